@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How anything that goes wrong is said: one message with the numbers and the way out, and one documented exit code.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace gyr {
+
+// Exit codes of every command (sysexits.h where it has one). Jobscripts resubmit on `again` only.
+enum class Exit : int {
+  ok = 0,
+  usage = 64,      // command line
+  data = 65,       // a file's content is wrong
+  missing = 66,    // a file is not there
+  internal = 70,   // our own mistake
+  device = 69,     // MPI or device set-up, wrong number of ranks
+  io = 74,         // a write or read failed (full disk)
+  again = 75,      // stopped early with everything saved: resubmit
+  config = 78,     // the deck
+  numeric = 80,    // loss or gradient not finite
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(Exit code, const std::string& what) : std::runtime_error(what), code(code) {}
+  Exit code;
+};
+
+template <class... Args>
+[[noreturn]] void fail(Exit code, fmt::format_string<Args...> text, Args&&... args) {
+  throw Error(code, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// Stops with `code` and the message unless `condition` holds. The message says what, where and what to do.
+template <class... Args>
+void require(bool condition, Exit code, fmt::format_string<Args...> text, Args&&... args) {
+  if (!condition) [[unlikely]]
+    fail(code, text, std::forward<Args>(args)...);
+}
+
+// A condition only our own code can break.
+template <class... Args>
+void ensure(bool condition, fmt::format_string<Args...> text, Args&&... args) {
+  if (!condition) [[unlikely]]
+    fail(Exit::internal, text, std::forward<Args>(args)...);
+}
+
+}  // namespace gyr

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The numbers we compute with: Index, bf16, and the type in which each scalar is accumulated.
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <bit>
+#include <cstdint>
+#include <string_view>
+
+namespace gyr {
+
+using Index = std::int64_t;  // 64-bit: batch * tokens * vocabulary passes 2^31
+
+// bfloat16, two bytes: the upper half of a float, rounded to nearest even. (Kokkos::bhalf_t is a 4-byte float on hosts.)
+struct bf16 {
+  std::uint16_t bits;
+
+  bf16() = default;
+  KOKKOS_INLINE_FUNCTION bf16(float x) {
+    const auto u = float_bits(x);
+    const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
+    bits = nan ? std::uint16_t((u >> 16) | 0x40u) : std::uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+  }
+  KOKKOS_INLINE_FUNCTION bf16(double x) : bf16(float(x)) {}
+  KOKKOS_INLINE_FUNCTION operator float() const {
+    const std::uint32_t u = std::uint32_t(bits) << 16;
+    return __builtin_bit_cast(float, u);
+  }
+
+ private:
+  KOKKOS_INLINE_FUNCTION static std::uint32_t float_bits(float x) { return __builtin_bit_cast(std::uint32_t, x); }
+};
+static_assert(sizeof(bf16) == 2);
+
+// Sums, statistics, gradients and master weights of tensors of T.
+template <class T>
+struct Accumulator {
+  using type = T;
+};
+template <>
+struct Accumulator<bf16> {
+  using type = float;
+};
+template <class T>
+using Acc = typename Accumulator<T>::type;
+
+enum class DType { f64, f32, bf16, i32, i64, u8 };
+
+template <class T>
+constexpr DType dtype_of();
+template <>
+constexpr DType dtype_of<double>() { return DType::f64; }
+template <>
+constexpr DType dtype_of<float>() { return DType::f32; }
+template <>
+constexpr DType dtype_of<bf16>() { return DType::bf16; }
+template <>
+constexpr DType dtype_of<std::int32_t>() { return DType::i32; }
+template <>
+constexpr DType dtype_of<std::int64_t>() { return DType::i64; }
+template <>
+constexpr DType dtype_of<std::uint8_t>() { return DType::u8; }
+
+constexpr Index size_of(DType type) {
+  switch (type) {
+    case DType::f64: case DType::i64: return 8;
+    case DType::f32: case DType::i32: return 4;
+    case DType::bf16: return 2;
+    case DType::u8: return 1;
+  }
+  return 0;
+}
+constexpr std::string_view name_of(DType type) {
+  switch (type) {
+    case DType::f64: return "float64";
+    case DType::f32: return "float32";
+    case DType::bf16: return "bfloat16";
+    case DType::i32: return "int32";
+    case DType::i64: return "int64";
+    case DType::u8: return "uint8";
+  }
+  return "";
+}
+
+}  // namespace gyr
