@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One AdamW update (Loshchilov & Hutter, decoupled decay) over a flat run of parameters.
+//   m = b1 m + (1-b1) g,   v = b2 v + (1-b2) g^2,   w = w - lr (m/c1 / (sqrt(v/c2) + eps) + decay w),   c = 1 - b^t
+#pragma once
+
+#include "kernels/device.hpp"
+
+namespace gyr {
+
+struct AdamW {
+  double rate, beta1, beta2, epsilon, decay;
+  double correction1, correction2;  // 1 - beta^t
+  double gradient_scale;            // clipping: multiplies g
+};
+
+// master may be empty where T is Acc<T>: w is then its own master. Otherwise w = T(master) after the update.
+template <class T>
+void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master, Tensor1<T> w);
+
+// Sum of squares in double, in fixed blocks and order: the same bits for the same run of numbers. NaN and infinity pass through.
+template <class A>
+double sum_of_squares(Device&, Tensor1<const A> x);
+
+}  // namespace gyr

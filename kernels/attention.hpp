@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Grouped-query attention over blocks of keys with carried state (o, m, l): online softmax, so that blocks may come from anywhere.
+//   B sequences, Tq queries and Tk keys of each, H query heads, K key heads (H % K == 0), E head width
+//   For a block of keys:  S = scale q k',  m' = max(m, rowmax S),  p = exp(S - m'),  l = e^(m-m') l + rowsum p,  o = e^(m-m') o + p v
+//   At the end:  out = o / l,  lse = m + log l.   Rows that may see no key keep m = -infinity, l = 0 and give out = 0, lse = -infinity
+#pragma once
+
+#include "kernels/device.hpp"
+
+namespace gyr {
+
+struct AttentionShape {
+  Index batch, queries, keys, heads, key_heads, width;
+};
+
+// Which keys a query may see: key j of the block stands at position first_key + j, query i at first_query + i (the same in every sequence).
+// causal: position of key <= position of query.
+struct Mask {
+  bool causal = true;
+  Index first_query = 0, first_key = 0;
+};
+
+// State of each query and head between blocks of keys.
+template <class A>
+struct AttentionState {
+  Tensor2<A> o;     // (B Tq, H E)
+  Tensor2<A> m, l;  // (B Tq, H)
+};
+
+enum class Carry { fresh, continued };  // fresh: the state is written without being read
+
+template <class T>
+void attention(Device&, const AttentionShape&, const Mask&, double scale, Matrix<const T> q /*(B Tq, H E)*/, Matrix<const T> k /*(B Tk, K E)*/,
+               Matrix<const T> v /*(B Tk, K E)*/, Carry, AttentionState<Acc<T>> state);
+
+// out = o / l, lse = m + log l; lse may be state.m, and out may be state.o's memory where T is Acc<T>.
+template <class T>
+void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> state, Tensor2<T> out /*(B Tq, H E)*/, Tensor2<Acc<T>> lse /*(B Tq, H)*/);
+
+// delta(r, h) = sum over the head's channels of do * out
+template <class T>
+void attention_delta(Device&, const AttentionShape&, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta /*(B Tq, H)*/);
+
+// p = exp(S - lse),  dv += p' do,  dp = do v',  ds = p (dp - delta) scale,  dq += ds k,  dk += ds' q  (dk, dv summed over the group's heads)
+template <class T>
+void attention_backward(Device&, const AttentionShape&, const Mask&, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+                        Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq /*+=*/,
+                        Matrix<Acc<T>> dk /*+=*/, Matrix<Acc<T>> dv /*+=*/);
+
+}  // namespace gyr

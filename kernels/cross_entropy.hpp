@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// loss(r) = log sum_v exp(l(r,v)) - l(r, label(r)), over logits dealt by vocabulary.
+//   R rows, V columns on this rank, the first of them token `first`; columns from `valid` on are padding and count as -infinity
+// Three kernels with an all-reduce after each of the first two, so that no rank ever holds a whole row.
+#pragma once
+
+#include "kernels/embedding.hpp"
+
+namespace gyr {
+
+inline constexpr Token ignored_label = -100;
+
+// top(r) = max over valid columns (lowest number where there is none).
+template <class A>
+void logits_top(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tensor1<A> top /*(R)*/);
+
+// sums(0, r) = sum over valid columns of exp(l - top), sums(1, r) = l(label) - top where this rank holds the label, else 0.
+template <class A>
+void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first,
+                 Tensor2<A> sums /*(2,R)*/);
+
+// loss(r) = log sums(0, r) - sums(1, r), zero where the label is ignored_label.
+template <class A>
+void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const Token> labels, Tensor1<double> loss /*(R)*/);
+
+// dlogits(r, v) = scale (exp(l - top) / sums(0, r) - [first + v == label]), zero in rows of ignored_label and in padding columns.
+// dlogits may be the logits' own memory where T is A.
+template <class T>
+void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
+                            Tensor1<const Token> labels, Index first, double scale, Tensor2<T> dlogits /*(R,V)*/);
+
+}  // namespace gyr

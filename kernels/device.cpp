@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/device.hpp"
+
+#include <cstring>
+
+namespace gyr {
+
+Device::Device(bool ghost, Index scratch_bytes) : scratch(Arena::make(Memory::scratch, scratch_bytes, ghost)), ghost_(ghost) {}
+
+Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
+  std::size_t entry = 0;
+  while (entry < work_.size() && work_[entry].kernel != kernel && std::strcmp(work_[entry].kernel, kernel) != 0) ++entry;
+  if (entry == work_.size()) work_.push_back({kernel});
+  work_[entry].calls += 1;
+  work_[entry].flops += flops;
+  work_[entry].bytes += bytes;
+  return Launch(*this, entry);
+}
+
+Device::Launch::Launch(Device& device, std::size_t entry)
+    : device_(device), entry_(entry), start_(std::chrono::steady_clock::now()) {}
+
+Device::Launch::~Launch() {
+  device_.work_[entry_].seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+double Device::flops() const {
+  double sum = 0;
+  for (const Work& w : work_) sum += w.flops;
+  return sum;
+}
+
+}  // namespace gyr

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One device of one rank: where kernels run, their scratch memory, and the count of their work.
+// A ghost device runs nothing and counts everything, so that a plan is the program itself, without the arithmetic.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "kernels/arena.hpp"
+
+namespace gyr {
+
+struct Work {
+  const char* kernel;
+  Index calls = 0;
+  double flops = 0, bytes = 0, seconds = 0;
+};
+
+class Device {
+ public:
+  Device(bool ghost, Index scratch_bytes);
+
+  bool ghost() const { return ghost_; }
+  Space exec;
+  Arena scratch;
+
+  // Announces a kernel: `if (auto run = dev.launch("name", flops, bytes)) { ... }`. False on a ghost device.
+  class Launch {
+   public:
+    Launch(Device& device, std::size_t entry);
+    ~Launch();
+    Launch(const Launch&) = delete;
+    Launch& operator=(const Launch&) = delete;
+    explicit operator bool() const { return !device_.ghost_; }
+
+   private:
+    Device& device_;
+    std::size_t entry_;
+    std::chrono::steady_clock::time_point start_;
+  };
+  [[nodiscard]] Launch launch(const char* kernel, double flops, double bytes);
+
+  // Work of each kernel since the last clear_work, in order of first use.
+  const std::vector<Work>& work() const { return work_; }
+  double flops() const;
+  void clear_work() { work_.clear(); }
+
+ private:
+  bool ghost_;
+  std::vector<Work> work_;
+};
+
+}  // namespace gyr

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Matrix products, by a library (CBLAS on hosts). Products of T are accumulated in Acc<T> and stored as S.
+//   M, N, K extents of C = alpha op(A) op(B) + beta C
+#pragma once
+
+#include "kernels/device.hpp"
+
+namespace gyr {
+
+enum class Op { none, transpose };
+
+// C (M,N) = alpha op(A) (M,K) op(B) (K,N) + beta C, with S = T or Acc<T>. beta = 0 does not read C.
+// T = bf16 converts its operands on the device's scratch. Counted as the kernel "gemm": 2 M N K flops.
+template <class T, class S = T>
+void gemm(Device&, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0);
+
+// The three products of a linear layer with weight w (N,K): y = x w', dx = dy w, dw = dy' x.
+template <class T, class S = T>
+void linear(Device& dev, Matrix<const T> x /*(R,K)*/, Matrix<const T> w /*(N,K)*/, Matrix<S> y /*(R,N)*/, double alpha = 1, double beta = 0) {
+  gemm<T, S>(dev, Op::none, x, Op::transpose, w, y, alpha, beta);
+}
+template <class T, class S = T>
+void linear_backward_input(Device& dev, Matrix<const T> dy /*(R,N)*/, Matrix<const T> w /*(N,K)*/, Matrix<S> dx /*(R,K)*/, double alpha = 1,
+                           double beta = 0) {
+  gemm<T, S>(dev, Op::none, dy, Op::none, w, dx, alpha, beta);
+}
+template <class T>
+void linear_backward_weight(Device& dev, Matrix<const T> dy /*(R,N)*/, Matrix<const T> x /*(R,K)*/, Matrix<Acc<T>> dw /*(N,K) +=*/,
+                            double alpha = 1) {
+  gemm<T, Acc<T>>(dev, Op::transpose, dy, Op::none, x, dw, alpha, 1);
+}
+
+}  // namespace gyr

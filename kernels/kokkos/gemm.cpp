@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/gemm.hpp"
+
+#include <cblas.h>
+
+namespace gyr {
+
+namespace {
+
+CBLAS_TRANSPOSE cblas(Op op) { return op == Op::none ? CblasNoTrans : CblasTrans; }
+
+struct Extents { Index m, n, k; };
+
+template <class A, class C>
+Extents extents(Op op_a, const Matrix<const A>& a, Op op_b, const Matrix<const A>& b, const Matrix<C>& c) {
+  const Index m = op_a == Op::none ? a.rows : a.columns, k = op_a == Op::none ? a.columns : a.rows;
+  const Index n = op_b == Op::none ? b.columns : b.rows, k_b = op_b == Op::none ? b.rows : b.columns;
+  ensure(k == k_b && m == c.rows && n == c.columns, "gemm of ({},{}) and ({},{}) into ({},{})", m, k, k_b, n, c.rows, c.columns);
+  return {m, n, k};
+}
+
+void product(Op op_a, Matrix<const float> a, Op op_b, Matrix<const float> b, Matrix<float> c, Extents e, double alpha, double beta) {
+  cblas_sgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, float(alpha), a.data, a.stride, b.data, b.stride, float(beta), c.data,
+              c.stride);
+}
+void product(Op op_a, Matrix<const double> a, Op op_b, Matrix<const double> b, Matrix<double> c, Extents e, double alpha, double beta) {
+  cblas_dgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
+}
+
+// bf16 is storage here: operands are widened once, the product runs in float, the result is rounded once.
+Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
+  auto wide = dev.scratch.tensor<float>(x.rows, x.columns);
+  if (!dev.ghost())
+    for (Index r = 0; r < x.rows; ++r)
+      for (Index c = 0; c < x.columns; ++c) wide(r, c) = float(x(r, c));
+  return Matrix<float>(wide);
+}
+
+}  // namespace
+
+template <class T, class S>
+void gemm(Device& dev, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta) {
+  const Extents e = extents(op_a, a, op_b, b, c);
+  const double bytes = double(sizeof(T)) * (a.rows * a.columns + b.rows * b.columns) + double(sizeof(S)) * c.rows * c.columns;
+  const auto run = dev.launch("gemm", 2.0 * e.m * e.n * e.k, bytes);
+  if constexpr (std::is_same_v<T, bf16>) {
+    Scope scope(dev.scratch);
+    const auto wide_a = widened(dev, a), wide_b = widened(dev, b);
+    if constexpr (std::is_same_v<S, float>) {
+      if (run) product(op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
+    } else {
+      auto wide_c = dev.scratch.tensor<float>(c.rows, c.columns);
+      if (!run) return;
+      product(op_a, wide_a, op_b, wide_b, Matrix<float>(wide_c), e, alpha, 0);
+      for (Index r = 0; r < c.rows; ++r)
+        for (Index n = 0; n < c.columns; ++n) c(r, n) = bf16(wide_c(r, n) + (beta == 0 ? 0.0f : float(beta) * float(c(r, n))));
+    }
+  } else {
+    if (run) product(op_a, a, op_b, b, c, e, alpha, beta);
+  }
+}
+
+template void gemm<double, double>(Device&, Op, Matrix<const double>, Op, Matrix<const double>, Matrix<double>, double, double);
+template void gemm<float, float>(Device&, Op, Matrix<const float>, Op, Matrix<const float>, Matrix<float>, double, double);
+template void gemm<bf16, bf16>(Device&, Op, Matrix<const bf16>, Op, Matrix<const bf16>, Matrix<bf16>, double, double);
+template void gemm<bf16, float>(Device&, Op, Matrix<const bf16>, Op, Matrix<const bf16>, Matrix<float>, double, double);
+
+}  // namespace gyr
