@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/mpi/transport.hpp"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+namespace {
+
+// MPI has no bf16: two opaque bytes, and reductions that go through float.
+template <class Combine>
+void combine_bf16(void* in, void* inout, int* count, Combine combine) {
+  const auto* a = static_cast<const bf16*>(in);
+  auto* b = static_cast<bf16*>(inout);
+  for (int i = 0; i < *count; ++i) b[i] = bf16(combine(float(a[i]), float(b[i])));
+}
+void sum_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
+  combine_bf16(in, inout, count, [](float a, float b) { return a + b; });
+}
+void max_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
+  combine_bf16(in, inout, count, [](float a, float b) { return std::max(a, b); });
+}
+
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport(MPI_Comm comm, Patience patience) : comm_(comm), patience_(patience) {
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+    MPI_Type_contiguous(2, MPI_BYTE, &bf16_type_);
+    MPI_Type_commit(&bf16_type_);
+    MPI_Op_create(sum_bf16, 1, &bf16_sum_);
+    MPI_Op_create(max_bf16, 1, &bf16_max_);
+  }
+  ~MpiTransport() override {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized) return;
+    MPI_Op_free(&bf16_sum_);
+    MPI_Op_free(&bf16_max_);
+    MPI_Type_free(&bf16_type_);
+    MPI_Comm_free(&comm_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  Ticket all_reduce(void* data, Index count, DType type, Reduction how) override {
+    return in_parts(count, type, [&](Index first, int n, MPI_Request* request) {
+      MPI_Iallreduce(MPI_IN_PLACE, at(data, first, type), n, mpi(type), mpi(how, type), comm_, request);
+    });
+  }
+  Ticket reduce_scatter(const void* data, void* mine, Index count_each, DType type) override {
+    ensure(count_each <= most, "reduce_scatter of {} elements each", count_each);
+    return started([&](MPI_Request* request) {
+      MPI_Ireduce_scatter_block(data, mine, int(count_each), mpi(type), mpi(Reduction::sum, type), comm_, request);
+    });
+  }
+  Ticket all_gather(const void* mine, void* all, Index count_each, DType type) override {
+    ensure(count_each <= most, "all_gather of {} elements each", count_each);
+    return started([&](MPI_Request* request) {
+      MPI_Iallgather(mine, int(count_each), mpi(type), all, int(count_each), mpi(type), comm_, request);
+    });
+  }
+  Ticket broadcast(void* data, Index count, DType type, int root) override {
+    return in_parts(count, type, [&](Index first, int n, MPI_Request* request) {
+      MPI_Ibcast(at(data, first, type), n, mpi(type), root, comm_, request);
+    });
+  }
+  Ticket send(const void* data, Index count, DType type, int to, int tag) override {
+    return in_parts(count, type, [&](Index first, int n, MPI_Request* request) {
+      MPI_Isend(at(const_cast<void*>(data), first, type), n, mpi(type), to, tag, comm_, request);
+    });
+  }
+  Ticket receive(void* data, Index count, DType type, int from, int tag) override {
+    return in_parts(count, type, [&](Index first, int n, MPI_Request* request) {
+      MPI_Irecv(at(data, first, type), n, mpi(type), from, tag, comm_, request);
+    });
+  }
+
+  bool done(Ticket ticket) override {
+    auto& parts = under_way_[ticket];
+    int flag = 0;
+    MPI_Testall(int(parts.size()), parts.data(), &flag, MPI_STATUSES_IGNORE);
+    if (!flag) return false;
+    parts.clear();
+    free_.push_back(ticket);
+    return true;
+  }
+
+  void rest() override {
+    if (patience_ == Patience::spin) return;
+    const timespec pause{0, 20'000};
+    nanosleep(&pause, nullptr);
+  }
+
+ private:
+  static constexpr Index most = Index(1) << 30;  // elements in one MPI call: counts are int
+
+  static void* at(void* data, Index first, DType type) { return static_cast<char*>(data) + first * size_of(type); }
+
+  MPI_Datatype mpi(DType type) const {
+    switch (type) {
+      case DType::f64: return MPI_DOUBLE;
+      case DType::f32: return MPI_FLOAT;
+      case DType::bf16: return bf16_type_;
+      case DType::i32: return MPI_INT32_T;
+      case DType::i64: return MPI_INT64_T;
+      case DType::u8: return MPI_UINT8_T;
+    }
+    return MPI_DATATYPE_NULL;
+  }
+  MPI_Op mpi(Reduction how, DType type) const {
+    if (type == DType::bf16) return how == Reduction::sum ? bf16_sum_ : bf16_max_;
+    return how == Reduction::sum ? MPI_SUM : MPI_MAX;
+  }
+
+  template <class Start>
+  Ticket started(Start&& start) {
+    const Ticket ticket = next();
+    start(&under_way_[ticket].emplace_back());
+    return ticket;
+  }
+  template <class Start>
+  Ticket in_parts(Index count, DType, Start&& start) {
+    const Ticket ticket = next();
+    for (Index first = 0; first < count; first += most)
+      start(first, int(std::min(most, count - first)), &under_way_[ticket].emplace_back());
+    return ticket;
+  }
+  Ticket next() {
+    if (free_.empty()) {
+      under_way_.emplace_back();
+      return Ticket(under_way_.size()) - 1;
+    }
+    const Ticket ticket = free_.back();
+    free_.pop_back();
+    return ticket;
+  }
+
+  MPI_Comm comm_;
+  Patience patience_;
+  int rank_ = 0, size_ = 1;
+  MPI_Datatype bf16_type_;
+  MPI_Op bf16_sum_, bf16_max_;
+  std::vector<std::vector<MPI_Request>> under_way_;  // by ticket: the MPI requests of its parts
+  std::vector<Ticket> free_;
+};
+
+}  // namespace
+
+Patience patience_of(MPI_Comm world) {
+  MPI_Comm node;
+  MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  int ranks = 1;
+  MPI_Comm_size(node, &ranks);
+  cpu_set_t cores;  // of all ranks together: each may be bound to its own
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof cores, &cores);
+  MPI_Allreduce(MPI_IN_PLACE, &cores, int(sizeof cores), MPI_BYTE, MPI_BOR, node);
+  MPI_Comm_free(&node);
+  return ranks <= CPU_COUNT(&cores) ? Patience::spin : Patience::sleep;
+}
+
+std::unique_ptr<Transport> mpi_transport(MPI_Comm comm, Patience patience) { return std::make_unique<MpiTransport>(comm, patience); }
+
+}  // namespace gyr

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How bytes travel between the ranks of one communicator. Operations start at once and are finished by polling `done`.
+#pragma once
+
+#include <memory>
+
+#include "kernels/scalar.hpp"
+
+namespace gyr {
+
+enum class Reduction { sum, max };
+
+class Transport {
+ public:
+  using Ticket = int;  // names an operation under way
+
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  virtual Ticket all_reduce(void* data, Index count, DType type, Reduction) = 0;
+  virtual Ticket reduce_scatter(const void* data, void* mine, Index count_each, DType type) = 0;  // sum
+  virtual Ticket all_gather(const void* mine, void* all, Index count_each, DType type) = 0;
+  virtual Ticket broadcast(void* data, Index count, DType type, int root) = 0;
+  virtual Ticket send(const void* data, Index count, DType type, int to, int tag) = 0;
+  virtual Ticket receive(void* data, Index count, DType type, int from, int tag) = 0;
+  virtual bool done(Ticket) = 0;  // polls; true once, after which the ticket is void
+  virtual void rest() = 0;        // what to do between two polls that found nothing
+};
+
+// Goes nowhere: every operation is done at once and moves nothing. For plans.
+std::unique_ptr<Transport> ghost_transport(int rank, int size);
+
+}  // namespace gyr

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/attention.hpp"
+
+#include <cmath>
+
+#include "kernels/gemm.hpp"
+#include "kernels/rope.hpp"
+
+namespace gyr {
+
+template <class T>
+Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.attention) {
+  using P = Parameters<T>;
+  const Index q = c_.heads * c_.width, k = c_.key_heads * c_.width;
+  const auto matrix = [&](const char* part, Index rows, Index units, typename P::Placement place) {
+    return &parameters.declare({name + part + ".weight", {rows, m.width}, by_rows({{rows, units}}), normal(m.deviation)}, place);
+  };
+  const auto bias = [&](const char* part, Index rows, Index units, typename P::Placement place) {
+    return &parameters.declare({name + part + ".bias", {rows}, by_rows({{rows, units}}), zeros(), Storage::wide, false}, place);
+  };
+  q_ = matrix(".q_proj", q, c_.heads, P::Placement::aligned);
+  k_ = matrix(".k_proj", k, c_.key_heads, P::Placement::adjacent);
+  v_ = matrix(".v_proj", k, c_.key_heads, P::Placement::adjacent);
+  o_ = &parameters.declare({name + ".o_proj.weight", {m.width, q}, by_columns({{q, c_.heads}}), normal(m.deviation)});
+  if (c_.bias) {
+    q_bias_ = bias(".q_proj", q, c_.heads, P::Placement::aligned);
+    k_bias_ = bias(".k_proj", k, c_.key_heads, P::Placement::adjacent);
+    v_bias_ = bias(".v_proj", k, c_.key_heads, P::Placement::adjacent);
+    o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.width}, everywhere(), zeros(), Storage::wide, false});
+  }
+  heads_ = q_->rows() / c_.width;
+  key_heads_ = k_->rows() / c_.width;
+  scale_ = 1 / std::sqrt(double(c_.width));
+}
+
+// q, k and v lie one behind the other: one product serves the three.
+template <class T>
+Matrix<const T> Attention<T>::w_qkv() const {
+  const auto q = q_->template matrix<const T>();
+  return {q.data(), q_width() + 2 * k_width(), Index(q.extent(1)), Index(q.extent(1))};
+}
+
+template <class T>
+void Attention<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
+  const Index rows = h.extent(0);
+  a.saved.refer("h", h);
+  auto qkv = a.saved.template push<Tensor2<T>>("qkv", rows, q_width() + 2 * k_width());
+  auto out = a.saved.template push<Tensor2<T>>("out", rows, q_width());
+  auto lse = a.saved.template push<Tensor2<Acc<T>>>("lse", rows, heads_);
+
+  linear<T>(a.dev, h, w_qkv(), qkv, c_.in_multiplier);
+  if (c_.bias)
+    bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
+  const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
+  rope<T, T>(a.dev, Turn::forward, heads_, 1, a.cosine, a.sine, q, q);
+  rope<T, T>(a.dev, Turn::forward, key_heads_, c_.key_multiplier, a.cosine, a.sine, k, k);
+  {
+    Scope scope(a.dev.scratch);
+    AttentionState<Acc<T>> state{{}, lse, a.dev.scratch.template tensor<Acc<T>>(rows, heads_)};
+    if constexpr (std::is_same_v<T, Acc<T>>) state.o = out;
+    else state.o = a.dev.scratch.template tensor<Acc<T>>(rows, q_width());
+    if (a.state) attend_with_past(a, qkv, state);
+    else attend(a, qkv, state);
+    attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.length, a.sequences.length), state, out, lse);
+  }
+  linear<T>(a.dev, out, o_->template matrix<const T>(), y, c_.out_multiplier, beta(add));
+  if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
+}
+
+template <class T>
+void Attention<T>::attend(Pass<T>& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
+  const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
+  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.length, a.sequences.length), Mask{}, scale_, q, k, v, Carry::fresh, state);
+}
+
+// Sequence by sequence, because each has its own past: new keys and values join the cache, then the queries meet all of it.
+template <class T>
+void Attention<T>::attend_with_past(Pass<T>& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
+  const Index length = a.sequences.length, width = 2 * k_width();
+  auto cache = a.state->template tensor<Tensor3<T>>(a.dev, this, "keys and values", a.state->capacity(), width);
+  for (Index b = 0; b < a.sequences.batch; ++b) {
+    const Index past = a.sequences.past_of(b), keys = past + length;
+    const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * a.state->capacity() * width, keys, width);
+    convert<T, T>(a.dev, Matrix<T>(qkv).block(b * length, length, q_width(), width), rows(mine, past, length));
+    attention<T>(a.dev, shape(1, length, keys), Mask{true, past, 0}, scale_, Matrix<T>(qkv).block(b * length, length, 0, q_width()),
+                 columns(mine, 0, k_width()), columns(mine, k_width(), k_width()), Carry::fresh,
+                 {rows(state.o, b * length, length), rows(state.m, b * length, length), rows(state.l, b * length, length)});
+  }
+}
+
+template <class T>
+void Attention<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+  using A = Acc<T>;
+  const auto lse = a.saved.template pop<Tensor2<A>>("lse");
+  const auto out = a.saved.template pop<Tensor2<T>>("out");
+  const auto qkv = a.saved.template pop<Tensor2<T>>("qkv");
+  const auto h = a.saved.template pop<Tensor2<const T>>("h");
+  const Index rows = dy.extent(0);
+  Scope scope(a.dev.scratch);
+  auto& scratch = a.dev.scratch;
+
+  auto dout = scratch.template tensor<T>(rows, q_width());
+  linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
+  linear_backward_weight<T>(a.dev, dy, out, o_->template matrix_gradient<A>(), c_.out_multiplier);
+  if (c_.bias) bias_backward<T>(a.dev, dy, c_.out_multiplier, o_bias_->template vector_gradient<A>());
+
+  auto delta = scratch.template tensor<A>(rows, heads_);
+  auto dwide = scratch.template tensor<A>(rows, qkv.extent(1));
+  fill<A>(a.dev, flat(dwide), 0);
+  const auto part = [&](const auto& x, int i) {
+    return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width() + (i - 1) * k_width(), k_width());
+  };
+  const auto all = shape(a.sequences.batch, a.sequences.length, a.sequences.length);
+  attention_delta<T>(a.dev, all, dout, out, delta);
+  attention_backward<T>(a.dev, all, Mask{}, scale_, part(qkv, 0), part(qkv, 1), part(qkv, 2), dout, lse, delta, part(dwide, 0),
+                        part(dwide, 1), part(dwide, 2));
+
+  Tensor2<T> dqkv;
+  if constexpr (std::is_same_v<T, A>) {
+    dqkv = dwide;
+  } else {
+    dqkv = scratch.template tensor<T>(rows, qkv.extent(1));
+    convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
+  }
+  rope<A, T>(a.dev, Turn::backward, heads_, 1, a.cosine, a.sine, part(dwide, 0), part(dqkv, 0));
+  rope<A, T>(a.dev, Turn::backward, key_heads_, c_.key_multiplier, a.cosine, a.sine, part(dwide, 1), part(dqkv, 1));
+
+  const auto dq = q_->template matrix_gradient<A>();
+  linear_backward_weight<T>(a.dev, dqkv, h, Matrix<A>(dq.data(), qkv.extent(1), dq.extent(1), dq.extent(1)), c_.in_multiplier);
+  if (c_.bias) bias_backward<T>(a.dev, dqkv, 1, Tensor1<A>(q_bias_->template vector_gradient<A>().data(), qkv.extent(1)));
+  linear_backward_input<T>(a.dev, dqkv, w_qkv(), dh, c_.in_multiplier, beta(add));
+}
+
+LayerFlops attention_flops(const ModelConfig& m, Index length) {
+  const double q = double(m.attention.heads) * m.attention.width, k = double(m.attention.key_heads) * m.attention.width;
+  LayerFlops f;
+  f.products = 2.0 * m.width * (q + 2 * k) + 2.0 * q * m.width;
+  f.attention = 2.0 * double(length) * q;  // 4 * (length / 2) keys on average
+  return f;
+}
+
+template class Attention<double>;
+template class Attention<float>;
+template class Attention<bf16>;
+
+}  // namespace gyr

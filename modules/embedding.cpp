@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/embedding.hpp"
+
+namespace gyr {
+
+Weight embedding_weight(const ModelConfig& c) {
+  return {"model.embed_tokens.weight", {c.vocabulary, c.width}, by_rows({{c.vocabulary, 0}}), normal(c.deviation)};
+}
+
+template <class T>
+Tensor2<T> Embedding<T>::forward(Pass<T>& a, Tensor1<const Token> tokens) {
+  a.saved.refer("tokens", tokens);
+  auto x = a.saved.template push<Tensor2<T>>("embedded", tokens.extent(0), c_.width);
+  embedding<T>(a.dev, tokens, table_.matrix<const T>(), table_.share.pieces[0].global, c_.embedding_multiplier, x);
+  a.tensor.whole().all_reduce(a.dev, flat(x));
+  return x;
+}
+
+template <class T>
+void Embedding<T>::backward(Pass<T>& a, Tensor2<const T> dx) {
+  a.saved.template pop<Tensor2<T>>("embedded");
+  const auto tokens = a.saved.template pop<Tensor1<const Token>>("tokens");
+  embedding_backward<T>(a.dev, tokens, dx, table_.share.pieces[0].global, c_.embedding_multiplier, c_.padding,
+                        table_.matrix_gradient<Acc<T>>());
+}
+
+template class Embedding<double>;
+template class Embedding<float>;
+template class Embedding<bf16>;
+
+}  // namespace gyr

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Token embedding, dealt over the tensor axis by vocabulary.
+#pragma once
+
+#include "kernels/embedding.hpp"
+#include "modules/layer.hpp"
+
+namespace gyr {
+
+// The embedding's weight; a tied head declares the same.
+Weight embedding_weight(const ModelConfig&);
+
+template <class T>
+class Embedding {
+ public:
+  Embedding(const ModelConfig& c, Parameters<T>& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {}
+
+  // x = table(tokens) * embedding_multiplier, a tensor on pass.saved. One all-reduce over the tensor axis.
+  Tensor2<T> forward(Pass<T>& a, Tensor1<const Token> tokens);
+  void backward(Pass<T>& a, Tensor2<const T> dx);
+  Parameter& table() { return table_; }
+
+ private:
+  ModelConfig c_;
+  Parameter& table_;
+};
+
+}  // namespace gyr

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/head.hpp"
+
+#include "kernels/gemm.hpp"
+#include "modules/embedding.hpp"
+
+namespace gyr {
+
+namespace {
+constexpr Index block_rows = 256;  // enough for a full-rate product, few enough for the logits to stay small
+}
+
+template <class T>
+Head<T>::Head(const ModelConfig& c, Parameter* table, Parameters<T>& parameters)
+    : c_(c), norm_(c.width, c.epsilon, "model.final_layernorm", parameters), w_(table) {
+  if (w_) return;
+  Weight weight = embedding_weight(c);
+  if (!c.tied) weight.name = "lm_head.weight";
+  w_ = &parameters.declare(std::move(weight));
+  w_->tied = c.tied;
+}
+
+template <class T>
+void Head<T>::logits(Pass<T>& a, Tensor2<const T> x, Tensor2<Acc<T>> logits) {
+  linear<T, Acc<T>>(a.dev, norm_.forward(a, x), w_->template matrix<const T>(), logits, c_.head_multiplier);
+}
+
+// Loss of some rows; with dh, also the gradient of scale * loss.
+template <class T>
+double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh) {
+  using A = Acc<T>;
+  const Index n = h.extent(0), columns = vocabulary_here();
+  Scope scope(a.dev.scratch);
+  auto& scratch = a.dev.scratch;
+  auto logits = scratch.template tensor<A>(n, columns);
+  auto top = scratch.template tensor<A>(n);
+  auto sums = scratch.template tensor<A>(2, n);
+  auto losses = scratch.template tensor<double>(n);
+  linear<T, A>(a.dev, h, w_->template matrix<const T>(), logits, c_.head_multiplier);
+  logits_top<A>(a.dev, logits, valid(), top);
+  a.tensor.whole().all_reduce(a.dev, top, Reduction::max);
+  logits_sums<A>(a.dev, logits, valid(), top, labels, first_token(), sums);
+  a.tensor.whole().all_reduce(a.dev, flat(sums));
+  cross_entropy<A>(a.dev, sums, labels, losses);
+  if (dh.data()) {
+    Tensor2<T> dlogits;
+    if constexpr (std::is_same_v<T, A>) dlogits = logits;
+    else dlogits = scratch.template tensor<T>(n, columns);
+    cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token(), scale, dlogits);
+    linear_backward_input<T>(a.dev, dlogits, w_->template matrix<const T>(), dh, c_.head_multiplier);
+    linear_backward_weight<T>(a.dev, dlogits, h, w_->template matrix_gradient<A>(), c_.head_multiplier);
+  }
+  if (a.dev.ghost()) return 0;
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses);
+  double sum = 0;
+  for (Index r = 0; r < n; ++r) sum += host(r);
+  return sum;
+}
+
+template <class T>
+double Head<T>::loss(Pass<T>& a, Tensor2<const T> x, Tensor1<const Token> labels) {
+  const Tensor2<const T> h = norm_.forward(a, x);
+  double sum = 0;
+  for (Index first = 0; first < Index(h.extent(0)); first += block_rows) {
+    const Index n = std::min<Index>(block_rows, h.extent(0) - first);
+    sum += block_loss(a, rows(h, first, n), rows(labels, first, n), 0, {});
+  }
+  return sum;
+}
+
+template <class T>
+double Head<T>::loss_and_gradient(Pass<T>& a, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx) {
+  const Tensor2<const T> h = norm_.forward(a, x);
+  Scope scope(a.dev.scratch);
+  auto dh = a.dev.scratch.template tensor<T>(h.extent(0), h.extent(1));
+  double sum = 0;
+  for (Index first = 0; first < Index(h.extent(0)); first += block_rows) {
+    const Index n = std::min<Index>(block_rows, h.extent(0) - first);
+    sum += block_loss(a, rows(h, first, n), rows(labels, first, n), scale, rows(dh, first, n));
+  }
+  a.tensor.whole().all_reduce(a.dev, flat(dh));
+  norm_.backward(a, dh, Add::no, dx);
+  return sum;
+}
+
+template class Head<double>;
+template class Head<float>;
+template class Head<bf16>;
+
+}  // namespace gyr

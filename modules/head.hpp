@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Final norm, output matrix and next-token loss, dealt over the tensor axis by vocabulary. Logits exist for a block of rows at a time:
+// the loss of a block and its gradient are taken together, and no rank ever holds a whole row.
+#pragma once
+
+#include <optional>
+
+#include "kernels/cross_entropy.hpp"
+#include "modules/norm.hpp"
+
+namespace gyr {
+
+template <class T>
+class Head {
+ public:
+  // table: the embedding's, where the head is tied to it and lies on the same stage; otherwise null.
+  Head(const ModelConfig&, Parameter* table, Parameters<T>&);
+
+  // Sum of the losses of all labelled rows.
+  double loss(Pass<T>&, Tensor2<const T> x, Tensor1<const Token> labels);
+  // The same, and the gradient of scale * loss: of the weights (added up) and of x (dx).
+  double loss_and_gradient(Pass<T>&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx);
+  // This rank's columns of the logits, and which tokens they are.
+  Index vocabulary_here() const { return w_->rows(); }
+  Index first_token() const { return w_->share.pieces[0].global; }
+  Index valid() const { return w_->share.pieces[0].extent; }
+  void logits(Pass<T>&, Tensor2<const T> x, Tensor2<Acc<T>> logits /*(R, vocabulary_here)*/);
+
+ private:
+  double block_loss(Pass<T>&, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh);
+
+  ModelConfig c_;
+  Norm<T> norm_;
+  Parameter* w_;
+};
+
+}  // namespace gyr

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/layer.hpp"
+
+#include <algorithm>
+
+namespace gyr {
+
+namespace {
+// Filled while the program loads, constant afterwards.
+std::vector<LayerType>& table() {
+  static std::vector<LayerType> types;
+  return types;
+}
+}  // namespace
+
+Registered::Registered(LayerType type) {
+  auto& types = table();
+  types.insert(std::find_if(types.begin(), types.end(), [&](const LayerType& t) { return t.symbol > type.symbol; }), type);
+}
+
+const std::vector<LayerType>& layer_types() { return table(); }
+
+const LayerType& layer_type(char symbol) {
+  std::string known;
+  for (const LayerType& type : layer_types()) {
+    if (type.symbol == symbol) return type;
+    known += fmt::format("{}'{}' ({})", known.empty() ? "" : ", ", type.symbol, type.name);
+  }
+  fail(Exit::config, "model.pattern: there is no layer type '{}'; the types are {}", symbol, known);
+}
+
+LayerFlops operator+(const LayerFlops& a, const LayerFlops& b) {
+  return {a.products + b.products, a.attention + b.attention, a.recurrence + b.recurrence, a.scan + b.scan, a.convolution + b.convolution};
+}
+
+}  // namespace gyr

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/mamba.hpp"
+
+#include <cmath>
+
+#include "kernels/convolution.hpp"
+#include "kernels/elementwise.hpp"
+#include "kernels/gemm.hpp"
+
+namespace gyr {
+
+template <class T>
+Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mamba), epsilon_(m.epsilon) {
+  const Index inner = c_.inner(), bc = c_.groups * c_.state;
+  const Run by_head{inner, c_.heads}, by_group{bc, c_.groups}, heads{c_.heads, c_.heads};
+  const auto vector = [&](const char* part, Index size, std::vector<Run> runs, Init init) {
+    return &parameters.declare({name + part, {size}, by_rows(std::move(runs)), init, Storage::wide, false});
+  };
+  const double bound = 1 / std::sqrt(double(c_.taps));
+  in_ = &parameters.declare({name + ".in_proj.weight", {c_.projected(), m.width}, by_rows({by_head, by_head, by_group, by_group, heads}),
+                             normal(m.deviation)});
+  if (c_.in_bias) in_bias_ = vector(".in_proj.bias", c_.projected(), {by_head, by_head, by_group, by_group, heads}, zeros());
+  conv_ = &parameters.declare({name + ".conv1d.weight", {c_.channels(), 1, c_.taps}, by_rows({by_head, by_group, by_group}), uniform(bound),
+                               Storage::wide, c_.decay_convolution});
+  if (c_.convolution_bias) conv_bias_ = vector(".conv1d.bias", c_.channels(), {by_head, by_group, by_group}, uniform(bound));
+  a_log_ = vector(".A_log", c_.heads, {heads}, log_of_uniform(1, 16));
+  d_ = vector(".D", c_.heads, {heads}, ones());
+  dt_bias_ = vector(".dt_bias", c_.heads, {heads}, step_bias(c_.dt_init_low, c_.dt_init_high));
+  if (c_.norm != SsmNorm::none) norm_ = vector(".norm.weight", inner, {by_head}, ones());
+  out_ = &parameters.declare({name + ".out_proj.weight", {m.width, inner}, by_columns({by_head}), normal(m.deviation)});
+  if (c_.out_bias) out_bias_ = &parameters.declare({name + ".out_proj.bias", {m.width}, everywhere(), zeros(), Storage::wide, false});
+  heads_ = a_log_->rows();
+  groups_ = (conv_->rows() - heads_ * c_.width) / (2 * c_.state);
+  require(heads_ % groups_ == 0, Exit::config, "{}: {} heads do not split over {} groups on each of {} tensor ranks", name, heads_, groups_,
+          parameters.ranks());
+}
+
+template <class T>
+Tensor1<Acc<T>> Mamba<T>::multipliers(Device& dev) const {
+  auto all = dev.scratch.tensor<A>(projected());
+  Index at = 0, section = 0;
+  for (const Index width : {inner(), inner(), group_width(), group_width(), heads_}) {
+    fill<A>(dev, rows(all, at, width), c_.multipliers[section++]);
+    at += width;
+  }
+  return all;
+}
+
+template <class T>
+SsdShape Mamba<T>::scan_shape(const Sequences& s) const {
+  return {s.batch, s.length, heads_, groups_, c_.width, c_.state, std::min(c_.chunk, s.length), c_.dt_low, c_.dt_high};
+}
+
+template <class T>
+SsdWeights<Acc<T>> Mamba<T>::scan_weights() const {
+  return {dt_bias_->vector<const A>(), a_log_->vector<const A>(), d_->vector<const A>()};
+}
+
+template <class T>
+void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
+  const Index rows = h.extent(0);
+  const SsdShape shape = scan_shape(a.sequences);
+  auto& saved = a.saved;
+  saved.refer("h", h);
+  auto p = saved.template push<Tensor2<T>>("projected", rows, projected());
+  auto conv = saved.template push<Tensor2<T>>("convolved", rows, channels());
+  auto scan = saved.template push<Tensor2<T>>("scan", rows, inner());
+  const SsdSaved<A> states{saved.template push<Tensor2<A>>("dt", rows, heads_),
+                           saved.template push<Tensor3<A>>("states", shape.batch, shape.chunks(), heads_ * c_.width * c_.state)};
+  auto gated = saved.template push<Tensor2<T>>("gated", rows, inner());
+
+  linear<T>(a.dev, h, in_->matrix<const T>(), p, c_.in_multiplier);
+  {
+    Scope scope(a.dev.scratch);
+    bias_scale<T>(a.dev, optional(in_bias_), multipliers(a.dev), p);
+  }
+  if (a.state) {
+    scan_with_past(a, p, conv, scan, states);
+  } else {
+    convolution<T>(a.dev, shape.batch, xbc(p), taps(), optional(conv_bias_), {}, conv);
+    ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p)}, scan_weights(), {}, scan, states, {});
+  }
+  if (c_.norm == SsmNorm::none) {
+    gate<T>(a.dev, scan, z(p), gated);
+  } else {
+    auto squares = saved.template push<Tensor2<A>>("squares", rows, groups_);
+    gated_norm_squares<T>(a.dev, order(), scan, z(p), squares);
+    norm_ranks(a).all_reduce(a.dev, flat(squares));
+    gated_norm<T>(a.dev, order(), scan, z(p), norm_->vector<const A>(), squares, norm_width(), epsilon_, gated);
+  }
+  linear<T>(a.dev, gated, out_->matrix<const T>(), y, c_.out_multiplier, beta(add));
+  if (out_bias_ && a.tensor.rank() == 0) add_bias<T>(a.dev, out_bias_->vector<const A>(), c_.out_multiplier, y);
+}
+
+template <class T>
+void Mamba<T>::scan_with_past(Pass<T>& a, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
+  const SsdShape shape = scan_shape(a.sequences);
+  const Index size = heads_ * c_.width * c_.state;
+  const auto before = part(a.state->template tensor<Tensor3<T>>(a.dev, this, "convolution", c_.taps - 1, channels()),
+                           a.sequences.first_sequence, shape.batch);
+  const auto state = part(a.state->template tensor<Tensor3<A>>(a.dev, this, "scan", Index(1), size), a.sequences.first_sequence, shape.batch);
+  const Tensor2<A> carried(state.data(), shape.batch, size);
+  convolution<T>(a.dev, shape.batch, xbc(p), taps(), optional(conv_bias_), before, conv);
+  convolution_tail<T>(a.dev, shape.batch, xbc(p), before, before);
+  ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p)}, scan_weights(), carried, scan, states, carried);
+}
+
+template <class T>
+void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+  auto& saved = a.saved;
+  Tensor2<A> squares;
+  if (c_.norm != SsmNorm::none) squares = saved.template pop<Tensor2<A>>("squares");
+  const auto gated = saved.template pop<Tensor2<T>>("gated");
+  const auto states = saved.template pop<Tensor3<A>>("states");
+  const auto steps = saved.template pop<Tensor2<A>>("dt");
+  const auto scan = saved.template pop<Tensor2<T>>("scan");
+  const auto conv = saved.template pop<Tensor2<T>>("convolved");
+  const auto p = saved.template pop<Tensor2<T>>("projected");
+  const auto h = saved.template pop<Tensor2<const T>>("h");
+  const Index rows = dy.extent(0);
+  Scope scope(a.dev.scratch);
+  auto& scratch = a.dev.scratch;
+
+  auto dgated = scratch.template tensor<T>(rows, inner());
+  linear_backward_input<T>(a.dev, dy, out_->matrix<const T>(), dgated, c_.out_multiplier);
+  linear_backward_weight<T>(a.dev, dy, gated, out_->matrix_gradient<A>(), c_.out_multiplier);
+  if (out_bias_) bias_backward<T>(a.dev, dy, c_.out_multiplier, out_bias_->vector_gradient<A>());
+
+  auto dp = scratch.template tensor<T>(rows, projected());
+  auto dscan = scratch.template tensor<T>(rows, inner());
+  if (c_.norm == SsmNorm::none) {
+    gate_backward<T>(a.dev, dgated, scan, z(p), dscan, z(dp));
+  } else {
+    Scope inside(scratch);
+    auto products = scratch.template tensor<A>(rows, groups_);
+    gated_norm_products<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, norm_width(), epsilon_, products,
+                           norm_->vector_gradient<A>());
+    norm_ranks(a).all_reduce(a.dev, flat(products));
+    gated_norm_backward<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, products, norm_width(), epsilon_, dscan,
+                           z(dp));
+  }
+  auto dconv = scratch.template tensor<T>(rows, channels());
+  ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p)}, scan_weights(), {steps, states}, dscan, {},
+                  {x(dconv), b(dconv), c(dconv), dt(dp)},
+                  {dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()}, {});
+  convolution_backward<T>(a.dev, a.sequences.batch, dconv, xbc(p), taps(), optional(conv_bias_), {}, xbc(dp),
+                          Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.taps),
+                          conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), {});
+  bias_scale<T>(a.dev, {}, multipliers(a.dev), dp);
+  if (in_bias_) bias_backward<T>(a.dev, dp, 1, in_bias_->vector_gradient<A>());
+  linear_backward_weight<T>(a.dev, dp, h, in_->matrix_gradient<A>(), c_.in_multiplier);
+  linear_backward_input<T>(a.dev, dp, in_->matrix<const T>(), dh, c_.in_multiplier, beta(add));
+}
+
+LayerFlops mamba_flops(const ModelConfig& m, Index) {
+  const MambaConfig& c = m.mamba;
+  const double e = double(c.inner()), gn = double(c.groups * c.state);
+  LayerFlops f;
+  f.products = 2.0 * m.width * double(c.projected()) + 2.0 * e * m.width;
+  f.convolution = 2.0 * c.taps * double(c.channels());
+  f.recurrence = 5.0 * e * c.state;
+  f.scan = 2.0 * c.chunk * (gn + e) + 4.0 * e * c.state;
+  return f;
+}
+
+template class Mamba<double>;
+template class Mamba<float>;
+template class Mamba<bf16>;
+
+}  // namespace gyr

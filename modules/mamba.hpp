@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Mamba-2: projection to (z, x, B, C, dt), causal convolution of (x, B, C), SSD scan, gate or gated norm, projection back.
+// Dealt over the tensor axis by heads, B and C by groups; a norm group that spans ranks sums its statistics over them.
+#pragma once
+
+#include "kernels/gate.hpp"
+#include "kernels/ssd.hpp"
+#include "modules/layer.hpp"
+
+namespace gyr {
+
+template <class T>
+class Mamba final : public Branch<T> {
+ public:
+  // Weights NAME.in_proj, .conv1d, .A_log, .D, .dt_bias, .norm and .out_proj
+  Mamba(const ModelConfig&, const std::string& name, Parameters<T>&);
+  void forward(Pass<T>&, Tensor2<const T> h, Add, Tensor2<T> y) override;
+  void backward(Pass<T>&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+
+ private:
+  using A = Acc<T>;
+  // Columns of the projected rows on this rank, in order.
+  Index inner() const { return heads_ * c_.width; }
+  Index group_width() const { return groups_ * c_.state; }
+  Index channels() const { return inner() + 2 * group_width(); }
+  Index projected() const { return inner() + channels() + heads_; }
+  template <class S> Matrix<S> z(const Tensor2<S>& p) const { return columns(p, 0, inner()); }
+  template <class S> Matrix<S> xbc(const Tensor2<S>& p) const { return columns(p, inner(), channels()); }
+  template <class S> Matrix<S> dt(const Tensor2<S>& p) const { return columns(p, inner() + channels(), heads_); }
+  template <class S> Matrix<S> x(const Tensor2<S>& c) const { return columns(c, 0, inner()); }
+  template <class S> Matrix<S> b(const Tensor2<S>& c) const { return columns(c, inner(), group_width()); }
+  template <class S> Matrix<S> c(const Tensor2<S>& c) const { return columns(c, inner() + group_width(), group_width()); }
+
+  Tensor1<A> multipliers(Device&) const;  // of every projected column, on scratch
+  SsdShape scan_shape(const Sequences&) const;
+  SsdWeights<A> scan_weights() const;
+  Tensor1<const A> optional(const Parameter* p) const { return p ? p->vector<const A>() : Tensor1<const A>(); }
+  Tensor2<const A> taps() const { return Tensor2<const A>(conv_->vector<const A>().data(), channels(), c_.taps); }
+  GateOrder order() const { return c_.norm == SsmNorm::gate_first ? GateOrder::gate_first : GateOrder::norm_first; }
+  Index norm_width() const { return c_.inner() / c_.groups; }
+  Communicator& norm_ranks(Pass<T>& a) const { return a.tensor.block(int(norm_width() * groups_ / inner())); }
+  void scan_with_past(Pass<T>&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
+
+  MambaConfig c_;
+  double epsilon_;
+  Index heads_, groups_;  // on this rank
+  Parameter *in_, *conv_, *a_log_, *d_, *dt_bias_, *out_;
+  Parameter *in_bias_ = nullptr, *conv_bias_ = nullptr, *norm_ = nullptr, *out_bias_ = nullptr;
+};
+
+LayerFlops mamba_flops(const ModelConfig&, Index length);
+
+}  // namespace gyr

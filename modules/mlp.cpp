@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/mlp.hpp"
+
+#include "kernels/elementwise.hpp"
+#include "kernels/gemm.hpp"
+#include "kernels/swiglu.hpp"
+
+namespace gyr {
+
+template <class T>
+Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mlp) {
+  using P = Parameters<T>;
+  const Run inner{c_.width, c_.width};
+  const auto matrix = [&](const char* part, typename P::Placement place) {
+    return &parameters.declare({name + part + ".weight", {c_.width, m.width}, by_rows({inner}), normal(m.deviation)}, place);
+  };
+  const auto bias = [&](const char* part, typename P::Placement place) {
+    return &parameters.declare({name + part + ".bias", {c_.width}, by_rows({inner}), zeros(), Storage::wide, false}, place);
+  };
+  gate_ = matrix(".gate_proj", P::Placement::aligned);
+  up_ = matrix(".up_proj", P::Placement::adjacent);
+  down_ = &parameters.declare({name + ".down_proj.weight", {m.width, c_.width}, by_columns({inner}), normal(m.deviation)});
+  if (c_.bias) {
+    gate_bias_ = bias(".gate_proj", P::Placement::aligned);
+    up_bias_ = bias(".up_proj", P::Placement::adjacent);
+    down_bias_ = &parameters.declare({name + ".down_proj.bias", {m.width}, everywhere(), zeros(), Storage::wide, false});
+  }
+  width_ = gate_->rows();
+}
+
+// gate and up lie one behind the other: one product serves both.
+template <class T>
+Matrix<const T> Mlp<T>::w_gate_up() const {
+  const auto gate = gate_->template matrix<const T>();
+  return {gate.data(), 2 * width_, Index(gate.extent(1)), Index(gate.extent(1))};
+}
+
+template <class T>
+void Mlp<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
+  const Index rows = h.extent(0);
+  a.saved.refer("h", h);
+  auto gate_up = a.saved.template push<Tensor2<T>>("gate and up", rows, 2 * width_);
+  auto inner = a.saved.template push<Tensor2<T>>("inner", rows, width_);
+  linear<T>(a.dev, h, w_gate_up(), gate_up);
+  if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(gate_bias_->template vector<Acc<T>>().data(), 2 * width_), {}, gate_up);
+  swiglu<T>(a.dev, gate_up, c_.gate_multiplier, inner);
+  linear<T>(a.dev, inner, down_->template matrix<const T>(), y, c_.down_multiplier, beta(add));
+  if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, down_bias_->template vector<const Acc<T>>(), c_.down_multiplier, y);
+}
+
+template <class T>
+void Mlp<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+  using A = Acc<T>;
+  const auto inner = a.saved.template pop<Tensor2<T>>("inner");
+  const auto gate_up = a.saved.template pop<Tensor2<T>>("gate and up");
+  const auto h = a.saved.template pop<Tensor2<const T>>("h");
+  const Index rows = dy.extent(0);
+  Scope scope(a.dev.scratch);
+  auto dinner = a.dev.scratch.template tensor<T>(rows, width_);
+  auto dgate_up = a.dev.scratch.template tensor<T>(rows, 2 * width_);
+  linear_backward_input<T>(a.dev, dy, down_->template matrix<const T>(), dinner, c_.down_multiplier);
+  linear_backward_weight<T>(a.dev, dy, inner, down_->template matrix_gradient<A>(), c_.down_multiplier);
+  swiglu_backward<T>(a.dev, dinner, gate_up, c_.gate_multiplier, dgate_up);
+  const auto dgate = gate_->template matrix_gradient<A>();
+  linear_backward_weight<T>(a.dev, dgate_up, h, Matrix<A>(dgate.data(), 2 * width_, dgate.extent(1), dgate.extent(1)));
+  if (c_.bias) {
+    bias_backward<T>(a.dev, dgate_up, 1, Tensor1<A>(gate_bias_->template vector_gradient<A>().data(), 2 * width_));
+    bias_backward<T>(a.dev, dy, c_.down_multiplier, down_bias_->template vector_gradient<A>());
+  }
+  linear_backward_input<T>(a.dev, dgate_up, w_gate_up(), dh, 1, beta(add));
+}
+
+LayerFlops mlp_flops(const ModelConfig& m, Index) {
+  LayerFlops f;
+  f.products = 6.0 * m.width * m.mlp.width;
+  return f;
+}
+
+template class Mlp<double>;
+template class Mlp<float>;
+template class Mlp<bf16>;
+
+}  // namespace gyr

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SwiGLU: y = (up(h) silu(m gate(h))) down', dealt over the tensor axis by inner channels.
+#pragma once
+
+#include "modules/layer.hpp"
+
+namespace gyr {
+
+template <class T>
+class Mlp final : public Branch<T> {
+ public:
+  // Weights NAME.gate_proj, .up_proj and .down_proj
+  Mlp(const ModelConfig&, const std::string& name, Parameters<T>&);
+  void forward(Pass<T>&, Tensor2<const T> h, Add, Tensor2<T> y) override;
+  void backward(Pass<T>&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+
+ private:
+  Matrix<const T> w_gate_up() const;
+
+  MlpConfig c_;
+  Index width_;  // on this rank
+  Parameter *gate_, *up_, *down_;
+  Parameter *gate_bias_ = nullptr, *up_bias_ = nullptr, *down_bias_ = nullptr;
+};
+
+LayerFlops mlp_flops(const ModelConfig&, Index length);
+
+}  // namespace gyr

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// y = x + sum of branches(norm(x)). The branches of one residual share the norm and one all-reduce each way over the tensor axis.
+#pragma once
+
+#include "modules/norm.hpp"
+
+namespace gyr {
+
+template <class T>
+class Residual {
+ public:
+  Residual(const ModelConfig& c, const std::string& norm_name, Parameters<T>& parameters)
+      : norm_(c.width, c.epsilon, norm_name, parameters) {}
+  void add(std::unique_ptr<Branch<T>> branch) { branches_.push_back(std::move(branch)); }
+
+  Tensor2<T> forward(Pass<T>& a, Tensor2<const T> x);
+  void backward(Pass<T>& a, Tensor2<T> dx);
+
+ private:
+  Norm<T> norm_;
+  std::vector<std::unique_ptr<Branch<T>>> branches_;
+};
+
+}  // namespace gyr

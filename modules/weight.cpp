@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/weight.hpp"
+
+#include <cmath>
+
+namespace gyr {
+
+double draw(const Init& init, const Stream& stream, Index i) {
+  switch (init.kind) {
+    case Init::constant: return init.a;
+    case Init::normal: return init.a + init.b * stream.normal(i);
+    case Init::uniform: return init.a + (init.b - init.a) * stream.uniform(i);
+    case Init::log_of_uniform: return std::log(init.a + (init.b - init.a) * stream.uniform(i));
+    case Init::step_bias: {
+      const double dt = std::max(1e-4, std::exp(std::log(init.a) + (std::log(init.b) - std::log(init.a)) * stream.uniform(i)));
+      return dt + std::log(-std::expm1(-dt));
+    }
+  }
+  return 0;
+}
+
+namespace {
+
+// One run's piece, given where the run starts globally and locally. Returns the local rows it takes.
+Index deal_run(const Weight& w, const Run& run, Index global, Index local, int ranks, int rank, std::vector<Piece>& pieces) {
+  if (run.units == 0) {
+    const Index each = (run.extent + ranks - 1) / ranks;
+    const Index first = std::min(run.extent, each * rank), last = std::min(run.extent, first + each);
+    pieces.push_back({global + first, local, last - first, 1, 0});
+    return each;
+  }
+  const Index unit = run.extent / run.units;
+  if (run.units % ranks == 0) {
+    const Index each = run.units / ranks * unit;
+    pieces.push_back({global + each * rank, local, each, 1, 0});
+    return each;
+  }
+  require(ranks % run.units == 0, Exit::config,
+          "{}: {} units do not deal over {} tensor ranks; choose parallel.tensor to divide {} or to be a multiple of it", w.name, run.units,
+          ranks, run.units);
+  const int replicas = int(ranks / run.units);
+  pieces.push_back({global + unit * (rank / replicas), local, unit, replicas, rank % replicas});
+  return unit;
+}
+
+}  // namespace
+
+Share deal(const Weight& w, int ranks, int rank) {
+  Share share{w.shape, {}};
+  const Index whole = w.shape.at(w.dealing.dim);
+  if (w.dealing.runs.empty()) {
+    share.pieces.push_back({0, 0, whole, ranks, rank});
+    return share;
+  }
+  Index global = 0, local = 0;
+  for (const Run& run : w.dealing.runs) {
+    local += deal_run(w, run, global, local, ranks, rank, share.pieces);
+    global += run.extent;
+  }
+  ensure(global == whole, "{}: runs cover {} of {}", w.name, global, whole);
+  share.shape[w.dealing.dim] = local;
+  return share;
+}
+
+}  // namespace gyr
