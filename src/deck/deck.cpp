@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Declarations live in a tree of groups beside the tree of what was written; finish() compares the two.
+#include "src/deck/deck.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "src/deck/nearest.hpp"
+#include "src/report/table.hpp"
+
+namespace gyr {
+namespace deck {
+
+struct Group {
+  struct Entry {
+    std::string key;
+    std::shared_ptr<Declaration> setting;  // one of the two is set
+    std::shared_ptr<Group> section;
+  };
+  std::string key, path, help, origin;
+  bool describing = false;
+  std::shared_ptr<const YamlValue> written;  // null when the deck has no such section
+  std::weak_ptr<Group> parent;
+  std::vector<Entry> entries;                // in the order declared
+
+  const YamlValue* find(std::string_view name) const { return written ? written->find(name) : nullptr; }
+  Entry* entry(std::string_view name) {
+    const auto at = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.key == name; });
+    return at == entries.end() ? nullptr : &*at;
+  }
+  std::vector<std::string> keys() const {
+    std::vector<std::string> names;
+    for (const Entry& e : entries) names.push_back(e.key);
+    return names;
+  }
+};
+
+}  // namespace deck
+
+using deck::Group;
+
+namespace {
+
+std::string joined(const std::vector<std::string>& words, std::string_view between) {
+  std::string text;
+  for (const std::string& word : words) text.append(text.empty() ? "" : between).append(word);
+  return text;
+}
+
+std::string below(const std::string& path, std::string_view key) {
+  return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
+}
+
+// ---- the command line ----
+
+YamlValue override_value(const std::string& text, const std::string& where) {
+  YamlValue value;
+  if (!text.empty() && std::string_view("[{\"'").find(text[0]) != std::string_view::npos) {
+    value = std::move(parse_yaml("value: " + text, where).items.at(0));
+    require(value.kind != YamlValue::Kind::map, Exit::usage, "{}: set the keys of a section one by one", where);
+  } else if (!text.empty() && text != "null" && text != "~") {
+    value.kind = YamlValue::Kind::scalar;  // as it stands, so that `#` and `: ` need no second pair of quotes
+    value.text = text;
+  }
+  return value;
+}
+
+void apply(YamlValue& root, const std::string& override) {
+  const std::string where = fmt::format("command line `{}`", shown(override));
+  const auto equals = override.find('=');
+  const std::string path = override.substr(0, equals);
+  require(equals != std::string::npos && path.find('.') != std::string::npos && path.front() != '.' && path.back() != '.' &&
+              path.find("..") == std::string::npos,
+          Exit::usage, "{}: an override is written section.key=value, with no spaces around `=`", where);
+  YamlValue* node = &root;
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find('.', begin), path.size());
+    const std::string key = path.substr(begin, end - begin);
+    if (node->kind == YamlValue::Kind::null) node->kind = YamlValue::Kind::map;
+    require(node->kind == YamlValue::Kind::map, Exit::config, "{}: `{}` is a value ({}), not a section", where,
+            path.substr(0, begin - 1), node->where);
+    YamlValue* next = node->find(key);
+    if (!next) {
+      node->names.push_back(key);
+      next = &node->items.emplace_back();
+      next->where = where;
+    }
+    node = next;
+    begin = end + 1;
+  }
+  require(node->kind != YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); set its keys one by one", where, path,
+          node->where);
+  *node = override_value(override.substr(equals + 1), where);
+  node->where = where;
+}
+
+// ---- names nobody declared ----
+
+void settings_called(const Group& group, const std::string& key, std::vector<std::string>& paths) {
+  for (const auto& e : group.entries) {
+    if (e.setting && e.key == key) paths.push_back(e.setting->path);
+    if (e.section) settings_called(*e.section, key, paths);
+  }
+}
+
+// Where a wrong name should have pointed: a neighbour spelt alike, the same name in another section, or what there is.
+std::string way_out(const Group& root, const Group& group, const std::string& key) {
+  if (const std::string name = nearest(key, group.keys()); !name.empty()) return fmt::format("did you mean `{}`?", name);
+  std::vector<std::string> elsewhere;
+  settings_called(root, key, elsewhere);
+  if (!elsewhere.empty()) return fmt::format("did you mean `{}`?", joined(elsewhere, "` or `"));
+  if (group.entries.empty()) return fmt::format("section `{}` has no settings here; remove it", group.path);
+  return fmt::format("{} has: {}", group.path.empty() ? "the deck" : "section `" + group.path + "`", joined(group.keys(), ", "));
+}
+
+void check(const Group& root, Group& group, std::vector<std::string>& unknown) {
+  for (std::size_t i = 0; group.written && i < group.written->names.size(); ++i) {
+    const std::string& key = group.written->names[i];
+    if (!group.entry(key))
+      unknown.push_back(fmt::format("{}: unknown {} `{}`; {}", group.written->items[i].where,
+                                    group.written->items[i].kind == YamlValue::Kind::map ? "section" : "key",
+                                    shown(below(group.path, key)), way_out(root, group, key)));
+  }
+  for (auto& e : group.entries) {
+    if (e.setting) e.setting->confirm();
+    if (e.section) check(root, *e.section, unknown);
+  }
+}
+
+// A key written in the deck, declared by nobody so far, that looks like `key`: "run.yaml:3 has `widht`".
+std::string slip(Group& group, const std::string& key) {
+  if (!group.written) {
+    const auto parent = group.parent.lock();
+    return parent ? slip(*parent, group.key) : "";
+  }
+  std::vector<std::string> strange;
+  for (const std::string& name : group.written->names)
+    if (!group.entry(name)) strange.push_back(name);
+  const std::string name = nearest(key, strange);
+  return name.empty() ? "" : fmt::format("{} has `{}`; did you mean `{}`? ", group.find(name)->where, shown(name), key);
+}
+
+// ---- what is shown ----
+
+void write(const Group& group, const std::string& indent, std::string& text) {
+  for (const auto& e : group.entries) {
+    if (e.setting) text += fmt::format("{}{}: {}\n", indent, e.key, e.setting->value);
+    std::string inner;
+    if (e.section) write(*e.section, indent + "  ", inner);
+    if (!inner.empty()) text += fmt::format("{}{}:\n{}", indent, e.key, inner);
+  }
+}
+
+void list_settings(const Group& group, Table& table) {
+  const auto is_setting = [](const Group::Entry& e) { return bool(e.setting); };
+  if (std::any_of(group.entries.begin(), group.entries.end(), is_setting))
+    table.heading(fmt::format("{}: {}", group.path, group.help));
+  for (const auto& e : group.entries)
+    if (const auto& s = e.setting)
+      table.row({e.key, s->fallback.empty() ? "(must be given)" : s->fallback, s->unit, s->range(), s->help});
+  for (const auto& e : group.entries)
+    if (e.section) list_settings(*e.section, table);
+}
+
+std::shared_ptr<Group> section_of(const std::shared_ptr<Group>& group, std::string_view name, std::string_view help) {
+  if (auto* known = group->entry(name)) {
+    ensure(bool(known->section), "deck: `{}` is declared as a setting and as a section", known->setting->path);
+    return known->section;
+  }
+  const YamlValue* node = group->find(name);
+  const std::string path = below(group->path, name);
+  const bool absent = !node || node->kind == YamlValue::Kind::null;
+  require(absent || node->kind == YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); write its keys indented below it",
+          absent ? "" : node->where, path, help);
+  auto section = std::make_shared<Group>();
+  section->key = name;
+  section->path = path;
+  section->help = help;
+  section->origin = group->origin;
+  section->describing = group->describing;
+  if (!absent) section->written = std::shared_ptr<const YamlValue>(group->written, node);
+  section->parent = group;
+  group->entries.push_back({std::string(name), nullptr, section});
+  return section;
+}
+
+}  // namespace
+
+void Declaration::rule(std::string text, bool holds) {
+  if (std::find(rules.begin(), rules.end(), text) == rules.end()) rules.push_back(std::move(text));
+  broken = broken || !holds;
+}
+
+void Declaration::suggest(const std::string& word, std::span<const std::string> allowed) {
+  if (std::find(allowed.begin(), allowed.end(), word) == allowed.end()) hint = nearest(word, allowed);
+}
+
+void Declaration::confirm() const {
+  if (broken) refuse("is not allowed");
+}
+
+void Declaration::refuse(std::string_view why) const {
+  ensure(!where.empty(), "deck: {} = {} breaks its own range: {}", path, value, range());
+  fail(Exit::config, "{}: {} = {} {}{}; allowed: {}{} ({}{})", where, path, value, why,
+       hint.empty() ? "" : "; did you mean `" + hint + "`?", range(), unit.empty() ? "" : ", in " + unit, help,
+       fallback.empty() ? "" : "; default " + fallback);
+}
+
+std::string Declaration::range() const { return rules.empty() ? type : joined(rules, ", "); }
+
+Section Section::section(std::string_view name, std::string_view help) { return Section(section_of(group_, name, help)); }
+
+std::shared_ptr<Declaration> Section::declare(std::string_view key, std::string type, std::string fallback, std::string_view help) {
+  if (const auto* known = group_->entry(key)) {
+    ensure(bool(known->setting), "deck: `{}` is declared as a section and as a setting", known->section->path);
+    const Declaration& first = *known->setting;
+    ensure(first.type == type && first.fallback == fallback, "deck: `{}` is declared as {} = {} and as {} = {}", first.path,
+           first.type, first.fallback, type, fallback);
+    return known->setting;
+  }
+  auto declaration = std::make_shared<Declaration>();
+  declaration->path = below(group_->path, key);
+  declaration->type = std::move(type);
+  declaration->fallback = std::move(fallback);
+  declaration->help = help;
+  group_->entries.push_back({std::string(key), declaration, nullptr});
+  return declaration;
+}
+
+const YamlValue* Section::find(std::string_view key) const { return group_->find(key); }
+bool Section::given(std::string_view key) const { return find(key) != nullptr; }
+bool Section::describing() const { return group_->describing; }
+const std::string& Section::path() const { return group_->path; }
+
+void Section::miss(std::string_view key, const Declaration& wanted) const {
+  fail(Exit::config, "{}: {} must be given ({}; {}). {}Write `{}:` under `{}:`, or {}=VALUE on the command line", group_->origin,
+       wanted.path, wanted.help, wanted.type, slip(*group_, std::string(key)), key, group_->path, wanted.path);
+}
+
+Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> overrides) {
+  const std::string name = shown(file.string());
+  std::error_code no;
+  require(std::filesystem::exists(file, no), Exit::missing, "{}: there is no such deck", name);
+  require(!std::filesystem::is_directory(file, no), Exit::missing, "{}: is a folder, not a deck", name);
+  std::ifstream in(file, std::ios::binary);
+  require(in.good(), Exit::missing, "{}: cannot be read: {}", name, std::strerror(errno));
+  std::string text(std::size_t(2) << 20, '\0');  // twice what a deck may have; never more, whatever the file is
+  in.read(text.data(), std::streamsize(text.size()));
+  require(!in.bad(), Exit::io, "{}: reading failed: {}", name, std::strerror(errno));
+  text.resize(std::size_t(in.gcount()));
+  return parse(text, name, overrides);
+}
+
+Deck Deck::parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides) {
+  auto written = std::make_shared<YamlValue>(parse_yaml(text, origin));
+  for (const std::string& override : overrides) apply(*written, override);
+  auto root = std::make_shared<Group>();
+  root->origin = origin;
+  root->written = std::move(written);
+  return Deck(std::move(root));
+}
+
+Deck Deck::describe() {
+  auto root = std::make_shared<Group>();
+  root->describing = true;
+  return Deck(std::move(root));
+}
+
+Section Deck::section(std::string_view name, std::string_view help) { return Section(section_of(root_, name, help)); }
+
+void Deck::finish() const {
+  constexpr std::size_t most = 10;
+  std::vector<std::string> unknown;
+  check(*root_, *root_, unknown);
+  if (unknown.size() > most) {
+    const std::size_t more = unknown.size() - most;
+    unknown.resize(most);
+    unknown.push_back(fmt::format("and {} more", more));
+  }
+  require(unknown.empty(), Exit::config, "{}", joined(unknown, "\n"));
+}
+
+std::string Deck::effective() const {
+  std::string text;
+  write(*root_, "", text);
+  return text;
+}
+
+std::string Deck::help() const {
+  Table table({{"key", false, 26}, {"default", false, 16}, {"unit", false, 10}, {"range", false, 20}, {"help", false, 40}});
+  list_settings(*root_, table);
+  return table.str();
+}
+
+}  // namespace gyr

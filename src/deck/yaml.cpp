@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Builds our own small tree from yaml-cpp's parser events, so that limits hold while reading and not after.
+#include "src/deck/yaml.hpp"
+
+#include <utf8proc.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+namespace {
+
+constexpr std::size_t max_bytes = 1 << 20, max_nodes = 10000, max_depth = 16, max_shown = 80;
+
+using Kind = YamlValue::Kind;
+
+class Builder : public YAML::EventHandler {
+ public:
+  explicit Builder(std::string origin) : origin_(std::move(origin)) {}
+
+  YamlValue take() {
+    if (root_.kind == Kind::null) root_.kind = Kind::map;
+    require(root_.kind == Kind::map, Exit::config, "{}: a deck is a map of sections; write `section:` and its keys below",
+            root_.where);
+    return std::move(root_);
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1) refuse(mark, "a second document begins here; a deck is one document");
+  }
+  void OnDocumentEnd() override {}
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse(mark, "aliases are not allowed; write the value out"); }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(mark, anchor, Kind::null); }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+    check_tag(mark, tag);
+    if (expects_key()) return add_key(mark, anchor, text);
+    YamlValue& node = add(mark, anchor, Kind::scalar);
+    node.text = text;
+    node.quoted = tag == "!";
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    check_tag(mark, tag);
+    open(mark, add(mark, anchor, Kind::list));
+  }
+  void OnSequenceEnd() override { stack_.pop_back(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    check_tag(mark, tag);
+    open(mark, add(mark, anchor, Kind::map));
+  }
+  void OnMapEnd() override { stack_.pop_back(); }
+
+ private:
+  std::string at(const YAML::Mark& mark) const { return fmt::format("{}:{}", origin_, mark.line + 1); }
+  [[noreturn]] void refuse(const YAML::Mark& mark, std::string_view why) const { fail(Exit::config, "{}: {}", at(mark), why); }
+
+  // Plain scalars carry the tag "?", quoted ones "!".
+  void check_tag(const YAML::Mark& mark, const std::string& tag) const {
+    if (!tag.empty() && tag != "?" && tag != "!") refuse(mark, "tags such as " + shown(tag) + " are not allowed");
+  }
+
+  bool expects_key() const {
+    return !stack_.empty() && stack_.back()->kind == Kind::map && stack_.back()->names.size() == stack_.back()->items.size();
+  }
+
+  void add_key(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& key) {
+    count(mark, anchor);
+    YamlValue& map = *stack_.back();
+    if (const YamlValue* first = map.find(key))
+      refuse(mark, fmt::format("key `{}` is given twice (first at {}); remove one", shown(key), first->where));
+    if (key.find('.') != std::string::npos)
+      refuse(mark, fmt::format("key `{}` has a dot; in a deck a section is a map, write `section:` and its keys below", shown(key)));
+    map.names.push_back(key);
+    key_line_ = at(mark);
+  }
+
+  YamlValue& add(const YAML::Mark& mark, YAML::anchor_t anchor, Kind kind) {
+    count(mark, anchor);
+    if (expects_key()) refuse(mark, "a key must be a plain word");
+    YamlValue* node = &root_;
+    const bool in_map = !stack_.empty() && stack_.back()->kind == Kind::map;
+    if (!stack_.empty()) node = &stack_.back()->items.emplace_back();
+    node->kind = kind;
+    node->where = in_map ? key_line_ : at(mark);
+    return *node;
+  }
+
+  void open(const YAML::Mark& mark, YamlValue& node) {
+    if (stack_.size() >= max_depth) refuse(mark, fmt::format("nested deeper than {} levels", max_depth));
+    stack_.push_back(&node);
+  }
+
+  void count(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor != YAML::NullAnchor) refuse(mark, "anchors are not allowed; write the value out where it is used");
+    if (++nodes_ > max_nodes) refuse(mark, fmt::format("a deck may have at most {} keys and values", max_nodes));
+  }
+
+  std::string origin_, key_line_;
+  YamlValue root_;
+  std::vector<YamlValue*> stack_;  // the open maps and lists; a parent does not grow while its child is open
+  std::size_t nodes_ = 0;
+  int documents_ = 0;
+};
+
+// What yaml-cpp would let pass or repair silently.
+void check_text(const std::string& text, const std::string& origin) {
+  require(text.size() <= max_bytes, Exit::config, "{}: {} bytes; a deck may have at most {}", origin, text.size(), max_bytes);
+  Index line = 1;
+  bool indent = true;
+  for (std::size_t i = 0; i < text.size();) {
+    utf8proc_int32_t c = 0;
+    const auto length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + i, text.size() - i, &c);
+    require(length > 0, Exit::config, "{}:{}: not UTF-8 text at byte {}", origin, line, i);
+    const bool control = (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
+    require(!control, Exit::config, "{}:{}: control character 0x{:02x} at byte {}; remove it", origin, line, int(c), i);
+    require(!(indent && c == '\t'), Exit::config, "{}:{}: a tab in the indentation; indent with spaces", origin, line);
+    indent = c == '\n' || (indent && c == ' ');
+    line += c == '\n';
+    i += std::size_t(length);
+  }
+}
+
+template <class T>
+bool all_digits_of(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool is_plain(const YamlValue& node) { return node.kind == Kind::scalar && !node.quoted; }
+
+std::string_view without_sign(std::string_view text) { return text.starts_with('-') ? text.substr(1) : text; }
+
+bool is_number(std::string_view text, double& value) {
+  const std::string_view size = without_sign(text);
+  if (size == ".inf" || size == "inf") {
+    value = size.size() == text.size() ? HUGE_VAL : -HUGE_VAL;
+    return true;
+  }
+  const bool digits = !size.empty() && size.find_first_not_of("0123456789.eE+-") == size.npos;  // no nan, infinity, hex
+  return digits && all_digits_of(text, value);
+}
+
+// Text that needs no quotes in any YAML reader: a word or a path that is no number, boolean or null.
+bool is_word(const std::string& text) {
+  static constexpr std::string_view taken[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan"};
+  std::string lower;
+  for (const char c : text) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool inner = (c >= '0' && c <= '9') || c == '.' || c == '-';
+    if (!letter && c != '_' && c != '/' && !(inner && !lower.empty())) return false;
+    lower += char(letter ? c | 0x20 : c);
+  }
+  return !lower.empty() && std::find(std::begin(taken), std::end(taken), lower) == std::end(taken);
+}
+
+}  // namespace
+
+YamlValue* YamlValue::find(std::string_view name) {
+  const auto at = std::find(names.begin(), names.end(), name);
+  const auto i = std::size_t(at - names.begin());
+  return at != names.end() && i < items.size() ? &items[i] : nullptr;
+}
+
+YamlValue parse_yaml(const std::string& text, const std::string& origin) {
+  check_text(text, origin);
+  Builder builder(origin);
+  try {
+    std::istringstream in(text);
+    YAML::Parser parser(in);
+    while (parser.HandleNextDocument(builder)) {}
+  } catch (const YAML::Exception& e) {
+    fail(Exit::config, "{}:{}:{}: {}", origin, e.mark.line + 1, e.mark.column + 1, e.msg);
+  }
+  return builder.take();
+}
+
+std::string read_yaml(const YamlValue& node, bool& value) {
+  if (!is_plain(node) || (node.text != "true" && node.text != "false")) return "is neither true nor false";
+  value = node.text == "true";
+  return "";
+}
+
+std::string read_yaml(const YamlValue& node, Index& value) {
+  if (!is_plain(node)) return "is not an integer";
+  const std::string_view size = without_sign(node.text);
+  if (size.size() > 1 && size[0] == '0') return "is not an integer: it begins with 0";
+  if (all_digits_of(node.text, value)) return "";
+  double number = 0;
+  if (!is_number(node.text, number) || number != std::floor(number)) return "is not an integer";
+  if (std::abs(number) >= 0x1p63) return "is not a 64-bit integer";
+  return fmt::format("is not written as an integer; write {}", Index(number));
+}
+
+std::string read_yaml(const YamlValue& node, double& value) {
+  return is_plain(node) && is_number(node.text, value) ? "" : "is not a number";
+}
+
+std::string read_yaml(const YamlValue& node, std::string& value) {
+  if (node.kind != Kind::scalar) return "is not text; write one value, in \"quotes\" where it has special characters";
+  value = node.text;
+  return "";
+}
+
+std::string write_yaml(bool value) { return value ? "true" : "false"; }
+std::string write_yaml(Index value) { return fmt::format("{}", value); }
+std::string write_yaml(double value) {
+  if (std::isinf(value)) return value > 0 ? ".inf" : "-.inf";
+  std::string text = fmt::format("{}", value);  // the shortest that reads back as the same number
+  const auto e = text.find('e');
+  if (e != std::string::npos && text.find('.') == std::string::npos) text.insert(e, ".0");  // YAML 1.1 wants the point
+  return text;
+}
+std::string write_yaml(const std::string& value) {
+  if (is_word(value)) return value;
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') text += '\\';
+    if (c == '\n') text += "\\n";
+    else if ((unsigned char)c < 0x20 || c == 0x7f) text += fmt::format("\\x{:02x}", (unsigned char)c);
+    else text += c;
+  }
+  return text + '"';
+}
+
+std::string shown(std::string_view text) {
+  std::size_t size = std::min(text.size(), max_shown);
+  while (size < text.size() && size > 0 && (text[size] & 0xc0) == 0x80) --size;  // not inside a UTF-8 character
+  std::string line;
+  for (const char c : text.substr(0, size)) {
+    const bool control = (unsigned char)c < 0x20 || c == 0x7f;
+    line += control ? fmt::format("\\x{:02x}", (unsigned char)c) : std::string(1, c);
+  }
+  return text.size() > size ? line + "..." : line;
+}
+
+std::string shown(const YamlValue& node) {
+  switch (node.kind) {
+    case Kind::null: return "(nothing)";
+    case Kind::list: return fmt::format("(a list of {})", node.items.size());
+    case Kind::map: return fmt::format("(a map of {} keys)", node.items.size());
+    case Kind::scalar: return node.quoted ? '"' + shown(node.text) + '"' : shown(node.text);
+  }
+  return "";
+}
+
+}  // namespace gyr

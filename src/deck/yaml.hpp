@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The part of YAML that decks use: maps, lists and scalars. No anchors, aliases, tags, or keys given twice; `true` and
+// `false` are the only booleans, integers are decimal digits.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/scalar.hpp"
+
+namespace gyr {
+
+// One node as the user wrote it.
+struct YamlValue {
+  enum class Kind { null, scalar, list, map };
+  Kind kind = Kind::null;
+  std::string text;                // of a scalar, without its quotes
+  bool quoted = false;
+  std::vector<std::string> names;  // keys of a map, in the order written
+  std::vector<YamlValue> items;    // the map's values, or the list's elements
+  std::string where;               // "run.yaml:12" or "command line `train.steps=5`"
+
+  YamlValue* find(std::string_view name);
+  const YamlValue* find(std::string_view name) const { return const_cast<YamlValue*>(this)->find(name); }
+};
+
+// The one document in `text`; an empty document is an empty map. Error(config) with "origin:line" when it is malformed, not UTF-8,
+// larger than 1 MiB, longer than 10000 nodes or deeper than 16 levels.
+YamlValue parse_yaml(const std::string& text, const std::string& origin);
+
+// A value of the wanted type, or what is wrong with the node, as in "is not an integer"; empty when all is well.
+std::string read_yaml(const YamlValue&, bool&);
+std::string read_yaml(const YamlValue&, Index&);
+std::string read_yaml(const YamlValue&, double&);
+std::string read_yaml(const YamlValue&, std::string&);
+template <class T>
+std::string read_yaml(const YamlValue&, std::vector<T>&);
+template <class T>
+std::string read_yaml(const YamlValue&, std::optional<T>&);
+
+// The value as YAML on one line; read_yaml of it gives the value back.
+std::string write_yaml(bool);
+std::string write_yaml(Index);
+std::string write_yaml(double);
+std::string write_yaml(const std::string&);
+template <class T>
+std::string write_yaml(const std::vector<T>&);
+template <class T>
+std::string write_yaml(const std::optional<T>&);
+
+// The node as it may be shown in a message: control characters escaped, long text cut.
+std::string shown(std::string_view text);
+std::string shown(const YamlValue&);
+
+template <class T>
+std::string read_yaml(const YamlValue& node, std::vector<T>& list) {
+  if (node.kind != YamlValue::Kind::list) return "is not a list; write [a, b, c]";
+  list.clear();
+  for (const YamlValue& item : node.items) {
+    T element{};
+    if (auto wrong = read_yaml(item, element); !wrong.empty()) return "has an element " + shown(item) + " that " + wrong;
+    list.push_back(std::move(element));
+  }
+  return "";
+}
+
+template <class T>
+std::string read_yaml(const YamlValue& node, std::optional<T>& maybe) {
+  maybe.reset();
+  return node.kind == YamlValue::Kind::null ? "" : read_yaml(node, maybe.emplace());
+}
+
+template <class T>
+std::string write_yaml(const std::vector<T>& list) {
+  std::string text;
+  for (const T& element : list) text += (text.empty() ? "" : ", ") + write_yaml(element);
+  return "[" + text + "]";
+}
+
+template <class T>
+std::string write_yaml(const std::optional<T>& maybe) {
+  return maybe ? write_yaml(*maybe) : "null";
+}
+
+}  // namespace gyr
