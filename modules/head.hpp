@@ -21,6 +21,7 @@ class Head {
   // The same, and the gradient of scale * loss: of the weights (added up) and of x (dx).
   double loss_and_gradient(Pass<T>&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx);
   // This rank's columns of the logits, and which tokens they are.
+  Parameter& weight() { return *w_; }
   Index vocabulary_here() const { return w_->rows(); }
   Index first_token() const { return w_->share.pieces[0].global; }
   Index valid() const { return w_->share.pieces[0].extent; }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/stage.hpp"
+
+#include "kernels/rope.hpp"
+
+namespace gyr {
+
+namespace {
+
+// Copies host numbers into a tensor, wherever it lives.
+template <class V>
+void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
+  if (dev.ghost() || from.empty()) return;
+  const Kokkos::View<const V*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(from.data(), from.size());
+  Kokkos::deep_copy(to, host);
+}
+
+}  // namespace
+
+template <class T>
+Stage<T>::Stage(const ModelConfig& config, Grid& grid)
+    : config_(config), grid_(grid), parameters_(grid.tensor().size(), grid.tensor().rank()) {
+  const int stage = grid.coordinate("pipeline"), stages = grid.layout().size("pipeline");
+  first_ = stage == 0;
+  last_ = stage == stages - 1;
+  const auto declared = [&](auto&& declare) {
+    const Index before = parameters_.extent();
+    declare();
+    ranges_.push_back({before, parameters_.extent()});
+  };
+  if (first_) declared([&] { embedding_ = std::make_unique<Embedding<T>>(config_, parameters_); });
+  const Span mine = grid.layout().stages.at(stage);
+  for (Index i = mine.first; i < mine.last; ++i)
+    declared([&] {
+      const auto make = std::get<MakeLayer<T>>(layer_type(config_.pattern[i]).make);
+      layers_.push_back(make(config_, fmt::format("model.layers.{}", i), parameters_));
+    });
+  if (last_)
+    declared([&] {
+      Parameter* table = config_.tied && first_ ? &embedding_->table() : nullptr;
+      head_ = std::make_unique<Head<T>>(config_, table, parameters_);
+    });
+  // Ranges meet: padding in front of a parameter belongs to what comes after it.
+  for (std::size_t i = 1; i < ranges_.size(); ++i) ranges_[i].first = ranges_[i - 1].last;
+  grid.add_tensor_blocks(parameters_.replica_counts());
+}
+
+template <class T>
+Parameter* Stage<T>::shared_ends() {
+  if (!config_.tied || first_ == last_) return nullptr;
+  return first_ ? &embedding_->table() : &head_->weight();
+}
+
+template <class T>
+void Stage<T>::make_slots(int count, Index bytes, bool ghost) {
+  for (int i = 0; i < count; ++i)
+    slots_.push_back({ActivationStore(Arena::make(Memory::activations, bytes, ghost)), {}, {}, {}, {}, {}, {}, {}});
+}
+
+template <class T>
+Index Stage<T>::slot_bytes() const {
+  Index most = 0;
+  for (const Slot& slot : slots_) most = std::max(most, slot.saved.arena().high_water());
+  return most;
+}
+
+template <class T>
+Index Stage<T>::slots_capacity() const {
+  Index sum = 0;
+  for (const Slot& slot : slots_) sum += slot.saved.arena().capacity();
+  return sum;
+}
+
+template <class T>
+Pass<T> Stage<T>::pass(Device& dev, Slot& slot) {
+  return {dev, slot.saved, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine};
+}
+
+// Angles of every row's position; needed where some layer attends.
+template <class T>
+void Stage<T>::rotary(Device& dev, Slot& slot) {
+  const Index rows = slot.sequences.rows(), half = config_.attention.width / 2;
+  auto positions = slot.saved.template push<Tensor1<std::int32_t>>("positions", rows);
+  slot.cosine = slot.saved.template push<Tensor2<Acc<T>>>("cosine", rows, half);
+  slot.sine = slot.saved.template push<Tensor2<Acc<T>>>("sine", rows, half);
+  std::vector<std::int32_t> host;
+  for (Index b = 0; b < slot.sequences.batch; ++b)
+    for (Index t = 0; t < slot.sequences.length; ++t) host.push_back(std::int32_t(slot.sequences.past_of(b) + t));
+  upload<std::int32_t>(dev, host, positions);
+  rope_table<Acc<T>>(dev, positions, config_.attention.theta, slot.cosine, slot.sine);
+}
+
+template <class T>
+Tensor2<T> Stage<T>::begin(Device& dev, int i, const MicroBatch& batch) {
+  Slot& slot = slots_[i];
+  ensure(slot.saved.empty(), "slot {} still holds a micro-batch", i);
+  slot.sequences = {batch.batch, batch.length, 0, {}};
+  const Index rows = slot.sequences.rows();
+  slot.tokens = slot.saved.template push<Tensor1<Token>>("token ids", rows);
+  slot.labels = slot.saved.template push<Tensor1<Token>>("labels", rows);
+  if (first_) upload<Token>(dev, batch.tokens, slot.tokens);
+  if (last_) upload<Token>(dev, batch.labels, slot.labels);
+  rotary(dev, slot);
+  slot.input = first_ ? Tensor2<T>() : slot.saved.template push<Tensor2<T>>("input", rows, config_.width);
+  return slot.input;
+}
+
+template <class T>
+Tensor2<T> Stage<T>::forward(Device& dev, int i, double scale, double& loss) {
+  Slot& slot = slots_[i];
+  Pass<T> a = pass(dev, slot);
+  Tensor2<T> x = first_ ? embedding_->forward(a, slot.tokens) : slot.input;
+  for (auto& layer : layers_) x = layer->forward(a, x);
+  slot.output = x;
+  if (!last_) return x;
+  if (scale == 0) {
+    loss += head_->loss(a, x, slot.labels);
+  } else {
+    auto dx = slot.saved.template push<Tensor2<T>>("dx", x.extent(0), x.extent(1));
+    loss += head_->loss_and_gradient(a, x, slot.labels, scale, dx);
+  }
+  return x;
+}
+
+template <class T>
+Tensor2<T> Stage<T>::begin_backward(int i) {
+  Slot& slot = slots_[i];
+  if (last_) return {};
+  return slot.saved.template push<Tensor2<T>>("dx", slot.sequences.rows(), config_.width);
+}
+
+template <class T>
+Tensor2<T> Stage<T>::backward(Device& dev, int i, const std::function<void(int)>& done) {
+  Slot& slot = slots_[i];
+  Pass<T> a = pass(dev, slot);
+  auto dx = slot.saved.template pop<Tensor2<T>>("dx");
+  int part = int(ranges_.size());
+  if (last_) done(--part);
+  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+    (*layer)->backward(a, dx);
+    done(--part);
+  }
+  if (first_) {
+    embedding_->backward(a, dx);
+    done(--part);
+  }
+  slot.saved.clear();
+  return dx;
+}
+
+template <class T>
+void Stage<T>::end(int i) { slots_[i].saved.clear(); }
+
+template <class T>
+Tensor2<Acc<T>> Stage<T>::logits(Device& dev, const Sequences& sequences, std::span<const Token> tokens, StateStore& state,
+                                 bool only_last_rows) {
+  Slot& slot = slots_.front();
+  slot.saved.clear();
+  slot.sequences = sequences;
+  slot.tokens = slot.saved.template push<Tensor1<Token>>("token ids", sequences.rows());
+  upload<Token>(dev, tokens, slot.tokens);
+  rotary(dev, slot);
+  Pass<T> a = pass(dev, slot);
+  a.state = &state;
+  Tensor2<T> x = embedding_->forward(a, slot.tokens);
+  for (auto& layer : layers_) x = layer->forward(a, x);
+  if (only_last_rows && sequences.length > 1) {
+    auto last = slot.saved.template push<Tensor2<T>>("last rows", sequences.batch, config_.width);
+    for (Index b = 0; b < sequences.batch; ++b)
+      convert<T, T>(dev, Matrix<T>(rows(x, (b + 1) * sequences.length - 1, 1)), rows(last, b, 1));
+    x = last;
+  }
+  auto out = slot.saved.template push<Tensor2<Acc<T>>>("logits", x.extent(0), head_->vocabulary_here());
+  head_->logits(a, x, out);
+  return out;
+}
+
+template class Stage<double>;
+template class Stage<float>;
+template class Stage<bf16>;
+
+}  // namespace gyr

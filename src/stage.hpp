@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The layers one rank of the pipeline holds, with the embedding on the first stage and the head on the last, and the activations of
+// the micro-batches in flight: each has its own slot.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <span>
+
+#include "modules/embedding.hpp"
+#include "modules/head.hpp"
+#include "modules/layer.hpp"
+#include "src/grid.hpp"
+
+namespace gyr {
+
+// Tokens of one micro-batch, row b * length + t; labels[r] is the token row r must predict, or ignored_label.
+struct MicroBatch {
+  Index batch = 0, length = 0;
+  std::vector<Token> tokens, labels;
+};
+
+template <class T>
+class Stage {
+ public:
+  // Declares the weights of this rank's layers and makes the tensor blocks they need. Collective over the tensor axis.
+  Stage(const ModelConfig&, Grid&);
+
+  Parameters<T>& parameters() { return parameters_; }
+  const ModelConfig& config() const { return config_; }
+  bool first() const { return first_; }
+  bool last() const { return last_; }
+  // Range of the flat gradients that belongs to the embedding, to each layer in order, to the head.
+  const std::vector<Span>& ranges() const { return ranges_; }
+
+  // Slots for micro-batches in flight, of `bytes` each; ghosts count without limit.
+  void make_slots(int count, Index bytes, bool ghost);
+  Index slot_bytes() const;  // high-water of the fullest slot
+  Index slots_capacity() const;
+  int slots() const { return int(slots_.size()); }
+
+  // Brings the micro-batch into its slot. Where this is not the first stage, the tensor its input must be received into.
+  Tensor2<T> begin(Device&, int slot, const MicroBatch&);
+  // Runs the layers. On the last stage also the head: adds to `loss` the sum over labelled tokens, and, where scale is not 0, keeps the
+  // gradient of scale * loss. Returns the stage's output.
+  Tensor2<T> forward(Device&, int slot, double scale, double& loss);
+  // Where the gradient of the output must be received, except on the last stage.
+  Tensor2<T> begin_backward(int slot);
+  // Adds up the gradients of the weights and returns the gradient of the input. `done(part)` is called when the gradients of part
+  // (an index into ranges()) have got all that this micro-batch adds.
+  Tensor2<T> backward(Device&, int slot, const std::function<void(int)>& done);
+  // Forgets a slot that no backward will follow.
+  void end(int slot);
+
+  // Next-token logits of this rank's vocabulary columns for all rows of one pass with state, on the last stage (R, vocabulary_here).
+  // Generation runs on one stage.
+  Tensor2<Acc<T>> logits(Device&, const Sequences&, std::span<const Token> tokens, StateStore&, bool only_last_rows);
+  Head<T>& head() { return *head_; }
+  // The embedding's or tied head's weight, where this stage shares it with the other end of the pipeline; otherwise null.
+  Parameter* shared_ends();
+
+ private:
+  struct Slot {
+    ActivationStore saved;
+    Sequences sequences;
+    Tensor1<Token> tokens, labels;
+    Tensor2<Acc<T>> cosine, sine;
+    Tensor2<T> input, output;
+  };
+  Pass<T> pass(Device&, Slot&);
+  void rotary(Device&, Slot&);
+
+  ModelConfig config_;
+  Grid& grid_;
+  bool first_, last_;
+  Parameters<T> parameters_;
+  std::unique_ptr<Embedding<T>> embedding_;
+  std::vector<std::unique_ptr<Layer<T>>> layers_;
+  std::unique_ptr<Head<T>> head_;
+  std::vector<Span> ranges_;
+  std::deque<Slot> slots_;
+};
+
+}  // namespace gyr
