@@ -71,49 +71,24 @@ std::uint32_t crc32c(std::string_view bytes) {
 
 std::uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8u; }
 
-TensorBoard::TensorBoard(const std::filesystem::path& folder, double time, std::optional<Index> resumed)
+EventFile::EventFile(const std::filesystem::path& folder, double time, std::optional<Index> resumed)
     : name_(folder / file_name(time)), file_(nullptr, std::fclose) {
   std::error_code wrong;
   std::filesystem::create_directories(folder, wrong);
   file_.reset(std::fopen(name_.c_str(), "wbx"));  // never over another run's file
   require(file_ != nullptr, Exit::io, "{}: cannot be written: {}", name_.string(), std::strerror(errno));
   record(field(1, time) + field(3, std::string_view("brain.Event:2")));
-  if (resumed) record(field(1, time) + field(2, *resumed) + field(7, field(1, Index(1))));
+  const Index start = 1;  // SessionLog's status; what is at or beyond its step goes
+  if (resumed) record(field(1, time) + field(2, *resumed + 1) + field(7, field(1, start)));
   flush();
 }
 
-void TensorBoard::scalar(double time, Index step, std::string_view tag, double value) {
+void EventFile::scalar(double time, Index step, std::string_view tag, double value) {
   const std::string summary = field(1, field(1, tag) + field(2, float(value)));
   record(field(1, time) + field(2, step) + field(5, summary));
 }
 
-void TensorBoard::both(const StepReport& r, const std::string& tag, double value) {
-  scalar(r.time, r.step, tag, value);
-  scalar(r.time, r.samples, tag + " vs samples", value);
-}
-
-void TensorBoard::write(const StepReport& r) {
-  both(r, "lm loss", r.loss);
-  both(r, "learning-rate", r.learning_rate);
-  both(r, "batch-size", double(r.global_batch));
-  both(r, "grad-norm", r.grad_norm);
-  if (r.params_norm) both(r, "params-norm", *r.params_norm);
-  scalar(r.time, r.step, "iteration-time", r.seconds);
-  scalar(r.time, r.step, "throughput", r.tflops);
-  scalar(r.time, r.step, "tokens-per-second", r.tokens_per_second);
-  if (r.mfu) scalar(r.time, r.step, "mfu", *r.mfu);
-  scalar(r.time, r.step, "mem-max-allocated-bytes", double(r.memory_bytes));
-  flush();
-}
-
-void TensorBoard::write(const ValidationReport& r) {
-  scalar(r.time, r.step, "lm loss validation", r.loss);
-  scalar(r.time, r.samples, "lm loss validation vs samples", r.loss);
-  scalar(r.time, r.step, "lm loss validation ppl", r.perplexity());
-  flush();
-}
-
-void TensorBoard::record(const std::string& payload) {
+void EventFile::record(const std::string& payload) {
   const std::string length = little_endian(std::uint64_t(payload.size()));
   const std::string bytes =
       length + little_endian(masked_crc32c(length)) + payload + little_endian(masked_crc32c(payload));
@@ -121,8 +96,39 @@ void TensorBoard::record(const std::string& payload) {
   require(written, Exit::io, "{}: writing failed: {}", name_.string(), std::strerror(errno));
 }
 
-void TensorBoard::flush() {
+void EventFile::flush() {
   require(std::fflush(file_.get()) == 0, Exit::io, "{}: writing failed: {}", name_.string(), std::strerror(errno));
+}
+
+TensorBoard::TensorBoard(const std::filesystem::path& folder, double time, std::optional<Resumed> resumed)
+    : steps_(folder, time, resumed ? std::optional(resumed->step) : std::nullopt),
+      samples_(folder / "vs_samples", time, resumed ? std::optional(resumed->samples) : std::nullopt) {}
+
+void TensorBoard::write(const StepReport& r) {
+  const auto both = [&](const std::string& tag, double value) {
+    steps_.scalar(r.time, r.step, tag, value);
+    samples_.scalar(r.time, r.samples, tag + " vs samples", value);
+  };
+  both("lm loss", r.loss);
+  both("learning-rate", r.learning_rate);
+  both("batch-size", double(r.global_batch));
+  both("grad-norm", r.grad_norm);
+  if (r.params_norm) both("params-norm", *r.params_norm);
+  steps_.scalar(r.time, r.step, "iteration-time", r.seconds);
+  steps_.scalar(r.time, r.step, "throughput", r.tflops);
+  steps_.scalar(r.time, r.step, "tokens-per-second", r.tokens_per_second);
+  if (r.mfu) steps_.scalar(r.time, r.step, "mfu", *r.mfu);
+  steps_.scalar(r.time, r.step, "mem-max-allocated-bytes", double(r.memory_bytes));
+  steps_.flush();
+  samples_.flush();
+}
+
+void TensorBoard::write(const ValidationReport& r) {
+  steps_.scalar(r.time, r.step, "lm loss validation", r.loss);
+  steps_.scalar(r.time, r.step, "lm loss validation ppl", r.perplexity());
+  samples_.scalar(r.time, r.samples, "lm loss validation vs samples", r.loss);
+  steps_.flush();
+  samples_.flush();
 }
 
 }  // namespace gyr

@@ -19,24 +19,38 @@ namespace gyr {
 std::uint32_t crc32c(std::string_view bytes);         // Castagnoli; crc32c("123456789") = 0xe3069283
 std::uint32_t masked_crc32c(std::string_view bytes);  // rotated right by 15 bits, plus 0xa282ead8
 
-class TensorBoard {
+// One event file: scalars by (step, tag).
+class EventFile {
  public:
-  // Starts a new event file in `folder` (made where missing). A run that goes on after `resumed` steps says so, and
-  // TensorBoard then drops what an earlier file holds beyond that step. Error(io) when nothing can be written.
-  TensorBoard(const std::filesystem::path& folder, double time, std::optional<Index> resumed);
+  // A new file in `folder` (made where missing). `resumed`: the last step an earlier run keeps; TensorBoard then drops
+  // what earlier files of the folder hold beyond it. Error(io) when nothing can be written.
+  EventFile(const std::filesystem::path& folder, double time, std::optional<Index> resumed);
 
-  void write(const StepReport&);
-  void write(const ValidationReport&);
   void scalar(double time, Index step, std::string_view tag, double value);
-  const std::filesystem::path& file() const { return name_; }
+  void flush();
+  const std::filesystem::path& name() const { return name_; }
 
  private:
-  void both(const StepReport&, const std::string& tag, double value);
   void record(const std::string& payload);
-  void flush();
 
   std::filesystem::path name_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+};
+
+// The series of a training run: against steps in `folder`, and against consumed samples in `folder`/vs_samples. They
+// need a folder each, since the point of a restart counts for a whole folder.
+class TensorBoard {
+ public:
+  struct Resumed {
+    Index step, samples;
+  };
+  TensorBoard(const std::filesystem::path& folder, double time, std::optional<Resumed> resumed);
+
+  void write(const StepReport&);
+  void write(const ValidationReport&);
+
+ private:
+  EventFile steps_, samples_;
 };
 
 }  // namespace gyr
