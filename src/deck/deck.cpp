@@ -23,7 +23,7 @@ struct Group {
   bool describing = false;
   std::shared_ptr<const YamlValue> written;  // null when the deck has no such section
   std::weak_ptr<Group> parent;
-  std::vector<Entry> entries;                // in the order declared
+  std::vector<Entry> entries;  // in the order declared
 
   const YamlValue* find(std::string_view name) const { return written ? written->find(name) : nullptr; }
   Entry* entry(std::string_view name) {
@@ -71,8 +71,8 @@ void apply(YamlValue& root, const std::string& override) {
   const std::string where = fmt::format("command line `{}`", shown(override));
   const auto equals = override.find('=');
   const std::string path = override.substr(0, equals);
-  require(equals != std::string::npos && path.find('.') != std::string::npos && path.front() != '.' && path.back() != '.' &&
-              path.find("..") == std::string::npos,
+  require(equals != std::string::npos && path.find('.') != std::string::npos && path.front() != '.' &&
+              path.back() != '.' && path.find("..") == std::string::npos,
           Exit::usage, "{}: an override is written section.key=value, with no spaces around `=`", where);
   YamlValue* node = &root;
   for (std::size_t begin = 0; begin < path.size();) {
@@ -90,8 +90,8 @@ void apply(YamlValue& root, const std::string& override) {
     node = next;
     begin = end + 1;
   }
-  require(node->kind != YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); set its keys one by one", where, path,
-          node->where);
+  require(node->kind != YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); set its keys one by one",
+          where, path, node->where);
   *node = override_value(override.substr(equals + 1), where);
   node->where = where;
 }
@@ -107,12 +107,14 @@ void settings_called(const Group& group, const std::string& key, std::vector<std
 
 // Where a wrong name should have pointed: a neighbour spelt alike, the same name in another section, or what there is.
 std::string way_out(const Group& root, const Group& group, const std::string& key) {
-  if (const std::string name = nearest(key, group.keys()); !name.empty()) return fmt::format("did you mean `{}`?", name);
+  if (const std::string name = nearest(key, group.keys()); !name.empty())
+    return fmt::format("did you mean `{}`?", name);
   std::vector<std::string> elsewhere;
   settings_called(root, key, elsewhere);
   if (!elsewhere.empty()) return fmt::format("did you mean `{}`?", joined(elsewhere, "` or `"));
   if (group.entries.empty()) return fmt::format("section `{}` has no settings here; remove it", group.path);
-  return fmt::format("{} has: {}", group.path.empty() ? "the deck" : "section `" + group.path + "`", joined(group.keys(), ", "));
+  return fmt::format("{} has: {}", group.path.empty() ? "the deck" : "section `" + group.path + "`",
+                     joined(group.keys(), ", "));
 }
 
 void check(const Group& root, Group& group, std::vector<std::string>& unknown) {
@@ -172,8 +174,8 @@ std::shared_ptr<Group> section_of(const std::shared_ptr<Group>& group, std::stri
   const YamlValue* node = group->find(name);
   const std::string path = below(group->path, name);
   const bool absent = !node || node->kind == YamlValue::Kind::null;
-  require(absent || node->kind == YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); write its keys indented below it",
-          absent ? "" : node->where, path, help);
+  require(absent || node->kind == YamlValue::Kind::map, Exit::config,
+          "{}: `{}` is a section ({}); write its keys indented below it", absent ? "" : node->where, path, help);
   auto section = std::make_shared<Group>();
   section->key = name;
   section->path = path;
@@ -210,14 +212,17 @@ void Declaration::refuse(std::string_view why) const {
 
 std::string Declaration::range() const { return rules.empty() ? type : joined(rules, ", "); }
 
-Section Section::section(std::string_view name, std::string_view help) { return Section(section_of(group_, name, help)); }
+Section Section::section(std::string_view name, std::string_view help) {
+  return Section(section_of(group_, name, help));
+}
 
-std::shared_ptr<Declaration> Section::declare(std::string_view key, std::string type, std::string fallback, std::string_view help) {
+std::shared_ptr<Declaration> Section::declare(std::string_view key, std::string type, std::string fallback,
+                                              std::string_view help) {
   if (const auto* known = group_->entry(key)) {
     ensure(bool(known->setting), "deck: `{}` is declared as a section and as a setting", known->section->path);
     const Declaration& first = *known->setting;
-    ensure(first.type == type && first.fallback == fallback, "deck: `{}` is declared as {} = {} and as {} = {}", first.path,
-           first.type, first.fallback, type, fallback);
+    ensure(first.type == type && first.fallback == fallback, "deck: `{}` is declared as {} = {} and as {} = {}",
+           first.path, first.type, first.fallback, type, fallback);
     return known->setting;
   }
   auto declaration = std::make_shared<Declaration>();
@@ -235,8 +240,9 @@ bool Section::describing() const { return group_->describing; }
 const std::string& Section::path() const { return group_->path; }
 
 void Section::miss(std::string_view key, const Declaration& wanted) const {
-  fail(Exit::config, "{}: {} must be given ({}; {}). {}Write `{}:` under `{}:`, or {}=VALUE on the command line", group_->origin,
-       wanted.path, wanted.help, wanted.type, slip(*group_, std::string(key)), key, group_->path, wanted.path);
+  fail(Exit::config, "{}: {} must be given ({}; {}). {}Write `{}:` under `{}:`, or {}=VALUE on the command line",
+       group_->origin, wanted.path, wanted.help, wanted.type, slip(*group_, std::string(key)), key, group_->path,
+       wanted.path);
 }
 
 Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> overrides) {
@@ -289,7 +295,8 @@ std::string Deck::effective() const {
 }
 
 std::string Deck::help() const {
-  Table table({{"key", false, 26}, {"default", false, 16}, {"unit", false, 10}, {"range", false, 20}, {"help", false, 40}});
+  Table table(
+      {{"key", false, 26}, {"default", false, 16}, {"unit", false, 10}, {"range", false, 20}, {"help", false, 40}});
   list_settings(*root_, table);
   return table.str();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Input decks. A setting is declared where it is used, with default, unit, range and help; the help text, the echo in the log
-// and every error message come from that one declaration.
+// Input decks. A setting is declared where it is used, with default, unit, range and help; the help text, the echo in
+// the log and every error message come from that one declaration.
 //
 //   Deck deck = Deck::read("run.yaml", overrides);
 //   Section s = deck.section("mamba", "state-space branch");
@@ -15,7 +15,6 @@
 #include <cmath>
 #include <concepts>
 #include <filesystem>
-#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -34,9 +33,9 @@ namespace gyr {
 
 // One declared setting: what help, effective deck and messages need to know of it.
 struct Declaration {
-  std::string path;                // "mamba.chunk"
-  std::string type;                // "integer"
-  std::string fallback;            // YAML; empty when the setting has no default
+  std::string path;      // "mamba.chunk"
+  std::string type;      // "integer"
+  std::string fallback;  // YAML; empty when the setting has no default
   std::string help, unit;
   std::vector<std::string> rules;  // "<= 512", "power of 2"
   std::string value;               // YAML of the value in use
@@ -46,52 +45,76 @@ struct Declaration {
 
   void rule(std::string text, bool holds);
   void suggest(const std::string& word, std::span<const std::string> allowed);
-  void confirm() const;                             // Error(config) when broken
+  void confirm() const;  // Error(config) when broken
   [[noreturn]] void refuse(std::string_view why) const;
-  std::string range() const;                        // the rules, or the type where there are none
+  std::string range() const;  // the rules, or the type where there are none
 };
 
 namespace deck {
 
 // How a C++ type is kept: every integer as Index, every literal text as std::string.
 template <class T>
-struct Kept { using type = T; };
-template <class T> requires(std::integral<T> && !std::same_as<T, bool>)
-struct Kept<T> { using type = Index; };
+struct Kept {
+  using type = T;
+};
+template <class T>
+requires(std::integral<T> && !std::same_as<T, bool>) struct Kept<T> {
+  using type = Index;
+};
 template <std::floating_point T>
-struct Kept<T> { using type = double; };
+struct Kept<T> {
+  using type = double;
+};
 template <std::convertible_to<std::string> T>
-struct Kept<T> { using type = std::string; };
+struct Kept<T> {
+  using type = std::string;
+};
 
 template <class T>
-struct Traits { using Element = T; };
+struct Traits {
+  using Element = T;
+};
 template <class T>
-struct Traits<std::vector<T>> { using Element = T; };
+struct Traits<std::vector<T>> {
+  using Element = T;
+};
 template <class T>
-struct Traits<std::optional<T>> { using Element = T; };
+struct Traits<std::optional<T>> {
+  using Element = T;
+};
 
 inline std::string type_name(const bool*) { return "true or false"; }
 inline std::string type_name(const Index*) { return "integer"; }
 inline std::string type_name(const double*) { return "number"; }
 inline std::string type_name(const std::string*) { return "text"; }
 template <class T>
-std::string type_name(const std::vector<T>*) { return "list of: " + type_name((const T*)nullptr); }
+std::string type_name(const std::vector<T>*) {
+  return "list of: " + type_name((const T*)nullptr);
+}
 template <class T>
-std::string type_name(const std::optional<T>*) { return type_name((const T*)nullptr) + " or null"; }
+std::string type_name(const std::optional<T>*) {
+  return type_name((const T*)nullptr) + " or null";
+}
 
 template <class T, class F>
-void for_each(T& value, F&& f) { f(value); }
+void for_each(T& value, F&& f) {
+  f(value);
+}
 template <class T, class F>
-void for_each(std::vector<T>& list, F&& f) { for (T& element : list) f(element); }
+void for_each(std::vector<T>& list, F&& f) {
+  for (T& element : list) f(element);
+}
 template <class T, class F>
-void for_each(std::optional<T>& maybe, F&& f) { if (maybe) f(*maybe); }
+void for_each(std::optional<T>& maybe, F&& f) {
+  if (maybe) f(*maybe);
+}
 
 struct Group;
 
 }  // namespace deck
 
-// A declared value on its way into a variable. Rules apply to every element of a list. Converting it checks them; what is never
-// converted is checked by Deck::finish.
+// A declared value on its way into a variable. Rules apply to every element of a list. Converting it checks them; what
+// is never converted is checked by Deck::finish.
 template <class T>
 class [[nodiscard]] Setting {
  public:
@@ -100,22 +123,37 @@ class [[nodiscard]] Setting {
   Setting(std::shared_ptr<Declaration> declaration, T value, bool open)
       : declaration_(std::move(declaration)), value_(std::move(value)), open_(open) {}
 
-  Setting& unit(std::string_view name) { declaration_->unit = name; return *this; }
-  Setting& at_least(Element least) { return rule(">= " + write_yaml(least), [=](Element x) { return x >= least; }, least); }
-  Setting& at_most(Element most) { return rule("<= " + write_yaml(most), [=](Element x) { return x <= most; }, most); }
-  Setting& above(Element limit) { return rule("> " + write_yaml(limit), [=](Element x) { return x > limit; }, limit + 1); }
-  Setting& below(Element limit) { return rule("< " + write_yaml(limit), [=](Element x) { return x < limit; }, limit - 1); }
-  Setting& positive() { return above(Element(0)); }
-  Setting& finite() { return rule("finite", [](Element x) { return std::isfinite(x); }, Element(0)); }
-  Setting& power_of_two() {
-    return rule("power of 2", [](Element x) { return x > 0 && std::has_single_bit(std::make_unsigned_t<Element>(x)); }, Element(1));
+  Setting& unit(std::string_view name) {
+    declaration_->unit = name;
+    return *this;
   }
-  Setting& multiple_of(Element n) { return rule("multiple of " + write_yaml(n), [=](Element x) { return x % n == 0; }, n); }
+  Setting& at_least(Element least) {
+    return rule(">= " + write_yaml(least), least, [=](Element x) { return x >= least; });
+  }
+  Setting& at_most(Element most) {
+    return rule("<= " + write_yaml(most), most, [=](Element x) { return x <= most; });
+  }
+  Setting& above(Element limit) {
+    return rule("> " + write_yaml(limit), limit + 1, [=](Element x) { return x > limit; });
+  }
+  Setting& below(Element limit) {
+    return rule("< " + write_yaml(limit), limit - 1, [=](Element x) { return x < limit; });
+  }
+  Setting& positive() { return above(0); }
+  Setting& finite() {
+    return rule("finite", 0, [](Element x) { return std::isfinite(x); });
+  }
+  Setting& power_of_two() {
+    return rule("power of 2", 1, [](Element x) { return x > 0 && std::has_single_bit(std::uint64_t(x)); });
+  }
+  Setting& multiple_of(Element n) {
+    return rule("multiple of " + write_yaml(n), n, [=](Element x) { return x % n == 0; });
+  }
   Setting& not_empty() {
     declaration_->rule("not empty", open_ || !value_.empty());
     return *this;
   }
-  Setting& one_of(std::initializer_list<Element> allowed);
+  Setting& one_of(const std::vector<Element>& allowed);
 
   // The value, once it keeps its rules.
   const T& value() const {
@@ -123,20 +161,22 @@ class [[nodiscard]] Setting {
     return value_;
   }
   operator T() const { return value(); }
-  template <class U> requires(std::is_arithmetic_v<U> && !std::same_as<U, T> && !std::same_as<U, bool> &&
-                              (std::same_as<T, Index> || (std::same_as<T, double> && std::floating_point<U>)))
+  template <class U>
+  requires(std::is_arithmetic_v<U> && !std::same_as<U, T> && !std::same_as<U, bool> &&
+           (std::same_as<T, Index> || (std::same_as<T, double> && std::floating_point<U>)))
   operator U() const {
     if constexpr (std::integral<U>) {
       using Limits = std::numeric_limits<U>;
       if (!std::in_range<U>(value_))
-        declaration_->rule(value_ < 0 ? fmt::format(">= {}", Limits::min()) : fmt::format("<= {}", Limits::max()), false);
+        declaration_->rule(value_ < 0 ? fmt::format(">= {}", Limits::min()) : fmt::format("<= {}", Limits::max()),
+                           false);
     }
     return U(value());
   }
 
  private:
   template <class Holds>
-  Setting& rule(std::string text, Holds&& holds, Element nearest);
+  Setting& rule(std::string text, Element nearest, Holds&& holds);
 
   std::shared_ptr<Declaration> declaration_;
   T value_;
@@ -148,8 +188,8 @@ class Section {
   // A section inside this one. The first help given to a section stays.
   Section section(std::string_view name, std::string_view help);
 
-  // A setting with a default, and one the deck must give. T: bool, integers, floating point, text, std::optional of these, and
-  // std::vector of these. Declaring the same key again must repeat the same default.
+  // A setting with a default, and one the deck must give. T: bool, integers, floating point, text, std::optional of
+  // these, and std::vector of these. Declaring the same key again must repeat the same default.
   template <class T>
   auto get(std::string_view key, T fallback, std::string_view help) -> Setting<typename deck::Kept<T>::type>;
   template <class T>
@@ -161,7 +201,8 @@ class Section {
  private:
   friend class Deck;
   explicit Section(std::shared_ptr<deck::Group> group) : group_(std::move(group)) {}
-  std::shared_ptr<Declaration> declare(std::string_view key, std::string type, std::string fallback, std::string_view help);
+  std::shared_ptr<Declaration> declare(std::string_view key, std::string type, std::string fallback,
+                                       std::string_view help);
   const YamlValue* find(std::string_view key) const;
   bool describing() const;
   [[noreturn]] void miss(std::string_view key, const Declaration&) const;
@@ -173,8 +214,9 @@ class Section {
 
 class Deck {
  public:
-  // Overrides are "section.key=value" and win over the file; the last one of a key wins. Error(missing) when there is no such file,
-  // Error(config) naming file:line when its text is not a deck, Error(usage) when an override is not of that form.
+  // Overrides are "section.key=value" and win over the file; the last one of a key wins. Error(missing) when there is
+  // no such file, Error(config) naming file:line when its text is not a deck, Error(usage) when an override is not of
+  // that form.
   static Deck read(const std::filesystem::path& file, std::span<const std::string> overrides = {});
   // The same from memory; messages call it `origin`.
   static Deck parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides = {});
@@ -182,7 +224,7 @@ class Deck {
   static Deck describe();
 
   Section section(std::string_view name, std::string_view help);
-  void finish() const;            // Error(config) for keys nobody declared, with file:line and the nearest declared name
+  void finish() const;  // Error(config) for keys nobody declared, with file:line and the nearest declared name
   std::string effective() const;  // YAML of every declared key and the value in use; reads back to the same settings
   std::string help() const;       // key, default, unit, range and help by section, at most 120 columns wide
 
@@ -193,7 +235,7 @@ class Deck {
 
 template <class T>
 template <class Holds>
-Setting<T>& Setting<T>::rule(std::string text, Holds&& holds, Element nearest) {
+Setting<T>& Setting<T>::rule(std::string text, Element nearest, Holds&& holds) {
   bool all = true;
   deck::for_each(value_, [&](Element& x) {
     if (open_ && !holds(x)) x = nearest;
@@ -204,13 +246,13 @@ Setting<T>& Setting<T>::rule(std::string text, Holds&& holds, Element nearest) {
 }
 
 template <class T>
-Setting<T>& Setting<T>::one_of(std::initializer_list<Element> allowed) {
-  const std::vector<Element> words(allowed);
+Setting<T>& Setting<T>::one_of(const std::vector<Element>& allowed) {
   std::string text;
-  for (const Element& word : words) text += (text.empty() ? "" : " | ") + write_yaml(word);
+  for (const Element& word : allowed) text += (text.empty() ? "" : " | ") + write_yaml(word);
   if constexpr (std::same_as<Element, std::string>)
-    deck::for_each(value_, [&](const std::string& x) { declaration_->suggest(x, words); });
-  return rule(text, [&](const Element& x) { return std::find(words.begin(), words.end(), x) != words.end(); }, words.front());
+    deck::for_each(value_, [&](const std::string& x) { declaration_->suggest(x, allowed); });
+  const auto known = [&](const Element& x) { return std::find(allowed.begin(), allowed.end(), x) != allowed.end(); };
+  return rule(text, allowed.front(), known);
 }
 
 template <class T>

@@ -16,7 +16,7 @@ namespace gyr {
 struct YamlValue {
   enum class Kind { null, scalar, list, map };
   Kind kind = Kind::null;
-  std::string text;                // of a scalar, without its quotes
+  std::string text;  // of a scalar, without its quotes
   bool quoted = false;
   std::vector<std::string> names;  // keys of a map, in the order written
   std::vector<YamlValue> items;    // the map's values, or the list's elements
@@ -26,8 +26,8 @@ struct YamlValue {
   const YamlValue* find(std::string_view name) const { return const_cast<YamlValue*>(this)->find(name); }
 };
 
-// The one document in `text`; an empty document is an empty map. Error(config) with "origin:line" when it is malformed, not UTF-8,
-// larger than 1 MiB, longer than 10000 nodes or deeper than 16 levels.
+// The one document in `text`; an empty document is an empty map. Error(config) with "origin:line" when it is malformed,
+// not UTF-8, larger than 1 MiB, longer than 10000 nodes or deeper than 16 levels.
 YamlValue parse_yaml(const std::string& text, const std::string& origin);
 
 // A value of the wanted type, or what is wrong with the node, as in "is not an integer"; empty when all is well.
@@ -60,7 +60,8 @@ std::string read_yaml(const YamlValue& node, std::vector<T>& list) {
   list.clear();
   for (const YamlValue& item : node.items) {
     T element{};
-    if (auto wrong = read_yaml(item, element); !wrong.empty()) return "has an element " + shown(item) + " that " + wrong;
+    if (auto wrong = read_yaml(item, element); !wrong.empty())
+      return "has an element " + shown(item) + " that " + wrong;
     list.push_back(std::move(element));
   }
   return "";

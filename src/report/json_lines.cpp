@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// nlohmann::json writes NaN and infinity as null and every finite number so that it reads back exactly.
+#include "src/report/json_lines.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+namespace {
+
+nlohmann::ordered_json maybe(const std::optional<double>& x) { return x ? nlohmann::ordered_json(*x) : nullptr; }
+
+}  // namespace
+
+std::string json_of(const StepReport& r) {
+  const nlohmann::ordered_json json = {{"kind", "step"},
+                                       {"time", r.time},
+                                       {"step", r.step},
+                                       {"steps", r.steps},
+                                       {"consumed_samples", r.samples},
+                                       {"consumed_tokens", r.tokens},
+                                       {"global_batch", r.global_batch},
+                                       {"seconds", r.seconds},
+                                       {"tokens_per_second", r.tokens_per_second},
+                                       {"tflops_per_rank", r.tflops},
+                                       {"mfu", maybe(r.mfu)},
+                                       {"learning_rate", r.learning_rate},
+                                       {"loss", r.loss},
+                                       {"grad_norm", r.grad_norm},
+                                       {"params_norm", maybe(r.params_norm)},
+                                       {"skipped", r.skipped},
+                                       {"nans", r.nans},
+                                       {"memory_bytes", r.memory_bytes},
+                                       {"seconds_left", r.seconds_left}};
+  return json.dump();
+}
+
+std::string json_of(const ValidationReport& r) {
+  const nlohmann::ordered_json json = {{"kind", "validation"}, {"time", r.time},
+                                       {"step", r.step},       {"consumed_samples", r.samples},
+                                       {"loss", r.loss},       {"perplexity", r.perplexity()}};
+  return json.dump();
+}
+
+JsonLines::JsonLines(const std::filesystem::path& file)
+    : name_(file.string()), file_(std::fopen(file.c_str(), "ab+"), std::fclose) {
+  require(file_ != nullptr, Exit::io, "{}: cannot be written: {}", name_, std::strerror(errno));
+  if (std::fseek(file_.get(), -1, SEEK_END) == 0 && std::fgetc(file_.get()) != '\n') line("");
+}
+
+void JsonLines::line(const std::string& json) {
+  std::fseek(file_.get(), 0, SEEK_END);
+  const std::string text = json + '\n';
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() && std::fflush(file_.get()) == 0;
+  require(written, Exit::io, "{}: writing failed: {}", name_, std::strerror(errno));
+}
+
+}  // namespace gyr

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/report/summary.hpp"
+
+#include "src/report/table.hpp"
+
+namespace gyr {
+
+std::string banner(std::string_view version, std::span<const std::pair<std::string, std::string>> facts) {
+  Table table({{"", false, 24}, {"", false, 92}});
+  for (const auto& [name, value] : facts) table.row({name, value});
+  return fmt::format("Gyrfalcon {}\n{}", version, table.str(false));
+}
+
+std::string last_line(Exit code) {
+  if (code == Exit::ok) return "RUN OK";
+  return fmt::format("RUN {} {} ({})", code == Exit::again ? "STOPPED" : "FAILED", int(code), meaning(code));
+}
+
+std::string_view meaning(Exit code) {
+  switch (code) {
+    case Exit::ok:
+      return "done";
+    case Exit::usage:
+      return "command line";
+    case Exit::data:
+      return "a file's content is wrong";
+    case Exit::missing:
+      return "a file is not there";
+    case Exit::internal:
+      return "internal error: please report it";
+    case Exit::device:
+      return "MPI, device or number of ranks";
+    case Exit::io:
+      return "reading or writing failed";
+    case Exit::again:
+      return "everything is saved: submit again";
+    case Exit::config:
+      return "the deck";
+    case Exit::numeric:
+      return "loss or gradient not finite";
+  }
+  return "unknown";
+}
+
+}  // namespace gyr
