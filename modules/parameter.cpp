@@ -52,7 +52,7 @@ std::vector<int> Parameters<T>::replica_counts() const {
 }
 
 template <class T>
-void Parameters<T>::reduce_replicas(Device& dev, Axis& tensor) const {
+void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, Axis& tensor) const {
   using A = Acc<T>;
   for (const int replicas : replica_counts()) {
     struct Part { A* data; Index count; };
@@ -66,8 +66,8 @@ void Parameters<T>::reduce_replicas(Device& dev, Axis& tensor) const {
         total += count;
       });
     }
-    Scope scope(dev.scratch);
-    auto packed = dev.scratch.tensor<A>(total);
+    Scope scope(communication);
+    auto packed = communication.tensor<A>(total);
     const auto copy = [&](bool out) {
       Index at = 0;
       for (const Part& part : parts) {

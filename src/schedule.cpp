@@ -52,6 +52,12 @@ std::vector<Task> one_f_one_b(const PipelineShape& shape, int rank) {
   return list;
 }
 
+std::vector<Task> forward_only(const PipelineShape& shape, int rank) {
+  std::vector<Task> list;
+  for (int i = 0; i < shape.micros; ++i) forward(list, shape, rank, 0, i);
+  return list;
+}
+
 int in_flight(const std::vector<Task>& list) {
   int now = 0, most = 0;
   for (const Task& task : list) {

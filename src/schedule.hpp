@@ -25,6 +25,9 @@ struct PipelineShape {
 // One forward, one backward (PipeDream-flush): rank r warms up with min(p-r-1, m) forwards, then alternates, then drains.
 std::vector<Task> one_f_one_b(const PipelineShape&, int rank);
 
+// Forwards alone, in order: for evaluation.
+std::vector<Task> forward_only(const PipelineShape&, int rank);
+
 // Micro-batches whose activations a rank holds at once under a schedule: the number of slots it needs.
 int in_flight(const std::vector<Task>&);
 

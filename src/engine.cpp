@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine.hpp"
+
+#include <cmath>
+
+#include "kernels/elementwise.hpp"
+
+namespace gyr {
+
+Index Capacity::bytes(Memory category) const {
+  switch (category) {
+    case Memory::weights: return weights;
+    case Memory::gradients: return gradients;
+    case Memory::optimizer: return optimizer;
+    case Memory::activations: return slot * slots;
+    case Memory::scratch: return scratch;
+    case Memory::communication: return communication;
+  }
+  return 0;
+}
+
+Index Capacity::total() const {
+  Index sum = 0;
+  for (int i = 0; i < memory_categories; ++i) sum += bytes(Memory(i));
+  return sum;
+}
+
+namespace {
+
+PipelineShape pipeline_shape(Grid& grid, int micros) { return {grid.layout().size("pipeline"), 1, micros}; }
+
+Arena arena(Memory category, const Capacity* capacity) {
+  return capacity ? Arena(category, capacity->bytes(category)) : Arena::ghost(category);
+}
+
+}  // namespace
+
+template <class T>
+Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity, Timers& timers)
+    : config_(config), grid_(grid), timers_(timers), device_(!capacity, capacity ? capacity->scratch : 0),
+      weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
+      optimizer_memory_(arena(Memory::optimizer, capacity)), communication_(arena(Memory::communication, capacity)),
+      stage_(config.model, grid) {
+  stage_.parameters().allocate(weights_, gradients_, Gradients::kept);
+  optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
+  const int rank = grid.coordinate("pipeline");
+  stage_.make_slots(in_flight(one_f_one_b(pipeline_shape(grid, config.micros), rank)), capacity ? capacity->slot : 0, !capacity);
+  sends_.resize(stage_.slots());
+  make_buckets();
+}
+
+template <class T>
+Capacity Engine<T>::measured() const {
+  return {weights_.high_water(), gradients_.high_water(), optimizer_memory_.high_water(), stage_.slot_bytes(), stage_.slots(),
+          device_.scratch.high_water(), communication_.high_water()};
+}
+
+// Parts are gathered from the back, in the order backward completes them, until a bucket has its bytes.
+template <class T>
+void Engine<T>::make_buckets() {
+  const auto& parts = stage_.ranges();
+  for (int part = int(parts.size()) - 1; part >= 0; --part) {
+    const Index bytes = buckets_.empty() ? config_.bucket_bytes : buckets_.back().range.size() * Index(sizeof(Acc<T>));
+    if (bytes >= config_.bucket_bytes) buckets_.push_back({parts[part], part});
+    buckets_.back().range.first = parts[part].first;
+    buckets_.back().first_part = part;
+  }
+  if (!buckets_.empty()) buckets_.front().range.last = stage_.parameters().extent();
+}
+
+template <class T>
+void Engine<T>::initialise(std::uint64_t seed) {
+  for (const auto& p : stage_.parameters().all()) gyr::initialise<T>(device_, *p, seed);
+  optimizer_->reset(device_);
+}
+
+template <class T>
+std::vector<MicroBatch> Engine<T>::collect(const MicroBatches& source, int micros) const {
+  std::vector<MicroBatch> batches;
+  for (int i = 0; i < micros; ++i) batches.push_back(source(i));
+  return batches;
+}
+
+template <class T>
+Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
+  double count = 0;
+  for (const MicroBatch& batch : batches)
+    for (const Token label : batch.labels) count += label != ignored_label;
+  return Index(device_.ghost() ? count * grid_.data().size() : grid_.data().sum(count));
+}
+
+template <class T>
+void Engine<T>::start_buckets(int part) {
+  for (Request& reduction : reductions_) reduction.done();  // lets what is under way advance
+  for (const Bucket& bucket : buckets_)
+    if (bucket.first_part == part)
+      reductions_.push_back(grid_.data().start_all_reduce(device_, rows(stage_.parameters().gradients(), bucket.range.first, bucket.range.size())));
+}
+
+template <class T>
+double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBatch>& batches, double scale) {
+  Communicator& pipeline = grid_.pipeline();
+  const int rank = pipeline.rank(), last_micro = int(batches.size()) - 1;
+  std::vector<Request> inputs(stage_.slots()), gradients(stage_.slots());
+  std::vector<Tensor2<T>> outputs(stage_.slots()), input_gradients(stage_.slots());
+  double loss = 0;
+  const auto begin = [&](int slot, int micro) {  // a slot is free when nobody reads it any more
+    for (Request& send : sends_[slot]) send.wait();
+    sends_[slot].clear();
+    return stage_.begin(device_, slot, batches[micro]);
+  };
+  for (const Task& task : tasks) {
+    const int slot = task.micro % stage_.slots();
+    switch (task.kind) {
+      case TaskKind::receive_input: {
+        auto t = timers_.scope("pipeline wait");
+        inputs[slot] = pipeline.start_receive(device_, flat(begin(slot, task.micro)), rank - 1);
+        break;
+      }
+      case TaskKind::forward: {
+        if (stage_.first()) begin(slot, task.micro);
+        {
+          auto t = timers_.scope("pipeline wait");
+          inputs[slot].wait();
+        }
+        auto t = timers_.scope("forward");
+        outputs[slot] = stage_.forward(device_, slot, scale, loss);
+        break;
+      }
+      case TaskKind::send_output:
+        sends_[slot].push_back(pipeline.start_send<T>(device_, flat(outputs[slot]), rank + 1));
+        break;
+      case TaskKind::receive_gradient:
+        gradients[slot] = pipeline.start_receive(device_, flat(stage_.begin_backward(slot)), rank + 1);
+        break;
+      case TaskKind::backward: {
+        {
+          auto t = timers_.scope("pipeline wait");
+          gradients[slot].wait();
+        }
+        auto t = timers_.scope("backward");
+        input_gradients[slot] = stage_.backward(device_, slot, [&](int part) {
+          if (task.micro == last_micro) start_buckets(part);
+        });
+        break;
+      }
+      case TaskKind::send_gradient:
+        sends_[slot].push_back(pipeline.start_send<T>(device_, flat(input_gradients[slot]), rank - 1));
+        break;
+    }
+    if (scale == 0 && task.kind == (stage_.last() ? TaskKind::forward : TaskKind::send_output)) stage_.end(slot);
+  }
+  auto t = timers_.scope("pipeline wait");
+  for (auto& slot : sends_) {
+    for (Request& send : slot) send.wait();
+    slot.clear();
+  }
+  return loss;
+}
+
+// Buckets first, then what the tensor axis shares, then the matrix both ends of a pipeline hold: sums commute.
+template <class T>
+void Engine<T>::finish_gradients() {
+  auto t = timers_.scope("reduce gradients");
+  for (Request& reduction : reductions_) reduction.wait();
+  reductions_.clear();
+  stage_.parameters().reduce_replicas(device_, communication_, grid_.tensor());
+  if (Parameter* shared = stage_.shared_ends()) grid_.ends()->all_reduce(device_, shared->template vector_gradient<Acc<T>>());
+}
+
+template <class T>
+double Engine<T>::from_last_stage(double value) {
+  if (device_.ghost()) return value;
+  const double sum = grid_.data().sum(value);
+  return grid_.pipeline().gather({&sum, 1}).back();
+}
+
+template <class T>
+StepResult Engine<T>::gradients(const MicroBatches& source, int micros, std::int64_t step) {
+  const auto batches = collect(source, micros);
+  StepResult result;
+  result.tokens = labelled(batches);
+  require(result.tokens > 0, Exit::data, "step {}: no token of the batch has a label", step);
+  fill<Acc<T>>(device_, stage_.parameters().gradients(), 0);
+  const auto tasks = one_f_one_b(pipeline_shape(grid_, micros), grid_.coordinate("pipeline"));
+  const double sum = run(tasks, batches, 1.0 / double(result.tokens));
+  finish_gradients();
+
+  auto t = timers_.scope("gradient norm");
+  result.loss = from_last_stage(sum) / double(result.tokens);
+  double squares = optimizer_->gradient_squares(device_);
+  if (!device_.ghost()) squares = grid_.pipeline().sum(grid_.tensor().whole().sum(squares));
+  result.gradient_norm = std::sqrt(squares);
+  if (!device_.ghost() && !(std::isfinite(result.loss) && std::isfinite(result.gradient_norm)))
+    not_finite(batches, step, result.loss, result.gradient_norm);
+  return result;
+}
+
+template <class T>
+StepResult Engine<T>::train(const MicroBatches& source, int micros, std::int64_t step, double rate) {
+  const StepResult result = gradients(source, micros, step);
+  auto t = timers_.scope("optimizer");
+  const double clip = config_.optimizer.clip;
+  optimizer_->step(device_, rate, step, clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1);
+  return result;
+}
+
+template <class T>
+std::pair<double, Index> Engine<T>::evaluate(const MicroBatches& source, int micros) {
+  const auto batches = collect(source, micros);
+  const Index tokens = labelled(batches);
+  const double sum = run(forward_only(pipeline_shape(grid_, micros), grid_.coordinate("pipeline")), batches, 0);
+  return {from_last_stage(sum), tokens};
+}
+
+// Names the parameter nearest to where it began: backward spreads a bad number towards the embedding, so the last parameter in the
+// order of the model whose gradient is bad is the closest to its origin; weights that are bad themselves come first.
+template <class T>
+void Engine<T>::not_finite(const std::vector<MicroBatch>&, std::int64_t step, double loss, double norm) {
+  using A = Acc<T>;
+  double bad_weight = -1, bad_gradient = -1;
+  const auto& all = stage_.parameters().all();
+  const auto finite = [&](auto tensor) { return std::isfinite(sum_of_squares<typename decltype(tensor)::non_const_value_type>(device_, tensor)); };
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!finite(all[i]->template vector_gradient<const A>())) bad_gradient = double(i);
+    if (bad_weight < 0 && !(optimizer_->has_master(*all[i]) ? finite(Tensor1<const A>(optimizer_->master(*all[i])))
+                                                            : finite(all[i]->template vector<const A>())))
+      bad_weight = double(i);
+  }
+  const auto where = [&](double mine) {
+    const double own[] = {mine};
+    const auto stages = grid_.pipeline().gather(own);
+    for (int s = int(stages.size()) - 1; s >= 0; --s)
+      if (stages[s] >= 0) return std::pair(s, int(stages[s]));
+    return std::pair(-1, -1);
+  };
+  const auto weight = where(grid_.tensor().whole().max(bad_weight)), gradient = where(grid_.tensor().whole().max(bad_gradient));
+  const auto [stage, index] = weight.first >= 0 ? weight : gradient;
+  // Only the stage that holds the parameter knows its name; every rank learns it.
+  std::vector<double> letters(128, 0);
+  if (stage == grid_.pipeline().rank())
+    for (std::size_t i = 0; i < std::min<std::size_t>(letters.size(), all[index]->weight.name.size()); ++i) letters[i] = all[index]->weight.name[i];
+  const auto told = grid_.pipeline().gather(letters);
+  std::string name;
+  for (std::size_t i = 0; stage >= 0 && i < letters.size(); ++i)
+    if (const char c = char(told[stage * letters.size() + i])) name += c;
+  fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite, first seen in {} of {}. The weights have not been changed: lower "
+       "optimizer.rate, lengthen the warm-up, or look at the data of this step",
+       step, loss, norm, weight.first >= 0 ? "the weight" : "the gradient", name);
+}
+
+template class Engine<double>;
+template class Engine<float>;
+template class Engine<bf16>;
+
+}  // namespace gyr
