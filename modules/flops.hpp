@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Parameters and floating-point operations of a model, in closed form from its shapes.
+#pragma once
+
+#include "modules/model_config.hpp"
+
+namespace gyr {
+
+// Logical parameters of the whole model (padding not counted, tied matrices once).
+Index parameter_count(const ModelConfig&);
+
+// Forward flops per token, multiply-adds counting two.
+//   minimal   attention over the causal half, SSM as a plain recurrence (5 E N): what model flops utilisation (MFU) counts
+//   executed  attention over the causal half, SSM chunk by chunk as it is computed, convolutions
+//   megatron  Megatron-LM r0.8's convention: attention over the full square, SSM as 7 E N, no convolution
+struct TokenFlops {
+  double minimal = 0, executed = 0, megatron = 0;
+};
+TokenFlops forward_flops(const ModelConfig&, Index length);
+
+// A training step costs three forwards per token: one forward, two backward.
+inline constexpr double training_factor = 3;
+
+// Forward flops per token of each layer (executed), of the embedding and of the head: the costs by which stages are cut.
+struct StageCosts {
+  std::vector<double> layers;
+  double embedding = 0, head = 0;
+};
+StageCosts stage_costs(const ModelConfig&, Index length);
+
+}  // namespace gyr

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The learning rate as a pure function of the step: linear warm-up, then one of the usual decays.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gyr {
+
+struct LearningRate {
+  std::string schedule;           // constant, linear, cosine, inverse-sqrt, wsd
+  double peak, floor;
+  std::int64_t warmup, steps;     // steps: where the decay ends
+  std::int64_t decay;             // wsd: length of its final decay
+  std::string decay_shape;        // wsd: linear, cosine, exponential, minus-sqrt
+
+  // Rate of step `step`, counted from 1.
+  double at(std::int64_t step) const;
+};
+
+}  // namespace gyr

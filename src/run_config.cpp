@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/run_config.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "modules/flops.hpp"
+#include "modules/layer.hpp"
+
+namespace gyr {
+
+namespace {
+
+AttentionConfig read_attention(Section s) {
+  AttentionConfig c;
+  c.heads = s.get("heads", 8, "query heads, dealt over the tensor axis").positive();
+  c.key_heads = s.get("key_heads", 2, "key/value heads; fewer than tensor ranks: neighbours share one").positive();
+  c.width = s.get("width", 64, "channels of a head").positive().multiple_of(2);
+  c.theta = s.get("theta", 1e11, "base of the rotary positions").positive();
+  c.bias = s.get("bias", false, "biases on q, k, v and o");
+  c.in_multiplier = s.get("in_multiplier", 1.0, "scales the normed input");
+  c.key_multiplier = s.get("key_multiplier", 1.0, "scales the keys");
+  c.out_multiplier = s.get("out_multiplier", 1.0, "scales the output");
+  return c;
+}
+
+MambaConfig read_mamba(Section s) {
+  MambaConfig c;
+  c.heads = s.get("heads", 24, "SSM heads, dealt over the tensor axis").positive();
+  c.width = s.get("width", 64, "channels of a head").positive();
+  c.groups = s.get("groups", 1, "groups of heads that share B and C").positive();
+  c.state = s.get("state", 128, "SSM state per channel").positive();
+  c.taps = s.get("taps", 4, "taps of the causal convolution").unit("tokens").at_least(2).at_most(16);
+  c.chunk = s.get("chunk", 128, "chunk length of the SSD scan; changes rounding only").unit("tokens").positive();
+  const std::string norm = s.get("norm", "none", "gated RMSNorm: norm(y silu(z)), norm(y) silu(z), or plain y silu(z)")
+                               .one_of({"none", "gate_first", "norm_first"});
+  c.norm = norm == "none" ? SsmNorm::none : norm == "gate_first" ? SsmNorm::gate_first : SsmNorm::norm_first;
+  c.convolution_bias = s.get("convolution_bias", true, "bias of the convolution");
+  c.in_bias = s.get("in_bias", false, "bias of in_proj");
+  c.out_bias = s.get("out_bias", false, "bias of out_proj");
+  const std::vector<double> limit = s.get("dt_limit", std::vector<double>{0, std::numeric_limits<double>::infinity()},
+                                          "clamp of the time step: least, greatest");
+  require(limit.size() == 2, Exit::config, "model.mamba.dt_limit takes two numbers, not {}", limit.size());
+  c.dt_low = limit[0], c.dt_high = limit[1];
+  c.dt_init_low = s.get("dt_init_low", 1e-3, "least initial time step").positive();
+  c.dt_init_high = s.get("dt_init_high", 0.1, "greatest initial time step").positive();
+  c.in_multiplier = s.get("in_multiplier", 1.0, "scales the normed input");
+  c.out_multiplier = s.get("out_multiplier", 1.0, "scales the output");
+  const std::vector<double> m = s.get("multipliers", std::vector<double>(5, 1.0), "scale the projected z, x, B, C and dt");
+  require(m.size() == 5, Exit::config, "model.mamba.multipliers takes five numbers (z, x, B, C, dt), not {}", m.size());
+  std::copy(m.begin(), m.end(), c.multipliers.begin());
+  c.decay_convolution = s.get("decay_convolution", true, "weight decay on the convolution's taps");
+  return c;
+}
+
+MlpConfig read_mlp(Section s) {
+  MlpConfig c;
+  c.width = s.get("width", 2048, "inner channels, dealt over the tensor axis").positive();
+  c.bias = s.get("bias", false, "biases on gate, up and down");
+  c.gate_multiplier = s.get("gate_multiplier", 1.0, "scales the gate before SiLU");
+  c.down_multiplier = s.get("down_multiplier", 1.0, "scales the output");
+  return c;
+}
+
+// "PP*-" or, for long models, "P x 72".
+std::string expand_pattern(const std::string& pattern) {
+  const auto x = pattern.find(" x ");
+  if (x == std::string::npos) return pattern;
+  int count = 0;
+  const char* end = pattern.data() + pattern.size();
+  const auto [rest, error] = std::from_chars(pattern.data() + x + 3, end, count);
+  require(error == std::errc() && rest == end && count > 0 && count <= 100000, Exit::config,
+          "model.pattern: '{}' is not of the form 'SYMBOLS x COUNT'", pattern);
+  std::string all;
+  for (int i = 0; i < count; ++i) all += pattern.substr(0, x);
+  return all;
+}
+
+std::string pattern_help() {
+  std::string text = "a symbol per layer, or 'SYMBOLS x COUNT':";
+  for (const LayerType& type : layer_types()) text += fmt::format(" {} {};", type.symbol, type.help);
+  text.pop_back();
+  return text;
+}
+
+DataConfig read_data(Section s) {
+  DataConfig c;
+  c.prefixes = s.get("prefixes", std::vector<std::string>{}, "token files, each PREFIX.bin and PREFIX.idx").value();
+  c.weights = s.get("weights", std::vector<double>{}, "share of each prefix in the blend; none: by size").value();
+  c.split = s.get("split", "949,50,1", "train, validation and test shares of the documents").value();
+  c.order = s.get("order", "shuffled", "order of samples; megatron: Megatron-LM's own").one_of({"shuffled", "megatron"});
+  c.tokenizer = s.get("tokenizer", "", "tokenizer.json of the data; samples are printed as text with it").value();
+  c.seed = std::uint64_t(Index(s.get("seed", 1234, "seed of the sample order").at_least(0)));
+  return c;
+}
+
+std::vector<BatchStep> read_ramp(const std::vector<std::string>& entries) {
+  std::vector<BatchStep> ramp;
+  for (const std::string& entry : entries) {
+    BatchStep step{};
+    char* end = nullptr;
+    step.tokens = std::strtod(entry.c_str(), &end);
+    const bool number = end != entry.c_str() && *end == ':';
+    if (number) step.batch = std::strtoll(end + 1, &end, 10);
+    require(number && *end == 0 && step.batch > 0 && step.tokens >= 0 && (ramp.empty() || ramp.back().tokens < step.tokens), Exit::config,
+            "train.ramp: '{}' is not 'TOKENS:SEQUENCES' with rising tokens, as in [\"0:16\", \"1e6:64\"]", entry);
+    ramp.push_back(step);
+  }
+  return ramp;
+}
+
+TrainConfig read_train(Section s) {
+  TrainConfig c;
+  c.precision = s.get("precision", "fp32", "arithmetic; bf16: bf16 storage and products, fp32 sums and masters")
+                    .one_of({"fp32", "fp64", "bf16"});
+  c.steps = s.get("steps", 1000, "optimizer steps").at_least(0);
+  c.batch = s.get("batch", 8, "sequences in a step, over all ranks").positive();
+  c.micro_batch = s.get("micro_batch", 1, "sequences in a micro-batch of a rank").positive();
+  c.length = s.get("length", 1024, "tokens in a sequence").unit("tokens").positive();
+  c.ramp = read_ramp(s.get("ramp", std::vector<std::string>{}, "batch by consumed tokens: TOKENS:SEQUENCES; the last one stays").value());
+  c.eval_every = s.get("eval_every", 0, "steps between evaluations on the validation split; 0: never").unit("steps").at_least(0);
+  c.eval_batches = s.get("eval_batches", 8, "global batches of an evaluation").positive();
+  c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive();
+  c.seed = std::uint64_t(Index(s.get("seed", 1, "seed of the initial weights").at_least(0)));
+  return c;
+}
+
+OptimizerConfig read_optimizer(Section s) {
+  OptimizerConfig c;
+  c.beta1 = s.get("beta1", 0.9, "decay of the first moment").at_least(0).below(1);
+  c.beta2 = s.get("beta2", 0.95, "decay of the second moment").at_least(0).below(1);
+  c.epsilon = s.get("epsilon", 1e-8, "added to the root of the second moment").positive();
+  c.decay = s.get("decay", 0.1, "weight decay of matrices").at_least(0);
+  c.clip = s.get("clip", 1.0, "largest global gradient norm; 0: no clipping").at_least(0);
+  const std::vector<std::string> patterns =
+      s.get("groups", std::vector<std::string>{}, "parameter groups: parts of names, e.g. [mamba.A_log, embed_tokens]");
+  const std::vector<double> rates = s.get("group_rates", std::vector<double>{}, "factor on the rate of each group; 0: frozen").at_least(0);
+  const std::vector<double> decays = s.get("group_decays", std::vector<double>{}, "factor on the decay of each group").at_least(0);
+  require(rates.empty() || rates.size() == patterns.size(), Exit::config, "optimizer.group_rates has {} numbers for {} groups", rates.size(),
+          patterns.size());
+  require(decays.empty() || decays.size() == patterns.size(), Exit::config, "optimizer.group_decays has {} numbers for {} groups",
+          decays.size(), patterns.size());
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    const double rate = rates.empty() ? 1 : rates[i];
+    c.groups.push_back({patterns[i], rate, decays.empty() ? 1 : decays[i], rate == 0});
+  }
+  return c;
+}
+
+LearningRate read_rate(Section s, Index steps) {
+  LearningRate r;
+  r.schedule = s.get("schedule", "cosine", "decay of the rate after the warm-up")
+                   .one_of({"constant", "linear", "cosine", "inverse-sqrt", "wsd"});
+  r.peak = s.get("rate", 1e-3, "learning rate after the warm-up").at_least(0).finite();
+  r.floor = s.get("rate_floor", 0.0, "rate at the end of the decay").at_least(0).finite();
+  r.warmup = s.get("warmup", 100, "length of the linear warm-up").unit("steps").at_least(0);
+  const Index end = s.get("decay_steps", 0, "step where the decay ends; 0: train.steps").unit("steps").at_least(0);
+  r.steps = end > 0 ? end : steps;
+  r.decay = s.get("wsd_decay", 100, "length of the final decay of wsd").unit("steps").positive();
+  r.decay_shape = s.get("wsd_shape", "exponential", "shape of the final decay of wsd")
+                      .one_of({"linear", "cosine", "exponential", "minus-sqrt"});
+  return r;
+}
+
+ParallelConfig read_parallel(Section s) {
+  ParallelConfig c;
+  c.data = s.get("data", 0, "ranks of the data axis; 0: as many as the other axes leave").at_least(0);
+  c.pipeline = s.get("pipeline", 1, "ranks of the pipeline axis").positive();
+  c.tensor = s.get("tensor", 1, "ranks of the tensor axis").positive();
+  const std::vector<Index> permutation =
+      s.get("permutation", std::vector<Index>{}, "rank at each position of the grid; none: in order").at_least(0);
+  c.permutation.assign(permutation.begin(), permutation.end());
+  c.layers = s.get("layers", std::vector<Index>{}, "layers of each pipeline stage; none: cut by cost").positive().value();
+  c.bucket_bytes = Index(s.get("bucket", 32, "gradients reduced together over the data axis").unit("MiB").positive()) << 20;
+  return c;
+}
+
+CheckpointConfig read_checkpoint(Section s) {
+  CheckpointConfig c;
+  c.every = s.get("every", 0, "steps between checkpoints; 0: only at the end").unit("steps").at_least(0);
+  c.keep = s.get("keep", 2, "newest checkpoints that stay").positive();
+  return c;
+}
+
+}  // namespace
+
+ModelConfig read_model_config(Section s) {
+  ModelConfig c;
+  c.pattern = expand_pattern(s.get("pattern", "P x 36", pattern_help()).not_empty());
+  c.vocabulary = s.get("vocabulary", 32784, "tokens of the vocabulary").at_least(2);
+  c.width = s.get("width", 1024, "channels of the residual stream").positive();
+  c.epsilon = s.get("epsilon", 1e-5, "added to the mean square in every norm").at_least(0);
+  c.tied = s.get("tied", false, "the head uses the embedding's matrix");
+  c.embedding_multiplier = s.get("embedding_multiplier", 1.0, "scales the embedding");
+  c.head_multiplier = s.get("head_multiplier", 1.0, "scales the logits");
+  c.deviation = s.get("deviation", 0.02, "deviation of initial matrices").at_least(0);
+  c.padding = s.get("padding", -1, "token whose embedding takes no gradient; -1: none").at_least(-1);
+  c.attention = read_attention(s.section("attention", "grouped-query attention"));
+  c.mamba = read_mamba(s.section("mamba", "Mamba-2 state-space branch"));
+  c.mlp = read_mlp(s.section("mlp", "SwiGLU block"));
+  check(c);
+  return c;
+}
+
+RunConfig read_run_config(Deck& deck) {
+  RunConfig run;
+  run.model = read_model_config(deck.section("model", "shape of the model"));
+  run.data = read_data(deck.section("data", "token files"));
+  run.train = read_train(deck.section("train", "what a step is and how many there are"));
+  Section optimizer = deck.section("optimizer", "AdamW and its learning rate");
+  run.optimizer = read_optimizer(optimizer);
+  run.rate = read_rate(optimizer, run.train.steps);
+  run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x tensor"));
+  Section checkpoint = deck.section("checkpoint", "saving");
+  run.checkpoint = read_checkpoint(checkpoint);
+  run.output = deck.section("output", "where results go").get("folder", "out", "folder of checkpoints, logs and metrics").value();
+  return run;
+}
+
+Index RunConfig::largest_batch() const {
+  Index most = train.ramp.empty() ? train.batch : 0;
+  for (const BatchStep& step : train.ramp) most = std::max(most, step.batch);
+  return most;
+}
+
+Index RunConfig::batch_after(double tokens) const {
+  Index batch = train.ramp.empty() ? train.batch : train.ramp.front().batch;
+  for (const BatchStep& step : train.ramp)
+    if (tokens >= step.tokens) batch = step.batch;
+  return batch;
+}
+
+Layout layout_of(const RunConfig& run, int ranks) {
+  const ParallelConfig& p = run.parallel;
+  const ModelConfig& m = run.model;
+  std::vector<Index> units{m.mlp.width};
+  if (m.pattern.find_first_of("P*") != std::string::npos) units.push_back(m.attention.heads), units.push_back(m.attention.key_heads);
+  if (m.pattern.find_first_of("PM") != std::string::npos) units.push_back(m.mamba.heads), units.push_back(m.mamba.groups);
+  const int model_ranks = p.pipeline * p.tensor;
+  const int data = p.data > 0 ? p.data : std::max(1, ranks / model_ranks);
+  require(data * model_ranks == ranks, Exit::config,
+          "parallel: {} x {} x {} (data x pipeline x tensor) is {} ranks, but there are {}. Grids that fit this model on {} ranks: {}", data,
+          p.pipeline, p.tensor, data * model_ranks, ranks, ranks, suitable_grids(ranks, m.layers(), units));
+  check_permutation(p.permutation, ranks);
+
+  std::vector<Span> stages;
+  if (p.layers.empty()) {
+    const StageCosts costs = stage_costs(m, run.train.length);
+    stages = cut_stages(costs.layers, costs.embedding, costs.head, p.pipeline);
+  } else {
+    require(int(p.layers.size()) == p.pipeline, Exit::config, "parallel.layers names {} stages, parallel.pipeline says {}", p.layers.size(),
+            p.pipeline);
+    Index first = 0;
+    for (const Index n : p.layers) stages.push_back({first, first + n}), first += n;
+    require(first == m.layers(), Exit::config, "parallel.layers adds up to {} layers, the model has {}", first, m.layers());
+  }
+  for (const BatchStep& step : run.train.ramp.empty() ? std::vector<BatchStep>{{0, run.train.batch}} : run.train.ramp)
+    require(step.batch % (data * run.train.micro_batch) == 0, Exit::config,
+            "train.batch: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}", step.batch,
+            run.train.micro_batch, data, data * run.train.micro_batch);
+  return grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation);
+}
+
+EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
+  EngineConfig c;
+  c.model = run.model;
+  c.optimizer = run.optimizer;
+  c.micro_batch = run.train.micro_batch;
+  c.length = run.train.length;
+  c.micros = int(run.largest_batch() / (layout.size("data") * run.train.micro_batch));
+  c.bucket_bytes = run.parallel.bucket_bytes;
+  return c;
+}
+
+}  // namespace gyr

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A run as its deck describes it. Every key is declared in run_config.cpp with default, unit, range and help.
+#pragma once
+
+#include "src/deck/deck.hpp"
+#include "src/engine.hpp"
+#include "src/learning_rate.hpp"
+
+namespace gyr {
+
+struct BatchStep {
+  double tokens;  // from this many consumed tokens on ...
+  Index batch;    // ... a step takes this many sequences
+};
+
+struct DataConfig {
+  std::vector<std::string> prefixes;
+  std::vector<double> weights;
+  std::string split, order, tokenizer;
+  std::uint64_t seed;
+};
+
+struct TrainConfig {
+  std::string precision;
+  Index steps, batch, micro_batch, length;
+  std::vector<BatchStep> ramp;
+  Index eval_every, eval_batches, log_every;
+  std::uint64_t seed;
+};
+
+struct ParallelConfig {
+  int data, pipeline, tensor;  // data 0: whatever the ranks leave
+  std::vector<int> permutation;
+  std::vector<Index> layers;   // per stage; empty: cut by cost
+  Index bucket_bytes;
+};
+
+struct CheckpointConfig {
+  Index every, keep;
+};
+
+struct RunConfig {
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  LearningRate rate;
+  ParallelConfig parallel;
+  CheckpointConfig checkpoint;
+  std::string output;
+
+  // Largest global batch of the run, in sequences.
+  Index largest_batch() const;
+  // Sequences of the step that begins after `tokens` consumed tokens.
+  Index batch_after(double tokens) const;
+};
+
+// Declares and reads every key of a run; the deck still has to be finished by the caller.
+RunConfig read_run_config(Deck& deck);
+ModelConfig read_model_config(Section model);
+
+// The layout of a run on `ranks` ranks. Exit::config with the factorisations that would work where the deck's grid does not fit.
+Layout layout_of(const RunConfig&, int ranks);
+EngineConfig engine_config(const RunConfig&, const Layout&);
+
+}  // namespace gyr
