@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/convolution.hpp"
+
+#include "kernels/kokkos/rows.hpp"
+#include "kernels/math.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr Index block = 256;    // channels handled together: their taps and window stay in the first cache
+constexpr Index segment = 128;  // tokens handled together in forward
+
+// The inputs of one sequence at any time: those of this call, those before it, zeros before the beginning.
+template <class T>
+struct History {
+  Matrix<const T> x;
+  const T* before;  // (B,K-1,C) or null
+  const T* zeros;   // (C)
+  Index length, taps;
+
+  KOKKOS_INLINE_FUNCTION const T* row(Index b, Index t) const {
+    if (t >= 0) return x.row(b * length + t);
+    return before ? before + (b * (taps - 1) + t + taps - 1) * x.columns : zeros;
+  }
+};
+
+// Weights with the channels unit-stride: taps (K,C), then bias (C), which is zero where there is none.
+template <class T>
+struct Filter {
+  using A = Acc<T>;
+  Tensor2<A> taps;
+  Tensor1<A> bias;
+  Tensor1<T> zeros;
+
+  Filter(Device& dev, Tensor2<const A> w)
+      : taps(dev.scratch.tensor<A>(w.extent(1), w.extent(0))),
+        bias(dev.scratch.tensor<A>(w.extent(0))),
+        zeros(dev.scratch.tensor<T>(w.extent(0))) {}
+
+  void fill(Device& dev, Tensor2<const A> w, Tensor1<const A> given_bias) const {
+    const auto to = *this;
+    for_rows(dev, "convolution_filter", w.extent(0), KOKKOS_LAMBDA(const Index j) {
+      for (Index k = 0; k < Index(w.extent(1)); ++k) to.taps(k, j) = w(j, k);
+      to.bias(j) = given_bias.data() ? given_bias(j) : A(0);
+      to.zeros(j) = T(A(0));
+    });
+  }
+
+  // c(t,j) of the channels [first, first + width)
+  KOKKOS_INLINE_FUNCTION void apply(const History<T>& x, Index b, Index t, Index first, Index width, A* c) const {
+    const A* const start = &bias(first);
+    for (Index j = 0; j < width; ++j) c[j] = start[j];
+    for (Index k = 0; k < x.taps; ++k) {
+      const T* const in = x.row(b, t - (x.taps - 1) + k) + first;
+      const A* const w = &taps(k, first);
+#pragma GCC ivdep
+      for (Index j = 0; j < width; ++j) c[j] += w[j] * A(in[j]);
+    }
+  }
+};
+
+template <class T>
+void check(Index batch, const Matrix<const T>& x, const Tensor2<const Acc<T>>& w, const Tensor3<const T>& before) {
+  const Index C = x.columns, K = w.extent(1);
+  ensure(batch > 0 && x.rows % batch == 0 && Index(w.extent(0)) == C && K > 0, "convolution of {} sequences in ({},{}) with taps ({},{})",
+         batch, x.rows, C, w.extent(0), K);
+  ensure(!before.data() || (Index(before.extent(0)) == batch && Index(before.extent(1)) == K - 1 && Index(before.extent(2)) == C),
+         "convolution needs ({},{},{}) inputs from before, not ({},{},{})", batch, K - 1, C, before.extent(0), before.extent(1),
+         before.extent(2));
+}
+
+Index pieces(Index whole, Index piece) { return (whole + piece - 1) / piece; }
+
+}  // namespace
+
+template <class T>
+void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before,
+                 Matrix<T> y) {
+  using A = Acc<T>;
+  check(batch, x, w, before);
+  const Index C = x.columns, K = w.extent(1), length = x.rows / batch;
+  const auto run = dev.launch("convolution", (2.0 * K + 4) * x.rows * C, 2.0 * sizeof(T) * x.rows * C);
+  Scope scope(dev.scratch);
+  const Filter<T> filter(dev, w);
+  if (!run) return;
+  filter.fill(dev, w, bias);
+  const History<T> history{x, before.data(), filter.zeros.data(), length, K};
+  const Index blocks = pieces(C, block), segments = pieces(length, segment);
+  for_rows(dev, "convolution", batch * segments * blocks, KOKKOS_LAMBDA(const Index unit) {
+    const Index first = unit % blocks * block, width = C - first < block ? C - first : block;
+    const Index b = unit / blocks / segments, begin = unit / blocks % segments * segment;
+    A c[block];
+    for (Index t = begin; t < length && t < begin + segment; ++t) {
+      filter.apply(history, b, t, first, width, c);
+      T* const out = y.row(b * length + t) + first;
+      for (Index j = 0; j < width; ++j) out[j] = T(silu(c[j]));
+    }
+  });
+}
+
+// Time runs backwards, so that dx(t) finds dc(t .. t+K-1) in a ring of K rows. A block of channels owns its dw and dbias.
+template <class T>
+void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                          Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore) {
+  using A = Acc<T>;
+  check(batch, x, w, before);
+  const Index C = x.columns, K = w.extent(1), length = x.rows / batch, blocks = pieces(C, block);
+  const auto run = dev.launch("convolution_backward", (6.0 * K + 9) * x.rows * C, 3.0 * sizeof(T) * x.rows * C);
+  Scope scope(dev.scratch);
+  const Filter<T> filter(dev, w);
+  const auto ring = dev.scratch.tensor<A>(blocks, K, block), dtaps = dev.scratch.tensor<A>(blocks, K, block);
+  if (!run) return;
+  filter.fill(dev, w, bias);
+  const History<T> history{x, before.data(), filter.zeros.data(), length, K};
+  for_rows(dev, "convolution_backward", blocks, KOKKOS_LAMBDA(const Index unit) {
+    const Index first = unit * block, width = C - first < block ? C - first : block;
+    A c[block], sum[block] = {};
+    for (Index i = 0; i < K * block; ++i) (&dtaps(unit, 0, 0))[i] = 0;
+    for (Index b = 0; b < batch; ++b) {
+      for (Index i = 0; i < K * block; ++i) (&ring(unit, 0, 0))[i] = 0;
+      for (Index t = length - 1; t >= (dbefore.data() ? 1 - K : 0); --t) {
+        A* const dc = &ring(unit, (t + K) % K, 0);
+        if (t >= 0) {
+          filter.apply(history, b, t, first, width, c);
+          const T* const dout = dy.row(b * length + t) + first;
+#pragma GCC ivdep
+          for (Index j = 0; j < width; ++j) dc[j] = A(dout[j]) * silu_slope(c[j]);
+          for (Index j = 0; j < width; ++j) sum[j] += dc[j];
+          for (Index k = 0; k < K; ++k) {
+            const T* const in = history.row(b, t - (K - 1) + k) + first;
+            A* const d = &dtaps(unit, k, 0);
+#pragma GCC ivdep
+            for (Index j = 0; j < width; ++j) d[j] += dc[j] * A(in[j]);
+          }
+        } else {
+          for (Index j = 0; j < width; ++j) dc[j] = 0;
+        }
+        for (Index j = 0; j < width; ++j) c[j] = 0;
+        for (Index k = 0; k < K; ++k) {
+          const A *const later = &ring(unit, (t + K - 1 - k + K) % K, 0), *const tap = &filter.taps(k, first);
+          for (Index j = 0; j < width; ++j) c[j] += tap[j] * later[j];
+        }
+        T* const out = t >= 0 ? dx.row(b * length + t) + first : &dbefore(b, t + K - 1, first);
+        for (Index j = 0; j < width; ++j) out[j] = T(c[j]);
+      }
+    }
+    for (Index j = 0; j < width; ++j) {
+      for (Index k = 0; k < K; ++k) dw(first + j, k) += dtaps(unit, k, j);
+      if (dbias.data()) dbias(first + j) += sum[j];
+    }
+  });
+}
+
+template <class T>
+void convolution_tail(Device& dev, Index batch, Matrix<const T> x, Tensor3<const T> before, Tensor3<T> after) {
+  const Index C = x.columns, K = after.extent(1) + 1, length = x.rows / batch;
+  const auto run = dev.launch("convolution_tail", 0, 2.0 * sizeof(T) * batch * (K - 1) * C);
+  if (!run) return;
+  for_rows(dev, "convolution_tail", batch, KOKKOS_LAMBDA(const Index b) {
+    for (Index i = 0; i < K - 1; ++i) {  // ascending: a row that moves inside `before` moves to where it is no longer needed
+      const Index t = length - (K - 1) + i;
+      for (Index j = 0; j < C; ++j) {
+        if (t >= 0) after(b, i, j) = x(b * length + t, j);
+        else after(b, i, j) = before.data() ? before(b, t + K - 1, j) : T(Acc<T>(0));
+      }
+    }
+  });
+}
+
+#define GYR_CONVOLUTION(T)                                                                                                             \
+  template void convolution<T>(Device&, Index, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor3<const T>,        \
+                               Matrix<T>);                                                                                             \
+  template void convolution_backward<T>(Device&, Index, Matrix<const T>, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, \
+                                        Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>, Tensor1<Acc<T>>, Tensor3<T>);                     \
+  template void convolution_tail<T>(Device&, Index, Matrix<const T>, Tensor3<const T>, Tensor3<T>);
+GYR_CONVOLUTION(double)
+GYR_CONVOLUTION(float)
+GYR_CONVOLUTION(bf16)
+#undef GYR_CONVOLUTION
+
+}  // namespace gyr

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/gemm.hpp"
+
+#include "regression/numbers.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+
+namespace {
+
+template <class T, class S>
+void agrees_with_loops() {
+  const Index M = 5, N = 7, K = 11;
+  const double alpha = 0.75;
+  for (const Op op_a : {Op::none, Op::transpose})
+    for (const Op op_b : {Op::none, Op::transpose})
+      for (const double beta : {0.0, 1.0, -0.5}) {
+        const bool ta = op_a == Op::transpose, tb = op_b == Op::transpose;
+        const Values a = rounded<T>(numbers(M * K, 1)), b = rounded<T>(numbers(K * N, 2)), c = rounded<S>(numbers(M * N, 3));
+        Values expected(M * N);
+        for (Index m = 0; m < M; ++m)
+          for (Index n = 0; n < N; ++n) {
+            double sum = 0;
+            for (Index k = 0; k < K; ++k) sum += a[ta ? k * M + m : m * K + k] * b[tb ? n * K + k : k * N + n];
+            expected[m * N + n] = alpha * sum + (beta == 0 ? 0 : beta * c[m * N + n]);
+          }
+        Block<T> A(ta ? K : M, ta ? M : K, a, 3), B(tb ? N : K, tb ? K : N, b, 1);
+        Block<S> C(M, N, beta == 0 ? Values{} : c, 2);  // beta = 0 does not read C: it holds NaN
+        Device dev(false, 1 << 20);
+        gemm<T, S>(dev, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha, beta);
+        expect_near(C.values(), expected, tolerance_of<S>());
+        EXPECT_EQ(dev.flops(), 2 * M * N * K);
+
+        Device ghost(true, 0);
+        gemm<T, S>(ghost, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha, beta);
+        EXPECT_EQ(ghost.flops(), dev.flops());
+        EXPECT_EQ(ghost.scratch.high_water(), dev.scratch.high_water());
+      }
+}
+
+}  // namespace
+
+TEST(gemm, agrees_with_loops) {
+  agrees_with_loops<double, double>();
+  agrees_with_loops<float, float>();
+  agrees_with_loops<bf16, bf16>();
+  agrees_with_loops<bf16, float>();
+}
+
+// y = x w', dx = dy w, dw += dy' x:  <dy, x w'> = <dx, x> = <dw, w>
+TEST(gemm, linear_products_are_adjoint) {
+  const Index R = 6, N = 4, K = 9;
+  const Values x = numbers(R * K, 1), w = numbers(N * K, 2), dy = numbers(R * N, 3);
+  Block<double> X(R, K, x), W(N, K, w), DY(R, N, dy), Y(R, N), DX(R, K), DW(N, K, Values(N * K, 1));
+  Device dev(false, 1 << 20);
+  linear<double>(dev, X.matrix(), W.matrix(), Y.matrix());
+  linear_backward_input<double>(dev, DY.matrix(), W.matrix(), DX.matrix());
+  linear_backward_weight<double>(dev, DY.matrix(), X.matrix(), DW.matrix());
+  double of_ones = 0;
+  for (const double v : w) of_ones += v;
+  EXPECT_NEAR(dot(DX.values(), x), dot(Y.values(), dy), 1e-12);
+  EXPECT_NEAR(dot(DW.values(), w) - of_ones, dot(Y.values(), dy), 1e-12);
+}
+
+TEST(gemm, refuses_shapes_that_do_not_fit) {
+  Block<double> a(2, 3, numbers(6, 1)), b(4, 2, numbers(8, 2)), c(2, 2);
+  Device dev(false, 1 << 20);
+  EXPECT_THROW((gemm<double>(dev, Op::none, a.matrix(), Op::none, b.matrix(), c.matrix())), Error);
+}
