@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scalar functions that vectorise inside kernels. The float exponential is a polynomial of 2 ulp; double uses the library's.
+// Scalar functions that vectorise inside kernels. The float exponential is a polynomial within 2 ulp; double uses the library's.
 #pragma once
 
 #include <cmath>
@@ -11,9 +11,12 @@ namespace gyr {
 KOKKOS_INLINE_FUNCTION double fast_exp(double x) { return std::exp(x); }
 
 // exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2)/2, exp(r) by its Taylor polynomial of degree 7.
-// Fused multiply-adds carry the two-part ln 2, so that no reordering of sums can spoil the reduction.
+// Fused multiply-adds carry the two-part ln 2, so that no reordering of sums can spoil the reduction. Results below the smallest
+// normal number are zero, those above the largest infinity, and NaN stays NaN.
 KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
-  const float clamped = x < -87.0f ? -87.0f : (x > 88.3f ? 88.3f : x);  // NaN passes through both comparisons
+  constexpr float lowest = -87.3365402f, highest = 88.7228317f;  // what normal numbers hold
+  const float above = x > lowest ? x : lowest;                  // NaN fails both comparisons, so that n is always a number
+  const float clamped = above < highest ? above : highest;
   const float n = std::rint(clamped * 1.44269504f);
   float r = std::fma(n, -0.693359375f, clamped);
   r = std::fma(n, 2.12194440e-4f, r);
@@ -25,9 +28,10 @@ KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
   p = std::fma(p, r, 0.5f);
   p = std::fma(p, r, 1.0f);
   p = std::fma(p, r, 1.0f);
-  const float scale = __builtin_bit_cast(float, (int(n) + 127) << 23);
-  const float y = p * scale;
-  return x < -87.0f ? 0.0f : (x > 88.3f ? 3.4e38f * 10 : y);
+  // Adding n to the exponent, not multiplying by 2^n, which is no float where n = 128.
+  const float y = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, p) + (std::uint32_t(std::int32_t(n)) << 23));
+  const float positive = x < lowest ? 0.0f : y;
+  return x <= highest ? positive : x + __builtin_inff();
 }
 
 template <class A> KOKKOS_INLINE_FUNCTION A sigmoid(A x) { return A(1) / (A(1) + fast_exp(-x)); }

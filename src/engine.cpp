@@ -25,6 +25,10 @@ Index Capacity::total() const {
   return sum;
 }
 
+std::vector<std::string> engine_timer_names() {
+  return {"step", "data", "forward", "backward", "pipeline wait", "reduce gradients", "gradient norm", "optimizer", "evaluate", "checkpoint"};
+}
+
 namespace {
 
 PipelineShape pipeline_shape(Grid& grid, int micros) { return {grid.layout().size("pipeline"), 1, micros}; }

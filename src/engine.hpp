@@ -28,6 +28,9 @@ struct Capacity {
   Index total() const;
 };
 
+// Stopwatches of an engine, in order; the first is the whole.
+std::vector<std::string> engine_timer_names();
+
 struct StepResult {
   double loss = 0;           // mean over labelled tokens of the global batch
   double gradient_norm = 0;  // before clipping

@@ -1,14 +1,81 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One loop over independent rows; the columns of a row are the caller's inner loop, which the compiler vectorises.
+// How small kernels are dealt: a team per row, per block of rows or per strip of elements, unit-stride loops inside.
+// What is summed over rows is summed in blocks of fixed length, in order and without atomics: the same bits every run.
 #pragma once
 
 #include "kernels/device.hpp"
 
 namespace gyr {
 
-template <class Body>
-void for_rows(Device& dev, const char* kernel, Index rows, const Body& body) {
-  Kokkos::parallel_for(kernel, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(dev.exec, 0, rows), body);
+using Team = Kokkos::TeamPolicy<Space>::member_type;
+
+inline constexpr Index strip = 16384;     // elements of a flat run that one team takes
+inline constexpr Index block_rows = 64;   // rows whose sum one team takes
+inline constexpr Index sum_columns = 1024;  // columns whose blocks one team adds up
+
+KOKKOS_INLINE_FUNCTION constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+KOKKOS_INLINE_FUNCTION constexpr Index least(Index a, Index b) { return a < b ? a : b; }
+
+// f(team, t) for every t < count, each by a team of its own.
+template <class F>
+void for_teams(const char* name, Device& dev, Index count, const F& f) {
+  if (count == 0) return;
+  Kokkos::parallel_for(
+      name, Kokkos::TeamPolicy<Space>(dev.exec, int(count), Kokkos::AUTO), KOKKOS_LAMBDA(const Team& team) {
+        const F own = f;  // a local copy stays in registers, where stores through its pointers cannot reach it
+        own(team, Index(team.league_rank()));
+      });
+}
+
+// f(r) for every row r < rows, each by one thread whose inner loop the compiler vectorises.
+template <class F>
+void for_rows(Device& dev, const char* name, Index rows, const F& f) {
+  Kokkos::parallel_for(name, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(dev.exec, 0, rows), f);
+}
+
+// f(i) for every i < n, by the whole team; neighbouring i in neighbouring lanes.
+template <class F>
+KOKKOS_INLINE_FUNCTION void each(const Team& team, Index n, const F& f) {
+  Kokkos::parallel_for(Kokkos::TeamVectorRange(team, n), f);
+}
+
+// Sum over i < n of what f(i, sum) adds to sum; every thread of the team gets it.
+template <class A, class F>
+KOKKOS_INLINE_FUNCTION A sum(const Team& team, Index n, const F& f) {
+  A total = 0;
+  Kokkos::parallel_reduce(Kokkos::TeamVectorRange(team, n), f, total);
+  return total;
+}
+
+// f() once, after which the team goes on together.
+template <class F>
+KOKKOS_INLINE_FUNCTION void once(const Team& team, const F& f) {
+  Kokkos::single(Kokkos::PerTeam(team), f);
+  team.team_barrier();
+}
+
+// f(i) for every i < n of a flat run.
+template <class F>
+void for_flat(const char* name, Device& dev, Index n, const F& f) {
+  for_teams(name, dev, ceil_div(n, strip), KOKKOS_LAMBDA(const Team& team, Index s) {
+    const Index first = s * strip;
+    const F own = f;
+    each(team, least(strip, n - first), [=](Index i) { own(first + i); });
+  });
+}
+
+// out(c) += scale * sum over b of partial(b, c), in the order of b.
+template <class A>
+void add_blocks(const char* name, Device& dev, Tensor2<const A> partial, A scale, Tensor1<A> out) {
+  const Index blocks = partial.extent(0), columns = partial.extent(1);
+  for_teams(name, dev, ceil_div(columns, sum_columns), KOKKOS_LAMBDA(const Team& team, Index s) {
+    const Index first = s * sum_columns, width = least(sum_columns, columns - first);
+    A* const o = out.data() + first;
+    for (Index b = 0; b < blocks; ++b) {  // a lane keeps its column from block to block
+      const A* const p = partial.data() + b * columns + first;
+      each(team, width, [=](Index c) { o[c] += scale * p[c]; });
+    }
+  });
 }
 
 }  // namespace gyr

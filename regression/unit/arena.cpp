@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/arena.hpp"
+
+#include "regression/tensors.hpp"
+
+using namespace gyr;
+
+namespace {
+
+// Some work with nested scopes, on any arena.
+void use(Arena& arena) {
+  arena.tensor<float>(3, 5);
+  {
+    Scope scope(arena);
+    arena.tensor<double>(100);
+    {
+      Scope inner(arena);
+      arena.tensor<bf16>(7, 11, 13);
+    }
+    arena.tensor<float>(1);
+  }
+  arena.tensor<double>(2, 2, 2, 2);
+}
+
+}  // namespace
+
+TEST(arena, a_ghost_counts_what_a_real_one_takes) {
+  Arena real(Memory::scratch, 1 << 16), ghost = Arena::ghost(Memory::scratch);
+  use(real);
+  use(ghost);
+  EXPECT_EQ(ghost.used(), real.used());
+  EXPECT_EQ(ghost.high_water(), real.high_water());
+  EXPECT_GT(real.high_water(), real.used());
+  Arena exact(Memory::scratch, ghost.high_water());  // the count is enough to do the same work again ...
+  EXPECT_NO_THROW(use(exact));
+  Arena less(Memory::scratch, ghost.high_water() - 256);  // ... and not a piece too much
+  EXPECT_THROW(use(less), Error);
+}
+
+TEST(arena, pieces_are_aligned_and_apart) {
+  Arena arena(Memory::weights, 4096);
+  const auto a = arena.tensor<bf16>(3), b = arena.tensor<bf16>(200), c = arena.tensor<bf16>(1);
+  for (const auto& x : {a, b, c}) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(x.data()) % 256, 0u);
+  EXPECT_GE(b.data(), a.data() + 3);
+  EXPECT_GE(c.data(), b.data() + 200);
+}
+
+TEST(arena, a_scope_gives_back_what_it_took) {
+  Arena arena(Memory::scratch, 4096);
+  const Index before = arena.mark();
+  void* first;
+  {
+    Scope scope(arena);
+    first = arena.push(1000);
+    EXPECT_EQ(arena.used(), 1024);
+  }
+  EXPECT_EQ(arena.used(), before);
+  EXPECT_EQ(arena.push(1), first);
+}
+
+TEST(arena, too_much_is_an_internal_error) {
+  Arena arena(Memory::optimizer, 1024);
+  arena.push(512);
+  try {
+    arena.push(513);
+    FAIL() << "513 bytes beyond 512 of 1024 were given";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Exit::internal);
+    EXPECT_NE(std::string(e.what()).find("optimizer"), std::string::npos) << e.what();
+  }
+  EXPECT_NO_THROW(arena.push(512));
+  EXPECT_THROW(Arena(Memory::scratch, 1024).push(-1), Error);
+}
+
+TEST(arena, no_memory_of_that_size_is_a_device_error) {
+  try {
+    Arena arena(Memory::weights, Index(1) << 60);
+    FAIL() << "an exbibyte was given";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Exit::device);
+  }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/cross_entropy.hpp"
+
+#include "regression/tensors.hpp"
+
+using namespace gyr;
+
+namespace {
+
+constexpr Index height = 9, vocabulary = 1201;  // pieces and lanes with a rest
+constexpr double scale = 0.125;
+
+// Labels of any part of the vocabulary, first and last token among them, and one row without.
+Tensor1<Token> some_labels(Workbench& bench) {
+  const auto labels = bench.zeros<Token>(height);
+  for (Index r = 0; r < height; ++r) labels(r) = Token(r * (vocabulary - 1) / (height - 1));
+  labels(3) = ignored_label;
+  return labels;
+}
+
+struct Result {
+  std::vector<double> loss, dlogits;
+};
+
+Result plain(const std::vector<double>& logits, Tensor1<const Token> labels) {
+  Result p{std::vector<double>(height), std::vector<double>(logits.size())};
+  for (Index r = 0; r < height; ++r) {
+    if (labels(r) == ignored_label) continue;
+    const double *const l = logits.data() + r * vocabulary, top = *std::max_element(l, l + vocabulary);
+    double sum = 0;
+    for (Index v = 0; v < vocabulary; ++v) sum += std::exp(l[v] - top);
+    p.loss[r] = std::log(sum) + top - l[labels(r)];
+    for (Index v = 0; v < vocabulary; ++v) p.dlogits[r * vocabulary + v] = scale * (std::exp(l[v] - top) / sum - (v == labels(r)));
+  }
+  return p;
+}
+
+// Loss and gradient by ranks that hold `parts` columns each and padding behind, their maxima and sums reduced by hand.
+template <class T>
+Result dealt(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token> labels, const std::vector<Index>& parts, Index padding,
+             bool in_place = false) {
+  using A = Acc<T>;
+  std::vector<Tensor2<A>> shards;
+  std::vector<Index> firsts;
+  const auto top = bench.zeros<A>(height), part_top = bench.zeros<A>(height);
+  const auto sums = bench.zeros<A>(2, height), part_sums = bench.zeros<A>(2, height);
+  std::fill_n(top.data(), height, std::numeric_limits<A>::lowest());
+  Index first = 0;
+  for (const Index count : parts) {
+    const auto shard = bench.normal<A>(height, count + padding);
+    for (Index r = 0; r < height; ++r)
+      for (Index v = 0; v < count + padding; ++v) shard(r, v) = v < count ? logits(r, first + v) : A(1e30);  // padding must not be read
+    logits_top<A>(bench.dev, shard, count, part_top);
+    for (Index r = 0; r < height; ++r) top(r) = std::max(top(r), part_top(r));
+    shards.push_back(shard);
+    firsts.push_back(first);
+    first += count;
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    logits_sums<A>(bench.dev, shards[i], parts[i], top, labels, firsts[i], part_sums);
+    for (Index k = 0; k < 2 * height; ++k) sums.data()[k] += part_sums.data()[k];
+  }
+  const auto loss = bench.zeros<double>(height);
+  cross_entropy<A>(bench.dev, sums, labels, loss);
+  Result result{numbers(loss), std::vector<double>(height * vocabulary)};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    auto dlogits = bench.normal<T>(height, parts[i] + padding);
+    if constexpr (std::is_same_v<T, A>)
+      if (in_place) dlogits = shards[i];
+    cross_entropy_backward<T>(bench.dev, shards[i], parts[i], top, sums, labels, firsts[i], scale, dlogits);
+    for (Index r = 0; r < height; ++r)
+      for (Index v = 0; v < parts[i] + padding; ++v) {
+        if (v < parts[i])
+          result.dlogits[r * vocabulary + firsts[i] + v] = double(dlogits(r, v));
+        else
+          EXPECT_EQ(double(dlogits(r, v)), 0);
+      }
+  }
+  return result;
+}
+
+template <class T>
+void agrees_with_plain_loops() {
+  Workbench bench;
+  const auto logits = bench.normal<Acc<T>>(height, vocabulary);
+  const auto labels = some_labels(bench);
+  const Result want = plain(numbers(logits), labels), got = dealt<T>(bench, logits, labels, {vocabulary}, 0);
+  EXPECT_LE(difference(got.loss, want.loss), tolerance<Acc<T>>);
+  EXPECT_LE(difference(got.dlogits, want.dlogits), tolerance<T>);
+  EXPECT_EQ(got.loss[3], 0);
+}
+
+}  // namespace
+
+TEST(cross_entropy, agrees_with_plain_loops) {
+  agrees_with_plain_loops<double>();
+  agrees_with_plain_loops<float>();
+  agrees_with_plain_loops<bf16>();
+}
+
+TEST(cross_entropy, a_dealt_vocabulary_gives_the_whole_ones_loss_and_gradient) {
+  Workbench bench;
+  const auto logits = bench.normal<double>(height, vocabulary);
+  const auto labels = some_labels(bench);
+  const Result whole = dealt<double>(bench, logits, labels, {vocabulary}, 0);
+  for (const Index padding : {0, 7})
+    for (const std::vector<Index>& parts : {std::vector<Index>{600, 601}, {128, 0, 1, 1072}}) {  // one rank of padding alone
+      const Result split = dealt<double>(bench, logits, labels, parts, padding);
+      EXPECT_LE(difference(split.loss, whole.loss), 1e-13);
+      EXPECT_LE(difference(split.dlogits, whole.dlogits), 1e-13);
+    }
+}
+
+TEST(cross_entropy, the_gradient_may_take_the_place_of_the_logits) {
+  Workbench bench;
+  const auto logits = bench.normal<float>(height, vocabulary);
+  const auto labels = some_labels(bench);
+  const Result apart = dealt<float>(bench, logits, labels, {600, 601}, 3), in_place = dealt<float>(bench, logits, labels, {600, 601}, 3, true);
+  EXPECT_LE(difference(in_place.dlogits, apart.dlogits), 1e-6);
+}
+
+TEST(cross_entropy, the_gradient_is_the_slope) {
+  Workbench bench;
+  const Index rows = 3, few = 11;
+  const auto logits = bench.normal<double>(rows, few), sums = bench.zeros<double>(2, rows), dlogits = bench.zeros<double>(rows, few);
+  const auto top = bench.zeros<double>(rows), loss = bench.zeros<double>(rows);
+  const auto labels = bench.zeros<Token>(rows);
+  labels(0) = 4, labels(1) = ignored_label, labels(2) = 10;
+  const auto total = [&] {
+    logits_top<double>(bench.dev, logits, few, top);
+    logits_sums<double>(bench.dev, logits, few, top, labels, 0, sums);
+    cross_entropy<double>(bench.dev, sums, labels, loss);
+    return scale * (loss(0) + loss(1) + loss(2));
+  };
+  total();
+  cross_entropy_backward<double>(bench.dev, logits, few, top, sums, labels, 0, scale, dlogits);
+  EXPECT_LE(difference(numbers(dlogits), slope(flat(logits), total)), 1e-9);
+}
+
+TEST(cross_entropy, equal_logits_cost_the_logarithm_of_the_vocabulary) {
+  Workbench bench;
+  for (const float value : {0.0f, -3.0f, 1e4f}) {
+    const auto logits = bench.zeros<float>(height, vocabulary);
+    std::fill_n(logits.data(), logits.span(), value);
+    const auto labels = some_labels(bench);
+    const Result got = dealt<float>(bench, logits, labels, {600, 601}, 3);
+    for (Index r = 0; r < height; ++r) EXPECT_NEAR(got.loss[r], labels(r) == ignored_label ? 0 : std::log(double(vocabulary)), 1e-6);
+  }
+}
+
+TEST(cross_entropy, extreme_logits_stay_finite) {
+  Workbench bench;
+  const auto logits = bench.normal<float>(height, vocabulary);
+  for (Index i = 0; i < height * vocabulary; ++i) logits.data()[i] *= 1e4f;
+  logits(0, 5) = -std::numeric_limits<float>::infinity();  // a token that is forbidden
+  const auto labels = some_labels(bench);
+  const Result want = plain(numbers(logits), labels), got = dealt<float>(bench, logits, labels, {600, 601}, 3);
+  EXPECT_LE(difference(got.loss, want.loss), 1e-6);
+  EXPECT_LE(difference(got.dlogits, want.dlogits), 1e-6);
+  EXPECT_GT(*std::max_element(got.loss.begin(), got.loss.end()), 1e4);
+}
+
+// The gradient of a softmax sums to zero over the vocabulary.
+TEST(cross_entropy, the_gradient_of_a_row_sums_to_zero) {
+  Workbench bench;
+  const auto logits = bench.normal<float>(height, vocabulary);
+  const Result got = dealt<float>(bench, logits, some_labels(bench), {vocabulary}, 0);
+  for (Index r = 0; r < height; ++r) {
+    double sum = 0;
+    for (Index v = 0; v < vocabulary; ++v) sum += got.dlogits[r * vocabulary + v];
+    EXPECT_NEAR(sum, 0, 1e-6 * scale);
+  }
+}
+
+TEST(cross_entropy, nan_and_infinity_show_in_the_loss) {
+  for (const float bad : {NAN, INFINITY}) {
+    Workbench bench;
+    const auto logits = bench.normal<float>(height, vocabulary);
+    logits(1, 77) = bad;
+    const Result got = dealt<float>(bench, logits, some_labels(bench), {600, 601}, 0);
+    EXPECT_TRUE(std::isnan(got.loss[1]));
+    EXPECT_TRUE(std::isfinite(got.loss[0]));
+  }
+}
+
+TEST(cross_entropy, a_label_nobody_holds_adds_nothing) {
+  Workbench bench;
+  const auto logits = bench.normal<float>(height, 8);
+  const auto top = bench.zeros<float>(height), none = bench.zeros<float>(height);
+  const auto sums = bench.normal<float>(2, height);
+  const auto labels = bench.zeros<Token>(height);
+  for (Index r = 0; r < height; ++r) labels(r) = Token(100 + r);  // held: 98, 99 and six columns of padding
+  logits_top<float>(bench.dev, logits, 2, top);
+  logits_sums<float>(bench.dev, logits, 2, top, labels, 98, sums);
+  for (Index r = 0; r < height; ++r) EXPECT_EQ(sums(1, r), 0);
+  logits_top<float>(bench.dev, logits, 0, none);
+  for (Index r = 0; r < height; ++r) EXPECT_EQ(none(r), std::numeric_limits<float>::lowest());
+}
