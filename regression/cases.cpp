@@ -157,11 +157,11 @@ MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary)
   return m;
 }
 
-Timers engine_timers() { return Timers(engine_timer_names()); }
+
 
 template <class T>
 Rig<T>::Rig(const EngineConfig& config, Layout layout, MPI_Comm comm)
-    : timers(engine_timers()), grid(layout, comm), capacity(predicted_capacity<T>(config, layout, grid.position())),
+    : timers(engine_timer_names()), grid(layout, comm), capacity(predicted_capacity<T>(config, layout, grid.position())),
       engine(config, grid, &capacity, timers) {
   set_weights(engine);
 }

@@ -2,8 +2,6 @@
 // What a run will take, before it takes it: a ghost of each rank executes one step and is read off.
 #pragma once
 
-#include <map>
-
 #include "src/engine.hpp"
 
 namespace gyr {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The tiny models every proof runs on: configurations T1 to T11 with weights and tokens that are functions of name and index,
+// and reference values from two independent double-precision formulations of the model (sequential recurrence; full semiseparable
+// matrix), which agreed to 1e-15.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/plan.hpp"
+
+namespace gyr::testing {
+
+struct Reference {
+  Index parameters;
+  double loss;
+  std::vector<double> logits;  // [0, T-1, 0..2]
+  double logits_sum;           // of absolute values
+  double gradient_norm;
+  std::map<std::string, double> gradient_norms;  // of single weights
+};
+
+struct Case {
+  std::string name;
+  ModelConfig model;
+  Index batch, length;
+  Reference reference;
+};
+
+const std::vector<Case>& cases();
+const Case& named(const std::string& name);
+// The same kind of model, wide enough for 8 tensor ranks and deep enough for 8 stages: 8 heads, 8 layers.
+ModelConfig widened(const Case&);
+
+// The weights of the cases by Hugging Face name and flat logical index.
+double weight_value(const Weight&, Index i);
+template <class T>
+void set_weights(Engine<T>&);
+
+// Sequences `first` to `first + batch` of the cases' tokens; labels are the next tokens, the last one ignored.
+MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary);
+
+// An engine with its own memory on `grid`, sized by a ghost.
+template <class T>
+struct Rig {
+  Rig(const EngineConfig& config, Layout layout, MPI_Comm comm);
+  Timers timers;
+  Grid grid;
+  Capacity capacity;
+  Engine<T> engine;
+};
+
+// Every logical gradient, gathered from all ranks; fails where an element has no owner or more than one.
+template <class T>
+std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>&);
+
+}  // namespace gyr::testing

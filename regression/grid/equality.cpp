@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The law the product stands on: every factorisation of 1, 2, 4 and 8 ranks into data x pipeline x tensor gives the loss and the
+// gathered gradients of one rank. Eight layers and eight heads, so that every axis can take all ranks.
+#include <cmath>
+
+#include "regression/cases.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr Index sequences = 8, length = 11;
+
+struct Outcome {
+  StepResult result;
+  std::map<std::string, std::vector<double>> gradients;
+};
+
+EngineConfig config_of(const ModelConfig& model, const Layout& layout) {
+  EngineConfig c;
+  c.model = model;
+  c.micro_batch = 1, c.length = length;
+  c.micros = int(sequences / layout.size("data"));
+  c.bucket_bytes = 4096;  // several buckets
+  return c;
+}
+
+Layout layout_of(int data, int pipeline, int tensor, std::vector<int> permutation = {}) {
+  std::vector<Span> stages;
+  for (int s = 0; s < pipeline; ++s) stages.push_back({8 * s / pipeline, 8 * (s + 1) / pipeline});
+  return grid_layout(data, pipeline, tensor, stages, std::move(permutation));
+}
+
+template <class T>
+Outcome step(const ModelConfig& model, const Layout& layout, MPI_Comm comm) {
+  Rig<T> rig(config_of(model, layout), layout, comm);
+  const int data = layout.size("data"), mine = rig.grid.coordinate("data");
+  const auto source = [&](int micro) { return micro_batch(Index(micro) * data + mine, 1, length, model.vocabulary); };
+  Outcome outcome{rig.engine.gradients(source, rig.engine.config().micros, 1), {}};
+  outcome.gradients = gathered_gradients(rig.engine);
+  const Capacity used = rig.engine.measured();
+  for (int i = 0; i < memory_categories; ++i)  // what the ghost foresaw; the optimizer's step itself takes nothing more
+    EXPECT_LE(used.bytes(Memory(i)), rig.capacity.bytes(Memory(i))) << name_of(Memory(i));
+  return outcome;
+}
+
+// Largest difference relative to the largest element.
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0, scale = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i])), scale = std::max(scale, std::abs(a[i]));
+  return scale == 0 ? most : most / scale;
+}
+
+void expect_equal(const Outcome& one, const Outcome& many, double tolerance, const std::string& where) {
+  EXPECT_NEAR(many.result.loss, one.result.loss, tolerance * std::abs(one.result.loss)) << where;
+  EXPECT_NEAR(many.result.gradient_norm, one.result.gradient_norm, tolerance * one.result.gradient_norm) << where;
+  EXPECT_EQ(many.result.tokens, one.result.tokens) << where;
+  for (const auto& [name, gradient] : one.gradients) EXPECT_LE(difference(gradient, many.gradients.at(name)), tolerance) << where << " " << name;
+}
+
+// Runs `f(comm)` on the first `ranks` ranks; the others go on.
+template <class F>
+void on_ranks(int ranks, F&& f) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm comm;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : 1, rank, &comm);
+  if (rank < ranks) f(comm);
+  MPI_Comm_free(&comm);
+}
+
+template <class T>
+void every_factorisation(const std::string& name, double tolerance) {
+  const ModelConfig model = widened(named(name));
+  const Outcome one = step<T>(model, layout_of(1, 1, 1), MPI_COMM_SELF);
+  for (const int ranks : {2, 4, 8})
+    for (int tensor = 1; tensor <= ranks; tensor *= 2)
+      for (int pipeline = 1; pipeline * tensor <= ranks; pipeline *= 2) {
+        const int data = ranks / tensor / pipeline;
+        on_ranks(ranks, [&](MPI_Comm comm) {
+          expect_equal(one, step<T>(model, layout_of(data, pipeline, tensor), comm), tolerance,
+                       fmt::format("{} data {} pipeline {} tensor {}", name, data, pipeline, tensor));
+        });
+      }
+}
+
+class equality : public ::testing::TestWithParam<std::string> {};
+
+// Double sums in another order differ by rounding only; single precision by its own.
+TEST_P(equality, double_precision) { every_factorisation<double>(GetParam(), 1e-12); }
+TEST_P(equality, single_precision) { every_factorisation<float>(GetParam(), 1e-5); }
+
+INSTANTIATE_TEST_SUITE_P(T, equality, ::testing::Values("T1", "T2", "T3", "T4", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
+
+TEST(equality, survives_a_rank_permutation) {
+  const ModelConfig model = widened(named("T2"));
+  const Outcome one = step<double>(model, layout_of(1, 1, 1), MPI_COMM_SELF);
+  on_ranks(8, [&](MPI_Comm comm) {
+    expect_equal(one, step<double>(model, layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}), comm), 1e-12, "permuted");
+  });
+}
+
+TEST(equality, survives_uneven_stages) {
+  const ModelConfig model = widened(named("T5"));
+  const Outcome one = step<double>(model, layout_of(1, 1, 1), MPI_COMM_SELF);
+  const Layout uneven = grid_layout(1, 4, 2, {{0, 1}, {1, 5}, {5, 6}, {6, 8}});
+  on_ranks(8, [&](MPI_Comm comm) { expect_equal(one, step<double>(model, uneven, comm), 1e-12, "uneven"); });
+}
+
+TEST(equality, same_layout_gives_the_same_bits) {
+  const ModelConfig model = widened(named("T3"));
+  on_ranks(8, [&](MPI_Comm comm) {
+    const Outcome a = step<float>(model, layout_of(2, 2, 2), comm), b = step<float>(model, layout_of(2, 2, 2), comm);
+    EXPECT_EQ(a.result.loss, b.result.loss);
+    EXPECT_EQ(a.result.gradient_norm, b.result.gradient_norm);
+    EXPECT_EQ(a.gradients, b.gradients);
+  });
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The whole model in double against reference values from two independent formulations: T1 to T11.
+#include <cmath>
+
+#include "modules/flops.hpp"
+#include "regression/cases.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+// The references are printed to 8 or 10 digits after the point.
+constexpr double printed = 6e-9;
+
+double norm(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double v : x) sum += v * v;
+  return std::sqrt(sum);
+}
+
+EngineConfig config_of(const Case& c) {
+  EngineConfig e;
+  e.model = c.model;
+  e.micro_batch = c.batch, e.length = c.length, e.micros = 1;
+  return e;
+}
+
+Layout alone(const ModelConfig& m) { return grid_layout(1, 1, 1, {{0, m.layers()}}); }
+
+class parity : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(parity, parameters_loss_and_gradients) {
+  const Case& c = named(GetParam());
+  EXPECT_EQ(parameter_count(c.model), c.reference.parameters);
+  Rig<double> rig(config_of(c), alone(c.model), MPI_COMM_SELF);
+  const StepResult result = rig.engine.gradients([&](int) { return micro_batch(0, c.batch, c.length, c.model.vocabulary); }, 1, 1);
+  EXPECT_NEAR(result.loss, c.reference.loss, 1e-10 + 1e-9 * c.reference.loss);
+  EXPECT_NEAR(result.gradient_norm, c.reference.gradient_norm, printed);
+  const auto gradients = gathered_gradients(rig.engine);
+  for (const auto& [name, expected] : c.reference.gradient_norms) EXPECT_NEAR(norm(gradients.at(name)), expected, printed) << name;
+}
+
+// Through the generation path: a whole prompt at once, with state.
+TEST_P(parity, logits) {
+  const Case& c = named(GetParam());
+  Rig<double> rig(config_of(c), alone(c.model), MPI_COMM_SELF);
+  StateStore state(Arena(Memory::activations, Index(1) << 22), c.batch, c.length);
+  Stage<double> stage(c.model, rig.grid);
+  stage.make_slots(1, Index(1) << 24, false);
+  Arena weights(Memory::weights, Index(1) << 22), none(Memory::gradients, 0);
+  stage.parameters().allocate(weights, none, Gradients::none);
+  for (const auto& p : stage.parameters().all())
+    assign<double>(rig.engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
+  Device device(false, Index(1) << 26);
+  const MicroBatch batch = micro_batch(0, c.batch, c.length, c.model.vocabulary);
+  const auto logits = stage.logits(device, {c.batch, c.length, 0, {}}, batch.tokens, state, false);
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(logits(c.length - 1, i), c.reference.logits[i], printed) << i;
+  double sum = 0;
+  for (Index r = 0; r < c.batch * c.length; ++r)
+    for (Index v = 0; v < c.model.vocabulary; ++v) sum += std::abs(logits(r, v));
+  EXPECT_NEAR(sum, c.reference.logits_sum, 6e-9 * c.reference.logits_sum);
+}
+
+INSTANTIATE_TEST_SUITE_P(T, parity, ::testing::Values("T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "T10", "T11"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace gyr::testing
