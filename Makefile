@@ -39,7 +39,8 @@ clean: ## remove what was built
 	@rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  \1|/p; s/^#   \([A-Z]*=[^ ]*\) */  \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):.*## /  \1|/p; s/^#   \([A-Z]*=[^ ]*\) */  \1|/p' Makefile | \
+	  awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 # Installs what is missing where it may; otherwise names it and stops with exit code 69.
 setup:

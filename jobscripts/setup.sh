@@ -6,7 +6,7 @@
 # Exit codes: 0 all is there, 69 something is missing.
 set -eu
 
-# What | Debian packages | Spack spec | how it is found elsewhere: program NAMES, pkg-config MODULES, cmake PACKAGE, or nothing
+# What | Debian package | Spack spec | how it is found elsewhere: program NAMES, pkg-config MODULES, cmake PACKAGE
 parts='
 C++20 compiler   | build-essential        | gcc@12:             | program c++ g++ clang++ CC
 CMake 3.25       | cmake                  | cmake@3.25:         | program cmake
@@ -46,7 +46,7 @@ packages_missing() {
   done
 }
 
-# Prints the command that may install packages: nothing for root, sudo where it asks no password. Fails where neither is so.
+# Prints what makes us root: nothing where we are, sudo where it asks no password. Fails where neither is so.
 privilege() {
   if [ "$(id -u)" = 0 ]; then return 0; fi
   if sudo -n true 2>/dev/null; then echo sudo; else return 1; fi
@@ -105,13 +105,13 @@ parts_missing() {
   done
 }
 
-cmake_is_old() { ! cmake --version | awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'; }
+cmake_is_old() { ! cmake --version | awk 'NR == 1 { split($3, v, "."); exit 1000 * v[1] + v[2] < 3025 }'; }
 
 give_up() {
   say "missing: $1"
   say "Debian, Ubuntu:  apt-get install $(column 2 | tr '\n' ' ')"
   say "Spack:           spack install $(column 3 | sort -u | tr '\n' ' ')  and spack load them"
-  say "modules:         names like gcc cmake cray-mpich|openmpi|mpich hdf5/parallel|cray-hdf5-parallel kokkos openblas|intel-mkl"
+  say "modules:         names like gcc cmake cray-mpich|mpich|openmpi cray-hdf5-parallel|hdf5 kokkos openblas"
   say "                 yaml-cpp nlohmann-json cli11 fmt pcre2 utf8proc xxhash googletest; try: module spider NAME"
   exit 69
 }
