@@ -168,7 +168,7 @@ void list_settings(const Group& group, Table& table) {
 
 std::shared_ptr<Group> section_of(const std::shared_ptr<Group>& group, std::string_view name, std::string_view help) {
   if (auto* known = group->entry(name)) {
-    ensure(bool(known->section), "deck: `{}` is declared as a setting and as a section", known->setting->path);
+    ensure(bool(known->section), "deck: `{}` is declared as a setting and as a section", below(group->path, name));
     return known->section;
   }
   const YamlValue* node = group->find(name);
@@ -219,7 +219,7 @@ Section Section::section(std::string_view name, std::string_view help) {
 std::shared_ptr<Declaration> Section::declare(std::string_view key, std::string type, std::string fallback,
                                               std::string_view help) {
   if (const auto* known = group_->entry(key)) {
-    ensure(bool(known->setting), "deck: `{}` is declared as a section and as a setting", known->section->path);
+    ensure(bool(known->setting), "deck: `{}` is declared as a section and as a setting", below(group_->path, key));
     const Declaration& first = *known->setting;
     ensure(first.type == type && first.fallback == fallback, "deck: `{}` is declared as {} = {} and as {} = {}",
            first.path, first.type, first.fallback, type, fallback);

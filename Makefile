@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Everyday commands; the build itself is CMake's. Variables, as in `make run NP=4`:
+#   NP=2               MPI ranks of run
+#   DATA=              files to train on; without them a text that Debian packages
+#   ARGS=              more words: overrides for run, filters for test and bench
+#   PRESET=release     one of CMakePresets.json
+#   JOBS=              compilers at once; one per core by default
+#   PREFIX=/usr/local  where install goes
+NP     ?= 2
+DATA   ?=
+ARGS   ?=
+PRESET ?= release
+JOBS   ?= $(shell nproc)
+PREFIX ?= /usr/local
+
+BUILD := build/$(PRESET)
+export NP DATA ARGS BUILD
+
+.PHONY: build run test bench install clean help setup configure
+
+build: configure ## the program, build/PRESET/bin/gyrfalcon
+	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
+
+run: build ## train a small model and let it write
+	@jobscripts/demo.sh
+
+test: configure ## build and run every test; in CI (variable CI set) warnings are errors
+	@cmake --build $(BUILD) --parallel $(JOBS)
+	@ctest --preset $(PRESET) $(ARGS)
+
+bench: configure ## time the kernels
+	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks
+	@$(BUILD)/regression/benchmarks $(ARGS)
+
+install: build ## copy the program to PREFIX
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean: ## remove what was built
+	@rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  \1|/p; s/^#   \([A-Z]*=[^ ]*\) */  \1|/p' Makefile | \
+	  awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+# Installs what is missing where it may; otherwise names it and stops with exit code 69.
+setup:
+	@jobscripts/setup.sh
+
+configure: setup
+	@if [ -z "$$CMAKE_GENERATOR" ] && command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi; \
+	 cmake --preset $(PRESET) -DGYR_WERROR=$(if $(CI),ON,OFF) --log-level=WARNING
