@@ -14,6 +14,9 @@ enum class Op { none, transpose };
 template <class T, class S = T>
 void gemm(Device&, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0);
 
+// The library behind gemm and its version.
+std::string blas_version();
+
 // The three products of a linear layer with weight w (N,K): y = x w', dx = dy w, dw = dy' x.
 template <class T, class S = T>
 void linear(Device& dev, Matrix<const T> x /*(R,K)*/, Matrix<const T> w /*(N,K)*/, Matrix<std::type_identity_t<S>> y /*(R,N)*/, double alpha = 1, double beta = 0) {

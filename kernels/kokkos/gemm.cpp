@@ -60,6 +60,14 @@ void gemm(Device& dev, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, M
   }
 }
 
+std::string blas_version() {
+#ifdef OPENBLAS_VERSION
+  return openblas_get_config();
+#else
+  return "CBLAS";
+#endif
+}
+
 template void gemm<double, double>(Device&, Op, Matrix<const double>, Op, Matrix<const double>, Matrix<double>, double, double);
 template void gemm<float, float>(Device&, Op, Matrix<const float>, Op, Matrix<const float>, Matrix<float>, double, double);
 template void gemm<bf16, bf16>(Device&, Op, Matrix<const bf16>, Op, Matrix<const bf16>, Matrix<bf16>, double, double);

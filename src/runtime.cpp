@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/runtime.hpp"
+
+#include <hdf5.h>
+#include <time.h>
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "kernels/gemm.hpp"
+#include "src/report/summary.hpp"
+#include "src/version.hpp"
+
+namespace gyr {
+
+Runtime::Runtime() {
+  MPI_Init(nullptr, nullptr);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
+  Kokkos::InitArguments arguments;
+  arguments.disable_warnings = true;
+  Kokkos::initialize(arguments);
+}
+
+Runtime::~Runtime() {
+  Kokkos::finalize();
+  MPI_Finalize();
+}
+
+namespace {
+
+struct Failure {
+  Exit code = Exit::ok;
+  std::string text;
+};
+
+Failure attempt(const std::function<void()>& body) {
+  try {
+    body();
+    return {};
+  } catch (const Error& error) {
+    return {error.code, error.what()};
+  } catch (const std::exception& error) {
+    return {Exit::internal, error.what()};
+  }
+}
+
+void say(const Failure& failure, int rank, int ranks) {
+  std::fflush(stdout);
+  if (ranks > 1)
+    std::fprintf(stderr, "gyrfalcon: rank %d: %s\n", rank, failure.text.c_str());
+  else
+    std::fprintf(stderr, "gyrfalcon: %s\n", failure.text.c_str());
+}
+
+// Every rank's code, or nothing where some rank does not come within the time.
+std::vector<int> agreed(const Runtime& runtime, Exit mine) {
+  const int code = int(mine);
+  std::vector<int> codes(runtime.ranks());
+  MPI_Request request;
+  MPI_Iallgather(&code, 1, MPI_INT, codes.data(), 1, MPI_INT, runtime.world(), &request);
+  const auto begin = std::chrono::steady_clock::now();
+  // A rank that is done waits for the others as long as it takes; one that has failed suspects that they wait for it.
+  const auto patience = std::chrono::seconds(mine == Exit::ok ? 1 << 30 : 5);
+  for (int done = 0; !done;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (!done && std::chrono::steady_clock::now() - begin > patience) return {};
+    const timespec pause{0, 200'000};
+    if (!done) nanosleep(&pause, nullptr);
+  }
+  return codes;
+}
+
+}  // namespace
+
+int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) {
+  Runtime runtime;
+  const Failure failure = attempt([&] { body(runtime); });
+  const std::vector<int> codes = agreed(runtime, failure.code);
+  if (codes.empty()) {
+    say(failure, runtime.rank(), runtime.ranks());
+    std::fflush(stderr);
+    MPI_Abort(runtime.world(), int(failure.code));
+  }
+  const auto first = std::find_if(codes.begin(), codes.end(), [](int c) { return c != 0; });
+  const Exit code = first == codes.end() ? Exit::ok : Exit(*first);
+  if (code != Exit::ok && runtime.rank() == int(first - codes.begin())) say(failure, runtime.rank(), runtime.ranks());
+  if (last_line && runtime.rank() == 0) {
+    std::fflush(stderr);
+    std::printf("%s\n", gyr::last_line(code).c_str());
+    std::fflush(stdout);
+  }
+  return int(code);
+}
+
+std::string version() { return GYR_VERSION; }
+
+std::vector<std::pair<std::string, std::string>> build_facts() {
+  char mpi[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(mpi, &length);
+  std::string mpi_line(mpi);
+  std::replace(mpi_line.begin(), mpi_line.end(), '\t', ' ');
+  if (const auto end = mpi_line.find('\n'); end != std::string::npos) mpi_line.resize(end);
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return {{"git", GYR_GIT_HASH},
+          {"compiler", GYR_COMPILER},
+          {"flags", GYR_FLAGS},
+          {"MPI", mpi_line},
+          {"Kokkos", fmt::format("{}.{}.{}, {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
+                                 Space::name())},
+          {"HDF5", fmt::format("{}.{}.{}", major, minor, release)},
+          {"BLAS", blas_version()},
+          {"backend", GYR_BACKEND}};
+}
+
+}  // namespace gyr
