@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "kernels/gemm.hpp"
-#include "kernels/kokkos/rows.hpp"
+#include "kernels/kokkos/operand.hpp"
 #include "kernels/math.hpp"
 
 namespace gyr {
@@ -45,25 +45,6 @@ void scatter(Device& dev, const Stack& stack, Matrix<const A> from, Matrix<A> x)
     A* const out = stack.at(x, r);
     for (Index e = 0; e < stack.width; ++e) out[e] = in[e];
   });
-}
-
-// Keys or values of one tile as the matrix library wants them: where they lie if they are of type A, else widened into `wide`.
-template <class T, class A>
-Matrix<const A> operand(Device& dev, Matrix<const T> x, Tensor2<A> wide) {
-  if constexpr (std::is_same_v<T, A>) {
-    return x;
-  } else {
-    const Matrix<A> to = Matrix<A>(wide).block(0, x.rows, 0, x.columns);
-    if (!dev.ghost())
-      for_rows(dev, "attention_widen", x.rows, KOKKOS_LAMBDA(const Index r) {
-        for (Index e = 0; e < x.columns; ++e) to(r, e) = A(x(r, e));
-      });
-    return to;
-  }
-}
-template <class T, class A>
-Tensor2<A> room_for_operand(Device& dev, Index keys, Index width) {
-  return std::is_same_v<T, A> ? Tensor2<A>() : dev.scratch.tensor<A>(keys, width);
 }
 
 // Cuts the shape into stacks and their tiles of keys.
@@ -147,7 +128,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
   const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), o_stack = dev.scratch.tensor<A>(tiling.rows(), E);
   const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
   const auto m = dev.scratch.tensor<A>(tiling.rows()), l = dev.scratch.tensor<A>(tiling.rows());
-  const auto wide_k = room_for_operand<T, A>(dev, tiling.keys, E), wide_v = room_for_operand<T, A>(dev, tiling.keys, E);
+  const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, E);
 
   tiling.for_stacks([&](const Stack& stack, Index i, Index b, Index kv) {
     const Index M = stack.rows();
@@ -164,8 +145,8 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
     }
     tiling.for_keys(i, stack.queries, [&](Index j, Index n) {
       const Matrix<A> s(scores.data(), M, n, n);
-      const auto keys = operand<T, A>(dev, tiling.tile(k, b, kv, j, n), wide_k);
-      const auto values = operand<T, A>(dev, tiling.tile(v, b, kv, j, n), wide_v);
+      const auto keys = widened<T>(dev, tiling.tile(k, b, kv, j, n), wide_k);
+      const auto values = widened<T>(dev, tiling.tile(v, b, kv, j, n), wide_v);
       gemm<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
       if (const auto run = dev.launch("attention", 4.0 * M * n, 2.0 * sizeof(A) * M * n))
         for_rows(dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
@@ -232,7 +213,7 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
   const auto dout_stack = dev.scratch.tensor<A>(tiling.rows(), E);
   const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys), dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
-  const auto wide_k = room_for_operand<T, A>(dev, tiling.keys, E), wide_v = room_for_operand<T, A>(dev, tiling.keys, E);
+  const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, E);
 
   tiling.for_stacks([&](const Stack& stack, Index i, Index b, Index kv) {
     const Index M = stack.rows();
@@ -244,8 +225,8 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
     }
     tiling.for_keys(i, stack.queries, [&](Index j, Index n) {
       const Matrix<A> s(scores.data(), M, n, n), ds(dscores.data(), M, n, n);
-      const auto keys = operand<T, A>(dev, tiling.tile(k, b, kv, j, n), wide_k);
-      const auto values = operand<T, A>(dev, tiling.tile(v, b, kv, j, n), wide_v);
+      const auto keys = widened<T>(dev, tiling.tile(k, b, kv, j, n), wide_k);
+      const auto values = widened<T>(dev, tiling.tile(v, b, kv, j, n), wide_v);
       gemm<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
       gemm<A>(dev, Op::none, douts, Op::transpose, values, ds);
       if (const auto run = dev.launch("attention_backward", 5.0 * M * n, 4.0 * sizeof(A) * M * n))
