@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/attention.hpp"
+
+#include "regression/numbers.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+
+namespace {
+
+constexpr double scale = 0.6;
+
+struct Case {
+  AttentionShape shape;
+  Mask mask;
+  Index q_size() const { return shape.batch * shape.queries * shape.heads * shape.width; }
+  Index k_size() const { return shape.batch * shape.keys * shape.key_heads * shape.width; }
+};
+
+struct Arguments {
+  Values q, k, v;
+  explicit Arguments(const Case& s) : q(numbers(s.q_size(), 1)), k(numbers(s.k_size(), 2)), v(numbers(s.k_size(), 3)) {}
+};
+
+struct Result { Values out, lse; };
+struct Gradients { Values q, k, v; };
+
+// Softmax over the keys that may be seen, one query and head at a time.
+Result oracle(const Case& s, const Arguments& a) {
+  const auto [B, Tq, Tk, H, K, E] = s.shape;
+  Result y{Values(s.q_size(), 0), Values(B * Tq * H, -std::numeric_limits<double>::infinity())};
+  for (Index b = 0; b < B; ++b)
+    for (Index i = 0; i < Tq; ++i)
+      for (Index h = 0; h < H; ++h) {
+        const double* q = &a.q[((b * Tq + i) * H + h) * E];
+        const auto at = [&](Index j) { return ((b * Tk + j) * K + h / (H / K)) * E; };
+        Values weight(Tk, 0);
+        double sum = 0;
+        for (Index j = 0; j < Tk; ++j) {
+          if (s.mask.causal && s.mask.first_key + j > s.mask.first_query + i) continue;
+          double score = 0;
+          for (Index e = 0; e < E; ++e) score += scale * q[e] * a.k[at(j) + e];
+          sum += weight[j] = std::exp(score);
+        }
+        if (sum == 0) continue;
+        y.lse[(b * Tq + i) * H + h] = std::log(sum);
+        for (Index j = 0; j < Tk; ++j)
+          for (Index e = 0; e < E; ++e) y.out[((b * Tq + i) * H + h) * E + e] += weight[j] / sum * a.v[at(j) + e];
+      }
+  return y;
+}
+
+// The whole of the keys in one call, or in pieces that begin at `cuts`, in the order given.
+template <class T>
+struct Call {
+  using A = Acc<T>;
+  Case s;
+  Index rows, key_rows, columns, key_columns;
+  Block<T> q, k, v;
+  Block<A> o, m, l, lse, delta;
+  Block<T> out;
+
+  Call(const Case& s, const Arguments& a)
+      : s(s), rows(s.shape.batch * s.shape.queries), key_rows(s.shape.batch * s.shape.keys), columns(s.shape.heads * s.shape.width),
+        key_columns(s.shape.key_heads * s.shape.width), q(rows, columns, a.q, 3), k(key_rows, key_columns, a.k, 1),
+        v(key_rows, key_columns, a.v, 2), o(rows, columns), m(rows, s.shape.heads), l(rows, s.shape.heads), lse(rows, s.shape.heads),
+        delta(rows, s.shape.heads), out(rows, columns) {}
+
+  AttentionState<A> state() { return {o.tensor(), m.tensor(), l.tensor()}; }
+  void block(Device& dev, Carry carry) {
+    attention<T>(dev, s.shape, s.mask, scale, q.matrix(), k.matrix(), v.matrix(), carry, state());
+  }
+  void finish(Device& dev) { attention_finish<T>(dev, s.shape, state(), out.tensor(), lse.tensor()); }
+
+  Gradients backward(Device& dev, const Values& dout) {
+    Block<T> dy(rows, columns, dout);
+    Block<A> dq(rows, columns, Values(rows * columns, 1), 2);
+    Block<A> dk(key_rows, key_columns, Values(key_rows * key_columns, 1), 3), dv(key_rows, key_columns, Values(key_rows * key_columns, 1), 1);
+    attention_delta<T>(dev, s.shape, dy.tensor(), out.tensor(), delta.tensor());
+    attention_backward<T>(dev, s.shape, s.mask, scale, q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(), delta.tensor(),
+                          dq.matrix(), dk.matrix(), dv.matrix());
+    Gradients g{dq.values(), dk.values(), dv.values()};
+    for (Values* x : {&g.q, &g.k, &g.v})
+      for (double& e : *x) e -= 1;  // they were added to ones
+    return g;
+  }
+};
+
+template <class T>
+Result forward(const Case& s, const Arguments& a) {
+  Device dev(false, 1 << 24);
+  Call<T> run(s, a);
+  run.block(dev, Carry::fresh);
+  run.finish(dev);
+  return {run.out.values(), run.lse.values()};
+}
+
+template <class T>
+Gradients backward(const Case& s, const Arguments& a, const Values& dout) {
+  Device dev(false, 1 << 24);
+  Call<T> run(s, a);
+  run.block(dev, Carry::fresh);
+  run.finish(dev);
+  return run.backward(dev, dout);
+}
+
+// batch, queries, keys, heads, key_heads, width; causal, first_query, first_key
+std::vector<Case> cases() {
+  return {{{2, 7, 7, 4, 2, 4}, {true, 0, 0}},       {{1, 5, 5, 3, 1, 6}, {true, 0, 0}},  {{1, 6, 6, 2, 2, 4}, {false, 0, 0}},
+          {{2, 1, 9, 4, 2, 4}, {true, 8, 0}},       {{1, 3, 8, 2, 1, 4}, {true, 5, 0}},  // decode and continuation with a cache
+          {{1, 6, 4, 2, 1, 4}, {true, 3, 5}},       {{1, 3, 4, 2, 1, 4}, {true, 0, 9}},  // some and all rows without a key
+          {{1, 4, 9, 2, 2, 4}, {false, 0, 0}}};
+}
+std::vector<Case> large_cases() {  // several tiles each way
+  return {{{1, 300, 300, 3, 1, 8}, {true, 0, 0}}, {{1, 290, 600, 2, 2, 4}, {true, 310, 0}}, {{1, 70, 530, 5, 1, 4}, {false, 0, 0}}};
+}
+
+}  // namespace
+
+TEST(attention, equals_softmax_of_all_scores) {
+  for (const auto& set : {cases(), large_cases()})
+    for (const Case& s : set) {
+      const Arguments a(s);
+      const Result y = oracle(s, a), x = forward<double>(s, a);
+      expect_near(x.out, y.out, 1e-13, "out");
+      expect_near(x.lse, y.lse, 1e-13, "lse");
+    }
+}
+
+TEST(attention, gradient_is_the_central_difference) {
+  for (const Case& s : cases()) {
+    const Arguments a(s);
+    const Values dout = numbers(s.q_size(), 9);
+    const Gradients g = backward<double>(s, a, dout);
+    const auto check = [&](Values Arguments::*input, const Values& gradient, const char* what) {
+      const auto f = [&](const Values& x) {
+        Arguments moved = a;
+        moved.*input = x;
+        return dot(oracle(s, moved).out, dout);
+      };
+      expect_gradient(f, a.*input, gradient, what);
+    };
+    check(&Arguments::q, g.q, "q");
+    check(&Arguments::k, g.k, "k");
+    check(&Arguments::v, g.v, "v");
+  }
+}
+
+TEST(attention, gradient_holds_across_tiles) {
+  for (const Case& s : large_cases()) {
+    const Arguments a(s);
+    const Values dout = numbers(s.q_size(), 9);
+    const Gradients g = backward<double>(s, a, dout);
+    const auto along = [&](Values Arguments::*input, const Values& gradient, const char* what) {
+      const Values direction = numbers(gradient.size(), 78);
+      const auto f = [&](double h) {
+        Arguments moved = a;
+        for (std::size_t i = 0; i < direction.size(); ++i) (moved.*input)[i] += h * direction[i];
+        return dot(oracle(s, moved).out, dout);
+      };
+      EXPECT_NEAR(dot(gradient, direction), (f(1e-5) - f(-1e-5)) / 2e-5, 1e-7) << what;
+    };
+    along(&Arguments::q, g.q, "q");
+    along(&Arguments::k, g.k, "k");
+    along(&Arguments::v, g.v, "v");
+  }
+}
+
+// The keys may come in blocks and in any order; the last block cut is wholly in the future of some queries.
+TEST(attention, blocks_of_keys_in_any_order_equal_one) {
+  const Case whole{{1, 12, 12, 4, 2, 4}, {true, 0, 0}};
+  const Arguments a(whole);
+  const Result y = oracle(whole, a);
+  const Values dout = numbers(whole.q_size(), 9);
+  const Gradients g = backward<double>(whole, a, dout);
+  const std::vector<std::pair<Index, Index>> parts{{0, 5}, {5, 4}, {9, 3}};
+  for (const std::vector<int>& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
+    Device dev(false, 1 << 24);
+    std::vector<Call<double>> runs;
+    for (const int p : order) {
+      const auto [first, count] = parts[p];
+      Case s = whole;
+      s.shape.keys = count, s.mask.first_key = first;
+      Arguments part = a;
+      part.k.assign(a.k.begin() + first * 8, a.k.begin() + (first + count) * 8);
+      part.v.assign(a.v.begin() + first * 8, a.v.begin() + (first + count) * 8);
+      runs.emplace_back(s, part);
+    }
+    Call<double>& head = runs.front();
+    for (Call<double>& run : runs) {
+      if (&run != &head) run.o = head.o, run.m = head.m, run.l = head.l;
+      run.block(dev, &run == &head ? Carry::fresh : Carry::continued);
+      head.o = run.o, head.m = run.m, head.l = run.l;
+    }
+    head.finish(dev);
+    expect_near(head.out.values(), y.out, 1e-13);
+    expect_near(head.lse.values(), y.lse, 1e-13);
+
+    Gradients sum{Values(g.q.size(), 0), Values(g.k.size(), 0), Values(g.v.size(), 0)};
+    for (std::size_t p = 0; p < runs.size(); ++p) {
+      runs[p].out = head.out, runs[p].lse = head.lse;
+      const Gradients part = runs[p].backward(dev, dout);
+      const Index first = parts[order[p]].first * 8;
+      for (std::size_t i = 0; i < part.q.size(); ++i) sum.q[i] += part.q[i];
+      for (std::size_t i = 0; i < part.k.size(); ++i) sum.k[first + i] += part.k[i], sum.v[first + i] += part.v[i];
+    }
+    expect_near(sum.q, g.q, 1e-13);
+    expect_near(sum.k, g.k, 1e-13);
+    expect_near(sum.v, g.v, 1e-13);
+  }
+}
+
+TEST(attention, finish_may_run_in_place) {
+  const Case s = cases()[0];
+  const Arguments a(s);
+  Device dev(false, 1 << 24);
+  Call<float> run(s, a);
+  run.block(dev, Carry::fresh);
+  run.finish(dev);
+  const Values out = run.out.values(), lse = run.lse.values();
+  attention_finish<float>(dev, s.shape, run.state(), run.o.tensor(), run.m.tensor());
+  EXPECT_EQ(run.o.values(), out);
+  EXPECT_EQ(run.m.values(), lse);
+}
+
+TEST(attention, future_tokens_do_not_reach_the_past) {
+  const Case s{{1, 700, 700, 2, 1, 8}, {true, 0, 0}};
+  Arguments a(s);
+  const Result y = forward<float>(s, a);
+  for (const Index t : {3, 255, 256, 511, 600}) {
+    Arguments b = a;
+    for (Index i = t * 8; i < Index(b.k.size()); ++i) b.k[i] = 90 * b.k[i] + 1, b.v[i] = -70 * b.v[i];
+    for (Index i = t * 16; i < Index(b.q.size()); ++i) b.q[i] = 50 * b.q[i];
+    const Result z = forward<float>(s, b);
+    EXPECT_TRUE(std::equal(y.out.begin(), y.out.begin() + t * 16, z.out.begin())) << t;
+    EXPECT_TRUE(std::equal(y.lse.begin(), y.lse.begin() + t * 2, z.lse.begin())) << t;
+    EXPECT_NE(y.out[t * 16], z.out[t * 16]);
+  }
+}
+
+// A query alone with its cache finds what it finds among the others.
+TEST(attention, decode_equals_prefill) {
+  const Case s{{1, 40, 40, 4, 2, 8}, {true, 0, 0}};
+  const Arguments a(s);
+  const Result all = forward<double>(s, a);
+  for (Index t = 0; t < s.shape.queries; ++t) {
+    Case one = s;
+    one.shape.queries = 1, one.shape.keys = t + 1, one.mask.first_query = t;
+    Arguments b = a;
+    b.q.assign(a.q.begin() + t * 32, a.q.begin() + (t + 1) * 32);
+    b.k.resize((t + 1) * 16), b.v.resize((t + 1) * 16);
+    expect_near(forward<double>(one, b).out, Values(all.out.begin() + t * 32, all.out.begin() + (t + 1) * 32), 1e-14);
+  }
+}
+
+TEST(attention, float_and_bf16_follow_double) {
+  for (const Case& s : large_cases()) {
+    Arguments a(s);
+    for (const auto part : {&Arguments::q, &Arguments::k, &Arguments::v}) a.*part = rounded<bf16>(a.*part);
+    const Values dout = rounded<bf16>(numbers(s.q_size(), 9));
+    const Result y = forward<double>(s, a), f = forward<float>(s, a), h = forward<bf16>(s, a);
+    expect_near(f.out, y.out, 1e-5);
+    expect_near(f.lse, y.lse, 1e-5);
+    expect_near(h.out, y.out, 1e-2);
+    expect_near(h.lse, y.lse, 1e-5);
+    const Gradients g = backward<double>(s, a, dout), gf = backward<float>(s, a, dout), gh = backward<bf16>(s, a, dout);
+    for (const auto part : {&Gradients::q, &Gradients::k, &Gradients::v}) {
+      expect_near(gf.*part, g.*part, 1e-5);
+      expect_near(gh.*part, g.*part, 2e-2);
+    }
+  }
+}
+
+// Scores of +-10^4 would overflow an exponential that does not subtract the largest first.
+TEST(attention, large_scores_stay_finite) {
+  const Case s{{1, 30, 30, 2, 1, 4}, {true, 0, 0}};
+  Arguments a(s);
+  for (double& x : a.q) x *= 100;
+  for (double& x : a.k) x *= 100;
+  const Values dout = numbers(s.q_size(), 9);
+  const Result y = forward<float>(s, a);
+  const Gradients g = backward<float>(s, a, dout);
+  for (const Values* v : {&y.out, &y.lse, &g.q, &g.k, &g.v})
+    for (const double x : *v) ASSERT_TRUE(std::isfinite(x));
+}
+
+TEST(attention, ghost_counts_what_runs) {
+  const Case s{{2, 300, 560, 3, 1, 8}, {true, 260, 0}};
+  const Arguments a(s);
+  Device dev(false, 1 << 24), ghost(true, 0);
+  for (Device* d : {&dev, &ghost}) {
+    Call<bf16> run(s, a);
+    run.block(*d, Carry::fresh);
+    run.finish(*d);
+    run.backward(*d, numbers(s.q_size(), 9));
+  }
+  EXPECT_EQ(dev.flops(), ghost.flops());
+  EXPECT_EQ(dev.scratch.high_water(), ghost.scratch.high_water());
+  ASSERT_EQ(dev.work().size(), ghost.work().size());
+  for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
+}
+
+// Tiles in the future cost nothing: a causal square does little more than half of the work of a full one.
+TEST(attention, future_tiles_are_skipped) {
+  Case s{{1, 2048, 2048, 2, 1, 16}, {true, 0, 0}};
+  const auto flops = [&](bool causal) {
+    s.mask.causal = causal;
+    Device ghost(true, 0);
+    attention<float>(ghost, s.shape, s.mask, scale, Matrix<const float>(nullptr, 2048, 32, 32), Matrix<const float>(nullptr, 2048, 16, 16),
+                     Matrix<const float>(nullptr, 2048, 16, 16), Carry::fresh, {});
+    return ghost.flops();
+  };
+  EXPECT_LT(flops(true), 0.56 * flops(false));
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/ssd.hpp"
+
+#include "regression/numbers.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct Arguments {
+  Values x, b, c, dt_raw, dt_bias, a_log, d, initial;
+
+  explicit Arguments(const SsdShape& s)
+      : x(numbers(s.batch * s.length * s.heads * s.width, 1)), b(numbers(s.batch * s.length * s.groups * s.state, 2)),
+        c(numbers(s.batch * s.length * s.groups * s.state, 3)), dt_raw(numbers(s.batch * s.length * s.heads, 4)),
+        dt_bias(numbers(s.heads, 5)), a_log(numbers(s.heads, 6)), d(numbers(s.heads, 7)),
+        initial(numbers(s.batch * s.heads * s.width * s.state, 8)) {}
+
+  template <class T>
+  void round() {
+    for (Values* v : {&x, &b, &c, &dt_raw}) *v = rounded<T>(*v);
+    for (Values* v : {&dt_bias, &a_log, &d, &initial}) *v = rounded<Acc<T>>(*v);
+  }
+};
+using Part = Values Arguments::*;
+const std::vector<std::pair<Part, const char*>> parts{
+    {&Arguments::x, "x"},           {&Arguments::b, "b"},         {&Arguments::c, "c"}, {&Arguments::dt_raw, "dt_raw"},
+    {&Arguments::dt_bias, "dt_bias"}, {&Arguments::a_log, "a_log"}, {&Arguments::d, "d"}, {&Arguments::initial, "initial"}};
+
+struct Result { Values y, last; };
+
+// The recurrence of the header, token by token.
+Result oracle(const SsdShape& s, const Arguments& a) {
+  const auto [B, T, H, G, P, N, Q, low, high] = s;
+  Result out{Values(B * T * H * P), a.initial};
+  for (Index b = 0; b < B; ++b)
+    for (Index t = 0; t < T; ++t)
+      for (Index h = 0; h < H; ++h) {
+        const Index row = b * T + t, g = h / (H / G);
+        const double v = a.dt_raw[row * H + h] + a.dt_bias[h];
+        const double dt = std::min(std::max(v > 20 ? v : std::log1p(std::exp(v)), low), high);
+        const double decay = std::exp(-std::exp(a.a_log[h]) * dt);
+        for (Index p = 0; p < P; ++p) {
+          const double x = a.x[(row * H + h) * P + p];
+          double y = a.d[h] * x;
+          for (Index n = 0; n < N; ++n) {
+            double& state = out.last[((b * H + h) * P + p) * N + n];
+            state = decay * state + dt * x * a.b[(row * G + g) * N + n];
+            y += state * a.c[(row * G + g) * N + n];
+          }
+          out.y[(row * H + h) * P + p] = y;
+        }
+      }
+  return out;
+}
+
+template <class T>
+struct Call {
+  using A = Acc<T>;
+  SsdShape s;
+  Index rows, state;
+  Block<T> x, b, c, dt_raw, y;
+  Block<A> dt_bias, a_log, d, initial, dt, states, last;
+
+  Call(const SsdShape& s, const Arguments& a)
+      : s(s), rows(s.batch * s.length), state(s.heads * s.width * s.state), x(rows, s.heads * s.width, a.x, 3),
+        b(rows, s.groups * s.state, a.b, 1), c(rows, s.groups * s.state, a.c, 2), dt_raw(rows, s.heads, a.dt_raw, 1),
+        y(rows, s.heads * s.width), dt_bias(1, s.heads, a.dt_bias), a_log(1, s.heads, a.a_log), d(1, s.heads, a.d),
+        initial(s.batch, state, a.initial), dt(rows, s.heads), states(s.batch * s.chunks(), state), last(s.batch, state) {}
+
+  SsdInput<T> input() { return {x.matrix(), b.matrix(), c.matrix(), dt_raw.matrix()}; }
+  SsdWeights<A> weights() { return {dt_bias.vector(), a_log.vector(), d.vector()}; }
+  SsdSaved<A> saved() { return {dt.tensor(), states.tensor(s.batch, s.chunks(), state)}; }
+
+  Result forward(Device& dev, bool from_zero = false) {
+    ssd<T>(dev, s, input(), weights(), from_zero ? Tensor2<A>() : initial.tensor(), y.tensor(), saved(), last.tensor());
+    return {y.values(), last.values()};
+  }
+
+  // The weights' gradients start from ones, which are taken off again: they must have been added to.
+  Arguments backward(Device& dev, const Values& dy_values, const Values& dlast_values) {
+    Block<T> dy(rows, s.heads * s.width, dy_values), dx(rows, s.heads * s.width, {}, 2), db(rows, s.groups * s.state, {}, 3),
+        dc(rows, s.groups * s.state, {}, 1), ddt(rows, s.heads, {}, 2);
+    Block<A> dlast(s.batch, state, dlast_values), dinitial(s.batch, state);
+    const Values ones(s.heads, 1);
+    Block<A> ddt_bias(1, s.heads, ones), da_log(1, s.heads, ones), dd(1, s.heads, ones);
+    ssd_backward<T>(dev, s, input(), weights(), saved(), dy.tensor(), dlast_values.empty() ? Tensor2<A>() : dlast.tensor(),
+                    {dx.matrix(), db.matrix(), dc.matrix(), ddt.matrix()}, {ddt_bias.vector(), da_log.vector(), dd.vector()},
+                    dinitial.tensor());
+    Arguments g(s);
+    g.x = dx.values(), g.b = db.values(), g.c = dc.values(), g.dt_raw = ddt.values();
+    g.dt_bias = ddt_bias.values(), g.a_log = da_log.values(), g.d = dd.values(), g.initial = dinitial.values();
+    for (Values* v : {&g.dt_bias, &g.a_log, &g.d})
+      for (double& e : *v) e -= 1;
+    return g;
+  }
+};
+
+Values random_dy(const SsdShape& s) { return numbers(s.batch * s.length * s.heads * s.width, 11); }
+Values random_dlast(const SsdShape& s) { return numbers(s.batch * s.heads * s.width * s.state, 12); }
+
+template <class T>
+Result forward(const SsdShape& s, const Arguments& a) {
+  Device dev(false, 1 << 24);
+  return Call<T>(s, a).forward(dev);
+}
+template <class T>
+Arguments backward(const SsdShape& s, const Arguments& a) {
+  Device dev(false, 1 << 24);
+  Call<T> call(s, a);
+  call.forward(dev);
+  return call.backward(dev, random_dy(s), random_dlast(s));
+}
+
+// batch, length, heads, groups, width, state, chunk, dt_low, dt_high
+std::vector<SsdShape> shapes() {
+  return {{2, 11, 2, 1, 3, 4, 4, 0, infinity},  {1, 8, 4, 2, 2, 3, 8, 0, infinity},   {1, 5, 3, 3, 2, 2, 64, 0, infinity},
+          {2, 1, 2, 1, 3, 4, 8, 0, infinity},   {1, 9, 6, 3, 2, 3, 1, 0, infinity},   {1, 7, 2, 2, 4, 3, 4, 0.2, 0.9}};
+}
+
+}  // namespace
+
+TEST(ssd, equals_the_recurrence) {
+  for (const SsdShape& s : shapes()) {
+    const Arguments a(s);
+    const Result x = forward<double>(s, a), y = oracle(s, a);
+    expect_near(x.y, y.y, 1e-13, "y");
+    expect_near(x.last, y.last, 1e-13, "last");
+  }
+}
+
+TEST(ssd, starts_from_zeros_without_an_initial_state) {
+  const SsdShape s = shapes()[0];
+  Arguments a(s);
+  Device dev(false, 1 << 24);
+  const Result x = Call<double>(s, a).forward(dev, true);
+  a.initial.assign(a.initial.size(), 0);
+  expect_near(x.y, oracle(s, a).y, 1e-13);
+}
+
+TEST(ssd, gradient_is_the_central_difference) {
+  for (const SsdShape& s : shapes()) {
+    const Arguments a(s), g = backward<double>(s, a);
+    const Values dy = random_dy(s), dlast = random_dlast(s);
+    for (const auto& [part, name] : parts) {
+      const auto f = [&, part = part](const Values& v) {
+        Arguments moved = a;
+        moved.*part = v;
+        const Result out = oracle(s, moved);
+        return dot(out.y, dy) + dot(out.last, dlast);
+      };
+      expect_gradient(f, a.*part, g.*part, name);
+    }
+  }
+}
+
+TEST(ssd, gradient_without_a_gradient_of_the_last_state) {
+  const SsdShape s = shapes()[0];
+  const Arguments a(s);
+  Device dev(false, 1 << 24);
+  Call<double> call(s, a);
+  call.forward(dev);
+  const Values zeros(random_dlast(s).size(), 0);
+  const Arguments g = call.backward(dev, random_dy(s), {}), h = call.backward(dev, random_dy(s), zeros);
+  for (const auto& [part, name] : parts) EXPECT_EQ(g.*part, h.*part) << name;
+}
+
+TEST(ssd, does_not_depend_on_the_chunk_length) {
+  SsdShape s{2, 150, 4, 2, 5, 6, 1, 0, infinity};
+  const Arguments a(s);
+  const Result y = forward<double>(s, a);
+  const Arguments g = backward<double>(s, a);
+  for (const Index chunk : {4, 8, 64, 150, 1000}) {
+    s.chunk = chunk;
+    const Result z = forward<double>(s, a);
+    const Arguments h = backward<double>(s, a);
+    expect_near(z.y, y.y, 1e-13, "y");
+    expect_near(z.last, y.last, 1e-13, "last");
+    for (const auto& [part, name] : parts) expect_near(h.*part, g.*part, 1e-12, name);
+  }
+}
+
+// Cut anywhere: the last state of the first piece begins the second, and its gradient comes back.
+TEST(ssd, two_calls_with_the_state_equal_one) {
+  const SsdShape whole{1, 13, 2, 1, 3, 4, 4, 0, infinity};
+  const Arguments a(whole), g = backward<double>(whole, a);
+  const Result y = forward<double>(whole, a);
+  const Values dy = random_dy(whole), dlast = random_dlast(whole);
+  Device dev(false, 1 << 24);
+  for (const Index cut : {1, 4, 7, 12}) {
+    SsdShape first = whole, second = whole;
+    first.length = cut, second.length = whole.length - cut;
+    Arguments head = a, rest = a;
+    const auto split = [&](Part part, Index per_token) {
+      const auto middle = (a.*part).begin() + cut * per_token;
+      (head.*part).assign((a.*part).begin(), middle), (rest.*part).assign(middle, (a.*part).end());
+    };
+    split(&Arguments::x, 6), split(&Arguments::b, 4), split(&Arguments::c, 4), split(&Arguments::dt_raw, 2);
+    Call<double> one(first, head);
+    const Result begin = one.forward(dev);
+    rest.initial = begin.last;
+    Call<double> two(second, rest);
+    const Result end = two.forward(dev);
+    Values joined = begin.y;
+    joined.insert(joined.end(), end.y.begin(), end.y.end());
+    expect_near(joined, y.y, 1e-13);
+    expect_near(end.last, y.last, 1e-13);
+
+    const Arguments late = two.backward(dev, Values(dy.begin() + cut * 6, dy.end()), dlast);
+    const Arguments early = one.backward(dev, Values(dy.begin(), dy.begin() + cut * 6), late.initial);
+    for (const auto& [part, name] : parts) {
+      Values sum = early.*part;
+      if ((early.*part).size() == (late.*part).size() && part != &Arguments::initial && (a.*part).size() == 2)
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += (late.*part)[i];  // weights
+      else if (part != &Arguments::initial)
+        sum.insert(sum.end(), (late.*part).begin(), (late.*part).end());
+      expect_near(sum, g.*part, 1e-12, name);
+    }
+  }
+}
+
+TEST(ssd, last_may_be_the_memory_of_initial) {
+  const SsdShape s = shapes()[0];
+  Call<float> apart(s, Arguments(s)), together(s, Arguments(s));
+  Device dev(false, 1 << 24);
+  const Result y = apart.forward(dev);
+  ssd<float>(dev, s, together.input(), together.weights(), together.initial.tensor(), together.y.tensor(), together.saved(),
+             together.initial.tensor());
+  EXPECT_EQ(together.y.values(), y.y);
+  EXPECT_EQ(together.initial.values(), y.last);
+}
+
+TEST(ssd, future_tokens_do_not_reach_the_past) {
+  const SsdShape s{1, 90, 2, 1, 5, 6, 32, 0, infinity};
+  const Arguments a(s);
+  const Result y = forward<float>(s, a);
+  for (const Index t : {5, 31, 32, 70, 89}) {
+    Arguments later = a;
+    const auto change = [&](Part part, Index per_token) {
+      for (Index i = t * per_token; i < Index((a.*part).size()); ++i) (later.*part)[i] = 20 * (a.*part)[i] + 1;
+    };
+    change(&Arguments::x, 10), change(&Arguments::b, 6), change(&Arguments::c, 6), change(&Arguments::dt_raw, 2);
+    const Result z = forward<float>(s, later);
+    EXPECT_TRUE(std::equal(y.y.begin(), y.y.begin() + t * 10, z.y.begin())) << t;
+    EXPECT_NE(y.y[t * 10], z.y[t * 10]);
+  }
+}
+
+TEST(ssd, float_and_bf16_follow_double) {
+  const SsdShape s{2, 75, 4, 2, 8, 16, 32, 0, infinity};
+  Arguments a(s);
+  a.round<bf16>();
+  const Result y = forward<double>(s, a), f = forward<float>(s, a), h = forward<bf16>(s, a);
+  expect_near(f.y, y.y, 1e-5);
+  expect_near(h.y, y.y, 1e-2);
+  expect_near(h.last, y.last, 1e-5);
+  const Arguments g = backward<double>(s, a), gf = backward<float>(s, a), gh = backward<bf16>(s, a);
+  for (const auto& [part, name] : parts) {
+    expect_near(gf.*part, g.*part, 1e-5, name);
+    expect_near(gh.*part, g.*part, 2e-2, name);
+  }
+}
+
+// Time steps of softplus(+-40) and rates up to e^16: the decay underflows to an exact zero and nothing becomes infinite.
+TEST(ssd, extremes_stay_finite) {
+  const SsdShape s{1, 40, 4, 1, 3, 4, 16, 0, infinity};
+  Arguments a(s);
+  for (std::size_t i = 0; i < a.dt_raw.size(); ++i) a.dt_raw[i] = i % 3 == 0 ? 40 : i % 3 == 1 ? -40 : a.dt_raw[i];
+  a.a_log = {16, std::log(16.0), -16, 0};
+  const auto check = [&]<class T>(T) {
+    const Result y = forward<T>(s, a);
+    const Arguments g = backward<T>(s, a);
+    for (const double v : y.y) ASSERT_TRUE(std::isfinite(v));
+    for (const auto& [part, name] : parts)
+      for (const double v : g.*part) ASSERT_TRUE(std::isfinite(v)) << name;
+  };
+  check(double()), check(float()), check(bf16());
+  expect_near(forward<double>(s, a).y, oracle(s, a).y, 1e-11);
+  a.dt_raw.assign(a.dt_raw.size(), 40);  // head 0 forgets at once: its last state is dt x b' of the last token
+  const Result y = forward<float>(s, a), exact = oracle(s, a);
+  expect_near(Values(y.last.begin(), y.last.begin() + 12), Values(exact.last.begin(), exact.last.begin() + 12), 1e-6);
+}
+
+// Outside of [low, high] the time step is the bound and its gradient an exact zero.
+TEST(ssd, clamped_time_steps_have_no_gradient) {
+  const SsdShape s = shapes().back();
+  Arguments a(s);
+  a.dt_bias = {-6, 6};
+  const Arguments g = backward<double>(s, a);
+  EXPECT_EQ(g.dt_raw, Values(g.dt_raw.size(), 0));
+  EXPECT_EQ(g.dt_bias, Values(2, 0));
+  EXPECT_NE(g.a_log[0], 0);
+}
+
+TEST(ssd, ghost_counts_what_runs) {
+  const SsdShape s{2, 75, 4, 2, 8, 16, 32, 0, infinity};
+  const Arguments a(s);
+  Device dev(false, 1 << 24), ghost(true, 0);
+  for (Device* d : {&dev, &ghost}) {
+    Call<bf16> call(s, a);
+    call.forward(*d);
+    call.backward(*d, random_dy(s), random_dlast(s));
+  }
+  EXPECT_EQ(dev.flops(), ghost.flops());
+  EXPECT_EQ(dev.scratch.high_water(), ghost.scratch.high_water());
+  ASSERT_EQ(dev.work().size(), ghost.work().size());
+  for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
+}
+
+// One token costs a step of the recurrence, whatever the chunk length.
+TEST(ssd, a_single_token_is_cheap) {
+  const SsdShape s{1, 1, 4, 1, 16, 32, 128, 0, infinity};
+  Device dev(false, 1 << 20);
+  Call<float>(s, Arguments(s)).forward(dev);
+  EXPECT_LT(dev.flops(), 7 * 4 * 16 * 32);
+}
