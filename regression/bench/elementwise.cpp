@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rates of the kernels that memory bounds, in GB/s of what each must at least read and write (as the device counts it), next to
-// y = a x in the same run. of_copy is the ratio of the two; 0.7 is what we ask for. Both work on memory that no cache holds: every call
-// takes the next rows of tensors much taller than it needs, as a step does that walks through its layers.
+// Rates of the kernels that memory bounds, in GB/s of what each must at least read and write (as the device counts it),
+// next to y = a x in the same run. of_copy is the ratio of the two; 0.7 is what we ask for. Both work on memory that no
+// cache holds: every call takes the next rows of tensors much taller than it needs, as a step does that walks through
+// its layers.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -36,7 +37,9 @@ struct Ground {
     return x;
   }
   template <class T>
-  Tensor2<T> normal(Index rows, Index columns) { return Tensor2<T>(normal<T>(rows * columns).data(), rows, columns); }
+  Tensor2<T> normal(Index rows, Index columns) {
+    return Tensor2<T>(normal<T>(rows * columns).data(), rows, columns);
+  }
 };
 
 // GB/s of y = a x from memory, reads and writes counted: the median of some windows.
@@ -79,11 +82,17 @@ void measure(benchmark::State& state, Ground& ground, const Kernel& kernel, Inde
 
 // Rows of one call.
 template <class T>
-Tensor2<T> part(const Tensor2<T>& x, Index first) { return rows(x, first, height); }
+Tensor2<T> part(const Tensor2<T>& x, Index first) {
+  return rows(x, first, height);
+}
 template <class T>
-Tensor1<T> part(const Tensor1<T>& x, Index first) { return rows(x, first, height); }
+Tensor1<T> part(const Tensor1<T>& x, Index first) {
+  return rows(x, first, height);
+}
 template <class T>
-Matrix<T> part(const Matrix<T>& x, Index first) { return x.block(first, height, 0, x.columns); }
+Matrix<T> part(const Matrix<T>& x, Index first) {
+  return x.block(first, height, 0, x.columns);
+}
 
 template <class T>
 void rmsnorm_forward(benchmark::State& state) {
@@ -100,7 +109,9 @@ void rmsnorm_backward(benchmark::State& state) {
   const Index width = state.range(0);
   const auto x = g.normal<T>(all, width), dy = g.normal<T>(all, width), dx = g.normal<T>(all, width);
   const auto w = g.normal<Acc<T>>(width), dw = g.normal<Acc<T>>(width), rstd = g.normal<Acc<T>>(all);
-  measure(state, g, [&](Index i) { rmsnorm_backward<T>(g.dev, part(dy, i), part(x, i), w, part(rstd, i), Add::no, part(dx, i), dw); });
+  measure(state, g, [&](Index i) {
+    rmsnorm_backward<T>(g.dev, part(dy, i), part(x, i), w, part(rstd, i), Add::no, part(dx, i), dw);
+  });
 }
 
 template <class T>
@@ -123,9 +134,17 @@ void swiglu_backward(benchmark::State& state) {
 template <class T>
 struct Gated {
   explicit Gated(benchmark::State& state)
-      : width(state.range(0)), wide(g.normal<T>(all, 3 * width)), out(g.normal<T>(all, width)), dout(g.normal<T>(all, width)),
-        y(g.normal<T>(all, width)), z(columns(wide, 0, width)), dz(columns(wide, width, width)),
-        w(g.normal<Acc<T>>(width)), dw(g.normal<Acc<T>>(width)), squares(g.normal<Acc<T>>(all, 1)), products(g.normal<Acc<T>>(all, 1)) {
+      : width(state.range(0)),
+        wide(g.normal<T>(all, 3 * width)),
+        out(g.normal<T>(all, width)),
+        dout(g.normal<T>(all, width)),
+        y(g.normal<T>(all, width)),
+        z(columns(wide, 0, width)),
+        dz(columns(wide, width, width)),
+        w(g.normal<Acc<T>>(width)),
+        dw(g.normal<Acc<T>>(width)),
+        squares(g.normal<Acc<T>>(all, 1)),
+        products(g.normal<Acc<T>>(all, 1)) {
     fill<Acc<T>>(g.dev, flat(squares), double(width));
   }
   Ground g;
@@ -145,7 +164,9 @@ void gate_forward(benchmark::State& state) {
 template <class T>
 void gate_backward(benchmark::State& state) {
   Gated<T> a(state);
-  measure(state, a.g, [&](Index i) { gate_backward<T>(a.g.dev, part(a.dout, i), part(a.y, i), part(a.z, i), part(a.out, i), part(a.dz, i)); });
+  measure(state, a.g, [&](Index i) {
+    gate_backward<T>(a.g.dev, part(a.dout, i), part(a.y, i), part(a.z, i), part(a.out, i), part(a.dz, i));
+  });
 }
 
 constexpr auto order = GateOrder::gate_first;
@@ -153,27 +174,33 @@ constexpr auto order = GateOrder::gate_first;
 template <class T>
 void gated_norm_statistics(benchmark::State& state) {
   Gated<T> a(state);
-  measure(state, a.g, [&](Index i) { gated_norm_squares<T>(a.g.dev, order, part(a.y, i), part(a.z, i), part(a.squares, i)); });
+  measure(state, a.g,
+          [&](Index i) { gated_norm_squares<T>(a.g.dev, order, part(a.y, i), part(a.z, i), part(a.squares, i)); });
 }
 
 template <class T>
 void gated_norm_forward(benchmark::State& state) {
   Gated<T> a(state);
-  measure(state, a.g, [&](Index i) { gated_norm<T>(a.g.dev, order, part(a.y, i), part(a.z, i), a.w, part(a.squares, i), a.width, 1e-5, part(a.out, i)); });
+  measure(state, a.g, [&](Index i) {
+    gated_norm<T>(a.g.dev, order, part(a.y, i), part(a.z, i), a.w, part(a.squares, i), a.width, 1e-5, part(a.out, i));
+  });
 }
 
 template <class T>
 void gated_norm_products(benchmark::State& state) {
   Gated<T> a(state);
-  measure(state, a.g,
-          [&](Index i) { gated_norm_products<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i), a.width, 1e-5, part(a.products, i), a.dw); });
+  measure(state, a.g, [&](Index i) {
+    gated_norm_products<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i),
+                           a.width, 1e-5, part(a.products, i), a.dw);
+  });
 }
 
 template <class T>
 void gated_norm_backward(benchmark::State& state) {
   Gated<T> a(state);
   measure(state, a.g, [&](Index i) {
-    gated_norm_backward<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i), part(a.products, i), a.width, 1e-5, part(a.out, i), part(a.dz, i));
+    gated_norm_backward<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i),
+                           part(a.products, i), a.width, 1e-5, part(a.out, i), part(a.dz, i));
   });
 }
 
@@ -198,7 +225,8 @@ void convert_columns(benchmark::State& state) {
   Ground g;
   const auto x = g.normal<S>(all, 2 * state.range(0));
   const auto y = g.normal<T>(all, state.range(0));
-  measure(state, g, [&](Index i) { convert<S, T>(g.dev, part(columns(x, 0, state.range(0)), i), Matrix<T>(part(y, i))); });
+  measure(state, g,
+          [&](Index i) { convert<S, T>(g.dev, part(columns(x, 0, state.range(0)), i), Matrix<T>(part(y, i))); });
 }
 
 template <class T>
@@ -222,7 +250,9 @@ void bias_gradient(benchmark::State& state) {
 template <class T>
 struct Table {
   explicit Table(benchmark::State& state)
-      : tokens(g.arena.tensor<Token>(all)), table(g.normal<T>(32768, state.range(0))), x(g.normal<T>(all, state.range(0))) {
+      : tokens(g.arena.tensor<Token>(all)),
+        table(g.normal<T>(32768, state.range(0))),
+        x(g.normal<T>(all, state.range(0))) {
     for (Index r = 0; r < all; ++r) tokens(r) = Token(r * 7919 % 32768);
   }
   Ground g;
@@ -240,7 +270,8 @@ template <class T>
 void embedding_gradient(benchmark::State& state) {
   Table<T> a(state);
   const auto dtable = a.g.template normal<Acc<T>>(32768, state.range(0));
-  measure(state, a.g, [&](Index i) { embedding_backward<T>(a.g.dev, part(a.tokens, i), part(a.x, i), 0, 2, -1, dtable); });
+  measure(state, a.g,
+          [&](Index i) { embedding_backward<T>(a.g.dev, part(a.tokens, i), part(a.x, i), 0, 2, -1, dtable); });
 }
 
 template <class T>
@@ -265,8 +296,11 @@ void sum_of_squares_f32(benchmark::State& state) {
 // One rank's share of a head: rows of logits, their maxima, sums and labels.
 struct Head {
   explicit Head(benchmark::State& state)
-      : logits(g.normal<float>(state.range(0), state.range(1))), top(g.normal<float>(state.range(0))), sums(g.normal<float>(2, state.range(0))),
-        labels(g.arena.tensor<Token>(state.range(0))), vocabulary(state.range(1)) {
+      : logits(g.normal<float>(state.range(0), state.range(1))),
+        top(g.normal<float>(state.range(0))),
+        sums(g.normal<float>(2, state.range(0))),
+        labels(g.arena.tensor<Token>(state.range(0))),
+        vocabulary(state.range(1)) {
     for (Index r = 0; r < state.range(0); ++r) labels(r) = Token(r * 7919 % vocabulary);
     fill<float>(g.dev, top, 4);
     fill<float>(g.dev, flat(sums), double(vocabulary));
@@ -293,11 +327,14 @@ template <class T>
 void logits_gradient(benchmark::State& state) {
   Head a(state);
   const auto dlogits = a.g.normal<T>(a.logits.extent(0), a.vocabulary);
-  measure(state, a.g,
-          [&](Index) { cross_entropy_backward<T>(a.g.dev, a.logits, a.vocabulary, a.top, a.sums, a.labels, 0, 1e-3, dlogits); });
+  measure(state, a.g, [&](Index) {
+    cross_entropy_backward<T>(a.g.dev, a.logits, a.vocabulary, a.top, a.sums, a.labels, 0, 1e-3, dlogits);
+  });
 }
 
-#define ROWS(kernel) BENCHMARK_TEMPLATE(kernel, float)->Arg(512)->Arg(1024); BENCHMARK_TEMPLATE(kernel, bf16)->Arg(1024)
+#define ROWS(kernel)                                      \
+  BENCHMARK_TEMPLATE(kernel, float)->Arg(512)->Arg(1024); \
+  BENCHMARK_TEMPLATE(kernel, bf16)->Arg(1024)
 ROWS(rmsnorm_forward);
 ROWS(rmsnorm_backward);
 ROWS(swiglu_forward);
