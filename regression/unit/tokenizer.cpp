@@ -378,7 +378,7 @@ TEST(tokenizer, survives_damaged_files) {
   const std::string good = small_file().dump();
   std::mt19937 random(11);
   int refused = 0;
-  for (int trial = 0; trial < 1500; ++trial) {
+  for (int trial = 0; trial < 300; ++trial) {
     std::string bad = good;
     for (unsigned n = 1 + random() % 3; n > 0; --n) {
       const std::size_t at = random() % bad.size();
@@ -404,7 +404,7 @@ TEST(tokenizer, survives_damaged_files) {
       ++refused;
     }
   }
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(refused, 200);
 }
 
 // A megabyte without a place to cut: the time must not grow with the square of the length.

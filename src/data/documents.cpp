@@ -108,7 +108,9 @@ DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentForm
     : file_(path), format_(format) {
   format_.rule = rule_for(path, format.rule);
   const std::string_view text = file_.text();
-  for (const std::string_view magic : {"\x1f\x8b", "\x28\xb5\x2f\xfd", "\xfd" "7zXZ"})
+  for (const std::string_view magic : {"\x1f\x8b", "\x28\xb5\x2f\xfd",
+                                       "\xfd"
+                                       "7zXZ"})
     require(!text.starts_with(magic), Exit::data, "{}: is compressed; decompress it first", path.string());
   for (const std::string_view mark : {"\xff\xfe", "\xfe\xff"})
     require(!text.starts_with(mark), Exit::data, "{}: is UTF-16; convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)",
@@ -116,17 +118,24 @@ DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentForm
   start_ = text.starts_with("\xef\xbb\xbf") ? 3 : 0;
 }
 
-std::int64_t DocumentFile::blocks() const { return std::max<std::int64_t>(1, (bytes() + block_bytes - 1) / block_bytes); }
+std::int64_t DocumentFile::blocks() const {
+  return std::max<std::int64_t>(1, (bytes() + block_bytes - 1) / block_bytes);
+}
 
-// The first line start at or after `offset` whose line does not begin with white space: there a cut moves no token, because
-// white space belongs to what follows it and line ends to what they follow.
+// The first good line start at or after `offset`: any, where lines are documents. In running text it is one at which
+// GPT-2's split rule cuts anyway, so that blocks leave no trace in the tokens: a run of white space gives its last
+// character to what follows. (Lines that end in CR LF, and other split rules, may show one token cut differently per
+// block.)
 std::int64_t DocumentFile::cut_after(std::int64_t offset) const {
   if (offset <= start_) return start_;
   const std::string_view text = file_.text();
+  const auto white = [&](std::size_t i) { return white_space.find(text[i]) != white_space.npos; };
+  const bool any = format_.rule == Rule::line || format_.rule == Rule::json_lines;
   auto at = std::size_t(offset - 1);
-  while ((at = text.find('\n', at)) != text.npos) {
-    ++at;
-    if (at < text.size() && white_space.find(text[at]) == white_space.npos) return std::int64_t(at);
+  while ((at = text.find('\n', at)) != text.npos && ++at < text.size()) {
+    const bool after_single = !white(at) && (at < 2 || !white(at - 2) || text[at - 2] == '\r');
+    const bool before_last = text[at] == '\n' && at + 1 < text.size() && !white(at + 1);
+    if (any || after_single || before_last) return std::int64_t(at);
   }
   return bytes();
 }
@@ -159,9 +168,14 @@ std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last,
     const std::int64_t end = block + 1 == blocks() ? bytes() : begin >= border ? begin : cut_after(border);
     if (begin < end) {
       switch (format_.rule) {
-        case Rule::file: visit_text(begin, end, visit); break;
-        case Rule::separator: visit_separated(begin, end, visit); break;
-        default: skipped += visit_lines(begin, end, visit);
+        case Rule::file:
+          visit_text(begin, end, visit);
+          break;
+        case Rule::separator:
+          visit_separated(begin, end, visit);
+          break;
+        default:
+          skipped += visit_lines(begin, end, visit);
       }
     }
     begin = end;

@@ -94,7 +94,8 @@ void OutputFile::sync() {
 
 void OutputFile::commit() {
   sync();
-  if (::close(std::exchange(fd_, -1)) != 0) failed("closing", appended_, errno);  // network file systems report quota here
+  if (::close(std::exchange(fd_, -1)) != 0)
+    failed("closing", appended_, errno);  // network file systems report quota here
   if (::rename(temporary_.c_str(), final_.c_str()) != 0) failed("renaming", appended_, errno);
   owner_ = false;
   sync_folder(folder_of(final_));

@@ -9,8 +9,8 @@
 
 namespace gyr {
 
-// Every failure (full disk, quota, read-only folder) is an Error with Exit::io that names file, byte and reason; a folder that
-// does not exist is Exit::missing. Unless commit() has returned, the destructor removes the temporary file.
+// Every failure (full disk, quota, read-only folder) is an Error with Exit::io that names file, byte and reason; a
+// folder that does not exist is Exit::missing. Unless commit() has returned, the destructor removes the temporary file.
 class OutputFile {
  public:
   // Creates the temporary file FINAL.tmp (left-overs of a killed run are overwritten).
@@ -23,16 +23,16 @@ class OutputFile {
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
 
-  void append(std::string_view bytes);                                // buffered
+  void append(std::string_view bytes);                               // buffered
   void write_at(std::int64_t offset, std::string_view bytes) const;  // unbuffered; may lie past the end
   std::int64_t appended() const { return appended_; }
 
-  void sync();    // everything appended is on disk when this returns
+  void flush();   // everything appended can be read by others when this returns
+  void sync();    // ... and is on disk
   void commit();  // sync, rename to the final name, and make the rename durable
 
  private:
   OutputFile(const std::filesystem::path& final_path, bool owner);
-  void flush();
   [[noreturn]] void failed(std::string_view doing, std::int64_t offset, int error) const;
 
   std::filesystem::path final_, temporary_;

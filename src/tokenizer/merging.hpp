@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Merges the tokens of one piece of text: of all neighbours that a merge joins, the earliest merge goes first, and of equals
-// the leftmost. n symbols take O(n log n), whatever they are.
+// Merges the tokens of one piece of text: of all neighbours that a merge joins, the earliest merge goes first, and of
+// equals the leftmost. n symbols take O(n log n), whatever they are.
 #pragma once
 
 #include <algorithm>

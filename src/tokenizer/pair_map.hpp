@@ -16,9 +16,7 @@ class PairMap {
   PairMap() : slots_(64) {}
 
   // The value of (left, right), or `none`.
-  std::uint32_t find(std::int32_t left, std::int32_t right) const {
-    return slots_[slot_of(key_of(left, right))].value;
-  }
+  std::uint32_t find(std::int32_t left, std::int32_t right) const { return slots_[slot_of(key_of(left, right))].value; }
 
   // Stores `value` unless the pair has one already. Returns the value it has now and whether it is new.
   std::pair<std::uint32_t, bool> insert(std::int32_t left, std::int32_t right, std::uint32_t value) {
@@ -41,7 +39,8 @@ class PairMap {
     return std::uint64_t(std::uint32_t(left)) << 32 | std::uint32_t(right);
   }
 
-  // The slot that holds `key`, or the free one where it belongs. Fibonacci hashing: the upper bits of key times 2^64/phi.
+  // The slot that holds `key`, or the free one where it belongs. Fibonacci hashing: the upper bits of key times
+  // 2^64/phi.
   std::size_t slot_of(std::uint64_t key) const {
     const std::uint64_t mixed = (key ^ key >> 32) * 0x9e3779b97f4a7c15u;
     std::size_t at = std::size_t(mixed >> (64 - std::countr_zero(slots_.size())));

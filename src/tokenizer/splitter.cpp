@@ -28,7 +28,9 @@ std::string message_of(int error) {
 template <auto release>
 struct Release {
   template <class T>
-  void operator()(T* p) const { release(p); }
+  void operator()(T* p) const {
+    release(p);
+  }
 };
 
 // Length of the valid character at the start of `s`, or 0. Table 3-7 of the Unicode standard.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cuts text into the pieces inside which tokens are merged: words with their leading space, numbers, punctuation, white space.
+// Cuts text into the pieces inside which tokens are merged: words with their leading space, numbers, punctuation, white
+// space.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@
 
 namespace gyr {
 
-// GPT-2's rule, the default of byte-level vocabularies: contractions, then letters, numbers or other signs with at most one
-// leading space, then white space (which leaves its last space to the word that follows).
+// GPT-2's rule, the default of byte-level vocabularies: contractions, then letters, numbers or other signs with at most
+// one leading space, then white space (which leaves its last space to the word that follows).
 inline constexpr std::string_view gpt2_pattern =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -21,8 +22,9 @@ struct SplitStep {
   bool on_letters = false;  // matched against the byte alphabet (byte_alphabet.hpp) instead of the text
 };
 
-// Applies steps in order, each inside the pieces of the one before. The pieces joined always give the text back, whatever its
-// bytes: a maximal run of bytes that are not UTF-8 is a piece of its own, and the text on either side is cut as if it stood alone.
+// Applies steps in order, each inside the pieces of the one before. The pieces joined always give the text back,
+// whatever its bytes: a maximal run of bytes that are not UTF-8 is a piece of its own, and the text on either side is
+// cut as if it stood alone.
 class Splitter {
  public:
   // Exit::data when a pattern does not compile.
@@ -43,8 +45,8 @@ class Splitter {
     std::unique_ptr<State> state_;
   };
 
-  // Fills `ends` with the end offset of each piece, in order; the last is text.size(). Several threads may call this, each with
-  // its own scratch. Exit::data when a pattern passes its matching limit.
+  // Fills `ends` with the end offset of each piece, in order; the last is text.size(). Several threads may call this,
+  // each with its own scratch. Exit::data when a pattern passes its matching limit.
   void split(std::string_view text, std::vector<std::size_t>& ends, Scratch& scratch) const;
 
  private:

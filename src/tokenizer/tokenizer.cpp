@@ -34,7 +34,9 @@ class PieceCache {
     std::array<char, max_bytes> piece;
   };
 
-  Slot& slot_of(std::string_view piece) { return slots_[XXH3_64bits(piece.data(), piece.size()) & (slots_.size() - 1)]; }
+  Slot& slot_of(std::string_view piece) {
+    return slots_[XXH3_64bits(piece.data(), piece.size()) & (slots_.size() - 1)];
+  }
 
   static bool holds(const Slot& slot, std::string_view piece) {
     return slot.length == piece.size() && std::memcmp(slot.piece.data(), piece.data(), piece.size()) == 0;
@@ -119,7 +121,8 @@ Vocabulary byte_vocabulary(std::span<const std::string> specials) {
   }
   std::array<int, 256> order;
   for (int b = 0; b < 256; ++b) order[std::size_t(b)] = b;
-  std::sort(order.begin(), order.end(), [](int a, int b) { return letter_of[std::size_t(a)] < letter_of[std::size_t(b)]; });
+  std::sort(order.begin(), order.end(),
+            [](int a, int b) { return letter_of[std::size_t(a)] < letter_of[std::size_t(b)]; });
   for (const int b : order) v.tokens.emplace_back(std::string(1, char(b)));
   v.split = {{std::string(gpt2_pattern)}};
   v.pre_tokenizer = gpt2_pre_tokenizer;
@@ -154,7 +157,8 @@ Tokenizer::State::State(Vocabulary v) : vocabulary(std::move(v)), splitter(vocab
     const auto [left, right, result] = vocabulary.merges[rank];
     require(known(left) && known(right) && known(result), Exit::data, "merge {} names an id without a token", rank);
     const bool fresh = rank_of.insert(left, right, std::uint32_t(rank)).second;
-    require(fresh, Exit::data, "merge {} repeats merge {}: the pair ({}, {})", rank, rank_of.find(left, right), left, right);
+    require(fresh, Exit::data, "merge {} repeats merge {}: the pair ({}, {})", rank, rank_of.find(left, right), left,
+            right);
   }
 }
 
@@ -248,8 +252,8 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const bool known = ids[i] >= 0 && std::size_t(ids[i]) < tokens.size() && tokens[std::size_t(ids[i])];
-    require(known, Exit::data, "token {} of {} has id {}, which this vocabulary of {} does not have", i, ids.size(), ids[i],
-            tokens.size());
+    require(known, Exit::data, "token {} of {} has id {}, which this vocabulary of {} does not have", i, ids.size(),
+            ids[i], tokens.size());
     text += *tokens[std::size_t(ids[i])];
   }
   return text;

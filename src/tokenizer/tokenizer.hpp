@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Byte-level byte-pair encoding: text to token ids and back, lossless on any bytes (Sennrich et al. 2016, Radford et al. 2019).
+// Byte-level byte-pair encoding: text to token ids and back, lossless on any bytes (Sennrich et al. 2016, Radford et
+// al. 2019).
 #pragma once
 
 #include <cstdint>
@@ -35,12 +36,14 @@ struct Vocabulary {
   std::vector<AddedToken> added;
   bool ignore_merges = false;  // a piece that is a token becomes that token, whether or not merges lead there
   std::vector<SplitStep> split;
-  std::string pre_tokenizer;            // the JSON that `split` was read from
-  std::string post_processor = "null";  // JSON, kept for the file: it only adds special tokens, which encode() never does
+  std::string pre_tokenizer;  // the JSON that `split` was read from
+  std::string post_processor =
+      "null";  // JSON, kept for the file: it only adds special tokens, which encode() never does
 };
 
-// A vocabulary of special tokens and the 256 bytes, without merges, with GPT-2's split rule. Ids: special tokens in the order
-// given, then the bytes in the order of their letters (byte_alphabet.hpp). Exit::config when two special tokens are the same.
+// A vocabulary of special tokens and the 256 bytes, without merges, with GPT-2's split rule. Ids: special tokens in the
+// order given, then the bytes in the order of their letters (byte_alphabet.hpp). Exit::config when two special tokens
+// are the same.
 Vocabulary byte_vocabulary(std::span<const std::string> specials);
 
 class Tokenizer {
@@ -53,16 +56,16 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Reads a tokenizer.json of Hugging Face's `tokenizers`: model BPE, byte-level. Whatever changes the ids and is not supported
-  // (another model, a normaliser, other pre-tokenizers than Sequence, Split, Digits, Punctuation and ByteLevel) is refused by
-  // name. Exit::missing, Exit::data.
+  // Reads a tokenizer.json of Hugging Face's `tokenizers`: model BPE, byte-level. Whatever changes the ids and is not
+  // supported (another model, a normaliser, other pre-tokenizers than Sequence, Split, Digits, Punctuation and
+  // ByteLevel) is refused by name. Exit::missing, Exit::data.
   static Tokenizer load(const std::filesystem::path& json);
   // Writes one that load() and `tokenizers` read back to the same tokenizer. Appears whole or not at all. Exit::io.
   void save(const std::filesystem::path& json) const;
 
-  // The ids of `text`. Special tokens spelt out in the text are text unless asked otherwise; added tokens that are not special
-  // always match, longest first. Adds nothing at either end. Several threads may encode at a time.
-  // Exit::data when a byte of the text has no token (vocabularies with all 256 bytes encode anything).
+  // The ids of `text`. Special tokens spelt out in the text are text unless asked otherwise; added tokens that are not
+  // special always match, longest first. Adds nothing at either end. Several threads may encode at a time. Exit::data
+  // when a byte of the text has no token (vocabularies with all 256 bytes encode anything).
   std::vector<std::int32_t> encode(std::string_view text, Specials specials = Specials::as_text) const;
   // Appends to `ids` instead.
   void encode(std::string_view text, std::vector<std::int32_t>& ids, Specials specials = Specials::as_text) const;
@@ -77,7 +80,8 @@ class Tokenizer {
   std::optional<std::int32_t> id_of(std::string_view token) const;
   bool is_special(std::int32_t id) const;
 
-  // The token that ends a document, pads a batch, begins a text, found by the names in common use; nothing if it has none.
+  // The token that ends a document, pads a batch, begins a text, found by the names in common use; nothing if it has
+  // none.
   std::optional<std::int32_t> eod() const;
   std::optional<std::int32_t> pad() const;
   std::optional<std::int32_t> bos() const;

@@ -114,12 +114,14 @@ class Reader {
   }
 
   void check_model(const json& model) {
-    if (model.contains("type")) check(name_of(model) == "BPE", "model '{}' is not supported: only BPE is", name_of(model));
+    if (model.contains("type"))
+      check(name_of(model) == "BPE", "model '{}' is not supported: only BPE is", name_of(model));
     for (const char* field : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"}) {
       const bool plain = !model.contains(field) || model[field].is_null() || model[field] == "" || model[field] == 0.0;
       check(plain, "'model.{}' is {}, which is not supported: only null is", field, summary(model, field));
     }
-    check(!flag(model, "byte_fallback", false), "'model.byte_fallback' is not supported: the vocabulary must be byte-level");
+    check(!flag(model, "byte_fallback", false),
+          "'model.byte_fallback' is not supported: the vocabulary must be byte-level");
     result_.ignore_merges = flag(model, "ignore_merges", false);
   }
 
@@ -134,10 +136,11 @@ class Reader {
   void read_tokens(const json& vocab) {
     for (const auto& [letters, id] : vocab.items()) {
       check(!letters.empty(), "the vocabulary has an empty token");
-      place(letters, id_in(id, letters));
+      const std::int32_t number = id_in(id, letters);
+      check(std::size_t(number) <= 2 * vocab.size() + 65536, "the id {} of '{}' is far beyond the {} tokens", number,
+            letters, vocab.size());
+      place(letters, number);
     }
-    check(letters_.size() <= 2 * vocab.size() + 65536, "largest id {} is far beyond the {} tokens", letters_.size() - 1,
-          vocab.size());
   }
 
   void read_merges(const json& merges) {
@@ -180,8 +183,8 @@ class Reader {
     if (known == ids_.end()) {
       place(added.content, added.id);
     } else {
-      check(known->second == added.id, "added token '{}' has id {} here and {} in the vocabulary", added.content, added.id,
-            known->second);
+      check(known->second == added.id, "added token '{}' has id {} here and {} in the vocabulary", added.content,
+            added.id, known->second);
     }
     result_.added.push_back(std::move(added));
   }
@@ -195,8 +198,8 @@ class Reader {
     for (std::size_t id = 0; id < letters_.size(); ++id) {
       if (!letters_[id]) continue;
       result_.tokens[id] = added.contains(std::int32_t(id)) ? letters_[id] : from_letters(*letters_[id]);
-      check(result_.tokens[id].has_value(), "token {} '{}' is not spelt in the byte alphabet: not a byte-level vocabulary",
-            id, *letters_[id]);
+      check(result_.tokens[id].has_value(),
+            "token {} '{}' is not spelt in the byte alphabet: not a byte-level vocabulary", id, *letters_[id]);
     }
   }
 
@@ -208,7 +211,8 @@ class Reader {
       for (const json& part : member(entry, "pretokenizers", json::value_t::array)) read_pre_tokenizer(part);
     } else if (name == "ByteLevel") {
       check(!on_letters_, "'pre_tokenizer' has two ByteLevel entries");
-      check(!flag(entry, "add_prefix_space", true), "ByteLevel with add_prefix_space is not supported: it changes the text");
+      check(!flag(entry, "add_prefix_space", true),
+            "ByteLevel with add_prefix_space is not supported: it changes the text");
       if (flag(entry, "use_regex", true)) step(std::string(gpt2_pattern));
       on_letters_ = true;  // what follows sees the byte alphabet
     } else if (name == "Digits") {
@@ -223,7 +227,8 @@ class Reader {
             summary(entry, "behavior"));
       step(split_pattern(member(entry, "pattern", json::value_t::object)));  // `invert` changes nothing when isolated
     } else {
-      check(false, "pre-tokenizer '{}' is not supported: only Sequence, Split, Digits, Punctuation, ByteLevel are", name);
+      check(false, "pre-tokenizer '{}' is not supported: only Sequence, Split, Digits, Punctuation, ByteLevel are",
+            name);
     }
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Learns a byte-level vocabulary. Pieces are counted once; then each merge touches only the distinct pieces that hold its pair,
-// and a heap that is corrected lazily gives the most frequent pair.
+// Learns a byte-level vocabulary. Pieces are counted once; then each merge touches only the distinct pieces that hold
+// its pair, and a heap that is corrected lazily gives the most frequent pair.
 #include "src/tokenizer/trainer.hpp"
 
 #include <xxhash.h>
@@ -17,7 +17,8 @@
 namespace gyr {
 namespace {
 
-// Longer pieces (a megabyte without a space) are counted in blocks of this size, so that no merge has to walk through them.
+// Longer pieces (a megabyte without a space) are counted in blocks of this size, so that no merge has to walk through
+// them.
 constexpr std::size_t max_piece_bytes = 1024;
 constexpr std::int64_t max_vocab_size = std::int64_t(1) << 24;
 
@@ -32,7 +33,8 @@ void check(const TrainerOptions& options) {
   require(options.vocab_size >= smallest && options.vocab_size <= max_vocab_size, Exit::config,
           "a vocabulary of {} tokens is not possible: {} special tokens and 256 bytes need {}, and {} is the most",
           options.vocab_size, options.specials.size(), smallest, max_vocab_size);
-  require(options.min_frequency >= 1, Exit::config, "min_frequency is {}, and must be at least 1", options.min_frequency);
+  require(options.min_frequency >= 1, Exit::config, "min_frequency is {}, and must be at least 1",
+          options.min_frequency);
   require(options.max_token_bytes >= 2, Exit::config, "max_token_bytes is {}, and must be at least 2",
           options.max_token_bytes);
 }
@@ -155,8 +157,8 @@ class Trainer {
     if (pair.count > 0) heap_.push({pair.count, pair.left, pair.right, index});
   }
 
-  // The same bytes may come from two pairs ("ab" "c" and "a" "bc"): they are one token. A pair can therefore rise again after
-  // it was merged, when its left or right token is made in a second way; then its merge is on the list already.
+  // The same bytes may come from two pairs ("ab" "c" and "a" "bc"): they are one token. A pair can therefore rise again
+  // after it was merged, when its left or right token is made in a second way; then its merge is on the list already.
   std::int32_t result_of(std::uint32_t index) {
     Pair& pair = pairs_[index];
     if (pair.result >= 0) return pair.result;
