@@ -15,7 +15,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index stack_rows = 256, tile_keys = 256;  // a tile of scores stays in the second cache
+constexpr Index stack_rows = 128, tile_keys = 512;  // a tile of scores stays in the second cache
 
 // One tile of queries of one sequence and the query heads of one key head.
 struct Stack {
@@ -96,19 +96,29 @@ void check(const AttentionShape& s, const Matrix<const T>& q, const Matrix<const
          q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.heads, s.key_heads, s.width);
 }
 
+// The largest of m and n numbers, in lanes: a plain loop is not vectorised, because a maximum may not be reordered where NaN could occur.
+template <class A>
+KOKKOS_INLINE_FUNCTION A largest(const A* s, Index n, A m) {
+  constexpr Index lanes = 32;
+  A best[lanes];
+  for (Index i = 0; i < lanes; ++i) best[i] = m;
+  Index j = 0;
+  for (; j + lanes <= n; j += lanes)
+    for (Index i = 0; i < lanes; ++i) best[i] = s[j + i] > best[i] ? s[j + i] : best[i];
+  for (; j < n; ++j) best[0] = s[j] > best[0] ? s[j] : best[0];
+  for (const A x : best) m = x > m ? x : m;
+  return m;
+}
+
 // One row of scores becomes p = exp(S - m'), zero beyond the `seen` first keys; the row's m and l move on. Returns e^(m-m').
 template <class A>
 KOKKOS_INLINE_FUNCTION A online_softmax(A* s, Index seen, Index n, A& m, A& l) {
   for (Index j = seen; j < n; ++j) s[j] = 0;
   if (seen <= 0) return 1;
-  A top = s[0];
-  for (Index j = 1; j < seen; ++j) top = s[j] > top ? s[j] : top;
-  top = m > top ? m : top;
-  A sum = 0;
-  for (Index j = 0; j < seen; ++j) {
-    s[j] = fast_exp(s[j] - top);
-    sum += s[j];
-  }
+  const A top = largest(s, seen, m);
+  for (Index j = 0; j < seen; ++j) s[j] = fast_exp(s[j] - top);
+  A sum = 0;  // in a loop of its own, or neither of the two is vectorised
+  for (Index j = 0; j < seen; ++j) sum += s[j];
   const A shrink = fast_exp(m - top);  // 0 for a row that had seen no key: m = -infinity, top finite
   m = top;
   l = l * shrink + sum;
