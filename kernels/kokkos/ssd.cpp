@@ -18,6 +18,14 @@ namespace {
 template <class A> KOKKOS_INLINE_FUNCTION A softplus(A v) { return v > A(20) ? v : std::log1p(std::exp(v)); }
 template <class A> KOKKOS_INLINE_FUNCTION A softplus_slope(A v) { return v > A(20) ? A(1) : A(1) / (A(1) + std::exp(-v)); }
 
+// A lower triangle (q,q) in bands of rows: body(first, count) has the rows [first, first + count) and the columns [0, first + count).
+// Products over bands leave out most of the zeros above the diagonal.
+template <class Body>
+void for_bands(Index q, const Body& body) {
+  constexpr Index band = 64;
+  for (Index first = 0; first < q; first += band) body(first, std::min(band, q - first));
+}
+
 // One chunk of one sequence: rows [first, first + length) of (B T, .).
 struct Chunk {
   Index sequence, number, first, length;
@@ -174,7 +182,10 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
         for (Index r = 0; r < R; ++r) {
           if (const auto run = dev.launch("ssd", 2.0 * q * q, 2.0 * sizeof(A) * q * q))
             decayed<A>(dev, products, &decay.sum(first + r, 0), weights);
-          gemm<A>(dev, Op::none, weights, Op::none, n.of_head(u, r), n.of_head(out, r), 1, 1);
+          for_bands(q, [&](Index l, Index count) {
+            const Matrix<const A> band = weights.block(l, count, 0, l + count), before = n.of_head(u, r).block(0, l + count, 0, P);
+            gemm<A>(dev, Op::none, band, Op::none, before, n.of_head(out, r).block(l, count, 0, P), 1, 1);
+          });
         }
         deliver<T>(dev, out, y_block);
         if (next == nullptr) continue;
@@ -312,13 +323,19 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
           copy<A>(dev, nullptr, dproducts.data, q * q);
         for (Index r = 0; r < R; ++r) {
           const Matrix<const A> dY_head = n.of_head(dY, r);
-          gemm<A>(dev, Op::none, dY_head, Op::transpose, n.of_head(u, r), dweights);
+          for_bands(q, [&](Index l, Index count) {
+            const Matrix<const A> before = n.of_head(u, r).block(0, l + count, 0, P);
+            gemm<A>(dev, Op::none, dY_head.block(l, count, 0, P), Op::transpose, before, dweights.block(l, count, 0, l + count));
+          });
           if (const auto run = dev.launch("ssd_backward", 5.0 * q * q, 4.0 * sizeof(A) * q * q))
             for_rows(dev, "ssd_decayed_backward", 1, KOKKOS_LAMBDA(const Index) {
               decayed_backward<A>(q, products.data, &decay.sum(first + r, 0), dweights.data, weights.data, dproducts.data, reached.data(),
                                   &da(r, 0));
             });
-          gemm<A>(dev, Op::transpose, weights, Op::none, dY_head, n.of_head(du, r), 1, 1);
+          for_bands(q, [&](Index l, Index count) {
+            const Matrix<const A> band = weights.block(l, count, 0, l + count);
+            gemm<A>(dev, Op::transpose, band, Op::none, dY_head.block(l, count, 0, P), n.of_head(du, r).block(0, l + count, 0, P), 1, 1);
+          });
         }
         gemm<A>(dev, Op::none, dproducts, Op::none, B, dC, 1, 1);
         gemm<A>(dev, Op::transpose, dproducts, Op::none, C, dB, 1, 1);
