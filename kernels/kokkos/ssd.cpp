@@ -250,9 +250,10 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   const auto g_room = dev.scratch.tensor<A>(Q, Q), dg_room = dev.scratch.tensor<A>(Q, Q);
   const auto w_room = dev.scratch.tensor<A>(Q, Q), dw_room = dev.scratch.tensor<A>(Q, Q);
   const auto u_room = dev.scratch.tensor<A>(Q, n.channels), du_room = dev.scratch.tensor<A>(Q, n.channels);
-  const auto dy_decayed_room = dev.scratch.tensor<A>(Q, n.channels), spare_room = dev.scratch.tensor<A>(Q, n.channels);
+  const auto dy_decayed_room = dev.scratch.tensor<A>(Q, n.channels), u_decayed_room = dev.scratch.tensor<A>(Q, n.channels);
   const auto da = dev.scratch.tensor<A>(R, Q), ddt = dev.scratch.tensor<A>(R, Q), dd = dev.scratch.tensor<A>(R, Q);
   const auto inflow = dev.scratch.tensor<A>(R, Q), outflow = dev.scratch.tensor<A>(R, Q);  // I and F
+  const auto dc_head_room = dev.scratch.tensor<A>(Q, n.state);
   const auto through = dev.scratch.tensor<A>(n.channels), reached = dev.scratch.tensor<A>(Q);
   const auto b_room = room_for<T>(dev, Q, n.state), c_room = room_for<T>(dev, Q, n.state), dy_room = room_for<T>(dev, Q, n.channels);
   const auto db_room = room_for<T>(dev, Q, n.state), dc_room = room_for<T>(dev, Q, n.state);
@@ -275,37 +276,49 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
         const Matrix<T> db_block = n.of_group(d_in.b, k, g), dc_block = n.of_group(d_in.c, k, g), dx = n.of_heads(d_in.x, k, g);
         const Matrix<A> dB = target<T>(db_block, db_room), dC = target<T>(dc_block, dc_room);
         const Matrix<A> u = part_of(u_room, q, n.channels), du = part_of(du_room, q, n.channels);
-        const Matrix<A> dy_decayed = part_of(dy_decayed_room, q, n.channels), spare = part_of(spare_room, q, n.channels);
+        const Matrix<A> dy_decayed = part_of(dy_decayed_room, q, n.channels), u_decayed_block = part_of(u_decayed_room, q, n.channels);
+        const Matrix<A> dc_head = part_of(dc_head_room, q, n.state);
         const Matrix<A> products = part_of(g_room, q, q), dproducts = part_of(dg_room, q, q);
         const Matrix<A> weights = part_of(w_room, q, q), dweights = part_of(dw_room, q, q);
 
         // Through the states: what the entering one gave to the outputs, what the tokens gave to the leaving one.
-        gemm<A>(dev, Op::none, C, Op::transpose, entering, spare);
         gemm<A>(dev, Op::none, B, Op::transpose, leaving, du);
-        if (const auto run = dev.launch("ssd_backward", 8.0 * q * n.channels, double(q) * n.channels * (sizeof(T) + 7 * sizeof(A))))
+        if (const auto run = dev.launch("ssd_backward", 6.0 * q * n.channels, double(q) * n.channels * (sizeof(T) + 7 * sizeof(A))))
           for_rows(dev, "ssd_states_backward", q, KOKKOS_LAMBDA(const Index l) {
             for (Index r = 0; r < R; ++r) {
               const A start = decay.from_start(first + r, l), end = decay.to_end(first + r, l), dt = saved.dt(k.first + l, first + r);
               const T* const xs = x.row(l) + r * P;
               const A* const dys = dY.row(l) + r * P;
               A *const us = u.row(l) + r * P, *const dus = du.row(l) + r * P, *const decayed_dys = dy_decayed.row(l) + r * P;
-              A* const given = spare.row(l) + r * P;  // becomes U decayed to the end of the chunk
-              A in_sum = 0, out_sum = 0;
+              A* const u_decayed = u_decayed_block.row(l) + r * P;
+              A out_sum = 0;
 #pragma GCC ivdep
               for (Index p = 0; p < P; ++p) {
                 decayed_dys[p] = start * dys[p];
-                in_sum += decayed_dys[p] * given[p];
                 us[p] = dt * A(xs[p]);
                 dus[p] *= end;
                 out_sum += us[p] * dus[p];
-                given[p] = end * us[p];
+                u_decayed[p] = end * us[p];
               }
-              inflow(r, l) = in_sum;
               outflow(r, l) = out_sum;
             }
           });
-        gemm<A>(dev, Op::none, dy_decayed, Op::none, entering, dC);
-        gemm<A>(dev, Op::none, spare, Op::none, leaving, dB);
+        for (Index r = 0; r < R; ++r) {
+          gemm<A>(dev, Op::none, n.of_head(dy_decayed, r), Op::none, entering.block(r * P, P, 0, n.state), dc_head);
+          if (const auto run = dev.launch("ssd_backward", 3.0 * q * n.state, 4.0 * sizeof(A) * q * n.state))
+            for_rows(dev, "ssd_inflow", q, KOKKOS_LAMBDA(const Index l) {
+              const A *const part = dc_head.row(l), *const cs = C.row(l);
+              A* const dcs = dC.row(l);
+              A sum = 0;
+#pragma GCC ivdep
+              for (Index j = 0; j < n.state; ++j) {
+                sum += part[j] * cs[j];
+                dcs[j] = r == 0 ? part[j] : dcs[j] + part[j];
+              }
+              inflow(r, l) = sum;
+            });
+        }
+        gemm<A>(dev, Op::none, u_decayed_block, Op::none, leaving, dB);
         if (const auto run = dev.launch("ssd_backward", 3.0 * n.channels * n.state, 3.0 * sizeof(A) * n.channels * n.state)) {
           for_rows(dev, "ssd_through", n.channels, KOKKOS_LAMBDA(const Index i) {
             const A *const s = entering.row(i), *const ds = leaving.row(i);
