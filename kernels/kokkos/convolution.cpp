@@ -8,7 +8,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index block = 256;    // channels handled together: their taps and window stay in the first cache
+constexpr Index block = 512;    // channels handled together: their taps and window stay in a cache
 constexpr Index segment = 128;  // tokens handled together in forward
 
 // The inputs of one sequence at any time: those of this call, those before it, zeros before the beginning.
