@@ -11,13 +11,14 @@ namespace gyr {
 
 class Axis {
  public:
-  explicit Axis(Communicator whole) : whole_(std::move(whole)) {}
+  explicit Axis(Communicator whole) : whole_(std::move(whole)) { add_block(1, Communicator("self", ghost_transport(0, 1))); }
 
   int size() const { return whole_.size(); }
   int rank() const { return whole_.rank(); }
   Communicator& whole() { return whole_; }
   // The block of `size` neighbours this rank is in; it must have been added.
   Communicator& block(int size) { return size == whole_.size() ? whole_ : blocks_.at(size); }
+  bool has_block(int size) const { return size == whole_.size() || blocks_.contains(size); }
   void add_block(int size, Communicator communicator) { blocks_.emplace(size, std::move(communicator)); }
 
   template <class Visit>

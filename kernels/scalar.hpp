@@ -18,8 +18,8 @@ struct bf16 {
   bf16() = default;
   KOKKOS_INLINE_FUNCTION bf16(float x) {
     const auto u = float_bits(x);
-    const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
-    bits = nan ? std::uint16_t((u >> 16) | 0x40u) : std::uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    const std::uint32_t rounded = x != x ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u);  // NaN stays one, and quiet
+    bits = std::uint16_t(rounded >> 16);
   }
   KOKKOS_INLINE_FUNCTION bf16(double x) : bf16(float(x)) {}
   KOKKOS_INLINE_FUNCTION operator float() const {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "regression/cases.hpp"
 
+#include <chrono>
 #include <cmath>
+#include <memory>
+#include <thread>
 
 namespace gyr::testing {
 
@@ -160,10 +163,26 @@ MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary)
 
 
 template <class T>
-Rig<T>::Rig(const EngineConfig& config, Layout layout, MPI_Comm comm)
-    : timers(engine_timer_names()), grid(layout, comm), capacity(predicted_capacity<T>(config, layout, grid.position())),
+Rig<T>::Rig(const EngineConfig& config, Grid& grid)
+    : timers(engine_timer_names()), capacity(predicted_capacity<T>(config, grid.layout(), grid.position())),
       engine(config, grid, &capacity, timers) {
   set_weights(engine);
+}
+
+Grid& alone(Index layers) {
+  static std::map<Index, std::unique_ptr<Grid>> grids;
+  auto& grid = grids[layers];
+  if (!grid) grid = std::make_unique<Grid>(grid_layout(1, 1, 1, {{0, layers}}), MPI_COMM_SELF, Patience::spin);
+  return *grid;
+}
+
+void meet() {
+  MPI_Request request;
+  MPI_Ibarrier(MPI_COMM_WORLD, &request);
+  for (int done = 0; !done;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    std::this_thread::sleep_for(std::chrono::microseconds(done ? 0 : 200));
+  }
 }
 
 template <class T>

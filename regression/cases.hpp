@@ -44,12 +44,16 @@ MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary)
 // An engine with its own memory on `grid`, sized by a ghost.
 template <class T>
 struct Rig {
-  Rig(const EngineConfig& config, Layout layout, MPI_Comm comm);
+  Rig(const EngineConfig& config, Grid& grid);
   Timers timers;
-  Grid grid;
   Capacity capacity;
   Engine<T> engine;
 };
+
+// The grid of this process alone.
+Grid& alone(Index layers);
+// Waiting without blocking inside MPI until all ranks of the program are here.
+void meet();
 
 // Every logical gradient, gathered from all ranks; fails where an element has no owner or more than one.
 template <class T>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors for tests of kernels: numbers to fill them with, plain doubles to compare them with, and differences as gradients.
+// Tensors for tests of kernels: numbers to fill them with, plain doubles to compare them with, and differences as
+// gradients.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,9 @@ struct Workbench {
     return x;
   }
   template <class T>
-  Tensor2<T> zeros(Index rows, Index columns) { return Tensor2<T>(zeros<T>(rows * columns).data(), rows, columns); }
+  Tensor2<T> zeros(Index rows, Index columns) {
+    return Tensor2<T>(zeros<T>(rows * columns).data(), rows, columns);
+  }
 
   // Normal numbers rounded to bf16, so that every T holds the same. Each call draws others.
   template <class T>
@@ -37,7 +40,9 @@ struct Workbench {
     return x;
   }
   template <class T>
-  Tensor2<T> normal(Index rows, Index columns) { return Tensor2<T>(normal<T>(rows * columns).data(), rows, columns); }
+  Tensor2<T> normal(Index rows, Index columns) {
+    return Tensor2<T>(normal<T>(rows * columns).data(), rows, columns);
+  }
 
   template <class View>
   View copy(const View& x) {
@@ -48,9 +53,12 @@ struct Workbench {
 };
 
 // What a kernel of T may differ by from double, relative to the largest number of a tensor.
-template <class T> inline constexpr double tolerance = 1e-13;
-template <> inline constexpr double tolerance<float> = 1e-5;
-template <> inline constexpr double tolerance<bf16> = 2e-2;
+template <class T>
+inline constexpr double tolerance = 1e-13;
+template <>
+inline constexpr double tolerance<float> = 1e-5;
+template <>
+inline constexpr double tolerance<bf16> = 2e-2;
 
 // Numbers in storage order; those of a strided matrix row by row.
 template <class View>
@@ -91,7 +99,10 @@ std::vector<double> slope(Tensor1<double> x, const Loss& loss) {
   std::vector<double> d(x.extent(0));
   for (std::size_t i = 0; i < d.size(); ++i) {
     const double at = x(i);
-    const auto moved = [&](double by) { x(i) = at + by; return loss(); };
+    const auto moved = [&](double by) {
+      x(i) = at + by;
+      return loss();
+    };
     d[i] = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
     x(i) = at;
   }

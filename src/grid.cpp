@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/grid.hpp"
 
-#include "kernels/mpi/transport.hpp"
-
 namespace gyr {
 
 namespace {
@@ -24,14 +22,12 @@ MPI_Comm split(MPI_Comm comm, int color, int key) {
 
 }  // namespace
 
-Grid::Grid(Layout layout, MPI_Comm world) : layout_(std::move(layout)) {
+Grid::Grid(Layout layout, MPI_Comm world, Patience patience) : layout_(std::move(layout)), patience_(patience) {
   int ranks = 0, rank = 0;
   MPI_Comm_size(world, &ranks);
   MPI_Comm_rank(world, &rank);
   ensure(ranks == layout_.ranks(), "a layout of {} ranks on {}", layout_.ranks(), ranks);
   position_ = layout_.position_of(rank);
-  const Patience patience = patience_of(world);
-  spin_ = patience == Patience::spin;
 
   // The permutation is the order of the ranks; the Cartesian grid then numbers them as they stand.
   plain_.comm = split(world, 0, position_);
@@ -73,9 +69,9 @@ Grid Grid::ghost(Layout layout, int position) {
 void Grid::add_tensor_blocks(const std::vector<int>& sizes) {
   const int rank = tensor_->rank();
   for (const int size : sizes) {
-    if (size <= 1 || size == tensor_->size()) continue;
+    if (tensor_->has_block(size)) continue;
     auto transport = is_ghost() ? ghost_transport(rank % size, size)
-                                : mpi_transport(split(tensor_cart_, rank / size, rank), spin_ ? Patience::spin : Patience::sleep);
+                                : mpi_transport(split(tensor_cart_, rank / size, rank), patience_);
     tensor_->add_block(size, Communicator(fmt::format("tensor/{}", size), std::move(transport)));
   }
 }

@@ -8,14 +8,15 @@
 #include <optional>
 
 #include "kernels/axis.hpp"
+#include "kernels/mpi/transport.hpp"
 #include "src/layout.hpp"
 
 namespace gyr {
 
 class Grid {
  public:
-  // Collective over `world`, whose size must be the layout's.
-  Grid(Layout layout, MPI_Comm world);
+  // Collective over `world`, whose size must be the layout's. `patience`: of all the job's ranks on this machine.
+  Grid(Layout layout, MPI_Comm world, Patience patience);
   // The same place without anybody else: for plans.
   static Grid ghost(Layout layout, int position);
 
@@ -62,7 +63,7 @@ class Grid {
   Owned plain_, cart_, tensor_cart_;
   std::optional<Communicator> world_, pipeline_, data_, ends_;
   std::optional<Axis> tensor_;
-  bool spin_ = true;
+  Patience patience_ = Patience::spin;
 };
 
 // Factorisations data x pipeline x tensor of `ranks` that suit: for the message of a grid that does not.

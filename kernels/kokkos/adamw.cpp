@@ -14,8 +14,14 @@ struct Update {
   A keep, step, beta1, gain1, beta2, gain2, root_correction, epsilon, gradient_scale;
 
   explicit Update(const AdamW& a)
-      : keep(A(1 - a.rate * a.decay)), step(A(a.rate / a.correction1)), beta1(A(a.beta1)), gain1(A(1 - a.beta1)), beta2(A(a.beta2)),
-        gain2(A(1 - a.beta2)), root_correction(A(1 / std::sqrt(a.correction2))), epsilon(A(a.epsilon)),
+      : keep(A(1 - a.rate * a.decay)),
+        step(A(a.rate / a.correction1)),
+        beta1(A(a.beta1)),
+        gain1(A(1 - a.beta1)),
+        beta2(A(a.beta2)),
+        gain2(A(1 - a.beta2)),
+        root_correction(A(1 / std::sqrt(a.correction2))),
+        epsilon(A(a.epsilon)),
         gradient_scale(A(a.gradient_scale)) {}
 
   KOKKOS_INLINE_FUNCTION A operator()(A gradient, A& m, A& v, A w) const {
@@ -29,14 +35,15 @@ struct Update {
 }  // namespace
 
 template <class T>
-void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master,
-           Tensor1<T> w) {
+void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v,
+           Tensor1<Acc<T>> master, Tensor1<T> w) {
   using A = Acc<T>;
   const Index n = w.extent(0);
   const bool own = master.data() == nullptr;
-  ensure(Index(g.extent(0)) == n && Index(m.extent(0)) == n && Index(v.extent(0)) == n && (own || Index(master.extent(0)) == n),
-         "adamw of {} parameters with {} gradients, {} and {} moments, {} masters", n, g.extent(0), m.extent(0), v.extent(0),
-         master.extent(0));
+  ensure(Index(g.extent(0)) == n && Index(m.extent(0)) == n && Index(v.extent(0)) == n &&
+             (own || Index(master.extent(0)) == n),
+         "adamw of {} parameters with {} gradients, {} and {} moments, {} masters", n, g.extent(0), m.extent(0),
+         v.extent(0), master.extent(0));
   ensure(!own || std::is_same_v<T, A>, "adamw of parameters that cannot be their own master");
   const auto run = dev.launch("adamw", 15.0 * n, (7.0 * sizeof(A) + (own ? 0 : sizeof(T))) * n);
   if (!run) return;
@@ -46,15 +53,17 @@ void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<
   T* const to = w.data();
   if constexpr (std::is_same_v<T, A>) {
     if (own) {
-      for_flat("adamw", dev, n, KOKKOS_LAMBDA(Index i) { to[i] = update(from[i], first[i], second[i], to[i]); });
+      for_flat(
+          "adamw", dev, n, KOKKOS_LAMBDA(Index i) { to[i] = update(from[i], first[i], second[i], to[i]); });
       return;
     }
   }
   A* const exact = master.data();
-  for_flat("adamw", dev, n, KOKKOS_LAMBDA(Index i) {
-    exact[i] = update(from[i], first[i], second[i], exact[i]);
-    to[i] = T(exact[i]);
-  });
+  for_flat(
+      "adamw", dev, n, KOKKOS_LAMBDA(Index i) {
+        exact[i] = update(from[i], first[i], second[i], exact[i]);
+        to[i] = T(exact[i]);
+      });
 }
 
 template <class A>
@@ -65,18 +74,21 @@ double sum_of_squares(Device& dev, Tensor1<const A> x) {
   const auto total = dev.scratch.tensor<double>(1);
   const auto run = dev.launch("sum_of_squares", 2.0 * n, double(sizeof(A)) * n);
   if (!run) return 0;
-  for_teams("sum_of_squares", dev, strips, KOKKOS_LAMBDA(const Team& team, Index s) {
-    const A* const from = x.data() + s * strip;
-    const double squares = sum<double>(team, least(strip, n - s * strip), [=](Index i, double& t) { t += double(from[i]) * double(from[i]); });
-    once(team, [&] { partial(s) = squares; });
-  });
-  for_teams("sum_of_squares", dev, 1, KOKKOS_LAMBDA(const Team& team, Index) {
-    once(team, [&] {
-      double t = 0;
-      for (Index s = 0; s < strips; ++s) t += partial(s);
-      total(0) = t;
-    });
-  });
+  for_teams(
+      "sum_of_squares", dev, strips, KOKKOS_LAMBDA(const Team& team, Index s) {
+        const A* const from = x.data() + s * strip;
+        const double squares = sum<double>(team, least(strip, n - s * strip),
+                                           [=](Index i, double& t) { t += double(from[i]) * double(from[i]); });
+        once(team, [&] { partial(s) = squares; });
+      });
+  for_teams(
+      "sum_of_squares", dev, 1, KOKKOS_LAMBDA(const Team& team, Index) {
+        once(team, [&] {
+          double t = 0;
+          for (Index s = 0; s < strips; ++s) t += partial(s);
+          total(0) = t;
+        });
+      });
   double result = 0;
   Kokkos::deep_copy(dev.exec, Kokkos::View<double, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(&result),
                     Kokkos::View<const double, Space::memory_space, Kokkos::MemoryUnmanaged>(total.data()));
@@ -84,9 +96,12 @@ double sum_of_squares(Device& dev, Tensor1<const A> x) {
   return result;
 }
 
-template void adamw<double>(Device&, const AdamW&, Tensor1<const double>, Tensor1<double>, Tensor1<double>, Tensor1<double>, Tensor1<double>);
-template void adamw<float>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>, Tensor1<float>);
-template void adamw<bf16>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>, Tensor1<bf16>);
+template void adamw<double>(Device&, const AdamW&, Tensor1<const double>, Tensor1<double>, Tensor1<double>,
+                            Tensor1<double>, Tensor1<double>);
+template void adamw<float>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>,
+                           Tensor1<float>);
+template void adamw<bf16>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>,
+                          Tensor1<bf16>);
 template double sum_of_squares<double>(Device&, Tensor1<const double>);
 template double sum_of_squares<float>(Device&, Tensor1<const float>);
 

@@ -12,7 +12,8 @@ void fill(Device& dev, Tensor1<T> x, double value) {
   if (!run) return;
   T* const to = x.data();
   const T v = T(value);
-  for_flat("fill", dev, n, KOKKOS_LAMBDA(Index i) { to[i] = v; });
+  for_flat(
+      "fill", dev, n, KOKKOS_LAMBDA(Index i) { to[i] = v; });
 }
 
 template <class T>
@@ -23,24 +24,28 @@ void add(Device& dev, Tensor1<const T> x, Tensor1<T> y) {
   if (!run) return;
   const T* const from = x.data();
   T* const to = y.data();
-  for_flat("add", dev, n, KOKKOS_LAMBDA(Index i) { to[i] = T(Acc<T>(to[i]) + Acc<T>(from[i])); });
+  for_flat(
+      "add", dev, n, KOKKOS_LAMBDA(Index i) { to[i] = T(Acc<T>(to[i]) + Acc<T>(from[i])); });
 }
 
 template <class S, class T>
 void convert(Device& dev, Matrix<const S> x, Matrix<T> y) {
-  ensure(x.rows == y.rows && x.columns == y.columns, "convert of ({},{}) to ({},{})", x.rows, x.columns, y.rows, y.columns);
+  ensure(x.rows == y.rows && x.columns == y.columns, "convert of ({},{}) to ({},{})", x.rows, x.columns, y.rows,
+         y.columns);
   const auto run = dev.launch("convert", 0, double(sizeof(S) + sizeof(T)) * x.rows * x.columns);
   if (!run) return;
   if (x.stride == x.columns && y.stride == y.columns) {
     const S* const from = x.data;
     T* const to = y.data;
-    for_flat("convert", dev, x.rows * x.columns, KOKKOS_LAMBDA(Index i) { to[i] = T(from[i]); });
+    for_flat(
+        "convert", dev, x.rows * x.columns, KOKKOS_LAMBDA(Index i) { to[i] = T(from[i]); });
   } else {
-    for_teams("convert", dev, x.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
-      const S* const from = x.row(r);
-      T* const to = y.row(r);
-      each(team, x.columns, [=](Index c) { to[c] = T(from[c]); });
-    });
+    for_teams(
+        "convert", dev, x.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
+          const S* const from = x.row(r);
+          T* const to = y.row(r);
+          each(team, x.columns, [=](Index c) { to[c] = T(from[c]); });
+        });
   }
 }
 
@@ -54,15 +59,16 @@ void bias_scale(Device& dev, Tensor1<const Acc<T>> bias, Tensor1<const Acc<T>> s
   const auto run = dev.launch("bias_scale", double((b != nullptr) + (s != nullptr)) * y.rows * y.columns,
                               2.0 * sizeof(T) * y.rows * y.columns);
   if (!run) return;
-  for_teams("bias_scale", dev, y.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
-    T* const to = y.row(r);
-    if (b && s)
-      each(team, y.columns, [=](Index c) { to[c] = T(s[c] * (A(to[c]) + b[c])); });
-    else if (b)
-      each(team, y.columns, [=](Index c) { to[c] = T(A(to[c]) + b[c]); });
-    else
-      each(team, y.columns, [=](Index c) { to[c] = T(s[c] * A(to[c])); });
-  });
+  for_teams(
+      "bias_scale", dev, y.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
+        T* const to = y.row(r);
+        if (b && s)
+          each(team, y.columns, [=](Index c) { to[c] = T(s[c] * (A(to[c]) + b[c])); });
+        else if (b)
+          each(team, y.columns, [=](Index c) { to[c] = T(A(to[c]) + b[c]); });
+        else
+          each(team, y.columns, [=](Index c) { to[c] = T(s[c] * A(to[c])); });
+      });
 }
 
 template <class T>
@@ -82,21 +88,23 @@ void add_bias(Device& dev, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y
 template <class T>
 void bias_backward(Device& dev, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias) {
   using A = Acc<T>;
-  ensure(Index(dbias.extent(0)) == dy.columns, "bias gradient of {} numbers for {} columns", dbias.extent(0), dy.columns);
+  ensure(Index(dbias.extent(0)) == dy.columns, "bias gradient of {} numbers for {} columns", dbias.extent(0),
+         dy.columns);
   Scope scope(dev.scratch);
   const Index blocks = ceil_div(dy.rows, block_rows);
   const auto partial = dev.scratch.tensor<A>(blocks, dy.columns);
   const auto run = dev.launch("bias_backward", double(dy.rows) * dy.columns, double(sizeof(T)) * dy.rows * dy.columns);
   if (!run) return;
-  for_teams("bias_backward", dev, blocks, KOKKOS_LAMBDA(const Team& team, Index b) {
-    A* const p = partial.data() + b * dy.columns;
-    const Index first = b * block_rows, last = least(first + block_rows, dy.rows);
-    each(team, dy.columns, [=](Index c) { p[c] = 0; });
-    for (Index r = first; r < last; ++r) {
-      const T* const from = dy.row(r);
-      each(team, dy.columns, [=](Index c) { p[c] += A(from[c]); });
-    }
-  });
+  for_teams(
+      "bias_backward", dev, blocks, KOKKOS_LAMBDA(const Team& team, Index b) {
+        A* const p = partial.data() + b * dy.columns;
+        const Index first = b * block_rows, last = least(first + block_rows, dy.rows);
+        each(team, dy.columns, [=](Index c) { p[c] = 0; });
+        for (Index r = first; r < last; ++r) {
+          const T* const from = dy.row(r);
+          each(team, dy.columns, [=](Index c) { p[c] += A(from[c]); });
+        }
+      });
   add_blocks<A>("bias_backward", dev, partial, A(scale), dbias);
 }
 

@@ -6,55 +6,63 @@
 namespace gyr {
 
 template <class T>
-void embedding(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> table, Index first, double scale, Tensor2<T> x) {
+void embedding(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> table, Index first, double scale,
+               Tensor2<T> x) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1), held = table.extent(0);
-  ensure(Index(tokens.extent(0)) == rows && Index(table.extent(1)) == width, "embedding of {} tokens of width {} into ({},{})",
-         tokens.extent(0), table.extent(1), rows, width);
+  ensure(Index(tokens.extent(0)) == rows && Index(table.extent(1)) == width,
+         "embedding of {} tokens of width {} into ({},{})", tokens.extent(0), table.extent(1), rows, width);
   const auto run = dev.launch("embedding", double(rows) * width, 2.0 * sizeof(T) * rows * width);
   if (!run) return;
   const A s = A(scale);
-  for_teams("embedding", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
-    const Index row = Index(tokens.data()[r]) - first;
-    T* const to = x.data() + r * width;
-    if (row >= 0 && row < held) {
-      const T* const from = table.data() + row * width;
-      each(team, width, [=](Index d) { to[d] = T(s * A(from[d])); });
-    } else {
-      each(team, width, [=](Index d) { to[d] = T(A(0)); });
-    }
-  });
+  for_teams(
+      "embedding", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
+        const Index row = Index(tokens.data()[r]) - first;
+        T* const to = x.data() + r * width;
+        if (row >= 0 && row < held) {
+          const T* const from = table.data() + row * width;
+          each(team, width, [=](Index d) { to[d] = T(s * A(from[d])); });
+        } else {
+          each(team, width, [=](Index d) { to[d] = T(A(0)); });
+        }
+      });
 }
 
 // A team owns some columns of the table and walks over all tokens, so that equal tokens meet in order.
 template <class T>
-void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale, Token padding,
-                        Tensor2<Acc<T>> dtable) {
+void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale,
+                        Token padding, Tensor2<Acc<T>> dtable) {
   using A = Acc<T>;
   const Index rows = dx.extent(0), width = dx.extent(1), held = dtable.extent(0);
   ensure(Index(tokens.extent(0)) == rows && Index(dtable.extent(1)) == width,
-         "embedding gradient of {} tokens, ({},{}) into a table of width {}", tokens.extent(0), rows, width, dtable.extent(1));
-  const auto run = dev.launch("embedding_backward", 2.0 * rows * width, double(sizeof(T) + 2 * sizeof(A)) * rows * width);
+         "embedding gradient of {} tokens, ({},{}) into a table of width {}", tokens.extent(0), rows, width,
+         dtable.extent(1));
+  const auto run =
+      dev.launch("embedding_backward", 2.0 * rows * width, double(sizeof(T) + 2 * sizeof(A)) * rows * width);
   if (!run) return;
   const A s = A(scale);
-  for_teams("embedding_backward", dev, ceil_div(width, sum_columns), KOKKOS_LAMBDA(const Team& team, Index part) {
-    const Index column = part * sum_columns, columns = least(sum_columns, width - column);
-    for (Index r = 0; r < rows; ++r) {
-      const Token token = tokens.data()[r];
-      const Index row = Index(token) - first;
-      if (row < 0 || row >= held || (padding >= 0 && token == padding)) continue;
-      const T* const from = dx.data() + r * width + column;
-      A* const to = dtable.data() + row * width + column;
-      each(team, columns, [=](Index d) { to[d] += s * A(from[d]); });
-    }
-  });
+  for_teams(
+      "embedding_backward", dev, ceil_div(width, sum_columns), KOKKOS_LAMBDA(const Team& team, Index part) {
+        const Index column = part * sum_columns, columns = least(sum_columns, width - column);
+        for (Index r = 0; r < rows; ++r) {
+          const Token token = tokens.data()[r];
+          const Index row = Index(token) - first;
+          if (row < 0 || row >= held || (padding >= 0 && token == padding)) continue;
+          const T* const from = dx.data() + r * width + column;
+          A* const to = dtable.data() + row * width + column;
+          each(team, columns, [=](Index d) { to[d] += s * A(from[d]); });
+        }
+      });
 }
 
 template void embedding<double>(Device&, Tensor1<const Token>, Tensor2<const double>, Index, double, Tensor2<double>);
 template void embedding<float>(Device&, Tensor1<const Token>, Tensor2<const float>, Index, double, Tensor2<float>);
 template void embedding<bf16>(Device&, Tensor1<const Token>, Tensor2<const bf16>, Index, double, Tensor2<bf16>);
-template void embedding_backward<double>(Device&, Tensor1<const Token>, Tensor2<const double>, Index, double, Token, Tensor2<double>);
-template void embedding_backward<float>(Device&, Tensor1<const Token>, Tensor2<const float>, Index, double, Token, Tensor2<float>);
-template void embedding_backward<bf16>(Device&, Tensor1<const Token>, Tensor2<const bf16>, Index, double, Token, Tensor2<float>);
+template void embedding_backward<double>(Device&, Tensor1<const Token>, Tensor2<const double>, Index, double, Token,
+                                         Tensor2<double>);
+template void embedding_backward<float>(Device&, Tensor1<const Token>, Tensor2<const float>, Index, double, Token,
+                                        Tensor2<float>);
+template void embedding_backward<bf16>(Device&, Tensor1<const Token>, Tensor2<const bf16>, Index, double, Token,
+                                       Tensor2<float>);
 
 }  // namespace gyr

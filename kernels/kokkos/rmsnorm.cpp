@@ -9,66 +9,70 @@ template <class T>
 void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
-  ensure(Index(g.extent(0)) == width && Index(y.extent(0)) == rows && Index(y.extent(1)) == width && Index(rstd.extent(0)) == rows,
-         "rmsnorm of ({},{}) with {} weights into ({},{}) and {} statistics", rows, width, g.extent(0), y.extent(0), y.extent(1),
-         rstd.extent(0));
+  ensure(Index(g.extent(0)) == width && Index(y.extent(0)) == rows && Index(y.extent(1)) == width &&
+             Index(rstd.extent(0)) == rows,
+         "rmsnorm of ({},{}) with {} weights into ({},{}) and {} statistics", rows, width, g.extent(0), y.extent(0),
+         y.extent(1), rstd.extent(0));
   const auto run = dev.launch("rmsnorm", 4.0 * rows * width, (2.0 * sizeof(T) * width + sizeof(A)) * rows);
   if (!run) return;
-  for_teams("rmsnorm", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
-    const T* const from = x.data() + r * width;
-    const A* const weight = g.data();
-    T* const to = y.data() + r * width;
-    const A squares = sum<A>(team, width, [=](Index d, A& s) { s += A(from[d]) * A(from[d]); });
-    const A k = A(1 / std::sqrt(double(squares) / double(width) + eps));
-    once(team, [&] { rstd.data()[r] = k; });
-    each(team, width, [=](Index d) { to[d] = T(weight[d] * A(T(A(from[d]) * k))); });
-  });
+  for_teams(
+      "rmsnorm", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
+        const T* const from = x.data() + r * width;
+        const A* const weight = g.data();
+        T* const to = y.data() + r * width;
+        const A squares = sum<A>(team, width, [=](Index d, A& s) { s += A(from[d]) * A(from[d]); });
+        const A k = A(1 / std::sqrt(double(squares) / double(width) + eps));
+        once(team, [&] { rstd.data()[r] = k; });
+        each(team, width, [=](Index d) { to[d] = T(weight[d] * A(T(A(from[d]) * k))); });
+      });
 }
 
 namespace {
 
 // A row is read from memory once: the mean finds it there, the rest in cache.
 template <Add add, class T>
-void backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Tensor2<T> dx,
-              Tensor2<Acc<T>> partial) {
+void backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd,
+              Tensor2<T> dx, Tensor2<Acc<T>> partial) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
-  for_teams("rmsnorm_backward", dev, partial.extent(0), KOKKOS_LAMBDA(const Team& team, Index b) {
-    const A* const weight = g.data();
-    A* const dg = partial.data() + b * width;
-    each(team, width, [=](Index d) { dg[d] = 0; });
-    for (Index r = b * block_rows; r < least((b + 1) * block_rows, rows); ++r) {
-      const T *const in = x.data() + r * width, *const dout = dy.data() + r * width;
-      T* const din = dx.data() + r * width;
-      const A k = rstd.data()[r];
-      const A product = sum<A>(team, width, [=](Index d, A& s) { s += weight[d] * A(dout[d]) * A(in[d]); });
-      const A mean = product * k / A(width);
-      each(team, width, [=](Index d) {
-        const A xh = A(in[d]) * k, u = weight[d] * A(dout[d]);
-        dg[d] += A(dout[d]) * xh;
-        const A v = k * (u - xh * mean);
-        din[d] = T(add == Add::yes ? A(din[d]) + v : v);
+  for_teams(
+      "rmsnorm_backward", dev, partial.extent(0), KOKKOS_LAMBDA(const Team& team, Index b) {
+        const A* const weight = g.data();
+        A* const dg = partial.data() + b * width;
+        each(team, width, [=](Index d) { dg[d] = 0; });
+        for (Index r = b * block_rows; r < least((b + 1) * block_rows, rows); ++r) {
+          const T *const in = x.data() + r * width, *const dout = dy.data() + r * width;
+          T* const din = dx.data() + r * width;
+          const A k = rstd.data()[r];
+          const A product = sum<A>(team, width, [=](Index d, A& s) { s += weight[d] * A(dout[d]) * A(in[d]); });
+          const A mean = product * k / A(width);
+          each(team, width, [=](Index d) {
+            const A xh = A(in[d]) * k, u = weight[d] * A(dout[d]);
+            dg[d] += A(dout[d]) * xh;
+            const A v = k * (u - xh * mean);
+            din[d] = T(add == Add::yes ? A(din[d]) + v : v);
+          });
+        }
       });
-    }
-  });
 }
 
 }  // namespace
 
 template <class T>
-void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add add,
-                      Tensor2<T> dx, Tensor1<Acc<T>> dg) {
+void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g,
+                      Tensor1<const Acc<T>> rstd, Add add, Tensor2<T> dx, Tensor1<Acc<T>> dg) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
   for (const auto& same : {Tensor2<const T>(dx), dy})
-    ensure(Index(same.extent(0)) == rows && Index(same.extent(1)) == width, "rmsnorm_backward of ({},{}) and ({},{})", rows, width,
-           same.extent(0), same.extent(1));
+    ensure(Index(same.extent(0)) == rows && Index(same.extent(1)) == width, "rmsnorm_backward of ({},{}) and ({},{})",
+           rows, width, same.extent(0), same.extent(1));
   ensure(Index(g.extent(0)) == width && Index(dg.extent(0)) == width && Index(rstd.extent(0)) == rows,
-         "rmsnorm_backward of ({},{}) with {} weights, {} of their gradients, {} statistics", rows, width, g.extent(0), dg.extent(0),
-         rstd.extent(0));
+         "rmsnorm_backward of ({},{}) with {} weights, {} of their gradients, {} statistics", rows, width, g.extent(0),
+         dg.extent(0), rstd.extent(0));
   Scope scope(dev.scratch);
   const auto partial = dev.scratch.tensor<A>(ceil_div(rows, block_rows), width);
-  const auto run = dev.launch("rmsnorm_backward", 11.0 * rows * width, sizeof(T) * (add == Add::yes ? 4.0 : 3.0) * rows * width);
+  const auto run =
+      dev.launch("rmsnorm_backward", 11.0 * rows * width, sizeof(T) * (add == Add::yes ? 4.0 : 3.0) * rows * width);
   if (!run) return;
   if (add == Add::yes)
     backward<Add::yes, T>(dev, dy, x, g, rstd, dx, partial);
@@ -77,14 +81,16 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
   add_blocks<A>("rmsnorm_backward", dev, partial, 1, dg);
 }
 
-template void rmsnorm<double>(Device&, Tensor2<const double>, Tensor1<const double>, double, Tensor2<double>, Tensor1<double>);
-template void rmsnorm<float>(Device&, Tensor2<const float>, Tensor1<const float>, double, Tensor2<float>, Tensor1<float>);
+template void rmsnorm<double>(Device&, Tensor2<const double>, Tensor1<const double>, double, Tensor2<double>,
+                              Tensor1<double>);
+template void rmsnorm<float>(Device&, Tensor2<const float>, Tensor1<const float>, double, Tensor2<float>,
+                             Tensor1<float>);
 template void rmsnorm<bf16>(Device&, Tensor2<const bf16>, Tensor1<const float>, double, Tensor2<bf16>, Tensor1<float>);
-template void rmsnorm_backward<double>(Device&, Tensor2<const double>, Tensor2<const double>, Tensor1<const double>, Tensor1<const double>,
-                                       Add, Tensor2<double>, Tensor1<double>);
-template void rmsnorm_backward<float>(Device&, Tensor2<const float>, Tensor2<const float>, Tensor1<const float>, Tensor1<const float>, Add,
-                                      Tensor2<float>, Tensor1<float>);
-template void rmsnorm_backward<bf16>(Device&, Tensor2<const bf16>, Tensor2<const bf16>, Tensor1<const float>, Tensor1<const float>, Add,
-                                     Tensor2<bf16>, Tensor1<float>);
+template void rmsnorm_backward<double>(Device&, Tensor2<const double>, Tensor2<const double>, Tensor1<const double>,
+                                       Tensor1<const double>, Add, Tensor2<double>, Tensor1<double>);
+template void rmsnorm_backward<float>(Device&, Tensor2<const float>, Tensor2<const float>, Tensor1<const float>,
+                                      Tensor1<const float>, Add, Tensor2<float>, Tensor1<float>);
+template void rmsnorm_backward<bf16>(Device&, Tensor2<const bf16>, Tensor2<const bf16>, Tensor1<const float>,
+                                     Tensor1<const float>, Add, Tensor2<bf16>, Tensor1<float>);
 
 }  // namespace gyr

@@ -9,8 +9,8 @@ namespace gyr {
 
 using Team = Kokkos::TeamPolicy<Space>::member_type;
 
-inline constexpr Index strip = 16384;     // elements of a flat run that one team takes
-inline constexpr Index block_rows = 64;   // rows whose sum one team takes
+inline constexpr Index strip = 16384;       // elements of a flat run that one team takes
+inline constexpr Index block_rows = 64;     // rows whose sum one team takes
 inline constexpr Index sum_columns = 1024;  // columns whose blocks one team adds up
 
 KOKKOS_INLINE_FUNCTION constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
@@ -57,25 +57,27 @@ KOKKOS_INLINE_FUNCTION void once(const Team& team, const F& f) {
 // f(i) for every i < n of a flat run.
 template <class F>
 void for_flat(const char* name, Device& dev, Index n, const F& f) {
-  for_teams(name, dev, ceil_div(n, strip), KOKKOS_LAMBDA(const Team& team, Index s) {
-    const Index first = s * strip;
-    const F own = f;
-    each(team, least(strip, n - first), [=](Index i) { own(first + i); });
-  });
+  for_teams(
+      name, dev, ceil_div(n, strip), KOKKOS_LAMBDA(const Team& team, Index s) {
+        const Index first = s * strip;
+        const F own = f;
+        each(team, least(strip, n - first), [=](Index i) { own(first + i); });
+      });
 }
 
 // out(c) += scale * sum over b of partial(b, c), in the order of b.
 template <class A>
 void add_blocks(const char* name, Device& dev, Tensor2<const A> partial, A scale, Tensor1<A> out) {
   const Index blocks = partial.extent(0), columns = partial.extent(1);
-  for_teams(name, dev, ceil_div(columns, sum_columns), KOKKOS_LAMBDA(const Team& team, Index s) {
-    const Index first = s * sum_columns, width = least(sum_columns, columns - first);
-    A* const o = out.data() + first;
-    for (Index b = 0; b < blocks; ++b) {  // a lane keeps its column from block to block
-      const A* const p = partial.data() + b * columns + first;
-      each(team, width, [=](Index c) { o[c] += scale * p[c]; });
-    }
-  });
+  for_teams(
+      name, dev, ceil_div(columns, sum_columns), KOKKOS_LAMBDA(const Team& team, Index s) {
+        const Index first = s * sum_columns, width = least(sum_columns, columns - first);
+        A* const o = out.data() + first;
+        for (Index b = 0; b < blocks; ++b) {  // a lane keeps its column from block to block
+          const A* const p = partial.data() + b * columns + first;
+          each(team, width, [=](Index c) { o[c] += scale * p[c]; });
+        }
+      });
 }
 
 }  // namespace gyr

@@ -10,37 +10,41 @@ template <class T>
 void swiglu(Device& dev, Tensor2<const T> gate_up, double multiplier, Tensor2<T> y) {
   using A = Acc<T>;
   const Index rows = y.extent(0), width = y.extent(1);
-  ensure(Index(gate_up.extent(0)) == rows && Index(gate_up.extent(1)) == 2 * width, "swiglu of ({},{}) into ({},{})", gate_up.extent(0),
-         gate_up.extent(1), rows, width);
+  ensure(Index(gate_up.extent(0)) == rows && Index(gate_up.extent(1)) == 2 * width, "swiglu of ({},{}) into ({},{})",
+         gate_up.extent(0), gate_up.extent(1), rows, width);
   const auto run = dev.launch("swiglu", 6.0 * rows * width, 3.0 * sizeof(T) * rows * width);
   if (!run) return;
   const A m = A(multiplier);
-  for_teams("swiglu", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
-    const T *const gate = gate_up.data() + 2 * r * width, *const up = gate + width;
-    T* const to = y.data() + r * width;
-    each(team, width, [=](Index f) { to[f] = T(A(up[f]) * silu(m * A(gate[f]))); });
-  });
+  for_teams(
+      "swiglu", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
+        const T *const gate = gate_up.data() + 2 * r * width, *const up = gate + width;
+        T* const to = y.data() + r * width;
+        each(team, width, [=](Index f) { to[f] = T(A(up[f]) * silu(m * A(gate[f]))); });
+      });
 }
 
 template <class T>
-void swiglu_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> gate_up, double multiplier, Tensor2<T> dgate_up) {
+void swiglu_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> gate_up, double multiplier,
+                     Tensor2<T> dgate_up) {
   using A = Acc<T>;
   const Index rows = dy.extent(0), width = dy.extent(1);
   for (const auto& pair : {gate_up, Tensor2<const T>(dgate_up)})
-    ensure(Index(pair.extent(0)) == rows && Index(pair.extent(1)) == 2 * width, "swiglu_backward of ({},{}) with ({},{})", rows, width,
-           pair.extent(0), pair.extent(1));
+    ensure(Index(pair.extent(0)) == rows && Index(pair.extent(1)) == 2 * width,
+           "swiglu_backward of ({},{}) with ({},{})", rows, width, pair.extent(0), pair.extent(1));
   const auto run = dev.launch("swiglu_backward", 12.0 * rows * width, 5.0 * sizeof(T) * rows * width);
   if (!run) return;
   const A m = A(multiplier);
-  for_teams("swiglu_backward", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
-    const T *const gate = gate_up.data() + 2 * r * width, *const up = gate + width, *const dout = dy.data() + r * width;
-    T *const dgate = dgate_up.data() + 2 * r * width, *const dup = dgate + width;
-    each(team, width, [=](Index f) {
-      const A s = m * A(gate[f]), sig = sigmoid(s), d = A(dout[f]);
-      dup[f] = T(d * s * sig);
-      dgate[f] = T(d * A(up[f]) * m * sig * (1 + s * (1 - sig)));
-    });
-  });
+  for_teams(
+      "swiglu_backward", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
+        const T *const gate = gate_up.data() + 2 * r * width, *const up = gate + width,
+                       *const dout = dy.data() + r * width;
+        T *const dgate = dgate_up.data() + 2 * r * width, *const dup = dgate + width;
+        each(team, width, [=](Index f) {
+          const A s = m * A(gate[f]), sig = sigmoid(s), d = A(dout[f]);
+          dup[f] = T(d * s * sig);
+          dgate[f] = T(d * A(up[f]) * m * sig * (1 + s * (1 - sig)));
+        });
+      });
 }
 
 template void swiglu<double>(Device&, Tensor2<const double>, double, Tensor2<double>);

@@ -32,9 +32,9 @@ Layout layout_of(int data, int pipeline, int tensor, std::vector<int> permutatio
 }
 
 template <class T>
-Outcome step(const ModelConfig& model, const Layout& layout, MPI_Comm comm) {
-  Rig<T> rig(config_of(model, layout), layout, comm);
-  const int data = layout.size("data"), mine = rig.grid.coordinate("data");
+Outcome step(const ModelConfig& model, Grid& grid) {
+  Rig<T> rig(config_of(model, grid.layout()), grid);
+  const int data = grid.layout().size("data"), mine = grid.coordinate("data");
   const auto source = [&](int micro) { return micro_batch(Index(micro) * data + mine, 1, length, model.vocabulary); };
   Outcome outcome{rig.engine.gradients(source, rig.engine.config().micros, 1), {}};
   outcome.gradients = gathered_gradients(rig.engine);
@@ -58,30 +58,41 @@ void expect_equal(const Outcome& one, const Outcome& many, double tolerance, con
   for (const auto& [name, gradient] : one.gradients) EXPECT_LE(difference(gradient, many.gradients.at(name)), tolerance) << where << " " << name;
 }
 
-// Runs `f(comm)` on the first `ranks` ranks; the others go on.
-template <class F>
-void on_ranks(int ranks, F&& f) {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm comm;
-  MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : 1, rank, &comm);
-  if (rank < ranks) f(comm);
-  MPI_Comm_free(&comm);
+// The grid of a layout over the first ranks of the program, made once; null on the other ranks.
+Grid* grid_of(const Layout& layout) {
+  static std::map<std::string, std::unique_ptr<Grid>> grids;
+  std::string key;
+  for (const LayoutAxis& axis : layout.axes) key += fmt::format("{} ", axis.size);
+  for (const int rank : layout.permutation) key += fmt::format("p{} ", rank);
+  for (const Span& stage : layout.stages) key += fmt::format("s{} ", stage.size());
+  const auto [entry, fresh] = grids.try_emplace(key);
+  if (fresh) {
+    static const Patience patience = patience_of(MPI_COMM_WORLD);
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    meet();
+    MPI_Comm comm;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < layout.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
+    if (comm != MPI_COMM_NULL) {
+      entry->second = std::make_unique<Grid>(layout, comm, patience);
+      MPI_Comm_free(&comm);
+    }
+  }
+  return entry->second.get();
 }
 
 template <class T>
 void every_factorisation(const std::string& name, double tolerance) {
   const ModelConfig model = widened(named(name));
-  const Outcome one = step<T>(model, layout_of(1, 1, 1), MPI_COMM_SELF);
+  const Outcome one = step<T>(model, alone(8));
   for (const int ranks : {2, 4, 8})
     for (int tensor = 1; tensor <= ranks; tensor *= 2)
       for (int pipeline = 1; pipeline * tensor <= ranks; pipeline *= 2) {
         const int data = ranks / tensor / pipeline;
-        on_ranks(ranks, [&](MPI_Comm comm) {
-          expect_equal(one, step<T>(model, layout_of(data, pipeline, tensor), comm), tolerance,
-                       fmt::format("{} data {} pipeline {} tensor {}", name, data, pipeline, tensor));
-        });
+        if (Grid* grid = grid_of(layout_of(data, pipeline, tensor)))
+          expect_equal(one, step<T>(model, *grid), tolerance, fmt::format("{} data {} pipeline {} tensor {}", name, data, pipeline, tensor));
       }
+  meet();
 }
 
 class equality : public ::testing::TestWithParam<std::string> {};
@@ -94,27 +105,23 @@ INSTANTIATE_TEST_SUITE_P(T, equality, ::testing::Values("T1", "T2", "T3", "T4", 
 
 TEST(equality, survives_a_rank_permutation) {
   const ModelConfig model = widened(named("T2"));
-  const Outcome one = step<double>(model, layout_of(1, 1, 1), MPI_COMM_SELF);
-  on_ranks(8, [&](MPI_Comm comm) {
-    expect_equal(one, step<double>(model, layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}), comm), 1e-12, "permuted");
-  });
+  const Outcome one = step<double>(model, alone(8));
+  expect_equal(one, step<double>(model, *grid_of(layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}))), 1e-12, "permuted");
 }
 
 TEST(equality, survives_uneven_stages) {
   const ModelConfig model = widened(named("T5"));
-  const Outcome one = step<double>(model, layout_of(1, 1, 1), MPI_COMM_SELF);
-  const Layout uneven = grid_layout(1, 4, 2, {{0, 1}, {1, 5}, {5, 6}, {6, 8}});
-  on_ranks(8, [&](MPI_Comm comm) { expect_equal(one, step<double>(model, uneven, comm), 1e-12, "uneven"); });
+  const Outcome one = step<double>(model, alone(8));
+  expect_equal(one, step<double>(model, *grid_of(grid_layout(1, 4, 2, {{0, 1}, {1, 5}, {5, 6}, {6, 8}}))), 1e-12, "uneven");
 }
 
 TEST(equality, same_layout_gives_the_same_bits) {
   const ModelConfig model = widened(named("T3"));
-  on_ranks(8, [&](MPI_Comm comm) {
-    const Outcome a = step<float>(model, layout_of(2, 2, 2), comm), b = step<float>(model, layout_of(2, 2, 2), comm);
-    EXPECT_EQ(a.result.loss, b.result.loss);
-    EXPECT_EQ(a.result.gradient_norm, b.result.gradient_norm);
-    EXPECT_EQ(a.gradients, b.gradients);
-  });
+  Grid& grid = *grid_of(layout_of(2, 2, 2));
+  const Outcome a = step<float>(model, grid), b = step<float>(model, grid);
+  EXPECT_EQ(a.result.loss, b.result.loss);
+  EXPECT_EQ(a.result.gradient_norm, b.result.gradient_norm);
+  EXPECT_EQ(a.gradients, b.gradients);
 }
 
 }  // namespace

@@ -25,14 +25,12 @@ EngineConfig config_of(const Case& c) {
   return e;
 }
 
-Layout alone(const ModelConfig& m) { return grid_layout(1, 1, 1, {{0, m.layers()}}); }
-
 class parity : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(parity, parameters_loss_and_gradients) {
   const Case& c = named(GetParam());
   EXPECT_EQ(parameter_count(c.model), c.reference.parameters);
-  Rig<double> rig(config_of(c), alone(c.model), MPI_COMM_SELF);
+  Rig<double> rig(config_of(c), alone(c.model.layers()));
   const StepResult result = rig.engine.gradients([&](int) { return micro_batch(0, c.batch, c.length, c.model.vocabulary); }, 1, 1);
   EXPECT_NEAR(result.loss, c.reference.loss, 1e-10 + 1e-9 * c.reference.loss);
   EXPECT_NEAR(result.gradient_norm, c.reference.gradient_norm, printed);
@@ -43,9 +41,9 @@ TEST_P(parity, parameters_loss_and_gradients) {
 // Through the generation path: a whole prompt at once, with state.
 TEST_P(parity, logits) {
   const Case& c = named(GetParam());
-  Rig<double> rig(config_of(c), alone(c.model), MPI_COMM_SELF);
+  Rig<double> rig(config_of(c), alone(c.model.layers()));
   StateStore state(Arena(Memory::activations, Index(1) << 22), c.batch, c.length);
-  Stage<double> stage(c.model, rig.grid);
+  Stage<double> stage(c.model, alone(c.model.layers()));
   stage.make_slots(1, Index(1) << 24, false);
   Arena weights(Memory::weights, Index(1) << 22), none(Memory::gradients, 0);
   stage.parameters().allocate(weights, none, Gradients::none);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "regression/testing.hpp"
+#include "kernels/error.hpp"
 #include "src/simulator.hpp"
 
 namespace gyr {

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rates of the kernels that memory bounds, in GB/s of what each must at least read and write (as the device counts it),
+// next to y = a x in the same run. of_copy is the ratio of the two; 0.7 is what we ask for. Both work on memory that no
+// cache holds: every call takes the next rows of tensors much taller than it needs, as a step does that walks through
+// its layers.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "kernels/adamw.hpp"
+#include "kernels/cross_entropy.hpp"
+#include "kernels/elementwise.hpp"
+#include "kernels/gate.hpp"
+#include "kernels/random.hpp"
+#include "kernels/swiglu.hpp"
+
+namespace {
+
+using namespace gyr;
+using Clock = std::chrono::steady_clock;
+
+constexpr Index height = 1024;  // rows of a call: tokens of a micro-batch
+constexpr Index calls = 24;     // calls until a tensor's rows come round again
+constexpr Index all = calls * height;
+
+struct Ground {
+  Device dev{false, Index(1) << 24};
+  Arena arena{Memory::activations, Index(3) << 28};
+
+  template <class T>
+  Tensor1<T> normal(Index n) {
+    const auto x = arena.tensor<T>(n);
+    const Stream stream(1, "bench");
+    for (Index i = 0; i < n; ++i) x(i) = i < 4096 ? T(float(stream.normal(i))) : x(i - 4096);
+    return x;
+  }
+  template <class T>
+  Tensor2<T> normal(Index rows, Index columns) {
+    return Tensor2<T>(normal<T>(rows * columns).data(), rows, columns);
+  }
+};
+
+// GB/s of y = a x from memory, reads and writes counted: the median of some windows.
+double copy_rate(Ground& ground) {
+  constexpr Index n = 1 << 24;
+  constexpr int windows = 7;
+  Scope scope(ground.arena);
+  const auto x = ground.arena.tensor<float>(n), y = ground.arena.tensor<float>(n);
+  fill<float>(ground.dev, x, 1);
+  fill<float>(ground.dev, y, 1);
+  float factor = 0.5f;  // hidden, lest the loop become a library call
+  benchmark::DoNotOptimize(factor);
+  std::array<double, windows> rates;
+  for (double& rate : rates) {
+    const auto start = Clock::now();
+    const float* from = x.data();
+    float* to = y.data();
+    for (Index i = 0; i < n; ++i) to[i] = factor * from[i];
+    benchmark::ClobberMemory();
+    rate = 8e-9 * double(n) / std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  std::nth_element(rates.begin(), rates.begin() + windows / 2, rates.end());
+  return rates[windows / 2];
+}
+
+// Runs kernel(first row), the only one launched meanwhile, and reports its rate and that of the copy.
+template <class Kernel>
+void measure(benchmark::State& state, Ground& ground, const Kernel& kernel, Index rows = height) {
+  for (Index i = 0; i < calls; ++i) kernel(i * rows);
+  ground.dev.clear_work();
+  Index call = 0;
+  for (auto _ : state) kernel(call++ % calls * rows);
+  double bytes = 0, time = 0;
+  for (const Work& w : ground.dev.work()) bytes += w.bytes, time += w.seconds;
+  const double rate = 1e-9 * bytes / time, copy = copy_rate(ground);
+  state.counters["GB/s"] = rate;
+  state.counters["copy"] = copy;
+  state.counters["of_copy"] = rate / copy;
+}
+
+// Rows of one call.
+template <class T>
+Tensor2<T> part(const Tensor2<T>& x, Index first) {
+  return rows(x, first, height);
+}
+template <class T>
+Tensor1<T> part(const Tensor1<T>& x, Index first) {
+  return rows(x, first, height);
+}
+template <class T>
+Matrix<T> part(const Matrix<T>& x, Index first) {
+  return x.block(first, height, 0, x.columns);
+}
+
+template <class T>
+void rmsnorm_forward(benchmark::State& state) {
+  Ground g;
+  const Index width = state.range(0);
+  const auto x = g.normal<T>(all, width), y = g.normal<T>(all, width);
+  const auto w = g.normal<Acc<T>>(width), rstd = g.normal<Acc<T>>(all);
+  measure(state, g, [&](Index i) { rmsnorm<T>(g.dev, part(x, i), w, 1e-5, part(y, i), part(rstd, i)); });
+}
+
+template <class T>
+void rmsnorm_backward(benchmark::State& state) {
+  Ground g;
+  const Index width = state.range(0);
+  const auto x = g.normal<T>(all, width), dy = g.normal<T>(all, width), dx = g.normal<T>(all, width);
+  const auto w = g.normal<Acc<T>>(width), dw = g.normal<Acc<T>>(width), rstd = g.normal<Acc<T>>(all);
+  measure(state, g, [&](Index i) {
+    rmsnorm_backward<T>(g.dev, part(dy, i), part(x, i), w, part(rstd, i), Add::no, part(dx, i), dw);
+  });
+}
+
+template <class T>
+void swiglu_forward(benchmark::State& state) {
+  Ground g;
+  const Index width = state.range(0);
+  const auto x = g.normal<T>(all, 2 * width), y = g.normal<T>(all, width);
+  measure(state, g, [&](Index i) { swiglu<T>(g.dev, part(x, i), 0.7, part(y, i)); });
+}
+
+template <class T>
+void swiglu_backward(benchmark::State& state) {
+  Ground g;
+  const Index width = state.range(0);
+  const auto x = g.normal<T>(all, 2 * width), dy = g.normal<T>(all, width), dx = g.normal<T>(all, 2 * width);
+  measure(state, g, [&](Index i) { swiglu_backward<T>(g.dev, part(dy, i), part(x, i), 0.7, part(dx, i)); });
+}
+
+// y and z as the mixer has them: y by itself, z among the columns of the projection.
+template <class T>
+struct Gated {
+  explicit Gated(benchmark::State& state)
+      : width(state.range(0)),
+        wide(g.normal<T>(all, 3 * width)),
+        out(g.normal<T>(all, width)),
+        dout(g.normal<T>(all, width)),
+        y(g.normal<T>(all, width)),
+        z(columns(wide, 0, width)),
+        dz(columns(wide, width, width)),
+        w(g.normal<Acc<T>>(width)),
+        dw(g.normal<Acc<T>>(width)),
+        squares(g.normal<Acc<T>>(all, 1)),
+        products(g.normal<Acc<T>>(all, 1)) {
+    fill<Acc<T>>(g.dev, flat(squares), double(width));
+  }
+  Ground g;
+  Index width;
+  Tensor2<T> wide, out, dout;
+  Matrix<T> y, z, dz;
+  Tensor1<Acc<T>> w, dw;
+  Tensor2<Acc<T>> squares, products;
+};
+
+template <class T>
+void gate_forward(benchmark::State& state) {
+  Gated<T> a(state);
+  measure(state, a.g, [&](Index i) { gate<T>(a.g.dev, part(a.y, i), part(a.z, i), part(a.out, i)); });
+}
+
+template <class T>
+void gate_backward(benchmark::State& state) {
+  Gated<T> a(state);
+  measure(state, a.g, [&](Index i) {
+    gate_backward<T>(a.g.dev, part(a.dout, i), part(a.y, i), part(a.z, i), part(a.out, i), part(a.dz, i));
+  });
+}
+
+constexpr auto order = GateOrder::gate_first;
+
+template <class T>
+void gated_norm_statistics(benchmark::State& state) {
+  Gated<T> a(state);
+  measure(state, a.g,
+          [&](Index i) { gated_norm_squares<T>(a.g.dev, order, part(a.y, i), part(a.z, i), part(a.squares, i)); });
+}
+
+template <class T>
+void gated_norm_forward(benchmark::State& state) {
+  Gated<T> a(state);
+  measure(state, a.g, [&](Index i) {
+    gated_norm<T>(a.g.dev, order, part(a.y, i), part(a.z, i), a.w, part(a.squares, i), a.width, 1e-5, part(a.out, i));
+  });
+}
+
+template <class T>
+void gated_norm_products(benchmark::State& state) {
+  Gated<T> a(state);
+  measure(state, a.g, [&](Index i) {
+    gated_norm_products<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i),
+                           a.width, 1e-5, part(a.products, i), a.dw);
+  });
+}
+
+template <class T>
+void gated_norm_backward(benchmark::State& state) {
+  Gated<T> a(state);
+  measure(state, a.g, [&](Index i) {
+    gated_norm_backward<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i),
+                           part(a.products, i), a.width, 1e-5, part(a.out, i), part(a.dz, i));
+  });
+}
+
+template <class T>
+void add_residual(benchmark::State& state) {
+  Ground g;
+  const Index n = state.range(0);
+  const auto x = g.normal<T>(all * n), y = g.normal<T>(all * n);
+  measure(state, g, [&](Index i) { add<T>(g.dev, rows(x, i * n, height * n), rows(y, i * n, height * n)); });
+}
+
+template <class T>
+void fill_zero(benchmark::State& state) {
+  Ground g;
+  const Index n = state.range(0);
+  const auto x = g.normal<T>(all * n);
+  measure(state, g, [&](Index i) { fill<T>(g.dev, rows(x, i * n, height * n), 0); });
+}
+
+template <class S, class T>
+void convert_columns(benchmark::State& state) {
+  Ground g;
+  const auto x = g.normal<S>(all, 2 * state.range(0));
+  const auto y = g.normal<T>(all, state.range(0));
+  measure(state, g,
+          [&](Index i) { convert<S, T>(g.dev, part(columns(x, 0, state.range(0)), i), Matrix<T>(part(y, i))); });
+}
+
+template <class T>
+void bias_and_scale(benchmark::State& state) {
+  Ground g;
+  const auto y = g.normal<T>(all, state.range(0));
+  const auto bias = g.normal<Acc<T>>(state.range(0)), scale = g.normal<Acc<T>>(state.range(0));
+  fill<Acc<T>>(g.dev, scale, 1);
+  measure(state, g, [&](Index i) { bias_scale<T>(g.dev, bias, scale, Matrix<T>(part(y, i))); });
+}
+
+template <class T>
+void bias_gradient(benchmark::State& state) {
+  Ground g;
+  const auto dy = g.normal<T>(all, state.range(0));
+  const auto dbias = g.normal<Acc<T>>(state.range(0));
+  measure(state, g, [&](Index i) { bias_backward<T>(g.dev, Matrix<T>(part(dy, i)), 1, dbias); });
+}
+
+// Tokens spread over a table of 32768 rows.
+template <class T>
+struct Table {
+  explicit Table(benchmark::State& state)
+      : tokens(g.arena.tensor<Token>(all)),
+        table(g.normal<T>(32768, state.range(0))),
+        x(g.normal<T>(all, state.range(0))) {
+    for (Index r = 0; r < all; ++r) tokens(r) = Token(r * 7919 % 32768);
+  }
+  Ground g;
+  Tensor1<Token> tokens;
+  Tensor2<T> table, x;
+};
+
+template <class T>
+void embedding_forward(benchmark::State& state) {
+  Table<T> a(state);
+  measure(state, a.g, [&](Index i) { embedding<T>(a.g.dev, part(a.tokens, i), a.table, 0, 2, part(a.x, i)); });
+}
+
+template <class T>
+void embedding_gradient(benchmark::State& state) {
+  Table<T> a(state);
+  const auto dtable = a.g.template normal<Acc<T>>(32768, state.range(0));
+  measure(state, a.g,
+          [&](Index i) { embedding_backward<T>(a.g.dev, part(a.tokens, i), part(a.x, i), 0, 2, -1, dtable); });
+}
+
+template <class T>
+void adamw_step(benchmark::State& state) {
+  using A = Acc<T>;
+  Ground g;
+  const Index n = state.range(0);
+  const auto gradient = g.normal<A>(n), m = g.normal<A>(n), v = g.normal<A>(n);
+  const auto master = std::is_same_v<T, A> ? Tensor1<A>() : g.normal<A>(n);
+  const auto w = g.normal<T>(n);
+  fill<A>(g.dev, v, 1);
+  const AdamW step{1e-4, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5, 1};
+  measure(state, g, [&](Index) { adamw<T>(g.dev, step, gradient, m, v, master, w); });
+}
+
+void sum_of_squares_f32(benchmark::State& state) {
+  Ground g;
+  const auto x = g.normal<float>(state.range(0));
+  measure(state, g, [&](Index) { benchmark::DoNotOptimize(sum_of_squares<float>(g.dev, x)); });
+}
+
+// One rank's share of a head: rows of logits, their maxima, sums and labels.
+struct Head {
+  explicit Head(benchmark::State& state)
+      : logits(g.normal<float>(state.range(0), state.range(1))),
+        top(g.normal<float>(state.range(0))),
+        sums(g.normal<float>(2, state.range(0))),
+        labels(g.arena.tensor<Token>(state.range(0))),
+        vocabulary(state.range(1)) {
+    for (Index r = 0; r < state.range(0); ++r) labels(r) = Token(r * 7919 % vocabulary);
+    fill<float>(g.dev, top, 4);
+    fill<float>(g.dev, flat(sums), double(vocabulary));
+  }
+  Ground g;
+  Tensor2<float> logits;
+  Tensor1<float> top;
+  Tensor2<float> sums;
+  Tensor1<Token> labels;
+  Index vocabulary;
+};
+
+void logits_maximum(benchmark::State& state) {
+  Head a(state);
+  measure(state, a.g, [&](Index) { logits_top<float>(a.g.dev, a.logits, a.vocabulary, a.top); });
+}
+
+void logits_exponentials(benchmark::State& state) {
+  Head a(state);
+  measure(state, a.g, [&](Index) { logits_sums<float>(a.g.dev, a.logits, a.vocabulary, a.top, a.labels, 0, a.sums); });
+}
+
+template <class T>
+void logits_gradient(benchmark::State& state) {
+  Head a(state);
+  const auto dlogits = a.g.normal<T>(a.logits.extent(0), a.vocabulary);
+  measure(state, a.g, [&](Index) {
+    cross_entropy_backward<T>(a.g.dev, a.logits, a.vocabulary, a.top, a.sums, a.labels, 0, 1e-3, dlogits);
+  });
+}
+
+#define ROWS(kernel)                                      \
+  BENCHMARK_TEMPLATE(kernel, float)->Arg(512)->Arg(1024); \
+  BENCHMARK_TEMPLATE(kernel, bf16)->Arg(1024)
+ROWS(rmsnorm_forward);
+ROWS(rmsnorm_backward);
+ROWS(swiglu_forward);
+ROWS(swiglu_backward);
+ROWS(gate_forward);
+ROWS(gate_backward);
+ROWS(gated_norm_statistics);
+ROWS(gated_norm_forward);
+ROWS(gated_norm_products);
+ROWS(gated_norm_backward);
+ROWS(add_residual);
+ROWS(fill_zero);
+ROWS(bias_and_scale);
+ROWS(bias_gradient);
+ROWS(embedding_forward);
+ROWS(embedding_gradient);
+BENCHMARK_TEMPLATE(convert_columns, float, float)->Arg(1024);
+BENCHMARK_TEMPLATE(convert_columns, float, bf16)->Arg(1024);
+BENCHMARK_TEMPLATE(convert_columns, bf16, float)->Arg(1024);
+BENCHMARK_TEMPLATE(adamw_step, float)->Arg(8 << 20);
+BENCHMARK_TEMPLATE(adamw_step, bf16)->Arg(8 << 20);
+BENCHMARK(sum_of_squares_f32)->Arg(8 << 20);
+BENCHMARK(logits_maximum)->Args({256, 32768});
+BENCHMARK(logits_exponentials)->Args({256, 32768});
+BENCHMARK_TEMPLATE(logits_gradient, float)->Args({256, 32768});
+BENCHMARK_TEMPLATE(logits_gradient, bf16)->Args({256, 32768});
+#undef ROWS
+
+}  // namespace

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Turns text files into a tokenized corpus. Each rank encodes its blocks into a part file of its own; when all know how
+// long the parts are, each copies its part, and writes its share of the index, to their places in the two files of rank
+// 0.
+#include "src/data/builder.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "kernels/error.hpp"
+#include "src/data/output_file.hpp"
+#include "src/data/token_writer.hpp"
+
+namespace gyr {
+namespace {
+
+constexpr std::int64_t max_length = std::numeric_limits<std::int32_t>::max();
+
+// Runs `action` on every rank; when it has failed on one, no rank goes on.
+template <class Action>
+void together(const Team& team, Action&& action) {
+  std::exception_ptr mine;
+  std::int64_t code = 0;
+  try {
+    action();
+  } catch (const Error& error) {
+    mine = std::current_exception();
+    code = std::int64_t(error.code);
+  } catch (const std::exception&) {
+    mine = std::current_exception();
+    code = std::int64_t(Exit::internal);
+  }
+  const auto codes = team.all_gather(code);
+  if (mine) std::rethrow_exception(mine);
+  const auto failed = std::find_if(codes.begin(), codes.end(), [](std::int64_t c) { return c != 0; });
+  if (failed != codes.end())
+    fail(Exit(*failed), "rank {} could not go on building the corpus; its own message says why",
+         failed - codes.begin());
+}
+
+// What one rank has encoded.
+struct Part {
+  std::vector<std::int32_t> lengths;  // of the sequences that begin here
+  std::int64_t lead = 0;  // tokens before the first of them: the end of a document that began on an earlier rank
+  std::int64_t tokens = 0, skipped_lines = 0, bytes = 0;
+
+  void add(bool begins, std::int64_t count) {
+    if (begins) lengths.push_back(0);
+    tokens += count;
+    if (lengths.empty()) {
+      lead += count;
+    } else {
+      lengths.back() = checked(lengths.back() + count);
+    }
+  }
+  static std::int32_t checked(std::int64_t length) {
+    require(length <= max_length, Exit::data,
+            "a document has more than {} tokens, which the format cannot hold; divide it, or choose a separator",
+            max_length);
+    return std::int32_t(length);
+  }
+};
+
+// Where this rank's part lies in the whole.
+struct Place {
+  std::int64_t first_token = 0, first_sequence = 0;  // tokens and sequences of the ranks before
+  std::int64_t tokens = 0, sequences = 0;            // of all ranks
+  std::int64_t tail = 0;                             // tokens of this rank's last sequence that later ranks hold
+};
+
+Place place_of(const Part& part, const Team& team) {
+  const auto tokens = team.all_gather(part.tokens);
+  const auto sequences = team.all_gather(std::int64_t(part.lengths.size()));
+  const auto leads = team.all_gather(part.lead);
+  Place place;
+  for (int r = 0; r < team.size; ++r) {
+    const auto i = std::size_t(r);
+    if (r < team.rank) {
+      place.first_token += tokens[i];
+      place.first_sequence += sequences[i];
+    }
+    place.tokens += tokens[i];
+    place.sequences += sequences[i];
+  }
+  for (auto r = std::size_t(team.rank) + 1; r < std::size_t(team.size); ++r) {
+    place.tail += leads[r];
+    if (sequences[r] > 0) break;
+  }
+  return place;
+}
+
+class Builder {
+ public:
+  Builder(const Tokenizer& tokenizer, const BuildOptions& options, const Team& team)
+      : tokenizer_(tokenizer), options_(options), team_(team), type_(token_type_for(tokenizer.size())) {}
+
+  BuildReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+    together(team_, [&] { prepare(); });
+    together(team_, [&] { encode(progress); });
+    const Place place = place_of(part_, team_);
+    together(team_, [&] {
+      require(place.sequences > 0, Exit::data, "the {} input files hold no document; is the document rule right?",
+              options_.inputs.size());
+      if (team_.rank == 0) index_.emplace(index_path(options_.prefix));
+    });
+    together(team_, [&] { assemble(place); });
+    together(team_, [&] {
+      if (team_.rank == 0) commit_pair(options_.prefix, *tokens_, *index_);
+    });
+    return {sum(part_.bytes), place.sequences, place.tokens, sum(part_.skipped_lines)};
+  }
+
+ private:
+  std::int64_t sum(std::int64_t mine) const {
+    const auto all = team_.all_gather(mine);
+    return std::accumulate(all.begin(), all.end(), std::int64_t(0));
+  }
+
+  // Rank 0 writes into the final file's temporary one, where its part lies first; the others into part files.
+  std::filesystem::path part_path() const {
+    const auto path = tokens_path(options_.prefix);
+    return team_.rank == 0 ? path : std::filesystem::path(path) += ".part" + std::to_string(team_.rank);
+  }
+
+  void prepare() {
+    require(!options_.inputs.empty(), Exit::config, "no input file is named");
+    for (const auto& path : {index_path(options_.prefix), tokens_path(options_.prefix)})
+      require(options_.overwrite || !std::filesystem::exists(path), Exit::config,
+              "{}: exists; choose another prefix, or allow it to be overwritten", path.string());
+    require(!options_.eod || (*options_.eod >= 0 && *options_.eod < tokenizer_.size()), Exit::config,
+            "end-of-document id {} is not in the vocabulary of {}", options_.eod.value_or(0), tokenizer_.size());
+    std::int64_t blocks = 0;
+    first_block_.assign(1, 0);
+    for (const auto& path : options_.inputs) {
+      blocks += DocumentFile(path, options_.format).blocks();
+      first_block_.push_back(blocks);
+    }
+    tokens_.emplace(part_path());
+  }
+
+  // The blocks of all files in one row; rank r takes the r-th of equal shares.
+  void encode(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+    const std::int64_t blocks = first_block_.back();
+    const std::int64_t first = blocks * team_.rank / team_.size, last = blocks * (team_.rank + 1) / team_.size;
+    for (std::size_t f = 0; f < options_.inputs.size(); ++f) {
+      const std::int64_t from = std::max(first, first_block_[f]), to = std::min(last, first_block_[f + 1]);
+      if (from >= to) continue;
+      const DocumentFile file(options_.inputs[f], options_.format);
+      if (from == first_block_[f]) part_.bytes += file.bytes();
+      // A rank's blocks of a file are visited in strides, so that progress can be told.
+      constexpr std::int64_t stride = 16;
+      for (std::int64_t block = from; block < to; block += stride) {
+        const std::int64_t end = std::min(block + stride, to);
+        part_.skipped_lines += file.visit(block - first_block_[f], end - first_block_[f],
+                                          [&](const Fragment& fragment) { add(fragment); });
+        if (progress) progress((end - first) * DocumentFile::block_bytes, (last - first) * DocumentFile::block_bytes);
+      }
+    }
+    tokens_->flush();
+  }
+
+  void add(const Fragment& fragment) {
+    ids_.clear();
+    tokenizer_.encode(fragment.text, ids_);
+    if (fragment.ends && options_.eod) ids_.push_back(*options_.eod);
+    part_.add(fragment.begins, std::int64_t(ids_.size()));
+    bytes_.clear();
+    append_tokens(bytes_, ids_, type_);
+    tokens_->append(bytes_);
+  }
+
+  void assemble(const Place& place) {
+    if (!part_.lengths.empty()) part_.lengths.back() = Part::checked(part_.lengths.back() + place.tail);
+    if (team_.rank > 0) {
+      auto whole = OutputFile::join(tokens_path(options_.prefix));
+      whole.write_at(place.first_token * bytes_of(type_), MappedFile(OutputFile::temporary(part_path())).text());
+      whole.sync();
+    }
+    auto index = OutputFile::join(index_path(options_.prefix));
+    write_index(index, place);
+    index.sync();
+  }
+
+  // This rank's share of the three arrays of the index; rank 0 adds what stands before and after them.
+  void write_index(const OutputFile& index, const Place& place) const {
+    const auto write = [&](std::int64_t offset, const auto& values) {
+      index.write_at(offset, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]});
+    };
+    const std::int64_t N = place.sequences, s = place.first_sequence;
+    const std::int64_t documents_at = index_header_bytes + 12 * N;
+    std::vector<std::int64_t> pointers, documents;
+    std::int64_t pointer = (place.first_token + part_.lead) * bytes_of(type_);
+    for (const std::int32_t length : part_.lengths) {
+      pointers.push_back(pointer);
+      pointer += length * bytes_of(type_);
+      documents.push_back(s + std::int64_t(documents.size()));
+    }
+    write(index_header_bytes + 4 * s, part_.lengths);
+    write(index_header_bytes + 4 * N + 8 * s, pointers);
+    write(documents_at + 8 * s, documents);
+    if (team_.rank == 0) {
+      index.write_at(0, index_header(type_, N, N));
+      write(documents_at + 8 * N, std::vector{N});
+    }
+  }
+
+  const Tokenizer& tokenizer_;
+  const BuildOptions& options_;
+  const Team& team_;
+  TokenType type_;
+  std::vector<std::int64_t> first_block_;  // [file], and their number in all
+  Part part_;
+  std::optional<OutputFile> tokens_, index_;
+  std::vector<std::int32_t> ids_;
+  std::string bytes_;
+};
+
+}  // namespace
+
+BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const Team& team,
+                         const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  return Builder(tokenizer, options, team).run(progress);
+}
+
+}  // namespace gyr

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Turns text files into a tokenized corpus (token_file.hpp), shared out over any number of ranks. The bytes written do
+// not depend on how many there are.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "src/data/documents.hpp"
+#include "src/tokenizer/tokenizer.hpp"
+
+namespace gyr {
+
+// The ranks that build together. all_gather gives every rank the numbers of all, and is where they wait for each other.
+struct Team {
+  int rank = 0, size = 1;
+  std::function<std::vector<std::int64_t>(std::int64_t)> all_gather = [](std::int64_t x) {
+    return std::vector{x};
+  };  // [rank]
+};
+
+struct BuildOptions {
+  std::vector<std::filesystem::path> inputs;  // text files, in the order of the result; the same on every rank
+  std::filesystem::path prefix;               // of PREFIX.bin and PREFIX.idx
+  DocumentFormat format;            // where a document ends, which key holds the text, what to do with bad lines
+  std::optional<std::int32_t> eod;  // appended to every document; nothing is when empty
+  bool overwrite = false;           // replace an existing corpus
+};
+
+struct BuildReport {
+  std::int64_t bytes = 0, documents = 0, tokens = 0;
+  std::int64_t skipped_lines = 0;  // invalid ones, where these are skipped
+};
+
+// Encodes every document as one sequence. Called by all ranks of the team; all return the same report. Text is encoded
+// in blocks of about 1 MiB cut at line starts, so that one large file is shared out too; memory does not grow with the
+// input. An error on any rank stops all of them: the rank that met it throws it, the others say which rank did. Then
+// nothing is left. Exit::missing, Exit::data (empty input, bad lines), Exit::io (full disk), Exit::config (corpus
+// exists, eod not in the vocabulary). `progress` is told bytes done and in all, of this rank's part.
+BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const Team& team = {},
+                         const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
+
+}  // namespace gyr

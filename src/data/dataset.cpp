@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a training run reads: one split of one or several weighted corpora.
+#include "src/data/dataset.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+namespace {
+
+// Megatron-LM asks each corpus of a blend for half a percent more than its share, against rounding in the greedy rule.
+constexpr double surplus = 0.005;
+
+std::vector<double> parse_shares(std::string_view text) {
+  std::vector<double> shares;
+  const char *at = text.data(), *end = at + text.size();
+  for (bool more = true; more;) {
+    double share = -1;
+    const auto [next, error] = std::from_chars(at, end, share);
+    const bool good = error == std::errc() && std::isfinite(share) && share >= 0 && (next == end || *next == ',');
+    require(good && shares.size() < 3, Exit::config,
+            "'{}' does not divide the data; write the shares of train, validation and test, such as 949,50,1", text);
+    shares.push_back(share);
+    more = next != end;
+    at = next + (more ? 1 : 0);
+  }
+  shares.resize(3);
+  const double sum = shares[0] + shares[1] + shares[2];
+  require(sum > 0, Exit::config, "'{}' gives no data to any split", text);
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+}  // namespace
+
+std::string_view name_of(Split split) {
+  return split == Split::train ? "train" : split == Split::validation ? "validation" : "test";
+}
+
+SequenceRange split_range(std::string_view shares, Split which, std::int64_t N) {
+  const auto share = parse_shares(shares);
+  SequenceRange range{0, 0};
+  double sum = 0;
+  for (std::size_t i = 0; i <= std::size_t(which); ++i) {
+    range.first = range.last;
+    sum += share[i];
+    range.last = std::clamp<std::int64_t>(std::int64_t(std::nearbyint(sum * double(N))), range.first, N);
+  }
+  return range;
+}
+
+Dataset::Dataset(const DatasetOptions& options) : options_(options) {
+  require(!options.corpora.empty(), Exit::config, "no corpus is named");
+  require(options.seq_len >= 1 && options.seq_len <= (std::int64_t(1) << 30), Exit::config,
+          "a sequence length of {} is not possible", options.seq_len);
+  require(options.vocab_size >= 1 && options.vocab_size <= TokenFile::max_vocab, Exit::config,
+          "a vocabulary of {} is not possible", options.vocab_size);
+  const auto weights = given_weights();
+  const auto count = options.corpora.size();
+  const bool megatron = options.order == SampleOrder::megatron;
+  require(!megatron || options.samples >= 1, Exit::config,
+          "the megatron order needs to know how many samples will be read");
+  require(!megatron || count == 1 || !weights.empty(), Exit::config,
+          "the megatron order needs a weight for each of the {} corpora", count);
+  if (!weights.empty()) blend_ = std::make_unique<Blend>(weights);
+
+  std::vector<double> windows;
+  for (std::size_t c = 0; c < count; ++c) {
+    files_.push_back(std::make_unique<TokenFile>(options.corpora[c].prefix));
+    const TokenFile& file = *files_.back();
+    const SequenceRange range = split_range(options.split, options.which, file.sequences());
+    require(range.first < range.last, Exit::data,
+            "{}: the {} split is empty: {} of {} sequences makes none; give it a larger share", file.prefix().string(),
+            name_of(options.which), options.split, file.sequences());
+    if (megatron) {
+      const double share = count == 1 ? 1.0 : std::ceil(double(options.samples) * blend_->weights()[c]);
+      const auto requested = count == 1 ? options.samples : std::int64_t(std::ceil(share * (1 + surplus)));
+      samples_.push_back(megatron_samples(file, range, options.seq_len, options.seed, requested));
+    } else {
+      // Corpora of equal size must not walk in step: each has a seed of its own.
+      samples_.push_back(shuffled_samples(file, range, options.seq_len, options.seed + (std::uint64_t(c) << 32)));
+    }
+    windows.push_back(double(samples_.back()->per_epoch()));
+  }
+  if (!blend_) blend_ = std::make_unique<Blend>(windows);
+}
+
+std::vector<double> Dataset::given_weights() const {
+  std::vector<double> weights;
+  for (const Corpus& corpus : options_.corpora)
+    if (corpus.weight) weights.push_back(*corpus.weight);
+  require(weights.empty() || weights.size() == options_.corpora.size(), Exit::config,
+          "{} of {} corpora have a weight; give one to all of them or to none", weights.size(),
+          options_.corpora.size());
+  return weights;
+}
+
+void Dataset::sample(std::int64_t number, std::span<std::int32_t> out) const {
+  const Blend::Pick pick = samples_.size() == 1 ? Blend::Pick{0, number} : blend_->at(number);
+  samples_[std::size_t(pick.corpus)]->read(pick.number, out, options_.vocab_size);
+}
+
+}  // namespace gyr

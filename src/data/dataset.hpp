@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a training run reads: one split of one or several weighted corpora, as an ordered stream of samples.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/data/blend.hpp"
+#include "src/data/samples.hpp"
+#include "src/data/token_file.hpp"
+
+namespace gyr {
+
+enum class Split { train, validation, test };
+std::string_view name_of(Split split);
+
+struct Corpus {
+  std::filesystem::path prefix;  // of PREFIX.bin and PREFIX.idx
+  std::optional<double>
+      weight;  // share of the samples; for all corpora or none. Without: in proportion to their windows
+};
+
+struct DatasetOptions {
+  std::vector<Corpus> corpora;
+  std::string split = "949,50,1";  // shares of train, validation and test among the sequences of each corpus; any sum
+  Split which = Split::train;
+  std::int64_t seq_len = 0;  // L: samples hold L + 1 tokens
+  std::uint64_t seed = 1234;
+  SampleOrder order = SampleOrder::shuffled;
+  std::int64_t samples = 0;                        // how many will be read: needed by the megatron order only
+  std::int64_t vocab_size = TokenFile::max_vocab;  // ids not below it stop the run where they are read
+};
+
+// The sequences of each split, as Megatron-LM cuts them: boundaries at round(share so far * N), halves to even.
+// Exit::config unless `shares` is one to three numbers, none negative, not all 0.
+SequenceRange split_range(std::string_view shares, Split which, std::int64_t N);
+
+class Dataset {
+ public:
+  // Exit::missing, Exit::data: what TokenFile finds; Exit::data when the split of a corpus has too few tokens for one
+  // sample; Exit::config for impossible options.
+  explicit Dataset(const DatasetOptions& options);
+
+  // Sample `number` of the run: seq_len + 1 tokens. A pure function of the options and the number. Cheap, and safe from
+  // several threads. Exit::data for ids outside the vocabulary, with file and byte.
+  void sample(std::int64_t number, std::span<std::int32_t> out) const;
+
+  std::int64_t seq_len() const { return options_.seq_len; }
+  std::int64_t corpora() const { return std::int64_t(files_.size()); }
+  const TokenFile& file(std::int64_t corpus) const { return *files_[std::size_t(corpus)]; }
+  std::int64_t per_epoch(std::int64_t corpus) const { return samples_[std::size_t(corpus)]->per_epoch(); }
+  double weight(std::int64_t corpus) const { return blend_->weights()[std::size_t(corpus)]; }
+
+ private:
+  std::vector<double> given_weights() const;
+
+  DatasetOptions options_;
+  std::vector<std::unique_ptr<TokenFile>> files_;
+  std::vector<std::unique_ptr<Samples>> samples_;
+  std::unique_ptr<Blend> blend_;
+};
+
+}  // namespace gyr

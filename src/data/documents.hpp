@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Text corpora as documents: plain text under three rules of where a document ends, and JSON lines. Files are cut into
+// blocks at places that depend on their bytes alone, so that any number of ranks reads the same documents.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/data/mapped_file.hpp"
+
+namespace gyr {
+
+struct DocumentFormat {
+  enum class Rule {
+    automatic,  // by the file's name: .jsonl and .ndjson are json_lines, all others are `file`
+    file,       // a file is one document
+    separator,  // lines equal to `separator` stand between documents; text is kept up to and with the newline before
+                // one
+    line,       // a line is a document, without its line end
+    json_lines  // a line is a JSON object whose `key` holds the document
+  };
+  enum class Invalid { stop, skip };
+
+  Rule rule = Rule::automatic;
+  std::string separator;            // "" is a blank line (white space only); any run of them is one cut
+  std::string key = "text";         // of json_lines
+  Invalid invalid = Invalid::stop;  // a line that is not such an object: stop with file:line, or skip and count
+  std::int64_t max_line_bytes = std::int64_t(64) << 20;  // of json_lines: a longer line is invalid
+};
+
+// "auto", "file", "separator", "line", "jsonl", as users write it. Exit::config for anything else.
+DocumentFormat::Rule parse_document_rule(std::string_view name);
+
+// A document, or a part of a long one. The parts of a document come in order; empty documents do not come at all.
+struct Fragment {
+  std::string_view text;  // valid during the call
+  bool begins, ends;      // the document begins or ends here
+};
+
+// One open file of a corpus. Text passes as it is, byte for byte, except a UTF-8 byte order mark at the start, which is
+// dropped.
+class DocumentFile {
+ public:
+  static constexpr std::int64_t block_bytes = std::int64_t(1) << 20;
+
+  // Exit::missing, Exit::io; Exit::data for compressed and UTF-16 files, which are told by their first bytes.
+  DocumentFile(const std::filesystem::path& path, const DocumentFormat& format);
+
+  std::int64_t blocks() const;  // at least 1
+  std::int64_t bytes() const { return std::int64_t(file_.size()); }
+
+  // Visits the documents that begin in the lines which belong to blocks [first, last). A line belongs to the block in
+  // which the last cut before it lies; cuts are line starts. Returns how many invalid lines were skipped. Exit::data
+  // with file:line for an invalid line, unless these are skipped.
+  std::int64_t visit(std::int64_t first, std::int64_t last, const std::function<void(const Fragment&)>& visit) const;
+
+ private:
+  std::int64_t cut_after(std::int64_t offset) const;
+  std::int64_t line_end(std::int64_t offset) const;
+  bool separates(std::int64_t line) const;
+  bool continues(std::int64_t offset) const;
+  void visit_text(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const;
+  void visit_separated(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const;
+  std::int64_t visit_lines(std::int64_t begin, std::int64_t end,
+                           const std::function<void(const Fragment&)>& visit) const;
+  std::optional<std::string> read_object(std::string_view line, std::int64_t offset) const;
+
+  MappedFile file_;
+  DocumentFormat format_;
+  std::int64_t start_;  // after the byte order mark
+};
+
+}  // namespace gyr

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A whole file as read-only memory.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string_view>
+
+namespace gyr {
+
+// Maps a regular file for reading. The bytes live in the page cache, not in the process: large files are fine.
+// Exit::missing when the file is not there, Exit::data when it is not a regular file, Exit::io when it cannot be read.
+// A file that another process shortens while it is mapped raises SIGBUS on access, as with any mapping.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::string_view text() const { return {data_, size_}; }
+  const char* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace gyr

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A file that appears whole or not at all: written under a temporary name, flushed to disk, then renamed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace gyr {
+
+// Every failure (full disk, quota, read-only folder) is an Error with Exit::io that names file, byte and reason; a
+// folder that does not exist is Exit::missing. Unless commit() has returned, the destructor removes the temporary file.
+class OutputFile {
+ public:
+  // Creates the temporary file FINAL.tmp (left-overs of a killed run are overwritten).
+  explicit OutputFile(const std::filesystem::path& final_path);
+  // Opens the temporary file that another rank has created, to write_at() into it. Never removes or renames it.
+  static OutputFile join(const std::filesystem::path& final_path);
+  static std::filesystem::path temporary(const std::filesystem::path& final_path);
+
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&&) = delete;
+  ~OutputFile();
+
+  void append(std::string_view bytes);                               // buffered
+  void write_at(std::int64_t offset, std::string_view bytes) const;  // unbuffered; may lie past the end
+  std::int64_t appended() const { return appended_; }
+
+  void flush();   // everything appended can be read by others when this returns
+  void sync();    // ... and is on disk
+  void commit();  // sync, rename to the final name, and make the rename durable
+
+ private:
+  OutputFile(const std::filesystem::path& final_path, bool owner);
+  [[noreturn]] void failed(std::string_view doing, std::int64_t offset, int error) const;
+
+  std::filesystem::path final_, temporary_;
+  bool owner_;
+  int fd_ = -1;
+  std::string buffer_;
+  std::int64_t appended_ = 0;
+};
+
+// Makes a rename or removal inside `folder` durable.
+void sync_folder(const std::filesystem::path& folder);
+
+}  // namespace gyr
