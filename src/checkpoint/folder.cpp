@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/checkpoint/folder.hpp"
 
-#include <fcntl.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 
 #include "src/checkpoint/header.hpp"
 #include "src/checkpoint/together.hpp"
@@ -31,33 +27,6 @@ std::optional<std::int64_t> step_of(const fs::path& path) {
   if (error != std::errc() || end != last || step < 0) return {};
   return step;
 }
-
-class Descriptor {
- public:
-  Descriptor(const fs::path& path, int how) : path_(path), id_(::open(path.c_str(), how | O_CLOEXEC, 0666)) { check(id_ >= 0, "opened"); }
-  ~Descriptor() { ::close(id_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  void synchronise() { check(::fsync(id_) == 0, "brought to disk"); }
-  void write(std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t n = ::write(id_, text.data(), text.size());
-      if (n < 0 && errno == EINTR) continue;
-      check(n > 0, "written");
-      text.remove_prefix(std::size_t(n));
-    }
-  }
-
- private:
-  void check(bool done, const char* what) const {
-    require(done, Exit::io, "{}: cannot be {}: {}", path_.string(), what, std::strerror(errno));
-  }
-  fs::path path_;
-  int id_;
-};
-
-fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 }  // namespace
 
@@ -118,32 +87,6 @@ void require_space(const fs::path& folder, Index bytes) {
   const double free = double(status.f_bavail) * double(status.f_frsize);
   require(free >= double(bytes), Exit::io, "{}: a checkpoint takes {:.3f} GB and {:.3f} GB are free; make room or keep fewer checkpoints",
           folder.string(), double(bytes) * 1e-9, free * 1e-9);
-}
-
-PendingFile::PendingFile(fs::path target) : target_(std::move(target)), temporary_(target_.string() + ".tmp") {
-  std::error_code error;
-  fs::create_directories(folder_of(target_), error);
-  require(!error, Exit::io, "{}: cannot be made: {}", folder_of(target_).string(), error.message());
-  fs::remove(temporary_, error);  // of a run that was killed
-}
-
-PendingFile::~PendingFile() {
-  std::error_code ignored;
-  if (!committed_) fs::remove(temporary_, ignored);
-}
-
-void PendingFile::commit() {
-  Descriptor(temporary_, O_RDONLY).synchronise();
-  require(::rename(temporary_.c_str(), target_.c_str()) == 0, Exit::io, "{}: cannot be renamed to {}: {}", temporary_.string(),
-          target_.string(), std::strerror(errno));
-  committed_ = true;
-  Descriptor(folder_of(target_), O_RDONLY | O_DIRECTORY).synchronise();
-}
-
-void write_whole(const fs::path& path, const std::string& text) {
-  PendingFile file(path);
-  Descriptor(file.path(), O_CREAT | O_EXCL | O_WRONLY).write(text);
-  file.commit();
 }
 
 }  // namespace gyr

@@ -32,25 +32,4 @@ std::vector<std::string> keep_last(const std::filesystem::path& folder, std::int
 // Exit::io naming both numbers unless the file system of `folder` has `bytes` to give.
 void require_space(const std::filesystem::path& folder, Index bytes);
 
-// A file under a temporary name beside its target. It is removed on the way out unless it was committed, and takes its target's name,
-// replacing an older one, only after it and then its folder have reached the disk.
-class PendingFile {
- public:
-  explicit PendingFile(std::filesystem::path target);
-  ~PendingFile();
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-
-  const std::filesystem::path& path() const { return temporary_; }
-  const std::filesystem::path& target() const { return target_; }
-  void commit();
-
- private:
-  std::filesystem::path target_, temporary_;
-  bool committed_ = false;
-};
-
-// A small file, whole or not at all.
-void write_whole(const std::filesystem::path& path, const std::string& text);
-
 }  // namespace gyr

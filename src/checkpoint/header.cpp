@@ -11,8 +11,8 @@ namespace gyr {
 
 namespace {
 
-constexpr const char* format = "gyrfalcon checkpoint";
-constexpr const char* version = "1.0";  // the first number changes when older programs cannot read it any more
+constexpr const char* format_name = "gyrfalcon checkpoint";
+constexpr const char* format_version = "1.0";  // the first number changes when older programs cannot read it any more
 
 std::string now() {
   const time_t seconds = time(nullptr);
@@ -48,8 +48,8 @@ std::string path_of(Content content, const std::string& weight_name) {
 }
 
 void write_header(hdf5::File& file, const CheckpointHeader& h) {
-  file.set("format", format);
-  file.set("format_version", version);
+  file.set("format", format_name);
+  file.set("format_version", format_version);
   file.set("writer", "gyrfalcon " + gyr::version());
   file.set("created_utc", now());
   file.set("step", h.step);
@@ -64,7 +64,7 @@ void write_header(hdf5::File& file, const CheckpointHeader& h) {
 }
 
 CheckpointHeader read_header(const hdf5::File& file) {
-  require(file.has("format") && file.text("format") == format, Exit::data, "{}: is not a checkpoint of gyrfalcon", file.name());
+  require(file.has("format") && file.text("format") == format_name, Exit::data, "{}: is not a checkpoint of gyrfalcon", file.name());
   CheckpointHeader h;
   h.version = file.text("format_version");
   const std::string major = h.version.substr(0, h.version.find('.'));

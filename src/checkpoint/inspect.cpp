@@ -13,8 +13,6 @@ namespace gyr {
 
 namespace {
 
-std::string text_of(const Shape& shape) { return fmt::format("{}", fmt::join(shape, " x ")); }
-
 // A tensor's numbers in slabs of whole chunks.
 class Slabs {
  public:

@@ -10,8 +10,6 @@ namespace gyr {
 
 namespace {
 
-std::string text_of(const Shape& shape) { return fmt::format("{}", fmt::join(shape, " x ")); }
-
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : file_(hdf5::File::open(path)), header_(read_header(file_)), paths_(file_.datasets()) {}

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers of a file in the type that is asked for, and text of a file in a form that a terminal may print.
+// Numbers of a file in the type that is asked for; shapes and text of a file in a form that a terminal may print.
 #pragma once
 
 #include <algorithm>
 #include <string>
 
-#include "kernels/error.hpp"
-#include "kernels/scalar.hpp"
+#include "kernels/tensor.hpp"
 
 namespace gyr {
 
@@ -24,6 +23,12 @@ void convert_numbers(DType type, const void* from, Index count, S* to, const std
     case DType::bf16: return convert(static_cast<const bf16*>(from));
     default: fail(Exit::data, "{}: holds {} where floating-point numbers are wanted", object, name_of(type));
   }
+}
+
+inline std::string text_of(const Shape& shape) {
+  std::string text;
+  for (const Index extent : shape) text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  return text;
 }
 
 // Control characters as '?'.

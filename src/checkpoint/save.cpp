@@ -180,7 +180,9 @@ Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader head
   together(world, [&] {
     if (!writer) return;
     writer->commit();
-    write_whole(folder / "latest", saved.path.filename().string() + "\n");
+    OutputFile latest(folder / "latest");  // for people: a resumed run looks at the files themselves
+    latest.append(saved.path.filename().string() + "\n");
+    latest.commit();
     saved.bytes = writer->bytes();
     saved.notes = keep_last(folder, header.step, keep);
   });

@@ -6,6 +6,7 @@
 
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/header.hpp"
+#include "src/data/output_file.hpp"
 
 namespace gyr {
 
@@ -22,7 +23,8 @@ class CheckpointWriter {
   Index bytes() const { return bytes_; }  // that the tensors take
 
  private:
-  PendingFile pending_;
+  std::filesystem::path target_;
+  OutputFile output_;  // holds the temporary name, under which HDF5 writes
   std::optional<hdf5::File> file_;
   std::optional<hdf5::Dataset> dataset_;
   Index bytes_ = 0, rows_left_ = 0;

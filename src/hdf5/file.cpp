@@ -225,7 +225,7 @@ void Dataset::write_rows(Index first, Index count, const void* data) {
 // ---- Files ----
 
 File File::create(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0666);
+  const int descriptor = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
   require(descriptor >= 0, Exit::io, "{}: cannot be created: {}", path.string(), std::strerror(errno));
   ::close(descriptor);
   const Handle access = file_access();

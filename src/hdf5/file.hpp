@@ -90,8 +90,8 @@ class Dataset : public Object {
 
 class File : public Object {
  public:
-  static File create(const std::filesystem::path& path);  // which must not exist
-  static File open(const std::filesystem::path& path);    // for reading
+  static File create(const std::filesystem::path& path);  // empties what is there
+  static File open(const std::filesystem::path& path);    // to read
 
   // A dataset in chunks of about 2 MiB along its first dimensions, each with its checksum; groups on the way are made.
   Dataset create_dataset(const std::string& path, DType type, const Shape& shape);
