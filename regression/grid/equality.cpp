@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "regression/cases.hpp"
+#include "regression/grids.hpp"
 #include "regression/testing.hpp"
 
 namespace gyr::testing {
@@ -56,29 +57,6 @@ void expect_equal(const Outcome& one, const Outcome& many, double tolerance, con
   EXPECT_NEAR(many.result.gradient_norm, one.result.gradient_norm, tolerance * one.result.gradient_norm) << where;
   EXPECT_EQ(many.result.tokens, one.result.tokens) << where;
   for (const auto& [name, gradient] : one.gradients) EXPECT_LE(difference(gradient, many.gradients.at(name)), tolerance) << where << " " << name;
-}
-
-// The grid of a layout over the first ranks of the program, made once; null on the other ranks.
-Grid* grid_of(const Layout& layout) {
-  static std::map<std::string, std::unique_ptr<Grid>> grids;
-  std::string key;
-  for (const LayoutAxis& axis : layout.axes) key += fmt::format("{} ", axis.size);
-  for (const int rank : layout.permutation) key += fmt::format("p{} ", rank);
-  for (const Span& stage : layout.stages) key += fmt::format("s{} ", stage.size());
-  const auto [entry, fresh] = grids.try_emplace(key);
-  if (fresh) {
-    static const Patience patience = patience_of(MPI_COMM_WORLD);
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    meet();
-    MPI_Comm comm;
-    MPI_Comm_split(MPI_COMM_WORLD, rank < layout.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
-    if (comm != MPI_COMM_NULL) {
-      entry->second = std::make_unique<Grid>(layout, comm, patience);
-      MPI_Comm_free(&comm);
-    }
-  }
-  return entry->second.get();
 }
 
 template <class T>

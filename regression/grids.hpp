@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Grids over the ranks of a test program that runs under mpiexec.
+#pragma once
+
+#include "regression/cases.hpp"
+
+namespace gyr::testing {
+
+// The grid of a layout over the first ranks of the program, made once; null on the other ranks.
+inline Grid* grid_of(const Layout& layout) {
+  static std::map<std::string, std::unique_ptr<Grid>> grids;
+  std::string key;
+  for (const LayoutAxis& axis : layout.axes) key += fmt::format("{} ", axis.size);
+  for (const int rank : layout.permutation) key += fmt::format("p{} ", rank);
+  for (const Span& stage : layout.stages) key += fmt::format("s{} ", stage.size());
+  const auto [entry, fresh] = grids.try_emplace(key);
+  if (fresh) {
+    static const Patience patience = patience_of(MPI_COMM_WORLD);
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    meet();
+    MPI_Comm comm;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < layout.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
+    if (comm != MPI_COMM_NULL) {
+      entry->second = std::make_unique<Grid>(layout, comm, patience);
+      MPI_Comm_free(&comm);
+    }
+  }
+  return entry->second.get();
+}
+
+}  // namespace gyr::testing

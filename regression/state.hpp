@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A whole training state as a function of (salt, kind of tensor, weight's name, logical element), so that any rank of any layout can
+// say whether its part is right without asking another.
+#pragma once
+
+#include <cstring>
+
+#include "regression/cases.hpp"
+#include "regression/testing.hpp"
+#include "src/checkpoint/header.hpp"
+
+namespace gyr::testing {
+
+inline double state_value(int salt, Content content, const std::string& name, Index element) {
+  const Stream stream(std::uint64_t(salt), fmt::format("{} {}", name_of(content), name));
+  return 2 * stream.uniform(element) - 1;
+}
+
+// visit(tensor, content, p) for each tensor of an engine's state; `tensor` is a Tensor1 of this rank's share.
+template <class T, class Visit>
+void visit_state(Engine<T>& engine, Visit&& visit) {
+  for (const auto& p : engine.stage().parameters().all()) {
+    if (p->dtype() == dtype_of<T>()) visit(p->template vector<T>(), Content::weight, *p);
+    else visit(p->template vector<Acc<T>>(), Content::weight, *p);
+    visit(engine.optimizer().moment1(*p), Content::first_moment, *p);
+    visit(engine.optimizer().moment2(*p), Content::second_moment, *p);
+    if (engine.optimizer().has_master(*p)) visit(engine.optimizer().master(*p), Content::master, *p);
+  }
+}
+
+template <class T>
+void set_state(Engine<T>& engine, int salt) {
+  visit_state(engine, [&](auto x, Content content, const Parameter& p) {
+    using S = typename decltype(x)::value_type;
+    for (Index i = 0; i < p.size(); ++i) x(i) = S(0.f);
+    stretches(p, [&](Index logical, Index local, Index count, const Piece&) {
+      for (Index i = 0; i < count; ++i) x(local + i) = S(Acc<T>(state_value(salt, content, p.weight.name, logical + i)));
+    });
+  });
+}
+
+// How many elements of this rank's part are not those of the state `salt`, bit for bit; the name of the first of them. Elements that
+// only pad must be zero.
+template <class T>
+std::pair<Index, std::string> wrong_elements(Engine<T>& engine, int salt) {
+  std::pair<Index, std::string> wrong{0, ""};
+  visit_state(engine, [&](auto x, Content content, const Parameter& p) {
+    using S = typename decltype(x)::value_type;
+    std::vector<S> expected(p.size(), S(0.f));
+    stretches(p, [&](Index logical, Index local, Index count, const Piece&) {
+      for (Index i = 0; i < count; ++i) expected[local + i] = S(Acc<T>(state_value(salt, content, p.weight.name, logical + i)));
+    });
+    for (Index i = 0; i < p.size(); ++i)
+      if (std::memcmp(&expected[i], &x(i), sizeof(S)) != 0 && wrong.first++ == 0)
+        wrong.second = fmt::format("{} of {}, local element {}", name_of(content), p.weight.name, i);
+  });
+  return wrong;
+}
+
+template <class T>
+void expect_state(Engine<T>& engine, int salt, const std::string& where = "") {
+  const auto [count, first] = wrong_elements(engine, salt);
+  EXPECT_EQ(count, 0) << where << ": first " << first;
+}
+
+}  // namespace gyr::testing

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/checkpoint/header.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "src/runtime.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr const char* format_name = "gyrfalcon checkpoint";
+constexpr const char* format_version = "1.0";  // the first number changes when older programs cannot read it any more
+
+std::string now() {
+  const time_t seconds = time(nullptr);
+  tm utc;
+  gmtime_r(&seconds, &utc);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+}  // namespace
+
+std::string_view name_of(Content content) {
+  switch (content) {
+    case Content::weight: return "weight";
+    case Content::first_moment: return "first moment";
+    case Content::second_moment: return "second moment";
+    case Content::master: return "master weight";
+  }
+  return "";
+}
+
+std::string path_of(Content content, const std::string& weight_name) {
+  std::string path = weight_name.starts_with("model.") ? weight_name.substr(6) : weight_name;
+  std::replace(path.begin(), path.end(), '.', '/');
+  switch (content) {
+    case Content::weight: return "/model/" + path;
+    case Content::first_moment: return "/optimizer/first_moment/" + path;
+    case Content::second_moment: return "/optimizer/second_moment/" + path;
+    case Content::master: return "/optimizer/master/" + path;
+  }
+  return {};
+}
+
+void write_header(hdf5::File& file, const CheckpointHeader& h) {
+  file.set("format", format_name);
+  file.set("format_version", format_version);
+  file.set("writer", "gyrfalcon " + gyr::version());
+  file.set("created_utc", now());
+  file.set("step", h.step);
+  file.set("tokens_seen", h.tokens);
+  file.set("samples_seen", h.samples);
+  file.set("seed", h.seed);
+  file.set("precision", h.precision);
+  file.set("world", h.world);
+  file.set("layout", h.layout);
+  file.set("deck", h.deck);
+  file.set("provenance", h.provenance);
+}
+
+CheckpointHeader read_header(const hdf5::File& file) {
+  require(file.has("format") && file.text("format") == format_name, Exit::data, "{}: is not a checkpoint of gyrfalcon", file.name());
+  CheckpointHeader h;
+  h.version = file.text("format_version");
+  const std::string major = h.version.substr(0, h.version.find('.'));
+  require(major == "1", Exit::data, "{}: has format version {}, and this program reads 1.x; use a newer one", file.name(), h.version);
+  require(file.has("complete"), Exit::data, "{}: was never finished; use another checkpoint", file.name());
+  h.writer = file.text("writer");
+  h.created = file.text("created_utc");
+  h.step = file.number<std::int64_t>("step");
+  h.tokens = file.number<std::int64_t>("tokens_seen");
+  h.samples = file.number<std::int64_t>("samples_seen");
+  h.seed = file.number<std::uint64_t>("seed");
+  h.precision = file.text("precision");
+  h.world = file.number<std::int64_t>("world");
+  h.layout = file.text("layout");
+  h.deck = file.text("deck");
+  h.provenance = file.text("provenance");
+  require(h.step >= 0 && h.tokens >= 0 && h.samples >= 0, Exit::data, "{}: step, tokens_seen and samples_seen cannot be negative",
+          file.name());
+  return h;
+}
+
+CheckpointHeader read_header(const std::filesystem::path& file) { return read_header(hdf5::File::open(file)); }
+
+}  // namespace gyr

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a checkpoint says of itself, as attributes of the file's root, and where its tensors lie:
+//   /model/PATH                      every weight, whole, under its Hugging Face name: dots become groups, a leading "model." is dropped
+//   /optimizer/first_moment/PATH     AdamW's moments, in the accumulator's precision
+//   /optimizer/second_moment/PATH
+//   /optimizer/master/PATH           of weights stored in bfloat16
+#pragma once
+
+#include "modules/weight.hpp"
+#include "src/hdf5/file.hpp"
+
+namespace gyr {
+
+struct CheckpointHeader {
+  // Randomness is counted, not stored: with the seed these are the whole state of a run besides its tensors.
+  std::int64_t step = 0, samples = 0, tokens = 0;  // finished optimizer steps; sequences and tokens taken so far
+  std::uint64_t seed = 0;
+  std::string precision;         // of the model: float64, float32, bfloat16
+  std::string deck;              // effective deck, YAML
+  std::string provenance = "{}"; // JSON object: git hash, versions, host
+  // Filled in when it is written.
+  std::string layout = "none";   // of the ranks that wrote it
+  std::int64_t world = 1;        // their number
+  std::string writer, created;   // program and version; UTC, ISO 8601
+  std::string version;           // of the format
+};
+
+enum class Content { weight, first_moment, second_moment, master };
+std::string_view name_of(Content);
+std::string path_of(Content, const std::string& weight_name);
+
+void write_header(hdf5::File&, const CheckpointHeader&);
+// Exit::data unless the file is a complete checkpoint of a version this program reads.
+CheckpointHeader read_header(const hdf5::File&);
+CheckpointHeader read_header(const std::filesystem::path& file);
+
+// A tensor as a checkpoint holds it.
+struct StoredTensor {
+  Content content;
+  std::string weight_name;
+  DType dtype;
+  Shape shape;
+};
+
+}  // namespace gyr

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Numbers of a file in the type that is asked for; shapes and text of a file in a form that a terminal may print.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/tensor.hpp"
+
+namespace gyr {
+
+// to[i] = from[i], rounded to nearest; Exit::data naming `object` where the stored numbers are no floating-point ones.
+template <class S>
+void convert_numbers(DType type, const void* from, Index count, S* to, const std::string& object) {
+  const auto convert = [&](auto* numbers) {
+    using From = std::remove_cvref_t<decltype(*numbers)>;
+    if constexpr (std::is_same_v<From, bf16>) std::transform(numbers, numbers + count, to, [](bf16 x) { return S(float(x)); });
+    else std::transform(numbers, numbers + count, to, [](From x) { return S(x); });
+  };
+  switch (type) {
+    case DType::f64: return convert(static_cast<const double*>(from));
+    case DType::f32: return convert(static_cast<const float*>(from));
+    case DType::bf16: return convert(static_cast<const bf16*>(from));
+    default: fail(Exit::data, "{}: holds {} where floating-point numbers are wanted", object, name_of(type));
+  }
+}
+
+inline std::string text_of(const Shape& shape) {
+  std::string text;
+  for (const Index extent : shape) text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  return text;
+}
+
+// Control characters as '?'.
+inline std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+}  // namespace gyr

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/checkpoint/together.hpp"
+
+#include <optional>
+
+namespace gyr {
+
+namespace {
+
+std::optional<Error> attempt(const std::function<void()>& f) {
+  try {
+    f();
+    return {};
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return Error(Exit::internal, error.what());
+  }
+}
+
+}  // namespace
+
+void together(Communicator& world, const std::function<void()>& f) {
+  const std::optional<Error> mine = attempt(f);
+  if (world.size() == 1) {
+    if (mine) throw *mine;
+    return;
+  }
+  const double said[] = {double(mine ? int(mine->code) : 0), mine ? double(std::string_view(mine->what()).size()) : 0};
+  const std::vector<double> all = world.gather(said);
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const auto code = Exit(int(all[2 * rank]));
+    if (code == Exit::ok) continue;
+    std::string text = rank == world.rank() ? mine->what() : std::string(std::size_t(all[2 * rank + 1]), ' ');
+    Transport& transport = world.transport();
+    Request(&transport, transport.broadcast(text.data(), Index(text.size()), DType::u8, rank)).wait();
+    throw Error(code, text);
+  }
+}
+
+}  // namespace gyr

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/hdf5/driver.hpp"
+
+#if H5_VERSION_GE(1, 13, 0)
+#include <H5FDdevelop.h>
+#endif
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace gyr::hdf5 {
+
+namespace {
+
+constexpr haddr_t largest = haddr_t(1) << 62;
+
+struct File {
+  H5FD_t base;  // HDF5's own part comes first
+  int descriptor;
+  haddr_t end_of_addresses, end_of_file;
+  std::string failure;
+};
+
+File& file_of(H5FD_t* base) { return *reinterpret_cast<File*>(base); }
+const File& file_of(const H5FD_t* base) { return *reinterpret_cast<const File*>(base); }
+
+H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
+  int how = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;
+  if (flags & H5F_ACC_CREAT) how |= O_CREAT;
+  if (flags & H5F_ACC_EXCL) how |= O_EXCL;
+  if (flags & H5F_ACC_TRUNC) how |= O_TRUNC;
+  const int descriptor = ::open(name, how | O_CLOEXEC, 0666);
+  struct stat status;
+  if (descriptor < 0) return nullptr;
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor);
+    return nullptr;
+  }
+  return &(new File{{}, descriptor, 0, haddr_t(status.st_size), {}})->base;
+}
+
+herr_t close_file(H5FD_t* base) {
+  ::close(file_of(base).descriptor);  // what was written is synchronised by name before it is committed
+  delete &file_of(base);
+  return 0;
+}
+
+herr_t query(const H5FD_t*, unsigned long* flags) {
+  *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE | H5FD_FEAT_AGGREGATE_SMALLDATA;
+  return 0;
+}
+
+haddr_t get_eoa(const H5FD_t* base, H5FD_mem_t) { return file_of(base).end_of_addresses; }
+herr_t set_eoa(H5FD_t* base, H5FD_mem_t, haddr_t address) {
+  file_of(base).end_of_addresses = address;
+  return 0;
+}
+haddr_t get_eof(const H5FD_t* base, H5FD_mem_t) { return file_of(base).end_of_file; }
+
+herr_t get_handle(H5FD_t* base, hid_t, void** handle) {
+  *handle = &file_of(base).failure;
+  return 0;
+}
+
+// Addresses behind the end of the file read as zeros, as HDF5 expects.
+herr_t read(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t at, size_t size, void* to) {
+  File& file = file_of(base);
+  auto* bytes = static_cast<char*>(to);
+  while (size > 0) {
+    const ssize_t n = pread(file.descriptor, bytes, std::min<size_t>(size, 1 << 30), off_t(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      file.failure = std::strerror(errno);
+      return -1;
+    }
+    if (n == 0) {
+      std::memset(bytes, 0, size);
+      break;
+    }
+    bytes += n, at += haddr_t(n), size -= size_t(n);
+  }
+  return 0;
+}
+
+herr_t write(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t at, size_t size, const void* from) {
+  File& file = file_of(base);
+  const auto* bytes = static_cast<const char*>(from);
+  const haddr_t end = at + size;
+  while (size > 0 && file.failure.empty()) {
+    const ssize_t n = pwrite(file.descriptor, bytes, std::min<size_t>(size, 1 << 30), off_t(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      file.failure = std::strerror(n < 0 ? errno : ENOSPC);
+      break;
+    }
+    bytes += n, at += haddr_t(n), size -= size_t(n);
+  }
+  file.end_of_file = std::max(file.end_of_file, end);
+  return 0;
+}
+
+herr_t truncate(H5FD_t* base, hid_t, hbool_t) {
+  File& file = file_of(base);
+  if (file.end_of_file == file.end_of_addresses) return 0;
+  if (file.failure.empty() && ftruncate(file.descriptor, off_t(file.end_of_addresses)) != 0) file.failure = std::strerror(errno);
+  file.end_of_file = file.end_of_addresses;
+  return 0;
+}
+
+}  // namespace
+
+hid_t register_driver() {
+  H5FD_class_t driver{};
+#if H5_VERSION_GE(1, 13, 0)
+  driver.version = H5FD_CLASS_VERSION;
+  driver.value = H5FD_class_value_t(511);  // of those HDF5 leaves to others
+#endif
+  driver.name = "gyrfalcon";
+  driver.maxaddr = largest;
+  driver.fc_degree = H5F_CLOSE_STRONG;
+  driver.open = open_file;
+  driver.close = close_file;
+  driver.query = query;
+  driver.get_eoa = get_eoa;
+  driver.set_eoa = set_eoa;
+  driver.get_eof = get_eof;
+  driver.get_handle = get_handle;
+  driver.read = read;
+  driver.write = write;
+  driver.truncate = truncate;
+  const H5FD_mem_t map[] = H5FD_FLMAP_DICHOTOMY;
+  std::copy(std::begin(map), std::end(map), driver.fl_map);
+  return H5FDregister(&driver);
+}
+
+std::string failure_of(hid_t file) {
+  void* handle = nullptr;
+  if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) < 0 || !handle) return {};
+  return *static_cast<std::string*>(handle);
+}
+
+}  // namespace gyr::hdf5

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How HDF5 reaches the disk: a file driver that keeps the first failed write to itself and pretends from then on. HDF5 1.10 crashes
+// in MPI_Finalize after a close that could not write; so it never learns, and whoever writes asks the driver.
+#pragma once
+
+#include <hdf5.h>
+
+#include <string>
+
+namespace gyr::hdf5 {
+
+// The driver's id, to be given back with H5FDunregister once a file is open.
+hid_t register_driver();
+
+// What went wrong with an open file of this driver: empty while all is well.
+std::string failure_of(hid_t file);
+
+}  // namespace gyr::hdf5

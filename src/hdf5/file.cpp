@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/hdf5/file.hpp"
+
+#include <fcntl.h>
+#include <hdf5.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include "src/hdf5/driver.hpp"
+
+namespace gyr::hdf5 {
+
+static_assert(std::is_same_v<hid_t, Handle::Id> && std::is_same_v<herr_t, int>);
+
+namespace {
+
+constexpr Index chunk_bytes = Index(2) << 20;
+constexpr std::size_t longest_text = std::size_t(64) << 20;
+
+// What HDF5 says of its last failure: the innermost of its messages.
+std::string reason() {
+  std::string text;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD,
+           [](unsigned depth, const H5E_error2_t* error, void* to) {
+             if (depth == 0 && error->desc) *static_cast<std::string*>(to) = error->desc;
+             return herr_t(0);
+           },
+           &text);
+  return text.empty() ? "unknown reason" : text;
+}
+
+// Our messages carry the reasons; HDF5 must not print its own.
+void be_quiet() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+
+[[noreturn]] void fail_write(const std::string& name, const std::string& why) { fail(Exit::io, "{}: cannot be written: {}", name, why); }
+
+Handle owned(hid_t id, Handle::Close close, const std::string& name) {
+  require(id >= 0, Exit::data, "{}: {}", name, reason());
+  return Handle(id, close);
+}
+
+// Sign 1, exponent 8 of bias 127, mantissa 7 bits: readers that know no bfloat16 still see numbers.
+Handle bfloat16() {
+  Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
+  H5Tset_fields(type, 15, 7, 8, 0, 7);
+  H5Tset_precision(type, 16);
+  H5Tset_size(type, 2);
+  H5Tset_ebias(type, 127);
+  return type;
+}
+
+Handle type_of(DType type) {
+  switch (type) {
+    case DType::f64: return {H5Tcopy(H5T_IEEE_F64LE), H5Tclose};
+    case DType::f32: return {H5Tcopy(H5T_IEEE_F32LE), H5Tclose};
+    case DType::bf16: return bfloat16();
+    case DType::i32: return {H5Tcopy(H5T_STD_I32LE), H5Tclose};
+    case DType::i64: return {H5Tcopy(H5T_STD_I64LE), H5Tclose};
+    case DType::u8: return {H5Tcopy(H5T_STD_U8LE), H5Tclose};
+  }
+  return {};
+}
+
+std::vector<hsize_t> sizes(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+Handle space_of(const Shape& shape) {
+  const auto extents = sizes(shape);
+  return {H5Screate_simple(int(extents.size()), extents.data(), nullptr), H5Sclose};
+}
+
+Handle selected(Handle space, const Box& box) {
+  const auto first = sizes(box.first), count = sizes(box.count);
+  H5Sselect_hyperslab(space, H5S_SELECT_SET, first.data(), nullptr, count.data(), nullptr);
+  return space;
+}
+
+Shape chunk_of(DType type, const Shape& shape) {
+  Shape chunk = shape;
+  for (std::size_t d = 0; d < chunk.size(); ++d) {
+    const Index others = elements(chunk) / chunk[d] * size_of(type);
+    if (others * chunk[d] <= chunk_bytes) break;
+    chunk[d] = std::max<Index>(1, chunk_bytes / others);
+  }
+  return chunk;
+}
+
+Handle file_access() {
+  be_quiet();
+  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  const Handle driver(register_driver(), H5FDunregister);
+  H5Pset_driver(access, driver, nullptr);
+  // From this format on all of HDF5's own structures carry checksums; HDF5 1.10 (2016) and later read it.
+  H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);
+  return access;
+}
+
+}  // namespace
+
+Index chunk_rows(DType type, const Shape& shape) { return chunk_of(type, shape).at(0); }
+
+// ---- Attributes ----
+
+bool Object::has(const char* attribute) const { return H5Aexists(object_, attribute) > 0; }
+
+Handle Object::attribute(const char* attribute) const {
+  require(has(attribute), Exit::data, "{}: has no attribute '{}'", name_, attribute);
+  return owned(H5Aopen(object_, attribute, H5P_DEFAULT), H5Aclose, name_);
+}
+
+void Object::set(const char* attribute, Handle::Id type, const void* value) {
+  const Handle scalar(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle made(H5Acreate2(object_, attribute, type, scalar, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  if (made < 0 || H5Awrite(made, type, value) < 0) fail_write(name_, fmt::format("attribute '{}': {}", attribute, reason()));
+}
+
+void Object::set(const char* attribute, const std::string& text) {
+  const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  H5Tset_size(type, std::max<std::size_t>(1, text.size()));
+  H5Tset_cset(type, H5T_CSET_UTF8);
+  H5Tset_strpad(type, H5T_STR_NULLPAD);
+  set(attribute, type, text.c_str());
+}
+void Object::set(const char* attribute, std::int64_t number) { set(attribute, H5T_STD_I64LE, &number); }
+void Object::set(const char* attribute, std::uint64_t number) { set(attribute, H5T_STD_U64LE, &number); }
+
+std::string Object::text(const char* name) const {
+  const Handle attribute = this->attribute(name);
+  const Handle type = owned(H5Aget_type(attribute), H5Tclose, name_);
+  const Handle space = owned(H5Aget_space(attribute), H5Sclose, name_);
+  const bool is_text = H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1;
+  require(is_text && H5Tget_size(type) <= longest_text, Exit::data, "{}: attribute '{}' is not a text", name_, name);
+  std::string text(H5Tget_size(type), '\0');
+  require(H5Aread(attribute, type, text.data()) >= 0, Exit::data, "{}: attribute '{}': {}", name_, name, reason());
+  text.erase(std::find(text.begin(), text.end(), '\0'), text.end());
+  return text;
+}
+
+template <class I>
+I Object::number(const char* name) const {
+  const Handle attribute = this->attribute(name);
+  const Handle type = owned(H5Aget_type(attribute), H5Tclose, name_);
+  const Handle space = owned(H5Aget_space(attribute), H5Sclose, name_);
+  require(H5Tget_class(type) == H5T_INTEGER && H5Sget_simple_extent_npoints(space) == 1, Exit::data, "{}: attribute '{}' is not a number",
+          name_, name);
+  I value = 0;
+  const hid_t native = std::is_signed_v<I> ? H5T_NATIVE_INT64 : H5T_NATIVE_UINT64;
+  require(H5Aread(attribute, native, &value) >= 0, Exit::data, "{}: attribute '{}': {}", name_, name, reason());
+  return value;
+}
+template std::int64_t Object::number<std::int64_t>(const char*) const;
+template std::uint64_t Object::number<std::uint64_t>(const char*) const;
+
+// ---- Datasets ----
+
+namespace {
+
+DType dtype_in(const Handle& type, const std::string& name) {
+  for (const DType known : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8})
+    if (H5Tequal(type, type_of(known)) > 0) return known;
+  fail(Exit::data, "{}: has elements of a type that is not known here", name);
+}
+
+Shape shape_in(const Handle& space, const std::string& name) {
+  const int dims = H5Sget_simple_extent_ndims(space);
+  require(dims >= 1 && dims <= 8, Exit::data, "{}: has {} dimensions", name, dims);
+  std::vector<hsize_t> extents(dims);
+  H5Sget_simple_extent_dims(space, extents.data(), nullptr);
+  Index count = 8;  // bytes, at most
+  Shape shape;
+  for (const hsize_t extent : extents) {
+    const bool fits = extent > 0 && extent < hsize_t(std::numeric_limits<Index>::max()) &&
+                      !__builtin_mul_overflow(count, Index(extent), &count);
+    require(fits, Exit::data, "{}: has impossible extents", name);
+    shape.push_back(Index(extent));
+  }
+  return shape;
+}
+
+}  // namespace
+
+Dataset::Dataset(std::string name, Handle dataset, Handle::Id file) : Object(std::move(name), std::move(dataset)), file_(file) {
+  dtype_ = dtype_in(owned(H5Dget_type(object_), H5Tclose, name_), name_);
+  shape_ = shape_in(owned(H5Dget_space(object_), H5Sclose, name_), name_);
+}
+
+bool Dataset::checksummed() const {
+  const Handle plist = owned(H5Dget_create_plist(object_), H5Pclose, name_);
+  if (H5Pget_layout(plist) != H5D_CHUNKED || H5Pget_nfilters(plist) != 1) return false;
+  unsigned flags = 0, config = 0;
+  std::size_t values = 0;
+  return H5Pget_filter2(plist, 0, &flags, &values, nullptr, 0, nullptr, &config) == H5Z_FILTER_FLETCHER32;
+}
+
+void Dataset::read(const Box& box, void* data, const Shape& array, const Box& there) const {
+  const Handle file = selected(owned(H5Dget_space(object_), H5Sclose, name_), box), memory = selected(space_of(array), there);
+  if (H5Dread(object_, type_of(dtype_), memory, file, H5P_DEFAULT, data) >= 0) return;
+  const std::string why = reason(), disk = failure_of(file_);
+  require(disk.empty(), Exit::io, "{}: cannot be read: {}", name_, disk);
+  fail(Exit::data, "{}: its content is damaged: {}", name_, why);
+}
+
+Box Dataset::rows(Index first, Index count) const {
+  Box box = whole(shape_);
+  box.first[0] = first, box.count[0] = count;
+  return box;
+}
+
+void Dataset::read_rows(Index first, Index count, void* data) const {
+  const Box box = rows(first, count);
+  read(box, data, box.count, whole(box.count));
+}
+
+void Dataset::write_rows(Index first, Index count, const void* data) {
+  const Box box = rows(first, count);
+  const Handle file = selected(owned(H5Dget_space(object_), H5Sclose, name_), box), memory = space_of(box.count);
+  const bool written = H5Dwrite(object_, type_of(dtype_), memory, file, H5P_DEFAULT, data) >= 0;
+  const std::string why = written ? "" : reason(), disk = failure_of(file_);
+  if (!disk.empty() || !written) fail_write(name_, disk.empty() ? why : disk);
+}
+
+// ---- Files ----
+
+File File::create(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+  require(descriptor >= 0, Exit::io, "{}: cannot be created: {}", path.string(), std::strerror(errno));
+  ::close(descriptor);
+  const Handle access = file_access();
+  Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose);
+  if (file < 0) fail_write(path.string(), reason());
+  return File(path.string(), std::move(file));
+}
+
+File File::open(const std::filesystem::path& path) {
+  const bool readable = ::access(path.c_str(), R_OK) == 0;
+  const int why = readable ? 0 : errno;
+  require(readable, why == ENOENT || why == ENOTDIR ? Exit::missing : Exit::io, "{}: cannot be opened: {}", path.string(), std::strerror(why));
+  const Handle access = file_access();
+  Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
+  require(file >= 0, Exit::data, "{}: is not a whole HDF5 file: {}", path.string(), reason());
+  return File(path.string(), std::move(file));
+}
+
+Dataset File::create_dataset(const std::string& path, DType type, const Shape& shape) {
+  const std::string name = name_ + ":" + path;
+  const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  H5Pset_create_intermediate_group(links, 1);
+  const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const auto chunk = sizes(chunk_of(type, shape));
+  H5Pset_chunk(properties, int(chunk.size()), chunk.data());
+  H5Pset_fletcher32(properties);
+  H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
+  Handle dataset(H5Dcreate2(object_, path.c_str(), type_of(type), space_of(shape), links, properties, H5P_DEFAULT), H5Dclose);
+  if (dataset < 0) fail_write(name, reason());
+  return Dataset(name, std::move(dataset), object_);
+}
+
+Dataset File::dataset(const std::string& path) const {
+  const std::string name = name_ + ":" + path;
+  Handle dataset(H5Dopen2(object_, path.c_str(), H5P_DEFAULT), H5Dclose);
+  require(dataset >= 0, Exit::data, "{}: {}", name, reason());
+  return Dataset(name, std::move(dataset), object_);
+}
+
+std::vector<std::string> File::datasets() const {
+  std::vector<std::string> links, paths;
+  const herr_t visited = H5Lvisit(object_, H5_INDEX_NAME, H5_ITER_INC,
+                                  [](hid_t, const char* name, const H5L_info_t* info, void* to) {
+                                    if (info->type == H5L_TYPE_HARD) static_cast<std::vector<std::string>*>(to)->push_back(name);
+                                    return herr_t(0);
+                                  },
+                                  &links);
+  require(visited >= 0, Exit::data, "{}: its list of contents is damaged: {}", name_, reason());
+  for (const std::string& link : links) {
+    const Handle object = owned(H5Oopen(object_, link.c_str(), H5P_DEFAULT), H5Oclose, name_ + ":/" + link);
+    if (H5Iget_type(object) == H5I_DATASET) paths.push_back("/" + link);
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+void File::close() {
+  const bool flushed = H5Fflush(object_, H5F_SCOPE_GLOBAL) >= 0;
+  const std::string why = flushed ? "" : reason(), disk = failure_of(object_);
+  if (!disk.empty() || !flushed) fail_write(name_, disk.empty() ? why : disk);
+  // Closing still clears a flag of the file's first block; were that to fail, the file would not open again.
+  object_ = Handle();
+}
+
+}  // namespace gyr::hdf5

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Files of HDF5, their attributes and datasets, owned by what holds them. Every failure is an Error naming file and object: Exit::missing,
+// Exit::data where the content is wrong, Exit::io where disk or file system fail. The library serves one thread at a time.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor.hpp"
+
+namespace gyr::hdf5 {
+
+// An identifier of HDF5 (hid_t) with the function that gives it back.
+class Handle {
+ public:
+  using Id = std::int64_t;
+  using Close = int (*)(Id);
+  Handle() = default;
+  Handle(Id id, Close close) : id_(id), close_(close) {}
+  Handle(Handle&& other) noexcept { swap(other); }
+  Handle& operator=(Handle&& other) noexcept {
+    Handle(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  operator Id() const { return id_; }
+
+ private:
+  void swap(Handle& other) {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
+  }
+  Id id_ = -1;
+  Close close_ = nullptr;
+};
+
+// What carries attributes.
+class Object {
+ public:
+  const std::string& name() const { return name_; }  // FILE for a file, FILE:PATH for a dataset
+
+  // Text is UTF-8 of fixed length, which lies inside HDF5's checksummed metadata.
+  void set(const char* attribute, const std::string& text);
+  void set(const char* attribute, std::int64_t number);
+  void set(const char* attribute, std::uint64_t number);
+  bool has(const char* attribute) const;
+  std::string text(const char* attribute) const;
+  template <class I> I number(const char* attribute) const;  // std::int64_t or std::uint64_t
+
+ protected:
+  Object(std::string name, Handle object) : name_(std::move(name)), object_(std::move(object)) {}
+  Handle attribute(const char* attribute) const;
+  void set(const char* attribute, Handle::Id type, const void* value);
+
+  std::string name_;
+  Handle object_;
+};
+
+// A corner and the extents from there.
+struct Box {
+  Shape first, count;
+};
+inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
+
+class File;
+
+class Dataset : public Object {
+ public:
+  const Shape& shape() const { return shape_; }
+  DType dtype() const { return dtype_; }
+  bool checksummed() const;  // chunked under Fletcher's sum and no other filter
+
+  // The elements of `box` become those of the equally large `there` in the row-major `array` at `data`, in the dataset's dtype.
+  void read(const Box& box, void* data, const Shape& array, const Box& there) const;
+  void read_rows(Index first, Index count, void* data) const;
+  void write_rows(Index first, Index count, const void* data);
+
+ private:
+  friend class File;
+  Dataset(std::string name, Handle dataset, Handle::Id file);
+  Box rows(Index first, Index count) const;
+
+  Handle::Id file_ = -1;
+  Shape shape_;
+  DType dtype_ = DType::f32;
+};
+
+class File : public Object {
+ public:
+  static File create(const std::filesystem::path& path);  // empties what is there
+  static File open(const std::filesystem::path& path);    // to read
+
+  // A dataset in chunks of about 2 MiB along its first dimensions, each with its checksum; groups on the way are made.
+  Dataset create_dataset(const std::string& path, DType type, const Shape& shape);
+  Dataset dataset(const std::string& path) const;
+  // Paths of all datasets, sorted; links that lead elsewhere are not followed.
+  std::vector<std::string> datasets() const;
+  // Writes out everything and closes; Exit::io where any write has failed.
+  void close();
+
+ private:
+  File(std::string name, Handle file) : Object(std::move(name), std::move(file)) {}
+};
+
+// Rows of the first dimension that one chunk of a dataset holds.
+Index chunk_rows(DType type, const Shape& shape);
+
+}  // namespace gyr::hdf5
