@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include <nlohmann/json.hpp>
+
 #include "kernels/elementwise.hpp"
 #include "kernels/gemm.hpp"
 #include "modules/flops.hpp"
@@ -26,17 +28,17 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-DatasetOptions dataset_options(const RunConfig& run, const std::string& part, Index samples) {
+DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples) {
   DatasetOptions o;
-  for (const std::string& prefix : run.data.prefixes) o.prefixes.push_back(prefix);
-  o.weights = run.data.weights;
+  for (std::size_t i = 0; i < run.data.prefixes.size(); ++i)
+    o.corpora.push_back({run.data.prefixes[i], run.data.weights.empty() ? std::nullopt : std::optional(run.data.weights[i])});
   o.split = run.data.split;
-  o.part = part;
-  o.length = run.train.length;
+  o.which = which;
+  o.seq_len = run.train.length;
   o.seed = run.data.seed;
-  o.order = run.data.order;
+  o.order = run.data.order == "megatron" ? SampleOrder::megatron : SampleOrder::shuffled;
   o.samples = samples;
-  o.vocabulary = run.model.vocabulary;
+  o.vocab_size = run.model.vocabulary;
   return o;
 }
 
@@ -56,18 +58,20 @@ template <class T>
 class Trainer {
  public:
   Trainer(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world)
-      : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()), grid_(layout_of(run, ranks(world)), world),
+      : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()),
+        grid_(layout_of(run, ranks(world)), world, patience_of(world)),
         engine_config_(engine_config(run, grid_.layout())),
         capacity_(predicted_capacity<T>(engine_config_, grid_.layout(), grid_.position())),
         engine_(engine_config_, grid_, &capacity_, timers_) {
     require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
-    training_.emplace(dataset_options(run, "train", samples_of(run)));
+    training_.emplace(dataset_options(run, Split::train, samples_of(run)));
     if (run.train.eval_every > 0)
-      validation_.emplace(dataset_options(run, "validation", run.train.eval_batches * run.largest_batch()));
+      validation_.emplace(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
     if (lead()) std::filesystem::create_directories(run.output);
     if (options.resume) resume();
     if (progressed_.step == 0) engine_.initialise(run.train.seed);
     peak_ = grid_.world().sum(product_rate<T>()) / grid_.world().size();
+    memory_ = grid_.world().max(double(capacity_.total()));
     if (lead()) open_reports();
   }
 
@@ -96,14 +100,12 @@ class Trainer {
   bool lead() { return grid_.position() == 0; }
 
   void resume() {
-    const auto newest = newest_checkpoint(checkpoints(), [&](const std::string& note) {
-      if (lead()) std::printf("%s\n", note.c_str());
-    });
+    const auto say = [&](const std::string& note) { std::printf("%s\n", note.c_str()); };
+    const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say);
     if (!newest) return;
-    const CheckpointHeader header = read_header(*newest);
-    load_checkpoint<T>(*newest, engine_, LoadWhat::everything);
+    const CheckpointHeader header = load_checkpoint<T>(*newest, engine_, LoadWhat::everything);
     progressed_ = {header.step, header.samples, header.tokens};
-    if (lead()) std::printf("resumed from %s at step %ld\n", newest->c_str(), long(header.step));
+    if (lead()) say(fmt::format("resumed from {} at step {}", newest->string(), header.step));
   }
 
   void open_reports() {
@@ -138,7 +140,7 @@ class Trainer {
     report.step = number, report.steps = run_.train.steps;
     report.samples = progressed_.samples, report.tokens = progressed_.tokens, report.global_batch = batch;
     report.loss = result.loss, report.grad_norm = result.gradient_norm, report.learning_rate = rate;
-    report.memory_bytes = engine_.measured().total();
+    report.memory_bytes = Index(memory_);
     return report;
   }
 
@@ -174,14 +176,16 @@ class Trainer {
     header.step = progressed_.step, header.samples = progressed_.samples, header.tokens = progressed_.tokens;
     header.seed = run_.train.seed;
     header.provenance = provenance();
-    const auto file = save_checkpoint<T>(checkpoints(), header, engine_, run_.checkpoint.keep);
-    if (lead()) progress_->say(fmt::format("checkpoint {}", file.string()));
+    const Saved saved = save_checkpoint<T>(checkpoints(), header, engine_, int(run_.checkpoint.keep));
+    if (!lead()) return;
+    progress_->say(fmt::format("checkpoint {}, {:.1f} MB", saved.path.string(), double(saved.bytes) / 1e6));
+    for (const std::string& note : saved.notes) progress_->say(note);
   }
 
   static std::string provenance() {
-    std::string json;
-    for (const auto& [name, value] : build_facts()) json += fmt::format("{}\"{}\": \"{}\"", json.empty() ? "{" : ", ", name, value);
-    return json + "}";
+    nlohmann::json json;
+    for (const auto& [name, value] : build_facts()) json[name] = value;
+    return json.dump();
   }
 
   void say_timers() {
@@ -204,7 +208,8 @@ class Trainer {
   Engine<T> engine_;
   std::optional<Dataset> training_, validation_;
   Progressed progressed_;
-  double peak_ = 0;
+  double peak_ = 0;    // flop/s of a rank
+  double memory_ = 0;  // bytes of the rank that takes most
   std::optional<Progress> progress_;
   std::optional<JsonLines> metrics_;
   std::optional<TensorBoard> tensorboard_;
