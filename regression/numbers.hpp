@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers for the tests of kernels: deterministic fillings, blocks of memory with guarded gaps between rows, central differences.
+// Numbers for the tests of kernels: deterministic fillings, blocks of memory with guarded gaps between rows, central
+// differences.
 #pragma once
 
 #include <cmath>
@@ -50,10 +51,22 @@ class Block {
       for (Index c = 0; c < columns; ++c) memory_[r * stride_ + c] = x.empty() ? hole() : T(x[r * columns + c]);
   }
 
-  template <class U = T> Matrix<U> matrix() { return Matrix<U>(memory_.data(), rows_, columns_, stride_); }
-  template <class U = T> Tensor1<U> vector() { return Tensor1<U>(memory_.data(), rows_ * columns_); }
-  template <class U = T> Tensor2<U> tensor() { return Tensor2<U>(memory_.data(), rows_, columns_); }
-  template <class U = T> Tensor3<U> tensor(Index a, Index b, Index c) { return Tensor3<U>(memory_.data(), a, b, c); }
+  template <class U = T>
+  Matrix<U> matrix() {
+    return Matrix<U>(memory_.data(), rows_, columns_, stride_);
+  }
+  template <class U = T>
+  Tensor1<U> vector() {
+    return Tensor1<U>(memory_.data(), rows_ * columns_);
+  }
+  template <class U = T>
+  Tensor2<U> tensor() {
+    return Tensor2<U>(memory_.data(), rows_, columns_);
+  }
+  template <class U = T>
+  Tensor3<U> tensor(Index a, Index b, Index c) {
+    return Tensor3<U>(memory_.data(), a, b, c);
+  }
 
   // Row by row, without the gaps.
   Values values() const {
@@ -61,8 +74,10 @@ class Block {
     for (Index r = 0; r < rows_; ++r)
       for (Index c = 0; c < stride_; ++c) {
         const double v = double(memory_[r * stride_ + c]);
-        if (c < columns_) x.push_back(v);
-        else EXPECT_TRUE(std::isnan(v)) << "the gap after row " << r << " was written";
+        if (c < columns_)
+          x.push_back(v);
+        else
+          EXPECT_TRUE(std::isnan(v)) << "the gap after row " << r << " was written";
       }
     return x;
   }
@@ -83,13 +98,13 @@ inline void expect_near(const Values& a, const Values& b, double tolerance, cons
     const double e = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]);  // equal infinities agree
     if (!(e <= error)) error = e, where = i;
   }
-  EXPECT_LE(error, tolerance * (1 + size)) << what << " at " << where << ": " << (a.empty() ? 0 : a[where]) << " and "
-                                           << (b.empty() ? 0 : b[where]);
+  EXPECT_LE(error, tolerance * (1 + size))
+      << what << " at " << where << ": " << (a.empty() ? 0 : a[where]) << " and " << (b.empty() ? 0 : b[where]);
 }
 
 // gradient(i) against the central difference of f in x(i)
-inline void expect_gradient(const std::function<double(const Values&)>& f, Values x, const Values& gradient, const char* what,
-                            double step = 1e-5, double tolerance = 1e-7) {
+inline void expect_gradient(const std::function<double(const Values&)>& f, Values x, const Values& gradient,
+                            const char* what, double step = 1e-5, double tolerance = 1e-7) {
   Values difference(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double kept = x[i];
@@ -103,9 +118,19 @@ inline void expect_gradient(const std::function<double(const Values&)>& f, Value
 }
 
 // How far T may be from double for sums of some hundred terms of order one.
-template <class T> constexpr double tolerance_of();
-template <> constexpr double tolerance_of<double>() { return 1e-12; }
-template <> constexpr double tolerance_of<float>() { return 1e-5; }
-template <> constexpr double tolerance_of<bf16>() { return 2e-2; }
+template <class T>
+constexpr double tolerance_of();
+template <>
+constexpr double tolerance_of<double>() {
+  return 1e-12;
+}
+template <>
+constexpr double tolerance_of<float>() {
+  return 1e-5;
+}
+template <>
+constexpr double tolerance_of<bf16>() {
+  return 2e-2;
+}
 
 }  // namespace gyr::testing

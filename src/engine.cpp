@@ -45,10 +45,10 @@ Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capaci
       weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
       optimizer_memory_(arena(Memory::optimizer, capacity)), communication_(arena(Memory::communication, capacity)),
       stage_(config.model, grid) {
-  stage_.parameters().allocate(weights_, gradients_, Gradients::kept);
-  optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
-  const int rank = grid.coordinate("pipeline");
-  stage_.make_slots(in_flight(one_f_one_b(pipeline_shape(grid, config.micros), rank)), capacity ? capacity->slot : 0, !capacity);
+  stage_.parameters().allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none);
+  if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
+  const auto tasks = one_f_one_b(pipeline_shape(grid, config.micros), grid.coordinate("pipeline"));
+  stage_.make_slots(config.training ? in_flight(tasks) : 1, capacity ? capacity->slot : 0, !capacity);
   sends_.resize(stage_.slots());
   make_buckets();
 }
@@ -75,7 +75,7 @@ void Engine<T>::make_buckets() {
 template <class T>
 void Engine<T>::initialise(std::uint64_t seed) {
   for (const auto& p : stage_.parameters().all()) gyr::initialise<T>(device_, *p, seed);
-  optimizer_->reset(device_);
+  if (optimizer_) optimizer_->reset(device_);
 }
 
 template <class T>

@@ -18,6 +18,7 @@ struct EngineConfig {
   Index micro_batch = 1;  // sequences in a micro-batch
   Index length = 1024;    // tokens in a sequence
   int micros = 1;         // micro-batches per step and data rank, at most
+  bool training = true;   // false: forwards only, without gradients and optimizer
   Index bucket_bytes = Index(32) << 20;  // gradients reduced together over the data axis
 };
 

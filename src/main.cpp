@@ -1,1 +1,42 @@
-int main() { return 0; }
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon COMMAND ...: reads the command line and runs one command.
+#include <cstdio>
+
+#include "src/commands/command.hpp"
+#include "src/report/summary.hpp"
+#include "src/runtime.hpp"
+
+namespace {
+
+constexpr const char* footer =
+    "Exit codes: 0 done; 64 command line; 65 a file's content is wrong; 66 a file is missing; 69 MPI, device or number of ranks;\n"
+    "70 internal error; 74 input or output failed (full disk); 75 everything saved, submit again; 78 the deck; 80 loss or gradient\n"
+    "not finite.";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace gyr;
+  CLI::App app("Gyrfalcon trains hybrid attention + state-space language models on an MPI grid.", "gyrfalcon");
+  Action action;
+  app.set_version_flag("--version", [] { return banner(version(), build_facts()); }, "Version, compiler and libraries");
+  app.require_subcommand(1);
+  app.footer(footer);
+  add_train(app, action);
+  add_plan(app, action);
+  add_eval(app, action);
+  add_generate(app, action);
+  add_tokenizer(app, action);
+  add_data(app, action);
+  add_info(app, action);
+  add_diff(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    app.exit(error, std::cout, std::cerr);
+    return int(Exit::usage);
+  }
+  return action();
+}

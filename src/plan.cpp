@@ -22,7 +22,9 @@ RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int positio
   const Index rows = config.micro_batch * config.length;
   const MicroBatch batch{config.micro_batch, config.length, std::vector<Token>(rows), std::vector<Token>(rows)};
   engine.device().clear_work();
-  engine.train([&](int) { return batch; }, config.micros, 1, 0);
+  const auto source = [&](int) { return batch; };
+  if (config.training) engine.train(source, config.micros, 1, 0);
+  else engine.evaluate(source, config.micros);
   RankPlan plan{position, engine.measured(), 0, engine.device().flops(), engine.device().work(), traffic_of(grid)};
   for (const auto& p : engine.stage().parameters().all()) plan.parameters += p->size();
   return plan;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tiles of queries against tiles of keys. The query heads that share a key head are stacked: row r = h tile + i of a stack is query i of
-// head h of the group, so that one product serves the group and the sum of dk and dv over its heads is part of the product.
+// Tiles of queries against tiles of keys. The query heads that share a key head are stacked: row r = h tile + i of a
+// stack is query i of head h of the group, so that one product serves the group and the sum of dk and dv over its heads
+// is part of the product.
 //   M rows of a stack = group * tile,  n keys of a tile,  E head width
 #include "kernels/attention.hpp"
 
@@ -15,7 +16,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index stack_rows = 256, tile_keys = 256;  // a tile of scores stays in the second cache
+constexpr Index stack_rows = 128, tile_keys = 512;  // a tile of scores stays in the second cache
 
 // One tile of queries of one sequence and the query heads of one key head.
 struct Stack {
@@ -26,25 +27,30 @@ struct Stack {
 
   KOKKOS_INLINE_FUNCTION Index source_row(Index r) const { return first_row + r % queries; }
   KOKKOS_INLINE_FUNCTION Index head(Index r) const { return first_head + r / queries; }
-  template <class T> KOKKOS_INLINE_FUNCTION T* at(const Matrix<T>& x, Index r) const { return x.row(source_row(r)) + head(r) * width; }
+  template <class T>
+  KOKKOS_INLINE_FUNCTION T* at(const Matrix<T>& x, Index r) const {
+    return x.row(source_row(r)) + head(r) * width;
+  }
 };
 
 // Copies rows of x, laid out (B Tq, H E), to a stack (M, E), and back.
 template <class T, class A>
 void gather(Device& dev, const Stack& stack, Matrix<const T> x, Matrix<A> to) {
-  for_rows(dev, "attention_gather", to.rows, KOKKOS_LAMBDA(const Index r) {
-    const T* const from = stack.at(x, r);
-    A* const out = to.row(r);
-    for (Index e = 0; e < stack.width; ++e) out[e] = A(from[e]);
-  });
+  for_rows(
+      dev, "attention_gather", to.rows, KOKKOS_LAMBDA(const Index r) {
+        const T* const from = stack.at(x, r);
+        A* const out = to.row(r);
+        for (Index e = 0; e < stack.width; ++e) out[e] = A(from[e]);
+      });
 }
 template <class A>
 void scatter(Device& dev, const Stack& stack, Matrix<const A> from, Matrix<A> x) {
-  for_rows(dev, "attention_scatter", from.rows, KOKKOS_LAMBDA(const Index r) {
-    const A* const in = from.row(r);
-    A* const out = stack.at(x, r);
-    for (Index e = 0; e < stack.width; ++e) out[e] = in[e];
-  });
+  for_rows(
+      dev, "attention_scatter", from.rows, KOKKOS_LAMBDA(const Index r) {
+        const A* const in = from.row(r);
+        A* const out = stack.at(x, r);
+        for (Index e = 0; e < stack.width; ++e) out[e] = in[e];
+      });
 }
 
 // Cuts the shape into stacks and their tiles of keys.
@@ -54,9 +60,13 @@ struct Tiling {
   Index group, queries, keys;  // extents of the largest tiles
 
   Tiling(const AttentionShape& s, const Mask& m)
-      : shape(s), mask(m), group(s.heads / s.key_heads), queries(std::clamp<Index>(stack_rows / group, 1, std::max<Index>(s.queries, 1))),
+      : shape(s),
+        mask(m),
+        group(s.heads / s.key_heads),
+        queries(std::clamp<Index>(stack_rows / group, 1, std::max<Index>(s.queries, 1))),
         keys(std::min(tile_keys, s.keys)) {
-    ensure(s.key_heads > 0 && s.heads % s.key_heads == 0, "{} query heads cannot share {} key heads evenly", s.heads, s.key_heads);
+    ensure(s.key_heads > 0 && s.heads % s.key_heads == 0, "{} query heads cannot share {} key heads evenly", s.heads,
+           s.key_heads);
   }
   Index rows() const { return group * queries; }
 
@@ -73,7 +83,8 @@ struct Tiling {
     for (Index b = 0; b < shape.batch; ++b)
       for (Index kv = 0; kv < shape.key_heads; ++kv)
         for (Index i = 0; i < shape.queries; i += queries)
-          body(Stack{b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i), shape.width}, i, b, kv);
+          body(Stack{b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i), shape.width}, i, b,
+               kv);
   }
   // body(j, n) for the tiles of keys that at least the last of the queries [i, i + count) may see
   template <class Body>
@@ -90,25 +101,39 @@ struct Tiling {
 
 template <class T>
 void check(const AttentionShape& s, const Matrix<const T>& q, const Matrix<const T>& k, const Matrix<const T>& v) {
-  ensure(q.rows == s.batch * s.queries && q.columns == s.heads * s.width && k.rows == s.batch * s.keys && v.rows == k.rows &&
-             k.columns == s.key_heads * s.width && v.columns == k.columns,
-         "attention of q ({},{}), k ({},{}), v ({},{}) for {} sequences of {} queries and {} keys, {} heads on {} of width {}", q.rows,
-         q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.heads, s.key_heads, s.width);
+  ensure(q.rows == s.batch * s.queries && q.columns == s.heads * s.width && k.rows == s.batch * s.keys &&
+             v.rows == k.rows && k.columns == s.key_heads * s.width && v.columns == k.columns,
+         "attention of q ({},{}), k ({},{}), v ({},{}) for {} sequences of {} queries and {} keys, {} heads on {} of "
+         "width {}",
+         q.rows, q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.heads, s.key_heads,
+         s.width);
 }
 
-// One row of scores becomes p = exp(S - m'), zero beyond the `seen` first keys; the row's m and l move on. Returns e^(m-m').
+// The largest of m and n numbers, in lanes: a plain loop is not vectorised, because a maximum may not be reordered
+// where NaN could occur.
+template <class A>
+KOKKOS_INLINE_FUNCTION A largest(const A* s, Index n, A m) {
+  constexpr Index lanes = 32;
+  A best[lanes];
+  for (Index i = 0; i < lanes; ++i) best[i] = m;
+  Index j = 0;
+  for (; j + lanes <= n; j += lanes)
+    for (Index i = 0; i < lanes; ++i) best[i] = s[j + i] > best[i] ? s[j + i] : best[i];
+  for (; j < n; ++j) best[0] = s[j] > best[0] ? s[j] : best[0];
+  for (const A x : best) m = x > m ? x : m;
+  return m;
+}
+
+// One row of scores becomes p = exp(S - m'), zero beyond the `seen` first keys; the row's m and l move on. Returns
+// e^(m-m').
 template <class A>
 KOKKOS_INLINE_FUNCTION A online_softmax(A* s, Index seen, Index n, A& m, A& l) {
   for (Index j = seen; j < n; ++j) s[j] = 0;
   if (seen <= 0) return 1;
-  A top = s[0];
-  for (Index j = 1; j < seen; ++j) top = s[j] > top ? s[j] : top;
-  top = m > top ? m : top;
-  A sum = 0;
-  for (Index j = 0; j < seen; ++j) {
-    s[j] = fast_exp(s[j] - top);
-    sum += s[j];
-  }
+  const A top = largest(s, seen, m);
+  for (Index j = 0; j < seen; ++j) s[j] = fast_exp(s[j] - top);
+  A sum = 0;  // in a loop of its own, or neither of the two is vectorised
+  for (Index j = 0; j < seen; ++j) sum += s[j];
   const A shrink = fast_exp(m - top);  // 0 for a row that had seen no key: m = -infinity, top finite
   m = top;
   l = l * shrink + sum;
@@ -118,8 +143,8 @@ KOKKOS_INLINE_FUNCTION A online_softmax(A* s, Index seen, Index n, A& m, A& l) {
 }  // namespace
 
 template <class T>
-void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
-               Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state) {
+void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q,
+               Matrix<const T> k, Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state) {
   using A = Acc<T>;
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
@@ -136,12 +161,13 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
     if (const auto run = dev.launch("attention", 0, double(M) * E * (sizeof(T) + 2 * sizeof(A)))) {
       gather(dev, stack, q, queries);
       if (carry == Carry::continued) gather(dev, stack, Matrix<const A>(state.o), out);
-      for_rows(dev, "attention_begin", M, KOKKOS_LAMBDA(const Index r) {
-        const bool fresh = carry == Carry::fresh;
-        m(r) = fresh ? -std::numeric_limits<A>::infinity() : state.m(stack.source_row(r), stack.head(r));
-        l(r) = fresh ? A(0) : state.l(stack.source_row(r), stack.head(r));
-        for (Index e = 0; fresh && e < E; ++e) out(r, e) = 0;
-      });
+      for_rows(
+          dev, "attention_begin", M, KOKKOS_LAMBDA(const Index r) {
+            const bool fresh = carry == Carry::fresh;
+            m(r) = fresh ? -std::numeric_limits<A>::infinity() : state.m(stack.source_row(r), stack.head(r));
+            l(r) = fresh ? A(0) : state.l(stack.source_row(r), stack.head(r));
+            for (Index e = 0; fresh && e < E; ++e) out(r, e) = 0;
+          });
     }
     tiling.for_keys(i, stack.queries, [&](Index j, Index n) {
       const Matrix<A> s(scores.data(), M, n, n);
@@ -149,62 +175,69 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
       const auto values = widened<T>(dev, tiling.tile(v, b, kv, j, n), wide_v);
       gemm<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
       if (const auto run = dev.launch("attention", 4.0 * M * n, 2.0 * sizeof(A) * M * n))
-        for_rows(dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
-          const Index all = tiling.seen(i + r % stack.queries) - j, seen = all < 0 ? 0 : (all < n ? all : n);
-          const A shrink = online_softmax(s.row(r), seen, n, m(r), l(r));
-          A* const o = out.row(r);
-          for (Index e = 0; e < E; ++e) o[e] *= shrink;
-        });
+        for_rows(
+            dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
+              const Index all = tiling.seen(i + r % stack.queries) - j, seen = all < 0 ? 0 : (all < n ? all : n);
+              const A shrink = online_softmax(s.row(r), seen, n, m(r), l(r));
+              A* const o = out.row(r);
+              for (Index e = 0; e < E; ++e) o[e] *= shrink;
+            });
       gemm<A>(dev, Op::none, s, Op::none, values, out, 1, 1);
     });
     if (const auto run = dev.launch("attention", 0, 2.0 * sizeof(A) * M * E)) {
       scatter(dev, stack, Matrix<const A>(out), Matrix<A>(state.o));
-      for_rows(dev, "attention_end", M, KOKKOS_LAMBDA(const Index r) {
-        state.m(stack.source_row(r), stack.head(r)) = m(r);
-        state.l(stack.source_row(r), stack.head(r)) = l(r);
-      });
+      for_rows(
+          dev, "attention_end", M, KOKKOS_LAMBDA(const Index r) {
+            state.m(stack.source_row(r), stack.head(r)) = m(r);
+            state.l(stack.source_row(r), stack.head(r)) = l(r);
+          });
     }
   });
 }
 
 template <class T>
-void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out,
+                      Tensor2<Acc<T>> lse) {
   using A = Acc<T>;
   const Index R = shape.batch * shape.queries, E = shape.width;
-  const auto run = dev.launch("attention_finish", double(R) * shape.heads * E, double(R) * shape.heads * E * (sizeof(A) + sizeof(T)));
+  const auto run = dev.launch("attention_finish", double(R) * shape.heads * E,
+                              double(R) * shape.heads * E * (sizeof(A) + sizeof(T)));
   if (!run) return;
-  for_rows(dev, "attention_finish", R, KOKKOS_LAMBDA(const Index r) {
-    for (Index h = 0; h < shape.heads; ++h) {
-      const A l = state.l(r, h), inverse = l > 0 ? A(1) / l : A(0);
-      lse(r, h) = l > 0 ? state.m(r, h) + std::log(l) : -std::numeric_limits<A>::infinity();
-      const A* const o = &state.o(r, h * E);
-      T* const y = &out(r, h * E);
+  for_rows(
+      dev, "attention_finish", R, KOKKOS_LAMBDA(const Index r) {
+        for (Index h = 0; h < shape.heads; ++h) {
+          const A l = state.l(r, h), inverse = l > 0 ? A(1) / l : A(0);
+          lse(r, h) = l > 0 ? state.m(r, h) + std::log(l) : -std::numeric_limits<A>::infinity();
+          const A* const o = &state.o(r, h * E);
+          T* const y = &out(r, h * E);
 #pragma GCC ivdep  // out may be state.o
-      for (Index e = 0; e < E; ++e) y[e] = T(o[e] * inverse);
-    }
-  });
+          for (Index e = 0; e < E; ++e) y[e] = T(o[e] * inverse);
+        }
+      });
 }
 
 template <class T>
-void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta) {
+void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out,
+                     Tensor2<Acc<T>> delta) {
   using A = Acc<T>;
   const Index R = shape.batch * shape.queries, E = shape.width;
   const auto run = dev.launch("attention_delta", 2.0 * R * shape.heads * E, 2.0 * R * shape.heads * E * sizeof(T));
   if (!run) return;
-  for_rows(dev, "attention_delta", R, KOKKOS_LAMBDA(const Index r) {
-    for (Index h = 0; h < shape.heads; ++h) {
-      const T *const dy = &dout(r, h * E), *const y = &out(r, h * E);
-      A sum = 0;
-      for (Index e = 0; e < E; ++e) sum += A(dy[e]) * A(y[e]);
-      delta(r, h) = sum;
-    }
-  });
+  for_rows(
+      dev, "attention_delta", R, KOKKOS_LAMBDA(const Index r) {
+        for (Index h = 0; h < shape.heads; ++h) {
+          const T *const dy = &dout(r, h * E), *const y = &out(r, h * E);
+          A sum = 0;
+          for (Index e = 0; e < E; ++e) sum += A(dy[e]) * A(y[e]);
+          delta(r, h) = sum;
+        }
+      });
 }
 
 template <class T>
-void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
-                        Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
-                        Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
+void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q,
+                        Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
+                        Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   using A = Acc<T>;
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
@@ -212,7 +245,8 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
   const auto dout_stack = dev.scratch.tensor<A>(tiling.rows(), E);
-  const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys), dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
+  const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys),
+             dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
   const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, E);
 
   tiling.for_stacks([&](const Stack& stack, Index i, Index b, Index kv) {
@@ -230,33 +264,38 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
       gemm<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
       gemm<A>(dev, Op::none, douts, Op::transpose, values, ds);
       if (const auto run = dev.launch("attention_backward", 5.0 * M * n, 4.0 * sizeof(A) * M * n))
-        for_rows(dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
-          const Index all = tiling.seen(i + r % stack.queries) - j, seen = all < 0 ? 0 : (all < n ? all : n);
-          const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)), factor = A(scale);
-          A *const p = s.row(r), *const d = ds.row(r);
+        for_rows(
+            dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
+              const Index all = tiling.seen(i + r % stack.queries) - j, seen = all < 0 ? 0 : (all < n ? all : n);
+              const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)),
+                      factor = A(scale);
+              A *const p = s.row(r), *const d = ds.row(r);
 #pragma GCC ivdep
-          for (Index c = 0; c < seen; ++c) {
-            p[c] = fast_exp(p[c] - top);
-            d[c] = p[c] * (d[c] - mean) * factor;
-          }
-          for (Index c = seen; c < n; ++c) p[c] = d[c] = 0;
-        });
+              for (Index c = 0; c < seen; ++c) {
+                p[c] = fast_exp(p[c] - top);
+                d[c] = p[c] * (d[c] - mean) * factor;
+              }
+              for (Index c = seen; c < n; ++c) p[c] = d[c] = 0;
+            });
       gemm<A>(dev, Op::transpose, s, Op::none, douts, tiling.tile(dv, b, kv, j, n), 1, 1);
       gemm<A>(dev, Op::transpose, ds, Op::none, queries, tiling.tile(dk, b, kv, j, n), 1, 1);
       gemm<A>(dev, Op::none, ds, Op::none, keys, dqueries, 1, 1);
     });
-    if (const auto run = dev.launch("attention_backward", 0, 2.0 * sizeof(A) * M * E)) scatter(dev, stack, Matrix<const A>(dqueries), dq);
+    if (const auto run = dev.launch("attention_backward", 0, 2.0 * sizeof(A) * M * E))
+      scatter(dev, stack, Matrix<const A>(dqueries), dq);
   });
 }
 
-#define GYR_ATTENTION(T)                                                                                                                \
-  template void attention<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>,    \
-                             Carry, AttentionState<Acc<T>>);                                                                            \
-  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>);               \
-  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                \
-  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>,            \
-                                      Matrix<const T>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>,  \
-                                      Matrix<Acc<T>>, Matrix<Acc<T>>);
+#define GYR_ATTENTION(T)                                                                                            \
+  template void attention<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, \
+                             Matrix<const T>, Carry, AttentionState<Acc<T>>);                                       \
+  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>,             \
+                                    Tensor2<Acc<T>>);                                                               \
+  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>,              \
+                                   Tensor2<Acc<T>>);                                                                \
+  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>,         \
+                                      Matrix<const T>, Matrix<const T>, Tensor2<const T>, Tensor2<const Acc<T>>,    \
+                                      Tensor2<const Acc<T>>, Matrix<Acc<T>>, Matrix<Acc<T>>, Matrix<Acc<T>>);
 GYR_ATTENTION(double)
 GYR_ATTENTION(float)
 GYR_ATTENTION(bf16)

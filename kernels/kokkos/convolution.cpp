@@ -8,7 +8,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index block = 256;    // channels handled together: their taps and window stay in the first cache
+constexpr Index block = 512;    // channels handled together: their taps and window stay in a cache
 constexpr Index segment = 128;  // tokens handled together in forward
 
 // The inputs of one sequence at any time: those of this call, those before it, zeros before the beginning.
@@ -40,11 +40,12 @@ struct Filter {
 
   void fill(Device& dev, Tensor2<const A> w, Tensor1<const A> given_bias) const {
     const auto to = *this;
-    for_rows(dev, "convolution_filter", w.extent(0), KOKKOS_LAMBDA(const Index j) {
-      for (Index k = 0; k < Index(w.extent(1)); ++k) to.taps(k, j) = w(j, k);
-      to.bias(j) = given_bias.data() ? given_bias(j) : A(0);
-      to.zeros(j) = T(A(0));
-    });
+    for_rows(
+        dev, "convolution_filter", w.extent(0), KOKKOS_LAMBDA(const Index j) {
+          for (Index k = 0; k < Index(w.extent(1)); ++k) to.taps(k, j) = w(j, k);
+          to.bias(j) = given_bias.data() ? given_bias(j) : A(0);
+          to.zeros(j) = T(A(0));
+        });
   }
 
   // c(t,j) of the channels [first, first + width)
@@ -63,11 +64,12 @@ struct Filter {
 template <class T>
 void check(Index batch, const Matrix<const T>& x, const Tensor2<const Acc<T>>& w, const Tensor3<const T>& before) {
   const Index C = x.columns, K = w.extent(1);
-  ensure(batch > 0 && x.rows % batch == 0 && Index(w.extent(0)) == C && K > 0, "convolution of {} sequences in ({},{}) with taps ({},{})",
-         batch, x.rows, C, w.extent(0), K);
-  ensure(!before.data() || (Index(before.extent(0)) == batch && Index(before.extent(1)) == K - 1 && Index(before.extent(2)) == C),
-         "convolution needs ({},{},{}) inputs from before, not ({},{},{})", batch, K - 1, C, before.extent(0), before.extent(1),
-         before.extent(2));
+  ensure(batch > 0 && x.rows % batch == 0 && Index(w.extent(0)) == C && K > 0,
+         "convolution of {} sequences in ({},{}) with taps ({},{})", batch, x.rows, C, w.extent(0), K);
+  ensure(!before.data() ||
+             (Index(before.extent(0)) == batch && Index(before.extent(1)) == K - 1 && Index(before.extent(2)) == C),
+         "convolution needs ({},{},{}) inputs from before, not ({},{},{})", batch, K - 1, C, before.extent(0),
+         before.extent(1), before.extent(2));
 }
 
 Index pieces(Index whole, Index piece) { return (whole + piece - 1) / piece; }
@@ -75,8 +77,8 @@ Index pieces(Index whole, Index piece) { return (whole + piece - 1) / piece; }
 }  // namespace
 
 template <class T>
-void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before,
-                 Matrix<T> y) {
+void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                 Tensor3<const T> before, Matrix<T> y) {
   using A = Acc<T>;
   check(batch, x, w, before);
   const Index C = x.columns, K = w.extent(1), length = x.rows / batch;
@@ -87,22 +89,25 @@ void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<
   filter.fill(dev, w, bias);
   const History<T> history{x, before.data(), filter.zeros.data(), length, K};
   const Index blocks = pieces(C, block), segments = pieces(length, segment);
-  for_rows(dev, "convolution", batch * segments * blocks, KOKKOS_LAMBDA(const Index unit) {
-    const Index first = unit % blocks * block, width = C - first < block ? C - first : block;
-    const Index b = unit / blocks / segments, begin = unit / blocks % segments * segment;
-    A c[block];
-    for (Index t = begin; t < length && t < begin + segment; ++t) {
-      filter.apply(history, b, t, first, width, c);
-      T* const out = y.row(b * length + t) + first;
-      for (Index j = 0; j < width; ++j) out[j] = T(silu(c[j]));
-    }
-  });
+  for_rows(
+      dev, "convolution", batch * segments * blocks, KOKKOS_LAMBDA(const Index unit) {
+        const Index first = unit % blocks * block, width = C - first < block ? C - first : block;
+        const Index b = unit / blocks / segments, begin = unit / blocks % segments * segment;
+        A c[block];
+        for (Index t = begin; t < length && t < begin + segment; ++t) {
+          filter.apply(history, b, t, first, width, c);
+          T* const out = y.row(b * length + t) + first;
+          for (Index j = 0; j < width; ++j) out[j] = T(silu(c[j]));
+        }
+      });
 }
 
-// Time runs backwards, so that dx(t) finds dc(t .. t+K-1) in a ring of K rows. A block of channels owns its dw and dbias.
+// Time runs backwards, so that dx(t) finds dc(t .. t+K-1) in a ring of K rows. A block of channels owns its dw and
+// dbias.
 template <class T>
-void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
-                          Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore) {
+void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w,
+                          Tensor1<const Acc<T>> bias, Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw,
+                          Tensor1<Acc<T>> dbias, Tensor3<T> dbefore) {
   using A = Acc<T>;
   check(batch, x, w, before);
   const Index C = x.columns, K = w.extent(1), length = x.rows / batch, blocks = pieces(C, block);
@@ -113,43 +118,44 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
   if (!run) return;
   filter.fill(dev, w, bias);
   const History<T> history{x, before.data(), filter.zeros.data(), length, K};
-  for_rows(dev, "convolution_backward", blocks, KOKKOS_LAMBDA(const Index unit) {
-    const Index first = unit * block, width = C - first < block ? C - first : block;
-    A c[block], sum[block] = {};
-    for (Index i = 0; i < K * block; ++i) (&dtaps(unit, 0, 0))[i] = 0;
-    for (Index b = 0; b < batch; ++b) {
-      for (Index i = 0; i < K * block; ++i) (&ring(unit, 0, 0))[i] = 0;
-      for (Index t = length - 1; t >= (dbefore.data() ? 1 - K : 0); --t) {
-        A* const dc = &ring(unit, (t + K) % K, 0);
-        if (t >= 0) {
-          filter.apply(history, b, t, first, width, c);
-          const T* const dout = dy.row(b * length + t) + first;
+  for_rows(
+      dev, "convolution_backward", blocks, KOKKOS_LAMBDA(const Index unit) {
+        const Index first = unit * block, width = C - first < block ? C - first : block;
+        A c[block], sum[block] = {};
+        for (Index i = 0; i < K * block; ++i) (&dtaps(unit, 0, 0))[i] = 0;
+        for (Index b = 0; b < batch; ++b) {
+          for (Index i = 0; i < K * block; ++i) (&ring(unit, 0, 0))[i] = 0;
+          for (Index t = length - 1; t >= (dbefore.data() ? 1 - K : 0); --t) {
+            A* const dc = &ring(unit, (t + K) % K, 0);
+            if (t >= 0) {
+              filter.apply(history, b, t, first, width, c);
+              const T* const dout = dy.row(b * length + t) + first;
 #pragma GCC ivdep
-          for (Index j = 0; j < width; ++j) dc[j] = A(dout[j]) * silu_slope(c[j]);
-          for (Index j = 0; j < width; ++j) sum[j] += dc[j];
-          for (Index k = 0; k < K; ++k) {
-            const T* const in = history.row(b, t - (K - 1) + k) + first;
-            A* const d = &dtaps(unit, k, 0);
+              for (Index j = 0; j < width; ++j) dc[j] = A(dout[j]) * silu_slope(c[j]);
+              for (Index j = 0; j < width; ++j) sum[j] += dc[j];
+              for (Index k = 0; k < K; ++k) {
+                const T* const in = history.row(b, t - (K - 1) + k) + first;
+                A* const d = &dtaps(unit, k, 0);
 #pragma GCC ivdep
-            for (Index j = 0; j < width; ++j) d[j] += dc[j] * A(in[j]);
+                for (Index j = 0; j < width; ++j) d[j] += dc[j] * A(in[j]);
+              }
+            } else {
+              for (Index j = 0; j < width; ++j) dc[j] = 0;
+            }
+            for (Index j = 0; j < width; ++j) c[j] = 0;
+            for (Index k = 0; k < K; ++k) {
+              const A *const later = &ring(unit, (t + K - 1 - k + K) % K, 0), *const tap = &filter.taps(k, first);
+              for (Index j = 0; j < width; ++j) c[j] += tap[j] * later[j];
+            }
+            T* const out = t >= 0 ? dx.row(b * length + t) + first : &dbefore(b, t + K - 1, first);
+            for (Index j = 0; j < width; ++j) out[j] = T(c[j]);
           }
-        } else {
-          for (Index j = 0; j < width; ++j) dc[j] = 0;
         }
-        for (Index j = 0; j < width; ++j) c[j] = 0;
-        for (Index k = 0; k < K; ++k) {
-          const A *const later = &ring(unit, (t + K - 1 - k + K) % K, 0), *const tap = &filter.taps(k, first);
-          for (Index j = 0; j < width; ++j) c[j] += tap[j] * later[j];
+        for (Index j = 0; j < width; ++j) {
+          for (Index k = 0; k < K; ++k) dw(first + j, k) += dtaps(unit, k, j);
+          if (dbias.data()) dbias(first + j) += sum[j];
         }
-        T* const out = t >= 0 ? dx.row(b * length + t) + first : &dbefore(b, t + K - 1, first);
-        for (Index j = 0; j < width; ++j) out[j] = T(c[j]);
-      }
-    }
-    for (Index j = 0; j < width; ++j) {
-      for (Index k = 0; k < K; ++k) dw(first + j, k) += dtaps(unit, k, j);
-      if (dbias.data()) dbias(first + j) += sum[j];
-    }
-  });
+      });
 }
 
 template <class T>
@@ -157,22 +163,27 @@ void convolution_tail(Device& dev, Index batch, Matrix<const T> x, Tensor3<const
   const Index C = x.columns, K = after.extent(1) + 1, length = x.rows / batch;
   const auto run = dev.launch("convolution_tail", 0, 2.0 * sizeof(T) * batch * (K - 1) * C);
   if (!run) return;
-  for_rows(dev, "convolution_tail", batch, KOKKOS_LAMBDA(const Index b) {
-    for (Index i = 0; i < K - 1; ++i) {  // ascending: a row that moves inside `before` moves to where it is no longer needed
-      const Index t = length - (K - 1) + i;
-      for (Index j = 0; j < C; ++j) {
-        if (t >= 0) after(b, i, j) = x(b * length + t, j);
-        else after(b, i, j) = before.data() ? before(b, t + K - 1, j) : T(Acc<T>(0));
-      }
-    }
-  });
+  for_rows(
+      dev, "convolution_tail", batch, KOKKOS_LAMBDA(const Index b) {
+        for (Index i = 0; i < K - 1;
+             ++i) {  // ascending: a row that moves inside `before` moves to where it is no longer needed
+          const Index t = length - (K - 1) + i;
+          for (Index j = 0; j < C; ++j) {
+            if (t >= 0)
+              after(b, i, j) = x(b * length + t, j);
+            else
+              after(b, i, j) = before.data() ? before(b, t + K - 1, j) : T(Acc<T>(0));
+          }
+        }
+      });
 }
 
-#define GYR_CONVOLUTION(T)                                                                                                             \
-  template void convolution<T>(Device&, Index, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor3<const T>,        \
-                               Matrix<T>);                                                                                             \
-  template void convolution_backward<T>(Device&, Index, Matrix<const T>, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, \
-                                        Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>, Tensor1<Acc<T>>, Tensor3<T>);                     \
+#define GYR_CONVOLUTION(T)                                                                                       \
+  template void convolution<T>(Device&, Index, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>,    \
+                               Tensor3<const T>, Matrix<T>);                                                     \
+  template void convolution_backward<T>(Device&, Index, Matrix<const T>, Matrix<const T>, Tensor2<const Acc<T>>, \
+                                        Tensor1<const Acc<T>>, Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>,     \
+                                        Tensor1<Acc<T>>, Tensor3<T>);                                            \
   template void convolution_tail<T>(Device&, Index, Matrix<const T>, Tensor3<const T>, Tensor3<T>);
 GYR_CONVOLUTION(double)
 GYR_CONVOLUTION(float)

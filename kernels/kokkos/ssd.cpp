@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A chunk of Q tokens as matrix products; R = H/G heads share the B and C of a group, and what they share is one product for all of them.
+// A chunk of Q tokens as matrix products; R = H/G heads share the B and C of a group, and what they share is one
+// product for all of them.
 //   s_l = sum_{k<=l} A dt_k within the chunk, U = dt x, G = C B', W = G exp(s_l - s_s) for s <= l
 #include "kernels/ssd.hpp"
 
@@ -15,8 +16,22 @@ namespace gyr {
 namespace {
 
 // log(1 + e^v), linear beyond 20 as PyTorch has it
-template <class A> KOKKOS_INLINE_FUNCTION A softplus(A v) { return v > A(20) ? v : std::log1p(std::exp(v)); }
-template <class A> KOKKOS_INLINE_FUNCTION A softplus_slope(A v) { return v > A(20) ? A(1) : A(1) / (A(1) + std::exp(-v)); }
+template <class A>
+KOKKOS_INLINE_FUNCTION A softplus(A v) {
+  return v > A(20) ? v : std::log1p(std::exp(v));
+}
+template <class A>
+KOKKOS_INLINE_FUNCTION A softplus_slope(A v) {
+  return v > A(20) ? A(1) : A(1) / (A(1) + std::exp(-v));
+}
+
+// A lower triangle (q,q) in bands of rows: body(first, count) has the rows [first, first + count) and the columns [0,
+// first + count). Products over bands leave out most of the zeros above the diagonal.
+template <class Body>
+void for_bands(Index q, const Body& body) {
+  constexpr Index band = 64;
+  for (Index first = 0; first < q; first += band) body(first, std::min(band, q - first));
+}
 
 // One chunk of one sequence: rows [first, first + length) of (B T, .).
 struct Chunk {
@@ -29,33 +44,54 @@ struct Layout {
   Index per_group, channels, chunks;  // R heads and R P channels of a group
 
   explicit Layout(const SsdShape& s)
-      : batch(s.batch), length(s.length), heads(s.heads), groups(s.groups), width(s.width), state(s.state),
-        chunk(std::min(s.chunk, s.length)), per_group(s.heads / s.groups), channels(per_group * s.width), chunks(s.chunks()) {}
+      : batch(s.batch),
+        length(s.length),
+        heads(s.heads),
+        groups(s.groups),
+        width(s.width),
+        state(s.state),
+        chunk(std::min(s.chunk, s.length)),
+        per_group(s.heads / s.groups),
+        channels(per_group * s.width),
+        chunks(s.chunks()) {}
 
   Chunk at(Index b, Index c) const { return {b, c, b * length + c * chunk, std::min(chunk, length - c * chunk)}; }
-  template <class X> Matrix<X> of_heads(Matrix<X> x, const Chunk& k, Index g) const {
+  template <class X>
+  Matrix<X> of_heads(Matrix<X> x, const Chunk& k, Index g) const {
     return x.block(k.first, k.length, g * channels, channels);
   }
-  template <class X> Matrix<X> of_group(Matrix<X> x, const Chunk& k, Index g) const { return x.block(k.first, k.length, g * state, state); }
-  template <class X> Matrix<X> of_head(Matrix<X> x, Index r) const { return columns(x, r * width, width); }
+  template <class X>
+  Matrix<X> of_group(Matrix<X> x, const Chunk& k, Index g) const {
+    return x.block(k.first, k.length, g * state, state);
+  }
+  template <class X>
+  Matrix<X> of_head(Matrix<X> x, Index r) const {
+    return columns(x, r * width, width);
+  }
   // The states of a group's heads stacked, (R P, N), inside (H P N).
-  template <class X> Matrix<X> states(X* all, Index g) const { return {all + g * channels * state, channels, state, state}; }
+  template <class X>
+  Matrix<X> states(X* all, Index g) const {
+    return {all + g * channels * state, channels, state, state};
+  }
 };
 
 template <class T>
 void check(const SsdShape& s, const SsdInput<T>& in, const SsdSaved<Acc<T>>& saved) {
-  ensure(s.groups > 0 && s.heads % s.groups == 0 && s.chunk > 0 && s.length > 0, "scan of {} heads in {} groups, {} tokens in chunks of {}",
-         s.heads, s.groups, s.length, s.chunk);
+  ensure(s.groups > 0 && s.heads % s.groups == 0 && s.chunk > 0 && s.length > 0,
+         "scan of {} heads in {} groups, {} tokens in chunks of {}", s.heads, s.groups, s.length, s.chunk);
   const Index rows = s.batch * s.length;
-  ensure(in.x.rows == rows && in.b.rows == rows && in.c.rows == rows && in.dt_raw.rows == rows && in.x.columns == s.heads * s.width &&
-             in.b.columns == s.groups * s.state && in.c.columns == in.b.columns && in.dt_raw.columns == s.heads,
-         "scan of x ({},{}), b ({},{}), c ({},{}), dt ({},{}) for {} tokens, {} heads of width {}, {} groups of state {}", in.x.rows,
-         in.x.columns, in.b.rows, in.b.columns, in.c.rows, in.c.columns, in.dt_raw.rows, in.dt_raw.columns, rows, s.heads, s.width,
-         s.groups, s.state);
-  ensure(Index(saved.dt.extent(0)) == rows && Index(saved.states.extent(0)) == s.batch && Index(saved.states.extent(1)) == s.chunks() &&
+  ensure(
+      in.x.rows == rows && in.b.rows == rows && in.c.rows == rows && in.dt_raw.rows == rows &&
+          in.x.columns == s.heads * s.width && in.b.columns == s.groups * s.state && in.c.columns == in.b.columns &&
+          in.dt_raw.columns == s.heads,
+      "scan of x ({},{}), b ({},{}), c ({},{}), dt ({},{}) for {} tokens, {} heads of width {}, {} groups of state {}",
+      in.x.rows, in.x.columns, in.b.rows, in.b.columns, in.c.rows, in.c.columns, in.dt_raw.rows, in.dt_raw.columns,
+      rows, s.heads, s.width, s.groups, s.state);
+  ensure(Index(saved.dt.extent(0)) == rows && Index(saved.states.extent(0)) == s.batch &&
+             Index(saved.states.extent(1)) == s.chunks() &&
              Index(saved.states.extent(2)) == s.heads * s.width * s.state,
-         "scan saves dt of {} rows and states ({},{},{})", saved.dt.extent(0), saved.states.extent(0), saved.states.extent(1),
-         saved.states.extent(2));
+         "scan saves dt of {} rows and states ({},{},{})", saved.dt.extent(0), saved.states.extent(0),
+         saved.states.extent(1), saved.states.extent(2));
 }
 
 // Decay between places of a chunk, (H, Q): sum(h,l) = s_l, from_start = exp(s_l), to_end = exp(s_Q - s_l).
@@ -64,92 +100,103 @@ struct Decay {
   Tensor2<A> sum, from_start, to_end;
 
   Decay(Device& dev, const Layout& n)
-      : sum(dev.scratch.tensor<A>(n.heads, n.chunk)), from_start(dev.scratch.tensor<A>(n.heads, n.chunk)),
+      : sum(dev.scratch.tensor<A>(n.heads, n.chunk)),
+        from_start(dev.scratch.tensor<A>(n.heads, n.chunk)),
         to_end(dev.scratch.tensor<A>(n.heads, n.chunk)) {}
 
   void fill(Device& dev, const Chunk& k, Tensor2<const A> dt, Tensor1<const A> a_log) const {
     const auto to = *this;
-    for_rows(dev, "ssd_decay", sum.extent(0), KOKKOS_LAMBDA(const Index h) {
-      const A rate = -std::exp(a_log(h));
-      A s = 0;
-      for (Index l = 0; l < k.length; ++l) to.sum(h, l) = s += rate * dt(k.first + l, h);
-      for (Index l = 0; l < k.length; ++l) {
-        to.from_start(h, l) = fast_exp(to.sum(h, l));
-        to.to_end(h, l) = fast_exp(s - to.sum(h, l));
-      }
-    });
+    for_rows(
+        dev, "ssd_decay", sum.extent(0), KOKKOS_LAMBDA(const Index h) {
+          const A rate = -std::exp(a_log(h));
+          A s = 0;
+          for (Index l = 0; l < k.length; ++l) to.sum(h, l) = s += rate * dt(k.first + l, h);
+          for (Index l = 0; l < k.length; ++l) {
+            to.from_start(h, l) = fast_exp(to.sum(h, l));
+            to.to_end(h, l) = fast_exp(s - to.sum(h, l));
+          }
+        });
   }
 };
 
 // W of one head.
 template <class A>
 void decayed(Device& dev, Matrix<const A> g, const A* s, Matrix<A> w) {
-  for_rows(dev, "ssd_decayed", g.rows, KOKKOS_LAMBDA(const Index l) {
-    const A* const from = g.row(l);
-    A* const to = w.row(l);
+  for_rows(
+      dev, "ssd_decayed", g.rows, KOKKOS_LAMBDA(const Index l) {
+        const A* const from = g.row(l);
+        A* const to = w.row(l);
 #pragma GCC ivdep
-    for (Index k = 0; k <= l; ++k) to[k] = from[k] * fast_exp(s[l] - s[k]);
-    for (Index k = l + 1; k < w.columns; ++k) to[k] = 0;
-  });
+        for (Index k = 0; k <= l; ++k) to[k] = from[k] * fast_exp(s[l] - s[k]);
+        for (Index k = l + 1; k < w.columns; ++k) to[k] = 0;
+      });
 }
 
 // State times the decay of the whole chunk, head by head.
 template <class A>
-void decay_state(Device& dev, const Layout& n, const Chunk& k, const Decay<A>& decay, Index first_head, Matrix<const A> from, Matrix<A> to) {
-  for_rows(dev, "ssd_decay_state", n.channels, KOKKOS_LAMBDA(const Index i) {
-    const A factor = decay.from_start(first_head + i / n.width, k.length - 1);
-    const A* const in = from.row(i);
-    A* const out = to.row(i);
+void decay_state(Device& dev, const Layout& n, const Chunk& k, const Decay<A>& decay, Index first_head,
+                 Matrix<const A> from, Matrix<A> to) {
+  for_rows(
+      dev, "ssd_decay_state", n.channels, KOKKOS_LAMBDA(const Index i) {
+        const A factor = decay.from_start(first_head + i / n.width, k.length - 1);
+        const A* const in = from.row(i);
+        A* const out = to.row(i);
 #pragma GCC ivdep  // `to` may be `from`
-    for (Index j = 0; j < n.state; ++j) out[j] = factor * in[j];
-  });
+        for (Index j = 0; j < n.state; ++j) out[j] = factor * in[j];
+      });
 }
 
 template <class A>
 void copy(Device& dev, const A* from, A* to, Index count) {  // zeros where `from` is null
-  for_rows(dev, "ssd_copy", 1, KOKKOS_LAMBDA(const Index) {
-    for (Index i = 0; i < count; ++i) to[i] = from ? from[i] : A(0);
-  });
+  for_rows(
+      dev, "ssd_copy", 1, KOKKOS_LAMBDA(const Index) {
+        for (Index i = 0; i < count; ++i) to[i] = from ? from[i] : A(0);
+      });
 }
 
 }  // namespace
 
 template <class T>
-void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<const Acc<T>> initial, Tensor2<T> y,
-         SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last) {
+void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w,
+         Tensor2<const Acc<T>> initial, Tensor2<T> y, SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last) {
   using A = Acc<T>;
   check(shape, in, saved);
   const Layout n(shape);
   const Index Q = n.chunk, P = n.width, R = n.per_group, state_size = n.heads * P * n.state;
   if (const auto run = dev.launch("ssd", 4.0 * in.x.rows * n.heads, 2.0 * sizeof(A) * n.batch * state_size)) {
     const A low = A(shape.dt_low), high = A(shape.dt_high);
-    for_rows(dev, "ssd_dt", in.x.rows, KOKKOS_LAMBDA(const Index r) {
-      for (Index h = 0; h < n.heads; ++h) {
-        const A v = softplus(A(in.dt_raw(r, h)) + w.dt_bias(h));
-        saved.dt(r, h) = v < low ? low : (v > high ? high : v);
-      }
-    });
+    for_rows(
+        dev, "ssd_dt", in.x.rows, KOKKOS_LAMBDA(const Index r) {
+          for (Index h = 0; h < n.heads; ++h) {
+            const A v = softplus(A(in.dt_raw(r, h)) + w.dt_bias(h));
+            saved.dt(r, h) = v < low ? low : (v > high ? high : v);
+          }
+        });
     for (Index b = 0; b < n.batch; ++b)
       copy<A>(dev, initial.data() ? initial.data() + b * state_size : nullptr, &saved.states(b, 0, 0), state_size);
   }
 
   Scope scope(dev.scratch);
   const Decay<A> decay(dev, n);
-  const auto g_room = dev.scratch.tensor<A>(Q, Q), w_room = dev.scratch.tensor<A>(Q, Q), u_room = dev.scratch.tensor<A>(Q, n.channels);
-  const auto b_room = room_for<T>(dev, Q, n.state), c_room = room_for<T>(dev, Q, n.state), y_room = room_for<T>(dev, Q, n.channels);
+  const auto g_room = dev.scratch.tensor<A>(Q, Q), w_room = dev.scratch.tensor<A>(Q, Q),
+             u_room = dev.scratch.tensor<A>(Q, n.channels);
+  const auto b_room = room_for<T>(dev, Q, n.state), c_room = room_for<T>(dev, Q, n.state),
+             y_room = room_for<T>(dev, Q, n.channels);
 
   for (Index b = 0; b < n.batch; ++b)
     for (Index c = 0; c < n.chunks; ++c) {
       const Chunk k = n.at(b, c);
       const Index q = k.length;
-      if (const auto run = dev.launch("ssd", 6.0 * n.heads * q, 4.0 * sizeof(A) * n.heads * q)) decay.fill(dev, k, saved.dt, w.a_log);
+      if (const auto run = dev.launch("ssd", 6.0 * n.heads * q, 4.0 * sizeof(A) * n.heads * q))
+        decay.fill(dev, k, saved.dt, w.a_log);
       A* const next = c + 1 < n.chunks ? saved.states.data() + (b * n.chunks + c + 1) * state_size
                       : last.data()    ? last.data() + b * state_size
                                        : nullptr;
       for (Index g = 0; g < n.groups; ++g) {
         const Index first = g * R;  // head
         const Matrix<const T> x = n.of_heads(in.x, k, g);
-        const Matrix<const A> B = widened<T>(dev, n.of_group(in.b, k, g), b_room), C = widened<T>(dev, n.of_group(in.c, k, g), c_room);
+        const Matrix<const A> B = widened<T>(dev, n.of_group(in.b, k, g), b_room),
+                              C = widened<T>(dev, n.of_group(in.c, k, g), c_room);
         const Matrix<const A> entering = n.states<const A>(saved.states.data() + (b * n.chunks + c) * state_size, g);
         const Matrix<T> y_block = n.of_heads(Matrix<T>(y), k, g);
         const Matrix<A> out = target<T>(y_block, y_room), u = part_of(u_room, q, n.channels);
@@ -157,34 +204,43 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
 
         gemm<A>(dev, Op::none, C, Op::transpose, entering, out);
         gemm<A>(dev, Op::none, C, Op::transpose, B, products);
-        if (const auto run = dev.launch("ssd", 4.0 * q * n.channels, double(q) * n.channels * (sizeof(T) + 3 * sizeof(A))))
-          for_rows(dev, "ssd_output", q, KOKKOS_LAMBDA(const Index l) {
-            for (Index r = 0; r < R; ++r) {
-              const A decayed_by = decay.from_start(first + r, l), dt = saved.dt(k.first + l, first + r), d = w.d(first + r);
-              const T* const from = x.row(l) + r * P;
-              A *const to = out.row(l) + r * P, *const up = u.row(l) + r * P;
+        if (const auto run =
+                dev.launch("ssd", 4.0 * q * n.channels, double(q) * n.channels * (sizeof(T) + 3 * sizeof(A))))
+          for_rows(
+              dev, "ssd_output", q, KOKKOS_LAMBDA(const Index l) {
+                for (Index r = 0; r < R; ++r) {
+                  const A decayed_by = decay.from_start(first + r, l), dt = saved.dt(k.first + l, first + r),
+                          d = w.d(first + r);
+                  const T* const from = x.row(l) + r * P;
+                  A *const to = out.row(l) + r * P, *const up = u.row(l) + r * P;
 #pragma GCC ivdep
-              for (Index p = 0; p < P; ++p) {
-                const A v = A(from[p]);
-                to[p] = decayed_by * to[p] + d * v;
-                up[p] = dt * v;
-              }
-            }
-          });
+                  for (Index p = 0; p < P; ++p) {
+                    const A v = A(from[p]);
+                    to[p] = decayed_by * to[p] + d * v;
+                    up[p] = dt * v;
+                  }
+                }
+              });
         for (Index r = 0; r < R; ++r) {
           if (const auto run = dev.launch("ssd", 2.0 * q * q, 2.0 * sizeof(A) * q * q))
             decayed<A>(dev, products, &decay.sum(first + r, 0), weights);
-          gemm<A>(dev, Op::none, weights, Op::none, n.of_head(u, r), n.of_head(out, r), 1, 1);
+          for_bands(q, [&](Index l, Index count) {
+            const Matrix<const A> band = weights.block(l, count, 0, l + count),
+                                  before = n.of_head(u, r).block(0, l + count, 0, P);
+            gemm<A>(dev, Op::none, band, Op::none, before, n.of_head(out, r).block(l, count, 0, P), 1, 1);
+          });
         }
         deliver<T>(dev, out, y_block);
         if (next == nullptr) continue;
         const Matrix<A> leaving = n.states(next, g);
-        if (const auto run = dev.launch("ssd", double(n.channels) * (q + n.state), 2.0 * sizeof(A) * n.channels * (q + n.state))) {
+        if (const auto run =
+                dev.launch("ssd", double(n.channels) * (q + n.state), 2.0 * sizeof(A) * n.channels * (q + n.state))) {
           decay_state<A>(dev, n, k, decay, first, entering, leaving);
-          for_rows(dev, "ssd_to_end", q, KOKKOS_LAMBDA(const Index l) {
-            for (Index r = 0; r < R; ++r)
-              for (Index p = 0; p < P; ++p) u(l, r * P + p) *= decay.to_end(first + r, l);
-          });
+          for_rows(
+              dev, "ssd_to_end", q, KOKKOS_LAMBDA(const Index l) {
+                for (Index r = 0; r < R; ++r)
+                  for (Index p = 0; p < P; ++p) u(l, r * P + p) *= decay.to_end(first + r, l);
+              });
         }
         gemm<A>(dev, Op::transpose, u, Op::none, B, leaving, 1, 1);
       }
@@ -219,14 +275,16 @@ void decayed_backward(Index q, const A* g, const A* s, const A* dw, A* w, A* dg,
 
 }  // namespace
 
-// With dS the gradient of the state that leaves the chunk and S the state that entered (dY, U, x per head; sums over the head's channels):
+// With dS the gradient of the state that leaves the chunk and S the state that entered (dY, U, x per head; sums over
+// the head's channels):
 //   dU = W' dY + exp(s_Q - s) B dS',   dx = dt dU + D dY,   dC = dG B + exp(s) dY S,   dB = dG' C + exp(s_Q - s) U dS
 //   I_l = exp(s_l) dY_l . (S C_l),   F_s = exp(s_Q - s_s) U_s . (dS B_s),   J = exp(s_Q) S . dS
-//   da_k = sum_{l>=k,s<k} E(l,s) + sum_{l>=k} I_l + sum_{s<k} F_s + J,   ddt = x . dU + A da,   dS <- exp(s_Q) dS + exp(s) dY' C
+//   da_k = sum_{l>=k,s<k} E(l,s) + sum_{l>=k} I_l + sum_{s<k} F_s + J,   ddt = x . dU + A da,   dS <- exp(s_Q) dS +
+//   exp(s) dY' C
 template <class T>
-void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
-                  Tensor2<const T> dy, Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in, SsdWeightGradient<Acc<T>> dw,
-                  Tensor2<Acc<T>> dinitial) {
+void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w,
+                  SsdSaved<Acc<T>> saved, Tensor2<const T> dy, Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in,
+                  SsdWeightGradient<Acc<T>> dw, Tensor2<Acc<T>> dinitial) {
   using A = Acc<T>;
   check(shape, in, saved);
   const Layout n(shape);
@@ -239,11 +297,14 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   const auto g_room = dev.scratch.tensor<A>(Q, Q), dg_room = dev.scratch.tensor<A>(Q, Q);
   const auto w_room = dev.scratch.tensor<A>(Q, Q), dw_room = dev.scratch.tensor<A>(Q, Q);
   const auto u_room = dev.scratch.tensor<A>(Q, n.channels), du_room = dev.scratch.tensor<A>(Q, n.channels);
-  const auto dy_decayed_room = dev.scratch.tensor<A>(Q, n.channels), spare_room = dev.scratch.tensor<A>(Q, n.channels);
+  const auto dy_decayed_room = dev.scratch.tensor<A>(Q, n.channels),
+             u_decayed_room = dev.scratch.tensor<A>(Q, n.channels);
   const auto da = dev.scratch.tensor<A>(R, Q), ddt = dev.scratch.tensor<A>(R, Q), dd = dev.scratch.tensor<A>(R, Q);
   const auto inflow = dev.scratch.tensor<A>(R, Q), outflow = dev.scratch.tensor<A>(R, Q);  // I and F
+  const auto dc_head_room = dev.scratch.tensor<A>(Q, n.state);
   const auto through = dev.scratch.tensor<A>(n.channels), reached = dev.scratch.tensor<A>(Q);
-  const auto b_room = room_for<T>(dev, Q, n.state), c_room = room_for<T>(dev, Q, n.state), dy_room = room_for<T>(dev, Q, n.channels);
+  const auto b_room = room_for<T>(dev, Q, n.state), c_room = room_for<T>(dev, Q, n.state),
+             dy_room = room_for<T>(dev, Q, n.channels);
   const auto db_room = room_for<T>(dev, Q, n.state), dc_room = room_for<T>(dev, Q, n.state);
 
   for (Index b = 0; b < n.batch; ++b) {
@@ -258,50 +319,72 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
         const Index first = g * R;  // head
         const Matrix<const T> x = n.of_heads(in.x, k, g);
         const Matrix<const A> dY = widened<T>(dev, n.of_heads(Matrix<const T>(dy), k, g), dy_room);
-        const Matrix<const A> B = widened<T>(dev, n.of_group(in.b, k, g), b_room), C = widened<T>(dev, n.of_group(in.c, k, g), c_room);
+        const Matrix<const A> B = widened<T>(dev, n.of_group(in.b, k, g), b_room),
+                              C = widened<T>(dev, n.of_group(in.c, k, g), c_room);
         const Matrix<const A> entering = n.states<const A>(saved.states.data() + (b * n.chunks + c) * state_size, g);
         const Matrix<A> leaving = n.states(dstate.data(), g);
-        const Matrix<T> db_block = n.of_group(d_in.b, k, g), dc_block = n.of_group(d_in.c, k, g), dx = n.of_heads(d_in.x, k, g);
+        const Matrix<T> db_block = n.of_group(d_in.b, k, g), dc_block = n.of_group(d_in.c, k, g),
+                        dx = n.of_heads(d_in.x, k, g);
         const Matrix<A> dB = target<T>(db_block, db_room), dC = target<T>(dc_block, dc_room);
         const Matrix<A> u = part_of(u_room, q, n.channels), du = part_of(du_room, q, n.channels);
-        const Matrix<A> dy_decayed = part_of(dy_decayed_room, q, n.channels), spare = part_of(spare_room, q, n.channels);
+        const Matrix<A> dy_decayed = part_of(dy_decayed_room, q, n.channels),
+                        u_decayed_block = part_of(u_decayed_room, q, n.channels);
+        const Matrix<A> dc_head = part_of(dc_head_room, q, n.state);
         const Matrix<A> products = part_of(g_room, q, q), dproducts = part_of(dg_room, q, q);
         const Matrix<A> weights = part_of(w_room, q, q), dweights = part_of(dw_room, q, q);
 
         // Through the states: what the entering one gave to the outputs, what the tokens gave to the leaving one.
-        gemm<A>(dev, Op::none, C, Op::transpose, entering, spare);
         gemm<A>(dev, Op::none, B, Op::transpose, leaving, du);
-        if (const auto run = dev.launch("ssd_backward", 8.0 * q * n.channels, double(q) * n.channels * (sizeof(T) + 7 * sizeof(A))))
-          for_rows(dev, "ssd_states_backward", q, KOKKOS_LAMBDA(const Index l) {
-            for (Index r = 0; r < R; ++r) {
-              const A start = decay.from_start(first + r, l), end = decay.to_end(first + r, l), dt = saved.dt(k.first + l, first + r);
-              const T* const xs = x.row(l) + r * P;
-              const A* const dys = dY.row(l) + r * P;
-              A *const us = u.row(l) + r * P, *const dus = du.row(l) + r * P, *const decayed_dys = dy_decayed.row(l) + r * P;
-              A* const given = spare.row(l) + r * P;  // becomes U decayed to the end of the chunk
-              A in_sum = 0, out_sum = 0;
+        if (const auto run =
+                dev.launch("ssd_backward", 6.0 * q * n.channels, double(q) * n.channels * (sizeof(T) + 7 * sizeof(A))))
+          for_rows(
+              dev, "ssd_states_backward", q, KOKKOS_LAMBDA(const Index l) {
+                for (Index r = 0; r < R; ++r) {
+                  const A start = decay.from_start(first + r, l), end = decay.to_end(first + r, l),
+                          dt = saved.dt(k.first + l, first + r);
+                  const T* const xs = x.row(l) + r * P;
+                  const A* const dys = dY.row(l) + r * P;
+                  A *const us = u.row(l) + r * P, *const dus = du.row(l) + r * P,
+                           *const decayed_dys = dy_decayed.row(l) + r * P;
+                  A* const u_decayed = u_decayed_block.row(l) + r * P;
+                  A out_sum = 0;
 #pragma GCC ivdep
-              for (Index p = 0; p < P; ++p) {
-                decayed_dys[p] = start * dys[p];
-                in_sum += decayed_dys[p] * given[p];
-                us[p] = dt * A(xs[p]);
-                dus[p] *= end;
-                out_sum += us[p] * dus[p];
-                given[p] = end * us[p];
-              }
-              inflow(r, l) = in_sum;
-              outflow(r, l) = out_sum;
-            }
-          });
-        gemm<A>(dev, Op::none, dy_decayed, Op::none, entering, dC);
-        gemm<A>(dev, Op::none, spare, Op::none, leaving, dB);
-        if (const auto run = dev.launch("ssd_backward", 3.0 * n.channels * n.state, 3.0 * sizeof(A) * n.channels * n.state)) {
-          for_rows(dev, "ssd_through", n.channels, KOKKOS_LAMBDA(const Index i) {
-            const A *const s = entering.row(i), *const ds = leaving.row(i);
-            A sum = 0;
-            for (Index j = 0; j < n.state; ++j) sum += s[j] * ds[j];
-            through(i) = sum * decay.from_start(first + i / P, q - 1);
-          });
+                  for (Index p = 0; p < P; ++p) {
+                    decayed_dys[p] = start * dys[p];
+                    us[p] = dt * A(xs[p]);
+                    dus[p] *= end;
+                    out_sum += us[p] * dus[p];
+                    u_decayed[p] = end * us[p];
+                  }
+                  outflow(r, l) = out_sum;
+                }
+              });
+        for (Index r = 0; r < R; ++r) {
+          gemm<A>(dev, Op::none, n.of_head(dy_decayed, r), Op::none, entering.block(r * P, P, 0, n.state), dc_head);
+          if (const auto run = dev.launch("ssd_backward", 3.0 * q * n.state, 4.0 * sizeof(A) * q * n.state))
+            for_rows(
+                dev, "ssd_inflow", q, KOKKOS_LAMBDA(const Index l) {
+                  const A *const part = dc_head.row(l), *const cs = C.row(l);
+                  A* const dcs = dC.row(l);
+                  A sum = 0;
+#pragma GCC ivdep
+                  for (Index j = 0; j < n.state; ++j) {
+                    sum += part[j] * cs[j];
+                    dcs[j] = r == 0 ? part[j] : dcs[j] + part[j];
+                  }
+                  inflow(r, l) = sum;
+                });
+        }
+        gemm<A>(dev, Op::none, u_decayed_block, Op::none, leaving, dB);
+        if (const auto run =
+                dev.launch("ssd_backward", 3.0 * n.channels * n.state, 3.0 * sizeof(A) * n.channels * n.state)) {
+          for_rows(
+              dev, "ssd_through", n.channels, KOKKOS_LAMBDA(const Index i) {
+                const A *const s = entering.row(i), *const ds = leaving.row(i);
+                A sum = 0;
+                for (Index j = 0; j < n.state; ++j) sum += s[j] * ds[j];
+                through(i) = sum * decay.from_start(first + i / P, q - 1);
+              });
           decay_state<A>(dev, n, k, decay, first, leaving, leaving);
         }
         gemm<A>(dev, Op::transpose, dy_decayed, Op::none, C, leaving, 1, 1);
@@ -312,59 +395,72 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
           copy<A>(dev, nullptr, dproducts.data, q * q);
         for (Index r = 0; r < R; ++r) {
           const Matrix<const A> dY_head = n.of_head(dY, r);
-          gemm<A>(dev, Op::none, dY_head, Op::transpose, n.of_head(u, r), dweights);
+          for_bands(q, [&](Index l, Index count) {
+            const Matrix<const A> before = n.of_head(u, r).block(0, l + count, 0, P);
+            gemm<A>(dev, Op::none, dY_head.block(l, count, 0, P), Op::transpose, before,
+                    dweights.block(l, count, 0, l + count));
+          });
           if (const auto run = dev.launch("ssd_backward", 5.0 * q * q, 4.0 * sizeof(A) * q * q))
-            for_rows(dev, "ssd_decayed_backward", 1, KOKKOS_LAMBDA(const Index) {
-              decayed_backward<A>(q, products.data, &decay.sum(first + r, 0), dweights.data, weights.data, dproducts.data, reached.data(),
-                                  &da(r, 0));
-            });
-          gemm<A>(dev, Op::transpose, weights, Op::none, dY_head, n.of_head(du, r), 1, 1);
+            for_rows(
+                dev, "ssd_decayed_backward", 1, KOKKOS_LAMBDA(const Index) {
+                  decayed_backward<A>(q, products.data, &decay.sum(first + r, 0), dweights.data, weights.data,
+                                      dproducts.data, reached.data(), &da(r, 0));
+                });
+          for_bands(q, [&](Index l, Index count) {
+            const Matrix<const A> band = weights.block(l, count, 0, l + count);
+            gemm<A>(dev, Op::transpose, band, Op::none, dY_head.block(l, count, 0, P),
+                    n.of_head(du, r).block(0, l + count, 0, P), 1, 1);
+          });
         }
         gemm<A>(dev, Op::none, dproducts, Op::none, B, dC, 1, 1);
         gemm<A>(dev, Op::transpose, dproducts, Op::none, C, dB, 1, 1);
         deliver<T>(dev, dB, db_block);
         deliver<T>(dev, dC, dc_block);
 
-        const auto run = dev.launch("ssd_backward", 7.0 * q * n.channels, double(q) * n.channels * (2 * sizeof(T) + 2 * sizeof(A)));
+        const auto run =
+            dev.launch("ssd_backward", 7.0 * q * n.channels, double(q) * n.channels * (2 * sizeof(T) + 2 * sizeof(A)));
         if (!run) continue;
-        for_rows(dev, "ssd_input_backward", q, KOKKOS_LAMBDA(const Index l) {
-          for (Index r = 0; r < R; ++r) {
-            const A dt = saved.dt(k.first + l, first + r), d = w.d(first + r);
-            const T* const xs = x.row(l) + r * P;
-            const A *const dys = dY.row(l) + r * P, *const dus = du.row(l) + r * P;
-            T* const dxs = dx.row(l) + r * P;
-            A ddt_sum = 0, dd_sum = 0;
+        for_rows(
+            dev, "ssd_input_backward", q, KOKKOS_LAMBDA(const Index l) {
+              for (Index r = 0; r < R; ++r) {
+                const A dt = saved.dt(k.first + l, first + r), d = w.d(first + r);
+                const T* const xs = x.row(l) + r * P;
+                const A *const dys = dY.row(l) + r * P, *const dus = du.row(l) + r * P;
+                T* const dxs = dx.row(l) + r * P;
+                A ddt_sum = 0, dd_sum = 0;
 #pragma GCC ivdep
-            for (Index p = 0; p < P; ++p) {
-              const A v = A(xs[p]);
-              dxs[p] = T(dt * dus[p] + d * dys[p]);
-              ddt_sum += v * dus[p];
-              dd_sum += v * dys[p];
-            }
-            ddt(r, l) = ddt_sum;
-            dd(r, l) = dd_sum;
-          }
-        });
-        for_rows(dev, "ssd_dt_backward", R, KOKKOS_LAMBDA(const Index r) {
-          const Index h = first + r;
-          const A rate = -std::exp(w.a_log(h));
-          A later = 0;  // sum of I from l on, and J
-          for (Index p = 0; p < P; ++p) later += through(r * P + p);
-          for (Index l = q - 1; l >= 0; --l) da(r, l) += later += inflow(r, l);
-          A earlier = 0, d_rate = 0, d_bias = 0, d_skip = 0;
-          for (Index l = 0; l < q; ++l) {
-            const A dal = da(r, l) + earlier, v = A(in.dt_raw(k.first + l, h)) + w.dt_bias(h), free_dt = softplus(v);
-            earlier += outflow(r, l);
-            const A dv = free_dt < low || free_dt > high ? A(0) : (ddt(r, l) + rate * dal) * softplus_slope(v);
-            d_in.dt_raw(k.first + l, h) = T(dv);
-            d_rate += dal * saved.dt(k.first + l, h);
-            d_bias += dv;
-            d_skip += dd(r, l);
-          }
-          dw.a_log(h) += d_rate * rate;
-          dw.dt_bias(h) += d_bias;
-          dw.d(h) += d_skip;
-        });
+                for (Index p = 0; p < P; ++p) {
+                  const A v = A(xs[p]);
+                  dxs[p] = T(dt * dus[p] + d * dys[p]);
+                  ddt_sum += v * dus[p];
+                  dd_sum += v * dys[p];
+                }
+                ddt(r, l) = ddt_sum;
+                dd(r, l) = dd_sum;
+              }
+            });
+        for_rows(
+            dev, "ssd_dt_backward", R, KOKKOS_LAMBDA(const Index r) {
+              const Index h = first + r;
+              const A rate = -std::exp(w.a_log(h));
+              A later = 0;  // sum of I from l on, and J
+              for (Index p = 0; p < P; ++p) later += through(r * P + p);
+              for (Index l = q - 1; l >= 0; --l) da(r, l) += later += inflow(r, l);
+              A earlier = 0, d_rate = 0, d_bias = 0, d_skip = 0;
+              for (Index l = 0; l < q; ++l) {
+                const A dal = da(r, l) + earlier, v = A(in.dt_raw(k.first + l, h)) + w.dt_bias(h),
+                        free_dt = softplus(v);
+                earlier += outflow(r, l);
+                const A dv = free_dt < low || free_dt > high ? A(0) : (ddt(r, l) + rate * dal) * softplus_slope(v);
+                d_in.dt_raw(k.first + l, h) = T(dv);
+                d_rate += dal * saved.dt(k.first + l, h);
+                d_bias += dv;
+                d_skip += dd(r, l);
+              }
+              dw.a_log(h) += d_rate * rate;
+              dw.dt_bias(h) += d_bias;
+              dw.d(h) += d_skip;
+            });
       }
     }
     if (dinitial.data())
@@ -373,11 +469,12 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   }
 }
 
-#define GYR_SSD(T)                                                                                                                      \
-  template void ssd<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>, Tensor2<T>,      \
-                       SsdSaved<Acc<T>>, Tensor2<Acc<T>>);                                                                              \
-  template void ssd_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>,              \
-                                Tensor2<const T>, Tensor2<const Acc<T>>, SsdInputGradient<T>, SsdWeightGradient<Acc<T>>, Tensor2<Acc<T>>);
+#define GYR_SSD(T)                                                                                                     \
+  template void ssd<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>, \
+                       Tensor2<T>, SsdSaved<Acc<T>>, Tensor2<Acc<T>>);                                                 \
+  template void ssd_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&,               \
+                                SsdSaved<Acc<T>>, Tensor2<const T>, Tensor2<const Acc<T>>, SsdInputGradient<T>,        \
+                                SsdWeightGradient<Acc<T>>, Tensor2<Acc<T>>);
 GYR_SSD(double)
 GYR_SSD(float)
 GYR_SSD(bf16)

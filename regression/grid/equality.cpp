@@ -45,11 +45,11 @@ Outcome step(const ModelConfig& model, Grid& grid) {
   return outcome;
 }
 
-// Largest difference relative to the largest element.
+// Euclidean distance relative to the length of a.
 double difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double most = 0, scale = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i])), scale = std::max(scale, std::abs(a[i]));
-  return scale == 0 ? most : most / scale;
+  double distance = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) distance += (a[i] - b[i]) * (a[i] - b[i]), size += a[i] * a[i];
+  return size == 0 ? std::sqrt(distance) : std::sqrt(distance / size);
 }
 
 void expect_equal(const Outcome& one, const Outcome& many, double tolerance, const std::string& where) {

@@ -22,8 +22,12 @@ struct Arguments {
   explicit Arguments(const Case& s) : q(numbers(s.q_size(), 1)), k(numbers(s.k_size(), 2)), v(numbers(s.k_size(), 3)) {}
 };
 
-struct Result { Values out, lse; };
-struct Gradients { Values q, k, v; };
+struct Result {
+  Values out, lse;
+};
+struct Gradients {
+  Values q, k, v;
+};
 
 // Softmax over the keys that may be seen, one query and head at a time.
 Result oracle(const Case& s, const Arguments& a) {
@@ -61,10 +65,20 @@ struct Call {
   Block<T> out;
 
   Call(const Case& s, const Arguments& a)
-      : s(s), rows(s.shape.batch * s.shape.queries), key_rows(s.shape.batch * s.shape.keys), columns(s.shape.heads * s.shape.width),
-        key_columns(s.shape.key_heads * s.shape.width), q(rows, columns, a.q, 3), k(key_rows, key_columns, a.k, 1),
-        v(key_rows, key_columns, a.v, 2), o(rows, columns), m(rows, s.shape.heads), l(rows, s.shape.heads), lse(rows, s.shape.heads),
-        delta(rows, s.shape.heads), out(rows, columns) {}
+      : s(s),
+        rows(s.shape.batch * s.shape.queries),
+        key_rows(s.shape.batch * s.shape.keys),
+        columns(s.shape.heads * s.shape.width),
+        key_columns(s.shape.key_heads * s.shape.width),
+        q(rows, columns, a.q, 3),
+        k(key_rows, key_columns, a.k, 1),
+        v(key_rows, key_columns, a.v, 2),
+        o(rows, columns),
+        m(rows, s.shape.heads),
+        l(rows, s.shape.heads),
+        lse(rows, s.shape.heads),
+        delta(rows, s.shape.heads),
+        out(rows, columns) {}
 
   AttentionState<A> state() { return {o.tensor(), m.tensor(), l.tensor()}; }
   void block(Device& dev, Carry carry) {
@@ -75,10 +89,11 @@ struct Call {
   Gradients backward(Device& dev, const Values& dout) {
     Block<T> dy(rows, columns, dout);
     Block<A> dq(rows, columns, Values(rows * columns, 1), 2);
-    Block<A> dk(key_rows, key_columns, Values(key_rows * key_columns, 1), 3), dv(key_rows, key_columns, Values(key_rows * key_columns, 1), 1);
+    Block<A> dk(key_rows, key_columns, Values(key_rows * key_columns, 1), 3),
+        dv(key_rows, key_columns, Values(key_rows * key_columns, 1), 1);
     attention_delta<T>(dev, s.shape, dy.tensor(), out.tensor(), delta.tensor());
-    attention_backward<T>(dev, s.shape, s.mask, scale, q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(), delta.tensor(),
-                          dq.matrix(), dk.matrix(), dv.matrix());
+    attention_backward<T>(dev, s.shape, s.mask, scale, q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(),
+                          delta.tensor(), dq.matrix(), dk.matrix(), dv.matrix());
     Gradients g{dq.values(), dk.values(), dv.values()};
     for (Values* x : {&g.q, &g.k, &g.v})
       for (double& e : *x) e -= 1;  // they were added to ones
@@ -106,13 +121,16 @@ Gradients backward(const Case& s, const Arguments& a, const Values& dout) {
 
 // batch, queries, keys, heads, key_heads, width; causal, first_query, first_key
 std::vector<Case> cases() {
-  return {{{2, 7, 7, 4, 2, 4}, {true, 0, 0}},       {{1, 5, 5, 3, 1, 6}, {true, 0, 0}},  {{1, 6, 6, 2, 2, 4}, {false, 0, 0}},
-          {{2, 1, 9, 4, 2, 4}, {true, 8, 0}},       {{1, 3, 8, 2, 1, 4}, {true, 5, 0}},  // decode and continuation with a cache
-          {{1, 6, 4, 2, 1, 4}, {true, 3, 5}},       {{1, 3, 4, 2, 1, 4}, {true, 0, 9}},  // some and all rows without a key
-          {{1, 4, 9, 2, 2, 4}, {false, 0, 0}}};
+  return {
+      {{2, 7, 7, 4, 2, 4}, {true, 0, 0}}, {{1, 5, 5, 3, 1, 6}, {true, 0, 0}}, {{1, 6, 6, 2, 2, 4}, {false, 0, 0}},
+      {{2, 1, 9, 4, 2, 4}, {true, 8, 0}}, {{1, 3, 8, 2, 1, 4}, {true, 5, 0}},  // decode and continuation with a cache
+      {{1, 6, 4, 2, 1, 4}, {true, 3, 5}}, {{1, 3, 4, 2, 1, 4}, {true, 0, 9}},  // some and all rows without a key
+      {{1, 4, 9, 2, 2, 4}, {false, 0, 0}}};
 }
 std::vector<Case> large_cases() {  // several tiles each way
-  return {{{1, 300, 300, 3, 1, 8}, {true, 0, 0}}, {{1, 290, 600, 2, 2, 4}, {true, 310, 0}}, {{1, 70, 530, 5, 1, 4}, {false, 0, 0}}};
+  return {{{1, 300, 300, 3, 1, 8}, {true, 0, 0}},
+          {{1, 290, 600, 2, 2, 4}, {true, 310, 0}},
+          {{1, 70, 530, 5, 1, 4}, {false, 0, 0}}};
 }
 
 }  // namespace
@@ -297,7 +315,8 @@ TEST(attention, ghost_counts_what_runs) {
   EXPECT_EQ(dev.flops(), ghost.flops());
   EXPECT_EQ(dev.scratch.high_water(), ghost.scratch.high_water());
   ASSERT_EQ(dev.work().size(), ghost.work().size());
-  for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
+  for (std::size_t i = 0; i < dev.work().size(); ++i)
+    EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
 }
 
 // Tiles in the future cost nothing: a causal square does little more than half of the work of a full one.
@@ -306,8 +325,9 @@ TEST(attention, future_tiles_are_skipped) {
   const auto flops = [&](bool causal) {
     s.mask.causal = causal;
     Device ghost(true, 0);
-    attention<float>(ghost, s.shape, s.mask, scale, Matrix<const float>(nullptr, 2048, 32, 32), Matrix<const float>(nullptr, 2048, 16, 16),
-                     Matrix<const float>(nullptr, 2048, 16, 16), Carry::fresh, {});
+    attention<float>(ghost, s.shape, s.mask, scale, Matrix<const float>(nullptr, 2048, 32, 32),
+                     Matrix<const float>(nullptr, 2048, 16, 16), Matrix<const float>(nullptr, 2048, 16, 16),
+                     Carry::fresh, {});
     return ghost.flops();
   };
   EXPECT_LT(flops(true), 0.56 * flops(false));

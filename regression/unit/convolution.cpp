@@ -23,7 +23,9 @@ struct Arguments {
         before(numbers(s.batch * (s.taps - 1) * s.channels, 4)) {}
 };
 
-struct Gradients { Values x, w, bias, before; };
+struct Gradients {
+  Values x, w, bias, before;
+};
 
 // The formula of the header, one element at a time.
 Values oracle(const Case& s, const Arguments& a) {
@@ -34,7 +36,7 @@ Values oracle(const Case& s, const Arguments& a) {
         double c = s.with_bias ? a.bias[j] : 0;
         for (Index k = 0; k < s.taps; ++k) {
           const Index at = t - (s.taps - 1) + k;
-          const double in = at >= 0           ? a.x[(b * s.length + at) * s.channels + j]
+          const double in = at >= 0         ? a.x[(b * s.length + at) * s.channels + j]
                             : s.with_before ? a.before[(b * (s.taps - 1) + at + s.taps - 1) * s.channels + j]
                                             : 0;
           c += a.w[j * s.taps + k] * in;
@@ -54,7 +56,8 @@ Values forward(Device& dev, const Case& s, const Arguments& a) {
   using A = Acc<T>;
   Block<T> x(s.rows(), s.channels, a.x, 2), y(s.rows(), s.channels, {}, 3), before(1, a.before.size(), a.before);
   Block<A> w(s.channels, s.taps, a.w), bias(1, s.channels, a.bias);
-  convolution<T>(dev, s.batch, x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before), y.matrix());
+  convolution<T>(dev, s.batch, x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before),
+                 y.matrix());
   return y.values();
 }
 
@@ -66,8 +69,9 @@ Gradients backward(Device& dev, const Case& s, const Arguments& a, const Values&
   Block<T> before(1, a.before.size(), a.before), dbefore(1, a.before.size());
   Block<A> w(s.channels, s.taps, a.w), bias(1, s.channels, a.bias);
   Block<A> dw(s.channels, s.taps, Values(a.w.size(), 1)), dbias(1, s.channels, Values(a.bias.size(), 1));
-  convolution_backward<T>(dev, s.batch, dy.matrix(), x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before),
-                          dx.matrix(), dw.tensor(), s.with_bias ? dbias.vector() : Tensor1<A>(), window(s, dbefore));
+  convolution_backward<T>(dev, s.batch, dy.matrix(), x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(),
+                          window(s, before), dx.matrix(), dw.tensor(), s.with_bias ? dbias.vector() : Tensor1<A>(),
+                          window(s, dbefore));
   Gradients g{dx.values(), dw.values(), dbias.values(), dbefore.values()};
   for (Values* v : {&g.w, &g.bias})
     for (double& e : *v) e -= 1;
@@ -75,8 +79,9 @@ Gradients backward(Device& dev, const Case& s, const Arguments& a, const Values&
 }
 
 std::vector<Case> cases() {
-  return {{2, 9, 5, 4, true, true},  {1, 9, 3, 4, false, false}, {2, 2, 3, 4, true, true},   {3, 1, 2, 4, true, false},
-          {2, 7, 4, 2, true, true},  {1, 5, 2, 1, true, false},  {1, 300, 261, 4, true, true}};  // the last one has edges of blocks
+  return {{2, 9, 5, 4, true, true}, {1, 9, 3, 4, false, false}, {2, 2, 3, 4, true, true},    {3, 1, 2, 4, true, false},
+          {2, 7, 4, 2, true, true}, {1, 5, 2, 1, true, false},  {1, 300, 261, 4, true, true}};  // the last one has
+                                                                                                // edges of blocks
 }
 
 }  // namespace
@@ -136,10 +141,12 @@ TEST(convolution, float_and_bf16_follow_double) {
   const Case s{2, 20, 37, 4, true, true};
   Device dev(false, 1 << 24);
   Arguments a(s);
-  a.x = rounded<bf16>(a.x), a.before = rounded<bf16>(a.before), a.w = rounded<float>(a.w), a.bias = rounded<float>(a.bias);
+  a.x = rounded<bf16>(a.x), a.before = rounded<bf16>(a.before), a.w = rounded<float>(a.w),
+  a.bias = rounded<float>(a.bias);
   const Values dout = rounded<bf16>(numbers(s.rows() * s.channels, 9));
   const Values y = oracle(s, a);
-  const Gradients g = backward<double>(dev, s, a, dout), f = backward<float>(dev, s, a, dout), h = backward<bf16>(dev, s, a, dout);
+  const Gradients g = backward<double>(dev, s, a, dout), f = backward<float>(dev, s, a, dout),
+                  h = backward<bf16>(dev, s, a, dout);
   expect_near(forward<float>(dev, s, a), y, 1e-5);
   expect_near(forward<bf16>(dev, s, a), y, 2e-2);
   for (const auto part : {&Gradients::x, &Gradients::w, &Gradients::bias, &Gradients::before}) {

@@ -14,10 +14,16 @@ struct Arguments {
   Values x, b, c, dt_raw, dt_bias, a_log, d, initial;
 
   explicit Arguments(const SsdShape& s)
-      : x(numbers(s.batch * s.length * s.heads * s.width, 1)), b(numbers(s.batch * s.length * s.groups * s.state, 2)),
-        c(numbers(s.batch * s.length * s.groups * s.state, 3)), dt_raw(numbers(s.batch * s.length * s.heads, 4)),
-        dt_bias(numbers(s.heads, 5)), a_log(numbers(s.heads, 6)), d(numbers(s.heads, 7)),
-        initial(numbers(s.batch * s.heads * s.width * s.state, 8)) {}
+      : x(numbers(s.batch * s.length * s.heads * s.width, 1)),
+        b(numbers(s.batch * s.length * s.groups * s.state, 2)),
+        c(numbers(s.batch * s.length * s.groups * s.state, 3)),
+        dt_raw(numbers(s.batch * s.length * s.heads, 4)),
+        dt_bias(numbers(s.heads, 5)),
+        a_log(numbers(s.heads, 6)),
+        d(numbers(s.heads, 7)),
+        initial(numbers(s.batch * s.heads * s.width * s.state, 8)) {
+    for (double& v : dt_raw) v *= 3;  // so that time steps lie on either side of the clamps
+  }
 
   template <class T>
   void round() {
@@ -26,11 +32,18 @@ struct Arguments {
   }
 };
 using Part = Values Arguments::*;
-const std::vector<std::pair<Part, const char*>> parts{
-    {&Arguments::x, "x"},           {&Arguments::b, "b"},         {&Arguments::c, "c"}, {&Arguments::dt_raw, "dt_raw"},
-    {&Arguments::dt_bias, "dt_bias"}, {&Arguments::a_log, "a_log"}, {&Arguments::d, "d"}, {&Arguments::initial, "initial"}};
+const std::vector<std::pair<Part, const char*>> parts{{&Arguments::x, "x"},
+                                                      {&Arguments::b, "b"},
+                                                      {&Arguments::c, "c"},
+                                                      {&Arguments::dt_raw, "dt_raw"},
+                                                      {&Arguments::dt_bias, "dt_bias"},
+                                                      {&Arguments::a_log, "a_log"},
+                                                      {&Arguments::d, "d"},
+                                                      {&Arguments::initial, "initial"}};
 
-struct Result { Values y, last; };
+struct Result {
+  Values y, last;
+};
 
 // The recurrence of the header, token by token.
 Result oracle(const SsdShape& s, const Arguments& a) {
@@ -66,10 +79,21 @@ struct Call {
   Block<A> dt_bias, a_log, d, initial, dt, states, last;
 
   Call(const SsdShape& s, const Arguments& a)
-      : s(s), rows(s.batch * s.length), state(s.heads * s.width * s.state), x(rows, s.heads * s.width, a.x, 3),
-        b(rows, s.groups * s.state, a.b, 1), c(rows, s.groups * s.state, a.c, 2), dt_raw(rows, s.heads, a.dt_raw, 1),
-        y(rows, s.heads * s.width), dt_bias(1, s.heads, a.dt_bias), a_log(1, s.heads, a.a_log), d(1, s.heads, a.d),
-        initial(s.batch, state, a.initial), dt(rows, s.heads), states(s.batch * s.chunks(), state), last(s.batch, state) {}
+      : s(s),
+        rows(s.batch * s.length),
+        state(s.heads * s.width * s.state),
+        x(rows, s.heads * s.width, a.x, 3),
+        b(rows, s.groups * s.state, a.b, 1),
+        c(rows, s.groups * s.state, a.c, 2),
+        dt_raw(rows, s.heads, a.dt_raw, 1),
+        y(rows, s.heads * s.width),
+        dt_bias(1, s.heads, a.dt_bias),
+        a_log(1, s.heads, a.a_log),
+        d(1, s.heads, a.d),
+        initial(s.batch, state, a.initial),
+        dt(rows, s.heads),
+        states(s.batch * s.chunks(), state),
+        last(s.batch, state) {}
 
   SsdInput<T> input() { return {x.matrix(), b.matrix(), c.matrix(), dt_raw.matrix()}; }
   SsdWeights<A> weights() { return {dt_bias.vector(), a_log.vector(), d.vector()}; }
@@ -82,14 +106,15 @@ struct Call {
 
   // The weights' gradients start from ones, which are taken off again: they must have been added to.
   Arguments backward(Device& dev, const Values& dy_values, const Values& dlast_values) {
-    Block<T> dy(rows, s.heads * s.width, dy_values), dx(rows, s.heads * s.width, {}, 2), db(rows, s.groups * s.state, {}, 3),
-        dc(rows, s.groups * s.state, {}, 1), ddt(rows, s.heads, {}, 2);
+    Block<T> dy(rows, s.heads * s.width, dy_values), dx(rows, s.heads * s.width, {}, 2),
+        db(rows, s.groups * s.state, {}, 3), dc(rows, s.groups * s.state, {}, 1), ddt(rows, s.heads, {}, 2);
     Block<A> dlast(s.batch, state, dlast_values), dinitial(s.batch, state);
     const Values ones(s.heads, 1);
     Block<A> ddt_bias(1, s.heads, ones), da_log(1, s.heads, ones), dd(1, s.heads, ones);
-    ssd_backward<T>(dev, s, input(), weights(), saved(), dy.tensor(), dlast_values.empty() ? Tensor2<A>() : dlast.tensor(),
-                    {dx.matrix(), db.matrix(), dc.matrix(), ddt.matrix()}, {ddt_bias.vector(), da_log.vector(), dd.vector()},
-                    dinitial.tensor());
+    ssd_backward<T>(dev, s, input(), weights(), saved(), dy.tensor(),
+                    dlast_values.empty() ? Tensor2<A>() : dlast.tensor(),
+                    {dx.matrix(), db.matrix(), dc.matrix(), ddt.matrix()},
+                    {ddt_bias.vector(), da_log.vector(), dd.vector()}, dinitial.tensor());
     Arguments g(s);
     g.x = dx.values(), g.b = db.values(), g.c = dc.values(), g.dt_raw = ddt.values();
     g.dt_bias = ddt_bias.values(), g.a_log = da_log.values(), g.d = dd.values(), g.initial = dinitial.values();
@@ -117,8 +142,8 @@ Arguments backward(const SsdShape& s, const Arguments& a) {
 
 // batch, length, heads, groups, width, state, chunk, dt_low, dt_high
 std::vector<SsdShape> shapes() {
-  return {{2, 11, 2, 1, 3, 4, 4, 0, infinity},  {1, 8, 4, 2, 2, 3, 8, 0, infinity},   {1, 5, 3, 3, 2, 2, 64, 0, infinity},
-          {2, 1, 2, 1, 3, 4, 8, 0, infinity},   {1, 9, 6, 3, 2, 3, 1, 0, infinity},   {1, 7, 2, 2, 4, 3, 4, 0.2, 0.9}};
+  return {{2, 11, 2, 1, 3, 4, 4, 0, infinity}, {1, 8, 4, 2, 2, 3, 8, 0, infinity}, {1, 5, 3, 3, 2, 2, 64, 0, infinity},
+          {2, 1, 2, 1, 3, 4, 8, 0, infinity},  {1, 9, 6, 3, 2, 3, 1, 0, infinity}, {1, 7, 2, 2, 4, 3, 4, 0.2, 0.9}};
 }
 
 }  // namespace
@@ -227,8 +252,8 @@ TEST(ssd, last_may_be_the_memory_of_initial) {
   Call<float> apart(s, Arguments(s)), together(s, Arguments(s));
   Device dev(false, 1 << 24);
   const Result y = apart.forward(dev);
-  ssd<float>(dev, s, together.input(), together.weights(), together.initial.tensor(), together.y.tensor(), together.saved(),
-             together.initial.tensor());
+  ssd<float>(dev, s, together.input(), together.weights(), together.initial.tensor(), together.y.tensor(),
+             together.saved(), together.initial.tensor());
   EXPECT_EQ(together.y.values(), y.y);
   EXPECT_EQ(together.initial.values(), y.last);
 }
@@ -264,7 +289,8 @@ TEST(ssd, float_and_bf16_follow_double) {
   }
 }
 
-// Time steps of softplus(+-40) and rates up to e^16: the decay underflows to an exact zero and nothing becomes infinite.
+// Time steps of softplus(+-40) and rates up to e^16: the decay underflows to an exact zero and nothing becomes
+// infinite.
 TEST(ssd, extremes_stay_finite) {
   const SsdShape s{1, 40, 4, 1, 3, 4, 16, 0, infinity};
   Arguments a(s);
@@ -307,7 +333,8 @@ TEST(ssd, ghost_counts_what_runs) {
   EXPECT_EQ(dev.flops(), ghost.flops());
   EXPECT_EQ(dev.scratch.high_water(), ghost.scratch.high_water());
   ASSERT_EQ(dev.work().size(), ghost.work().size());
-  for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
+  for (std::size_t i = 0; i < dev.work().size(); ++i)
+    EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
 }
 
 // One token costs a step of the recurrence, whatever the chunk length.

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The whole way from text to a model that writes: tokenizer, token files, training, evaluation, a sample.
+#   NP ranks (2)   DATA text files (Debian's dictionary)   ARGS overrides of the deck   BUILD build folder   DECK (input/demo.yaml)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+NP=${NP:-2} DATA=${DATA:-} ARGS=${ARGS:-} BUILD=${BUILD:-build/release} DECK=${DECK:-input/demo.yaml}
+gyrfalcon=$BUILD/bin/gyrfalcon
+out=out/demo
+mkdir -p "$out/data"
+export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1} OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+[ -t 1 ] && export GYR_PROGRESS=${GYR_PROGRESS:-live}
+mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
+run() { "$mpiexec" -n "$NP" "$gyrfalcon" "$@"; }
+say() { printf '\n== %s\n' "$*"; }
+
+# Entries of the dictionary are paragraphs; the tags that name the edition of each are not English.
+dictionary() {
+  gzip -dc /usr/share/dictd/gcide.dict.dz | sed -e '1,/^$/d' -e '/^ *\[[^]]*\(Webster\|PJC\|WordNet\)[^]]*\]$/d' -e 's/^ *//'
+}
+
+files=()
+if [ -n "$DATA" ]; then
+  read -r -a files <<< "$DATA"
+else
+  [ -f "$out/data/dictionary.txt" ] || dictionary > "$out/data/dictionary.txt"
+  files=("$out/data/dictionary.txt")
+fi
+
+if [ ! -f "$out/tokenizer.json" ] || [ ! -f "$out/data/text.idx" ] || [ "$(cat "$out/data/source" 2>/dev/null)" != "${files[*]}" ]; then
+  say "tokenizer: byte-level BPE of 4096 tokens"
+  "$gyrfalcon" tokenizer train "$out/tokenizer.json" "${files[@]}" --vocabulary 4096 --documents separator
+  say "token files"
+  run data build "${files[@]}" "$out/data/text" --tokenizer "$out/tokenizer.json" --documents separator --overwrite
+  printf '%s' "${files[*]}" > "$out/data/source"
+fi
+
+say "training on $NP ranks: $DECK $ARGS"
+rm -rf "$out/checkpoints"
+# shellcheck disable=SC2086  # ARGS is a list of words
+run train "$DECK" $ARGS
+checkpoint=$(find "$out/checkpoints" -name 'step_*.h5' | sort | tail -n 1)
+
+say "held-out perplexity"
+run eval "$checkpoint" --split test --sequences 200
+
+say "a sample"
+"$gyrfalcon" generate "$checkpoint" --prompt "Falcon" --prompt "To sail" --tokens 80 --temperature 0.7 --top-p 0.95
+
+say "results"
+printf '%-12s %s\n' checkpoint "$checkpoint   (h5ls -r, h5py, gyrfalcon info)" metrics "$out/metrics.jsonl" \
+  tensorboard "$out/tensorboard" deck "$out/deck.yaml" tokenizer "$out/tokenizer.json" "token files" "$out/data/text.bin, .idx"

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rates of kernels at the shapes of a half-scale Falcon-H1-0.5B, beside the rates of a matrix product and a copy
+// measured around each.
+//   Gflops: flops of the mathematics (causal half of attention, whole chunks of the scan, no recomputation), in Gflop/s
+//   of_sgemm: Gflops / rate of a 1024^3 float product;   of_copy: bytes per second read and written / rate of a copy
+#include <benchmark/benchmark.h>
+#include <mpi.h>
+
+#include <cstring>
+#include <ctime>
+#include <limits>
+
+#include "kernels/attention.hpp"
+#include "kernels/convolution.hpp"
+#include "kernels/gemm.hpp"
+#include "kernels/rope.hpp"
+#include "kernels/ssd.hpp"
+
+namespace gyr {
+namespace {
+
+constexpr Index tokens = 1024;
+constexpr AttentionShape attention_shape{1, tokens, tokens, 4, 2, 64};
+constexpr SsdShape ssd_shape{1, tokens, 12, 1, 64, 128, 128, 0, std::numeric_limits<double>::infinity()};
+constexpr Index conv_channels = 1024, conv_taps = 4;
+
+// Processor time, all threads together: a rate per core, which other people's load disturbs less than the time of day.
+double seconds_of(const auto& body) {
+  const auto now = [] {
+    timespec t{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+  };
+  const double start = now();
+  body();
+  return now() - start;
+}
+
+// Memory and a device for one benchmark.
+struct Bench {
+  Device dev{false, Index(1) << 28};
+  Arena memory{Memory::activations, Index(1) << 30};
+
+  template <class T>
+  Tensor2<T> filled(Index rows, Index columns) {
+    const auto x = memory.tensor<T>(rows, columns);
+    std::uint32_t s = 1;
+    for (Index i = 0; i < rows * columns; ++i)
+      x.data()[i] = T(float(int(s = s * 1664525u + 1013904223u) >> 8) * 0x1p-23f);
+    return x;
+  }
+
+  // The best of some windows, in flops and bytes per second.
+  double sgemm_rate() {
+    const Index mark = memory.mark(), n = 1024;
+    const auto a = filled<float>(n, n), b = filled<float>(n, n), c = filled<float>(n, n);
+    double best = 1e9;
+    for (int i = 0; i < 8; ++i)
+      best = std::min(best, seconds_of([&] {
+                        gemm<float>(dev, Op::none, Matrix<const float>(a), Op::none, Matrix<const float>(b),
+                                    Matrix<float>(c));
+                      }));
+    memory.release(mark);
+    return 2.0 * n * n * n / best;
+  }
+  double copy_rate() {
+    const Index mark = memory.mark(), n = Index(1) << 24;
+    const auto a = filled<float>(1, n), b = filled<float>(1, n);
+    double best = 1e9;
+    for (int i = 0; i < 8; ++i)
+      best = std::min(best, seconds_of([&] { std::memcpy(b.data(), a.data(), n * sizeof(float)); }));
+    memory.release(mark);
+    return 2.0 * n * sizeof(float) / best;
+  }
+};
+
+// Where the time went: "gemm 0.71 attention 0.29 ".
+std::string shares(const Device& dev) {
+  double all = 0;
+  for (const Work& w : dev.work()) all += w.seconds;
+  std::string text;
+  for (const Work& w : dev.work()) text += fmt::format("{} {:.2f} ", w.kernel, w.seconds / all);
+  return text;
+}
+
+// Runs body as often as the library wants, with a probe on either side; rates come from the fastest pass.
+void report(benchmark::State& state, Bench& bench, double flops, double bytes, const auto& body) {
+  const double sgemm_before = bench.sgemm_rate(), copy_before = bench.copy_rate();
+  body();
+  bench.dev.clear_work();
+  double best = 1e9;
+  for (auto _ : state) best = std::min(best, seconds_of(body));
+  state.SetLabel(shares(bench.dev));
+  const double sgemm = std::max(sgemm_before, bench.sgemm_rate()), copy = std::max(copy_before, bench.copy_rate());
+  state.counters["sgemm"] = sgemm * 1e-9;
+  state.counters["copyGB"] = copy * 1e-9;
+  state.counters["Gflops"] = flops / best * 1e-9;
+  state.counters["of_sgemm"] = flops / best / sgemm;
+  state.counters["GBps"] = bytes / best * 1e-9;
+  state.counters["of_copy"] = bytes / best / copy;
+  state.counters["best_us"] = best * 1e6;
+}
+
+template <class T>
+struct AttentionBench : Bench {
+  using A = Acc<T>;
+  AttentionShape s = attention_shape;
+  Tensor2<T> q = filled<T>(tokens, s.heads*s.width), k = filled<T>(tokens, s.key_heads*s.width),
+             v = filled<T>(tokens, s.key_heads*s.width);
+  Tensor2<T> out = filled<T>(tokens, s.heads*s.width), dout = filled<T>(tokens, s.heads*s.width);
+  AttentionState<A> state{filled<A>(tokens, s.heads* s.width), filled<A>(tokens, s.heads), filled<A>(tokens, s.heads)};
+  Tensor2<A> lse = filled<A>(tokens, s.heads), delta = filled<A>(tokens, s.heads);
+  Tensor2<A> dq = filled<A>(tokens, s.heads*s.width), dk = filled<A>(tokens, s.key_heads*s.width),
+             dv = filled<A>(tokens, s.key_heads*s.width);
+  double flops = 2.0 * tokens * tokens * s.heads * s.width, bytes = sizeof(T) * 4.0 * tokens * s.heads * s.width;
+
+  void forward() {
+    attention<T>(dev, s, {}, 0.125, Matrix<const T>(q), Matrix<const T>(k), Matrix<const T>(v), Carry::fresh, state);
+    attention_finish<T>(dev, s, state, out, lse);
+  }
+  void backward() {
+    attention_delta<T>(dev, s, dout, out, delta);
+    attention_backward<T>(dev, s, {}, 0.125, Matrix<const T>(q), Matrix<const T>(k), Matrix<const T>(v), dout, lse,
+                          delta, Matrix<A>(dq), Matrix<A>(dk), Matrix<A>(dv));
+  }
+};
+
+template <class T>
+void attention_forward(benchmark::State& state) {
+  AttentionBench<T> bench;
+  report(state, bench, bench.flops, bench.bytes, [&] { bench.forward(); });
+}
+template <class T>
+void attention_backward(benchmark::State& state) {
+  AttentionBench<T> bench;
+  bench.forward();
+  report(state, bench, 2 * bench.flops, 2 * bench.bytes, [&] { bench.backward(); });
+}
+
+template <class T>
+struct SsdBench : Bench {
+  using A = Acc<T>;
+  SsdShape s = ssd_shape;
+  Index channels = s.heads * s.width, state_size = channels * s.state;
+  Tensor2<T> x = filled<T>(tokens, channels), b = filled<T>(tokens, s.state), c = filled<T>(tokens, s.state),
+             dt = filled<T>(tokens, s.heads);
+  Tensor2<T> y = filled<T>(tokens, channels), dy = filled<T>(tokens, channels);
+  Tensor2<T> dx = filled<T>(tokens, channels), db = filled<T>(tokens, s.state), dc = filled<T>(tokens, s.state),
+             ddt = filled<T>(tokens, s.heads);
+  Tensor2<A> weights = filled<A>(3, s.heads), dweights = filled<A>(3, s.heads);
+  SsdSaved<A> saved{filled<A>(tokens, s.heads),
+                    Tensor3<A>(filled<A>(s.chunks(), state_size).data(), 1, s.chunks(), state_size)};
+  Tensor2<A> last = filled<A>(1, state_size);
+  double flops = tokens * (2.0 * s.chunk * (s.groups * s.state + channels) + 4.0 * channels * s.state);
+  double bytes = sizeof(T) * tokens * 2.0 * (channels + s.groups * s.state);
+
+  SsdInput<T> input() const {
+    return {Matrix<const T>(x), Matrix<const T>(b), Matrix<const T>(c), Matrix<const T>(dt)};
+  }
+  template <class X>
+  Tensor1<X> row(const Tensor2<A>& w, Index i) const {
+    return Tensor1<X>(&w(i, 0), s.heads);
+  }
+  SsdWeights<A> weight() const {
+    return {row<const A>(weights, 0), row<const A>(weights, 1), row<const A>(weights, 2)};
+  }
+  void forward() { ssd<T>(dev, s, input(), weight(), {}, y, saved, last); }
+  void backward() {
+    ssd_backward<T>(dev, s, input(), weight(), saved, dy, {}, {dx, db, dc, ddt},
+                    {row<A>(dweights, 0), row<A>(dweights, 1), row<A>(dweights, 2)}, {});
+  }
+};
+
+template <class T>
+void ssd_forward(benchmark::State& state) {
+  SsdBench<T> bench;
+  report(state, bench, bench.flops, bench.bytes, [&] { bench.forward(); });
+}
+template <class T>
+void ssd_backward(benchmark::State& state) {
+  SsdBench<T> bench;
+  bench.forward();
+  report(state, bench, 2 * bench.flops, 2 * bench.bytes, [&] { bench.backward(); });
+}
+
+template <class T>
+struct ConvolutionBench : Bench {
+  using A = Acc<T>;
+  Tensor2<T> x = filled<T>(tokens, conv_channels), y = filled<T>(tokens, conv_channels),
+             dy = filled<T>(tokens, conv_channels);
+  Tensor2<A> w = filled<A>(conv_channels, conv_taps), dw = filled<A>(conv_channels, conv_taps),
+             bias = filled<A>(1, conv_channels), dbias = filled<A>(1, conv_channels);
+  double elements = double(tokens) * conv_channels;
+};
+
+template <class T>
+void convolution_forward(benchmark::State& state) {
+  ConvolutionBench<T> b;
+  report(state, b, 2.0 * conv_taps * b.elements, 2.0 * sizeof(T) * b.elements,
+         [&] { convolution<T>(b.dev, 1, Matrix<const T>(b.x), b.w, flat(b.bias), {}, Matrix<T>(b.y)); });
+}
+template <class T>
+void convolution_backward(benchmark::State& state) {
+  ConvolutionBench<T> b;
+  report(state, b, 4.0 * conv_taps * b.elements, 3.0 * sizeof(T) * b.elements, [&] {
+    convolution_backward<T>(b.dev, 1, Matrix<const T>(b.dy), Matrix<const T>(b.x), b.w, flat(b.bias), {},
+                            Matrix<T>(b.y), b.dw, flat(b.dbias), {});
+  });
+}
+
+template <class T>
+void rope_forward(benchmark::State& state) {
+  using A = Acc<T>;
+  Bench b;
+  const auto x = b.filled<T>(tokens, 256), y = b.filled<T>(tokens, 256);
+  const auto c = b.filled<A>(tokens, 32), s = b.filled<A>(tokens, 32);
+  report(state, b, 3.0 * tokens * 256, 2.0 * sizeof(T) * tokens * 256,
+         [&] { rope<T, T>(b.dev, Turn::forward, 4, 1, c, s, Matrix<const T>(x), Matrix<T>(y)); });
+}
+
+#define GYR_BENCH(name)                  \
+  BENCHMARK(name<float>)->UseRealTime(); \
+  BENCHMARK(name<bf16>)->UseRealTime();
+GYR_BENCH(attention_forward)
+GYR_BENCH(attention_backward)
+GYR_BENCH(ssd_forward)
+GYR_BENCH(ssd_backward)
+GYR_BENCH(convolution_forward)
+GYR_BENCH(convolution_backward)
+GYR_BENCH(rope_forward)
+
+}  // namespace
+}  // namespace gyr
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  Kokkos::initialize(argc, argv);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  Kokkos::finalize();
+  MPI_Finalize();
+}

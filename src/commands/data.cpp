@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon data build TEXT... PREFIX: tokenizes text into PREFIX.bin and PREFIX.idx; under mpiexec the ranks share the work.
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "src/commands/command.hpp"
+#include "src/commands/documents_option.hpp"
+#include "src/data/builder.hpp"
+#include "src/grid.hpp"
+#include "src/runtime.hpp"
+
+namespace gyr {
+
+namespace {
+
+struct Arguments {
+  std::vector<std::string> files;
+  std::string tokenizer;
+  DocumentsOption documents;
+  bool no_end = false, overwrite = false;
+};
+
+int build(const Arguments& a) {
+  return run_on_all_ranks(
+      [&](Runtime& runtime) {
+        const Tokenizer tokenizer = Tokenizer::load(a.tokenizer);
+        BuildOptions options;
+        options.inputs.assign(a.files.begin(), a.files.end() - 1);
+        options.prefix = a.files.back();
+        require(!options.inputs.empty(), Exit::usage, "data build takes at least one text file and then the PREFIX to write");
+        options.format = a.documents.format();
+        options.overwrite = a.overwrite;
+        if (!a.no_end) {
+          options.eod = tokenizer.eod();
+          require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to do without", a.tokenizer);
+        }
+        Grid grid(grid_layout(runtime.ranks(), 1, 1, {{0, 1}}), runtime.world(), patience_of(runtime.world()));
+        Team team;
+        team.rank = runtime.rank(), team.size = runtime.ranks();
+        team.all_gather = [&](std::int64_t x) {
+          const double mine = double(x);  // byte counts stay far below 2^53
+          std::vector<std::int64_t> all;
+          for (const double value : grid.world().gather({&mine, 1})) all.push_back(std::int64_t(value));
+          return all;
+        };
+        const auto begin = std::chrono::steady_clock::now();
+        const BuildReport report = build_corpus(tokenizer, options, team);
+        if (runtime.rank() != 0) return;
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        std::printf("%s.bin: %ld tokens in %ld documents from %.1f MB of text, %.2f bytes a token, %.1f s\n", options.prefix.c_str(),
+                    long(report.tokens), long(report.documents), double(report.bytes) / 1e6, double(report.bytes) / double(report.tokens),
+                    seconds);
+        if (report.skipped_lines > 0) std::printf("%ld invalid lines were skipped\n", long(report.skipped_lines));
+      },
+      false);
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, Action& action) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* c = app.add_subcommand("data", "Token files");
+  c->require_subcommand(1);
+  CLI::App* b = c->add_subcommand("build", "Tokenize text or JSONL files into PREFIX.bin and PREFIX.idx (Megatron-LM's format)");
+  b->add_option("files", a->files, "Text or JSONL files, then the PREFIX to write")->required()->expected(2, 1 << 20);
+  b->add_option("--tokenizer", a->tokenizer, "tokenizer.json")->required();
+  a->documents.add(*b);
+  b->add_flag("--no-end", a->no_end, "Append no end-of-document token");
+  b->add_flag("--overwrite", a->overwrite, "Replace existing files");
+  b->callback([a, &action] { action = [a] { return build(*a); }; });
+}
+
+}  // namespace gyr

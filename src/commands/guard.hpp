@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs what needs neither MPI nor a device: an Error becomes its message and its exit code.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+template <class Body>
+int guarded(Body&& body) {
+  try {
+    body();
+    return 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "gyrfalcon: %s\n", error.what());
+    return int(error.code);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gyrfalcon: %s\n", error.what());
+    return int(Exit::internal);
+  }
+}
+
+}  // namespace gyr

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/commands/plan_report.hpp"
+
+#include <algorithm>
+
+#include "modules/flops.hpp"
+#include "src/plan.hpp"
+#include "src/report/table.hpp"
+#include "src/simulator.hpp"
+
+namespace gyr {
+
+namespace {
+
+std::string mebi(Index bytes) { return fmt::format("{:.1f}", double(bytes) / (1 << 20)); }
+
+// One rank of every pipeline and tensor coordinate stands for all its data replicas: they take the same.
+std::vector<RankPlan> plans(const RunConfig& run, const Layout& layout) {
+  const EngineConfig config = engine_config(run, layout);
+  std::vector<RankPlan> list;
+  for (int position = 0; position < layout.ranks(); ++position) {
+    if (layout.coordinate(position, "data") != 0) continue;
+    if (run.train.precision == "fp64") list.push_back(plan_rank<double>(config, layout, position));
+    else if (run.train.precision == "bf16") list.push_back(plan_rank<bf16>(config, layout, position));
+    else list.push_back(plan_rank<float>(config, layout, position));
+  }
+  return list;
+}
+
+std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layout) {
+  std::vector<TableColumn> columns{{"stage", true}, {"tensor", true}, {"layers", true}, {"parameters", true}};
+  for (int i = 0; i < memory_categories; ++i) columns.push_back({std::string(name_of(Memory(i))), true});
+  columns.push_back({"total MiB", true});
+  Table table(columns);
+  for (const RankPlan& p : plans) {
+    const int stage = layout.coordinate(p.position, "pipeline");
+    std::vector<std::string> row{fmt::format("{}", stage), fmt::format("{}", layout.coordinate(p.position, "tensor")),
+                                 fmt::format("{}", layout.stages[stage].size()), fmt::format("{}", p.parameters)};
+    for (int i = 0; i < memory_categories; ++i) row.push_back(mebi(p.capacity.bytes(Memory(i))));
+    row.push_back(mebi(p.capacity.total()));
+    table.row(row);
+  }
+  return table.str();
+}
+
+std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layout) {
+  Table table({{"stage", true}, {"tensor", true}, {"communicator"}, {"ranks", true}, {"operation"}, {"calls", true}, {"MiB", true}});
+  for (const RankPlan& p : plans)
+    for (const CommunicatorTraffic& c : p.traffic)
+      for (int op = 0; op < operations; ++op) {
+        const Traffic& t = c.by_operation[op];
+        if (t.calls == 0) continue;
+        table.row({fmt::format("{}", layout.coordinate(p.position, "pipeline")), fmt::format("{}", layout.coordinate(p.position, "tensor")),
+                   c.name, fmt::format("{}", c.size), std::string(name_of(Operation(op))), fmt::format("{}", t.calls), mebi(t.bytes)});
+      }
+  return table.str();
+}
+
+std::string kernel_table(const RankPlan& p) {
+  Table table({{"kernel"}, {"calls", true}, {"GFLOP", true}, {"GB", true}});
+  std::vector<Work> work = p.work;
+  std::sort(work.begin(), work.end(), [](const Work& a, const Work& b) { return a.flops + a.bytes > b.flops + b.bytes; });
+  for (const Work& w : work)
+    table.row({w.kernel, fmt::format("{}", w.calls), fmt::format("{:.3f}", w.flops / 1e9), fmt::format("{:.3f}", w.bytes / 1e9)});
+  return table.str();
+}
+
+double bubble(const Layout& layout, int micros) {
+  const PipelineShape shape{layout.size("pipeline"), 1, micros};
+  std::vector<std::vector<Task>> lists;
+  for (int rank = 0; rank < shape.ranks; ++rank) lists.push_back(one_f_one_b(shape, rank));
+  const Simulation s = simulate(shape, lists, {});
+  return 1 - *std::max_element(s.busy.begin(), s.busy.end()) / s.makespan;
+}
+
+}  // namespace
+
+std::string plan_report(const RunConfig& run, int ranks) {
+  const Layout layout = layout_of(run, ranks);
+  const EngineConfig config = engine_config(run, layout);
+  const auto list = plans(run, layout);
+  const TokenFlops flops = forward_flops(run.model, run.train.length);
+  const double tokens = double(run.largest_batch() * run.train.length);
+  Index most = 0;
+  double least_flops = list[0].flops, most_flops = 0;
+  for (const RankPlan& p : list) {
+    most = std::max(most, p.capacity.total());
+    least_flops = std::min(least_flops, p.flops), most_flops = std::max(most_flops, p.flops);
+  }
+  const Index parameters = parameter_count(run.model);
+  const Index checkpoint = parameters * (run.train.precision == "fp64" ? 24 : run.train.precision == "bf16" ? 14 : 12);
+
+  Table summary({{""}, {"", false, 90}});
+  summary.row({"parameters", fmt::format("{}", parameters)});
+  summary.row({"grid", fmt::format("{} data x {} pipeline x {} tensor = {} ranks, {}", layout.size("data"), layout.size("pipeline"),
+                                   layout.size("tensor"), layout.ranks(), run.train.precision)});
+  summary.row({"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(),
+                                     run.train.length, config.micros, config.micro_batch)});
+  summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
+                                          training_factor * flops.minimal * tokens, flops.minimal, flops.executed, flops.megatron)});
+  summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
+  summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * bubble(layout, config.micros))});
+  summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(most))});
+  summary.row({"checkpoint", fmt::format("{:.3g} GB", double(checkpoint) / 1e9)});
+  return summary.str(false) + "\nMemory of a rank in MiB\n" + memory_table(list, layout) +
+         (layout.ranks() > 1 ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + traffic_table(list, layout) : "") +
+         "\nWork of the first rank in a step\n" + kernel_table(list.front());
+}
+
+}  // namespace gyr

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon train DECK [key=value ...], and gyrfalcon plan DECK: what it would take.
+#include <cstdio>
+#include <memory>
+
+#include "modules/flops.hpp"
+#include "src/commands/command.hpp"
+#include "src/commands/plan_report.hpp"
+#include "src/report/summary.hpp"
+#include "src/runtime.hpp"
+#include "src/trainer.hpp"
+
+namespace gyr {
+
+namespace {
+
+struct Arguments {
+  std::string deck;
+  std::vector<std::string> overrides;
+  bool resume = false, dry_run = false;
+  int ranks = 0;
+};
+
+// --help lists what the deck may say; it is made from the declarations themselves.
+void describe_deck(CLI::App& command) {
+  command.footer([] {
+    Deck deck = Deck::describe();
+    read_run_config(deck);
+    return "\nKeys of the deck, each also possible as key=value on the command line:\n\n" + deck.help() +
+           "\nMFU = 3 x forward flops per token x tokens per second / (ranks x peak): attention over the causal half, the SSM as a plain\n"
+           "recurrence, nothing recomputed; the peak of a CPU rank is its matrix-product rate, measured at start.";
+  });
+}
+
+void add_deck(CLI::App& command, Arguments& a) {
+  command.add_option("deck", a.deck, "Input deck (YAML)")->required();
+  command.add_option("overrides", a.overrides, "Changes to the deck, as in parallel.tensor=2 train.steps=10");
+  describe_deck(command);
+}
+
+RunConfig read(const Arguments& a, std::string& effective) {
+  Deck deck = Deck::read(a.deck, a.overrides);
+  RunConfig run = read_run_config(deck);
+  deck.finish();
+  effective = deck.effective();
+  return run;
+}
+
+int plan(const Arguments& a) {
+  return run_on_all_ranks(
+      [&](Runtime& runtime) {
+        std::string effective;
+        const RunConfig run = read(a, effective);
+        const int model_ranks = run.parallel.pipeline * run.parallel.tensor * std::max(1, run.parallel.data);
+        const int ranks = a.ranks > 0 ? a.ranks : runtime.ranks() > 1 ? runtime.ranks() : model_ranks;
+        const std::string text = plan_report(run, ranks);
+        if (runtime.rank() == 0) std::printf("%s", text.c_str());
+      },
+      true);
+}
+
+int train(const Arguments& a) {
+  if (a.dry_run) return plan(a);
+  return run_on_all_ranks(
+      [&](Runtime& runtime) {
+        std::string effective;
+        const RunConfig run = read(a, effective);
+        if (runtime.rank() == 0) std::printf("%s\n", banner(version(), build_facts()).c_str());
+        const TrainOptions options{a.resume};
+        if (run.train.precision == "fp64") train<double>(run, effective, options, runtime.world());
+        else if (run.train.precision == "bf16") train<bf16>(run, effective, options, runtime.world());
+        else train<float>(run, effective, options, runtime.world());
+      },
+      true);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("train", "Train a model as a deck says");
+  add_deck(*command, *a);
+  command->add_flag("--resume", a->resume, "Go on from the newest whole checkpoint of the output folder");
+  command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
+  command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned");
+  command->callback([a, &action] { action = [a] { return train(*a); }; });
+}
+
+void add_plan(CLI::App& app, Action& action) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("plan", "Print memory, flops and traffic of a run without running it (train --dry-run)");
+  add_deck(*command, *a);
+  command->add_option("--ranks", a->ranks, "Ranks of the run; without it as many as the deck's grid has");
+  command->callback([a, &action] { action = [a] { return plan(*a); }; });
+}
+
+}  // namespace gyr

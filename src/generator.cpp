@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/generator.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace gyr {
+
+Token sample_token(std::span<const double> logits, const Sampling& s, const Stream& stream, Index index) {
+  std::vector<Token> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto likelier = [&](Token a, Token b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
+  if (s.temperature == 0) return *std::min_element(order.begin(), order.end(), likelier);
+  const std::size_t keep = s.top_k > 0 ? std::min<std::size_t>(s.top_k, order.size()) : order.size();
+  std::partial_sort(order.begin(), order.begin() + keep, order.end(), likelier);
+  order.resize(keep);
+  std::vector<double> weight(keep);
+  double total = 0;
+  for (std::size_t i = 0; i < keep; ++i) total += weight[i] = std::exp((logits[order[i]] - logits[order[0]]) / s.temperature);
+  double kept = 0;
+  std::size_t last = 0;  // the nucleus: tokens up to and with the one that reaches p
+  for (; last < keep; ++last) {
+    kept += weight[last];
+    if (kept >= s.top_p * total) break;
+  }
+  last = std::min(last, keep - 1);
+  double rest = stream.uniform(index) * kept;
+  for (std::size_t i = 0; i < last; ++i) {
+    rest -= weight[i];
+    if (rest < 0) return order[i];
+  }
+  return order[last];
+}
+
+template <class T>
+Generator<T>::Generator(const ModelConfig& config, Grid& grid, Index sequences, Index prompt, Index capacity)
+    : config_(config), grid_(grid), sequences_(sequences), prompt_(prompt), capacity_(capacity) {
+  ensure(grid.layout().size("pipeline") == 1, "generation runs on one pipeline stage");
+  make(true, 0, 0, 0);
+  const std::vector<Token> tokens(std::max(prompt, sequences), 0);
+  advance({1, prompt, 0, {0}}, std::span(tokens).first(prompt));
+  advance({sequences, 1, 0, std::vector<Index>(sequences, capacity - 1)}, std::span(tokens).first(sequences));
+  const Index scratch = device_->scratch.high_water(), slot = stage_->slot_bytes(), state = state_->arena().high_water();
+  make(false, scratch, slot, state);
+}
+
+template <class T>
+void Generator<T>::make(bool ghost, Index scratch, Index slot, Index state) {
+  const Index weights = weights_ ? weights_->high_water() : 0;
+  stage_ = std::make_unique<Stage<T>>(config_, grid_);
+  device_ = std::make_unique<Device>(ghost, scratch);
+  weights_ = std::make_unique<Arena>(Arena::make(Memory::weights, weights, ghost));
+  none_ = std::make_unique<Arena>(Arena::make(Memory::gradients, 0, ghost));
+  stage_->parameters().allocate(*weights_, *none_, Gradients::none);
+  stage_->make_slots(1, slot, ghost);
+  state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, ghost), sequences_, capacity_);
+}
+
+template <class T>
+Index Generator<T>::bytes() const {
+  return weights_->capacity() + device_->scratch.capacity() + stage_->slots_capacity() + state_->arena().capacity();
+}
+
+template <class T>
+std::vector<double> Generator<T>::advance(const Sequences& sequences, std::span<const Token> tokens) {
+  using A = Acc<T>;
+  const auto mine = stage_->logits(*device_, sequences, tokens, *state_, true);
+  const Index rows = mine.extent(0), here = mine.extent(1);
+  const int ranks = grid_.tensor().size();
+  Scope scope(device_->scratch);
+  auto all = device_->scratch.tensor<A>(ranks, rows * here);
+  if (ranks == 1) all = Tensor2<A>(mine.data(), 1, rows * here);
+  else grid_.tensor().whole().start_all_gather<A>(*device_, flat(mine), flat(all)).wait();
+  std::vector<double> logits(rows * config_.vocabulary);
+  if (device_->ghost()) return logits;
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), all);
+  for (Index r = 0; r < rows; ++r)
+    for (Index v = 0; v < config_.vocabulary; ++v) logits[r * config_.vocabulary + v] = double(host(v / here, r * here + v % here));
+  return logits;
+}
+
+template <class T>
+std::vector<std::vector<Token>> Generator<T>::generate(const std::vector<std::vector<Token>>& prompts, const Sampling& sampling,
+                                                       const Finished& finished) {
+  const Index count = prompts.size();
+  ensure(count <= sequences_, "{} prompts where there is room for {}", count, sequences_);
+  std::vector<std::vector<Token>> made(count);
+  std::vector<Index> past(count);
+  std::vector<Token> last(count);
+  std::vector<bool> done(count, false);
+  const auto accept = [&](Index i, std::span<const double> logits) {
+    const Stream stream(sampling.seed, fmt::format("sequence {}", i));
+    last[i] = sample_token(logits, sampling, stream, Index(made[i].size()));
+    made[i].push_back(last[i]);
+    done[i] = finished(i, last[i]) || Index(made[i].size()) >= sampling.tokens;
+  };
+  for (Index i = 0; i < count; ++i) {
+    require(!prompts[i].empty() && Index(prompts[i].size()) <= prompt_, Exit::usage, "prompt {} has {} tokens; 1 to {} are possible", i,
+            prompts[i].size(), prompt_);
+    accept(i, advance({1, Index(prompts[i].size()), i, {0}}, prompts[i]));
+    past[i] = prompts[i].size();
+  }
+  while (!std::all_of(done.begin(), done.end(), [](bool d) { return d; })) {
+    const auto logits = advance({count, 1, 0, past}, last);
+    for (Index i = 0; i < count; ++i) {
+      if (done[i]) continue;  // a finished sequence is computed along, at the same place, and ignored
+      past[i] += 1;
+      accept(i, std::span(logits).subspan(i * config_.vocabulary, config_.vocabulary));
+    }
+  }
+  return made;
+}
+
+template class Generator<double>;
+template class Generator<float>;
+template class Generator<bf16>;
+
+}  // namespace gyr

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/trainer.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/elementwise.hpp"
+#include "kernels/gemm.hpp"
+#include "modules/flops.hpp"
+#include "src/checkpoint/checkpoint.hpp"
+#include "src/report/json_lines.hpp"
+#include "src/report/progress.hpp"
+#include "src/report/summary.hpp"
+#include "src/report/tensorboard.hpp"
+#include "src/runtime.hpp"
+
+namespace gyr {
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples) {
+  DatasetOptions o;
+  for (std::size_t i = 0; i < run.data.prefixes.size(); ++i)
+    o.corpora.push_back({run.data.prefixes[i], run.data.weights.empty() ? std::nullopt : std::optional(run.data.weights[i])});
+  o.split = run.data.split;
+  o.which = which;
+  o.seq_len = run.train.length;
+  o.seed = run.data.seed;
+  o.order = run.data.order == "megatron" ? SampleOrder::megatron : SampleOrder::shuffled;
+  o.samples = samples;
+  o.vocab_size = run.model.vocabulary;
+  return o;
+}
+
+// Where a run stands: all that, with the weights, makes the rest of it.
+struct Progressed {
+  Index step = 0, samples = 0, tokens = 0;
+};
+
+// Samples a whole run consumes, batch ramp included.
+Index samples_of(const RunConfig& run) {
+  Index samples = 0;
+  for (Index step = 0; step < run.train.steps; ++step) samples += run.batch_after(double(samples * run.train.length));
+  return samples;
+}
+
+template <class T>
+class Trainer {
+ public:
+  Trainer(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world)
+      : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()),
+        grid_(layout_of(run, ranks(world)), world, patience_of(world)),
+        engine_config_(engine_config(run, grid_.layout())),
+        capacity_(predicted_capacity<T>(engine_config_, grid_.layout(), grid_.position())),
+        engine_(engine_config_, grid_, &capacity_, timers_) {
+    require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
+    training_.emplace(dataset_options(run, Split::train, samples_of(run)));
+    if (run.train.eval_every > 0)
+      validation_.emplace(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
+    if (lead()) std::filesystem::create_directories(run.output);
+    if (options.resume) resume();
+    if (progressed_.step == 0) engine_.initialise(run.train.seed);
+    peak_ = grid_.world().sum(product_rate<T>()) / grid_.world().size();
+    memory_ = grid_.world().max(double(capacity_.total()));
+    if (lead()) open_reports();
+  }
+
+  void run() {
+    const Clock::time_point begin = Clock::now();
+    const Index first = progressed_.step;
+    while (progressed_.step < run_.train.steps) {
+      const Clock::time_point start = Clock::now();
+      StepReport report = step();
+      report.seconds = since(start);
+      report.seconds_left = since(begin) / double(progressed_.step - first) * double(run_.train.steps - progressed_.step);
+      publish(report);
+      const bool last = progressed_.step == run_.train.steps;
+      if (validation_ && (last || progressed_.step % run_.train.eval_every == 0)) validate();
+      if (last || (run_.checkpoint.every > 0 && progressed_.step % run_.checkpoint.every == 0)) save();
+    }
+    say_timers();
+  }
+
+ private:
+  static int ranks(MPI_Comm world) {
+    int size = 1;
+    MPI_Comm_size(world, &size);
+    return size;
+  }
+  bool lead() { return grid_.position() == 0; }
+
+  void resume() {
+    const auto say = [&](const std::string& note) { std::printf("%s\n", note.c_str()); };
+    const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say);
+    if (!newest) return;
+    const CheckpointHeader header = load_checkpoint<T>(*newest, engine_, LoadWhat::everything);
+    progressed_ = {header.step, header.samples, header.tokens};
+    if (lead()) say(fmt::format("resumed from {} at step {}", newest->string(), header.step));
+  }
+
+  void open_reports() {
+    const std::filesystem::path folder = run_.output;
+    progress_.emplace(stdout, progress_style(stdout, run_.train.log_every));
+    metrics_.emplace(folder / "metrics.jsonl");
+    const auto resumed = progressed_.step > 0
+                             ? std::optional<TensorBoard::Resumed>({progressed_.step, progressed_.samples})
+                             : std::nullopt;
+    tensorboard_.emplace(folder / "tensorboard", now(), resumed);
+    std::ofstream(folder / "deck.yaml") << deck_;
+    const Layout& layout = grid_.layout();
+    progress_->say(fmt::format("grid {} data x {} pipeline x {} tensor, {} parameters, {} on rank 0, {:.1f} MiB on rank 0",
+                               layout.size("data"), layout.size("pipeline"), layout.size("tensor"), parameter_count(run_.model),
+                               run_.train.precision, double(capacity_.total()) / (1 << 20)));
+  }
+
+  StepReport step() {
+    auto t = timers_.scope("step");
+    const Index batch = run_.batch_after(double(progressed_.tokens)), micro = run_.train.micro_batch;
+    const Index data = grid_.layout().size("data"), mine = grid_.coordinate("data");
+    const auto source = [&](int i) {
+      auto t = timers_.scope("data");
+      return read_micro_batch(*training_, progressed_.samples + (Index(i) * data + mine) * micro, micro, run_.train.length);
+    };
+    const Index number = progressed_.step + 1;
+    const double rate = run_.rate.at(number);
+    const StepResult result = engine_.train(source, int(batch / (data * micro)), number, rate);
+    progressed_ = {number, progressed_.samples + batch, progressed_.tokens + batch * run_.train.length};
+
+    StepReport report;
+    report.step = number, report.steps = run_.train.steps;
+    report.samples = progressed_.samples, report.tokens = progressed_.tokens, report.global_batch = batch;
+    report.loss = result.loss, report.grad_norm = result.gradient_norm, report.learning_rate = rate;
+    report.memory_bytes = Index(memory_);
+    return report;
+  }
+
+  void publish(StepReport& report) {
+    if (!lead()) return;
+    const double tokens = double(report.global_batch * run_.train.length);
+    const double flops = training_factor * forward_flops(run_.model, run_.train.length).minimal * tokens;
+    report.time = now();
+    report.tokens_per_second = tokens / report.seconds;
+    report.tflops = flops / report.seconds / grid_.layout().ranks() / 1e12;
+    report.mfu = report.tflops * 1e12 / peak_;
+    progress_->show(report);
+    metrics_->write(report);
+    tensorboard_->write(report);
+  }
+
+  void validate() {
+    auto t = timers_.scope("evaluate");
+    ValidationReport report;
+    report.loss = validation_loss<T>(engine_, *validation_, run_.train.eval_batches, run_.batch_after(double(progressed_.tokens)));
+    report.step = progressed_.step, report.samples = progressed_.samples, report.time = now();
+    if (!lead()) return;
+    progress_->show(report);
+    metrics_->write(report);
+    tensorboard_->write(report);
+  }
+
+  void save() {
+    auto t = timers_.scope("checkpoint");
+    CheckpointHeader header;
+    header.deck = deck_;
+    header.precision = run_.train.precision;
+    header.step = progressed_.step, header.samples = progressed_.samples, header.tokens = progressed_.tokens;
+    header.seed = run_.train.seed;
+    header.provenance = provenance();
+    const Saved saved = save_checkpoint<T>(checkpoints(), header, engine_, int(run_.checkpoint.keep));
+    if (!lead()) return;
+    progress_->say(fmt::format("checkpoint {}, {:.1f} MB", saved.path.string(), double(saved.bytes) / 1e6));
+    for (const std::string& note : saved.notes) progress_->say(note);
+  }
+
+  static std::string provenance() {
+    nlohmann::json json;
+    for (const auto& [name, value] : build_facts()) json[name] = value;
+    return json.dump();
+  }
+
+  void say_timers() {
+    const auto mine = timers_.packed();
+    const auto all = grid_.world().gather(mine);
+    if (!lead()) return;
+    progress_->say(Timers::table(timers_.names(), all));
+    metrics_->line(Timers::json(timers_.names(), all));
+  }
+
+  std::filesystem::path checkpoints() const { return std::filesystem::path(run_.output) / "checkpoints"; }
+
+  RunConfig run_;
+  std::string deck_;
+  MPI_Comm world_;
+  Timers timers_;
+  Grid grid_;
+  EngineConfig engine_config_;
+  Capacity capacity_;
+  Engine<T> engine_;
+  std::optional<Dataset> training_, validation_;
+  Progressed progressed_;
+  double peak_ = 0;    // flop/s of a rank
+  double memory_ = 0;  // bytes of the rank that takes most
+  std::optional<Progress> progress_;
+  std::optional<JsonLines> metrics_;
+  std::optional<TensorBoard> tensorboard_;
+};
+
+}  // namespace
+
+MicroBatch read_micro_batch(const Dataset& dataset, Index first, Index batch, Index length) {
+  MicroBatch m{batch, length, std::vector<Token>(batch * length), std::vector<Token>(batch * length)};
+  std::vector<Token> sample(length + 1);
+  for (Index b = 0; b < batch; ++b) {
+    dataset.sample(first + b, sample);
+    std::copy(sample.begin(), sample.end() - 1, m.tokens.begin() + b * length);
+    std::copy(sample.begin() + 1, sample.end(), m.labels.begin() + b * length);
+  }
+  return m;
+}
+
+template <class T>
+double validation_loss(Engine<T>& engine, const Dataset& dataset, Index batches, Index batch) {
+  const Index data = engine.grid().layout().size("data"), mine = engine.grid().coordinate("data");
+  const Index micro = engine.config().micro_batch, length = engine.config().length;
+  double loss = 0;
+  Index tokens = 0;
+  for (Index i = 0; i < batches; ++i) {
+    const auto source = [&](int m) { return read_micro_batch(dataset, i * batch + (Index(m) * data + mine) * micro, micro, length); };
+    const auto [sum, count] = engine.evaluate(source, int(batch / (data * micro)));
+    loss += sum, tokens += count;
+  }
+  return loss / double(tokens);
+}
+
+template <class T>
+double product_rate() {
+  constexpr Index n = 768;
+  using A = Acc<T>;  // bf16 products run in float here
+  Device dev(false, 4 * n * n * Index(sizeof(A)));
+  auto a = dev.scratch.tensor<A>(n, n), b = dev.scratch.tensor<A>(n, n), c = dev.scratch.tensor<A>(n, n);
+  fill<A>(dev, flat(a), 0.5);
+  fill<A>(dev, flat(b), 0.25);
+  double best = 0;
+  for (int i = 0; i < 4; ++i) {
+    const Clock::time_point begin = Clock::now();
+    gemm<A, A>(dev, Op::none, a, Op::transpose, b, c);
+    dev.exec.fence();
+    best = std::max(best, 2.0 * n * n * n / since(begin));
+  }
+  return best;
+}
+
+template <class T>
+void train(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world) {
+  Trainer<T>(run, deck, options, world).run();
+}
+
+template void train<double>(const RunConfig&, const std::string&, const TrainOptions&, MPI_Comm);
+template void train<float>(const RunConfig&, const std::string&, const TrainOptions&, MPI_Comm);
+template void train<bf16>(const RunConfig&, const std::string&, const TrainOptions&, MPI_Comm);
+template double validation_loss<double>(Engine<double>&, const Dataset&, Index, Index);
+template double validation_loss<float>(Engine<float>&, const Dataset&, Index, Index);
+template double validation_loss<bf16>(Engine<bf16>&, const Dataset&, Index, Index);
+template double product_rate<double>();
+template double product_rate<float>();
+template double product_rate<bf16>();
+
+}  // namespace gyr

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A training run: model, data and optimizer brought together, step after step, with what people watch and what is saved.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "src/data/dataset.hpp"
+#include "src/plan.hpp"
+#include "src/run_config.hpp"
+
+namespace gyr {
+
+struct TrainOptions {
+  bool resume = false;  // from the newest whole checkpoint of the output folder, where there is one
+};
+
+// Collective over `world`. Returns when all steps are done and saved.
+template <class T>
+void train(const RunConfig&, const std::string& effective_deck, const TrainOptions&, MPI_Comm world);
+
+// Loss over the data axis' share of `batches` global batches of a dataset, from sample 0 on.
+template <class T>
+double validation_loss(Engine<T>&, const Dataset&, Index batches, Index batch);
+
+// Sequences [first, first + batch) of a dataset as a micro-batch: labels are the next tokens.
+MicroBatch read_micro_batch(const Dataset&, Index first, Index batch, Index length);
+
+// Rate of large matrix products on this rank, flop/s: the peak against which a CPU's utilisation is measured.
+template <class T>
+double product_rate();
+
+}  // namespace gyr
