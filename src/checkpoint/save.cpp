@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <optional>
 
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint.hpp"
@@ -39,7 +42,8 @@ Bytes local_share(Engine<T>& engine, const StoredTensor& t) {
       case Content::second_moment: return to_host<Acc<T>>(optimizer.moment2(*p));
       case Content::master: return to_host<Acc<T>>(optimizer.master(*p));
       case Content::weight:
-        return p->dtype() == dtype_of<T>() ? to_host<T>(p->template vector<const T>()) : to_host<Acc<T>>(p->template vector<const Acc<T>>());
+        return p->dtype() == dtype_of<T>() ? to_host<T>(p->template vector<const T>())
+                                           : to_host<Acc<T>>(p->template vector<const Acc<T>>());
     }
   }
   fail(Exit::internal, "{} is not on this rank", t.weight_name);
@@ -144,7 +148,8 @@ class Sink {
 template <class T>
 void save_tensor(Engine<T>& engine, const StoredTensor& t, const std::vector<Giver>& givers, Sink* sink) {
   Communicator& world = engine.grid().world();
-  const bool gives = std::any_of(givers.begin(), givers.end(), [&](const Giver& g) { return g.position == world.rank() && !g.stretches.empty(); });
+  const bool gives = std::any_of(givers.begin(), givers.end(),
+                                 [&](const Giver& g) { return g.position == world.rank() && !g.stretches.empty(); });
   const Bytes share = gives ? local_share(engine, t) : Bytes();
   const Gathering gathering(world, t, givers);
   const Index rows = t.shape[0], row = elements(t.shape) / rows, slab = slab_rows(t);
