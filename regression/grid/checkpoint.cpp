@@ -148,6 +148,7 @@ TEST(checkpoint, a_full_disk_on_the_first_rank_is_an_error_of_all) {
       setrlimit(RLIMIT_FSIZE, &before);
       expect_same_everywhere(error, Exit::io);
       EXPECT_FALSE(fs::exists(folder / "step_00000002.h5.tmp"));
+      rig.engine.grid().world().barrier();  // before the next one begins
     }
     EXPECT_EQ(newest_checkpoint(folder.path(), rig.engine.grid().world()), old);
     load_checkpoint(old, rig.engine, LoadWhat::everything);

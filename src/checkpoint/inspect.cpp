@@ -87,7 +87,8 @@ std::string describe_checkpoint(const std::filesystem::path& path, bool statisti
     if (statistics) {
       const Statistics s = statistics_of(dataset);
       const Index finite = count - s.not_finite;
-      for (const double x : {s.low, s.high, std::sqrt(s.squares / double(finite))}) cells.push_back(finite ? fmt::format("{:.4g}", x) : "-");
+      for (const double x : {s.low, s.high, std::sqrt(s.squares / double(finite))})
+        cells.push_back(finite ? fmt::format("{:.4g}", x) : "-");
       cells.push_back(fmt::format("{}", s.not_finite));
     }
     table.row(std::move(cells));
@@ -134,7 +135,8 @@ Difference diff_checkpoints(const std::filesystem::path& path_a, const std::file
   Table table({{"tensor", false, 80}, {"absolute", true}, {"relative", true}, {"", false, 60}});
   Index equal = 0, beyond = 0;
   for (const std::string& name : all) {
-    const bool in_a = std::binary_search(names_a.begin(), names_a.end(), name), in_b = std::binary_search(names_b.begin(), names_b.end(), name);
+    const bool in_a = std::binary_search(names_a.begin(), names_a.end(), name);
+    const bool in_b = std::binary_search(names_b.begin(), names_b.end(), name);
     if (!in_a || !in_b) {
       ++beyond;
       table.row({printable(name), "", "", in_a ? "only in the first" : "only in the second"});

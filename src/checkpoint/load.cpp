@@ -12,7 +12,8 @@ namespace {
 
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& path) : file_(hdf5::File::open(path)), header_(read_header(file_)), paths_(file_.datasets()) {}
+  explicit Reader(const std::filesystem::path& path)
+      : file_(hdf5::File::open(path)), header_(read_header(file_)), paths_(file_.datasets()) {}
 
   const CheckpointHeader& header() const { return header_; }
   bool has(Content content, const Weight& w) const { return std::binary_search(paths_.begin(), paths_.end(), path_of(content, w.name)); }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <optional>
 
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint.hpp"
@@ -39,7 +42,8 @@ Bytes local_share(Engine<T>& engine, const StoredTensor& t) {
       case Content::second_moment: return to_host<Acc<T>>(optimizer.moment2(*p));
       case Content::master: return to_host<Acc<T>>(optimizer.master(*p));
       case Content::weight:
-        return p->dtype() == dtype_of<T>() ? to_host<T>(p->template vector<const T>()) : to_host<Acc<T>>(p->template vector<const Acc<T>>());
+        return p->dtype() == dtype_of<T>() ? to_host<T>(p->template vector<const T>())
+                                           : to_host<Acc<T>>(p->template vector<const Acc<T>>());
     }
   }
   fail(Exit::internal, "{} is not on this rank", t.weight_name);
@@ -54,7 +58,7 @@ struct Giver {
 class Gathering {
  public:
   Gathering(Communicator& world, const StoredTensor& tensor, std::vector<Giver> givers)
-      : world_(world), t_(tensor), givers_(std::move(givers)), size_(size_of(tensor.dtype)) {}
+      : world_(world), givers_(std::move(givers)), size_(size_of(tensor.dtype)) {}
 
   // On a giver: hands over the elements of [first, last) that this rank's `share` has.
   void give(const Bytes& share, Index first, Index last) const {
@@ -107,7 +111,6 @@ class Gathering {
   }
 
   Communicator& world_;
-  const StoredTensor& t_;
   std::vector<Giver> givers_;
   Index size_;
 };
@@ -120,29 +123,41 @@ std::vector<Giver> givers_of(const PlacedWeight& placed, const Layout& layout) {
   return givers;
 }
 
-// One tensor from all ranks that have it into the file. A failed write does not stop the first rank from taking what is on its way.
+// Takes rows to the file until a write fails, and drops them from then on: what other ranks have sent must be received all the same.
+class Sink {
+ public:
+  explicit Sink(CheckpointWriter& writer) : writer_(writer) {}
+  void write(const StoredTensor& t, Index first, Index count, const Bytes& rows) {
+    if (failed_) return;
+    try {
+      writer_.write(t, first, count, rows.data());
+    } catch (const Error& error) {
+      failed_ = error;
+    }
+  }
+  void check() const {
+    if (failed_) throw *failed_;
+  }
+
+ private:
+  CheckpointWriter& writer_;
+  std::optional<Error> failed_;
+};
+
+// One tensor from all ranks that have it into the sink, which only the first rank has.
 template <class T>
-void save_tensor(Engine<T>& engine, const StoredTensor& t, const std::vector<Giver>& givers, CheckpointWriter* writer) {
+void save_tensor(Engine<T>& engine, const StoredTensor& t, const std::vector<Giver>& givers, Sink* sink) {
   Communicator& world = engine.grid().world();
-  const bool gives = std::any_of(givers.begin(), givers.end(), [&](const Giver& g) { return g.position == world.rank() && !g.stretches.empty(); });
+  const bool gives = std::any_of(givers.begin(), givers.end(),
+                                 [&](const Giver& g) { return g.position == world.rank() && !g.stretches.empty(); });
   const Bytes share = gives ? local_share(engine, t) : Bytes();
   const Gathering gathering(world, t, givers);
   const Index rows = t.shape[0], row = elements(t.shape) / rows, slab = slab_rows(t);
-  std::optional<Error> failed;
   for (Index first = 0; first < rows; first += slab) {
     const Index count = std::min(slab, rows - first);
-    if (!writer) {
-      gathering.give(share, first * row, (first + count) * row);
-      continue;
-    }
-    const Bytes data = gathering.collect(share, first * row, (first + count) * row);
-    try {
-      if (!failed) writer->write(t, first, count, data.data());
-    } catch (const Error& error) {
-      failed = error;
-    }
+    if (sink) sink->write(t, first, count, gathering.collect(share, first * row, (first + count) * row));
+    else gathering.give(share, first * row, (first + count) * row);
   }
-  if (failed) throw *failed;
 }
 
 std::string describe(const Layout& layout) {
@@ -167,23 +182,37 @@ Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader head
     for (const StoredTensor& t : stored_tensors<T>(placed.weight)) tensors.push_back(t);
 
   Saved saved{checkpoint_path(folder, header.step), 0, {}};
-  std::optional<CheckpointWriter> writer;
-  together(world, [&] {
+  std::optional<CheckpointWriter> writer;  // on the first rank
+  // When the ranks hear of an error, nothing of the unfinished file is left.
+  const auto all_or_nothing = [&](const std::function<void()>& f) {
+    together(world, [&] {
+      try {
+        f();
+      } catch (...) {
+        writer.reset();
+        throw;
+      }
+    });
+  };
+  all_or_nothing([&] {
     if (world.rank() == root) writer.emplace(saved.path, header, tensors);
   });
   for (const PlacedWeight& placed : weights) {
     const std::vector<Giver> givers = givers_of(placed, layout);
-    together(world, [&] {
-      for (const StoredTensor& t : stored_tensors<T>(placed.weight)) save_tensor(engine, t, givers, writer ? &*writer : nullptr);
+    all_or_nothing([&] {
+      std::optional<Sink> sink;
+      if (writer) sink.emplace(*writer);
+      for (const StoredTensor& t : stored_tensors<T>(placed.weight)) save_tensor(engine, t, givers, sink ? &*sink : nullptr);
+      if (sink) sink->check();
     });
   }
-  together(world, [&] {
+  all_or_nothing([&] {
     if (!writer) return;
     writer->commit();
+    saved.bytes = writer->bytes();
     OutputFile latest(folder / "latest");  // for people: a resumed run looks at the files themselves
     latest.append(saved.path.filename().string() + "\n");
     latest.commit();
-    saved.bytes = writer->bytes();
     saved.notes = keep_last(folder, header.step, keep);
   });
   return saved;

@@ -237,7 +237,8 @@ File File::create(const std::filesystem::path& path) {
 File File::open(const std::filesystem::path& path) {
   const bool readable = ::access(path.c_str(), R_OK) == 0;
   const int why = readable ? 0 : errno;
-  require(readable, why == ENOENT || why == ENOTDIR ? Exit::missing : Exit::io, "{}: cannot be opened: {}", path.string(), std::strerror(why));
+  const bool missing = why == ENOENT || why == ENOTDIR;
+  require(readable, missing ? Exit::missing : Exit::io, "{}: cannot be opened: {}", path.string(), std::strerror(why));
   const Handle access = file_access();
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   require(file >= 0, Exit::data, "{}: is not a whole HDF5 file: {}", path.string(), reason());
