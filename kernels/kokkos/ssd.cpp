@@ -446,20 +446,21 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
               A later = 0;  // sum of I from l on, and J
               for (Index p = 0; p < P; ++p) later += through(r * P + p);
               for (Index l = q - 1; l >= 0; --l) da(r, l) += later += inflow(r, l);
-              A earlier = 0, d_rate = 0, d_bias = 0, d_skip = 0;
+              A earlier = 0;
+              double d_rate = 0, d_bias = 0, d_skip = 0;  // long sums of both signs
               for (Index l = 0; l < q; ++l) {
                 const A dal = da(r, l) + earlier, v = A(in.dt_raw(k.first + l, h)) + w.dt_bias(h),
                         free_dt = softplus(v);
                 earlier += outflow(r, l);
                 const A dv = free_dt < low || free_dt > high ? A(0) : (ddt(r, l) + rate * dal) * softplus_slope(v);
                 d_in.dt_raw(k.first + l, h) = T(dv);
-                d_rate += dal * saved.dt(k.first + l, h);
+                d_rate += double(dal) * double(saved.dt(k.first + l, h));
                 d_bias += dv;
                 d_skip += dd(r, l);
               }
-              dw.a_log(h) += d_rate * rate;
-              dw.dt_bias(h) += d_bias;
-              dw.d(h) += d_skip;
+              dw.a_log(h) += A(d_rate * double(rate));
+              dw.dt_bias(h) += A(d_bias);
+              dw.d(h) += A(d_skip);
             });
       }
     }
