@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/engine.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/elementwise.hpp"
+#include "src/together.hpp"
 
 namespace gyr {
 
@@ -196,7 +198,7 @@ StepResult Engine<T>::gradients(const MicroBatches& source, int micros, std::int
   if (!device_.ghost()) squares = grid_.pipeline().sum(grid_.tensor().whole().sum(squares));
   result.gradient_norm = std::sqrt(squares);
   if (!device_.ghost() && !(std::isfinite(result.loss) && std::isfinite(result.gradient_norm)))
-    not_finite(batches, step, result.loss, result.gradient_norm);
+    not_finite(step, result.loss, result.gradient_norm);
   return result;
 }
 
@@ -217,40 +219,35 @@ std::pair<double, Index> Engine<T>::evaluate(const MicroBatches& source, int mic
   return {from_last_stage(sum), tokens};
 }
 
-// Names the parameter nearest to where it began: backward spreads a bad number towards the embedding, so the last parameter in the
-// order of the model whose gradient is bad is the closest to its origin; weights that are bad themselves come first.
+// Names the weight nearest to where it began: backward spreads a bad number towards the embedding, so the last weight in the order of the
+// model whose gradient is bad is the closest to its origin; weights that are bad themselves come first.
 template <class T>
-void Engine<T>::not_finite(const std::vector<MicroBatch>&, std::int64_t step, double loss, double norm) {
+void Engine<T>::not_finite(std::int64_t step, double loss, double norm) {
   using A = Acc<T>;
-  double bad_weight = -1, bad_gradient = -1;
   const auto& all = stage_.parameters().all();
-  const auto finite = [&](auto tensor) { return std::isfinite(sum_of_squares<typename decltype(tensor)::non_const_value_type>(device_, tensor)); };
+  const auto finite = [&](auto x) { return std::isfinite(sum_of_squares<typename decltype(x)::non_const_value_type>(device_, x)); };
+  double bad_weight = -1, bad_gradient = -1;  // indices in `all`
   for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto value = optimizer_->has_master(*all[i]) ? Tensor1<const A>(optimizer_->master(*all[i])) : all[i]->template vector<const A>();
+    if (bad_weight < 0 && !finite(value)) bad_weight = double(i);
     if (!finite(all[i]->template vector_gradient<const A>())) bad_gradient = double(i);
-    if (bad_weight < 0 && !(optimizer_->has_master(*all[i]) ? finite(Tensor1<const A>(optimizer_->master(*all[i])))
-                                                            : finite(all[i]->template vector<const A>())))
-      bad_weight = double(i);
   }
-  const auto where = [&](double mine) {
-    const double own[] = {mine};
-    const auto stages = grid_.pipeline().gather(own);
-    for (int s = int(stages.size()) - 1; s >= 0; --s)
-      if (stages[s] >= 0) return std::pair(s, int(stages[s]));
-    return std::pair(-1, -1);
+  // The last stage that has one: its number and the index there.
+  const auto last_stage_with = [&](double mine) {
+    mine = grid_.tensor().whole().max(mine);
+    const auto stages = grid_.pipeline().gather({&mine, 1});
+    const auto found = std::find_if(stages.rbegin(), stages.rend(), [](double index) { return index >= 0; });
+    return std::pair(int(stages.rend() - found) - 1, found == stages.rend() ? -1 : int(*found));
   };
-  const auto weight = where(grid_.tensor().whole().max(bad_weight)), gradient = where(grid_.tensor().whole().max(bad_gradient));
-  const auto [stage, index] = weight.first >= 0 ? weight : gradient;
-  // Only the stage that holds the parameter knows its name; every rank learns it.
-  std::vector<double> letters(128, 0);
-  if (stage == grid_.pipeline().rank())
-    for (std::size_t i = 0; i < std::min<std::size_t>(letters.size(), all[index]->weight.name.size()); ++i) letters[i] = all[index]->weight.name[i];
-  const auto told = grid_.pipeline().gather(letters);
-  std::string name;
-  for (std::size_t i = 0; stage >= 0 && i < letters.size(); ++i)
-    if (const char c = char(told[stage * letters.size() + i])) name += c;
-  fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite, first seen in {} of {}. The weights have not been changed: lower "
-       "optimizer.rate, lengthen the warm-up, or look at the data of this step",
-       step, loss, norm, weight.first >= 0 ? "the weight" : "the gradient", name);
+  const auto weight = last_stage_with(bad_weight), gradient = last_stage_with(bad_gradient);
+  const auto [stage, index] = weight.second >= 0 ? weight : gradient;
+  together(grid_.world(), [&] {  // the stage that holds it knows its name; all stop with what it says
+    if (stage == grid_.coordinate("pipeline"))
+      fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}. No weight has been changed: "
+           "lower optimizer.rate, lengthen the warm-up, or look at the data of this step",
+           step, loss, norm, weight.second >= 0 ? "value" : "gradient", all[index]->weight.name);
+  });
+  fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite", step, loss, norm);
 }
 
 template class Engine<double>;

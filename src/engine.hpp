@@ -78,7 +78,7 @@ class Engine {
   void start_buckets(int part);
   void finish_gradients();
   double from_last_stage(double value);  // summed over the data axis, as the last stage knows it, told to every stage
-  [[noreturn]] void not_finite(const std::vector<MicroBatch>&, std::int64_t step, double loss, double norm);
+  [[noreturn]] void not_finite(std::int64_t step, double loss, double norm);
 
   EngineConfig config_;
   Grid& grid_;

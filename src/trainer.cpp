@@ -118,9 +118,9 @@ class Trainer {
     tensorboard_.emplace(folder / "tensorboard", now(), resumed);
     std::ofstream(folder / "deck.yaml") << deck_;
     const Layout& layout = grid_.layout();
-    progress_->say(fmt::format("grid {} data x {} pipeline x {} tensor, {} parameters, {} on rank 0, {:.1f} MiB on rank 0",
+    progress_->say(fmt::format("grid {} data x {} pipeline x {} tensor, {} parameters in {}, {:.1f} MiB on the fullest rank",
                                layout.size("data"), layout.size("pipeline"), layout.size("tensor"), parameter_count(run_.model),
-                               run_.train.precision, double(capacity_.total()) / (1 << 20)));
+                               run_.train.precision, memory_ / (1 << 20)));
   }
 
   StepReport step() {

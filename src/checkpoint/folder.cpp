@@ -7,7 +7,7 @@
 #include <charconv>
 
 #include "src/checkpoint/header.hpp"
-#include "src/checkpoint/together.hpp"
+#include "src/together.hpp"
 
 namespace gyr {
 

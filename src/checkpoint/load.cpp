@@ -4,7 +4,7 @@
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/checkpoint/numbers.hpp"
-#include "src/checkpoint/together.hpp"
+#include "src/together.hpp"
 
 namespace gyr {
 

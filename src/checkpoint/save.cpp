@@ -6,7 +6,7 @@
 
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint.hpp"
-#include "src/checkpoint/together.hpp"
+#include "src/together.hpp"
 #include "src/checkpoint/writer.hpp"
 
 namespace gyr {

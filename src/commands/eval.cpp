@@ -6,6 +6,8 @@
 
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
+#include "src/commands/trained_run.hpp"
+#include "src/precision.hpp"
 #include "src/runtime.hpp"
 #include "src/trainer.hpp"
 
@@ -68,13 +70,9 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
 int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        const CheckpointHeader header = read_header(std::filesystem::path(a.checkpoint));
-        Deck deck = Deck::parse(header.deck, a.checkpoint);
-        const RunConfig run = read_run_config(deck);
-        const std::string precision = a.precision.empty() ? run.train.precision : a.precision;
-        if (precision == "fp64") evaluate<double>(a, run, runtime);
-        else if (precision == "bf16") evaluate<bf16>(a, run, runtime);
-        else evaluate<float>(a, run, runtime);
+        const RunConfig run = trained_run(a.checkpoint);
+        with_scalar(a.precision.empty() ? run.train.precision : a.precision,
+                    [&]<class T>(std::type_identity<T>) { evaluate<T>(a, run, runtime); });
       },
       true);
 }

@@ -6,8 +6,10 @@
 
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
+#include "src/commands/trained_run.hpp"
 #include "src/generator.hpp"
 #include "src/run_config.hpp"
+#include "src/precision.hpp"
 #include "src/runtime.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
@@ -64,13 +66,9 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
 int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        const CheckpointHeader header = read_header(std::filesystem::path(a.checkpoint));
-        Deck deck = Deck::parse(header.deck, a.checkpoint);
-        const RunConfig run = read_run_config(deck);
-        const std::string precision = a.precision.empty() ? run.train.precision : a.precision;
-        if (precision == "fp64") generate<double>(a, run, runtime);
-        else if (precision == "bf16") generate<bf16>(a, run, runtime);
-        else generate<float>(a, run, runtime);
+        const RunConfig run = trained_run(a.checkpoint);
+        with_scalar(a.precision.empty() ? run.train.precision : a.precision,
+                    [&]<class T>(std::type_identity<T>) { generate<T>(a, run, runtime); });
       },
       false);
 }

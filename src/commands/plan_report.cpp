@@ -5,6 +5,7 @@
 
 #include "modules/flops.hpp"
 #include "src/plan.hpp"
+#include "src/precision.hpp"
 #include "src/report/table.hpp"
 #include "src/simulator.hpp"
 
@@ -20,9 +21,7 @@ std::vector<RankPlan> plans(const RunConfig& run, const Layout& layout) {
   std::vector<RankPlan> list;
   for (int position = 0; position < layout.ranks(); ++position) {
     if (layout.coordinate(position, "data") != 0) continue;
-    if (run.train.precision == "fp64") list.push_back(plan_rank<double>(config, layout, position));
-    else if (run.train.precision == "bf16") list.push_back(plan_rank<bf16>(config, layout, position));
-    else list.push_back(plan_rank<float>(config, layout, position));
+    with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { list.push_back(plan_rank<T>(config, layout, position)); });
   }
   return list;
 }

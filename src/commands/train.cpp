@@ -6,6 +6,7 @@
 #include "modules/flops.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/plan_report.hpp"
+#include "src/precision.hpp"
 #include "src/report/summary.hpp"
 #include "src/runtime.hpp"
 #include "src/trainer.hpp"
@@ -67,9 +68,7 @@ int train(const Arguments& a) {
         const RunConfig run = read(a, effective);
         if (runtime.rank() == 0) std::printf("%s\n", banner(version(), build_facts()).c_str());
         const TrainOptions options{a.resume};
-        if (run.train.precision == "fp64") train<double>(run, effective, options, runtime.world());
-        else if (run.train.precision == "bf16") train<bf16>(run, effective, options, runtime.world());
-        else train<float>(run, effective, options, runtime.world());
+        with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { train<T>(run, effective, options, runtime.world()); });
       },
       true);
 }

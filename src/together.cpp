@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/checkpoint/together.hpp"
+#include "src/together.hpp"
 
 #include <optional>
 
