@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "src/commands/command.hpp"
+#include "src/deck/nearest.hpp"
 #include "src/report/summary.hpp"
 #include "src/runtime.hpp"
 
@@ -12,6 +13,16 @@ constexpr const char* footer =
     "Exit codes: 0 done; 64 command line; 65 a file's content is wrong; 66 a file is missing; 69 MPI, device or number of ranks;\n"
     "70 internal error; 74 input or output failed (full disk); 75 everything saved, submit again; 78 the deck; 80 loss or gradient\n"
     "not finite.";
+
+// What was wrong with the command line, as one sentence.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> left = app.remaining();  // CLI11 misses a command before it minds a word that is none
+  if (!app.get_subcommands().empty() || left.empty()) return error.what();
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::string near = gyr::nearest(left.front(), names);
+  return fmt::format("there is no command `{}`{}", left.front(), near.empty() ? "" : fmt::format("; did you mean `{}`?", near));
+}
 
 }  // namespace
 
@@ -35,8 +46,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    app.exit(error, std::cout, std::cerr);
-    return int(Exit::usage);
+    // Every rank has the same command line: one of them says what is wrong with it.
+    return run_on_all_ranks([&](Runtime&) { fail(Exit::usage, "{} (see gyrfalcon --help)", complaint(app, error)); }, false);
   }
   return action();
 }

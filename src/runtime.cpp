@@ -82,6 +82,8 @@ int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) 
   if (codes.empty()) {
     say(failure, runtime.rank(), runtime.ranks());
     std::fflush(stderr);
+    if (last_line) std::printf("%s\n", gyr::last_line(failure.code).c_str());
+    std::fflush(stdout);
     MPI_Abort(runtime.world(), int(failure.code));
   }
   const auto first = std::find_if(codes.begin(), codes.end(), [](int c) { return c != 0; });

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +12,8 @@
 #include "kernels/gemm.hpp"
 #include "modules/flops.hpp"
 #include "src/checkpoint/checkpoint.hpp"
+#include "src/checkpoint/together.hpp"
+#include "src/data/output_file.hpp"
 #include "src/report/json_lines.hpp"
 #include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
@@ -67,12 +68,14 @@ class Trainer {
     training_.emplace(dataset_options(run, Split::train, samples_of(run)));
     if (run.train.eval_every > 0)
       validation_.emplace(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
-    if (lead()) std::filesystem::create_directories(run.output);
+    together(grid_.world(), [&] { make_folder(); });
     if (options.resume) resume();
     if (progressed_.step == 0) engine_.initialise(run.train.seed);
     peak_ = grid_.world().sum(product_rate<T>()) / grid_.world().size();
     memory_ = grid_.world().max(double(capacity_.total()));
-    if (lead()) open_reports();
+    together(grid_.world(), [&] {
+      if (lead()) open_reports();
+    });
   }
 
   void run() {
@@ -99,10 +102,24 @@ class Trainer {
   }
   bool lead() { return grid_.position() == 0; }
 
+  void make_folder() {
+    if (!lead()) return;
+    std::error_code error;
+    std::filesystem::create_directories(run_.output, error);
+    require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", run_.output, error.message());
+  }
+
   void resume() {
     const auto say = [&](const std::string& note) { std::printf("%s\n", note.c_str()); };
     const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say);
-    if (!newest) return;
+    if (!newest) {
+      // To begin anew would write over what may still be saved.
+      together(grid_.world(), [&] {
+        require(!lead() || committed_steps(checkpoints()).empty(), Exit::data,
+                "{}: none of its checkpoints can be read; move them away to begin anew", checkpoints().string());
+      });
+      return;
+    }
     const CheckpointHeader header = load_checkpoint<T>(*newest, engine_, LoadWhat::everything);
     progressed_ = {header.step, header.samples, header.tokens};
     if (lead()) say(fmt::format("resumed from {} at step {}", newest->string(), header.step));
@@ -116,7 +133,9 @@ class Trainer {
                              ? std::optional<TensorBoard::Resumed>({progressed_.step, progressed_.samples})
                              : std::nullopt;
     tensorboard_.emplace(folder / "tensorboard", now(), resumed);
-    std::ofstream(folder / "deck.yaml") << deck_;
+    OutputFile deck(folder / "deck.yaml");
+    deck.append(deck_);
+    deck.commit();
     const Layout& layout = grid_.layout();
     progress_->say(fmt::format("grid {} data x {} pipeline x {} tensor, {} parameters in {}, {:.1f} MiB on the fullest rank",
                                layout.size("data"), layout.size("pipeline"), layout.size("tensor"), parameter_count(run_.model),

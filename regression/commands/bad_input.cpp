@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whatever is wrong with what a user gives, the program ends with its documented code and one message that helps, alone and on two ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+const Material& material() { return Material::get(); }
+
+std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+
+// The lines of ours on standard error.
+Words messages(const std::string& err) {
+  Words list;
+  for (const std::string& line : lines_of(err))
+    if (line.starts_with("gyrfalcon:")) list.push_back(line);
+  return list;
+}
+
+// One message that holds all `parts`, the code, and nothing that looks like a crash.
+void expect_refused(const Result& r, Exit code, const Words& parts) {
+  EXPECT_EQ(r.code, int(code)) << told(r);
+  const Words said = messages(r.err);
+  ASSERT_EQ(said.size(), 1u) << told(r);
+  for (const std::string& part : parts) EXPECT_NE(said[0].find(part), std::string::npos) << "'" << part << "' is not in: " << said[0];
+  for (const char* sign : {"terminate called", "what():", "Backtrace", "HDF5-DIAG", "Segmentation", "Assertion", "signal", "Fatal error"})
+    EXPECT_EQ(r.err.find(sign), std::string::npos) << r.err;
+}
+
+// A quiet refusal: all ranks agree, and standard error has the one line and nothing else.
+void expect_refused_quietly(const Words& arguments, Exit code, const Words& parts, const std::vector<int>& ranks = {0, 2}) {
+  for (const int n : ranks) {
+    SCOPED_TRACE(n == 0 ? "alone" : "on " + std::to_string(n) + " ranks");
+    const Result r = run(arguments, {.ranks = n});
+    expect_refused(r, code, parts);
+    EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
+    const bool ends = arguments[0] == "train" || arguments[0] == "eval";
+    if (ends && code != Exit::usage) {
+      EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED " + std::to_string(int(code)))) << told(r);
+    }
+  }
+}
+
+// A deck of its own with one line changed; returns that line's number too.
+std::pair<fs::path, int> deck_with(const Folder& folder, const std::string& from, const std::string& to) {
+  std::string text = contents(material().deck());
+  const auto at = text.find(from);
+  ensure(at != std::string::npos, "the deck has no '{}'", from);
+  text.replace(at, from.size(), to);
+  put_contents(folder / "changed.yaml", text);
+  return {folder / "changed.yaml", 1 + int(std::count(text.begin(), text.begin() + std::ptrdiff_t(at), '\n'))};
+}
+
+// Copies of the token files, to be damaged.
+struct Tokens {
+  Folder folder;
+  fs::path prefix = folder / "copy", bin = folder / "copy.bin", idx = folder / "copy.idx";
+  Tokens() {
+    fs::copy(material().prefix().string() + ".bin", bin);
+    fs::copy(material().prefix().string() + ".idx", idx);
+  }
+  void poke(const fs::path& file, std::size_t at, const void* bytes, std::size_t count) {
+    std::string all = contents(file);
+    ensure(at + count <= all.size(), "{} has {} bytes", file.string(), all.size());
+    std::memcpy(all.data() + at, bytes, count);
+    put_contents(file, all);
+  }
+  Words train() const { return material().train(folder / "out", {"data.prefixes=[" + prefix.string() + "]"}); }
+  Words eval() const { return {"eval", material().trained(), "--data", prefix}; }
+};
+
+void expect_data_refused(const Tokens& tokens, Exit code, const Words& parts) {
+  expect_refused_quietly(tokens.train(), code, parts);
+  expect_refused_quietly(tokens.eval(), code, parts);
+}
+
+}  // namespace
+
+TEST(bad_input, a_misspelt_key_is_named_with_its_line_and_the_right_name) {
+  const Folder folder;
+  const auto [deck, line] = deck_with(folder, "  width: 32", "  widht: 32");
+  expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "model.widht", "did you mean `width`"});
+  expect_refused_quietly({"train", deck, "--dry-run"}, Exit::config, {"changed.yaml:" + std::to_string(line), "did you mean `width`"}, {0});
+  expect_refused_quietly(material().train(folder / "out", {"train.stesp=3"}), Exit::config, {"train.stesp", "did you mean `steps`"}, {0});
+}
+
+TEST(bad_input, a_value_of_the_wrong_type_is_named_with_its_line) {
+  const Folder folder;
+  const auto [deck, line] = deck_with(folder, "  batch: 8", "  batch: eight");
+  expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "train.batch = eight", "integer"});
+  for (const char* change : {"train.batch=0", "train.batch=-8", "train.batch=1e99", "optimizer.beta1=1.5", "train.precision=fp8", "model.pattern=PQ"})
+    expect_refused_quietly(material().train(folder / "out", {change}), Exit::config, {std::string(change).substr(0, std::strchr(change, '=') - change)}, {0});
+}
+
+TEST(bad_input, an_impossible_grid_lists_those_that_work) {
+  const Folder folder;
+  expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=3"}), Exit::config, {"3 ranks", "there are 2", "1x1x2", "1x2x1", "2x1x1"}, {2});
+  expect_refused_quietly(material().train(folder / "out", {"parallel.pipeline=2", "parallel.data=2"}), Exit::config, {"4 ranks", "there are 1", "1x1x1"}, {0});
+}
+
+TEST(bad_input, what_the_grid_lists_does_work) {
+  const Folder folder;
+  for (const Words& grid : {Words{"parallel.tensor=2"}, Words{"parallel.pipeline=2"}, Words{"parallel.data=2"}}) {
+    Words arguments = material().train(folder / "out", grid);
+    arguments.push_back("train.steps=1");
+    const Result r = run(arguments, {.ranks = 2});
+    EXPECT_EQ(r.code, 0) << grid[0] << told(r);
+  }
+}
+
+TEST(bad_input, heads_that_do_not_divide_name_both_numbers) {
+  const Folder folder;
+  expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=2", "model.mamba.heads=3"}), Exit::config, {"3", "2 tensor ranks", "parallel.tensor"}, {2});
+  expect_refused_quietly(material().train(folder / "out", {"model.attention.heads=3"}), Exit::config, {"heads", "3", "2"});
+}
+
+TEST(bad_input, a_batch_that_does_not_split_names_a_multiple) {
+  const Folder folder;
+  expect_refused_quietly(material().train(folder / "out", {"train.batch=7"}), Exit::config, {"train.batch", "multiple of 2"}, {2});
+  expect_refused_quietly(material().train(folder / "out", {"train.micro_batch=3"}), Exit::config, {"train.batch", "multiple of 3"}, {0});
+}
+
+TEST(bad_input, a_missing_file_is_named) {
+  const Folder folder;
+  expect_refused_quietly({"train", folder / "none.yaml"}, Exit::missing, {"none.yaml"});
+  expect_refused_quietly({"eval", folder / "none.h5"}, Exit::missing, {"none.h5"});
+  expect_refused_quietly({"generate", folder / "none.h5", "--prompt", "x"}, Exit::missing, {"none.h5"});
+  expect_refused_quietly({"info", folder / "none.h5"}, Exit::missing, {"none.h5"}, {0});
+  expect_refused_quietly({"diff", material().trained(), folder / "none.h5"}, Exit::missing, {"none.h5"}, {0});
+  expect_refused_quietly({"tokenizer", "encode", folder / "none.json"}, Exit::missing, {"none.json"}, {0});
+  expect_refused_quietly({"tokenizer", "train", folder / "t.json", folder / "none.txt"}, Exit::missing, {"none.txt"}, {0});
+  expect_refused_quietly({"data", "build", folder / "none.txt", folder / "p", "--tokenizer", material().tokenizer()}, Exit::missing, {"none.txt"});
+}
+
+TEST(bad_input, a_missing_token_file_is_named) {
+  for (const char* suffix : {".bin", ".idx"}) {
+    const Tokens tokens;
+    fs::remove(tokens.prefix.string() + suffix);
+    expect_data_refused(tokens, Exit::missing, {std::string("copy") + suffix});
+  }
+}
+
+TEST(bad_input, a_truncated_token_file_is_refused) {
+  for (const bool index : {false, true}) {
+    const Tokens tokens;
+    const fs::path file = index ? tokens.idx : tokens.bin;
+    fs::resize_file(file, fs::file_size(file) / 2);
+    expect_data_refused(tokens, Exit::data, {index ? "copy.idx" : "copy.bin"});
+  }
+  const Tokens tokens;
+  for (const std::uintmax_t size : {33, 20, 8, 0}) {
+    fs::resize_file(tokens.idx, size);
+    expect_refused_quietly(tokens.train(), Exit::data, {"copy.idx"}, {0});
+  }
+}
+
+// Counts and offsets whose arithmetic passes 2^63 or 2^64 back into what looks right.
+TEST(bad_input, an_index_that_overflows_is_refused) {
+  for (const std::uint64_t count : {std::uint64_t(1) << 61, std::uint64_t(1) << 63, ~std::uint64_t(0), (std::uint64_t(1) << 62) + 600}) {
+    Tokens tokens;
+    tokens.poke(tokens.idx, 18, &count, 8);
+    expect_refused_quietly(tokens.train(), Exit::data, {"copy.idx", "byte"}, {0});
+  }
+  Tokens tokens;
+  std::uint64_t sequences = 0;
+  std::memcpy(&sequences, contents(tokens.idx).data() + 18, 8);
+  const std::int64_t far = std::int64_t(0x7fffffffffffffff) - 8;
+  tokens.poke(tokens.idx, 34 + 4 * sequences + 8, &far, 8);
+  expect_data_refused(tokens, Exit::data, {"copy.idx", "byte"});
+}
+
+TEST(bad_input, a_token_beyond_the_vocabulary_is_refused) {
+  Tokens tokens;
+  std::string all = contents(tokens.bin);
+  for (std::size_t i = 0; i + 1 < all.size(); i += 20) all[i] = char(0xff), all[i + 1] = char(0x7f);
+  put_contents(tokens.bin, all);
+  for (const Words& arguments : {tokens.train(), tokens.eval()})
+    for (const int ranks : {0, 2}) expect_refused(run(arguments, {.ranks = ranks}), Exit::data, {"copy.bin", "byte", "32767", "vocabulary of 300"});
+}
+
+// Only one rank reads the damaged window; the other waits for it in a reduction and must not wait for ever.
+TEST(bad_input, an_error_of_one_rank_ends_the_job) {
+  Tokens tokens;
+  const std::uint16_t wrong = 32767;
+  tokens.poke(tokens.bin, 2 * (Material::length + Material::length / 2), &wrong, 2);
+  Words arguments = tokens.eval();
+  for (const char* word : {"--tensor", "1"}) arguments.push_back(word);
+  const Result r = run(arguments, {.ranks = 2, .limit = 30});
+  expect_refused(r, Exit::data, {"rank ", "copy.bin", "32767"});
+  EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 65")) << told(r);
+}
+
+TEST(bad_input, a_truncated_checkpoint_is_refused) {
+  const Folder folder;
+  const auto size = fs::file_size(material().trained());
+  const fs::path file = folder / "cut.h5";
+  for (const std::uintmax_t left : {size - 1, size / 2, std::uintmax_t(100), std::uintmax_t(0)}) {
+    SCOPED_TRACE(left);
+    fs::copy(material().trained(), file, fs::copy_options::overwrite_existing);
+    fs::resize_file(file, left);
+    const std::vector<int> ranks = left == size / 2 ? std::vector<int>{0, 2} : std::vector<int>{0};
+    expect_refused_quietly({"eval", file, "--data", material().prefix()}, Exit::data, {"cut.h5"}, ranks);
+    expect_refused_quietly({"generate", file, "--prompt", "ka"}, Exit::data, {"cut.h5"}, ranks);
+    expect_refused_quietly({"info", file}, Exit::data, {"cut.h5"}, {0});
+  }
+}
+
+TEST(bad_input, a_flipped_bit_in_a_checkpoint_is_found) {
+  const Folder folder;
+  const fs::path file = folder / "flipped.h5";
+  std::string bytes = contents(material().trained());
+  bytes[bytes.size() - 4096] = char(bytes[bytes.size() - 4096] ^ 4);  // far behind the metadata
+  put_contents(file, bytes);
+  const Result r = run({"info", file, "--statistics"});
+  expect_refused(r, Exit::data, {"flipped.h5"});
+}
+
+TEST(bad_input, resume_falls_back_to_the_newest_whole_checkpoint) {
+  const Folder folder;
+  for (const int step : {30, 60}) {
+    fs::create_directories(folder / "checkpoints");
+    fs::copy(Material::checkpoint(material().output(), step), Material::checkpoint(folder.path(), step));
+  }
+  const fs::path newest = Material::checkpoint(folder.path(), 60), older = Material::checkpoint(folder.path(), 30);
+  fs::resize_file(newest, fs::file_size(newest) / 2);
+  const Result r = run(material().train(folder.path(), {"train.steps=31", "--resume"}));
+  EXPECT_EQ(r.code, 0) << told(r);
+  EXPECT_NE(r.out.find("passed over: " + newest.string()), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("resumed from " + older.string() + " at step 30"), std::string::npos) << r.out;
+
+  fs::resize_file(older, fs::file_size(older) / 2);
+  fs::remove(Material::checkpoint(folder.path(), 31));
+  expect_refused_quietly(material().train(folder.path(), {"train.steps=31", "--resume"}), Exit::data, {"checkpoints"});
+}
+
+TEST(bad_input, a_checkpoint_of_another_model_is_refused) {
+  const Folder folder;
+  fs::create_directories(folder / "checkpoints");
+  fs::copy(material().trained(), Material::checkpoint(folder.path(), Material::steps));
+  for (const char* change : {"model.mlp.width=48", "model.pattern=P", "model.pattern=PPP"})
+    expect_refused_quietly(material().train(folder.path(), {change, "train.steps=70", "--resume"}), Exit::config, {"step_00000060.h5", "another model"},
+                           change == std::string("model.pattern=P") ? std::vector<int>{0, 2} : std::vector<int>{0});
+}
+
+TEST(bad_input, a_wrong_command_line_is_refused) {
+  expect_refused_quietly({"trian"}, Exit::usage, {"`trian`", "did you mean `train`"});
+  expect_refused_quietly({"fly"}, Exit::usage, {"`fly`", "--help"}, {0});
+  expect_refused_quietly({"train", material().deck(), "--resmue"}, Exit::usage, {"--resmue"});
+  expect_refused_quietly({"train"}, Exit::usage, {"deck"}, {0});
+  expect_refused_quietly({"eval"}, Exit::usage, {"checkpoint"}, {0});
+  expect_refused_quietly({"eval", material().trained(), "--sequences", "many"}, Exit::usage, {"--sequences"}, {0});
+  expect_refused_quietly({"generate", material().trained(), "--prompt", "x", "--top-p", "1.5"}, Exit::usage, {"--top-p"}, {0});
+  expect_refused_quietly({"train", material().deck(), "nonsense"}, Exit::usage, {"nonsense", "section.key=value"});
+}
+
+TEST(bad_input, an_output_folder_that_cannot_be_made_is_refused) {
+  const Folder folder;
+  put_contents(folder / "file", "in the way");
+  expect_refused_quietly(material().train(folder / "file"), Exit::io, {folder / "file"});
+  expect_refused_quietly(material().train(folder / "file" / "out"), Exit::io, {folder / "file"});
+  expect_refused_quietly({"tokenizer", "train", folder / "file" / "t.json", material().text()}, Exit::io, {folder / "file"}, {0});
+}
+
+TEST(bad_input, a_full_disk_ends_the_run_and_spares_what_was_saved) {
+  const Folder folder;
+  // MPI's shared memory is limited like files, hence checkpoints larger than it: 46 MB.
+  const auto train = [&](const Words& more) {
+    Words words = material().train(folder.path(), {"model.mlp.width=20000"});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  ASSERT_EQ(run(train({"train.steps=2"})).code, 0);
+  const fs::path older = Material::checkpoint(folder.path(), 2);
+  const std::string before = contents(older);
+  for (const int ranks : {0, 2}) {
+    const Result r = run(train({"train.steps=4", "--resume"}), {.ranks = ranks, .limit = 60, .file_limit = 32 << 20});
+    expect_refused(r, Exit::io, {"step_00000004.h5"});
+    EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << told(r);
+  }
+  EXPECT_EQ(contents(older), before);
+  EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 4)));
+  EXPECT_EQ(run({"info", older, "--statistics"}).code, 0);
+  EXPECT_EQ(run({"eval", older}).code, 0);
+  EXPECT_EQ(run(train({"train.steps=4", "--resume"})).code, 0);
+  EXPECT_TRUE(fs::exists(Material::checkpoint(folder.path(), 4)));
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the commands promise beside numbers: help that is complete, output that other programs can read, the same files on any number of
+// ranks, and plans of models that would not fit here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+const Material& material() { return Material::get(); }
+
+struct Help {
+  Words command;
+  std::set<std::string> options;
+};
+
+const Help helps[] = {
+    {{"train"}, {"--help", "--resume", "--dry-run", "--ranks"}},
+    {{"plan"}, {"--help", "--ranks"}},
+    {{"eval"}, {"--help", "--data", "--split", "--sequences", "--length", "--tensor", "--precision"}},
+    {{"generate"},
+     {"--help", "--prompt", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--precision"}},
+    {{"info"}, {"--help", "--statistics"}},
+    {{"diff"}, {"--help", "--tolerance"}},
+    {{"tokenizer"}, {"--help"}},
+    {{"tokenizer", "train"}, {"--help", "--vocabulary", "--min-frequency", "--documents", "--separator", "--key", "--skip-invalid"}},
+    {{"tokenizer", "encode"}, {"--help", "--text"}},
+    {{"tokenizer", "decode"}, {"--help"}},
+    {{"data"}, {"--help"}},
+    {{"data", "build"}, {"--help", "--tokenizer", "--documents", "--separator", "--key", "--skip-invalid", "--no-end", "--overwrite"}},
+};
+
+// Names at the start of the lines that describe options.
+std::set<std::string> options_of(const std::string& help) {
+  std::set<std::string> names;
+  for (const std::string& line : lines_of(help)) {
+    const auto at = line.find("--");
+    if (line.starts_with("  -") && at != std::string::npos) names.insert(line.substr(at, line.find_first_of(" ,", at) - at));
+  }
+  return names;
+}
+
+// Paths of the keys of a deck, such as model.attention.heads.
+std::set<std::string> keys_of_deck(const std::string& deck) {
+  std::set<std::string> keys;
+  Words sections;
+  for (const std::string& line : lines_of(deck)) {
+    const auto indent = line.find_first_not_of(' '), colon = line.find(':');
+    if (indent == std::string::npos || colon == std::string::npos) continue;
+    sections.resize(indent / 2);
+    sections.push_back(line.substr(indent, colon - indent));
+    if (colon + 1 == line.size()) continue;
+    std::string path;
+    for (const std::string& s : sections) path += (path.empty() ? "" : ".") + s;
+    keys.insert(path);
+  }
+  return keys;
+}
+
+// The same of the table in the help: a heading "model.attention: ..." and a line per key.
+std::set<std::string> keys_of_help(const std::string& help) {
+  std::set<std::string> keys;
+  std::string section;
+  for (const std::string& line : lines_of(help)) {
+    const std::string word = line.substr(0, line.find(' '));
+    if (word.empty()) continue;
+    if (word.back() == ':') section = word.substr(0, word.size() - 1);
+    else if (!section.empty()) keys.insert(section + "." + word);
+  }
+  return keys;
+}
+
+std::string random_bytes(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::string bytes(count, 0);
+  for (char& c : bytes) c = char(random());
+  return bytes;
+}
+
+}  // namespace
+
+TEST(commands, help_names_every_option) {
+  for (const auto& [command, options] : helps) {
+    Words arguments = command;
+    arguments.push_back("--help");
+    const Result r = run(arguments);
+    EXPECT_EQ(r.code, 0) << command.back();
+    EXPECT_EQ(options_of(r.out), options) << command.back();
+    EXPECT_EQ(r.err, "");
+  }
+  const Result r = run({"--help"});
+  EXPECT_EQ(r.code, 0);
+  for (const auto& [command, options] : helps) EXPECT_NE(r.out.find("\n  " + command[0] + " "), std::string::npos) << command[0];
+  for (const char* code : {"64", "65", "66", "69", "70", "74", "75", "78", "80"}) EXPECT_NE(r.out.find(code), std::string::npos) << code;
+}
+
+TEST(commands, help_lists_every_key_of_the_deck) {
+  const auto keys = keys_of_deck(contents(material().output() / "deck.yaml"));
+  EXPECT_GT(keys.size(), 70u);
+  for (const char* command : {"train", "plan"}) {
+    const auto listed = keys_of_help(run({command, "--help"}).out);
+    for (const std::string& key : keys) EXPECT_TRUE(listed.contains(key)) << command << " --help does not list " << key;
+  }
+}
+
+TEST(commands, the_effective_deck_makes_the_same_run) {
+  const Folder folder;
+  fs::copy(material().output() / "deck.yaml", folder / "deck.yaml");
+  ASSERT_EQ(run({"train", folder / "deck.yaml", "output.folder=" + (folder / "out").string()}).code, 0);
+  EXPECT_EQ(run({"diff", material().trained(), Material::checkpoint(folder / "out", Material::steps)}).code, 0);
+}
+
+TEST(commands, version_says_what_the_program_stands_on) {
+  const Result r = run({"--version"});
+  EXPECT_EQ(r.code, 0);
+  for (const char* fact : {"Gyrfalcon", "git", "compiler", "MPI", "Kokkos", "HDF5", "BLAS"}) {
+    const auto lines = lines_of(r.out);
+    const auto line = std::find_if(lines.begin(), lines.end(), [&](const std::string& l) { return l.starts_with(fact); });
+    ASSERT_NE(line, lines.end()) << fact;
+    EXPECT_NE(line->find_first_of("0123456789abcdef", std::string(fact).size()), std::string::npos) << *line;
+  }
+}
+
+TEST(commands, a_run_ends_with_its_verdict_in_plain_text) {
+  const Folder folder;
+  const Result good = run(material().train(folder.path(), {"train.steps=3", "train.eval_every=2"}), {.ranks = 2});
+  EXPECT_EQ(last_line_of(good.out), "RUN OK");
+  EXPECT_EQ(good.err, "");
+  const Result bad = run(material().train(folder.path(), {"train.steps=-1"}), {.ranks = 2});
+  EXPECT_TRUE(last_line_of(bad.out).starts_with("RUN FAILED 78")) << bad.out;
+  for (const std::string& text : {good.out, bad.out, bad.err})
+    for (const unsigned char c : text) ASSERT_TRUE(c == '\n' || (c >= 0x20 && c != 0x7f)) << "control character " << int(c) << " in\n" << text;
+}
+
+// Shapes of Falcon-H1 34B on 64 ranks, planned by one process that never has room for its weights.
+TEST(commands, a_plan_of_34_billion_parameters_takes_no_memory) {
+  const Folder folder;
+  put_contents(folder / "34b.yaml", R"(model:
+  pattern: P x 72
+  vocabulary: 261120
+  width: 5120
+  attention: {heads: 20, key_heads: 4, width: 128}
+  mamba: {heads: 32, width: 128, state: 256, groups: 2, norm: gate_first}
+  mlp: {width: 21504}
+train:
+  precision: bf16
+  batch: 64
+  length: 4096
+parallel:
+  pipeline: 8
+  tensor: 4
+)");
+  const Result r = run({"plan", folder / "34b.yaml", "--ranks", "64"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("33642516224"), std::string::npos) << r.out.substr(0, 400);
+  EXPECT_NE(r.out.find("2 data x 8 pipeline x 4 tensor = 64 ranks"), std::string::npos) << r.out.substr(0, 400);
+  EXPECT_LT(r.peak_kib, 1 << 20);
+  EXPECT_LT(r.seconds, 20);
+  EXPECT_EQ(last_line_of(r.out), "RUN OK");
+  const Result dry = run({"train", folder / "34b.yaml", "--dry-run", "--ranks", "64"});
+  EXPECT_EQ(dry.out, r.out);
+}
+
+TEST(commands, any_bytes_come_back_from_the_tokenizer) {
+  for (const std::string& text : {random_bytes(5000, 1), std::string("plain text, with spaces\n"), std::string("\0\n\r\t \xff", 6), std::string()}) {
+    const Result ids = run({"tokenizer", "encode", material().tokenizer()}, {.input = text});
+    ASSERT_EQ(ids.code, 0) << ids.err;
+    const Result back = run({"tokenizer", "decode", material().tokenizer()}, {.input = ids.out});
+    ASSERT_EQ(back.code, 0) << back.err;
+    EXPECT_EQ(back.out, text);
+  }
+  const Result shorter = run({"tokenizer", "encode", material().tokenizer(), "--text", "ka lo ka lo"});
+  EXPECT_LT(std::count(shorter.out.begin(), shorter.out.end(), ' '), 11) << shorter.out;
+}
+
+TEST(commands, token_files_do_not_depend_on_the_ranks_that_built_them) {
+  const Folder folder;
+  put_contents(folder / "b.txt", contents(material().text()).substr(0, 70001));
+  std::string bin, idx;
+  for (const int ranks : {0, 2, 3}) {
+    const fs::path prefix = folder / std::to_string(ranks);
+    const Result r = run({"data", "build", material().text(), folder / "b.txt", prefix, "--tokenizer", material().tokenizer(), "--documents", "separator"},
+                         {.ranks = ranks});
+    ASSERT_EQ(r.code, 0) << r.err;
+    if (bin.empty()) bin = contents(prefix.string() + ".bin"), idx = contents(prefix.string() + ".idx");
+    EXPECT_EQ(contents(prefix.string() + ".bin"), bin) << ranks;
+    EXPECT_EQ(contents(prefix.string() + ".idx"), idx) << ranks;
+  }
+  EXPECT_GT(bin.size(), contents(material().prefix().string() + ".bin").size());
+}
+
+TEST(commands, existing_token_files_stay_unless_asked) {
+  const Folder folder;
+  const fs::path prefix = folder / "p";
+  const Words build{"data", "build", material().text(), prefix, "--tokenizer", material().tokenizer()};
+  ASSERT_EQ(run(build).code, 0);
+  const std::string before = contents(prefix.string() + ".bin");
+  EXPECT_NE(run(build).code, 0);
+  EXPECT_EQ(contents(prefix.string() + ".bin"), before);
+  Words again = build;
+  for (const char* word : {"--overwrite", "--documents", "separator"}) again.push_back(word);
+  EXPECT_EQ(run(again).code, 0);
+  EXPECT_NE(contents(prefix.string() + ".bin"), before);
+}
+
+TEST(commands, metrics_are_a_json_object_per_line) {
+  const auto lines = lines_of(contents(material().output() / "metrics.jsonl"));
+  int steps = 0;
+  for (const std::string& line : lines) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    ASSERT_TRUE(json.is_object()) << line;
+    if (json.value("kind", "") != "step") continue;
+    EXPECT_EQ(json.at("step"), ++steps);
+    EXPECT_GT(json.at("loss").get<double>(), 0);
+    EXPECT_EQ(json.at("consumed_tokens"), steps * 8 * Material::length);
+  }
+  EXPECT_EQ(steps, Material::steps);
+}
+
+TEST(commands, tensorboard_has_a_file_of_events) {
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(material().output() / "tensorboard"))
+    if (entry.path().filename().string().find("tfevents") != std::string::npos) {
+      files += 1;
+      EXPECT_NE(contents(entry.path()).find("brain.Event:2"), std::string::npos);
+    }
+  EXPECT_GE(files, 1);
+}
+
+TEST(commands, info_and_diff_tell_checkpoints_apart) {
+  const fs::path a = Material::checkpoint(material().output(), 30), b = material().trained();
+  const Result info = run({"info", b, "--statistics"});
+  EXPECT_EQ(info.code, 0) << info.err;
+  for (const char* part : {"60", "embed_tokens", "mamba"}) EXPECT_NE(info.out.find(part), std::string::npos) << part;
+  EXPECT_EQ(run({"diff", b, b}).code, 0);
+  EXPECT_EQ(run({"diff", a, b}).code, int(Exit::data));
+  EXPECT_EQ(run({"diff", a, b, "--tolerance", "10"}).code, 0);
+}
+
+TEST(commands, python_reads_a_weight_by_its_plain_name) {
+  const char* python = "/usr/bin/python3";
+  if (!fs::exists(python) || execute({python, "-c", "import h5py"}).code != 0) GTEST_SKIP() << "no h5py";
+  const Result r = execute({python, "-c", "import sys, h5py, numpy; w = h5py.File(sys.argv[1])['/model/embed_tokens/weight'][...]; "
+                                          "print(w.shape, w.dtype, numpy.isfinite(w).all() and w.std() > 0)",
+                            material().trained()});
+  EXPECT_EQ(r.out, "(300, 32) float32 True\n") << r.err;
+}
+
+// The best of some tries: the machine may be busy with something else.
+TEST(commands, the_first_step_comes_within_two_seconds) {
+  double least = 1e9;
+  for (int attempt = 0; attempt < 4 && least >= 2; ++attempt) {
+    const Folder folder;
+    double first = -1;
+    const auto begin = std::chrono::steady_clock::now();
+    const Result r = run(material().train(folder.path(), {"train.steps=3"}), {.kill_when = [&] {
+      if (first < 0 && contents(folder / "metrics.jsonl").find('\n') != std::string::npos)
+        first = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      return false;
+    }});
+    ASSERT_EQ(r.code, 0) << r.err;
+    least = std::min(least, first < 0 ? r.seconds : first);
+  }
+  EXPECT_LT(least, 2);
+}

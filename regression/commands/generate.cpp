@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a trained model says does not depend on the ranks that share it, on what else was asked, or on the day.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+
+namespace {
+
+// Text that `generate` prints for these arguments.
+std::string said(const Words& more, int ranks = 0) {
+  Words arguments{"generate", Material::get().trained(), "--tokens", "24"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Result r = run(arguments, {.ranks = ranks});
+  EXPECT_EQ(r.code, 0) << r.err;
+  return r.out;
+}
+
+struct Score {
+  double loss = 0, perplexity = 0;
+  long tokens = 0, sequences = 0;
+};
+
+Score score(const std::filesystem::path& checkpoint, const Words& more = {}, int ranks = 0) {
+  Words arguments{"eval", checkpoint};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Result r = run(arguments, {.ranks = ranks});
+  EXPECT_EQ(r.code, 0) << r.err;
+  Score s;
+  EXPECT_EQ(std::sscanf(r.out.c_str(), "loss %lf | perplexity %lf | %ld tokens of %ld sequences", &s.loss, &s.perplexity, &s.tokens, &s.sequences), 4) << r.out;
+  return s;
+}
+
+}  // namespace
+
+TEST(generate, greedy_text_is_the_same_on_one_and_two_ranks) {
+  const std::string text = said({"--prompt", "ka", "--greedy"});
+  EXPECT_TRUE(text.starts_with("ka")) << text;
+  EXPECT_GT(text.size(), 20u) << text;
+  EXPECT_EQ(text, said({"--prompt", "ka", "--greedy"}, 2));
+  EXPECT_EQ(text, said({"--prompt", "ka", "--temperature", "0"}));
+  EXPECT_EQ(text, said({"--prompt", "ka", "--top-k", "1"}));
+  EXPECT_EQ(text, said({"--prompt", "ka", "--top-p", "0.000001"}));
+}
+
+TEST(generate, a_seed_is_a_text) {
+  const Words hot{"--prompt", "ka", "--temperature", "1.5", "--seed"};
+  const auto with = [&](const char* seed, int ranks = 0) {
+    Words words = hot;
+    words.push_back(seed);
+    return said(words, ranks);
+  };
+  const std::string text = with("5");
+  EXPECT_EQ(text, with("5"));
+  EXPECT_EQ(text, with("5", 2));
+  EXPECT_NE(text, with("6"));
+}
+
+TEST(generate, a_text_ends_before_its_stop) {
+  const std::string text = said({"--prompt", "ka", "--greedy"});
+  const std::string stop = text.substr(8, 3);
+  const auto at = text.find(stop, 2);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(said({"--prompt", "ka", "--greedy", "--stop", stop}), text.substr(0, at) + "\n");
+  EXPECT_EQ(said({"--prompt", "ka", "--greedy", "--stop", "#never#", "--stop", stop}), text.substr(0, at) + "\n");
+}
+
+TEST(generate, prompts_together_equal_prompts_alone) {
+  const Words prompts{"ka", "lomi tusha ven", "or"};
+  Words all{"--greedy"};
+  std::string expected;
+  for (const std::string& prompt : prompts) {
+    all.push_back("--prompt"), all.push_back(prompt);
+    expected += (expected.empty() ? "" : "\n") + said({"--prompt", prompt, "--greedy"});
+  }
+  EXPECT_EQ(said(all), expected);
+  EXPECT_EQ(said(all, 2), expected);
+}
+
+TEST(generate, as_many_tokens_as_asked) {
+  for (const char* count : {"1", "7"}) {
+    const Result r = run({"generate", Material::get().trained(), "--prompt", "ka", "--greedy", "--tokens", count});
+    EXPECT_TRUE(r.err.starts_with(std::string(count) + " tokens in ")) << r.err;
+  }
+}
+
+TEST(generate, loss_is_the_same_on_every_grid) {
+  const auto file = Material::get().trained();
+  const Score one = score(file);
+  EXPECT_GT(one.sequences, 100);
+  EXPECT_EQ(one.tokens, one.sequences * Material::length);
+  EXPECT_NEAR(std::log(one.perplexity), one.loss, 1e-5);
+  EXPECT_LT(one.loss, 4);
+  EXPECT_NEAR(score(file, {}, 2).loss, one.loss, 1e-6 * one.loss);
+  const Score data = score(file, {"--tensor", "1"}, 2);
+  EXPECT_NEAR(data.loss, one.loss, 1e-6 * one.loss);
+  EXPECT_EQ(data.tokens, one.tokens);
+  // One window for two replicas: the idle one adds nothing.
+  const Score few = score(file, {"--sequences", "1"}), shared = score(file, {"--sequences", "1", "--tensor", "1"}, 2);
+  EXPECT_EQ(few.sequences, 1);
+  EXPECT_EQ(shared.tokens, few.tokens);
+  EXPECT_NEAR(shared.loss, few.loss, 1e-6 * few.loss);
+}
+
+// The seed model's logits have a deviation of a few hundredths, which moves the loss by less than a hundredth.
+TEST(generate, loss_of_an_untrained_model_is_the_logarithm_of_its_vocabulary) {
+  const Folder folder;
+  ASSERT_EQ(run(Material::get().train(folder.path(), {"train.steps=1", "optimizer.rate=0", "optimizer.decay=0"})).code, 0);
+  EXPECT_NEAR(score(Material::checkpoint(folder.path(), 1)).loss, std::log(double(Material::vocabulary)), 0.02);
+}

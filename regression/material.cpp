@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "regression/material.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace gyr::testing {
+
+namespace {
+
+constexpr const char* deck_text = R"(model:
+  pattern: P x 2
+  vocabulary: 300
+  width: 32
+  attention:
+    heads: 4
+    key_heads: 2
+    width: 8
+    theta: 1e4
+  mamba:
+    heads: 4
+    width: 8
+    state: 8
+    chunk: 16
+    norm: gate_first
+  mlp:
+    width: 64
+data:
+  prefixes: [{FOLDER}/text]
+  tokenizer: {FOLDER}/tokenizer.json
+  split: "90,10,0"
+train:
+  steps: 60
+  batch: 8
+  length: 32
+optimizer:
+  rate: 1e-2
+  warmup: 4
+checkpoint:
+  every: 30
+output:
+  folder: {FOLDER}/out
+)";
+
+// Documents in which a word mostly says which comes next: something to learn within seconds.
+std::string sentences() {
+  std::mt19937 random(7);
+  const Words syllables{"ka", "lo", "mi", "ren", "tu", "sha", "ven", "or", "ith", "dal", "pe", "qua"};
+  Words words(150);
+  for (std::string& word : words)
+    for (unsigned n = 1 + random() % 3; n > 0; --n) word += syllables[random() % syllables.size()];
+  std::string text;
+  for (int document = 0; document < 600; ++document) {
+    std::size_t word = random() % words.size();
+    for (int i = 0; i < 70; ++i, word = (word * 7 + 1 + random() % 2) % words.size()) text += words[word] + " ";
+    text.back() = '.';
+    text += "\n\n";
+  }
+  return text;
+}
+
+void must(const Words& arguments) {
+  const Result r = run(arguments);
+  ensure(r.code == 0, "gyrfalcon {} {}: exit code {}\n{}{}", arguments[0], arguments[1], r.code, r.out, r.err);
+}
+
+}  // namespace
+
+const Material& Material::get() {
+  static const Material material;
+  return material;
+}
+
+Material::Material() {
+  put_contents(text(), sentences());
+  std::string deck_of_folder = deck_text;
+  const std::string mark = "{FOLDER}";
+  for (auto at = deck_of_folder.find(mark); at != std::string::npos; at = deck_of_folder.find(mark))
+    deck_of_folder.replace(at, mark.size(), folder_.path());
+  put_contents(deck(), deck_of_folder);
+  must({"tokenizer", "train", tokenizer(), text(), "--vocabulary", std::to_string(vocabulary), "--documents", "separator"});
+  must({"data", "build", text(), prefix(), "--tokenizer", tokenizer(), "--documents", "separator"});
+  must({"train", deck()});
+}
+
+Words Material::train(const std::filesystem::path& output, const Words& changes) const {
+  Words words{"train", deck(), "output.folder=" + output.string()};
+  words.insert(words.end(), changes.begin(), changes.end());
+  return words;
+}
+
+std::filesystem::path Material::checkpoint(const std::filesystem::path& output, int step) {
+  return output / "checkpoints" / fmt::format("step_{:08}.h5", step);
+}
+
+}  // namespace gyr::testing

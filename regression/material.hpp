@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the tests of commands work with, made by the commands themselves once per test program: text, tokenizer, token files, deck, and
+// a model trained on them for a few steps.
+#pragma once
+
+#include "regression/folder.hpp"
+#include "regression/process.hpp"
+
+namespace gyr::testing {
+
+class Material {
+ public:
+  static const Material& get();
+
+  Words train(const std::filesystem::path& output, const Words& changes = {}) const;  // arguments of a run into `output`
+  std::filesystem::path text() const { return folder_ / "text.txt"; }
+  std::filesystem::path tokenizer() const { return folder_ / "tokenizer.json"; }
+  std::filesystem::path prefix() const { return folder_ / "text"; }
+  std::filesystem::path deck() const { return folder_ / "deck.yaml"; }
+  std::filesystem::path output() const { return folder_ / "out"; }   // of the training run
+  std::filesystem::path trained() const { return checkpoint(output(), steps); }
+  static std::filesystem::path checkpoint(const std::filesystem::path& output, int step);
+  static constexpr int steps = 60, vocabulary = 300, length = 32;
+
+ private:
+  Material();
+  Folder folder_;
+};
+
+}  // namespace gyr::testing
