@@ -165,11 +165,11 @@ Layout layout_of(const Shape& s) {
   return grid_layout(s.data, s.pipeline, s.tensor, stages);
 }
 
-EngineConfig config_of(const ModelConfig& model, const Layout& layout, Index length, Index bucket_bytes) {
+EngineConfig config_of(const ModelConfig& model, Index length, Index bucket_bytes) {
   EngineConfig c;
   c.model = model;
   c.micro_batch = batch, c.length = length;
-  c.micros = 8 / layout.size("data");
+  c.micros = 3;
   c.bucket_bytes = bucket_bytes;
   return c;
 }
@@ -197,7 +197,7 @@ template <class T>
 void every_layout(const std::string& name, Index bucket_bytes) {
   for (const Shape& s : shapes) {
     const Layout layout = layout_of(s);
-    expect_as_planned<T>(config_of(widened(named(name)), layout, 5, bucket_bytes), layout,
+    expect_as_planned<T>(config_of(widened(named(name)), 5, bucket_bytes), layout,
                          fmt::format("{} data {} pipeline {} tensor {}", name, s.data, s.pipeline, s.tensor));
   }
   meet();
@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(T, traffic, ::testing::Values("T2", "T3", "T5", "T6", "
 // Logits go block by block: the head of a long micro-batch reduces each block by itself, the last one shorter.
 TEST(traffic, of_several_blocks_of_logits) {
   const Layout layout = layout_of({2, 1, 4});
-  expect_as_planned<float>(config_of(widened(named("T5")), layout, 150, together), layout, "300 rows");
+  expect_as_planned<float>(config_of(widened(named("T5")), 150, together), layout, "300 rows");
   meet();
 }
 
@@ -231,7 +231,7 @@ TEST(traffic, of_grids_larger_than_this_one_is_the_closed_form) {
   const Layout layout = grid_layout(2, 4, 8, stages);
   for (const bool tied : {false, true}) {
     model.tied = tied;
-    const EngineConfig config = config_of(model, layout, 400, part_by_part);
+    const EngineConfig config = config_of(model, 400, part_by_part);
     for (int position = 0; position < layout.ranks(); ++position)
       EXPECT_EQ(ledger_of(plan_rank<bf16>(config, layout, position).traffic), closed_form<bf16>(config, layout, position)) << position;
   }
