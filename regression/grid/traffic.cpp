@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a training step hands to every communicator equals the closed form of its layout, and what a plan says of a step (traffic,
-// bytes by category, flops) is what the step then takes.
-//   L layers of this stage, R rows of a micro-batch, D width, t tensor ranks, G norm groups, e and w bytes of the scalar and accumulator
+// What a training step hands to every communicator equals the closed form of its layout, and what a plan says of a step
+// (traffic, bytes by category, flops) is what the step then takes.
+//   L layers of this stage, R rows of a micro-batch, D width, t tensor ranks, G norm groups, e and w bytes of the
+//   scalar and accumulator
 #include <map>
 
 #include "regression/cases.hpp"
@@ -45,8 +46,8 @@ struct Place {
   EngineConfig config;
   int data, pipeline, tensor;  // sizes
   int stage;
-  Index layers;                // of this stage
-  Index narrow, wide;          // bytes of the scalar and of its accumulator
+  Index layers;        // of this stage
+  Index narrow, wide;  // bytes of the scalar and of its accumulator
 
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
@@ -59,7 +60,8 @@ struct Place {
   std::string block(int size) const { return size == tensor ? "tensor" : fmt::format("tensor/{}", size); }
 };
 
-// Lengths of this rank's weights in the order of the model, each on the next multiple of 64 unless it continues the one before.
+// Lengths of this rank's weights in the order of the model, each on the next multiple of 64 unless it continues the one
+// before.
 struct Extent {
   Index at = 0;
   void next(Index size) { align(), at += size; }
@@ -98,11 +100,13 @@ Index flat_extent(const Place& p) {
   return x.at;
 }
 
-// Every layer sums its two residuals each way; the embedding once, the head's input gradient once, and each block of logits its largest
-// element and two sums per row. Norm groups over several ranks add a number per row each way.
+// Every layer sums its two residuals each way; the embedding once, the head's input gradient once, and each block of
+// logits its largest element and two sums per row. Norm groups over several ranks add a number per row each way.
 void tensor_axis(const Place& p, Ledger& ledger) {
   if (p.tensor == 1) return;
-  const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
+  const auto reduce = [&](const std::string& name, Index calls, Index bytes) {
+    add(ledger, name, Operation::all_reduce, calls, bytes);
+  };
   const MambaConfig& c = p.model().mamba;
   const Index micros = p.config.micros;
   reduce("tensor", micros * (4 * p.layers + p.first() + p.last()), p.stream_bytes());
@@ -116,12 +120,14 @@ void tensor_axis(const Place& p, Ledger& ledger) {
     reduce(p.block(norm_ranks), micros * 2 * p.layers, p.rows() * p.here(c.groups) * p.wide);
 }
 
-// Heads and groups that several ranks hold: their gradients are summed once per step, all those of one number of replicas together.
+// Heads and groups that several ranks hold: their gradients are summed once per step, all those of one number of
+// replicas together.
 void replicas(const Place& p, Ledger& ledger) {
   const ModelConfig& m = p.model();
   std::map<int, Index> elements;
   elements[p.replicas(m.attention.key_heads)] += 2 * m.attention.width * (m.width + m.attention.bias);
-  elements[p.replicas(m.mamba.groups)] += 2 * m.mamba.state * (m.width + m.mamba.in_bias + m.mamba.taps + m.mamba.convolution_bias);
+  elements[p.replicas(m.mamba.groups)] +=
+      2 * m.mamba.state * (m.width + m.mamba.in_bias + m.mamba.taps + m.mamba.convolution_bias);
   for (const auto& [count, each] : elements)
     if (count > 1) add(ledger, p.block(count), Operation::all_reduce, 1, p.layers * each * p.wide);
 }
@@ -144,8 +150,8 @@ void data_axis(const Place& p, Ledger& ledger) {
 template <class T>
 Ledger closed_form(const EngineConfig& config, const Layout& layout, int position) {
   const int stage = layout.coordinate(position, "pipeline");
-  const Place p{config, layout.size("data"), layout.size("pipeline"), layout.size("tensor"), stage, layout.stages[stage].size(),
-                Index(sizeof(T)), std::is_same_v<T, double> ? 8 : 4};
+  const Place p{config, layout.size("data"),         layout.size("pipeline"), layout.size("tensor"),
+                stage,  layout.stages[stage].size(), Index(sizeof(T)),        std::is_same_v<T, double> ? 8 : 4};
   Ledger ledger;
   tensor_axis(p, ledger);
   replicas(p, ledger);
@@ -181,14 +187,17 @@ void expect_as_planned(const EngineConfig& config, const Layout& layout, const s
   Rig<T> rig(config, grid);
   grid.visit([](Communicator& c) { c.clear_traffic(); });
   rig.engine.device().clear_work();
-  const auto source = [&](int micro) { return micro_batch(Index(micro) * batch, batch, config.length, config.model.vocabulary); };
+  const auto source = [&](int micro) {
+    return micro_batch(Index(micro) * batch, batch, config.length, config.model.vocabulary);
+  };
   rig.engine.train(source, config.micros, 1, 1e-3);
 
   const Ledger counted = ledger_of(traffic_of(grid));
   EXPECT_EQ(counted, closed_form<T>(config, layout, grid.position())) << where;
   EXPECT_EQ(ledger_of(plan.traffic), counted) << where;
   for (int i = 0; i < memory_categories; ++i)
-    EXPECT_EQ(rig.engine.measured().bytes(Memory(i)), plan.capacity.bytes(Memory(i))) << where << " " << name_of(Memory(i));
+    EXPECT_EQ(rig.engine.measured().bytes(Memory(i)), plan.capacity.bytes(Memory(i)))
+        << where << " " << name_of(Memory(i));
   EXPECT_EQ(rig.engine.device().flops(), plan.flops) << where;
   EXPECT_GT(plan.flops, 0) << where;
 }
@@ -209,7 +218,8 @@ TEST_P(traffic, is_the_closed_form_and_the_plan_in_double) { every_layout<double
 TEST_P(traffic, is_the_closed_form_and_the_plan_in_single) { every_layout<float>(GetParam(), together); }
 TEST_P(traffic, is_the_closed_form_and_the_plan_in_bf16) { every_layout<bf16>(GetParam(), part_by_part); }
 
-INSTANTIATE_TEST_SUITE_P(T, traffic, ::testing::Values("T2", "T3", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(T, traffic, ::testing::Values("T2", "T3", "T5", "T6", "T7"),
+                         [](const auto& info) { return info.param; });
 
 // Logits go block by block: the head of a long micro-batch reduces each block by itself, the last one shorter.
 TEST(traffic, of_several_blocks_of_logits) {
@@ -233,7 +243,9 @@ TEST(traffic, of_grids_larger_than_this_one_is_the_closed_form) {
     model.tied = tied;
     const EngineConfig config = config_of(model, 400, part_by_part);
     for (int position = 0; position < layout.ranks(); ++position)
-      EXPECT_EQ(ledger_of(plan_rank<bf16>(config, layout, position).traffic), closed_form<bf16>(config, layout, position)) << position;
+      EXPECT_EQ(ledger_of(plan_rank<bf16>(config, layout, position).traffic),
+                closed_form<bf16>(config, layout, position))
+          << position;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of dealing weights over ranks: every element has exactly its replicas, what a rank holds tiles its share, and initial values are
-// those of one rank whatever the layout.
+// Laws of dealing weights over ranks: every element has exactly its replicas, what a rank holds tiles its share, and
+// initial values are those of one rank whatever the layout.
 #include "modules/layer.hpp"
 #include "regression/cases.hpp"
 #include "regression/testing.hpp"
@@ -32,7 +32,8 @@ void expect_dealt(const Weight& w, int ranks) {
         EXPECT_EQ(piece.replicas, expected_replicas(w, piece.global + i, ranks));
       }
     const bool pads = !w.dealing.runs.empty() && w.dealing.runs[0].units == 0;
-    for (const int times : filled) EXPECT_TRUE(times == 1 || (times == 0 && pads)) << "a local row stands for " << times << " rows";
+    for (const int times : filled)
+      EXPECT_TRUE(times == 1 || (times == 0 && pads)) << "a local row stands for " << times << " rows";
     Shape undealt = share.shape;
     undealt[w.dealing.dim] = whole;
     EXPECT_EQ(undealt, w.shape);
@@ -61,7 +62,8 @@ TEST(dealing, gives_every_row_its_holders) {
 
 TEST(dealing, of_several_runs_keeps_their_order) {
   for (int ranks : {1, 2, 3, 4, 6, 8, 12}) {
-    const std::vector<gyr::Run> runs{{48, 24}, {48, 24}, {10, ranks % 2 == 0 ? 2 : 1}, {10, ranks % 2 == 0 ? 2 : 1}, {24, 24}};
+    const std::vector<gyr::Run> runs{
+        {48, 24}, {48, 24}, {10, ranks % 2 == 0 ? 2 : 1}, {10, ranks % 2 == 0 ? 2 : 1}, {24, 24}};
     expect_dealt({"rows", {140, 3}, by_rows(runs), zeros()}, ranks);
     expect_dealt({"columns", {3, 140}, by_columns(runs), zeros()}, ranks);
     expect_dealt({"everywhere", {7}, everywhere(), zeros()}, ranks);
@@ -89,11 +91,13 @@ TEST(dealing, says_which_tensor_sizes_would_do) {
     FAIL() << "6 units were dealt over 4 ranks";
   } catch (const Error& e) {
     EXPECT_EQ(e.code, Exit::config);
-    for (const char* part : {"A_log", "6 units", "4 tensor ranks"}) EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    for (const char* part : {"A_log", "6 units", "4 tensor ranks"})
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
   }
 }
 
-// The initial weights of every rank of a layout, put together; each element is written by all its holders with the same bits.
+// The initial weights of every rank of a layout, put together; each element is written by all its holders with the same
+// bits.
 template <class T>
 std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, const Layout& layout) {
   std::map<std::string, std::vector<double>> all;
@@ -107,12 +111,14 @@ std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, const
       initialise<T>(device, *p, 11);
       std::vector<double> mine(p->size());
       for (Index i = 0; i < p->size(); ++i)
-        mine[i] = p->dtype() == dtype_of<T>() ? double(p->template vector<T>()(i)) : double(p->template vector<Acc<T>>()(i));
+        mine[i] =
+            p->dtype() == dtype_of<T>() ? double(p->template vector<T>()(i)) : double(p->template vector<Acc<T>>()(i));
       auto& values = all.try_emplace(p->weight.name, p->weight.size(), NAN).first->second;
       stretches(*p, [&](Index logical, Index local, Index count, const Piece&) {
         for (Index i = 0; i < count; ++i) {
           double& value = values.at(logical + i);
-          EXPECT_TRUE(std::isnan(value) || value == mine.at(local + i)) << p->weight.name << ": holders disagree at " << logical + i;
+          EXPECT_TRUE(std::isnan(value) || value == mine.at(local + i))
+              << p->weight.name << ": holders disagree at " << logical + i;
           value = mine.at(local + i);
         }
       });
@@ -125,7 +131,8 @@ template <class T>
 void expect_one_draw(const std::string& name) {
   const ModelConfig model = widened(named(name));
   const auto one = drawn<T>(model, grid_layout(1, 1, 1, {{0, 8}}));
-  for (const int tensor : {2, 4, 8}) EXPECT_EQ(drawn<T>(model, grid_layout(1, 1, tensor, {{0, 8}})), one) << name << " tensor " << tensor;
+  for (const int tensor : {2, 4, 8})
+    EXPECT_EQ(drawn<T>(model, grid_layout(1, 1, tensor, {{0, 8}})), one) << name << " tensor " << tensor;
   EXPECT_EQ(drawn<T>(model, grid_layout(2, 2, 2, {{0, 3}, {3, 8}})), one) << name;
   EXPECT_EQ(drawn<T>(model, grid_layout(1, 4, 1, {{0, 1}, {1, 2}, {2, 6}, {6, 8}})), one) << name;
 }
@@ -137,7 +144,8 @@ TEST(dealing, does_not_change_initial_values) {
 TEST(dealing, draws_weights_of_different_names_differently) {
   const auto all = drawn<double>(widened(named("T2")), grid_layout(1, 1, 1, {{0, 8}}));
   EXPECT_NE(all.at("model.layers.0.mamba.in_proj.weight"), all.at("model.layers.1.mamba.in_proj.weight"));
-  EXPECT_NE(all.at("model.layers.0.feed_forward.gate_proj.weight"), all.at("model.layers.0.feed_forward.up_proj.weight"));
+  EXPECT_NE(all.at("model.layers.0.feed_forward.gate_proj.weight"),
+            all.at("model.layers.0.feed_forward.up_proj.weight"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of layouts: positions and coordinates name each other, permutations are inverted, and layers are cut as well as can be.
+// Laws of layouts: positions and coordinates name each other, permutations are inverted, and layers are cut as well as
+// can be.
 #include "src/layout.hpp"
 
 #include <algorithm>
@@ -53,7 +54,8 @@ TEST(layout, cuts_layers_as_well_as_every_other_cut) {
           EXPECT_EQ(spans[s].first, s == 0 ? 0 : spans[s - 1].last);
         }
         EXPECT_EQ(spans.back().last, layers);
-        EXPECT_EQ(dearest(spans, costs, before, after), least(costs, before, after, stages)) << layers << " layers, " << stages << " stages";
+        EXPECT_EQ(dearest(spans, costs, before, after), least(costs, before, after, stages))
+            << layers << " layers, " << stages << " stages";
       }
 }
 
@@ -65,7 +67,9 @@ TEST(layout, positions_and_coordinates_name_each_other) {
   EXPECT_EQ(l.size("tensor"), 4);
   EXPECT_EQ(l.size("no such axis"), 1);
   for (int position = 0; position < l.ranks(); ++position)
-    EXPECT_EQ((l.coordinate(position, "data") * 2 + l.coordinate(position, "pipeline")) * 4 + l.coordinate(position, "tensor"), position);
+    EXPECT_EQ((l.coordinate(position, "data") * 2 + l.coordinate(position, "pipeline")) * 4 +
+                  l.coordinate(position, "tensor"),
+              position);
 }
 
 TEST(layout, a_permutation_is_inverted) {
@@ -78,7 +82,8 @@ TEST(layout, a_permutation_is_inverted) {
 TEST(layout, refuses_what_is_no_permutation) {
   check_permutation({}, 4);
   check_permutation({3, 1, 0, 2}, 4);
-  for (const std::vector<int>& wrong : {std::vector{0, 1, 2}, {0, 1, 2, 2}, {1, 2, 3, 4}, {-1, 0, 1, 2}, {0, 1, 2, 3, 4}})
+  for (const std::vector<int>& wrong :
+       {std::vector{0, 1, 2}, {0, 1, 2, 2}, {1, 2, 3, 4}, {-1, 0, 1, 2}, {0, 1, 2, 3, 4}})
     EXPECT_THROW(check_permutation(wrong, 4), Error);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of learning rates: warm-up is a straight line to the peak, decays fall without a rise from peak to floor, and stay there.
+// Laws of learning rates: warm-up is a straight line to the peak, decays fall without a rise from peak to floor, and
+// stay there.
 #include "src/learning_rate.hpp"
 
 #include <cmath>
@@ -12,11 +13,15 @@ namespace {
 constexpr double peak = 3e-3, lowest = 2e-4;
 constexpr std::int64_t warmup = 20, steps = 400, decay = 100;
 
-LearningRate rate(const std::string& schedule, const std::string& shape = "linear") { return {schedule, peak, lowest, warmup, steps, decay, shape}; }
+LearningRate rate(const std::string& schedule, const std::string& shape = "linear") {
+  return {schedule, peak, lowest, warmup, steps, decay, shape};
+}
 
 const std::vector<LearningRate>& all() {
-  static const std::vector<LearningRate> list{rate("constant"),    rate("linear"),        rate("cosine"),           rate("inverse-sqrt"),
-                                              rate("wsd", "linear"), rate("wsd", "cosine"), rate("wsd", "exponential"), rate("wsd", "minus-sqrt")};
+  static const std::vector<LearningRate> list{
+      rate("constant"),           rate("linear"),           rate("cosine"),
+      rate("inverse-sqrt"),       rate("wsd", "linear"),    rate("wsd", "cosine"),
+      rate("wsd", "exponential"), rate("wsd", "minus-sqrt")};
   return list;
 }
 
@@ -24,7 +29,8 @@ std::string name_of(const LearningRate& r) { return r.schedule + " " + r.decay_s
 
 TEST(learning_rate, warms_up_in_a_straight_line_to_the_peak) {
   for (LearningRate r : all()) {
-    for (std::int64_t step = 1; step <= warmup; ++step) EXPECT_NEAR(r.at(step), peak * double(step) / double(warmup), 1e-18) << name_of(r) << step;
+    for (std::int64_t step = 1; step <= warmup; ++step)
+      EXPECT_NEAR(r.at(step), peak * double(step) / double(warmup), 1e-18) << name_of(r) << step;
     r.warmup = 0;
     EXPECT_GT(r.at(1), peak * 0.9) << name_of(r);
     EXPECT_LE(r.at(1), peak) << name_of(r);
@@ -43,7 +49,8 @@ TEST(learning_rate, ends_at_the_floor_and_stays) {
   for (const LearningRate& r : all()) {
     if (r.schedule == "constant" || r.schedule == "inverse-sqrt") continue;
     EXPECT_GT(r.at(steps - 1), lowest) << name_of(r);
-    for (const std::int64_t step : {steps, steps + 1, 10 * steps}) EXPECT_NEAR(r.at(step), lowest, 1e-12) << name_of(r) << " " << step;
+    for (const std::int64_t step : {steps, steps + 1, 10 * steps})
+      EXPECT_NEAR(r.at(step), lowest, 1e-12) << name_of(r) << " " << step;
   }
   EXPECT_EQ(rate("inverse-sqrt").at(1000000000), lowest);
   EXPECT_EQ(rate("constant").at(1000000000), peak);
@@ -62,7 +69,8 @@ TEST(learning_rate, of_wsd_is_stable_until_its_decay) {
   EXPECT_LT(all_decay.at(warmup + 1), peak);
 }
 
-// Half-way: linear and cosine are half down, minus-sqrt is down by the root of a half, exponential has left 2 (1/2)^(1/2) - 1.
+// Half-way: linear and cosine are half down, minus-sqrt is down by the root of a half, exponential has left 2
+// (1/2)^(1/2) - 1.
 TEST(learning_rate, is_the_closed_form_half_way) {
   const auto left = [](const LearningRate& r, std::int64_t step) { return (r.at(step) - lowest) / (peak - lowest); };
   const std::int64_t middle = (warmup + steps) / 2, late = steps - decay / 2;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of the whole model on one rank: nothing reaches back in time, reading at once equals reading token by token, gradients are
-// central differences, and what must not matter (chunk length, micro-batches, unlabelled tokens) does not.
+// Laws of the whole model on one rank: nothing reaches back in time, reading at once equals reading token by token,
+// gradients are central differences, and what must not matter (chunk length, micro-batches, unlabelled tokens) does
+// not.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -41,7 +42,8 @@ double difference(const Values& a, const Values& b) {
   for (const auto& [name, x] : a) {
     const auto& y = b.at(name);
     double error = 0, size = 1e-300;
-    for (std::size_t i = 0; i < x.size(); ++i) error = std::max(error, std::abs(x[i] - y[i])), size = std::max(size, std::abs(x[i]));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      error = std::max(error, std::abs(x[i] - y[i])), size = std::max(size, std::abs(x[i]));
     worst = std::max(worst, error / size);
   }
   return worst;
@@ -61,16 +63,19 @@ class Reader {
       : model_(model), sequences_(sequences), capacity_(capacity), stage_(model, alone(model.layers())) {
     stage_.make_slots(1, Index(1) << 24, false);
     stage_.parameters().allocate(weights_, none_, Gradients::none);
-    for (const auto& p : stage_.parameters().all()) assign<T>(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
+    for (const auto& p : stage_.parameters().all())
+      assign<T>(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
     forget();
   }
   void forget() { state_.emplace(Arena(Memory::activations, Index(1) << 22), sequences_, capacity_); }
   // Logits of every new token of every sequence, (sequences * length, vocabulary).
   std::vector<std::vector<Acc<T>>> read(const std::vector<Token>& tokens, Index past) {
     const Index length = Index(tokens.size()) / sequences_;
-    const auto logits = stage_.logits(device_, {sequences_, length, 0, std::vector<Index>(sequences_, past)}, tokens, *state_, false);
+    const auto logits =
+        stage_.logits(device_, {sequences_, length, 0, std::vector<Index>(sequences_, past)}, tokens, *state_, false);
     std::vector<std::vector<Acc<T>>> rows;
-    for (Index r = 0; r < Index(logits.extent(0)); ++r) rows.emplace_back(&logits(r, 0), &logits(r, 0) + model_.vocabulary);
+    for (Index r = 0; r < Index(logits.extent(0)); ++r)
+      rows.emplace_back(&logits(r, 0), &logits(r, 0) + model_.vocabulary);
     return rows;
   }
 
@@ -125,6 +130,29 @@ void expect_causal(const Case& c) {
 TEST_P(model, tokens_to_come_do_not_reach_the_logits_in_double) { expect_causal<double>(c); }
 TEST_P(model, tokens_to_come_do_not_reach_the_logits_in_single) { expect_causal<float>(c); }
 
+// The same of training, which keeps no state: the loss of the first labels keeps its bits.
+template <class T>
+void expect_causal_loss(const Case& c) {
+  Rig<T> rig(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
+  const MicroBatch all = micro_batch(0, c.batch, c.length, c.model.vocabulary);
+  for (Index t = 0; t + 1 < c.length; ++t) {
+    MicroBatch before = all;
+    for (Index r = 0; r < c.batch * c.length; ++r)
+      if (r % c.length > t) before.labels[r] = ignored_label;
+    MicroBatch after = before;
+    for (Index r = 0; r < c.batch * c.length; ++r)
+      if (r % c.length > t) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocabulary);
+    ASSERT_EQ(loss(rig.engine, before), loss(rig.engine, after))
+        << "the tokens after " << t << " reached the loss before them";
+    for (Index b = 0; b < c.batch; ++b)
+      after.tokens[b * c.length + t] = Token((after.tokens[b * c.length + t] + 17) % c.model.vocabulary);
+    EXPECT_NE(loss(rig.engine, before), loss(rig.engine, after)) << "the loss does not see token " << t;
+  }
+}
+
+TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_double) { expect_causal_loss<double>(c); }
+TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_single) { expect_causal_loss<float>(c); }
+
 template <class T>
 void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance) {
   Reader<T> reader(c.model, c.batch, c.length);
@@ -139,7 +167,8 @@ void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance)
     for (Index b = 0; b < c.batch; ++b)
       for (Index t = 0; t < count; ++t)
         for (Index v = 0; v < c.model.vocabulary; ++v)
-          error = std::max(error, std::abs(double(rows[b * count + t][v]) - double(whole[b * c.length + first + t][v])));
+          error =
+              std::max(error, std::abs(double(rows[b * count + t][v]) - double(whole[b * c.length + first + t][v])));
     EXPECT_LE(error, tolerance) << how << ", tokens from " << first;
   };
   reader.forget();
@@ -151,7 +180,9 @@ void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance)
   }
 }
 
-TEST_P(model, reads_token_by_token_as_at_once_in_double) { expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12); }
+TEST_P(model, reads_token_by_token_as_at_once_in_double) {
+  expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12);
+}
 TEST_P(model, reads_token_by_token_as_at_once_in_single) { expect_reading_in_parts_is_reading_at_once<float>(c, 1e-5); }
 
 // Three prompts of different lengths together, each alone, and each the most likely token after all before it.
@@ -160,7 +191,8 @@ TEST_P(model, generates_in_company_what_it_generates_alone) {
   const auto never = [](Index, Token) { return false; };
   const Sampling greedy{0, 0, 1, 1, made};
   std::vector<std::vector<Token>> prompts;
-  for (const Index length : {5, 1, 3}) prompts.push_back(micro_batch(Index(prompts.size()), 1, length, c.model.vocabulary).tokens);
+  for (const Index length : {5, 1, 3})
+    prompts.push_back(micro_batch(Index(prompts.size()), 1, length, c.model.vocabulary).tokens);
   const auto generate = [&](const std::vector<std::vector<Token>>& these) {
     Generator<double> generator(c.model, alone(c.model.layers()), 3, 5, 5 + made);
     Device device(false, 0);
@@ -177,7 +209,8 @@ TEST_P(model, generates_in_company_what_it_generates_alone) {
     Reader<double> reader(c.model, 1, Index(text.size()));
     const auto logits = reader.read(text, 0);
     for (std::size_t t = prompts[i].size(); t < text.size(); ++t)
-      EXPECT_EQ(std::max_element(logits[t - 1].begin(), logits[t - 1].end()) - logits[t - 1].begin(), text[t]) << "prompt " << i << " at " << t;
+      EXPECT_EQ(std::max_element(logits[t - 1].begin(), logits[t - 1].end()) - logits[t - 1].begin(), text[t])
+          << "prompt " << i << " at " << t;
   }
 }
 
@@ -212,7 +245,8 @@ TEST_P(model, takes_four_sequences_together_or_one_by_one) {
   EXPECT_LE(difference(a.gradients, b.gradients), 1e-12);
 }
 
-// A sequence without labels may say anything: loss and gradients keep their bits, and are those of the labelled sequence alone.
+// A sequence without labels may say anything: loss and gradients keep their bits, and are those of the labelled
+// sequence alone.
 TEST_P(model, learns_nothing_from_tokens_without_labels) {
   Rig<double> two(config_of(c.model, 2, c.length), alone(c.model.layers()));
   Rig<double> one(config_of(c.model, 1, c.length), alone(c.model.layers()));
@@ -220,7 +254,8 @@ TEST_P(model, learns_nothing_from_tokens_without_labels) {
   std::fill(half.labels.begin() + c.length, half.labels.end(), ignored_label);
   half.labels[0] = ignored_label;
   MicroBatch other = half;
-  for (Index t = 0; t < c.length; ++t) other.tokens[c.length + t] = Token((half.tokens[c.length + t] + 5) % c.model.vocabulary);
+  for (Index t = 0; t < c.length; ++t)
+    other.tokens[c.length + t] = Token((half.tokens[c.length + t] + 5) % c.model.vocabulary);
   MicroBatch first = micro_batch(0, 1, c.length, c.model.vocabulary);
   first.labels[0] = ignored_label;
   const Outcome a = outcome(two, {half}), b = outcome(two, {other}), alone = outcome(one, {first});
@@ -238,7 +273,8 @@ TEST_P(model, in_bf16_is_near_the_model_in_double) {
   EXPECT_NE(a, b);
 }
 
-// Some elements of every weight against central differences of fourth order. The rounding of a loss of order one allows for 1e-10.
+// Some elements of every weight against central differences of fourth order. The rounding of a loss of order one allows
+// for 1e-10.
 void expect_gradients_are_differences(const ModelConfig& config, Index batch, Index length) {
   constexpr double h = 1e-3;
   constexpr Index samples = 11;
@@ -265,7 +301,8 @@ class gradient : public model {};
 
 TEST_P(gradient, is_the_central_difference) { expect_gradients_are_differences(c.model, c.batch, c.length); }
 
-INSTANTIATE_TEST_SUITE_P(model, gradient, ::testing::Values("T2", "T3", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(model, gradient, ::testing::Values("T2", "T3", "T5", "T6", "T7"),
+                         [](const auto& info) { return info.param; });
 
 // Every layer type there is, alone and twice, with every bias.
 TEST(model, gradient_of_every_layer_type_is_the_central_difference) {
@@ -319,12 +356,14 @@ TEST(model, of_every_published_shape_has_its_published_parameters) {
 TEST(model, flops_are_the_closed_form) {
   const double T = 4096, Q = 128, K = 4;
   for (const Published& p : published) {
-    const double d = p.width, q = p.heads * p.head_width, k = p.key_heads * p.head_width, H = p.ssm_heads, E = H * p.ssm_width;
+    const double d = p.width, q = p.heads * p.head_width, k = p.key_heads * p.head_width, H = p.ssm_heads,
+                 E = H * p.ssm_width;
     const double N = p.state, GN = p.groups * N, V = p.vocabulary;
     const double products = 2 * d * (q + 2 * k) + 2 * q * d + 2 * d * (2 * E + 2 * GN + H) + 2 * E * d + 6 * d * p.mlp;
     const double scores = 2 * T * q, convolution = 2 * K * (E + 2 * GN);
     const TokenFlops flops = forward_flops(model_of(p), Index(T));
-    EXPECT_EQ(flops.executed, p.layers * (products + scores + convolution + 2 * Q * (GN + E) + 4 * E * N) + 2 * d * V) << p.name;
+    EXPECT_EQ(flops.executed, p.layers * (products + scores + convolution + 2 * Q * (GN + E) + 4 * E * N) + 2 * d * V)
+        << p.name;
     EXPECT_EQ(flops.minimal, p.layers * (products + scores + convolution + 5 * E * N) + 2 * d * V) << p.name;
     EXPECT_EQ(flops.megatron, p.layers * (products + 2 * scores + 7 * E * N) + 2 * d * V) << p.name;
     EXPECT_TRUE(p.flops == 0 || std::abs(flops.executed / p.flops - 1) < 0.005) << p.name << " " << flops.executed;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of a run's settings: the batch follows its ramp, grids take the ranks there are, and what does not fit is refused with a way out.
+// Laws of a run's settings: the batch follows its ramp, grids take the ranks there are, and what does not fit is
+// refused with a way out.
 #include "src/run_config.hpp"
 
 #include "regression/testing.hpp"
@@ -14,7 +15,8 @@ RunConfig run_of(const std::string& text, const std::vector<std::string>& overri
   return run;
 }
 
-const std::string ramped = "train: {ramp: [\"0:16\", \"1000:32\", \"1e6:64\"], batch: 8, length: 10}\nmodel: {pattern: P x 8}\n";
+const std::string ramped =
+    "train: {ramp: [\"0:16\", \"1000:32\", \"1e6:64\"], batch: 8, length: 10}\nmodel: {pattern: P x 8}\n";
 
 void expect_refused(const std::function<void()>& what, std::initializer_list<const char*> parts) {
   try {
@@ -28,7 +30,8 @@ void expect_refused(const std::function<void()>& what, std::initializer_list<con
 
 TEST(run_config, the_batch_follows_its_ramp) {
   const RunConfig run = run_of(ramped);
-  for (const auto& [tokens, batch] : std::vector<std::pair<double, Index>>{{0, 16}, {999, 16}, {1000, 32}, {999999, 32}, {1e6, 64}, {1e15, 64}})
+  for (const auto& [tokens, batch] :
+       std::vector<std::pair<double, Index>>{{0, 16}, {999, 16}, {1000, 32}, {999999, 32}, {1e6, 64}, {1e15, 64}})
     EXPECT_EQ(run.batch_after(tokens), batch) << tokens;
   EXPECT_EQ(run.largest_batch(), 64);
   const RunConfig plain = run_of("train: {batch: 8}");
@@ -39,13 +42,15 @@ TEST(run_config, the_batch_follows_its_ramp) {
 
 // The largest batch need not be the last one, and the engine has room for it.
 TEST(run_config, the_engine_has_room_for_the_largest_batch) {
-  const RunConfig run = run_of("train: {ramp: [\"0:16\", \"10:64\", \"20:8\"], micro_batch: 2, length: 10}\nmodel: {pattern: P x 8}");
+  const RunConfig run =
+      run_of("train: {ramp: [\"0:16\", \"10:64\", \"20:8\"], micro_batch: 2, length: 10}\nmodel: {pattern: P x 8}");
   EXPECT_EQ(run.largest_batch(), 64);
   EXPECT_EQ(engine_config(run, layout_of(run, 4)).micros, 8);
 }
 
 TEST(run_config, refuses_ramps_that_are_none) {
-  for (const char* ramp : {"\"16\"", "\"0:\"", "\"0:0\"", "\"0:-4\"", "\"a:4\"", "\"0:4x\"", "\"-1:4\"", "\"0:4\", \"0:8\"", "\"10:4\", \"5:8\""})
+  for (const char* ramp : {"\"16\"", "\"0:\"", "\"0:0\"", "\"0:-4\"", "\"a:4\"", "\"0:4x\"", "\"-1:4\"",
+                           "\"0:4\", \"0:8\"", "\"10:4\", \"5:8\""})
     expect_refused([&] { run_of(fmt::format("train: {{ramp: [{}]}}", ramp)); }, {"train.ramp"});
 }
 
@@ -70,8 +75,16 @@ TEST(run_config, layers_of_stages_are_taken_as_given) {
   const Layout layout = layout_of(run, 2);
   EXPECT_EQ(layout.stages[0].size(), 3);
   EXPECT_EQ(layout.stages[1].size(), 5);
-  expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[3, 4]"}), 2); }, {"7 layers", "8"});
-  expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2); }, {"1 stages", "2"});
+  expect_refused(
+      [] {
+        layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[3, 4]"}), 2);
+      },
+      {"7 layers", "8"});
+  expect_refused(
+      [] {
+        layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2);
+      },
+      {"1 stages", "2"});
 }
 
 TEST(run_config, patterns_expand_and_are_checked) {
