@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Laws of layouts: positions and coordinates name each other, permutations are inverted, and layers are cut as well as
+// can be.
+#include "src/layout.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/error.hpp"
+#include "kernels/random.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr {
+namespace {
+
+// Cost of the dearest stage.
+double dearest(const std::vector<Span>& stages, const std::vector<double>& costs, double before, double after) {
+  double most = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    double cost = (s == 0 ? before : 0) + (s + 1 == stages.size() ? after : 0);
+    for (Index i = stages[s].first; i < stages[s].last; ++i) cost += costs[i];
+    most = std::max(most, cost);
+  }
+  return most;
+}
+
+// The same over every way to put stages - 1 cuts between the layers.
+double least(const std::vector<double>& costs, double before, double after, int stages) {
+  const int layers = int(costs.size());
+  double best = INFINITY;
+  for (unsigned cuts = 0; cuts < 1u << (layers - 1); ++cuts) {
+    if (__builtin_popcount(cuts) != stages - 1) continue;
+    std::vector<Span> spans{{0, layers}};
+    for (int i = 0; i + 1 < layers; ++i)
+      if (cuts >> i & 1) spans.back().last = i + 1, spans.push_back({i + 1, layers});
+    best = std::min(best, dearest(spans, costs, before, after));
+  }
+  return best;
+}
+
+TEST(layout, cuts_layers_as_well_as_every_other_cut) {
+  const Stream stream(1, "costs");
+  Index drawn = 0;
+  for (int layers = 1; layers <= 9; ++layers)
+    for (int stages = 1; stages <= layers; ++stages)
+      for (int trial = 0; trial < 6; ++trial) {
+        std::vector<double> costs(layers);
+        for (double& c : costs) c = std::floor(1 + 9 * stream.uniform(drawn++));
+        const double before = 8 * (trial % 3), after = 10 * (trial % 2);
+        const auto spans = cut_stages(costs, before, after, stages);
+        ASSERT_EQ(int(spans.size()), stages);
+        for (int s = 0; s < stages; ++s) {
+          EXPECT_GT(spans[s].size(), 0);
+          EXPECT_EQ(spans[s].first, s == 0 ? 0 : spans[s - 1].last);
+        }
+        EXPECT_EQ(spans.back().last, layers);
+        EXPECT_EQ(dearest(spans, costs, before, after), least(costs, before, after, stages))
+            << layers << " layers, " << stages << " stages";
+      }
+}
+
+TEST(layout, refuses_more_stages_than_layers) { EXPECT_THROW(cut_stages({1, 1}, 0, 0, 3), Error); }
+
+TEST(layout, positions_and_coordinates_name_each_other) {
+  const Layout l = grid_layout(3, 2, 4, {{0, 1}, {1, 2}});
+  EXPECT_EQ(l.ranks(), 24);
+  EXPECT_EQ(l.size("tensor"), 4);
+  EXPECT_EQ(l.size("no such axis"), 1);
+  for (int position = 0; position < l.ranks(); ++position)
+    EXPECT_EQ((l.coordinate(position, "data") * 2 + l.coordinate(position, "pipeline")) * 4 +
+                  l.coordinate(position, "tensor"),
+              position);
+}
+
+TEST(layout, a_permutation_is_inverted) {
+  const std::vector<int> permutation{5, 2, 7, 0, 3, 6, 1, 4};
+  const Layout l = grid_layout(2, 2, 2, {{0, 1}, {1, 2}}, permutation);
+  for (int position = 0; position < 8; ++position) EXPECT_EQ(l.position_of(permutation[position]), position);
+  EXPECT_EQ(grid_layout(2, 2, 2, {{0, 1}, {1, 2}}).position_of(5), 5);
+}
+
+TEST(layout, refuses_what_is_no_permutation) {
+  check_permutation({}, 4);
+  check_permutation({3, 1, 0, 2}, 4);
+  for (const std::vector<int>& wrong :
+       {std::vector{0, 1, 2}, {0, 1, 2, 2}, {1, 2, 3, 4}, {-1, 0, 1, 2}, {0, 1, 2, 3, 4}})
+    EXPECT_THROW(check_permutation(wrong, 4), Error);
+}
+
+}  // namespace
+}  // namespace gyr

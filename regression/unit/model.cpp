@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Laws of the whole model on one rank: nothing reaches back in time, reading at once equals reading token by token,
+// gradients are central differences, and what must not matter (chunk length, micro-batches, unlabelled tokens) does
+// not.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "modules/flops.hpp"
+#include "modules/layer.hpp"
+#include "regression/cases.hpp"
+#include "regression/testing.hpp"
+#include "src/generator.hpp"
+
+namespace gyr::testing {
+namespace {
+
+EngineConfig config_of(const ModelConfig& model, Index batch, Index length, int micros = 1) {
+  EngineConfig c;
+  c.model = model;
+  c.micro_batch = batch, c.length = length, c.micros = micros;
+  return c;
+}
+
+using Values = std::map<std::string, std::vector<double>>;
+
+struct Outcome {
+  double loss;
+  Values gradients;
+};
+
+template <class T>
+Outcome outcome(Rig<T>& rig, const std::vector<MicroBatch>& batches) {
+  const StepResult result = rig.engine.gradients([&](int i) { return batches[i]; }, int(batches.size()), 1);
+  return {result.loss, gathered_gradients(rig.engine)};
+}
+
+// Largest difference of any weight's gradient, relative to the largest gradient of that weight.
+double difference(const Values& a, const Values& b) {
+  double worst = a.size() == b.size() ? 0 : INFINITY;
+  for (const auto& [name, x] : a) {
+    const auto& y = b.at(name);
+    double error = 0, size = 1e-300;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      error = std::max(error, std::abs(x[i] - y[i])), size = std::max(size, std::abs(x[i]));
+    worst = std::max(worst, error / size);
+  }
+  return worst;
+}
+
+template <class T>
+double loss(Engine<T>& engine, const MicroBatch& batch) {
+  const auto [sum, tokens] = engine.evaluate([&](int) { return batch; }, 1);
+  return sum / double(tokens);
+}
+
+// A model that reads tokens and remembers them, with the weights of the cases.
+template <class T>
+class Reader {
+ public:
+  Reader(const ModelConfig& model, Index sequences, Index capacity)
+      : model_(model), sequences_(sequences), capacity_(capacity), stage_(model, alone(model.layers())) {
+    stage_.make_slots(1, Index(1) << 24, false);
+    stage_.parameters().allocate(weights_, none_, Gradients::none);
+    for (const auto& p : stage_.parameters().all())
+      assign<T>(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
+    forget();
+  }
+  void forget() { state_.emplace(Arena(Memory::activations, Index(1) << 22), sequences_, capacity_); }
+  // Logits of every new token of every sequence, (sequences * length, vocabulary).
+  std::vector<std::vector<Acc<T>>> read(const std::vector<Token>& tokens, Index past) {
+    const Index length = Index(tokens.size()) / sequences_;
+    const auto logits =
+        stage_.logits(device_, {sequences_, length, 0, std::vector<Index>(sequences_, past)}, tokens, *state_, false);
+    std::vector<std::vector<Acc<T>>> rows;
+    for (Index r = 0; r < Index(logits.extent(0)); ++r)
+      rows.emplace_back(&logits(r, 0), &logits(r, 0) + model_.vocabulary);
+    return rows;
+  }
+
+ private:
+  ModelConfig model_;
+  Index sequences_, capacity_;
+  Device device_{false, Index(1) << 26};
+  Arena weights_{Memory::weights, Index(1) << 22}, none_{Memory::gradients, 0};
+  Stage<T> stage_;
+  std::optional<StateStore> state_;
+};
+
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const Case& c : cases()) names.push_back(c.name);
+  return names;
+}
+
+class model : public ::testing::TestWithParam<std::string> {
+ protected:
+  const Case& c = named(GetParam());
+  MicroBatch batch() const { return micro_batch(0, c.batch, c.length, c.model.vocabulary); }
+};
+
+INSTANTIATE_TEST_SUITE_P(T, model, ::testing::ValuesIn(all_names()), [](const auto& info) { return info.param; });
+
+template <class T>
+void expect_causal(const Case& c) {
+  Reader<T> reader(c.model, c.batch, c.length);
+  const std::vector<Token> tokens = micro_batch(0, c.batch, c.length, c.model.vocabulary).tokens;
+  const auto before = reader.read(tokens, 0);
+  for (Index t = 0; t + 1 < c.length; ++t) {
+    std::vector<Token> others = tokens;
+    for (Index b = 0; b < c.batch; ++b)
+      for (Index later = t + 1; later < c.length; ++later) {
+        Token& token = others[b * c.length + later];
+        token = Token((token + 17) % c.model.vocabulary);
+      }
+    reader.forget();
+    const auto after = reader.read(others, 0);
+    for (Index b = 0; b < c.batch; ++b) {
+      for (Index now = 0; now <= t; ++now) {
+        const Index r = b * c.length + now;
+        ASSERT_EQ(std::memcmp(before[r].data(), after[r].data(), before[r].size() * sizeof(before[r][0])), 0)
+            << "the tokens after " << t << " reached the logits of token " << now;
+      }
+      EXPECT_NE(before[b * c.length + t + 1], after[b * c.length + t + 1]) << "the logits do not see their own token";
+    }
+  }
+}
+
+TEST_P(model, tokens_to_come_do_not_reach_the_logits_in_double) { expect_causal<double>(c); }
+TEST_P(model, tokens_to_come_do_not_reach_the_logits_in_single) { expect_causal<float>(c); }
+
+// The same of training, which keeps no state: the loss of the first labels keeps its bits.
+template <class T>
+void expect_causal_loss(const Case& c) {
+  Rig<T> rig(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
+  const MicroBatch all = micro_batch(0, c.batch, c.length, c.model.vocabulary);
+  for (Index t = 0; t + 1 < c.length; ++t) {
+    MicroBatch before = all;
+    for (Index r = 0; r < c.batch * c.length; ++r)
+      if (r % c.length > t) before.labels[r] = ignored_label;
+    MicroBatch after = before;
+    for (Index r = 0; r < c.batch * c.length; ++r)
+      if (r % c.length > t) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocabulary);
+    ASSERT_EQ(loss(rig.engine, before), loss(rig.engine, after))
+        << "the tokens after " << t << " reached the loss before them";
+    for (Index b = 0; b < c.batch; ++b)
+      after.tokens[b * c.length + t] = Token((after.tokens[b * c.length + t] + 17) % c.model.vocabulary);
+    EXPECT_NE(loss(rig.engine, before), loss(rig.engine, after)) << "the loss does not see token " << t;
+  }
+}
+
+TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_double) { expect_causal_loss<double>(c); }
+TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_single) { expect_causal_loss<float>(c); }
+
+template <class T>
+void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance) {
+  Reader<T> reader(c.model, c.batch, c.length);
+  const std::vector<Token> tokens = micro_batch(0, c.batch, c.length, c.model.vocabulary).tokens;
+  const auto whole = reader.read(tokens, 0);
+  const auto expect_rows = [&](Index first, Index count, const std::string& how) {
+    std::vector<Token> part;
+    for (Index b = 0; b < c.batch; ++b)
+      part.insert(part.end(), tokens.begin() + b * c.length + first, tokens.begin() + b * c.length + first + count);
+    const auto rows = reader.read(part, first);
+    double error = 0;
+    for (Index b = 0; b < c.batch; ++b)
+      for (Index t = 0; t < count; ++t)
+        for (Index v = 0; v < c.model.vocabulary; ++v)
+          error =
+              std::max(error, std::abs(double(rows[b * count + t][v]) - double(whole[b * c.length + first + t][v])));
+    EXPECT_LE(error, tolerance) << how << ", tokens from " << first;
+  };
+  reader.forget();
+  for (Index t = 0; t < c.length; ++t) expect_rows(t, 1, "token by token");
+  for (const Index k : {Index(1), Index(2), c.length / 2, c.length - 1}) {
+    reader.forget();
+    expect_rows(0, k, "prompt");
+    expect_rows(k, c.length - k, "several tokens after a prompt");
+  }
+}
+
+TEST_P(model, reads_token_by_token_as_at_once_in_double) {
+  expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12);
+}
+TEST_P(model, reads_token_by_token_as_at_once_in_single) { expect_reading_in_parts_is_reading_at_once<float>(c, 1e-5); }
+
+// Three prompts of different lengths together, each alone, and each the most likely token after all before it.
+TEST_P(model, generates_in_company_what_it_generates_alone) {
+  constexpr Index made = 6;
+  const auto never = [](Index, Token) { return false; };
+  const Sampling greedy{0, 0, 1, 1, made};
+  std::vector<std::vector<Token>> prompts;
+  for (const Index length : {5, 1, 3})
+    prompts.push_back(micro_batch(Index(prompts.size()), 1, length, c.model.vocabulary).tokens);
+  const auto generate = [&](const std::vector<std::vector<Token>>& these) {
+    Generator<double> generator(c.model, alone(c.model.layers()), 3, 5, 5 + made);
+    Device device(false, 0);
+    for (const auto& p : generator.stage().parameters().all())
+      assign<double>(device, *p, [&](Index i) { return weight_value(p->weight, i); });
+    return generator.generate(these, greedy, never);
+  };
+  const auto together = generate(prompts);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ(together[i], generate({prompts[i]})[0]) << "prompt " << i;
+    std::vector<Token> text = prompts[i];
+    text.insert(text.end(), together[i].begin(), together[i].end());
+    ASSERT_EQ(text.size(), prompts[i].size() + made);
+    Reader<double> reader(c.model, 1, Index(text.size()));
+    const auto logits = reader.read(text, 0);
+    for (std::size_t t = prompts[i].size(); t < text.size(); ++t)
+      EXPECT_EQ(std::max_element(logits[t - 1].begin(), logits[t - 1].end()) - logits[t - 1].begin(), text[t])
+          << "prompt " << i << " at " << t;
+  }
+}
+
+TEST_P(model, does_not_depend_on_the_chunk_length) {
+  std::optional<Outcome> first;
+  for (const Index chunk : {1, 4, 8, 64}) {
+    ModelConfig changed = c.model;
+    changed.mamba.chunk = chunk;
+    Rig<double> rig(config_of(changed, c.batch, c.length), alone(changed.layers()));
+    const Outcome now = outcome(rig, {batch()});
+    if (!first) first = now;
+    EXPECT_NEAR(now.loss, first->loss, 1e-11 * first->loss) << chunk;
+    EXPECT_LE(difference(first->gradients, now.gradients), 1e-11) << chunk;
+  }
+}
+
+TEST_P(model, with_a_zero_head_loses_ln_of_the_vocabulary) {
+  Rig<double> rig(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
+  rig.engine.initialise(7);
+  EXPECT_GT(std::abs(loss(rig.engine, batch()) - std::log(double(c.model.vocabulary))), 1e-9);
+  assign<double>(rig.engine.device(), rig.engine.stage().head().weight(), [](Index) { return 0; });
+  EXPECT_NEAR(loss(rig.engine, batch()), std::log(double(c.model.vocabulary)), 1e-14 * 8);
+}
+
+TEST_P(model, takes_four_sequences_together_or_one_by_one) {
+  Rig<double> together(config_of(c.model, 4, c.length), alone(c.model.layers()));
+  Rig<double> apart(config_of(c.model, 1, c.length, 4), alone(c.model.layers()));
+  std::vector<MicroBatch> singles;
+  for (Index i = 0; i < 4; ++i) singles.push_back(micro_batch(i, 1, c.length, c.model.vocabulary));
+  const Outcome a = outcome(together, {micro_batch(0, 4, c.length, c.model.vocabulary)}), b = outcome(apart, singles);
+  EXPECT_NEAR(a.loss, b.loss, 1e-12 * a.loss);
+  EXPECT_LE(difference(a.gradients, b.gradients), 1e-12);
+}
+
+// A sequence without labels may say anything: loss and gradients keep their bits, and are those of the labelled
+// sequence alone.
+TEST_P(model, learns_nothing_from_tokens_without_labels) {
+  Rig<double> two(config_of(c.model, 2, c.length), alone(c.model.layers()));
+  Rig<double> one(config_of(c.model, 1, c.length), alone(c.model.layers()));
+  MicroBatch half = micro_batch(0, 2, c.length, c.model.vocabulary);
+  std::fill(half.labels.begin() + c.length, half.labels.end(), ignored_label);
+  half.labels[0] = ignored_label;
+  MicroBatch other = half;
+  for (Index t = 0; t < c.length; ++t)
+    other.tokens[c.length + t] = Token((half.tokens[c.length + t] + 5) % c.model.vocabulary);
+  MicroBatch first = micro_batch(0, 1, c.length, c.model.vocabulary);
+  first.labels[0] = ignored_label;
+  const Outcome a = outcome(two, {half}), b = outcome(two, {other}), alone = outcome(one, {first});
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_LE(difference(a.gradients, b.gradients), 1e-13);
+  EXPECT_NEAR(a.loss, alone.loss, 1e-12 * alone.loss);
+  EXPECT_LE(difference(alone.gradients, a.gradients), 1e-12);
+}
+
+TEST_P(model, in_bf16_is_near_the_model_in_double) {
+  Rig<double> exact(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
+  Rig<bf16> rounded(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
+  const double a = loss(exact.engine, batch()), b = loss(rounded.engine, batch());
+  EXPECT_NEAR(a, b, 2e-2);
+  EXPECT_NE(a, b);
+}
+
+// Some elements of every weight against central differences of fourth order. The rounding of a loss of order one allows
+// for 1e-10.
+void expect_gradients_are_differences(const ModelConfig& config, Index batch, Index length) {
+  constexpr double h = 1e-3;
+  constexpr Index samples = 11;
+  Rig<double> rig(config_of(config, batch, length), alone(config.layers()));
+  const MicroBatch tokens = micro_batch(0, batch, length, config.vocabulary);
+  const Values gradients = outcome(rig, {tokens}).gradients;
+  for (const auto& p : rig.engine.stage().parameters().all()) {
+    const auto x = p->vector<double>();
+    for (Index k = 0; k < std::min(samples, p->size()); ++k) {
+      const Index i = k * (p->size() - 1) / std::max<Index>(1, std::min(samples, p->size()) - 1);
+      const double at = x(i), gradient = gradients.at(p->weight.name)[i];
+      const auto moved = [&](double by) {
+        x(i) = at + by;
+        return loss(rig.engine, tokens);
+      };
+      const double slope = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
+      x(i) = at;
+      EXPECT_NEAR(gradient, slope, 1e-6 * std::abs(slope) + 1e-10) << p->weight.name << " at " << i;
+    }
+  }
+}
+
+class gradient : public model {};
+
+TEST_P(gradient, is_the_central_difference) { expect_gradients_are_differences(c.model, c.batch, c.length); }
+
+INSTANTIATE_TEST_SUITE_P(model, gradient, ::testing::Values("T2", "T3", "T5", "T6", "T7"),
+                         [](const auto& info) { return info.param; });
+
+// Every layer type there is, alone and twice, with every bias.
+TEST(model, gradient_of_every_layer_type_is_the_central_difference) {
+  ASSERT_FALSE(layer_types().empty());
+  for (const LayerType& type : layer_types()) {
+    SCOPED_TRACE(type.name);
+    ModelConfig config = named("T2").model;
+    config.attention.bias = config.mlp.bias = config.mamba.in_bias = config.mamba.out_bias = true;
+    config.pattern = std::string(1, type.symbol);
+    expect_gradients_are_differences(config, 2, 11);
+    config.pattern = std::string(2, type.symbol);
+    expect_gradients_are_differences(config, 1, 9);
+  }
+}
+
+// The published shapes, with the sizes their makers print and the forward flops per token at 4096 tokens.
+struct Published {
+  const char* name;
+  Index layers, width, heads, key_heads, head_width, mlp, ssm_heads, ssm_width, state, groups;
+  bool norm;
+  Index vocabulary;
+  bool tied;
+  Index parameters;
+  double flops;  // to three digits; 0 where none is known
+};
+constexpr Published published[] = {
+    {"0.5B", 36, 1024, 8, 2, 64, 2048, 24, 64, 128, 1, false, 32784, false, 521411104, 1.17e9},
+    {"1.5B", 24, 2048, 8, 2, 128, 4608, 48, 64, 256, 1, true, 65536, false, 1554859392, 3.14e9},
+    {"1.5B-Deep", 66, 1280, 6, 2, 128, 3072, 24, 64, 256, 1, true, 65536, false, 1554872208, 3.49e9},
+    {"3B", 32, 2560, 10, 2, 128, 6144, 32, 128, 256, 1, true, 65536, false, 3149387264, 6.47e9},
+    {"7B", 44, 3072, 12, 2, 128, 12288, 24, 128, 256, 1, true, 130048, false, 7585648736, 1.51e10},
+    {"34B", 72, 5120, 20, 4, 128, 21504, 32, 128, 256, 2, true, 261120, false, 33642516224, 6.65e10},
+    {"Tiny-90M", 24, 512, 8, 2, 64, 768, 24, 32, 64, 1, false, 32768, true, 91131072, 0},
+};
+
+ModelConfig model_of(const Published& p) {
+  ModelConfig m;
+  m.pattern = std::string(p.layers, 'P');
+  m.vocabulary = p.vocabulary, m.width = p.width, m.tied = p.tied;
+  m.attention.heads = p.heads, m.attention.key_heads = p.key_heads, m.attention.width = p.head_width;
+  m.mamba.heads = p.ssm_heads, m.mamba.width = p.ssm_width, m.mamba.groups = p.groups, m.mamba.state = p.state;
+  m.mamba.norm = p.norm ? SsmNorm::gate_first : SsmNorm::none;
+  m.mlp.width = p.mlp;
+  return m;
+}
+
+TEST(model, of_every_published_shape_has_its_published_parameters) {
+  for (const Published& p : published) EXPECT_EQ(parameter_count(model_of(p)), p.parameters) << p.name;
+}
+
+TEST(model, flops_are_the_closed_form) {
+  const double T = 4096, Q = 128, K = 4;
+  for (const Published& p : published) {
+    const double d = p.width, q = p.heads * p.head_width, k = p.key_heads * p.head_width, H = p.ssm_heads,
+                 E = H * p.ssm_width;
+    const double N = p.state, GN = p.groups * N, V = p.vocabulary;
+    const double products = 2 * d * (q + 2 * k) + 2 * q * d + 2 * d * (2 * E + 2 * GN + H) + 2 * E * d + 6 * d * p.mlp;
+    const double scores = 2 * T * q, convolution = 2 * K * (E + 2 * GN);
+    const TokenFlops flops = forward_flops(model_of(p), Index(T));
+    EXPECT_EQ(flops.executed, p.layers * (products + scores + convolution + 2 * Q * (GN + E) + 4 * E * N) + 2 * d * V)
+        << p.name;
+    EXPECT_EQ(flops.minimal, p.layers * (products + scores + convolution + 5 * E * N) + 2 * d * V) << p.name;
+    EXPECT_EQ(flops.megatron, p.layers * (products + 2 * scores + 7 * E * N) + 2 * d * V) << p.name;
+    EXPECT_TRUE(p.flops == 0 || std::abs(flops.executed / p.flops - 1) < 0.005) << p.name << " " << flops.executed;
+    const StageCosts costs = stage_costs(model_of(p), Index(T));
+    EXPECT_EQ(costs.layers, std::vector<double>(p.layers, (flops.executed - costs.head) / double(p.layers))) << p.name;
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Laws of a run's settings: the batch follows its ramp, grids take the ranks there are, and what does not fit is
+// refused with a way out.
+#include "src/run_config.hpp"
+
+#include "regression/testing.hpp"
+
+namespace gyr {
+namespace {
+
+RunConfig run_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  Deck deck = Deck::parse(text, "test.yaml", overrides);
+  RunConfig run = read_run_config(deck);
+  deck.finish();
+  return run;
+}
+
+const std::string ramped =
+    "train: {ramp: [\"0:16\", \"1000:32\", \"1e6:64\"], batch: 8, length: 10}\nmodel: {pattern: P x 8}\n";
+
+void expect_refused(const std::function<void()>& what, std::initializer_list<const char*> parts) {
+  try {
+    what();
+    FAIL() << "was not refused";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Exit::config);
+    for (const char* part : parts) EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+  }
+}
+
+TEST(run_config, the_batch_follows_its_ramp) {
+  const RunConfig run = run_of(ramped);
+  for (const auto& [tokens, batch] :
+       std::vector<std::pair<double, Index>>{{0, 16}, {999, 16}, {1000, 32}, {999999, 32}, {1e6, 64}, {1e15, 64}})
+    EXPECT_EQ(run.batch_after(tokens), batch) << tokens;
+  EXPECT_EQ(run.largest_batch(), 64);
+  const RunConfig plain = run_of("train: {batch: 8}");
+  EXPECT_EQ(plain.batch_after(0), 8);
+  EXPECT_EQ(plain.batch_after(1e15), 8);
+  EXPECT_EQ(plain.largest_batch(), 8);
+}
+
+// The largest batch need not be the last one, and the engine has room for it.
+TEST(run_config, the_engine_has_room_for_the_largest_batch) {
+  const RunConfig run =
+      run_of("train: {ramp: [\"0:16\", \"10:64\", \"20:8\"], micro_batch: 2, length: 10}\nmodel: {pattern: P x 8}");
+  EXPECT_EQ(run.largest_batch(), 64);
+  EXPECT_EQ(engine_config(run, layout_of(run, 4)).micros, 8);
+}
+
+TEST(run_config, refuses_ramps_that_are_none) {
+  for (const char* ramp : {"\"16\"", "\"0:\"", "\"0:0\"", "\"0:-4\"", "\"a:4\"", "\"0:4x\"", "\"-1:4\"",
+                           "\"0:4\", \"0:8\"", "\"10:4\", \"5:8\""})
+    expect_refused([&] { run_of(fmt::format("train: {{ramp: [{}]}}", ramp)); }, {"train.ramp"});
+}
+
+TEST(run_config, every_step_of_a_ramp_must_split_over_the_grid) {
+  const RunConfig run = run_of(ramped);
+  EXPECT_EQ(layout_of(run, 16).size("data"), 16);
+  expect_refused([&] { layout_of(run, 32); }, {"16 sequences", "32 data ranks"});
+}
+
+TEST(run_config, data_takes_the_ranks_the_other_axes_leave) {
+  const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.tensor=2"});
+  const Layout layout = layout_of(run, 16);
+  EXPECT_EQ(layout.size("data"), 4);
+  EXPECT_EQ(layout.ranks(), 16);
+  ASSERT_EQ(layout.stages.size(), 2u);
+  EXPECT_EQ(layout.stages[1].last, 8);
+  expect_refused([&] { layout_of(run, 6); }, {"there are 6"});
+}
+
+TEST(run_config, layers_of_stages_are_taken_as_given) {
+  const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[3, 5]"});
+  const Layout layout = layout_of(run, 2);
+  EXPECT_EQ(layout.stages[0].size(), 3);
+  EXPECT_EQ(layout.stages[1].size(), 5);
+  expect_refused(
+      [] {
+        layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[3, 4]"}), 2);
+      },
+      {"7 layers", "8"});
+  expect_refused(
+      [] {
+        layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2);
+      },
+      {"1 stages", "2"});
+}
+
+TEST(run_config, patterns_expand_and_are_checked) {
+  EXPECT_EQ(run_of("model: {pattern: P x 3}").model.pattern, "PPP");
+  EXPECT_EQ(run_of("model: {pattern: M*- x 2}").model.pattern, "M*-M*-");
+  EXPECT_EQ(run_of("model: {pattern: M*-P}").model.pattern, "M*-P");
+  for (const char* pattern : {"P x 0", "P x -1", "P x 3x", "P x ", "Q"})
+    expect_refused([&] { run_of(fmt::format("model: {{pattern: \"{}\"}}", pattern)); }, {"model.pattern"});
+  expect_refused([] { run_of("model: {attention: {heads: 6, key_heads: 4}}"); }, {"key_heads"});
+  expect_refused([] { run_of("model: {mamba: {heads: 6, groups: 4}}"); }, {"groups"});
+}
+
+}  // namespace
+}  // namespace gyr
