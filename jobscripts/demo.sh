@@ -8,7 +8,6 @@ NP=${NP:-2} DATA=${DATA:-} ARGS=${ARGS:-} BUILD=${BUILD:-build/release} DECK=${D
 gyrfalcon=$BUILD/bin/gyrfalcon
 out=out/demo
 mkdir -p "$out/data"
-export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1} OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 [ -t 1 ] && export GYR_PROGRESS=${GYR_PROGRESS:-live}
 mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
 run() { "$mpiexec" -n "$NP" "$gyrfalcon" "$@"; }

@@ -14,8 +14,9 @@ enum class Op { none, transpose };
 template <class T, class S = T>
 void gemm(Device&, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0);
 
-// The library behind gemm and its version.
+// The library behind gemm and its version, and how many threads it may use in this process, where it lets itself be told.
 std::string blas_version();
+void set_blas_threads(int threads);
 
 // The three products of a linear layer with weight w (N,K): y = x w', dx = dy w, dw = dy' x.
 template <class T, class S = T>

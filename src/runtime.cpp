@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 
 #include "kernels/gemm.hpp"
+#include "kernels/mpi/transport.hpp"
 #include "src/report/summary.hpp"
 #include "src/version.hpp"
 
@@ -22,6 +24,11 @@ Runtime::Runtime() {
   Kokkos::InitArguments arguments;
   arguments.disable_warnings = true;
   Kokkos::initialize(arguments);
+  // Ranks share the cores of their machine, and one core serves a product best with one thread; a user's own choice stands.
+  if (!std::getenv("OPENBLAS_NUM_THREADS") && !std::getenv("OMP_NUM_THREADS")) {
+    const Crowd crowd = crowd_of(MPI_COMM_WORLD);
+    set_blas_threads(std::max(1, crowd.cores / crowd.ranks));
+  }
 }
 
 Runtime::~Runtime() {

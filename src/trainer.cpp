@@ -12,7 +12,7 @@
 #include "kernels/gemm.hpp"
 #include "modules/flops.hpp"
 #include "src/checkpoint/checkpoint.hpp"
-#include "src/checkpoint/together.hpp"
+#include "src/together.hpp"
 #include "src/data/output_file.hpp"
 #include "src/report/json_lines.hpp"
 #include "src/report/progress.hpp"

@@ -68,6 +68,12 @@ std::string blas_version() {
 #endif
 }
 
+void set_blas_threads([[maybe_unused]] int threads) {
+#ifdef OPENBLAS_VERSION
+  openblas_set_num_threads(threads);
+#endif
+}
+
 template void gemm<double, double>(Device&, Op, Matrix<const double>, Op, Matrix<const double>, Matrix<double>, double, double);
 template void gemm<float, float>(Device&, Op, Matrix<const float>, Op, Matrix<const float>, Matrix<float>, double, double);
 template void gemm<bf16, bf16>(Device&, Op, Matrix<const bf16>, Op, Matrix<const bf16>, Matrix<bf16>, double, double);

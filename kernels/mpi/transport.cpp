@@ -154,7 +154,7 @@ class MpiTransport final : public Transport {
 
 }  // namespace
 
-Patience patience_of(MPI_Comm world) {
+Crowd crowd_of(MPI_Comm world) {
   MPI_Comm node;
   MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
   int ranks = 1;
@@ -164,7 +164,12 @@ Patience patience_of(MPI_Comm world) {
   sched_getaffinity(0, sizeof cores, &cores);
   MPI_Allreduce(MPI_IN_PLACE, &cores, int(sizeof cores), MPI_BYTE, MPI_BOR, node);
   MPI_Comm_free(&node);
-  return ranks <= CPU_COUNT(&cores) ? Patience::spin : Patience::sleep;
+  return {ranks, CPU_COUNT(&cores)};
+}
+
+Patience patience_of(MPI_Comm world) {
+  const Crowd crowd = crowd_of(world);
+  return crowd.ranks <= crowd.cores ? Patience::spin : Patience::sleep;
 }
 
 std::unique_ptr<Transport> mpi_transport(MPI_Comm comm, Patience patience) { return std::make_unique<MpiTransport>(comm, patience); }

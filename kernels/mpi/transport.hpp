@@ -12,7 +12,13 @@ namespace gyr {
 // How to wait: spin where every rank has a core, sleep between polls where they share.
 enum class Patience { spin, sleep };
 
-// Patience for the ranks of `world` on this machine: sleep when there are more of them than cores they may run on.
+// The ranks of `world` on this machine and the cores that they together may run on. Collective.
+struct Crowd {
+  int ranks, cores;
+};
+Crowd crowd_of(MPI_Comm world);
+
+// Sleep when there are more ranks on this machine than cores. Collective.
 Patience patience_of(MPI_Comm world);
 
 // Takes ownership of `comm` and frees it. Errors of MPI are fatal to the job (MPI's own handler).

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// bf16 storage and products with fp32 sums and masters learn what fp32 learns: the deck of `make run`, on its text, for fewer steps.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "regression/process.hpp"
+
+using namespace gyr::testing;
+
+namespace {
+
+const std::filesystem::path dictionary = "/usr/share/dictd/gcide.dict.dz";
+
+class precision : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(dictionary)) GTEST_SKIP() << dictionary << " is not here (Debian package dict-gcide)";
+    folder_ = std::filesystem::temp_directory_path() / ("gyrfalcon-precision-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+    const std::string text = folder_ / "text.txt", tokens = folder_ / "tokenizer.json";
+    ASSERT_EQ(std::system(("gzip -dc " + dictionary.string() + " | head -c 6000000 | tail -c 5900000 > " + text).c_str()), 0);
+    ASSERT_EQ(run({"tokenizer", "train", tokens, text, "--vocabulary", "4096", "--documents", "separator"}).code, 0);
+    ASSERT_EQ(run({"data", "build", text, folder_ / "text", "--tokenizer", tokens, "--documents", "separator"}).code, 0);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // Loss on held-out text after so many steps of the deck.
+  double validation_loss(const std::string& name, int steps) {
+    const std::string count = std::to_string(steps), output = folder_ / name;
+    const Result r = run({"train", GYR_SOURCE_DIR "/input/demo.yaml", "train.precision=" + name, "train.steps=" + count, "train.eval_every=" + count,
+                          "data.prefixes=[" + (folder_ / "text").string() + "]", "data.split=90,10", "output.folder=" + output},
+                         {.ranks = 2, .limit = 300});
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::ifstream metrics(std::filesystem::path(output) / "metrics.jsonl");
+    double loss = NAN;
+    for (std::string line; std::getline(metrics, line);) {
+      const auto report = nlohmann::json::parse(line);
+      if (report.value("kind", "") == "validation") loss = report.at("loss");
+    }
+    return loss;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(precision, bf16_learns_what_fp32_learns) {
+  constexpr int steps = 60;
+  const double narrow = validation_loss("bf16", steps), wide = validation_loss("fp32", steps);
+  std::printf("validation loss after %d steps: fp32 %.4f, bf16 %.4f\n", steps, wide, narrow);
+  EXPECT_LT(wide, 6.5);  // of ln 4096 = 8.3: it has learnt something
+  EXPECT_NEAR(narrow, wide, 0.01 * wide);
+}
+
+}  // namespace
