@@ -18,9 +18,12 @@ Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
 }
 
 Device::Launch::Launch(Device& device, std::size_t entry)
-    : device_(device), entry_(entry), start_(std::chrono::steady_clock::now()) {}
+    : device_(device), entry_(entry) {
+  if (!device.ghost_) start_ = std::chrono::steady_clock::now();  // a rehearsal is nothing but launches, and the clock takes half of it
+}
 
 Device::Launch::~Launch() {
+  if (device_.ghost_) return;
   device_.work_[entry_].seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 

@@ -113,6 +113,7 @@ Result execute(const Words& command, const Options& options) {
   result.seconds = since(begin);
   end_orphans();
   result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  for (const timeval& t : {usage.ru_utime, usage.ru_stime}) result.cpu_seconds += double(t.tv_sec) + 1e-6 * double(t.tv_usec);
   result.peak_kib = usage.ru_maxrss;
   result.out = contents(files / "out");
   result.err = contents(files / "err");

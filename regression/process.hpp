@@ -25,7 +25,8 @@ struct Options {
 struct Result {
   int code = -1;  // exit code; 128 + signal where one ended it
   std::string out, err;
-  double seconds = 0;
+  double seconds = 0;      // on the clock
+  double cpu_seconds = 0;  // of the process and those it has waited for
   long peak_kib = 0;  // largest resident set of one process
   bool killed = false;  // by kill_when
 };

@@ -38,7 +38,7 @@ void expect_refused(const Result& r, Exit code, const Words& parts) {
 // A quiet refusal: all ranks agree, and standard error has the one line and nothing else.
 void expect_refused_quietly(const Words& arguments, Exit code, const Words& parts, const std::vector<int>& ranks = {0, 2}) {
   for (const int n : ranks) {
-    SCOPED_TRACE(n == 0 ? "alone" : "on " + std::to_string(n) + " ranks");
+    SCOPED_TRACE(fmt::format("{} ranks under mpiexec", n));
     const Result r = run(arguments, {.ranks = n});
     expect_refused(r, code, parts);
     EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;

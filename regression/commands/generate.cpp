@@ -76,7 +76,8 @@ TEST(generate, prompts_together_equal_prompts_alone) {
   std::string expected;
   for (const std::string& prompt : prompts) {
     all.push_back("--prompt"), all.push_back(prompt);
-    expected += (expected.empty() ? "" : "\n") + said({"--prompt", prompt, "--greedy"});
+    if (!expected.empty()) expected += "\n";
+    expected += said({"--prompt", prompt, "--greedy"});
   }
   EXPECT_EQ(said(all), expected);
   EXPECT_EQ(said(all, 2), expected);
