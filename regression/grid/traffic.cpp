@@ -12,8 +12,8 @@
 
 namespace gyr {
 
-bool operator==(const Traffic& a, const Traffic& b) { return a.calls == b.calls && a.bytes == b.bytes; }
-void PrintTo(const Traffic& t, std::ostream* out) { *out << t.calls << " calls of " << t.bytes << " bytes"; }
+inline bool operator==(const Traffic& a, const Traffic& b) { return a.calls == b.calls && a.bytes == b.bytes; }
+inline void PrintTo(const Traffic& t, std::ostream* out) { *out << t.calls << " calls of " << t.bytes << " bytes"; }
 
 }  // namespace gyr
 

@@ -3,8 +3,10 @@
 // gradients are central differences, and what must not matter (chunk length, micro-batches, unlabelled tokens) does
 // not.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 
 #include "modules/flops.hpp"
@@ -12,6 +14,7 @@
 #include "regression/cases.hpp"
 #include "regression/testing.hpp"
 #include "src/generator.hpp"
+#include "src/run_config.hpp"
 
 namespace gyr::testing {
 namespace {
@@ -370,6 +373,57 @@ TEST(model, flops_are_the_closed_form) {
     const StageCosts costs = stage_costs(model_of(p), Index(T));
     EXPECT_EQ(costs.layers, std::vector<double>(p.layers, (flops.executed - costs.head) / double(p.layers))) << p.name;
   }
+}
+
+std::string deck_name(const Published& p) {
+  std::string name = "falcon-h1-" + std::string(p.name) + ".yaml";
+  std::transform(name.begin() + 10, name.end(), name.begin() + 10, [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
+// The width rule of the published multipliers: those of the 1.5B-Deep model, scaled by the widths they act on.
+void expect_multipliers_follow_the_width_rule(const ModelConfig& m, const std::string& deck) {
+  const double d = 1280 / double(m.width), attention = 768 / double(m.attention.heads * m.attention.width);
+  const double inner = 1536 / double(m.mamba.inner()), f = 3072 / double(m.mlp.width), n = 256 / double(m.mamba.state);
+  const auto near = [&](double value, double rule, const char* what) {
+    EXPECT_NEAR(value / rule, 1, 1e-12) << deck << " " << what;
+  };
+  near(m.embedding_multiplier, std::sqrt(32.0), "embedding");
+  near(m.head_multiplier, d / 32, "head");
+  near(m.attention.in_multiplier, 1, "attention in");
+  near(m.attention.key_multiplier, std::exp2(-2.5) * d * d * std::sqrt(128 / double(m.attention.width)), "key");
+  near(m.attention.out_multiplier, 0.5 * d * attention, "attention out");
+  near(m.mamba.in_multiplier, d, "SSM in");
+  near(m.mamba.out_multiplier, std::sqrt(2.0) / 6 * inner, "SSM out");
+  near(m.mlp.gate_multiplier, std::sqrt(0.5) * d, "gate");
+  near(m.mlp.down_multiplier, 0.3125 * d * f, "down");
+  const double sections[] = {std::exp2(-1.5), 0.25, std::exp2(-2.5) * n, 0.5, std::exp2(-1.5)};
+  for (int i = 0; i < 5; ++i) near(m.mamba.multipliers[i], sections[i], "z, x, B, C, dt");
+}
+
+// Every deck that is handed out reads; those that carry a published name have that model's size, cost and multipliers.
+TEST(model, of_every_deck_is_what_its_name_says) {
+  int decks = 0;
+  for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(GYR_SOURCE_DIR) / "input")) {
+    const std::string name = file.path().filename();
+    if (file.path().extension() != ".yaml") continue;
+    SCOPED_TRACE(name);
+    Deck deck = Deck::read(file.path());
+    const ModelConfig m = read_run_config(deck).model;
+    deck.finish();
+    decks += 1;
+    if (!name.starts_with("falcon-h1-")) continue;
+    const auto p = std::find_if(std::begin(published), std::end(published),
+                                [&](const Published& one) { return deck_name(one) == name; });
+    ASSERT_NE(p, std::end(published)) << "no published model has this name";
+    EXPECT_EQ(parameter_count(m), p->parameters);
+    EXPECT_EQ(forward_flops(m, 4096).executed, forward_flops(model_of(*p), 4096).executed);
+    EXPECT_EQ(m.mamba.norm, model_of(*p).mamba.norm);
+    EXPECT_EQ(m.attention.theta, 1e11);
+    EXPECT_EQ(m.epsilon, 1e-5);
+    if (!m.tied) expect_multipliers_follow_the_width_rule(m, name);
+  }
+  EXPECT_GT(decks, 0);
 }
 
 }  // namespace
