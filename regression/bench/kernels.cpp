@@ -231,12 +231,3 @@ GYR_BENCH(rope_forward)
 
 }  // namespace
 }  // namespace gyr
-
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  Kokkos::initialize(argc, argv);
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-  Kokkos::finalize();
-  MPI_Finalize();
-}
