@@ -3,7 +3,8 @@
 // the model's matrix products alone (the same shapes, counts and order, on all ranks at once), one after the other; medians.
 //   mpiexec -n 2 step_benchmark DECK [windows=N] [key=value ...]
 #include <algorithm>
-#include <cstdio>
+#include <chrono>
+#include <ctime>
 #include <random>
 
 #include "kernels/gemm.hpp"
@@ -118,18 +119,29 @@ double median(std::vector<double> x) {
   return x.size() % 2 ? x[x.size() / 2] : (x[x.size() / 2 - 1] + x[x.size() / 2]) / 2;
 }
 
-// Seconds from when all ranks are there until the last one is done.
+double processor_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
+struct Time {
+  double seconds;  // from when all ranks are there until the last one is done
+  double cores;    // how many the ranks had meanwhile, on average: fewer than ranks where others use the machine
+};
 template <class Body>
-double seconds_of(Communicator& world, const Body& body) {
+Time time_of(Communicator& world, const Body& body) {
   world.sum(0);
   const auto start = Clock::now();
+  const double before = processor_seconds();
   body();
-  world.sum(0);
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  const double used = world.sum(processor_seconds() - before);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return {seconds, used / seconds};
 }
 
 struct Window {
-  double step, long_step, mix, copy;  // seconds
+  Time step, long_step, mix, copy;
 };
 
 void print_kernels(std::vector<Work> work, int steps, double step) {
@@ -151,25 +163,29 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
     return median(std::move(x));
   };
   const double model_flops = training_factor * forward_flops(model, length).minimal * tokens, mix_flops = mix.flops() * ranks;
-  const double step = over([](const Window& w) { return w.step; }), longer = over([](const Window& w) { return w.long_step; });
+  const double step = over([](const Window& w) { return w.step.seconds; });
+  const double longer = over([](const Window& w) { return w.long_step.seconds; });
   const auto line = [&](const char* what, double seconds, double micros, double products, double whole) {
     fmt::print("{:28}{:9.3f} s{:10.0f} tokens/s{:9.1f} model GFLOP/s   products {:5.3f}   MFU {:5.3f}\n", what, seconds, micros * tokens / seconds,
                1e-9 * micros * model_flops / seconds, products, whole);
   };
   const double whole = model_flops / mix_flops;
-  const double ratio = over([](const Window& w) { return w.mix / w.step; });
-  const double long_ratio = over([](const Window& w) { return accumulated * w.mix / w.long_step; });
+  const double ratio = over([](const Window& w) { return w.mix.seconds / w.step.seconds; });
+  const double long_ratio = over([](const Window& w) { return accumulated * w.mix.seconds / w.long_step.seconds; });
   fmt::print("median of {} windows, {} ranks of one BLAS thread, {:.0f} tokens in a micro-batch of all ranks\n", windows.size(), ranks, tokens);
   line("step, 1 micro-batch", step, 1, ratio, ratio * whole);
   line(fmt::format("step, {} micro-batches", accumulated).c_str(), longer, accumulated, long_ratio, long_ratio * whole);
-  const double mix_seconds = over([](const Window& w) { return w.mix; });
+  const double mix_seconds = over([](const Window& w) { return w.mix.seconds; });
   fmt::print("matrix products alone       {:9.3f} s{:>38.1f} GFLOP/s\n", mix_seconds, 1e-9 * mix_flops / mix_seconds);
-  fmt::print("copy                        {:>49.1f} GB/s\n", over([&](const Window& w) { return 1e-9 * Copy::bytes * ranks / w.copy; }));
+  fmt::print("cores in use                {:9.2f} of {} during the step, {:.2f} during its products alone\n",
+             over([](const Window& w) { return w.step.cores; }), ranks, over([](const Window& w) { return w.mix.cores; }));
+  fmt::print("copy                        {:>49.1f} GB/s\n", over([&](const Window& w) { return 1e-9 * Copy::bytes * ranks / w.copy.seconds; }));
   fmt::print("products: flops of the products of layers and head / seconds of the whole step, over the rate of the same products alone in\n"
              "          the same window. Attention's and the scan's own products count as overhead. At least 0.50 is asked for.\n"
              "MFU:      flops of the model (attention's causal half, minimal recurrence, nothing recomputed; {:.1f} GFLOP per micro-batch of a\n"
              "          rank) / seconds of the whole step, over the same rate\n",
              1e-9 * model_flops / ranks);
+  fmt::print("seconds per step: {:.3f}\n", step);
 }
 
 MicroBatch random_batch(Index batch, Index length, Index vocabulary, unsigned seed) {
@@ -203,25 +219,28 @@ void compare(Runtime& runtime, const std::string& file, int count, const std::ve
   const auto train = [&](int micros) {
     ++steps;
     const auto source = [&](int i) { return random_batch(config.micro_batch, config.length, config.model.vocabulary, 1000 * steps + 10 * i + runtime.rank()); };
-    return seconds_of(grid.world(), [&] { engine.train(source, micros, steps, 1e-4); });
+    return time_of(grid.world(), [&] {
+      auto t = timers.scope("step");
+      engine.train(source, micros, steps, 1e-4);
+    });
   };
   std::vector<Work> work;
   const auto window = [&] {
     Window w{};
     engine.device().clear_work();
-    timers.reset();
     w.step = train(1);
     for (const Work& k : engine.device().work()) {
       const auto same = std::find_if(work.begin(), work.end(), [&](const Work& o) { return std::string_view(o.kernel) == k.kernel; });
       Work& sum = same == work.end() ? work.emplace_back(Work{k.kernel}) : *same;
       sum.calls += k.calls, sum.flops += k.flops, sum.bytes += k.bytes, sum.seconds += k.seconds;
     }
-    w.mix = seconds_of(grid.world(), [&] { mix.run(alone); });
+    w.mix = time_of(grid.world(), [&] { mix.run(alone); });
     w.long_step = train(accumulated);
-    w.copy = seconds_of(grid.world(), [&] { copy.run(0.5f); });
+    w.copy = time_of(grid.world(), [&] { copy.run(0.5f); });
     return w;
   };
   window();  // touches all memory
+  timers.reset();
   for (const Work& w : work)
     if (std::string_view(w.kernel) == "gemm")
       ensure(w.flops == mix.flops(), "the step's products take {} flops, the mix {}", w.flops, mix.flops());
@@ -229,11 +248,13 @@ void compare(Runtime& runtime, const std::string& file, int count, const std::ve
 
   std::vector<Window> windows;
   for (int i = 0; i < count; ++i) windows.push_back(window());
+  const std::vector<double> stopwatches = grid.world().gather(timers.packed());
   if (runtime.rank() != 0) return;
   print_result(windows, config.model, mix, config.length, runtime.ranks(), double(runtime.ranks() * config.micro_batch * config.length));
   double mean = 0;
-  for (const Window& w : windows) mean += w.step / double(windows.size());
+  for (const Window& w : windows) mean += w.step.seconds / double(windows.size());
   print_kernels(std::move(work), count, mean);
+  fmt::print("\nphases of all steps\n{}", Timers::table(timers.names(), stopwatches));
 }
 
 }  // namespace
