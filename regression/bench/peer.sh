@@ -15,19 +15,24 @@ if [ ! -f "$venv/ready" ]; then
   touch "$venv/ready"
 fi
 ours() {  # shellcheck disable=SC2086  # ARGS is a list of words
-  OPENBLAS_NUM_THREADS=1 "$mpiexec" -n "$BATCH" "$BUILD/regression/step_benchmark" input/falcon-h1-73m.yaml windows=2 $ARGS
+  OPENBLAS_NUM_THREADS=1 "$mpiexec" -n "$BATCH" "$BUILD/regression/step_benchmark" input/falcon-h1-73m.yaml windows=2 micros=1 $ARGS
 }
 theirs() { "$venv/bin/python" regression/bench/peer.py --batch "$BATCH" --threads 2 --steps 2 2>/dev/null; }
-seconds() { sed -n 's/^seconds per step: //p'; }
 middle() { sort -n | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'; }
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
 
-a=() b=()
 for ((i = 1; i <= ROUNDS; ++i)); do
-  a+=("$(ours | seconds)")
-  b+=("$(theirs | seconds)")
-  echo "turn $i: gyrfalcon ${a[-1]} s, PyTorch ${b[-1]} s"
+  for side in ours theirs; do
+    "$side" > "$out/text"
+    sed -n 's/^seconds per step: //p' "$out/text" >> "$out/$side.wall"
+    sed -n 's/^processor seconds per step: //p' "$out/text" >> "$out/$side.processor"
+  done
+  echo "turn $i: gyrfalcon $(tail -n 1 "$out/ours.wall") s, PyTorch $(tail -n 1 "$out/theirs.wall") s"
 done
 "$venv/bin/python" -c 'import torch, transformers; print("PyTorch", torch.__version__, "transformers", transformers.__version__)'
-ours_middle=$(printf '%s\n' "${a[@]}" | middle) theirs_middle=$(printf '%s\n' "${b[@]}" | middle)
-awk -v a="$ours_middle" -v b="$theirs_middle" -v n="$BATCH" 'BEGIN {
-  printf "median: gyrfalcon %.2f s (%.0f tokens/s), PyTorch %.2f s (%.0f tokens/s), PyTorch / gyrfalcon %.2f\n", a, n * 1024 / a, b, n * 1024 / b, b / a }'
+for clock in wall processor; do
+  awk -v a="$(middle < "$out/ours.$clock")" -v b="$(middle < "$out/theirs.$clock")" -v n="$BATCH" -v clock="$clock" 'BEGIN {
+    printf "%-9s seconds, medians: gyrfalcon %.2f (%.0f tokens/s), PyTorch %.2f (%.0f tokens/s), PyTorch / gyrfalcon %.2f\n",
+           clock, a, n * 1024 / a, b, n * 1024 / b, b / a }'
+done

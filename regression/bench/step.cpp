@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A whole training step beside the matrix products it is made of: in every window a step, a step over several micro-batches, and
 // the model's matrix products alone (the same shapes, counts and order, on all ranks at once), one after the other; medians.
-//   mpiexec -n 2 step_benchmark DECK [windows=N] [key=value ...]
+//   mpiexec -n 2 step_benchmark DECK [windows=5] [micros=4] [key=value ...]      micros=1: the shorter step alone
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -18,8 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int accumulated = 4;          // micro-batches of the longer step
-constexpr Index head_rows = 256;        // rows of logits that the head computes at a time
+constexpr Index head_rows = 256;          // rows of logits that the head computes at a time
 constexpr Index copied = Index(1) << 24;  // elements of the copy that memory is measured with
 
 // Weights (out, in) of the products of one layer, those that share an input as the one product they are.
@@ -119,6 +118,7 @@ double median(std::vector<double> x) {
   return x.size() % 2 ? x[x.size() / 2] : (x[x.size() / 2 - 1] + x[x.size() / 2]) / 2;
 }
 
+// Of this rank, all threads together: what other people's load on the machine disturbs least.
 double processor_seconds() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -141,7 +141,11 @@ Time time_of(Communicator& world, const Body& body) {
 }
 
 struct Window {
-  Time step, long_step, mix, copy;
+  Time step, mix, long_step, copy;
+};
+
+struct Extent {
+  int windows = 5, micros = 4;  // measurements, micro-batches of the longer step
 };
 
 void print_kernels(std::vector<Work> work, int steps, double step) {
@@ -156,7 +160,7 @@ void print_kernels(std::vector<Work> work, int steps, double step) {
   fmt::print("{:24}{:8}{:10.1f}{:8.3f}\n", "outside kernels", "", 1e3 * (step - inside / steps), 1 - inside / steps / step);
 }
 
-void print_result(const std::vector<Window>& windows, const ModelConfig& model, const Mix& mix, Index length, int ranks, double tokens) {
+void print_result(const std::vector<Window>& windows, const ModelConfig& model, const Mix& mix, Index length, int ranks, double tokens, int micros) {
   const auto over = [&](auto&& f) {
     std::vector<double> x;
     for (const Window& w : windows) x.push_back(f(w));
@@ -164,17 +168,18 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
   };
   const double model_flops = training_factor * forward_flops(model, length).minimal * tokens, mix_flops = mix.flops() * ranks;
   const double step = over([](const Window& w) { return w.step.seconds; });
-  const double longer = over([](const Window& w) { return w.long_step.seconds; });
-  const auto line = [&](const char* what, double seconds, double micros, double products, double whole) {
+  const auto line = [&](const std::string& what, double seconds, double micros, double products, double whole) {
     fmt::print("{:28}{:9.3f} s{:10.0f} tokens/s{:9.1f} model GFLOP/s   products {:5.3f}   MFU {:5.3f}\n", what, seconds, micros * tokens / seconds,
                1e-9 * micros * model_flops / seconds, products, whole);
   };
   const double whole = model_flops / mix_flops;
   const double ratio = over([](const Window& w) { return w.mix.seconds / w.step.seconds; });
-  const double long_ratio = over([](const Window& w) { return accumulated * w.mix.seconds / w.long_step.seconds; });
   fmt::print("median of {} windows, {} ranks of one BLAS thread, {:.0f} tokens in a micro-batch of all ranks\n", windows.size(), ranks, tokens);
   line("step, 1 micro-batch", step, 1, ratio, ratio * whole);
-  line(fmt::format("step, {} micro-batches", accumulated).c_str(), longer, accumulated, long_ratio, long_ratio * whole);
+  if (micros > 1) {
+    const double long_ratio = over([&](const Window& w) { return micros * w.mix.seconds / w.long_step.seconds; });
+    line(fmt::format("step, {} micro-batches", micros), over([](const Window& w) { return w.long_step.seconds; }), micros, long_ratio, long_ratio * whole);
+  }
   const double mix_seconds = over([](const Window& w) { return w.mix.seconds; });
   fmt::print("matrix products alone       {:9.3f} s{:>38.1f} GFLOP/s\n", mix_seconds, 1e-9 * mix_flops / mix_seconds);
   fmt::print("cores in use                {:9.2f} of {} during the step, {:.2f} during its products alone\n",
@@ -185,7 +190,7 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
              "MFU:      flops of the model (attention's causal half, minimal recurrence, nothing recomputed; {:.1f} GFLOP per micro-batch of a\n"
              "          rank) / seconds of the whole step, over the same rate\n",
              1e-9 * model_flops / ranks);
-  fmt::print("seconds per step: {:.3f}\n", step);
+  fmt::print("seconds per step: {:.3f}\nprocessor seconds per step: {:.3f}\n", step, over([](const Window& w) { return w.step.seconds * w.step.cores; }));
 }
 
 MicroBatch random_batch(Index batch, Index length, Index vocabulary, unsigned seed) {
@@ -195,17 +200,15 @@ MicroBatch random_batch(Index batch, Index length, Index vocabulary, unsigned se
   return m;
 }
 
-void compare(Runtime& runtime, const std::string& file, int count, const std::vector<std::string>& overrides) {
-  std::vector<std::string> all{fmt::format("train.batch={}", accumulated * runtime.ranks())};
-  all.insert(all.end(), overrides.begin(), overrides.end());
-  Deck deck = Deck::read(file, all);
-  const RunConfig run = read_run_config(deck);
+void compare(Runtime& runtime, const std::string& file, const Extent& extent, const std::vector<std::string>& overrides) {
+  Deck deck = Deck::read(file, overrides);
+  RunConfig run = read_run_config(deck);
   deck.finish();
+  run.train.batch = extent.micros * runtime.ranks() * run.train.micro_batch;
   const Layout layout = layout_of(run, runtime.ranks());
   require(layout.size("data") == runtime.ranks() && run.train.precision == "fp32", Exit::config,
           "the products of a step are known in fp32 and where all ranks are on the data axis");
   const EngineConfig config = engine_config(run, layout);
-  require(config.micros >= accumulated, Exit::config, "train.batch must give each rank {} micro-batches", accumulated);
   Grid grid(layout, runtime.world(), patience_of(runtime.world()));
   Timers timers(engine_timer_names());
   const Capacity capacity = predicted_capacity<float>(config, layout, grid.position());
@@ -235,7 +238,7 @@ void compare(Runtime& runtime, const std::string& file, int count, const std::ve
       sum.calls += k.calls, sum.flops += k.flops, sum.bytes += k.bytes, sum.seconds += k.seconds;
     }
     w.mix = time_of(grid.world(), [&] { mix.run(alone); });
-    w.long_step = train(accumulated);
+    if (extent.micros > 1) w.long_step = train(extent.micros);
     w.copy = time_of(grid.world(), [&] { copy.run(0.5f); });
     return w;
   };
@@ -247,13 +250,14 @@ void compare(Runtime& runtime, const std::string& file, int count, const std::ve
   work.clear();
 
   std::vector<Window> windows;
-  for (int i = 0; i < count; ++i) windows.push_back(window());
+  for (int i = 0; i < extent.windows; ++i) windows.push_back(window());
   const std::vector<double> stopwatches = grid.world().gather(timers.packed());
   if (runtime.rank() != 0) return;
-  print_result(windows, config.model, mix, config.length, runtime.ranks(), double(runtime.ranks() * config.micro_batch * config.length));
+  print_result(windows, config.model, mix, config.length, runtime.ranks(), double(runtime.ranks() * config.micro_batch * config.length),
+               extent.micros);
   double mean = 0;
   for (const Window& w : windows) mean += w.step.seconds / double(windows.size());
-  print_kernels(std::move(work), count, mean);
+  print_kernels(std::move(work), extent.windows, mean);
   fmt::print("\nphases of all steps\n{}", Timers::table(timers.names(), stopwatches));
 }
 
@@ -261,19 +265,23 @@ void compare(Runtime& runtime, const std::string& file, int count, const std::ve
 }  // namespace gyr
 
 int main(int argc, char** argv) {
-  std::vector<std::string> words(argv + 1, argv + argc);
-  return gyr::run_on_all_ranks(
-      [&](gyr::Runtime& runtime) {
-        gyr::require(!words.empty(), gyr::Exit::usage, "give a deck: step_benchmark DECK [windows=N] [key=value ...]");
-        const std::string deck = words.front();
-        words.erase(words.begin());
-        int windows = 5;
-        if (!words.empty() && words.front().starts_with("windows=")) {
-          windows = std::atoi(words.front().c_str() + 8);
-          gyr::require(windows > 0, gyr::Exit::usage, "{}: at least one window", words.front());
-          words.erase(words.begin());
+  using namespace gyr;
+  return run_on_all_ranks(
+      [&](Runtime& runtime) {
+        require(argc > 1, Exit::usage, "give a deck: step_benchmark DECK [windows=N] [micros=N] [key=value ...]");
+        Extent extent;
+        std::vector<std::string> overrides;
+        for (const std::string word : std::vector<std::string>(argv + 2, argv + argc)) {
+          const bool windows = word.starts_with("windows="), micros = word.starts_with("micros=");
+          if (!windows && !micros) {
+            overrides.push_back(word);
+            continue;
+          }
+          int& count = windows ? extent.windows : extent.micros;
+          count = std::atoi(word.c_str() + word.find('=') + 1);
+          require(count > 0, Exit::usage, "{}: at least 1", word);
         }
-        gyr::compare(runtime, deck, windows, words);
+        compare(runtime, argv[1], extent, overrides);
       },
       false);
 }
