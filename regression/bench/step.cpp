@@ -271,7 +271,7 @@ int main(int argc, char** argv) {
         require(argc > 1, Exit::usage, "give a deck: step_benchmark DECK [windows=N] [micros=N] [key=value ...]");
         Extent extent;
         std::vector<std::string> overrides;
-        for (const std::string word : std::vector<std::string>(argv + 2, argv + argc)) {
+        for (const std::string& word : std::vector<std::string>(argv + 2, argv + argc)) {
           const bool windows = word.starts_with("windows="), micros = word.starts_with("micros=");
           if (!windows && !micros) {
             overrides.push_back(word);
