@@ -14,6 +14,7 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 
 BUILD := build/$(PRESET)
+MPIEXEC ?= $(shell command -v mpiexec.hydra || command -v mpiexec.mpich || echo mpiexec)
 export NP DATA ARGS BUILD
 
 .PHONY: build run test bench bench-peer install clean help setup configure
@@ -31,7 +32,7 @@ test: configure ## build and run every test; in CI (variable CI set) warnings ar
 bench: configure ## time the kernels, then a whole training step beside its matrix products
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks
 	@OPENBLAS_NUM_THREADS=1 $(BUILD)/regression/kernel_benchmarks $(ARGS)
-	@OPENBLAS_NUM_THREADS=1 mpiexec -n $(NP) $(BUILD)/regression/step_benchmark input/falcon-h1-73m.yaml
+	@OPENBLAS_NUM_THREADS=1 $(MPIEXEC) -n $(NP) $(BUILD)/regression/step_benchmark input/falcon-h1-73m.yaml
 
 bench-peer: configure ## time a training step here and in PyTorch (from PyPI, 6 GB), in turns
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # One training step of input/falcon-h1-73m.yaml here and in PyTorch with transformers, in turns on the same two cores: 2 sequences of
 # 1024 tokens, fp32, forward, backward and AdamW. PyTorch comes from PyPI into BUILD/peer (6 GB, because PyPI's wheel brings CUDA) and
-# is used for nothing else.
+# is used for nothing else. Both sides wait actively, so that on a machine with other load processor time counts waiting too.
 #   BUILD build folder with step_benchmark   ROUNDS (3) turns   BATCH (2) sequences   ARGS overrides of the deck
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -182,13 +182,17 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
   }
   const double mix_seconds = over([](const Window& w) { return w.mix.seconds; });
   fmt::print("matrix products alone       {:9.3f} s{:>38.1f} GFLOP/s\n", mix_seconds, 1e-9 * mix_flops / mix_seconds);
+  const double used = over([](const Window& w) { return w.mix.seconds * w.mix.cores / (w.step.seconds * w.step.cores); });
+  fmt::print("step, by processor time     {:>78.3f}   MFU {:5.3f}\n", used, used * whole);
   fmt::print("cores in use                {:9.2f} of {} during the step, {:.2f} during its products alone\n",
              over([](const Window& w) { return w.step.cores; }), ranks, over([](const Window& w) { return w.mix.cores; }));
   fmt::print("copy                        {:>49.1f} GB/s\n", over([&](const Window& w) { return 1e-9 * Copy::bytes * ranks / w.copy.seconds; }));
   fmt::print("products: flops of the products of layers and head / seconds of the whole step, over the rate of the same products alone in\n"
              "          the same window. Attention's and the scan's own products count as overhead. At least 0.50 is asked for.\n"
              "MFU:      flops of the model (attention's causal half, minimal recurrence, nothing recomputed; {:.1f} GFLOP per micro-batch of a\n"
-             "          rank) / seconds of the whole step, over the same rate\n",
+             "          rank) / seconds of the whole step, over the same rate\n"
+             "Where the cores in use are fewer than the ranks, others use the machine: then trust the line by processor time, which counts\n"
+             "waiting for another rank as work of the step.\n",
              1e-9 * model_flops / ranks);
   fmt::print("seconds per step: {:.3f}\nprocessor seconds per step: {:.3f}\n", step, over([](const Window& w) { return w.step.seconds * w.step.cores; }));
 }
