@@ -14,9 +14,10 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 
 BUILD := build/$(PRESET)
+MPIEXEC ?= $(shell command -v mpiexec.hydra || command -v mpiexec.mpich || echo mpiexec)
 export NP DATA ARGS BUILD
 
-.PHONY: build run test bench install clean help setup configure
+.PHONY: build run test bench bench-peer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -28,9 +29,14 @@ test: configure ## build and run every test; in CI (variable CI set) warnings ar
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@ctest --preset $(PRESET) $(ARGS)
 
-bench: configure ## time the kernels
+bench: configure ## time the kernels, then a whole training step beside its matrix products
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks
-	@$(BUILD)/regression/benchmarks $(ARGS)
+	@OPENBLAS_NUM_THREADS=1 $(BUILD)/regression/kernel_benchmarks $(ARGS)
+	@OPENBLAS_NUM_THREADS=1 $(MPIEXEC) -n $(NP) $(BUILD)/regression/step_benchmark input/falcon-h1-73m.yaml
+
+bench-peer: configure ## time a training step here and in PyTorch (from PyPI, 6 GB), in turns
+	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks
+	@regression/bench/peer.sh
 
 install: build ## copy the program to PREFIX
 	@cmake --install $(BUILD) --prefix $(PREFIX)
@@ -39,7 +45,7 @@ clean: ## remove what was built
 	@rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  \1|/p; s/^#   \([A-Z]*=[^ ]*\) */  \1|/p' Makefile | \
+	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p; s/^#   \([A-Z]*=[^ ]*\) */  \1|/p' Makefile | \
 	  awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 # Installs what is missing where it may; otherwise names it and stops with exit code 69.

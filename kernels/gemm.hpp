@@ -10,9 +10,10 @@ namespace gyr {
 enum class Op { none, transpose };
 
 // C (M,N) = alpha op(A) (M,K) op(B) (K,N) + beta C, with S = T or Acc<T>. beta = 0 does not read C.
-// T = bf16 converts its operands on the device's scratch. Counted as the kernel "gemm": 2 M N K flops.
+// T = bf16 converts its operands on the device's scratch. Counted under `kernel`: 2 M N K flops.
 template <class T, class S = T>
-void gemm(Device&, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0);
+void gemm(Device&, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0,
+          const char* kernel = "gemm");
 
 // The library behind gemm and its version, and how many threads it may use in this process, where it lets itself be told.
 std::string blas_version();

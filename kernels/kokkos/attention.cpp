@@ -16,6 +16,12 @@ namespace gyr {
 
 namespace {
 
+template <class A>
+void product(Device& dev, Op op_a, Matrix<const A> a, Op op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1,
+             double beta = 0) {
+  gemm<A>(dev, op_a, a, op_b, b, c, alpha, beta, "attention_gemm");
+}
+
 constexpr Index stack_rows = 128, tile_keys = 512;  // a tile of scores stays in the second cache
 
 // One tile of queries of one sequence and the query heads of one key head.
@@ -173,7 +179,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
       const Matrix<A> s(scores.data(), M, n, n);
       const auto keys = widened<T>(dev, tiling.tile(k, b, kv, j, n), wide_k);
       const auto values = widened<T>(dev, tiling.tile(v, b, kv, j, n), wide_v);
-      gemm<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
+      product<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
       if (const auto run = dev.launch("attention", 4.0 * M * n, 2.0 * sizeof(A) * M * n))
         for_rows(
             dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
@@ -182,7 +188,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
               A* const o = out.row(r);
               for (Index e = 0; e < E; ++e) o[e] *= shrink;
             });
-      gemm<A>(dev, Op::none, s, Op::none, values, out, 1, 1);
+      product<A>(dev, Op::none, s, Op::none, values, out, 1, 1);
     });
     if (const auto run = dev.launch("attention", 0, 2.0 * sizeof(A) * M * E)) {
       scatter(dev, stack, Matrix<const A>(out), Matrix<A>(state.o));
@@ -261,8 +267,8 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
       const Matrix<A> s(scores.data(), M, n, n), ds(dscores.data(), M, n, n);
       const auto keys = widened<T>(dev, tiling.tile(k, b, kv, j, n), wide_k);
       const auto values = widened<T>(dev, tiling.tile(v, b, kv, j, n), wide_v);
-      gemm<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
-      gemm<A>(dev, Op::none, douts, Op::transpose, values, ds);
+      product<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
+      product<A>(dev, Op::none, douts, Op::transpose, values, ds);
       if (const auto run = dev.launch("attention_backward", 5.0 * M * n, 4.0 * sizeof(A) * M * n))
         for_rows(
             dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
@@ -277,9 +283,9 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
               }
               for (Index c = seen; c < n; ++c) p[c] = d[c] = 0;
             });
-      gemm<A>(dev, Op::transpose, s, Op::none, douts, tiling.tile(dv, b, kv, j, n), 1, 1);
-      gemm<A>(dev, Op::transpose, ds, Op::none, queries, tiling.tile(dk, b, kv, j, n), 1, 1);
-      gemm<A>(dev, Op::none, ds, Op::none, keys, dqueries, 1, 1);
+      product<A>(dev, Op::transpose, s, Op::none, douts, tiling.tile(dv, b, kv, j, n), 1, 1);
+      product<A>(dev, Op::transpose, ds, Op::none, queries, tiling.tile(dk, b, kv, j, n), 1, 1);
+      product<A>(dev, Op::none, ds, Op::none, keys, dqueries, 1, 1);
     });
     if (const auto run = dev.launch("attention_backward", 0, 2.0 * sizeof(A) * M * E))
       scatter(dev, stack, Matrix<const A>(dqueries), dq);

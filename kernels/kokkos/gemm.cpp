@@ -39,10 +39,11 @@ Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
 }  // namespace
 
 template <class T, class S>
-void gemm(Device& dev, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta) {
+void gemm(Device& dev, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta,
+          const char* kernel) {
   const Extents e = extents(op_a, a, op_b, b, c);
   const double bytes = double(sizeof(T)) * (a.rows * a.columns + b.rows * b.columns) + double(sizeof(S)) * c.rows * c.columns;
-  const auto run = dev.launch("gemm", 2.0 * e.m * e.n * e.k, bytes);
+  const auto run = dev.launch(kernel, 2.0 * e.m * e.n * e.k, bytes);
   if constexpr (std::is_same_v<T, bf16>) {
     Scope scope(dev.scratch);
     const auto wide_a = widened(dev, a), wide_b = widened(dev, b);
@@ -74,9 +75,9 @@ void set_blas_threads([[maybe_unused]] int threads) {
 #endif
 }
 
-template void gemm<double, double>(Device&, Op, Matrix<const double>, Op, Matrix<const double>, Matrix<double>, double, double);
-template void gemm<float, float>(Device&, Op, Matrix<const float>, Op, Matrix<const float>, Matrix<float>, double, double);
-template void gemm<bf16, bf16>(Device&, Op, Matrix<const bf16>, Op, Matrix<const bf16>, Matrix<bf16>, double, double);
-template void gemm<bf16, float>(Device&, Op, Matrix<const bf16>, Op, Matrix<const bf16>, Matrix<float>, double, double);
+template void gemm<double, double>(Device&, Op, Matrix<const double>, Op, Matrix<const double>, Matrix<double>, double, double, const char*);
+template void gemm<float, float>(Device&, Op, Matrix<const float>, Op, Matrix<const float>, Matrix<float>, double, double, const char*);
+template void gemm<bf16, bf16>(Device&, Op, Matrix<const bf16>, Op, Matrix<const bf16>, Matrix<bf16>, double, double, const char*);
+template void gemm<bf16, float>(Device&, Op, Matrix<const bf16>, Op, Matrix<const bf16>, Matrix<float>, double, double, const char*);
 
 }  // namespace gyr

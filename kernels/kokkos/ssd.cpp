@@ -15,6 +15,12 @@ namespace gyr {
 
 namespace {
 
+template <class A>
+void product(Device& dev, Op op_a, Matrix<const A> a, Op op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1,
+             double beta = 0) {
+  gemm<A>(dev, op_a, a, op_b, b, c, alpha, beta, "ssd_gemm");
+}
+
 // log(1 + e^v), linear beyond 20 as PyTorch has it
 template <class A>
 KOKKOS_INLINE_FUNCTION A softplus(A v) {
@@ -202,8 +208,8 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
         const Matrix<A> out = target<T>(y_block, y_room), u = part_of(u_room, q, n.channels);
         const Matrix<A> products = part_of(g_room, q, q), weights = part_of(w_room, q, q);
 
-        gemm<A>(dev, Op::none, C, Op::transpose, entering, out);
-        gemm<A>(dev, Op::none, C, Op::transpose, B, products);
+        product<A>(dev, Op::none, C, Op::transpose, entering, out);
+        product<A>(dev, Op::none, C, Op::transpose, B, products);
         if (const auto run =
                 dev.launch("ssd", 4.0 * q * n.channels, double(q) * n.channels * (sizeof(T) + 3 * sizeof(A))))
           for_rows(
@@ -227,7 +233,7 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
           for_bands(q, [&](Index l, Index count) {
             const Matrix<const A> band = weights.block(l, count, 0, l + count),
                                   before = n.of_head(u, r).block(0, l + count, 0, P);
-            gemm<A>(dev, Op::none, band, Op::none, before, n.of_head(out, r).block(l, count, 0, P), 1, 1);
+            product<A>(dev, Op::none, band, Op::none, before, n.of_head(out, r).block(l, count, 0, P), 1, 1);
           });
         }
         deliver<T>(dev, out, y_block);
@@ -242,7 +248,7 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
                   for (Index p = 0; p < P; ++p) u(l, r * P + p) *= decay.to_end(first + r, l);
               });
         }
-        gemm<A>(dev, Op::transpose, u, Op::none, B, leaving, 1, 1);
+        product<A>(dev, Op::transpose, u, Op::none, B, leaving, 1, 1);
       }
     }
 }
@@ -334,7 +340,7 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
         const Matrix<A> weights = part_of(w_room, q, q), dweights = part_of(dw_room, q, q);
 
         // Through the states: what the entering one gave to the outputs, what the tokens gave to the leaving one.
-        gemm<A>(dev, Op::none, B, Op::transpose, leaving, du);
+        product<A>(dev, Op::none, B, Op::transpose, leaving, du);
         if (const auto run =
                 dev.launch("ssd_backward", 6.0 * q * n.channels, double(q) * n.channels * (sizeof(T) + 7 * sizeof(A))))
           for_rows(
@@ -360,7 +366,7 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
                 }
               });
         for (Index r = 0; r < R; ++r) {
-          gemm<A>(dev, Op::none, n.of_head(dy_decayed, r), Op::none, entering.block(r * P, P, 0, n.state), dc_head);
+          product<A>(dev, Op::none, n.of_head(dy_decayed, r), Op::none, entering.block(r * P, P, 0, n.state), dc_head);
           if (const auto run = dev.launch("ssd_backward", 3.0 * q * n.state, 4.0 * sizeof(A) * q * n.state))
             for_rows(
                 dev, "ssd_inflow", q, KOKKOS_LAMBDA(const Index l) {
@@ -375,7 +381,7 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
                   inflow(r, l) = sum;
                 });
         }
-        gemm<A>(dev, Op::none, u_decayed_block, Op::none, leaving, dB);
+        product<A>(dev, Op::none, u_decayed_block, Op::none, leaving, dB);
         if (const auto run =
                 dev.launch("ssd_backward", 3.0 * n.channels * n.state, 3.0 * sizeof(A) * n.channels * n.state)) {
           for_rows(
@@ -387,17 +393,17 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
               });
           decay_state<A>(dev, n, k, decay, first, leaving, leaving);
         }
-        gemm<A>(dev, Op::transpose, dy_decayed, Op::none, C, leaving, 1, 1);
+        product<A>(dev, Op::transpose, dy_decayed, Op::none, C, leaving, 1, 1);
 
         // Within the chunk.
-        gemm<A>(dev, Op::none, C, Op::transpose, B, products);
+        product<A>(dev, Op::none, C, Op::transpose, B, products);
         if (const auto run = dev.launch("ssd_backward", 0, sizeof(A) * q * q))
           copy<A>(dev, nullptr, dproducts.data, q * q);
         for (Index r = 0; r < R; ++r) {
           const Matrix<const A> dY_head = n.of_head(dY, r);
           for_bands(q, [&](Index l, Index count) {
             const Matrix<const A> before = n.of_head(u, r).block(0, l + count, 0, P);
-            gemm<A>(dev, Op::none, dY_head.block(l, count, 0, P), Op::transpose, before,
+            product<A>(dev, Op::none, dY_head.block(l, count, 0, P), Op::transpose, before,
                     dweights.block(l, count, 0, l + count));
           });
           if (const auto run = dev.launch("ssd_backward", 5.0 * q * q, 4.0 * sizeof(A) * q * q))
@@ -408,12 +414,12 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
                 });
           for_bands(q, [&](Index l, Index count) {
             const Matrix<const A> band = weights.block(l, count, 0, l + count);
-            gemm<A>(dev, Op::transpose, band, Op::none, dY_head.block(l, count, 0, P),
+            product<A>(dev, Op::transpose, band, Op::none, dY_head.block(l, count, 0, P),
                     n.of_head(du, r).block(0, l + count, 0, P), 1, 1);
           });
         }
-        gemm<A>(dev, Op::none, dproducts, Op::none, B, dC, 1, 1);
-        gemm<A>(dev, Op::transpose, dproducts, Op::none, C, dB, 1, 1);
+        product<A>(dev, Op::none, dproducts, Op::none, B, dC, 1, 1);
+        product<A>(dev, Op::transpose, dproducts, Op::none, C, dB, 1, 1);
         deliver<T>(dev, dB, db_block);
         deliver<T>(dev, dC, dc_block);
 

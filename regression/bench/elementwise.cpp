@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rates of the kernels that memory bounds, in GB/s of what each must at least read and write (as the device counts it),
-// next to y = a x in the same run. of_copy is the ratio of the two; 0.7 is what we ask for. Both work on memory that no
-// cache holds: every call takes the next rows of tensors much taller than it needs, as a step does that walks through
-// its layers.
-#include <benchmark/benchmark.h>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-
+// Rates of the kernels that memory bounds, in flops and bytes as the device counts them; of_copy is the ratio that
+// matters, and 0.7 is what we ask for. They work on memory that no cache holds: every call takes the next rows of tensors
+// much taller than it needs, as a step does that walks through its layers.
 #include "kernels/adamw.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/random.hpp"
 #include "kernels/swiglu.hpp"
+#include "regression/bench/machine.hpp"
 
 namespace {
 
 using namespace gyr;
-using Clock = std::chrono::steady_clock;
 
 constexpr Index height = 1024;  // rows of a call: tokens of a micro-batch
 constexpr Index calls = 24;     // calls until a tensor's rows come round again
@@ -27,7 +20,7 @@ constexpr Index all = calls * height;
 
 struct Ground {
   Device dev{false, Index(1) << 24};
-  Arena arena{Memory::activations, Index(3) << 28};
+  Arena arena{Memory::activations, Index(1) << 30};
 
   template <class T>
   Tensor1<T> normal(Index n) {
@@ -42,42 +35,19 @@ struct Ground {
   }
 };
 
-// GB/s of y = a x from memory, reads and writes counted: the median of some windows.
-double copy_rate(Ground& ground) {
-  constexpr Index n = 1 << 24;
-  constexpr int windows = 7;
-  Scope scope(ground.arena);
-  const auto x = ground.arena.tensor<float>(n), y = ground.arena.tensor<float>(n);
-  fill<float>(ground.dev, x, 1);
-  fill<float>(ground.dev, y, 1);
-  float factor = 0.5f;  // hidden, lest the loop become a library call
-  benchmark::DoNotOptimize(factor);
-  std::array<double, windows> rates;
-  for (double& rate : rates) {
-    const auto start = Clock::now();
-    const float* from = x.data();
-    float* to = y.data();
-    for (Index i = 0; i < n; ++i) to[i] = factor * from[i];
-    benchmark::ClobberMemory();
-    rate = 8e-9 * double(n) / std::chrono::duration<double>(Clock::now() - start).count();
-  }
-  std::nth_element(rates.begin(), rates.begin() + windows / 2, rates.end());
-  return rates[windows / 2];
-}
-
-// Runs kernel(first row), the only one launched meanwhile, and reports its rate and that of the copy.
+// Runs kernel(first row), the only one launched meanwhile, and reports its rates beside the machine's.
 template <class Kernel>
 void measure(benchmark::State& state, Ground& ground, const Kernel& kernel, Index rows = height) {
   for (Index i = 0; i < calls; ++i) kernel(i * rows);
+  const bench::Machine before = bench::Machine::measured(ground.dev, ground.arena);
   ground.dev.clear_work();
   Index call = 0;
-  for (auto _ : state) kernel(call++ % calls * rows);
-  double bytes = 0, time = 0;
-  for (const Work& w : ground.dev.work()) bytes += w.bytes, time += w.seconds;
-  const double rate = 1e-9 * bytes / time, copy = copy_rate(ground);
-  state.counters["GB/s"] = rate;
-  state.counters["copy"] = copy;
-  state.counters["of_copy"] = rate / copy;
+  const double seconds = bench::seconds_of([&] {
+    for (auto _ : state) kernel(call++ % calls * rows);
+  });
+  double flops = 0, bytes = 0;
+  for (const Work& w : ground.dev.work()) flops += w.flops, bytes += w.bytes;
+  bench::report(state, better(before, bench::Machine::measured(ground.dev, ground.arena)), flops, bytes, seconds);
 }
 
 // Rows of one call.

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rates of kernels at the shapes of a half-scale Falcon-H1-0.5B, beside the rates of a matrix product and a copy
-// measured around each.
-//   Gflops: flops of the mathematics (causal half of attention, whole chunks of the scan, no recomputation), in Gflop/s
-//   of_sgemm: Gflops / rate of a 1024^3 float product;   of_copy: bytes per second read and written / rate of a copy
-#include <benchmark/benchmark.h>
-#include <mpi.h>
+// Rates of kernels at the shapes of input/falcon-h1-73m.yaml. Flops are those of the mathematics (causal half of
+// attention, whole chunks of the scan, no recomputation), bytes those of the arguments, seconds of the fastest pass.
+#include "kernels/attention.hpp"
 
-#include <cstring>
-#include <ctime>
 #include <limits>
 
-#include "kernels/attention.hpp"
 #include "kernels/convolution.hpp"
-#include "kernels/gemm.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/ssd.hpp"
+#include "regression/bench/machine.hpp"
 
 namespace gyr {
 namespace {
@@ -23,18 +17,6 @@ constexpr Index tokens = 1024;
 constexpr AttentionShape attention_shape{1, tokens, tokens, 4, 2, 64};
 constexpr SsdShape ssd_shape{1, tokens, 12, 1, 64, 128, 128, 0, std::numeric_limits<double>::infinity()};
 constexpr Index conv_channels = 1024, conv_taps = 4;
-
-// Processor time, all threads together: a rate per core, which other people's load disturbs less than the time of day.
-double seconds_of(const auto& body) {
-  const auto now = [] {
-    timespec t{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
-  };
-  const double start = now();
-  body();
-  return now() - start;
-}
 
 // Memory and a device for one benchmark.
 struct Bench {
@@ -49,29 +31,6 @@ struct Bench {
       x.data()[i] = T(float(int(s = s * 1664525u + 1013904223u) >> 8) * 0x1p-23f);
     return x;
   }
-
-  // The best of some windows, in flops and bytes per second.
-  double sgemm_rate() {
-    const Index mark = memory.mark(), n = 1024;
-    const auto a = filled<float>(n, n), b = filled<float>(n, n), c = filled<float>(n, n);
-    double best = 1e9;
-    for (int i = 0; i < 8; ++i)
-      best = std::min(best, seconds_of([&] {
-                        gemm<float>(dev, Op::none, Matrix<const float>(a), Op::none, Matrix<const float>(b),
-                                    Matrix<float>(c));
-                      }));
-    memory.release(mark);
-    return 2.0 * n * n * n / best;
-  }
-  double copy_rate() {
-    const Index mark = memory.mark(), n = Index(1) << 24;
-    const auto a = filled<float>(1, n), b = filled<float>(1, n);
-    double best = 1e9;
-    for (int i = 0; i < 8; ++i)
-      best = std::min(best, seconds_of([&] { std::memcpy(b.data(), a.data(), n * sizeof(float)); }));
-    memory.release(mark);
-    return 2.0 * n * sizeof(float) / best;
-  }
 };
 
 // Where the time went: "gemm 0.71 attention 0.29 ".
@@ -83,22 +42,15 @@ std::string shares(const Device& dev) {
   return text;
 }
 
-// Runs body as often as the library wants, with a probe on either side; rates come from the fastest pass.
-void report(benchmark::State& state, Bench& bench, double flops, double bytes, const auto& body) {
-  const double sgemm_before = bench.sgemm_rate(), copy_before = bench.copy_rate();
+// Runs body as often as the library wants; the machine is measured on either side.
+void report(benchmark::State& state, Bench& ground, double flops, double bytes, const auto& body) {
+  const bench::Machine before = bench::Machine::measured(ground.dev, ground.memory);
   body();
-  bench.dev.clear_work();
-  double best = 1e9;
-  for (auto _ : state) best = std::min(best, seconds_of(body));
-  state.SetLabel(shares(bench.dev));
-  const double sgemm = std::max(sgemm_before, bench.sgemm_rate()), copy = std::max(copy_before, bench.copy_rate());
-  state.counters["sgemm"] = sgemm * 1e-9;
-  state.counters["copyGB"] = copy * 1e-9;
-  state.counters["Gflops"] = flops / best * 1e-9;
-  state.counters["of_sgemm"] = flops / best / sgemm;
-  state.counters["GBps"] = bytes / best * 1e-9;
-  state.counters["of_copy"] = bytes / best / copy;
-  state.counters["best_us"] = best * 1e6;
+  ground.dev.clear_work();
+  double best = std::numeric_limits<double>::infinity();
+  for (auto _ : state) best = std::min(best, bench::seconds_of(body));
+  state.SetLabel(shares(ground.dev));
+  bench::report(state, better(before, bench::Machine::measured(ground.dev, ground.memory)), flops, bytes, best);
 }
 
 template <class T>
@@ -231,12 +183,3 @@ GYR_BENCH(rope_forward)
 
 }  // namespace
 }  // namespace gyr
-
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  Kokkos::initialize(argc, argv);
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-  Kokkos::finalize();
-  MPI_Finalize();
-}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs the benchmarks of kernels: MPI, Kokkos and the benchmark library started once for all of them.
+#include <benchmark/benchmark.h>
+#include <mpi.h>
+
+#include <Kokkos_Core.hpp>
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  MPI_Init(&argc, &argv);
+  Kokkos::initialize(argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  Kokkos::finalize();
+  MPI_Finalize();
+}

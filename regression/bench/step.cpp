@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A whole training step beside the matrix products it is made of: in every window a step, a step over several micro-batches, and
+// the model's matrix products alone (the same shapes, counts and order, on all ranks at once), one after the other; medians.
+//   mpiexec -n 2 step_benchmark DECK [windows=5] [micros=4] [key=value ...]      micros=1: the shorter step alone
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <random>
+
+#include "kernels/gemm.hpp"
+#include "modules/flops.hpp"
+#include "src/plan.hpp"
+#include "src/run_config.hpp"
+#include "src/runtime.hpp"
+
+namespace gyr {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr Index head_rows = 256;          // rows of logits that the head computes at a time
+constexpr Index copied = Index(1) << 24;  // elements of the copy that memory is measured with
+
+// Weights (out, in) of the products of one layer, those that share an input as the one product they are.
+struct Linear {
+  Index out, in;
+};
+std::vector<Linear> linears_of(const ModelConfig& m, char symbol) {
+  const Index q = m.attention.heads * m.attention.width, k = m.attention.key_heads * m.attention.width;
+  std::vector<Linear> all;
+  if (symbol == 'P' || symbol == 'M') all.insert(all.end(), {{m.mamba.projected(), m.width}, {m.width, m.mamba.inner()}});
+  if (symbol == 'P' || symbol == '*') all.insert(all.end(), {{q + 2 * k, m.width}, {m.width, q}});
+  if (symbol == 'P' || symbol == '-') all.insert(all.end(), {{2 * m.mlp.width, m.width}, {m.width, m.mlp.width}});
+  return all;
+}
+
+// The matrix products of layers and head for one micro-batch of `rows` tokens: forward, gradient of the input, gradient of the weight.
+class Mix {
+ public:
+  Mix(const ModelConfig& m, Index rows) : rows_(rows), head_{m.vocabulary, m.width} {
+    for (const char symbol : m.pattern)
+      for (const Linear& linear : linears_of(m, symbol)) linears_.push_back(linear);
+    Index weights = size(head_), widest = head_.in;
+    for (const Linear& l : linears_) weights += size(l), widest = std::max({widest, l.out, l.in});
+    const Index side_size = std::max(rows * widest, head_rows * head_.out);
+    activations_ = Arena(Memory::activations, 4 * side_size * Index(sizeof(float)) + 1024);
+    weights_ = Arena(Memory::weights, 2 * weights * Index(sizeof(float)) + Index(linears_.size() + 1) * 1024);
+    for (Tensor1<float>& side : {std::ref(x_), std::ref(y_), std::ref(dx_), std::ref(dy_)})
+      side = filled(activations_, side_size);
+    for (const Linear& l : linears_) w_.push_back(filled(weights_, size(l))), dw_.push_back(filled(weights_, size(l)));
+    head_w_ = filled(weights_, size(head_)), head_dw_ = filled(weights_, size(head_));
+  }
+
+  double flops() const {
+    double sum = double(size(head_));
+    for (const Linear& l : linears_) sum += double(size(l));
+    return 6 * sum * double(rows_);
+  }
+
+  void run(Device& dev) const {
+    const Index count = Index(linears_.size());
+    for (Index i = 0; i < count; ++i) forward(dev, linears_[i], w_[i], rows_);
+    for (Index first = 0; first < rows_; first += head_rows) {
+      const Index n = std::min(head_rows, rows_ - first);
+      forward(dev, head_, head_w_, n);
+      backward(dev, head_, head_w_, head_dw_, n);
+    }
+    for (Index i = count - 1; i >= 0; --i) backward(dev, linears_[i], w_[i], dw_[i], rows_);
+  }
+
+ private:
+  static Index size(const Linear& l) { return l.out * l.in; }
+  static Tensor1<float> filled(Arena& arena, Index n) {
+    const auto x = arena.tensor<float>(n);
+    for (Index i = 0; i < n; ++i) x(i) = 0.01f * float(i % 97 - 48);
+    return x;
+  }
+  static Matrix<float> matrix(const Tensor1<float>& x, Index rows, Index columns) { return {x.data(), rows, columns, columns}; }
+
+  void forward(Device& dev, const Linear& l, const Tensor1<float>& w, Index rows) const {
+    linear<float>(dev, matrix(x_, rows, l.in), matrix(w, l.out, l.in), matrix(y_, rows, l.out));
+  }
+  void backward(Device& dev, const Linear& l, const Tensor1<float>& w, const Tensor1<float>& dw, Index rows) const {
+    linear_backward_input<float>(dev, matrix(dy_, rows, l.out), matrix(w, l.out, l.in), matrix(dx_, rows, l.in));
+    linear_backward_weight<float>(dev, matrix(dy_, rows, l.out), matrix(x_, rows, l.in), matrix(dw, l.out, l.in));
+  }
+
+  Index rows_;
+  Linear head_;
+  std::vector<Linear> linears_;
+  Arena activations_{Memory::activations, 0}, weights_{Memory::weights, 0};
+  Tensor1<float> x_, y_, dx_, dy_, head_w_, head_dw_;
+  std::vector<Tensor1<float>> w_, dw_;
+};
+
+// y = a x from memory.
+class Copy {
+ public:
+  Copy() : memory_(Memory::activations, 2 * copied * Index(sizeof(float)) + 1024), x_(memory_.tensor<float>(copied)), y_(memory_.tensor<float>(copied)) {
+    std::fill_n(x_.data(), copied, 1.0f);
+    std::fill_n(y_.data(), copied, 1.0f);
+  }
+  static constexpr double bytes = 2.0 * sizeof(float) * copied;
+  void run(float factor) const {
+    const float* const from = x_.data();
+    float* const to = y_.data();
+#pragma GCC ivdep
+    for (Index i = 0; i < copied; ++i) to[i] = factor * from[i];
+  }
+
+ private:
+  Arena memory_;
+  Tensor1<float> x_, y_;
+};
+
+double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x.size() % 2 ? x[x.size() / 2] : (x[x.size() / 2 - 1] + x[x.size() / 2]) / 2;
+}
+
+// Of this rank, all threads together: what other people's load on the machine disturbs least.
+double processor_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
+struct Time {
+  double seconds;  // from when all ranks are there until the last one is done
+  double cores;    // how many the ranks had meanwhile, on average: fewer than ranks where others use the machine
+};
+template <class Body>
+Time time_of(Communicator& world, const Body& body) {
+  world.sum(0);
+  const auto start = Clock::now();
+  const double before = processor_seconds();
+  body();
+  const double used = world.sum(processor_seconds() - before);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return {seconds, used / seconds};
+}
+
+struct Window {
+  Time step, mix, long_step, copy;
+};
+
+struct Extent {
+  int windows = 5, micros = 4;  // measurements, micro-batches of the longer step
+};
+
+void print_kernels(std::vector<Work> work, int steps, double step) {
+  std::sort(work.begin(), work.end(), [](const Work& a, const Work& b) { return a.seconds > b.seconds; });
+  fmt::print("\nkernels of rank 0, per step of one micro-batch\n{:24}{:>8}{:>10}{:>8}{:>10}{:>8}\n", "kernel", "calls", "ms", "share", "GFLOP/s", "GB/s");
+  double inside = 0;
+  for (const Work& w : work) {
+    inside += w.seconds;
+    fmt::print("{:24}{:8.0f}{:10.1f}{:8.3f}{:10.1f}{:8.1f}\n", w.kernel, double(w.calls) / steps, 1e3 * w.seconds / steps, w.seconds / steps / step,
+               1e-9 * w.flops / w.seconds, 1e-9 * w.bytes / w.seconds);
+  }
+  fmt::print("{:24}{:8}{:10.1f}{:8.3f}\n", "outside kernels", "", 1e3 * (step - inside / steps), 1 - inside / steps / step);
+}
+
+void print_result(const std::vector<Window>& windows, const ModelConfig& model, const Mix& mix, Index length, int ranks, double tokens, int micros) {
+  const auto over = [&](auto&& f) {
+    std::vector<double> x;
+    for (const Window& w : windows) x.push_back(f(w));
+    return median(std::move(x));
+  };
+  const double model_flops = training_factor * forward_flops(model, length).minimal * tokens, mix_flops = mix.flops() * ranks;
+  const double step = over([](const Window& w) { return w.step.seconds; });
+  const auto line = [&](const std::string& what, double seconds, double micros, double products, double whole) {
+    fmt::print("{:28}{:9.3f} s{:10.0f} tokens/s{:9.1f} model GFLOP/s   products {:5.3f}   MFU {:5.3f}\n", what, seconds, micros * tokens / seconds,
+               1e-9 * micros * model_flops / seconds, products, whole);
+  };
+  const double whole = model_flops / mix_flops;
+  const double ratio = over([](const Window& w) { return w.mix.seconds / w.step.seconds; });
+  fmt::print("median of {} windows, {} ranks of one BLAS thread, {:.0f} tokens in a micro-batch of all ranks\n", windows.size(), ranks, tokens);
+  line("step, 1 micro-batch", step, 1, ratio, ratio * whole);
+  if (micros > 1) {
+    const double long_ratio = over([&](const Window& w) { return micros * w.mix.seconds / w.long_step.seconds; });
+    line(fmt::format("step, {} micro-batches", micros), over([](const Window& w) { return w.long_step.seconds; }), micros, long_ratio, long_ratio * whole);
+  }
+  const double mix_seconds = over([](const Window& w) { return w.mix.seconds; });
+  fmt::print("matrix products alone       {:9.3f} s{:>38.1f} GFLOP/s\n", mix_seconds, 1e-9 * mix_flops / mix_seconds);
+  const double used = over([](const Window& w) { return w.mix.seconds * w.mix.cores / (w.step.seconds * w.step.cores); });
+  fmt::print("step, by processor time     {:>78.3f}   MFU {:5.3f}\n", used, used * whole);
+  fmt::print("cores in use                {:9.2f} of {} during the step, {:.2f} during its products alone\n",
+             over([](const Window& w) { return w.step.cores; }), ranks, over([](const Window& w) { return w.mix.cores; }));
+  fmt::print("copy                        {:>49.1f} GB/s\n", over([&](const Window& w) { return 1e-9 * Copy::bytes * ranks / w.copy.seconds; }));
+  fmt::print("products: flops of the products of layers and head / seconds of the whole step, over the rate of the same products alone in\n"
+             "          the same window. Attention's and the scan's own products count as overhead. At least 0.50 is asked for.\n"
+             "MFU:      flops of the model (attention's causal half, minimal recurrence, nothing recomputed; {:.1f} GFLOP per micro-batch of a\n"
+             "          rank) / seconds of the whole step, over the same rate\n"
+             "Where the cores in use are fewer than the ranks, others use the machine: then trust the line by processor time, which counts\n"
+             "waiting for another rank as work of the step.\n",
+             1e-9 * model_flops / ranks);
+  fmt::print("seconds per step: {:.3f}\nprocessor seconds per step: {:.3f}\n", step, over([](const Window& w) { return w.step.seconds * w.step.cores; }));
+}
+
+MicroBatch random_batch(Index batch, Index length, Index vocabulary, unsigned seed) {
+  std::mt19937 draw(seed);
+  MicroBatch m{batch, length, {}, {}};
+  for (Index i = 0; i < batch * length; ++i) m.tokens.push_back(Token(draw() % std::uint32_t(vocabulary))), m.labels.push_back(Token(draw() % std::uint32_t(vocabulary)));
+  return m;
+}
+
+void compare(Runtime& runtime, const std::string& file, const Extent& extent, const std::vector<std::string>& overrides) {
+  Deck deck = Deck::read(file, overrides);
+  RunConfig run = read_run_config(deck);
+  deck.finish();
+  run.train.batch = extent.micros * runtime.ranks() * run.train.micro_batch;
+  const Layout layout = layout_of(run, runtime.ranks());
+  require(layout.size("data") == runtime.ranks() && run.train.precision == "fp32", Exit::config,
+          "the products of a step are known in fp32 and where all ranks are on the data axis");
+  const EngineConfig config = engine_config(run, layout);
+  Grid grid(layout, runtime.world(), patience_of(runtime.world()));
+  Timers timers(engine_timer_names());
+  const Capacity capacity = predicted_capacity<float>(config, layout, grid.position());
+  Engine<float> engine(config, grid, &capacity, timers);
+  engine.initialise(1);
+  const Mix mix(config.model, config.micro_batch * config.length);
+  const Copy copy;
+
+  Device alone(false, 0);
+  int steps = 0;
+  const auto train = [&](int micros) {
+    ++steps;
+    const auto source = [&](int i) { return random_batch(config.micro_batch, config.length, config.model.vocabulary, 1000 * steps + 10 * i + runtime.rank()); };
+    return time_of(grid.world(), [&] {
+      auto t = timers.scope("step");
+      engine.train(source, micros, steps, 1e-4);
+    });
+  };
+  std::vector<Work> work;
+  const auto window = [&] {
+    Window w{};
+    engine.device().clear_work();
+    w.step = train(1);
+    for (const Work& k : engine.device().work()) {
+      const auto same = std::find_if(work.begin(), work.end(), [&](const Work& o) { return std::string_view(o.kernel) == k.kernel; });
+      Work& sum = same == work.end() ? work.emplace_back(Work{k.kernel}) : *same;
+      sum.calls += k.calls, sum.flops += k.flops, sum.bytes += k.bytes, sum.seconds += k.seconds;
+    }
+    w.mix = time_of(grid.world(), [&] { mix.run(alone); });
+    if (extent.micros > 1) w.long_step = train(extent.micros);
+    w.copy = time_of(grid.world(), [&] { copy.run(0.5f); });
+    return w;
+  };
+  window();  // touches all memory
+  timers.reset();
+  for (const Work& w : work)
+    if (std::string_view(w.kernel) == "gemm")
+      ensure(w.flops == mix.flops(), "the step's products take {} flops, the mix {}", w.flops, mix.flops());
+  work.clear();
+
+  std::vector<Window> windows;
+  for (int i = 0; i < extent.windows; ++i) windows.push_back(window());
+  const std::vector<double> stopwatches = grid.world().gather(timers.packed());
+  if (runtime.rank() != 0) return;
+  print_result(windows, config.model, mix, config.length, runtime.ranks(), double(runtime.ranks() * config.micro_batch * config.length),
+               extent.micros);
+  double mean = 0;
+  for (const Window& w : windows) mean += w.step.seconds / double(windows.size());
+  print_kernels(std::move(work), extent.windows, mean);
+  fmt::print("\nphases of all steps\n{}", Timers::table(timers.names(), stopwatches));
+}
+
+}  // namespace
+}  // namespace gyr
+
+int main(int argc, char** argv) {
+  using namespace gyr;
+  return run_on_all_ranks(
+      [&](Runtime& runtime) {
+        require(argc > 1, Exit::usage, "give a deck: step_benchmark DECK [windows=N] [micros=N] [key=value ...]");
+        Extent extent;
+        std::vector<std::string> overrides;
+        for (const std::string& word : std::vector<std::string>(argv + 2, argv + argc)) {
+          const bool windows = word.starts_with("windows="), micros = word.starts_with("micros=");
+          if (!windows && !micros) {
+            overrides.push_back(word);
+            continue;
+          }
+          int& count = windows ? extent.windows : extent.micros;
+          count = std::atoi(word.c_str() + word.find('=') + 1);
+          require(count > 0, Exit::usage, "{}: at least 1", word);
+        }
+        compare(runtime, argv[1], extent, overrides);
+      },
+      false);
+}
