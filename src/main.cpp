@@ -9,11 +9,6 @@
 
 namespace {
 
-constexpr const char* footer =
-    "Exit codes: 0 done; 64 command line; 65 a file's content is wrong; 66 a file is missing; 69 MPI, device or number of ranks;\n"
-    "70 internal error; 74 input or output failed (full disk); 75 everything saved, submit again; 78 the deck; 80 loss or gradient\n"
-    "not finite.";
-
 // What was wrong with the command line, as one sentence.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> left = app.remaining();  // CLI11 misses a command before it minds a word that is none
@@ -32,7 +27,7 @@ int main(int argc, char** argv) {
   Action action;
   app.set_version_flag("--version", [] { return banner(version(), build_facts()); }, "Version, compiler and libraries");
   app.require_subcommand(1);
-  app.footer(footer);
+  app.footer(exit_codes());
   add_train(app, action);
   add_plan(app, action);
   add_eval(app, action);

@@ -109,20 +109,28 @@ class Trainer {
     require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", run_.output, error.message());
   }
 
+  // From the newest checkpoint that is whole to its last tensor; damaged ones are named and passed over.
   void resume() {
-    const auto say = [&](const std::string& note) { std::printf("%s\n", note.c_str()); };
-    const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say);
-    if (!newest) {
-      // To begin anew would write over what may still be saved.
-      together(grid_.world(), [&] {
-        require(!lead() || committed_steps(checkpoints()).empty(), Exit::data,
-                "{}: none of its checkpoints can be read; move them away to begin anew", checkpoints().string());
-      });
-      return;
+    const auto say = [&](const std::string& note) {
+      if (lead()) std::printf("%s\n", note.c_str());
+    };
+    std::int64_t before = std::numeric_limits<std::int64_t>::max();
+    while (const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say, before)) {
+      before = read_header(*newest).step;
+      try {
+        const CheckpointHeader header = load_checkpoint<T>(*newest, engine_, LoadWhat::everything);
+        progressed_ = {header.step, header.samples, header.tokens};
+        return say(fmt::format("resumed from {} at step {}", newest->string(), header.step));
+      } catch (const Error& error) {  // the same on every rank
+        if (error.code != Exit::data) throw;
+        say(fmt::format("passed over: {}", error.what()));
+      }
     }
-    const CheckpointHeader header = load_checkpoint<T>(*newest, engine_, LoadWhat::everything);
-    progressed_ = {header.step, header.samples, header.tokens};
-    if (lead()) say(fmt::format("resumed from {} at step {}", newest->string(), header.step));
+    // To begin anew would write over what may still be saved.
+    together(grid_.world(), [&] {
+      require(!lead() || committed_steps(checkpoints()).empty(), Exit::data, "{}: none of its checkpoints can be read; move them away to begin anew",
+              checkpoints().string());
+    });
   }
 
   void open_reports() {

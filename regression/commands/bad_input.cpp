@@ -241,6 +241,20 @@ TEST(bad_input, resume_falls_back_to_the_newest_whole_checkpoint) {
   expect_refused_quietly(material().train(folder.path(), {"train.steps=31", "--resume"}), Exit::data, {"checkpoints"});
 }
 
+TEST(bad_input, resume_passes_over_a_checkpoint_with_a_flipped_bit) {
+  const Folder folder;
+  fs::create_directories(folder / "checkpoints");
+  for (const int step : {30, 60}) fs::copy(Material::checkpoint(material().output(), step), Material::checkpoint(folder.path(), step));
+  const fs::path newest = Material::checkpoint(folder.path(), 60), older = Material::checkpoint(folder.path(), 30);
+  std::string bytes = contents(newest);
+  bytes[bytes.size() - 4096] = char(bytes[bytes.size() - 4096] ^ 4);  // in a tensor: the header reads well
+  put_contents(newest, bytes);
+  const Result r = run(material().train(folder.path(), {"train.steps=31", "--resume"}), {.ranks = 2});
+  EXPECT_EQ(r.code, 0) << told(r);
+  EXPECT_NE(r.out.find("passed over: " + newest.string()), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("resumed from " + older.string() + " at step 30"), std::string::npos) << r.out;
+}
+
 TEST(bad_input, a_checkpoint_of_another_model_is_refused) {
   const Folder folder;
   fs::create_directories(folder / "checkpoints");

@@ -42,9 +42,10 @@ std::vector<std::int64_t> committed_steps(const fs::path& folder) {
   return steps;
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& note) {
+std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& note, std::int64_t before) {
   const auto steps = committed_steps(folder);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (*step >= before) continue;
     const fs::path path = checkpoint_path(folder, *step);
     try {
       const std::int64_t says = read_header(path).step;
@@ -57,11 +58,11 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& no
   return {};
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& folder, Communicator& world, const Note& note) {
+std::optional<fs::path> newest_checkpoint(const fs::path& folder, Communicator& world, const Note& note, std::int64_t before) {
   double step = -1;
   together(world, [&] {
     if (world.rank() != 0) return;
-    if (const auto path = newest_checkpoint(folder, note)) step = double(*step_of(*path));
+    if (const auto path = newest_checkpoint(folder, note, before)) step = double(*step_of(*path));
   });
   step = world.gather({&step, 1}).front();
   if (step < 0) return {};

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,10 +18,12 @@ std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::
 // Names what was passed over and why.
 using Note = std::function<void(const std::string&)>;
 
-// The checkpoint of the highest step that opens as a complete one, if any. Reads headers, not tensors.
-std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, const Note& note = {});
+// The checkpoint of the highest step below `before` that opens as a complete one, if any. Reads headers, not tensors.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, const Note& note = {},
+                                                       std::int64_t before = std::numeric_limits<std::int64_t>::max());
 // The same for all ranks of `world`: its first rank looks, the others hear. Collective.
-std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, Communicator& world, const Note& note = {});
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, Communicator& world, const Note& note = {},
+                                                       std::int64_t before = std::numeric_limits<std::int64_t>::max());
 
 // Steps whose file bears its final name, in rising order.
 std::vector<std::int64_t> committed_steps(const std::filesystem::path& folder);

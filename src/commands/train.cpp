@@ -29,7 +29,7 @@ void describe_deck(CLI::App& command) {
     read_run_config(deck);
     return "\nKeys of the deck, each also possible as key=value on the command line:\n\n" + deck.help() +
            "\nMFU = 3 x forward flops per token x tokens per second / (ranks x peak): attention over the causal half, the SSM as a plain\n"
-           "recurrence, nothing recomputed; the peak of a CPU rank is its matrix-product rate, measured at start.";
+           "recurrence, nothing recomputed; the peak of a CPU rank is its matrix-product rate, measured at start.\n\n" + exit_codes();
   });
 }
 

@@ -42,4 +42,15 @@ std::string_view meaning(Exit code) {
   return "unknown";
 }
 
+std::string exit_codes() {
+  std::string text = "Exit codes:", line;
+  for (const Exit code : {Exit::ok, Exit::usage, Exit::data, Exit::missing, Exit::device, Exit::internal, Exit::io, Exit::again, Exit::config,
+                          Exit::numeric}) {
+    const std::string entry = fmt::format(" {} {}{}", int(code), meaning(code), code == Exit::numeric ? "." : ";");
+    if (line.size() + entry.size() > 116) text += line + "\n  ", line.clear();
+    line += entry;
+  }
+  return text + line + "\n";
+}
+
 }  // namespace gyr

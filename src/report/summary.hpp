@@ -20,4 +20,7 @@ std::string last_line(Exit code);
 
 std::string_view meaning(Exit code);
 
+// All codes with their meanings, for help: at most 120 columns.
+std::string exit_codes();
+
 }  // namespace gyr
