@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "kernels/error.hpp"
@@ -27,6 +28,13 @@ class Folder {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  std::filesystem::path write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return path_ / name;
+  }
+  std::size_t files() const {
+    return std::size_t(std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
+  }
 
  private:
   std::filesystem::path path_;
@@ -38,6 +46,17 @@ inline std::string contents(const std::filesystem::path& path) {
 }
 inline void put_contents(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// The Error that f throws; Exit::ok where it throws none.
+template <class F>
+Error error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(Exit::ok, "no error");
 }
 
 }  // namespace gyr::testing

@@ -109,16 +109,6 @@ INSTANTIATE_TEST_SUITE_P(T, checkpoint, ::testing::Values("T2", "T5", "T7"), [](
 
 TEST(checkpoint, keeps_bfloat16_and_its_masters_on_any_grid) { any_grid_reads_what_any_grid_wrote<bf16>("T5"); }
 
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(Exit::ok, "no error");
-}
-
 // All ranks threw the same.
 void expect_same_everywhere(const Error& error, Exit code) {
   EXPECT_EQ(error.code, code) << error.what();

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "kernels/error.hpp"
+#include "regression/folder.hpp"
 #include "regression/testing.hpp"
 #include "src/data/token_file.hpp"
 #include "src/tokenizer/trainer.hpp"
@@ -49,11 +50,6 @@ class Folder {
   fs::path path_;
 };
 
-std::string bytes_of(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 Tokenizer bytes_only() { return Tokenizer(gyr::byte_vocabulary(std::vector<std::string>{"<|endoftext|>"})); }
 
@@ -245,11 +241,11 @@ TEST(builder, bytes_do_not_depend_on_the_ranks) {
         ASSERT_EQ(code, 0) << message;
       EXPECT_EQ(folder.results(), 2u);
       if (ranks == 1) {
-        bin = bytes_of(gyr::tokens_path(folder.out()));
-        idx = bytes_of(gyr::index_path(folder.out()));
+        bin = gyr::testing::contents(gyr::tokens_path(folder.out()));
+        idx = gyr::testing::contents(gyr::index_path(folder.out()));
       }
-      EXPECT_TRUE(bin == bytes_of(gyr::tokens_path(folder.out()))) << ranks;
-      EXPECT_TRUE(idx == bytes_of(gyr::index_path(folder.out()))) << ranks;
+      EXPECT_TRUE(bin == gyr::testing::contents(gyr::tokens_path(folder.out()))) << ranks;
+      EXPECT_TRUE(idx == gyr::testing::contents(gyr::index_path(folder.out()))) << ranks;
       const gyr::TokenFile file(folder.out());
       EXPECT_EQ(report.tokens, file.tokens());
       EXPECT_EQ(report.documents, file.documents());

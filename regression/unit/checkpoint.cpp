@@ -19,16 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(Exit::ok, "no error");
-}
-
 bool says(const Error& error, const std::string& part) { return std::string(error.what()).find(part) != std::string::npos; }
 
 template <class T>

@@ -16,16 +16,6 @@ namespace {
 using hdf5::Box;
 using hdf5::File;
 
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(Exit::ok, "no error");
-}
-
 TEST(hdf5, any_box_of_a_dataset_is_what_was_written) {
   const Folder folder;
   const Shape shape{700, 5, 301};  // 4 MiB: several chunks

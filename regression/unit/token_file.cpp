@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/error.hpp"
+#include "regression/folder.hpp"
 #include "regression/testing.hpp"
 #include "src/data/token_writer.hpp"
 
@@ -24,26 +25,8 @@ using Ids = std::vector<std::int32_t>;
 
 namespace {
 
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("gyr_token_file_" + std::to_string(::getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  std::size_t files() const {
-    return std::size_t(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-  }
+using gyr::testing::Folder;
 
- private:
-  fs::path path_;
-};
-
-std::string bytes_of(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
 template <class T>
@@ -120,9 +103,9 @@ TEST(token_file, writer_gives_the_published_bytes) {
     EXPECT_FALSE(fs::exists(gyr::index_path(prefix)) && !wide);
     writer.finish();
     const std::int64_t item = wide ? 4 : 2;
-    EXPECT_EQ(bytes_of(gyr::tokens_path(prefix)),
+    EXPECT_EQ(gyr::testing::contents(gyr::tokens_path(prefix)),
               wide ? raw<std::int32_t>({1, 2, 65498, 7}) : raw<std::uint16_t>({1, 2, 65498, 7}));
-    EXPECT_EQ(bytes_of(gyr::index_path(prefix)), raw_header(wide ? 4 : 8, 2, 3) + raw<std::int32_t>({3, 1}) +
+    EXPECT_EQ(gyr::testing::contents(gyr::index_path(prefix)), raw_header(wide ? 4 : 8, 2, 3) + raw<std::int32_t>({3, 1}) +
                                                      raw<std::int64_t>({0, 3 * item}) + raw<std::int64_t>({0, 1, 2}));
     EXPECT_EQ(folder.files(), 2u);
     EXPECT_EQ(TokenFile(prefix).tokens(), 4);
@@ -166,7 +149,7 @@ TEST(token_file, says_what_is_wrong_and_where) {
   const fs::path prefix = folder / "bad", idx = gyr::index_path(prefix), bin = gyr::tokens_path(prefix);
   const auto refused = [&](const std::string& name, const std::function<void(std::string&, std::string&)>& damage) {
     write_small<std::uint16_t>(prefix, 8);
-    std::string index = bytes_of(idx), tokens = bytes_of(bin);
+    std::string index = gyr::testing::contents(idx), tokens = gyr::testing::contents(bin);
     damage(index, tokens);
     write(idx, index);
     write(bin, tokens);
@@ -220,7 +203,7 @@ TEST(token_file, survives_damaged_files) {
   const Folder folder;
   const fs::path prefix = folder / "bad", idx = gyr::index_path(prefix), bin = gyr::tokens_path(prefix);
   write_small<std::uint16_t>(prefix, 8);
-  const std::string index = bytes_of(idx), tokens = bytes_of(bin);
+  const std::string index = gyr::testing::contents(idx), tokens = gyr::testing::contents(bin);
   std::mt19937 random(3);
   int refused = 0;
   for (int trial = 0; trial < 500; ++trial) {

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "kernels/error.hpp"
+#include "regression/folder.hpp"
 #include "regression/testing.hpp"
 #include "src/tokenizer/byte_alphabet.hpp"
 #include "src/tokenizer/trainer.hpp"
@@ -25,27 +26,8 @@ using nlohmann::json;
 
 namespace {
 
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("gyr_tokenizer_" + std::to_string(::getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  fs::path write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return path_ / name;
-  }
+using gyr::testing::Folder;
 
- private:
-  fs::path path_;
-};
-
-std::string bytes_of(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 // Prose-like text: words drawn with the frequencies of a Zipf law, from a small set of syllables.
 std::string prose(std::size_t words, unsigned seed = 1) {
@@ -203,7 +185,7 @@ TEST(tokenizer, training_compresses_and_is_repeatable) {
   const auto a = gyr::train_tokenizer(std::vector{file}, options), b = gyr::train_tokenizer(std::vector{file}, options);
   a.save(folder / "a.json");
   b.save(folder / "b.json");
-  EXPECT_TRUE(bytes_of(folder / "a.json") == bytes_of(folder / "b.json"));
+  EXPECT_TRUE(gyr::testing::contents(folder / "a.json") == gyr::testing::contents(folder / "b.json"));
   EXPECT_EQ(a.size(), 500);
   const std::string unseen = prose(2000, 99);
   EXPECT_LT(double(a.encode(unseen).size()), 0.4 * double(unseen.size()));
@@ -275,7 +257,7 @@ TEST(tokenizer, save_and_load_is_identity) {
   trained().save(folder / "a.json");
   const auto again = Tokenizer::load(folder / "a.json");
   again.save(folder / "b.json");
-  EXPECT_TRUE(bytes_of(folder / "a.json") == bytes_of(folder / "b.json"));
+  EXPECT_TRUE(gyr::testing::contents(folder / "a.json") == gyr::testing::contents(folder / "b.json"));
   const std::string text = prose(500, 42) + "\xff\xfe <|pad|>";
   EXPECT_EQ(again.encode(text), trained().encode(text));
   EXPECT_EQ(again.size(), trained().size());
@@ -305,7 +287,7 @@ TEST(tokenizer, reads_what_published_files_hold) {
   EXPECT_EQ(t.eod(), 259);
   EXPECT_EQ(t.size(), 261);
   t.save(folder / "again.json");
-  const auto saved = json::parse(bytes_of(folder / "again.json"));
+  const auto saved = json::parse(gyr::testing::contents(folder / "again.json"));
   EXPECT_EQ(saved["pre_tokenizer"], file["pre_tokenizer"]);
   EXPECT_EQ(saved["post_processor"], file["post_processor"]);
   EXPECT_EQ(Tokenizer::load(folder / "again.json").encode("abc 1234"), t.encode("abc 1234"));
