@@ -58,4 +58,13 @@ TEST_F(precision, bf16_learns_what_fp32_learns) {
   EXPECT_NEAR(narrow, wide, 0.01 * wide);
 }
 
+// From the command to the first step done, checkpoint included; by processor time, since others may use the machine.
+TEST_F(precision, the_first_step_of_the_demonstration_comes_within_two_seconds) {
+  const Result r = run({"train", GYR_SOURCE_DIR "/input/demo.yaml", "train.steps=1", "train.eval_every=0",
+                        "data.prefixes=[" + (folder_ / "text").string() + "]", "output.folder=" + (folder_ / "first").string()},
+                       {.ranks = 2});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_LT(r.cpu_seconds / 2, 2) << r.seconds << " s by the clock";
+}
+
 }  // namespace

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a step does when its numbers are not finite: it stops, names the weight, and has changed nothing.
+#include "src/engine.hpp"
+
+#include <limits>
+
+#include "regression/cases.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+EngineConfig config_of(const Case& c) {
+  EngineConfig e;
+  e.model = c.model;
+  e.micro_batch = c.batch, e.length = c.length;
+  return e;
+}
+
+std::vector<double> values(const Parameter& p) {
+  const auto v = p.vector<double>();
+  return {v.data(), v.data() + p.size()};
+}
+
+TEST(engine, a_weight_that_is_not_finite_is_named_and_nothing_changes) {
+  const Case& c = named("T2");
+  for (const std::string bad : {"model.layers.1.self_attn.o_proj.weight", "model.layers.0.mamba.A_log", "lm_head.weight"}) {
+    Rig<double> rig(config_of(c), alone(c.model.layers()));
+    const Parameter* broken = nullptr;
+    for (const auto& p : rig.engine.stage().parameters().all())
+      if (p->weight.name == bad) broken = p.get();
+    ASSERT_NE(broken, nullptr) << bad;
+    assign<double>(rig.engine.device(), *broken,
+                   [&](Index i) { return i == 3 ? std::numeric_limits<double>::quiet_NaN() : weight_value(broken->weight, i); });
+    const auto& first = *rig.engine.stage().parameters().all().front();
+    const std::vector<double> before = values(first);
+    try {
+      rig.engine.train([&](int) { return micro_batch(0, c.batch, c.length, c.model.vocabulary); }, 1, 7, 1e-2);
+      ADD_FAILURE() << bad << " went unnoticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code, Exit::numeric);
+      EXPECT_NE(std::string(error.what()).find("step 7"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("value of " + bad), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(values(first), before) << bad;
+  }
+}
+
+TEST(engine, a_gradient_that_overflows_is_named) {
+  const Case& c = named("T2");
+  Rig<float> rig(config_of(c), alone(c.model.layers()));
+  for (const auto& p : rig.engine.stage().parameters().all())
+    if (p->weight.name == "model.layers.1.feed_forward.down_proj.weight")  // finite, but its products are not
+      assign<float>(rig.engine.device(), *p, [](Index) { return 3e38; });
+  try {
+    rig.engine.train([&](int) { return micro_batch(0, c.batch, c.length, c.model.vocabulary); }, 1, 1, 1e-2);
+    ADD_FAILURE() << "went unnoticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, Exit::numeric);
+    EXPECT_NE(std::string(error.what()).find("gradient of "), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing
