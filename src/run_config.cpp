@@ -87,7 +87,9 @@ std::string pattern_help() {
 DataConfig read_data(Section s) {
   DataConfig c;
   c.prefixes = s.get("prefixes", std::vector<std::string>{}, "token files, each PREFIX.bin and PREFIX.idx").value();
-  c.weights = s.get("weights", std::vector<double>{}, "share of each prefix in the blend; none: by size").value();
+  c.weights = s.get("weights", std::vector<double>{}, "share of each prefix in the blend; none: by size").at_least(0).value();
+  require(c.weights.empty() || c.weights.size() == c.prefixes.size(), Exit::config, "data.weights has {} numbers for {} prefixes", c.weights.size(),
+          c.prefixes.size());
   c.split = s.get("split", "949,50,1", "train, validation and test shares of the documents").value();
   c.order = s.get("order", "shuffled", "order of samples; megatron: Megatron-LM's own").one_of({"shuffled", "megatron"});
   c.tokenizer = s.get("tokenizer", "", "tokenizer.json of the data; samples are printed as text with it").value();

@@ -54,6 +54,12 @@ TEST(run_config, refuses_ramps_that_are_none) {
     expect_refused([&] { run_of(fmt::format("train: {{ramp: [{}]}}", ramp)); }, {"train.ramp"});
 }
 
+TEST(run_config, lists_that_belong_together_have_one_length) {
+  expect_refused([] { run_of("data: {prefixes: [a, b], weights: [1]}"); }, {"data.weights has 1 numbers for 2 prefixes"});
+  expect_refused([] { run_of("optimizer: {groups: [x], group_rates: [1, 2]}"); }, {"optimizer.group_rates has 2 numbers for 1 groups"});
+  EXPECT_EQ(run_of("data: {prefixes: [a, b], weights: [1, 3]}").data.weights, (std::vector<double>{1, 3}));
+}
+
 TEST(run_config, every_step_of_a_ramp_must_split_over_the_grid) {
   const RunConfig run = run_of(ramped);
   EXPECT_EQ(layout_of(run, 16).size("data"), 16);
