@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
@@ -36,7 +37,7 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   Index windows = 0;
   for (Index i = 0; i < dataset.corpora(); ++i) windows += dataset.per_epoch(i);
 
-  const int tensor = a.tensor > 0 ? a.tensor : runtime.ranks();
+  const int tensor = a.tensor > 0 ? a.tensor : std::gcd(runtime.ranks(), run.parallel.tensor);
   require(runtime.ranks() % tensor == 0, Exit::config, "--tensor {} does not divide the {} ranks", tensor, runtime.ranks());
   const int replicas = runtime.ranks() / tensor;
   Grid grid(grid_layout(replicas, 1, tensor, {{0, run.model.layers()}}), runtime.world(), patience_of(runtime.world()));
@@ -88,7 +89,7 @@ void add_eval(CLI::App& app, Action& action) {
   c->add_option("--split", a->split, "Which split of the training data")->check(CLI::IsMember({"train", "validation", "test"}))->capture_default_str();
   c->add_option("--sequences", a->sequences, "Most sequences to score; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
   c->add_option("--length", a->length, "Tokens in a sequence; 0: as trained")->check(CLI::NonNegativeNumber)->capture_default_str();
-  c->add_option("--tensor", a->tensor, "Ranks that share the model; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
+  c->add_option("--tensor", a->tensor, "Ranks that share the model; 0: as in training, as far as the ranks allow. The others share the sequences")->check(CLI::NonNegativeNumber)->capture_default_str();
   c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->check(CLI::IsMember({"fp32", "fp64", "bf16"}));
   c->callback([a, &action] { action = [a] { return run(*a); }; });
 }
