@@ -101,17 +101,26 @@ Tensor2<T> Stage<T>::begin(Device& dev, int i, const MicroBatch& batch) {
   if (first_) upload<Token>(dev, batch.tokens, slot.tokens);
   if (last_) upload<Token>(dev, batch.labels, slot.labels);
   rotary(dev, slot);
-  slot.input = first_ ? Tensor2<T>() : slot.saved.template push<Tensor2<T>>("input", rows, config_.width);
-  return slot.input;
+  return push_input(slot);
+}
+
+template <class T>
+Tensor2<T> Stage<T>::push_input(Slot& slot) {
+  return slot.input = first_ ? Tensor2<T>() : slot.saved.template push<Tensor2<T>>("input", slot.sequences.rows(), config_.width);
+}
+
+template <class T>
+Tensor2<T> Stage<T>::forward(Pass<T>& a, Slot& slot) {
+  Tensor2<T> x = first_ ? embedding_->forward(a, slot.tokens) : slot.input;
+  for (auto& layer : layers_) x = layer->forward(a, x);
+  return slot.output = x;
 }
 
 template <class T>
 Tensor2<T> Stage<T>::forward(Device& dev, int i, double scale, double& loss) {
   Slot& slot = slots_[i];
   Pass<T> a = pass(dev, slot);
-  Tensor2<T> x = first_ ? embedding_->forward(a, slot.tokens) : slot.input;
-  for (auto& layer : layers_) x = layer->forward(a, x);
-  slot.output = x;
+  const Tensor2<T> x = forward(a, slot);
   if (!last_) return x;
   if (scale == 0) {
     loss += head_->loss(a, x, slot.labels);
@@ -152,23 +161,32 @@ template <class T>
 void Stage<T>::end(int i) { slots_[i].saved.clear(); }
 
 template <class T>
-Tensor2<Acc<T>> Stage<T>::logits(Device& dev, const Sequences& sequences, std::span<const Token> tokens, StateStore& state,
-                                 bool only_last_rows) {
+Tensor2<T> Stage<T>::begin(Device& dev, const Sequences& sequences, std::span<const Token> tokens) {
   Slot& slot = slots_.front();
   slot.saved.clear();
   slot.sequences = sequences;
   slot.tokens = slot.saved.template push<Tensor1<Token>>("token ids", sequences.rows());
-  upload<Token>(dev, tokens, slot.tokens);
+  if (first_) upload<Token>(dev, tokens, slot.tokens);
   rotary(dev, slot);
-  Pass<T> a = pass(dev, slot);
+  return push_input(slot);
+}
+
+template <class T>
+Tensor2<T> Stage<T>::forward(Device& dev, StateStore& state) {
+  Pass<T> a = pass(dev, slots_.front());
   a.state = &state;
-  Tensor2<T> x = embedding_->forward(a, slot.tokens);
-  for (auto& layer : layers_) x = layer->forward(a, x);
-  if (only_last_rows && sequences.length > 1) {
-    auto last = slot.saved.template push<Tensor2<T>>("last rows", sequences.batch, config_.width);
-    for (Index b = 0; b < sequences.batch; ++b)
-      convert<T, T>(dev, Matrix<T>(rows(x, (b + 1) * sequences.length - 1, 1)), rows(last, b, 1));
-    x = last;
+  return forward(a, slots_.front());
+}
+
+template <class T>
+Tensor2<Acc<T>> Stage<T>::logits(Device& dev, Rows which) {
+  Slot& slot = slots_.front();
+  Pass<T> a = pass(dev, slot);
+  Tensor2<T> x = slot.output;
+  if (const Index length = slot.sequences.length; which == Rows::last && length > 1) {
+    x = slot.saved.template push<Tensor2<T>>("last rows", slot.sequences.batch, config_.width);
+    for (Index b = 0; b < slot.sequences.batch; ++b)
+      convert<T, T>(dev, Matrix<T>(rows(slot.output, (b + 1) * length - 1, 1)), rows(x, b, 1));
   }
   auto out = slot.saved.template push<Tensor2<Acc<T>>>("logits", x.extent(0), head_->vocabulary_here());
   head_->logits(a, x, out);
