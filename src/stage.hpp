@@ -14,10 +14,13 @@
 
 namespace gyr {
 
-// Tokens of one micro-batch, row b * length + t; labels[r] is the token row r must predict, or ignored_label.
+// Tokens of one micro-batch, row b * length + t; labels[r] is the token row r must predict, or ignored_label. positions[r] is the place of
+// row r in its document where documents are packed into the sequences: none sees another. Empty: every sequence is one document. Every
+// rank of a data coordinate has the same micro-batch.
 struct MicroBatch {
   Index batch = 0, length = 0;
   std::vector<Token> tokens, labels;
+  std::vector<std::int32_t> positions = {};
 };
 
 template <class T>
@@ -67,14 +70,16 @@ class Stage {
   struct Slot {
     ActivationStore saved;
     Sequences sequences;
+    std::vector<std::int32_t> host_positions;  // of every row
     Tensor1<Token> tokens, labels;
+    Documents documents;
     Tensor2<Acc<T>> cosine, sine;
     Tensor2<T> input, output;
   };
   Pass<T> pass(Device&, Slot&);
   Tensor2<T> forward(Pass<T>&, Slot&);
   Tensor2<T> push_input(Slot&);
-  void rotary(Device&, Slot&);
+  void place(Device&, Slot&, std::span<const std::int32_t> packed);
 
   ModelConfig config_;
   Grid& grid_;
