@@ -160,7 +160,24 @@ MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary)
   return m;
 }
 
+MicroBatch packed(MicroBatch m, const Lengths& lengths) {
+  m.positions = positions_of(lengths, m.batch, m.length);
+  for (Index r = 1; r <= m.batch * m.length; ++r)
+    if (r == m.batch * m.length || m.positions[r] == 0) m.labels[r - 1] = ignored_label;
+  return m;
+}
 
+std::vector<MicroBatch> taken_apart(const MicroBatch& m) {
+  std::vector<MicroBatch> documents;
+  for (const Extent& e : extents_of(m.positions, m.length)) {
+    const auto part = [&](const std::vector<Token>& x) {
+      const auto begin = x.begin() + e.sequence * m.length + e.first;
+      return std::vector<Token>(begin, begin + e.count);
+    };
+    documents.push_back({1, e.count, part(m.tokens), part(m.labels)});
+  }
+  return documents;
+}
 
 template <class T>
 Rig<T>::Rig(const EngineConfig& config, Grid& grid)

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "regression/documents.hpp"
 #include "src/plan.hpp"
 
 namespace gyr::testing {
@@ -40,6 +41,11 @@ void set_weights(Engine<T>&);
 
 // Sequences `first` to `first + batch` of the cases' tokens; labels are the next tokens, the last one ignored.
 MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary);
+
+// The same tokens as documents of these lengths, in every sequence; the last token of each has no label.
+MicroBatch packed(MicroBatch, const Lengths&);
+// Each document alone.
+std::vector<MicroBatch> taken_apart(const MicroBatch&);
 
 // An engine with its own memory on `grid`, sized by a ghost.
 template <class T>

@@ -33,10 +33,13 @@ Layout layout_of(int data, int pipeline, int tensor, std::vector<int> permutatio
 }
 
 template <class T>
-Outcome step(const ModelConfig& model, Grid& grid) {
+Outcome step(const ModelConfig& model, Grid& grid, const Lengths& documents = {}) {
   Rig<T> rig(config_of(model, grid.layout()), grid);
   const int data = grid.layout().size("data"), mine = grid.coordinate("data");
-  const auto source = [&](int micro) { return micro_batch(Index(micro) * data + mine, 1, length, model.vocabulary); };
+  const auto source = [&](int micro) {
+    MicroBatch batch = micro_batch(Index(micro) * data + mine, 1, length, model.vocabulary);
+    return documents.empty() ? batch : packed(std::move(batch), documents);
+  };
   Outcome outcome{rig.engine.gradients(source, rig.engine.config().micros, 1), {}};
   outcome.gradients = gathered_gradients(rig.engine);
   const Capacity used = rig.engine.measured();
@@ -72,15 +75,15 @@ void expect_equal(const Outcome& one, const Outcome& many, const Tolerance& limi
 }
 
 template <class T>
-void every_factorisation(const std::string& name, const Tolerance& tolerance) {
+void every_factorisation(const std::string& name, const Tolerance& tolerance, const Lengths& documents = {}) {
   const ModelConfig model = widened(named(name));
-  const Outcome one = step<T>(model, alone(8));
+  const Outcome one = step<T>(model, alone(8), documents);
   for (const int ranks : {2, 4, 8})
     for (int tensor = 1; tensor <= ranks; tensor *= 2)
       for (int pipeline = 1; pipeline * tensor <= ranks; pipeline *= 2) {
         const int data = ranks / tensor / pipeline;
         if (Grid* grid = grid_of(layout_of(data, pipeline, tensor)))
-          expect_equal(one, step<T>(model, *grid), tolerance, fmt::format("{} data {} pipeline {} tensor {}", name, data, pipeline, tensor));
+          expect_equal(one, step<T>(model, *grid, documents), tolerance, fmt::format("{} data {} pipeline {} tensor {}", name, data, pipeline, tensor));
       }
   meet();
 }
@@ -92,6 +95,9 @@ TEST_P(equality, double_precision) { every_factorisation<double>(GetParam(), in_
 TEST_P(equality, single_precision) { every_factorisation<float>(GetParam(), in_float); }
 
 INSTANTIATE_TEST_SUITE_P(T, equality, ::testing::Values("T1", "T2", "T3", "T4", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
+
+// Every rank has the positions of its micro-batch, so stages in the middle keep documents apart too.
+TEST(equality, of_packed_documents) { every_factorisation<double>("T3", in_double, {5, 1, 3, 2}); }
 
 TEST(equality, survives_a_rank_permutation) {
   const ModelConfig model = widened(named("T2"));
