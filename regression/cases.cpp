@@ -207,9 +207,10 @@ std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>& engine)
   using A = Acc<T>;
   // Every rank must know every name: stages hold different ones, so they are derived from a model on one rank.
   Grid alone = Grid::ghost(grid_layout(1, 1, 1, {{0, engine.config().model.layers()}}), 0);
-  Stage<T> whole(engine.config().model, alone);
+  Stage<T> whole(engine.config().model, alone, engine.config().optimizer.trained());
   std::map<std::string, std::vector<double>> all;
   for (const auto& p : whole.parameters().all()) {
+    if (!p->trained) continue;
     std::vector<double> values(2 * p->weight.size(), 0);  // value, owners
     if (engine.grid().coordinate("data") == 0)
       for (const auto& mine : engine.stage().parameters().all())

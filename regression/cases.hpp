@@ -61,7 +61,7 @@ Grid& alone(Index layers);
 // Waiting without blocking inside MPI until all ranks of the program are here.
 void meet();
 
-// Every logical gradient, gathered from all ranks; fails where an element has no owner or more than one.
+// Every logical gradient of a weight that is trained, gathered from all ranks; fails where an element has no owner or more than one.
 template <class T>
 std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>&);
 
