@@ -7,6 +7,7 @@
 
 #include "modules/flops.hpp"
 #include "modules/layer.hpp"
+#include "src/weight_pattern.hpp"
 
 namespace gyr {
 
@@ -128,7 +129,13 @@ TrainConfig read_train(Section s) {
   return c;
 }
 
-OptimizerConfig read_optimizer(Section s) {
+std::vector<std::string> names_of(const std::vector<Weight>& weights) {
+  std::vector<std::string> names;
+  for (const Weight& w : weights) names.push_back(w.name);
+  return names;
+}
+
+OptimizerConfig read_optimizer(Section s, const std::vector<std::string>& weights) {
   OptimizerConfig c;
   c.beta1 = s.get("beta1", 0.9, "decay of the first moment").at_least(0).below(1);
   c.beta2 = s.get("beta2", 0.95, "decay of the second moment").at_least(0).below(1);
@@ -136,8 +143,8 @@ OptimizerConfig read_optimizer(Section s) {
   c.decay = s.get("decay", 0.1, "weight decay of matrices").at_least(0);
   c.clip = s.get("clip", 1.0, "largest global gradient norm; 0: no clipping").at_least(0);
   const std::vector<std::string> patterns =
-      s.get("groups", std::vector<std::string>{}, "parameter groups: parts of names, e.g. [mamba.A_log, embed_tokens]");
-  const std::vector<double> rates = s.get("group_rates", std::vector<double>{}, "factor on the rate of each group; 0: frozen").at_least(0);
+      s.get("groups", std::vector<std::string>{}, "parameter groups: patterns of names, e.g. [\"*.A_log\", \"*embed_tokens*\"]");
+  const std::vector<double> rates = s.get("group_rates", std::vector<double>{}, "factor on the rate of each group; to freeze, see frozen").positive();
   const std::vector<double> decays = s.get("group_decays", std::vector<double>{}, "factor on the decay of each group").at_least(0);
   require(rates.empty() || rates.size() == patterns.size(), Exit::config, "optimizer.group_rates has {} numbers for {} groups", rates.size(),
           patterns.size());
@@ -145,8 +152,13 @@ OptimizerConfig read_optimizer(Section s) {
           decays.size(), patterns.size());
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     const double rate = rates.empty() ? 1 : rates[i];
-    c.groups.push_back({patterns[i], rate, decays.empty() ? 1 : decays[i], rate == 0});
+    c.groups.push_back({patterns[i], rate, decays.empty() ? 1 : decays[i]});
   }
+  c.frozen = s.get("frozen", std::vector<std::string>{}, "weights that stay as they are: patterns of names, e.g. [\"model.layers.*.mamba.*\"]").value();
+  check_patterns("optimizer.groups", patterns, weights);
+  check_patterns("optimizer.frozen", c.frozen, weights);
+  require(c.frozen.empty() || !std::all_of(weights.begin(), weights.end(), [&](const auto& name) { return matches_any(c.frozen, name); }),
+          Exit::config, "optimizer.frozen leaves no weight to train");
   return c;
 }
 
@@ -211,7 +223,7 @@ RunConfig read_run_config(Deck& deck) {
   run.data = read_data(deck.section("data", "token files"));
   run.train = read_train(deck.section("train", "what a step is and how many there are"));
   Section optimizer = deck.section("optimizer", "AdamW and its learning rate");
-  run.optimizer = read_optimizer(optimizer);
+  run.optimizer = read_optimizer(optimizer, names_of(declared_weights(run.model)));
   run.rate = read_rate(optimizer, run.train.steps);
   run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x tensor"));
   Section checkpoint = deck.section("checkpoint", "saving");

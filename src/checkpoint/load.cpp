@@ -32,10 +32,12 @@ class Reader {
       require(has(Content::weight, placed.weight), Exit::config, "{}: holds no {}: it is of another model than the deck's", file_.name(),
               placed.weight.name);
       dataset(Content::weight, placed.weight);
-      for (const Content content : {Content::first_moment, Content::second_moment})
-        require(!moments || has(content, placed.weight), Exit::data,
-                "{}: holds no {} of {}; start from its weights alone, with a new optimizer", file_.name(), name_of(content),
-                placed.weight.name);
+      if (!moments || !placed.trained) continue;
+      const bool first = has(Content::first_moment, placed.weight), second = has(Content::second_moment, placed.weight);
+      require(first || second, Exit::config,
+              "{}: holds no moments of {}, which was frozen or never trained when it was written; keep it frozen, or start a new run from "
+              "these weights", file_.name(), placed.weight.name);
+      require(first && second, Exit::data, "{}: holds one moment of {} without the other", file_.name(), placed.weight.name);
     }
     std::vector<std::string> known;
     for (const PlacedWeight& placed : weights) known.push_back(path_of(Content::weight, placed.weight.name));
@@ -97,6 +99,7 @@ void load_state(const Reader& reader, Engine<T>& engine, LoadWhat what) {
   using A = Acc<T>;
   const Optimizer<T>& optimizer = engine.optimizer();
   for (const auto& p : engine.stage().parameters().all()) {
+    if (!p->trained) continue;
     if (what == LoadWhat::everything) {
       to_device(reader.share<A>(Content::first_moment, *p), optimizer.moment1(*p));
       to_device(reader.share<A>(Content::second_moment, *p), optimizer.moment2(*p));
@@ -112,7 +115,7 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& file, Engine<T>& e
   CheckpointHeader header;
   together(engine.grid().world(), [&] {
     const Reader reader(file);
-    reader.check_model(model_weights<T>(engine.config().model), what == LoadWhat::everything);
+    reader.check_model(model_weights<T>(engine.config().model, engine.config().optimizer.trained()), what == LoadWhat::everything);
     load_values(reader, engine.stage().parameters());
     engine.optimizer().reset(engine.device());
     load_state(reader, engine, what);
