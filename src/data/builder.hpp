@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Turns text files into a tokenized corpus (token_file.hpp), shared out over any number of ranks. The bytes written do
-// not depend on how many there are.
+// Turns text files into a tokenized corpus (token_file.hpp), with a loss mask (loss_mask.hpp) where the text is made of
+// conversations, shared out over any number of ranks. The bytes written do not depend on how many there are.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,16 @@ struct Team {
 
 struct BuildOptions {
   std::vector<std::filesystem::path> inputs;  // text files, in the order of the result; the same on every rank
-  std::filesystem::path prefix;               // of PREFIX.bin and PREFIX.idx
+  std::filesystem::path prefix;               // of PREFIX.bin, PREFIX.idx, PREFIX_mask.bin and PREFIX_mask.idx
   DocumentFormat format;            // where a document ends, which key holds the text, what to do with bad lines
-  std::optional<std::int32_t> eod;  // appended to every document; nothing is when empty
+  std::optional<std::int32_t> eod;  // appended to every document; nothing is when empty. To be predicted in a
+                                    // conversation where the token before it is
   bool overwrite = false;           // replace an existing corpus
 };
 
 struct BuildReport {
   std::int64_t bytes = 0, documents = 0, tokens = 0;
+  std::int64_t learned = 0;  // tokens to be predicted: all, where there is no mask
   std::int64_t skipped_lines = 0;  // invalid ones, where these are skipped
 };
 
