@@ -89,7 +89,8 @@ Conversation read_conversation(std::string_view line, const ConversationFormat& 
     if (f.text.of_turns()) {
       add_turns(value_of(row, f.messages, ""), f, result.passages);
     } else {
-      f.text.fill(string_of(row, f.prompt), string_of(row, f.response), true, result.passages);
+      const std::string& prompt = string_of(row, f.prompt);
+      f.text.fill(prompt, string_of(row, f.response), true, result.passages);
     }
   } catch (const Problem& problem) {
     result.passages.clear();
