@@ -55,20 +55,37 @@ class Folder {
 Tokenizer bytes_only() { return Tokenizer(gyr::byte_vocabulary(std::vector<std::string>{"<|endoftext|>"})); }
 Tokenizer with_marks() { return Tokenizer(gyr::byte_vocabulary(std::vector<std::string>{"<|endoftext|>", "<|start|>", "<|end|>"})); }
 
-// Runs action(team) on `size` threads that can gather numbers from each other.
+// Runs action(team) on `size` threads that can gather numbers from each other and share their errors.
 void as_team(int size, const std::function<void(const Team&)>& action) {
   std::vector<std::int64_t> shared(static_cast<std::size_t>(size));
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   std::barrier<> meet(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
-      action({rank, size, [&, rank](std::int64_t mine) {
-                shared[std::size_t(rank)] = mine;
-                meet.arrive_and_wait();
-                auto all = shared;
-                meet.arrive_and_wait();
-                return all;
-              }});
+      Team team;
+      team.rank = rank, team.size = size;
+      team.all_gather = [&](std::int64_t mine) {
+        shared[std::size_t(rank)] = mine;
+        meet.arrive_and_wait();
+        auto all = shared;
+        meet.arrive_and_wait();
+        return all;
+      };
+      team.together = [&](const std::function<void()>& part) {
+        auto& mine = errors[std::size_t(rank)] = nullptr;
+        try {
+          part();
+        } catch (...) {
+          mine = std::current_exception();
+        }
+        meet.arrive_and_wait();
+        const auto first = std::find_if(errors.begin(), errors.end(), [](const auto& error) { return error != nullptr; });
+        const std::exception_ptr error = first == errors.end() ? nullptr : *first;
+        meet.arrive_and_wait();
+        if (error) std::rethrow_exception(error);
+      };
+      action(team);
     });
   for (auto& thread : threads) thread.join();
 }
@@ -124,9 +141,9 @@ std::string error_in(const std::string& name, const std::string& bytes, const Do
   const Folder folder;
   const auto outcome = build(bytes_only(), {{folder.in(name, bytes)}, folder.out(), format, 0}, 2);
   EXPECT_EQ(folder.results(), 0u) << "nothing half-written is left";
-  EXPECT_EQ(outcome[0].first, outcome[1].first) << "all ranks agree on the exit code";
+  EXPECT_EQ(outcome[0], outcome[1]) << "all ranks agree on what is wrong";
   EXPECT_EQ(outcome[0].first, int(Exit::data));
-  return outcome[0].second + " | " + outcome[1].second;
+  return outcome[0].second;
 }
 
 DocumentFormat conversations(const Tokenizer& tokenizer, const std::string& text) {
@@ -285,9 +302,10 @@ TEST(builder, bad_conversations_stop_with_file_and_line_or_are_counted) {
     const Folder folder;
     auto format = conversations(tokenizer, text);
     const fs::path file = folder.in("a.jsonl", good + good + line + (line.ends_with('\n') ? "" : "\n") + good);
-    for (const auto& [code, message] : build(tokenizer, {{file}, folder.out(), format, 0}, 2)) EXPECT_EQ(code, int(Exit::data)) << message;
-    const std::string message = build(tokenizer, {{file}, folder.out(), format, 0}, 1)[0].second;
-    EXPECT_TRUE(has(message, "a.jsonl:3: the line ") && has(message, reason)) << message;
+    for (const auto& [code, message] : build(tokenizer, {{file}, folder.out(), format, 0}, 2)) {
+      EXPECT_EQ(code, int(Exit::data)) << message;
+      EXPECT_TRUE(has(message, "a.jsonl:3: the line ") && has(message, reason)) << message;
+    }
     EXPECT_EQ(folder.results(), 0u) << "nothing half-written is left";
     format.invalid = DocumentFormat::Invalid::skip;
     BuildReport report;

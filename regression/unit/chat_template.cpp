@@ -102,17 +102,26 @@ TEST(chat_template, names_marks_the_tokenizer_does_not_have) {
 }
 
 // What stands before an answer gets the ids it has when the model is asked: the whole prompt encoded by itself.
-TEST(chat_template, a_prompt_is_encoded_as_it_is_asked) {
-  std::vector<Passage> passages;
-  ChatTemplate("<|start|>user\n{prompt}<|end|>\n<|start|>bot\n{response}<|end|>\n", tokenizer()).fill("\n two", " three", true, passages);
-  std::vector<std::int32_t> before;
+TEST(chat_template, a_question_has_the_ids_that_were_learned_from) {
   const Tokenizer t = tokenizer();
-  for (const Passage& p : passages) {
-    if (p.learned) break;
-    if (p.special) before.push_back(*p.special);
-    else t.encode(p.text, before);
+  const auto ids_of = [&](const std::vector<Passage>& passages) {
+    std::vector<std::int32_t> ids;
+    for (const Passage& p : passages)
+      if (!p.learned) encode(p, t, ids);
+      else break;
+    return ids;
+  };
+  const std::string asked = "<|start|>user\n\n two<|end|>\n<|start|>assistant\n";
+  for (const std::string_view format : {"<|start|>user\n{prompt}<|end|>\n<|start|>assistant\n{response}<|end|>\n", "<|start|>{role}\n{content}<|end|>\n"}) {
+    const ChatTemplate chat(format, t);
+    std::vector<Passage> learned;
+    if (chat.of_turns()) chat.fill("user", "\n two", false, learned);
+    chat.fill(chat.of_turns() ? "assistant" : "\n two", " three", true, learned);
+    EXPECT_EQ(ids_of(chat.question("\n two", "assistant")), ids_of(learned));
+    EXPECT_EQ(ids_of(learned), t.encode(asked, Tokenizer::Specials::as_tokens));
+    EXPECT_EQ(chat.closing_mark(), 2);
   }
-  EXPECT_EQ(before, t.encode("<|start|>user\n\n two<|end|>\n<|start|>bot\n", Tokenizer::Specials::as_tokens));
+  EXPECT_EQ(ChatTemplate("<|start|>{prompt}<|end|>{response}", t).closing_mark(), std::nullopt);
 }
 
 }  // namespace

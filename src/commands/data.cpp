@@ -11,6 +11,7 @@
 #include "src/data/builder.hpp"
 #include "src/grid.hpp"
 #include "src/runtime.hpp"
+#include "src/together.hpp"
 
 namespace gyr {
 
@@ -20,7 +21,7 @@ struct Arguments {
   std::vector<std::string> files;
   std::string tokenizer;
   DocumentsOption documents;
-  TemplateOption conversation;
+  ConversationOption conversation;
   bool no_end = false, overwrite = false;
 };
 
@@ -75,6 +76,7 @@ int build(const Arguments& a) {
           for (const double value : grid.world().gather({&mine, 1})) all.push_back(std::int64_t(value));
           return all;
         };
+        team.together = [&](const std::function<void()>& action) { together(grid.world(), action); };
         if (runtime.rank() == 0) say_marks(options.format, a.tokenizer);
         const auto begin = std::chrono::steady_clock::now();
         const BuildReport report = build_corpus(tokenizer, options, team);

@@ -5,7 +5,6 @@
 #include "src/data/builder.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -20,28 +19,6 @@ namespace gyr {
 namespace {
 
 constexpr std::int64_t max_length = std::numeric_limits<std::int32_t>::max();
-
-// Runs `action` on every rank; when it has failed on one, no rank goes on.
-template <class Action>
-void together(const Team& team, Action&& action) {
-  std::exception_ptr mine;
-  std::int64_t code = 0;
-  try {
-    action();
-  } catch (const Error& error) {
-    mine = std::current_exception();
-    code = std::int64_t(error.code);
-  } catch (const std::exception&) {
-    mine = std::current_exception();
-    code = std::int64_t(Exit::internal);
-  }
-  const auto codes = team.all_gather(code);
-  if (mine) std::rethrow_exception(mine);
-  const auto failed = std::find_if(codes.begin(), codes.end(), [](std::int64_t c) { return c != 0; });
-  if (failed != codes.end())
-    fail(Exit(*failed), "rank {} could not go on building the corpus; its own message says why",
-         failed - codes.begin());
-}
 
 // What one rank has encoded.
 struct Part {
@@ -171,20 +148,20 @@ class Builder {
       : tokenizer_(tokenizer), options_(options), team_(team) {}
 
   BuildReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
-    together(team_, [&] { prepare(); });
-    together(team_, [&] { encode(progress); });
+    team_.together([&] { prepare(); });
+    team_.together([&] { encode(progress); });
     const Place place = place_of(part_, team_);
-    together(team_, [&] {
+    team_.together([&] {
       require(place.sequences > 0, Exit::data, "the {} input files hold no document; is the document rule right?",
               options_.inputs.size());
       if (team_.rank == 0)
         each_output([](Output& output) { output.create_index(); });
     });
-    together(team_, [&] {
+    team_.together([&] {
       if (!part_.lengths.empty()) part_.lengths.back() = Part::checked(part_.lengths.back() + place.tail);
       each_output([&](Output& output) { output.assemble(part_, place); });
     });
-    together(team_, [&] {
+    team_.together([&] {
       if (team_.rank == 0) commit();
     });
     return {sum(part_.bytes), place.sequences, place.tokens, sum(learned_), sum(part_.skipped_lines)};
@@ -244,19 +221,20 @@ class Builder {
   void add(const Fragment& fragment) {
     ids_.clear();
     marks_.clear();
-    add_ids(fragment.text, {}, true);
-    for (const Passage& passage : fragment.passages) add_ids(passage.text, passage.special, passage.learned);
-    if (fragment.ends) add_ids({}, options_.eod, marks_.empty() || marks_.back() == 1);
+    tokenizer_.encode(fragment.text, ids_);
+    marks_.resize(ids_.size(), true);
+    for (const Passage& passage : fragment.passages) {
+      gyr::encode(passage, tokenizer_, ids_);
+      marks_.resize(ids_.size(), passage.learned);
+    }
+    if (fragment.ends && options_.eod) {
+      ids_.push_back(*options_.eod);
+      marks_.push_back(marks_.empty() || marks_.back());
+    }
     part_.add(fragment.begins, std::int64_t(ids_.size()));
     learned_ += std::count(marks_.begin(), marks_.end(), 1);
     tokens_->append(ids_);
     if (mask_) mask_->append(marks_);
-  }
-
-  void add_ids(std::string_view text, std::optional<std::int32_t> token, bool learned) {
-    tokenizer_.encode(text, ids_);
-    if (token) ids_.push_back(*token);
-    marks_.resize(ids_.size(), learned);
   }
 
   // All bytes are on disk before anything old goes. The mask changes while no index stands beside the tokens, so that a

@@ -15,11 +15,13 @@
 namespace gyr {
 
 // The ranks that build together. all_gather gives every rank the numbers of all, and is where they wait for each other.
+// together runs an action on every rank; where it has failed on some, the error of the first of them is thrown on all.
 struct Team {
   int rank = 0, size = 1;
   std::function<std::vector<std::int64_t>(std::int64_t)> all_gather = [](std::int64_t x) {
     return std::vector{x};
   };  // [rank]
+  std::function<void(const std::function<void()>&)> together = [](const std::function<void()>& action) { action(); };
 };
 
 struct BuildOptions {
@@ -39,8 +41,7 @@ struct BuildReport {
 
 // Encodes every document as one sequence. Called by all ranks of the team; all return the same report. Text is encoded
 // in blocks of about 1 MiB cut at line starts, so that one large file is shared out too; memory does not grow with the
-// input. An error on any rank stops all of them: the rank that met it throws it, the others say which rank did. Then
-// nothing is left. Exit::missing, Exit::data (empty input, bad lines), Exit::io (full disk), Exit::config (corpus
+// input. An error on any rank is thrown on all of them, and nothing is left. Exit::missing, Exit::data (empty input, bad lines), Exit::io (full disk), Exit::config (corpus
 // exists, eod not in the vocabulary). `progress` is told bytes done and in all, of this rank's part.
 BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const Team& team = {},
                          const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});

@@ -31,6 +31,11 @@ void append(std::vector<Passage>& passages, std::string_view text, bool learned)
 
 }  // namespace
 
+void encode(const Passage& passage, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
+  tokenizer.encode(passage.text, ids);
+  if (passage.special) ids.push_back(*passage.special);
+}
+
 ChatTemplate::ChatTemplate(std::string_view format, const Tokenizer& tokenizer) {
   std::string literal;
   for (std::size_t i = 0; i < format.size(); ++i) {
@@ -108,8 +113,12 @@ void ChatTemplate::find_unknown_marks(const std::string& text, const Tokenizer& 
   }
 }
 
+ChatTemplate::Parts::const_iterator ChatTemplate::answer() const {
+  return std::ranges::find_if(parts_, [](const Part& p) { return p.placeholder == 1; });
+}
+
 void ChatTemplate::mark_learned() {
-  auto part = std::find_if(parts_.begin(), parts_.end(), [](const Part& p) { return p.placeholder == 1; });
+  auto part = parts_.begin() + (answer() - parts_.cbegin());
   for (bool open = true; open && part != parts_.end(); ++part) {
     part->passage.learned = true;
     open = !part->passage.special;
@@ -117,15 +126,32 @@ void ChatTemplate::mark_learned() {
 }
 
 void ChatTemplate::fill(std::string_view first, std::string_view second, bool learn, std::vector<Passage>& passages) const {
-  const std::array values{first, second};
-  for (const Part& part : parts_) {
-    const bool learned = learn && part.passage.learned;
-    if (part.passage.special) {
-      passages.push_back({"", part.passage.special, learned});
+  fill_until(parts_.end(), {first, second}, learn, passages);
+}
+
+void ChatTemplate::fill_until(Parts::const_iterator end, std::array<std::string_view, 2> values, bool learn,
+                              std::vector<Passage>& passages) const {
+  for (auto part = parts_.begin(); part != end; ++part) {
+    const Passage& own = part->passage;
+    const bool learned = learn && own.learned;
+    if (own.special) {
+      passages.push_back({"", own.special, learned});
     } else {
-      append(passages, part.placeholder ? values[*part.placeholder] : std::string_view(part.passage.text), learned);
+      append(passages, part->placeholder ? values[*part->placeholder] : std::string_view(own.text), learned);
     }
   }
+}
+
+std::vector<Passage> ChatTemplate::question(std::string_view prompt, std::string_view assistant) const {
+  std::vector<Passage> passages;
+  if (of_turns_) fill("user", prompt, false, passages);
+  fill_until(answer(), {of_turns_ ? assistant : prompt, {}}, false, passages);
+  return passages;
+}
+
+std::optional<std::int32_t> ChatTemplate::closing_mark() const {
+  const auto closing = std::ranges::find_if(parts_, [](const Part& p) { return p.passage.learned && p.passage.special; });
+  return closing == parts_.end() ? std::nullopt : closing->passage.special;
 }
 
 }  // namespace gyr

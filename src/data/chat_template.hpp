@@ -28,6 +28,9 @@ struct Passage {
   bool learned = false;  // its tokens are to be predicted; all others are only read
 };
 
+// Appends the ids of a passage.
+void encode(const Passage& passage, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
+
 class ChatTemplate {
  public:
   // Exit::usage, saying where, for an unknown placeholder (with the nearest name), a missing, repeated or misplaced
@@ -41,20 +44,30 @@ class ChatTemplate {
   // the ids it has when text is generated behind it. Nothing is learned unless `learn`.
   void fill(std::string_view first, std::string_view second, bool learn, std::vector<Passage>& passages) const;
 
+  // All that stands before the model's answer to `prompt`: for a template of turns, that of "user" and the start of one
+  // of `assistant`.
+  std::vector<Passage> question(std::string_view prompt, std::string_view assistant) const;
+  // The special token that closes an answer; nothing where the template has none.
+  std::optional<std::int32_t> closing_mark() const;
+
   // What the template spells in the manner of a special token, <|...|>, though the tokenizer has none of this name.
   const std::vector<std::string>& unknown_marks() const { return unknown_marks_; }
 
  private:
   struct Part {
     Passage passage;
-    std::optional<std::size_t> placeholder;  // 0 or 1: of the pair, instead of passage's own text
+    std::optional<std::size_t> placeholder;  // 0 or 1: of the pair, instead of a text of its own
   };
+  using Parts = std::vector<Part>;
   void add_literal(const std::string& text, const Tokenizer& tokenizer);
   void add_placeholder(std::string_view name, std::size_t character);
   void find_unknown_marks(const std::string& text, const Tokenizer& tokenizer);
   void mark_learned();
+  Parts::const_iterator answer() const;  // the second placeholder
+  void fill_until(Parts::const_iterator end, std::array<std::string_view, 2> values, bool learn,
+                  std::vector<Passage>& passages) const;
 
-  std::vector<Part> parts_;
+  Parts parts_;
   std::vector<std::string> unknown_marks_;
   bool of_turns_ = false;
 };
