@@ -150,6 +150,8 @@ class Trainer {
                                layout.size("data"), layout.size("pipeline"), layout.size("tensor"), parameter_count(run_.model),
                                run_.train.precision, memory_ / (1 << 20)));
     for (const std::string& note : training_->notes()) progress_->say(note);
+    if (validation_)
+      for (const std::string& note : validation_->notes()) progress_->say("validation: " + note);
   }
 
   StepReport step() {

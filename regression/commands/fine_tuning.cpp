@@ -79,7 +79,7 @@ TEST(fine_tuning, the_template_may_stand_in_a_file_and_ranks_write_the_same_byte
 // Trained on answers only, the model gives them, and the end mark after them.
 TEST(fine_tuning, a_model_learns_to_answer) {
   const Folder folder;
-  const Result r = run(examples().train(folder.path(), {"train.steps=250", "train.eval_every=250", "train.eval_batches=1"}));
+  const Result r = run(examples().train(folder.path(), {"train.length=96", "train.steps=150", "train.eval_every=150", "train.eval_batches=1"}));
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   EXPECT_NE(r.out.find("576 documents in "), std::string::npos) << r.out;
   EXPECT_NE(r.out.find(" % full"), std::string::npos) << r.out;
@@ -91,11 +91,19 @@ TEST(fine_tuning, a_model_learns_to_answer) {
   EXPECT_LT(held_out, 0.25 * first);
 
   // Scoring all of the data takes every answer's tokens and no others.
-  const fs::path trained = Material::checkpoint(folder.path(), 250);
+  const fs::path trained = Material::checkpoint(folder.path(), 150);
   const Result scored = run({"eval", trained, "--data", examples().prefix});
   ASSERT_EQ(scored.code, 0) << scored.err;
   const std::string marks = contents(examples().prefix.string() + "_mask.bin");
   EXPECT_NE(scored.out.find(fmt::format(" {} tokens of", std::count(marks.begin(), marks.end(), char(1)))), std::string::npos) << scored.out;
+
+  // Separate documents do not see each other: whether a window holds one or many, the loss is that of each alone.
+  double loss[2];
+  for (const int many : {0, 1}) {
+    const Result packed = run({"eval", trained, "--data", examples().prefix, "--length", many ? "200" : "32"});
+    ASSERT_EQ(std::sscanf(packed.out.substr(packed.out.find("loss ")).c_str(), "loss %lf", &loss[many]), 1) << packed.out;
+  }
+  EXPECT_NEAR(loss[0], loss[1], 2e-6 + 2e-5 * loss[0]);
 
   Words ask{"generate", trained, "--greedy", "--tokens", "30", "--template", chat};
   for (std::size_t i = 0; i < 16; ++i) ask.insert(ask.end(), {"--prompt", question(i * 4)});
@@ -110,7 +118,7 @@ TEST(fine_tuning, a_model_learns_to_answer) {
 // Answers lie unevenly in the windows: the mean over tokens of the global batch does not mind who holds them.
 TEST(fine_tuning, one_and_four_data_ranks_take_the_same_steps) {
   const Folder one, four;
-  const Words steps{"train.steps=4", "train.eval_every=4"};
+  const Words steps{"train.steps=4", "train.length=64", "train.eval_every=4"};
   ASSERT_EQ(run(examples().train(one.path(), steps)).code, 0);
   ASSERT_EQ(run(examples().train(four.path(), steps), {.ranks = 4}).code, 0);
   for (const char* kind : {"step", "validation"}) {

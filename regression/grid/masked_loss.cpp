@@ -46,7 +46,7 @@ TEST(masked_loss, is_the_mean_over_labelled_tokens_of_the_global_batch) {
   const auto [loss, tokens] = by_hand(model);
   EXPECT_EQ(tokens, 28);
   std::map<std::string, std::vector<double>> gradients;
-  for (const auto [data, pipeline, tensor] : {std::array{1, 1, 1}, {4, 1, 1}, {4, 2, 1}, {4, 1, 2}, {8, 1, 1}, {2, 4, 1}}) {
+  for (const auto [data, pipeline, tensor] : {std::array{1, 1, 1}, {4, 1, 1}, {4, 1, 2}, {2, 4, 1}}) {
     const std::string where = fmt::format("data {} pipeline {} tensor {}", data, pipeline, tensor);
     std::vector<Span> stages;
     for (int s = 0; s < pipeline; ++s) stages.push_back({8 * s / pipeline, 8 * (s + 1) / pipeline});
