@@ -186,7 +186,7 @@ StepResult Engine<T>::gradients(const MicroBatches& source, int micros, std::int
   const auto batches = collect(source, micros);
   StepResult result;
   result.tokens = labelled(batches);
-  require(result.tokens > 0, Exit::data, "step {}: no token of the batch has a label", step);
+  require(result.tokens > 0, Exit::data, "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off", step);
   fill<Acc<T>>(device_, stage_.parameters().gradients(), 0);
   const auto tasks = one_f_one_b(pipeline_shape(grid_, micros), grid_.coordinate("pipeline"));
   const double sum = run(tasks, batches, 1.0 / double(result.tokens));

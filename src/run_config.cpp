@@ -95,12 +95,15 @@ std::string pattern_help() {
 
 DataConfig read_data(Section s, const RunDefaults& d) {
   DataConfig c;
-  c.prefixes = s.get("prefixes", std::vector<std::string>{}, "token files, each PREFIX.bin and PREFIX.idx").value();
+  c.prefixes = s.get("prefixes", std::vector<std::string>{}, "token files, each PREFIX.bin and PREFIX.idx; with PREFIX_mask.bin and .idx only marked tokens are predicted").value();
   c.weights = s.get("weights", std::vector<double>{}, "share of each prefix in the blend; none: by size").at_least(0).value();
   require(c.weights.empty() || c.weights.size() == c.prefixes.size(), Exit::config, "data.weights has {} numbers for {} prefixes", c.weights.size(),
           c.prefixes.size());
   c.split = s.get("split", "949,50,1", "train, validation and test shares of the documents").value();
-  c.order = s.get("order", "shuffled", "order of samples; megatron: Megatron-LM's own").one_of({"shuffled", "megatron"});
+  c.order = s.get("order", "shuffled", "order of samples; megatron: Megatron-LM's own; documents: whole documents packed into windows").one_of({"shuffled", "megatron", "documents"});
+  const std::string documents = s.get("documents", "joined", "separate: documents of a window do not see or predict each other, positions begin at 0 in each")
+                                    .one_of({"joined", "separate"});
+  c.separate = documents == "separate";
   c.tokenizer = s.get("tokenizer", d.tokenizer, "tokenizer.json of the data; samples are printed as text with it").value();
   c.seed = std::uint64_t(Index(s.get("seed", 1234, "seed of the sample order").at_least(0)));
   return c;

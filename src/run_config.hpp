@@ -17,6 +17,7 @@ struct DataConfig {
   std::vector<std::string> prefixes;
   std::vector<double> weights;
   std::string split, order, tokenizer;
+  bool separate;  // documents do not see each other
   std::uint64_t seed;
 };
 

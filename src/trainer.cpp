@@ -37,7 +37,8 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   o.which = which;
   o.seq_len = run.train.length;
   o.seed = run.data.seed;
-  o.order = run.data.order == "megatron" ? SampleOrder::megatron : SampleOrder::shuffled;
+  o.order = parse_sample_order(run.data.order);
+  o.separate = run.data.separate;
   o.samples = samples;
   o.vocab_size = run.model.vocabulary;
   return o;
@@ -156,6 +157,9 @@ class Trainer {
     progress_->say(fmt::format("grid {} data x {} pipeline x {} tensor, {} parameters in {}, {:.1f} MiB on the fullest rank",
                                layout.size("data"), layout.size("pipeline"), layout.size("tensor"), parameter_count(run_.model),
                                run_.train.precision, memory_ / (1 << 20)));
+    for (const std::string& note : training_->notes()) progress_->say(note);
+    if (validation_)
+      for (const std::string& note : validation_->notes()) progress_->say("validation: " + note);
   }
 
   StepReport step() {
@@ -253,12 +257,12 @@ class Trainer {
 }  // namespace
 
 MicroBatch read_micro_batch(const Dataset& dataset, Index first, Index batch, Index length) {
-  MicroBatch m{batch, length, std::vector<Token>(batch * length), std::vector<Token>(batch * length)};
-  std::vector<Token> sample(length + 1);
+  MicroBatch m{batch, length, {}, {}, {}};
   for (Index b = 0; b < batch; ++b) {
-    dataset.sample(first + b, sample);
-    std::copy(sample.begin(), sample.end() - 1, m.tokens.begin() + b * length);
-    std::copy(sample.begin() + 1, sample.end(), m.labels.begin() + b * length);
+    const Sample s = dataset.sample(first + b);
+    m.tokens.insert(m.tokens.end(), s.tokens.begin(), s.tokens.end() - 1);
+    if (!s.positions.empty()) m.positions.insert(m.positions.end(), s.positions.begin(), s.positions.end() - 1);
+    for (Index t = 1; t <= length; ++t) m.labels.push_back(s.learned[t] ? s.tokens[t] : ignored_label);
   }
   return m;
 }
@@ -274,6 +278,7 @@ double validation_loss(Engine<T>& engine, const Dataset& dataset, Index batches,
     const auto [sum, count] = engine.evaluate(source, int(batch / (data * micro)));
     loss += sum, tokens += count;
   }
+  require(tokens > 0, Exit::data, "no token of the {} validation batches is to be predicted; take more of them, or longer sequences", batches);
   return loss / double(tokens);
 }
 

@@ -19,11 +19,11 @@ struct TrainOptions {
 template <class T>
 void train(const RunConfig&, const std::string& effective_deck, const TrainOptions&, MPI_Comm world);
 
-// Loss over the data axis' share of `batches` global batches of a dataset, from sample 0 on.
+// Mean loss over the labelled tokens of `batches` global batches of a dataset, from sample 0 on. Exit::data where there is none.
 template <class T>
 double validation_loss(Engine<T>&, const Dataset&, Index batches, Index batch);
 
-// Sequences [first, first + batch) of a dataset as a micro-batch: labels are the next tokens.
+// Sequences [first, first + batch) of a dataset as a micro-batch: labels are the next tokens, where these are to be predicted.
 MicroBatch read_micro_batch(const Dataset&, Index first, Index batch, Index length);
 
 // Rate of large matrix products on this rank, flop/s: the peak against which a CPU's utilisation is measured.

@@ -29,7 +29,7 @@ const Help helps[] = {
     {{"plan"}, {"--help", "--ranks"}},
     {{"eval"}, {"--help", "--data", "--split", "--sequences", "--length", "--tensor", "--precision"}},
     {{"generate"},
-     {"--help", "--prompt", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--precision"}},
+     {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--precision"}},
     {{"info"}, {"--help", "--statistics"}},
     {{"diff"}, {"--help", "--tolerance"}},
     {{"tokenizer"}, {"--help"}},
@@ -37,7 +37,8 @@ const Help helps[] = {
     {{"tokenizer", "encode"}, {"--help", "--text"}},
     {{"tokenizer", "decode"}, {"--help"}},
     {{"data"}, {"--help"}},
-    {{"data", "build"}, {"--help", "--tokenizer", "--documents", "--separator", "--key", "--skip-invalid", "--no-end", "--overwrite"}},
+    {{"data", "build"}, {"--help", "--tokenizer", "--documents", "--separator", "--key", "--skip-invalid", "--template", "--prompt-key", "--response-key",
+      "--messages-key", "--role-key", "--content-key", "--assistant", "--no-end", "--overwrite"}},
 };
 
 // Names at the start of the lines that describe options.

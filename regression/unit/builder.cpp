@@ -15,6 +15,7 @@
 #include "kernels/error.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
+#include "src/data/loss_mask.hpp"
 #include "src/data/token_file.hpp"
 #include "src/tokenizer/trainer.hpp"
 
@@ -52,21 +53,39 @@ class Folder {
 
 
 Tokenizer bytes_only() { return Tokenizer(gyr::byte_vocabulary(std::vector<std::string>{"<|endoftext|>"})); }
+Tokenizer with_marks() { return Tokenizer(gyr::byte_vocabulary(std::vector<std::string>{"<|endoftext|>", "<|start|>", "<|end|>"})); }
 
-// Runs action(team) on `size` threads that can gather numbers from each other.
+// Runs action(team) on `size` threads that can gather numbers from each other and share their errors.
 void as_team(int size, const std::function<void(const Team&)>& action) {
   std::vector<std::int64_t> shared(static_cast<std::size_t>(size));
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   std::barrier<> meet(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
-      action({rank, size, [&, rank](std::int64_t mine) {
-                shared[std::size_t(rank)] = mine;
-                meet.arrive_and_wait();
-                auto all = shared;
-                meet.arrive_and_wait();
-                return all;
-              }});
+      Team team;
+      team.rank = rank, team.size = size;
+      team.all_gather = [&](std::int64_t mine) {
+        shared[std::size_t(rank)] = mine;
+        meet.arrive_and_wait();
+        auto all = shared;
+        meet.arrive_and_wait();
+        return all;
+      };
+      team.together = [&](const std::function<void()>& part) {
+        auto& mine = errors[std::size_t(rank)] = nullptr;
+        try {
+          part();
+        } catch (...) {
+          mine = std::current_exception();
+        }
+        meet.arrive_and_wait();
+        const auto first = std::find_if(errors.begin(), errors.end(), [](const auto& error) { return error != nullptr; });
+        const std::exception_ptr error = first == errors.end() ? nullptr : *first;
+        meet.arrive_and_wait();
+        if (error) std::rethrow_exception(error);
+      };
+      action(team);
     });
   for (auto& thread : threads) thread.join();
 }
@@ -122,9 +141,38 @@ std::string error_in(const std::string& name, const std::string& bytes, const Do
   const Folder folder;
   const auto outcome = build(bytes_only(), {{folder.in(name, bytes)}, folder.out(), format, 0}, 2);
   EXPECT_EQ(folder.results(), 0u) << "nothing half-written is left";
-  EXPECT_EQ(outcome[0].first, outcome[1].first) << "all ranks agree on the exit code";
+  EXPECT_EQ(outcome[0], outcome[1]) << "all ranks agree on what is wrong";
   EXPECT_EQ(outcome[0].first, int(Exit::data));
-  return outcome[0].second + " | " + outcome[1].second;
+  return outcome[0].second;
+}
+
+DocumentFormat conversations(const Tokenizer& tokenizer, const std::string& text) {
+  DocumentFormat format;
+  format.conversation = std::make_shared<gyr::ConversationFormat>(gyr::ConversationFormat{gyr::ChatTemplate(text, tokenizer)});
+  return format;
+}
+const std::string of_pair = "<|start|>user\n{prompt}<|end|>\n<|start|>assistant\n{response}<|end|>\n";
+const std::string of_turns = "<|start|>{role}\n{content}<|end|>\n";
+
+// Each document with what is learned of it in [ ].
+Texts marked_documents_of(const Tokenizer& tokenizer, const fs::path& prefix) {
+  const gyr::TokenFile file(prefix), marks(gyr::mask_prefix(prefix));
+  EXPECT_EQ(file.documents(), marks.documents());
+  EXPECT_EQ(marks.type(), gyr::TokenType::u8);
+  Texts texts;
+  for (std::int64_t d = 0; d < file.documents(); ++d) {
+    std::vector<std::int32_t> ids(std::size_t(file.length(d))), learned(ids.size());
+    file.read(d, 0, ids);
+    marks.read(d, 0, learned, 2);
+    std::string text;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const bool before = i > 0 && learned[i - 1], now = learned[i];
+      if (before != now) text += now ? "[" : "]";
+      text += tokenizer.decode(std::span(&ids[i], 1));
+    }
+    texts.push_back(text + (learned.back() ? "]" : ""));
+  }
+  return texts;
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -193,6 +241,124 @@ TEST(builder, bad_lines_stop_with_file_and_line_or_are_counted) {
   narrow.max_line_bytes = 20;
   EXPECT_TRUE(
       has(error_in("a.jsonl", good + "{\"text\":\"0123456789\"}\n", narrow), "a.jsonl:2: the line has 21 bytes"));
+}
+
+TEST(builder, marks_what_is_learned_of_a_conversation) {
+  const auto tokenizer = with_marks();
+  const auto marked = [&](const std::string& text, const std::string& lines, bool end = true) {
+    const Folder folder;
+    const auto eod = end ? std::optional<std::int32_t>(0) : std::nullopt;
+    BuildReport report;
+    const auto outcome = build(tokenizer, {{folder.in("a.jsonl", lines)}, folder.out(), conversations(tokenizer, text), eod}, 1, &report);
+    EXPECT_EQ(outcome[0].first, 0) << outcome[0].second;
+    EXPECT_EQ(folder.results(), 4u);
+    const gyr::TokenFile marks(gyr::mask_prefix(folder.out()));
+    std::vector<std::int32_t> all(std::size_t(marks.tokens()));
+    marks.read_stream(0, all);
+    EXPECT_EQ(report.learned, std::count(all.begin(), all.end(), 1));
+    return marked_documents_of(tokenizer, folder.out());
+  };
+  EXPECT_EQ(marked(of_pair, "{\"prompt\":\"hi <|end|>\",\"id\":1,\"response\":\"h\\u00e9\"}\n\n{\"response\":\"\",\"prompt\":\"\"}"),
+            (Texts{"<|start|>user\nhi <|end|><|end|>\n<|start|>assistant\n[h\u00e9<|end|>]\n<|endoftext|>",
+                   "<|start|>user\n<|end|>\n<|start|>assistant\n[<|end|>]\n<|endoftext|>"}));
+  EXPECT_EQ(marked("Q{prompt}A{response}", "{\"prompt\":\"x\",\"response\":\"y\"}"), (Texts{"QxA[y<|endoftext|>]"}))
+      << "the end of the document closes an answer that nothing else closes";
+  EXPECT_EQ(marked("Q{prompt}A{response}", "{\"prompt\":\"x\",\"response\":\"y\"}", false), (Texts{"QxA[y]"}));
+  EXPECT_EQ(marked(of_turns,
+                   "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"assistant\",\"content\":\"a\",\"n\":1},"
+                   "{\"content\":\"b\",\"role\":\"user\"},{\"role\":\"assistant\",\"content\":\"c\"}]}"),
+            (Texts{"<|start|>system\ns<|end|>\n<|start|>assistant\n[a<|end|>]\n<|start|>user\nb<|end|>\n<|start|>assistant\n[c<|end|>]\n<|endoftext|>"}));
+}
+
+TEST(builder, bad_conversations_stop_with_file_and_line_or_are_counted) {
+  const auto tokenizer = with_marks();
+  const std::string pair = "{\"prompt\":\"x\",\"response\":\"y\"}\n";
+  const std::string turns = "{\"messages\":[{\"role\":\"assistant\",\"content\":\"y\"}]}\n";
+  struct Bad {
+    const std::string &text, &good;
+    std::string line, reason;
+  };
+  const Bad bad[] = {
+      {of_pair, pair, "{\"prompt\":\"x\"}", "no key 'response' (keys: prompt)"},
+      {of_pair, pair, "{\"prompt\":\"x\",\"response\":null}", "null under 'response', not a string"},
+      {of_pair, pair, "{\"prompt\":[\"x\"],\"response\":\"y\"}", "an array under 'prompt', not a string"},
+      {of_pair, pair, "{\"prompt\":\"x\",\"prompt\":\"z\",\"response\":\"y\"}", "the key 'prompt' twice"},
+      {of_pair, pair, "{\"prompt\":\"x\",\"response\":\"y\"", "not valid JSON"},
+      {of_pair, pair, "{\"prompt\":\"x\",\"response\":\"\\ud800\"}", "not valid JSON"},
+      {of_pair, pair, "{\"prompt\":\"x\",\"response\":\"\xff\"}", "not valid JSON"},
+      {of_pair, pair, "{\"prompt\":\"x\",\"response\":\"y\"} {}", "not valid JSON"},
+      {of_pair, pair, "[1]", "is an array, not a JSON object"},
+      {of_pair, pair, "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}", "nested deeper than 64"},
+      {of_pair, pair, turns, "no key 'prompt' (keys: messages)"},
+      {of_turns, turns, pair, "no key 'messages' (keys: prompt, response)"},
+      {of_turns, turns, "{\"messages\":\"x\"}", "a string under 'messages', not a list"},
+      {of_turns, turns, "{\"messages\":[\"x\"]}", "a string in message 1, not an object"},
+      {of_turns, turns, "{\"messages\":[]}", "no turn of 'assistant'"},
+      {of_turns, turns, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "no turn of 'assistant'"},
+      {of_turns, turns, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\"}]}", "no key 'content' in message 2"},
+      {of_turns, turns, "{\"messages\":[{\"role\":\"user\",\"role\":\"x\",\"content\":\"x\"}]}", "the key 'role' twice"},
+      {of_turns, turns, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]}", "an array under 'content' in message 1"}};
+  for (const auto& [text, good, line, reason] : bad) {
+    const Folder folder;
+    auto format = conversations(tokenizer, text);
+    const fs::path file = folder.in("a.jsonl", good + good + line + (line.ends_with('\n') ? "" : "\n") + good);
+    for (const auto& [code, message] : build(tokenizer, {{file}, folder.out(), format, 0}, 2)) {
+      EXPECT_EQ(code, int(Exit::data)) << message;
+      EXPECT_TRUE(has(message, "a.jsonl:3: the line ") && has(message, reason)) << message;
+    }
+    EXPECT_EQ(folder.results(), 0u) << "nothing half-written is left";
+    format.invalid = DocumentFormat::Invalid::skip;
+    BuildReport report;
+    build(tokenizer, {{file}, folder.out(), format, 0}, 1, &report);
+    EXPECT_EQ(report.documents, 3) << line.substr(0, 100);
+    EXPECT_EQ(report.skipped_lines, 1) << line.substr(0, 100);
+  }
+}
+
+TEST(builder, a_mask_never_outlives_its_tokens) {
+  const auto tokenizer = with_marks();
+  const Folder folder;
+  const auto chat = conversations(tokenizer, of_pair);
+  const fs::path lines = folder.in("a.jsonl", "{\"prompt\":\"x\",\"response\":\"y\"}\n"), text = folder.in("a.txt", "x");
+  const auto code = [&](const fs::path& file, const DocumentFormat& format, bool overwrite) {
+    return build(tokenizer, {{file}, folder.out(), format, 0, overwrite}, 2)[0].first;
+  };
+  EXPECT_EQ(code(lines, chat, false), 0);
+  EXPECT_EQ(folder.results(), 4u);
+  fs::remove(gyr::tokens_path(folder.out()));
+  fs::remove(gyr::index_path(folder.out()));
+  EXPECT_EQ(code(text, {}, false), int(Exit::config)) << "a mask alone is in the way too";
+  EXPECT_EQ(code(text, {}, true), 0);
+  EXPECT_EQ(folder.results(), 2u) << "plain text has no mask";
+  EXPECT_EQ(code(lines, chat, true), 0);
+  EXPECT_EQ(folder.results(), 4u);
+}
+
+TEST(builder, marks_do_not_depend_on_the_ranks) {
+  const auto tokenizer = with_marks();
+  const Folder folder;
+  std::string lines;
+  for (std::size_t i = 0; lines.size() < 2'500'000; ++i)
+    lines += "{\"prompt\":\"" + std::string(i % 3000, 'p') + "\",\"response\":\"" + std::string(i % 701, 'r') + "\"}\n";
+  const fs::path file = folder.in("a.jsonl", lines);
+  std::vector<std::string> bytes;
+  BuildReport first;
+  for (const int ranks : {1, 2, 3}) {
+    BuildReport report;
+    for (const auto& [code, message] : build(tokenizer, {{file}, folder.out(), conversations(tokenizer, of_pair), 0, true}, ranks, &report))
+      ASSERT_EQ(code, 0) << message;
+    std::string all;
+    for (const auto& prefix : {folder.out(), gyr::mask_prefix(folder.out())})
+      all += gyr::testing::contents(gyr::tokens_path(prefix)) + gyr::testing::contents(gyr::index_path(prefix));
+    bytes.push_back(all);
+    if (ranks == 1) first = report;
+    EXPECT_EQ(report.learned, first.learned);
+    EXPECT_EQ(report.tokens, first.tokens);
+  }
+  EXPECT_TRUE(bytes[0] == bytes[1] && bytes[0] == bytes[2]);
+  const auto texts = marked_documents_of(tokenizer, folder.out());
+  for (std::size_t i = 0; i < texts.size(); i += 97)
+    EXPECT_EQ(texts[i], "<|start|>user\n" + std::string(i % 3000, 'p') + "<|end|>\n<|start|>assistant\n[" + std::string(i % 701, 'r') + "<|end|>]\n<|endoftext|>");
 }
 
 TEST(builder, refuses_what_is_no_text) {

@@ -47,9 +47,16 @@ class Corpus {
 
 constexpr std::int64_t vocab = 1 << 20;
 
-Ids read(const gyr::Samples& samples, std::int64_t number, std::int64_t L) {
-  Ids ids(static_cast<std::size_t>(L + 1));
-  samples.read(number, ids, vocab);
+// The tokens of a sample, put together from its extracts.
+Ids read(const gyr::TokenFile& file, const gyr::Samples& samples, std::int64_t number, std::int64_t L) {
+  Ids ids;
+  for (const gyr::Extract& e : samples.extracts(number)) {
+    Ids part(static_cast<std::size_t>(e.count));
+    file.read(e.sequence, e.offset, part);
+    ids.insert(ids.end(), part.begin(), part.end());
+    EXPECT_GT(e.count, 0);
+  }
+  EXPECT_EQ(std::int64_t(ids.size()), L + 1);
   return ids;
 }
 
@@ -100,7 +107,7 @@ TEST(samples, every_epoch_visits_every_window_once) {
     for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
       Ids starts;
       for (std::int64_t i = 0; i < W; ++i) {
-        const Ids ids = read(*samples, epoch * W + i, L);
+        const Ids ids = read(file, *samples, epoch * W + i, L);
         for (std::int64_t t = 0; t <= L; ++t) ASSERT_EQ(ids[std::size_t(t)], ids[0] + t);
         starts.push_back(ids[0]);
       }
@@ -110,8 +117,8 @@ TEST(samples, every_epoch_visits_every_window_once) {
     }
     EXPECT_TRUE(W <= 10 || orders.size() == 3) << "epochs are shuffled apart";
   }
-  EXPECT_NE(read(*gyr::shuffled_samples(file, {0, 7}, 2, 1), 0, 2),
-            read(*gyr::shuffled_samples(file, {0, 7}, 2, 2), 0, 2));
+  EXPECT_NE(read(file, *gyr::shuffled_samples(file, {0, 7}, 2, 1), 0, 2),
+            read(file, *gyr::shuffled_samples(file, {0, 7}, 2, 2), 0, 2));
 }
 
 // The arrays were drawn by numpy: regression/golden/megatron_order.py.
@@ -135,9 +142,9 @@ TEST(samples, megatron_order_is_that_of_numpy) {
       const auto& start = c["sample_index"][c["shuffle_index"][std::size_t(i)].get<std::size_t>()];
       const auto from =
           stream.begin() + std::ptrdiff_t(begins[start[0].get<std::size_t>()] + start[1].get<std::size_t>());
-      ASSERT_EQ(read(*samples, i, L), Ids(from, from + L + 1)) << "sample " << i << " of seed " << c["seed"];
+      ASSERT_EQ(read(file, *samples, i, L), Ids(from, from + L + 1)) << "sample " << i << " of seed " << c["seed"];
     }
-    EXPECT_EQ(code_of([&] { read(*samples, samples->size(), L); }), int(Exit::config));
+    EXPECT_EQ(code_of([&] { read(file, *samples, samples->size(), L); }), int(Exit::config));
   }
 }
 
@@ -172,13 +179,11 @@ TEST(samples, dataset_joins_corpora_and_splits) {
     options.which = gyr::Split::validation;
     const gyr::Dataset validation(options);
     int from_a = 0;
-    Ids ids(10);
     for (int i = 0; i < 400; ++i) {
-      train.sample(i, ids);
+      const Ids ids = train.sample(i).tokens;
       from_a += ids[0] < 5000;
       for (const auto id : ids) EXPECT_TRUE(id < 300 || (id >= 5000 && id < 5750)) << id;
-      validation.sample(i, ids);
-      for (const auto id : ids) EXPECT_TRUE((id >= 300 && id < 400) || id >= 5750) << id;
+      for (const auto id : validation.sample(i).tokens) EXPECT_TRUE((id >= 300 && id < 400) || id >= 5750) << id;
     }
     EXPECT_EQ(from_a, 300);
   }
@@ -188,8 +193,7 @@ TEST(samples, dataset_joins_corpora_and_splits) {
   const gyr::Dataset whole(
       options);  // in proportion to the windows: 299/9 = 33 and 749/9 = 83; one epoch visits each once
   std::set<std::int32_t> starts;
-  Ids ids(10);
-  for (int i = 0; i < 33 + 83; ++i) whole.sample(i, ids), starts.insert(ids[0]);
+  for (int i = 0; i < 33 + 83; ++i) starts.insert(whole.sample(i).tokens[0]);
   EXPECT_EQ(starts.size(), 33u + 83u);
 }
 
@@ -203,8 +207,7 @@ TEST(samples, dataset_says_what_is_wrong) {
     change(options);
     return code_of([&] {
       const gyr::Dataset data(options);
-      Ids ids(std::size_t(options.seq_len + 1));
-      for (int i = 0; i < 14; ++i) data.sample(i, ids);
+      for (int i = 0; i < 14; ++i) data.sample(i);
     });
   };
   EXPECT_EQ(code([](auto&) {}), 0);

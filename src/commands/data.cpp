@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon data build TEXT... PREFIX: tokenizes text into PREFIX.bin and PREFIX.idx; under mpiexec the ranks share the work.
+// gyrfalcon data build TEXT... PREFIX: tokenizes text into PREFIX.bin and PREFIX.idx, with a loss mask where it is made of prompts
+// and responses; under mpiexec the ranks share the work.
 #include <chrono>
 #include <cstdio>
 #include <memory>
 
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
+#include "src/commands/template_option.hpp"
 #include "src/data/builder.hpp"
 #include "src/grid.hpp"
 #include "src/runtime.hpp"
+#include "src/together.hpp"
 
 namespace gyr {
 
@@ -18,8 +21,37 @@ struct Arguments {
   std::vector<std::string> files;
   std::string tokenizer;
   DocumentsOption documents;
+  ConversationOption conversation;
   bool no_end = false, overwrite = false;
 };
+
+DocumentFormat format_of(const Arguments& a, const Tokenizer& tokenizer) {
+  DocumentFormat format = a.documents.format();
+  format.conversation = a.conversation.format(tokenizer);
+  if (!format.conversation) return format;
+  using Rule = DocumentFormat::Rule;
+  require(format.rule == Rule::automatic || format.rule == Rule::json_lines, Exit::usage, "--template reads JSON lines, not --documents {}",
+          a.documents.rule);
+  require(a.documents.separator.empty(), Exit::usage, "--separator has no meaning for the JSON lines of --template");
+  format.rule = Rule::json_lines;
+  return format;
+}
+
+// What there is to say about the text before it is read.
+void say_marks(const DocumentFormat& format, const std::string& tokenizer) {
+  if (!format.conversation) return;
+  for (const std::string& mark : format.conversation->text.unknown_marks())
+    std::printf("%s in the template is no special token of %s: it is encoded as text\n", mark.c_str(), tokenizer.c_str());
+}
+
+void say_report(const BuildReport& report, const std::string& prefix, double seconds) {
+  std::printf("%s.bin: %ld tokens in %ld documents from %.1f MB of text, %.2f bytes a token, %.1f s\n", prefix.c_str(), long(report.tokens),
+              long(report.documents), double(report.bytes) / 1e6, double(report.bytes) / double(report.tokens), seconds);
+  if (report.learned < report.tokens)
+    std::printf("%s_mask.bin: %ld of the tokens (%.1f %%) are learned, the others only read\n", prefix.c_str(), long(report.learned),
+                100.0 * double(report.learned) / double(report.tokens));
+  if (report.skipped_lines > 0) std::printf("%ld invalid lines were skipped\n", long(report.skipped_lines));
+}
 
 int build(const Arguments& a) {
   return run_on_all_ranks(
@@ -29,7 +61,7 @@ int build(const Arguments& a) {
         options.inputs.assign(a.files.begin(), a.files.end() - 1);
         options.prefix = a.files.back();
         require(!options.inputs.empty(), Exit::usage, "data build takes at least one text file and then the PREFIX to write");
-        options.format = a.documents.format();
+        options.format = format_of(a, tokenizer);
         options.overwrite = a.overwrite;
         if (!a.no_end) {
           options.eod = tokenizer.eod();
@@ -44,14 +76,12 @@ int build(const Arguments& a) {
           for (const double value : grid.world().gather({&mine, 1})) all.push_back(std::int64_t(value));
           return all;
         };
+        team.together = [&](const std::function<void()>& action) { together(grid.world(), action); };
+        if (runtime.rank() == 0) say_marks(options.format, a.tokenizer);
         const auto begin = std::chrono::steady_clock::now();
         const BuildReport report = build_corpus(tokenizer, options, team);
-        if (runtime.rank() != 0) return;
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        std::printf("%s.bin: %ld tokens in %ld documents from %.1f MB of text, %.2f bytes a token, %.1f s\n", options.prefix.c_str(),
-                    long(report.tokens), long(report.documents), double(report.bytes) / 1e6, double(report.bytes) / double(report.tokens),
-                    seconds);
-        if (report.skipped_lines > 0) std::printf("%ld invalid lines were skipped\n", long(report.skipped_lines));
+        if (runtime.rank() == 0) say_report(report, options.prefix.string(), seconds);
       },
       false);
 }
@@ -65,8 +95,8 @@ void add_data(CLI::App& app, Action& action) {
   CLI::App* b = c->add_subcommand("build", "Tokenize text or JSONL files into PREFIX.bin and PREFIX.idx (Megatron-LM's format)");
   b->add_option("files", a->files, "Text or JSONL files, then the PREFIX to write")->required()->expected(2, 1 << 20);
   b->add_option("--tokenizer", a->tokenizer, "tokenizer.json")->required();
-  a->documents.add(*b);
-  b->add_flag("--no-end", a->no_end, "Append no end-of-document token");
+  a->conversation.add(*b, a->documents.add(*b));
+  b->add_flag("--no-end", a->no_end, "Append no end-of-document token; it is learned where the token before it is");
   b->add_flag("--overwrite", a->overwrite, "Replace existing files");
   b->callback([a, &action] { action = [a] { return build(*a); }; });
 }

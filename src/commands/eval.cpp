@@ -33,6 +33,8 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   data.which = a.prefixes.empty() ? (a.split == "test" ? Split::test : a.split == "train" ? Split::train : Split::validation) : Split::train;
   data.seq_len = a.length > 0 ? a.length : run.train.length;
   data.seed = run.data.seed;
+  if (run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
+  data.separate = run.data.separate;
   data.vocab_size = run.model.vocabulary;
   const Dataset dataset(data);
   Index windows = 0;
@@ -64,7 +66,9 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
     }, 1);
     loss += sum, tokens += n;
   }
+  require(tokens > 0, Exit::data, "no token of the {} sequences is to be predicted; score more of them, or longer ones", count);
   if (runtime.rank() != 0) return;
+  for (const std::string& note : dataset.notes()) std::printf("%s\n", note.c_str());
   loss /= double(tokens);
   std::printf("loss %.6f | perplexity %.4f | %ld tokens of %ld sequences\n", loss, std::exp(loss), long(tokens), long(count));
 }
@@ -86,7 +90,7 @@ void add_eval(CLI::App& app, Action& action) {
   a->split = "validation";
   CLI::App* c = app.add_subcommand("eval", "Loss and perplexity of a checkpoint over token files");
   c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5) or Hugging Face folder")->required();
-  c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole; without it the split of the training data");
+  c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without it the split of the training data");
   c->add_option("--split", a->split, "Which split of the training data")->check(CLI::IsMember({"train", "validation", "test"}))->capture_default_str();
   c->add_option("--sequences", a->sequences, "Most sequences to score; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
   c->add_option("--length", a->length, "Tokens in a sequence; 0: as trained")->check(CLI::NonNegativeNumber)->capture_default_str();

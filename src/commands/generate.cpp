@@ -8,6 +8,7 @@
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/notes.hpp"
+#include "src/commands/template_option.hpp"
 #include "src/generator.hpp"
 #include "src/run_config.hpp"
 #include "src/precision.hpp"
@@ -22,6 +23,7 @@ namespace {
 struct Arguments {
   std::string checkpoint, tokenizer, precision;
   std::vector<std::string> prompts, stop;
+  TemplateOption chat;
   Sampling sampling;
   bool greedy = false;
   int pipeline = 1;
@@ -32,10 +34,14 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
   require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
   const Tokenizer tokenizer = Tokenizer::load(file);
+  const auto chat = a.chat.given() ? std::optional(a.chat.read(tokenizer)) : std::nullopt;
+  const auto closing = chat ? chat->closing_mark() : std::nullopt;
   std::vector<std::vector<Token>> prompts;
   Index longest = 0;
   for (const std::string& prompt : a.prompts) {
-    prompts.push_back(tokenizer.encode(prompt));
+    prompts.push_back(chat ? std::vector<Token>() : tokenizer.encode(prompt));
+    if (chat)
+      for (const Passage& passage : chat->question(prompt, "assistant")) encode(passage, tokenizer, prompts.back());
     if (prompts.back().empty())
       if (const auto start = tokenizer.eod()) prompts.back().push_back(*start);
     for (const Token token : prompts.back())
@@ -54,7 +60,7 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   const auto begin = std::chrono::steady_clock::now();
   generator.generate(prompts, a.sampling, [&](Index i, Token token) {
     made += 1;
-    if (token == tokenizer.eod()) return true;
+    if (token == tokenizer.eod() || token == closing) return true;
     if (token < tokenizer.size()) texts[i] += tokenizer.decode({{token}});
     for (const std::string& stop : a.stop)
       if (const auto at = texts[i].find(stop); at != std::string::npos) {
@@ -87,6 +93,7 @@ void add_generate(CLI::App& app, Action& action) {
   CLI::App* c = app.add_subcommand("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model");
   c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5) or Hugging Face folder")->required();
   c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->take_all()->expected(1);
+  a->chat.add(*c, "Ask a fine-tuned model: each prompt stands in this text, as in data build, and the model goes on where the response begins.");
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
   c->add_option("--tokens", a->sampling.tokens, "Most new tokens of a prompt")->check(CLI::PositiveNumber)->capture_default_str();
   c->add_option("--temperature", a->sampling.temperature, "Sharpness of the draw; 0 takes the most likely token")

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Turns text files into a tokenized corpus. Each rank encodes its blocks into a part file of its own; when all know how
 // long the parts are, each copies its part, and writes its share of the index, to their places in the two files of rank
-// 0.
+// 0. A loss mask is one more such pair.
 #include "src/data/builder.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "src/data/loss_mask.hpp"
 #include "src/data/output_file.hpp"
 #include "src/data/token_writer.hpp"
 
@@ -19,28 +19,6 @@ namespace gyr {
 namespace {
 
 constexpr std::int64_t max_length = std::numeric_limits<std::int32_t>::max();
-
-// Runs `action` on every rank; when it has failed on one, no rank goes on.
-template <class Action>
-void together(const Team& team, Action&& action) {
-  std::exception_ptr mine;
-  std::int64_t code = 0;
-  try {
-    action();
-  } catch (const Error& error) {
-    mine = std::current_exception();
-    code = std::int64_t(error.code);
-  } catch (const std::exception&) {
-    mine = std::current_exception();
-    code = std::int64_t(Exit::internal);
-  }
-  const auto codes = team.all_gather(code);
-  if (mine) std::rethrow_exception(mine);
-  const auto failed = std::find_if(codes.begin(), codes.end(), [](std::int64_t c) { return c != 0; });
-  if (failed != codes.end())
-    fail(Exit(*failed), "rank {} could not go on building the corpus; its own message says why",
-         failed - codes.begin());
-}
 
 // What one rank has encoded.
 struct Part {
@@ -93,25 +71,100 @@ Place place_of(const Part& part, const Team& team) {
   return place;
 }
 
+// A token file in the making, of which this rank writes one part.
+class Output {
+ public:
+  // Rank 0 writes into the final file's temporary one, where its part lies first; the others into part files.
+  Output(const std::filesystem::path& prefix, TokenType type, int rank)
+      : prefix_(prefix), type_(type), rank_(rank), part_path_(tokens_path(prefix)), tokens_(part_of(rank)) {}
+
+  void append(std::span<const std::int32_t> ids) {
+    bytes_.clear();
+    append_tokens(bytes_, ids, type_);
+    tokens_.append(bytes_);
+  }
+  void flush() { tokens_.flush(); }
+  // On rank 0, before any rank assembles.
+  void create_index() { index_.emplace(index_path(prefix_)); }
+
+  void assemble(const Part& part, const Place& place) {
+    if (rank_ > 0) {
+      auto whole = OutputFile::join(tokens_path(prefix_));
+      whole.write_at(place.first_token * bytes_of(type_), MappedFile(OutputFile::temporary(part_path_)).text());
+      whole.sync();
+    }
+    auto index = OutputFile::join(index_path(prefix_));
+    write_index(index, part, place);
+    index.sync();
+  }
+
+  void sync() {
+    tokens_.sync();
+    index_->sync();
+  }
+  void commit() { commit_pair(prefix_, tokens_, *index_); }
+
+ private:
+  const std::filesystem::path& part_of(int rank) {
+    if (rank > 0) part_path_ += ".part" + std::to_string(rank);
+    return part_path_;
+  }
+
+  // This rank's share of the three arrays of the index; rank 0 adds what stands before and after them.
+  void write_index(const OutputFile& index, const Part& part, const Place& place) const {
+    const auto write = [&](std::int64_t offset, const auto& values) {
+      index.write_at(offset, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]});
+    };
+    const std::int64_t N = place.sequences, s = place.first_sequence;
+    const std::int64_t documents_at = index_header_bytes + 12 * N;
+    std::vector<std::int64_t> pointers, documents;
+    std::int64_t pointer = (place.first_token + part.lead) * bytes_of(type_);
+    for (const std::int32_t length : part.lengths) {
+      pointers.push_back(pointer);
+      pointer += length * bytes_of(type_);
+      documents.push_back(s + std::int64_t(documents.size()));
+    }
+    write(index_header_bytes + 4 * s, part.lengths);
+    write(index_header_bytes + 4 * N + 8 * s, pointers);
+    write(documents_at + 8 * s, documents);
+    if (rank_ == 0) {
+      index.write_at(0, index_header(type_, N, N));
+      write(documents_at + 8 * N, std::vector{N});
+    }
+  }
+
+  std::filesystem::path prefix_;
+  TokenType type_;
+  int rank_;
+  std::filesystem::path part_path_;
+  OutputFile tokens_;
+  std::optional<OutputFile> index_;
+  std::string bytes_;
+};
+
 class Builder {
  public:
   Builder(const Tokenizer& tokenizer, const BuildOptions& options, const Team& team)
-      : tokenizer_(tokenizer), options_(options), team_(team), type_(token_type_for(tokenizer.size())) {}
+      : tokenizer_(tokenizer), options_(options), team_(team) {}
 
   BuildReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
-    together(team_, [&] { prepare(); });
-    together(team_, [&] { encode(progress); });
+    team_.together([&] { prepare(); });
+    team_.together([&] { encode(progress); });
     const Place place = place_of(part_, team_);
-    together(team_, [&] {
+    team_.together([&] {
       require(place.sequences > 0, Exit::data, "the {} input files hold no document; is the document rule right?",
               options_.inputs.size());
-      if (team_.rank == 0) index_.emplace(index_path(options_.prefix));
+      if (team_.rank == 0)
+        each_output([](Output& output) { output.create_index(); });
     });
-    together(team_, [&] { assemble(place); });
-    together(team_, [&] {
-      if (team_.rank == 0) commit_pair(options_.prefix, *tokens_, *index_);
+    team_.together([&] {
+      if (!part_.lengths.empty()) part_.lengths.back() = Part::checked(part_.lengths.back() + place.tail);
+      each_output([&](Output& output) { output.assemble(part_, place); });
     });
-    return {sum(part_.bytes), place.sequences, place.tokens, sum(part_.skipped_lines)};
+    team_.together([&] {
+      if (team_.rank == 0) commit();
+    });
+    return {sum(part_.bytes), place.sequences, place.tokens, sum(learned_), sum(part_.skipped_lines)};
   }
 
  private:
@@ -120,17 +173,18 @@ class Builder {
     return std::accumulate(all.begin(), all.end(), std::int64_t(0));
   }
 
-  // Rank 0 writes into the final file's temporary one, where its part lies first; the others into part files.
-  std::filesystem::path part_path() const {
-    const auto path = tokens_path(options_.prefix);
-    return team_.rank == 0 ? path : std::filesystem::path(path) += ".part" + std::to_string(team_.rank);
+  template <class Action>
+  void each_output(Action&& action) {
+    action(*tokens_);
+    if (mask_) action(*mask_);
   }
 
   void prepare() {
     require(!options_.inputs.empty(), Exit::config, "no input file is named");
-    for (const auto& path : {index_path(options_.prefix), tokens_path(options_.prefix)})
-      require(options_.overwrite || !std::filesystem::exists(path), Exit::config,
-              "{}: exists; choose another prefix, or allow it to be overwritten", path.string());
+    for (const auto& prefix : {options_.prefix, mask_prefix(options_.prefix)})
+      for (const auto& path : {index_path(prefix), tokens_path(prefix)})
+        require(options_.overwrite || !std::filesystem::exists(path), Exit::config,
+                "{}: exists; choose another prefix, or allow it to be overwritten", path.string());
     require(!options_.eod || (*options_.eod >= 0 && *options_.eod < tokenizer_.size()), Exit::config,
             "end-of-document id {} is not in the vocabulary of {}", options_.eod.value_or(0), tokenizer_.size());
     std::int64_t blocks = 0;
@@ -139,7 +193,8 @@ class Builder {
       blocks += DocumentFile(path, options_.format).blocks();
       first_block_.push_back(blocks);
     }
-    tokens_.emplace(part_path());
+    tokens_.emplace(options_.prefix, token_type_for(tokenizer_.size()), team_.rank);
+    if (options_.format.conversation) mask_.emplace(mask_prefix(options_.prefix), TokenType::u8, team_.rank);
   }
 
   // The blocks of all files in one row; rank r takes the r-th of equal shares.
@@ -160,63 +215,51 @@ class Builder {
         if (progress) progress((end - first) * DocumentFile::block_bytes, (last - first) * DocumentFile::block_bytes);
       }
     }
-    tokens_->flush();
+    each_output([](Output& output) { output.flush(); });
   }
 
   void add(const Fragment& fragment) {
     ids_.clear();
+    marks_.clear();
     tokenizer_.encode(fragment.text, ids_);
-    if (fragment.ends && options_.eod) ids_.push_back(*options_.eod);
+    marks_.resize(ids_.size(), true);
+    for (const Passage& passage : fragment.passages) {
+      gyr::encode(passage, tokenizer_, ids_);
+      marks_.resize(ids_.size(), passage.learned);
+    }
+    if (fragment.ends && options_.eod) {
+      ids_.push_back(*options_.eod);
+      marks_.push_back(marks_.empty() || marks_.back());
+    }
     part_.add(fragment.begins, std::int64_t(ids_.size()));
-    bytes_.clear();
-    append_tokens(bytes_, ids_, type_);
-    tokens_->append(bytes_);
+    learned_ += std::count(marks_.begin(), marks_.end(), 1);
+    tokens_->append(ids_);
+    if (mask_) mask_->append(marks_);
   }
 
-  void assemble(const Place& place) {
-    if (!part_.lengths.empty()) part_.lengths.back() = Part::checked(part_.lengths.back() + place.tail);
-    if (team_.rank > 0) {
-      auto whole = OutputFile::join(tokens_path(options_.prefix));
-      whole.write_at(place.first_token * bytes_of(type_), MappedFile(OutputFile::temporary(part_path())).text());
-      whole.sync();
+  // All bytes are on disk before anything old goes. The mask changes while no index stands beside the tokens, so that a
+  // mask never meets tokens that are not its own.
+  void commit() {
+    each_output([](Output& output) { output.sync(); });
+    remove_file(index_path(options_.prefix));
+    const auto mask = mask_prefix(options_.prefix);
+    if (mask_) {
+      mask_->commit();
+    } else {
+      remove_file(index_path(mask));
+      remove_file(tokens_path(mask));
     }
-    auto index = OutputFile::join(index_path(options_.prefix));
-    write_index(index, place);
-    index.sync();
-  }
-
-  // This rank's share of the three arrays of the index; rank 0 adds what stands before and after them.
-  void write_index(const OutputFile& index, const Place& place) const {
-    const auto write = [&](std::int64_t offset, const auto& values) {
-      index.write_at(offset, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]});
-    };
-    const std::int64_t N = place.sequences, s = place.first_sequence;
-    const std::int64_t documents_at = index_header_bytes + 12 * N;
-    std::vector<std::int64_t> pointers, documents;
-    std::int64_t pointer = (place.first_token + part_.lead) * bytes_of(type_);
-    for (const std::int32_t length : part_.lengths) {
-      pointers.push_back(pointer);
-      pointer += length * bytes_of(type_);
-      documents.push_back(s + std::int64_t(documents.size()));
-    }
-    write(index_header_bytes + 4 * s, part_.lengths);
-    write(index_header_bytes + 4 * N + 8 * s, pointers);
-    write(documents_at + 8 * s, documents);
-    if (team_.rank == 0) {
-      index.write_at(0, index_header(type_, N, N));
-      write(documents_at + 8 * N, std::vector{N});
-    }
+    tokens_->commit();
   }
 
   const Tokenizer& tokenizer_;
   const BuildOptions& options_;
   const Team& team_;
-  TokenType type_;
   std::vector<std::int64_t> first_block_;  // [file], and their number in all
   Part part_;
-  std::optional<OutputFile> tokens_, index_;
-  std::vector<std::int32_t> ids_;
-  std::string bytes_;
+  std::int64_t learned_ = 0;
+  std::optional<Output> tokens_, mask_;
+  std::vector<std::int32_t> ids_, marks_;  // of the fragment at hand
 };
 
 }  // namespace

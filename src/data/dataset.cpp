@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 #include "kernels/error.hpp"
+#include "src/data/packing.hpp"
 
 namespace gyr {
 namespace {
@@ -71,6 +74,7 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
   for (std::size_t c = 0; c < count; ++c) {
     files_.push_back(std::make_unique<TokenFile>(options.corpora[c].prefix));
     const TokenFile& file = *files_.back();
+    masks_.push_back(LossMask::beside(file));
     const SequenceRange range = split_range(options.split, options.which, file.sequences());
     require(range.first < range.last, Exit::data,
             "{}: the {} split is empty: {} of {} sequences makes none; give it a larger share", file.prefix().string(),
@@ -81,7 +85,8 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
       samples_.push_back(megatron_samples(file, range, options.seq_len, options.seed, requested));
     } else {
       // Corpora of equal size must not walk in step: each has a seed of its own.
-      samples_.push_back(shuffled_samples(file, range, options.seq_len, options.seed + (std::uint64_t(c) << 32)));
+      const auto make = options.order == SampleOrder::documents ? packed_samples : shuffled_samples;
+      samples_.push_back(make(file, range, options.seq_len, options.seed + (std::uint64_t(c) << 32)));
     }
     windows.push_back(double(samples_.back()->per_epoch()));
   }
@@ -98,9 +103,35 @@ std::vector<double> Dataset::given_weights() const {
   return weights;
 }
 
-void Dataset::sample(std::int64_t number, std::span<std::int32_t> out) const {
+Sample Dataset::sample(std::int64_t number) const {
   const Blend::Pick pick = samples_.size() == 1 ? Blend::Pick{0, number} : blend_->at(number);
-  samples_[std::size_t(pick.corpus)]->read(pick.number, out, options_.vocab_size);
+  const auto c = std::size_t(pick.corpus), length = std::size_t(options_.seq_len) + 1;
+  Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length)};
+  if (options_.separate) s.positions.resize(length);
+  const auto separate = [&](std::size_t first, std::size_t count) {
+    if (!options_.separate || count == 0) return;
+    std::iota(s.positions.begin() + std::ptrdiff_t(first), s.positions.begin() + std::ptrdiff_t(first + count), 0);
+    s.learned[first] = 0;
+  };
+  std::size_t first = 0;
+  for (const Extract& extract : samples_[c]->extracts(pick.number)) {
+    const auto count = std::size_t(extract.count);
+    const auto learned = std::span(s.learned).subspan(first, count);
+    files_[c]->read(extract.sequence, extract.offset, std::span(s.tokens).subspan(first, count), options_.vocab_size);
+    if (masks_[c]) masks_[c]->read(extract.sequence, extract.offset, learned);
+    else std::fill(learned.begin(), learned.end(), 1);
+    separate(first, count);
+    first += count;
+  }
+  separate(first, length - first);  // padding
+  return s;
+}
+
+std::vector<std::string> Dataset::notes() const {
+  std::vector<std::string> notes;
+  for (const auto& samples : samples_)
+    if (const std::string note = samples->note(); !note.empty()) notes.push_back(note);
+  return notes;
 }
 
 }  // namespace gyr

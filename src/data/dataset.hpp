@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a training run reads: one split of one or several weighted corpora, as an ordered stream of samples.
+//
+// Documents of a sample are joined, one text for the model, or separate. Separate documents do not see each other: each
+// begins at position 0, and its first token is not predicted from the document before it. A document that began before
+// the window counts its positions from the window's start, because nothing before that is seen either.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/data/blend.hpp"
+#include "src/data/loss_mask.hpp"
 #include "src/data/samples.hpp"
 #include "src/data/token_file.hpp"
 
@@ -21,9 +25,16 @@ enum class Split { train, validation, test };
 std::string_view name_of(Split split);
 
 struct Corpus {
-  std::filesystem::path prefix;  // of PREFIX.bin and PREFIX.idx
+  std::filesystem::path prefix;  // of PREFIX.bin and PREFIX.idx, and of a loss mask where it has one
   std::optional<double>
       weight;  // share of the samples; for all corpora or none. Without: in proportion to their windows
+};
+
+// A sample as a model meets it: token t + 1 is to be predicted from tokens 0 to t, if learned[t + 1].
+struct Sample {
+  std::vector<std::int32_t> tokens;     // L + 1; padding, after the documents of the documents order, is 0
+  std::vector<std::int32_t> positions;  // of each token within its document, padding being one; empty where joined
+  std::vector<std::uint8_t> learned;    // 0: padding, masked, or the first token of a separate document
 };
 
 struct DatasetOptions {
@@ -33,6 +44,7 @@ struct DatasetOptions {
   std::int64_t seq_len = 0;  // L: samples hold L + 1 tokens
   std::uint64_t seed = 1234;
   SampleOrder order = SampleOrder::shuffled;
+  bool separate = false;  // documents do not see each other
   std::int64_t samples = 0;                        // how many will be read: needed by the megatron order only
   std::int64_t vocab_size = TokenFile::max_vocab;  // ids not below it stop the run where they are read
 };
@@ -47,9 +59,12 @@ class Dataset {
   // sample; Exit::config for impossible options.
   explicit Dataset(const DatasetOptions& options);
 
-  // Sample `number` of the run: seq_len + 1 tokens. A pure function of the options and the number. Cheap, and safe from
-  // several threads. Exit::data for ids outside the vocabulary, with file and byte.
-  void sample(std::int64_t number, std::span<std::int32_t> out) const;
+  // Sample `number` of the run. A pure function of the options and the number. Cheap, and safe from several threads.
+  // Exit::data for ids outside the vocabulary and marks that are neither 0 nor 1, with file and byte.
+  Sample sample(std::int64_t number) const;
+
+  // What the user should know of the corpora, a line each: how full windows are, how many documents are cut.
+  std::vector<std::string> notes() const;
 
   std::int64_t seq_len() const { return options_.seq_len; }
   std::int64_t corpora() const { return std::int64_t(files_.size()); }
@@ -62,6 +77,7 @@ class Dataset {
 
   DatasetOptions options_;
   std::vector<std::unique_ptr<TokenFile>> files_;
+  std::vector<std::unique_ptr<LossMask>> masks_;  // null: every token is predicted
   std::vector<std::unique_ptr<Samples>> samples_;
   std::unique_ptr<Blend> blend_;
 };

@@ -15,7 +15,6 @@ using Rule = DocumentFormat::Rule;
 using json = nlohmann::json;
 
 constexpr std::string_view white_space = " \t\n\v\f\r";
-constexpr std::size_t max_json_depth = 64;
 
 bool blank(std::string_view text) { return text.find_first_not_of(white_space) == text.npos; }
 
@@ -216,28 +215,38 @@ std::int64_t DocumentFile::visit_lines(std::int64_t begin, std::int64_t end,
     const std::string_view line = without_line_end(file_.text().substr(std::size_t(at), std::size_t(next - at)));
     if (format_.rule == Rule::line) {
       if (!line.empty()) visit({line, true, true});
-    } else if (!blank(line)) {
-      const auto text = read_object(line, at);
-      if (!text) ++skipped;
-      if (text && !text->empty()) visit({*text, true, true});
+    } else if (!blank(line) && !visit_object(line, at, visit)) {
+      ++skipped;
     }
   }
   return skipped;
 }
 
-// The text of one JSON line; nothing if the line is invalid and invalid lines are skipped.
-std::optional<std::string> DocumentFile::read_object(std::string_view line, std::int64_t offset) const {
-  TextOfObject object(format_.key);
-  if (std::int64_t(line.size()) > format_.max_line_bytes) {
-    object.problem = fmt::format("has {} bytes, more than the {} allowed", line.size(), format_.max_line_bytes);
-  } else {
-    json::sax_parse(line.begin(), line.end(), &object);
-  }
-  if (object.problem.empty()) return std::move(object.text);
-  if (format_.invalid == DocumentFormat::Invalid::skip) return std::nullopt;
+// Visits what one JSON line holds. False if the line is invalid and invalid lines are skipped.
+bool DocumentFile::visit_object(std::string_view line, std::int64_t offset,
+                                const std::function<void(const Fragment&)>& visit) const {
+  const std::string problem = problem_of_object(line, visit);
+  if (problem.empty()) return true;
+  if (format_.invalid == DocumentFormat::Invalid::skip) return false;
   const auto before = file_.text().substr(0, std::size_t(offset));
   fail(Exit::data, "{}:{}: the line {}; mend it, or choose to skip invalid lines", file_.path().string(),
-       1 + std::count(before.begin(), before.end(), '\n'), object.problem);
+       1 + std::count(before.begin(), before.end(), '\n'), problem);
+}
+
+// Nothing is visited where there is a problem.
+std::string DocumentFile::problem_of_object(std::string_view line,
+                                            const std::function<void(const Fragment&)>& visit) const {
+  if (std::int64_t(line.size()) > format_.max_line_bytes)
+    return fmt::format("has {} bytes, more than the {} allowed", line.size(), format_.max_line_bytes);
+  if (format_.conversation) {
+    const Conversation conversation = read_conversation(line, *format_.conversation);
+    if (!conversation.passages.empty()) visit({{}, true, true, conversation.passages});
+    return conversation.problem;
+  }
+  TextOfObject object(format_.key);
+  json::sax_parse(line.begin(), line.end(), &object);
+  if (object.text && !object.text->empty()) visit({*object.text, true, true});
+  return object.problem;
 }
 
 }  // namespace gyr

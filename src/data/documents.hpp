@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "src/data/conversation.hpp"
 #include "src/data/mapped_file.hpp"
 
 namespace gyr {
@@ -22,13 +25,14 @@ struct DocumentFormat {
     separator,  // lines equal to `separator` stand between documents; text is kept up to and with the newline before
                 // one
     line,       // a line is a document, without its line end
-    json_lines  // a line is a JSON object whose `key` holds the document
+    json_lines  // a line is a JSON object whose `key` holds the document, or that is a conversation
   };
   enum class Invalid { stop, skip };
 
   Rule rule = Rule::automatic;
   std::string separator;            // "" is a blank line (white space only); any run of them is one cut
   std::string key = "text";         // of json_lines
+  std::shared_ptr<const ConversationFormat> conversation;  // of json_lines: instead of the text under `key`
   Invalid invalid = Invalid::stop;  // a line that is not such an object: stop with file:line, or skip and count
   std::int64_t max_line_bytes = std::int64_t(64) << 20;  // of json_lines: a longer line is invalid
 };
@@ -37,9 +41,11 @@ struct DocumentFormat {
 DocumentFormat::Rule parse_document_rule(std::string_view name);
 
 // A document, or a part of a long one. The parts of a document come in order; empty documents do not come at all.
+// Views are valid during the call.
 struct Fragment {
-  std::string_view text;  // valid during the call
-  bool begins, ends;      // the document begins or ends here
+  std::string_view text;
+  bool begins, ends;               // the document begins or ends here
+  std::span<const Passage> passages = {};  // of a conversation, which comes whole; there is no text then
 };
 
 // One open file of a corpus. Text passes as it is, byte for byte, except a UTF-8 byte order mark at the start, which is
@@ -68,7 +74,9 @@ class DocumentFile {
   void visit_separated(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const;
   std::int64_t visit_lines(std::int64_t begin, std::int64_t end,
                            const std::function<void(const Fragment&)>& visit) const;
-  std::optional<std::string> read_object(std::string_view line, std::int64_t offset) const;
+  bool visit_object(std::string_view line, std::int64_t offset,
+                    const std::function<void(const Fragment&)>& visit) const;
+  std::string problem_of_object(std::string_view line, const std::function<void(const Fragment&)>& visit) const;
 
   MappedFile file_;
   DocumentFormat format_;

@@ -101,6 +101,12 @@ void OutputFile::commit() {
   sync_folder(folder_of(final_));
 }
 
+void remove_file(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  require(!error, Exit::io, "{}: cannot be replaced: {}", path.string(), error.message());
+}
+
 void sync_folder(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   require(fd >= 0, Exit::io, "{}: cannot be opened: {}", folder.string(), std::strerror(errno));

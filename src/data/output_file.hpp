@@ -42,6 +42,9 @@ class OutputFile {
   std::int64_t appended_ = 0;
 };
 
+// Removes a file that is to be replaced; one that is not there is fine. Exit::io.
+void remove_file(const std::filesystem::path& path);
+
 // Makes a rename or removal inside `folder` durable.
 void sync_folder(const std::filesystem::path& folder);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Training samples of a corpus, in two orders.
+// Training samples of a corpus: windows of joined text, in two orders.
 #include "src/data/samples.hpp"
 
 #include <algorithm>
@@ -14,14 +14,6 @@ namespace gyr {
 namespace {
 
 constexpr std::int64_t max_index = std::int64_t(std::numeric_limits<std::uint32_t>::max()) - 2;
-
-// Mixes 64 bits: the finaliser of SplitMix64 (Steele et al. 2014).
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
 
 std::int64_t tokens_in(const TokenFile& file, SequenceRange r) {
   return file.first_token(r.last) - file.first_token(r.first);
@@ -38,23 +30,49 @@ std::int64_t windows_in(const TokenFile& file, SequenceRange r, std::int64_t L) 
   return (tokens - 1) / L;
 }
 
+// `count` tokens from `offset` on, counted within the first of a row of sequences joined end to end.
+template <class SequenceAt>
+std::vector<Extract> cut(const TokenFile& file, SequenceAt&& sequence_at, std::int64_t offset, std::int64_t count) {
+  std::vector<Extract> extracts;
+  for (std::int64_t i = 0; count > 0; ++i) {
+    const std::int64_t sequence = sequence_at(i), length = file.length(sequence);
+    const std::int64_t here = std::min(length - offset, count);
+    if (here > 0) extracts.push_back({sequence, offset, here});
+    count -= std::max<std::int64_t>(here, 0);
+    offset = std::max<std::int64_t>(offset - length, 0);
+  }
+  return extracts;
+}
+
 class ShuffledSamples : public Samples {
  public:
   ShuffledSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed)
-      : file_(file), start_(file.first_token(r.first)), length_(L), windows_(windows_in(file, r, L)), seed_(seed) {}
+      : file_(file), range_(r), start_(file.first_token(r.first)), length_(L), windows_(windows_in(file, r, L)), seed_(seed) {}
 
-  void read(std::int64_t number, std::span<std::int32_t> out, std::int64_t vocab_size) const override {
-    ensure(number >= 0 && std::int64_t(out.size()) == length_ + 1, "sample {} of {} tokens was asked for", number,
-           out.size());
+  std::vector<Extract> extracts(std::int64_t number) const override {
+    ensure(number >= 0, "sample {} was asked for", number);
     const std::int64_t epoch = number / windows_;
-    const std::int64_t window = permuted(number % windows_, windows_, mixed(seed_) ^ mixed(std::uint64_t(epoch)));
-    file_.read_stream(start_ + window * length_, out, vocab_size);
+    const std::int64_t window = permuted(number % windows_, windows_, epoch_key(seed_, epoch));
+    const std::int64_t begin = start_ + window * length_;
+    const std::int64_t sequence = sequence_of(begin);
+    return cut(file_, [&](std::int64_t i) { return sequence + i; }, begin - file_.first_token(sequence), length_ + 1);
   }
   std::int64_t per_epoch() const override { return windows_; }
   std::int64_t size() const override { return std::numeric_limits<std::int64_t>::max(); }
 
  private:
+  // The last sequence that begins at or before token `position`: empty ones before it hold nothing of it.
+  std::int64_t sequence_of(std::int64_t position) const {
+    std::int64_t low = range_.first, high = range_.last;
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      (file_.first_token(middle) <= position ? low : high) = middle;
+    }
+    return low;
+  }
+
   const TokenFile& file_;
+  SequenceRange range_;
   std::int64_t start_, length_, windows_;
   std::uint64_t seed_;
 };
@@ -110,8 +128,7 @@ class MegatronSamples : public Samples {
     shuffle(std::span(samples_).subspan(head));
   }
 
-  void read(std::int64_t number, std::span<std::int32_t> out, std::int64_t vocab_size) const override {
-    ensure(std::int64_t(out.size()) == length_ + 1, "a sample of {} tokens was asked for", out.size());
+  std::vector<Extract> extracts(std::int64_t number) const override {
     require(
         number >= 0 && number < size(), Exit::config,
         "sample {} was asked for, and the megatron order was made for {}; it cannot be extended in the middle of a run",
@@ -119,15 +136,9 @@ class MegatronSamples : public Samples {
     const std::int64_t position = std::int64_t(samples_[std::size_t(number)]) * length_;
     const auto block =
         std::upper_bound(block_starts_.begin(), block_starts_.end(), position) - block_starts_.begin() - 1;
-    auto document = std::size_t(block) * block_documents;
-    std::int64_t offset = position - block_starts_[std::size_t(block)];
-    for (std::int64_t n; offset >= (n = file_.length(documents_[document])); ++document) offset -= n;
-    while (!out.empty()) {
-      const std::int64_t here = std::min(file_.length(documents_[document]) - offset, std::int64_t(out.size()));
-      file_.read(documents_[document++], offset, out.first(std::size_t(here)), vocab_size);
-      out = out.subspan(std::size_t(here));
-      offset = 0;
-    }
+    const auto first = std::size_t(block) * block_documents;
+    return cut(file_, [&](std::int64_t i) { return documents_[first + std::size_t(i)]; },
+               position - block_starts_[std::size_t(block)], length_ + 1);
   }
   std::int64_t per_epoch() const override { return windows_; }
   std::int64_t size() const override { return std::int64_t(samples_.size()); }
@@ -161,8 +172,18 @@ class MegatronSamples : public Samples {
 SampleOrder parse_sample_order(std::string_view name) {
   if (name == "shuffled") return SampleOrder::shuffled;
   if (name == "megatron") return SampleOrder::megatron;
-  fail(Exit::config, "'{}' is no order of samples; there are shuffled and megatron", name);
+  if (name == "documents") return SampleOrder::documents;
+  fail(Exit::config, "'{}' is no order of samples; there are shuffled, megatron and documents", name);
 }
+
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+std::uint64_t epoch_key(std::uint64_t seed, std::int64_t epoch) { return mixed(seed) ^ mixed(std::uint64_t(epoch)); }
 
 std::int64_t permuted(std::int64_t i, std::int64_t n, std::uint64_t key) {
   const int half = (std::bit_width(std::uint64_t(n - 1)) + 1) / 2;

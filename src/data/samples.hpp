@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Training samples of a corpus: windows of L + 1 tokens, one every L tokens, so that each token but the first is
-// predicted once. L sequence length, E epochs
+// Training samples of a corpus: which tokens make up which sample. Samples of joined text are windows of L + 1 tokens, one
+// every L tokens, so that each token but the first is predicted once; samples of whole documents are packing.hpp's. A
+// document is a sequence of the token file: what splits count and what is shuffled.   L sequence length, E epochs
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,20 +21,28 @@ struct SequenceRange {
 
 enum class SampleOrder {
   shuffled,  // windows of the file as it lies, in an order that is a pure function of (seed, number): no memory, no end
-  megatron   // documents shuffled, joined, cut into windows, and these shuffled, as Megatron-LM does it; ends after E
+  megatron,  // documents shuffled, joined, cut into windows, and these shuffled, as Megatron-LM does it; ends after E
              // epochs
+  documents  // whole documents packed into windows, with padding behind; no end
 };
-// "shuffled", "megatron". Exit::config for anything else.
+// "shuffled", "megatron", "documents". Exit::config for anything else.
 SampleOrder parse_sample_order(std::string_view name);
 
-// The tokens of range `r` of `file`, as samples. Reading is safe from several threads.
+// `count` tokens of `sequence`, from `offset` on.
+struct Extract {
+  std::int64_t sequence, offset, count;
+};
+
+// The tokens of range `r` of a file, as samples. Safe from several threads.
 class Samples {
  public:
   virtual ~Samples() = default;
-  // Fills `out` (L + 1 tokens) with sample `number` >= 0. Exit::data for ids outside [0, vocab_size).
-  virtual void read(std::int64_t number, std::span<std::int32_t> out, std::int64_t vocab_size) const = 0;
+  // The extracts of sample `number` >= 0, in order and none empty: L + 1 tokens together, or fewer where padding follows.
+  virtual std::vector<Extract> extracts(std::int64_t number) const = 0;
   virtual std::int64_t per_epoch() const = 0;  // windows in one pass over the range
   virtual std::int64_t size() const = 0;       // samples there are; 2^63 - 1 where they never end
+  // What the user of this order should know; empty where there is nothing to say.
+  virtual std::string note() const { return {}; }
 };
 
 // Sample n is window pi(n mod W) of the range, W windows to an epoch, pi a permutation keyed by (seed, n / W): every
@@ -50,5 +59,10 @@ std::unique_ptr<Samples> megatron_samples(const TokenFile& file, SequenceRange r
 // A permutation of [0, n), evaluated one element at a time: a Feistel network on the next even number of bits, walked
 // until the value falls below n (Black and Rogaway 2002). `key` picks the permutation.
 std::int64_t permuted(std::int64_t i, std::int64_t n, std::uint64_t key);
+
+// Mixes 64 bits: the finaliser of SplitMix64 (Steele et al. 2014).
+std::uint64_t mixed(std::uint64_t x);
+// The key of one epoch's permutation.
+std::uint64_t epoch_key(std::uint64_t seed, std::int64_t epoch);
 
 }  // namespace gyr

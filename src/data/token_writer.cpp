@@ -18,9 +18,13 @@ void append_value(std::string& bytes, T value) {
 }  // namespace
 
 void append_tokens(std::string& bytes, std::span<const std::int32_t> ids, TokenType type) {
-  ensure(type == TokenType::u16 || type == TokenType::i32, "tokens are written as u16 or i32");
+  ensure(type == TokenType::u8 || type == TokenType::u16 || type == TokenType::i32, "tokens are written as u8, u16 or i32");
   if (type == TokenType::i32) {
     bytes.append(reinterpret_cast<const char*>(ids.data()), ids.size_bytes());
+    return;
+  }
+  if (type == TokenType::u8) {
+    for (const std::int32_t id : ids) bytes += char(id);
     return;
   }
   const std::size_t old = bytes.size();
@@ -43,9 +47,7 @@ std::string index_header(TokenType type, std::int64_t sequences, std::int64_t do
 void commit_pair(const std::filesystem::path& prefix, OutputFile& tokens, OutputFile& index) {
   tokens.sync();
   index.sync();
-  std::error_code error;
-  std::filesystem::remove(index_path(prefix), error);
-  require(!error, Exit::io, "{}: cannot be replaced: {}", index_path(prefix).string(), error.message());
+  remove_file(index_path(prefix));
   tokens.commit();
   index.commit();
 }

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From prompts and responses in JSONL to a model that answers, through the program: data build, train, eval, generate.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string chat = "<|bos|>user: {prompt}<|pad|>model: {response}<|endoftext|>";
+const Words syllables{"ka", "lo", "mi", "ren", "tu", "sha", "ven", "or"};
+
+std::string question(std::size_t i) { return syllables[i % 8] + " " + syllables[i / 8 % 8] + " " + syllables[i * 5 % 8]; }
+// The last two words of the question, the other way round.
+std::string answer(std::size_t i) { return syllables[i * 5 % 8] + " " + syllables[i / 8 % 8]; }
+
+// 64 questions, each ten times, and as many that only differ in length.
+struct Examples {
+  Folder folder;
+  fs::path lines = folder / "chat.jsonl", prefix = folder / "chat";
+  Result built;
+
+  Examples() {
+    std::string text;
+    for (std::size_t i = 0; i < 640; ++i) {
+      std::string prompt = question(i % 64);
+      for (std::size_t n = 0; n < i % 4; ++n) prompt = "mi " + prompt;
+      text += nlohmann::json{{"prompt", prompt}, {"response", answer(i % 64)}}.dump() + "\n";
+    }
+    put_contents(lines, text);
+    built = run({"data", "build", lines, prefix, "--tokenizer", Material::get().tokenizer(), "--template", chat, "--no-end"});
+  }
+  Words train(const fs::path& output, const Words& changes) const {
+    Words words{"data.prefixes=[" + prefix.string() + "]", "data.order=documents", "data.documents=separate", "optimizer.warmup=5"};
+    words.insert(words.end(), changes.begin(), changes.end());
+    return Material::get().train(output, words);
+  }
+};
+
+const Examples& examples() {
+  static const Examples examples;
+  return examples;
+}
+
+std::vector<nlohmann::json> reports(const fs::path& folder, const std::string& kind) {
+  std::vector<nlohmann::json> list;
+  for (const std::string& line : lines_of(contents(folder / "metrics.jsonl")))
+    if (const auto json = nlohmann::json::parse(line); json.value("kind", "") == kind) list.push_back(json);
+  return list;
+}
+
+}  // namespace
+
+TEST(fine_tuning, build_says_what_is_learned) {
+  ASSERT_EQ(examples().built.code, 0) << examples().built.err;
+  const std::string marks = contents(examples().prefix.string() + "_mask.bin");
+  const long learned = std::count(marks.begin(), marks.end(), char(1));
+  EXPECT_EQ(contents(examples().prefix.string() + ".bin").size(), 2 * marks.size());
+  EXPECT_NE(examples().built.out.find(fmt::format("chat_mask.bin: {} of the tokens", learned)), std::string::npos) << examples().built.out;
+}
+
+TEST(fine_tuning, the_template_may_stand_in_a_file_and_ranks_write_the_same_bytes) {
+  const Folder folder;
+  put_contents(folder / "template", chat + "\n");
+  const Words words{"data", "build", examples().lines, folder / "p", "--tokenizer", Material::get().tokenizer(), "--no-end", "--template",
+                    "@" + (folder / "template").string()};
+  ASSERT_EQ(run(words, {.ranks = 2}).code, 0);
+  for (const char* file : {".bin", ".idx", "_mask.bin", "_mask.idx"})
+    EXPECT_EQ(contents((folder / "p").string() + file), contents(examples().prefix.string() + file)) << file;
+}
+
+// Trained on answers only, the model gives them, and the end mark after them.
+TEST(fine_tuning, a_model_learns_to_answer) {
+  const Folder folder;
+  const Result r = run(examples().train(folder.path(), {"train.length=96", "train.steps=150", "train.eval_every=150", "train.eval_batches=1"}));
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_NE(r.out.find("576 documents in "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find(" % full"), std::string::npos) << r.out;
+  const auto steps = reports(folder.path(), "step"), validation = reports(folder.path(), "validation");
+  const double first = steps.front().at("loss"), last = steps.back().at("loss"), held_out = validation.back().at("loss");
+  std::printf("loss of answers: %.3f, after %zu steps %.3f, held out %.3f\n", first, steps.size(), last, held_out);
+  EXPECT_GT(first, 4);
+  EXPECT_LT(last, 0.25 * first);
+  EXPECT_LT(held_out, 0.25 * first);
+
+  // Scoring all of the data takes every answer's tokens and no others.
+  const fs::path trained = Material::checkpoint(folder.path(), 150);
+  const Result scored = run({"eval", trained, "--data", examples().prefix});
+  ASSERT_EQ(scored.code, 0) << scored.err;
+  const std::string marks = contents(examples().prefix.string() + "_mask.bin");
+  EXPECT_NE(scored.out.find(fmt::format(" {} tokens of", std::count(marks.begin(), marks.end(), char(1)))), std::string::npos) << scored.out;
+
+  // Separate documents do not see each other: whether a window holds one or many, the loss is that of each alone.
+  double loss[2];
+  for (const int many : {0, 1}) {
+    const Result packed = run({"eval", trained, "--data", examples().prefix, "--length", many ? "200" : "32"});
+    ASSERT_EQ(std::sscanf(packed.out.substr(packed.out.find("loss ")).c_str(), "loss %lf", &loss[many]), 1) << packed.out;
+  }
+  EXPECT_NEAR(loss[0], loss[1], 2e-6 + 2e-5 * loss[0]);
+
+  Words ask{"generate", trained, "--greedy", "--tokens", "30", "--template", chat};
+  for (std::size_t i = 0; i < 16; ++i) ask.insert(ask.end(), {"--prompt", question(i * 4)});
+  const Result said = run(ask);
+  ASSERT_EQ(said.code, 0) << said.err;
+  const Words answers = lines_of(said.out);
+  int right = 0;
+  for (std::size_t i = 0; i < 16; ++i) right += std::ranges::find(answers, question(i * 4) + answer(i * 4)) != answers.end();
+  EXPECT_GE(right, 12) << said.out;
+}
+
+// Answers lie unevenly in the windows: the mean over tokens of the global batch does not mind who holds them.
+TEST(fine_tuning, one_and_four_data_ranks_take_the_same_steps) {
+  const Folder one, four;
+  const Words steps{"train.steps=4", "train.length=64", "train.eval_every=4"};
+  ASSERT_EQ(run(examples().train(one.path(), steps)).code, 0);
+  ASSERT_EQ(run(examples().train(four.path(), steps), {.ranks = 4}).code, 0);
+  for (const char* kind : {"step", "validation"}) {
+    const auto a = reports(one.path(), kind), b = reports(four.path(), kind);
+    ASSERT_EQ(a.size(), b.size());
+    ASSERT_FALSE(a.empty());
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i].at("loss"), double(b[i].at("loss")), 1e-5 * double(a[i].at("loss"))) << kind << i;
+  }
+}
+
+TEST(fine_tuning, a_resumed_run_ends_with_the_same_bits) {
+  const Folder whole, parts;
+  const auto until = [&](const fs::path& folder, const char* steps, const Words& more = {}) {
+    Words words = examples().train(folder, {steps, "optimizer.decay_steps=8"});
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words).code;
+  };
+  ASSERT_EQ(until(whole.path(), "train.steps=8"), 0);
+  ASSERT_EQ(until(parts.path(), "train.steps=3"), 0);
+  ASSERT_EQ(until(parts.path(), "train.steps=8", {"--resume"}), 0);
+  const Result r = run({"diff", Material::checkpoint(whole.path(), 8), Material::checkpoint(parts.path(), 8), "--tolerance", "0"});
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+}
+
+TEST(fine_tuning, what_is_wrong_is_refused) {
+  const Folder folder;
+  const auto refused = [&](const Words& arguments, Exit code, const std::string& part) {
+    for (const int ranks : {0, 2}) {
+      const Result r = run(arguments, {.ranks = ranks});
+      EXPECT_EQ(r.code, int(code)) << r.err;
+      EXPECT_NE(r.err.find(part), std::string::npos) << "'" << part << "' is not in: " << r.err;
+    }
+    EXPECT_FALSE(fs::exists(folder / "p.bin"));
+  };
+  const auto build = [&](const Words& more) {
+    Words words{"data", "build", examples().lines, folder / "p", "--tokenizer", Material::get().tokenizer()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  refused(build({"--template", "{promt}{response}"}), Exit::usage, "did you mean {prompt}?");
+  refused(build({"--template", "@" + (folder / "none").string()}), Exit::missing, "none");
+  refused(build({"--template", "{prompt}{response}", "--key", "text"}), Exit::usage, "--key");
+  refused(build({"--template", "{prompt}{response}", "--role-key", "from"}), Exit::usage, "--role-key has no meaning");
+  refused(build({"--template", "{prompt}{response}", "--documents", "line"}), Exit::usage, "--documents line");
+  refused(build({"--template", "{prompt}{response}", "--separator", "x"}), Exit::usage, "--separator");
+  refused(build({"--prompt-key", "q"}), Exit::usage, "--template");
+  refused(build({"--template", "{prompt}{response}", "--prompt-key", "q"}), Exit::data, "chat.jsonl:1: the line has no key 'q' (keys: prompt, response)");
+  refused(build({"--template", "{role}{content}"}), Exit::data, "chat.jsonl:1: the line has no key 'messages'");
+
+  for (const char* file : {".bin", ".idx", "_mask.idx"}) fs::copy(examples().prefix.string() + file, (folder / "q").string() + file);
+  put_contents(folder / "q_mask.bin", std::string(fs::file_size(examples().prefix.string() + "_mask.bin"), char(0)));
+  const auto train = [&](const Words& more) {
+    Words words = examples().train(folder / "out", {"data.prefixes=[" + (folder / "q").string() + "]", "train.steps=2"});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  refused(train({}), Exit::data, "step 1: no token of the batch has a label");
+  refused({"eval", Material::get().trained(), "--data", folder / "q"}, Exit::data, "is to be predicted");
+  fs::copy(Material::get().prefix().string() + ".idx", (folder / "q").string() + ".idx", fs::copy_options::overwrite_existing);
+  fs::copy(Material::get().prefix().string() + ".bin", (folder / "q").string() + ".bin", fs::copy_options::overwrite_existing);
+  refused(train({}), Exit::data, "q_mask.idx: a loss mask of 640 sequences");
+}

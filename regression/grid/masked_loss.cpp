@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The loss of a step is the mean over the labelled tokens of the global batch, however unevenly these lie on the ranks and
+// micro-batches: the sum of every sequence's own losses, taken alone, over their number.
+#include <cmath>
+
+#include "regression/cases.hpp"
+#include "regression/grids.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr Index sequences = 8, length = 11;
+
+// Sequence s keeps s labels of its 10: the first has none, the last 7.
+MicroBatch masked(Index s, Index vocabulary) {
+  MicroBatch m = micro_batch(s, 1, length, vocabulary);
+  for (Index t = 0; t < length; ++t)
+    if ((3 * t) % 10 >= s) m.labels[std::size_t(t)] = ignored_label;
+  return m;
+}
+
+EngineConfig config_of(const ModelConfig& model, Index micros) {
+  EngineConfig c;
+  c.model = model;
+  c.length = length, c.micros = int(micros);
+  return c;
+}
+
+// By hand: every sequence scored alone, and summed.
+std::pair<double, Index> by_hand(const ModelConfig& model) {
+  Rig<double> rig(config_of(model, 1), alone(8));
+  double sum = 0;
+  Index tokens = 0;
+  for (Index s = 0; s < sequences; ++s) {
+    const MicroBatch m = masked(s, model.vocabulary);
+    const auto [loss, count] = rig.engine.evaluate([&](int) { return m; }, 1);
+    EXPECT_EQ(count, Index(std::count_if(m.labels.begin(), m.labels.end(), [](Token t) { return t != ignored_label; })));
+    sum += loss, tokens += count;
+  }
+  return {sum / double(tokens), tokens};
+}
+
+TEST(masked_loss, is_the_mean_over_labelled_tokens_of_the_global_batch) {
+  const ModelConfig model = widened(named("T2"));
+  const auto [loss, tokens] = by_hand(model);
+  EXPECT_EQ(tokens, 28);
+  std::map<std::string, std::vector<double>> gradients;
+  for (const auto [data, pipeline, tensor] : {std::array{1, 1, 1}, {4, 1, 1}, {4, 1, 2}, {2, 4, 1}}) {
+    const std::string where = fmt::format("data {} pipeline {} tensor {}", data, pipeline, tensor);
+    std::vector<Span> stages;
+    for (int s = 0; s < pipeline; ++s) stages.push_back({8 * s / pipeline, 8 * (s + 1) / pipeline});
+    Grid* grid = grid_of(grid_layout(data, pipeline, tensor, stages));
+    if (!grid) continue;
+    Rig<double> rig(config_of(model, sequences / data), *grid);
+    const int mine = grid->coordinate("data");
+    const auto source = [&, d = data](int i) { return masked(Index(i) * d + mine, model.vocabulary); };
+    const StepResult result = rig.engine.gradients(source, rig.engine.config().micros, 1);
+    EXPECT_EQ(result.tokens, tokens) << where;
+    EXPECT_NEAR(result.loss, loss, 1e-12 * loss) << where;
+    const auto mine_gathered = gathered_gradients(rig.engine);
+    if (gradients.empty() && data == 1) gradients = mine_gathered;
+    for (const auto& [name, g] : gradients)
+      for (std::size_t i = 0; i < g.size(); ++i) ASSERT_NEAR(mine_gathered.at(name)[i], g[i], 1e-12) << where << " " << name;
+  }
+  meet();
+}
+
+TEST(masked_loss, a_batch_without_labels_stops_before_anything_changes) {
+  const ModelConfig model = widened(named("T2"));
+  Grid& grid = *grid_of(grid_layout(4, 1, 2, {{0, 8}}));
+  Rig<double> rig(config_of(model, 1), grid);
+  const auto weights = [&] {
+    std::vector<double> all;
+    for (const auto& p : rig.engine.stage().parameters().all()) {
+      const auto v = p->template vector<double>();
+      all.insert(all.end(), v.data(), v.data() + p->size());
+    }
+    return all;
+  };
+  const auto before = weights();
+  const auto nothing = [&](int) { return masked(0, model.vocabulary); };
+  try {
+    rig.engine.train(nothing, 1, 5, 1e-2);
+    ADD_FAILURE() << "a mean over nothing was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, Exit::data);
+    EXPECT_NE(std::string(error.what()).find("step 5: no token of the batch has a label"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(weights(), before);
+  EXPECT_EQ(rig.engine.evaluate(nothing, 1), (std::pair<double, Index>(0, 0)));
+  meet();
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How an example of a dialogue is written down.
+#include "src/data/chat_template.hpp"
+
+#include <algorithm>
+
+#include "kernels/error.hpp"
+#include "src/deck/nearest.hpp"
+
+namespace gyr {
+namespace {
+
+const std::vector<std::string> placeholders{"prompt", "response", "role", "content"};
+
+// The character that `\letter` stands for.
+char escaped(char letter, std::size_t character) {
+  switch (letter) {
+    case 'n': return '\n';
+    case 't': return '\t';
+    case 'r': return '\r';
+    case '\\': return '\\';
+  }
+  fail(Exit::usage, "template, character {}: \\{} is no escape; there are \\n, \\t, \\r and \\\\", character, letter);
+}
+
+void append(std::vector<Passage>& passages, std::string_view text, bool learned) {
+  if (text.empty()) return;
+  if (passages.empty() || passages.back().special || passages.back().learned != learned) passages.push_back({"", {}, learned});
+  passages.back().text += text;
+}
+
+}  // namespace
+
+void encode(const Passage& passage, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
+  tokenizer.encode(passage.text, ids);
+  if (passage.special) ids.push_back(*passage.special);
+}
+
+ChatTemplate::ChatTemplate(std::string_view format, const Tokenizer& tokenizer) {
+  std::string literal;
+  for (std::size_t i = 0; i < format.size(); ++i) {
+    const char c = format[i];
+    const bool doubled = i + 1 < format.size() && format[i + 1] == c;
+    if (c == '\\') {
+      require(i + 1 < format.size(), Exit::usage, "template, character {}: it ends in a \\; write \\\\ for one", i + 1);
+      ++i;
+      literal += escaped(format[i], i);
+    } else if ((c == '{' || c == '}') && doubled) {
+      literal += format[++i];
+    } else if (c == '{') {
+      const std::size_t end = format.find('}', i);
+      require(end != format.npos, Exit::usage, "template, character {}: {{ is not closed; write {{{{ for a brace", i + 1);
+      add_literal(literal, tokenizer);
+      literal.clear();
+      add_placeholder(format.substr(i + 1, end - i - 1), i + 1);
+      i = end;
+    } else {
+      require(c != '}', Exit::usage, "template, character {}: }} closes nothing; write }}}} for a brace", i + 1);
+      literal += c;
+    }
+  }
+  add_literal(literal, tokenizer);
+  const auto found = std::count_if(parts_.begin(), parts_.end(), [](const Part& p) { return p.placeholder.has_value(); });
+  require(found == 2, Exit::usage, "the template has {} placeholder{}; it takes {{prompt}} and then {{response}}, or {{role}} and then {{content}}",
+          found, found == 1 ? "" : "s");
+  mark_learned();
+}
+
+// Special tokens apart, and the text between them as it was: encoding is lossless.
+void ChatTemplate::add_literal(const std::string& text, const Tokenizer& tokenizer) {
+  find_unknown_marks(text, tokenizer);
+  std::vector<std::int32_t> between;
+  const auto add_between = [&] {
+    if (!between.empty()) parts_.push_back({{tokenizer.decode(between), {}}, {}});
+    between.clear();
+  };
+  for (const std::int32_t id : tokenizer.encode(text, Tokenizer::Specials::as_tokens)) {
+    if (tokenizer.is_special(id)) {
+      add_between();
+      parts_.push_back({{"", id}, {}});
+    } else {
+      between.push_back(id);
+    }
+  }
+  add_between();
+}
+
+void ChatTemplate::add_placeholder(std::string_view name, std::size_t character) {
+  const auto known = std::find(placeholders.begin(), placeholders.end(), name);
+  if (known == placeholders.end()) {
+    const std::string near = nearest(name, placeholders);
+    fail(Exit::usage, "template, character {}: there is no placeholder {{{}}}, {}{{prompt}} and {{response}}, or {{role}} and {{content}}", character, name,
+         near.empty() ? "only " : fmt::format("did you mean {{{}}}? There are ", near));
+  }
+  const auto number = std::size_t(known - placeholders.begin());
+  std::size_t before = 0;
+  for (const Part& part : parts_) before += part.placeholder.has_value();
+  if (before == 0) of_turns_ = number >= 2;
+  require(before < 2 && number == before + (of_turns_ ? 2 : 0), Exit::usage,
+          "template, character {}: {{{}}} is out of place; a template has {{prompt}} and then {{response}}, or {{role}} and then {{content}}, each once",
+          character, name);
+  parts_.push_back({{}, before});
+}
+
+void ChatTemplate::find_unknown_marks(const std::string& text, const Tokenizer& tokenizer) {
+  for (std::size_t begin = 0; (begin = text.find("<|", begin)) != text.npos; begin += 2) {
+    const std::size_t end = text.find("|>", begin + 2);
+    if (end == text.npos) return;
+    const std::string mark = text.substr(begin, end + 2 - begin);
+    const auto id = tokenizer.id_of(mark);
+    const bool plain = mark.find_first_of(" \n") != mark.npos || (id && tokenizer.is_special(*id));
+    if (!plain && std::ranges::find(unknown_marks_, mark) == unknown_marks_.end()) unknown_marks_.push_back(mark);
+  }
+}
+
+ChatTemplate::Parts::const_iterator ChatTemplate::answer() const {
+  return std::ranges::find_if(parts_, [](const Part& p) { return p.placeholder == 1; });
+}
+
+void ChatTemplate::mark_learned() {
+  auto part = parts_.begin() + (answer() - parts_.cbegin());
+  for (bool open = true; open && part != parts_.end(); ++part) {
+    part->passage.learned = true;
+    open = !part->passage.special;
+  }
+}
+
+void ChatTemplate::fill(std::string_view first, std::string_view second, bool learn, std::vector<Passage>& passages) const {
+  fill_until(parts_.end(), {first, second}, learn, passages);
+}
+
+void ChatTemplate::fill_until(Parts::const_iterator end, std::array<std::string_view, 2> values, bool learn,
+                              std::vector<Passage>& passages) const {
+  for (auto part = parts_.begin(); part != end; ++part) {
+    const Passage& own = part->passage;
+    const bool learned = learn && own.learned;
+    if (own.special) {
+      passages.push_back({"", own.special, learned});
+    } else {
+      append(passages, part->placeholder ? values[*part->placeholder] : std::string_view(own.text), learned);
+    }
+  }
+}
+
+std::vector<Passage> ChatTemplate::question(std::string_view prompt, std::string_view assistant) const {
+  std::vector<Passage> passages;
+  if (of_turns_) fill("user", prompt, false, passages);
+  fill_until(answer(), {of_turns_ ? assistant : prompt, {}}, false, passages);
+  return passages;
+}
+
+std::optional<std::int32_t> ChatTemplate::closing_mark() const {
+  const auto closing = std::ranges::find_if(parts_, [](const Part& p) { return p.passage.learned && p.passage.special; });
+  return closing == parts_.end() ? std::nullopt : closing->passage.special;
+}
+
+}  // namespace gyr

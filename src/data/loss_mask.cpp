@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which tokens of a corpus a model learns to predict.
+#include "src/data/loss_mask.hpp"
+
+#include <vector>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+std::filesystem::path mask_prefix(const std::filesystem::path& prefix) { return std::filesystem::path(prefix) += "_mask"; }
+
+std::unique_ptr<LossMask> LossMask::beside(const TokenFile& tokens) {
+  const auto prefix = mask_prefix(tokens.prefix());
+  if (!std::filesystem::exists(tokens_path(prefix)) && !std::filesystem::exists(index_path(prefix))) return nullptr;
+  return std::unique_ptr<LossMask>(new LossMask(tokens));
+}
+
+LossMask::LossMask(const TokenFile& tokens) : marks_(mask_prefix(tokens.prefix())) {
+  const std::string name = index_path(marks_.prefix()).string(), other = index_path(tokens.prefix()).string();
+  const char* advice = "build both again, or move the mask away to predict every token";
+  require(marks_.type() == TokenType::u8, Exit::data, "{}: byte 17: a loss mask is of type 1 (u8), this is of type {}; {}", name,
+          int(marks_.type()), advice);
+  require(marks_.sequences() == tokens.sequences(), Exit::data, "{}: a loss mask of {} sequences beside {}, which has {}; {}", name,
+          marks_.sequences(), other, tokens.sequences(), advice);
+  for (std::int64_t s = 0; s < tokens.sequences(); ++s)
+    require(marks_.length(s) == tokens.length(s), Exit::data,
+            "{}: byte {}: sequence {} of the loss mask has {} marks, and that of {} has {} tokens; {}", name, index_header_bytes + 4 * s, s,
+            marks_.length(s), other, tokens.length(s), advice);
+}
+
+void LossMask::read(std::int64_t sequence, std::int64_t offset, std::span<std::uint8_t> out) const {
+  std::vector<std::int32_t> marks(out.size());
+  marks_.read(sequence, offset, marks);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    require(marks[i] <= 1, Exit::data, "{}: byte {}: {} in a loss mask, which is made of 0 and 1", tokens_path(marks_.prefix()).string(),
+            marks_.first_token(sequence) + offset + std::int64_t(i), marks[i]);
+    out[i] = std::uint8_t(marks[i]);
+  }
+}
+
+}  // namespace gyr

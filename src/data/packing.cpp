@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Samples of whole documents.
+#include "src/data/packing.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+std::vector<std::uint32_t> best_fit(const std::vector<std::int64_t>& sizes, std::int64_t room) {
+  std::map<std::int64_t, std::vector<std::uint32_t>> open;  // windows by the room they have left
+  std::vector<std::uint32_t> window_of;
+  window_of.reserve(sizes.size());
+  std::uint32_t windows = 0;
+  for (const std::int64_t size : sizes) {
+    std::int64_t left = room;
+    std::uint32_t window = windows;
+    const auto best = open.lower_bound(size);
+    if (best == open.end()) {
+      ++windows;
+    } else {
+      left = best->first;
+      window = best->second.back();
+      best->second.pop_back();
+      if (best->second.empty()) open.erase(best);
+    }
+    window_of.push_back(window);
+    if (left > size) open[left - size].push_back(window);
+  }
+  return window_of;
+}
+
+namespace {
+
+class PackedSamples : public Samples {
+ public:
+  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed)
+      : file_(file), room_(L + 1), seed_(seed) {
+    require(r.last <= std::numeric_limits<std::uint32_t>::max(), Exit::config,
+            "{}: {} documents pass the 32-bit numbers of the documents order; use the shuffled order", file.prefix().string(), r.last);
+    for (std::int64_t s = r.first; s < r.last; ++s)
+      if (file.length(s) > 0) documents_.push_back(std::uint32_t(s));
+    std::stable_sort(documents_.begin(), documents_.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return kept(a) > kept(b); });
+    require(!documents_.empty() && kept(documents_.front()) > 1, Exit::data,
+            "{}: no document among sequences {} to {} has two tokens, and with fewer nothing can be predicted", file.prefix().string(),
+            r.first, r.last);
+    pack();
+  }
+
+  std::vector<Extract> extracts(std::int64_t number) const override {
+    ensure(number >= 0, "sample {} was asked for", number);
+    const std::uint64_t key = epoch_key(seed_, number / per_epoch());
+    const auto window = std::size_t(permuted(number % per_epoch(), per_epoch(), key));
+    const std::int64_t first = starts_[window], count = starts_[window + 1] - first;
+    std::vector<Extract> extracts;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto place = places_[std::size_t(first + permuted(i, count, mixed(key ^ mixed(window))))];
+      const std::uint32_t document = document_at(place, key);
+      extracts.push_back({document, 0, kept(document)});
+    }
+    return extracts;
+  }
+  std::int64_t per_epoch() const override { return std::int64_t(starts_.size()) - 1; }
+  std::int64_t size() const override { return std::numeric_limits<std::int64_t>::max(); }
+
+  std::string note() const override {
+    std::int64_t tokens = 0, cut = 0;
+    for (const std::uint32_t document : documents_) {
+      tokens += kept(document);
+      cut += file_.length(document) > room_;
+    }
+    return fmt::format("{}: {} documents in {} windows of {} tokens, {:.1f} % full{}", file_.prefix().string(), documents_.size(), per_epoch(),
+                       room_, 100.0 * double(tokens) / double(room_ * per_epoch()),
+                       cut == 0 ? "" : fmt::format("; {} longer than a window lose{} the end", cut, cut == 1 ? "s" : ""));
+  }
+
+ private:
+  std::int64_t kept(std::uint32_t document) const { return std::min(file_.length(document), room_); }
+
+  void pack() {
+    std::vector<std::int64_t> sizes;
+    for (const std::uint32_t document : documents_) sizes.push_back(kept(document));
+    const auto window_of = best_fit(sizes, room_);
+    starts_.assign(std::size_t(*std::max_element(window_of.begin(), window_of.end())) + 2, 0);
+    for (const std::uint32_t window : window_of) ++starts_[window + 1];
+    std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
+    std::vector<std::uint32_t> next(starts_.begin(), starts_.end() - 1);
+    places_.resize(window_of.size());
+    for (std::uint32_t place = 0; place < places_.size(); ++place) places_[next[window_of[place]]++] = place;
+  }
+
+  // The document that an epoch puts where packing had the one of rank `place`: one of equal length.
+  std::uint32_t document_at(std::uint32_t place, std::uint64_t key) const {
+    const std::int64_t length = kept(documents_[place]);
+    const auto equal = std::ranges::equal_range(documents_, length, std::greater<>(), [&](std::uint32_t d) { return kept(d); });
+    const std::int64_t first = equal.begin() - documents_.begin(), count = std::ssize(equal);
+    return documents_[std::size_t(first + permuted(place - first, count, mixed(key ^ mixed(std::uint64_t(length)))))];
+  }
+
+  const TokenFile& file_;
+  std::int64_t room_;
+  std::uint64_t seed_;
+  std::vector<std::uint32_t> documents_;  // longest first
+  std::vector<std::uint32_t> starts_;     // of each window in places_, and their end
+  std::vector<std::uint32_t> places_;     // window by window: indices in documents_
+};
+
+}  // namespace
+
+std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed) {
+  return std::make_unique<PackedSamples>(file, r, L, seed);
+}
+
+}  // namespace gyr
