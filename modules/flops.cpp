@@ -38,6 +38,31 @@ TokenFlops forward_flops(const ModelConfig& c, Index length) {
   return sum;
 }
 
+double training_flops(const ModelConfig& c, Index length, const Trained& trained) {
+  const std::vector<Weight> weights = declared_weights(c);
+  bool learning = false;  // something so far, from the embedding on
+  double sum = 0;
+  const auto add = [&](const std::string& names, double forward) {
+    double saved = 0;
+    for (const Weight& w : weights) {
+      if (!w.name.starts_with(names)) continue;
+      const bool learns = !trained || trained(w);
+      learning = learning || learns;
+      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size());
+    }
+    sum += forward + (learning && forward > 0 ? (training_factor - 1) * forward - saved : 0);
+  };
+  const std::string table = "model.embed_tokens.";
+  add(table, 0);
+  for (Index i = 0; i < c.layers(); ++i) {
+    const LayerFlops f = layer_type(c.pattern[i]).flops(c, length);
+    add(fmt::format("model.layers.{}.", i), f.products + f.attention + f.recurrence + f.convolution);
+  }
+  add("model.final_layernorm.", 0);
+  add(c.tied ? table : "lm_head.", 2.0 * double(c.width) * double(c.vocabulary));
+  return sum;
+}
+
 StageCosts stage_costs(const ModelConfig& c, Index length) {
   StageCosts costs;
   for (const char symbol : c.pattern) {

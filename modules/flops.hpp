@@ -3,7 +3,7 @@
 #pragma once
 
 #include "modules/model_config.hpp"
-#include "modules/weight.hpp"
+#include "modules/parameter.hpp"
 
 namespace gyr {
 
@@ -21,8 +21,11 @@ struct TokenFlops {
 };
 TokenFlops forward_flops(const ModelConfig&, Index length);
 
-// A training step costs three forwards per token: one forward, two backward.
+// A training step costs three forwards per token: one forward, two backward ...
 inline constexpr double training_factor = 3;
+// ... less what frozen weights save: the gradients of their matrices, and all of backward below the lowest weight that is trained. Minimal
+// flops of a step per token.
+double training_flops(const ModelConfig&, Index length, const Trained&);
 
 // Forward flops per token of each layer (executed), of the embedding and of the head: the costs by which stages are cut.
 struct StageCosts {

@@ -186,7 +186,7 @@ class Trainer {
   void publish(StepReport& report) {
     if (!lead()) return;
     const double tokens = double(report.global_batch * run_.train.length);
-    const double flops = training_factor * forward_flops(run_.model, run_.train.length).minimal * tokens;
+    const double flops = training_flops(run_.model, run_.train.length, run_.optimizer.trained()) * tokens;
     report.time = now();
     report.tokens_per_second = tokens / report.seconds;
     report.tflops = flops / report.seconds / grid_.layout().ranks() / 1e12;

@@ -154,6 +154,19 @@ TEST(frozen, weights_cost_no_products) {
   EXPECT_EQ(flops({"model.embed*", "model.layers.*"}), matrices + 3 * head);
 }
 
+// What utilisation is measured by leaves out the same products.
+TEST(frozen, weights_count_not_in_the_flops_of_a_step) {
+  const ModelConfig m = model();
+  const auto flops = [&](const Patterns& frozen) { return training_flops(m, 11, config_of(m, frozen).optimizer.trained()); };
+  const double forward = forward_flops(m, 11).minimal, head = 2.0 * double(m.width) * double(m.vocabulary);
+  EXPECT_DOUBLE_EQ(flops({}), 3 * forward);
+  EXPECT_DOUBLE_EQ(flops({"lm_head.weight"}), 3 * forward - head);
+  EXPECT_DOUBLE_EQ(flops({"model.embed*", "model.layers.*"}), forward + 2 * head);
+  const double matrix = 2.0 * double(m.attention.key_heads * m.attention.width * m.width);
+  EXPECT_DOUBLE_EQ(flops({"model.layers.2.self_attn.k_proj.*"}), 3 * forward - matrix);
+  EXPECT_DOUBLE_EQ(flops({"model.embed*"}), 3 * forward);
+}
+
 template <class T>
 std::vector<std::vector<std::byte>> state_after(Rig<T>& rig, int first, int last) {
   for (int step = first; step <= last; ++step) rig.engine.train(batch_of(rig.engine.config().model), 1, step, 1e-2);

@@ -67,7 +67,7 @@ TEST(run_config, groups_and_frozen_weights_are_named_by_patterns) {
   EXPECT_FALSE(trained("model.layers.3.mamba.D"));
   EXPECT_FALSE(trained("lm_head.weight"));
   EXPECT_TRUE(trained("model.layers.3.self_attn.q_proj.weight"));
-  expect_refused([] { run_of("optimizer: {frozen: [mamba]}"); }, {"optimizer.frozen: 'mamba' matches no weight", "the nearest is"});
+  expect_refused([] { run_of("optimizer: {frozen: [mamba]}"); }, {"optimizer.frozen: 'mamba' matches no weight", "the nearest is model.layers.0.mamba"});
   expect_refused([] { run_of("optimizer: {groups: [\"*.a_log\"]}"); }, {"optimizer.groups: '*.a_log'", "model.layers.0.mamba.A_log"});
   expect_refused([] { run_of("optimizer: {frozen: [\"*\"]}"); }, {"leaves no weight to train"});
   expect_refused([] { run_of("optimizer: {groups: [\"*.D\"], group_rates: [0]}"); }, {"group_rates"});

@@ -96,7 +96,7 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(),
                                      run.train.length, config.micros, config.micro_batch)});
   summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
-                                          training_factor * flops.minimal * tokens, flops.minimal, flops.executed, flops.megatron)});
+                                          training_flops(run.model, run.train.length, run.optimizer.trained()) * tokens, flops.minimal, flops.executed, flops.megatron)});
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
   summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * bubble(layout, config.micros))});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(most))});
