@@ -17,7 +17,7 @@ void convolution(Device&, Index batch, Matrix<const T> x /*(B T, C)*/, Tensor2<c
 // dc = dy silu'(c),  dx(t,j) = sum_k w(j,k) dc(t+(K-1)-k, j),  dw(j,k) += sum dc(t,j) x(t-(K-1)+k, j),  dbias += sum dc;  c is recomputed.
 template <class T>
 void convolution_backward(Device&, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
-                          Tensor3<const T> before, Matrix<T> dx /*=*/, Tensor2<Acc<T>> dw /*+=*/, Tensor1<Acc<T>> dbias /*+=, or empty*/,
+                          Tensor3<const T> before, Matrix<T> dx /*=*/, Tensor2<Acc<T>> dw /*+=, or empty*/, Tensor1<Acc<T>> dbias /*+=, or empty*/,
                           Tensor3<T> dbefore /*(B,K-1,C) =, or empty*/, const Documents& = {});
 
 // The K-1 inputs that will precede the next token: the tail of (before, x). after may be before's memory.

@@ -29,7 +29,7 @@ void gated_norm(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor
 // With vh = v rstd, dn = do (gate first) or do silu(z) (norm first):   products(r, g) = sum of dn w vh,   dw += sum over rows of dn vh
 template <class T>
 void gated_norm_products(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products /*(R,G)*/, Tensor1<Acc<T>> dw /*+=*/);
+                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products /*(R,G)*/, Tensor1<Acc<T>> dw /*+=, or empty*/);
 
 // dv = rstd (dn w - vh products / width);   gate first: dy = dv silu(z), dz = dv y silu'(z);   norm first: dy = dv, dz = do w vh silu'(z)
 template <class T>

@@ -16,6 +16,6 @@ void rmsnorm(Device&, Tensor2<const T> x /*(R,D)*/, Tensor1<const Acc<T>> g /*(D
 // With xh = x rstd, u = g dy:   dx = rstd (u - xh mean(u xh)),   dg += sum over rows of dy xh
 template <class T>
 void rmsnorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add add,
-                      Tensor2<T> dx /*= or +=*/, Tensor1<Acc<T>> dg /*+=*/);
+                      Tensor2<T> dx /*= or +=*/, Tensor1<Acc<T>> dg /*+=, or empty*/);
 
 }  // namespace gyr

@@ -47,7 +47,7 @@ struct SsdInputGradient {
 };
 template <class A>
 struct SsdWeightGradient {
-  Tensor1<A> dt_bias, a_log, d;  // +=
+  Tensor1<A> dt_bias, a_log, d;  // +=, or empty
 };
 
 // The adjoint, chunk by chunk from the end. dlast: gradient of the last state, zero where empty; dinitial: gradient of the initial state,

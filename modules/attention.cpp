@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "kernels/gemm.hpp"
 #include "kernels/rope.hpp"
+#include "modules/trainable.hpp"
 
 namespace gyr {
 
@@ -102,8 +102,8 @@ void Attention<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T>
 
   auto dout = scratch.template tensor<T>(rows, q_width());
   linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
-  linear_backward_weight<T>(a.dev, dy, out, o_->template matrix_gradient<A>(), c_.out_multiplier);
-  if (c_.bias) bias_backward<T>(a.dev, dy, c_.out_multiplier, o_bias_->template vector_gradient<A>());
+  weights_backward<T>(a.dev, {o_}, dy, out, c_.out_multiplier);
+  if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
 
   auto delta = scratch.template tensor<A>(rows, heads_);
   auto dwide = scratch.template tensor<A>(rows, qkv.extent(1));
@@ -126,9 +126,8 @@ void Attention<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T>
   rope<A, T>(a.dev, Turn::backward, heads_, 1, a.cosine, a.sine, part(dwide, 0), part(dqkv, 0));
   rope<A, T>(a.dev, Turn::backward, key_heads_, c_.key_multiplier, a.cosine, a.sine, part(dwide, 1), part(dqkv, 1));
 
-  const auto dq = q_->template matrix_gradient<A>();
-  linear_backward_weight<T>(a.dev, dqkv, h, Matrix<A>(dq.data(), qkv.extent(1), dq.extent(1), dq.extent(1)), c_.in_multiplier);
-  if (c_.bias) bias_backward<T>(a.dev, dqkv, 1, Tensor1<A>(q_bias_->template vector_gradient<A>().data(), qkv.extent(1)));
+  weights_backward<T>(a.dev, {q_, k_, v_}, dqkv, h, c_.in_multiplier);
+  if (c_.bias) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
   linear_backward_input<T>(a.dev, dqkv, w_qkv(), dh, c_.in_multiplier, beta(add));
 }
 

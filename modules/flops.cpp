@@ -7,16 +7,22 @@
 
 namespace gyr {
 
-// Counts what the modules declare: the declaration is the one place that knows.
-Index parameter_count(const ModelConfig& c) {
+// What the modules declare: the declaration is the one place that knows.
+std::vector<Weight> declared_weights(const ModelConfig& c) {
   Parameters<float> parameters(1, 0);
   Embedding<float> embedding(c, parameters);
   std::vector<std::unique_ptr<Layer<float>>> layers;
   for (const char symbol : c.pattern)
-    layers.push_back(std::get<MakeLayer<float>>(layer_type(symbol).make)(c, fmt::format("layer {}", layers.size()), parameters));
+    layers.push_back(std::get<MakeLayer<float>>(layer_type(symbol).make)(c, fmt::format("model.layers.{}", layers.size()), parameters));
   Head<float> head(c, c.tied ? &embedding.table() : nullptr, parameters);
+  std::vector<Weight> weights;
+  for (const auto& p : parameters.all()) weights.push_back(p->weight);
+  return weights;
+}
+
+Index parameter_count(const ModelConfig& c) {
   Index count = 0;
-  for (const auto& p : parameters.all()) count += p->weight.size();
+  for (const Weight& w : declared_weights(c)) count += w.size();
   return count;
 }
 

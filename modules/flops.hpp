@@ -3,9 +3,12 @@
 #pragma once
 
 #include "modules/model_config.hpp"
+#include "modules/weight.hpp"
 
 namespace gyr {
 
+// Every weight of the whole model once, in its order.
+std::vector<Weight> declared_weights(const ModelConfig&);
 // Logical parameters of the whole model (padding not counted, tied matrices once).
 Index parameter_count(const ModelConfig&);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/head.hpp"
 
-#include "kernels/gemm.hpp"
 #include "modules/embedding.hpp"
+#include "modules/trainable.hpp"
 
 namespace gyr {
 
@@ -48,7 +48,7 @@ double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> 
     else dlogits = scratch.template tensor<T>(n, columns);
     cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token(), scale, dlogits);
     linear_backward_input<T>(a.dev, dlogits, w_->template matrix<const T>(), dh, c_.head_multiplier);
-    linear_backward_weight<T>(a.dev, dlogits, h, w_->template matrix_gradient<A>(), c_.head_multiplier);
+    weights_backward<T>(a.dev, {w_}, dlogits, h, c_.head_multiplier);
   }
   if (a.dev.ghost()) return 0;
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses);

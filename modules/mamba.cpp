@@ -4,8 +4,7 @@
 #include <cmath>
 
 #include "kernels/convolution.hpp"
-#include "kernels/elementwise.hpp"
-#include "kernels/gemm.hpp"
+#include "modules/trainable.hpp"
 
 namespace gyr {
 
@@ -123,8 +122,8 @@ void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh)
 
   auto dgated = scratch.template tensor<T>(rows, inner());
   linear_backward_input<T>(a.dev, dy, out_->matrix<const T>(), dgated, c_.out_multiplier);
-  linear_backward_weight<T>(a.dev, dy, gated, out_->matrix_gradient<A>(), c_.out_multiplier);
-  if (out_bias_) bias_backward<T>(a.dev, dy, c_.out_multiplier, out_bias_->vector_gradient<A>());
+  weights_backward<T>(a.dev, {out_}, dy, gated, c_.out_multiplier);
+  if (out_bias_) biases_backward<T>(a.dev, {out_bias_}, dy, c_.out_multiplier);
 
   auto dp = scratch.template tensor<T>(rows, projected());
   auto dscan = scratch.template tensor<T>(rows, inner());
@@ -144,11 +143,11 @@ void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh)
                   {x(dconv), b(dconv), c(dconv), dt(dp)},
                   {dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()}, {});
   convolution_backward<T>(a.dev, a.sequences.batch, dconv, xbc(p), taps(), optional(conv_bias_), {}, xbc(dp),
-                          Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.taps),
+                          conv_->trained ? Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.taps) : Tensor2<A>(),
                           conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), {}, a.documents);
   bias_scale<T>(a.dev, {}, multipliers(a.dev), dp);
-  if (in_bias_) bias_backward<T>(a.dev, dp, 1, in_bias_->vector_gradient<A>());
-  linear_backward_weight<T>(a.dev, dp, h, in_->matrix_gradient<A>(), c_.in_multiplier);
+  if (in_bias_) biases_backward<T>(a.dev, {in_bias_}, dp);
+  weights_backward<T>(a.dev, {in_}, dp, h, c_.in_multiplier);
   linear_backward_input<T>(a.dev, dp, in_->matrix<const T>(), dh, c_.in_multiplier, beta(add));
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/mlp.hpp"
 
-#include "kernels/elementwise.hpp"
-#include "kernels/gemm.hpp"
 #include "kernels/swiglu.hpp"
+#include "modules/trainable.hpp"
 
 namespace gyr {
 
@@ -50,7 +49,6 @@ void Mlp<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
 
 template <class T>
 void Mlp<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
-  using A = Acc<T>;
   const auto inner = a.saved.template pop<Tensor2<T>>("inner");
   const auto gate_up = a.saved.template pop<Tensor2<T>>("gate and up");
   const auto h = a.saved.template pop<Tensor2<const T>>("h");
@@ -59,13 +57,12 @@ void Mlp<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   auto dinner = a.dev.scratch.template tensor<T>(rows, width_);
   auto dgate_up = a.dev.scratch.template tensor<T>(rows, 2 * width_);
   linear_backward_input<T>(a.dev, dy, down_->template matrix<const T>(), dinner, c_.down_multiplier);
-  linear_backward_weight<T>(a.dev, dy, inner, down_->template matrix_gradient<A>(), c_.down_multiplier);
+  weights_backward<T>(a.dev, {down_}, dy, inner, c_.down_multiplier);
   swiglu_backward<T>(a.dev, dinner, gate_up, c_.gate_multiplier, dgate_up);
-  const auto dgate = gate_->template matrix_gradient<A>();
-  linear_backward_weight<T>(a.dev, dgate_up, h, Matrix<A>(dgate.data(), 2 * width_, dgate.extent(1), dgate.extent(1)));
+  weights_backward<T>(a.dev, {gate_, up_}, dgate_up, h);
   if (c_.bias) {
-    bias_backward<T>(a.dev, dgate_up, 1, Tensor1<A>(gate_bias_->template vector_gradient<A>().data(), 2 * width_));
-    bias_backward<T>(a.dev, dy, c_.down_multiplier, down_bias_->template vector_gradient<A>());
+    biases_backward<T>(a.dev, {gate_bias_, up_bias_}, dgate_up);
+    biases_backward<T>(a.dev, {down_bias_}, dy, c_.down_multiplier);
   }
   linear_backward_input<T>(a.dev, dgate_up, w_gate_up(), dh, 1, beta(add));
 }

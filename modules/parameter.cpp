@@ -16,9 +16,15 @@ Parameter& Parameters<T>::declare(Weight weight, Placement placement) {
   auto p = std::make_unique<Parameter>();
   p->share = deal(weight, ranks_, rank_);
   p->weight = std::move(weight);
-  if (placement == Placement::aligned) extent_ = aligned(extent_), wide_extent_ = aligned(wide_extent_);
-  p->offset = extent_;
-  extent_ += p->size();
+  p->trained = !trained_ || trained_(p->weight);
+  if (p->trained) {
+    if (placement == Placement::aligned || all_.empty() || !all_.back()->trained) extent_ = aligned(extent_);
+    p->offset = extent_;
+    extent_ += p->size();
+  }
+  if (placement == Placement::aligned) value_extent_ = aligned(value_extent_), wide_extent_ = aligned(wide_extent_);
+  value_offset_.push_back(value_extent_);
+  value_extent_ += p->size();
   wide_offset_.push_back(wide_extent_);
   if (p->weight.storage == Storage::wide) wide_extent_ += p->size();
   p->dtype_ = p->weight.storage == Storage::wide ? dtype_of<Acc<T>>() : dtype_of<T>();
@@ -30,14 +36,14 @@ template <class T>
 void Parameters<T>::allocate(Arena& weights, Arena& gradients, Gradients keep) {
   constexpr bool one_type = std::is_same_v<T, Acc<T>>;
   extent_ = aligned(extent_);
-  auto values = weights.tensor<T>(extent_);
+  auto values = weights.tensor<T>(aligned(value_extent_));
   auto wide = weights.tensor<Acc<T>>(one_type ? 0 : wide_extent_);
   if (keep == Gradients::kept) gradients_ = gradients.tensor<Acc<T>>(extent_);
   for (std::size_t i = 0; i < all_.size(); ++i) {
     Parameter& p = *all_[i];
     const bool apart = !one_type && p.weight.storage == Storage::wide;
-    p.value_ = apart ? static_cast<void*>(wide.data() + wide_offset_[i]) : static_cast<void*>(values.data() + p.offset);
-    if (keep == Gradients::kept) p.gradient_ = gradients_.data() + p.offset;
+    p.value_ = apart ? static_cast<void*>(wide.data() + wide_offset_[i]) : static_cast<void*>(values.data() + value_offset_[i]);
+    if (keep == Gradients::kept && p.trained) p.gradient_ = gradients_.data() + p.offset;
   }
 }
 
@@ -59,13 +65,14 @@ void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, Axis& ten
     std::vector<Part> parts;
     Index total = 0;
     for (const auto& p : all_) {
-      if (p->weight.dealing.runs.empty()) continue;
+      if (p->weight.dealing.runs.empty() || !p->trained) continue;
       stretches(*p, [&](Index, Index local, Index count, const Piece& piece) {
         if (piece.replicas != replicas) return;
         parts.push_back({p->template vector_gradient<A>().data() + local, count});
         total += count;
       });
     }
+    if (total == 0) continue;  // all of them are frozen
     Scope scope(communication);
     auto packed = communication.tensor<A>(total);
     const auto copy = [&](bool out) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rank holds of each weight: its value and its gradient. All gradients of a rank lie in one flat run, in the order of
-// declaration, so that reductions and the optimizer see ranges; values of the model's scalar lie at the same offsets.
+// What a rank holds of each weight: its value and, unless it is frozen, its gradient. All gradients of a rank lie in one flat run, in the
+// order of declaration, so that reductions and the optimizer see ranges; frozen weights take no room there.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,9 @@ class Parameter {
  public:
   Weight weight;
   Share share;
-  Index offset = 0;   // in the flat run of gradients
-  bool tied = false;  // another stage holds the same weight and counts it
+  Index offset = 0;     // in the flat run of gradients
+  bool trained = true;  // false: frozen, without gradient and optimizer state
+  bool tied = false;    // another stage holds the same weight and counts it
 
   Index size() const { return elements(share.shape); }
   Index rows() const { return share.shape[0]; }
@@ -24,8 +25,11 @@ class Parameter {
 
   template <class S> Tensor1<S> vector() const { return Tensor1<S>(typed<S>(value_), size()); }
   template <class S> Tensor2<S> matrix() const { return Tensor2<S>(typed<S>(value_), rows(), columns()); }
-  template <class A> Tensor1<A> vector_gradient() const { return Tensor1<A>(static_cast<A*>(gradient_), size()); }
-  template <class A> Tensor2<A> matrix_gradient() const { return Tensor2<A>(static_cast<A*>(gradient_), rows(), columns()); }
+  // Empty where the weight is frozen.
+  template <class A> Tensor1<A> vector_gradient() const { return trained ? Tensor1<A>(static_cast<A*>(gradient_), size()) : Tensor1<A>(); }
+  template <class A> Tensor2<A> matrix_gradient() const {
+    return trained ? Tensor2<A>(static_cast<A*>(gradient_), rows(), columns()) : Tensor2<A>();
+  }
   bool has_gradient() const { return gradient_ != nullptr; }
   DType dtype() const { return dtype_; }
 
@@ -42,13 +46,15 @@ class Parameter {
 };
 
 enum class Gradients { none, kept };
+using Trained = std::function<bool(const Weight&)>;  // whether a weight is trained; all are where empty
 
 template <class T>
 class Parameters {
  public:
-  Parameters(int ranks, int rank) : ranks_(ranks), rank_(rank) {}
+  Parameters(int ranks, int rank, Trained trained = {}) : ranks_(ranks), rank_(rank), trained_(std::move(trained)) {}
 
-  // Declares a weight. `adjacent`: directly behind the previous one in memory, so that one product can serve both.
+  // Declares a weight. `adjacent`: directly behind the previous one in memory, so that one product can serve both; so do their gradients
+  // where both are trained.
   enum class Placement { aligned, adjacent };
   Parameter& declare(Weight weight, Placement placement = Placement::aligned);
 
@@ -68,8 +74,9 @@ class Parameters {
  private:
   int ranks_, rank_;
   std::vector<std::unique_ptr<Parameter>> all_;
-  Index extent_ = 0, wide_extent_ = 0;
-  std::vector<Index> wide_offset_;
+  Trained trained_;
+  Index extent_ = 0, value_extent_ = 0, wide_extent_ = 0;
+  std::vector<Index> value_offset_, wide_offset_;
   Tensor1<Acc<T>> gradients_;
 };
 

@@ -160,7 +160,24 @@ MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary)
   return m;
 }
 
+MicroBatch packed(MicroBatch m, const Lengths& lengths) {
+  m.positions = positions_of(lengths, m.batch, m.length);
+  for (Index r = 1; r <= m.batch * m.length; ++r)
+    if (r == m.batch * m.length || m.positions[r] == 0) m.labels[r - 1] = ignored_label;
+  return m;
+}
 
+std::vector<MicroBatch> taken_apart(const MicroBatch& m) {
+  std::vector<MicroBatch> documents;
+  for (const Extent& e : extents_of(m.positions, m.length)) {
+    const auto part = [&](const std::vector<Token>& x) {
+      const auto begin = x.begin() + e.sequence * m.length + e.first;
+      return std::vector<Token>(begin, begin + e.count);
+    };
+    documents.push_back({1, e.count, part(m.tokens), part(m.labels)});
+  }
+  return documents;
+}
 
 template <class T>
 Rig<T>::Rig(const EngineConfig& config, Grid& grid)
@@ -190,9 +207,10 @@ std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>& engine)
   using A = Acc<T>;
   // Every rank must know every name: stages hold different ones, so they are derived from a model on one rank.
   Grid alone = Grid::ghost(grid_layout(1, 1, 1, {{0, engine.config().model.layers()}}), 0);
-  Stage<T> whole(engine.config().model, alone);
+  Stage<T> whole(engine.config().model, alone, engine.config().optimizer.trained());
   std::map<std::string, std::vector<double>> all;
   for (const auto& p : whole.parameters().all()) {
+    if (!p->trained) continue;
     std::vector<double> values(2 * p->weight.size(), 0);  // value, owners
     if (engine.grid().coordinate("data") == 0)
       for (const auto& mine : engine.stage().parameters().all())

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "regression/documents.hpp"
 #include "src/plan.hpp"
 
 namespace gyr::testing {
@@ -41,6 +42,11 @@ void set_weights(Engine<T>&);
 // Sequences `first` to `first + batch` of the cases' tokens; labels are the next tokens, the last one ignored.
 MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary);
 
+// The same tokens as documents of these lengths, in every sequence; the last token of each has no label.
+MicroBatch packed(MicroBatch, const Lengths&);
+// Each document alone.
+std::vector<MicroBatch> taken_apart(const MicroBatch&);
+
 // An engine with its own memory on `grid`, sized by a ghost.
 template <class T>
 struct Rig {
@@ -55,7 +61,7 @@ Grid& alone(Index layers);
 // Waiting without blocking inside MPI until all ranks of the program are here.
 void meet();
 
-// Every logical gradient, gathered from all ranks; fails where an element has no owner or more than one.
+// Every logical gradient of a weight that is trained, gathered from all ranks; fails where an element has no owner or more than one.
 template <class T>
 std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>&);
 

@@ -22,6 +22,7 @@ void visit_state(Engine<T>& engine, Visit&& visit) {
   for (const auto& p : engine.stage().parameters().all()) {
     if (p->dtype() == dtype_of<T>()) visit(p->template vector<T>(), Content::weight, *p);
     else visit(p->template vector<Acc<T>>(), Content::weight, *p);
+    if (!p->trained) continue;
     visit(engine.optimizer().moment1(*p), Content::first_moment, *p);
     visit(engine.optimizer().moment2(*p), Content::second_moment, *p);
     if (engine.optimizer().has_master(*p)) visit(engine.optimizer().master(*p), Content::master, *p);

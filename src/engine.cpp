@@ -46,7 +46,7 @@ Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capaci
     : config_(config), grid_(grid), timers_(timers), device_(!capacity, capacity ? capacity->scratch : 0),
       weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
       optimizer_memory_(arena(Memory::optimizer, capacity)), communication_(arena(Memory::communication, capacity)),
-      stage_(config.model, grid) {
+      stage_(config.model, grid, config.optimizer.trained()) {
   stage_.parameters().allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none);
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
   const auto tasks = one_f_one_b(pipeline_shape(grid, config.micros), grid.coordinate("pipeline"));
@@ -99,7 +99,7 @@ template <class T>
 void Engine<T>::start_buckets(int part) {
   for (Request& reduction : reductions_) reduction.done();  // lets what is under way advance
   for (const Bucket& bucket : buckets_)
-    if (bucket.first_part == part)
+    if (bucket.first_part == part && bucket.range.size() > 0)
       reductions_.push_back(grid_.data().start_all_reduce(device_, rows(stage_.parameters().gradients(), bucket.range.first, bucket.range.size())));
 }
 
@@ -171,7 +171,7 @@ void Engine<T>::finish_gradients() {
   for (Request& reduction : reductions_) reduction.wait();
   reductions_.clear();
   stage_.parameters().reduce_replicas(device_, communication_, grid_.tensor());
-  if (Parameter* shared = stage_.shared_ends()) grid_.ends()->all_reduce(device_, shared->template vector_gradient<Acc<T>>());
+  if (Parameter* shared = stage_.shared_ends(); shared && shared->trained) grid_.ends()->all_reduce(device_, shared->template vector_gradient<Acc<T>>());
 }
 
 template <class T>
@@ -230,7 +230,7 @@ void Engine<T>::not_finite(std::int64_t step, double loss, double norm) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto value = optimizer_->has_master(*all[i]) ? Tensor1<const A>(optimizer_->master(*all[i])) : all[i]->template vector<const A>();
     if (bad_weight < 0 && !finite(value)) bad_weight = double(i);
-    if (!finite(all[i]->template vector_gradient<const A>())) bad_gradient = double(i);
+    if (all[i]->trained && !finite(all[i]->template vector_gradient<const A>())) bad_gradient = double(i);
   }
   // The last stage that has one: its number and the index there.
   const auto last_stage_with = [&](double mine) {

@@ -4,8 +4,13 @@
 #include <cmath>
 
 #include "kernels/elementwise.hpp"
+#include "src/weight_pattern.hpp"
 
 namespace gyr {
+
+Trained OptimizerConfig::trained() const {
+  return [patterns = frozen](const Weight& w) { return !matches_any(patterns, w.name); };
+}
 
 template <class T>
 Optimizer<T>::Optimizer(const OptimizerConfig& c, Parameters<T>& parameters, Arena& arena) : c_(c), parameters_(parameters) {
@@ -32,7 +37,7 @@ template <class T>
 ParameterGroup Optimizer<T>::group(const Parameter& p) const {
   ParameterGroup found;
   for (const ParameterGroup& g : c_.groups)
-    if (p.weight.name.find(g.pattern) != std::string::npos) found = g;
+    if (matches(g.pattern, p.weight.name)) found = g;
   return found;
 }
 
@@ -40,7 +45,7 @@ template <class T>
 double Optimizer<T>::gradient_squares(Device& dev) const {
   double sum = 0;
   for (const auto& p : parameters_.all()) {
-    if (p->tied || group(*p).frozen) continue;
+    if (p->tied || !p->trained) continue;
     const auto g = p->template vector_gradient<A>();
     bool whole = true;
     for (const Piece& piece : p->share.pieces) whole = whole && piece.replica == 0;
@@ -58,8 +63,8 @@ double Optimizer<T>::gradient_squares(Device& dev) const {
 template <class T>
 void Optimizer<T>::step(Device& dev, double rate, std::int64_t step, double gradient_scale) {
   for (const auto& p : parameters_.all()) {
+    if (!p->trained) continue;
     const ParameterGroup g = group(*p);
-    if (g.frozen) continue;
     const AdamW update{rate * g.rate_factor, c_.beta1, c_.beta2, c_.epsilon, p->weight.decays ? c_.decay * g.decay_factor : 0,
                        1 - std::pow(c_.beta1, double(step)), 1 - std::pow(c_.beta2, double(step)), gradient_scale};
     const auto gradient = p->template vector_gradient<const A>();

@@ -33,8 +33,8 @@ std::vector<std::int32_t> positions_of(const Sequences& s, std::span<const std::
 }  // namespace
 
 template <class T>
-Stage<T>::Stage(const ModelConfig& config, Grid& grid)
-    : config_(config), grid_(grid), parameters_(grid.tensor().size(), grid.tensor().rank()) {
+Stage<T>::Stage(const ModelConfig& config, Grid& grid, Trained trained)
+    : config_(config), grid_(grid), parameters_(grid.tensor().size(), grid.tensor().rank(), std::move(trained)) {
   const int stage = grid.coordinate("pipeline"), stages = grid.layout().size("pipeline");
   first_ = stage == 0;
   last_ = stage == stages - 1;
@@ -42,6 +42,7 @@ Stage<T>::Stage(const ModelConfig& config, Grid& grid)
     const Index before = parameters_.extent();
     declare();
     ranges_.push_back({before, parameters_.extent()});
+    if (first_ && parameters_.extent() == 0) lowest_ = int(ranges_.size());
   };
   if (first_) declared([&] { embedding_ = std::make_unique<Embedding<T>>(config_, parameters_); });
   const Span mine = grid.layout().stages.at(stage);
@@ -160,12 +161,12 @@ Tensor2<T> Stage<T>::backward(Device& dev, int i, const std::function<void(int)>
   int part = int(ranges_.size());
   if (last_) done(--part);
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-    (*layer)->backward(a, dx);
-    done(--part);
+    if (--part >= lowest_) (*layer)->backward(a, dx);
+    done(part);
   }
   if (first_) {
-    embedding_->backward(a, dx);
-    done(--part);
+    if (--part >= lowest_) embedding_->backward(a, dx);
+    done(part);
   }
   slot.saved.clear();
   return dx;

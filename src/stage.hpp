@@ -27,7 +27,7 @@ template <class T>
 class Stage {
  public:
   // Declares the weights of this rank's layers and makes the tensor blocks they need. Collective over the tensor axis.
-  Stage(const ModelConfig&, Grid&);
+  Stage(const ModelConfig&, Grid&, Trained = {});
 
   Parameters<T>& parameters() { return parameters_; }
   const ModelConfig& config() const { return config_; }
@@ -50,7 +50,8 @@ class Stage {
   // Where the gradient of the output must be received, except on the last stage.
   Tensor2<T> begin_backward(int slot);
   // Adds up the gradients of the weights and returns the gradient of the input. `done(part)` is called when the gradients of part
-  // (an index into ranges()) have got all that this micro-batch adds.
+  // (an index into ranges()) have got all that this micro-batch adds. On the first stage, parts below the lowest weight that is trained
+  // are not run through.
   Tensor2<T> backward(Device&, int slot, const std::function<void(int)>& done);
   // Forgets a slot that no backward will follow.
   void end(int slot);
@@ -89,6 +90,7 @@ class Stage {
   std::vector<std::unique_ptr<Layer<T>>> layers_;
   std::unique_ptr<Head<T>> head_;
   std::vector<Span> ranges_;
+  int lowest_ = 0;  // part where backward may end
   std::deque<Slot> slots_;
 };
 

@@ -162,7 +162,7 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
           }
         }
         for (Index j = 0; j < width; ++j) {
-          for (Index k = 0; k < K; ++k) dw(first + j, k) += dtaps(unit, k, j);
+          for (Index k = 0; dw.data() && k < K; ++k) dw(first + j, k) += dtaps(unit, k, j);
           if (dbias.data()) dbias(first + j) += sum[j];
         }
       });

@@ -205,13 +205,13 @@ void gated_norm_products(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<c
          products.extent(1));
   check_shape<T>("gated_norm_products", s, dout);
   check_weights("gated_norm_products", s, w);
-  check_weights("gated_norm_products", s, dw);
+  if (dw.data()) check_weights("gated_norm_products", s, dw);
   Scope scope(dev.scratch);
   const auto partial = dev.scratch.tensor<A>(ceil_div(s.rows, block_rows), s.channels);
   const auto run = dev.launch("gated_norm_products", 10.0 * s.rows * s.channels, 3.0 * sizeof(T) * s.rows * s.channels);
   if (!run) return;
   products_of<T>(dev, s, dout, y, z, w, squares, width, eps, products, partial);
-  add_blocks<A>("gated_norm_products", dev, partial, 1, dw);
+  if (dw.data()) add_blocks<A>("gated_norm_products", dev, partial, 1, dw);
 }
 
 template <class T>

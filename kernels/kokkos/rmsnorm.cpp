@@ -66,7 +66,7 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
   for (const auto& same : {Tensor2<const T>(dx), dy})
     ensure(Index(same.extent(0)) == rows && Index(same.extent(1)) == width, "rmsnorm_backward of ({},{}) and ({},{})",
            rows, width, same.extent(0), same.extent(1));
-  ensure(Index(g.extent(0)) == width && Index(dg.extent(0)) == width && Index(rstd.extent(0)) == rows,
+  ensure(Index(g.extent(0)) == width && (!dg.data() || Index(dg.extent(0)) == width) && Index(rstd.extent(0)) == rows,
          "rmsnorm_backward of ({},{}) with {} weights, {} of their gradients, {} statistics", rows, width, g.extent(0),
          dg.extent(0), rstd.extent(0));
   Scope scope(dev.scratch);
@@ -78,7 +78,7 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
     backward<Add::yes, T>(dev, dy, x, g, rstd, dx, partial);
   else
     backward<Add::no, T>(dev, dy, x, g, rstd, dx, partial);
-  add_blocks<A>("rmsnorm_backward", dev, partial, 1, dg);
+  if (dg.data()) add_blocks<A>("rmsnorm_backward", dev, partial, 1, dg);
 }
 
 template void rmsnorm<double>(Device&, Tensor2<const double>, Tensor1<const double>, double, Tensor2<double>,

@@ -485,9 +485,9 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
                 d_bias += dv;
                 d_skip += dd(r, l);
               }
-              dw.a_log(h) += A(d_rate * double(rate));
-              dw.dt_bias(h) += A(d_bias);
-              dw.d(h) += A(d_skip);
+              if (dw.a_log.data()) dw.a_log(h) += A(d_rate * double(rate));
+              if (dw.dt_bias.data()) dw.dt_bias(h) += A(d_bias);
+              if (dw.d.data()) dw.d(h) += A(d_skip);
             });
       }
     }

@@ -4,6 +4,7 @@
 #include "kernels/attention.hpp"
 
 #include <limits>
+#include <vector>
 
 #include "kernels/convolution.hpp"
 #include "kernels/rope.hpp"
@@ -13,7 +14,7 @@
 namespace gyr {
 namespace {
 
-constexpr Index tokens = 1024;
+constexpr Index tokens = 1024, document_tokens = 128;
 constexpr AttentionShape attention_shape{1, tokens, tokens, 4, 2, 64};
 constexpr SsdShape ssd_shape{1, tokens, 12, 1, 64, 128, 128, 0, std::numeric_limits<double>::infinity()};
 constexpr Index conv_channels = 1024, conv_taps = 4;
@@ -53,9 +54,18 @@ void report(benchmark::State& state, Bench& ground, double flops, double bytes, 
   bench::report(state, better(before, bench::Machine::measured(ground.dev, ground.memory)), flops, bytes, best);
 }
 
+// Attention to the whole sequence, or to documents of `document` tokens packed into it.
 template <class T>
 struct AttentionBench : Bench {
   using A = Acc<T>;
+  Index document;
+  std::vector<std::int32_t> positions;
+  Mask mask;
+  explicit AttentionBench(Index document = tokens) : document(document) {
+    if (document == tokens) return;
+    for (Index t = 0; t < tokens; ++t) positions.push_back(std::int32_t(t % document));
+    mask.documents = {Tensor1<const std::int32_t>(positions.data(), tokens), positions};
+  }
   AttentionShape s = attention_shape;
   Tensor2<T> q = filled<T>(tokens, s.heads*s.width), k = filled<T>(tokens, s.key_heads*s.width),
              v = filled<T>(tokens, s.key_heads*s.width);
@@ -64,15 +74,15 @@ struct AttentionBench : Bench {
   Tensor2<A> lse = filled<A>(tokens, s.heads), delta = filled<A>(tokens, s.heads);
   Tensor2<A> dq = filled<A>(tokens, s.heads*s.width), dk = filled<A>(tokens, s.key_heads*s.width),
              dv = filled<A>(tokens, s.key_heads*s.width);
-  double flops = 2.0 * tokens * tokens * s.heads * s.width, bytes = sizeof(T) * 4.0 * tokens * s.heads * s.width;
+  double flops = 2.0 * tokens * document * s.heads * s.width, bytes = sizeof(T) * 4.0 * tokens * s.heads * s.width;
 
   void forward() {
-    attention<T>(dev, s, {}, 0.125, Matrix<const T>(q), Matrix<const T>(k), Matrix<const T>(v), Carry::fresh, state);
+    attention<T>(dev, s, mask, 0.125, Matrix<const T>(q), Matrix<const T>(k), Matrix<const T>(v), Carry::fresh, state);
     attention_finish<T>(dev, s, state, out, lse);
   }
   void backward() {
     attention_delta<T>(dev, s, dout, out, delta);
-    attention_backward<T>(dev, s, {}, 0.125, Matrix<const T>(q), Matrix<const T>(k), Matrix<const T>(v), dout, lse,
+    attention_backward<T>(dev, s, mask, 0.125, Matrix<const T>(q), Matrix<const T>(k), Matrix<const T>(v), dout, lse,
                           delta, Matrix<A>(dq), Matrix<A>(dk), Matrix<A>(dv));
   }
 };
@@ -85,6 +95,17 @@ void attention_forward(benchmark::State& state) {
 template <class T>
 void attention_backward(benchmark::State& state) {
   AttentionBench<T> bench;
+  bench.forward();
+  report(state, bench, 2 * bench.flops, 2 * bench.bytes, [&] { bench.backward(); });
+}
+template <class T>
+void attention_packed_forward(benchmark::State& state) {
+  AttentionBench<T> bench(document_tokens);
+  report(state, bench, bench.flops, bench.bytes, [&] { bench.forward(); });
+}
+template <class T>
+void attention_packed_backward(benchmark::State& state) {
+  AttentionBench<T> bench(document_tokens);
   bench.forward();
   report(state, bench, 2 * bench.flops, 2 * bench.bytes, [&] { bench.backward(); });
 }
@@ -175,6 +196,8 @@ void rope_forward(benchmark::State& state) {
   BENCHMARK(name<bf16>)->UseRealTime();
 GYR_BENCH(attention_forward)
 GYR_BENCH(attention_backward)
+GYR_BENCH(attention_packed_forward)
+GYR_BENCH(attention_packed_backward)
 GYR_BENCH(ssd_forward)
 GYR_BENCH(ssd_backward)
 GYR_BENCH(convolution_forward)

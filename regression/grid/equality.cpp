@@ -17,20 +17,30 @@ struct Outcome {
   std::map<std::string, std::vector<double>> gradients;
 };
 
-EngineConfig config_of(const ModelConfig& model, const Layout& layout) {
+// What a step is taken of, besides the model.
+struct Setting {
+  Lengths documents = {};                // packed into every sequence
+  std::vector<std::string> frozen = {};  // patterns of weights
+};
+
+EngineConfig config_of(const ModelConfig& model, const Layout& layout, const Setting& setting) {
   EngineConfig c;
   c.model = model;
   c.micro_batch = 1, c.length = length;
   c.micros = int(sequences / layout.size("data"));
   c.bucket_bytes = 4096;  // several buckets
+  c.optimizer.frozen = setting.frozen;
   return c;
 }
 
 template <class T>
-Outcome step(const ModelConfig& model, Grid& grid) {
-  Rig<T> rig(config_of(model, grid.layout()), grid);
+Outcome step(const ModelConfig& model, Grid& grid, const Setting& setting = {}) {
+  Rig<T> rig(config_of(model, grid.layout(), setting), grid);
   const int data = grid.layout().size("data"), mine = grid.coordinate("data");
-  const auto source = [&](int micro) { return micro_batch(Index(micro) * data + mine, 1, length, model.vocabulary); };
+  const auto source = [&](int micro) {
+    MicroBatch batch = micro_batch(Index(micro) * data + mine, 1, length, model.vocabulary);
+    return setting.documents.empty() ? batch : packed(std::move(batch), setting.documents);
+  };
   Outcome outcome{rig.engine.gradients(source, rig.engine.config().micros, 1), {}};
   outcome.gradients = gathered_gradients(rig.engine);
   const Capacity used = rig.engine.measured();
@@ -66,15 +76,15 @@ void expect_equal(const Outcome& one, const Outcome& many, const Tolerance& limi
 }
 
 template <class T>
-void every_factorisation(const std::string& name, const Tolerance& tolerance) {
+void every_factorisation(const std::string& name, const Tolerance& tolerance, const Setting& setting = {}) {
   const ModelConfig model = widened(named(name));
-  const Outcome one = step<T>(model, alone(8));
+  const Outcome one = step<T>(model, alone(8), setting);
   for (const int ranks : {2, 4, 8})
     for (int tensor = 1; tensor <= ranks; tensor *= 2)
       for (int pipeline = 1; pipeline * tensor <= ranks; pipeline *= 2) {
         const int data = ranks / tensor / pipeline;
         if (Grid* grid = grid_of(layout_of(data, pipeline, tensor)))
-          expect_equal(one, step<T>(model, *grid), tolerance, fmt::format("{} data {} pipeline {} tensor {}", name, data, pipeline, tensor));
+          expect_equal(one, step<T>(model, *grid, setting), tolerance, fmt::format("{} data {} pipeline {} tensor {}", name, data, pipeline, tensor));
       }
   meet();
 }
@@ -86,6 +96,14 @@ TEST_P(equality, double_precision) { every_factorisation<double>(GetParam(), in_
 TEST_P(equality, single_precision) { every_factorisation<float>(GetParam(), in_float); }
 
 INSTANTIATE_TEST_SUITE_P(T, equality, ::testing::Values("T1", "T2", "T3", "T4", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
+
+// Every rank has the positions of its micro-batch, so stages in the middle keep documents apart too.
+TEST(equality, of_packed_documents) { every_factorisation<double>("T3", in_double, {{5, 1, 3, 2}}); }
+
+// Stages without a weight to train among them, and one key head that several ranks hold.
+TEST(equality, of_frozen_weights) {
+  every_factorisation<double>("T5", in_double, {{}, {"model.layers.0.*", "model.layers.1.*", "*.mamba.*", "*.k_proj.weight", "*.down_proj.*"}});
+}
 
 TEST(equality, survives_a_rank_permutation) {
   const ModelConfig model = widened(named("T2"));

@@ -180,8 +180,9 @@ EngineConfig config_of(const ModelConfig& model, Index length, Index bucket_byte
   return c;
 }
 
+// What a step hands over on this rank, which is what its plan says.
 template <class T>
-void expect_as_planned(const EngineConfig& config, const Layout& layout, const std::string& where) {
+Ledger expect_as_planned(const EngineConfig& config, const Layout& layout, const std::string& where) {
   Grid& grid = *grid_of(layout);
   const RankPlan plan = plan_rank<T>(config, layout, grid.position());
   Rig<T> rig(config, grid);
@@ -193,21 +194,26 @@ void expect_as_planned(const EngineConfig& config, const Layout& layout, const s
   rig.engine.train(source, config.micros, 1, 1e-3);
 
   const Ledger counted = ledger_of(traffic_of(grid));
-  EXPECT_EQ(counted, closed_form<T>(config, layout, grid.position())) << where;
   EXPECT_EQ(ledger_of(plan.traffic), counted) << where;
   for (int i = 0; i < memory_categories; ++i)
     EXPECT_EQ(rig.engine.measured().bytes(Memory(i)), plan.capacity.bytes(Memory(i)))
         << where << " " << name_of(Memory(i));
   EXPECT_EQ(rig.engine.device().flops(), plan.flops) << where;
   EXPECT_GT(plan.flops, 0) << where;
+  return counted;
+}
+
+template <class T>
+void expect_closed_form(const EngineConfig& config, const Layout& layout, const std::string& where) {
+  EXPECT_EQ(expect_as_planned<T>(config, layout, where), closed_form<T>(config, layout, grid_of(layout)->position())) << where;
 }
 
 template <class T>
 void every_layout(const std::string& name, Index bucket_bytes) {
   for (const Shape& s : shapes) {
     const Layout layout = layout_of(s);
-    expect_as_planned<T>(config_of(widened(named(name)), 5, bucket_bytes), layout,
-                         fmt::format("{} data {} pipeline {} tensor {}", name, s.data, s.pipeline, s.tensor));
+    expect_closed_form<T>(config_of(widened(named(name)), 5, bucket_bytes), layout,
+                          fmt::format("{} data {} pipeline {} tensor {}", name, s.data, s.pipeline, s.tensor));
   }
   meet();
 }
@@ -224,7 +230,27 @@ INSTANTIATE_TEST_SUITE_P(T, traffic, ::testing::Values("T2", "T3", "T5", "T6", "
 // Logits go block by block: the head of a long micro-batch reduces each block by itself, the last one shorter.
 TEST(traffic, of_several_blocks_of_logits) {
   const Layout layout = layout_of({2, 1, 4});
-  expect_as_planned<float>(config_of(widened(named("T5")), 150, together), layout, "300 rows");
+  expect_closed_form<float>(config_of(widened(named("T5")), 150, together), layout, "300 rows");
+  meet();
+}
+
+// Gradients of frozen weights are not sent: with the layers and the embedding frozen, the data axis sums those of the head alone. A step of
+// scattered frozen weights is planned as exactly.
+TEST(traffic, of_frozen_weights_is_none) {
+  for (const Shape& s : shapes) {
+    const Layout layout = layout_of(s);
+    const std::string where = fmt::format("data {} pipeline {} tensor {}", s.data, s.pipeline, s.tensor);
+    EngineConfig config = config_of(widened(named("T2")), 5, part_by_part);
+    config.optimizer.frozen = {"*.k_proj.weight", "*.up_proj.weight", "*.mamba.*", "model.layers.7.*"};
+    expect_as_planned<double>(config, layout, where);
+    config.optimizer.frozen = {"model.layers.*", "model.embed_tokens.weight"};
+    const Ledger counted = expect_as_planned<double>(config, layout, where);
+    const bool last = grid_of(layout)->coordinate("pipeline") == s.pipeline - 1;
+    Extent head;
+    head.next(config.model.width), head.next((config.model.vocabulary + s.tensor - 1) / s.tensor * config.model.width), head.align();
+    const auto sums = counted.find({"data", Operation::all_reduce});
+    EXPECT_EQ(sums == counted.end() ? Traffic{} : sums->second, (last && s.data > 1 ? Traffic{1, head.at * 8} : Traffic{})) << where;
+  }
   meet();
 }
 

@@ -269,6 +269,103 @@ TEST_P(model, learns_nothing_from_tokens_without_labels) {
   EXPECT_LE(difference(alone.gradients, a.gradients), 1e-12);
 }
 
+// Documents packed into sequences, however they are cut, give the loss and the gradients that they give one by one.
+template <class T>
+void expect_packed_is_apart(const ModelConfig& config, Index batch, Index length, double tolerance) {
+  Rig<T> rig(config_of(config, batch, length, int(batch * length)), alone(config.layers()));
+  for (const Lengths& lengths : cuts(length)) {
+    const MicroBatch together = packed(micro_batch(0, batch, length, config.vocabulary), lengths);
+    if (std::all_of(together.labels.begin(), together.labels.end(), [](Token label) { return label == ignored_label; })) continue;
+    const Outcome a = outcome(rig, {together}), b = outcome(rig, taken_apart(together));
+    EXPECT_NEAR(a.loss, b.loss, tolerance * b.loss) << "documents of " << lengths.front() << ", ...";
+    EXPECT_LE(difference(b.gradients, a.gradients), tolerance) << "documents of " << lengths.front() << ", ...";
+  }
+}
+
+TEST_P(model, takes_documents_packed_or_one_by_one) { expect_packed_is_apart<double>(c.model, c.batch, 21, 1e-12); }
+
+TEST(model, of_every_layer_type_takes_documents_packed_or_one_by_one) {
+  for (const LayerType& type : layer_types()) {
+    SCOPED_TRACE(type.name);
+    ModelConfig config = named("T2").model;
+    config.pattern = std::string(2, type.symbol);
+    expect_packed_is_apart<double>(config, 2, 21, 1e-12);
+  }
+  expect_packed_is_apart<float>(named("T2").model, 2, 21, 1e-4);
+}
+
+// One document that fills its sequence is what a sequence is: the same bits.
+template <class T>
+void expect_whole_is_unpacked(const Case& c) {
+  Rig<T> rig(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
+  const MicroBatch plain = micro_batch(0, c.batch, c.length, c.model.vocabulary);
+  const Outcome a = outcome(rig, {plain}), b = outcome(rig, {packed(plain, {c.length})});
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.gradients, b.gradients);
+}
+
+TEST_P(model, whose_documents_fill_their_sequences_keeps_its_bits) {
+  expect_whole_is_unpacked<double>(c);
+  expect_whole_is_unpacked<float>(c);
+  expect_whole_is_unpacked<bf16>(c);
+}
+
+// The loss of a document keeps its bits whatever stands in the others.
+template <class T>
+void expect_documents_apart(const Case& c) {
+  constexpr Index length = 21;
+  Rig<T> rig(config_of(c.model, 1, length), alone(c.model.layers()));
+  const MicroBatch all = packed(micro_batch(0, 1, length, c.model.vocabulary), {3, 8, 2, 8});
+  const auto extents = extents_of(all.positions, length);
+  const auto inside = [](const Extent& e, Index r) { return r >= e.first && r < e.first + e.count; };
+  for (const Extent& one : extents)
+    for (const Extent& other : extents) {
+      MicroBatch before = all;
+      for (Index r = 0; r < length; ++r)
+        if (!inside(one, r)) before.labels[r] = ignored_label;
+      MicroBatch after = before;
+      for (Index r = 0; r < length; ++r)
+        if (inside(other, r)) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocabulary);
+      EXPECT_EQ(loss(rig.engine, before) == loss(rig.engine, after), one.first != other.first)
+          << "loss of the document at " << one.first << " when that at " << other.first << " changes";
+    }
+}
+
+TEST_P(model, documents_do_not_reach_each_other_in_double) { expect_documents_apart<double>(c); }
+TEST_P(model, documents_do_not_reach_each_other_in_single) { expect_documents_apart<float>(c); }
+
+TEST(model, refuses_positions_that_are_no_documents) {
+  const Case& c = named("T1");
+  Rig<double> rig(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
+  MicroBatch bad = packed(micro_batch(0, c.batch, c.length, c.model.vocabulary), {5, 16});
+  bad.positions[3] = 7;
+  EXPECT_THROW(loss(rig.engine, bad), Error);
+  bad.positions.pop_back();
+  EXPECT_THROW(loss(rig.engine, bad), Error);
+}
+
+// What a ghost counts for a packed micro-batch is what it takes, and short documents take less.
+TEST(model, work_of_packed_documents_is_counted) {
+  const Case& c = named("T2");
+  constexpr Index length = 700;
+  const EngineConfig config = config_of(c.model, 1, length);
+  Grid grid = Grid::ghost(grid_layout(1, 1, 1, {{0, c.model.layers()}}), 0);
+  Timers timers(engine_timer_names());
+  Engine<float> ghost(config, grid, nullptr, timers);
+  Rig<float> rig(config, alone(c.model.layers()));
+  const MicroBatch plain = micro_batch(0, 1, length, c.model.vocabulary);
+  double last = 0;
+  for (const MicroBatch& batch : {packed(plain, Lengths(14, 50)), packed(plain, {350, 350}), plain}) {
+    ghost.device().clear_work(), rig.engine.device().clear_work();
+    ghost.gradients([&](int) { return batch; }, 1, 1), rig.engine.gradients([&](int) { return batch; }, 1, 1);
+    EXPECT_EQ(ghost.device().flops(), rig.engine.device().flops());
+    EXPECT_GT(rig.engine.device().flops(), last);
+    last = rig.engine.device().flops();
+  }
+  for (int i = 0; i < memory_categories; ++i)  // positions cost no more memory than a plan foresees
+    EXPECT_EQ(rig.engine.measured().bytes(Memory(i)), rig.capacity.bytes(Memory(i))) << name_of(Memory(i));
+}
+
 TEST_P(model, in_bf16_is_near_the_model_in_double) {
   Rig<double> exact(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
   Rig<bf16> rounded(config_of(c.model, c.batch, c.length), alone(c.model.layers()));

@@ -60,6 +60,19 @@ TEST(run_config, lists_that_belong_together_have_one_length) {
   EXPECT_EQ(run_of("data: {prefixes: [a, b], weights: [1, 3]}").data.weights, (std::vector<double>{1, 3}));
 }
 
+TEST(run_config, groups_and_frozen_weights_are_named_by_patterns) {
+  const RunConfig run = run_of("optimizer: {groups: [\"*.A_log\"], group_rates: [0.5], frozen: [\"model.layers.*.mamba.*\", \"lm_head*\"]}");
+  EXPECT_EQ(run.optimizer.frozen.size(), 2u);
+  const auto trained = [&](const std::string& name) { return run.optimizer.trained()({name, {1}, everywhere(), ones()}); };
+  EXPECT_FALSE(trained("model.layers.3.mamba.D"));
+  EXPECT_FALSE(trained("lm_head.weight"));
+  EXPECT_TRUE(trained("model.layers.3.self_attn.q_proj.weight"));
+  expect_refused([] { run_of("optimizer: {frozen: [mamba]}"); }, {"optimizer.frozen: 'mamba' matches no weight", "the nearest is"});
+  expect_refused([] { run_of("optimizer: {groups: [\"*.a_log\"]}"); }, {"optimizer.groups: '*.a_log'", "model.layers.0.mamba.A_log"});
+  expect_refused([] { run_of("optimizer: {frozen: [\"*\"]}"); }, {"leaves no weight to train"});
+  expect_refused([] { run_of("optimizer: {groups: [\"*.D\"], group_rates: [0]}"); }, {"group_rates"});
+}
+
 TEST(run_config, every_step_of_a_ramp_must_split_over_the_grid) {
   const RunConfig run = run_of(ramped);
   EXPECT_EQ(layout_of(run, 16).size("data"), 16);

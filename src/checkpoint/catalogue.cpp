@@ -4,29 +4,31 @@
 namespace gyr {
 
 template <class T>
-std::vector<PlacedWeight> model_weights(const ModelConfig& config, const Layout& layout) {
+std::vector<PlacedWeight> model_weights(const ModelConfig& config, const Layout& layout, const Trained& trained) {
   std::vector<PlacedWeight> all;
   for (int s = 0; s < layout.size("pipeline"); ++s) {
     Grid ghost = Grid::ghost(layout, position_at(layout, s, 0));
-    Stage<T> stage(config, ghost);
+    Stage<T> stage(config, ghost, trained);
     for (const auto& p : stage.parameters().all())
-      if (!p->tied) all.push_back({p->weight, s});
+      if (!p->tied) all.push_back({p->weight, s, p->trained});
   }
   return all;
 }
 
 template <class T>
-std::vector<PlacedWeight> model_weights(const ModelConfig& config) {
-  return model_weights<T>(config, grid_layout(1, 1, 1, {{0, config.layers()}}));
+std::vector<PlacedWeight> model_weights(const ModelConfig& config, const Trained& trained) {
+  return model_weights<T>(config, grid_layout(1, 1, 1, {{0, config.layers()}}), trained);
 }
 
 template <class T>
-std::vector<StoredTensor> stored_tensors(const Weight& w) {
+std::vector<StoredTensor> stored_tensors(const PlacedWeight& placed) {
+  const Weight& w = placed.weight;
   constexpr DType wide = dtype_of<Acc<T>>();
   const bool narrow = dtype_of<T>() != wide && w.storage == Storage::narrow;
-  std::vector<StoredTensor> tensors{{Content::weight, w.name, narrow ? dtype_of<T>() : wide, w.shape},
-                                    {Content::first_moment, w.name, wide, w.shape},
-                                    {Content::second_moment, w.name, wide, w.shape}};
+  std::vector<StoredTensor> tensors{{Content::weight, w.name, narrow ? dtype_of<T>() : wide, w.shape}};
+  if (!placed.trained) return tensors;
+  tensors.push_back({Content::first_moment, w.name, wide, w.shape});
+  tensors.push_back({Content::second_moment, w.name, wide, w.shape});
   if (narrow) tensors.push_back({Content::master, w.name, wide, w.shape});
   return tensors;
 }
@@ -69,14 +71,14 @@ int position_at(const Layout& layout, int stage, int tensor) {
   fail(Exit::internal, "no rank stands at stage {}, tensor rank {}", stage, tensor);
 }
 
-template std::vector<PlacedWeight> model_weights<double>(const ModelConfig&, const Layout&);
-template std::vector<PlacedWeight> model_weights<float>(const ModelConfig&, const Layout&);
-template std::vector<PlacedWeight> model_weights<bf16>(const ModelConfig&, const Layout&);
-template std::vector<PlacedWeight> model_weights<double>(const ModelConfig&);
-template std::vector<PlacedWeight> model_weights<float>(const ModelConfig&);
-template std::vector<PlacedWeight> model_weights<bf16>(const ModelConfig&);
-template std::vector<StoredTensor> stored_tensors<double>(const Weight&);
-template std::vector<StoredTensor> stored_tensors<float>(const Weight&);
-template std::vector<StoredTensor> stored_tensors<bf16>(const Weight&);
+template std::vector<PlacedWeight> model_weights<double>(const ModelConfig&, const Layout&, const Trained&);
+template std::vector<PlacedWeight> model_weights<float>(const ModelConfig&, const Layout&, const Trained&);
+template std::vector<PlacedWeight> model_weights<bf16>(const ModelConfig&, const Layout&, const Trained&);
+template std::vector<PlacedWeight> model_weights<double>(const ModelConfig&, const Trained&);
+template std::vector<PlacedWeight> model_weights<float>(const ModelConfig&, const Trained&);
+template std::vector<PlacedWeight> model_weights<bf16>(const ModelConfig&, const Trained&);
+template std::vector<StoredTensor> stored_tensors<double>(const PlacedWeight&);
+template std::vector<StoredTensor> stored_tensors<float>(const PlacedWeight&);
+template std::vector<StoredTensor> stored_tensors<bf16>(const PlacedWeight&);
 
 }  // namespace gyr

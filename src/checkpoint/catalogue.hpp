@@ -12,18 +12,19 @@ namespace gyr {
 struct PlacedWeight {
   Weight weight;
   int stage;  // coordinate on the pipeline axis
+  bool trained = true;
 };
 
 // Every weight of a model once, in the order of the model.
 template <class T>
-std::vector<PlacedWeight> model_weights(const ModelConfig&, const Layout&);
+std::vector<PlacedWeight> model_weights(const ModelConfig&, const Layout&, const Trained& = {});
 // The same where nobody cares for stages.
 template <class T>
-std::vector<PlacedWeight> model_weights(const ModelConfig&);
+std::vector<PlacedWeight> model_weights(const ModelConfig&, const Trained& = {});
 
-// A weight's tensors: itself, its moments, and its master where it is stored narrower than it is updated.
+// A weight's tensors: itself and, where it is trained, its moments, and its master where it is stored narrower than it is updated.
 template <class T>
-std::vector<StoredTensor> stored_tensors(const Weight&);
+std::vector<StoredTensor> stored_tensors(const PlacedWeight&);
 
 // Logical elements [logical, logical + count) lie at `local` in a rank's share.
 struct Stretch {

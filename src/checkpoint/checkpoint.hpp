@@ -26,12 +26,17 @@ enum class LoadWhat { weights, everything };
 // Fills the engine's weights, and with `everything` its moments, from a checkpoint of the same model in any precision. With `weights`
 // the moments start at zero. Masters, and weights stored in another precision, come from the checkpoint's masters where it has them.
 // Collective over the engine's grid; an error on one rank is thrown by all. Exit::config naming the first tensor where the file holds
-// another model, Exit::data naming the tensor where its content is damaged.
+// another model, or no moments of a weight that is trained now (it was frozen then): moments at zero beside a late step's bias correction
+// would take steps of several times the rate. Moments of weights that are frozen now are not read. Exit::data naming the tensor where its
+// content is damaged.
 template <class T>
 CheckpointHeader load_checkpoint(const std::filesystem::path& file, Engine<T>&, LoadWhat);
 
-// The weights alone, into a stage that has no optimizer. Collective over the grid it was made on.
+// The weights alone, of a checkpoint or of a folder of Hugging Face's (see open_weights), with an optimizer that has seen nothing, or into a
+// stage that has none. Collective over the grid; errors as above.
 template <class T>
-CheckpointHeader load_weights(const std::filesystem::path& file, Grid&, Stage<T>&);
+void load_weights(const std::filesystem::path&, Engine<T>&);
+template <class T>
+void load_weights(const std::filesystem::path&, Grid&, Stage<T>&);
 
 }  // namespace gyr

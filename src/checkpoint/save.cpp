@@ -176,10 +176,10 @@ Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader head
   header.layout = describe(layout);
   header.world = layout.ranks();
 
-  const auto weights = model_weights<T>(engine.config().model, layout);
+  const auto weights = model_weights<T>(engine.config().model, layout, engine.config().optimizer.trained());
   std::vector<StoredTensor> tensors;
   for (const PlacedWeight& placed : weights)
-    for (const StoredTensor& t : stored_tensors<T>(placed.weight)) tensors.push_back(t);
+    for (const StoredTensor& t : stored_tensors<T>(placed)) tensors.push_back(t);
 
   Saved saved{checkpoint_path(folder, header.step), 0, {}};
   std::optional<CheckpointWriter> writer;  // on the first rank
@@ -202,7 +202,7 @@ Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader head
     all_or_nothing([&] {
       std::optional<Sink> sink;
       if (writer) sink.emplace(*writer);
-      for (const StoredTensor& t : stored_tensors<T>(placed.weight)) save_tensor(engine, t, givers, sink ? &*sink : nullptr);
+      for (const StoredTensor& t : stored_tensors<T>(placed)) save_tensor(engine, t, givers, sink ? &*sink : nullptr);
       if (sink) sink->check();
     });
   }

@@ -7,8 +7,9 @@
 
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
-#include "src/commands/trained_run.hpp"
+#include "src/commands/notes.hpp"
 #include "src/precision.hpp"
+#include "src/pretrained.hpp"
 #include "src/runtime.hpp"
 #include "src/trainer.hpp"
 
@@ -75,7 +76,7 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
 int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        const RunConfig run = trained_run(a.checkpoint);
+        const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
         with_scalar(a.precision.empty() ? run.train.precision : a.precision,
                     [&]<class T>(std::type_identity<T>) { evaluate<T>(a, run, runtime); });
       },
@@ -88,7 +89,7 @@ void add_eval(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   a->split = "validation";
   CLI::App* c = app.add_subcommand("eval", "Loss and perplexity of a checkpoint over token files");
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5)")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5) or Hugging Face folder")->required();
   c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without it the split of the training data");
   c->add_option("--split", a->split, "Which split of the training data")->check(CLI::IsMember({"train", "validation", "test"}))->capture_default_str();
   c->add_option("--sequences", a->sequences, "Most sequences to score; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
