@@ -176,6 +176,48 @@ TEST(model_folder, fills_a_model_in_any_precision) {
     }
 }
 
+// Of a grid's rank, only what it holds leaves the disk: rows of some weights, columns of others, its own stage.
+TEST(model_folder, a_rank_reads_no_more_than_its_share) {
+  const ModelConfig model = widened(named("T2"));
+  const Folder folder;
+  write_model_folder(folder.path(), model, Type::bf16, 2);
+  Index all = 0, replicated = 0;
+  for (const Weight& w : weights_of(model)) {
+    all += 2 * w.size();
+    if (w.dealing.runs.empty()) replicated += 2 * w.size();
+  }
+  for (const auto& [stages, ranks] : std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {1, 4}, {2, 2}, {4, 2}}) {
+    std::vector<Span> spans;
+    for (int p = 0; p < stages; ++p) spans.push_back({8 * p / stages, 8 * (p + 1) / stages});
+    const Layout layout = grid_layout(1, stages, ranks, spans);
+    Index sum = 0;
+    for (int position = 0; position < layout.ranks(); ++position) {
+      Grid grid = Grid::ghost(layout, position);
+      Stage<float> stage(model, grid);
+      Arena weights(Memory::weights, 4 << 20), none(Memory::gradients, 0);
+      stage.parameters().allocate(weights, none, Gradients::none);
+      const FolderWeights source(folder.path(), model.tied);
+      load_weights(source, stage);
+      Index mine = 0;
+      for (const auto& p : stage.parameters().all())
+        stretches(*p, [&](Index logical, Index local, Index count, const Piece&) {
+          mine += 2 * count;
+          for (Index i = 0; i < count; ++i)
+            ASSERT_EQ(p->vector<float>()(local + i), float(rounded(Type::bf16, weight_value(p->weight, logical + i)))) << p->weight.name;
+        });
+      EXPECT_EQ(source.folder().bytes_read(), mine);
+      sum += mine;
+      if (stages == 1) {
+        EXPECT_LT(double(mine), double(all) / ranks + double(replicated) + 0.1 * double(all)) << ranks;
+      }
+    }
+    EXPECT_GE(sum, all);
+    if (ranks == 1) {
+      EXPECT_EQ(sum, all);
+    }
+  }
+}
+
 TEST(model_folder, missing_strange_and_misshaped_tensors_are_named) {
   const Folder folder;
   const ModelConfig base = model();

@@ -5,6 +5,7 @@
 
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/header.hpp"
+#include "src/checkpoint/weight_source.hpp"
 #include "src/engine.hpp"
 
 namespace gyr {
@@ -38,5 +39,8 @@ template <class T>
 void load_weights(const std::filesystem::path&, Engine<T>&);
 template <class T>
 void load_weights(const std::filesystem::path&, Grid&, Stage<T>&);
+// This rank's part of every weight of its stage, and nothing else, is read. Not collective.
+template <class T>
+void load_weights(const WeightSource&, Stage<T>&);
 
 }  // namespace gyr

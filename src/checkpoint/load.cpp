@@ -65,16 +65,20 @@ void load_value(const WeightSource& source, const Parameter& p) {
   to_device(share<S>(source.open(p.weight.name, dtype_of<S>()), p), p.vector<S>());
 }
 
+}  // namespace
+
 template <class T>
-void load_values(const WeightSource& source, Parameters<T>& parameters) {
-  for (const auto& p : parameters.all()) p->dtype() == dtype_of<T>() ? load_value<T>(source, *p) : load_value<Acc<T>>(source, *p);
+void load_weights(const WeightSource& source, Stage<T>& stage) {
+  for (const auto& p : stage.parameters().all()) p->dtype() == dtype_of<T>() ? load_value<T>(source, *p) : load_value<Acc<T>>(source, *p);
 }
+
+namespace {
 
 // Weights, masters, and moments of zero.
 template <class T>
 void load_anew(const WeightSource& source, Engine<T>& engine) {
   using A = Acc<T>;
-  load_values(source, engine.stage().parameters());
+  load_weights(source, engine.stage());
   Optimizer<T>& optimizer = engine.optimizer();
   optimizer.reset(engine.device());
   for (const auto& p : engine.stage().parameters().all())
@@ -121,13 +125,16 @@ void load_weights(const std::filesystem::path& path, Grid& grid, Stage<T>& stage
   together(grid.world(), [&] {
     const auto source = open_weights(path, stage.config());
     check_model<T>(*source, stage.config());
-    load_values(*source, stage.parameters());
+    load_weights(*source, stage);
   });
 }
 
 template CheckpointHeader load_checkpoint<double>(const std::filesystem::path&, Engine<double>&, LoadWhat);
 template CheckpointHeader load_checkpoint<float>(const std::filesystem::path&, Engine<float>&, LoadWhat);
 template CheckpointHeader load_checkpoint<bf16>(const std::filesystem::path&, Engine<bf16>&, LoadWhat);
+template void load_weights<double>(const WeightSource&, Stage<double>&);
+template void load_weights<float>(const WeightSource&, Stage<float>&);
+template void load_weights<bf16>(const WeightSource&, Stage<bf16>&);
 template void load_weights<double>(const std::filesystem::path&, Engine<double>&);
 template void load_weights<float>(const std::filesystem::path&, Engine<float>&);
 template void load_weights<bf16>(const std::filesystem::path&, Engine<bf16>&);

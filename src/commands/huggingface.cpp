@@ -30,7 +30,7 @@ Index bytes_in(const std::string& text) {
 }
 
 void say(const char* what, const std::string& target, const Converted& c, double seconds) {
-  std::printf("%s %s: %ld tensors, %.3f GB in %ld file%s, %.1f s\n", what, target.c_str(), long(c.tensors), double(c.bytes) / 1e9, long(c.files),
+  std::printf("%s %s: %ld tensors, %.1f MB in %ld file%s, %.1f s\n", what, target.c_str(), long(c.tensors), double(c.bytes) / 1e6, long(c.files),
               c.files == 1 ? "" : "s", seconds);
 }
 

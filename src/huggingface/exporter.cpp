@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using safetensors::Type;
 
-constexpr Index block_bytes = Index(16) << 20;
+constexpr Index block_bytes = Index(4) << 20;
 constexpr const char* generation_file_name = "generation_config.json";
 constexpr const char* tokenizer_file_name = "tokenizer.json";
 // What goes along unchanged.

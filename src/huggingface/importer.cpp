@@ -13,7 +13,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index block_bytes = Index(16) << 20;
+constexpr Index block_bytes = Index(4) << 20;  // two chunks of the checkpoint
 
 CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefaults& defaults) {
   CheckpointHeader header;
@@ -50,6 +50,7 @@ void copy(const StoredNumbers& from, const StoredTensor& tensor, CheckpointWrite
 
 Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note& note) {
   std::error_code error;
+  require(std::filesystem::is_directory(folder, error), Exit::missing, "{}: is not a folder", folder.string());
   require(!std::filesystem::is_directory(checkpoint, error), Exit::usage, "{}: is a folder; name the checkpoint's file", checkpoint.string());
   require(overwrite || !std::filesystem::exists(checkpoint, error), Exit::usage, "{}: is there; give --overwrite to replace it",
           checkpoint.string());

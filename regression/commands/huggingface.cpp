@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Models come from Hugging Face's folders and go back to them without losing a bit; runs start from them on any grid; what fails leaves
+// nothing behind.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+const Material& material() { return Material::get(); }
+
+std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+
+Result must(const Words& arguments, const Options& options = {}) {
+  const Result r = run(arguments, options);
+  EXPECT_EQ(r.code, 0) << arguments[0] << ": " << told(r);
+  return r;
+}
+
+void expect_refused(const Words& arguments, Exit code, const std::string& part, const Options& options = {}) {
+  const Result r = run(arguments, options);
+  EXPECT_EQ(r.code, int(code)) << told(r);
+  EXPECT_NE(r.err.find(part), std::string::npos) << "'" << part << "' is not in: " << r.err;
+}
+
+// The trained model as a folder, stored as it is.
+const fs::path& exported() {
+  static const Folder folder;
+  static const fs::path path = [] {
+    must({"export-hf", material().trained(), folder / "hf"});
+    return folder / "hf";
+  }();
+  return path;
+}
+
+double loss_of(const fs::path& model, const Words& more = {}, int ranks = 0) {
+  Words arguments{"eval", model, "--data", material().prefix(), "--sequences", "16", "--length", "32"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Result r = must(arguments, {.ranks = ranks});
+  double loss = std::nan("");
+  EXPECT_EQ(std::sscanf(r.out.c_str(), "loss %lf", &loss), 1) << r.out;
+  return loss;
+}
+
+// Losses of the steps of a run.
+std::vector<double> losses_of(const fs::path& output) {
+  std::vector<double> losses;
+  for (const std::string& line : lines_of(contents(output / "metrics.jsonl"))) {
+    const Json json = Json::parse(line);
+    if (json.value("kind", "") == "step") losses.push_back(json["loss"]);
+  }
+  return losses;
+}
+
+std::map<std::string, std::string> weights_in(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors") files[entry.path().filename()] = contents(entry.path());
+  return files;
+}
+
+// Tensors by name, type, shape and bytes, of all files of a folder.
+std::map<std::string, std::string> tensors_in(const fs::path& folder) {
+  std::map<std::string, std::string> tensors;
+  for (const auto& [name, bytes] : weights_in(folder)) {
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), 8);
+    const Json header = Json::parse(bytes.substr(8, length));
+    for (const auto& [tensor, entry] : header.items()) {
+      if (tensor == "__metadata__") continue;
+      const std::size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
+      const bool fresh = tensors.try_emplace(tensor, entry["dtype"].dump() + entry["shape"].dump() + bytes.substr(8 + length + begin, end - begin)).second;
+      EXPECT_TRUE(fresh) << tensor;
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+TEST(huggingface, out_and_in_and_out_again_keeps_every_bit) {
+  const Folder folder;
+  for (const Words& options : std::vector<Words>{{}, {"--dtype", "bf16"}, {"--dtype", "fp16"}, {"--dtype", "fp32"}, {"--shard-size", "20KB", "--dtype", "bf16"}}) {
+    Words out{"export-hf", material().trained(), folder / "a"};
+    out.insert(out.end(), options.begin(), options.end());
+    must(out);
+    must({"import-hf", folder / "a", folder / "a.h5"});
+    must({"export-hf", folder / "a.h5", folder / "b", "--shard-size", options.size() > 2 ? "20KB" : "5GB"});
+    EXPECT_EQ(weights_in(folder / "a"), weights_in(folder / "b"));
+    EXPECT_EQ(weights_in(folder / "a").size() > 1, options.size() > 2);
+    EXPECT_EQ(contents(folder / "a/config.json"), contents(folder / "b/config.json"));
+    EXPECT_EQ(contents(folder / "a/tokenizer.json"), contents(folder / "b/tokenizer.json"));
+    EXPECT_FALSE(fs::exists(folder / "b.tmp"));
+    for (const char* name : {"a", "b", "a.h5"}) fs::remove_all(folder / name);
+  }
+}
+
+TEST(huggingface, shards_hold_what_one_file_holds) {
+  const Folder folder;
+  must({"export-hf", material().trained(), folder / "a", "--shard-size", "20KB"});
+  EXPECT_EQ(tensors_in(folder / "a"), tensors_in(exported()));
+  const Json index = Json::parse(contents(folder / "a/model.safetensors.index.json"));
+  std::size_t total = 0;
+  for (const auto& [name, file] : index["weight_map"].items()) EXPECT_TRUE(fs::exists(folder / "a" / file.get<std::string>())) << name;
+  for (const auto& [name, bytes] : weights_in(folder / "a")) {
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), 8);
+    total += bytes.size() - 8 - length;
+  }
+  EXPECT_EQ(index["metadata"]["total_size"], total);
+  EXPECT_FALSE(fs::exists(folder / "a/model.safetensors"));
+  expect_refused({"export-hf", material().trained(), folder / "c", "--shard-size", "0"}, Exit::usage, "--shard-size");
+  expect_refused({"export-hf", material().trained(), folder / "c", "--shard-size", "5 apples"}, Exit::usage, "--shard-size");
+}
+
+TEST(huggingface, tied_heads_are_stored_once) {
+  const Folder folder;
+  must(material().train(folder / "out", {"model.tied=true", "train.steps=1", "train.precision=bf16"}));
+  must({"export-hf", Material::checkpoint(folder / "out", 1), folder / "a"});
+  EXPECT_FALSE(tensors_in(folder / "a").contains("lm_head.weight"));
+  must({"import-hf", folder / "a", folder / "a.h5"});
+  must({"export-hf", folder / "a.h5", folder / "b"});
+  EXPECT_EQ(weights_in(folder / "a"), weights_in(folder / "b"));
+  // The numbers of a bf16 run in fp32 are its masters, finer than its weights.
+  must({"export-hf", Material::checkpoint(folder / "out", 1), folder / "fine", "--dtype", "fp32"});
+  const std::string name = "model.layers.0.mamba.in_proj.weight";
+  const std::string fine = tensors_in(folder / "fine")[name], coarse = tensors_in(folder / "a")[name];
+  EXPECT_TRUE(fine.starts_with("\"F32\""));
+  EXPECT_TRUE(coarse.starts_with("\"BF16\""));
+  bool finer = false;
+  const std::size_t start = fine.find(']') + 1;
+  for (std::size_t i = start; i < fine.size(); i += 4) finer = finer || fine[i] != 0 || fine[i + 1] != 0;
+  EXPECT_TRUE(finer);
+}
+
+TEST(huggingface, a_folder_scores_and_speaks_as_its_checkpoint) {
+  const Folder folder;
+  must({"import-hf", exported(), folder / "a.h5"});
+  const double wanted = loss_of(material().trained());
+  EXPECT_EQ(loss_of(exported()), wanted);
+  EXPECT_EQ(loss_of(folder / "a.h5"), wanted);
+  for (const int ranks : {2, 4}) EXPECT_NEAR(loss_of(exported(), {"--tensor", std::to_string(ranks)}, ranks), wanted, 1e-5);
+  const auto said = [](const fs::path& model) { return must({"generate", model, "--prompt", "ka", "--greedy", "--tokens", "20"}).out; };
+  EXPECT_EQ(said(exported()), said(material().trained()));
+  EXPECT_EQ(said(folder / "a.h5"), said(material().trained()));
+}
+
+TEST(huggingface, a_run_starts_from_a_folder_or_a_checkpoint_on_any_grid) {
+  const Folder folder;
+  // The model's keys are left out, so that they must come from the folder.
+  std::string text = contents(material().deck());
+  text.erase(0, text.find("data:"));
+  const fs::path deck = folder.write("deck.yaml", text);
+  const auto losses = [&](const std::string& name, const Words& more, int ranks) {
+    Words words{"train", deck, "output.folder=" + (folder / name).string(), "train.steps=2"};
+    words.insert(words.end(), more.begin(), more.end());
+    must(words, {.ranks = ranks});
+    return losses_of(folder / name);
+  };
+  const std::vector<double> one = losses("one", {"--init-from", exported()}, 0);
+  ASSERT_EQ(one.size(), 2u);
+  EXPECT_LT(one[0], std::log(300.) - 1);  // it has learnt something before
+  EXPECT_EQ(losses("checkpoint", {"--init-from", material().trained()}, 0), one);
+  EXPECT_EQ(losses("key", {"train.init_from=" + exported().string()}, 0), one);
+  for (const auto& [name, grid] : std::map<std::string, Words>{{"t2", {"parallel.tensor=2"}}, {"p2", {"parallel.pipeline=2"}}, {"t4", {"parallel.tensor=4"}},
+                                                               {"p2t2", {"parallel.pipeline=2", "parallel.tensor=2"}}}) {
+    Words more = grid;
+    more.insert(more.end(), {"--init-from", exported()});
+    const std::vector<double> these = losses(name, more, name.size() == 2 && name[1] == '2' ? 2 : 4);
+    ASSERT_EQ(these.size(), 2u) << name;
+    for (int i = 0; i < 2; ++i) EXPECT_NEAR(these[i], one[i], 2e-5) << name;
+  }
+  // The run says where it came from, and goes on from its own checkpoints.
+  EXPECT_NE(contents(folder / "one/deck.yaml").find("init_from: " + exported().string()), std::string::npos);
+  const Result more = must({"train", deck, "output.folder=" + (folder / "one").string(), "train.steps=3", "--init-from", exported(), "--resume"});
+  EXPECT_NE(more.out.find("resumed from"), std::string::npos) << more.out;
+  // What the deck says of the model wins, and where it contradicts the weights the tensor is named.
+  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.mlp.width=60"}, Exit::config, "gate_proj.weight");
+  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.tied=true", "model.attention.bias=true"},
+                 Exit::config, "q_proj.bias");
+  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", folder / "absent"}, Exit::missing, "absent");
+  // The exported run finds its way back to the folder it started from.
+  const Result out = must({"export-hf", Material::checkpoint(folder / "one", 3), folder / "back"});
+  EXPECT_EQ(out.err, "");
+  EXPECT_EQ(contents(folder / "back/tokenizer.json"), contents(exported() / "tokenizer.json"));
+}
+
+TEST(huggingface, what_a_deck_does_not_know_comes_from_like) {
+  const Folder folder;
+  fs::copy(exported(), folder / "like");
+  Json config = Json::parse(contents(folder / "like/config.json"));
+  config["eos_token_id"] = {5, 7}, config["bos_token_id"] = 3, config["max_position_embeddings"] = 4321;
+  put_contents(folder / "like/config.json", config.dump());
+  put_contents(folder / "like/generation_config.json", "{\"temperature\": 0.5}");
+  put_contents(folder / "like/chat_template.jinja", "{{ hello }}");
+  put_contents(folder / "like/notes.txt", "private");
+  const Result made = must({"export-hf", material().trained(), folder / "a", "--like", folder / "like"});
+  EXPECT_EQ(made.err, "");
+  const Json written = Json::parse(contents(folder / "a/config.json"));
+  EXPECT_EQ(written["eos_token_id"], config["eos_token_id"]);
+  EXPECT_EQ(written["bos_token_id"], 3);
+  EXPECT_EQ(written["max_position_embeddings"], 4321);
+  EXPECT_EQ(contents(folder / "a/generation_config.json"), "{\"temperature\": 0.5}");
+  EXPECT_EQ(contents(folder / "a/chat_template.jinja"), "{{ hello }}");
+  EXPECT_FALSE(fs::exists(folder / "a/notes.txt"));
+  // Without it the deck's tokenizer goes along, and a note says what is missing.
+  const Result without = must({"export-hf", material().trained(), folder / "b"});
+  EXPECT_NE(without.err.find("note: no folder to take"), std::string::npos) << without.err;
+  EXPECT_EQ(contents(folder / "b/tokenizer.json"), contents(material().tokenizer()));
+  EXPECT_EQ(Json::parse(contents(folder / "b/config.json"))["max_position_embeddings"], Material::length);
+}
+
+TEST(huggingface, nothing_that_is_there_is_lost_by_mistake) {
+  const Folder folder;
+  folder.write("a.h5", "precious");
+  expect_refused({"import-hf", exported(), folder / "a.h5"}, Exit::usage, "--overwrite");
+  EXPECT_EQ(contents(folder / "a.h5"), "precious");
+  must({"import-hf", exported(), folder / "a.h5", "--overwrite"});
+  fs::create_directory(folder / "dir");
+  must({"export-hf", folder / "a.h5", folder / "dir"});  // empty: nothing to lose
+  expect_refused({"export-hf", folder / "a.h5", folder / "dir"}, Exit::usage, "--overwrite");
+  must({"export-hf", folder / "a.h5", folder / "dir/", "--overwrite", "--shard-size", "20KB"});
+  EXPECT_FALSE(fs::exists(folder / "dir/model.safetensors"));  // of the one before
+  folder.write("dir/thesis.tex", "precious");
+  expect_refused({"export-hf", folder / "a.h5", folder / "dir", "--overwrite"}, Exit::usage, "thesis.tex");
+  EXPECT_EQ(contents(folder / "dir/thesis.tex"), "precious");
+  EXPECT_TRUE(fs::exists(folder / "dir/config.json"));
+  expect_refused({"export-hf", folder / "a.h5", folder / "a.h5"}, Exit::usage, "no folder");
+  fs::create_directory(folder / "x.tmp");
+  expect_refused({"export-hf", folder / "a.h5", folder / "x"}, Exit::usage, "x.tmp");
+  must({"export-hf", folder / "a.h5", folder / "x", "--overwrite"});
+  EXPECT_EQ(folder.files(), 3u);
+}
+
+TEST(huggingface, a_full_disk_leaves_nothing_behind) {
+  const Folder folder;
+  const long weights = long(fs::file_size(exported() / "model.safetensors"));
+  for (const long limit : {0L, 100L, weights / 2, weights - 1}) {
+    // The message itself goes into a file here, which the smaller limits cut.
+    const Result r = run({"export-hf", material().trained(), folder / "a"}, {.file_limit = limit});
+    EXPECT_EQ(r.code, int(Exit::io)) << told(r);
+    if (limit > 1000) {
+      EXPECT_NE(r.err.find("nothing was kept"), std::string::npos) << r.err;
+    }
+    EXPECT_EQ(folder.files(), 0u) << limit;
+    EXPECT_EQ(run({"import-hf", exported(), folder / "a.h5"}, {.file_limit = limit}).code, int(Exit::io));
+    EXPECT_EQ(folder.files(), 0u) << limit;
+  }
+}
+
+TEST(huggingface, what_is_no_such_model_is_refused) {
+  const Folder folder;
+  expect_refused({"import-hf", folder / "absent", folder / "a.h5"}, Exit::missing, "absent: is not a folder");
+  expect_refused({"import-hf", material().trained(), folder / "a.h5"}, Exit::missing, "is not a folder");
+  expect_refused({"import-hf", folder.path(), folder / "a.h5"}, Exit::missing, "config.json");
+  fs::copy(exported(), folder / "a");
+  const auto with = [&](const std::string& key, const Json& value) {
+    Json config = Json::parse(contents(exported() / "config.json"));
+    config[key] = value;
+    put_contents(folder / "a/config.json", config.dump());
+  };
+  with("model_type", "llama");
+  expect_refused({"import-hf", folder / "a", folder / "a.h5"}, Exit::data, "model_type is \"llama\"");
+  expect_refused({"generate", folder / "a", "--prompt", "x"}, Exit::data, "model_type is \"llama\"");
+  with("intermediate_size", 63);
+  expect_refused({"import-hf", folder / "a", folder / "a.h5"}, Exit::config, "gate_proj.weight");
+  with("num_hidden_layers", 1);
+  expect_refused({"import-hf", folder / "a", folder / "a.h5"}, Exit::config, "model.layers.1.");
+  with("num_hidden_layers", 3);
+  expect_refused({"import-hf", folder / "a", folder / "a.h5"}, Exit::config, "model.layers.2.");
+  with("frobnicate", 1);
+  const Result noted = must({"import-hf", folder / "a", folder / "a.h5"});
+  EXPECT_NE(noted.err.find("note: "), std::string::npos);
+  EXPECT_NE(noted.err.find("`frobnicate`"), std::string::npos) << noted.err;
+  // A shard that was cut short on its way.
+  fs::resize_file(folder / "a/model.safetensors", fs::file_size(folder / "a/model.safetensors") - 1);
+  expect_refused({"import-hf", folder / "a", folder / "b.h5"}, Exit::data, "cut short");
+  EXPECT_FALSE(fs::exists(folder / "b.h5"));
+  // Models that transformers do not know.
+  must(material().train(folder / "out", {"model.pattern=P*", "train.steps=1"}));
+  expect_refused({"export-hf", Material::checkpoint(folder / "out", 1), folder / "c"}, Exit::config, "layer 1 is '*'");
+  EXPECT_FALSE(fs::exists(folder / "c"));
+  expect_refused({"export-hf", exported() / "model.safetensors", folder / "c"}, Exit::data, "HDF5");
+}
+
+// A tensor is never in memory as a whole: with one of 64 MiB neither direction takes half of it more than looking at the file does.
+TEST(huggingface, memory_does_not_grow_with_tensors) {
+  const Folder folder;
+  fs::create_directory(folder / "big");
+  const long vocabulary = 32768, width = 1024;
+  Json config = Json::parse(contents(exported() / "config.json"));
+  config.update({{"vocab_size", vocabulary}, {"hidden_size", width}, {"num_hidden_layers", 1}, {"tie_word_embeddings", true},
+                 {"num_attention_heads", 2}, {"num_key_value_heads", 1}, {"head_dim", 8}, {"intermediate_size", 16}, {"mamba_d_ssm", 16},
+                 {"mamba_n_heads", 2}, {"mamba_d_head", 8}, {"mamba_d_state", 4}, {"dtype", "bfloat16"}, {"torch_dtype", "bfloat16"}});
+  folder.write("big/config.json", config.dump());
+  const std::string layer = "model.layers.0.";
+  const std::map<std::string, std::vector<long>> shapes{
+      {"model.embed_tokens.weight", {vocabulary, width}}, {"model.final_layernorm.weight", {width}},
+      {layer + "input_layernorm.weight", {width}}, {layer + "pre_ff_layernorm.weight", {width}},
+      {layer + "self_attn.q_proj.weight", {16, width}}, {layer + "self_attn.k_proj.weight", {8, width}},
+      {layer + "self_attn.v_proj.weight", {8, width}}, {layer + "self_attn.o_proj.weight", {width, 16}},
+      {layer + "mamba.in_proj.weight", {2 * 16 + 2 * 4 + 2, width}}, {layer + "mamba.conv1d.weight", {16 + 2 * 4, 1, 4}},
+      {layer + "mamba.conv1d.bias", {16 + 2 * 4}}, {layer + "mamba.A_log", {2}}, {layer + "mamba.D", {2}}, {layer + "mamba.dt_bias", {2}},
+      {layer + "mamba.norm.weight", {16}}, {layer + "mamba.out_proj.weight", {width, 16}},
+      {layer + "feed_forward.gate_proj.weight", {16, width}}, {layer + "feed_forward.up_proj.weight", {16, width}},
+      {layer + "feed_forward.down_proj.weight", {width, 16}}};
+  Json header;
+  std::uint64_t end = 0;
+  for (const auto& [name, shape] : shapes) {
+    const std::uint64_t begin = end;
+    std::uint64_t bytes = 2;
+    for (const long extent : shape) bytes *= std::uint64_t(extent);
+    end += bytes;
+    header[name] = {{"dtype", "BF16"}, {"shape", shape}, {"data_offsets", {begin, end}}};
+  }
+  const std::string text = header.dump();
+  const std::uint64_t length = text.size();
+  folder.write("big/model.safetensors", std::string(reinterpret_cast<const char*>(&length), 8) + text);
+  fs::resize_file(folder / "big/model.safetensors", 8 + length + end);  // zeros that take no room
+
+  const long tensor = vocabulary * width * 2 / 1024, base = must({"info", material().trained()}).peak_kib;
+  const long in = must({"import-hf", folder / "big", folder / "a.h5"}).peak_kib - base;
+  const long out = must({"export-hf", folder / "a.h5", folder / "b"}).peak_kib - base;
+  const long widened = must({"export-hf", folder / "a.h5", folder / "b", "--overwrite", "--dtype", "fp16"}).peak_kib - base;
+  for (const long more : {in, out, widened}) EXPECT_LT(more, tensor / 2);
+}
