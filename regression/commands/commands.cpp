@@ -29,7 +29,7 @@ const Help helps[] = {
     {{"plan"}, {"--help", "--ranks"}},
     {{"eval"}, {"--help", "--data", "--split", "--sequences", "--length", "--tensor", "--precision"}},
     {{"generate"},
-     {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--precision"}},
+     {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--pipeline", "--precision"}},
     {{"info"}, {"--help", "--statistics"}},
     {{"diff"}, {"--help", "--tolerance"}},
     {{"tokenizer"}, {"--help"}},
