@@ -106,7 +106,7 @@ Tensor2<T> Stage<T>::begin(Device& dev, int i, const MicroBatch& batch) {
 }
 
 template <class T>
-Tensor2<T> Stage<T>::forward(Device& dev, int i, double scale, double& loss) {
+Tensor2<T> Stage<T>::forward(Device& dev, int i, double scale, double& loss, std::vector<TokenScore>* each) {
   Slot& slot = slots_[i];
   Pass<T> a = pass(dev, slot);
   Tensor2<T> x = first_ ? embedding_->forward(a, slot.tokens) : slot.input;
@@ -114,7 +114,7 @@ Tensor2<T> Stage<T>::forward(Device& dev, int i, double scale, double& loss) {
   slot.output = x;
   if (!last_) return x;
   if (scale == 0) {
-    loss += head_->loss(a, x, slot.labels);
+    loss += head_->loss(a, x, slot.labels, each);
   } else {
     auto dx = slot.saved.template push<Tensor2<T>>("dx", x.extent(0), x.extent(1));
     loss += head_->loss_and_gradient(a, x, slot.labels, scale, dx);

@@ -39,8 +39,8 @@ base = dict(
     mamba_d_ssm=24, mamba_n_heads=6, mamba_d_head=4, mamba_n_groups=1, mamba_d_state=4, mamba_d_conv=4, mamba_chunk_size=8,
     mamba_conv_bias=True, mamba_proj_bias=False, projectors_bias=False, mamba_rms_norm=False, mamba_norm_before_gate=False,
     rope_parameters={"rope_type": "default", "rope_theta": 1e4}, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-    embedding_multiplier=2.0, lm_head_multiplier=0.5, key_multiplier=0.75, attention_in_multiplier=1.25, attention_out_multiplier=0.8,
-    ssm_in_multiplier=1.5, ssm_out_multiplier=1.1, mlp_multipliers=[0.9, 0.7], ssm_multipliers=[0.7, 1.6, 2.0, 1.75, 1.2])
+    embedding_multiplier=2.2, lm_head_multiplier=0.5, key_multiplier=0.75, attention_in_multiplier=1.25, attention_out_multiplier=0.8,
+    ssm_in_multiplier=1.5, ssm_out_multiplier=1.1, mlp_multipliers=[0.9, 0.65], ssm_multipliers=[0.7, 1.6, 2.0, 1.75, 1.2])
 wide_theta = {"rope_type": "default", "rope_theta": 1e11}
 root2 = math.sqrt(2)
 gate_first = dict(mamba_rms_norm=True, mamba_norm_before_gate=False)
@@ -156,13 +156,17 @@ def model_of(config, weights):
 
 def batch_of(config, seed, sequences, length, real, side):
     random = torch.Generator().manual_seed(seed + 1000)
-    ids = torch.randint(1, config.vocab_size, (sequences, length), generator=random)
+    ids = torch.randint(0, config.vocab_size, (sequences, length), generator=random)  # the padding token too, as one among others
     mask = torch.ones_like(ids)
     for row, n in enumerate(real or []):
         pads = slice(n, None) if side == "right" else slice(0, length - n)
         mask[row, pads] = 0
     ids[mask == 0] = config.pad_token_id
-    return ids, mask, torch.where(mask == 1, ids, -100)
+    labels = torch.where(mask == 1, ids, -100)
+    for row, n in enumerate(real or []):
+        if side == "left" and n < length:
+            labels[row, length - n] = -100  # else the last pad would have to predict the first token
+    return ids, mask, labels
 
 
 def outcome(model, ids, mask, labels):
