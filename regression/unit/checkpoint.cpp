@@ -128,7 +128,7 @@ TEST(checkpoint, serves_a_stage_without_optimizer) {
   Stage<double> stage(model, grid);
   Arena weights(Memory::weights, 1 << 20), none(Memory::gradients, 0);
   stage.parameters().allocate(weights, none, Gradients::none);
-  EXPECT_EQ(load_weights(path, grid, stage).step, 1);
+  load_weights(path, grid, stage);
   for (const auto& p : stage.parameters().all())
     for (Index i = 0; i < p->size(); ++i)
       ASSERT_EQ(p->vector<double>()(i), double(float(state_value(3, Content::weight, p->weight.name, i)))) << p->weight.name;

@@ -30,8 +30,11 @@ enum class LoadWhat { weights, everything };
 template <class T>
 CheckpointHeader load_checkpoint(const std::filesystem::path& file, Engine<T>&, LoadWhat);
 
-// The weights alone, into a stage that has no optimizer. Collective over the grid it was made on.
+// The weights alone, of a checkpoint or of a folder of Hugging Face's (see open_weights), with an optimizer that has seen nothing, or into a
+// stage that has none. Collective over the grid; errors as above.
 template <class T>
-CheckpointHeader load_weights(const std::filesystem::path& file, Grid&, Stage<T>&);
+void load_weights(const std::filesystem::path&, Engine<T>&);
+template <class T>
+void load_weights(const std::filesystem::path&, Grid&, Stage<T>&);
 
 }  // namespace gyr

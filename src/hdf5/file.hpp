@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tensor.hpp"
+#include "src/box.hpp"
 
 namespace gyr::hdf5 {
 
@@ -58,12 +58,6 @@ class Object {
   std::string name_;
   Handle object_;
 };
-
-// A corner and the extents from there.
-struct Box {
-  Shape first, count;
-};
-inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
 class File;
 
