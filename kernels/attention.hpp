@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/device.hpp"
+#include "kernels/documents.hpp"
 
 namespace gyr {
 
@@ -14,10 +15,12 @@ struct AttentionShape {
 };
 
 // Which keys a query may see: key j of the block stands at position first_key + j, query i at first_query + i (the same in every sequence).
-// causal: position of key <= position of query.
+// causal: position of key <= position of query. With packed documents (rows b Tq + i, causal only) also no further back than the query's
+// document began; keys that no query of a tile may see cost nothing.
 struct Mask {
   bool causal = true;
   Index first_query = 0, first_key = 0;
+  Documents documents = {};
 };
 
 // State of each query and head between blocks of keys.

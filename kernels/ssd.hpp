@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/device.hpp"
+#include "kernels/documents.hpp"
 
 namespace gyr {
 
@@ -19,6 +20,7 @@ struct SsdInput {
   Matrix<const T> x;       // (B T, H P)
   Matrix<const T> b, c;    // (B T, G N)
   Matrix<const T> dt_raw;  // (B T, H)
+  Documents documents = {};  // each starts from a zero state
 };
 
 template <class A>
@@ -33,8 +35,8 @@ struct SsdSaved {
   Tensor3<A> states;  // (B, chunks, H P N), state of a head as (P, N)
 };
 
-// initial: state before the first token, (B, H P N), zeros where empty. last: state after the last token, not written where empty;
-// may be initial's memory. Partial last chunks are exact. Exponents are differences and never positive.
+// initial: state before the first token, (B, H P N), zeros where empty; it reaches only a document that began before the sequence. last:
+// state after the last token, of its document alone, not written where empty; may be initial's memory. Partial last chunks are exact. Exponents are differences and never positive.
 template <class T>
 void ssd(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>> initial, Tensor2<T> y /*(B T, H P)*/,
          SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last);

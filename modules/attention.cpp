@@ -70,7 +70,8 @@ void Attention<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y
 template <class T>
 void Attention<T>::attend(Pass<T>& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.length, a.sequences.length), Mask{}, scale_, q, k, v, Carry::fresh, state);
+  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.length, a.sequences.length), Mask{true, 0, 0, a.documents}, scale_, q, k, v,
+               Carry::fresh, state);
 }
 
 // Sequence by sequence, because each has its own past: new keys and values join the cache, then the queries meet all of it.
@@ -112,8 +113,8 @@ void Attention<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T>
   };
   const auto all = shape(a.sequences.batch, a.sequences.length, a.sequences.length);
   attention_delta<T>(a.dev, all, dout, out, delta);
-  attention_backward<T>(a.dev, all, Mask{}, scale_, part(qkv, 0), part(qkv, 1), part(qkv, 2), dout, lse, delta, part(dwide, 0),
-                        part(dwide, 1), part(dwide, 2));
+  attention_backward<T>(a.dev, all, Mask{true, 0, 0, a.documents}, scale_, part(qkv, 0), part(qkv, 1), part(qkv, 2), dout, lse, delta,
+                        part(dwide, 0), part(dwide, 1), part(dwide, 2));
 
   Tensor2<T> dqkv;
   if constexpr (std::is_same_v<T, A>) {

@@ -77,8 +77,8 @@ void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
   if (a.state) {
     scan_with_past(a, p, conv, scan, states);
   } else {
-    convolution<T>(a.dev, shape.batch, xbc(p), taps(), optional(conv_bias_), {}, conv);
-    ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p)}, scan_weights(), {}, scan, states, {});
+    convolution<T>(a.dev, shape.batch, xbc(p), taps(), optional(conv_bias_), {}, conv, a.documents);
+    ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), {}, scan, states, {});
   }
   if (c_.norm == SsmNorm::none) {
     gate<T>(a.dev, scan, z(p), gated);
@@ -140,12 +140,12 @@ void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh)
                            z(dp));
   }
   auto dconv = scratch.template tensor<T>(rows, channels());
-  ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p)}, scan_weights(), {steps, states}, dscan, {},
+  ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), {steps, states}, dscan, {},
                   {x(dconv), b(dconv), c(dconv), dt(dp)},
                   {dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()}, {});
   convolution_backward<T>(a.dev, a.sequences.batch, dconv, xbc(p), taps(), optional(conv_bias_), {}, xbc(dp),
                           Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.taps),
-                          conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), {});
+                          conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), {}, a.documents);
   bias_scale<T>(a.dev, {}, multipliers(a.dev), dp);
   if (in_bias_) bias_backward<T>(a.dev, dp, 1, in_bias_->vector_gradient<A>());
   linear_backward_weight<T>(a.dev, dp, h, in_->matrix_gradient<A>(), c_.in_multiplier);

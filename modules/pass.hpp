@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/axis.hpp"
+#include "kernels/documents.hpp"
 #include "modules/activation_store.hpp"
 #include "modules/state_store.hpp"
 
@@ -27,6 +28,7 @@ struct Pass {
   Sequences sequences;
   StateStore* state = nullptr;        // generation only
   Tensor2<const Acc<T>> cosine, sine; // (rows, head width / 2) of every token's position; empty without attention
+  Documents documents = {};           // packed ones; not in generation
 };
 
 }  // namespace gyr

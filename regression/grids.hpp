@@ -6,6 +6,13 @@
 
 namespace gyr::testing {
 
+// Eight layers in equal stages.
+inline Layout layout_of(int data, int pipeline, int tensor, std::vector<int> permutation = {}) {
+  std::vector<Span> stages;
+  for (int s = 0; s < pipeline; ++s) stages.push_back({8 * s / pipeline, 8 * (s + 1) / pipeline});
+  return grid_layout(data, pipeline, tensor, stages, std::move(permutation));
+}
+
 // The grid of a layout over the first ranks of the program, made once; null on the other ranks.
 inline Grid* grid_of(const Layout& layout) {
   static std::map<std::string, std::unique_ptr<Grid>> grids;

@@ -36,7 +36,6 @@ Token sample_token(std::span<const double> logits, const Sampling& s, const Stre
 template <class T>
 Generator<T>::Generator(const ModelConfig& config, Grid& grid, Index sequences, Index prompt, Index capacity)
     : config_(config), grid_(grid), sequences_(sequences), prompt_(prompt), capacity_(capacity) {
-  ensure(grid.layout().size("pipeline") == 1, "generation runs on one pipeline stage");
   make(true, 0, 0, 0);
   const std::vector<Token> tokens(std::max(prompt, sequences), 0);
   advance({1, prompt, 0, {0}}, std::span(tokens).first(prompt));
@@ -64,20 +63,41 @@ Index Generator<T>::bytes() const {
 
 template <class T>
 std::vector<double> Generator<T>::advance(const Sequences& sequences, std::span<const Token> tokens) {
+  Communicator& pipeline = grid_.pipeline();
+  const int rank = pipeline.rank();
+  const Tensor2<T> input = stage_->begin(*device_, sequences, tokens);
+  if (rank > 0) pipeline.start_receive(*device_, flat(input), rank - 1).wait();
+  const Tensor2<T> output = stage_->forward(*device_, *state_);
+  if (rank == pipeline.size() - 1) return whole_rows(stage_->logits(*device_, Stage<T>::Rows::last));
+  pipeline.start_send<T>(*device_, flat(output), rank + 1).wait();
+  return {};
+}
+
+template <class T>
+std::vector<double> Generator<T>::whole_rows(Tensor2<const Acc<T>> mine) {
   using A = Acc<T>;
-  const auto mine = stage_->logits(*device_, sequences, tokens, *state_, true);
   const Index rows = mine.extent(0), here = mine.extent(1);
   const int ranks = grid_.tensor().size();
   Scope scope(device_->scratch);
-  auto all = device_->scratch.tensor<A>(ranks, rows * here);
-  if (ranks == 1) all = Tensor2<A>(mine.data(), 1, rows * here);
-  else grid_.tensor().whole().start_all_gather<A>(*device_, flat(mine), flat(all)).wait();
+  Tensor2<const A> all(mine.data(), 1, rows * here);
+  if (ranks > 1) {
+    auto gathered = device_->scratch.template tensor<A>(ranks, rows * here);
+    grid_.tensor().whole().start_all_gather<A>(*device_, flat(mine), flat(gathered)).wait();
+    all = gathered;
+  }
   std::vector<double> logits(rows * config_.vocabulary);
   if (device_->ghost()) return logits;
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), all);
   for (Index r = 0; r < rows; ++r)
     for (Index v = 0; v < config_.vocabulary; ++v) logits[r * config_.vocabulary + v] = double(host(v / here, r * here + v % here));
   return logits;
+}
+
+template <class T>
+std::vector<Token> Generator<T>::from_last_stage(const std::vector<Token>& tokens) {
+  const std::vector<double> mine(tokens.begin(), tokens.end());
+  const std::vector<double> all = grid_.pipeline().gather(mine);
+  return {all.end() - std::ptrdiff_t(mine.size()), all.end()};
 }
 
 template <class T>
@@ -89,24 +109,33 @@ std::vector<std::vector<Token>> Generator<T>::generate(const std::vector<std::ve
   std::vector<Index> past(count);
   std::vector<Token> last(count);
   std::vector<bool> done(count, false);
-  const auto accept = [&](Index i, std::span<const double> logits) {
+  const bool draws = grid_.pipeline().rank() == grid_.pipeline().size() - 1;
+  const auto draw = [&](Index i, std::span<const double> logits) {
     const Stream stream(sampling.seed, fmt::format("sequence {}", i));
     last[i] = sample_token(logits, sampling, stream, Index(made[i].size()));
+  };
+  const auto accept = [&](Index i) {
     made[i].push_back(last[i]);
     done[i] = finished(i, last[i]) || Index(made[i].size()) >= sampling.tokens;
   };
   for (Index i = 0; i < count; ++i) {
     require(!prompts[i].empty() && Index(prompts[i].size()) <= prompt_, Exit::usage, "prompt {} has {} tokens; 1 to {} are possible", i,
             prompts[i].size(), prompt_);
-    accept(i, advance({1, Index(prompts[i].size()), i, {0}}, prompts[i]));
+    const auto logits = advance({1, Index(prompts[i].size()), i, {0}}, prompts[i]);
+    if (draws) draw(i, logits);
     past[i] = prompts[i].size();
   }
+  last = from_last_stage(last);
+  for (Index i = 0; i < count; ++i) accept(i);
   while (!std::all_of(done.begin(), done.end(), [](bool d) { return d; })) {
     const auto logits = advance({count, 1, 0, past}, last);
+    for (Index i = 0; i < count; ++i)  // a finished sequence is computed along, at the same place, and ignored
+      if (draws && !done[i]) draw(i, std::span(logits).subspan(i * config_.vocabulary, config_.vocabulary));
+    last = from_last_stage(last);
     for (Index i = 0; i < count; ++i) {
-      if (done[i]) continue;  // a finished sequence is computed along, at the same place, and ignored
+      if (done[i]) continue;
       past[i] += 1;
-      accept(i, std::span(logits).subspan(i * config_.vocabulary, config_.vocabulary));
+      accept(i);
     }
   }
   return made;

@@ -26,19 +26,24 @@ using Finished = std::function<bool(Index sequence, Token token)>;
 template <class T>
 class Generator {
  public:
-  // Room for `sequences` sequences of at most `capacity` tokens each, prompts of at most `prompt` tokens. One pipeline stage.
+  // Room for `sequences` sequences of at most `capacity` tokens each, prompts of at most `prompt` tokens. The grid's tensor and pipeline
+  // axes share the model.
   Generator(const ModelConfig&, Grid&, Index sequences, Index prompt, Index capacity);
 
   Stage<T>& stage() { return *stage_; }
-  // New tokens of every prompt. Every rank of the tensor axis gets the same.
+  // New tokens of every prompt, the same on every rank. `finished` is asked on every rank and must answer the same.
   std::vector<std::vector<Token>> generate(const std::vector<std::vector<Token>>& prompts, const Sampling&, const Finished&);
   // Bytes this rank holds.
   Index bytes() const;
 
  private:
   void make(bool ghost, Index scratch, Index slot, Index state);
-  // Logits of the whole vocabulary for the last token of each sequence, (sequences, vocabulary) row by row.
+  // Reads new tokens of some sequences. On the last stage: logits of the whole vocabulary for the last token of each, (sequences,
+  // vocabulary) row by row; elsewhere none.
   std::vector<double> advance(const Sequences&, std::span<const Token>);
+  std::vector<double> whole_rows(Tensor2<const Acc<T>> mine);
+  // What the last stage says, told to every stage.
+  std::vector<Token> from_last_stage(const std::vector<Token>&);
 
   ModelConfig config_;
   Grid& grid_;

@@ -15,6 +15,21 @@ void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
   Kokkos::deep_copy(to, host);
 }
 
+// Positions of every row: those of packed documents, or counted from where each sequence stands.
+std::vector<std::int32_t> positions_of(const Sequences& s, std::span<const std::int32_t> packed) {
+  if (packed.empty()) {
+    std::vector<std::int32_t> counted;
+    for (Index b = 0; b < s.batch; ++b)
+      for (Index t = 0; t < s.length; ++t) counted.push_back(std::int32_t(s.past_of(b) + t));
+    return counted;
+  }
+  ensure(Index(packed.size()) == s.rows(), "{} positions for {} rows", packed.size(), s.rows());
+  for (Index r = 0; r < s.rows(); ++r)
+    ensure(packed[r] == 0 || (packed[r] > 0 && (r % s.length == 0 || packed[r] == packed[r - 1] + 1)),
+           "row {} stands at position {} of a document and the row before it at {}", r, packed[r], r > 0 ? packed[r - 1] : -1);
+  return {packed.begin(), packed.end()};
+}
+
 }  // namespace
 
 template <class T>
@@ -54,7 +69,7 @@ Parameter* Stage<T>::shared_ends() {
 template <class T>
 void Stage<T>::make_slots(int count, Index bytes, bool ghost) {
   for (int i = 0; i < count; ++i)
-    slots_.push_back({ActivationStore(Arena::make(Memory::activations, bytes, ghost)), {}, {}, {}, {}, {}, {}, {}});
+    slots_.push_back({ActivationStore(Arena::make(Memory::activations, bytes, ghost)), {}, {}, {}, {}, {}, {}, {}, {}, {}});
 }
 
 template <class T>
@@ -73,20 +88,19 @@ Index Stage<T>::slots_capacity() const {
 
 template <class T>
 Pass<T> Stage<T>::pass(Device& dev, Slot& slot) {
-  return {dev, slot.saved, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine};
+  return {dev, slot.saved, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine, slot.documents};
 }
 
-// Angles of every row's position; needed where some layer attends.
+// Where every row stands: its position, the angles of that, and, of packed documents, how far it may look back.
 template <class T>
-void Stage<T>::rotary(Device& dev, Slot& slot) {
+void Stage<T>::place(Device& dev, Slot& slot, std::span<const std::int32_t> packed) {
   const Index rows = slot.sequences.rows(), half = config_.attention.width / 2;
   auto positions = slot.saved.template push<Tensor1<std::int32_t>>("positions", rows);
   slot.cosine = slot.saved.template push<Tensor2<Acc<T>>>("cosine", rows, half);
   slot.sine = slot.saved.template push<Tensor2<Acc<T>>>("sine", rows, half);
-  std::vector<std::int32_t> host;
-  for (Index b = 0; b < slot.sequences.batch; ++b)
-    for (Index t = 0; t < slot.sequences.length; ++t) host.push_back(std::int32_t(slot.sequences.past_of(b) + t));
-  upload<std::int32_t>(dev, host, positions);
+  slot.host_positions = positions_of(slot.sequences, packed);
+  upload<std::int32_t>(dev, slot.host_positions, positions);
+  slot.documents = packed.empty() ? Documents() : Documents{positions, slot.host_positions};
   rope_table<Acc<T>>(dev, positions, config_.attention.theta, slot.cosine, slot.sine);
 }
 
@@ -100,18 +114,27 @@ Tensor2<T> Stage<T>::begin(Device& dev, int i, const MicroBatch& batch) {
   slot.labels = slot.saved.template push<Tensor1<Token>>("labels", rows);
   if (first_) upload<Token>(dev, batch.tokens, slot.tokens);
   if (last_) upload<Token>(dev, batch.labels, slot.labels);
-  rotary(dev, slot);
-  slot.input = first_ ? Tensor2<T>() : slot.saved.template push<Tensor2<T>>("input", rows, config_.width);
-  return slot.input;
+  place(dev, slot, batch.positions);
+  return push_input(slot);
+}
+
+template <class T>
+Tensor2<T> Stage<T>::push_input(Slot& slot) {
+  return slot.input = first_ ? Tensor2<T>() : slot.saved.template push<Tensor2<T>>("input", slot.sequences.rows(), config_.width);
+}
+
+template <class T>
+Tensor2<T> Stage<T>::forward(Pass<T>& a, Slot& slot) {
+  Tensor2<T> x = first_ ? embedding_->forward(a, slot.tokens) : slot.input;
+  for (auto& layer : layers_) x = layer->forward(a, x);
+  return slot.output = x;
 }
 
 template <class T>
 Tensor2<T> Stage<T>::forward(Device& dev, int i, double scale, double& loss, std::vector<TokenScore>* each) {
   Slot& slot = slots_[i];
   Pass<T> a = pass(dev, slot);
-  Tensor2<T> x = first_ ? embedding_->forward(a, slot.tokens) : slot.input;
-  for (auto& layer : layers_) x = layer->forward(a, x);
-  slot.output = x;
+  const Tensor2<T> x = forward(a, slot);
   if (!last_) return x;
   if (scale == 0) {
     loss += head_->loss(a, x, slot.labels, each);
@@ -152,23 +175,32 @@ template <class T>
 void Stage<T>::end(int i) { slots_[i].saved.clear(); }
 
 template <class T>
-Tensor2<Acc<T>> Stage<T>::logits(Device& dev, const Sequences& sequences, std::span<const Token> tokens, StateStore& state,
-                                 bool only_last_rows) {
+Tensor2<T> Stage<T>::begin(Device& dev, const Sequences& sequences, std::span<const Token> tokens) {
   Slot& slot = slots_.front();
   slot.saved.clear();
   slot.sequences = sequences;
   slot.tokens = slot.saved.template push<Tensor1<Token>>("token ids", sequences.rows());
-  upload<Token>(dev, tokens, slot.tokens);
-  rotary(dev, slot);
-  Pass<T> a = pass(dev, slot);
+  if (first_) upload<Token>(dev, tokens, slot.tokens);
+  place(dev, slot, {});
+  return push_input(slot);
+}
+
+template <class T>
+Tensor2<T> Stage<T>::forward(Device& dev, StateStore& state) {
+  Pass<T> a = pass(dev, slots_.front());
   a.state = &state;
-  Tensor2<T> x = embedding_->forward(a, slot.tokens);
-  for (auto& layer : layers_) x = layer->forward(a, x);
-  if (only_last_rows && sequences.length > 1) {
-    auto last = slot.saved.template push<Tensor2<T>>("last rows", sequences.batch, config_.width);
-    for (Index b = 0; b < sequences.batch; ++b)
-      convert<T, T>(dev, Matrix<T>(rows(x, (b + 1) * sequences.length - 1, 1)), rows(last, b, 1));
-    x = last;
+  return forward(a, slots_.front());
+}
+
+template <class T>
+Tensor2<Acc<T>> Stage<T>::logits(Device& dev, Rows which) {
+  Slot& slot = slots_.front();
+  Pass<T> a = pass(dev, slot);
+  Tensor2<T> x = slot.output;
+  if (const Index length = slot.sequences.length; which == Rows::last && length > 1) {
+    x = slot.saved.template push<Tensor2<T>>("last rows", slot.sequences.batch, config_.width);
+    for (Index b = 0; b < slot.sequences.batch; ++b)
+      convert<T, T>(dev, Matrix<T>(rows(slot.output, (b + 1) * length - 1, 1)), rows(x, b, 1));
   }
   auto out = slot.saved.template push<Tensor2<Acc<T>>>("logits", x.extent(0), head_->vocabulary_here());
   head_->logits(a, x, out);

@@ -14,10 +14,13 @@
 
 namespace gyr {
 
-// Tokens of one micro-batch, row b * length + t; labels[r] is the token row r must predict, or ignored_label.
+// Tokens of one micro-batch, row b * length + t; labels[r] is the token row r must predict, or ignored_label. positions[r] is the place of
+// row r in its document where documents are packed into the sequences: none sees another. Empty: every sequence is one document. Every
+// rank of a data coordinate has the same micro-batch.
 struct MicroBatch {
   Index batch = 0, length = 0;
   std::vector<Token> tokens, labels;
+  std::vector<std::int32_t> positions = {};
 };
 
 template <class T>
@@ -52,9 +55,13 @@ class Stage {
   // Forgets a slot that no backward will follow.
   void end(int slot);
 
-  // Next-token logits of this rank's vocabulary columns for all rows of one pass with state, on the last stage (R, vocabulary_here).
-  // Generation runs on one stage.
-  Tensor2<Acc<T>> logits(Device&, const Sequences&, std::span<const Token> tokens, StateStore&, bool only_last_rows);
+  // Generation, in slot 0: brings the tokens in. Where this is not the first stage, the tensor its input must be received into.
+  Tensor2<T> begin(Device&, const Sequences&, std::span<const Token> tokens);
+  // Runs the layers after what `state` remembers. Returns the stage's output.
+  Tensor2<T> forward(Device&, StateStore& state);
+  // On the last stage: next-token logits of this rank's vocabulary columns, (rows, vocabulary_here), of all rows or of each sequence's last.
+  enum class Rows { all, last };
+  Tensor2<Acc<T>> logits(Device&, Rows);
   Head<T>& head() { return *head_; }
   // The embedding's or tied head's weight, where this stage shares it with the other end of the pipeline; otherwise null.
   Parameter* shared_ends();
@@ -63,12 +70,16 @@ class Stage {
   struct Slot {
     ActivationStore saved;
     Sequences sequences;
+    std::vector<std::int32_t> host_positions;  // of every row
     Tensor1<Token> tokens, labels;
+    Documents documents;
     Tensor2<Acc<T>> cosine, sine;
     Tensor2<T> input, output;
   };
   Pass<T> pass(Device&, Slot&);
-  void rotary(Device&, Slot&);
+  Tensor2<T> forward(Pass<T>&, Slot&);
+  Tensor2<T> push_input(Slot&);
+  void place(Device&, Slot&, std::span<const std::int32_t> packed);
 
   ModelConfig config_;
   Grid& grid_;

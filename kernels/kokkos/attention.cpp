@@ -59,6 +59,8 @@ void scatter(Device& dev, const Stack& stack, Matrix<const A> from, Matrix<A> x)
       });
 }
 
+KOKKOS_INLINE_FUNCTION Index within(Index n, Index limit) { return n < 0 ? 0 : (n < limit ? n : limit); }
+
 // Cuts the shape into stacks and their tiles of keys.
 struct Tiling {
   AttentionShape shape;
@@ -73,14 +75,24 @@ struct Tiling {
         keys(std::min(tile_keys, s.keys)) {
     ensure(s.key_heads > 0 && s.heads % s.key_heads == 0, "{} query heads cannot share {} key heads evenly", s.heads,
            s.key_heads);
+    m.documents.check(s.batch * s.queries);
+    ensure(m.causal || !m.documents.packed(), "attention to packed documents must be causal");
   }
   Index rows() const { return group * queries; }
 
-  // Keys of the block that query i may see: the first so many of them.
+  // Query i may see the keys [hidden, seen) of the block; its document reaches so many tokens back.
   KOKKOS_INLINE_FUNCTION Index seen(Index i) const {
-    if (!mask.causal) return shape.keys;
-    const Index n = mask.first_query + i - mask.first_key + 1;
-    return n < 0 ? 0 : (n < shape.keys ? n : shape.keys);
+    return mask.causal ? within(mask.first_query + i - mask.first_key + 1, shape.keys) : shape.keys;
+  }
+  KOKKOS_INLINE_FUNCTION Index hidden(Index i, Index reach) const {
+    return within(mask.first_query + i - mask.first_key - reach, shape.keys);
+  }
+  // Those of the n keys from j on, counted from j, that query i of sequence b may see: [first, last).
+  struct View {
+    Index first, last;
+  };
+  KOKKOS_INLINE_FUNCTION View view(Index b, Index i, Index j, Index n) const {
+    return {within(hidden(i, mask.documents.reach(b * shape.queries + i)) - j, n), within(seen(i) - j, n)};
   }
 
   // body(stack, i0, b, kv)
@@ -92,11 +104,13 @@ struct Tiling {
           body(Stack{b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i), shape.width}, i, b,
                kv);
   }
-  // body(j, n) for the tiles of keys that at least the last of the queries [i, i + count) may see
+  // body(j, n) for the tiles of keys that some of the queries [i, i + count) of sequence b may see: neither bound falls from query to
+  // query
   template <class Body>
-  void for_keys(Index i, Index count, const Body& body) const {
+  void for_keys(Index b, Index i, Index count, const Body& body) const {
     const Index end = seen(i + count - 1);
-    for (Index j = 0; j < end; j += keys) body(j, std::min(keys, end - j));
+    for (Index j = hidden(i, mask.documents.planned_reach(b * shape.queries + i)); j < end; j += keys)
+      body(j, std::min(keys, end - j));
   }
   // The n keys from j on of one sequence and key head.
   template <class T>
@@ -130,11 +144,9 @@ KOKKOS_INLINE_FUNCTION A largest(const A* s, Index n, A m) {
   return m;
 }
 
-// One row of scores becomes p = exp(S - m'), zero beyond the `seen` first keys; the row's m and l move on. Returns
-// e^(m-m').
+// A stretch of scores that may be seen becomes p = exp(S - m'); the row's m and l move on. Returns e^(m-m').
 template <class A>
-KOKKOS_INLINE_FUNCTION A online_softmax(A* s, Index seen, Index n, A& m, A& l) {
-  for (Index j = seen; j < n; ++j) s[j] = 0;
+KOKKOS_INLINE_FUNCTION A online_softmax(A* s, Index seen, A& m, A& l) {
   if (seen <= 0) return 1;
   const A top = largest(s, seen, m);
   for (Index j = 0; j < seen; ++j) s[j] = fast_exp(s[j] - top);
@@ -175,7 +187,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
             for (Index e = 0; fresh && e < E; ++e) out(r, e) = 0;
           });
     }
-    tiling.for_keys(i, stack.queries, [&](Index j, Index n) {
+    tiling.for_keys(b, i, stack.queries, [&](Index j, Index n) {
       const Matrix<A> s(scores.data(), M, n, n);
       const auto keys = widened<T>(dev, tiling.tile(k, b, kv, j, n), wide_k);
       const auto values = widened<T>(dev, tiling.tile(v, b, kv, j, n), wide_v);
@@ -183,8 +195,11 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
       if (const auto run = dev.launch("attention", 4.0 * M * n, 2.0 * sizeof(A) * M * n))
         for_rows(
             dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
-              const Index all = tiling.seen(i + r % stack.queries) - j, seen = all < 0 ? 0 : (all < n ? all : n);
-              const A shrink = online_softmax(s.row(r), seen, n, m(r), l(r));
+              const auto [first, last] = tiling.view(b, i + r % stack.queries, j, n);
+              A* const p = s.row(r);
+              for (Index c = 0; c < first; ++c) p[c] = 0;
+              for (Index c = last; c < n; ++c) p[c] = 0;
+              const A shrink = online_softmax(p + first, last - first, m(r), l(r));
               A* const o = out.row(r);
               for (Index e = 0; e < E; ++e) o[e] *= shrink;
             });
@@ -263,7 +278,7 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
       gather(dev, stack, Matrix<const T>(dout), douts);
       gather(dev, stack, Matrix<const A>(dq), dqueries);
     }
-    tiling.for_keys(i, stack.queries, [&](Index j, Index n) {
+    tiling.for_keys(b, i, stack.queries, [&](Index j, Index n) {
       const Matrix<A> s(scores.data(), M, n, n), ds(dscores.data(), M, n, n);
       const auto keys = widened<T>(dev, tiling.tile(k, b, kv, j, n), wide_k);
       const auto values = widened<T>(dev, tiling.tile(v, b, kv, j, n), wide_v);
@@ -272,16 +287,17 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
       if (const auto run = dev.launch("attention_backward", 5.0 * M * n, 4.0 * sizeof(A) * M * n))
         for_rows(
             dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
-              const Index all = tiling.seen(i + r % stack.queries) - j, seen = all < 0 ? 0 : (all < n ? all : n);
+              const auto [first, last] = tiling.view(b, i + r % stack.queries, j, n);
               const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)),
                       factor = A(scale);
               A *const p = s.row(r), *const d = ds.row(r);
 #pragma GCC ivdep
-              for (Index c = 0; c < seen; ++c) {
+              for (Index c = first; c < last; ++c) {
                 p[c] = fast_exp(p[c] - top);
                 d[c] = p[c] * (d[c] - mean) * factor;
               }
-              for (Index c = seen; c < n; ++c) p[c] = d[c] = 0;
+              for (Index c = 0; c < first; ++c) p[c] = d[c] = 0;
+              for (Index c = last; c < n; ++c) p[c] = d[c] = 0;
             });
       product<A>(dev, Op::transpose, s, Op::none, douts, tiling.tile(dv, b, kv, j, n), 1, 1);
       product<A>(dev, Op::transpose, ds, Op::none, queries, tiling.tile(dk, b, kv, j, n), 1, 1);

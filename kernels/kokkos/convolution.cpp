@@ -18,7 +18,13 @@ struct History {
   const T* before;  // (B,K-1,C) or null
   const T* zeros;   // (C)
   Index length, taps;
+  Documents documents;
 
+  // The first tap that token t of sequence b may use: the others reach back beyond its document.
+  KOKKOS_INLINE_FUNCTION Index first_tap(Index b, Index t) const {
+    const Index reach = documents.reach(b * length + t);
+    return reach < taps - 1 ? taps - 1 - reach : 0;
+  }
   KOKKOS_INLINE_FUNCTION const T* row(Index b, Index t) const {
     if (t >= 0) return x.row(b * length + t);
     return before ? before + (b * (taps - 1) + t + taps - 1) * x.columns : zeros;
@@ -52,7 +58,7 @@ struct Filter {
   KOKKOS_INLINE_FUNCTION void apply(const History<T>& x, Index b, Index t, Index first, Index width, A* c) const {
     const A* const start = &bias(first);
     for (Index j = 0; j < width; ++j) c[j] = start[j];
-    for (Index k = 0; k < x.taps; ++k) {
+    for (Index k = x.first_tap(b, t); k < x.taps; ++k) {
       const T* const in = x.row(b, t - (x.taps - 1) + k) + first;
       const A* const w = &taps(k, first);
 #pragma GCC ivdep
@@ -78,16 +84,17 @@ Index pieces(Index whole, Index piece) { return (whole + piece - 1) / piece; }
 
 template <class T>
 void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
-                 Tensor3<const T> before, Matrix<T> y) {
+                 Tensor3<const T> before, Matrix<T> y, const Documents& documents) {
   using A = Acc<T>;
   check(batch, x, w, before);
+  documents.check(x.rows);
   const Index C = x.columns, K = w.extent(1), length = x.rows / batch;
   const auto run = dev.launch("convolution", (2.0 * K + 4) * x.rows * C, 2.0 * sizeof(T) * x.rows * C);
   Scope scope(dev.scratch);
   const Filter<T> filter(dev, w);
   if (!run) return;
   filter.fill(dev, w, bias);
-  const History<T> history{x, before.data(), filter.zeros.data(), length, K};
+  const History<T> history{x, before.data(), filter.zeros.data(), length, K, documents};
   const Index blocks = pieces(C, block), segments = pieces(length, segment);
   for_rows(
       dev, "convolution", batch * segments * blocks, KOKKOS_LAMBDA(const Index unit) {
@@ -107,9 +114,10 @@ void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<
 template <class T>
 void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w,
                           Tensor1<const Acc<T>> bias, Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw,
-                          Tensor1<Acc<T>> dbias, Tensor3<T> dbefore) {
+                          Tensor1<Acc<T>> dbias, Tensor3<T> dbefore, const Documents& documents) {
   using A = Acc<T>;
   check(batch, x, w, before);
+  documents.check(x.rows);
   const Index C = x.columns, K = w.extent(1), length = x.rows / batch, blocks = pieces(C, block);
   const auto run = dev.launch("convolution_backward", (6.0 * K + 9) * x.rows * C, 3.0 * sizeof(T) * x.rows * C);
   Scope scope(dev.scratch);
@@ -117,7 +125,7 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
   const auto ring = dev.scratch.tensor<A>(blocks, K, block), dtaps = dev.scratch.tensor<A>(blocks, K, block);
   if (!run) return;
   filter.fill(dev, w, bias);
-  const History<T> history{x, before.data(), filter.zeros.data(), length, K};
+  const History<T> history{x, before.data(), filter.zeros.data(), length, K, documents};
   for_rows(
       dev, "convolution_backward", blocks, KOKKOS_LAMBDA(const Index unit) {
         const Index first = unit * block, width = C - first < block ? C - first : block;
@@ -133,7 +141,7 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
 #pragma GCC ivdep
               for (Index j = 0; j < width; ++j) dc[j] = A(dout[j]) * silu_slope(c[j]);
               for (Index j = 0; j < width; ++j) sum[j] += dc[j];
-              for (Index k = 0; k < K; ++k) {
+              for (Index k = history.first_tap(b, t); k < K; ++k) {
                 const T* const in = history.row(b, t - (K - 1) + k) + first;
                 A* const d = &dtaps(unit, k, 0);
 #pragma GCC ivdep
@@ -144,7 +152,9 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
             }
             for (Index j = 0; j < width; ++j) c[j] = 0;
             for (Index k = 0; k < K; ++k) {
-              const A *const later = &ring(unit, (t + K - 1 - k + K) % K, 0), *const tap = &filter.taps(k, first);
+              const Index user = t + K - 1 - k;  // the token that sees this one through tap k
+              if (user < length && user >= 0 && k < history.first_tap(b, user)) continue;
+              const A *const later = &ring(unit, (user + K) % K, 0), *const tap = &filter.taps(k, first);
               for (Index j = 0; j < width; ++j) c[j] += tap[j] * later[j];
             }
             T* const out = t >= 0 ? dx.row(b * length + t) + first : &dbefore(b, t + K - 1, first);
@@ -180,10 +190,10 @@ void convolution_tail(Device& dev, Index batch, Matrix<const T> x, Tensor3<const
 
 #define GYR_CONVOLUTION(T)                                                                                       \
   template void convolution<T>(Device&, Index, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>,    \
-                               Tensor3<const T>, Matrix<T>);                                                     \
+                               Tensor3<const T>, Matrix<T>, const Documents&);                                   \
   template void convolution_backward<T>(Device&, Index, Matrix<const T>, Matrix<const T>, Tensor2<const Acc<T>>, \
                                         Tensor1<const Acc<T>>, Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>,     \
-                                        Tensor1<Acc<T>>, Tensor3<T>);                                            \
+                                        Tensor1<Acc<T>>, Tensor3<T>, const Documents&);                          \
   template void convolution_tail<T>(Device&, Index, Matrix<const T>, Tensor3<const T>, Tensor3<T>);
 GYR_CONVOLUTION(double)
 GYR_CONVOLUTION(float)

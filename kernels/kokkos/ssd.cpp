@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A chunk of Q tokens as matrix products; R = H/G heads share the B and C of a group, and what they share is one
 // product for all of them.
-//   s_l = sum_{k<=l} A dt_k within the chunk, U = dt x, G = C B', W = G exp(s_l - s_s) for s <= l
+//   s_l = sum_{k<=l} A dt_k within the chunk and l's document, U = dt x, G = C B', W = G exp(s_l - s_s) for s <= l of one document
+//   Packed documents: what would cross the beginning of one decays to an exact zero, so backward needs no case of its own.
 #include "kernels/ssd.hpp"
 
 #include <algorithm>
@@ -31,25 +32,36 @@ KOKKOS_INLINE_FUNCTION A softplus_slope(A v) {
   return v > A(20) ? A(1) : A(1) / (A(1) + std::exp(-v));
 }
 
-// A lower triangle (q,q) in bands of rows: body(first, count) has the rows [first, first + count) and the columns [0,
-// first + count). Products over bands leave out most of the zeros above the diagonal.
-template <class Body>
-void for_bands(Index q, const Body& body) {
-  constexpr Index band = 64;
-  for (Index first = 0; first < q; first += band) body(first, std::min(band, q - first));
-}
-
 // One chunk of one sequence: rows [first, first + length) of (B T, .).
 struct Chunk {
   Index sequence, number, first, length;
+  Documents documents;
+
+  // The first token of the chunk that belongs to token l's document, and whether that began before the chunk.
+  KOKKOS_INLINE_FUNCTION Index begin(Index l) const { return after(l, documents.reach(first + l)); }
+  KOKKOS_INLINE_FUNCTION bool carried(Index l) const { return documents.reach(first + l) > l; }
+  Index planned_begin(Index l) const { return after(l, documents.planned_reach(first + l)); }
+  KOKKOS_INLINE_FUNCTION static Index after(Index l, Index reach) { return reach < l ? l - reach : 0; }
 };
+
+// The tokens of a chunk against those before them, (q,q), in bands of rows: body(row, rows, column, columns) has all columns that its rows
+// may see. Products over bands leave out most of the zeros above the diagonal and before documents.
+template <class Body>
+void for_bands(const Chunk& k, const Body& body) {
+  constexpr Index band = 64;
+  for (Index row = 0; row < k.length; row += band) {
+    const Index rows = std::min(band, k.length - row), column = k.planned_begin(row);
+    body(row, rows, column, row + rows - column);
+  }
+}
 
 // Extents used all over, and the blocks that belong to a chunk and a group.
 struct Layout {
   Index batch, length, heads, groups, width, state, chunk;
   Index per_group, channels, chunks;  // R heads and R P channels of a group
+  Documents documents;
 
-  explicit Layout(const SsdShape& s)
+  Layout(const SsdShape& s, const Documents& packed)
       : batch(s.batch),
         length(s.length),
         heads(s.heads),
@@ -59,9 +71,10 @@ struct Layout {
         chunk(std::min(s.chunk, s.length)),
         per_group(s.heads / s.groups),
         channels(per_group * s.width),
-        chunks(s.chunks()) {}
+        chunks(s.chunks()),
+        documents(packed) {}
 
-  Chunk at(Index b, Index c) const { return {b, c, b * length + c * chunk, std::min(chunk, length - c * chunk)}; }
+  Chunk at(Index b, Index c) const { return {b, c, b * length + c * chunk, std::min(chunk, length - c * chunk), documents}; }
   template <class X>
   Matrix<X> of_heads(Matrix<X> x, const Chunk& k, Index g) const {
     return x.block(k.first, k.length, g * channels, channels);
@@ -86,6 +99,7 @@ void check(const SsdShape& s, const SsdInput<T>& in, const SsdSaved<Acc<T>>& sav
   ensure(s.groups > 0 && s.heads % s.groups == 0 && s.chunk > 0 && s.length > 0,
          "scan of {} heads in {} groups, {} tokens in chunks of {}", s.heads, s.groups, s.length, s.chunk);
   const Index rows = s.batch * s.length;
+  in.documents.check(rows);
   ensure(
       in.x.rows == rows && in.b.rows == rows && in.c.rows == rows && in.dt_raw.rows == rows &&
           in.x.columns == s.heads * s.width && in.b.columns == s.groups * s.state && in.c.columns == in.b.columns &&
@@ -100,7 +114,8 @@ void check(const SsdShape& s, const SsdInput<T>& in, const SsdSaved<Acc<T>>& sav
          saved.states.extent(1), saved.states.extent(2));
 }
 
-// Decay between places of a chunk, (H, Q): sum(h,l) = s_l, from_start = exp(s_l), to_end = exp(s_Q - s_l).
+// Decay between places of a chunk, (H, Q): sum(h,l) = s_l, from_start = exp(s_l), to_end = exp(s_Q - s_l); zero where a document begins in
+// between.
 template <class A>
 struct Decay {
   Tensor2<A> sum, from_start, to_end;
@@ -116,10 +131,14 @@ struct Decay {
         dev, "ssd_decay", sum.extent(0), KOKKOS_LAMBDA(const Index h) {
           const A rate = -std::exp(a_log(h));
           A s = 0;
-          for (Index l = 0; l < k.length; ++l) to.sum(h, l) = s += rate * dt(k.first + l, h);
           for (Index l = 0; l < k.length; ++l) {
-            to.from_start(h, l) = fast_exp(to.sum(h, l));
-            to.to_end(h, l) = fast_exp(s - to.sum(h, l));
+            s = (k.documents.reach(k.first + l) > 0 ? s : A(0)) + rate * dt(k.first + l, h);
+            to.sum(h, l) = s;
+          }
+          const Index begin = k.begin(k.length - 1);
+          for (Index l = 0; l < k.length; ++l) {
+            to.from_start(h, l) = k.carried(l) ? fast_exp(to.sum(h, l)) : A(0);
+            to.to_end(h, l) = l >= begin ? fast_exp(s - to.sum(h, l)) : A(0);
           }
         });
   }
@@ -127,13 +146,15 @@ struct Decay {
 
 // W of one head.
 template <class A>
-void decayed(Device& dev, Matrix<const A> g, const A* s, Matrix<A> w) {
+void decayed(Device& dev, const Chunk& chunk, Matrix<const A> g, const A* s, Matrix<A> w) {
   for_rows(
       dev, "ssd_decayed", g.rows, KOKKOS_LAMBDA(const Index l) {
         const A* const from = g.row(l);
         A* const to = w.row(l);
+        const Index begin = chunk.begin(l);
+        for (Index k = 0; k < begin; ++k) to[k] = 0;
 #pragma GCC ivdep
-        for (Index k = 0; k <= l; ++k) to[k] = from[k] * fast_exp(s[l] - s[k]);
+        for (Index k = begin; k <= l; ++k) to[k] = from[k] * fast_exp(s[l] - s[k]);
         for (Index k = l + 1; k < w.columns; ++k) to[k] = 0;
       });
 }
@@ -167,7 +188,7 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
          Tensor2<const Acc<T>> initial, Tensor2<T> y, SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last) {
   using A = Acc<T>;
   check(shape, in, saved);
-  const Layout n(shape);
+  const Layout n(shape, in.documents);
   const Index Q = n.chunk, P = n.width, R = n.per_group, state_size = n.heads * P * n.state;
   if (const auto run = dev.launch("ssd", 4.0 * in.x.rows * n.heads, 2.0 * sizeof(A) * n.batch * state_size)) {
     const A low = A(shape.dt_low), high = A(shape.dt_high);
@@ -229,10 +250,9 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
               });
         for (Index r = 0; r < R; ++r) {
           if (const auto run = dev.launch("ssd", 2.0 * q * q, 2.0 * sizeof(A) * q * q))
-            decayed<A>(dev, products, &decay.sum(first + r, 0), weights);
-          for_bands(q, [&](Index l, Index count) {
-            const Matrix<const A> band = weights.block(l, count, 0, l + count),
-                                  before = n.of_head(u, r).block(0, l + count, 0, P);
+            decayed<A>(dev, k, products, &decay.sum(first + r, 0), weights);
+          for_bands(k, [&](Index l, Index count, Index s, Index seen) {
+            const Matrix<const A> band = weights.block(l, count, s, seen), before = n.of_head(u, r).block(s, seen, 0, P);
             product<A>(dev, Op::none, band, Op::none, before, n.of_head(out, r).block(l, count, 0, P), 1, 1);
           });
         }
@@ -256,16 +276,19 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
 namespace {
 
 // For one head, with dW = dY U':  W as in forward,  dG += dW exp(s_l - s_s),  E = dW W,
-//   da_k = sum_{l>=k} sum_{s<k} E(l,s): time runs backwards and `reached`(s) = sum of E(l..,s).
+//   da_k = sum_{l>=k} sum_{s<k} E(l,s): time runs backwards and `reached`(s) = sum of E(l..,s), which is zero before l's document.
 template <class A>
-void decayed_backward(Index q, const A* g, const A* s, const A* dw, A* w, A* dg, A* reached, A* da) {
+void decayed_backward(const Chunk& chunk, const A* g, const A* s, const A* dw, A* w, A* dg, A* reached, A* da) {
+  const Index q = chunk.length;
   for (Index k = 0; k < q; ++k) reached[k] = 0;
   for (Index l = q - 1; l >= 0; --l) {
     const A *const g_row = g + l * q, *const dw_row = dw + l * q;
     A *const w_row = w + l * q, *const dg_row = dg + l * q;
+    const Index begin = chunk.begin(l);
+    for (Index k = 0; k < begin; ++k) w_row[k] = 0;
     A sum = 0;
 #pragma GCC ivdep
-    for (Index k = 0; k < l; ++k) {
+    for (Index k = begin; k < l; ++k) {
       const A decay = fast_exp(s[l] - s[k]), weight = g_row[k] * decay;
       w_row[k] = weight;
       dg_row[k] += dw_row[k] * decay;
@@ -293,7 +316,7 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
                   SsdWeightGradient<Acc<T>> dw, Tensor2<Acc<T>> dinitial) {
   using A = Acc<T>;
   check(shape, in, saved);
-  const Layout n(shape);
+  const Layout n(shape, in.documents);
   const Index Q = n.chunk, P = n.width, R = n.per_group, state_size = n.heads * P * n.state;
   const A low = A(shape.dt_low), high = A(shape.dt_high);
 
@@ -401,21 +424,19 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
           copy<A>(dev, nullptr, dproducts.data, q * q);
         for (Index r = 0; r < R; ++r) {
           const Matrix<const A> dY_head = n.of_head(dY, r);
-          for_bands(q, [&](Index l, Index count) {
-            const Matrix<const A> before = n.of_head(u, r).block(0, l + count, 0, P);
-            product<A>(dev, Op::none, dY_head.block(l, count, 0, P), Op::transpose, before,
-                    dweights.block(l, count, 0, l + count));
+          for_bands(k, [&](Index l, Index count, Index s, Index seen) {
+            const Matrix<const A> before = n.of_head(u, r).block(s, seen, 0, P);
+            product<A>(dev, Op::none, dY_head.block(l, count, 0, P), Op::transpose, before, dweights.block(l, count, s, seen));
           });
           if (const auto run = dev.launch("ssd_backward", 5.0 * q * q, 4.0 * sizeof(A) * q * q))
             for_rows(
                 dev, "ssd_decayed_backward", 1, KOKKOS_LAMBDA(const Index) {
-                  decayed_backward<A>(q, products.data, &decay.sum(first + r, 0), dweights.data, weights.data,
+                  decayed_backward<A>(k, products.data, &decay.sum(first + r, 0), dweights.data, weights.data,
                                       dproducts.data, reached.data(), &da(r, 0));
                 });
-          for_bands(q, [&](Index l, Index count) {
-            const Matrix<const A> band = weights.block(l, count, 0, l + count);
-            product<A>(dev, Op::transpose, band, Op::none, dY_head.block(l, count, 0, P),
-                    n.of_head(du, r).block(0, l + count, 0, P), 1, 1);
+          for_bands(k, [&](Index l, Index count, Index s, Index seen) {
+            const Matrix<const A> band = weights.block(l, count, s, seen);
+            product<A>(dev, Op::transpose, band, Op::none, dY_head.block(l, count, 0, P), n.of_head(du, r).block(s, seen, 0, P), 1, 1);
           });
         }
         product<A>(dev, Op::none, dproducts, Op::none, B, dC, 1, 1);

@@ -43,6 +43,7 @@ TEST(generate, greedy_text_is_the_same_on_one_and_two_ranks) {
   EXPECT_TRUE(text.starts_with("ka")) << text;
   EXPECT_GT(text.size(), 20u) << text;
   EXPECT_EQ(text, said({"--prompt", "ka", "--greedy"}, 2));
+  EXPECT_EQ(text, said({"--prompt", "ka", "--greedy", "--pipeline", "2"}, 2));
   EXPECT_EQ(text, said({"--prompt", "ka", "--temperature", "0"}));
   EXPECT_EQ(text, said({"--prompt", "ka", "--top-k", "1"}));
   EXPECT_EQ(text, said({"--prompt", "ka", "--top-p", "0.000001"}));

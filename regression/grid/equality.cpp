@@ -26,12 +26,6 @@ EngineConfig config_of(const ModelConfig& model, const Layout& layout) {
   return c;
 }
 
-Layout layout_of(int data, int pipeline, int tensor, std::vector<int> permutation = {}) {
-  std::vector<Span> stages;
-  for (int s = 0; s < pipeline; ++s) stages.push_back({8 * s / pipeline, 8 * (s + 1) / pipeline});
-  return grid_layout(data, pipeline, tensor, stages, std::move(permutation));
-}
-
 template <class T>
 Outcome step(const ModelConfig& model, Grid& grid) {
   Rig<T> rig(config_of(model, grid.layout()), grid);

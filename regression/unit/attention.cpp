@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/attention.hpp"
 
+#include "regression/documents.hpp"
 #include "regression/numbers.hpp"
 
 using namespace gyr;
@@ -13,6 +14,13 @@ constexpr double scale = 0.6;
 struct Case {
   AttentionShape shape;
   Mask mask;
+  std::vector<std::int32_t> positions = {};  // of packed documents
+
+  Mask whole_mask() const {
+    Mask whole = mask;
+    if (!positions.empty()) whole.documents = documents_of(positions);
+    return whole;
+  }
   Index q_size() const { return shape.batch * shape.queries * shape.heads * shape.width; }
   Index k_size() const { return shape.batch * shape.keys * shape.key_heads * shape.width; }
 };
@@ -42,6 +50,7 @@ Result oracle(const Case& s, const Arguments& a) {
         double sum = 0;
         for (Index j = 0; j < Tk; ++j) {
           if (s.mask.causal && s.mask.first_key + j > s.mask.first_query + i) continue;
+          if (!s.positions.empty() && s.mask.first_key + j < s.mask.first_query + i - s.positions[b * Tq + i]) continue;
           double score = 0;
           for (Index e = 0; e < E; ++e) score += scale * q[e] * a.k[at(j) + e];
           sum += weight[j] = std::exp(score);
@@ -82,7 +91,7 @@ struct Call {
 
   AttentionState<A> state() { return {o.tensor(), m.tensor(), l.tensor()}; }
   void block(Device& dev, Carry carry) {
-    attention<T>(dev, s.shape, s.mask, scale, q.matrix(), k.matrix(), v.matrix(), carry, state());
+    attention<T>(dev, s.shape, s.whole_mask(), scale, q.matrix(), k.matrix(), v.matrix(), carry, state());
   }
   void finish(Device& dev) { attention_finish<T>(dev, s.shape, state(), out.tensor(), lse.tensor()); }
 
@@ -92,7 +101,7 @@ struct Call {
     Block<A> dk(key_rows, key_columns, Values(key_rows * key_columns, 1), 3),
         dv(key_rows, key_columns, Values(key_rows * key_columns, 1), 1);
     attention_delta<T>(dev, s.shape, dy.tensor(), out.tensor(), delta.tensor());
-    attention_backward<T>(dev, s.shape, s.mask, scale, q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(),
+    attention_backward<T>(dev, s.shape, s.whole_mask(), scale, q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(),
                           delta.tensor(), dq.matrix(), dk.matrix(), dv.matrix());
     Gradients g{dq.values(), dk.values(), dv.values()};
     for (Values* x : {&g.q, &g.k, &g.v})
@@ -127,6 +136,19 @@ std::vector<Case> cases() {
       {{1, 6, 4, 2, 1, 4}, {true, 3, 5}}, {{1, 3, 4, 2, 1, 4}, {true, 0, 9}},  // some and all rows without a key
       {{1, 4, 9, 2, 2, 4}, {false, 0, 0}}};
 }
+std::vector<Case> packed_cases() {
+  std::vector<Case> list;
+  for (const Lengths& lengths : cuts(19)) list.push_back({{2, 19, 19, 4, 2, 4}, {true, 0, 0}, positions_of(lengths, 2, 19)});
+  std::vector<std::int32_t> running = positions_of({4, 3, 5}, 1, 12);
+  for (int t = 0; t < 4; ++t) running[t] += 6;  // the first document began six tokens before
+  list.push_back({{1, 12, 20, 2, 1, 4}, {true, 8, 0}, running});
+  list.push_back({{1, 12, 9, 2, 1, 4}, {true, 8, 4}, running});  // a block of keys in the middle
+  return list;
+}
+std::vector<Case> large_packed_cases() {
+  return {{{1, 300, 300, 3, 1, 8}, {true, 0, 0}, positions_of({30, 1, 100, 64, 300}, 1, 300)},
+          {{2, 900, 900, 2, 2, 4}, {true, 0, 0}, positions_of({250, 600, 1, 900}, 2, 900)}};
+}
 std::vector<Case> large_cases() {  // several tiles each way
   return {{{1, 300, 300, 3, 1, 8}, {true, 0, 0}},
           {{1, 290, 600, 2, 2, 4}, {true, 310, 0}},
@@ -136,7 +158,7 @@ std::vector<Case> large_cases() {  // several tiles each way
 }  // namespace
 
 TEST(attention, equals_softmax_of_all_scores) {
-  for (const auto& set : {cases(), large_cases()})
+  for (const auto& set : {cases(), large_cases(), packed_cases(), large_packed_cases()})
     for (const Case& s : set) {
       const Arguments a(s);
       const Result y = oracle(s, a), x = forward<double>(s, a);
@@ -145,8 +167,8 @@ TEST(attention, equals_softmax_of_all_scores) {
     }
 }
 
-TEST(attention, gradient_is_the_central_difference) {
-  for (const Case& s : cases()) {
+void expect_central_differences(const std::vector<Case>& set) {
+  for (const Case& s : set) {
     const Arguments a(s);
     const Values dout = numbers(s.q_size(), 9);
     const Gradients g = backward<double>(s, a, dout);
@@ -164,8 +186,11 @@ TEST(attention, gradient_is_the_central_difference) {
   }
 }
 
-TEST(attention, gradient_holds_across_tiles) {
-  for (const Case& s : large_cases()) {
+TEST(attention, gradient_is_the_central_difference) { expect_central_differences(cases()); }
+TEST(attention, gradient_of_packed_documents_is_the_central_difference) { expect_central_differences(packed_cases()); }
+
+void expect_slopes(const std::vector<Case>& set) {
+  for (const Case& s : set) {
     const Arguments a(s);
     const Values dout = numbers(s.q_size(), 9);
     const Gradients g = backward<double>(s, a, dout);
@@ -181,6 +206,82 @@ TEST(attention, gradient_holds_across_tiles) {
     along(&Arguments::q, g.q, "q");
     along(&Arguments::k, g.k, "k");
     along(&Arguments::v, g.v, "v");
+  }
+}
+
+TEST(attention, gradient_holds_across_tiles) { expect_slopes(large_cases()); }
+TEST(attention, gradient_of_packed_documents_holds_across_tiles) { expect_slopes(large_packed_cases()); }
+
+// Documents side by side find what each finds alone.
+TEST(attention, packed_documents_equal_separate_runs) {
+  for (const auto& set : {packed_cases(), large_packed_cases()})
+    for (const Case& s : set) {
+      const Index T = s.shape.queries, wq = s.shape.heads * s.shape.width, wk = s.shape.key_heads * s.shape.width, H = s.shape.heads;
+      if (s.shape.keys != T) continue;
+      const Arguments a(s);
+      const Values dout = numbers(s.q_size(), 9);
+      const Result packed = forward<double>(s, a);
+      const Gradients g = backward<double>(s, a, dout);
+      Result apart = packed;
+      Gradients h = g;
+      for (const Extent& e : extents_of(s.positions, T)) {
+        Case one{s.shape, s.mask};
+        one.shape.batch = 1, one.shape.queries = one.shape.keys = e.count;
+        Arguments b = a;
+        b.q = cut_out(a.q, e, T, wq), b.k = cut_out(a.k, e, T, wk), b.v = cut_out(a.v, e, T, wk);
+        const Result y = forward<double>(one, b);
+        const Gradients d = backward<double>(one, b, cut_out(dout, e, T, wq));
+        put_back(y.out, e, T, wq, apart.out), put_back(y.lse, e, T, H, apart.lse);
+        put_back(d.q, e, T, wq, h.q), put_back(d.k, e, T, wk, h.k), put_back(d.v, e, T, wk, h.v);
+      }
+      expect_near(packed.out, apart.out, 1e-13, "out");
+      expect_near(packed.lse, apart.lse, 1e-13, "lse");
+      for (const auto part : {&Gradients::q, &Gradients::k, &Gradients::v}) expect_near(g.*part, h.*part, 1e-13);
+    }
+}
+
+TEST(attention, one_document_a_sequence_keeps_the_bits_of_none) {
+  for (Case s : large_cases()) {
+    if (s.shape.queries != s.shape.keys) continue;
+    const Arguments a(s);
+    const Values dout = numbers(s.q_size(), 9);
+    const Result y = forward<float>(s, a);
+    const Gradients g = backward<float>(s, a, dout);
+    s.positions = positions_of({s.shape.queries}, s.shape.batch, s.shape.queries);
+    const Result z = forward<float>(s, a);
+    const Gradients h = backward<float>(s, a, dout);
+    EXPECT_EQ(y.out, z.out);
+    EXPECT_EQ(y.lse, z.lse);
+    for (const auto part : {&Gradients::q, &Gradients::k, &Gradients::v}) EXPECT_EQ(g.*part, h.*part);
+  }
+}
+
+// Forward and backward: what one document is made of, and what is asked of it, changes no bit of another.
+TEST(attention, documents_do_not_reach_each_other) {
+  const Case s = large_packed_cases()[1];
+  const Index T = s.shape.queries, w = s.shape.heads * s.shape.width;
+  const Arguments a(s);
+  const Values dout = numbers(s.q_size(), 9);
+  const Result y = forward<float>(s, a);
+  const Gradients g = backward<float>(s, a, dout);
+  const auto extents = extents_of(s.positions, T);
+  for (const Extent& changed : extents) {
+    Arguments b = a;
+    Values asked = dout;
+    for (Values* x : {&b.q, &b.k, &b.v, &asked}) {
+      Values part = cut_out(*x, changed, T, w);
+      for (double& v : part) v = 9 * v + 1;
+      put_back(part, changed, T, w, *x);
+    }
+    const Result z = forward<float>(s, b);
+    const Gradients h = backward<float>(s, b, asked);
+    for (const Extent& e : extents) {
+      const bool same = e.sequence != changed.sequence || e.first != changed.first;
+      const auto equal = [&](const Values& p, const Values& q) { return cut_out(p, e, T, w) == cut_out(q, e, T, w); };
+      EXPECT_EQ(equal(y.out, z.out), same) << "of the document at " << e.first << " when that at " << changed.first << " changed";
+      if (!same) continue;
+      for (const auto part : {&Gradients::q, &Gradients::k, &Gradients::v}) EXPECT_TRUE(equal(g.*part, h.*part)) << e.first;
+    }
   }
 }
 
@@ -272,7 +373,9 @@ TEST(attention, decode_equals_prefill) {
 }
 
 TEST(attention, float_and_bf16_follow_double) {
-  for (const Case& s : large_cases()) {
+  std::vector<Case> all = large_cases();
+  all.push_back(large_packed_cases()[0]);
+  for (const Case& s : all) {
     Arguments a(s);
     for (const auto part : {&Arguments::q, &Arguments::k, &Arguments::v}) a.*part = rounded<bf16>(a.*part);
     const Values dout = rounded<bf16>(numbers(s.q_size(), 9));
@@ -302,8 +405,7 @@ TEST(attention, large_scores_stay_finite) {
     for (const double x : *v) ASSERT_TRUE(std::isfinite(x));
 }
 
-TEST(attention, ghost_counts_what_runs) {
-  const Case s{{2, 300, 560, 3, 1, 8}, {true, 260, 0}};
+void expect_ghost_counts_what_runs(const Case& s) {
   const Arguments a(s);
   Device dev(false, 1 << 24), ghost(true, 0);
   for (Device* d : {&dev, &ghost}) {
@@ -319,16 +421,24 @@ TEST(attention, ghost_counts_what_runs) {
     EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
 }
 
+TEST(attention, ghost_counts_what_runs) { expect_ghost_counts_what_runs({{2, 300, 560, 3, 1, 8}, {true, 260, 0}}); }
+TEST(attention, ghost_counts_what_runs_for_packed_documents) {
+  for (const Case& s : large_packed_cases()) expect_ghost_counts_what_runs(s);
+}
+
 // Tiles in the future cost nothing: a causal square does little more than half of the work of a full one.
 TEST(attention, future_tiles_are_skipped) {
   Case s{{1, 2048, 2048, 2, 1, 16}, {true, 0, 0}};
   const auto flops = [&](bool causal) {
     s.mask.causal = causal;
     Device ghost(true, 0);
-    attention<float>(ghost, s.shape, s.mask, scale, Matrix<const float>(nullptr, 2048, 32, 32),
+    attention<float>(ghost, s.shape, s.whole_mask(), scale, Matrix<const float>(nullptr, 2048, 32, 32),
                      Matrix<const float>(nullptr, 2048, 16, 16), Matrix<const float>(nullptr, 2048, 16, 16),
                      Carry::fresh, {});
     return ghost.flops();
   };
   EXPECT_LT(flops(true), 0.56 * flops(false));
+  const double causal = flops(true);
+  s.positions = positions_of(Lengths(16, 128), 1, 2048);  // sixteen documents: keys of 64 to 128 tokens instead of 1 to 2048
+  EXPECT_LT(flops(true), 0.12 * causal);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/convolution.hpp"
 
+#include "regression/documents.hpp"
 #include "regression/numbers.hpp"
 
 using namespace gyr;
@@ -11,6 +12,8 @@ namespace {
 struct Case {
   Index batch = 2, length = 9, channels = 5, taps = 4;
   bool with_bias = true, with_before = true;
+  std::vector<std::int32_t> positions = {};  // of packed documents
+  Documents documents() const { return positions.empty() ? Documents() : documents_of(positions); }
   Index rows() const { return batch * length; }
 };
 
@@ -36,6 +39,7 @@ Values oracle(const Case& s, const Arguments& a) {
         double c = s.with_bias ? a.bias[j] : 0;
         for (Index k = 0; k < s.taps; ++k) {
           const Index at = t - (s.taps - 1) + k;
+          if (!s.positions.empty() && t - at > s.positions[b * s.length + t]) continue;
           const double in = at >= 0         ? a.x[(b * s.length + at) * s.channels + j]
                             : s.with_before ? a.before[(b * (s.taps - 1) + at + s.taps - 1) * s.channels + j]
                                             : 0;
@@ -57,7 +61,7 @@ Values forward(Device& dev, const Case& s, const Arguments& a) {
   Block<T> x(s.rows(), s.channels, a.x, 2), y(s.rows(), s.channels, {}, 3), before(1, a.before.size(), a.before);
   Block<A> w(s.channels, s.taps, a.w), bias(1, s.channels, a.bias);
   convolution<T>(dev, s.batch, x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before),
-                 y.matrix());
+                 y.matrix(), s.documents());
   return y.values();
 }
 
@@ -71,7 +75,7 @@ Gradients backward(Device& dev, const Case& s, const Arguments& a, const Values&
   Block<A> dw(s.channels, s.taps, Values(a.w.size(), 1)), dbias(1, s.channels, Values(a.bias.size(), 1));
   convolution_backward<T>(dev, s.batch, dy.matrix(), x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(),
                           window(s, before), dx.matrix(), dw.tensor(), s.with_bias ? dbias.vector() : Tensor1<A>(),
-                          window(s, dbefore));
+                          window(s, dbefore), s.documents());
   Gradients g{dx.values(), dw.values(), dbias.values(), dbefore.values()};
   for (Values* v : {&g.w, &g.bias})
     for (double& e : *v) e -= 1;
@@ -84,18 +88,29 @@ std::vector<Case> cases() {
                                                                                                 // edges of blocks
 }
 
+std::vector<Case> packed_cases() {
+  std::vector<Case> list;
+  for (const Lengths& lengths : cuts(19)) list.push_back({2, 19, 3, 4, true, false, positions_of(lengths, 2, 19)});
+  Case running{1, 12, 3, 4, true, true, positions_of({1, 4, 7}, 1, 12)};
+  running.positions[0] = 2;  // the first document began two tokens before
+  list.push_back(running);
+  list.push_back({1, 300, 261, 4, true, true, positions_of({100, 2, 27, 128, 300}, 1, 300)});
+  return list;
+}
+
 }  // namespace
 
 TEST(convolution, equals_its_formula) {
-  for (const Case& s : cases()) {
-    Device dev(false, 1 << 24);
-    const Arguments a(s);
-    expect_near(forward<double>(dev, s, a), oracle(s, a), 1e-13);
-  }
+  for (const auto& set : {cases(), packed_cases()})
+    for (const Case& s : set) {
+      Device dev(false, 1 << 24);
+      const Arguments a(s);
+      expect_near(forward<double>(dev, s, a), oracle(s, a), 1e-13);
+    }
 }
 
-TEST(convolution, gradient_is_the_central_difference) {
-  for (const Case& s : cases()) {
+void expect_central_differences(const std::vector<Case>& set) {
+  for (const Case& s : set) {
     if (s.channels > 100) continue;
     Device dev(false, 1 << 24);
     const Arguments a(s);
@@ -116,9 +131,58 @@ TEST(convolution, gradient_is_the_central_difference) {
   }
 }
 
+TEST(convolution, gradient_is_the_central_difference) { expect_central_differences(cases()); }
+TEST(convolution, gradient_of_packed_documents_is_the_central_difference) { expect_central_differences(packed_cases()); }
+
+// Documents side by side give the bits that each gives alone, and the gradients of the taps add up.
+TEST(convolution, packed_documents_equal_separate_runs) {
+  for (const Case& s : packed_cases()) {
+    if (s.with_before) continue;
+    Device dev(false, 1 << 24);
+    const Arguments a(s);
+    const Values dout = numbers(s.rows() * s.channels, 9), y = forward<double>(dev, s, a);
+    const Gradients g = backward<double>(dev, s, a, dout);
+    Values apart = y;
+    Gradients h{g.x, Values(g.w.size(), 0), Values(g.bias.size(), 0), {}};
+    for (const Extent& e : extents_of(s.positions, s.length)) {
+      Case one = s;
+      one.batch = 1, one.length = e.count, one.positions.clear();
+      Arguments b = a;
+      b.x = cut_out(a.x, e, s.length, s.channels);
+      put_back(forward<double>(dev, one, b), e, s.length, s.channels, apart);
+      const Gradients d = backward<double>(dev, one, b, cut_out(dout, e, s.length, s.channels));
+      put_back(d.x, e, s.length, s.channels, h.x);
+      for (std::size_t i = 0; i < d.w.size(); ++i) h.w[i] += d.w[i];
+      for (std::size_t i = 0; i < d.bias.size(); ++i) h.bias[i] += d.bias[i];
+    }
+    EXPECT_EQ(y, apart);
+    EXPECT_EQ(g.x, h.x);
+    expect_near(g.w, h.w, 1e-13, "w");
+    expect_near(g.bias, h.bias, 1e-13, "bias");
+  }
+}
+
+TEST(convolution, one_document_a_sequence_keeps_the_bits_of_none) {
+  for (Case s : cases()) {
+    Device dev(false, 1 << 24);
+    const Arguments a(s);
+    const Values dout = numbers(s.rows() * s.channels, 9), y = forward<float>(dev, s, a);
+    const Gradients g = backward<float>(dev, s, a, dout);
+    s.positions = positions_of({s.length}, s.batch, s.length);
+    for (Index r = 0; s.with_before && r < s.rows(); ++r) s.positions[r] += s.taps;  // as long ago as the window shows
+    EXPECT_EQ(forward<float>(dev, s, a), y);
+    const Gradients h = backward<float>(dev, s, a, dout);
+    EXPECT_EQ(g.x, h.x);
+    EXPECT_EQ(g.w, h.w);
+    EXPECT_EQ(g.bias, h.bias);
+    if (s.with_before) {
+      EXPECT_EQ(g.before, h.before);
+    }
+  }
+}
+
 // Forward is linear in the taps up to SiLU, so many channels are checked through one directional derivative.
-TEST(convolution, gradient_holds_across_blocks) {
-  const Case s = cases().back();
+void expect_slope(const Case& s) {
   Device dev(false, 1 << 24);
   const Arguments a(s);
   const Values dout = numbers(s.rows() * s.channels, 9);
@@ -137,8 +201,10 @@ TEST(convolution, gradient_holds_across_blocks) {
   EXPECT_NEAR((moved(h) - moved(-h)) / (2 * h), analytic, 1e-6 * std::abs(analytic));
 }
 
-TEST(convolution, float_and_bf16_follow_double) {
-  const Case s{2, 20, 37, 4, true, true};
+TEST(convolution, gradient_holds_across_blocks) { expect_slope(cases().back()); }
+TEST(convolution, gradient_of_packed_documents_holds_across_blocks) { expect_slope(packed_cases().back()); }
+
+void expect_float_and_bf16_follow_double(const Case& s) {
   Device dev(false, 1 << 24);
   Arguments a(s);
   a.x = rounded<bf16>(a.x), a.before = rounded<bf16>(a.before), a.w = rounded<float>(a.w),
@@ -153,6 +219,11 @@ TEST(convolution, float_and_bf16_follow_double) {
     expect_near(f.*part, g.*part, 1e-5);
     expect_near(h.*part, g.*part, 2e-2);
   }
+}
+
+TEST(convolution, float_and_bf16_follow_double) {
+  expect_float_and_bf16_follow_double({2, 20, 37, 4, true, true});
+  expect_float_and_bf16_follow_double({2, 20, 37, 4, true, true, positions_of({7, 1, 12}, 2, 20)});
 }
 
 // A sequence may be cut anywhere if the tail of the first piece goes before the second.

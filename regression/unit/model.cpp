@@ -74,8 +74,9 @@ class Reader {
   // Logits of every new token of every sequence, (sequences * length, vocabulary).
   std::vector<std::vector<Acc<T>>> read(const std::vector<Token>& tokens, Index past) {
     const Index length = Index(tokens.size()) / sequences_;
-    const auto logits =
-        stage_.logits(device_, {sequences_, length, 0, std::vector<Index>(sequences_, past)}, tokens, *state_, false);
+    stage_.begin(device_, {sequences_, length, 0, std::vector<Index>(sequences_, past)}, tokens);
+    stage_.forward(device_, *state_);
+    const auto logits = stage_.logits(device_, Stage<T>::Rows::all);
     std::vector<std::vector<Acc<T>>> rows;
     for (Index r = 0; r < Index(logits.extent(0)); ++r)
       rows.emplace_back(&logits(r, 0), &logits(r, 0) + model_.vocabulary);

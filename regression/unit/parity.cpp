@@ -51,7 +51,9 @@ TEST_P(parity, logits) {
     assign<double>(rig.engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
   Device device(false, Index(1) << 26);
   const MicroBatch batch = micro_batch(0, c.batch, c.length, c.model.vocabulary);
-  const auto logits = stage.logits(device, {c.batch, c.length, 0, {}}, batch.tokens, state, false);
+  stage.begin(device, {c.batch, c.length, 0, {}}, batch.tokens);
+  stage.forward(device, state);
+  const auto logits = stage.logits(device, Stage<double>::Rows::all);
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(logits(c.length - 1, i), c.reference.logits[i], printed) << i;
   double sum = 0;
   for (Index r = 0; r < c.batch * c.length; ++r)

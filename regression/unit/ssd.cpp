@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/ssd.hpp"
 
+#include "regression/documents.hpp"
 #include "regression/numbers.hpp"
 
 using namespace gyr;
@@ -45,8 +46,10 @@ struct Result {
   Values y, last;
 };
 
-// The recurrence of the header, token by token.
-Result oracle(const SsdShape& s, const Arguments& a) {
+using Positions = std::vector<std::int32_t>;  // of packed documents
+
+// The recurrence of the header, token by token; the state before a document is zero.
+Result oracle(const SsdShape& s, const Arguments& a, const Positions& positions = {}) {
   const auto [B, T, H, G, P, N, Q, low, high] = s;
   Result out{Values(B * T * H * P), a.initial};
   for (Index b = 0; b < B; ++b)
@@ -55,7 +58,7 @@ Result oracle(const SsdShape& s, const Arguments& a) {
         const Index row = b * T + t, g = h / (H / G);
         const double v = a.dt_raw[row * H + h] + a.dt_bias[h];
         const double dt = std::min(std::max(v > 20 ? v : std::log1p(std::exp(v)), low), high);
-        const double decay = std::exp(-std::exp(a.a_log[h]) * dt);
+        const double decay = !positions.empty() && positions[row] == 0 ? 0 : std::exp(-std::exp(a.a_log[h]) * dt);
         for (Index p = 0; p < P; ++p) {
           const double x = a.x[(row * H + h) * P + p];
           double y = a.d[h] * x;
@@ -77,8 +80,9 @@ struct Call {
   Index rows, state;
   Block<T> x, b, c, dt_raw, y;
   Block<A> dt_bias, a_log, d, initial, dt, states, last;
+  Positions positions;
 
-  Call(const SsdShape& s, const Arguments& a)
+  Call(const SsdShape& s, const Arguments& a, const Positions& packed = {})
       : s(s),
         rows(s.batch * s.length),
         state(s.heads * s.width * s.state),
@@ -93,9 +97,12 @@ struct Call {
         initial(s.batch, state, a.initial),
         dt(rows, s.heads),
         states(s.batch * s.chunks(), state),
-        last(s.batch, state) {}
+        last(s.batch, state),
+        positions(packed) {}
 
-  SsdInput<T> input() { return {x.matrix(), b.matrix(), c.matrix(), dt_raw.matrix()}; }
+  SsdInput<T> input() {
+    return {x.matrix(), b.matrix(), c.matrix(), dt_raw.matrix(), positions.empty() ? Documents() : documents_of(positions)};
+  }
   SsdWeights<A> weights() { return {dt_bias.vector(), a_log.vector(), d.vector()}; }
   SsdSaved<A> saved() { return {dt.tensor(), states.tensor(s.batch, s.chunks(), state)}; }
 
@@ -128,14 +135,14 @@ Values random_dy(const SsdShape& s) { return numbers(s.batch * s.length * s.head
 Values random_dlast(const SsdShape& s) { return numbers(s.batch * s.heads * s.width * s.state, 12); }
 
 template <class T>
-Result forward(const SsdShape& s, const Arguments& a) {
+Result forward(const SsdShape& s, const Arguments& a, const Positions& positions = {}) {
   Device dev(false, 1 << 24);
-  return Call<T>(s, a).forward(dev);
+  return Call<T>(s, a, positions).forward(dev);
 }
 template <class T>
-Arguments backward(const SsdShape& s, const Arguments& a) {
+Arguments backward(const SsdShape& s, const Arguments& a, const Positions& positions = {}) {
   Device dev(false, 1 << 24);
-  Call<T> call(s, a);
+  Call<T> call(s, a, positions);
   call.forward(dev);
   return call.backward(dev, random_dy(s), random_dlast(s));
 }
@@ -146,12 +153,36 @@ std::vector<SsdShape> shapes() {
           {2, 1, 2, 1, 3, 4, 8, 0, infinity},  {1, 9, 6, 3, 2, 3, 1, 0, infinity}, {1, 7, 2, 2, 4, 3, 4, 0.2, 0.9}};
 }
 
+// Chunks of 4 and documents whose edges fall on theirs and beside them; the last one began before its sequence.
+struct Packed {
+  SsdShape shape;
+  Positions positions;
+};
+std::vector<Packed> packed_cases() {
+  std::vector<Packed> list;
+  const SsdShape s{2, 19, 4, 2, 2, 3, 4, 0, infinity};
+  for (const Lengths& lengths : cuts(19)) list.push_back({s, positions_of(lengths, 2, 19)});
+  list.push_back({{1, 150, 2, 1, 3, 4, 150, 0, infinity}, positions_of({20, 1, 45, 64, 150}, 1, 150)});  // several bands in a chunk
+  list.push_back({s, positions_of({6, 13}, 2, 19)});
+  for (int t = 0; t < 6; ++t) list.back().positions[t] += 3, list.back().positions[19 + t] += 3;
+  return list;
+}
+
 }  // namespace
 
 TEST(ssd, equals_the_recurrence) {
   for (const SsdShape& s : shapes()) {
     const Arguments a(s);
     const Result x = forward<double>(s, a), y = oracle(s, a);
+    expect_near(x.y, y.y, 1e-13, "y");
+    expect_near(x.last, y.last, 1e-13, "last");
+  }
+}
+
+TEST(ssd, equals_the_recurrence_of_packed_documents) {
+  for (const auto& [s, positions] : packed_cases()) {
+    const Arguments a(s);
+    const Result x = forward<double>(s, a, positions), y = oracle(s, a, positions);
     expect_near(x.y, y.y, 1e-13, "y");
     expect_near(x.last, y.last, 1e-13, "last");
   }
@@ -166,18 +197,103 @@ TEST(ssd, starts_from_zeros_without_an_initial_state) {
   expect_near(x.y, oracle(s, a).y, 1e-13);
 }
 
+void expect_central_differences(const SsdShape& s, const Positions& positions) {
+  const Arguments a(s), g = backward<double>(s, a, positions);
+  const Values dy = random_dy(s), dlast = random_dlast(s);
+  for (const auto& [part, name] : parts) {
+    const auto f = [&, part = part](const Values& v) {
+      Arguments moved = a;
+      moved.*part = v;
+      const Result out = oracle(s, moved, positions);
+      return dot(out.y, dy) + dot(out.last, dlast);
+    };
+    expect_gradient(f, a.*part, g.*part, name);
+  }
+}
+
 TEST(ssd, gradient_is_the_central_difference) {
+  for (const SsdShape& s : shapes()) expect_central_differences(s, {});
+}
+TEST(ssd, gradient_of_packed_documents_is_the_central_difference) {
+  for (const auto& [s, positions] : packed_cases()) expect_central_differences(s, positions);
+}
+
+// Documents side by side find what each finds alone, from a zero state, and the gradients of the weights add up.
+TEST(ssd, packed_documents_equal_separate_runs) {
+  for (const auto& [s, positions] : packed_cases()) {
+    if (positions[0] > 0) continue;
+    const Index T = s.length, x = s.heads * s.width, bc = s.groups * s.state;
+    const std::vector<std::pair<Part, Index>> per_token{{&Arguments::x, x}, {&Arguments::b, bc}, {&Arguments::c, bc}, {&Arguments::dt_raw, s.heads}};
+    const Arguments a(s);
+    Device dev(false, 1 << 24);
+    Call<double> packed(s, a, positions);
+    const Values y = packed.forward(dev).y, dy = random_dy(s);
+    const Arguments g = packed.backward(dev, dy, {});
+    Values apart = y;
+    Arguments h = g;
+    for (const Part weight : {&Arguments::dt_bias, &Arguments::a_log, &Arguments::d}) (h.*weight).assign((h.*weight).size(), 0);
+    for (const Extent& e : extents_of(positions, T)) {
+      SsdShape one = s;
+      one.batch = 1, one.length = e.count;
+      Arguments b = a;
+      for (const auto& [part, width] : per_token) b.*part = cut_out(a.*part, e, T, width);
+      b.initial.resize(x * s.state);
+      Call<double> alone(one, b);
+      put_back(alone.forward(dev, true).y, e, T, x, apart);
+      const Arguments d = alone.backward(dev, cut_out(dy, e, T, x), {});
+      for (const auto& [part, width] : per_token) put_back(d.*part, e, T, width, h.*part);
+      for (const Part weight : {&Arguments::dt_bias, &Arguments::a_log, &Arguments::d})
+        for (Index i = 0; i < s.heads; ++i) (h.*weight)[i] += (d.*weight)[i];
+    }
+    expect_near(y, apart, 1e-13, "y");
+    EXPECT_EQ(g.initial, Values(g.initial.size(), 0));  // no document began before its sequence
+    h.initial = g.initial;
+    for (const auto& [part, name] : parts) expect_near(g.*part, h.*part, 1e-12, name);
+  }
+}
+
+TEST(ssd, one_document_a_sequence_keeps_the_bits_of_none) {
   for (const SsdShape& s : shapes()) {
-    const Arguments a(s), g = backward<double>(s, a);
-    const Values dy = random_dy(s), dlast = random_dlast(s);
-    for (const auto& [part, name] : parts) {
-      const auto f = [&, part = part](const Values& v) {
-        Arguments moved = a;
-        moved.*part = v;
-        const Result out = oracle(s, moved);
-        return dot(out.y, dy) + dot(out.last, dlast);
-      };
-      expect_gradient(f, a.*part, g.*part, name);
+    Positions positions = positions_of({s.length}, s.batch, s.length);
+    for (auto& p : positions) p += 1;  // begun before the sequence, which has an initial state
+    const Arguments a(s);
+    const Result y = forward<float>(s, a), z = forward<float>(s, a, positions);
+    const Arguments g = backward<float>(s, a), h = backward<float>(s, a, positions);
+    EXPECT_EQ(y.y, z.y);
+    EXPECT_EQ(y.last, z.last);
+    for (const auto& [part, name] : parts) EXPECT_EQ(g.*part, h.*part) << name;
+  }
+}
+
+// Forward and backward: what one document is made of, and what is asked of it, changes no bit of another.
+TEST(ssd, documents_do_not_reach_each_other) {
+  const SsdShape s{1, 90, 2, 1, 5, 6, 32, 0, infinity};
+  const Positions positions = positions_of({20, 1, 11, 40, 90}, 1, 90);
+  const std::vector<std::pair<Part, Index>> per_token{{&Arguments::x, 10}, {&Arguments::b, 6}, {&Arguments::c, 6}, {&Arguments::dt_raw, 2}};
+  const Arguments a(s);
+  const Values dy = random_dy(s);
+  const auto run = [&](const Arguments& with, const Values& asked) {
+    Device dev(false, 1 << 24);
+    Call<float> call(s, with, positions);
+    const Values y = call.forward(dev).y;
+    return std::pair(y, call.backward(dev, asked, {}));
+  };
+  const auto [y, g] = run(a, dy);
+  for (const Extent& changed : extents_of(positions, 90)) {
+    Arguments b = a;
+    Values asked = dy;
+    const auto change = [&](Values& x, Index width) {
+      Values part = cut_out(x, changed, 90, width);
+      for (double& v : part) v = 3 * v + 0.5;
+      put_back(part, changed, 90, width, x);
+    };
+    for (const auto& [part, width] : per_token) change(b.*part, width);
+    change(asked, 10);
+    const auto [z, h] = run(b, asked);
+    for (const Extent& e : extents_of(positions, 90)) {
+      EXPECT_EQ(cut_out(y, e, 90, 10) == cut_out(z, e, 90, 10), e.first != changed.first) << e.first << " " << changed.first;
+      if (e.first == changed.first) continue;
+      for (const auto& [part, width] : per_token) EXPECT_EQ(cut_out(g.*part, e, 90, width), cut_out(h.*part, e, 90, width)) << e.first;
     }
   }
 }
@@ -204,6 +320,19 @@ TEST(ssd, does_not_depend_on_the_chunk_length) {
     const Arguments h = backward<double>(s, a);
     expect_near(z.y, y.y, 1e-13, "y");
     expect_near(z.last, y.last, 1e-13, "last");
+    for (const auto& [part, name] : parts) expect_near(h.*part, g.*part, 1e-12, name);
+  }
+}
+
+TEST(ssd, of_packed_documents_does_not_depend_on_the_chunk_length) {
+  SsdShape s{2, 150, 4, 2, 5, 6, 1, 0, infinity};
+  const Positions positions = positions_of({30, 1, 33, 64, 150}, 2, 150);
+  const Arguments a(s), g = backward<double>(s, a, positions);
+  const Result y = forward<double>(s, a, positions);
+  for (const Index chunk : {8, 64, 150}) {
+    s.chunk = chunk;
+    expect_near(forward<double>(s, a, positions).y, y.y, 1e-13, "y");
+    const Arguments h = backward<double>(s, a, positions);
     for (const auto& [part, name] : parts) expect_near(h.*part, g.*part, 1e-12, name);
   }
 }
@@ -274,19 +403,24 @@ TEST(ssd, future_tokens_do_not_reach_the_past) {
   }
 }
 
-TEST(ssd, float_and_bf16_follow_double) {
+void expect_float_and_bf16_follow_double(const Positions& positions) {
   const SsdShape s{2, 75, 4, 2, 8, 16, 32, 0, infinity};
   Arguments a(s);
   a.round<bf16>();
-  const Result y = forward<double>(s, a), f = forward<float>(s, a), h = forward<bf16>(s, a);
+  const Result y = forward<double>(s, a, positions), f = forward<float>(s, a, positions), h = forward<bf16>(s, a, positions);
   expect_near(f.y, y.y, 1e-5);
   expect_near(h.y, y.y, 1e-2);
   expect_near(h.last, y.last, 1e-5);
-  const Arguments g = backward<double>(s, a), gf = backward<float>(s, a), gh = backward<bf16>(s, a);
+  const Arguments g = backward<double>(s, a, positions), gf = backward<float>(s, a, positions), gh = backward<bf16>(s, a, positions);
   for (const auto& [part, name] : parts) {
     expect_near(gf.*part, g.*part, 1e-5, name);
     expect_near(gh.*part, g.*part, 2e-2, name);
   }
+}
+
+TEST(ssd, float_and_bf16_follow_double) {
+  expect_float_and_bf16_follow_double({});
+  expect_float_and_bf16_follow_double(positions_of({10, 1, 40, 75}, 2, 75));
 }
 
 // Time steps of softplus(+-40) and rates up to e^16: the decay underflows to an exact zero and nothing becomes
@@ -321,12 +455,12 @@ TEST(ssd, clamped_time_steps_have_no_gradient) {
   EXPECT_NE(g.a_log[0], 0);
 }
 
-TEST(ssd, ghost_counts_what_runs) {
+void expect_ghost_counts_what_runs(const Positions& positions) {
   const SsdShape s{2, 75, 4, 2, 8, 16, 32, 0, infinity};
   const Arguments a(s);
   Device dev(false, 1 << 24), ghost(true, 0);
   for (Device* d : {&dev, &ghost}) {
-    Call<bf16> call(s, a);
+    Call<bf16> call(s, a, positions);
     call.forward(*d);
     call.backward(*d, random_dy(s), random_dlast(s));
   }
@@ -336,6 +470,9 @@ TEST(ssd, ghost_counts_what_runs) {
   for (std::size_t i = 0; i < dev.work().size(); ++i)
     EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
 }
+
+TEST(ssd, ghost_counts_what_runs) { expect_ghost_counts_what_runs({}); }
+TEST(ssd, ghost_counts_what_runs_for_packed_documents) { expect_ghost_counts_what_runs(positions_of({10, 1, 40, 75}, 2, 75)); }
 
 // One token costs a step of the recurrence, whatever the chunk length.
 TEST(ssd, a_single_token_is_cheap) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "modules/flops.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/trained_run.hpp"
@@ -22,6 +23,7 @@ struct Arguments {
   std::vector<std::string> prompts, stop;
   Sampling sampling;
   bool greedy = false;
+  int pipeline = 1;
 };
 
 template <class T>
@@ -39,7 +41,10 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
       require(token < run.model.vocabulary, Exit::data, "{}: token {} is beyond the model's vocabulary of {}", file, token, run.model.vocabulary);
     longest = std::max<Index>(longest, prompts.back().size());
   }
-  Grid grid(grid_layout(1, 1, runtime.ranks(), {{0, run.model.layers()}}), runtime.world(), patience_of(runtime.world()));
+  require(runtime.ranks() % a.pipeline == 0, Exit::config, "--pipeline {} does not divide the {} ranks", a.pipeline, runtime.ranks());
+  const StageCosts costs = stage_costs(run.model, longest);
+  Grid grid(grid_layout(1, a.pipeline, runtime.ranks() / a.pipeline, cut_stages(costs.layers, costs.embedding, costs.head, a.pipeline)),
+            runtime.world(), patience_of(runtime.world()));
   Generator<T> generator(run.model, grid, prompts.size(), longest, longest + a.sampling.tokens);
   load_weights<T>(a.checkpoint, grid, generator.stage());
 
@@ -78,7 +83,7 @@ int run(const Arguments& a) {
 void add_generate(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   a->sampling.temperature = 0.8;
-  CLI::App* c = app.add_subcommand("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model (tensor axis)");
+  CLI::App* c = app.add_subcommand("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model");
   c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5)")->required();
   c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->take_all()->expected(1);
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
@@ -91,6 +96,8 @@ void add_generate(CLI::App& app, Action& action) {
       ->capture_default_str();
   c->add_option("--seed", a->sampling.seed, "Seed of the draws")->capture_default_str();
   c->add_option("--stop", a->stop, "End a text where this appears; may be given several times")->take_all()->expected(1);
+  c->add_option("--pipeline", a->pipeline, "Stages the layers are cut into; the ranks of a stage share each layer")->check(CLI::PositiveNumber)
+      ->capture_default_str();
   c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->check(CLI::IsMember({"fp32", "fp64", "bf16"}));
   c->callback([a, &action] {
     if (a->greedy) a->sampling.temperature = 0;

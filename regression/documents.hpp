@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Packed documents for tests: lengths of documents, cut into the positions that kernels and micro-batches take.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/documents.hpp"
+
+namespace gyr::testing {
+
+// Lengths of the documents of every sequence, one behind the other; the last of a sequence is cut at its end.
+using Lengths = std::vector<Index>;
+
+// Cuts that matter for chunks of 4 and K = 4 taps: a document per token, shorter than the taps, longer than a chunk, at the edges of chunks
+// and beside them, and the whole.
+inline std::vector<Lengths> cuts(Index length) {
+  return {Lengths(length, 1), {1, 2, 3, 1, 2, length}, {3, 9, 1, length}, {4, 4, 8, length}, {5, 6, 2, length}, {length}};
+}
+
+// The same documents in each of `batch` sequences.
+inline std::vector<std::int32_t> positions_of(const Lengths& lengths, Index batch, Index length) {
+  std::vector<std::int32_t> one;
+  for (const Index n : lengths)
+    for (Index t = 0; t < n && Index(one.size()) < length; ++t) one.push_back(std::int32_t(t));
+  ensure(Index(one.size()) == length, "documents of {} tokens in a sequence of {}", one.size(), length);
+  std::vector<std::int32_t> all;
+  for (Index b = 0; b < batch; ++b) all.insert(all.end(), one.begin(), one.end());
+  return all;
+}
+
+// Rows of a batch that hold a document: those of [first, first + count) of sequence b.
+struct Extent {
+  Index sequence, first, count;
+};
+inline std::vector<Extent> extents_of(const std::vector<std::int32_t>& positions, Index length) {
+  std::vector<Extent> extents;
+  for (Index r = 0; r < Index(positions.size()); ++r) {
+    if (positions[r] == 0 || r % length == 0) extents.push_back({r / length, r % length, 0});
+    extents.back().count += 1;
+  }
+  return extents;
+}
+
+// The rows of a document out of an array with `width` values to a row, and back.
+inline std::vector<double> cut_out(const std::vector<double>& x, const Extent& e, Index length, Index width) {
+  const auto begin = x.begin() + (e.sequence * length + e.first) * width;
+  return {begin, begin + e.count * width};
+}
+inline void put_back(const std::vector<double>& part, const Extent& e, Index length, Index width, std::vector<double>& x) {
+  std::copy(part.begin(), part.end(), x.begin() + (e.sequence * length + e.first) * width);
+}
+
+// On the host, where kernels under test run.
+inline Documents documents_of(const std::vector<std::int32_t>& positions) {
+  return {Tensor1<const std::int32_t>(positions.data(), positions.size()), positions};
+}
+
+}  // namespace gyr::testing

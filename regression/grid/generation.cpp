@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every factorisation of the ranks into pipeline x tensor writes what one rank writes.
+#include "regression/cases.hpp"
+#include "regression/grids.hpp"
+#include "regression/testing.hpp"
+#include "src/generator.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr Index made = 12;
+
+std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, const Sampling& sampling) {
+  std::vector<std::vector<Token>> prompts;
+  for (const Index length : {5, 1, 9}) prompts.push_back(micro_batch(Index(prompts.size()), 1, length, model.vocabulary).tokens);
+  Generator<double> generator(model, grid, Index(prompts.size()), 9, 9 + made);
+  Device device(false, 0);
+  for (const auto& p : generator.stage().parameters().all()) assign<double>(device, *p, [&](Index i) { return weight_value(p->weight, i); });
+  // The second sequence ends early.
+  return generator.generate(prompts, sampling, [n = 0](Index sequence, Token) mutable { return sequence == 1 && ++n == 3; });
+}
+
+class generation : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(generation, is_the_same_on_every_factorisation) {
+  const ModelConfig model = widened(named(GetParam()));
+  for (const double temperature : {0.0, 1.0}) {
+    const Sampling sampling{temperature, 0, 1, 7, made};
+    const auto one = written(model, alone(8), sampling);
+    EXPECT_EQ(one[1].size(), 3u);
+    EXPECT_EQ(one[2].size(), std::size_t(made));
+    for (const int ranks : {2, 4, 8})
+      for (int tensor = 1; tensor <= ranks; tensor *= 2) {
+        Grid* grid = grid_of(layout_of(1, ranks / tensor, tensor));
+        if (!grid) continue;
+        EXPECT_EQ(written(model, *grid, sampling), one) << "pipeline " << ranks / tensor << " tensor " << tensor;
+      }
+  }
+  meet();
+}
+
+INSTANTIATE_TEST_SUITE_P(T, generation, ::testing::Values("T2", "T5"), [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace gyr::testing
