@@ -125,7 +125,9 @@ double GoldenReader<T>::error(const GoldenNumbers& expected, Index length) {
   for (Index b = 0; b < all.batch; ++b)
     tokens.insert(tokens.end(), all.tokens.begin() + b * all.length, all.tokens.begin() + b * all.length + length);
   StateStore state(Arena(Memory::activations, Index(1) << 20), all.batch, length);
-  const auto logits = stage_.logits(device_, {all.batch, length, 0, {}}, tokens, state, false);
+  stage_.begin(device_, {all.batch, length, 0, {}}, tokens);
+  stage_.forward(device_, state);
+  const auto logits = stage_.logits(device_, Stage<T>::Rows::all);
   const auto& head = stage_.head();
   double largest = 0, error = 0;
   for (const double x : expected.logits) largest = std::max(largest, std::abs(x));
