@@ -12,54 +12,56 @@ namespace gyr {
 
 namespace {
 
-AttentionConfig read_attention(Section s) {
-  AttentionConfig c;
-  c.heads = s.get("heads", 8, "query heads, dealt over the tensor axis").positive();
-  c.key_heads = s.get("key_heads", 2, "key/value heads; fewer than tensor ranks: neighbours share one").positive();
-  c.width = s.get("width", 64, "channels of a head").positive().multiple_of(2);
-  c.theta = s.get("theta", 1e11, "base of the rotary positions").positive();
-  c.bias = s.get("bias", false, "biases on q, k, v and o");
-  c.in_multiplier = s.get("in_multiplier", 1.0, "scales the normed input");
-  c.key_multiplier = s.get("key_multiplier", 1.0, "scales the keys");
-  c.out_multiplier = s.get("out_multiplier", 1.0, "scales the output");
+AttentionConfig read_attention(Section s, const AttentionConfig& d) {
+  AttentionConfig c = d;
+  c.heads = s.get("heads", d.heads, "query heads, dealt over the tensor axis").positive();
+  c.key_heads = s.get("key_heads", d.key_heads, "key/value heads; fewer than tensor ranks: neighbours share one").positive();
+  c.width = s.get("width", d.width, "channels of a head").positive().multiple_of(2);
+  c.theta = s.get("theta", d.theta, "base of the rotary positions").positive();
+  c.bias = s.get("bias", d.bias, "biases on q, k, v and o");
+  c.in_multiplier = s.get("in_multiplier", d.in_multiplier, "scales the normed input");
+  c.key_multiplier = s.get("key_multiplier", d.key_multiplier, "scales the keys");
+  c.out_multiplier = s.get("out_multiplier", d.out_multiplier, "scales the output");
   return c;
 }
 
-MambaConfig read_mamba(Section s) {
-  MambaConfig c;
-  c.heads = s.get("heads", 24, "SSM heads, dealt over the tensor axis").positive();
-  c.width = s.get("width", 64, "channels of a head").positive();
-  c.groups = s.get("groups", 1, "groups of heads that share B and C").positive();
-  c.state = s.get("state", 128, "SSM state per channel").positive();
-  c.taps = s.get("taps", 4, "taps of the causal convolution").unit("tokens").at_least(2).at_most(16);
-  c.chunk = s.get("chunk", 128, "chunk length of the SSD scan; changes rounding only").unit("tokens").positive();
-  const std::string norm = s.get("norm", "none", "gated RMSNorm: norm(y silu(z)), norm(y) silu(z), or plain y silu(z)")
+const char* name_of(SsmNorm norm) { return norm == SsmNorm::none ? "none" : norm == SsmNorm::gate_first ? "gate_first" : "norm_first"; }
+
+MambaConfig read_mamba(Section s, const MambaConfig& d) {
+  MambaConfig c = d;
+  c.heads = s.get("heads", d.heads, "SSM heads, dealt over the tensor axis").positive();
+  c.width = s.get("width", d.width, "channels of a head").positive();
+  c.groups = s.get("groups", d.groups, "groups of heads that share B and C").positive();
+  c.state = s.get("state", d.state, "SSM state per channel").positive();
+  c.taps = s.get("taps", d.taps, "taps of the causal convolution").unit("tokens").at_least(2).at_most(16);
+  c.chunk = s.get("chunk", d.chunk, "chunk length of the SSD scan; changes rounding only").unit("tokens").positive();
+  const std::string norm = s.get("norm", name_of(d.norm), "gated RMSNorm: norm(y silu(z)), norm(y) silu(z), or plain y silu(z)")
                                .one_of({"none", "gate_first", "norm_first"});
   c.norm = norm == "none" ? SsmNorm::none : norm == "gate_first" ? SsmNorm::gate_first : SsmNorm::norm_first;
-  c.convolution_bias = s.get("convolution_bias", true, "bias of the convolution");
-  c.in_bias = s.get("in_bias", false, "bias of in_proj");
-  c.out_bias = s.get("out_bias", false, "bias of out_proj");
-  const std::vector<double> limit = s.get("dt_limit", std::vector<double>{0, std::numeric_limits<double>::infinity()},
+  c.convolution_bias = s.get("convolution_bias", d.convolution_bias, "bias of the convolution");
+  c.in_bias = s.get("in_bias", d.in_bias, "bias of in_proj");
+  c.out_bias = s.get("out_bias", d.out_bias, "bias of out_proj");
+  const std::vector<double> limit = s.get("dt_limit", std::vector<double>{d.dt_low, d.dt_high},
                                           "clamp of the time step: least, greatest");
   require(limit.size() == 2, Exit::config, "model.mamba.dt_limit takes two numbers, not {}", limit.size());
   c.dt_low = limit[0], c.dt_high = limit[1];
-  c.dt_init_low = s.get("dt_init_low", 1e-3, "least initial time step").positive();
-  c.dt_init_high = s.get("dt_init_high", 0.1, "greatest initial time step").positive();
-  c.in_multiplier = s.get("in_multiplier", 1.0, "scales the normed input");
-  c.out_multiplier = s.get("out_multiplier", 1.0, "scales the output");
-  const std::vector<double> m = s.get("multipliers", std::vector<double>(5, 1.0), "scale the projected z, x, B, C and dt");
+  c.dt_init_low = s.get("dt_init_low", d.dt_init_low, "least initial time step").positive();
+  c.dt_init_high = s.get("dt_init_high", d.dt_init_high, "greatest initial time step").positive();
+  c.in_multiplier = s.get("in_multiplier", d.in_multiplier, "scales the normed input");
+  c.out_multiplier = s.get("out_multiplier", d.out_multiplier, "scales the output");
+  const std::vector<double> m = s.get("multipliers", std::vector<double>(d.multipliers.begin(), d.multipliers.end()), "scale the projected z, x, B, C and dt");
   require(m.size() == 5, Exit::config, "model.mamba.multipliers takes five numbers (z, x, B, C, dt), not {}", m.size());
   std::copy(m.begin(), m.end(), c.multipliers.begin());
-  c.decay_convolution = s.get("decay_convolution", true, "weight decay on the convolution's taps");
+  c.decay_convolution = s.get("decay_convolution", d.decay_convolution, "weight decay on the convolution's taps");
   return c;
 }
 
-MlpConfig read_mlp(Section s) {
-  MlpConfig c;
-  c.width = s.get("width", 2048, "inner channels, dealt over the tensor axis").positive();
-  c.bias = s.get("bias", false, "biases on gate, up and down");
-  c.gate_multiplier = s.get("gate_multiplier", 1.0, "scales the gate before SiLU");
-  c.down_multiplier = s.get("down_multiplier", 1.0, "scales the output");
+MlpConfig read_mlp(Section s, const MlpConfig& d) {
+  MlpConfig c = d;
+  c.width = s.get("width", d.width, "inner channels, dealt over the tensor axis").positive();
+  c.bias = s.get("bias", d.bias, "biases on gate, up and down");
+  c.gate_multiplier = s.get("gate_multiplier", d.gate_multiplier, "scales the gate before SiLU");
+  c.down_multiplier = s.get("down_multiplier", d.down_multiplier, "scales the output");
   return c;
 }
 
@@ -77,6 +79,12 @@ std::string expand_pattern(const std::string& pattern) {
   return all;
 }
 
+// The way back: "P x 72" where all layers are alike.
+std::string contract_pattern(const std::string& pattern) {
+  const bool alike = pattern.size() > 1 && pattern.find_first_not_of(pattern[0]) == std::string::npos;
+  return alike ? fmt::format("{} x {}", pattern[0], pattern.size()) : pattern;
+}
+
 std::string pattern_help() {
   std::string text = "a symbol per layer, or 'SYMBOLS x COUNT':";
   for (const LayerType& type : layer_types()) text += fmt::format(" {} {};", type.symbol, type.help);
@@ -84,7 +92,7 @@ std::string pattern_help() {
   return text;
 }
 
-DataConfig read_data(Section s) {
+DataConfig read_data(Section s, const RunDefaults& d) {
   DataConfig c;
   c.prefixes = s.get("prefixes", std::vector<std::string>{}, "token files, each PREFIX.bin and PREFIX.idx").value();
   c.weights = s.get("weights", std::vector<double>{}, "share of each prefix in the blend; none: by size").at_least(0).value();
@@ -92,7 +100,7 @@ DataConfig read_data(Section s) {
           c.prefixes.size());
   c.split = s.get("split", "949,50,1", "train, validation and test shares of the documents").value();
   c.order = s.get("order", "shuffled", "order of samples; megatron: Megatron-LM's own").one_of({"shuffled", "megatron"});
-  c.tokenizer = s.get("tokenizer", "", "tokenizer.json of the data; samples are printed as text with it").value();
+  c.tokenizer = s.get("tokenizer", d.tokenizer, "tokenizer.json of the data; samples are printed as text with it").value();
   c.seed = std::uint64_t(Index(s.get("seed", 1234, "seed of the sample order").at_least(0)));
   return c;
 }
@@ -112,14 +120,19 @@ std::vector<BatchStep> read_ramp(const std::vector<std::string>& entries) {
   return ramp;
 }
 
-TrainConfig read_train(Section s) {
+std::string init_from(Section train) {
+  return train.get("init_from", "", "weights to start from: Hugging Face folder or checkpoint (.h5); model keys default to its shape").value();
+}
+
+TrainConfig read_train(Section s, const RunDefaults& d) {
   TrainConfig c;
-  c.precision = s.get("precision", "fp32", "arithmetic; bf16: bf16 storage and products, fp32 sums and masters")
+  c.init_from = init_from(s);
+  c.precision = s.get("precision", d.precision, "arithmetic; bf16: bf16 storage and products, fp32 sums and masters")
                     .one_of({"fp32", "fp64", "bf16"});
   c.steps = s.get("steps", 1000, "optimizer steps").at_least(0);
   c.batch = s.get("batch", 8, "sequences in a step, over all ranks").positive();
   c.micro_batch = s.get("micro_batch", 1, "sequences in a micro-batch of a rank").positive();
-  c.length = s.get("length", 1024, "tokens in a sequence").unit("tokens").positive();
+  c.length = s.get("length", d.length, "tokens in a sequence").unit("tokens").positive();
   c.ramp = read_ramp(s.get("ramp", std::vector<std::string>{}, "batch by consumed tokens: TOKENS:SEQUENCES; the last one stays").value());
   c.eval_every = s.get("eval_every", 0, "steps between evaluations on the validation split; 0: never").unit("steps").at_least(0);
   c.eval_batches = s.get("eval_batches", 8, "global batches of an evaluation").positive();
@@ -185,31 +198,42 @@ CheckpointConfig read_checkpoint(Section s) {
   return c;
 }
 
-}  // namespace
-
-ModelConfig read_model_config(Section s) {
-  ModelConfig c;
-  c.pattern = expand_pattern(s.get("pattern", "P x 36", pattern_help()).not_empty());
-  c.vocabulary = s.get("vocabulary", 32784, "tokens of the vocabulary").at_least(2);
-  c.width = s.get("width", 1024, "channels of the residual stream").positive();
-  c.epsilon = s.get("epsilon", 1e-5, "added to the mean square in every norm").at_least(0);
-  c.tied = s.get("tied", false, "the head uses the embedding's matrix");
-  c.embedding_multiplier = s.get("embedding_multiplier", 1.0, "scales the embedding");
-  c.head_multiplier = s.get("head_multiplier", 1.0, "scales the logits");
-  c.deviation = s.get("deviation", 0.02, "deviation of initial matrices").at_least(0);
-  c.padding = s.get("padding", -1, "token whose embedding takes no gradient; -1: none").at_least(-1);
-  c.attention = read_attention(s.section("attention", "grouped-query attention"));
-  c.mamba = read_mamba(s.section("mamba", "Mamba-2 state-space branch"));
-  c.mlp = read_mlp(s.section("mlp", "SwiGLU block"));
+ModelConfig read_model_config(Section s, const ModelConfig& d) {
+  ModelConfig c = d;
+  c.pattern = expand_pattern(s.get("pattern", contract_pattern(d.pattern), pattern_help()).not_empty());
+  c.vocabulary = s.get("vocabulary", d.vocabulary, "tokens of the vocabulary").at_least(2);
+  c.width = s.get("width", d.width, "channels of the residual stream").positive();
+  c.epsilon = s.get("epsilon", d.epsilon, "added to the mean square in every norm").at_least(0);
+  c.tied = s.get("tied", d.tied, "the head uses the embedding's matrix");
+  c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
+  c.head_multiplier = s.get("head_multiplier", d.head_multiplier, "scales the logits");
+  c.deviation = s.get("deviation", d.deviation, "deviation of initial matrices").at_least(0);
+  c.padding = s.get("padding", d.padding, "token whose embedding takes no gradient; -1: none").at_least(-1);
+  c.attention = read_attention(s.section("attention", "grouped-query attention"), d.attention);
+  c.mamba = read_mamba(s.section("mamba", "Mamba-2 state-space branch"), d.mamba);
+  c.mlp = read_mlp(s.section("mlp", "SwiGLU block"), d.mlp);
   check(c);
   return c;
 }
 
-RunConfig read_run_config(Deck& deck) {
+Section model_section(Deck& deck) { return deck.section("model", "shape of the model"); }
+Section data_section(Deck& deck) { return deck.section("data", "token files"); }
+Section train_section(Deck& deck) { return deck.section("train", "what a step is and how many there are"); }
+
+}  // namespace
+
+RunDefaults::RunDefaults() { model.pattern.assign(36, 'P'); }
+
+std::string read_init_from(Deck& deck) {
+  model_section(deck), data_section(deck);  // sections are shown in the order in which they were first named
+  return init_from(train_section(deck));
+}
+
+RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   RunConfig run;
-  run.model = read_model_config(deck.section("model", "shape of the model"));
-  run.data = read_data(deck.section("data", "token files"));
-  run.train = read_train(deck.section("train", "what a step is and how many there are"));
+  run.model = read_model_config(model_section(deck), defaults.model);
+  run.data = read_data(data_section(deck), defaults);
+  run.train = read_train(train_section(deck), defaults);
   Section optimizer = deck.section("optimizer", "AdamW and its learning rate");
   run.optimizer = read_optimizer(optimizer);
   run.rate = read_rate(optimizer, run.train.steps);

@@ -21,7 +21,7 @@ struct DataConfig {
 };
 
 struct TrainConfig {
-  std::string precision;
+  std::string init_from, precision;
   Index steps, batch, micro_batch, length;
   std::vector<BatchStep> ramp;
   Index eval_every, eval_batches, log_every;
@@ -55,9 +55,18 @@ struct RunConfig {
   Index batch_after(double tokens) const;
 };
 
+// What keys are where the deck says nothing: the published 0.5B's shape, or a model that exists already.
+struct RunDefaults {
+  RunDefaults();
+  ModelConfig model;
+  std::string tokenizer, precision = "fp32";
+  Index length = 1024;
+};
+
 // Declares and reads every key of a run; the deck still has to be finished by the caller.
-RunConfig read_run_config(Deck& deck);
-ModelConfig read_model_config(Section model);
+RunConfig read_run_config(Deck& deck, const RunDefaults& = {});
+// train.init_from alone, which decides about the defaults of the others.
+std::string read_init_from(Deck& deck);
 
 // The layout of a run on `ranks` ranks. Exit::config with the factorisations that would work where the deck's grid does not fit.
 Layout layout_of(const RunConfig&, int ranks);

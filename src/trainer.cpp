@@ -70,7 +70,7 @@ class Trainer {
       validation_.emplace(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
     together(grid_.world(), [&] { make_folder(); });
     if (options.resume) resume();
-    if (progressed_.step == 0) engine_.initialise(run.train.seed);
+    if (progressed_.step == 0) begin();
     peak_ = grid_.world().sum(product_rate<T>()) / grid_.world().size();
     memory_ = grid_.world().max(double(capacity_.total()));
     together(grid_.world(), [&] {
@@ -107,6 +107,14 @@ class Trainer {
     std::error_code error;
     std::filesystem::create_directories(run_.output, error);
     require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", run_.output, error.message());
+  }
+
+  // Weights drawn, or those of a model that exists; the optimizer has seen nothing.
+  void begin() {
+    const std::string& from = run_.train.init_from;
+    if (from.empty()) return engine_.initialise(run_.train.seed);
+    load_weights(from, engine_);
+    if (lead()) std::printf("weights from %s\n", from.c_str());
   }
 
   // From the newest checkpoint that is whole to its last tensor; damaged ones are named and passed over.

@@ -40,6 +40,8 @@ struct StoredTensor {
   std::string weight_name;
   DType dtype;
   Shape shape;
+  std::string meaning{};  // what its numbers were before they were widened to `dtype`, as half_meaning; empty: just that
 };
+inline constexpr const char* half_meaning = "float16";
 
 }  // namespace gyr

@@ -33,7 +33,7 @@ void CheckpointWriter::write(const StoredTensor& t, Index first, Index count, co
     dataset_.emplace(file_->create_dataset(path_of(t.content, t.weight_name), t.dtype, t.shape));
     dataset_->set("hf_name", t.weight_name);
     dataset_->set("long_name", fmt::format("{} of {}", name_of(t.content), t.weight_name));
-    dataset_->set("dtype_semantic", std::string(name_of(t.dtype)));
+    dataset_->set("dtype_semantic", t.meaning.empty() ? std::string(name_of(t.dtype)) : t.meaning);
     rows_left_ = t.shape[0];
     --tensors_left_;
   }

@@ -18,5 +18,7 @@ void add_tokenizer(CLI::App&, Action&);
 void add_data(CLI::App&, Action&);
 void add_info(CLI::App&, Action&);
 void add_diff(CLI::App&, Action&);
+void add_import_hf(CLI::App&, Action&);
+void add_export_hf(CLI::App&, Action&);
 
 }  // namespace gyr

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon eval CHECKPOINT: what a model scores on token files, text, last words or multiple choice.
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <numeric>
 
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
-#include "src/commands/trained_run.hpp"
+#include "src/commands/notes.hpp"
 #include "src/data/output_file.hpp"
-#include "src/evaluation/scorer.hpp"
 #include "src/evaluation/evaluation.hpp"
+#include "src/evaluation/scorer.hpp"
 #include "src/precision.hpp"
+#include "src/pretrained.hpp"
 #include "src/runtime.hpp"
 #include "src/together.hpp"
 
@@ -155,7 +155,7 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
 int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        const RunConfig run = trained_run(a.checkpoint);
+        const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
         with_scalar(a.precision.empty() ? run.train.precision : a.precision,
                     [&]<class T>(std::type_identity<T>) { evaluate<T>(a, run, runtime); });
       },
@@ -179,7 +179,7 @@ void add_eval(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   CLI::App* c = app.add_subcommand("eval", "What a checkpoint scores on token files, text, last words or multiple choice");
   c->footer(footer);
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5)")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5) or Hugging Face folder")->required();
   CLI::Option* data = c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole; without a task the split of the training data");
   CLI::Option* text = c->add_option("--text", a->texts, "Text files whose perplexity is wanted")->excludes(data);
   CLI::Option* lambada = c->add_option("--lambada", a->lambada, "JSONL of texts whose last word is to be predicted")->excludes(data)->excludes(text);

@@ -7,10 +7,11 @@
 #include "modules/flops.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
-#include "src/commands/trained_run.hpp"
+#include "src/commands/notes.hpp"
 #include "src/generator.hpp"
 #include "src/run_config.hpp"
 #include "src/precision.hpp"
+#include "src/pretrained.hpp"
 #include "src/runtime.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
@@ -71,7 +72,7 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
 int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        const RunConfig run = trained_run(a.checkpoint);
+        const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
         with_scalar(a.precision.empty() ? run.train.precision : a.precision,
                     [&]<class T>(std::type_identity<T>) { generate<T>(a, run, runtime); });
       },
@@ -84,7 +85,7 @@ void add_generate(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   a->sampling.temperature = 0.8;
   CLI::App* c = app.add_subcommand("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model");
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5)")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5) or Hugging Face folder")->required();
   c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->take_all()->expected(1);
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
   c->add_option("--tokens", a->sampling.tokens, "Most new tokens of a prompt")->check(CLI::PositiveNumber)->capture_default_str();

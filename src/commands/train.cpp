@@ -5,8 +5,10 @@
 
 #include "modules/flops.hpp"
 #include "src/commands/command.hpp"
+#include "src/commands/notes.hpp"
 #include "src/commands/plan_report.hpp"
 #include "src/precision.hpp"
+#include "src/pretrained.hpp"
 #include "src/report/summary.hpp"
 #include "src/runtime.hpp"
 #include "src/trainer.hpp"
@@ -16,7 +18,7 @@ namespace gyr {
 namespace {
 
 struct Arguments {
-  std::string deck;
+  std::string deck, init_from;
   std::vector<std::string> overrides;
   bool resume = false, dry_run = false;
   int ranks = 0;
@@ -35,13 +37,24 @@ void describe_deck(CLI::App& command) {
 
 void add_deck(CLI::App& command, Arguments& a) {
   command.add_option("deck", a.deck, "Input deck (YAML)")->required();
+  command.add_option("--init-from", a.init_from,
+                     "Hugging Face folder or checkpoint (.h5) whose weights a new run starts from (train.init_from)");
   command.add_option("overrides", a.overrides, "Changes to the deck, as in parallel.tensor=2 train.steps=10");
   describe_deck(command);
 }
 
-RunConfig read(const Arguments& a, std::string& effective) {
-  Deck deck = Deck::read(a.deck, a.overrides);
-  RunConfig run = read_run_config(deck);
+RunConfig read(const Arguments& a, const Runtime& runtime, std::string& effective) {
+  std::vector<std::string> overrides = a.overrides;
+  if (!a.init_from.empty()) overrides.push_back("train.init_from=" + a.init_from);
+  Deck deck = Deck::read(a.deck, overrides);
+  const std::string from = read_init_from(deck);
+  RunDefaults defaults;
+  if (!from.empty()) {
+    defaults = defaults_of(from, notes_of(runtime));
+    defaults.precision = RunDefaults().precision;  // how to compute is the deck's matter
+    defaults.length = RunDefaults().length;
+  }
+  RunConfig run = read_run_config(deck, defaults);
   deck.finish();
   effective = deck.effective();
   return run;
@@ -51,7 +64,7 @@ int plan(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         std::string effective;
-        const RunConfig run = read(a, effective);
+        const RunConfig run = read(a, runtime, effective);
         const int model_ranks = run.parallel.pipeline * run.parallel.tensor * std::max(1, run.parallel.data);
         const int ranks = a.ranks > 0 ? a.ranks : runtime.ranks() > 1 ? runtime.ranks() : model_ranks;
         const std::string text = plan_report(run, ranks);
@@ -65,7 +78,7 @@ int train(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         std::string effective;
-        const RunConfig run = read(a, effective);
+        const RunConfig run = read(a, runtime, effective);
         if (runtime.rank() == 0) std::printf("%s\n", banner(version(), build_facts()).c_str());
         const TrainOptions options{a.resume};
         with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { train<T>(run, effective, options, runtime.world()); });

@@ -78,10 +78,8 @@ void Writer::commit() {
   output_.commit();
 }
 
-void sort_for_writing(std::vector<Tensor>& tensors) {
-  std::sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
-    return size_of(a.type) != size_of(b.type) ? size_of(a.type) > size_of(b.type) : a.name < b.name;
-  });
+bool written_before(const Tensor& a, const Tensor& b) {
+  return size_of(a.type) != size_of(b.type) ? size_of(a.type) > size_of(b.type) : a.name < b.name;
 }
 
 }  // namespace gyr::safetensors

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Any text is refused with Exit::data, or is a model that is written and read again as the same.
+#include <cstdint>
+#include <cstdlib>
+
+#include "src/huggingface/config_json.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace gyr;
+  HuggingFaceConfig config;
+  try {
+    config = parse_config_json({reinterpret_cast<const char*>(data), size}, "input");
+  } catch (const Error& error) {
+    if (error.code != Exit::data || std::string_view(error.what()).size() > 2000) std::abort();
+    return 0;
+  }
+  const std::string text = write_config_json(config);
+  if (write_config_json(parse_config_json(text, "written")) != text) std::abort();
+  return 0;
+}

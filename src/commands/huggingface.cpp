@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon import-hf DIR CHECKPOINT and gyrfalcon export-hf CHECKPOINT DIR. One process, neither MPI nor device: a login node will do.
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "src/commands/command.hpp"
+#include "src/commands/guard.hpp"
+#include "src/commands/notes.hpp"
+#include "src/huggingface/conversion.hpp"
+
+namespace gyr {
+
+namespace {
+
+// "5GB", "500MB", "1000000" to bytes; powers of 1000, as in transformers' max_shard_size.
+Index bytes_in(const std::string& text) {
+  static const std::map<std::string, double> units{{"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+                                                   {"KIB", 0x1p10}, {"MIB", 0x1p20}, {"GIB", 0x1p30}, {"TIB", 0x1p40}};
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  std::string unit(rest, text.data() + text.size());
+  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return std::toupper(c); });
+  const auto factor = units.find(unit);
+  require(error == std::errc() && factor != units.end() && number * factor->second >= 1 && number * factor->second < 0x1p62, Exit::usage,
+          "--shard-size {}: write a number and KB, MB, GB or TB, as in 5GB", text);
+  return Index(number * factor->second);
+}
+
+void say(const char* what, const std::string& target, const Converted& c, double seconds) {
+  std::printf("%s %s: %ld tensors, %.3f GB in %ld file%s, %.1f s\n", what, target.c_str(), long(c.tensors), double(c.bytes) / 1e9, long(c.files),
+              c.files == 1 ? "" : "s", seconds);
+}
+
+template <class Convert>
+int timed(const char* what, const std::string& target, Convert&& convert) {
+  return guarded([&] {
+    const auto begin = std::chrono::steady_clock::now();
+    const Converted converted = convert();
+    say(what, target, converted, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  });
+}
+
+}  // namespace
+
+void add_import_hf(CLI::App& app, Action& action) {
+  struct Arguments {
+    std::string folder, checkpoint;
+    bool overwrite = false;
+  };
+  auto a = std::make_shared<Arguments>();
+  CLI::App* c = app.add_subcommand("import-hf", "Make a checkpoint of a Falcon-H1 model in a Hugging Face folder");
+  c->add_option("folder", a->folder, "Folder with config.json and model.safetensors, or shards and their index")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5) to write")->required();
+  c->add_flag("--overwrite", a->overwrite, "Replace an existing checkpoint");
+  c->callback([a, &action] {
+    action = [a] { return timed("imported", a->checkpoint, [&] { return import_folder(a->folder, a->checkpoint, a->overwrite, print_note); }); };
+  });
+}
+
+void add_export_hf(CLI::App& app, Action& action) {
+  struct Arguments {
+    std::string checkpoint, folder, type, shard_size = "5GB", like;
+    bool overwrite = false;
+  };
+  auto a = std::make_shared<Arguments>();
+  CLI::App* c = app.add_subcommand("export-hf", "Write a checkpoint's model as a Hugging Face folder that transformers load");
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5)")->required();
+  c->add_option("folder", a->folder, "Folder to write")->required();
+  c->add_option("--dtype", a->type, "Type of all weights: bf16, fp16 or fp32; without it as they are stored")
+      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
+  c->add_option("--shard-size", a->shard_size, "Most of a file, unless one tensor is larger")->capture_default_str();
+  c->add_option("--like", a->like,
+                "Folder to take token ids, context length, generation_config.json, tokenizer and chat template from; without it the folder the "
+                "model came from");
+  c->add_flag("--overwrite", a->overwrite, "Replace an existing model folder");
+  c->callback([a, &action] {
+    action = [a] {
+      return timed("exported", a->folder, [&] {
+        ExportOptions options;
+        using safetensors::Type;
+        if (!a->type.empty()) options.type = a->type == "bf16" ? Type::bf16 : a->type == "fp16" ? Type::f16 : Type::f32;
+        options.shard_bytes = bytes_in(a->shard_size);
+        options.like = a->like;
+        options.overwrite = a->overwrite;
+        return export_folder(a->checkpoint, a->folder, options, print_note);
+      });
+    };
+  });
+}
+
+}  // namespace gyr

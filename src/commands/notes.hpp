@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a command passed over goes to standard error, once for all ranks.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "src/runtime.hpp"
+
+namespace gyr {
+
+inline void print_note(const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); }
+
+inline std::function<void(const std::string&)> notes_of(const Runtime& runtime) {
+  if (runtime.rank() != 0) return {};
+  return print_note;
+}
+
+}  // namespace gyr

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "src/checkpoint/catalogue.hpp"
+#include "src/checkpoint/checkpoint_file.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/checkpoint/numbers.hpp"
+#include "src/data/output_folder.hpp"
+#include "src/huggingface/config_json.hpp"
+#include "src/huggingface/conversion.hpp"
+#include "src/huggingface/half.hpp"
+#include "src/huggingface/model_folder.hpp"
+#include "src/pretrained.hpp"
+#include "src/report/transfer.hpp"
+#include "src/tokenizer/tokenizer.hpp"
+
+namespace gyr {
+
+namespace {
+
+namespace fs = std::filesystem;
+using safetensors::Type;
+
+constexpr Index block_bytes = Index(16) << 20;
+constexpr const char* generation_file_name = "generation_config.json";
+constexpr const char* tokenizer_file_name = "tokenizer.json";
+// What goes along unchanged.
+const std::vector<std::string> companions{generation_file_name, tokenizer_file_name, "tokenizer_config.json", "special_tokens_map.json",
+                                          "added_tokens.json", "chat_template.jinja", "chat_template.json", "vocab.json", "merges.txt",
+                                          "tokenizer.model"};
+
+bool belongs_to_model_folder(const std::string& name) {
+  const std::string ending = fs::path(name).extension().string();
+  return ending == ".json" || ending == ".safetensors" || ending == ".jinja" || name == "merges.txt" || name == "tokenizer.model";
+}
+
+Type type_of(DType dtype, const std::string& name) {
+  switch (dtype) {
+    case DType::bf16: return Type::bf16;
+    case DType::f32: return Type::f32;
+    case DType::f64: return Type::f64;
+    default: fail(Exit::data, "{}: holds {} where weights are floating-point numbers", name, name_of(dtype));
+  }
+}
+
+std::string name_in_config(Type type) {
+  return type == Type::bf16 ? "bfloat16" : type == Type::f16 ? "float16" : type == Type::f64 ? "float64" : "float32";
+}
+
+// ---- weights ----
+
+// A tensor on its way: where its numbers are, and what they become.
+struct Job {
+  StoredNumbers from;
+  safetensors::Tensor to;
+  bool as_stored = false;  // the same bits
+  Index bytes() const { return elements(to.shape) * safetensors::size_of(to.type); }
+};
+
+Job job_of(const CheckpointFile& file, const Weight& w, std::optional<Type> wanted) {
+  StoredNumbers stored = file.open(Content::weight, w.name);
+  const bool half = file.meaning(w.name) == half_meaning;
+  const Type own = half ? Type::f16 : type_of(stored.dtype, stored.name), type = wanted.value_or(own);
+  // Wider numbers than the weight has come from its master, where there is one.
+  if (wanted == Type::f32) stored = file.open(w.name, DType::f32);
+  const bool same = !half && type_of(stored.dtype, stored.name) == type;
+  return {std::move(stored), {w.name, type, w.shape}, same};
+}
+
+template <class S, class F>
+std::string converted(const StoredNumbers& from, const std::byte* block, Index count, F&& f) {
+  std::vector<S> numbers(count, S(0.f));
+  convert_numbers(from.dtype, block, count, numbers.data(), from.name);
+  using To = decltype(f(numbers[0]));
+  std::string out(numbers.size() * sizeof(To), '\0');
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const To x = f(numbers[i]);
+    std::memcpy(out.data() + i * sizeof(To), &x, sizeof x);
+  }
+  return out;
+}
+
+std::string in_type(const StoredNumbers& from, const std::byte* block, Index count, Type type) {
+  switch (type) {
+    case Type::bf16: return converted<bf16>(from, block, count, [](bf16 x) { return x; });
+    case Type::f16:
+      return converted<float>(from, block, count, [&](float x) {
+        const std::uint16_t half = float_to_half(x);
+        require(!std::isfinite(x) || std::isfinite(half_to_float(half)), Exit::data,
+                "{}: holds {}, beyond the 65504 of half precision; choose bf16 or fp32", from.name, x);
+        return half;
+      });
+    case Type::f64: return converted<double>(from, block, count, [](double x) { return x; });
+    default: return converted<float>(from, block, count, [](float x) { return x; });
+  }
+}
+
+void write_tensor(const Job& job, safetensors::Writer& writer, Transfer& transfer) {
+  const Shape& shape = job.to.shape;
+  const Index rows = shape[0], row = elements(shape) / rows, size = size_of(job.from.dtype);
+  const Index step = std::clamp<Index>(block_bytes / (row * size), 1, rows);
+  std::vector<std::byte> block(step * row * size);
+  for (Index first = 0; first < rows; first += step) {
+    Box box = whole(shape);
+    box.first[0] = first, box.count[0] = std::min(step, rows - first);
+    const Index count = box.count[0] * row;
+    job.from.read(box, block.data(), box.count, whole(box.count));
+    if (job.as_stored) {
+      writer.write(block.data(), count * size);
+    } else {
+      const std::string bytes = in_type(job.from, block.data(), count, job.to.type);
+      writer.write(bytes.data(), Index(bytes.size()));
+    }
+    transfer.add(count * safetensors::size_of(job.to.type));
+  }
+}
+
+// Tensors in the model's order, as many to a file as fit.
+std::vector<std::vector<const Job*>> shards_of(const std::vector<Job>& jobs, Index shard_bytes) {
+  std::vector<std::vector<const Job*>> shards(1);
+  Index filled = 0;
+  for (const Job& job : jobs) {
+    if (!shards.back().empty() && filled + job.bytes() > shard_bytes) shards.emplace_back(), filled = 0;
+    shards.back().push_back(&job);
+    filled += job.bytes();
+  }
+  return shards;
+}
+
+void write_shard(const fs::path& file, std::vector<const Job*> jobs, Transfer& transfer) {
+  std::vector<safetensors::Tensor> tensors;
+  std::sort(jobs.begin(), jobs.end(), [](const Job* a, const Job* b) { return safetensors::written_before(a->to, b->to); });
+  for (const Job* job : jobs) tensors.push_back(job->to);
+  safetensors::Writer writer(file, std::move(tensors));
+  for (const Job* job : jobs) write_tensor(*job, writer, transfer);
+  writer.commit();
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  OutputFile out(file);
+  out.append(text);
+  out.commit();
+}
+
+Index write_weights(const OutputFolder& folder, const std::vector<Job>& jobs, Index shard_bytes) {
+  Index total = 0;
+  for (const Job& job : jobs) total += job.bytes();
+  Transfer transfer(stderr, "export", total);
+  const auto shards = shards_of(jobs, shard_bytes);
+  if (shards.size() == 1) {
+    write_shard(folder / one_file_name, shards[0], transfer);
+    return 1;
+  }
+  nlohmann::ordered_json index;
+  index["metadata"]["total_size"] = total;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    write_shard(folder / name, shards[i], transfer);
+    for (const Job* job : shards[i]) index["weight_map"][job->to.name] = name;
+  }
+  write_text(folder / shard_index_name, index.dump(2) + "\n");
+  return Index(shards.size());
+}
+
+// ---- what stands beside the weights ----
+
+// The folder the run started from, through the checkpoints in between; empty where it is gone.
+fs::path origin_of(RunConfig run) {
+  std::error_code error;
+  for (int i = 0; i < 8; ++i) {
+    const fs::path from = run.train.init_from;
+    if (fs::is_directory(from, error)) return from;
+    if (from.empty() || !fs::is_regular_file(from, error)) return {};
+    run = run_of(from);
+  }
+  return {};
+}
+
+void copy_file(const fs::path& from, const fs::path& to, Index& bytes) {
+  std::ifstream in(from, std::ios::binary);
+  require(in.good(), Exit::io, "{}: cannot be read", from.string());
+  OutputFile out(to);
+  std::string block(std::size_t(1) << 20, '\0');
+  while (in.read(block.data(), std::streamsize(block.size())), in.gcount() > 0) out.append({block.data(), std::size_t(in.gcount())});
+  require(!in.bad(), Exit::io, "{}: reading failed", from.string());
+  out.commit();
+  bytes += out.appended();
+}
+
+// What the folder `like` knows beyond the deck.
+void take_over(const fs::path& like, const OutputFolder& to, HuggingFaceConfig& config, const Note& note) {
+  const HuggingFaceConfig known = read_config_json(like / config_file_name);
+  if (known.model.vocabulary != config.model.vocabulary)
+    note(fmt::format("{}: its vocabulary has {} tokens, and the model's {}: its tokenizer may not fit", like.string(), known.model.vocabulary,
+                     config.model.vocabulary));
+  config.begin_token = known.begin_token, config.end_tokens = known.end_tokens, config.positions = known.positions;
+  std::error_code error;
+  Index bytes = 0;
+  for (const std::string& name : companions)
+    if (fs::is_regular_file(like / name, error)) copy_file(like / name, to / name, bytes);
+}
+
+// What the deck alone knows.
+void make_do(const RunConfig& run, const OutputFolder& to, HuggingFaceConfig& config, const Note& note) {
+  config.positions = run.train.length;
+  std::error_code error;
+  const fs::path tokenizer = run.data.tokenizer;
+  const bool known = !tokenizer.empty() && fs::is_regular_file(tokenizer, error);
+  note(fmt::format("no folder to take token ids, context length and chat template from (--like DIR): max_position_embeddings is the trained "
+                   "length {}, {}", config.positions,
+                   known ? fmt::format("tokenizer and end of text are those of {}", tokenizer.string()) : "there is no tokenizer"));
+  if (!known) return;
+  Index bytes = 0;
+  copy_file(tokenizer, to / tokenizer_file_name, bytes);
+  if (const auto end = Tokenizer::load(tokenizer).eod(); end && *end < config.model.vocabulary) config.end_tokens = {*end};
+}
+
+std::string generation_json(const nlohmann::json& config) {
+  nlohmann::ordered_json j;
+  j["_from_model_config"] = true;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (!config[key].is_null()) j[key] = config[key];
+  return j.dump(2) + "\n";
+}
+
+}  // namespace
+
+Converted export_folder(const fs::path& checkpoint, const fs::path& target, const ExportOptions& options, const Note& note) {
+  const CheckpointFile file(checkpoint);
+  const RunConfig run = run_of(checkpoint);
+  require_falcon_h1(run.model);
+  std::vector<Weight> weights;
+  for (const PlacedWeight& placed : model_weights<float>(run.model)) weights.push_back(placed.weight);
+  check_weights(file, weights);
+  std::vector<Job> jobs;
+  for (const Weight& w : weights) jobs.push_back(job_of(file, w, options.type));
+
+  using Existing = OutputFolder::Existing;
+  OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
+  Converted result{Index(jobs.size()), 0, 0};
+  for (const Job& job : jobs) result.bytes += job.bytes();
+  require_space(folder / "", result.bytes + result.bytes / 1024);
+
+  HuggingFaceConfig config;
+  config.model = run.model;
+  config.dtype = name_in_config(jobs[0].to.type);  // of the embedding
+  const fs::path like = options.like.empty() ? origin_of(run) : options.like;
+  if (like.empty()) make_do(run, folder, config, note);
+  else take_over(like, folder, config, note);
+  const std::string text = write_config_json(config);
+  write_text(folder / config_file_name, text);
+  if (!fs::exists(folder / generation_file_name)) write_text(folder / generation_file_name, generation_json(nlohmann::json::parse(text)));
+  result.files = write_weights(folder, jobs, options.shard_bytes);
+  folder.commit();
+  return result;
+}
+
+}  // namespace gyr

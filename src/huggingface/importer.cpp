@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <nlohmann/json.hpp>
+
+#include "src/checkpoint/catalogue.hpp"
+#include "src/checkpoint/writer.hpp"
+#include "src/huggingface/conversion.hpp"
+#include "src/huggingface/model_folder.hpp"
+#include "src/pretrained.hpp"
+#include "src/report/transfer.hpp"
+#include "src/runtime.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr Index block_bytes = Index(16) << 20;
+
+CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefaults& defaults) {
+  CheckpointHeader header;
+  header.deck = deck_of_folder(folder, defaults);
+  header.precision = defaults.precision == "bf16" ? name_of(DType::bf16) : name_of(defaults.precision == "fp64" ? DType::f64 : DType::f32);
+  nlohmann::json provenance;
+  for (const auto& [name, value] : build_facts()) provenance[name] = value;
+  header.provenance = provenance.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return header;
+}
+
+StoredTensor stored(const FolderWeights& source, const Weight& w) {
+  StoredTensor tensor{Content::weight, w.name, source.open(w.name, DType::f32).dtype, w.shape, {}};
+  if (source.folder().tensor(w.name).type == safetensors::Type::f16) tensor.meaning = half_meaning;
+  return tensor;
+}
+
+void copy(const StoredNumbers& from, const StoredTensor& tensor, CheckpointWriter& writer, Transfer& transfer) {
+  const Index rows = tensor.shape[0], row_bytes = elements(tensor.shape) / rows * size_of(tensor.dtype);
+  // Whole chunks of the file, as far as the block reaches.
+  const Index chunk = hdf5::chunk_rows(tensor.dtype, tensor.shape);
+  const Index step = std::min(rows, std::max<Index>(1, block_bytes / (row_bytes * chunk)) * chunk);
+  std::vector<std::byte> block(step * row_bytes);
+  for (Index first = 0; first < rows; first += step) {
+    Box box = whole(tensor.shape);
+    box.first[0] = first, box.count[0] = std::min(step, rows - first);
+    from.read(box, block.data(), box.count, whole(box.count));
+    writer.write(tensor, first, box.count[0], block.data());
+    transfer.add(box.count[0] * row_bytes);
+  }
+}
+
+}  // namespace
+
+Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note& note) {
+  std::error_code error;
+  require(!std::filesystem::is_directory(checkpoint, error), Exit::usage, "{}: is a folder; name the checkpoint's file", checkpoint.string());
+  require(overwrite || !std::filesystem::exists(checkpoint, error), Exit::usage, "{}: is there; give --overwrite to replace it",
+          checkpoint.string());
+  const RunDefaults defaults = defaults_of(folder, note);
+  const FolderWeights source(folder, defaults.model.tied);
+  std::vector<Weight> weights;
+  for (const PlacedWeight& placed : model_weights<float>(defaults.model)) weights.push_back(placed.weight);
+  check_weights(source, weights);
+  std::vector<StoredTensor> tensors;
+  for (const Weight& w : weights) tensors.push_back(stored(source, w));
+  CheckpointWriter writer(checkpoint, header_of(folder, defaults), tensors);
+  {
+    Transfer transfer(stderr, "import", writer.bytes());
+    for (const StoredTensor& tensor : tensors) copy(source.open(tensor.weight_name, tensor.dtype), tensor, writer, transfer);
+  }
+  writer.commit();
+  return {Index(tensors.size()), writer.bytes(), 1};
+}
+
+}  // namespace gyr
