@@ -27,7 +27,10 @@ struct Help {
 const Help helps[] = {
     {{"train"}, {"--help", "--resume", "--dry-run", "--ranks"}},
     {{"plan"}, {"--help", "--ranks"}},
-    {{"eval"}, {"--help", "--data", "--split", "--sequences", "--length", "--tensor", "--precision"}},
+    {{"eval"},
+     {"--help", "--data", "--text", "--lambada", "--choices", "--split", "--limit", "--length", "--stride", "--documents", "--separator", "--key",
+      "--skip-invalid", "--tokenizer", "--begin", "--delimiter", "--json", "--records", "--batch", "--batch-tokens", "--tensor", "--pipeline",
+      "--precision"}},
     {{"generate"},
      {"--help", "--prompt", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--precision"}},
     {{"info"}, {"--help", "--statistics"}},

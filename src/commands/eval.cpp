@@ -191,7 +191,7 @@ void add_eval(CLI::App& app, Action& action) {
   a->documents.add(*c);
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
   c->add_option("--begin", a->begin, "Token before a text or an empty context; auto: the tokenizer's own for the begin or else the end of a text, where it has one")->capture_default_str();
-  c->add_option("--delimiter", a->delimiter, "Between context and choice")->capture_default_str();
+  c->add_option("--delimiter", a->delimiter, "Between context and choice; without it one space");
   c->add_option("--json", a->json, "Write settings and figures to this file, as one line of JSON");
   c->add_option("--records", a->records, "Write one line of JSON per sequence, window or example to this file");
   c->add_option("--batch", a->batch.passages, "Most sequences computed together")->check(CLI::PositiveNumber)->capture_default_str();

@@ -62,6 +62,7 @@ class TextEvaluation : public Evaluation {
                  {"byte_perplexity", std::exp2(bits)}, {"bits_per_byte", bits}, {"log_likelihood", -loss.sum()},
                  {"tokens", Index(loss.count())}, {"words", words}, {"bytes", bytes}, {"documents", documents_.size()},
                  {"windows", scores.size()}};
+    if (skipped_ > 0) c.text += fmt::format(", {} lines skipped", skipped_), c.results["skipped"] = skipped_;
     return c;
   }
 
@@ -69,7 +70,7 @@ class TextEvaluation : public Evaluation {
   void read(const std::filesystem::path& path, const DocumentFormat& format, const TextSettings& settings) {
     const DocumentFile file(path, format);
     std::string text;
-    file.visit(0, file.blocks(), [&](const Fragment& part) {
+    skipped_ += file.visit(0, file.blocks(), [&](const Fragment& part) {
       text += part.text;
       if (!part.ends) return;
       if (settings.limit == 0 || Index(documents_.size()) < settings.limit) add(text, settings, path.string());
@@ -85,6 +86,7 @@ class TextEvaluation : public Evaluation {
   }
 
   std::vector<Document> documents_;
+  Index skipped_ = 0;  // lines
   std::vector<std::pair<std::size_t, Window>> windows_;  // and the document each reads
   Passages passages_;
 };
