@@ -74,7 +74,7 @@ TEST_P(evaluation, equals_transformers) {
   meet();
 }
 
-struct Run {
+struct Setting {
   int data, pipeline, tensor;
   BatchLimits limits;
 };
@@ -83,7 +83,7 @@ struct Run {
 TEST_P(evaluation, is_the_same_on_every_grid_and_in_any_batches) {
   const auto asked = evaluation_of(run["arguments"]);
   std::optional<Conclusion> one;
-  for (const auto& [data, pipeline, tensor, limits] : {Run{1, 1, 1, {}}, Run{1, 1, 1, {3, 100}}, Run{3, 1, 1, {}}, Run{2, 2, 2, {3, 100}}})
+  for (const auto& [data, pipeline, tensor, limits] : {Setting{1, 1, 1, {}}, Setting{1, 1, 1, {3, 100}}, Setting{3, 1, 1, {}}, Setting{2, 2, 2, {3, 100}}})
     if (Grid* grid = grid_with(data, pipeline, tensor)) {
       const Conclusion c = conclusion<double>(*asked, *grid, limits);
       if (!one) one = c;
