@@ -25,9 +25,10 @@ void Head<T>::logits(Pass<T>& a, Tensor2<const T> x, Tensor2<Acc<T>> logits) {
   linear<T, Acc<T>>(a.dev, norm_.forward(a, x), w_->template matrix<const T>(), logits, c_.head_multiplier);
 }
 
-// Loss of some rows; with dh, also the gradient of scale * loss.
+// Loss of some rows; with dh, also the gradient of scale * loss; with `each`, also the score of every row.
 template <class T>
-double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh) {
+double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh,
+                           std::vector<TokenScore>* each) {
   using A = Acc<T>;
   const Index n = h.extent(0), columns = vocabulary_here();
   Scope scope(a.dev.scratch);
@@ -54,16 +55,20 @@ double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> 
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses);
   double sum = 0;
   for (Index r = 0; r < n; ++r) sum += host(r);
+  if (each) {
+    const auto below = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), sums);  // the label's logit less the largest
+    for (Index r = 0; r < n; ++r) each->push_back({host(r), -double(below(1, r))});
+  }
   return sum;
 }
 
 template <class T>
-double Head<T>::loss(Pass<T>& a, Tensor2<const T> x, Tensor1<const Token> labels) {
+double Head<T>::loss(Pass<T>& a, Tensor2<const T> x, Tensor1<const Token> labels, std::vector<TokenScore>* each) {
   const Tensor2<const T> h = norm_.forward(a, x);
   double sum = 0;
   for (Index first = 0; first < Index(h.extent(0)); first += block_rows) {
     const Index n = std::min<Index>(block_rows, h.extent(0) - first);
-    sum += block_loss(a, rows(h, first, n), rows(labels, first, n), 0, {});
+    sum += block_loss(a, rows(h, first, n), rows(labels, first, n), 0, {}, each);
   }
   return sum;
 }
@@ -76,7 +81,7 @@ double Head<T>::loss_and_gradient(Pass<T>& a, Tensor2<const T> x, Tensor1<const 
   double sum = 0;
   for (Index first = 0; first < Index(h.extent(0)); first += block_rows) {
     const Index n = std::min<Index>(block_rows, h.extent(0) - first);
-    sum += block_loss(a, rows(h, first, n), rows(labels, first, n), scale, rows(dh, first, n));
+    sum += block_loss(a, rows(h, first, n), rows(labels, first, n), scale, rows(dh, first, n), nullptr);
   }
   a.tensor.whole().all_reduce(a.dev, flat(dh));
   norm_.backward(a, dh, Add::no, dx);

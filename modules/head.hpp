@@ -10,14 +10,19 @@
 
 namespace gyr {
 
+// What a model makes of one row's label: its loss, and how far its logit lies below the largest (0: no token is likelier).
+struct TokenScore {
+  double loss, shortfall;
+};
+
 template <class T>
 class Head {
  public:
   // table: the embedding's, where the head is tied to it and lies on the same stage; otherwise null.
   Head(const ModelConfig&, Parameter* table, Parameters<T>&);
 
-  // Sum of the losses of all labelled rows.
-  double loss(Pass<T>&, Tensor2<const T> x, Tensor1<const Token> labels);
+  // Sum of the losses of all labelled rows; `each`, if given, gets the score of every row besides (rows without a label mean nothing).
+  double loss(Pass<T>&, Tensor2<const T> x, Tensor1<const Token> labels, std::vector<TokenScore>* each = nullptr);
   // The same, and the gradient of scale * loss: of the weights (added up) and of x (dx).
   double loss_and_gradient(Pass<T>&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx);
   // This rank's columns of the logits, and which tokens they are.
@@ -28,7 +33,7 @@ class Head {
   void logits(Pass<T>&, Tensor2<const T> x, Tensor2<Acc<T>> logits /*(R, vocabulary_here)*/);
 
  private:
-  double block_loss(Pass<T>&, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh);
+  double block_loss(Pass<T>&, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh, std::vector<TokenScore>* each);
 
   ModelConfig c_;
   Norm<T> norm_;

@@ -104,7 +104,8 @@ void Engine<T>::start_buckets(int part) {
 }
 
 template <class T>
-double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBatch>& batches, double scale) {
+double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBatch>& batches, double scale,
+                      std::vector<std::vector<TokenScore>>* each) {
   Communicator& pipeline = grid_.pipeline();
   const int rank = pipeline.rank(), last_micro = int(batches.size()) - 1;
   std::vector<Request> inputs(stage_.slots()), gradients(stage_.slots());
@@ -130,7 +131,7 @@ double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBat
           inputs[slot].wait();
         }
         auto t = timers_.scope("forward");
-        outputs[slot] = stage_.forward(device_, slot, scale, loss);
+        outputs[slot] = stage_.forward(device_, slot, scale, loss, each ? &(*each)[task.micro] : nullptr);
         break;
       }
       case TaskKind::send_output:
@@ -217,6 +218,13 @@ std::pair<double, Index> Engine<T>::evaluate(const MicroBatches& source, int mic
   const Index tokens = labelled(batches);
   const double sum = run(forward_only(pipeline_shape(grid_, micros), grid_.coordinate("pipeline")), batches, 0);
   return {from_last_stage(sum), tokens};
+}
+
+template <class T>
+std::vector<std::vector<TokenScore>> Engine<T>::scores(const MicroBatches& source, int micros) {
+  std::vector<std::vector<TokenScore>> each(micros);
+  run(forward_only(pipeline_shape(grid_, micros), grid_.coordinate("pipeline")), collect(source, micros), 0, &each);
+  return each;
 }
 
 // Names the weight nearest to where it began: backward spreads a bad number towards the embedding, so the last weight in the order of the

@@ -57,6 +57,8 @@ class Engine {
   StepResult gradients(const MicroBatches&, int micros, std::int64_t step);
   // Sum of losses and number of labelled tokens over the global batch; no gradients.
   std::pair<double, Index> evaluate(const MicroBatches&, int micros);
+  // The scores of every row of this data coordinate's micro-batches, [micro][row], on the last stage; empty on the others. No gradients.
+  std::vector<std::vector<TokenScore>> scores(const MicroBatches&, int micros);
 
   Stage<T>& stage() { return stage_; }
   Optimizer<T>& optimizer() { return *optimizer_; }
@@ -71,8 +73,9 @@ class Engine {
     int first_part;  // started when this part, the last one done, is complete
   };
   void make_buckets();
-  // Runs a task list; returns the sum of losses of this rank's data coordinate (on the last stage).
-  double run(const std::vector<Task>&, const std::vector<MicroBatch>&, double scale);
+  // Runs a task list; returns the sum of losses of this rank's data coordinate (on the last stage)
+  // and adds the scores of the rows of each micro-batch to `each`, if given.
+  double run(const std::vector<Task>&, const std::vector<MicroBatch>&, double scale, std::vector<std::vector<TokenScore>>* each = nullptr);
   std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;
   Index labelled(const std::vector<MicroBatch>&);
   void start_buckets(int part);

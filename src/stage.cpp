@@ -132,13 +132,13 @@ Tensor2<T> Stage<T>::forward(Pass<T>& a, Slot& slot) {
 }
 
 template <class T>
-Tensor2<T> Stage<T>::forward(Device& dev, int i, double scale, double& loss) {
+Tensor2<T> Stage<T>::forward(Device& dev, int i, double scale, double& loss, std::vector<TokenScore>* each) {
   Slot& slot = slots_[i];
   Pass<T> a = pass(dev, slot);
   const Tensor2<T> x = forward(a, slot);
   if (!last_) return x;
   if (scale == 0) {
-    loss += head_->loss(a, x, slot.labels);
+    loss += head_->loss(a, x, slot.labels, each);
   } else {
     auto dx = slot.saved.template push<Tensor2<T>>("dx", x.extent(0), x.extent(1));
     loss += head_->loss_and_gradient(a, x, slot.labels, scale, dx);

@@ -45,8 +45,8 @@ class Stage {
   // Brings the micro-batch into its slot. Where this is not the first stage, the tensor its input must be received into.
   Tensor2<T> begin(Device&, int slot, const MicroBatch&);
   // Runs the layers. On the last stage also the head: adds to `loss` the sum over labelled tokens, and, where scale is not 0, keeps the
-  // gradient of scale * loss. Returns the stage's output.
-  Tensor2<T> forward(Device&, int slot, double scale, double& loss);
+  // gradient of scale * loss; where it is 0, `each`, if given, gets the score of every row. Returns the stage's output.
+  Tensor2<T> forward(Device&, int slot, double scale, double& loss, std::vector<TokenScore>* each = nullptr);
   // Where the gradient of the output must be received, except on the last stage.
   Tensor2<T> begin_backward(int slot);
   // Adds up the gradients of the weights and returns the gradient of the input. `done(part)` is called when the gradients of part

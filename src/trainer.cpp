@@ -262,7 +262,8 @@ MicroBatch read_micro_batch(const Dataset& dataset, Index first, Index batch, In
     const Sample s = dataset.sample(first + b);
     m.tokens.insert(m.tokens.end(), s.tokens.begin(), s.tokens.end() - 1);
     if (!s.positions.empty()) m.positions.insert(m.positions.end(), s.positions.begin(), s.positions.end() - 1);
-    for (Index t = 1; t <= length; ++t) m.labels.push_back(s.learned[t] ? s.tokens[t] : ignored_label);
+    const std::vector<Token> labels = s.labels(ignored_label);
+    m.labels.insert(m.labels.end(), labels.begin(), labels.end());
   }
   return m;
 }

@@ -116,6 +116,42 @@ TEST(bad_input, what_the_grid_lists_does_work) {
   }
 }
 
+TEST(bad_input, a_bad_example_is_named_with_its_line) {
+  const Folder folder;
+  const auto refused = [&](const char* task, const std::string& lines, const Words& parts, const std::vector<int>& ranks) {
+    expect_refused_quietly({"eval", material().trained(), task, folder.write("bad.jsonl", lines)}, Exit::data, parts, ranks);
+  };
+  refused("--lambada", "{\"text\": \"a b\"}\n{\"text\": \"a b\"\n", {"bad.jsonl:2", "not valid JSON"}, {0, 2});
+  refused("--lambada", "{\"text\": \"alone\"}\n", {"bad.jsonl:1", "two words"}, {0});
+  refused("--choices", "\n{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 2}\n", {"bad.jsonl:2", "0 to 1"}, {0});
+  refused("--lambada", "\n", {"bad.jsonl", "no example"}, {0});
+  refused("--text", "{\"test\": \"a b\"}\n", {"bad.jsonl:1", "'text'"}, {0});
+  expect_refused_quietly({"eval", material().trained(), "--lambada", folder / "none.jsonl"}, Exit::missing, {"none.jsonl"}, {0});
+}
+
+TEST(bad_input, options_of_eval_that_do_not_fit_the_task_are_refused) {
+  const Folder folder;
+  const std::string text = material().text();
+  const auto refused = [&](Words more, const Words& parts) {
+    more.insert(more.begin(), {"eval", material().trained()});
+    expect_refused_quietly(more, Exit::usage, parts, {0});
+  };
+  refused({"--text", text, "--choices", text}, {"--choices", "--text"});
+  refused({"--lambada", text, "--stride", "4"}, {"--stride", "--text"});
+  refused({"--text", text, "--delimiter", ":"}, {"--delimiter", "--choices"});
+  refused({"--text", text, "--split", "test"}, {"--split"});
+  refused({"--tokenizer", text}, {"--tokenizer"});
+  refused({"--text", text, "--stride", "40", "--length", "32"}, {"--stride 40", "32"});
+  refused({"--text", text, "--begin", "<nothing>"}, {"--begin <nothing>"});
+}
+
+TEST(bad_input, figures_that_cannot_be_written_stop_eval_before_it_begins) {
+  const Folder folder;
+  for (const char* option : {"--json", "--records"})
+    expect_refused_quietly({"eval", material().trained(), "--limit", "4", option, folder / "none" / "x.json"}, Exit::missing, {"none"});
+  EXPECT_EQ(folder.files(), 0u);
+}
+
 TEST(bad_input, heads_that_do_not_divide_name_both_numbers) {
   const Folder folder;
   expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=2", "model.mamba.heads=3"}), Exit::config, {"3", "2 tensor ranks", "parallel.tensor"}, {2});

@@ -25,9 +25,14 @@ struct Help {
 };
 
 const Help helps[] = {
-    {{"train"}, {"--help", "--resume", "--dry-run", "--ranks"}},
-    {{"plan"}, {"--help", "--ranks"}},
-    {{"eval"}, {"--help", "--data", "--split", "--sequences", "--length", "--tensor", "--precision"}},
+    {{"train"}, {"--help", "--init-from", "--resume", "--dry-run", "--ranks"}},
+    {{"plan"}, {"--help", "--init-from", "--ranks"}},
+    {{"import-hf"}, {"--help", "--overwrite"}},
+    {{"export-hf"}, {"--help", "--dtype", "--shard-size", "--like", "--overwrite"}},
+    {{"eval"},
+     {"--help", "--data", "--text", "--lambada", "--choices", "--split", "--limit", "--length", "--stride", "--documents", "--separator", "--key",
+      "--skip-invalid", "--tokenizer", "--begin", "--delimiter", "--json", "--records", "--batch", "--batch-tokens", "--tensor", "--pipeline",
+      "--precision"}},
     {{"generate"},
      {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--pipeline", "--precision"}},
     {{"info"}, {"--help", "--statistics"}},

@@ -1,76 +1,157 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon eval CHECKPOINT --data PREFIX: loss and perplexity over token files.
-#include <cmath>
+// gyrfalcon eval CHECKPOINT: what a model scores on token files, text, last words or multiple choice.
 #include <cstdio>
 #include <memory>
 #include <numeric>
 
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
+#include "src/commands/documents_option.hpp"
 #include "src/commands/notes.hpp"
+#include "src/data/output_file.hpp"
+#include "src/evaluation/evaluation.hpp"
+#include "src/evaluation/scorer.hpp"
 #include "src/precision.hpp"
 #include "src/pretrained.hpp"
 #include "src/runtime.hpp"
-#include "src/trainer.hpp"
+#include "src/together.hpp"
 
 namespace gyr {
 
 namespace {
 
 struct Arguments {
-  std::string checkpoint, split, precision;
-  std::vector<std::string> prefixes;
-  Index sequences = 0, length = 0;
-  int tensor = 0;
+  std::string checkpoint, split = "validation", precision, tokenizer, begin = "auto", delimiter = " ", lambada, choices, json, records;
+  std::vector<std::string> prefixes, texts;
+  DocumentsOption documents;
+  Index limit = 0, length = 0, stride = 0;
+  BatchLimits batch;
+  int tensor = 0, pipeline = 1;
+
+  bool reads_text() const { return !(texts.empty() && lambada.empty() && choices.empty()); }
 };
 
-template <class T>
-void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
+constexpr const char* footer = R"(
+One task a run:
+  --data     Loss and perplexity over windows of --length tokens and the token after each.
+  --text     Perplexity of plain text or JSONL documents. Of the tokens y_0 .. y_n of a document (y_0 is --begin, or the text's first
+             token where that is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and
+             scores what follows each of them; every further one ends --stride tokens S later and scores the S new tokens, each
+             with at least L-S+1 tokens before it. With T the sum of -ln p of all scored tokens:
+             perplexity exp(T / scored tokens), word perplexity exp(T / words), bits per byte T / ln 2 / bytes,
+             byte perplexity 2^(bits per byte). Words are runs between ASCII white space. The error is that of a mean over tokens.
+  --lambada  Lines {"text": "..."}. The last word is right where each of its tokens is the likeliest after all before it;
+             perplexity exp(mean over examples of the -ln p of the word).
+  --choices  Lines {"context": "...", "choices": ["...", "..."], "answer": 0}. --delimiter and a choice follow the context. acc takes the
+             choice of the largest sum of ln p, acc_norm that divided by the choice's bytes, acc_token by its tokens.
+Context and continuation are encoded together: the continuation's tokens are those of encode(context + continuation) after the first
+|encode(context)|, and white space at the context's end belongs to the continuation. What does not fit into --length loses its beginning.
+Errors are standard errors of a mean; a perplexity's is its own times that of the logarithm. Figures do not depend on the number of ranks.)";
+
+DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index length) {
   DatasetOptions data;
   for (const std::string& prefix : a.prefixes.empty() ? run.data.prefixes : a.prefixes) data.corpora.push_back({prefix, std::nullopt});
-  require(!data.corpora.empty(), Exit::usage, "the checkpoint's deck names no data: give --data PREFIX");
+  require(!data.corpora.empty(), Exit::usage, "the checkpoint's deck names no data: give --data, --text, --lambada or --choices");
   data.split = a.prefixes.empty() ? run.data.split : "1";
   data.which = a.prefixes.empty() ? (a.split == "test" ? Split::test : a.split == "train" ? Split::train : Split::validation) : Split::train;
-  data.seq_len = a.length > 0 ? a.length : run.train.length;
+  data.seq_len = length;
   data.seed = run.data.seed;
   if (run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
   data.separate = run.data.separate;
   data.vocab_size = run.model.vocabulary;
-  const Dataset dataset(data);
-  Index windows = 0;
-  for (Index i = 0; i < dataset.corpora(); ++i) windows += dataset.per_epoch(i);
+  return data;
+}
 
-  const int tensor = a.tensor > 0 ? a.tensor : std::gcd(runtime.ranks(), run.parallel.tensor);
-  require(runtime.ranks() % tensor == 0, Exit::config, "--tensor {} does not divide the {} ranks", tensor, runtime.ranks());
-  const int replicas = runtime.ranks() / tensor;
-  Grid grid(grid_layout(replicas, 1, tensor, {{0, run.model.layers()}}), runtime.world(), patience_of(runtime.world()));
-  EngineConfig config;
-  config.model = run.model;
-  config.length = data.seq_len;
-  config.training = false;
-  const Capacity capacity = predicted_capacity<T>(config, grid.layout(), grid.position());
-  Timers timers(engine_timer_names());
-  Engine<T> engine(config, grid, &capacity, timers);
-  load_weights<T>(a.checkpoint, grid, engine.stage());
+std::optional<Token> begin_of(const Tokenizer& tokenizer, const std::string& name) {
+  if (name == "none") return std::nullopt;
+  if (name == "auto") return tokenizer.bos() ? tokenizer.bos() : tokenizer.eod();
+  const auto token = tokenizer.id_of(name);
+  require(token.has_value(), Exit::usage, "--begin {}: the tokenizer has no such token", name);
+  return token;
+}
 
-  // Every window once, unless fewer were asked for; the last round may be short, and idle replicas then score nothing.
-  const Index count = a.sequences > 0 ? std::min(a.sequences, windows) : windows;
-  double loss = 0;
-  Index tokens = 0;
-  for (Index first = 0; first < count; first += replicas) {
-    const auto [sum, n] = engine.evaluate([&](int) {
-      const Index mine = first + grid.coordinate("data");
-      MicroBatch m = read_micro_batch(dataset, std::min(mine, count - 1), 1, config.length);
-      if (mine >= count) std::fill(m.labels.begin(), m.labels.end(), ignored_label);
-      return m;
-    }, 1);
-    loss += sum, tokens += n;
+// The task, and every setting that its figures depend on.
+std::unique_ptr<Evaluation> make_evaluation(const Arguments& a, const RunConfig& run, Json& settings) {
+  const Index length = a.length > 0 ? a.length : run.train.length;
+  settings["length"] = length;
+  if (a.limit > 0) settings["limit"] = a.limit;
+  if (!a.reads_text()) {
+    const DatasetOptions data = dataset_options(a, run, length);
+    settings["task"] = "data";
+    for (const Corpus& corpus : data.corpora) settings["files"].push_back(corpus.prefix.string());
+    if (a.prefixes.empty()) settings["split"] = a.split;
+    return token_file_evaluation(data, a.limit);
   }
-  require(tokens > 0, Exit::data, "no token of the {} sequences is to be predicted; score more of them, or longer ones", count);
-  if (runtime.rank() != 0) return;
-  for (const std::string& note : dataset.notes()) std::printf("%s\n", note.c_str());
-  loss /= double(tokens);
-  std::printf("loss %.6f | perplexity %.4f | %ld tokens of %ld sequences\n", loss, std::exp(loss), long(tokens), long(count));
+  const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
+  require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
+  const Tokenizer tokenizer = Tokenizer::load(file);
+  const TextSettings text{tokenizer, run.model.vocabulary, length, begin_of(tokenizer, a.begin), a.limit};
+  settings["tokenizer"] = file;
+  settings["begin"] = text.begin ? Json(*text.begin) : Json();
+  if (!a.lambada.empty()) {
+    settings["task"] = "lambada", settings["files"] = {a.lambada};
+    return last_word_evaluation(a.lambada, text);
+  }
+  if (!a.choices.empty()) {
+    settings["task"] = "choices", settings["files"] = {a.choices}, settings["delimiter"] = a.delimiter;
+    return choices_evaluation(a.choices, a.delimiter, text);
+  }
+  const Index stride = a.stride > 0 ? a.stride : length;
+  require(stride <= length, Exit::usage, "--stride {} would leave tokens unread between windows of {}", stride, length);
+  settings["task"] = "text", settings["files"] = a.texts, settings["stride"] = stride, settings["documents"] = a.documents.rule;
+  return text_evaluation({a.texts.begin(), a.texts.end()}, a.documents.format(), stride, text);
+}
+
+// The model's ranks as asked; the others share the passages.
+Layout layout_of(const Arguments& a, RunConfig run, int ranks) {
+  run.parallel.pipeline = a.pipeline;
+  run.parallel.tensor = a.tensor > 0 ? a.tensor : std::gcd(ranks / a.pipeline, run.parallel.tensor);
+  run.parallel.data = 0;
+  run.parallel.permutation.clear();
+  run.parallel.layers.clear();
+  const int model = run.parallel.tensor * run.parallel.pipeline;
+  require(ranks % model == 0, Exit::config, "--tensor {} x --pipeline {} does not divide the {} ranks", run.parallel.tensor, a.pipeline, ranks);
+  return gyr::layout_of(run, ranks);
+}
+
+// Files of rank 0; opened before the work begins, so that hours of it are not lost to a path that cannot be written.
+class Outputs {
+ public:
+  Outputs(const Arguments& a, bool writes) {
+    if (writes && !a.json.empty()) json_.emplace(a.json);
+    if (writes && !a.records.empty()) records_.emplace(a.records);
+  }
+  void write(const Json& summary, const std::vector<Json>& records) {
+    if (records_) {
+      for (const Json& record : records) records_->append(record.dump() + "\n");
+      records_->commit();
+    }
+    if (json_) json_->append(summary.dump() + "\n"), json_->commit();
+  }
+
+ private:
+  std::optional<OutputFile> json_, records_;
+};
+
+template <class T>
+void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
+  Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), patience_of(runtime.world()));
+  Json settings{{"gyrfalcon", version()}, {"checkpoint", a.checkpoint}, {"task", ""}};
+  std::unique_ptr<Evaluation> evaluation;
+  std::optional<Outputs> outputs;
+  together(grid.world(), [&] {
+    evaluation = make_evaluation(a, run, settings);
+    outputs.emplace(a, runtime.rank() == 0);
+  });
+  const auto scores = score_passages<T>(run.model, grid, [&](Stage<T>& stage) { load_weights<T>(a.checkpoint, grid, stage); },
+                                        evaluation->passages(), a.batch);
+  const Conclusion conclusion = evaluation->conclude(scores);
+  settings["precision"] = a.precision.empty() ? run.train.precision : a.precision;
+  settings["grid"] = {{"data", grid.layout().size("data")}, {"pipeline", a.pipeline}, {"tensor", grid.layout().size("tensor")}};
+  settings["batch"] = {{"passages", a.batch.passages}, {"tokens", a.batch.tokens}};
+  settings["results"] = conclusion.results;
+  together(grid.world(), [&] { outputs->write(settings, conclusion.records); });
+  if (runtime.rank() == 0) std::printf("%s\n", conclusion.text.c_str());
 }
 
 int run(const Arguments& a) {
@@ -83,20 +164,47 @@ int run(const Arguments& a) {
       true);
 }
 
+// Options that mean nothing to the task at hand are mistakes.
+void check_options(const CLI::App& c, const Arguments& a) {
+  const auto only = [&](const char* option, bool fits, const char* tasks) {
+    if (c.count(option) > 0 && !fits) throw CLI::ValidationError(option, fmt::format("goes with {} only", tasks));
+  };
+  only("--split", !a.reads_text() && a.prefixes.empty(), "the checkpoint's own data");
+  for (const char* option : {"--tokenizer", "--begin"}) only(option, a.reads_text(), "--text, --lambada and --choices");
+  for (const char* option : {"--stride", "--documents", "--separator", "--key", "--skip-invalid"}) only(option, !a.texts.empty(), "--text");
+  only("--delimiter", !a.choices.empty(), "--choices");
+}
+
 }  // namespace
 
 void add_eval(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
-  a->split = "validation";
-  CLI::App* c = app.add_subcommand("eval", "Loss and perplexity of a checkpoint over token files");
+  CLI::App* c = app.add_subcommand("eval", "What a checkpoint scores on token files, text, last words or multiple choice");
+  c->footer(footer);
   c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5) or Hugging Face folder")->required();
-  c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without it the split of the training data");
+  CLI::Option* data = c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without a task the split of the training data");
+  CLI::Option* text = c->add_option("--text", a->texts, "Text files whose perplexity is wanted")->excludes(data);
+  CLI::Option* lambada = c->add_option("--lambada", a->lambada, "JSONL of texts whose last word is to be predicted")->excludes(data)->excludes(text);
+  c->add_option("--choices", a->choices, "JSONL of multiple choice")->excludes(data)->excludes(text)->excludes(lambada);
   c->add_option("--split", a->split, "Which split of the training data")->check(CLI::IsMember({"train", "validation", "test"}))->capture_default_str();
-  c->add_option("--sequences", a->sequences, "Most sequences to score; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
-  c->add_option("--length", a->length, "Tokens in a sequence; 0: as trained")->check(CLI::NonNegativeNumber)->capture_default_str();
-  c->add_option("--tensor", a->tensor, "Ranks that share the model; 0: as in training, as far as the ranks allow. The others share the sequences")->check(CLI::NonNegativeNumber)->capture_default_str();
+  c->add_option("--limit,--sequences", a->limit, "Most sequences, documents or examples to score; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
+  c->add_option("--length", a->length, "Tokens read at once; 0: as trained")->check(CLI::NonNegativeNumber)->capture_default_str();
+  c->add_option("--stride", a->stride, "Tokens from one window of a text to the next; 0: --length")->check(CLI::NonNegativeNumber)->capture_default_str();
+  a->documents.add(*c);
+  c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
+  c->add_option("--begin", a->begin, "Token before a text or an empty context; auto: the tokenizer's own for the begin or else the end of a text, where it has one")->capture_default_str();
+  c->add_option("--delimiter", a->delimiter, "Between context and choice; without it one space");
+  c->add_option("--json", a->json, "Write settings and figures to this file, as one line of JSON");
+  c->add_option("--records", a->records, "Write one line of JSON per sequence, window or example to this file");
+  c->add_option("--batch", a->batch.passages, "Most sequences computed together")->check(CLI::PositiveNumber)->capture_default_str();
+  c->add_option("--batch-tokens", a->batch.tokens, "Most tokens computed together, where a sequence alone has not more")->check(CLI::PositiveNumber)->capture_default_str();
+  c->add_option("--tensor", a->tensor, "Ranks that share each layer; 0: as in training, as far as the ranks allow. Ranks beyond those of one model share the sequences")->check(CLI::NonNegativeNumber)->capture_default_str();
+  c->add_option("--pipeline", a->pipeline, "Ranks that share the layers")->check(CLI::PositiveNumber)->capture_default_str();
   c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->check(CLI::IsMember({"fp32", "fp64", "bf16"}));
-  c->callback([a, &action] { action = [a] { return run(*a); }; });
+  c->callback([a, c, &action] {
+    check_options(*c, *a);
+    action = [a] { return run(*a); };
+  });
 }
 
 }  // namespace gyr

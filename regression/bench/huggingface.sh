@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A model of Falcon-H1-0.5B's shape with random weights, written by transformers: brought here and back, and the same prompt continued by both
+# sides, greedily, in fp32, on one core with one thread, in turns. For comparison only, by hand: it takes some minutes, 5 GB of disk and
+# 6 GB more for PyTorch from PyPI in BUILD/peer (see peer.sh), where VENV names no environment that has torch, transformers and tokenizers.
+#   BUILD build folder with bin/gyrfalcon   ROUNDS (3) turns   PROMPT (128) tokens of the prompt   TOKENS (64) new ones   CORE (0)   FOLDER for the files
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+BUILD=${BUILD:-build/release} ROUNDS=${ROUNDS:-3} PROMPT=${PROMPT:-128} TOKENS=${TOKENS:-64} CORE=${CORE:-0} VENV=${VENV:-build/peer}
+if [ ! -f "$VENV/ready" ] && ! "$VENV/bin/python" -c 'import tokenizers, torch, transformers' 2>/dev/null; then
+  python3 -m venv "$VENV"
+  "$VENV/bin/pip" install --quiet --no-cache-dir torch transformers
+  touch "$VENV/ready"
+fi
+out=${FOLDER:-$(mktemp -d)}
+[ -n "${FOLDER:-}" ] || trap 'rm -rf "$out"' EXIT
+mkdir -p "$out"
+export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+on_core() { taskset -c "$CORE" "$@"; }
+peer() { on_core "$VENV/bin/python" regression/bench/huggingface.py "$@"; }
+timed() {  # timed LABEL COMMAND...: seconds of the clock
+  local label=$1 begin end
+  shift
+  begin=$(date +%s.%N)
+  on_core "$@" > "$out/said"
+  end=$(date +%s.%N)
+  awk -v a="$begin" -v b="$end" -v label="$label" 'BEGIN { printf "%-9s %.2f s\n", label, b - a }'
+}
+middle() { sort -n | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'; }
+
+[ -f "$out/model/model.safetensors" ] || peer write "$out/model"
+rm -rf "$out/back" "$out/model.h5"
+timed import "$BUILD/bin/gyrfalcon" import-hf "$out/model" "$out/model.h5"
+timed export "$BUILD/bin/gyrfalcon" export-hf "$out/model.h5" "$out/back"
+peer same "$out/model" "$out/back"
+
+prompt=$(peer prompt "$out/model" "$PROMPT")
+ours() {
+  on_core "$BUILD/bin/gyrfalcon" generate "$out/model.h5" --prompt "$prompt" --tokenizer "$out/model/tokenizer.json" --tokens "$TOKENS" \
+    --greedy --precision fp32 2>&1 > "$out/text" | sed -n 's/.*: \([0-9.]*\) tokens\/s$/\1/p'
+}
+theirs() { peer generate "$out/model" "$prompt" "$TOKENS"; }
+rm -f "$out/ours" "$out/theirs"
+for ((i = 1; i <= ROUNDS; ++i)); do
+  for side in ours theirs; do "$side" >> "$out/$side"; done
+  echo "turn $i: gyrfalcon $(tail -n 1 "$out/ours") tokens/s, transformers $(tail -n 1 "$out/theirs") tokens/s"
+done
+peer versions
+awk -v a="$(middle < "$out/ours")" -v b="$(middle < "$out/theirs")" -v p="$PROMPT" -v n="$TOKENS" 'BEGIN {
+  printf "%d new tokens after %d, prompt included, medians: gyrfalcon %.2f tokens/s, transformers %.2f tokens/s, gyrfalcon / transformers %.2f\n",
+         n, p, a, b, a / b }'

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon eval on text, last words and choices: the figures that transformers and tokenizers gave (see huggingface_evaluation.py), on any
+// number of ranks, in files other programs read.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path golden = GYR_SOURCE_DIR "/regression/golden/huggingface_evaluation";
+
+const Json& expected(std::size_t number) {
+  static const Json all = Json::parse(std::ifstream(golden / "expected.json"));
+  return all.at("runs").at(number);
+}
+std::size_t first_with(const std::string& option) {
+  for (std::size_t i = 0;; ++i)
+    if (expected(i).at("arguments").at(0) == option) return i;
+}
+
+struct Evaluated {
+  Json summary;
+  std::vector<Json> records;
+  std::string text;
+};
+
+Evaluated evaluate(const fs::path& model, const Words& more, int ranks = 0) {
+  const Folder folder;
+  Words words{"eval", model, "--json", folder / "summary.json", "--records", folder / "records.jsonl"};
+  words.insert(words.end(), more.begin(), more.end());
+  const Result r = run(words, {.ranks = ranks});
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  Evaluated e{Json::parse(contents(folder / "summary.json")), {}, r.out};
+  EXPECT_EQ(lines_of(contents(folder / "summary.json")).size(), 1u);
+  for (const std::string& line : lines_of(contents(folder / "records.jsonl"))) e.records.push_back(Json::parse(line));
+  return e;
+}
+
+void expect_near(const Json& a, const Json& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size()) << a << b;
+  for (const auto& [key, value] : b.items()) {
+    if (value.is_number_float()) EXPECT_NEAR(a.at(key).get<double>(), value.get<double>(), tolerance * std::max(1.0, std::abs(value.get<double>()))) << key;
+    else EXPECT_EQ(a.at(key), value) << key;
+  }
+}
+
+Words arguments(const Json& run) {
+  Words words;
+  for (const Json& word : run.at("arguments")) {
+    const std::string text = word;
+    words.push_back(fs::exists(golden / text) && text.find('.') != std::string::npos ? (golden / text).string() : text);
+  }
+  return words;
+}
+
+}  // namespace
+
+// A folder as transformers wrote it is evaluated as it stands; its tokenizer is its own.
+TEST(evaluation, equals_transformers_on_one_rank_and_two) {
+  for (const char* task : {"--text", "--lambada", "--choices"}) {
+    const Json& run = expected(first_with(task));
+    const Evaluated one = evaluate(golden, arguments(run));
+    expect_near(one.summary.at("results"), run.at("results"), 1e-5);
+    EXPECT_EQ(one.records.size(), run.at("records").size());
+    EXPECT_EQ(one.summary.at("task"), std::string(task).substr(2));
+    const Evaluated two = evaluate(golden, arguments(run), 2);
+    EXPECT_EQ(two.summary.at("grid"), Json({{"data", 2}, {"pipeline", 1}, {"tensor", 1}}));
+    EXPECT_EQ(two.text, one.text);
+    expect_near(two.summary.at("results"), one.summary.at("results"), 1e-6);
+  }
+}
+
+TEST(evaluation, the_model_may_be_shared_in_every_way) {
+  const Words words = arguments(expected(first_with("--lambada")));
+  const Evaluated one = evaluate(golden, words);
+  for (const Words& share : {Words{"--tensor", "2"}, Words{"--pipeline", "2"}}) {
+    Words more = words;
+    more.insert(more.end(), share.begin(), share.end());
+    expect_near(evaluate(golden, more, 2).summary.at("results"), one.summary.at("results"), 1e-5);
+  }
+}
+
+// The loss over token files, as one JSON line: the numbers that are printed, and what they depend on.
+TEST(evaluation, token_files_have_the_same_summary) {
+  const Evaluated e = evaluate(Material::get().trained(), {"--limit", "9"});
+  const Json& r = e.summary.at("results");
+  EXPECT_EQ(r.at("sequences"), 9);
+  EXPECT_EQ(r.at("tokens"), 9 * Material::length);
+  EXPECT_EQ(e.summary.at("split"), "validation");
+  EXPECT_EQ(e.records.size(), 9u);
+  double sum = 0;
+  for (const Json& record : e.records) sum += record.at("loss").get<double>() / 9;
+  EXPECT_NEAR(sum, r.at("loss").get<double>(), 1e-12);
+  EXPECT_NEAR(std::exp(r.at("loss").get<double>()), r.at("perplexity").get<double>(), 1e-9);
+}
+
+// A larger share of old context can be had by a smaller stride; with all tokens in one window there is nothing to stride over.
+TEST(evaluation, a_stride_changes_what_tokens_see_and_nothing_else) {
+  const auto& m = Material::get();
+  const Folder folder;
+  folder.write("short.txt", contents(m.text()).substr(0, 3000));
+  const auto with = [&](const char* length, const char* stride) {
+    return evaluate(m.trained(), {"--text", folder / "short.txt", "--length", length, "--stride", stride}).summary.at("results");
+  };
+  const Json far = with("4", "4"), near = with("4", "1"), whole = with("4000", "4000"), same = with("4000", "7");
+  for (const char* count : {"tokens", "words", "bytes", "documents"}) EXPECT_EQ(far.at(count), near.at(count));
+  EXPECT_LT(near.at("loss").get<double>(), far.at("loss").get<double>());
+  EXPECT_EQ(whole, same);
+  EXPECT_EQ(whole.at("windows"), 1);
+}

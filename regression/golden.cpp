@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "regression/golden.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/checkpoint/checkpoint.hpp"
+#include "src/huggingface/config_json.hpp"
+#include "src/huggingface/safetensors.hpp"
+
+namespace gyr::testing {
+
+namespace {
+
+const std::filesystem::path root = GYR_SOURCE_DIR "/regression/golden/huggingface";
+
+class Expected {
+ public:
+  explicit Expected(const std::filesystem::path& file) : reader_(file) {
+    for (const auto& tensor : reader_.tensors()) tensors_[tensor.name] = &tensor;
+  }
+  bool has(const std::string& name) const { return tensors_.contains(name); }
+  const Shape& shape(const std::string& name) const { return tensors_.at(name)->shape; }
+
+  std::vector<double> numbers(const std::string& name) const {
+    switch (tensors_.at(name)->type) {
+      case safetensors::Type::f32: return converted<float>(name);
+      case safetensors::Type::f64: return converted<double>(name);
+      default: return converted<std::int64_t>(name);
+    }
+  }
+  std::vector<Token> tokens(const std::string& name) const {
+    const auto x = numbers(name);
+    return {x.begin(), x.end()};
+  }
+  GoldenNumbers in(const std::string& precision) const {
+    GoldenNumbers n{numbers("loss." + precision)[0], numbers("logits." + precision), {}};
+    const std::string gradient = "gradient." + precision + ".";
+    for (const auto& [name, tensor] : tensors_)
+      if (name.starts_with(gradient)) n.gradients[name.substr(gradient.size())] = numbers(name);
+    return n;
+  }
+
+ private:
+  template <class V>
+  std::vector<double> converted(const std::string& name) const {
+    const safetensors::Tensor& tensor = *tensors_.at(name);
+    ensure(size_of(tensor.type) == Index(sizeof(V)), "{} is of type {}", name, name_of(tensor.type));
+    std::vector<V> x(elements(tensor.shape));
+    reader_.read(tensor, whole(tensor.shape), x.data(), tensor.shape, whole(tensor.shape));
+    return {x.begin(), x.end()};
+  }
+
+  safetensors::Reader reader_;
+  std::map<std::string, const safetensors::Tensor*> tensors_;
+};
+
+// Sequences begin with their first real token; labels move to the token before them.
+void read_batch(const Expected& expected, Golden& g) {
+  const auto tokens = expected.tokens("input_ids"), labels = expected.tokens("labels");
+  const Index batch = expected.shape("input_ids")[0], length = expected.shape("input_ids")[1];
+  const auto mask = expected.has("attention_mask") ? expected.tokens("attention_mask") : std::vector<Token>(tokens.size(), 1);
+  g.batch = {batch, length, std::vector<Token>(tokens.size(), 0), std::vector<Token>(tokens.size(), ignored_label)};
+  g.row.assign(tokens.size(), -1);
+  for (Index b = 0; b < batch; ++b) {
+    Index to = b * length;
+    for (Index from = b * length; from < (b + 1) * length; ++from) {
+      if (mask[from] == 0) continue;
+      g.batch.tokens[to] = tokens[from];
+      if (from + 1 < (b + 1) * length) g.batch.labels[to] = labels[from + 1];
+      g.row[to++] = from;
+    }
+  }
+}
+
+Golden read(const std::string& name) {
+  Golden g;
+  g.name = name;
+  g.folder = root / name;
+  g.model = read_config_json(g.folder / config_file_name).model;
+  const Expected expected(g.folder / "expected.safetensors");
+  read_batch(expected, g);
+  g.single = expected.in("fp32");
+  g.twice = expected.in("fp64");
+  g.prompt = expected.tokens("prompt");
+  g.generated = expected.tokens("generated");
+  return g;
+}
+
+}  // namespace
+
+const std::vector<std::string>& golden_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(root)) found.push_back(entry.path().filename());
+    std::sort(found.begin(), found.end());
+    return found;
+  }();
+  return names;
+}
+
+const Golden& golden(const std::string& name) {
+  static std::map<std::string, Golden> read_so_far;
+  const auto [entry, fresh] = read_so_far.try_emplace(name);
+  if (fresh) entry->second = read(name);
+  return entry->second;
+}
+
+bool splits(const ModelConfig& m, int ranks) {
+  const auto units = [&](Index n) { return n % ranks == 0 || ranks % n == 0; };
+  return m.attention.heads % ranks == 0 && m.mamba.heads % ranks == 0 && units(m.attention.key_heads) && units(m.mamba.groups);
+}
+
+template <class T>
+GoldenReader<T>::GoldenReader(const Golden& g, const ModelConfig& model, Grid& grid) : g_(g), stage_(model, grid) {
+  stage_.make_slots(1, Index(1) << 22, false);
+  stage_.parameters().allocate(weights_, none_, Gradients::none);
+  load_weights<T>(g.folder, grid, stage_);
+}
+
+template <class T>
+double GoldenReader<T>::error(const GoldenNumbers& expected, Index length) {
+  const MicroBatch& all = g_.batch;
+  std::vector<Token> tokens;
+  for (Index b = 0; b < all.batch; ++b)
+    tokens.insert(tokens.end(), all.tokens.begin() + b * all.length, all.tokens.begin() + b * all.length + length);
+  StateStore state(Arena(Memory::activations, Index(1) << 20), all.batch, length);
+  stage_.begin(device_, {all.batch, length, 0, {}}, tokens);
+  stage_.forward(device_, state);
+  const auto logits = stage_.logits(device_, Stage<T>::Rows::all);
+  const auto& head = stage_.head();
+  double largest = 0, error = 0;
+  for (const double x : expected.logits) largest = std::max(largest, std::abs(x));
+  for (Index b = 0; b < all.batch; ++b)
+    for (Index t = 0; t < length; ++t)
+      for (Index v = 0, row = g_.row[b * all.length + t]; row >= 0 && v < head.valid(); ++v)
+        error = std::max(error, std::abs(double(logits(b * length + t, v)) - expected.logits[row * g_.model.vocabulary + head.first_token() + v]));
+  return error / largest;
+}
+
+template class GoldenReader<double>;
+template class GoldenReader<float>;
+
+double distance(std::span<const double> a, std::span<const double> b) {
+  ensure(a.size() == b.size(), "{} numbers and {}", a.size(), b.size());
+  double apart = 0, length = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]), length += b[i] * b[i];
+  return apart == 0 ? 0 : std::sqrt(apart / length);
+}
+
+}  // namespace gyr::testing

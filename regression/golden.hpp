@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tiny models with what transformers' own FalconH1ForCausalLM makes of them: regression/golden/huggingface, written by huggingface.py there.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/stage.hpp"
+
+namespace gyr::testing {
+
+// In one precision.
+struct GoldenNumbers {
+  double loss = 0;
+  std::vector<double> logits;  // (batch, length, vocabulary)
+  std::map<std::string, std::vector<double>> gradients;
+};
+
+struct Golden {
+  std::string name;
+  std::filesystem::path folder;
+  ModelConfig model;
+  MicroBatch batch;                     // labels are next tokens; padding stands at the right of every sequence, without labels
+  std::vector<Index> row;               // row[r]: where row r of the batch lies in the expected logits; -1 where it pads
+  GoldenNumbers single, twice;          // fp32 and fp64
+  std::vector<Token> prompt, generated; // greedy, in fp32
+};
+
+const std::vector<std::string>& golden_names();
+const Golden& golden(const std::string& name);
+// Whether `ranks` tensor ranks can share the model.
+bool splits(const ModelConfig&, int ranks);
+
+// The folder's weights in a stage of its own on `grid`; `model` may differ from the folder's in what no weight depends on.
+template <class T>
+class GoldenReader {
+ public:
+  GoldenReader(const Golden&, const ModelConfig& model, Grid& grid);
+  Stage<T>& stage() { return stage_; }
+  Device& device() { return device_; }
+  // The largest difference to the expected logits among this rank's columns, as a part of the largest of them, where only the first
+  // `length` tokens of every sequence are read.
+  double error(const GoldenNumbers& expected, Index length);
+  double error(const GoldenNumbers& expected) { return error(expected, g_.batch.length); }
+
+ private:
+  const Golden& g_;
+  Device device_{false, Index(1) << 22};
+  Arena weights_{Memory::weights, Index(1) << 20}, none_{Memory::gradients, 0};
+  Stage<T> stage_;
+};
+
+// |a - b| over |b|, as vectors.
+double distance(std::span<const double> a, std::span<const double> b);
+
+}  // namespace gyr::testing

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The same numbers as transformers: its folders are loaded on grids of 1 to 8 ranks, and logits, loss, every gradient and greedy text are
+// those that transformers computed from them.
+#include <cmath>
+
+#include "regression/golden.hpp"
+#include "regression/grids.hpp"
+#include "regression/testing.hpp"
+#include "src/checkpoint/checkpoint.hpp"
+#include "src/generator.hpp"
+
+namespace gyr::testing {
+namespace {
+
+// Of the loss, of the logits as parts of the largest, and of each weight's gradient as a vector.
+struct Tolerance {
+  double loss, logits, gradient;
+};
+template <class T>
+constexpr Tolerance tolerance{1e-6, 1e-5, 5e-5};  // the worst seen: 1e-7, 1.5e-6, 8e-6
+template <>
+constexpr Tolerance tolerance<double>{1e-14, 1e-13, 1e-12};  // 4e-16, 4e-15, 2e-14
+
+template <class T>
+const GoldenNumbers& numbers(const Golden& g) {
+  if constexpr (std::is_same_v<T, double>) return g.twice;
+  else return g.single;
+}
+
+struct Shape3 {
+  int data, pipeline, tensor;
+};
+constexpr Shape3 grids[] = {{1, 1, 1}, {1, 1, 2}, {1, 2, 1}, {1, 1, 4}, {1, 2, 2}, {2, 2, 2}};
+
+// f(grid, its name) on the ranks of each of the grids that suit the model and, where `shared`, its batch.
+template <class F>
+void on_grids(const Golden& g, bool shared, const F& f) {
+  for (const auto& [data, pipeline, tensor] : grids) {
+    if (!splits(g.model, tensor) || pipeline > g.model.layers() || (data > 1 && !shared) || g.batch.batch % data != 0) continue;
+    std::vector<Span> stages;
+    for (int s = 0; s < pipeline; ++s) stages.push_back({g.model.layers() * s / pipeline, g.model.layers() * (s + 1) / pipeline});
+    if (Grid* grid = grid_of(grid_layout(data, pipeline, tensor, stages)))
+      f(*grid, fmt::format("{} data {} pipeline {} tensor {}", g.name, data, pipeline, tensor));
+  }
+  meet();
+}
+
+MicroBatch sequence(const MicroBatch& all, Index b) {
+  const auto part = [&](const std::vector<Token>& x) { return std::vector<Token>(x.begin() + b * all.length, x.begin() + (b + 1) * all.length); };
+  return {1, all.length, part(all.tokens), part(all.labels)};
+}
+
+class huggingface : public ::testing::TestWithParam<std::string> {
+ protected:
+  const Golden& g = gyr::testing::golden(GetParam());
+
+  // Sequences one by one, dealt over the data axis.
+  template <class T>
+  void expect_gradients() {
+    on_grids(g, true, [&](Grid& grid, const std::string& where) {
+      const int data = grid.layout().size("data"), micros = int(g.batch.batch) / data;
+      EngineConfig config;
+      config.model = g.model;
+      config.micro_batch = 1, config.length = g.batch.length, config.micros = micros;
+      Rig<T> rig(config, grid);
+      load_weights<T>(g.folder, rig.engine);
+      const auto source = [&](int micro) { return sequence(g.batch, Index(micro) * data + grid.coordinate("data")); };
+      const StepResult result = rig.engine.gradients(source, micros, 1);
+      const GoldenNumbers& expected = numbers<T>(g);
+      EXPECT_NEAR(result.loss, expected.loss, tolerance<T>.loss * expected.loss) << where;
+      const auto gradients = gathered_gradients(rig.engine);
+      EXPECT_EQ(gradients.size(), expected.gradients.size()) << where;
+      for (const auto& [name, gradient] : expected.gradients)
+        EXPECT_LE(distance(gradients.at(name), gradient), tolerance<T>.gradient) << where << " " << name;
+    });
+  }
+
+  // All sequences at once; each rank looks at its own columns.
+  template <class T>
+  void expect_logits() {
+    on_grids(g, false, [&](Grid& grid, const std::string& where) {
+      if (grid.layout().size("pipeline") > 1) return;
+      EXPECT_LE(GoldenReader<T>(g, g.model, grid).error(numbers<T>(g)), tolerance<T>.logits) << where;
+    });
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(golden, huggingface, ::testing::ValuesIn(golden_names()), [](const auto& info) { return info.param; });
+
+TEST_P(huggingface, loss_and_gradients_in_single_precision) { expect_gradients<float>(); }
+TEST_P(huggingface, loss_and_gradients_in_double_precision) { expect_gradients<double>(); }
+TEST_P(huggingface, logits_in_single_precision) { expect_logits<float>(); }
+TEST_P(huggingface, logits_in_double_precision) { expect_logits<double>(); }
+
+// Token by token, with keys and values, convolution inputs and SSM states of every layer kept: what reading everything again gives.
+TEST_P(huggingface, greedy_text) {
+  on_grids(g, false, [&](Grid& grid, const std::string& where) {
+    const Index prompt = g.prompt.size(), made = g.generated.size();
+    Generator<float> generator(g.model, grid, 1, prompt, prompt + made);
+    load_weights<float>(g.folder, grid, generator.stage());
+    const auto text = generator.generate({g.prompt}, {0, 0, 1, 1, made}, [](Index, Token) { return false; });
+    EXPECT_EQ(text[0], g.generated) << where;
+  });
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A mean and its standard error: the deviation of the sample over the root of its size. NaN where the sample is too small to tell.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+namespace gyr {
+
+class Mean {
+ public:
+  void add(double x) { add(1, x, x * x); }
+  void add(double count, double sum, double squares) { count_ += count, sum_ += sum, squares_ += squares; }
+
+  double count() const { return count_; }
+  double sum() const { return sum_; }
+  double value() const { return sum_ / count_; }
+  double error() const { return std::sqrt(std::max(0.0, squares_ - sum_ * value()) / (count_ - 1) / count_); }
+
+ private:
+  double count_ = 0, sum_ = 0, squares_ = 0;
+};
+
+}  // namespace gyr

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an evaluation asks of a model: runs of tokens of which some are to be predicted, and what the model makes of them.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "kernels/cross_entropy.hpp"
+
+namespace gyr {
+
+struct Passage {
+  std::vector<Token> tokens;
+  std::vector<Token> labels;  // labels[i] follows tokens[i]; ignored_label where it is not asked for
+  std::vector<std::int32_t> positions = {};  // of each token in its document, where several are packed; none: one document
+};
+
+// Passages by number, made when they are needed; `lengths` are those of their tokens.
+struct Passages {
+  std::vector<Index> lengths;
+  std::function<Passage(Index)> make;
+  Index count() const { return Index(lengths.size()); }
+};
+
+// Over the labelled tokens of one passage.
+struct PassageScore {
+  double loss = 0;     // sum of -ln p
+  double squares = 0;  // sum of the squares of the same
+  double tokens = 0;   // how many
+  double hits = 0;     // how many of them no token is likelier than
+};
+
+}  // namespace gyr

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/evaluation/scorer.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "src/plan.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr Index batches_at_once = 16;  // of a data coordinate: enough to fill a pipeline
+
+MicroBatch padded(const Passages& passages, const Batch& batch) {
+  MicroBatch m{Index(batch.members.size()), batch.length, {}, {}, {}};
+  for (const Index i : batch.members) {
+    const Passage p = passages.make(i);
+    m.tokens.insert(m.tokens.end(), p.tokens.begin(), p.tokens.end());
+    m.labels.insert(m.labels.end(), p.labels.begin(), p.labels.end());
+    m.positions.insert(m.positions.end(), p.positions.begin(), p.positions.end());
+    ensure(p.positions.empty() || Index(p.positions.size()) == batch.length, "packed passages are of one length");
+    // What stands behind the last token reaches nothing before it: any token will do.
+    m.tokens.resize(m.labels.size() + batch.length - p.tokens.size(), 0);
+    m.labels.resize(m.tokens.size(), ignored_label);
+  }
+  return m;
+}
+
+// What the largest batch of each number of passages takes, by category.
+template <class T>
+Capacity capacity_of(EngineConfig config, const Grid& grid, const std::vector<Batch>& batches) {
+  std::map<Index, Index> longest;
+  for (const Batch& batch : batches) {
+    Index& length = longest[Index(batch.members.size())];
+    length = std::max(length, batch.length);
+  }
+  Capacity most;
+  const auto raise = [](Index& a, Index b) { a = std::max(a, b); };
+  for (const auto& [members, length] : longest) {
+    config.micro_batch = members, config.length = length;
+    const Capacity c = predicted_capacity<T>(config, grid.layout(), grid.position());
+    raise(most.weights, c.weights), raise(most.slot, c.slot), raise(most.slots, c.slots), raise(most.scratch, c.scratch);
+    raise(most.communication, c.communication);
+  }
+  return most;
+}
+
+void add_up(PassageScore& score, const TokenScore& token) {
+  score.loss += token.loss;
+  score.squares += token.loss * token.loss;
+  score.tokens += 1;
+  score.hits += token.shortfall <= 0;
+}
+
+// Sums over all ranks, where each number comes from one of them.
+void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores) {
+  static_assert(sizeof(PassageScore) == 4 * sizeof(double));
+  grid.world().all_reduce(dev, Tensor1<double>(&scores.front().loss, 4 * scores.size()));
+}
+
+}  // namespace
+
+template <class T>
+std::vector<PassageScore> score_passages(const ModelConfig& model, Grid& grid, const Fill<T>& fill, const Passages& passages,
+                                         const BatchLimits& limits) {
+  const std::vector<Batch> batches = plan_batches(passages.lengths, limits);
+  EngineConfig config;
+  config.model = model;
+  config.training = false;
+  const Capacity capacity = capacity_of<T>(config, grid, batches);
+  Timers timers(engine_timer_names());
+  Engine<T> engine(config, grid, &capacity, timers);
+  fill(engine.stage());
+
+  std::vector<const Batch*> mine;
+  for (std::size_t i = grid.coordinate("data"); i < batches.size(); i += grid.layout().size("data")) mine.push_back(&batches[i]);
+  std::vector<PassageScore> scores(passages.count());
+  for (std::size_t first = 0; first < mine.size(); first += batches_at_once) {
+    const auto here = std::span(mine).subspan(first, std::min<std::size_t>(batches_at_once, mine.size() - first));
+    std::vector<MicroBatch> micros;
+    for (const Batch* batch : here) micros.push_back(padded(passages, *batch));
+    const auto each = engine.scores([&](int i) { return micros[i]; }, int(micros.size()));
+    if (grid.tensor().rank() != 0) continue;
+    for (std::size_t i = 0; i < micros.size(); ++i)
+      for (std::size_t r = 0; r < each[i].size(); ++r)  // none before the last stage
+        if (micros[i].labels[r] != ignored_label) add_up(scores[here[i]->members[r / here[i]->length]], each[i][r]);
+  }
+  share(grid, engine.device(), scores);
+  return scores;
+}
+
+template std::vector<PassageScore> score_passages<double>(const ModelConfig&, Grid&, const Fill<double>&, const Passages&, const BatchLimits&);
+template std::vector<PassageScore> score_passages<float>(const ModelConfig&, Grid&, const Fill<float>&, const Passages&, const BatchLimits&);
+template std::vector<PassageScore> score_passages<bf16>(const ModelConfig&, Grid&, const Fill<bf16>&, const Passages&, const BatchLimits&);
+
+}  // namespace gyr

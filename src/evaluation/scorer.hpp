@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Asks a model for passages: the grid's data coordinates share the batches, tensor and pipeline ranks share the model.
+#pragma once
+
+#include <string>
+
+#include "src/evaluation/batches.hpp"
+#include "src/evaluation/passage.hpp"
+#include "src/grid.hpp"
+#include "src/stage.hpp"
+
+namespace gyr {
+
+// Gives a stage its weights.
+template <class T>
+using Fill = std::function<void(Stage<T>&)>;
+
+// The score of every passage, the same on every rank. The batches, and so the figures but for the order of sums inside the model, are
+// those of any other grid. Collective.
+template <class T>
+std::vector<PassageScore> score_passages(const ModelConfig&, Grid&, const Fill<T>&, const Passages&, const BatchLimits&);
+
+}  // namespace gyr
