@@ -6,6 +6,7 @@
 
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
+#include "src/commands/tokenizer_file.hpp"
 #include "src/data/builder.hpp"
 #include "src/grid.hpp"
 #include "src/runtime.hpp"
@@ -24,7 +25,7 @@ struct Arguments {
 int build(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        const Tokenizer tokenizer = Tokenizer::load(a.tokenizer);
+        const Tokenizer tokenizer = encoding_tokenizer(a.tokenizer, runtime.rank() == 0);
         BuildOptions options;
         options.inputs.assign(a.files.begin(), a.files.end() - 1);
         options.prefix = a.files.back();

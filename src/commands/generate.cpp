@@ -21,7 +21,7 @@ struct Arguments {
   std::string checkpoint, tokenizer, precision;
   std::vector<std::string> prompts, stop;
   Sampling sampling;
-  bool greedy = false;
+  bool greedy = false, plain = false;
 };
 
 template <class T>
@@ -29,14 +29,14 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
   require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
   const Tokenizer tokenizer = Tokenizer::load(file);
+  require(tokenizer.size() <= run.model.vocabulary, Exit::data,
+          "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocabulary);
   std::vector<std::vector<Token>> prompts;
   Index longest = 0;
   for (const std::string& prompt : a.prompts) {
-    prompts.push_back(tokenizer.encode(prompt));
+    prompts.push_back(tokenizer.encode(prompt, a.plain ? Tokenizer::Specials::as_text : Tokenizer::Specials::complete));
     if (prompts.back().empty())
       if (const auto start = tokenizer.eod()) prompts.back().push_back(*start);
-    for (const Token token : prompts.back())
-      require(token < run.model.vocabulary, Exit::data, "{}: token {} is beyond the model's vocabulary of {}", file, token, run.model.vocabulary);
     longest = std::max<Index>(longest, prompts.back().size());
   }
   Grid grid(grid_layout(1, 1, runtime.ranks(), {{0, run.model.layers()}}), runtime.world(), patience_of(runtime.world()));
@@ -44,12 +44,14 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   load_weights<T>(a.checkpoint, grid, generator.stage());
 
   std::vector<std::string> texts(prompts.size());
+  std::vector<std::vector<Token>> tokens(prompts.size());
   Index made = 0;
   const auto begin = std::chrono::steady_clock::now();
   generator.generate(prompts, a.sampling, [&](Index i, Token token) {
     made += 1;
     if (token == tokenizer.eod()) return true;
-    if (token < tokenizer.size()) texts[i] += tokenizer.decode({{token}});
+    if (tokenizer.has(token)) tokens[std::size_t(i)].push_back(token);  // padding of the vocabulary has no text
+    texts[i] = tokenizer.decode(tokens[std::size_t(i)]);
     for (const std::string& stop : a.stop)
       if (const auto at = texts[i].find(stop); at != std::string::npos) {
         texts[i].resize(at);
@@ -82,6 +84,9 @@ void add_generate(CLI::App& app, Action& action) {
   c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5)")->required();
   c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->take_all()->expected(1);
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
+  c->add_flag("--plain", a->plain,
+              "Special tokens spelt in a prompt are text, and those that the tokenizer puts around a text (begin of text, ...) are left out; "
+              "without this prompts are encoded as Hugging Face's tokenizer(prompt) does");
   c->add_option("--tokens", a->sampling.tokens, "Most new tokens of a prompt")->check(CLI::PositiveNumber)->capture_default_str();
   c->add_option("--temperature", a->sampling.temperature, "Sharpness of the draw; 0 takes the most likely token")
       ->check(CLI::NonNegativeNumber)->capture_default_str();
