@@ -17,7 +17,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell command -v mpiexec.hydra || command -v mpiexec.mpich || echo mpiexec)
 export NP DATA ARGS BUILD
 
-.PHONY: build run test bench bench-peer install clean help setup configure
+.PHONY: build run test bench bench-peer bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -37,6 +37,10 @@ bench: configure ## time the kernels, then a whole training step beside its matr
 bench-peer: configure ## time a training step here and in PyTorch (from PyPI, 6 GB), in turns
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks
 	@regression/bench/peer.sh
+
+bench-tokenizer: configure ## time encoding here and in Hugging Face's tokenizers (from PyPI), in turns
+	@cmake --build $(BUILD) --parallel $(JOBS) --target tokenizer_benchmark
+	@regression/bench/tokenizer.sh
 
 install: build ## copy the program to PREFIX
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -49,6 +49,10 @@ RunConfig run_of_checkpoint(const fs::path& checkpoint) {
 
 }  // namespace
 
+std::vector<Index> end_tokens_of(const fs::path& model) {
+  return is_folder(model) ? read_config_json(model / config_file_name).end_tokens : std::vector<Index>();
+}
+
 std::string precision_for(const std::string& dtype) { return dtype == "bfloat16" ? "bf16" : dtype == "float64" ? "fp64" : "fp32"; }
 
 RunDefaults defaults_of(const fs::path& model, const std::function<void(const std::string&)>& note) {

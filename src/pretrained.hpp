@@ -16,6 +16,9 @@ RunDefaults defaults_of(const std::filesystem::path& model, const std::function<
 // The run the model came from; of a folder, one that would start from it.
 RunConfig run_of(const std::filesystem::path& model, const std::function<void(const std::string&)>& note = {});
 
+// Tokens that end what the model writes, as a folder's config.json has them; none of a checkpoint.
+std::vector<Index> end_tokens_of(const std::filesystem::path& model);
+
 // A complete deck of a run that starts from a folder.
 std::string deck_of_folder(const std::filesystem::path& folder, const RunDefaults&);
 

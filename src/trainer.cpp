@@ -19,6 +19,7 @@
 #include "src/report/summary.hpp"
 #include "src/report/tensorboard.hpp"
 #include "src/runtime.hpp"
+#include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr {
 
@@ -69,6 +70,9 @@ class Trainer {
     training_.emplace(dataset_options(run, Split::train, samples_of(run)));
     if (run.train.eval_every > 0)
       validation_.emplace(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
+    together(grid_.world(), [&] {
+      if (lead() && !run.data.tokenizer.empty()) check_tokenizer();
+    });
     together(grid_.world(), [&] { make_folder(); });
     if (options.resume) resume();
     if (progressed_.step == 0) begin();
@@ -96,6 +100,12 @@ class Trainer {
   }
 
  private:
+  void check_tokenizer() const {
+    const Index size = Tokenizer::load(run_.data.tokenizer).size();
+    require(size <= run_.model.vocabulary, Exit::data, "data.tokenizer {}: {} tokens, and model.vocabulary is {}; raise that, or name the model's tokenizer",
+            run_.data.tokenizer, size, run_.model.vocabulary);
+  }
+
   static int ranks(MPI_Comm world) {
     int size = 1;
     MPI_Comm_size(world, &size);

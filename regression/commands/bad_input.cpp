@@ -172,8 +172,18 @@ TEST(bad_input, a_missing_file_is_named) {
   expect_refused_quietly({"info", folder / "none.h5"}, Exit::missing, {"none.h5"}, {0});
   expect_refused_quietly({"diff", material().trained(), folder / "none.h5"}, Exit::missing, {"none.h5"}, {0});
   expect_refused_quietly({"tokenizer", "encode", folder / "none.json"}, Exit::missing, {"none.json"}, {0});
+  expect_refused_quietly(material().train(folder / "out", {"data.tokenizer=" + (folder / "none.json").string()}), Exit::missing, {"none.json"}, {0});
   expect_refused_quietly({"tokenizer", "train", folder / "t.json", folder / "none.txt"}, Exit::missing, {"none.txt"}, {0});
   expect_refused_quietly({"data", "build", folder / "none.txt", folder / "p", "--tokenizer", material().tokenizer()}, Exit::missing, {"none.txt"});
+}
+
+TEST(bad_input, a_tokenizer_larger_than_the_model_is_named) {
+  const Folder folder;
+  const fs::path large = folder / "large.json";
+  ASSERT_EQ(run({"tokenizer", "train", large, material().text(), "--vocabulary", "301", "--min-frequency", "1"}).code, 0);
+  expect_refused_quietly({"generate", material().trained(), "--prompt", "ka", "--tokenizer", large}, Exit::data, {"large.json", "301", "300"});
+  expect_refused_quietly(material().train(folder / "out", {"data.tokenizer=" + large.string()}), Exit::data, {"large.json", "301", "300"});
+  EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
 TEST(bad_input, a_missing_token_file_is_named) {

@@ -34,13 +34,13 @@ const Help helps[] = {
       "--skip-invalid", "--tokenizer", "--begin", "--delimiter", "--json", "--records", "--batch", "--batch-tokens", "--tensor", "--pipeline",
       "--precision"}},
     {{"generate"},
-     {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--pipeline", "--precision"}},
+     {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--pipeline", "--precision", "--plain"}},
     {{"info"}, {"--help", "--statistics"}},
     {{"diff"}, {"--help", "--tolerance"}},
     {{"tokenizer"}, {"--help"}},
     {{"tokenizer", "train"}, {"--help", "--vocabulary", "--min-frequency", "--documents", "--separator", "--key", "--skip-invalid"}},
-    {{"tokenizer", "encode"}, {"--help", "--text"}},
-    {{"tokenizer", "decode"}, {"--help"}},
+    {{"tokenizer", "encode"}, {"--help", "--text", "--special", "--json"}},
+    {{"tokenizer", "decode"}, {"--help", "--skip-special", "--json"}},
     {{"data"}, {"--help"}},
     {{"data", "build"}, {"--help", "--tokenizer", "--documents", "--separator", "--key", "--skip-invalid", "--template", "--prompt-key", "--response-key",
       "--messages-key", "--role-key", "--content-key", "--assistant", "--no-end", "--overwrite"}},
@@ -193,6 +193,22 @@ TEST(commands, any_bytes_come_back_from_the_tokenizer) {
   }
   const Result shorter = run({"tokenizer", "encode", material().tokenizer(), "--text", "ka lo ka lo"});
   EXPECT_LT(std::count(shorter.out.begin(), shorter.out.end(), ' '), 11) << shorter.out;
+}
+
+TEST(commands, other_programs_can_talk_to_the_tokenizer) {
+  const std::string lines = "\"ka lo\\n\"\n\"\"\n\"<|endoftext|>\\ud83d\\ude00\"\n";
+  const Result plain = run({"tokenizer", "encode", material().tokenizer(), "--json"}, {.input = lines});
+  const Result special = run({"tokenizer", "encode", material().tokenizer(), "--json", "--special"}, {.input = lines});
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  const Words ids = lines_of(special.out);
+  ASSERT_EQ(ids.size(), 3u) << special.out;
+  EXPECT_EQ(ids[0], lines_of(plain.out)[0]);
+  EXPECT_EQ(ids[1], "[]");
+  EXPECT_TRUE(ids[2].starts_with("[2,")) << ids[2];
+  EXPECT_NE(ids[2], lines_of(plain.out)[2]);
+  EXPECT_EQ(run({"tokenizer", "decode", material().tokenizer(), "--json"}, {.input = special.out}).out, lines);
+  EXPECT_EQ(run({"tokenizer", "decode", material().tokenizer(), "--json", "--skip-special"}, {.input = "[2]\n"}).out, "\"\"\n");
+  EXPECT_EQ(run({"tokenizer", "encode", material().tokenizer(), "--json"}, {.input = "{}\n"}).code, int(Exit::data));
 }
 
 TEST(commands, token_files_do_not_depend_on_the_ranks_that_built_them) {

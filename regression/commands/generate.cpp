@@ -115,3 +115,12 @@ TEST(generate, loss_of_an_untrained_model_is_the_logarithm_of_its_vocabulary) {
   ASSERT_EQ(run(Material::get().train(folder.path(), {"train.steps=1", "optimizer.rate=0", "optimizer.decay=0"})).code, 0);
   EXPECT_NEAR(score(Material::checkpoint(folder.path(), 1)).loss, std::log(double(Material::vocabulary)), 0.02);
 }
+
+// A special token spelt in the prompt is the token unless --plain is given, so the two ask different things.
+TEST(generate, prompts_are_encoded_as_the_model_expects) {
+  const Words prompt{"--prompt", "ka<|endoftext|>lo", "--greedy"};
+  Words plain = prompt;
+  plain.push_back("--plain");
+  EXPECT_NE(said(prompt), said(plain));
+  EXPECT_EQ(said({"--prompt", "ka", "--greedy"}), said({"--prompt", "ka", "--greedy", "--plain"}));
+}

@@ -14,7 +14,7 @@ ConversationFormat format(std::string_view text) {
 
 std::string text_of(const Conversation& c) {
   std::string text;
-  for (const Passage& p : c.passages) text += p.special ? "#" : p.text;
+  for (const Utterance& p : c.utterances) text += p.special ? "#" : p.text;
   return text;
 }
 
@@ -26,7 +26,7 @@ TEST(conversation, keys_have_the_names_the_user_gives) {
   turns.messages = "conversations", turns.role = "from", turns.content = "value", turns.assistant = "gpt";
   const Conversation c = read_conversation(R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})", turns);
   EXPECT_EQ(text_of(c), "human>a#gpt>b#");
-  EXPECT_EQ(std::count_if(c.passages.begin(), c.passages.end(), [](const Passage& p) { return p.learned; }), 2);
+  EXPECT_EQ(std::count_if(c.utterances.begin(), c.utterances.end(), [](const Utterance& p) { return p.learned; }), 2);
 }
 
 // Whatever happens to a line, it is read whole or there is a problem to tell.
@@ -48,7 +48,7 @@ TEST(conversation, survives_damaged_lines) {
       else line.insert(at, line.substr(random() % line.size(), random() % 20));
     }
     const Conversation c = read_conversation(line, formats[trial % 2]);
-    ASSERT_NE(c.problem.empty(), c.passages.empty()) << line;
+    ASSERT_NE(c.problem.empty(), c.utterances.empty()) << line;
     (c.problem.empty() ? whole : refused) += 1;
   }
   EXPECT_GT(whole, 1000);

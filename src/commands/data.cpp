@@ -8,6 +8,7 @@
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/template_option.hpp"
+#include "src/commands/tokenizer_file.hpp"
 #include "src/data/builder.hpp"
 #include "src/grid.hpp"
 #include "src/runtime.hpp"
@@ -56,7 +57,7 @@ void say_report(const BuildReport& report, const std::string& prefix, double sec
 int build(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        const Tokenizer tokenizer = Tokenizer::load(a.tokenizer);
+        const Tokenizer tokenizer = encoding_tokenizer(a.tokenizer, runtime.rank() == 0);
         BuildOptions options;
         options.inputs.assign(a.files.begin(), a.files.end() - 1);
         options.prefix = a.files.back();

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <set>
 
 #include "modules/flops.hpp"
 #include "src/checkpoint/checkpoint.hpp"
@@ -25,53 +26,82 @@ struct Arguments {
   std::vector<std::string> prompts, stop;
   TemplateOption chat;
   Sampling sampling;
-  bool greedy = false;
+  bool greedy = false, plain = false;
   int pipeline = 1;
 };
+
+// What the model is asked, as tokens, and the tokens that end an answer.
+struct Questions {
+  std::vector<std::vector<Token>> prompts;
+  std::set<Token> ends;
+  Index longest() const {
+    std::size_t most = 0;
+    for (const auto& prompt : prompts) most = std::max(most, prompt.size());
+    return Index(most);
+  }
+};
+
+Questions read_questions(const Arguments& a, const Tokenizer& tokenizer) {
+  Questions q;
+  const auto chat = a.chat.given() ? std::optional(a.chat.read(tokenizer)) : std::nullopt;
+  require(!(chat && a.plain), Exit::usage, "--plain has no meaning with --template, whose special tokens count and whose prompts are text");
+  for (const std::string& text : a.prompts) {
+    std::vector<Token>& prompt = q.prompts.emplace_back();
+    if (!chat) prompt = tokenizer.encode(text, a.plain ? Tokenizer::Specials::as_text : Tokenizer::Specials::complete);
+    else
+      for (const Utterance& utterance : chat->question(text, "assistant")) encode(utterance, tokenizer, prompt);
+    if (prompt.empty() && tokenizer.eod()) prompt.push_back(*tokenizer.eod());
+  }
+  for (const auto& end : {tokenizer.eod(), chat ? chat->closing_mark() : std::nullopt})
+    if (end) q.ends.insert(*end);
+  for (const Index end : end_tokens_of(a.checkpoint)) q.ends.insert(Token(end));
+  return q;
+}
+
+Grid grid_of(const Arguments& a, const RunConfig& run, Index length, Runtime& runtime) {
+  require(runtime.ranks() % a.pipeline == 0, Exit::config, "--pipeline {} does not divide the {} ranks", a.pipeline, runtime.ranks());
+  const StageCosts costs = stage_costs(run.model, length);
+  return Grid(grid_layout(1, a.pipeline, runtime.ranks() / a.pipeline, cut_stages(costs.layers, costs.embedding, costs.head, a.pipeline)),
+              runtime.world(), patience_of(runtime.world()));
+}
+
+// Cuts a text where one of the marks appears; whether it did.
+bool cut_at(std::string& text, const std::vector<std::string>& marks) {
+  for (const std::string& mark : marks)
+    if (const auto at = text.find(mark); at != std::string::npos) {
+      text.resize(at);
+      return true;
+    }
+  return false;
+}
 
 template <class T>
 void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
   require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
   const Tokenizer tokenizer = Tokenizer::load(file);
-  const auto chat = a.chat.given() ? std::optional(a.chat.read(tokenizer)) : std::nullopt;
-  const auto closing = chat ? chat->closing_mark() : std::nullopt;
-  std::vector<std::vector<Token>> prompts;
-  Index longest = 0;
-  for (const std::string& prompt : a.prompts) {
-    prompts.push_back(chat ? std::vector<Token>() : tokenizer.encode(prompt));
-    if (chat)
-      for (const Passage& passage : chat->question(prompt, "assistant")) encode(passage, tokenizer, prompts.back());
-    if (prompts.back().empty())
-      if (const auto start = tokenizer.eod()) prompts.back().push_back(*start);
-    for (const Token token : prompts.back())
-      require(token < run.model.vocabulary, Exit::data, "{}: token {} is beyond the model's vocabulary of {}", file, token, run.model.vocabulary);
-    longest = std::max<Index>(longest, prompts.back().size());
-  }
-  require(runtime.ranks() % a.pipeline == 0, Exit::config, "--pipeline {} does not divide the {} ranks", a.pipeline, runtime.ranks());
-  const StageCosts costs = stage_costs(run.model, longest);
-  Grid grid(grid_layout(1, a.pipeline, runtime.ranks() / a.pipeline, cut_stages(costs.layers, costs.embedding, costs.head, a.pipeline)),
-            runtime.world(), patience_of(runtime.world()));
-  Generator<T> generator(run.model, grid, prompts.size(), longest, longest + a.sampling.tokens);
+  require(tokenizer.size() <= run.model.vocabulary, Exit::data,
+          "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocabulary);
+  const Questions questions = read_questions(a, tokenizer);
+  const Index count = Index(questions.prompts.size()), longest = questions.longest();
+  Grid grid = grid_of(a, run, longest, runtime);
+  Generator<T> generator(run.model, grid, count, longest, longest + a.sampling.tokens);
   load_weights<T>(a.checkpoint, grid, generator.stage());
 
-  std::vector<std::string> texts(prompts.size());
+  std::vector<std::string> texts(count);
+  std::vector<std::vector<Token>> tokens(count);
   Index made = 0;
   const auto begin = std::chrono::steady_clock::now();
-  generator.generate(prompts, a.sampling, [&](Index i, Token token) {
+  generator.generate(questions.prompts, a.sampling, [&](Index i, Token token) {
     made += 1;
-    if (token == tokenizer.eod() || token == closing) return true;
-    if (token < tokenizer.size()) texts[i] += tokenizer.decode({{token}});
-    for (const std::string& stop : a.stop)
-      if (const auto at = texts[i].find(stop); at != std::string::npos) {
-        texts[i].resize(at);
-        return true;
-      }
-    return false;
+    if (questions.ends.contains(token)) return true;
+    if (tokenizer.has(token)) tokens[i].push_back(token);  // padding of the vocabulary has no text
+    texts[i] = tokenizer.decode(tokens[i]);
+    return cut_at(texts[i], a.stop);
   });
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (runtime.rank() != 0) return;
-  for (std::size_t i = 0; i < texts.size(); ++i) std::printf("%s%s%s\n", i ? "\n" : "", a.prompts[i].c_str(), texts[i].c_str());
+  for (Index i = 0; i < count; ++i) std::printf("%s%s%s\n", i ? "\n" : "", a.prompts[i].c_str(), texts[i].c_str());
   std::fprintf(stderr, "%ld tokens in %.2f s: %.1f tokens/s\n", long(made), seconds, double(made) / seconds);
 }
 
@@ -95,6 +125,9 @@ void add_generate(CLI::App& app, Action& action) {
   c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->take_all()->expected(1);
   a->chat.add(*c, "Ask a fine-tuned model: each prompt stands in this text, as in data build, and the model goes on where the response begins.");
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
+  c->add_flag("--plain", a->plain,
+              "Special tokens spelt in a prompt are text, and those that the tokenizer puts around a text (begin of text, ...) are left out; "
+              "without this prompts are encoded as Hugging Face's tokenizer(prompt) does");
   c->add_option("--tokens", a->sampling.tokens, "Most new tokens of a prompt")->check(CLI::PositiveNumber)->capture_default_str();
   c->add_option("--temperature", a->sampling.temperature, "Sharpness of the draw; 0 takes the most likely token")
       ->check(CLI::NonNegativeNumber)->capture_default_str();

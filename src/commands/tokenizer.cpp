@@ -5,11 +5,14 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/guard.hpp"
+#include "src/commands/tokenizer_file.hpp"
 #include "src/tokenizer/trainer.hpp"
+#include "src/tokenizer/utf8.hpp"
 
 namespace gyr {
 
@@ -17,6 +20,7 @@ namespace {
 
 struct Arguments {
   std::string tokenizer, text;
+  bool special = false, json = false;
   std::vector<std::string> files;
   TrainerOptions options;
   DocumentsOption documents;
@@ -33,19 +37,46 @@ void train(const Arguments& a) {
   std::printf("%s: %d tokens\n", a.tokenizer.c_str(), tokenizer.size());
 }
 
+// Calls action(value) for each line of standard input, which is JSON.
+template <class Action>
+void for_each_line(Action&& action) {
+  std::string line;
+  for (std::size_t number = 1; std::getline(std::cin, line); ++number) {
+    try {
+      action(nlohmann::json::parse(line));
+    } catch (const nlohmann::json::exception& error) {
+      fail(Exit::data, "standard input, line {}: {}", number, error.what());
+    }
+  }
+}
+
 void encode(const Arguments& a) {
-  const Tokenizer tokenizer = Tokenizer::load(a.tokenizer);
-  for (const auto id : tokenizer.encode(a.text.empty() ? whole_input() : a.text)) std::printf("%d ", id);
+  const Tokenizer tokenizer = encoding_tokenizer(a.tokenizer, true);
+  const auto specials = a.special ? Tokenizer::Specials::complete : Tokenizer::Specials::as_text;
+  if (a.json) {
+    for_each_line([&](const nlohmann::json& text) {
+      std::puts(nlohmann::json(tokenizer.encode(text.get_ref<const std::string&>(), specials)).dump().c_str());
+    });
+    return;
+  }
+  for (const auto id : tokenizer.encode(a.text.empty() ? whole_input() : a.text, specials)) std::printf("%d ", id);
   std::printf("\n");
 }
 
 void decode(const Arguments& a) {
   const Tokenizer tokenizer = Tokenizer::load(a.tokenizer);
+  const auto shown = a.special ? Tokenizer::Shown::without_specials : Tokenizer::Shown::all;
+  if (a.json) {
+    for_each_line([&](const nlohmann::json& ids) {
+      std::puts(nlohmann::json(lossy_utf8(tokenizer.decode(ids.get<std::vector<std::int32_t>>(), shown))).dump(-1, ' ', true).c_str());
+    });
+    return;
+  }
   std::vector<std::int32_t> ids;
   std::int32_t id = 0;
   while (std::cin >> id) ids.push_back(id);
   require(std::cin.eof(), Exit::data, "standard input: token number {} is not a number", ids.size() + 1);
-  const std::string text = tokenizer.decode(ids);
+  const std::string text = tokenizer.decode(ids, shown);
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
@@ -62,12 +93,18 @@ void add_tokenizer(CLI::App& app, Action& action) {
   t->add_option("--min-frequency", a->options.min_frequency, "A pair seen less often makes no token")->capture_default_str();
   a->documents.add(*t);
   t->callback([a, &action] { action = [a] { return guarded([&] { train(*a); }); }; });
-  CLI::App* e = c->add_subcommand("encode", "Text (standard input, or --text) to token ids");
+  CLI::App* e = c->add_subcommand("encode", "Text (standard input, or --text) to token ids; any bytes: those that are not UTF-8 are encoded apart, and decode to themselves");
   e->add_option("tokenizer", a->tokenizer, "tokenizer.json")->required();
   e->add_option("--text", a->text, "Text instead of standard input");
+  e->add_flag("--special", a->special,
+              "Special tokens spelt in the text are tokens, and the post-processor adds its own (begin of text, ...), as tokenizers does; "
+              "without this they are text, and nothing is added");
+  e->add_flag("--json", a->json, "Each line of standard input is a JSON string; its ids come out as a JSON array");
   e->callback([a, &action] { action = [a] { return guarded([&] { encode(*a); }); }; });
   CLI::App* d = c->add_subcommand("decode", "Token ids on standard input to text");
   d->add_option("tokenizer", a->tokenizer, "tokenizer.json")->required();
+  d->add_flag("--skip-special", a->special, "Leave special tokens out");
+  d->add_flag("--json", a->json, "Each line is a JSON array of ids; its text comes out as a JSON string, U+FFFD where bytes are not UTF-8");
   d->callback([a, &action] { action = [a] { return guarded([&] { decode(*a); }); }; });
 }
 

@@ -223,9 +223,9 @@ class Builder {
     marks_.clear();
     tokenizer_.encode(fragment.text, ids_);
     marks_.resize(ids_.size(), true);
-    for (const Passage& passage : fragment.passages) {
-      gyr::encode(passage, tokenizer_, ids_);
-      marks_.resize(ids_.size(), passage.learned);
+    for (const Utterance& utterance : fragment.utterances) {
+      gyr::encode(utterance, tokenizer_, ids_);
+      marks_.resize(ids_.size(), utterance.learned);
     }
     if (fragment.ends && options_.eod) {
       ids_.push_back(*options_.eod);

@@ -23,17 +23,17 @@ char escaped(char letter, std::size_t character) {
   fail(Exit::usage, "template, character {}: \\{} is no escape; there are \\n, \\t, \\r and \\\\", character, letter);
 }
 
-void append(std::vector<Passage>& passages, std::string_view text, bool learned) {
+void append(std::vector<Utterance>& utterances, std::string_view text, bool learned) {
   if (text.empty()) return;
-  if (passages.empty() || passages.back().special || passages.back().learned != learned) passages.push_back({"", {}, learned});
-  passages.back().text += text;
+  if (utterances.empty() || utterances.back().special || utterances.back().learned != learned) utterances.push_back({"", {}, learned});
+  utterances.back().text += text;
 }
 
 }  // namespace
 
-void encode(const Passage& passage, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
-  tokenizer.encode(passage.text, ids);
-  if (passage.special) ids.push_back(*passage.special);
+void encode(const Utterance& utterance, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
+  tokenizer.encode(utterance.text, ids);
+  if (utterance.special) ids.push_back(*utterance.special);
 }
 
 ChatTemplate::ChatTemplate(std::string_view format, const Tokenizer& tokenizer) {
@@ -120,38 +120,38 @@ ChatTemplate::Parts::const_iterator ChatTemplate::answer() const {
 void ChatTemplate::mark_learned() {
   auto part = parts_.begin() + (answer() - parts_.cbegin());
   for (bool open = true; open && part != parts_.end(); ++part) {
-    part->passage.learned = true;
-    open = !part->passage.special;
+    part->utterance.learned = true;
+    open = !part->utterance.special;
   }
 }
 
-void ChatTemplate::fill(std::string_view first, std::string_view second, bool learn, std::vector<Passage>& passages) const {
-  fill_until(parts_.end(), {first, second}, learn, passages);
+void ChatTemplate::fill(std::string_view first, std::string_view second, bool learn, std::vector<Utterance>& utterances) const {
+  fill_until(parts_.end(), {first, second}, learn, utterances);
 }
 
 void ChatTemplate::fill_until(Parts::const_iterator end, std::array<std::string_view, 2> values, bool learn,
-                              std::vector<Passage>& passages) const {
+                              std::vector<Utterance>& utterances) const {
   for (auto part = parts_.begin(); part != end; ++part) {
-    const Passage& own = part->passage;
+    const Utterance& own = part->utterance;
     const bool learned = learn && own.learned;
     if (own.special) {
-      passages.push_back({"", own.special, learned});
+      utterances.push_back({"", own.special, learned});
     } else {
-      append(passages, part->placeholder ? values[*part->placeholder] : std::string_view(own.text), learned);
+      append(utterances, part->placeholder ? values[*part->placeholder] : std::string_view(own.text), learned);
     }
   }
 }
 
-std::vector<Passage> ChatTemplate::question(std::string_view prompt, std::string_view assistant) const {
-  std::vector<Passage> passages;
-  if (of_turns_) fill("user", prompt, false, passages);
-  fill_until(answer(), {of_turns_ ? assistant : prompt, {}}, false, passages);
-  return passages;
+std::vector<Utterance> ChatTemplate::question(std::string_view prompt, std::string_view assistant) const {
+  std::vector<Utterance> utterances;
+  if (of_turns_) fill("user", prompt, false, utterances);
+  fill_until(answer(), {of_turns_ ? assistant : prompt, {}}, false, utterances);
+  return utterances;
 }
 
 std::optional<std::int32_t> ChatTemplate::closing_mark() const {
-  const auto closing = std::ranges::find_if(parts_, [](const Part& p) { return p.passage.learned && p.passage.special; });
-  return closing == parts_.end() ? std::nullopt : closing->passage.special;
+  const auto closing = std::ranges::find_if(parts_, [](const Part& p) { return p.utterance.learned && p.utterance.special; });
+  return closing == parts_.end() ? std::nullopt : closing->utterance.special;
 }
 
 }  // namespace gyr

@@ -22,14 +22,14 @@
 namespace gyr {
 
 // A stretch of an example: text that no special token is looked for in, or one special token.
-struct Passage {
+struct Utterance {
   std::string text;
   std::optional<std::int32_t> special;
   bool learned = false;  // its tokens are to be predicted; all others are only read
 };
 
-// Appends the ids of a passage.
-void encode(const Passage& passage, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
+// Appends the ids of a utterance.
+void encode(const Utterance& utterance, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
 
 class ChatTemplate {
  public:
@@ -39,14 +39,14 @@ class ChatTemplate {
 
   bool of_turns() const { return of_turns_; }  // {role} and {content}, not {prompt} and {response}
 
-  // Appends the filled template to `passages`. Neighbouring texts of which both or neither are learned become one, so that
+  // Appends the filled template to `utterances`. Neighbouring texts of which both or neither are learned become one, so that
   // the tokens are those of the whole text, cut only at special tokens and where learning begins or ends: a prompt gets
   // the ids it has when text is generated behind it. Nothing is learned unless `learn`.
-  void fill(std::string_view first, std::string_view second, bool learn, std::vector<Passage>& passages) const;
+  void fill(std::string_view first, std::string_view second, bool learn, std::vector<Utterance>& utterances) const;
 
   // All that stands before the model's answer to `prompt`: for a template of turns, that of "user" and the start of one
   // of `assistant`.
-  std::vector<Passage> question(std::string_view prompt, std::string_view assistant) const;
+  std::vector<Utterance> question(std::string_view prompt, std::string_view assistant) const;
   // The special token that closes an answer; nothing where the template has none.
   std::optional<std::int32_t> closing_mark() const;
 
@@ -55,7 +55,7 @@ class ChatTemplate {
 
  private:
   struct Part {
-    Passage passage;
+    Utterance utterance;
     std::optional<std::size_t> placeholder;  // 0 or 1: of the pair, instead of a text of its own
   };
   using Parts = std::vector<Part>;
@@ -65,7 +65,7 @@ class ChatTemplate {
   void mark_learned();
   Parts::const_iterator answer() const;  // the second placeholder
   void fill_until(Parts::const_iterator end, std::array<std::string_view, 2> values, bool learn,
-                  std::vector<Passage>& passages) const;
+                  std::vector<Utterance>& utterances) const;
 
   Parts parts_;
   std::vector<std::string> unknown_marks_;

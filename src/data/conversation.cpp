@@ -65,7 +65,7 @@ const std::string& string_of(const json& object, const std::string& key, const s
   return value.get_ref<const std::string&>();
 }
 
-void add_turns(const json& messages, const ConversationFormat& f, std::vector<Passage>& passages) {
+void add_turns(const json& messages, const ConversationFormat& f, std::vector<Utterance>& utterances) {
   if (!messages.is_array()) refuse("has {} under '{}', not a list of messages", kind_of(messages), f.messages);
   bool learns = false;
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -73,7 +73,7 @@ void add_turns(const json& messages, const ConversationFormat& f, std::vector<Pa
     if (!messages[i].is_object()) refuse("has {}{}, not an object", kind_of(messages[i]), where);
     const std::string& role = string_of(messages[i], f.role, where);
     const bool learn = role == f.assistant;
-    f.text.fill(role, string_of(messages[i], f.content, where), learn, passages);
+    f.text.fill(role, string_of(messages[i], f.content, where), learn, utterances);
     learns |= learn;
   }
   if (!learns) refuse("has no turn of '{}' to learn from", f.assistant);
@@ -87,13 +87,13 @@ Conversation read_conversation(std::string_view line, const ConversationFormat& 
     const json row = parse(line);
     if (!row.is_object()) refuse("is {}, not a JSON object", kind_of(row));
     if (f.text.of_turns()) {
-      add_turns(value_of(row, f.messages, ""), f, result.passages);
+      add_turns(value_of(row, f.messages, ""), f, result.utterances);
     } else {
       const std::string& prompt = string_of(row, f.prompt);
-      f.text.fill(prompt, string_of(row, f.response), true, result.passages);
+      f.text.fill(prompt, string_of(row, f.response), true, result.utterances);
     }
   } catch (const Problem& problem) {
-    result.passages.clear();
+    result.utterances.clear();
     result.problem = problem.what;
   }
   return result;

@@ -19,7 +19,7 @@ struct ConversationFormat {
 };
 
 struct Conversation {
-  std::vector<Passage> passages;
+  std::vector<Utterance> utterances;
   std::string problem;  // what is wrong with the line, as in "the line ..."; empty when nothing is
 };
 

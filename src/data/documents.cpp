@@ -240,7 +240,7 @@ std::string DocumentFile::problem_of_object(std::string_view line,
     return fmt::format("has {} bytes, more than the {} allowed", line.size(), format_.max_line_bytes);
   if (format_.conversation) {
     const Conversation conversation = read_conversation(line, *format_.conversation);
-    if (!conversation.passages.empty()) visit({{}, true, true, conversation.passages});
+    if (!conversation.utterances.empty()) visit({{}, true, true, conversation.utterances});
     return conversation.problem;
   }
   TextOfObject object(format_.key);

@@ -45,7 +45,7 @@ DocumentFormat::Rule parse_document_rule(std::string_view name);
 struct Fragment {
   std::string_view text;
   bool begins, ends;               // the document begins or ends here
-  std::span<const Passage> passages = {};  // of a conversation, which comes whole; there is no text then
+  std::span<const Utterance> utterances = {};  // of a conversation, which comes whole; there is no text then
 };
 
 // One open file of a corpus. Text passes as it is, byte for byte, except a UTF-8 byte order mark at the start, which is

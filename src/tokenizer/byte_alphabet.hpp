@@ -63,4 +63,7 @@ inline std::optional<std::string> from_letters(std::string_view letters) {
   return bytes;
 }
 
+// What a token of a byte-level vocabulary stands for: the bytes its letters spell, or itself when it has other characters.
+inline std::string bytes_of_spelling(std::string_view spelling) { return from_letters(spelling).value_or(std::string(spelling)); }
+
 }  // namespace gyr

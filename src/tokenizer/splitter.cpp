@@ -1,183 +1,149 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cuts text into the pieces inside which tokens are merged, by PCRE2 patterns compiled to machine code.
+// Cuts text into pieces, step by step.
 #include "src/tokenizer/splitter.hpp"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
-#include <cstdint>
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
-#include "kernels/error.hpp"
 #include "src/tokenizer/byte_alphabet.hpp"
+#include "src/tokenizer/characters.hpp"
 
 namespace gyr {
 namespace {
 
-// Far above what any sensible pattern needs on a megabyte, and reached in well under a second by a runaway one.
-constexpr std::uint32_t match_limit = 20'000'000;
-constexpr std::size_t jit_stack_bytes = std::size_t(8) << 20;
+using By = SplitStep::By;
+using Behavior = SplitStep::Behavior;
 
-std::string message_of(int error) {
-  PCRE2_UCHAR8 text[256];
-  pcre2_get_error_message_8(error, text, sizeof text);
-  return reinterpret_cast<const char*>(text);
+// Calls visit(begin, end, found) for each character of the kind and each stretch between two of them.
+template <class Is, class Visit>
+void visit_characters(std::string_view subject, Is&& is, Visit&& visit) {
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < subject.size();) {
+    const auto [c, length] = character_at(subject, i);
+    if (is(c)) {
+      if (done < i) visit(done, i, false);
+      visit(i, i + length, true);
+      done = i + length;
+    }
+    i += length;
+  }
+  if (done < subject.size()) visit(done, subject.size(), false);
 }
 
-template <auto release>
-struct Release {
-  template <class T>
-  void operator()(T* p) const {
-    release(p);
+// Turns stretches that follow each other into pieces. Empty stretches take part, and leave no piece.
+template <class Stretch>
+void join(std::vector<Stretch>& stretches, Behavior behavior, std::vector<Splitter::Piece>& pieces) {
+  const auto first = pieces.size();
+  bool found_before = false;
+  const auto add = [&](const Stretch& s, bool joins) {
+    if (joins && pieces.size() > first) {
+      pieces.back().begin = std::min(pieces.back().begin, s.begin);
+      pieces.back().end = std::max(pieces.back().end, s.end);
+    } else {
+      pieces.push_back({s.begin, s.end});
+    }
+    found_before = s.found;
+  };
+  if (behavior == Behavior::merged_with_next) {
+    for (auto s = stretches.rbegin(); s != stretches.rend(); ++s) add(*s, s->found && !found_before);
+    std::reverse(pieces.begin() + std::ptrdiff_t(first), pieces.end());
+  } else {
+    for (const Stretch& s : stretches) {
+      if (behavior == Behavior::removed && s.found) continue;
+      const bool joins = behavior == Behavior::contiguous             ? s.found == found_before
+                         : behavior == Behavior::merged_with_previous ? s.found && !found_before
+                                                                      : false;
+      add(s, joins);
+    }
   }
-};
-
-// Length of the valid character at the start of `s`, or 0. Table 3-7 of the Unicode standard.
-std::size_t character_length(std::string_view s) {
-  const auto byte = [&](std::size_t i) { return i < s.size() ? unsigned(static_cast<unsigned char>(s[i])) : 0u; };
-  const auto within = [&](std::size_t i, unsigned low, unsigned high) { return byte(i) >= low && byte(i) <= high; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return s.empty() ? 0 : 1;
-  if (lead >= 0xc2 && lead <= 0xdf) return within(1, 0x80, 0xbf) ? 2 : 0;
-  if (lead >= 0xe0 && lead <= 0xef) {
-    const unsigned low = lead == 0xe0 ? 0xa0 : 0x80, high = lead == 0xed ? 0x9f : 0xbf;
-    return within(1, low, high) && within(2, 0x80, 0xbf) ? 3 : 0;
-  }
-  if (lead >= 0xf0 && lead <= 0xf4) {
-    const unsigned low = lead == 0xf0 ? 0x90 : 0x80, high = lead == 0xf4 ? 0x8f : 0xbf;
-    return within(1, low, high) && within(2, 0x80, 0xbf) && within(3, 0x80, 0xbf) ? 4 : 0;
-  }
-  return 0;
+  pieces.erase(std::remove_if(pieces.begin() + std::ptrdiff_t(first), pieces.end(), [](const auto& p) { return p.begin == p.end; }),
+               pieces.end());
 }
 
 }  // namespace
 
-std::size_t valid_utf8_prefix(std::string_view text) {
-  std::size_t i = 0;
-  while (i < text.size()) {
-    std::uint64_t eight;
-    if (i + sizeof eight <= text.size()) {
-      std::memcpy(&eight, text.data() + i, sizeof eight);
-      if ((eight & 0x8080808080808080u) == 0) {
-        i += sizeof eight;
-        continue;
-      }
-    }
-    const std::size_t length = character_length(text.substr(i));
-    if (length == 0) break;
-    i += length;
-  }
-  return i;
-}
-
 struct Splitter::Step {
-  std::unique_ptr<pcre2_code_8, Release<pcre2_code_free_8>> code;
-  bool on_letters;
+  SplitStep what;
+  std::optional<Pattern> pattern;
 };
-
-struct Splitter::Scratch::State {
-  std::unique_ptr<pcre2_match_context_8, Release<pcre2_match_context_free_8>> context{
-      pcre2_match_context_create_8(nullptr)};
-  std::unique_ptr<pcre2_jit_stack_8, Release<pcre2_jit_stack_free_8>> stack{
-      pcre2_jit_stack_create_8(32 << 10, jit_stack_bytes, nullptr)};
-  std::unique_ptr<pcre2_match_data_8, Release<pcre2_match_data_free_8>> match{pcre2_match_data_create_8(1, nullptr)};
-  std::vector<std::size_t> before, after;  // piece ends inside one valid run, before and after a step
-  std::string letters;
-  std::vector<std::size_t> letter_ends;
-
-  State() {
-    ensure(context && stack && match, "PCRE2 is out of memory");
-    pcre2_set_match_limit_8(context.get(), match_limit);
-    pcre2_jit_stack_assign_8(context.get(), nullptr, stack.get());
-  }
-
-  // Appends to `ends` the end (plus `start`) of every match in `subject` and of every stretch between two matches.
-  void cut(const pcre2_code_8* code, std::string_view subject, std::size_t start, std::vector<std::size_t>& ends) {
-    const auto* text = reinterpret_cast<PCRE2_SPTR8>(subject.data());
-    const PCRE2_SIZE* found = pcre2_get_ovector_pointer_8(match.get());
-    std::size_t at = 0;
-    while (at < subject.size()) {
-      const int rc = pcre2_match_8(code, text, subject.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, match.get(),
-                                   context.get());
-      if (rc == PCRE2_ERROR_NOMATCH) break;
-      require(rc >= 0, Exit::data, "splitting text: the pre-tokenizer's pattern gave up at byte {} of {}: {}", at,
-              subject.size(), message_of(rc));
-      // \K inside a lookahead may report a match that begins before `at` or ends before it begins: it cuts nothing.
-      if (found[0] < at || found[1] <= found[0]) break;
-      if (found[0] > at) ends.push_back(start + found[0]);
-      ends.push_back(start + found[1]);
-      at = found[1];
-    }
-    if (at < subject.size()) ends.push_back(start + subject.size());
-  }
-
-  // The same on the letters of `subject`, with the ends counted in bytes of `subject`: one letter is one byte.
-  void cut_letters(const pcre2_code_8* code, std::string_view subject, std::size_t start,
-                   std::vector<std::size_t>& ends) {
-    letters = to_letters(subject);
-    letter_ends.clear();
-    cut(code, letters, 0, letter_ends);
-    std::size_t at = 0, bytes = start;
-    for (const std::size_t end : letter_ends) {
-      for (; at < end; ++at) bytes += (static_cast<unsigned char>(letters[at]) & 0xc0) != 0x80;
-      ends.push_back(bytes);
-    }
-  }
-};
-
-Splitter::Scratch::Scratch(const Splitter&) : state_(std::make_unique<State>()) {}
-Splitter::Scratch::Scratch(Scratch&&) noexcept = default;
-Splitter::Scratch::~Scratch() = default;
 
 Splitter::Splitter(const std::vector<SplitStep>& steps) {
   for (const SplitStep& step : steps) {
-    int error = 0;
-    PCRE2_SIZE offset = 0;
-    auto* code = pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(step.pattern.data()), step.pattern.size(),
-                                 PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
-    require(code != nullptr, Exit::data, "the pre-tokenizer's pattern '{}' is wrong at character {}: {}", step.pattern,
-            offset, message_of(error));
-    steps_.push_back(Step{decltype(Step::code)(code), step.on_letters});
-    pcre2_jit_compile_8(code, PCRE2_JIT_COMPLETE);  // where there is no JIT, the interpreter runs: slower, same pieces
+    steps_.push_back({step, std::nullopt});
+    if (step.by == By::pattern) steps_.back().pattern.emplace(step.pattern, step.pattern);
   }
 }
 Splitter::Splitter(Splitter&&) noexcept = default;
 Splitter::~Splitter() = default;
 
-void Splitter::split(std::string_view text, std::vector<std::size_t>& ends, Scratch& scratch) const {
-  ends.clear();
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t valid = valid_utf8_prefix(text.substr(at));
-    if (valid > 0) split_valid(text.substr(at, valid), at, ends, scratch);
-    at += valid;
-    const std::size_t invalid = at;
-    while (at < text.size() && character_length(text.substr(at, 4)) == 0) ++at;
-    if (at > invalid) ends.push_back(at);
+// Leaves in scratch.stretches what `step` finds in `subject`.
+void Splitter::look(const Step& step, std::string_view subject, Scratch& scratch) {
+  scratch.stretches.clear();
+  const auto note = [&](std::size_t begin, std::size_t end, bool found) {
+    scratch.stretches.push_back({begin, end, found != step.what.invert});
+  };
+  switch (step.what.by) {
+    case By::pattern: return step.pattern->visit(subject, scratch.patterns, note);
+    case By::number: return visit_characters(subject, is_number, note);
+    case By::punctuation: return visit_characters(subject, is_punctuation, note);
+    case By::white_space: return visit_characters(subject, is_white_space, note);
+    case By::space: break;
   }
 }
 
-void Splitter::split_valid(std::string_view run, std::size_t start, std::vector<std::size_t>& ends,
-                           Scratch& scratch) const {
-  auto& before = scratch.state_->before;
-  auto& after = scratch.state_->after;
-  before.assign(1, run.size());
-  for (const Step& step : steps_) {
-    after.clear();
-    std::size_t at = 0;
-    for (const std::size_t end : before) {
-      const std::string_view piece = run.substr(at, end - at);
-      if (step.on_letters) {
-        scratch.state_->cut_letters(step.code.get(), piece, at, after);
-      } else {
-        scratch.state_->cut(step.code.get(), piece, at, after);
-      }
-      at = end;
-    }
-    before.swap(after);
+// The same on the letters of `subject`, counted in its bytes: one letter is one byte.
+void Splitter::look_at_letters(const Step& step, std::string_view subject, Scratch& scratch) {
+  scratch.letters = to_letters(subject);
+  look(step, scratch.letters, scratch);
+  std::size_t at = 0, bytes = 0;
+  for (auto& stretch : scratch.stretches) {
+    stretch.begin = bytes;
+    for (; at < stretch.end; ++at) bytes += (static_cast<unsigned char>(scratch.letters[at]) & 0xc0) != 0x80;
+    stretch.end = bytes;
   }
-  for (const std::size_t end : before) ends.push_back(start + end);
+}
+
+void Splitter::put_spaces(Scratch& scratch) {
+  std::string text;
+  text.reserve(scratch.text.size() + scratch.pieces.size());
+  for (Piece& piece : scratch.pieces) {
+    const std::size_t begin = text.size();
+    if (scratch.text[piece.begin] != ' ') text += ' ';
+    text += scratch.text.substr(piece.begin, piece.end - piece.begin);
+    piece = {begin, text.size()};
+  }
+  scratch.with_spaces = std::move(text);
+  scratch.text = scratch.with_spaces;
+}
+
+void Splitter::split(std::string_view text, Scratch& scratch) const {
+  scratch.text = text;
+  scratch.pieces.clear();
+  if (text.empty()) return;
+  scratch.pieces.push_back({0, text.size()});
+  scratch.older = with_stand_ins(text);
+  scratch.patterns.allow(text.size());
+  for (const Step& step : steps_) {
+    if (step.what.by == By::space) {
+      put_spaces(scratch);
+      scratch.older = with_stand_ins(scratch.text);
+      continue;
+    }
+    const bool older = step.what.by == By::pattern && !step.what.on_letters && scratch.older;
+    const std::string_view subject = older ? std::string_view(*scratch.older) : scratch.text;
+    scratch.next.clear();
+    for (const Piece& piece : scratch.pieces) {
+      const std::string_view part = subject.substr(piece.begin, piece.end - piece.begin);
+      if (step.what.on_letters) {
+        look_at_letters(step, part, scratch);
+      } else {
+        look(step, part, scratch);
+      }
+      for (auto& stretch : scratch.stretches) stretch.begin += piece.begin, stretch.end += piece.begin;
+      join(scratch.stretches, step.what.behavior, scratch.next);
+    }
+    scratch.pieces.swap(scratch.next);
+  }
 }
 
 }  // namespace gyr

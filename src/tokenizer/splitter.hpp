@@ -5,9 +5,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "src/tokenizer/pattern.hpp"
 
 namespace gyr {
 
@@ -16,15 +19,21 @@ namespace gyr {
 inline constexpr std::string_view gpt2_pattern =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// One step: every match of `pattern`, and every stretch between matches, becomes a piece of its own.
 struct SplitStep {
-  std::string pattern;      // Perl syntax, Unicode properties
-  bool on_letters = false;  // matched against the byte alphabet (byte_alphabet.hpp) instead of the text
+  // What a step looks for: matches of a pattern, or characters of a kind (characters.hpp). `space` instead puts a space before every
+  // piece that does not begin with one.
+  enum class By { pattern, number, punctuation, white_space, space };
+  // What becomes of what it finds (D) beside the rest (x), in x D D x: x|D|D|x, x|x, xD|D|x, x|D|Dx, x|DD|x.
+  enum class Behavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
+
+  std::string pattern;      // PCRE2's syntax, Unicode properties
+  bool on_letters = false;  // looks at the byte alphabet (byte_alphabet.hpp) instead of the text
+  By by = By::pattern;
+  Behavior behavior = Behavior::isolated;
+  bool invert = false;  // the rest is found, and what is found is the rest
 };
 
-// Applies steps in order, each inside the pieces of the one before. The pieces joined always give the text back,
-// whatever its bytes: a maximal run of bytes that are not UTF-8 is a piece of its own, and the text on either side is
-// cut as if it stood alone.
+// Applies steps in order, each inside the pieces of the one before.
 class Splitter {
  public:
   // Exit::data when a pattern does not compile.
@@ -32,30 +41,38 @@ class Splitter {
   Splitter(Splitter&&) noexcept;
   ~Splitter();
 
-  // What one thread needs to run the patterns.
-  class Scratch {
-   public:
-    explicit Scratch(const Splitter&);
-    Scratch(Scratch&&) noexcept;
-    ~Scratch();
+  struct Piece {
+    std::size_t begin, end;  // bytes of the text
+  };
+
+  // What one thread needs, and the result of a split.
+  struct Scratch {
+    Pattern::Scratch patterns;
+    std::vector<Piece> pieces;  // never empty ones
+    std::string_view text;      // which they cut: the text given, or a copy with spaces put in
 
    private:
     friend class Splitter;
-    struct State;
-    std::unique_ptr<State> state_;
+    struct Stretch {
+      std::size_t begin, end;
+      bool found;
+    };
+    std::vector<Piece> next;
+    std::vector<Stretch> stretches;
+    std::string with_spaces, letters;
+    std::optional<std::string> older;  // the text with stand-ins, where it needs any
   };
 
-  // Fills `ends` with the end offset of each piece, in order; the last is text.size(). Several threads may call this,
-  // each with its own scratch. Exit::data when a pattern passes its matching limit.
-  void split(std::string_view text, std::vector<std::size_t>& ends, Scratch& scratch) const;
+  // Leaves the pieces of `text` (valid UTF-8, which must outlive their use) in `scratch`. Several threads may call this, each with its
+  // own scratch. Exit::data when a pattern passes its limits.
+  void split(std::string_view text, Scratch& scratch) const;
 
  private:
   struct Step;
-  void split_valid(std::string_view run, std::size_t start, std::vector<std::size_t>& ends, Scratch& scratch) const;
+  static void put_spaces(Scratch& scratch);
+  static void look(const Step& step, std::string_view subject, Scratch& scratch);
+  static void look_at_letters(const Step& step, std::string_view subject, Scratch& scratch);
   std::vector<Step> steps_;
 };
-
-// Length of the longest valid UTF-8 prefix of `text` (no overlong forms, no surrogates, nothing past U+10FFFF).
-std::size_t valid_utf8_prefix(std::string_view text);
 
 }  // namespace gyr

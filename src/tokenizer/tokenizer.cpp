@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <initializer_list>
 #include <mutex>
 #include <unordered_map>
@@ -16,6 +17,7 @@
 #include "src/tokenizer/byte_alphabet.hpp"
 #include "src/tokenizer/merging.hpp"
 #include "src/tokenizer/pair_map.hpp"
+#include "src/tokenizer/utf8.hpp"
 
 namespace gyr {
 namespace {
@@ -58,54 +60,52 @@ static_assert(sizeof(PieceCache::Slot) == 64);
 // What one thread needs to encode.
 struct Workspace {
   Splitter::Scratch splitter;
+  std::string normalized;
   PieceCache cache;
   PieceMerger merger;
-  std::vector<std::size_t> ends;
   std::vector<std::int32_t> symbols;
-};
-
-// Added tokens to look for in a text, longest first among those that begin with the same byte.
-class Matcher {
- public:
-  void add(const AddedToken& token) {
-    auto& list = starting_with_[static_cast<unsigned char>(token.content[0])];
-    list.push_back(&token);
-    std::stable_sort(list.begin(), list.end(), [](auto* a, auto* b) { return a->content.size() > b->content.size(); });
-    empty_ = false;
-  }
-
-  // The first token in `text` at or after `from`, and where it begins; null when there is none.
-  std::pair<const AddedToken*, std::size_t> find(std::string_view text, std::size_t from) const {
-    if (empty_) return {nullptr, text.size()};
-    for (std::size_t i = from; i < text.size(); ++i)
-      for (const AddedToken* token : starting_with_[static_cast<unsigned char>(text[i])])
-        if (text.substr(i).starts_with(token->content)) return {token, i};
-    return {nullptr, text.size()};
-  }
-
- private:
-  std::array<std::vector<const AddedToken*>, 256> starting_with_;
-  bool empty_ = true;
 };
 
 }  // namespace
 
 struct Tokenizer::State {
   Vocabulary vocabulary;
+  Normalizer normalizer;
   Splitter splitter;
-  std::unordered_map<std::string_view, std::int32_t> id_of_token;  // ordinary tokens, by their bytes
+  Decoder decoder;
+  std::unordered_map<std::string_view, std::int32_t> id_of_token;  // the model's tokens, by their bytes
   std::unordered_map<std::string_view, std::int32_t> id_of_added;
-  std::array<std::int32_t, 256> id_of_byte;  // -1: none
+  // What a byte becomes before merging: its token, or what stands for it; the unknown token where it has neither.
+  struct Symbols {
+    std::array<std::int32_t, 2> ids;
+    std::int8_t count = 0;
+    bool own = false;  // a token of its own, not a substitute
+  };
+  std::array<Symbols, 256> symbols_of;
+  int lacking = 0;  // bytes without token of their own
   PairMap rank_of;
-  std::vector<bool> special;
-  Matcher ordinary_added, all_added;
+  std::vector<const AddedToken*> added;  // [id]
+  std::vector<std::string> spelling_of;  // [id] of added tokens, as the decoder sees them
+  std::deque<std::string> bytes_of_added;  // of those that the model has too, as it spells them
+  AddedMatcher raw, normalized;          // added tokens looked for before and after normalizing
   std::mutex mutex;
   std::vector<std::unique_ptr<Workspace>> idle;  // workspaces no thread is using
 
   explicit State(Vocabulary v);
+  void take_added();
+  void take_tokens();
+  void take_merges();
+  Symbols symbols_for(int byte) const;
+  bool known(std::int32_t id) const {
+    return id >= 0 && std::size_t(id) < vocabulary.tokens.size() && vocabulary.tokens[std::size_t(id)].has_value();
+  }
+
+  void first_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const;
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids, Workspace& work) const;
   void merge_piece(std::string_view piece, Workspace& work) const;
   void encode_text(std::string_view text, std::vector<std::int32_t>& ids, Workspace& work) const;
+  void encode_part(std::string_view text, bool specials, std::vector<std::int32_t>& ids, Workspace& work) const;
+  void encode_valid(std::string_view text, bool specials, std::vector<std::int32_t>& ids, Workspace& work) const;
   std::unique_ptr<Workspace> take();
   void put_back(std::unique_ptr<Workspace> work);
 };
@@ -117,7 +117,7 @@ Vocabulary byte_vocabulary(std::span<const std::string> specials) {
     for (const AddedToken& other : v.added)
       require(other.content != name, Exit::config, "special token '{}' is named twice", name);
     v.added.push_back({std::int32_t(v.tokens.size()), name});
-    v.tokens.emplace_back(name);
+    v.tokens.emplace_back(bytes_of_spelling(name));
   }
   std::array<int, 256> order;
   for (int b = 0; b < 256; ++b) order[std::size_t(b)] = b;
@@ -125,34 +125,61 @@ Vocabulary byte_vocabulary(std::span<const std::string> specials) {
             [](int a, int b) { return letter_of[std::size_t(a)] < letter_of[std::size_t(b)]; });
   for (const int b : order) v.tokens.emplace_back(std::string(1, char(b)));
   v.split = {{std::string(gpt2_pattern)}};
-  v.pre_tokenizer = gpt2_pre_tokenizer;
+  v.pre_tokenizer_json = gpt2_pre_tokenizer;
   return v;
 }
 
-Tokenizer::State::State(Vocabulary v) : vocabulary(std::move(v)), splitter(vocabulary.split) {
-  const auto& tokens = vocabulary.tokens;
-  const auto known = [&](std::int32_t id) {
-    return id >= 0 && std::size_t(id) < tokens.size() && tokens[std::size_t(id)].has_value();
-  };
-  std::vector<bool> is_added(tokens.size());
-  special.resize(tokens.size());
+Tokenizer::State::State(Vocabulary v)
+    : vocabulary(std::move(v)), normalizer(vocabulary.normalizer), splitter(vocabulary.split), decoder(vocabulary.decoder) {
+  take_added();
+  take_tokens();
+  take_merges();
+  for (int byte = 0; byte < 256; ++byte) {
+    symbols_of[std::size_t(byte)] = symbols_for(byte);
+    lacking += !symbols_of[std::size_t(byte)].own;
+  }
+  for (const Template& t : vocabulary.templates)
+    for (const auto* ids : {&t.before, &t.after})
+      for (const std::int32_t id : *ids)
+        require(known(id), Exit::data, "the post-processor adds id {}, which no token has", id);
+}
+
+void Tokenizer::State::take_added() {
+  added.resize(vocabulary.tokens.size());
+  spelling_of.resize(vocabulary.tokens.size());
+  Pattern::Scratch scratch;
   for (const AddedToken& token : vocabulary.added) {
-    require(known(token.id) && tokens[std::size_t(token.id)] == token.content && !token.content.empty(), Exit::data,
-            "added token '{}' has id {}, which is not its own", token.content, token.id);
-    require(!is_added[std::size_t(token.id)], Exit::data, "id {} belongs to two added tokens", token.id);
-    is_added[std::size_t(token.id)] = true;
-    special[std::size_t(token.id)] = token.special;
-    id_of_added[token.content] = token.id;
-    if (!token.special) ordinary_added.add(token);
-    all_added.add(token);
+    require(known(token.id) && !token.content.empty(), Exit::data, "added token '{}' has id {}, which is not its own", token.content, token.id);
+    const auto id = std::size_t(token.id);
+    require(added[id] == nullptr, Exit::data, "id {} belongs to two added tokens", token.id);
+    require(id_of_added.emplace(token.content, token.id).second, Exit::data, "added token '{}' is given twice", token.content);
+    added[id] = &token;
+    spelling_of[id] = token.content;
+    if (token.normalized) {
+      scratch.allow(token.content.size());
+      normalizer.apply(spelling_of[id], scratch);
+    }
+    (token.normalized ? normalized : raw).add(spelling_of[id], token);
+    vocabulary.tokens[id] = bytes_of_spelling(spelling_of[id]);
   }
-  id_of_byte.fill(-1);
+}
+
+void Tokenizer::State::take_tokens() {
+  const auto& tokens = vocabulary.tokens;
   for (std::size_t id = 0; id < tokens.size(); ++id) {
-    if (!tokens[id] || is_added[id]) continue;
-    const bool unique = id_of_token.emplace(*tokens[id], std::int32_t(id)).second;
-    require(unique, Exit::data, "tokens {} and {} are the same bytes", id_of_token[*tokens[id]], id);
-    if (tokens[id]->size() == 1) id_of_byte[static_cast<unsigned char>((*tokens[id])[0])] = std::int32_t(id);
+    if (!tokens[id]) continue;
+    std::string_view bytes = *tokens[id];
+    if (const AddedToken* token = added[id]) {
+      auto own = from_letters(token->content);
+      if (!token->in_model || !own) continue;  // no merge and no piece can make it
+      bytes = bytes_of_added.emplace_back(std::move(*own));
+    }
+    const bool unique = id_of_token.emplace(bytes, std::int32_t(id)).second;
+    require(unique, Exit::data, "tokens {} and {} are the same bytes", id_of_token[bytes], id);
   }
+}
+
+void Tokenizer::State::take_merges() {
   for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
     const auto [left, right, result] = vocabulary.merges[rank];
     require(known(left) && known(right) && known(result), Exit::data, "merge {} names an id without a token", rank);
@@ -160,6 +187,19 @@ Tokenizer::State::State(Vocabulary v) : vocabulary(std::move(v)), splitter(vocab
     require(fresh, Exit::data, "merge {} repeats merge {}: the pair ({}, {})", rank, rank_of.find(left, right), left,
             right);
   }
+}
+
+Tokenizer::State::Symbols Tokenizer::State::symbols_for(int byte) const {
+  const std::string one(1, char(byte));
+  if (const auto token = id_of_token.find(one); token != id_of_token.end()) return {{token->second}, 1, true};
+  Symbols symbols;
+  if (!vocabulary.byte_fallback) return symbols;
+  for (const char c : to_letters(one)) {
+    const auto token = id_of_token.find(fmt::format("<0x{:02X}>", unsigned(static_cast<unsigned char>(c))));
+    if (token == id_of_token.end()) return {};
+    symbols.ids[std::size_t(symbols.count++)] = token->second;
+  }
+  return symbols;
 }
 
 std::unique_ptr<Workspace> Tokenizer::State::take() {
@@ -171,12 +211,32 @@ std::unique_ptr<Workspace> Tokenizer::State::take() {
       return work;
     }
   }
-  return std::unique_ptr<Workspace>(new Workspace{Splitter::Scratch(splitter), {}, {}, {}, {}});
+  return std::make_unique<Workspace>();
 }
 
 void Tokenizer::State::put_back(std::unique_ptr<Workspace> work) {
   const std::lock_guard lock(mutex);
   idle.push_back(std::move(work));
+}
+
+// The symbols of bytes without token take their places as in `tokenizers`: an unknown token waits until a byte with a token of its own, or
+// the end, and so passes behind substitutes.
+void Tokenizer::State::first_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const {
+  bool waiting = false;
+  for (const char c : piece) {
+    const Symbols& s = symbols_of[static_cast<unsigned char>(c)];
+    if (s.count == 0 && vocabulary.unknown) {
+      if (waiting && !vocabulary.fuse_unknown) symbols.push_back(*vocabulary.unknown);
+      waiting = true;
+      continue;
+    }
+    if (waiting && s.own) {
+      symbols.push_back(*vocabulary.unknown);
+      waiting = false;
+    }
+    symbols.insert(symbols.end(), s.ids.begin(), s.ids.begin() + s.count);
+  }
+  if (waiting) symbols.push_back(*vocabulary.unknown);
 }
 
 // Leaves the ids of `piece` in work.symbols.
@@ -188,12 +248,7 @@ void Tokenizer::State::merge_piece(std::string_view piece, Workspace& work) cons
       return;
     }
   }
-  for (const char c : piece) {
-    const std::int32_t id = id_of_byte[static_cast<unsigned char>(c)];
-    require(id >= 0, Exit::data, "byte {:#04x} of the text has no token in this vocabulary",
-            unsigned(static_cast<unsigned char>(c)));
-    work.symbols.push_back(id);
-  }
+  first_symbols(piece, work.symbols);
   work.merger.merge(work.symbols, rank_of, vocabulary.merges);
 }
 
@@ -213,13 +268,37 @@ void Tokenizer::State::encode_piece(std::string_view piece, std::vector<std::int
   PieceCache::store(slot, piece, work.symbols);
 }
 
+// Text without added tokens, normalized.
 void Tokenizer::State::encode_text(std::string_view text, std::vector<std::int32_t>& ids, Workspace& work) const {
-  splitter.split(text, work.ends, work.splitter);
-  std::size_t begin = 0;
-  for (const std::size_t end : work.ends) {
-    encode_piece(text.substr(begin, end - begin), ids, work);
-    begin = end;
+  splitter.split(text, work.splitter);
+  for (const auto& piece : work.splitter.pieces) encode_piece(work.splitter.text.substr(piece.begin, piece.end - piece.begin), ids, work);
+}
+
+// Text without the added tokens that are looked for before normalizing.
+void Tokenizer::State::encode_part(std::string_view text, bool specials, std::vector<std::int32_t>& ids, Workspace& work) const {
+  if (!normalizer.empty()) {
+    work.normalized = text;
+    work.splitter.patterns.allow(text.size());
+    normalizer.apply(work.normalized, work.splitter.patterns);
+    text = work.normalized;
   }
+  normalized.visit(text, specials, [&](const AddedMatcher::Part& part) {
+    if (part.token) {
+      ids.push_back(part.token->id);
+    } else {
+      encode_text(text.substr(part.begin, part.end - part.begin), ids, work);
+    }
+  });
+}
+
+void Tokenizer::State::encode_valid(std::string_view text, bool specials, std::vector<std::int32_t>& ids, Workspace& work) const {
+  raw.visit(text, specials, [&](const AddedMatcher::Part& part) {
+    if (part.token) {
+      ids.push_back(part.token->id);
+    } else {
+      encode_part(text.substr(part.begin, part.end - part.begin), specials, ids, work);
+    }
+  });
 }
 
 Tokenizer::Tokenizer(Vocabulary vocabulary) : state_(std::make_unique<State>(std::move(vocabulary))) {}
@@ -228,16 +307,22 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 void Tokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids, Specials specials) const {
+  const auto& templates = state_->vocabulary.templates;
+  const bool complete = specials == Specials::complete;
+  if (complete)
+    for (auto t = templates.rbegin(); t != templates.rend(); ++t) ids.insert(ids.end(), t->before.begin(), t->before.end());
   auto work = state_->take();
-  const Matcher& matcher = specials == Specials::as_tokens ? state_->all_added : state_->ordinary_added;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const auto [token, begin] = matcher.find(text, at);
-    if (begin > at) state_->encode_text(text.substr(at, begin - at), ids, *work);
-    if (token) ids.push_back(token->id);
-    at = begin + (token ? token->content.size() : 0);
+  while (!text.empty()) {
+    const std::size_t valid = valid_utf8_prefix(text);
+    if (valid > 0) state_->encode_valid(text.substr(0, valid), specials != Specials::as_text, ids, *work);
+    text.remove_prefix(valid);
+    const std::size_t invalid = invalid_utf8_prefix(text);
+    if (invalid > 0) state_->encode_piece(text.substr(0, invalid), ids, *work);
+    text.remove_prefix(invalid);
   }
   state_->put_back(std::move(work));
+  if (complete)
+    for (const Template& t : templates) ids.insert(ids.end(), t.after.begin(), t.after.end());
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, Specials specials) const {
@@ -247,17 +332,26 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, Specials spec
   return ids;
 }
 
-std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
+std::string Tokenizer::decode(std::span<const std::int32_t> ids, Shown shown) const {
   const auto& tokens = state_->vocabulary.tokens;
   std::string text;
+  std::vector<std::string> spellings;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const bool known = ids[i] >= 0 && std::size_t(ids[i]) < tokens.size() && tokens[std::size_t(ids[i])];
-    require(known, Exit::data, "token {} of {} has id {}, which this vocabulary of {} does not have", i, ids.size(),
+    require(state_->known(ids[i]), Exit::data, "token {} of {} has id {}, which this vocabulary of {} does not have", i, ids.size(),
             ids[i], tokens.size());
-    text += *tokens[std::size_t(ids[i])];
+    const auto id = std::size_t(ids[i]);
+    const AddedToken* added = state_->added[id];
+    if (shown == Shown::without_specials && added && is_special(id_of(state_->spelling_of[id]).value_or(-1))) continue;
+    if (state_->decoder.only_bytes()) {
+      text += *tokens[id];
+    } else {
+      spellings.push_back(added ? state_->spelling_of[id] : to_letters(*tokens[id]));
+    }
   }
-  return text;
+  return state_->decoder.only_bytes() ? text : state_->decoder.decode(std::move(spellings));
 }
+
+int Tokenizer::lacks_bytes() const { return state_->lacking; }
 
 std::int32_t Tokenizer::size() const { return std::int32_t(state_->vocabulary.tokens.size()); }
 
@@ -268,8 +362,10 @@ std::optional<std::int32_t> Tokenizer::id_of(std::string_view token) const {
 }
 
 bool Tokenizer::is_special(std::int32_t id) const {
-  return id >= 0 && std::size_t(id) < state_->special.size() && state_->special[std::size_t(id)];
+  return state_->known(id) && state_->added[std::size_t(id)] && state_->added[std::size_t(id)]->special;
 }
+
+bool Tokenizer::has(std::int32_t id) const { return state_->known(id); }
 
 namespace {
 

@@ -12,21 +12,21 @@
 #include <string_view>
 #include <vector>
 
+#include "src/tokenizer/added_tokens.hpp"
+#include "src/tokenizer/decoder.hpp"
+#include "src/tokenizer/normalizer.hpp"
 #include "src/tokenizer/splitter.hpp"
 
 namespace gyr {
 
-// A token that no merge makes: "<|endoftext|>" and its like.
-struct AddedToken {
-  std::int32_t id;
-  std::string content;
-  bool special = true;      // stands for structure, not for text: plain encoding never gives it
-  bool normalized = false;  // kept for the file only: there is no normaliser
-};
-
 // The tokens `left` `right`, side by side in a piece, become `result`. Earlier merges go first.
 struct Merge {
   std::int32_t left, right, result;
+};
+
+// What a post-processor puts around the ids of a text.
+struct Template {
+  std::vector<std::int32_t> before, after;
 };
 
 // All that defines a tokenizer, as plain data.
@@ -35,10 +35,16 @@ struct Vocabulary {
   std::vector<Merge> merges;
   std::vector<AddedToken> added;
   bool ignore_merges = false;  // a piece that is a token becomes that token, whether or not merges lead there
+  bool byte_fallback = false;  // a letter without token becomes the tokens "<0xC4>" of its UTF-8 bytes where there are such
+  std::optional<std::int32_t> unknown;  // of a byte without token otherwise; without this one it is left out
+  bool fuse_unknown = false;            // several of them in a row become one
+  std::vector<NormalizerStep> normalizer;
   std::vector<SplitStep> split;
-  std::string pre_tokenizer;  // the JSON that `split` was read from
-  std::string post_processor =
-      "null";  // JSON, kept for the file: it only adds special tokens, which encode() never does
+  std::vector<Template> templates;  // the first goes innermost
+  std::vector<DecoderStep> decoder = {{DecoderStep::Kind::byte_level, "", ""}};
+  // The JSON that these four were read from, kept for the file.
+  std::string normalizer_json = "null", pre_tokenizer_json, post_processor_json = "null";
+  std::string decoder_json = R"({"add_prefix_space":false,"trim_offsets":true,"type":"ByteLevel","use_regex":true})";
 };
 
 // A vocabulary of special tokens and the 256 bytes, without merges, with GPT-2's split rule. Ids: special tokens in the
@@ -48,7 +54,9 @@ Vocabulary byte_vocabulary(std::span<const std::string> specials);
 
 class Tokenizer {
  public:
-  enum class Specials { as_text, as_tokens };
+  // What encode() does about special tokens. `as_text`: those spelt out in the text are text. `as_tokens`: they are tokens.
+  // `complete`: that, and the post-processor adds its own (begin of text, ...), as `tokenizers` does unless told otherwise.
+  enum class Specials { as_text, as_tokens, complete };
 
   // Exit::data when ids or merges contradict each other.
   explicit Tokenizer(Vocabulary vocabulary);
@@ -56,29 +64,38 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Reads a tokenizer.json of Hugging Face's `tokenizers`: model BPE, byte-level. Whatever changes the ids and is not
-  // supported (another model, a normaliser, other pre-tokenizers than Sequence, Split, Digits, Punctuation and
-  // ByteLevel) is refused by name. Exit::missing, Exit::data.
+  // Reads a tokenizer.json of Hugging Face's `tokenizers`: model BPE, byte-level. Its ids are those of that library (0.23), for any
+  // text. What is not supported, and what two readers may understand differently, is refused by file, place and name. Exit::missing,
+  // Exit::data.
   static Tokenizer load(const std::filesystem::path& json);
+  // The same from the text of such a file, which messages call `name`.
+  static Tokenizer parse(std::string_view json, const std::string& name);
   // Writes one that load() and `tokenizers` read back to the same tokenizer. Appears whole or not at all. Exit::io.
   void save(const std::filesystem::path& json) const;
 
-  // The ids of `text`. Special tokens spelt out in the text are text unless asked otherwise; added tokens that are not
-  // special always match, longest first. Adds nothing at either end. Several threads may encode at a time. Exit::data
-  // when a byte of the text has no token (vocabularies with all 256 bytes encode anything).
+  // The ids of `text`. Added tokens that are not special always match. Several threads may encode at a time.
+  // Text may be any bytes. Bytes that are not UTF-8 are neither normalized nor cut: each longest run of them is a piece of its own, and
+  // the text on either side is encoded as if it stood alone. A byte without token becomes the unknown token, or nothing where the
+  // vocabulary has none (as in `tokenizers`; see lacks_bytes()). Exit::data when a pattern passes its matching limit.
   std::vector<std::int32_t> encode(std::string_view text, Specials specials = Specials::as_text) const;
   // Appends to `ids` instead.
   void encode(std::string_view text, std::vector<std::int32_t>& ids, Specials specials = Specials::as_text) const;
 
-  // The bytes of the tokens, joined; special tokens give their content. decode(encode(x)) == x for any bytes x.
-  // Exit::data when an id is not in the vocabulary.
-  std::string decode(std::span<const std::int32_t> ids) const;
+  enum class Shown { all, without_specials };
+  // The bytes of the tokens, joined; added tokens give their content. Without normalizer, lossy pre-tokenizers or added tokens with
+  // lstrip or rstrip, decode(encode(x)) == x for any bytes x. The bytes may end within a character; lossy_utf8() of them is what
+  // `tokenizers` gives. Exit::data when an id is not in the vocabulary.
+  std::string decode(std::span<const std::int32_t> ids, Shown shown = Shown::all) const;
+
+  // How many of the 256 bytes have no token of their own: such bytes of a text cannot be told from its ids.
+  int lacks_bytes() const;
 
   // One more than the largest id: rows an embedding needs.
   std::int32_t size() const;
   // The token whose bytes (or content, for added tokens) are `token`.
   std::optional<std::int32_t> id_of(std::string_view token) const;
   bool is_special(std::int32_t id) const;
+  bool has(std::int32_t id) const;
 
   // The token that ends a document, pads a batch, begins a text, found by the names in common use; nothing if it has
   // none.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tokenizer.json, the format of Hugging Face's `tokenizers`, read with suspicion and written plainly.
-#include <cctype>
+#include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <unordered_set>
@@ -10,7 +11,9 @@
 #include "src/data/mapped_file.hpp"
 #include "src/data/output_file.hpp"
 #include "src/tokenizer/byte_alphabet.hpp"
+#include "src/tokenizer/oniguruma.hpp"
 #include "src/tokenizer/tokenizer.hpp"
+#include "src/tokenizer/utf8.hpp"
 
 namespace gyr {
 namespace {
@@ -22,241 +25,484 @@ constexpr std::size_t max_file_bytes = std::size_t(256) << 20;
 constexpr std::size_t max_depth = 16;
 constexpr std::int64_t max_vocabulary = std::int64_t(1) << 24;
 
-// Reads one tokenizer.json. Every refusal names the file and the field.
+// As a message may show it: control characters from the file by their codes.
+std::string printable(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    out += code < 0x20 || code == 0x7f ? fmt::format("\\x{:02x}", code) : std::string(1, c);
+  }
+  return out;
+}
+
+// The two large parts of the file, taken out of the JSON while it is parsed.
+struct Lists {
+  std::vector<std::pair<std::string, json>> vocab;  // spelling, id
+  std::vector<std::pair<std::string, std::string>> merges;
+};
+
+// A value of the file and the way to it, as messages show it. Every refusal names the file and that way.
+class Node {
+ public:
+  Node(const json& value, const std::string& file, std::string path) : value_(value), file_(file), path_(std::move(path)) {}
+
+  template <class... Args>
+  void check(bool condition, fmt::format_string<Args...> text, Args&&... args) const {
+    if (condition) return;
+    fail(Exit::data, "{}: {}{}{}", file_, printable(path_), path_.empty() ? "" : ": ", printable(fmt::format(text, std::forward<Args>(args)...)));
+  }
+
+  const json& value() const { return value_; }
+  std::string dump() const { return value_.dump(); }
+  // As a message shows it: an entry's type for an entry, else the start of its text.
+  std::string shown() const {
+    return value_.is_object() && value_.contains("type") ? value_["type"].dump() : value_.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 60);
+  }
+
+  bool has(const char* name) const { return value_.is_object() && value_.contains(name) && !value_[name].is_null(); }
+  Node operator[](const char* name) const {
+    check(value_.is_object(), "is {}, not an object", value_.type_name());
+    check(value_.contains(name), "has no '{}'", name);
+    return {value_[name], file_, path_.empty() ? name : path_ + "." + name};
+  }
+  std::vector<Node> list() const {
+    check(value_.is_array(), "is {}, not an array", value_.type_name());
+    std::vector<Node> nodes;
+    for (std::size_t i = 0; i < value_.size(); ++i) nodes.emplace_back(value_[i], file_, fmt::format("{}[{}]", path_, i));
+    return nodes;
+  }
+  std::string string() const {
+    check(value_.is_string(), "is {}, not a string", shown());
+    return value_.get<std::string>();
+  }
+  bool flag(const char* name, bool otherwise) const {
+    if (!has(name)) return otherwise;
+    const json& flag = value_[name];
+    check(flag.is_boolean(), "'{}' is {}, not true or false", name, flag.type_name());
+    return flag.get<bool>();
+  }
+  // A flag that `tokenizers` does not do without.
+  bool flag(const char* name) const {
+    check(has(name), "has no '{}'", name);
+    return flag(name, false);
+  }
+  std::int64_t number(std::int64_t most) const {
+    const bool fits = value_.is_number_unsigned() && value_.get<std::uint64_t>() <= std::uint64_t(most);
+    check(fits, "is {}, not a whole number in 0 .. {}", shown(), most);
+    return value_.get<std::int64_t>();
+  }
+  std::int32_t id() const { return std::int32_t(number(max_vocabulary - 1)); }
+  std::string type() const { return (*this)["type"].string(); }
+  [[noreturn]] void refuse(const char* supported) const {
+    check(false, "'{}' is not supported; supported are {}", type(), supported);
+    std::abort();
+  }
+  // Runs `action`; what it throws gets the way here in front.
+  template <class Action>
+  auto naming(Action&& action) const {
+    try {
+      return action();
+    } catch (const Error& error) {
+      fail(error.code, "{}: {}: {}", file_, path_, printable(error.what()));
+    }
+  }
+
+ private:
+  const json& value_;
+  const std::string& file_;
+  std::string path_;
+};
+
+// JSON text to values, refusing what two readers may understand differently (a key given twice) and what is nested too deep.
+class Parser {
+ public:
+  explicit Parser(const std::string& file) : file_(file) {}
+
+  json parse(std::string_view text, Lists& lists) {
+    lists_ = &lists;
+    try {
+      return json::parse(text.begin(), text.end(), [this](int, json::parse_event_t event, json& value) { return watch(event, value); });
+    } catch (const json::exception& error) {
+      fail(Exit::data, "{}: not valid JSON: {}", file_, error.what());
+    }
+  }
+
+ private:
+  using Event = json::parse_event_t;
+  struct Level {
+    bool object;
+    std::string key;                       // the newest
+    std::unordered_set<std::string> keys;  // all
+  };
+
+  template <class... Args>
+  void check(bool condition, fmt::format_string<Args...> text, Args&&... args) const {
+    if (!condition) fail(Exit::data, "{}: {}", file_, printable(fmt::format(text, std::forward<Args>(args)...)));
+  }
+
+  // Inside model.`name`, `deeper` levels below it.
+  bool inside(const char* name, std::size_t deeper = 0) const {
+    return levels_.size() == 3 + deeper && levels_[0].key == "model" && levels_[1].object && levels_[1].key == name;
+  }
+
+  // False: the value is not kept.
+  bool watch(Event event, json& value) {
+    switch (event) {
+      case Event::object_start: case Event::array_start:
+        check(levels_.size() < max_depth, "nested deeper than {} levels", max_depth);
+        check(!in_vocab(), "model.vocab: the id of '{}' is not a whole number", levels_.back().key);
+        check(!in_merges() && !inside("merges", 1), "model.merges: merge {} is not a pair of strings", lists_->merges.size());
+        levels_.push_back({event == Event::object_start, {}, {}});
+        return true;
+      case Event::object_end: case Event::array_end: {
+        const bool merge = inside("merges", 1);
+        check(!merge || pair_.size() == 2, "model.merges: merge {} is not a pair of strings", lists_->merges.size());
+        if (merge) lists_->merges.emplace_back(std::move(pair_[0]), std::move(pair_[1]));
+        pair_.clear();
+        levels_.pop_back();
+        return !merge;
+      }
+      case Event::key: return key(value.get_ref<std::string&>());
+      case Event::value: return leaf(value);
+    }
+    return true;
+  }
+
+  bool in_vocab() const { return inside("vocab") && levels_[2].object; }
+  bool in_merges() const { return inside("merges") && levels_[2].object; }
+
+  bool key(std::string& name) {
+    Level& level = levels_.back();
+    if (in_vocab()) {
+      level.key = std::move(name);
+      return false;
+    }
+    check(level.keys.insert(name).second, "key '{}' is given twice in one object", name);
+    level.key = std::move(name);
+    return true;
+  }
+
+  bool leaf(json& value) {
+    if (in_vocab()) {
+      lists_->vocab.emplace_back(levels_.back().key, std::move(value));
+      check(std::int64_t(lists_->vocab.size()) <= max_vocabulary, "model.vocab: more than {} tokens", max_vocabulary);
+      return true;  // its key is not kept
+    }
+    const bool in_pair = inside("merges", 1);
+    if (!in_pair && !inside("merges")) return true;
+    const std::size_t i = lists_->merges.size();
+    check(value.is_string(), "model.merges: merge {} is {}, neither a string nor a pair of strings", i, value.type_name());
+    check(std::int64_t(i) < 2 * max_vocabulary, "model.merges: more than {} merges", 2 * max_vocabulary);
+    auto& text = value.get_ref<std::string&>();
+    if (in_pair) {
+      pair_.push_back(std::move(text));
+      check(pair_.size() <= 2, "model.merges: merge {} is not a pair of strings", i);
+      return false;
+    }
+    const auto space = text.find(' ');
+    const bool two = space != std::string::npos && text.find(' ', space + 1) == std::string::npos;
+    check(two, "model.merges: merge {} is '{}', not two tokens with a space between", i, text);
+    lists_->merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+    return false;
+  }
+
+  const std::string& file_;
+  Lists* lists_ = nullptr;
+  std::vector<Level> levels_;
+  std::vector<std::string> pair_;  // the merge that is being read
+};
+
+// Reads one tokenizer.json.
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& path) : path_(path.string()) {}
+  explicit Reader(const std::string& file) : file_(file) {}
 
   Vocabulary read(std::string_view text) {
-    const json file = parse(text);
-    check(file.is_object(), "the file is not a JSON object");
-    for (const char* field : {"normalizer", "truncation", "padding"})
-      check(!file.contains(field) || file[field].is_null(), "'{}' is {}, which is not supported: only null is", field,
-            summary(file, field));
-    const json& model = member(file, "model", json::value_t::object);
+    Lists lists;
+    const json value = Parser(file_).parse(text, lists);
+    const Node root(value, file_, "");
+    root.check(value.is_object(), "the file is not a JSON object");
+    if (root.has("version")) root["version"].check(root["version"].value() == "1.0", "is {}; only \"1.0\" is known", root["version"].shown());
+    for (const char* field : {"truncation", "padding"})
+      if (root.has(field))
+        root[field].check(false, "is set, and would cut or fill every text; set it to null (lengths are chosen where data is used)");
+    const Node model = root["model"];
     check_model(model);
-    read_tokens(member(model, "vocab", json::value_t::object));
-    read_merges(member(model, "merges", json::value_t::array));
-    if (file.contains("added_tokens"))
-      for (const json& token : member(file, "added_tokens", json::value_t::array)) read_added(token);
-    spell_out();
-    read_pre_tokenizer(member(file, "pre_tokenizer", json::value_t::object));
-    check(on_letters_, "'pre_tokenizer' has no ByteLevel: only byte-level vocabularies are supported");
-    result_.pre_tokenizer = file["pre_tokenizer"].dump();
-    const json& decoder = member(file, "decoder", json::value_t::object);
-    check(name_of(decoder) == "ByteLevel", "decoder '{}' is not supported: only ByteLevel is", name_of(decoder));
-    if (file.contains("post_processor")) {
-      check_post_processor(file["post_processor"]);
-      result_.post_processor = file["post_processor"].dump();
-    }
+    read_tokens(model["vocab"], lists);
+    read_merges(model["merges"], lists);
+    if (model.has("unk_token")) read_unknown(model["unk_token"]);
+    if (root.has("added_tokens")) read_added(root["added_tokens"]);
+    spell_out(root);
+    if (root.has("normalizer")) read_normalizer(root["normalizer"]);
+    read_pre_tokenizer(root["pre_tokenizer"]);
+    root["pre_tokenizer"].check(on_letters_, "has no ByteLevel: only byte-level vocabularies are supported");
+    if (root.has("post_processor")) read_post_processor(root["post_processor"]);
+    read_decoder(root["decoder"]);
     return std::move(result_);
   }
 
  private:
-  template <class... Args>
-  void check(bool condition, fmt::format_string<Args...> text, Args&&... args) const {
-    if (!condition) fail(Exit::data, "{}: {}", path_, fmt::format(text, std::forward<Args>(args)...));
+  void check_model(const Node& model) {
+    if (model.has("type")) model.check(model.type() == "BPE", "'{}' is not supported; supported is BPE", model.type());
+    const auto& value = model.value();
+    if (model.has("dropout")) model["dropout"].check(value["dropout"] == 0.0, "is {}: ids would be drawn by lot", value["dropout"].dump());
+    for (const char* field : {"continuing_subword_prefix", "end_of_word_suffix"})
+      if (model.has(field)) model[field].check(value[field] == "", "is {}, which is not supported: only null is", model[field].shown());
+    result_.ignore_merges = model.flag("ignore_merges", false);
+    result_.byte_fallback = model.flag("byte_fallback", false);
+    result_.fuse_unknown = model.flag("fuse_unk", false);
   }
 
-  // JSON text to values, refusing what two readers may understand differently: a key given twice.
-  json parse(std::string_view text) const {
-    std::vector<std::unordered_set<std::string>> keys;
-    std::size_t depth = 0;
-    const auto watch = [&](int, json::parse_event_t event, json& value) {
-      using Event = json::parse_event_t;
-      if (event == Event::object_start || event == Event::array_start) {
-        check(++depth <= max_depth, "nested deeper than {} levels", max_depth);
-        if (event == Event::object_start) keys.emplace_back();
-      } else if (event == Event::object_end || event == Event::array_end) {
-        --depth;
-        if (event == Event::object_end) keys.pop_back();
-      } else if (event == Event::key) {
-        const auto& key = value.get_ref<const std::string&>();
-        check(keys.back().insert(key).second, "key '{}' is given twice in one object", key);
-      }
-      return true;
-    };
-    try {
-      return json::parse(text.begin(), text.end(), watch);
-    } catch (const json::exception& error) {
-      fail(Exit::data, "{}: not valid JSON: {}", path_, error.what());
+  void place(const Node& at, const std::string& spelling, std::int32_t id) {
+    if (std::size_t(id) >= spellings_.size()) spellings_.resize(std::size_t(id) + 1);
+    auto& place = spellings_[std::size_t(id)];
+    at.check(!place, "id {} belongs to both '{}' and '{}'", id, place.value_or(""), spelling);
+    place = spelling;
+    at.check(ids_.emplace(spelling, id).second, "key '{}' is given twice in one object", spelling);
+  }
+
+  void read_tokens(const Node& vocab, const Lists& lists) {
+    vocab.check(vocab.value().is_object(), "is {}, not an object", vocab.value().type_name());
+    const std::size_t most = 2 * lists.vocab.size() + 65536;
+    for (const auto& [spelling, value] : lists.vocab) {
+      vocab.check(!spelling.empty(), "has an empty token");
+      const std::int32_t id = Node(value, file_, "model.vocab: the id of '" + spelling + "'").id();
+      vocab.check(std::size_t(id) <= most, "the id {} of '{}' is far beyond the {} tokens", id, spelling, lists.vocab.size());
+      place(vocab, spelling, id);
     }
+    model_tokens_ = std::int64_t(lists.vocab.size());
   }
 
-  const json& member(const json& object, const char* name, json::value_t type) const {
-    check(object.is_object() && object.contains(name), "'{}' is missing", name);
-    check(object[name].type() == type, "'{}' is {}, not {}", name, object[name].type_name(), json(type).type_name());
-    return object[name];
-  }
-
-  // The field as a message shows it: "null" where there is none, an entry's type for an entry.
-  static std::string summary(const json& object, const char* field) {
-    const json value = object.value(field, json());
-    return value.is_object() && value.contains("type") ? value["type"].dump() : value.dump().substr(0, 40);
-  }
-
-  std::string name_of(const json& object) const {
-    check(object.is_object() && object.contains("type") && object["type"].is_string(), "an entry has no 'type'");
-    return object["type"].get<std::string>();
-  }
-
-  bool flag(const json& object, const char* name, bool otherwise) const {
-    if (!object.contains(name)) return otherwise;
-    check(object[name].is_boolean(), "'{}' is {}, not true or false", name, object[name].type_name());
-    return object[name].get<bool>();
-  }
-
-  std::int32_t id_in(const json& value, const std::string& token) const {
-    check(value.is_number_integer(), "the id of '{}' is {}, not a whole number", token, value.dump().substr(0, 40));
-    const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() < std::uint64_t(max_vocabulary);
-    check(fits, "the id of '{}' is {}; ids lie in 0 .. {}", token, value.dump(), max_vocabulary - 1);
-    return value.get<std::int32_t>();
-  }
-
-  void check_model(const json& model) {
-    if (model.contains("type"))
-      check(name_of(model) == "BPE", "model '{}' is not supported: only BPE is", name_of(model));
-    for (const char* field : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"}) {
-      const bool plain = !model.contains(field) || model[field].is_null() || model[field] == "" || model[field] == 0.0;
-      check(plain, "'model.{}' is {}, which is not supported: only null is", field, summary(model, field));
-    }
-    check(!flag(model, "byte_fallback", false),
-          "'model.byte_fallback' is not supported: the vocabulary must be byte-level");
-    result_.ignore_merges = flag(model, "ignore_merges", false);
-  }
-
-  void place(const std::string& letters, std::int32_t id) {
-    if (std::size_t(id) >= letters_.size()) letters_.resize(std::size_t(id) + 1);
-    auto& place = letters_[std::size_t(id)];
-    check(!place, "id {} belongs to both '{}' and '{}'", id, place.value_or(""), letters);
-    place = letters;
-    ids_[letters] = id;
-  }
-
-  void read_tokens(const json& vocab) {
-    for (const auto& [letters, id] : vocab.items()) {
-      check(!letters.empty(), "the vocabulary has an empty token");
-      const std::int32_t number = id_in(id, letters);
-      check(std::size_t(number) <= 2 * vocab.size() + 65536, "the id {} of '{}' is far beyond the {} tokens", number,
-            letters, vocab.size());
-      place(letters, number);
-    }
-  }
-
-  void read_merges(const json& merges) {
-    for (std::size_t i = 0; i < merges.size(); ++i) {
-      const auto [left, right] = sides(merges[i], i);
-      const auto id = [&](const std::string& letters) {
-        const auto it = ids_.find(letters);
-        check(it != ids_.end(), "merge {} needs '{}', which is not a token", i, letters);
+  void read_merges(const Node& merges, const Lists& lists) {
+    merges.check(merges.value().is_array(), "is {}, not an array", merges.value().type_name());
+    result_.merges.reserve(lists.merges.size());
+    for (const auto& [left, right] : lists.merges) {
+      const auto id = [&](const std::string& spelling) {
+        const auto it = ids_.find(spelling);
+        merges.check(it != ids_.end(), "merge {} needs '{}', which is not a token", result_.merges.size(), spelling);
         return it->second;
       };
       result_.merges.push_back({id(left), id(right), id(left + right)});
     }
   }
 
-  // Both spellings in use: "a b" and ["a", "b"].
-  std::pair<std::string, std::string> sides(const json& merge, std::size_t i) const {
-    if (merge.is_array()) {
-      check(merge.size() == 2 && merge[0].is_string() && merge[1].is_string(), "merge {} is not a pair of strings", i);
-      return {merge[0].get<std::string>(), merge[1].get<std::string>()};
-    }
-    check(merge.is_string(), "merge {} is {}, neither a string nor a pair", i, merge.type_name());
-    const auto& text = merge.get_ref<const std::string&>();
-    const auto space = text.find(' ');
-    const bool two = space != std::string::npos && text.find(' ', space + 1) == std::string::npos;
-    check(two, "merge {} is '{}', not two tokens with a space between", i, text);
-    return {text.substr(0, space), text.substr(space + 1)};
+  void read_unknown(const Node& token) {
+    const auto it = ids_.find(token.string());
+    token.check(it != ids_.end(), "'{}' is not in model.vocab", token.string());
+    result_.unknown = it->second;
   }
 
-  void read_added(const json& token) {
-    AddedToken added;
-    added.content = member(token, "content", json::value_t::string).get<std::string>();
-    check(!added.content.empty(), "an added token is empty");
-    check(token.contains("id"), "added token '{}' has no id", added.content);
-    added.id = id_in(token["id"], added.content);
-    added.special = flag(token, "special", false);
-    added.normalized = flag(token, "normalized", !added.special);
-    for (const char* field : {"single_word", "lstrip", "rstrip"})
-      check(!flag(token, field, false), "added token '{}' has '{}', which is not supported", added.content, field);
-    const auto known = ids_.find(added.content);
-    if (known == ids_.end()) {
-      place(added.content, added.id);
-    } else {
-      check(known->second == added.id, "added token '{}' has id {} here and {} in the vocabulary", added.content,
-            added.id, known->second);
+  // The library numbers added tokens itself, in their order; the ids in the file must agree with that.
+  void read_added(const Node& tokens) {
+    std::int64_t next = model_tokens_;
+    for (const Node& node : tokens.list()) {
+      AddedToken added;
+      added.content = node["content"].string();
+      node.check(!added.content.empty(), "'content' is empty");
+      added.id = node["id"].id();
+      added.special = node.flag("special", false);
+      added.normalized = node.flag("normalized", !added.special);
+      added.single_word = node.flag("single_word", false);
+      added.lstrip = node.flag("lstrip", false);
+      added.rstrip = node.flag("rstrip", false);
+      const auto known = ids_.find(added.content);
+      added.in_model = known != ids_.end();
+      if (known != ids_.end()) {
+        node.check(known->second == added.id, "'{}' has id {} here and {} in the vocabulary", added.content, added.id, known->second);
+      } else {
+        node.check(added.id == next, "'{}' has id {}, but is number {} after the {} tokens of model.vocab: `tokenizers` would use {}",
+                   added.content, added.id, next - model_tokens_, model_tokens_, next);
+        ++next;
+        place(node, added.content, added.id);
+      }
+      node.check(added_.insert(added.id).second, "'{}' is given twice", added.content);
+      result_.added.push_back(std::move(added));
     }
-    result_.added.push_back(std::move(added));
   }
 
   // Ordinary tokens are spelt in letters, added ones as they are.
-  void spell_out() {
-    std::unordered_set<std::int32_t> added;
-    for (const AddedToken& token : result_.added)
-      check(added.insert(token.id).second, "added token '{}' is given twice", token.content);
-    result_.tokens.resize(letters_.size());
-    for (std::size_t id = 0; id < letters_.size(); ++id) {
-      if (!letters_[id]) continue;
-      result_.tokens[id] = added.contains(std::int32_t(id)) ? letters_[id] : from_letters(*letters_[id]);
-      check(result_.tokens[id].has_value(),
-            "token {} '{}' is not spelt in the byte alphabet: not a byte-level vocabulary", id, *letters_[id]);
+  void spell_out(const Node& root) {
+    result_.tokens.resize(spellings_.size());
+    for (std::size_t id = 0; id < spellings_.size(); ++id) {
+      if (!spellings_[id]) continue;
+      result_.tokens[id] = added_.contains(std::int32_t(id)) ? bytes_of_spelling(*spellings_[id]) : from_letters(*spellings_[id]);
+      root.check(result_.tokens[id].has_value(),
+                 "model.vocab: token {} '{}' is not spelt in the byte alphabet: not a byte-level vocabulary", id, *spellings_[id]);
     }
   }
 
-  void step(std::string pattern) { result_.split.push_back({std::move(pattern), on_letters_}); }
+  // The pattern of a Split or Replace, in PCRE2's words.
+  static std::string pattern(const Node& entry) {
+    const Node pattern = entry["pattern"];
+    pattern.check(pattern.value().is_object() && pattern.value().size() == 1, "is not one 'Regex' or 'String'");
+    return pattern.naming([&] {
+      const bool regex = pattern.has("Regex");
+      auto pcre = regex ? pcre_of(pattern["Regex"].string()) : quoted_for_pcre(pattern["String"].string());
+      Pattern(pcre, regex ? pattern["Regex"].string() : pattern["String"].string());
+      return pcre;
+    });
+  }
 
-  void read_pre_tokenizer(const json& entry) {
-    const std::string name = name_of(entry);
-    if (name == "Sequence") {
-      for (const json& part : member(entry, "pretokenizers", json::value_t::array)) read_pre_tokenizer(part);
-    } else if (name == "ByteLevel") {
-      check(!on_letters_, "'pre_tokenizer' has two ByteLevel entries");
-      check(!flag(entry, "add_prefix_space", true),
-            "ByteLevel with add_prefix_space is not supported: it changes the text");
-      if (flag(entry, "use_regex", true)) step(std::string(gpt2_pattern));
+  void read_normalizer(const Node& entry) {
+    result_.normalizer_json = entry.dump();
+    add_normalizer(entry);
+  }
+
+  void add_normalizer(const Node& entry) {
+    using Kind = NormalizerStep::Kind;
+    static const std::unordered_map<std::string, Kind> plain = {{"NFC", Kind::nfc},   {"NFD", Kind::nfd},
+                                                                {"NFKC", Kind::nfkc}, {"NFKD", Kind::nfkd},
+                                                                {"Lowercase", Kind::lowercase}, {"StripAccents", Kind::strip_accents}};
+    const std::string type = entry.type();
+    if (const auto kind = plain.find(type); kind != plain.end()) {
+      result_.normalizer.push_back({kind->second, {}, {}});
+    } else if (type == "Sequence") {
+      for (const Node& part : entry["normalizers"].list()) add_normalizer(part);
+    } else if (type == "Strip") {
+      result_.normalizer.push_back({Kind::strip, {}, {}, entry.flag("strip_left"), entry.flag("strip_right")});
+    } else if (type == "Prepend") {
+      result_.normalizer.push_back({Kind::prepend, {}, entry["prepend"].string()});
+    } else if (type == "Replace") {
+      const std::string pcre = pattern(entry);
+      // `tokenizers` loses track of text put where none was, and sometimes gives parts of it twice.
+      entry["pattern"].check(!Pattern(pcre, pcre).may_be_empty(), "can match nothing at all");
+      result_.normalizer.push_back({Kind::replace, pcre, entry["content"].string()});
+    } else {
+      entry.refuse("Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace");
+    }
+  }
+
+  void step(SplitStep::By by, SplitStep::Behavior behavior, std::string pattern = {}, bool invert = false) {
+    result_.split.push_back({std::move(pattern), on_letters_, by, behavior, invert});
+  }
+
+  SplitStep::Behavior behavior(const Node& entry) const {
+    using Behavior = SplitStep::Behavior;
+    static const std::unordered_map<std::string, Behavior> behaviors = {{"Isolated", Behavior::isolated},
+                                                                        {"Removed", Behavior::removed},
+                                                                        {"MergedWithPrevious", Behavior::merged_with_previous},
+                                                                        {"MergedWithNext", Behavior::merged_with_next},
+                                                                        {"Contiguous", Behavior::contiguous}};
+    const Node name = entry["behavior"];
+    const auto found = behaviors.find(name.string());
+    name.check(found != behaviors.end(), "'{}' is not supported; supported are Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous",
+               name.string());
+    return found->second;
+  }
+
+  void read_pre_tokenizer(const Node& entry) {
+    result_.pre_tokenizer_json = entry.dump();
+    add_pre_tokenizer(entry);
+  }
+
+  void add_pre_tokenizer(const Node& entry) {
+    using By = SplitStep::By;
+    using Behavior = SplitStep::Behavior;
+    const std::string type = entry.type();
+    if (type == "Sequence") {
+      for (const Node& part : entry["pretokenizers"].list()) add_pre_tokenizer(part);
+    } else if (type == "ByteLevel") {
+      entry.check(!on_letters_, "is the second ByteLevel: bytes would be spelt twice");
+      entry.flag("trim_offsets", true);  // changes where tokens lie in the text, not which they are
+      if (entry.flag("add_prefix_space", true)) step(By::space, Behavior::isolated);
+      if (entry.flag("use_regex", true)) step(By::pattern, Behavior::isolated, std::string(gpt2_pattern));
       on_letters_ = true;  // what follows sees the byte alphabet
-    } else if (name == "Digits") {
-      step(flag(entry, "individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)");
-    } else if (name == "Punctuation") {
-      const auto behavior = entry.contains("behavior") ? entry["behavior"] : json("Isolated");
-      check(behavior == "Isolated" || behavior == "Contiguous", "Punctuation with behavior {} is not supported",
-            behavior.dump());
-      step(std::string(R"([\p{P}$+<=>^`|~])") + (behavior == "Contiguous" ? "+" : ""));
-    } else if (name == "Split") {
-      check(entry.contains("behavior") && entry["behavior"] == "Isolated", "Split with behavior {} is not supported",
-            summary(entry, "behavior"));
-      step(split_pattern(member(entry, "pattern", json::value_t::object)));  // `invert` changes nothing when isolated
+    } else if (type == "Digits") {
+      step(By::number, entry.flag("individual_digits", false) ? Behavior::isolated : Behavior::contiguous);
+    } else if (type == "Punctuation") {
+      step(By::punctuation, entry.has("behavior") ? behavior(entry) : Behavior::isolated);
+    } else if (type == "Whitespace") {
+      step(By::pattern, Behavior::removed, fmt::format("{}+|[^\\s{}]+", word_character, word_character.substr(1, word_character.size() - 2)), true);
+    } else if (type == "WhitespaceSplit") {
+      step(By::white_space, Behavior::removed);
+    } else if (type == "Split") {
+      step(By::pattern, behavior(entry), pattern(entry), entry.flag("invert"));
     } else {
-      check(false, "pre-tokenizer '{}' is not supported: only Sequence, Split, Digits, Punctuation, ByteLevel are",
-            name);
+      entry.refuse("Sequence, ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit");
     }
   }
 
-  std::string split_pattern(const json& pattern) const {
-    if (pattern.contains("Regex")) return member(pattern, "Regex", json::value_t::string).get<std::string>();
-    std::string quoted;
-    for (const char c : member(pattern, "String", json::value_t::string).get_ref<const std::string&>()) {
-      if (static_cast<unsigned char>(c) < 0x80 && std::isalnum(static_cast<unsigned char>(c)) == 0) quoted += '\\';
-      quoted += c;
-    }
-    return quoted;
+  void read_post_processor(const Node& entry) {
+    result_.post_processor_json = entry.dump();
+    add_post_processor(entry);
   }
 
-  void check_post_processor(const json& entry) const {
-    if (entry.is_null()) return;
-    const std::string name = name_of(entry);
-    if (name == "Sequence") {
-      for (const json& part : member(entry, "processors", json::value_t::array)) check_post_processor(part);
+  void add_post_processor(const Node& entry) {
+    const std::string type = entry.type();
+    if (type == "Sequence") {
+      for (const Node& part : entry["processors"].list()) add_post_processor(part);
+    } else if (type == "TemplateProcessing") {
+      add_template(entry);
+    } else if (type == "RobertaProcessing" || type == "BertProcessing") {
+      result_.templates.push_back({{named_id(entry["cls"])}, {named_id(entry["sep"])}});
+    } else if (type != "ByteLevel") {  // which changes where tokens lie in the text, not which they are
+      entry.refuse("Sequence, TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing");
+    }
+  }
+
+  static std::int32_t named_id(const Node& pair) {
+    const auto parts = pair.list();
+    pair.check(parts.size() == 2, "is not a token and its id");
+    parts[0].string();
+    return parts[1].id();
+  }
+
+  void add_template(const Node& entry) {
+    Template result;
+    bool text = false;
+    for (const Node& piece : entry["single"].list()) {
+      piece.check(piece.value().is_object() && piece.value().size() == 1, "is not one 'Sequence' or 'SpecialToken'");
+      if (piece.has("Sequence")) {
+        const Node id = piece["Sequence"]["id"];
+        id.check(id.string() == "A" && !text, "is '{}'; a template for one text has A once", id.string());
+        text = true;
+        continue;
+      }
+      const std::string name = piece["SpecialToken"]["id"].string();
+      const Node tokens = entry["special_tokens"];
+      piece.check(tokens.has(name.c_str()), "names '{}', which is not among special_tokens", name);
+      for (const Node& id : tokens[name.c_str()]["ids"].list()) (text ? result.after : result.before).push_back(id.id());
+    }
+    entry["single"].check(text, "does not place the text (Sequence A)");
+    result_.templates.push_back(std::move(result));
+  }
+
+  void read_decoder(const Node& entry) {
+    result_.decoder_json = entry.dump();
+    result_.decoder.clear();
+    add_decoder(entry);
+    const auto levels = std::count_if(result_.decoder.begin(), result_.decoder.end(),
+                                      [](const DecoderStep& step) { return step.kind == DecoderStep::Kind::byte_level; });
+    entry.check(levels == 1, "has {} ByteLevel steps; a byte-level vocabulary needs one", levels);
+  }
+
+  void add_decoder(const Node& entry) {
+    using Kind = DecoderStep::Kind;
+    const std::string type = entry.type();
+    if (type == "Sequence") {
+      for (const Node& part : entry["decoders"].list()) add_decoder(part);
+    } else if (type == "ByteLevel") {
+      result_.decoder.push_back({Kind::byte_level, {}, {}});
+    } else if (type == "Fuse") {
+      result_.decoder.push_back({Kind::fuse, {}, {}});
+    } else if (type == "Replace") {
+      result_.decoder.push_back({Kind::replace, pattern(entry), entry["content"].string()});
+    } else if (type == "Strip") {
+      const std::string c = entry["content"].string();
+      entry["content"].check(!c.empty() && character_at(c, 0).length == c.size(), "is '{}', not one character", c);
+      const auto count = [&](const char* name) { return std::size_t(entry[name].number(1 << 20)); };
+      result_.decoder.push_back({Kind::strip, {}, c, count("start"), count("stop")});
     } else {
-      const bool known = name == "ByteLevel" || name == "TemplateProcessing" || name == "RobertaProcessing";
-      check(known, "post-processor '{}' is not supported", name);
+      entry.refuse("Sequence, ByteLevel, Fuse, Replace, Strip");
     }
   }
 
-  std::string path_;
+  const std::string& file_;
   Vocabulary result_;
-  std::vector<std::optional<std::string>> letters_;  // [id], as spelt in the file
+  std::vector<std::optional<std::string>> spellings_;  // [id], as in the file
   std::unordered_map<std::string, std::int32_t> ids_;
+  std::unordered_set<std::int32_t> added_;
+  std::int64_t model_tokens_ = 0;
   bool on_letters_ = false;
 };
 
@@ -271,11 +517,15 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   const MappedFile file(path);
   require(file.size() <= max_file_bytes, Exit::data, "{}: {} bytes; a tokenizer.json has at most {}", path.string(),
           file.size(), max_file_bytes);
-  Vocabulary vocabulary = Reader(path).read(file.text());
+  return parse(file.text(), path.string());
+}
+
+Tokenizer Tokenizer::parse(std::string_view text, const std::string& name) {
+  Vocabulary vocabulary = Reader(name).read(text);
   try {
     return Tokenizer(std::move(vocabulary));
   } catch (const Error& error) {
-    fail(error.code, "{}: {}", path.string(), error.what());
+    fail(error.code, "{}: {}", name, printable(error.what()));
   }
 }
 
@@ -283,20 +533,23 @@ void Tokenizer::save(const std::filesystem::path& path) const {
   const Vocabulary& v = vocabulary();
   std::vector<std::string> letters(v.tokens.size());
   for (std::size_t id = 0; id < letters.size(); ++id) letters[id] = to_letters(v.tokens[id].value_or(""));
+  std::vector<bool> in_model(v.tokens.size());
+  for (std::size_t id = 0; id < in_model.size(); ++id) in_model[id] = v.tokens[id].has_value();
   auto added = ordered_json::array();
   for (const AddedToken& token : v.added) {
     letters[std::size_t(token.id)] = token.content;
+    in_model[std::size_t(token.id)] = token.in_model;
     added.push_back({{"id", token.id},
                      {"content", token.content},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
+                     {"single_word", token.single_word},
+                     {"lstrip", token.lstrip},
+                     {"rstrip", token.rstrip},
                      {"normalized", token.normalized},
                      {"special", token.special}});
   }
   ordered_json::object_t vocab;
   for (std::size_t id = 0; id < letters.size(); ++id)
-    if (v.tokens[id]) append(vocab, letters[id], id);
+    if (in_model[id]) append(vocab, letters[id], id);
   auto merges = ordered_json::array();
   for (const Merge& merge : v.merges)
     merges.push_back(letters[std::size_t(merge.left)] + " " + letters[std::size_t(merge.right)]);
@@ -306,17 +559,17 @@ void Tokenizer::save(const std::filesystem::path& path) const {
   file["truncation"] = nullptr;
   file["padding"] = nullptr;
   file["added_tokens"] = std::move(added);
-  file["normalizer"] = nullptr;
-  file["pre_tokenizer"] = ordered_json::parse(v.pre_tokenizer);
-  file["post_processor"] = ordered_json::parse(v.post_processor);
-  file["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  file["normalizer"] = ordered_json::parse(v.normalizer_json);
+  file["pre_tokenizer"] = ordered_json::parse(v.pre_tokenizer_json);
+  file["post_processor"] = ordered_json::parse(v.post_processor_json);
+  file["decoder"] = ordered_json::parse(v.decoder_json);
   file["model"] = {{"type", "BPE"},
                    {"dropout", nullptr},
-                   {"unk_token", nullptr},
+                   {"unk_token", v.unknown ? ordered_json(letters[std::size_t(*v.unknown)]) : ordered_json()},
                    {"continuing_subword_prefix", nullptr},
                    {"end_of_word_suffix", nullptr},
-                   {"fuse_unk", false},
-                   {"byte_fallback", false},
+                   {"fuse_unk", v.fuse_unknown},
+                   {"byte_fallback", v.byte_fallback},
                    {"ignore_merges", v.ignore_merges}};
   file["model"]["vocab"] = std::move(vocab);
   file["model"]["merges"] = std::move(merges);

@@ -13,6 +13,7 @@
 
 #include "kernels/error.hpp"
 #include "src/tokenizer/pair_map.hpp"
+#include "src/tokenizer/utf8.hpp"
 
 namespace gyr {
 namespace {
@@ -42,8 +43,7 @@ void check(const TrainerOptions& options) {
 PieceCounts count_pieces(std::span<const std::filesystem::path> files, const TrainerOptions& options,
                          const Vocabulary& start, const TrainerProgress& progress) {
   const Splitter splitter(start.split);
-  Splitter::Scratch scratch(splitter);
-  std::vector<std::size_t> ends;
+  Splitter::Scratch scratch;
   PieceCounts counts;
   const auto count = [&](std::string_view piece) {
     if (const auto it = counts.find(piece); it != counts.end()) {
@@ -52,12 +52,20 @@ PieceCounts count_pieces(std::span<const std::filesystem::path> files, const Tra
       counts.emplace(piece, 1);
     }
   };
+  const auto count_blocks = [&](std::string_view piece) {
+    for (std::size_t at = 0; at < piece.size(); at += max_piece_bytes) count(piece.substr(at, max_piece_bytes));
+  };
   const auto read = [&](const Fragment& fragment) {
-    splitter.split(fragment.text, ends, scratch);
-    std::size_t begin = 0;
-    for (const std::size_t end : ends)
-      for (; begin < end; begin = std::min(end, begin + max_piece_bytes))
-        count(fragment.text.substr(begin, std::min(end - begin, max_piece_bytes)));
+    // Bytes that are not UTF-8 are pieces of their own, as where text is encoded.
+    for (std::string_view text = fragment.text; !text.empty();) {
+      const std::size_t valid = valid_utf8_prefix(text);
+      splitter.split(text.substr(0, valid), scratch);
+      for (const auto& piece : scratch.pieces) count_blocks(text.substr(piece.begin, piece.end - piece.begin));
+      text.remove_prefix(valid);
+      const std::size_t invalid = invalid_utf8_prefix(text);
+      count_blocks(text.substr(0, invalid));
+      text.remove_prefix(invalid);
+    }
   };
   std::int64_t total = 0, done = 0;
   for (const auto& path : files) total += DocumentFile(path, options.format).bytes();

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes src/tokenizer/character_tables.hpp: which characters the parts of Hugging Face's `tokenizers` take for numbers, marks and so
+on, found by asking them about every code point. They stem from different editions of Unicode, so no one table serves all.
+
+Needs Python 3.11, whose Unicode 14 is that of PCRE2 10.39 to 10.42, and tokenizers (made with 0.23.3).
+    ./character_tables.py > ../../src/tokenizer/character_tables.hpp
+"""
+import itertools
+import sys
+import unicodedata
+
+import tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+assert unicodedata.unidata_version == "14.0.0"
+POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+ALL = "".join(map(chr, POINTS))
+CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf".split()
+
+
+def matching(pattern):
+    """Code points a regular expression of one character matches."""
+    rest = pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str(ALL)
+    missed = {i for _, (first, last) in rest for i in range(first, last)}
+    return {c for i, c in enumerate(POINTS) if i not in missed}
+
+
+def cut_out(pre_tokenizer):
+    """Code points that a pre-tokenizer parts from the letters on either side."""
+    pieces = pre_tokenizer.pre_tokenize_str("".join("a" + chr(c) for c in POINTS) + "a")
+    return {POINTS[first // 2] for _, (first, _) in pieces if first % 2}
+
+
+def changed(function, strings):
+    """What a function makes of each string; all at once, between characters that it leaves alone."""
+    return function("\x01".join(strings)).split("\x01")
+
+
+def ranges(points):
+    out = []
+    for c in sorted(points):
+        if out and out[-1][1] == c - 1:
+            out[-1][1] = c
+        else:
+            out.append([c, c])
+    return out
+
+
+def table(comment, head, rows):
+    print(f"\n// {comment}\n{head} = {{")
+    line = "   "
+    for row in rows:
+        text = " {" + ", ".join(f"{x:#x}" if x >= 0 else str(x) for x in row) + "},"
+        if len(line) + len(text) > 138:
+            print(line)
+            line = "   "
+        line += text
+    print(line + "\n};")
+
+
+def stand_in(point, category, han, hiragana, katakana):
+    """An older character of the same category and as many bytes, the nearest below if there is one; kana and Han of the same script."""
+    if point in hiragana:
+        return 0x1B11F
+    if point in katakana:
+        return 0x1B164
+    first, last = (0x10000, 0x110000) if point >= 0x10000 else (0x800, 0x10000)
+    others = itertools.chain(range(point - 1, first - 1, -1), range(point + 1, last))
+    return next(c for c in others if unicodedata.category(chr(c)) == category and (c in han) == (point in han))
+
+
+def young():
+    """(first, last, stand-in) of the characters that Unicode 14 does not know, and of U+180E."""
+    scripts = [matching(r"\p{%s}" % name) for name in ("Han", "Hiragana", "Katakana")]
+    table = {0x180E: 0x8E2}  # white space to PCRE2, a format control to all others
+    for category in CATEGORIES:
+        for c in matching(r"\p{%s}" % category):
+            if unicodedata.category(chr(c)) == "Cn":
+                table[c] = stand_in(c, category, *scripts)
+    rows = []
+    for c in sorted(table):
+        if rows and rows[-1][1] == c - 1 and rows[-1][2] == table[c]:
+            rows[-1][1] = c
+        else:
+            rows.append([c, c, table[c]])
+    return rows
+
+
+def inert():
+    """What Unicode 14 composes, decomposes or reorders and `tokenizers` does not."""
+    points = [c for c in POINTS if c != 1]
+    probes = [f(chr(c)) for c in points for f in (lambda s: s, lambda s: "a\u0301" + s, lambda s: "a" + s + "\u0334")]
+    found = set()
+    for form in ("NFD", "NFKD"):
+        theirs = changed(getattr(normalizers, form)().normalize_str, probes)
+        for i, (probe, text) in enumerate(zip(probes, theirs, strict=True)):
+            if text != unicodedata.normalize(form, probe):
+                found.add(points[i // 3])
+    for c in list(found):  # both halves of a pair that is not composed
+        halves = unicodedata.decomposition(chr(c)).split()
+        if len(halves) == 2 and not halves[0].startswith("<"):
+            found.add(int(halves[1], 16))
+    return found
+
+
+def lower():
+    """(first, last, distance, step) of the letters with a small form of one character."""
+    points = [c for c in POINTS if c != 1]
+    small = changed(normalizers.Lowercase().normalize_str, [chr(c) for c in points])
+    rows = []
+    for c, text in zip(points, small, strict=True):
+        if text == chr(c) or len(text) != 1:
+            continue
+        distance = ord(text) - c
+        last = rows[-1] if rows else None
+        if last and last[2] == distance and c - last[1] in (1, 2) and last[3] in (0, c - last[1]):
+            last[1], last[3] = c, c - last[1]
+        else:
+            rows.append([c, c, distance, 0])
+    assert [(chr(c), t) for c, t in zip(points, small, strict=True) if len(t) != 1 and t] == [("\u0130", "i\u0307")]
+    return [(first, last, distance, max(step, 1)) for first, last, distance, step in rows]
+
+
+def main():
+    print(f"""// SPDX-License-Identifier: BSD-3-Clause
+// Which characters Hugging Face's `tokenizers` takes for what. Its parts stem from different editions of Unicode; these tables hold what
+// version {tokenizers.__version__} answered for every code point. Made by regression/golden/character_tables.py; not edited by hand.
+#pragma once
+
+namespace gyr {{
+
+struct CodePoints {{
+  char32_t first, last;
+}};""")
+    table("Numbers to the pre-tokenizer Digits (Unicode 17: Nd, Nl, No).", "inline constexpr CodePoints numbers[]",
+          ranges(cut_out(pre_tokenizers.Digits(individual_digits=False))))
+    table("Signs to the pre-tokenizer Punctuation (Unicode 8: P, and ASCII's).", "inline constexpr CodePoints punctuation[]",
+          ranges(cut_out(pre_tokenizers.Punctuation("contiguous"))))
+    points = [c for c in POINTS if c != 1]
+    gone = changed(normalizers.StripAccents().normalize_str, [chr(c) for c in points])
+    table("What the normalizer StripAccents removes (Unicode 9: M).", "inline constexpr CodePoints accents[]",
+          ranges(c for c, text in zip(points, gone, strict=True) if not text))
+    print("""
+struct SmallForm {
+  char32_t first, last;  // every `step`-th of these
+  int distance;          // to its small form
+  unsigned step;
+};""")
+    table("Letters that the normalizer Lowercase turns into one other character. (U+0130 turns into two: i and U+0307.)",
+          "inline constexpr SmallForm small_forms[]", lower())
+    table("Characters that Unicode 14 composes, decomposes or reorders, and the normalizers NFC, NFD, NFKC, NFKD (Unicode 9) do not.",
+          "inline constexpr CodePoints inert[]", ranges(inert()))
+    print("""
+struct StandIn {
+  char32_t first, last;
+  char32_t old;  // of the same category and script, and as many bytes
+};""")
+    table("Characters younger than Unicode 14, the edition of PCRE2 10.42, which regular expressions (Unicode 16) know all the same.",
+          "inline constexpr StandIn stand_ins[]", young())
+    print("\n}  // namespace gyr")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

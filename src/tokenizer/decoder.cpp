@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Decoding in steps, each on a list of strings.
+#include "src/tokenizer/decoder.hpp"
+
+#include <algorithm>
+
+#include "src/tokenizer/byte_alphabet.hpp"
+#include "src/tokenizer/normalizer.hpp"
+#include "src/tokenizer/utf8.hpp"
+
+namespace gyr {
+namespace {
+
+using Kind = DecoderStep::Kind;
+
+std::string stripped(std::string_view token, const DecoderStep& step) {
+  const std::string& c = step.text;
+  for (std::size_t i = 0; i < step.left && token.starts_with(c); ++i) token.remove_prefix(c.size());
+  for (std::size_t i = 0; i < step.right && token.ends_with(c); ++i) token.remove_suffix(c.size());
+  return std::string(token);
+}
+
+std::string joined(const std::vector<std::string>& tokens) {
+  std::string text;
+  for (const std::string& token : tokens) text += token;
+  return text;
+}
+
+}  // namespace
+
+Decoder::Decoder(const std::vector<DecoderStep>& steps) {
+  for (const DecoderStep& step : steps) {
+    steps_.push_back({step, std::nullopt});
+    if (step.kind == Kind::replace) steps_.back().pattern.emplace(step.pattern, step.pattern);
+  }
+}
+
+std::string Decoder::decode(std::vector<std::string> tokens) const {
+  Pattern::Scratch scratch;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const DecoderStep& what = steps_[i].what;
+    switch (what.kind) {
+      case Kind::byte_level:
+        for (std::string& token : tokens) token = bytes_of_spelling(token);
+        tokens = {joined(tokens)};
+        if (i + 1 < steps_.size()) tokens[0] = lossy_utf8(tokens[0]);
+        break;
+      case Kind::fuse: tokens = {joined(tokens)}; break;
+      case Kind::strip:
+        for (std::string& token : tokens) token = stripped(token, what);
+        break;
+      case Kind::replace:
+        for (std::string& token : tokens) {
+          scratch.allow(token.size());
+          token = replaced(token, *steps_[i].pattern, what.text, scratch);
+        }
+        break;
+    }
+  }
+  return joined(tokens);
+}
+
+}  // namespace gyr

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From the spellings of tokens back to text.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/tokenizer/pattern.hpp"
+
+namespace gyr {
+
+struct DecoderStep {
+  // byte_level joins the tokens and turns letters of the byte alphabet into bytes; fuse joins them; replace and strip change each token.
+  enum class Kind { byte_level, fuse, replace, strip };
+  Kind kind;
+  std::string pattern;               // of replace: PCRE2's syntax
+  std::string text;                  // of replace: what is put there; of strip: the character that goes
+  std::size_t left = 0, right = 0;  // of strip: how many at most
+};
+
+class Decoder {
+ public:
+  // Exactly one step is byte_level. Exit::data when a pattern does not compile.
+  explicit Decoder(const std::vector<DecoderStep>& steps);
+
+  // It does nothing but join the bytes of tokens.
+  bool only_bytes() const { return steps_.size() == 1; }
+
+  // Tokens as the file spells them, to text. Where steps follow byte_level, bytes that are not UTF-8 become U+FFFD.
+  std::string decode(std::vector<std::string> tokens) const;
+
+ private:
+  struct Step {
+    DecoderStep what;
+    std::optional<Pattern> pattern;
+  };
+  std::vector<Step> steps_;
+};
+
+}  // namespace gyr
