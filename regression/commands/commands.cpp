@@ -25,12 +25,14 @@ struct Help {
 };
 
 const Help helps[] = {
-    {{"train"}, {"--help", "--resume", "--dry-run", "--ranks"}},
-    {{"plan"}, {"--help", "--ranks"}},
+    {{"train"}, {"--help", "--init-from", "--resume", "--dry-run", "--ranks"}},
+    {{"plan"}, {"--help", "--init-from", "--ranks"}},
     {{"eval"}, {"--help", "--data", "--split", "--sequences", "--length", "--tensor", "--precision"}},
     {{"generate"},
      {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--pipeline", "--precision"}},
     {{"info"}, {"--help", "--statistics"}},
+    {{"import-hf"}, {"--help", "--overwrite"}},
+    {{"export-hf"}, {"--help", "--dtype", "--shard-size", "--like", "--overwrite"}},
     {{"diff"}, {"--help", "--tolerance"}},
     {{"tokenizer"}, {"--help"}},
     {{"tokenizer", "train"}, {"--help", "--vocabulary", "--min-frequency", "--documents", "--separator", "--key", "--skip-invalid"}},
