@@ -89,6 +89,8 @@ int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) 
     std::fflush(stderr);
     if (last_line) std::printf("%s\n", gyr::last_line(failure.code).c_str());
     std::fflush(stdout);
+    const timespec heard{0, 300'000'000};  // launchers drop what they have not passed on when a job is aborted
+    nanosleep(&heard, nullptr);
     MPI_Abort(runtime.world(), int(failure.code));
   }
   const auto first = std::find_if(codes.begin(), codes.end(), [](int c) { return c != 0; });

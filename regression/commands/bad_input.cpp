@@ -316,7 +316,7 @@ TEST(bad_input, a_wrong_command_line_is_refused) {
   expect_refused_quietly({"train", material().deck(), "--resmue"}, Exit::usage, {"--resmue"});
   expect_refused_quietly({"train"}, Exit::usage, {"deck"}, {0});
   expect_refused_quietly({"eval"}, Exit::usage, {"checkpoint"}, {0});
-  expect_refused_quietly({"eval", material().trained(), "--sequences", "many"}, Exit::usage, {"--sequences"}, {0});
+  expect_refused_quietly({"eval", material().trained(), "--limit", "many"}, Exit::usage, {"--limit"}, {0});
   expect_refused_quietly({"generate", material().trained(), "--prompt", "x", "--top-p", "1.5"}, Exit::usage, {"--top-p"}, {0});
   expect_refused_quietly({"train", material().deck(), "nonsense"}, Exit::usage, {"nonsense", "section.key=value"});
 }
