@@ -31,11 +31,13 @@ class precision : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
+  std::string tokenizer() const { return "data.tokenizer=" + (folder_ / "tokenizer.json").string(); }
+
   // Loss on held-out text after so many steps of the deck.
   double validation_loss(const std::string& name, int steps) {
     const std::string count = std::to_string(steps), output = folder_ / name;
     const Result r = run({"train", GYR_SOURCE_DIR "/input/demo.yaml", "train.precision=" + name, "train.steps=" + count, "train.eval_every=" + count,
-                          "data.prefixes=[" + (folder_ / "text").string() + "]", "data.split=90,10", "output.folder=" + output},
+                          "data.prefixes=[" + (folder_ / "text").string() + "]", tokenizer(), "data.split=90,10", "output.folder=" + output},
                          {.ranks = 2, .limit = 300});
     EXPECT_EQ(r.code, 0) << r.err;
     std::ifstream metrics(std::filesystem::path(output) / "metrics.jsonl");
@@ -61,7 +63,7 @@ TEST_F(precision, bf16_learns_what_fp32_learns) {
 // From the command to the first step done, checkpoint included; by processor time, since others may use the machine.
 TEST_F(precision, the_first_step_of_the_demonstration_comes_within_two_seconds) {
   const Result r = run({"train", GYR_SOURCE_DIR "/input/demo.yaml", "train.steps=1", "train.eval_every=0",
-                        "data.prefixes=[" + (folder_ / "text").string() + "]", "output.folder=" + (folder_ / "first").string()},
+                        "data.prefixes=[" + (folder_ / "text").string() + "]", tokenizer(), "output.folder=" + (folder_ / "first").string()},
                        {.ranks = 2});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_LT(r.cpu_seconds / 2, 2) << r.seconds << " s by the clock";
