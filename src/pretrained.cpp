@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/pretrained.hpp"
 
+#include <algorithm>
+
 #include "src/checkpoint/header.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/model_folder.hpp"
@@ -28,7 +30,10 @@ std::string dtype_of_weights(const fs::path& folder) {
   }
 }
 
-RunDefaults defaults_of_folder(const fs::path& folder, const std::function<void(const std::string&)>& note) {
+// What can compute with weights of the type that config.json calls so.
+std::string precision_for(const std::string& dtype) { return dtype == "bfloat16" ? "bf16" : dtype == "float64" ? "fp64" : "fp32"; }
+
+RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
   const HuggingFaceConfig config = read_config_json(folder / config_file_name);
   for (const std::string& text : config.notes)
     if (note) note(text);
@@ -53,9 +58,7 @@ std::vector<Index> end_tokens_of(const fs::path& model) {
   return is_folder(model) ? read_config_json(model / config_file_name).end_tokens : std::vector<Index>();
 }
 
-std::string precision_for(const std::string& dtype) { return dtype == "bfloat16" ? "bf16" : dtype == "float64" ? "fp64" : "fp32"; }
-
-RunDefaults defaults_of(const fs::path& model, const std::function<void(const std::string&)>& note) {
+RunDefaults defaults_of(const fs::path& model, const Note& note) {
   if (is_folder(model)) return defaults_of_folder(model, note);
   const RunConfig run = run_of_checkpoint(model);
   RunDefaults defaults;
@@ -72,7 +75,7 @@ std::string deck_of_folder(const fs::path& folder, const RunDefaults& defaults) 
   return deck.effective();
 }
 
-RunConfig run_of(const fs::path& model, const std::function<void(const std::string&)>& note) {
+RunConfig run_of(const fs::path& model, const Note& note) {
   if (!is_folder(model)) return run_of_checkpoint(model);
   Deck deck = Deck::parse(deck_of_folder(model, defaults_of_folder(model, note)), model.string());
   return read_run_config(deck);

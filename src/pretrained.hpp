@@ -3,26 +3,23 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 
+#include "src/note.hpp"
 #include "src/run_config.hpp"
 
 namespace gyr {
 
 // What a run that goes on from the model takes over where its deck says nothing: shape and tokenizer; of a folder also the precision its
 // weights have. `note` hears what of a config.json was passed over. Exit::missing, Exit::data.
-RunDefaults defaults_of(const std::filesystem::path& model, const std::function<void(const std::string&)>& note = {});
+RunDefaults defaults_of(const std::filesystem::path& model, const Note& note = {});
 
 // The run the model came from; of a folder, one that would start from it.
-RunConfig run_of(const std::filesystem::path& model, const std::function<void(const std::string&)>& note = {});
+RunConfig run_of(const std::filesystem::path& model, const Note& note = {});
 
 // Tokens that end what the model writes, as a folder's config.json has them; none of a checkpoint.
 std::vector<Index> end_tokens_of(const std::filesystem::path& model);
 
 // A complete deck of a run that starts from a folder.
 std::string deck_of_folder(const std::filesystem::path& folder, const RunDefaults&);
-
-// Of an importing or exporting command: the deck's name of the type of weights that config.json or a file calls so.
-std::string precision_for(const std::string& dtype);
 
 }  // namespace gyr

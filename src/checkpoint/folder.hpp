@@ -3,20 +3,17 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/communicator.hpp"
+#include "src/note.hpp"
 
 namespace gyr {
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
-
-// Names what was passed over and why.
-using Note = std::function<void(const std::string&)>;
 
 // The checkpoint of the highest step below `before` that opens as a complete one, if any. Reads headers, not tensors.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, const Note& note = {},

@@ -3,16 +3,15 @@
 #pragma once
 
 #include <cstdio>
-#include <functional>
-#include <string>
 
+#include "src/note.hpp"
 #include "src/runtime.hpp"
 
 namespace gyr {
 
 inline void print_note(const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); }
 
-inline std::function<void(const std::string&)> notes_of(const Runtime& runtime) {
+inline Note notes_of(const Runtime& runtime) {
   if (runtime.rank() != 0) return {};
   return print_note;
 }

@@ -3,16 +3,12 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "src/huggingface/safetensors_header.hpp"
+#include "src/note.hpp"
 
 namespace gyr {
-
-using Note = std::function<void(const std::string&)>;
 
 struct Converted {
   Index tensors = 0, bytes = 0, files = 0;  // that were written

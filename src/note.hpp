@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where one says what was passed over and why, a sentence at a time.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace gyr {
+
+using Note = std::function<void(const std::string&)>;
+
+}  // namespace gyr
