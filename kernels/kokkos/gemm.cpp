@@ -3,6 +3,8 @@
 
 #include <cblas.h>
 
+#include <algorithm>
+
 namespace gyr {
 
 namespace {
@@ -19,12 +21,28 @@ Extents extents(Op op_a, const Matrix<const A>& a, Op op_b, const Matrix<const A
   return {m, n, k};
 }
 
-void product(Op op_a, Matrix<const float> a, Op op_b, Matrix<const float> b, Matrix<float> c, Extents e, double alpha, double beta) {
+void matrix_product(Op op_a, Matrix<const float> a, Op op_b, Matrix<const float> b, Matrix<float> c, Extents e, double alpha, double beta) {
   cblas_sgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, float(alpha), a.data, a.stride, b.data, b.stride, float(beta), c.data,
               c.stride);
 }
-void product(Op op_a, Matrix<const double> a, Op op_b, Matrix<const double> b, Matrix<double> c, Extents e, double alpha, double beta) {
+void matrix_product(Op op_a, Matrix<const double> a, Op op_b, Matrix<const double> b, Matrix<double> c, Extents e, double alpha, double beta) {
   cblas_dgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
+}
+
+// y = alpha op(B)' x + beta y
+void vector_product(Matrix<const float> b, Op op, const float* x, Index step, float* y, double alpha, double beta) {
+  cblas_sgemv(CblasRowMajor, cblas(op), b.rows, b.columns, float(alpha), b.data, b.stride, x, step, float(beta), y, 1);
+}
+void vector_product(Matrix<const double> b, Op op, const double* x, Index step, double* y, double alpha, double beta) {
+  cblas_dgemv(CblasRowMajor, cblas(op), b.rows, b.columns, alpha, b.data, b.stride, x, step, beta, y, 1);
+}
+
+// One row, as in generation, takes as long as reading B: the library's matrix product would copy B first.
+template <class A>
+void product(Op op_a, Matrix<const A> a, Op op_b, Matrix<const A> b, Matrix<A> c, Extents e, double alpha, double beta) {
+  if (e.m != 1) return matrix_product(op_a, a, op_b, b, c, e, alpha, beta);
+  if (beta == 0) std::fill_n(c.data, e.n, A(0));  // not every library leaves alone what beta = 0 must not read
+  vector_product(b, op_b == Op::none ? Op::transpose : Op::none, a.data, op_a == Op::none ? 1 : a.stride, c.data, alpha, beta);
 }
 
 // bf16 is storage here: operands are widened once, the product runs in float, the result is rounded once.
@@ -48,16 +66,16 @@ void gemm(Device& dev, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, M
     Scope scope(dev.scratch);
     const auto wide_a = widened(dev, a), wide_b = widened(dev, b);
     if constexpr (std::is_same_v<S, float>) {
-      if (run) product(op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
+      if (run) product<float>(op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
     } else {
       auto wide_c = dev.scratch.tensor<float>(c.rows, c.columns);
       if (!run) return;
-      product(op_a, wide_a, op_b, wide_b, Matrix<float>(wide_c), e, alpha, 0);
+      product<float>(op_a, wide_a, op_b, wide_b, Matrix<float>(wide_c), e, alpha, 0);
       for (Index r = 0; r < c.rows; ++r)
         for (Index n = 0; n < c.columns; ++n) c(r, n) = bf16(wide_c(r, n) + (beta == 0 ? 0.0f : float(beta) * float(c(r, n))));
     }
   } else {
-    if (run) product(op_a, a, op_b, b, c, e, alpha, beta);
+    if (run) product<T>(op_a, a, op_b, b, c, e, alpha, beta);
   }
 }
 
