@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Encoding text here and in Hugging Face's `tokenizers`, in turns on one core: the first 4 MB of Debian's dictionary, paragraph by
-# paragraph, GPT-2's and Llama 3's ways of cutting, vocabularies of 32768. The library comes from PyPI into BUILD/peer-tokenizers and is
+# paragraph, GPT-2's and Llama 3's ways of cutting, vocabularies of 32768. The library comes from PyPI into build/peer-tokenizers and is
 # used for nothing else; of its encode, encode_batch and encode_batch_fast the fastest counts.
 #   BUILD build folder with tokenizer_benchmark   ROUNDS (3) turns   PYTHON an interpreter that has tokenizers already
 set -euo pipefail

@@ -5,7 +5,7 @@ expected of texts.json in NAME.expected.json. Also compares the two programs on 
 
 Needs tokenizers (made with 0.23.3) and, to train on, Debian's dict-gcide.
     ./tokenizer_suite.py write [--gyrfalcon PROGRAM]      the files; with PROGRAM also `ours`, a vocabulary that it trained
-    ./tokenizer_suite.py compare PROGRAM [--strings N] [--seed S] [TOKENIZER.json ...]
+    ./tokenizer_suite.py compare PROGRAM [--strings N] [--seed S] [--characters] [TOKENIZER.json ...]
 """
 import argparse
 import gzip
@@ -253,28 +253,38 @@ def lines_of(program, *words, lines):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def compare(program, files, count, seed):
+def every_character():
+    """All code points, a few at a time, each between letters and after a space."""
+    points = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    return ["".join(f"a{c}b {c}" for c in points[i:i + 48]) for i in range(0, len(points), 48)]
+
+
+def compare(program, files, count, seed, characters):
     draw = random.Random(seed)
-    wrong = 0
+    done = wrong = 0
     files = files or sorted(p for p in FOLDER.glob("*.json") if "expected" not in p.name and p.name != "texts.json")
     for path in files:
         t = Tokenizer.from_file(str(path))
-        texts = [mutated(draw) for _ in range(count)]
-        size = t.get_vocab_size()
-        drawn = [[i for i in (draw.randrange(size) for _ in range(draw.randint(0, 12))) if t.id_to_token(i) is not None] for _ in range(count)]
+        texts = every_character() if characters else [mutated(draw) for _ in range(count)]
         ids = [e.ids for e in t.encode_batch(texts)]
-        t.encode_special_tokens = True
-        as_text = [e.ids for e in t.encode_batch(texts, add_special_tokens=False)]
-        ours = [lines_of(program, "encode", path, "--special", lines=texts), lines_of(program, "encode", path, lines=texts),
-                lines_of(program, "decode", path, lines=ids), lines_of(program, "decode", path, "--skip-special", lines=drawn)]
-        theirs = [ids, as_text, t.decode_batch(ids, skip_special_tokens=False), t.decode_batch(drawn, skip_special_tokens=True)]
-        for what, a, b in zip(("encode --special", "encode", "decode", "decode --skip-special"), ours, theirs, strict=True):
-            differ = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]
+        pairs = [("encode --special", texts, lines_of(program, "encode", path, "--special", lines=texts), ids)]
+        if not characters:
+            size = t.get_vocab_size()
+            drawn = [[i for i in (draw.randrange(size) for _ in range(draw.randint(0, 12))) if t.id_to_token(i) is not None] for _ in texts]
+            t.encode_special_tokens = True
+            as_text = [e.ids for e in t.encode_batch(texts, add_special_tokens=False)]
+            pairs += [("encode", texts, lines_of(program, "encode", path, lines=texts), as_text),
+                      ("decode", ids, lines_of(program, "decode", path, lines=ids), t.decode_batch(ids, skip_special_tokens=False)),
+                      ("decode --skip-special", drawn, lines_of(program, "decode", path, "--skip-special", lines=drawn),
+                       t.decode_batch(drawn, skip_special_tokens=True))]
+        for what, given, ours, theirs in pairs:
+            differ = [i for i, (x, y) in enumerate(zip(ours, theirs, strict=True)) if x != y]
             wrong += len(differ)
+            done += len(given)
             for i in differ[:3]:
-                print(f"{path.name}: {what} of {ascii(texts[i] if 'encode' in what else (ids if what == 'decode' else drawn)[i])}:\n  {ascii(a[i])}\n  {ascii(b[i])}")
-        print(f"{path.name}: {4 * count} comparisons, {wrong} differences so far", flush=True)
-    print(f"{4 * count * len(files)} comparisons of {len(files)} tokenizers, seed {seed}: {wrong} differences")
+                print(f"{path.name}: {what} of {ascii(given[i])}:\n  {ascii(ours[i])}\n  {ascii(theirs[i])}")
+        print(f"{path.name}: {done} comparisons, {wrong} differences so far", flush=True)
+    print(f"{done} comparisons with {len(files)} tokenizers, seed {seed}: {wrong} differences")
     return 1 if wrong else 0
 
 
@@ -288,8 +298,9 @@ def main():
     c.add_argument("files", nargs="*", type=pathlib.Path)
     c.add_argument("--strings", type=int, default=2000)
     c.add_argument("--seed", type=int, default=1)
+    c.add_argument("--characters", action="store_true", help="every code point instead of random strings")
     a = parser.parse_args()
-    return write(a.gyrfalcon) if a.command == "write" else compare(a.program, a.files, a.strings, a.seed)
+    return write(a.gyrfalcon) if a.command == "write" else compare(a.program, a.files, a.strings, a.seed, a.characters)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -499,9 +500,30 @@ TEST(tokenizer, hostile_text_takes_no_longer_than_prose) {
 
 // The same for one pattern that fails everywhere after a long look: its steps are few at each place, and too many in all.
 TEST(tokenizer, stops_patterns_that_crawl) {
-  const auto [code, message] = error_of([] { pieces(std::string(1 << 20, 'a'), {{R"(a+b|(?=a*c)x)"}}); });
+  const auto [code, message] = error_of([] { pieces(std::string(200000, 'a'), {{R"(a+b|(?=a*c)x)"}}); });
   EXPECT_EQ(code, int(Exit::data)) << message;
   EXPECT_NE(message.find("gave up"), std::string::npos) << message;
+}
+
+TEST(tokenizer, stops_replacements_that_go_on_doubling) {
+  auto file = small_file();
+  const json twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array()}};
+  for (int i = 0; i < 100; ++i) file["normalizer"]["normalizers"].push_back(twice);
+  const auto t = Tokenizer::parse(file.dump(), "doubling");
+  const auto [code, message] = error_of([&] { t.encode(std::string(1000, 'a')); });
+  EXPECT_EQ(code, int(Exit::data));
+  EXPECT_NE(message.find("64 times"), std::string::npos) << message;
+}
+
+// Marks out of order: sorting them must not take the square of their number.
+TEST(tokenizer, a_megabyte_of_marks_is_normalized) {
+  const auto t = Tokenizer::load(fs::path(GYR_SOURCE_DIR) / "regression/golden/tokenizers/nfkc.json");
+  std::string text = "a";
+  while (text.size() < (1u << 20)) text += "\u0301\u0316";
+  const auto start = std::clock();
+  EXPECT_GT(t.encode(text).size(), 1000u);
+  EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, 5);
 }
 
 TEST(tokenizer, stops_runaway_patterns) {

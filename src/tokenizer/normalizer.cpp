@@ -16,6 +16,11 @@ namespace {
 
 using Kind = NormalizerStep::Kind;
 
+// Compatible forms make a text up to 11 times as long; replacements that go on doubling it are stopped here.
+void check_growth(std::size_t from, std::size_t to) {
+  require(to <= 64 * from + (1 << 16), Exit::data, "a replacement in the tokenizer makes {} bytes of text more than 64 times as long", from);
+}
+
 // Marks in canonical order: a stable sort of each run by combining class. (utf8proc's own order takes the square of a run's length.)
 void order_marks(std::vector<utf8proc_int32_t>& points) {
   const auto class_of = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
@@ -105,6 +110,7 @@ std::string replaced(std::string_view text, const Pattern& pattern, std::string_
   out.reserve(text.size());
   pattern.visit(older ? *older : text, scratch, [&](std::size_t begin, std::size_t end, bool matches) {
     out += matches ? by : text.substr(begin, end - begin);
+    check_growth(text.size(), out.size());
   });
   return out;
 }
@@ -117,6 +123,7 @@ Normalizer::Normalizer(const std::vector<NormalizerStep>& steps) {
 }
 
 void Normalizer::apply(std::string& text, Pattern::Scratch& scratch) const {
+  const std::size_t size = text.size();
   for (const Step& step : steps_) {
     const NormalizerStep& what = step.what;
     switch (what.kind) {
@@ -133,6 +140,7 @@ void Normalizer::apply(std::string& text, Pattern::Scratch& scratch) const {
         break;
       case Kind::replace: text = replaced(text, *step.pattern, what.text, scratch); break;
     }
+    check_growth(size, text.size());
   }
 }
 

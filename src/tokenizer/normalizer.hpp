@@ -26,7 +26,8 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
 
-  // Takes the steps in order. `text` is valid UTF-8 and stays so. Exit::data when a pattern passes its matching limit.
+  // Takes the steps in order. `text` is valid UTF-8 and stays so. Exit::data when a pattern passes its matching limit or
+  // the text grows out of all proportion.
   void apply(std::string& text, Pattern::Scratch& scratch) const;
 
  private:
@@ -37,7 +38,7 @@ class Normalizer {
   std::vector<Step> steps_;
 };
 
-// `text` with every match of `pattern` replaced.
+// `text` with every match of `pattern` replaced. Exit::data as above.
 std::string replaced(std::string_view text, const Pattern& pattern, std::string_view by, Pattern::Scratch& scratch);
 
 }  // namespace gyr

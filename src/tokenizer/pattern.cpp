@@ -19,7 +19,7 @@ constexpr std::size_t jit_stack_bytes = std::size_t(8) << 20;
 // That limit begins anew at every place where a match is tried. So that many failures in a row do not add up unseen, long texts are tried
 // in windows of places, with a look at the clock between two of them.
 constexpr std::size_t long_text = std::size_t(16) << 10, tried_at_once = 1024;
-constexpr double seconds_at_least = 2, seconds_per_byte = 2e-6;
+constexpr double seconds_at_least = 1, seconds_per_byte = 2e-6;
 
 std::string message_of(int error) {
   PCRE2_UCHAR8 text[256];

@@ -150,7 +150,7 @@ class Parser {
     switch (event) {
       case Event::object_start: case Event::array_start:
         check(levels_.size() < max_depth, "nested deeper than {} levels", max_depth);
-        check(!in_vocab(), "model.vocab: the id of '{}' is not a whole number", levels_.back().key);
+        if (in_vocab()) check(false, "model.vocab: the id of '{}' is not a whole number", levels_.back().key);
         check(!in_merges() && !inside("merges", 1), "model.merges: merge {} is not a pair of strings", lists_->merges.size());
         levels_.push_back({event == Event::object_start, {}, {}});
         return true;
