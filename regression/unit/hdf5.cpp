@@ -13,7 +13,6 @@
 namespace gyr::testing {
 namespace {
 
-using hdf5::Box;
 using hdf5::File;
 
 TEST(hdf5, any_box_of_a_dataset_is_what_was_written) {

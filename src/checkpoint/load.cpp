@@ -54,7 +54,7 @@ class Reader {
     for (const Piece& piece : p.share.pieces) {
       if (piece.extent == 0) continue;
       const int dim = p.weight.dealing.dim;
-      hdf5::Box there = hdf5::whole(p.weight.shape), here = hdf5::whole(p.share.shape);
+      Box there = whole(p.weight.shape), here = whole(p.share.shape);
       there.first[dim] = piece.global, here.first[dim] = piece.local;
       there.count[dim] = here.count[dim] = piece.extent;
       dataset.read(there, stored.data(), p.share.shape, here);

@@ -42,6 +42,9 @@ class OutputFile {
   std::int64_t appended_ = 0;
 };
 
+// Brings a file that others have written to disk; Exit::io.
+void sync_file(const std::filesystem::path& file);
+
 // Makes a rename or removal inside `folder` durable.
 void sync_folder(const std::filesystem::path& folder);
 
