@@ -15,6 +15,11 @@ struct Box {
 };
 inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
+// The elements of `from` in one tensor are those of the equally large `to` in another.
+struct BoxPair {
+  Box from, to;
+};
+
 // What two boxes of one tensor have in common, if anything.
 inline std::optional<Box> common(const Box& a, const Box& b) {
   Box both = a;

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   add_data(app, action);
   add_info(app, action);
   add_diff(app, action);
+  add_reshard(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version

@@ -54,7 +54,6 @@ class Saver {
   Index buffer_bytes() const;  // of this rank's copy, 0 unless `async`
 
  private:
-  struct Shard;
   std::optional<Saved> ended();
 
   std::filesystem::path folder_;
@@ -96,8 +95,11 @@ struct LoadTraffic {
 template <class T>
 CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, Engine<T>&, LoadWhat, Reading = Reading::all, LoadTraffic* = nullptr);
 
-// The weights alone, into a stage that has no optimizer. Collective over the grid it was made on.
+// The weights alone, of a checkpoint or of a folder of Hugging Face's (see open_weights), with an optimizer that has seen nothing, or into a
+// stage that has none. Collective over the grid; errors as above.
 template <class T>
-CheckpointHeader load_weights(const std::filesystem::path& checkpoint, Grid&, Stage<T>&);
+void load_weights(const std::filesystem::path&, Engine<T>&);
+template <class T>
+void load_weights(const std::filesystem::path&, Grid&, Stage<T>&);
 
 }  // namespace gyr

@@ -13,28 +13,6 @@ void transfer(Communicator& world, Call call, Pointer* data, Index bytes, int ot
   Request(&transport, (transport.*call)(data, bytes, DType::u8, other, 0)).wait();
 }
 
-// The elements of a box of a row-major array, one after the other.
-void copy_box(const std::byte* array, const Shape& shape, const Box& box, Index size, std::byte* to) {
-  Index run = box.count.back(), stride = 1;
-  std::size_t d = shape.size() - 1;
-  for (; d > 0 && box.count[d] == shape[d]; --d) run *= box.count[d - 1];  // dimensions that are whole need no steps
-  Index start = 0;
-  for (std::size_t i = shape.size(); i-- > 0; stride *= shape[i]) start += box.first[i] * stride;
-  // The steps of the outer dimensions, as on a counter.
-  Shape at(d, 0);
-  while (true) {
-    Index offset = start;
-    stride = 1;
-    for (std::size_t i = shape.size(); i-- > 0; stride *= shape[i])
-      if (i < d) offset += at[i] * stride;
-    std::memcpy(to, array + offset * size, std::size_t(run * size));
-    to += run * size;
-    std::size_t i = d;
-    while (i > 0 && ++at[i - 1] == box.count[i - 1]) at[--i] = 0;
-    if (i == 0) return;
-  }
-}
-
 }  // namespace
 
 template <class T>
@@ -89,7 +67,11 @@ void Delivery<T>::pack(const GivenBox& b, Index first, Index rows, std::byte* to
   const PlacedTensor& t = tensors_[b.tensor];
   Box local{b.local, b.box.count};
   local.first[0] += first, local.count[0] = rows;
-  copy_box(share(t), parameters_.at(t.tensor.weight_name)->share.shape, local, size_of(t.tensor.dtype), to);
+  const std::byte* data = share(t);
+  const Index size = size_of(t.tensor.dtype);
+  box_runs(parameters_.at(t.tensor.weight_name)->share.shape, local, local.count, whole(local.count), [&](Index from, Index there, Index count) {
+    std::memcpy(to + there * size, data + from * size, std::size_t(count * size));
+  });
 }
 
 template <class T>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint.hpp"
+#include "src/checkpoint/checkpoint_file.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/together.hpp"
 
@@ -10,70 +9,72 @@ namespace gyr {
 
 namespace {
 
-class Reader {
+// Every weight of the model is there in its shape, and no other.
+template <class T>
+void check_model(const WeightSource& source, const ModelConfig& config) {
+  std::vector<Weight> weights;
+  for (const PlacedWeight& placed : model_weights<T>(config)) weights.push_back(placed.weight);
+  check_weights(source, weights);
+}
+
+template <class T>
+void check_moments(const CheckpointFile& file, const ModelConfig& config) {
+  for (const PlacedWeight& placed : model_weights<T>(config))
+    for (const Content content : {Content::first_moment, Content::second_moment}) {
+      require(file.has(content, placed.weight.name), Exit::data, "{}: holds no {} of {}; start from its weights alone, with a new optimizer",
+              file.name(), name_of(content), placed.weight.name);
+      const StoredNumbers moment = file.open(content, placed.weight.name);
+      require(moment.shape == placed.weight.shape, Exit::data, "{}: is {} where the weight is {}", moment.name, text_of(moment.shape),
+              text_of(placed.weight.shape));
+    }
+}
+
+// What this rank holds of a tensor, as S; rows that only pad are zero.
+template <class S>
+std::vector<S> share(const StoredNumbers& tensor, const Parameter& p) {
+  const Index count = p.size();
+  std::vector<BoxPair> parts;
+  for (const Piece& piece : p.share.pieces) {
+    if (piece.extent == 0) continue;
+    const int dim = p.weight.dealing.dim;
+    Box there = whole(p.weight.shape), here = whole(p.share.shape);
+    there.first[dim] = piece.global, here.first[dim] = piece.local;
+    there.count[dim] = here.count[dim] = piece.extent;
+    parts.push_back({there, here});
+  }
+  std::vector<std::byte> stored(count * size_of(tensor.dtype));
+  tensor.read_parts(parts, stored.data(), p.share.shape);
+  std::vector<S> numbers(count);
+  convert_numbers(tensor.dtype, stored.data(), count, numbers.data(), tensor.name);
+  return numbers;
+}
+
+// Brings shares to a rank: read by itself, or by the first of those that hold the same, who tells the others. An error of a reader is kept
+// until `check`, because the others wait for what comes next.
+class Fetch {
  public:
-  explicit Reader(const std::filesystem::path& path)
-      : file_(hdf5::File::open(path)), header_(read_header(file_)), paths_(file_.datasets()) {}
+  explicit Fetch(Communicator* same = nullptr) : same_(same && same->size() > 1 ? same : nullptr) {}
 
-  const CheckpointHeader& header() const { return header_; }
-  bool has(Content content, const Weight& w) const { return std::binary_search(paths_.begin(), paths_.end(), path_of(content, w.name)); }
-
-  hdf5::Dataset dataset(Content content, const Weight& w) const {
-    hdf5::Dataset dataset = file_.dataset(path_of(content, w.name));
-    require(dataset.shape() == w.shape, Exit::config, "{}: is {} in the checkpoint and {} in the model of the deck: it is of another model",
-            dataset.name(), text_of(dataset.shape()), text_of(w.shape));
-    require(dataset.checksummed(), Exit::data, "{}: carries no checksums; this program did not write it", dataset.name());
-    return dataset;
-  }
-
-  // Every weight of the model is there in its shape, and no other.
-  void check_model(const std::vector<PlacedWeight>& weights, bool moments) const {
-    for (const PlacedWeight& placed : weights) {
-      require(has(Content::weight, placed.weight), Exit::config, "{}: holds no {}: it is of another model than the deck's", file_.name(),
-              placed.weight.name);
-      dataset(Content::weight, placed.weight);
-      for (const Content content : {Content::first_moment, Content::second_moment})
-        require(!moments || has(content, placed.weight), Exit::data,
-                "{}: holds no {} of {}; start from its weights alone, with a new optimizer", file_.name(), name_of(content),
-                placed.weight.name);
-    }
-    std::vector<std::string> known;
-    for (const PlacedWeight& placed : weights) known.push_back(path_of(Content::weight, placed.weight.name));
-    std::sort(known.begin(), known.end());
-    for (const std::string& path : paths_)
-      require(!path.starts_with("/model/") || std::binary_search(known.begin(), known.end(), path), Exit::config,
-              "{}: holds {}, which the deck's model has not: it is of another model", file_.name(), printable(path));
-  }
-
-  // What this rank holds of a tensor, as S; rows that only pad are zero.
   template <class S>
-  std::vector<S> share(Content content, const Parameter& p) const {
-    const hdf5::Dataset dataset = this->dataset(content, p.weight);
-    const Index count = p.size();
-    std::vector<std::byte> stored(count * size_of(dataset.dtype()));
-    for (const Piece& piece : p.share.pieces) {
-      if (piece.extent == 0) continue;
-      const int dim = p.weight.dealing.dim;
-      Box there = whole(p.weight.shape), here = whole(p.share.shape);
-      there.first[dim] = piece.global, here.first[dim] = piece.local;
-      there.count[dim] = here.count[dim] = piece.extent;
-      dataset.read(there, stored.data(), p.share.shape, here);
-    }
-    std::vector<S> numbers(count);
-    convert_numbers(dataset.dtype(), stored.data(), count, numbers.data(), dataset.name());
+  std::vector<S> operator()(const std::function<StoredNumbers()>& open, const Parameter& p) {
+    if (!same_) return share<S>(open(), p);
+    std::vector<S> numbers(p.size());
+    if (same_->rank() == 0 && !failed_) try {
+        numbers = share<S>(open(), p);
+      } catch (const Error& error) {
+        failed_ = error;
+      }
+    Transport& transport = same_->transport();
+    Request(&transport, transport.broadcast(numbers.data(), Index(numbers.size() * sizeof(S)), DType::u8, 0)).wait();
     return numbers;
   }
-
-  // The most exact copy of a weight for values of type `wanted`: itself where it is stored so, otherwise its master.
-  Content source(const Parameter& p, DType wanted) const {
-    if (!has(Content::master, p.weight)) return Content::weight;
-    return dataset(Content::weight, p.weight).dtype() == wanted ? Content::weight : Content::master;
+  void check() const {
+    if (failed_) throw *failed_;
   }
 
  private:
-  hdf5::File file_;
-  CheckpointHeader header_;
-  std::vector<std::string> paths_;
+  Communicator* same_;
+  std::optional<Error> failed_;
 };
 
 template <class S>
@@ -83,61 +84,101 @@ void to_device(const std::vector<S>& numbers, Tensor1<S> x) {
 }
 
 template <class S>
-void load_value(const Reader& reader, const Parameter& p) {
-  to_device(reader.share<S>(reader.source(p, dtype_of<S>()), p), p.vector<S>());
+void load_value(Fetch& fetch, const WeightSource& source, const Parameter& p) {
+  to_device(fetch.operator()<S>([&] { return source.open(p.weight.name, dtype_of<S>()); }, p), p.vector<S>());
 }
 
 template <class T>
-void load_values(const Reader& reader, Parameters<T>& parameters) {
-  for (const auto& p : parameters.all()) p->dtype() == dtype_of<T>() ? load_value<T>(reader, *p) : load_value<Acc<T>>(reader, *p);
+void load_values(Fetch& fetch, const WeightSource& source, Parameters<T>& parameters) {
+  for (const auto& p : parameters.all()) p->dtype() == dtype_of<T>() ? load_value<T>(fetch, source, *p) : load_value<Acc<T>>(fetch, source, *p);
 }
 
+// Weights, masters, and moments of zero.
 template <class T>
-void load_state(const Reader& reader, Engine<T>& engine, LoadWhat what) {
+void load_anew(Fetch& fetch, const WeightSource& source, Engine<T>& engine) {
   using A = Acc<T>;
-  const Optimizer<T>& optimizer = engine.optimizer();
+  load_values(fetch, source, engine.stage().parameters());
+  Optimizer<T>& optimizer = engine.optimizer();
+  optimizer.reset(engine.device());
+  for (const auto& p : engine.stage().parameters().all())
+    if (optimizer.has_master(*p))
+      to_device(fetch.operator()<A>([&] { return source.open(p->weight.name, dtype_of<A>()); }, *p), optimizer.master(*p));
+}
+
+template <class T>
+void load_moments(Fetch& fetch, const CheckpointFile& file, Engine<T>& engine) {
+  using A = Acc<T>;
+  const auto moment = [&](Content content, const Parameter& p, Tensor1<A> to) {
+    to_device(fetch.operator()<A>([&] { return file.open(content, p.weight.name); }, p), to);
+  };
   for (const auto& p : engine.stage().parameters().all()) {
-    if (what == LoadWhat::everything) {
-      to_device(reader.share<A>(Content::first_moment, *p), optimizer.moment1(*p));
-      to_device(reader.share<A>(Content::second_moment, *p), optimizer.moment2(*p));
-    }
-    if (optimizer.has_master(*p)) to_device(reader.share<A>(reader.source(*p, dtype_of<A>()), *p), optimizer.master(*p));
+    moment(Content::first_moment, *p, engine.optimizer().moment1(*p));
+    moment(Content::second_moment, *p, engine.optimizer().moment2(*p));
   }
+}
+
+// Opens a source and looks whether it is whole and of this model. Collective.
+template <class T, class Open>
+void open_checked(Communicator& world, const ModelConfig& model, Open&& open) {
+  const WeightSource* source = nullptr;
+  together(world, [&] {
+    source = open();
+    check_model<T>(*source, model);
+  });
+  together(world, [&] { source->check(world.rank(), world.size()); });
 }
 
 }  // namespace
 
+Reading reading_of(const std::string& name) { return name == "all" ? Reading::all : Reading::broadcast; }
+
 template <class T>
-CheckpointHeader load_checkpoint(const std::filesystem::path& file, Engine<T>& engine, LoadWhat what) {
-  CheckpointHeader header;
+CheckpointHeader load_checkpoint(const std::filesystem::path& path, Engine<T>& engine, LoadWhat what, Reading reading, LoadTraffic* traffic) {
+  Communicator& world = engine.grid().world();
+  std::optional<CheckpointFile> source;
+  open_checked<T>(world, engine.config().model, [&] {
+    source.emplace(path);
+    return &*source;
+  });
+  if (what == LoadWhat::everything) together(world, [&] { check_moments<T>(*source, engine.config().model); });
+  together(world, [&] {
+    Fetch fetch(reading == Reading::broadcast ? &engine.grid().data() : nullptr);
+    load_anew(fetch, *source, engine);
+    if (what == LoadWhat::everything) load_moments(fetch, *source, engine);
+    fetch.check();
+  });
+  if (traffic) *traffic = {source->stored().bytes_read(), source->stored().bytes_from_disk()};
+  return source->header();
+}
+
+template <class T>
+void load_weights(const std::filesystem::path& path, Engine<T>& engine) {
+  std::unique_ptr<WeightSource> source;
+  open_checked<T>(engine.grid().world(), engine.config().model, [&] { return (source = open_weights(path, engine.config().model)).get(); });
   together(engine.grid().world(), [&] {
-    const Reader reader(file);
-    reader.check_model(model_weights<T>(engine.config().model), what == LoadWhat::everything);
-    load_values(reader, engine.stage().parameters());
-    engine.optimizer().reset(engine.device());
-    load_state(reader, engine, what);
-    header = reader.header();
+    Fetch fetch;
+    load_anew(fetch, *source, engine);
   });
-  return header;
 }
 
 template <class T>
-CheckpointHeader load_weights(const std::filesystem::path& file, Grid& grid, Stage<T>& stage) {
-  CheckpointHeader header;
+void load_weights(const std::filesystem::path& path, Grid& grid, Stage<T>& stage) {
+  std::unique_ptr<WeightSource> source;
+  open_checked<T>(grid.world(), stage.config(), [&] { return (source = open_weights(path, stage.config())).get(); });
   together(grid.world(), [&] {
-    const Reader reader(file);
-    reader.check_model(model_weights<T>(stage.config()), false);
-    load_values(reader, stage.parameters());
-    header = reader.header();
+    Fetch fetch;
+    load_values(fetch, *source, stage.parameters());
   });
-  return header;
 }
 
-template CheckpointHeader load_checkpoint<double>(const std::filesystem::path&, Engine<double>&, LoadWhat);
-template CheckpointHeader load_checkpoint<float>(const std::filesystem::path&, Engine<float>&, LoadWhat);
-template CheckpointHeader load_checkpoint<bf16>(const std::filesystem::path&, Engine<bf16>&, LoadWhat);
-template CheckpointHeader load_weights<double>(const std::filesystem::path&, Grid&, Stage<double>&);
-template CheckpointHeader load_weights<float>(const std::filesystem::path&, Grid&, Stage<float>&);
-template CheckpointHeader load_weights<bf16>(const std::filesystem::path&, Grid&, Stage<bf16>&);
+template CheckpointHeader load_checkpoint<double>(const std::filesystem::path&, Engine<double>&, LoadWhat, Reading, LoadTraffic*);
+template CheckpointHeader load_checkpoint<float>(const std::filesystem::path&, Engine<float>&, LoadWhat, Reading, LoadTraffic*);
+template CheckpointHeader load_checkpoint<bf16>(const std::filesystem::path&, Engine<bf16>&, LoadWhat, Reading, LoadTraffic*);
+template void load_weights<double>(const std::filesystem::path&, Engine<double>&);
+template void load_weights<float>(const std::filesystem::path&, Engine<float>&);
+template void load_weights<bf16>(const std::filesystem::path&, Engine<bf16>&);
+template void load_weights<double>(const std::filesystem::path&, Grid&, Stage<double>&);
+template void load_weights<float>(const std::filesystem::path&, Grid&, Stage<float>&);
+template void load_weights<bf16>(const std::filesystem::path&, Grid&, Stage<bf16>&);
 
 }  // namespace gyr

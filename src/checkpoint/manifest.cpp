@@ -49,7 +49,7 @@ ManifestFile file_of(const Json& j, const std::string& origin) {
 }
 
 LogicalTensor tensor_of(const Json& j, const std::string& origin) {
-  LogicalTensor t{j.at("path"), j.at("hf_name"), j.at("long_name"), DType::f32, j.at("shape").get<Shape>()};
+  LogicalTensor t{j.at("path"), j.at("hf_name"), j.at("long_name"), DType::f32, j.at("shape").get<Shape>(), j.at("dtype_semantic")};
   const std::string dtype = j.at("dtype");
   bool known = false;
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::i32, DType::i64, DType::u8})
@@ -62,18 +62,11 @@ LogicalTensor tensor_of(const Json& j, const std::string& origin) {
   return t;
 }
 
-bool lies_inside(const Box& box, const Shape& shape) {
-  if (box.first.size() != shape.size() || box.count.size() != shape.size()) return false;
-  for (std::size_t d = 0; d < shape.size(); ++d)
-    if (box.first[d] < 0 || box.count[d] <= 0 || box.first[d] > shape[d] - box.count[d]) return false;
-  return true;
-}
-
 // Boxes inside a tensor cover it exactly once when they are disjoint and add up to it.
 void check_cover(const LogicalTensor& t, const std::vector<const Box*>& boxes, const std::string& origin) {
   Index covered = 0;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
-    require(lies_inside(*boxes[i], t.shape), Exit::data, "{}: a box of {} lies outside of it", origin, printable(t.path));
+    require(lies_within(*boxes[i], t.shape) && elements(boxes[i]->count) > 0, Exit::data, "{}: a box of {} lies outside of it", origin, printable(t.path));
     covered += elements(boxes[i]->count);
     for (std::size_t j = 0; j < i; ++j)
       require(!common(*boxes[i], *boxes[j]), Exit::data, "{}: two boxes of {} overlap", origin, printable(t.path));
@@ -96,7 +89,8 @@ Json json_of(const Manifest& m) {
   const CheckpointHeader& h = m.header;
   Json tensors = Json::array(), files = Json::array();
   for (const LogicalTensor& t : m.tensors)
-    tensors.push_back({{"path", t.path}, {"hf_name", t.hf_name}, {"long_name", t.long_name}, {"dtype", name_of(t.dtype)}, {"shape", t.shape}});
+    tensors.push_back({{"path", t.path}, {"hf_name", t.hf_name}, {"long_name", t.long_name}, {"dtype", name_of(t.dtype)}, {"dtype_semantic", t.meaning},
+                       {"shape", t.shape}});
   for (const ManifestFile& f : m.files) files.push_back(json_of(f));
   Json j{{"format", checkpoint_format},
          {"format_version", checkpoint_version},
@@ -153,7 +147,8 @@ auto reading(const std::string& text, const std::string& origin, Read&& read) {
 }  // namespace
 
 LogicalTensor logical(const StoredTensor& t) {
-  return {path_of(t.content, t.weight_name), t.weight_name, fmt::format("{} of {}", name_of(t.content), t.weight_name), t.dtype, t.shape};
+  return {path_of(t.content, t.weight_name), t.weight_name, fmt::format("{} of {}", name_of(t.content), t.weight_name), t.dtype, t.shape,
+          std::string(name_of(t.dtype))};
 }
 
 Index Manifest::bytes() const {

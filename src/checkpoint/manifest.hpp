@@ -16,6 +16,7 @@ struct LogicalTensor {
   std::string hf_name, long_name;
   DType dtype;
   Shape shape;
+  std::string meaning;  // what its numbers are, where they were widened to be stored, as in "float16"; otherwise the name of their type
 };
 LogicalTensor logical(const StoredTensor&);
 

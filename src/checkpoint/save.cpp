@@ -51,10 +51,35 @@ std::vector<int> writers_of(Files files, Grid& grid) {
   return writers;
 }
 
+// The file that this rank writes, with the points where tests stop it.
+class ShardFile {
+ public:
+  ShardFile(const std::filesystem::path& path, const CheckpointHeader& header, const ShardOptions& options,
+            const std::vector<LogicalTensor>& tensors, int position)
+      : writer_(path, header, options), tensors_(tensors), position_(position), step_(header.step) {}
+
+  void write(const GivenBox& b, Index rows, const void* data) {
+    if (++slabs_ == 3) fault_point("shard", position_, step_);
+    writer_.write(tensors_[b.tensor], b.tensor, b.box, rows, data);
+  }
+  ManifestFile finish() {
+    fault_point("written", position_, step_);
+    ManifestFile file = writer_.finish();
+    fault_point("synced", position_, step_);
+    return file;
+  }
+
+ private:
+  ShardWriter writer_;
+  const std::vector<LogicalTensor>& tensors_;
+  int position_, slabs_ = 0;
+  std::int64_t step_;
+};
+
 // Slabs go to the file as they come.
 class FileSink : public Sink {
  public:
-  FileSink(ShardWriter& shard, const std::vector<LogicalTensor>& tensors) : shard_(shard), tensors_(tensors) {}
+  explicit FileSink(ShardFile& file) : file_(file) {}
   std::byte* place(Index bytes) override {
     slab_.resize(std::size_t(bytes));
     return slab_.data();
@@ -62,7 +87,7 @@ class FileSink : public Sink {
   void taken(const GivenBox& b, Index rows, Index) override {
     if (failed_) return;
     try {
-      shard_.write(tensors_[b.tensor], b.tensor, b.box, rows, slab_.data());
+      file_.write(b, rows, slab_.data());
     } catch (const Error& error) {
       failed_ = error;
     }
@@ -72,8 +97,7 @@ class FileSink : public Sink {
   }
 
  private:
-  ShardWriter& shard_;
-  const std::vector<LogicalTensor>& tensors_;
+  ShardFile& file_;
   std::vector<std::byte> slab_;
   std::optional<Error> failed_;
 };
@@ -91,40 +115,23 @@ class MemorySink : public Sink {
   Index end_ = 0;
 };
 
+// What a MemorySink has taken, into a file.
+ManifestFile write_copy(ShardFile file, const std::vector<DeliveredBox>& boxes, const std::vector<LogicalTensor>& tensors, const std::byte* data) {
+  for (const auto& [from, b] : boxes) {
+    const LogicalTensor& t = tensors[b.tensor];
+    const Index all = b.box.count[0], row = elements(b.box.count) / all * size_of(t.dtype), slab = slab_rows(t.dtype, b.box.count);
+    for (Index first = 0; first < all; first += slab) {
+      const Index rows = std::min(slab, all - first);
+      file.write(b, rows, data);
+      data += rows * row;
+    }
+  }
+  return file.finish();
+}
+
 }  // namespace
 
 Files files_of(const std::string& name) { return name == "rank" ? Files::rank : name == "node" ? Files::node : Files::single; }
-
-// The file that this rank writes, with the points where tests stop it.
-template <class T>
-struct Saver<T>::Shard {
-  std::filesystem::path path;
-  CheckpointHeader header;
-  ShardOptions options;
-  int position;
-
-  ManifestFile finish(ShardWriter& writer) const {
-    fault_point("written", position, header.step);
-    ManifestFile file = writer.finish();
-    fault_point("synced", position, header.step);
-    return file;
-  }
-  ManifestFile write(const std::vector<DeliveredBox>& boxes, const std::vector<LogicalTensor>& tensors, const std::byte* data) const {
-    ShardWriter writer(path, header, options);
-    for (const DeliveredBox& b : boxes) {
-      const LogicalTensor& t = tensors[b.given.tensor];
-      const Box& box = b.given.box;
-      const Index row = elements(box.count) / box.count[0] * size_of(t.dtype), slab = slab_rows(t.dtype, box.count);
-      for (Index first = 0; first < box.count[0]; first += slab) {
-        const Index rows = std::min(slab, box.count[0] - first);
-        writer.write(t, b.given.tensor, box, rows, data);
-        data += rows * row;
-      }
-      if (&b == &boxes[boxes.size() / 2]) fault_point("shard", position, header.step);
-    }
-    return finish(writer);
-  }
-};
 
 template <class T>
 Saver<T>::Saver(std::filesystem::path folder, const SaveOptions& options, Engine<T>& engine, std::vector<int> writers)
@@ -166,24 +173,27 @@ std::optional<Saved> Saver<T>::save(CheckpointHeader header) {
     fault_point("begin", world.rank(), manifest.header.step);
 
     const bool writes = !delivery_->boxes().empty();
-    const Shard shard{Transaction::temporary(target) / shard_name(world.rank()), manifest.header, options_.shard, world.rank()};
+    const std::filesystem::path shard = Transaction::temporary(target) / shard_name(world.rank());
     Completion::Write write = [] { return std::nullopt; };
     try {
       if (options_.async) {
         MemorySink sink(buffer_);
         delivery_->run(writes ? &sink : nullptr);
-        if (writes) write = [this, shard] { return shard.write(delivery_->boxes(), logical_, buffer_.data()); };
+        if (writes)
+          write = [this, shard, header = manifest.header, position = world.rank()] {
+            return write_copy(ShardFile(shard, header, options_.shard, logical_, position), delivery_->boxes(), logical_, buffer_.data());
+          };
       } else {
-        std::shared_ptr<ShardWriter> writer;
+        std::shared_ptr<ShardFile> file;
         together(world, [&] {
-          if (writes) writer = std::make_shared<ShardWriter>(shard.path, shard.header, shard.options);
+          if (writes) file = std::make_shared<ShardFile>(shard, manifest.header, options_.shard, logical_, world.rank());
         });
         together(world, [&] {
           std::optional<FileSink> sink;
-          if (writes) sink.emplace(*writer, logical_);
+          if (writes) sink.emplace(*file);
           delivery_->run(sink ? &*sink : nullptr);
         });
-        if (writes) write = [writer, shard] { return shard.finish(*writer); };
+        if (writes) write = [file] { return file->finish(); };
       }
     } catch (...) {  // on every rank
       transaction.reset();

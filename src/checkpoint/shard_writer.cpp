@@ -31,7 +31,7 @@ void ShardWriter::begin(const LogicalTensor& t, std::size_t number, const Box& b
   dataset_.emplace(file_->create_dataset(name, t.dtype, box.count, options_.deflate));
   dataset_->set("hf_name", t.hf_name);
   dataset_->set("long_name", t.long_name);
-  dataset_->set("dtype_semantic", std::string(name_of(t.dtype)));
+  dataset_->set("dtype_semantic", t.meaning);
   dataset_->set("global_shape", t.shape);
   dataset_->set("shard_offset", box.first);
   entry_.boxes.push_back({number, name, box, 0, {}, 0});

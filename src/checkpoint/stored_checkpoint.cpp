@@ -66,7 +66,9 @@ void StoredCheckpoint::open_file(Expect expect) {
     require(!has_header_ || dataset.checksummed(), Exit::data, "{}: carries no checksums; this program did not write it", dataset.name());
     const std::string hf_name = dataset.has("hf_name") ? dataset.text("hf_name") : "";
     entry.boxes.push_back({manifest_.tensors.size(), name, whole(dataset.shape()), 0, {}, 0});
-    manifest_.tensors.push_back({name, hf_name, name, dataset.dtype(), dataset.shape()});
+    const std::string meaning = dataset.has("dtype_semantic") ? dataset.text("dtype_semantic") : std::string(name_of(dataset.dtype()));
+    const std::string long_name = dataset.has("long_name") ? dataset.text("long_name") : name;
+    manifest_.tensors.push_back({name, hf_name, long_name, dataset.dtype(), dataset.shape(), meaning});
   }
 }
 
@@ -110,24 +112,24 @@ const hdf5::File& StoredCheckpoint::file(std::size_t number) const {
   return open_.front().file;
 }
 
-void StoredCheckpoint::read(const LogicalTensor& tensor, std::span<const hdf5::Part> parts, void* data, const Shape& array) const {
+void StoredCheckpoint::read(const LogicalTensor& tensor, std::span<const BoxPair> parts, void* data, const Shape& array) const {
   for (const auto& [number, box] : pieces_[std::size_t(&tensor - tensors().data())]) {
-    std::vector<hdf5::Part> here;
-    for (const hdf5::Part& part : parts)
+    std::vector<BoxPair> here;
+    for (const BoxPair& part : parts)
       if (const auto both = common(part.from, box->box))
-        here.push_back({moved(*both, box->box.first, Shape(array.size(), 0)), moved(*both, part.from.first, part.to.first)});
+        here.push_back({moved(*both, box->box.first, Shape(box->box.first.size(), 0)), moved(*both, part.from.first, part.to.first)});
     if (here.empty()) continue;
     const hdf5::Dataset dataset = file(number).dataset(box->dataset);
     require(dataset.shape() == box->box.count && dataset.dtype() == tensor.dtype, Exit::data, "{}: is not what the manifest says", dataset.name());
     dataset.read(here, data, array);
-    for (const hdf5::Part& part : here) bytes_read_ += elements(part.from.count) * size_of(tensor.dtype);
+    for (const BoxPair& part : here) bytes_read_ += elements(part.from.count) * size_of(tensor.dtype);
   }
 }
 
 void StoredCheckpoint::read_rows(const LogicalTensor& tensor, Index first, Index count, void* data) const {
   Box rows = whole(tensor.shape);
   rows.first[0] = first, rows.count[0] = count;
-  const hdf5::Part part{rows, whole(rows.count)};
+  const BoxPair part{rows, whole(rows.count)};
   read(tensor, {&part, 1}, data, rows.count);
 }
 

@@ -32,7 +32,7 @@ class StoredCheckpoint {
 
   // The elements of each part's `from` in a tensor become those of `to` in the row-major `array` at `data`, in the tensor's dtype. Both
   // have the same order. Exit::data naming file and tensor where the content is damaged, Exit::io.
-  void read(const LogicalTensor&, std::span<const hdf5::Part> parts, void* data, const Shape& array) const;
+  void read(const LogicalTensor&, std::span<const BoxPair> parts, void* data, const Shape& array) const;
   void read_rows(const LogicalTensor&, Index first, Index count, void* data) const;
 
   Index bytes_read() const { return bytes_read_; }  // of numbers, so far

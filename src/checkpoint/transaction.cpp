@@ -36,7 +36,7 @@ ManifestFile write_index(const fs::path& path, const Manifest& m) {
     hdf5::Dataset dataset = index.create_virtual(tensor.path, tensor.dtype, tensor.shape, parts[t]);
     dataset.set("hf_name", tensor.hf_name);
     dataset.set("long_name", tensor.long_name);
-    dataset.set("dtype_semantic", std::string(name_of(tensor.dtype)));
+    dataset.set("dtype_semantic", tensor.meaning);
     dataset.set("global_shape", tensor.shape);
     dataset.set("units", std::string("1"));
   }

@@ -27,13 +27,14 @@ CheckpointWriter::CheckpointWriter(const std::filesystem::path& target, const Ch
       transaction_(target, manifest_.header, bytes_) {}
 
 void CheckpointWriter::open_file() {
-  const std::string name = shard_name(int(manifest_.files.size()));
+  const std::string name = shard_name(written_);
   shard_.emplace(Transaction::temporary(transaction_.target()) / name, manifest_.header, options_);
 }
 
 void CheckpointWriter::close_file() {
   if (!shard_) return;
   manifest_.files.push_back(shard_->finish());
+  ++written_;
   shard_.reset();
 }
 

@@ -24,6 +24,7 @@ class CheckpointWriter {
   void commit();
 
   Index bytes() const { return bytes_; }  // that the tensors take
+  int files() const { return written_; }  // so far
 
  private:
   // Of the tensor whose turn it is: the part, hence file, of a row; and what a part holds of it.
@@ -34,6 +35,7 @@ class CheckpointWriter {
 
   Manifest manifest_;
   ShardOptions options_;
+  int written_ = 0;
   Index files_, bytes_, bytes_done_ = 0, rows_done_ = 0;
   Index part_ = 0;          // that the open file holds
   std::size_t tensor_ = 0;  // whose turn it is

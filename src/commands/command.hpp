@@ -18,5 +18,6 @@ void add_tokenizer(CLI::App&, Action&);
 void add_data(CLI::App&, Action&);
 void add_info(CLI::App&, Action&);
 void add_diff(CLI::App&, Action&);
+void add_reshard(CLI::App&, Action&);
 
 }  // namespace gyr

@@ -84,7 +84,7 @@ void add_eval(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   a->split = "validation";
   CLI::App* c = app.add_subcommand("eval", "Loss and perplexity of a checkpoint over token files");
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5)")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint")->required();
   c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole; without it the split of the training data");
   c->add_option("--split", a->split, "Which split of the training data")->check(CLI::IsMember({"train", "validation", "test"}))->capture_default_str();
   c->add_option("--sequences", a->sequences, "Most sequences to score; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();

@@ -79,7 +79,7 @@ void add_generate(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   a->sampling.temperature = 0.8;
   CLI::App* c = app.add_subcommand("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model (tensor axis)");
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5)")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint")->required();
   c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->take_all()->expected(1);
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
   c->add_option("--tokens", a->sampling.tokens, "Most new tokens of a prompt")->check(CLI::PositiveNumber)->capture_default_str();

@@ -218,14 +218,14 @@ bool Dataset::checksummed() const {
 }
 
 void Dataset::read(const Box& box, void* data, const Shape& array, const Box& there) const {
-  const Part part{box, there};
+  const BoxPair part{box, there};
   read({&part, 1}, data, array);
 }
 
-void Dataset::read(std::span<const Part> parts, void* data, const Shape& array) const {
+void Dataset::read(std::span<const BoxPair> parts, void* data, const Shape& array) const {
   const Turn turn;
   const Handle file = owned(H5Dget_space(object_), H5Sclose, name_), memory = space_of(array);
-  for (const Part& part : parts) {
+  for (const BoxPair& part : parts) {
     const auto how = &part == parts.data() ? H5S_SELECT_SET : H5S_SELECT_OR;
     select(file, part.from, how);
     select(memory, part.to, how);

@@ -77,11 +77,6 @@ class Object {
 
 class File;
 
-// The elements of `from` in a dataset are those of the equally large `to` in an array.
-struct Part {
-  Box from, to;
-};
-
 // Bytes of a file.
 struct Extent {
   Index offset, bytes;
@@ -102,7 +97,7 @@ class Dataset : public Object {
   // The elements of `box` become those of the equally large `there` in the row-major `array` at `data`, in the dataset's dtype.
   void read(const Box& box, void* data, const Shape& array, const Box& there) const;
   // The same for several parts, whose elements have the same order in dataset and array. No chunk is read twice.
-  void read(std::span<const Part> parts, void* data, const Shape& array) const;
+  void read(std::span<const BoxPair> parts, void* data, const Shape& array) const;
   void read_rows(Index first, Index count, void* data) const;
   void write_rows(Index first, Index count, const void* data);
   // Where the numbers lie in the file, in rising order, neighbours as one.

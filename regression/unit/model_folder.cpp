@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A folder's index and shards must agree, and what agrees fills a model to the bit.
+#include "src/huggingface/model_folder.hpp"
+
+#include "regression/model_folders.hpp"
+#include "regression/testing.hpp"
+#include "src/checkpoint/checkpoint.hpp"
+
+namespace gyr::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using safetensors::Type;
+
+const ModelConfig& model() { return named("T2").model; }
+
+struct Shards {
+  Shards() {
+    write_model_folder(folder.path(), model(), Type::bf16, 3);
+    index = nlohmann::json::parse(contents(folder / shard_index_name));
+  }
+  void save() const { put_contents(folder / shard_index_name, index.dump()); }
+  void expect_refused(Exit code, const std::string& why) const {
+    save();
+    const Error error = error_of([&] { ModelFolder folder_(folder.path()); });
+    EXPECT_EQ(error.code, code) << error.what();
+    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what() << "\n  should say: " << why;
+  }
+  Folder folder;
+  nlohmann::json index;
+  const std::string first = "model-00001-of-00003.safetensors", second = "model-00002-of-00003.safetensors";
+};
+
+TEST(model_folder, one_file_and_shards_are_the_same_model) {
+  const Folder one;
+  const Shards three;
+  write_model_folder(one.path(), model(), Type::bf16);
+  const ModelFolder a(one.path()), b(three.folder.path());
+  EXPECT_EQ(a.files(), 1u);
+  EXPECT_EQ(b.files(), 3u);
+  EXPECT_EQ(a.names(), b.names());
+  EXPECT_EQ(a.bytes(), b.bytes());
+  EXPECT_EQ(a.bytes(), 2 * named("T2").reference.parameters);
+  for (const std::string& name : a.names()) {
+    const Shape shape = a.tensor(name).shape;
+    std::vector<bf16> x(std::size_t(elements(shape))), y(x.size());
+    a.read(name, whole(shape), x.data(), shape, whole(shape));
+    b.read(name, whole(shape), y.data(), shape, whole(shape));
+    EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * 2), 0) << name;
+  }
+  EXPECT_EQ(b.bytes_read(), b.bytes());
+}
+
+TEST(model_folder, a_missing_shard_is_named) {
+  const Shards s;
+  fs::remove(s.folder / s.second);
+  s.expect_refused(Exit::missing, s.second);
+}
+
+TEST(model_folder, names_that_lead_elsewhere_are_refused) {
+  for (const std::string name : {"../model.safetensors", "/etc/passwd", "sub/x.safetensors", "..", ".", "", "a\nb", "a\\b"}) {
+    Shards s;
+    s.index["weight_map"]["lm_head.weight"] = name;
+    s.expect_refused(Exit::data, "no name of a file");
+  }
+  Shards s;
+  s.index["weight_map"]["lm_head.weight"] = 7;
+  s.expect_refused(Exit::data, "no text");
+}
+
+TEST(model_folder, tensors_are_where_the_index_says) {
+  Shards moved;
+  moved.index["weight_map"]["lm_head.weight"] = moved.first;
+  moved.expect_refused(Exit::data, "`lm_head.weight` is said to be in " + moved.first + ", and is in ");
+  Shards unlisted;
+  unlisted.index["weight_map"].erase("lm_head.weight");
+  unlisted.expect_refused(Exit::data, "does not list tensor `lm_head.weight`");
+  Shards invented;
+  invented.index["weight_map"]["model.extra"] = invented.first;
+  invented.expect_refused(Exit::data, "`model.extra` is said to be in " + invented.first + ", and no shard has it");
+}
+
+TEST(model_folder, a_tensor_in_two_shards_is_refused) {
+  Shards s;
+  std::vector<Weight> twice;
+  for (const Weight& w : weights_of(model()))
+    if (s.index["weight_map"][w.name] == s.first || w.name == "lm_head.weight") twice.push_back(w);
+  write_weights(s.folder / s.first, twice, Type::bf16);
+  s.expect_refused(Exit::data, "`lm_head.weight` is also in");
+}
+
+TEST(model_folder, the_total_must_be_right) {
+  Shards s;
+  s.index["metadata"]["total_size"] = s.index["metadata"]["total_size"].get<Index>() + 2;
+  s.expect_refused(Exit::data, "total_size");
+  s.index["metadata"]["total_size"] = "many";
+  s.expect_refused(Exit::data, "total_size");
+  s.index["metadata"].erase("total_size");
+  s.save();
+  EXPECT_EQ(ModelFolder(s.folder.path()).files(), 3u);
+}
+
+TEST(model_folder, broken_indices_are_refused) {
+  for (const auto& [text, why] : std::map<std::string, std::string>{{"", "not valid JSON"},
+                                                                    {"[]", "no weight_map"},
+                                                                    {"{}", "no weight_map"},
+                                                                    {R"({"weight_map":[]})", "no weight_map"},
+                                                                    {R"({"weight_map":{}})", "lists no tensors"},
+                                                                    {R"({"weight_map":{"a":"b","a":"c"}})", "given twice"},
+                                                                    {R"({"weight_map":{"a":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}})", "nested deeper"}}) {
+    const Folder folder;
+    folder.write(shard_index_name, text);
+    const Error error = error_of([&] { ModelFolder f(folder.path()); });
+    EXPECT_EQ(error.code, Exit::data) << error.what();
+    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+  }
+  const Folder empty;
+  EXPECT_EQ(error_of([&] { ModelFolder f(empty.path()); }).code, Exit::missing);
+  EXPECT_EQ(error_of([&] { ModelFolder f(empty / "absent"); }).code, Exit::missing);
+}
+
+// ---- into a model ----
+
+template <class T>
+struct Single : Rig<T> {
+  explicit Single(const ModelConfig& model) : Rig<T>(config_of(model), alone(model.layers())) {}
+  static EngineConfig config_of(const ModelConfig& model) {
+    EngineConfig c;
+    c.model = model;
+    c.length = 4;
+    return c;
+  }
+};
+
+// What a number becomes in a file of `type`.
+double rounded(Type type, double x) {
+  const std::string bytes = bytes_of(type, x);
+  std::uint16_t half = 0;
+  std::memcpy(&half, bytes.data(), 2);
+  if (type == Type::f16) return half_to_float(half);
+  if (type == Type::bf16) return float(__builtin_bit_cast(bf16, half));
+  return type == Type::f32 ? double(float(x)) : x;
+}
+
+template <class T>
+void expect_weights(Engine<T>& engine, Type type, const std::string& where) {
+  for (const auto& p : engine.stage().parameters().all())
+    stretches(*p, [&](Index logical, Index local, Index count, const Piece&) {
+      for (Index i = 0; i < count; ++i) {
+        const double stored = rounded(type, weight_value(p->weight, logical + i));
+        const bool narrow = p->dtype() == dtype_of<T>();
+        const double wanted = narrow ? Acc<T>(T(Acc<T>(stored))) : Acc<T>(stored);
+        const double value = narrow ? double(Acc<T>(p->template vector<T>()(local + i))) : double(p->template vector<Acc<T>>()(local + i));
+        ASSERT_EQ(value, wanted) << where << " " << p->weight.name;
+        if (engine.optimizer().has_master(*p)) {
+          ASSERT_EQ(double(engine.optimizer().master(*p)(local + i)), double(Acc<T>(stored))) << where << " " << p->weight.name;
+        }
+      }
+    });
+}
+
+TEST(model_folder, fills_a_model_in_any_precision) {
+  for (const char* name : {"T2", "T5", "T6", "T7"})
+    for (const Type type : {Type::f16, Type::bf16, Type::f32, Type::f64}) {
+      const Folder folder;
+      write_model_folder(folder.path(), named(name).model, type, 2);
+      Single<float> f32(named(name).model);
+      Single<bf16> b16(named(name).model);
+      Single<double> f64(named(name).model);
+      load_weights(folder.path(), f32.engine);
+      load_weights(folder.path(), b16.engine);
+      load_weights(folder.path(), f64.engine);
+      expect_weights(f32.engine, type, name);
+      expect_weights(b16.engine, type, name);
+      expect_weights(f64.engine, type, name);
+    }
+}
+
+TEST(model_folder, missing_strange_and_misshaped_tensors_are_named) {
+  const Folder folder;
+  const ModelConfig base = model();
+  Single<float> rig(base);
+  const auto refused = [&](const std::vector<Weight>& weights, Type type, Exit code, const std::string& why) {
+    write_weights(folder / one_file_name, weights, type);
+    const Error error = error_of([&] { load_weights(folder.path(), rig.engine); });
+    EXPECT_EQ(error.code, code) << error.what();
+    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+  };
+  std::vector<Weight> weights = weights_of(base);
+  weights.pop_back();
+  refused(weights, Type::f32, Exit::config, weights_of(base).back().name);
+  weights = weights_of(base);
+  weights.push_back({"model.layers.0.mamba.extra.bias", {2}, {}, {}});
+  refused(weights, Type::f32, Exit::config, "model.layers.0.mamba.extra.bias");
+  weights = weights_of(base);
+  std::swap(weights[0].shape[0], weights[0].shape[1]);
+  refused(weights, Type::f32, Exit::config, "32 x 64 there and 64 x 32");
+  for (const Type type : {Type::boolean, Type::i32, Type::f8_e4m3}) {
+    std::vector<safetensors::Tensor> tensors;
+    std::string bytes;
+    for (const Weight& w : weights_of(base)) tensors.push_back({w.name, type, w.shape}), bytes += std::string(std::size_t(w.size() * safetensors::size_of(type)), '\1');
+    safetensors::Writer writer(folder / one_file_name, tensors);
+    writer.write(bytes.data(), Index(bytes.size()));
+    writer.commit();
+    const Error error = error_of([&] { load_weights(folder.path(), rig.engine); });
+    EXPECT_EQ(error.code, Exit::data) << error.what();
+    EXPECT_NE(std::string(error.what()).find(fmt::format("holds {} where", safetensors::name_of(type))), std::string::npos) << error.what();
+  }
+}
+
+// A head that is tied needs no matrix of its own, and one in the file is not taken for another.
+TEST(model_folder, tied_heads) {
+  const ModelConfig tied = named("T5").model;
+  ModelConfig untied = tied;
+  untied.tied = false;
+  const Folder with, without;
+  write_model_folder(with.path(), untied, Type::f32);
+  write_model_folder(without.path(), tied, Type::f32);
+  Single<float> rig(tied), other(untied);
+  load_weights(with.path(), rig.engine);
+  expect_weights(rig.engine, Type::f32, "with");
+  load_weights(without.path(), rig.engine);
+  const Error error = error_of([&] { load_weights(without.path(), other.engine); });
+  EXPECT_EQ(error.code, Exit::config);
+  EXPECT_NE(std::string(error.what()).find("lm_head.weight"), std::string::npos) << error.what();
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/checkpoint/weight_source.hpp"
+
+#include <algorithm>
+
+#include "src/checkpoint/checkpoint_file.hpp"
+#include "src/checkpoint/numbers.hpp"
+#include "src/huggingface/model_folder.hpp"
+
+namespace gyr {
+
+std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path, const ModelConfig& config) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error) && !std::filesystem::exists(path / manifest_name)) return std::make_unique<FolderWeights>(path, config.tied);
+  return std::make_unique<CheckpointFile>(path);
+}
+
+void check_weights(const WeightSource& source, const std::vector<Weight>& weights) {
+  const std::vector<std::string> keys = source.keys();
+  std::vector<std::string> known;
+  for (const Weight& w : weights) {
+    known.push_back(source.key(w.name));
+    require(std::binary_search(keys.begin(), keys.end(), known.back()), Exit::config, "{}: holds no {}: it is of another model than the deck's",
+            source.name(), w.name);
+    const StoredNumbers stored = source.open(w.name, DType::f32);
+    require(stored.shape == w.shape, Exit::config, "{}: is {} there and {} in the model of the deck: it is of another model", stored.name,
+            text_of(stored.shape), text_of(w.shape));
+  }
+  std::sort(known.begin(), known.end());
+  for (const std::string& key : keys)
+    require(std::binary_search(known.begin(), known.end(), key), Exit::config,
+            "{}: holds {}, which the deck's model has not: it is of another model", source.name(), printable(key));
+}
+
+}  // namespace gyr

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// config.json of Falcon-H1, as transformers 4.5x, 5.0 and 5.16 write it, and one that all of them read.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "modules/model_config.hpp"
+
+namespace gyr {
+
+inline constexpr const char* config_file_name = "config.json";
+
+struct HuggingFaceConfig {
+  ModelConfig model;                 // its padding is pad_token_id
+  std::string dtype;                 // "bfloat16", "float16", "float32", "float64"; empty where the file does not say
+  std::optional<Index> begin_token;  // bos_token_id
+  std::vector<Index> end_tokens;     // eos_token_id, one or several
+  Index positions = 8192;            // max_position_embeddings: bookkeeping, no limit of the model
+  std::vector<std::string> notes;    // what was not taken over, a sentence each
+};
+
+// The file as it stands: what it does not say is transformers' default, except the base of the rotary positions, whose default changed
+// between versions and which must be there. Exit::data naming file and key where a value is of the wrong type, out of range, or asks for
+// a function the model has not (another rotary embedding, activation, model type, quantization); notes for keys that are not known.
+HuggingFaceConfig read_config_json(const std::filesystem::path& file);
+HuggingFaceConfig parse_config_json(std::string_view text, const std::string& origin);
+
+// Exit::config where the model is no Falcon-H1: every layer must be a parallel block.
+std::string write_config_json(const HuggingFaceConfig&);
+void require_falcon_h1(const ModelConfig&);
+
+}  // namespace gyr

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/huggingface/model_folder.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "src/deck/yaml.hpp"
+#include "src/huggingface/half.hpp"
+#include "src/huggingface/json.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr std::size_t largest_index = std::size_t(128) << 20;  // bytes
+constexpr std::size_t most_files = 4096;
+
+// Which file of the folder holds each tensor.
+struct ShardIndex {
+  std::map<std::string, std::string> file_of;
+  std::optional<double> total_size;  // some wrote it as 1.0e10
+};
+
+bool is_plain_name(const std::string& name) {
+  const auto bad = [](unsigned char c) { return c == '/' || c == '\\' || c < 0x20 || c == 0x7f; };
+  return !name.empty() && name.size() <= 255 && name != "." && name != ".." && std::none_of(name.begin(), name.end(), bad);
+}
+
+ShardIndex read_index(const std::string& file) {
+  const nlohmann::json json = parse_json(read_text(file, largest_index), file);
+  require(json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(), Exit::data,
+          "{}: has no weight_map of tensors and files", file);
+  ShardIndex index;
+  for (const auto& [tensor, shard] : json["weight_map"].items()) {
+    require(shard.is_string(), Exit::data, "{}: the file of tensor `{}` is no text", file, shown(tensor));
+    const auto& name = shard.get_ref<const std::string&>();
+    require(is_plain_name(name), Exit::data, "{}: tensor `{}` is said to be in `{}`, which is no name of a file in this folder", file,
+            shown(tensor), shown(name));
+    index.file_of[tensor] = name;
+  }
+  require(!index.file_of.empty(), Exit::data, "{}: lists no tensors", file);
+  if (json.contains("metadata") && json["metadata"].is_object() && json["metadata"].contains("total_size")) {
+    const nlohmann::json& total = json["metadata"]["total_size"];
+    require(total.is_number_unsigned() || total.is_number_float(), Exit::data, "{}: metadata.total_size is no number of bytes", file);
+    index.total_size = total.get<double>();
+  }
+  return index;
+}
+
+}  // namespace
+
+ModelFolder::ModelFolder(const std::filesystem::path& folder) : folder_(folder), name_(folder.string()) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  require(fs::is_directory(folder, error), Exit::missing, "{}: is not a folder", name_);
+  const bool sharded = fs::exists(folder / shard_index_name, error), single = fs::exists(folder / one_file_name, error);
+  require(sharded || single, Exit::missing, "{}: holds neither {} nor {}; weights in other formats (.bin, .pth, .gguf) are not read", name_,
+          one_file_name, shard_index_name);
+  if (sharded) open_shards();
+  else add(one_file_name);
+  for (const auto& [name, place] : places_) names_.push_back(name);
+  std::sort(names_.begin(), names_.end());
+}
+
+void ModelFolder::add(const std::string& file) {
+  const auto& reader = *readers_.emplace_back(std::make_unique<safetensors::Reader>(folder_ / file));
+  for (const safetensors::Tensor& tensor : reader.tensors()) {
+    const auto [other, fresh] = places_.try_emplace(tensor.name, Place{&reader, &tensor});
+    require(fresh, Exit::data, "{}: tensor `{}` is also in {}", reader.name(), shown(tensor.name), other->second.reader->name());
+  }
+}
+
+void ModelFolder::open_shards() {
+  const std::string file = (folder_ / shard_index_name).string();
+  const ShardIndex index = read_index(file);
+  std::vector<std::string> files;
+  for (const auto& [tensor, shard] : index.file_of) files.push_back(shard);
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  require(files.size() <= most_files, Exit::data, "{}: names {} files, and {} are the most", file, files.size(), most_files);
+  for (const std::string& shard : files) {
+    std::error_code error;
+    require(std::filesystem::exists(folder_ / shard, error), Exit::missing, "{}: names {}, which is not there; copy it again", file, shard);
+    add(shard);
+  }
+  for (const auto& [tensor, shard] : index.file_of) {
+    const auto found = places_.find(tensor);
+    require(found != places_.end(), Exit::data, "{}: tensor `{}` is said to be in {}, and no shard has it", file, shown(tensor), shard);
+    const std::string& where = found->second.reader->name();
+    require(where == (folder_ / shard).string(), Exit::data, "{}: tensor `{}` is said to be in {}, and is in {}", file, shown(tensor), shard,
+            where);
+  }
+  for (const auto& [tensor, place] : places_)
+    require(index.file_of.contains(tensor), Exit::data, "{}: does not list tensor `{}` of {}", file, shown(tensor), place.reader->name());
+  require(!index.total_size || *index.total_size == double(bytes()), Exit::data, "{}: says total_size {}, and the tensors have {} bytes",
+          file, index.total_size.value_or(0), bytes());
+}
+
+const ModelFolder::Place& ModelFolder::place(const std::string& name) const {
+  const auto found = places_.find(name);
+  require(found != places_.end(), Exit::data, "{}: holds no tensor `{}`", name_, shown(name));
+  return found->second;
+}
+
+void ModelFolder::read(const std::string& tensor, const Box& box, void* data, const Shape& array, const Box& there) const {
+  const Place& at = place(tensor);
+  at.reader->read(*at.tensor, box, data, array, there);
+}
+
+namespace {
+
+// Boxes are read one by one.
+template <class Read>
+auto box_by_box(Read read) {
+  return [read](std::span<const BoxPair> parts, void* data, const Shape& array) {
+    for (const BoxPair& part : parts) read(part.from, data, array, part.to);
+  };
+}
+
+}  // namespace
+
+StoredNumbers ModelFolder::open(const std::string& name) const {
+  const Place at = place(name);
+  const std::string label = at.reader->name() + ":" + shown(name);
+  const auto as_stored = box_by_box([at](const Box& box, void* data, const Shape& array, const Box& there) {
+    at.reader->read(*at.tensor, box, data, array, there);
+  });
+  const auto widened = box_by_box([at](const Box& box, void* data, const Shape& array, const Box& there) {
+    std::vector<std::uint16_t> halves(std::size_t(elements(box.count)));
+    at.reader->read(*at.tensor, box, halves.data(), box.count, whole(box.count));
+    box_runs(box.count, whole(box.count), array, there, [&](Index from, Index to, Index count) {
+      std::transform(halves.begin() + from, halves.begin() + from + count, static_cast<float*>(data) + to, half_to_float);
+    });
+  });
+  switch (at.tensor->type) {
+    case safetensors::Type::f16: return {label, DType::f32, at.tensor->shape, widened};
+    case safetensors::Type::bf16: return {label, DType::bf16, at.tensor->shape, as_stored};
+    case safetensors::Type::f32: return {label, DType::f32, at.tensor->shape, as_stored};
+    case safetensors::Type::f64: return {label, DType::f64, at.tensor->shape, as_stored};
+    default: fail(Exit::data, "{}: holds {} where weights are floating-point numbers (BF16, F16, F32, F64)", label, name_of(at.tensor->type));
+  }
+}
+
+Index ModelFolder::bytes() const {
+  Index sum = 0;
+  for (const auto& [name, place] : places_) sum += place.tensor->end - place.tensor->begin;
+  return sum;
+}
+
+Index ModelFolder::bytes_read() const {
+  Index sum = 0;
+  for (const auto& reader : readers_) sum += reader->bytes_read();
+  return sum;
+}
+
+std::vector<std::string> FolderWeights::keys() const {
+  std::vector<std::string> keys = folder_.names();
+  if (tied_) std::erase(keys, "lm_head.weight");
+  return keys;
+}
+
+}  // namespace gyr

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The weights of a folder as Hugging Face's libraries write it: model.safetensors, or shards that model.safetensors.index.json lists.
+#pragma once
+
+#include <unordered_map>
+
+#include "src/checkpoint/weight_source.hpp"
+#include "src/huggingface/safetensors.hpp"
+
+namespace gyr {
+
+inline constexpr const char *one_file_name = "model.safetensors", *shard_index_name = "model.safetensors.index.json";
+
+class ModelFolder {
+ public:
+  // Opens every file and checks its header, and index and shards against each other: Exit::missing where the folder or a shard is not
+  // there, Exit::data where a name leads out of the folder, a tensor is in another shard than the index says, in none or in two, or
+  // the sum of bytes is not the index's total_size.
+  explicit ModelFolder(const std::filesystem::path& folder);
+
+  const std::string& name() const { return name_; }
+  const std::vector<std::string>& names() const { return names_; }  // of tensors, sorted
+  bool has(const std::string& tensor) const { return places_.contains(tensor); }
+  const safetensors::Tensor& tensor(const std::string& name) const { return *place(name).tensor; }
+  // As safetensors::Reader::read.
+  void read(const std::string& tensor, const Box& box, void* data, const Shape& array, const Box& there) const;
+  // A tensor as numbers of a model: half precision is widened to float32, without loss. Exit::data where it is no floating-point one.
+  StoredNumbers open(const std::string& tensor) const;
+
+  Index bytes() const;       // of all tensors
+  Index bytes_read() const;  // of tensors, so far
+  std::size_t files() const { return readers_.size(); }
+
+ private:
+  struct Place {
+    const safetensors::Reader* reader;
+    const safetensors::Tensor* tensor;
+  };
+  const Place& place(const std::string& name) const;
+  void open_shards();
+  void add(const std::string& file);
+
+  std::filesystem::path folder_;
+  std::string name_;
+  std::vector<std::unique_ptr<safetensors::Reader>> readers_;
+  std::unordered_map<std::string, Place> places_;
+  std::vector<std::string> names_;
+};
+
+// A folder as the source of a model's weights. Where the head is tied, lm_head.weight is nobody's.
+class FolderWeights : public WeightSource {
+ public:
+  FolderWeights(const std::filesystem::path& folder, bool tied) : folder_(folder), tied_(tied) {}
+
+  const ModelFolder& folder() const { return folder_; }
+  std::string name() const override { return folder_.name(); }
+  std::string key(const std::string& weight) const override { return weight; }
+  std::vector<std::string> keys() const override;
+  StoredNumbers open(const std::string& weight, DType) const override { return folder_.open(weight); }
+
+ private:
+  ModelFolder folder_;
+  bool tied_;
+};
+
+}  // namespace gyr
