@@ -182,8 +182,9 @@ void die_at(const std::string& stage, int rank, bool async, const fs::path& five
   EXPECT_NE(r.code, 0) << "nobody died\n" << r.out;
   const auto saved = whole_steps(folder.path());
   const bool has_six = std::count(saved.begin(), saved.end(), 6) == 1;
-  if (stage != "agreed")  // behind which the first rank may be faster than the news of the other's death
+  if (stage != "agreed") {  // behind which the first rank may be faster than the news of the other's death
     EXPECT_EQ(has_six, stage == "renamed" || stage == "latest" || stage == "pruned");
+  }
   EXPECT_EQ(std::count(saved.begin(), saved.end(), 5), 1);
   const Result next = run(train(saving(async), folder.path(), steps, true), {.ranks = 4});
   ASSERT_EQ(next.code, 0) << next.out << next.err;

@@ -84,7 +84,7 @@ Reading reading_of(const std::string& name);  // "all", "broadcast"
 // What a rank has read.
 struct LoadTraffic {
   Index numbers = 0;  // bytes of tensors that it wanted
-  Index disk = 0;     // bytes that came from files for them, chunks being read whole, HDF5's structures included
+  Index disk = 0;     // bytes that came from files for them, chunks being read whole
 };
 
 // Fills the engine's weights, and with `everything` its moments, from a checkpoint of the same model in any precision. With `weights`

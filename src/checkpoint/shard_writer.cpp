@@ -51,20 +51,31 @@ void ShardWriter::write(const LogicalTensor& t, std::size_t number, const Box& b
   rows_done_ = 0;
 }
 
-void ShardWriter::verify() const {
+namespace {
+
+std::uint64_t sum_of_numbers(const hdf5::Dataset& dataset) {
+  const Index all = dataset.shape()[0], row = row_bytes(dataset.dtype(), dataset.shape());
+  const Index slab = slab_rows(dataset.dtype(), dataset.shape(), Index(8) << 20);
+  std::vector<std::byte> numbers(std::size_t(std::min(slab, all) * row));
+  Checksum sum;
+  for (Index first = 0; first < all; first += slab) {
+    const Index rows = std::min(slab, all - first);
+    dataset.read_rows(first, rows, numbers.data());
+    sum.add(numbers.data(), rows * row);
+  }
+  return sum.value();
+}
+
+}  // namespace
+
+// Where each box lies, and with `verify` whether it reads as it was.
+void ShardWriter::look_again() {
   const hdf5::File file = hdf5::File::open(path_);
-  for (const StoredBox& box : entry_.boxes) {
+  for (StoredBox& box : entry_.boxes) {
     const hdf5::Dataset dataset = file.dataset(box.dataset);
-    const Index all = box.box.count[0], slab = slab_rows(dataset.dtype(), dataset.shape(), Index(8) << 20);
-    std::vector<std::byte> numbers(std::size_t(std::min(slab, all) * row_bytes(dataset.dtype(), dataset.shape())));
-    Checksum sum;
-    for (Index first = 0; first < all; first += slab) {
-      const Index rows = std::min(slab, all - first);
-      dataset.read_rows(first, rows, numbers.data());
-      sum.add(numbers.data(), rows * row_bytes(dataset.dtype(), dataset.shape()));
-    }
-    require(sum.value() == box.numbers_sum, Exit::io, "{}: what was written does not read as it was; the disk or its driver is at fault",
-            dataset.name());
+    box.extents = dataset.extents();
+    require(!options_.verify || sum_of_numbers(dataset) == box.numbers_sum, Exit::io,
+            "{}: what was written does not read as it was; the disk or its driver is at fault", dataset.name());
   }
 }
 
@@ -73,11 +84,7 @@ ManifestFile ShardWriter::finish() {
   file_->close();
   file_.reset();
   sync_file(path_);
-  {
-    const hdf5::File file = hdf5::File::open(path_);
-    for (StoredBox& box : entry_.boxes) box.extents = file.dataset(box.dataset).extents();
-  }
-  if (options_.verify) verify();
+  look_again();
   const SummedFile file(path_);
   entry_.bytes = file.bytes();
   entry_.sum = file.sum();

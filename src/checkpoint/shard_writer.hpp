@@ -30,7 +30,7 @@ class ShardWriter {
 
  private:
   void begin(const LogicalTensor&, std::size_t number, const Box&);
-  void verify() const;
+  void look_again();
 
   std::filesystem::path path_;
   ShardOptions options_;

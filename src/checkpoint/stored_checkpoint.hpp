@@ -36,7 +36,7 @@ class StoredCheckpoint {
   void read_rows(const LogicalTensor&, Index first, Index count, void* data) const;
 
   Index bytes_read() const { return bytes_read_; }  // of numbers, so far
-  Index bytes_from_disk() const;                    // that took, chunks being read whole; and HDF5's own structures
+  Index bytes_from_disk() const;                    // that took, chunks being read whole
 
  private:
   struct Piece {

@@ -67,7 +67,7 @@ herr_t get_handle(H5FD_t* base, hid_t, void** handle) {
 }
 
 // Addresses behind the end of the file read as zeros, as HDF5 expects.
-herr_t read(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t at, size_t size, void* to) {
+herr_t read(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, void* to) {
   File& file = file_of(base);
   auto* bytes = static_cast<char*>(to);
   while (size > 0) {
@@ -82,7 +82,7 @@ herr_t read(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t at, size_t size, void* to) 
       break;
     }
     bytes += n, at += haddr_t(n), size -= size_t(n);
-    file.condition.bytes_read += n;
+    if (kind == H5FD_MEM_DRAW) file.condition.bytes_read += n;
   }
   return 0;
 }

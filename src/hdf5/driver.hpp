@@ -16,7 +16,7 @@ hid_t register_driver();
 // What became of an open file of this driver.
 struct Condition {
   std::string failure;          // empty while all is well
-  std::int64_t bytes_read = 0;  // from the disk
+  std::int64_t bytes_read = 0;  // of datasets, from the disk
 };
 Condition condition_of(hid_t file);
 inline std::string failure_of(hid_t file) { return condition_of(file).failure; }

@@ -128,7 +128,7 @@ class File : public Object {
   std::vector<std::string> datasets() const;
   // Writes out everything and closes; Exit::io where any write has failed.
   void close();
-  Index bytes_read() const;  // from the disk so far
+  Index bytes_read() const;  // of datasets from the disk so far, in whole chunks
 
  private:
   Dataset create(const std::string& path, DType type, const Shape& shape, const Handle& properties);
