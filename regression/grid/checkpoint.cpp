@@ -151,45 +151,47 @@ struct Way {
   Files files;
   std::vector<int> writers;
   int expected;  // files
+  bool async;
 };
-const std::vector<Way> ways{{"rank", Files::rank, {}, 8}, {"node", Files::node, {}, 1}, {"nodes", Files::node, {0, 0, 2, 2, 2, 2, 2, 2}, 2},
-                            {"single", Files::single, {}, 1}};
+const std::vector<Way> ways{{"rank", Files::rank, {}, 8, false},  {"rank, asynchronously", Files::rank, {}, 8, true},
+                            {"node", Files::node, {}, 1, true},   {"nodes", Files::node, {0, 0, 2, 2, 2, 2, 2, 2}, 2, false},
+                            {"single", Files::single, {}, 1, false}};
 
 TEST(checkpoint, is_the_same_however_its_files_are_written) {
   const SharedFolder folder;
   const ModelConfig model = small(widened(named("T2")));
   on_grid<float>(model, {2, 2, 2, {}}, [&](Rig<float>& rig) {
     set_state(rig.engine, 1);
-    for (const Way& way : ways)
-      for (const bool async : {false, true}) {
-        const std::string name = fmt::format("{}{}", way.name, async ? " async" : "");
-        Saver<float> saver(folder / name, {.files = way.files, .shard = {async ? 0 : 3, true}, .async = async}, rig.engine, way.writers);
-        auto saved = saver.save(header_at(1));
-        EXPECT_EQ(saved.has_value(), !async);
-        if (async) {
-          set_state(rig.engine, 2);
-          while (!(saved = saver.poll())) {}
-          set_state(rig.engine, 1);
-        }
-        EXPECT_EQ(saved->files, way.expected) << name;
-        if (rig.engine.grid().position() == 0) {
-          const Difference d = diff_checkpoints(folder / "rank/step_00000001", saved->path, {});
-          EXPECT_TRUE(d.within) << name << "\n" << d.text;
-          // Written once: what all files hold together is what the tensors are.
-          Index bytes = 0, most = 0;
-          const StoredCheckpoint stored(saved->path);
-          for (const ManifestFile& f : stored.manifest().files) {
-            Index here = 0;
-            for (const StoredBox& b : f.boxes) here += elements(b.box.count) * size_of(stored.tensors()[b.tensor].dtype);
-            bytes += here, most = std::max(most, here);
-          }
-          EXPECT_EQ(bytes, saved->bytes);
-          if (way.files == Files::rank) {  // replicas share the work
-            EXPECT_LT(double(most), 1.4 * double(bytes) / 8);
-          }
-        }
-        rig.engine.grid().world().barrier();
+    for (const Way& way : ways) {
+      const std::string name = way.name;
+      const bool async = way.async;
+      Saver<float> saver(folder / name, {.files = way.files, .shard = {async ? 0 : 3, true}, .async = async}, rig.engine, way.writers);
+      auto saved = saver.save(header_at(1));
+      EXPECT_EQ(saved.has_value(), !async);
+      if (async) {
+        set_state(rig.engine, 2);
+        while (!(saved = saver.poll())) {}
+        set_state(rig.engine, 1);
       }
+      EXPECT_EQ(saved->files, way.expected) << name;
+      if (rig.engine.grid().position() == 0) {
+        const Difference d = diff_checkpoints(folder / "rank/step_00000001", saved->path, {});
+        EXPECT_TRUE(d.within) << name << "\n" << d.text;
+        // Written once: what all files hold together is what the tensors are.
+        Index bytes = 0, most = 0;
+        const StoredCheckpoint stored(saved->path);
+        for (const ManifestFile& f : stored.manifest().files) {
+          Index here = 0;
+          for (const StoredBox& b : f.boxes) here += elements(b.box.count) * size_of(stored.tensors()[b.tensor].dtype);
+          bytes += here, most = std::max(most, here);
+        }
+        EXPECT_EQ(bytes, saved->bytes);
+        if (way.files == Files::rank) {  // replicas share the work
+          EXPECT_LT(double(most), 1.4 * double(bytes) / 8);
+        }
+      }
+      rig.engine.grid().world().barrier();
+    }
   });
 }
 
@@ -232,35 +234,35 @@ TEST(checkpoint, a_full_disk_on_one_rank_is_an_error_of_all) {
   on_grid<float>(model, {2, 2, 2, {}}, [&](Rig<float>& rig) {
     set_state(rig.engine, 1);
     Communicator& world = rig.engine.grid().world();
-    for (const Way& way : ways)
-      for (const bool async : {false, true}) {
-        const fs::path here = folder / fmt::format("{}{}", way.name, async);
-        SaveOptions options{.files = way.files, .retention = {1}, .async = async};
-        Saver<float> saver(here, options, rig.engine, way.writers);
-        set_state(rig.engine, 1);
-        saver.save(header_at(1));
-        saver.finish();
-        set_state(rig.engine, 2);
-        const StoredCheckpoint old(checkpoint_path(here, 1));
-        const ManifestFile& last = old.manifest().files.back();
-        const int writer = way.files == Files::rank ? 7 : way.writers.empty() ? 0 : 2;  // of the last file
-        for (const Index limit : {last.bytes / 3, async ? Index(0) : last.bytes - 1}) {
-          const Error error = error_of([&] {
-            std::optional<FileSizeLimit> full;
-            if (world.rank() == writer) full.emplace(rlim_t(limit));
-            saver.save(header_at(2));
-            saver.finish();
-          });
-          expect_same_everywhere(error, Exit::io);
-          EXPECT_NE(std::string(error.what()).find("step_00000002.tmp"), std::string::npos) << error.what();
-          EXPECT_NE(std::string(error.what()).find("File too large"), std::string::npos) << error.what();
-          EXPECT_FALSE(fs::exists(here / "step_00000002.tmp"));
-          world.barrier();  // before the next one begins
-        }
-        EXPECT_EQ(newest_checkpoint(here, world), checkpoint_path(here, 1));
-        load_checkpoint(checkpoint_path(here, 1), rig.engine, LoadWhat::everything);
-        expect_state(rig.engine, 1);
+    for (const Way& way : ways) {
+      const fs::path here = folder / way.name;
+      const bool async = way.async;
+      SaveOptions options{.files = way.files, .retention = {1}, .async = async};
+      Saver<float> saver(here, options, rig.engine, way.writers);
+      set_state(rig.engine, 1);
+      saver.save(header_at(1));
+      saver.finish();
+      set_state(rig.engine, 2);
+      const StoredCheckpoint old(checkpoint_path(here, 1));
+      const ManifestFile& last = old.manifest().files.back();
+      const int writer = way.files == Files::rank ? 7 : way.writers.empty() ? 0 : 2;  // of the last file
+      for (const Index limit : {last.bytes / 3, async ? Index(0) : last.bytes - 1}) {
+        const Error error = error_of([&] {
+          std::optional<FileSizeLimit> full;
+          if (world.rank() == writer) full.emplace(rlim_t(limit));
+          saver.save(header_at(2));
+          saver.finish();
+        });
+        expect_same_everywhere(error, Exit::io);
+        EXPECT_NE(std::string(error.what()).find("step_00000002.tmp"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("File too large"), std::string::npos) << error.what();
+        EXPECT_FALSE(fs::exists(here / "step_00000002.tmp"));
+        world.barrier();  // before the next one begins
       }
+      EXPECT_EQ(newest_checkpoint(here, world), checkpoint_path(here, 1));
+      load_checkpoint(checkpoint_path(here, 1), rig.engine, LoadWhat::everything);
+      expect_state(rig.engine, 1);
+    }
   });
 }
 

@@ -21,7 +21,7 @@ Completion::Completion(Communicator& world, const std::filesystem::path& folder,
 }
 
 std::future<Completion::Result> Completion::start(std::function<void(Result&)> work) const {
-  return std::async(options_.async ? std::launch::async : std::launch::deferred, [work = std::move(work)] {
+  return std::async(std::launch::async, [work = std::move(work)] {
     const Clock::time_point begin = Clock::now();
     Result result;
     work(result);

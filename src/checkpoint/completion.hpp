@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What follows once a checkpoint's numbers are copied: every writing rank writes its file, all agree that all files are on disk, and the
-// first rank commits the folder and removes older ones. Another thread does the work where `async`; the ranks agree in this one, since
-// only it speaks MPI.
+// What follows once a checkpoint's numbers are copied or handed to their file: every writing rank finishes its file, all agree that all
+// files are on disk, and the first rank commits the folder and removes older ones. Another thread does the work; the ranks agree in this
+// one, since only it speaks MPI.
 #pragma once
 
 #include <functional>
