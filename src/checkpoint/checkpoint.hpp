@@ -45,7 +45,7 @@ class Saver {
   ~Saver();  // waits for a writing thread; what is not committed by then will not be
 
   // Saves the present state as step header.step; ends a save that is under way first. With `async` the state may change as soon as this
-  // returns, and nothing is returned before poll or finish; otherwise returns what was saved.
+  // returns, which tells of the save before; otherwise it tells of this one.
   std::optional<Saved> save(CheckpointHeader header);
   // Takes a save under way further, without waiting: returns what it became, once.
   std::optional<Saved> poll();
@@ -54,6 +54,9 @@ class Saver {
   Index buffer_bytes() const;  // of this rank's copy, 0 unless `async`
 
  private:
+  using Write = std::function<std::optional<ManifestFile>()>;
+  void begin(CheckpointHeader header);
+  Write hand_over(const std::filesystem::path& shard, const CheckpointHeader&);
   std::optional<Saved> ended();
 
   std::filesystem::path folder_;

@@ -117,7 +117,7 @@ class MemorySink : public Sink {
 };
 
 // What a MemorySink has taken, into a file.
-ManifestFile write_copy(ShardFile file, const std::vector<DeliveredBox>& boxes, const std::vector<LogicalTensor>& tensors, const std::byte* data) {
+ManifestFile write_copy(ShardFile& file, const std::vector<DeliveredBox>& boxes, const std::vector<LogicalTensor>& tensors, const std::byte* data) {
   for (const auto& [from, b] : boxes) {
     const LogicalTensor& t = tensors[b.tensor];
     const Index all = b.box.count[0], row = elements(b.box.count) / all * size_of(t.dtype), slab = slab_rows(t.dtype, b.box.count);
@@ -152,58 +152,69 @@ Index Saver<T>::buffer_bytes() const {
   return options_.async ? delivery_->bytes() : 0;
 }
 
+// Copies what this rank writes, or writes it as it comes; returns what is left to be done.
+template <class T>
+typename Saver<T>::Write Saver<T>::hand_over(const std::filesystem::path& shard, const CheckpointHeader& header) {
+  Communicator& world = engine_.grid().world();
+  const bool writes = !delivery_->boxes().empty();
+  const auto make_file = [this, shard, header, position = world.rank()] {
+    return std::make_shared<ShardFile>(shard, header, options_.shard, logical_, position);
+  };
+  if (options_.async) {
+    MemorySink sink(buffer_);
+    delivery_->run(writes ? &sink : nullptr);
+    if (!writes) return [] { return std::nullopt; };
+    return [this, make_file] { return write_copy(*make_file(), delivery_->boxes(), logical_, buffer_.data()); };
+  }
+  std::shared_ptr<ShardFile> file;
+  together(world, [&] {
+    if (writes) file = make_file();
+  });
+  together(world, [&] {
+    std::optional<FileSink> sink;
+    if (writes) sink.emplace(*file);
+    delivery_->run(sink ? &*sink : nullptr);
+  });
+  if (!writes) return [] { return std::nullopt; };
+  return [file] { return file->finish(); };
+}
+
+template <class T>
+void Saver<T>::begin(CheckpointHeader header) {
+  const Stopwatch watch(blocked_seconds_);
+  Communicator& world = engine_.grid().world();
+  const Layout& layout = engine_.grid().layout();
+  header.precision = name_of(dtype_of<T>());
+  header.layout = describe(layout);
+  header.world = layout.ranks();
+  Manifest manifest{stamped(std::move(header)), logical_, {}, {}};
+  const std::int64_t step = manifest.header.step;
+  const std::filesystem::path target = checkpoint_path(folder_, step);
+
+  std::unique_ptr<Transaction> transaction;  // on the first rank
+  together(world, [&] {
+    if (world.rank() != leader) return;
+    remove_unfinished(folder_);
+    transaction = std::make_unique<Transaction>(target, manifest.header, manifest.bytes());
+  });
+  fault_point("begin", world.rank(), step);
+  Write write;
+  try {
+    write = hand_over(Transaction::temporary(target) / shard_name(world.rank()), manifest.header);
+  } catch (...) {  // on every rank
+    transaction.reset();
+    world.barrier();
+    throw;
+  }
+  fault_point("copied", world.rank(), step);
+  under_way_ = std::make_unique<Completion>(world, folder_, options_, std::move(manifest), std::move(transaction), std::move(write));
+}
+
 template <class T>
 std::optional<Saved> Saver<T>::save(CheckpointHeader header) {
   std::optional<Saved> before = finish();
-  Communicator& world = engine_.grid().world();
-  {
-    const Stopwatch watch(blocked_seconds_);
-    const Layout& layout = engine_.grid().layout();
-    header.precision = name_of(dtype_of<T>());
-    header.layout = describe(layout);
-    header.world = layout.ranks();
-    Manifest manifest{stamped(std::move(header)), logical_, {}, {}};
-    const std::filesystem::path target = checkpoint_path(folder_, manifest.header.step);
-
-    std::unique_ptr<Transaction> transaction;  // on the first rank
-    together(world, [&] {
-      if (world.rank() != leader) return;
-      remove_unfinished(folder_);
-      transaction = std::make_unique<Transaction>(target, manifest.header, manifest.bytes());
-    });
-    fault_point("begin", world.rank(), manifest.header.step);
-
-    const bool writes = !delivery_->boxes().empty();
-    const std::filesystem::path shard = Transaction::temporary(target) / shard_name(world.rank());
-    Completion::Write write = [] { return std::nullopt; };
-    try {
-      if (options_.async) {
-        MemorySink sink(buffer_);
-        delivery_->run(writes ? &sink : nullptr);
-        if (writes)
-          write = [this, shard, header = manifest.header, position = world.rank()] {
-            return write_copy(ShardFile(shard, header, options_.shard, logical_, position), delivery_->boxes(), logical_, buffer_.data());
-          };
-      } else {
-        std::shared_ptr<ShardFile> file;
-        together(world, [&] {
-          if (writes) file = std::make_shared<ShardFile>(shard, manifest.header, options_.shard, logical_, world.rank());
-        });
-        together(world, [&] {
-          std::optional<FileSink> sink;
-          if (writes) sink.emplace(*file);
-          delivery_->run(sink ? &*sink : nullptr);
-        });
-        if (writes) write = [file] { return file->finish(); };
-      }
-    } catch (...) {  // on every rank
-      transaction.reset();
-      world.barrier();
-      throw;
-    }
-    fault_point("copied", world.rank(), manifest.header.step);
-    under_way_ = std::make_unique<Completion>(world, folder_, options_, std::move(manifest), std::move(transaction), std::move(write));
-  }
+  blocked_seconds_ = 0;
+  begin(std::move(header));
   return options_.async ? std::move(before) : finish();
 }
 
