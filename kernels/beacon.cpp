@@ -30,6 +30,7 @@ Sight Beacon::look() const {
   s.number = number_.load(relaxed);
   s.bytes = bytes_.load(relaxed), s.sent = sent_.load(relaxed);
   s.waited = waited();
+  s.worked = worked_.load(relaxed), s.stepped = stepped_.load(relaxed);
   s.loss = loss_.load(relaxed);
   return s;
 }

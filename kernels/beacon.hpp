@@ -32,6 +32,7 @@ struct Sight {
   std::uint64_t number = 0;
   Index bytes = 0, sent = 0;
   double waited = 0;  // seconds, in all
+  double worked = 0, stepped = 0;  // seconds of steps, without and with waiting
   double loss = 0;
 };
 
@@ -46,6 +47,10 @@ class Beacon {
   // For the thread that works. A name that calls will refer to by its number.
   int channel(std::string_view name);
   void step(std::int64_t number) { set(step_, number); }
+  void stepped(double seconds, double waited) {
+    set(stepped_, stepped_.load(std::memory_order_relaxed) + seconds);
+    set(worked_, worked_.load(std::memory_order_relaxed) + seconds - waited);
+  }
   void loss(double value) { set(loss_, value); }
   // Names are literals. micro: which micro-batch, -1: none.
   void phase(const char* name) {
@@ -108,7 +113,7 @@ class Beacon {
   std::atomic<const char*> phase_{""}, task_{""}, operation_{""};
   std::atomic<int> channel_{-1};
   std::atomic<bool> waiting_{false};
-  std::atomic<double> loss_{0};
+  std::atomic<double> loss_{0}, worked_{0}, stepped_{0};
 };
 
 }  // namespace gyr

@@ -89,6 +89,7 @@ std::vector<MicroBatch> Engine<T>::collect(const MicroBatches& source, int micro
 
 template <class T>
 Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
+  grid_.tell("count labels");
   double count = 0;
   for (const MicroBatch& batch : batches)
     for (const Token label : batch.labels) count += label != ignored_label;

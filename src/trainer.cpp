@@ -63,7 +63,7 @@ template <class T>
 class Trainer {
  public:
   Trainer(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world)
-      : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()), watch_(run.watch, {rank(world), ranks(world), options.life}),
+      : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()), watch_(run.watch, {rank(world), ranks(world), options.life}, [world](int code) { MPI_Abort(world, code); }),
         walltime_(run.train.walltime, options.begin), grid_(layout_of(run, ranks(world)), world, patience_of(world), &watch_.beacon()),
         engine_config_(engine_config(run, grid_.layout())),
         capacity_(predicted_capacity<T>(engine_config_, grid_.layout(), grid_.position())),
@@ -98,9 +98,11 @@ class Trainer {
     while (!heard_ && progressed_.step < run_.train.steps) {
       watch_.beacon().phase("train");
       const Clock::time_point start = Clock::now();
+      const double waited = watch_.beacon().waited();
       std::optional<StepReport> report = step();
       if (!report) continue;  // went back
       report->seconds = since(start);
+      watch_.beacon().stepped(report->seconds, watch_.beacon().waited() - waited);
       longest_step_ = std::max(longest_step_, report->seconds);
       report->seconds_left = since(begin) / double(progressed_.step - first) * double(run_.train.steps - progressed_.step);
       publish(*report);
@@ -110,7 +112,7 @@ class Trainer {
       if (finished() || heard_ || (run_.checkpoint.every > 0 && progressed_.step % run_.checkpoint.every == 0)) save();
     }
     if (heard_ && !finished() && saved_ != progressed_.step) save();
-    watch_.beacon().phase("end");
+    grid_.tell("report");
     say_timers();
     if (heard_ && !finished()) stopped();
   }

@@ -64,21 +64,23 @@ int plan(const Arguments& a) {
 
 // Has the first rank leave the outcome in status.json of the output folder, whatever it is.
 void with_outcome(const RunConfig& run, Runtime& runtime, const std::function<void()>& body) {
-  const auto say = [&](const Outcome& outcome) {
+  const auto say = [&](const char* state, Exit code, const std::string& message) {
     std::error_code ignored;
-    if (runtime.rank() == 0 && std::filesystem::is_directory(run.output, ignored)) write_outcome(run.output, outcome);
+    if (runtime.rank() != 0 || !std::filesystem::is_directory(run.output, ignored)) return;
+    const auto beats = read_heartbeats(heartbeat_path(run.output));
+    write_outcome(run.output, {state, int(code), beats.empty() ? 0 : beats.front().step, -1, message});
   };
-  say({"running", 0, 0, -1, ""});
+  say("running", Exit::ok, "");
   try {
     body();
   } catch (const Error& error) {
-    say({error.code == Exit::again ? "stopped" : "failed", int(error.code), 0, -1, error.what()});
+    say(error.code == Exit::again ? "stopped" : "failed", error.code, error.what());
     throw;
   } catch (const std::exception& error) {
-    say({"failed", int(Exit::internal), 0, -1, error.what()});
+    say("failed", Exit::internal, error.what());
     throw;
   }
-  say({"done", 0, run.train.steps, -1, ""});
+  say("done", Exit::ok, "");
 }
 
 int train(const Arguments& a) {

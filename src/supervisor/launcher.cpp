@@ -48,7 +48,9 @@ Words launch_command(const std::string& launcher, int ranks, const Words& progra
     command = split(launcher);
     if (command.empty()) command = {found_in_path({"mpiexec.hydra", "mpiexec.mpich", "mpiexec"})};
     require(!command[0].empty(), Exit::usage, "there is no mpiexec in PATH; name a launcher with --launcher");
-    if (command.size() == 1 && std::filesystem::path(command[0]).filename() == "srun") command.push_back("--kill-on-bad-exit=1");
+    const std::string name = std::filesystem::path(command[0]).filename();
+    if (command.size() == 1 && name == "srun") command.push_back("--kill-on-bad-exit=0");
+    if (command.size() == 1 && (name == "mpiexec.hydra" || name == "mpiexec.mpich")) command.push_back("-disable-auto-cleanup");
     command.insert(command.end(), {"-n", std::to_string(ranks)});
   }
   command.insert(command.end(), program.begin(), program.end());
@@ -66,13 +68,16 @@ void Obituaries::line(const std::string& text) {
   int rank = 0, process = 0, end = 0;
   char host[256] = {}, how[128] = {};
   if (std::sscanf(said.c_str(), "RANK %d PID %d RUNNING AT %255s%n", &rank, &process, host, &end) == 3 && end > 0) {
-    first_ = Obituary{rank, host, "", false};
+    first_ = Obituary{rank, process, host, "", false};
+    how_follows_ = true;
+  } else if (std::sscanf(said.c_str(), "PID %d RUNNING AT %255s%n", &process, host, &end) == 2 && end > 0) {
+    first_ = Obituary{-1, process, host, "", false};
     how_follows_ = true;
   } else if (std::sscanf(said.c_str(), "srun: error: %255[^:]: task %d: %127[^\n]", host, &rank, how) == 3) {
-    first_ = Obituary{rank, host, how, std::string(how).rfind("Exited", 0) != 0};
+    first_ = Obituary{rank, process, host, how, std::string(how).rfind("Exited", 0) != 0};
   } else if (const auto at = said.find("noticed that process rank "); at != std::string::npos &&
              std::sscanf(said.c_str() + at, "noticed that process rank %d with PID %d on node %255s exited on %127[^\n]", &rank, &process, host, how) == 4) {
-    first_ = Obituary{rank, host, how, std::string(how).rfind("signal", 0) == 0};
+    first_ = Obituary{rank, process, host, how, std::string(how).rfind("signal", 0) == 0};
   }
 }
 

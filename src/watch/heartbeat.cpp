@@ -27,12 +27,6 @@ void copy(char (&to)[N], std::string_view from) {
   std::memcpy(to, from.data(), std::min(N - 1, from.size()));
 }
 
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 // A text of a record that anybody may have written.
 template <std::size_t N>
 std::string text(const char (&field)[N]) {
@@ -45,6 +39,15 @@ std::string text(const char (&field)[N]) {
 
 std::int64_t wall_nanoseconds() { return nanoseconds<std::chrono::system_clock>(); }
 
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return std::string(name).substr(0, sizeof Heartbeat::host - 1);
+}
+
+std::string host_of(const Heartbeat& h) { return text(h.host); }
+bool ended(const Heartbeat& h) { return text(h.phase) == last_phase; }
+
 Heartbeat heartbeat_of(const Identity& who, const Sight& sight, std::int64_t moved, bool alarm) {
   static const std::string host = host_name();
   Heartbeat h{};
@@ -52,7 +55,7 @@ Heartbeat heartbeat_of(const Identity& who, const Sight& sight, std::int64_t mov
   h.rank = who.rank, h.ranks = who.ranks, h.life = who.life, h.pid = getpid();
   h.step = sight.step, h.micro = sight.micro, h.progress = sight.progress;
   h.written = wall_nanoseconds(), h.moved = moved, h.monotonic = nanoseconds<std::chrono::steady_clock>();
-  h.waited = sight.waited, h.loss = sight.loss, h.sent = sight.sent;
+  h.waited = sight.waited, h.worked = sight.worked, h.stepped = sight.stepped, h.loss = sight.loss, h.sent = sight.sent;
   h.number = sight.number, h.bytes = sight.bytes, h.waiting = sight.waiting, h.alarm = alarm;
   copy(h.host, host), copy(h.phase, sight.phase), copy(h.task, sight.task), copy(h.channel, sight.channel), copy(h.operation, sight.operation);
   return h;

@@ -31,9 +31,13 @@ struct Heartbeat {
   char phase[24], task[24];      // 152
   char channel[16];              // 200: communicator
   char operation[24];            // 216
-  char reserved[16];             // 240
+  double worked, stepped;        // 240: seconds of steps so far, without and with waiting
 };
 static_assert(sizeof(Heartbeat) == 256);
+
+// The phase of a rank that is done, well or not: its record is its last.
+inline constexpr const char* last_phase = "end";
+bool ended(const Heartbeat&);
 
 // What does not change while a rank lives.
 struct Identity {
@@ -65,5 +69,7 @@ std::string whereabouts(const Heartbeat&);
 std::string heartbeat_table(const std::vector<Heartbeat>&, std::int64_t now);
 
 std::int64_t wall_nanoseconds();
+std::string host_name();
+std::string host_of(const Heartbeat&);
 
 }  // namespace gyr

@@ -2,7 +2,6 @@
 #include "src/watch/verdict.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <tuple>
 
 #include "kernels/error.hpp"
@@ -26,8 +25,7 @@ const Heartbeat* first_of(const std::vector<Heartbeat>& all, Wanted&& wanted, Or
 }
 
 Verdict named(const Heartbeat& h, const std::string& why) {
-  const std::string host(h.host, strnlen(h.host, sizeof h.host));
-  return {h.rank, fmt::format("rank {} on {} (pid {}) {}: {}", h.rank, host, h.pid, why, whereabouts(h))};
+  return {h.rank, fmt::format("rank {} on {} (pid {}) {}: {}", h.rank, host_of(h), h.pid, why, whereabouts(h))};
 }
 
 double seconds(std::int64_t from, std::int64_t to) { return double(to - from) * 1e-9; }
@@ -37,7 +35,7 @@ double seconds(std::int64_t from, std::int64_t to) { return double(to - from) * 
 std::vector<int> silent(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>& after) {
   std::vector<int> ranks;
   for (const Heartbeat& h : after)
-    if (const Heartbeat* old = record(before, h.rank); old && old->written == h.written) ranks.push_back(h.rank);
+    if (const Heartbeat* old = record(before, h.rank); old && old->written == h.written && !ended(h)) ranks.push_back(h.rank);
   return ranks;
 }
 

@@ -15,7 +15,7 @@ struct Verdict {
 // nobody, of several the one that has not moved for the longest; where all wait for each other, the one with the oldest position.
 Verdict judge(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>& after);
 
-// Ranks whose record is the same in both.
+// Ranks whose record is the same in both, but for those that have ended.
 std::vector<int> silent(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>& after);
 
 }  // namespace gyr

@@ -20,6 +20,11 @@ namespace {
 // Past stdio: the thread that hangs may hold its locks.
 void say(int fd, const std::string& text) { [[maybe_unused]] const ssize_t lost = ::write(fd, text.data(), text.size()); }
 
+void leave_after(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  ::_exit(int(Exit::again));
+}
+
 std::string report(const std::vector<Heartbeat>& ranks, const Verdict& verdict, double seconds) {
   constexpr std::size_t most = 32;
   std::string text = fmt::format("gyrfalcon: watchdog: no progress for {:.1f} s (watchdog.seconds)\n", seconds);
@@ -31,8 +36,8 @@ std::string report(const std::vector<Heartbeat>& ranks, const Verdict& verdict, 
 
 }  // namespace
 
-Watch::Watch(const WatchSettings& settings, const Identity& who)
-    : settings_(settings), who_(who), worker_(pthread_self()), moved_(wall_nanoseconds()) {
+Watch::Watch(const WatchSettings& settings, const Identity& who, std::function<void(int)> end_job)
+    : settings_(settings), who_(who), end_job_(std::move(end_job)), worker_(pthread_self()), moved_(wall_nanoseconds()) {
   beacon_.phase("start");
   // Signals are for the thread that works.
   sigset_t all, before;
@@ -43,6 +48,7 @@ Watch::Watch(const WatchSettings& settings, const Identity& who)
 }
 
 Watch::~Watch() {
+  beacon_.phase(last_phase);
   {
     const std::lock_guard lock(mutex_);
     done_ = true;
@@ -109,8 +115,10 @@ void Watch::bark() {
     say(2, report(after, verdict, seconds));
     if (!output_.empty()) write_outcome(output_, {"hung", int(Exit::again), here.step, verdict.rank, verdict.text});
     say(1, last_line(Exit::again) + "\n");
+    std::thread(leave_after, 2.0).detach();  // where the launcher cannot be told
+    end_job_(int(Exit::again));
   } else {
-    rest(2 * settings_.interval);  // for the speaker, who ends the job
+    rest(3 * settings_.interval);  // for the speaker, who ends the job
   }
   ::_exit(int(Exit::again));
 }

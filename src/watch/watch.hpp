@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -19,8 +20,9 @@ struct WatchSettings {
 
 class Watch {
  public:
-  // To be made by the thread that works: it is the one whose backtrace a hang is told with.
-  Watch(const WatchSettings&, const Identity&);
+  // To be made by the thread that works: it is the one whose backtrace a hang is told with. `end_job`: tells the launcher to end all ranks
+  // with this exit code; it is called as the last thing by the one rank that speaks, and need not return.
+  Watch(const WatchSettings&, const Identity&, std::function<void(int)> end_job);
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -41,6 +43,7 @@ class Watch {
 
   const WatchSettings settings_;
   const Identity who_;
+  const std::function<void(int)> end_job_;
   const pthread_t worker_;
   Beacon beacon_;
   std::uint64_t progress_ = 0;  // as last seen by the thread
