@@ -331,6 +331,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.length = run.train.length;
   c.micros = int(run.largest_batch() / (layout.size("data") * run.train.micro_batch));
   c.bucket_bytes = run.parallel.bucket_bytes;
+  c.must_be_finite = run.train.non_finite == NonFinite::stop;
   return c;
 }
 

@@ -51,10 +51,10 @@ TEST(survive, the_file_stop_ends_a_run_and_is_taken_away) {
 
 TEST(survive, a_run_saves_before_its_time_is_over) {
   const Folder folder;
-  const Result r = run(train(folder.path(), {"train.steps=1000000", "train.walltime=0:00:03", "checkpoint.every=0", "train.log_every=1000000"}), {.ranks = 2});
+  const Result r = run(train(folder.path(), {"train.steps=1000000", "train.walltime=0:00:05", "checkpoint.every=0", "train.log_every=1000000"}), {.ranks = 2});
   EXPECT_EQ(r.code, 75) << told(r);
   EXPECT_NE(r.err.find("train.walltime"), std::string::npos) << told(r);
-  EXPECT_LT(r.seconds, 4.5);
+  EXPECT_LT(r.seconds, 6.5);  // with what starting and ending the processes takes
   EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
 }
 

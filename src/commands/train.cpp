@@ -88,6 +88,7 @@ int train(const Arguments& a) {
   const StopSignals signals;  // before MPI, so that none of them ends a run while it starts
   return run_on_all_ranks(
       [&](Runtime& runtime) {
+        signals.claim();
         std::string effective;
         const RunConfig run = read(a, effective);
         if (runtime.rank() == 0) {

@@ -57,6 +57,7 @@ StopSignals::StopSignals() {
   handle(on_signal);
 }
 StopSignals::~StopSignals() { handle(SIG_DFL); }
+void StopSignals::claim() const { handle(on_signal); }
 int StopSignals::caught() { return caught_signal.load(std::memory_order_relaxed); }
 
 std::filesystem::path stop_file(const std::filesystem::path& output) { return output / "STOP"; }

@@ -22,6 +22,8 @@ class StopSignals {
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
+  // Again, after MPI has started: MPICH takes SIGUSR1 for news of a dead process, and alone on a machine never comes back from asking.
+  void claim() const;
   static int caught();  // 0: none so far
 };
 
