@@ -91,7 +91,7 @@ Words Material::train(const std::filesystem::path& output, const Words& changes)
 }
 
 std::filesystem::path Material::checkpoint(const std::filesystem::path& output, int step) {
-  return output / "checkpoints" / fmt::format("step_{:08}.h5", step);
+  return output / "checkpoints" / fmt::format("step_{:08}", step);
 }
 
 }  // namespace gyr::testing

@@ -2,6 +2,9 @@
 // A rectangular part of a tensor.
 #pragma once
 
+#include <algorithm>
+#include <optional>
+
 #include "kernels/tensor.hpp"
 
 namespace gyr {
@@ -11,6 +14,28 @@ struct Box {
   Shape first, count;
 };
 inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
+
+// The elements of `from` in one tensor are those of the equally large `to` in another.
+struct BoxPair {
+  Box from, to;
+};
+
+// What two boxes of one tensor have in common, if anything.
+inline std::optional<Box> common(const Box& a, const Box& b) {
+  Box both = a;
+  for (std::size_t d = 0; d < a.first.size(); ++d) {
+    both.first[d] = std::max(a.first[d], b.first[d]);
+    both.count[d] = std::min(a.first[d] + a.count[d], b.first[d] + b.count[d]) - both.first[d];
+    if (both.count[d] <= 0) return {};
+  }
+  return both;
+}
+
+// `inner` in coordinates whose origin moves from the corner `from` to the corner `to`.
+inline Box moved(Box inner, const Shape& from, const Shape& to) {
+  for (std::size_t d = 0; d < inner.first.size(); ++d) inner.first[d] += to[d] - from[d];
+  return inner;
+}
 
 inline bool lies_within(const Box& box, const Shape& shape) {
   if (box.first.size() != shape.size() || box.count.size() != shape.size()) return false;

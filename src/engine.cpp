@@ -28,7 +28,7 @@ Index Capacity::total() const {
 }
 
 std::vector<std::string> engine_timer_names() {
-  return {"step", "data", "forward", "backward", "pipeline wait", "reduce gradients", "gradient norm", "optimizer", "evaluate", "checkpoint"};
+  return {"step", "data", "forward", "backward", "pipeline wait", "reduce gradients", "gradient norm", "optimizer", "evaluate", "checkpoint", "checkpoint write"};
 }
 
 namespace {

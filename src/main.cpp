@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
   add_diff(app, action);
   add_import_hf(app, action);
   add_export_hf(app, action);
+  add_reshard(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version

@@ -37,7 +37,10 @@ struct ParallelConfig {
 };
 
 struct CheckpointConfig {
-  Index every, keep;
+  Index every, keep, keep_every;
+  std::string files, read;
+  int deflate;
+  bool async, verify;
 };
 
 struct RunConfig {

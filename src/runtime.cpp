@@ -18,7 +18,8 @@
 namespace gyr {
 
 Runtime::Runtime() {
-  MPI_Init(nullptr, nullptr);
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);  // a thread that writes checkpoints knows nothing of MPI
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
   Kokkos::initialize();

@@ -38,4 +38,20 @@ void together(Communicator& world, const std::function<void()>& f) {
   }
 }
 
+std::vector<std::string> gather_texts(Communicator& world, const std::string& mine) {
+  const double length = double(mine.size());
+  const std::vector<double> lengths = world.gather({&length, 1});
+  Transport& transport = world.transport();
+  if (world.rank() != 0) {
+    if (!mine.empty()) Request(&transport, transport.send(mine.data(), Index(mine.size()), DType::u8, 0, 0)).wait();
+    return {};
+  }
+  std::vector<std::string> texts{mine};
+  for (int rank = 1; rank < world.size(); ++rank) {
+    std::string& text = texts.emplace_back(std::size_t(lengths[rank]), ' ');
+    if (!text.empty()) Request(&transport, transport.receive(text.data(), Index(text.size()), DType::u8, rank, 0)).wait();
+  }
+  return texts;
+}
+
 }  // namespace gyr

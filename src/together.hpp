@@ -12,4 +12,7 @@ namespace gyr {
 // must not wait for a rank that may have failed.
 void together(Communicator& world, const std::function<void()>& f);
 
+// Every rank's text in rank order on the first rank; nothing on the others. Collective.
+std::vector<std::string> gather_texts(Communicator& world, const std::string& mine);
+
 }  // namespace gyr

@@ -18,6 +18,7 @@
 #include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
 #include "src/report/tensorboard.hpp"
+#include "src/run_lock.hpp"
 #include "src/runtime.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
@@ -73,11 +74,14 @@ class Trainer {
     together(grid_.world(), [&] {
       if (lead() && !run.data.tokenizer.empty()) check_tokenizer();
     });
-    together(grid_.world(), [&] { make_folder(); });
+    together(grid_.world(), [&] {
+      if (lead()) take_folder(options.take_over);
+    });
     if (options.resume) resume();
     if (progressed_.step == 0) begin();
     peak_ = grid_.world().sum(product_rate<T>()) / grid_.world().size();
-    memory_ = grid_.world().max(double(capacity_.total()));
+    saver_.emplace(checkpoints(), save_options(run), engine_);
+    memory_ = grid_.world().max(double(capacity_.total() + saver_->buffer_bytes()));
     together(grid_.world(), [&] {
       if (lead()) open_reports();
     });
@@ -92,10 +96,12 @@ class Trainer {
       report.seconds = since(start);
       report.seconds_left = since(begin) / double(progressed_.step - first) * double(run_.train.steps - progressed_.step);
       publish(report);
+      tell(timed("checkpoint", [&] { return saver_->poll(); }));
       const bool last = progressed_.step == run_.train.steps;
       if (validation_ && (last || progressed_.step % run_.train.eval_every == 0)) validate();
       if (last || (run_.checkpoint.every > 0 && progressed_.step % run_.checkpoint.every == 0)) save();
     }
+    tell(timed("checkpoint", [&] { return saver_->finish(); }));
     say_timers();
   }
 
@@ -113,11 +119,18 @@ class Trainer {
   }
   bool lead() { return grid_.position() == 0; }
 
-  void make_folder() {
-    if (!lead()) return;
+  void take_folder(bool take_over) {
     std::error_code error;
     std::filesystem::create_directories(run_.output, error);
     require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", run_.output, error.message());
+    lock_.emplace(run_.output, take_over);
+    if (!lock_->note().empty()) std::printf("%s\n", lock_->note().c_str());
+    remove_unfinished(checkpoints());
+  }
+
+  static SaveOptions save_options(const RunConfig& run) {
+    const CheckpointConfig& c = run.checkpoint;
+    return {files_of(c.files), {c.deflate, c.verify}, {int(c.keep), c.keep_every}, c.async};
   }
 
   // Weights drawn, or those of a model that exists; the optimizer has seen nothing.
@@ -137,7 +150,7 @@ class Trainer {
     while (const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say, before)) {
       before = read_header(*newest).step;
       try {
-        const CheckpointHeader header = load_checkpoint<T>(*newest, engine_, LoadWhat::everything);
+        const CheckpointHeader header = load_checkpoint<T>(*newest, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
         progressed_ = {header.step, header.samples, header.tokens};
         return say(fmt::format("resumed from {} at step {}", newest->string(), header.step));
       } catch (const Error& error) {  // the same on every rank
@@ -217,18 +230,40 @@ class Trainer {
     tensorboard_->write(report);
   }
 
+  template <class F>
+  auto timed(const char* name, F&& f) {
+    auto t = timers_.scope(name);
+    return f();
+  }
+
   void save() {
-    auto t = timers_.scope("checkpoint");
     CheckpointHeader header;
     header.deck = deck_;
     header.precision = run_.train.precision;
     header.step = progressed_.step, header.samples = progressed_.samples, header.tokens = progressed_.tokens;
     header.seed = run_.train.seed;
     header.provenance = provenance();
-    const Saved saved = save_checkpoint<T>(checkpoints(), header, engine_, int(run_.checkpoint.keep));
+    tell(timed("checkpoint", [&] { return saver_->save(header); }));
+  }
+
+  // What became of a save, once it is committed.
+  void tell(const std::optional<Saved>& saved) {
+    if (!saved) return;
+    timers_.add("checkpoint write", saved->write_seconds);
     if (!lead()) return;
-    progress_->say(fmt::format("checkpoint {}, {:.1f} MB", saved.path.string(), double(saved.bytes) / 1e6));
-    for (const std::string& note : saved.notes) progress_->say(note);
+    const double megabytes = double(saved->bytes) / 1e6;
+    progress_->say(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), blocked for {:.3f} s", saved->path.string(),
+                               megabytes, saved->files, saved->files == 1 ? "" : "s", saved->write_seconds, megabytes / saved->write_seconds,
+                               saved->blocked_seconds));
+    metrics_->line(nlohmann::json{{"kind", "checkpoint"},
+                                  {"time", now()},
+                                  {"step", saved->step},
+                                  {"bytes", saved->bytes},
+                                  {"files", saved->files},
+                                  {"write_seconds", saved->write_seconds},
+                                  {"blocked_seconds", saved->blocked_seconds}}
+                       .dump());
+    for (const std::string& note : saved->notes) progress_->say(note);
   }
 
   static std::string provenance() {
@@ -255,6 +290,8 @@ class Trainer {
   EngineConfig engine_config_;
   Capacity capacity_;
   Engine<T> engine_;
+  std::optional<RunLock> lock_;  // the first rank's
+  std::optional<Saver<T>> saver_;
   std::optional<Dataset> training_, validation_;
   Progressed progressed_;
   double peak_ = 0;    // flop/s of a rank

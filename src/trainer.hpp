@@ -12,7 +12,8 @@
 namespace gyr {
 
 struct TrainOptions {
-  bool resume = false;  // from the newest whole checkpoint of the output folder, where there is one
+  bool resume = false;     // from the newest whole checkpoint of the output folder, where there is one
+  bool take_over = false;  // the output folder, though a run on another machine may still write to it
 };
 
 // Collective over `world`. Returns when all steps are done and saved.

@@ -246,68 +246,103 @@ TEST(bad_input, an_error_of_one_rank_ends_the_job) {
 
 TEST(bad_input, a_truncated_checkpoint_is_refused) {
   const Folder folder;
-  const auto size = fs::file_size(material().trained());
-  const fs::path file = folder / "cut.h5";
+  const fs::path cut = folder / "cut", shard = Material::shard(cut);
+  fs::copy(material().trained(), cut);
+  const auto size = fs::file_size(shard);
   for (const std::uintmax_t left : {size - 1, size / 2, std::uintmax_t(100), std::uintmax_t(0)}) {
     SCOPED_TRACE(left);
-    fs::copy(material().trained(), file, fs::copy_options::overwrite_existing);
-    fs::resize_file(file, left);
+    fs::resize_file(shard, left);
     const std::vector<int> ranks = left == size / 2 ? std::vector<int>{0, 2} : std::vector<int>{0};
-    expect_refused_quietly({"eval", file, "--data", material().prefix()}, Exit::data, {"cut.h5"}, ranks);
-    expect_refused_quietly({"generate", file, "--prompt", "ka"}, Exit::data, {"cut.h5"}, ranks);
-    expect_refused_quietly({"info", file}, Exit::data, {"cut.h5"}, {0});
+    expect_refused_quietly({"eval", cut, "--data", material().prefix()}, Exit::data, {shard}, ranks);
+    expect_refused_quietly({"generate", cut, "--prompt", "ka"}, Exit::data, {shard}, ranks);
+    expect_refused_quietly({"info", cut}, Exit::data, {shard}, {0});
   }
+}
+
+void flip_a_bit(const fs::path& file) {
+  std::string bytes = contents(file);
+  bytes[bytes.size() - 4096] = char(bytes[bytes.size() - 4096] ^ 4);  // in a tensor: header and sizes are as they should be
+  put_contents(file, bytes);
 }
 
 TEST(bad_input, a_flipped_bit_in_a_checkpoint_is_found) {
   const Folder folder;
-  const fs::path file = folder / "flipped.h5";
-  std::string bytes = contents(material().trained());
-  bytes[bytes.size() - 4096] = char(bytes[bytes.size() - 4096] ^ 4);  // far behind the metadata
-  put_contents(file, bytes);
-  const Result r = run({"info", file, "--statistics"});
-  expect_refused(r, Exit::data, {"flipped.h5"});
+  fs::copy(material().trained(), folder / "flipped");
+  EXPECT_EQ(run({"info", folder / "flipped", "--check"}).code, 0);
+  flip_a_bit(Material::shard(folder / "flipped"));
+  expect_refused(run({"info", folder / "flipped", "--check"}), Exit::data, {"flipped/shard_00000.h5"});
+  expect_refused(run({"info", folder / "flipped", "--statistics"}), Exit::data, {"flipped/shard_00000.h5"});
+  expect_refused(run({"reshard", folder / "flipped", folder / "to"}), Exit::data, {"flipped/shard_00000.h5"});
+  EXPECT_FALSE(fs::exists(folder / "to"));
 }
 
-TEST(bad_input, resume_falls_back_to_the_newest_whole_checkpoint) {
-  const Folder folder;
-  for (const int step : {30, 60}) {
-    fs::create_directories(folder / "checkpoints");
-    fs::copy(Material::checkpoint(material().output(), step), Material::checkpoint(folder.path(), step));
+// An output folder with the checkpoints of steps 30 and 60.
+struct Saves {
+  Saves() {
+    for (const int step : {30, 60}) fs::copy(Material::checkpoint(material().output(), step), path(step), fs::copy_options::recursive);
   }
-  const fs::path newest = Material::checkpoint(folder.path(), 60), older = Material::checkpoint(folder.path(), 30);
-  fs::resize_file(newest, fs::file_size(newest) / 2);
-  const Result r = run(material().train(folder.path(), {"train.steps=31", "--resume"}));
-  EXPECT_EQ(r.code, 0) << told(r);
-  EXPECT_NE(r.out.find("passed over: " + newest.string()), std::string::npos) << r.out;
-  EXPECT_NE(r.out.find("resumed from " + older.string() + " at step 30"), std::string::npos) << r.out;
+  fs::path path(int step) const {
+    fs::create_directories(folder / "checkpoints");
+    return Material::checkpoint(folder.path(), step);
+  }
+  Result resume(int ranks) const { return run(material().train(folder.path(), {"train.steps=31", "--resume"}), {.ranks = ranks}); }
+  void expect_resumed_at_30(const Result& r) const {
+    EXPECT_EQ(r.code, 0) << told(r);
+    EXPECT_NE(r.out.find("passed over: " + path(60).string()), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("resumed from " + path(30).string() + " at step 30"), std::string::npos) << r.out;
+  }
+  Folder folder;
+};
 
-  fs::resize_file(older, fs::file_size(older) / 2);
-  fs::remove(Material::checkpoint(folder.path(), 31));
-  expect_refused_quietly(material().train(folder.path(), {"train.steps=31", "--resume"}), Exit::data, {"checkpoints"});
+TEST(bad_input, resume_falls_back_to_the_newest_whole_checkpoint) {
+  const Saves saves;
+  const auto halve = [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); };
+  halve(Material::shard(saves.path(60)));
+  saves.expect_resumed_at_30(saves.resume(0));
+
+  halve(saves.path(30) / "manifest.json");
+  fs::remove_all(saves.path(31));
+  expect_refused_quietly(material().train(saves.folder.path(), {"train.steps=31", "--resume"}), Exit::data, {"checkpoints"});
 }
 
 TEST(bad_input, resume_passes_over_a_checkpoint_with_a_flipped_bit) {
-  const Folder folder;
-  fs::create_directories(folder / "checkpoints");
-  for (const int step : {30, 60}) fs::copy(Material::checkpoint(material().output(), step), Material::checkpoint(folder.path(), step));
-  const fs::path newest = Material::checkpoint(folder.path(), 60), older = Material::checkpoint(folder.path(), 30);
-  std::string bytes = contents(newest);
-  bytes[bytes.size() - 4096] = char(bytes[bytes.size() - 4096] ^ 4);  // in a tensor: the header reads well
-  put_contents(newest, bytes);
-  const Result r = run(material().train(folder.path(), {"train.steps=31", "--resume"}), {.ranks = 2});
-  EXPECT_EQ(r.code, 0) << told(r);
-  EXPECT_NE(r.out.find("passed over: " + newest.string()), std::string::npos) << r.out;
-  EXPECT_NE(r.out.find("resumed from " + older.string() + " at step 30"), std::string::npos) << r.out;
+  const Saves saves;
+  flip_a_bit(Material::shard(saves.path(60)));
+  saves.expect_resumed_at_30(saves.resume(2));
 }
 
 TEST(bad_input, a_checkpoint_of_another_model_is_refused) {
-  const Folder folder;
-  fs::create_directories(folder / "checkpoints");
-  fs::copy(material().trained(), Material::checkpoint(folder.path(), Material::steps));
+  const Saves saves;
   for (const char* change : {"model.mlp.width=48", "model.pattern=P", "model.pattern=PPP"})
-    expect_refused_quietly(material().train(folder.path(), {change, "train.steps=70", "--resume"}), Exit::config, {"step_00000060.h5", "another model"},
-                           change == std::string("model.pattern=P") ? std::vector<int>{0, 2} : std::vector<int>{0});
+    expect_refused_quietly(material().train(saves.folder.path(), {change, "train.steps=70", "--resume"}), Exit::config,
+                           {"step_00000060", "another model"}, change == std::string("model.pattern=P") ? std::vector<int>{0, 2} : std::vector<int>{0});
+}
+
+TEST(bad_input, an_output_folder_that_another_run_uses_is_refused) {
+  const Folder folder;
+  put_contents(folder / "lock", R"({"host": "elsewhere", "pid": 77, "job": "4711"})");
+  expect_refused_quietly(material().train(folder.path(), {"train.steps=1"}), Exit::io, {"lock", "77 on elsewhere", "4711", "--take-over"});
+  const Result over = run(material().train(folder.path(), {"train.steps=1", "--take-over"}));
+  EXPECT_EQ(over.code, 0) << told(over);
+  EXPECT_NE(over.out.find("taken over"), std::string::npos) << over.out;
+  // A second run while the first one lives.
+  bool asked = false;
+  const Result first = run(material().train(folder.path(), {"train.steps=100000"}), {.kill_when = [&] {
+    if (asked || contents(folder / "metrics.jsonl").find("\"step\":3,") == std::string::npos) return asked;
+    asked = true;
+    const Words command = material().train(folder.path(), {"train.steps=1"});
+    // In a process of its own: `run` would take the first run's ranks for its own orphans.
+    std::string line = GYR_BINARY;
+    for (const std::string& word : command) line += " '" + word + "'";
+    const int status = std::system((line + " > " + (folder / "second").string() + " 2>&1").c_str());
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == int(Exit::io)) << contents(folder / "second");
+    EXPECT_NE(contents(folder / "second").find("another run writes to this folder"), std::string::npos) << contents(folder / "second");
+    return true;
+  }});
+  EXPECT_TRUE(first.killed && asked) << told(first);
+  const Result again = run(material().train(folder.path(), {"train.steps=1"}));  // the killed one has left its name
+  EXPECT_EQ(again.code, 0) << told(again);
+  EXPECT_NE(again.out.find("taken over"), std::string::npos) << again.out;
 }
 
 TEST(bad_input, a_wrong_command_line_is_refused) {
@@ -333,19 +368,19 @@ TEST(bad_input, a_full_disk_ends_the_run_and_spares_what_was_saved) {
   const Folder folder;
   // MPI's shared memory is limited like files, hence checkpoints larger than it: 46 MB.
   const auto train = [&](const Words& more) {
-    Words words = material().train(folder.path(), {"model.mlp.width=20000"});
+    Words words = material().train(folder.path(), {"model.mlp.width=20000", "checkpoint.files=single"});
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };
   ASSERT_EQ(run(train({"train.steps=2"})).code, 0);
   const fs::path older = Material::checkpoint(folder.path(), 2);
-  const std::string before = contents(older);
+  const std::string before = contents(Material::shard(older));
   for (const int ranks : {0, 2}) {
     const Result r = run(train({"train.steps=4", "--resume"}), {.ranks = ranks, .limit = 60, .file_limit = 32 << 20});
-    expect_refused(r, Exit::io, {"step_00000004.h5"});
+    expect_refused(r, Exit::io, {"step_00000004.tmp"});
     EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << told(r);
   }
-  EXPECT_EQ(contents(older), before);
+  EXPECT_EQ(contents(Material::shard(older)), before);
   EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 4)));
   EXPECT_EQ(run({"info", older, "--statistics"}).code, 0);
   EXPECT_EQ(run({"eval", older}).code, 0);

@@ -273,6 +273,26 @@ TEST(commands, info_and_diff_tell_checkpoints_apart) {
   EXPECT_EQ(run({"diff", b, b}).code, 0);
   EXPECT_EQ(run({"diff", a, b}).code, int(Exit::data));
   EXPECT_EQ(run({"diff", a, b, "--tolerance", "10"}).code, 0);
+  const Folder folder;
+  put_contents(folder / "tolerances", "# everything may differ\n* 1e9 0\n");
+  EXPECT_EQ(run({"diff", a, b, "--tolerances", folder / "tolerances"}).code, 0);
+  put_contents(folder / "tolerances", "* 1e9 0\n/model/embed_tokens/* 0 1e-9\n");
+  EXPECT_EQ(run({"diff", a, b, "--tolerances", folder / "tolerances"}).code, int(Exit::data));
+  // Files that are no checkpoints are tensors too: a shard, and the view of all of them.
+  EXPECT_EQ(run({"diff", b / "index.h5", b}).code, 0);
+  EXPECT_EQ(run({"info", Material::shard(b)}).code, 0);
+}
+
+TEST(commands, a_resharded_checkpoint_is_the_same) {
+  const Folder folder;
+  const fs::path trained = material().trained();
+  const Result r = run({"reshard", trained, folder / "three", "--files", "3"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(fs::exists(folder / "three" / "shard_00002.h5") && !fs::exists(folder / "three" / "shard_00003.h5"));
+  EXPECT_EQ(run({"reshard", folder / "three", folder / "one", "--deflate", "6"}).code, 0);
+  EXPECT_EQ(run({"diff", trained, folder / "one"}).code, 0);
+  EXPECT_EQ(run({"eval", folder / "three"}).out, run({"eval", trained}).out);
+  EXPECT_EQ(run({"reshard", trained, folder / "one"}).code, int(Exit::usage));
 }
 
 TEST(commands, python_reads_a_weight_by_its_plain_name) {
@@ -280,7 +300,7 @@ TEST(commands, python_reads_a_weight_by_its_plain_name) {
   if (!fs::exists(python) || execute({python, "-c", "import h5py"}).code != 0) GTEST_SKIP() << "no h5py";
   const Result r = execute({python, "-c", "import sys, h5py, numpy; w = h5py.File(sys.argv[1])['/model/embed_tokens/weight'][...]; "
                                           "print(w.shape, w.dtype, numpy.isfinite(w).all() and w.std() > 0)",
-                            material().trained()});
+                            material().trained() / "index.h5"});
   EXPECT_EQ(r.out, "(300, 32) float32 True\n") << r.err;
 }
 

@@ -3,8 +3,10 @@
 // rank and on a grid, in float and in bfloat16. On another grid it goes on to rounding.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -31,10 +33,10 @@ std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.nam
 const Case cases[] = {
     {"one_rank_fp32", 0, {"train.precision=fp32"}},
     {"one_rank_bf16", 0, {"train.precision=bf16"}},
-    {"data_x_tensor_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.tensor=2"}},
+    {"data_x_tensor_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.tensor=2", "checkpoint.async=true", "checkpoint.read=broadcast"}},
     {"data_x_tensor_bf16", 4, {"train.precision=bf16", "parallel.data=2", "parallel.tensor=2"}},
     {"data_x_pipeline_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.pipeline=2"}},
-    {"data_x_pipeline_bf16", 4, {"train.precision=bf16", "parallel.data=2", "parallel.pipeline=2"}},
+    {"data_x_pipeline_bf16", 4, {"train.precision=bf16", "parallel.data=2", "parallel.pipeline=2", "checkpoint.async=true", "checkpoint.files=node"}},
 };
 
 Words train(const Case& c, const fs::path& folder, int last, bool resume) {
@@ -142,3 +144,122 @@ TEST(restart, nothing_is_resumed_unasked) {
   EXPECT_EQ(r.out.find("resumed from"), std::string::npos);
   EXPECT_NE(r.out.find("iteration        1/"), std::string::npos) << r.out;
 }
+
+namespace {
+
+// Steps whose checkpoint bears its name; each must be whole.
+std::vector<int> whole_steps(const fs::path& folder) {
+  std::vector<int> list;
+  for (int step = 1; step <= steps; ++step)
+    if (const fs::path path = Material::checkpoint(folder, step); fs::exists(path)) {
+      const Result r = run({"info", path, "--check"});
+      EXPECT_EQ(r.code, 0) << path << r.err;
+      if (r.code == 0) list.push_back(step);
+    }
+  return list;
+}
+
+bool unfinished(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder / "checkpoints"))
+    if (entry.path().extension() == ".tmp") return true;
+  return false;
+}
+
+// What ranks pass on the way of a save; the stages of a commit only the first rank passes.
+const Words stages_of_all{"begin", "copied", "shard", "written", "synced", "agreed"}, stages_of_first{"index", "manifest", "renamed", "latest", "pruned"};
+
+Case saving(bool async) {
+  return {"", 4, {"parallel.data=2", "parallel.tensor=2", std::string("checkpoint.async=") + (async ? "true" : "false")}};
+}
+
+// A rank dies at a stage of the save of step 6: what was saved before is whole, the new checkpoint is whole or not there, and the next life
+// ends with the bits of a run that nothing befell.
+void die_at(const std::string& stage, int rank, bool async, const fs::path& five_steps, const fs::path& whole) {
+  SCOPED_TRACE(stage + " on rank " + std::to_string(rank) + (async ? ", asynchronously" : ""));
+  const Folder folder;
+  fs::copy(five_steps, folder.path(), fs::copy_options::recursive);
+  const Result r = run(train(saving(async), folder.path(), 8, true), {.ranks = 4, .env = {{"GYR_FAULT_POINT", stage + ":" + std::to_string(rank) + ":6"}}});
+  EXPECT_NE(r.code, 0) << "nobody died\n" << r.out;
+  const auto saved = whole_steps(folder.path());
+  const bool has_six = std::count(saved.begin(), saved.end(), 6) == 1;
+  if (stage != "agreed") {  // behind which the first rank may be faster than the news of the other's death
+    EXPECT_EQ(has_six, stage == "renamed" || stage == "latest" || stage == "pruned");
+  }
+  EXPECT_EQ(std::count(saved.begin(), saved.end(), 5), 1);
+  const Result next = run(train(saving(async), folder.path(), steps, true), {.ranks = 4});
+  ASSERT_EQ(next.code, 0) << next.out << next.err;
+  EXPECT_NE(next.out.find(has_six ? "at step 6" : "at step 5"), std::string::npos) << next.out;
+  EXPECT_FALSE(unfinished(folder.path()));
+  expect_same_end(whole, folder.path());
+}
+
+struct Reference {
+  Reference() {
+    EXPECT_EQ(run(train(saving(false), whole.path(), steps, false), {.ranks = 4}).code, 0);
+    EXPECT_EQ(run(train(saving(false), five_steps.path(), 5, false), {.ranks = 4}).code, 0);
+  }
+  Folder whole, five_steps;
+};
+
+// Lives that are each killed a random while after a save has begun, until `kills` have been; the last one is left alone.
+void kill_in_saves(int kills, unsigned seed) {
+  const Reference reference;
+  std::mt19937 random(seed);
+  const Folder folder;
+  int killed = 0, in_a_save = 0;
+  for (int life = 0; killed < kills; ++life) {
+    SCOPED_TRACE("life " + std::to_string(life));
+    ASSERT_LT(life, 3 * kills);
+    const auto before = whole_steps(folder.path());
+    const int newest = before.empty() ? 0 : before.back();
+    if (newest >= steps - 2) {  // begin anew rather than run out of steps
+      for (const int step : before)
+        if (step > 1) fs::remove_all(Material::checkpoint(folder.path(), step));
+      continue;
+    }
+    const fs::path begun = Material::checkpoint(folder.path(), newest + 1) += ".tmp";
+    const double delay = double(random() % 40) / 1000;
+    std::optional<std::chrono::steady_clock::time_point> seen;
+    const auto kill_when = [&] {
+      if (!seen && (fs::exists(begun) || fs::exists(Material::checkpoint(folder.path(), newest + 1)))) seen = std::chrono::steady_clock::now();
+      return seen && std::chrono::duration<double>(std::chrono::steady_clock::now() - *seen).count() > delay;
+    };
+    const Result r = run(train(saving(life % 2), folder.path(), steps, true), {.ranks = 4, .kill_when = kill_when});
+    killed += r.killed;
+    in_a_save += fs::exists(begun);
+    const auto after = whole_steps(folder.path());
+    EXPECT_TRUE(after.empty() ? before.empty() : after.back() >= newest);
+  }
+  const Result last = run(train(saving(false), folder.path(), steps, true), {.ranks = 4});
+  ASSERT_EQ(last.code, 0) << last.out << last.err;
+  EXPECT_FALSE(unfinished(folder.path()));
+  expect_same_end(reference.whole.path(), folder.path());
+  EXPECT_GE(in_a_save, kills / 5);
+  std::printf("%d kills, %d of them with a save unfinished\n", killed, in_a_save);
+}
+
+}  // namespace
+
+TEST(restart, a_rank_that_dies_in_a_save_spares_what_was_saved) {
+  const Reference reference;
+  die_at("begin", 3, false, reference.five_steps.path(), reference.whole.path());
+  die_at("shard", 1, true, reference.five_steps.path(), reference.whole.path());
+  die_at("synced", 2, false, reference.five_steps.path(), reference.whole.path());
+  die_at("manifest", 0, true, reference.five_steps.path(), reference.whole.path());
+  die_at("renamed", 0, false, reference.five_steps.path(), reference.whole.path());
+}
+
+TEST(restart, killed_in_ten_saves_ends_with_the_same_bits) { kill_in_saves(10, 1); }
+
+// Minutes: `ctest -L slow`.
+TEST(kill_matrix, every_stage_on_every_rank) {
+  const Reference reference;
+  int died = 0;
+  for (const bool async : {false, true}) {
+    for (const std::string& stage : stages_of_all)
+      for (int rank = 0; rank < 4; ++rank, ++died) die_at(stage, rank, async, reference.five_steps.path(), reference.whole.path());
+    for (const std::string& stage : stages_of_first) die_at(stage, 0, async, reference.five_steps.path(), reference.whole.path()), ++died;
+  }
+  std::printf("%d deaths\n", died);
+}
+TEST(kill_matrix, fifty_random_moments_in_saves) { kill_in_saves(50, 2); }

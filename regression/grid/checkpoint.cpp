@@ -7,12 +7,14 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "regression/folder.hpp"
 #include "regression/grids.hpp"
 #include "regression/state.hpp"
 #include "regression/testing.hpp"
 #include "src/checkpoint/inspect.hpp"
+#include "src/checkpoint/stored_checkpoint.hpp"
 
 namespace gyr::testing {
 namespace {
@@ -69,14 +71,19 @@ void on_grid(const ModelConfig& model, const Shape3& shape, F&& f) {
   meet();
 }
 
+// With fewer weights in a layer: every kind of dealing is still among them.
+ModelConfig small(ModelConfig model) {
+  model.pattern = "M*-M-*-M";
+  return model;
+}
+
 CheckpointHeader header_at(std::int64_t step) {
   CheckpointHeader h;
   h.step = step, h.seed = 7, h.deck = "model: {}\n";
   return h;
 }
 
-const std::vector<Shape3> shapes{{1, 1, 1, {}}, {2, 2, 2, {}}, {8, 1, 1, {}}, {1, 8, 1, {}}, {1, 1, 8, {}}, {1, 4, 2, {}},
-                                 {2, 1, 4, {}}, {1, 2, 1, {}}, {2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}}};
+const std::vector<Shape3> shapes{{1, 1, 1, {}}, {2, 2, 2, {}}, {1, 8, 1, {}}, {1, 1, 8, {}}, {2, 1, 4, {}}, {2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}}};
 
 template <class T>
 void any_grid_reads_what_any_grid_wrote(const std::string& name) {
@@ -90,7 +97,7 @@ void any_grid_reads_what_any_grid_wrote(const std::string& name) {
   // The same bits, whoever wrote them.
   if (SharedFolder::rank() == 0)
     for (std::size_t i = 1; i < shapes.size(); ++i) {
-      const Difference d = diff_checkpoints(checkpoint_path(folder.path(), 0), checkpoint_path(folder.path(), std::int64_t(i)), 0);
+      const Difference d = diff_checkpoints(checkpoint_path(folder.path(), 0), checkpoint_path(folder.path(), std::int64_t(i)), {});
       EXPECT_TRUE(d.within) << shapes[i].text() << "\n" << d.text;
     }
   for (std::size_t i = 0; i < shapes.size(); ++i)
@@ -120,31 +127,143 @@ void expect_same_everywhere(const Error& error, Exit code) {
   EXPECT_EQ(first, text);
 }
 
-TEST(checkpoint, a_full_disk_on_the_first_rank_is_an_error_of_all) {
+// While this lives, the file system takes no more than `bytes` of any file of this process.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit full{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &full);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, SIG_DFL);
+  }
+
+ private:
+  rlimit before_;
+};
+
+// Every way to write files, with the first two and the last ranks of eight on different nodes.
+struct Way {
+  const char* name;
+  Files files;
+  std::vector<int> writers;
+  int expected;  // files
+  bool async;
+};
+const std::vector<Way> ways{{"rank", Files::rank, {}, 8, false},  {"rank, asynchronously", Files::rank, {}, 8, true},
+                            {"node", Files::node, {}, 1, true},   {"nodes", Files::node, {0, 0, 2, 2, 2, 2, 2, 2}, 2, false},
+                            {"single", Files::single, {}, 1, false}};
+
+TEST(checkpoint, is_the_same_however_its_files_are_written) {
   const SharedFolder folder;
-  const ModelConfig model = widened(named("T2"));
-  signal(SIGXFSZ, SIG_IGN);
+  const ModelConfig model = small(widened(named("T2")));
   on_grid<float>(model, {2, 2, 2, {}}, [&](Rig<float>& rig) {
     set_state(rig.engine, 1);
-    const fs::path old = save_checkpoint(folder.path(), header_at(1), rig.engine).path;
-    const auto size = fs::file_size(old);
-    set_state(rig.engine, 2);
-    for (const std::size_t limit : {std::size_t(0), size / 3, size - 1}) {
-      rlimit before;
-      getrlimit(RLIMIT_FSIZE, &before);
-      const rlimit full{limit, before.rlim_max};
-      if (rig.engine.grid().position() == 0) setrlimit(RLIMIT_FSIZE, &full);
-      const Error error = error_of([&] { save_checkpoint(folder.path(), header_at(2), rig.engine, 1); });
-      setrlimit(RLIMIT_FSIZE, &before);
-      expect_same_everywhere(error, Exit::io);
-      EXPECT_FALSE(fs::exists(folder / "step_00000002.h5.tmp"));
-      rig.engine.grid().world().barrier();  // before the next one begins
+    for (const Way& way : ways) {
+      const std::string name = way.name;
+      const bool async = way.async;
+      Saver<float> saver(folder / name, {.files = way.files, .shard = {async ? 0 : 3, true}, .async = async}, rig.engine, way.writers);
+      auto saved = saver.save(header_at(1));
+      EXPECT_EQ(saved.has_value(), !async);
+      if (async) {
+        set_state(rig.engine, 2);
+        while (!(saved = saver.poll())) {}
+        set_state(rig.engine, 1);
+      }
+      EXPECT_EQ(saved->files, way.expected) << name;
+      if (rig.engine.grid().position() == 0) {
+        const Difference d = diff_checkpoints(folder / "rank/step_00000001", saved->path, {});
+        EXPECT_TRUE(d.within) << name << "\n" << d.text;
+        // Written once: what all files hold together is what the tensors are.
+        Index bytes = 0, most = 0;
+        const StoredCheckpoint stored(saved->path);
+        for (const ManifestFile& f : stored.manifest().files) {
+          Index here = 0;
+          for (const StoredBox& b : f.boxes) here += elements(b.box.count) * size_of(stored.tensors()[b.tensor].dtype);
+          bytes += here, most = std::max(most, here);
+        }
+        EXPECT_EQ(bytes, saved->bytes);
+        if (way.files == Files::rank) {  // replicas share the work
+          EXPECT_LT(double(most), 1.4 * double(bytes) / 8);
+        }
+      }
+      rig.engine.grid().world().barrier();
     }
-    EXPECT_EQ(newest_checkpoint(folder.path(), rig.engine.grid().world()), old);
-    load_checkpoint(old, rig.engine, LoadWhat::everything);
-    expect_state(rig.engine, 1);
   });
-  signal(SIGXFSZ, SIG_DFL);
+}
+
+// A rank reads what it wants once, and chunks at most once.
+TEST(checkpoint, is_read_once) {
+  const SharedFolder folder;
+  const ModelConfig model = small(widened(named("T2")));
+  on_grid<float>(model, {2, 2, 2, {}}, [&](Rig<float>& rig) {
+    set_state(rig.engine, 1);
+    save_checkpoint(folder.path(), header_at(1), rig.engine);
+  });
+  for (const Shape3& shape : {Shape3{2, 2, 2, {}}, Shape3{1, 1, 8, {}}, Shape3{1, 1, 1, {}}, Shape3{4, 1, 2, {}}})
+    for (const Reading reading : {Reading::all, Reading::broadcast})
+      on_grid<float>(model, shape, [&](Rig<float>& rig) {
+        set_state(rig.engine, 2);
+        LoadTraffic traffic;
+        const fs::path path = checkpoint_path(folder.path(), 1);
+        load_checkpoint(path, rig.engine, LoadWhat::everything, reading, &traffic);
+        expect_state(rig.engine, 1, shape.text());
+        Index wanted = 0, files = 0;
+        for (const auto& p : rig.engine.stage().parameters().all()) {
+          Index real = 0;  // without what only pads
+          stretches(*p, [&](Index, Index, Index count, const Piece&) { real += count; });
+          wanted += 3 * real * Index(sizeof(float));
+        }
+        const bool reads = reading == Reading::all || rig.engine.grid().coordinate("data") == 0;
+        EXPECT_EQ(traffic.numbers, reads ? wanted : 0) << shape.text();
+        const StoredCheckpoint stored(path);
+        for (const ManifestFile& f : stored.manifest().files)
+          for (const StoredBox& b : f.boxes)
+            for (const hdf5::Extent& e : b.extents) files += e.bytes;
+        EXPECT_LE(traffic.disk, reads ? files : 0) << shape.text();
+        EXPECT_GE(traffic.disk, traffic.numbers);
+      });
+}
+
+TEST(checkpoint, a_full_disk_on_one_rank_is_an_error_of_all) {
+  const SharedFolder folder;
+  const ModelConfig model = small(widened(named("T2")));
+  on_grid<float>(model, {2, 2, 2, {}}, [&](Rig<float>& rig) {
+    set_state(rig.engine, 1);
+    Communicator& world = rig.engine.grid().world();
+    for (const Way& way : ways) {
+      const fs::path here = folder / way.name;
+      const bool async = way.async;
+      SaveOptions options{.files = way.files, .retention = {1}, .async = async};
+      Saver<float> saver(here, options, rig.engine, way.writers);
+      set_state(rig.engine, 1);
+      saver.save(header_at(1));
+      saver.finish();
+      set_state(rig.engine, 2);
+      const StoredCheckpoint old(checkpoint_path(here, 1));
+      const ManifestFile& last = old.manifest().files.back();
+      const int writer = way.files == Files::rank ? 7 : way.writers.empty() ? 0 : 2;  // of the last file
+      for (const Index limit : {last.bytes / 3, async ? Index(0) : last.bytes - 1}) {
+        const Error error = error_of([&] {
+          std::optional<FileSizeLimit> full;
+          if (world.rank() == writer) full.emplace(rlim_t(limit));
+          saver.save(header_at(2));
+          saver.finish();
+        });
+        expect_same_everywhere(error, Exit::io);
+        EXPECT_NE(std::string(error.what()).find("step_00000002.tmp"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("File too large"), std::string::npos) << error.what();
+        EXPECT_FALSE(fs::exists(here / "step_00000002.tmp"));
+        world.barrier();  // before the next one begins
+      }
+      EXPECT_EQ(newest_checkpoint(here, world), checkpoint_path(here, 1));
+      load_checkpoint(checkpoint_path(here, 1), rig.engine, LoadWhat::everything);
+      expect_state(rig.engine, 1);
+    }
+  });
 }
 
 TEST(checkpoint, damage_that_one_rank_meets_is_an_error_of_all) {
@@ -152,22 +271,85 @@ TEST(checkpoint, damage_that_one_rank_meets_is_an_error_of_all) {
   const ModelConfig model = widened(named("T2"));
   on_grid<float>(model, {1, 8, 1, {}}, [&](Rig<float>& rig) {
     set_state(rig.engine, 1);
-    const fs::path path = save_checkpoint(folder.path(), header_at(1), rig.engine).path;
+    const fs::path path = save_checkpoint(folder.path(), header_at(1), rig.engine).path, shard = path / "shard_00007.h5";
     if (rig.engine.grid().position() == 7) {  // whose last layer nobody else reads
       for (const auto& p : rig.engine.stage().parameters().all())
         if (p->weight.name == "model.layers.7.mamba.in_proj.weight") {
-          std::string bytes = contents(path);
+          std::string bytes = contents(shard);
           const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(p->vector<float>().data()), 32));
           ASSERT_NE(at, std::string::npos);
           bytes[at] ^= 4;
-          put_contents(path, bytes);
+          put_contents(shard, bytes);
         }
     }
     rig.engine.grid().world().barrier();
-    const Error error = error_of([&] { load_checkpoint(path, rig.engine, LoadWhat::everything); });
-    expect_same_everywhere(error, Exit::data);
-    EXPECT_NE(std::string(error.what()).find("/model/layers/7/mamba/in_proj/weight"), std::string::npos) << error.what();
+    for (const Reading reading : {Reading::all, Reading::broadcast}) {
+      const Error error = error_of([&] { load_checkpoint(path, rig.engine, LoadWhat::everything, reading); });
+      expect_same_everywhere(error, Exit::data);
+      EXPECT_NE(std::string(error.what()).find("shard_00007.h5:/model/layers/7/mamba/in_proj/weight"), std::string::npos) << error.what();
+    }
   });
+}
+
+// All factorisations of 1, 2, 4 and 8 ranks, and two cuts of the layers that are not even.
+std::vector<Shape3> all_shapes() {
+  std::vector<Shape3> list;
+  for (const int ranks : {1, 2, 4, 8})
+    for (int pipeline = 1; pipeline <= ranks; pipeline *= 2)
+      for (int tensor = 1; pipeline * tensor <= ranks; tensor *= 2) list.push_back({ranks / (pipeline * tensor), pipeline, tensor, {}});
+  return list;
+}
+
+// A walk through all layouts: each reads what the one before it wrote, to the last bit of everything.
+TEST(checkpoint, survives_a_walk_through_every_layout) {
+  const SharedFolder folder;
+  const ModelConfig model = small(widened(named("T2")));
+  std::vector<Shape3> walk = all_shapes();
+  std::swap(walk[1], walk.back());  // from one rank to eight and back
+  int pairs = 0;
+  for (std::size_t i = 0; i < walk.size(); ++i, ++pairs)
+    on_grid<float>(model, walk[i], [&](Rig<float>& rig) {
+      if (i == 0) {
+        set_state(rig.engine, 1);
+      } else {
+        set_state(rig.engine, 2);
+        load_checkpoint(checkpoint_path(folder.path(), std::int64_t(i) - 1), rig.engine, LoadWhat::everything);
+        expect_state(rig.engine, 1, walk[i].text());
+      }
+      save_checkpoint(folder.path(), header_at(std::int64_t(i)), rig.engine, {.retention = {1}});
+    });
+  EXPECT_EQ(pairs, 20);
+}
+
+// Every layout of up to 8 ranks that this model allows reads what every other wrote: 32 x 32 pairs, with stages of uneven length among
+// them, in every way to write files and to read them. Minutes: `ctest -L slow`.
+TEST(checkpoint_matrix, every_layout_reads_what_every_layout_wrote) {
+  const SharedFolder folder;
+  ModelConfig model = small(widened(named("T5")));  // one key head, tied ends
+  model.attention.heads = model.mamba.heads = 24, model.mlp.width = 48;
+  std::vector<Shape3> shapes;
+  for (const int ranks : {1, 2, 3, 4, 6, 8})
+    for (int pipeline = 1; pipeline <= ranks; ++pipeline)
+      for (int tensor = 1; pipeline * tensor <= ranks; ++tensor)
+        if (ranks % (pipeline * tensor) == 0) shapes.push_back({ranks / (pipeline * tensor), pipeline, tensor, {}});
+  EXPECT_EQ(shapes.size(), 32u);
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    on_grid<float>(model, shapes[i], [&](Rig<float>& rig) {
+      set_state(rig.engine, 1);
+      save_checkpoint(folder.path(), header_at(std::int64_t(i)), rig.engine, {.files = Files(i % 3)});
+    });
+  int pairs = 0;
+  for (const Shape3& to : shapes)
+    on_grid<float>(model, to, [&](Rig<float>& rig) {
+      for (std::size_t from = 0; from < shapes.size(); ++from) {
+        set_state(rig.engine, 2);
+        load_checkpoint(checkpoint_path(folder.path(), std::int64_t(from)), rig.engine, LoadWhat::everything, Reading(from % 2));
+        const auto [wrong, first] = wrong_elements(rig.engine, 1);
+        EXPECT_EQ(wrong, 0) << shapes[from].text() << " read by " << to.text() << ": first " << first;
+        ++pairs;
+      }
+    });
+  if (SharedFolder::rank() == 0) std::printf("%d pairs of layouts\n", pairs);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <numeric>
+#include <thread>
 
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
@@ -138,6 +139,45 @@ TEST(hdf5, a_failed_write_is_an_error_and_the_library_lives_on) {
   std::vector<double> read(100000);
   File::open(folder / "after.h5").dataset("x").read_rows(0, 100000, read.data());
   EXPECT_EQ(read, numbers);
+}
+
+// The library is not made for threads; they take turns.
+TEST(hdf5, serves_several_threads) {
+  const Folder folder;
+  std::vector<std::thread> threads;
+  std::vector<int> right(4, 0);
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      const std::vector<double> numbers(300, t);
+      for (int i = 0; i < 20; ++i) {
+        File file = File::create(folder / fmt::format("{}.h5", t));
+        for (int d = 0; d < 10; ++d) file.create_dataset(fmt::format("a/b/{}", d), DType::f64, {300}).write_rows(0, 300, numbers.data());
+        file.close();
+        std::vector<double> read(300);
+        const File again = File::open(folder / fmt::format("{}.h5", t));
+        for (const std::string& path : again.datasets()) again.dataset(path).read_rows(0, 300, read.data()), right[t] += read == numbers;
+        right[t] += error_of([&] { again.dataset("none"); }).code == Exit::data;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, std::vector<int>(4, 20 * 11));
+}
+
+// Several parts are read in one go, each chunk once.
+TEST(hdf5, several_parts_are_read_at_once) {
+  const Folder folder;
+  std::vector<double> numbers(12 * 10);
+  std::iota(numbers.begin(), numbers.end(), 0.);
+  File file = File::create(folder / "x.h5");
+  file.create_dataset("x", DType::f64, {12, 10}).write_rows(0, 12, numbers.data());
+  file.close();
+  const File again = File::open(folder / "x.h5");
+  std::vector<double> read(12 * 5, -1);
+  const std::vector<BoxPair> columns{{{{0, 1}, {12, 2}}, {{0, 0}, {12, 2}}}, {{{0, 6}, {12, 3}}, {{0, 2}, {12, 3}}}};
+  again.dataset("x").read(columns, read.data(), {12, 5});
+  for (Index r = 0; r < 12; ++r)
+    for (Index c = 0; c < 5; ++c) EXPECT_EQ(read[r * 5 + c], double(r * 10 + (c < 2 ? c + 1 : c + 4)));
+  EXPECT_EQ(again.bytes_read(), 12 * 10 * 8 + 4);  // the chunk with its checksum, once
 }
 
 }  // namespace

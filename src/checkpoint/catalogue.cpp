@@ -1,7 +1,34 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/checkpoint/catalogue.hpp"
 
+#include "src/checkpoint/cut.hpp"
+
 namespace gyr {
+
+namespace {
+
+// The position with these coordinates, all others being 0.
+int position_at(const Layout& layout, int stage, int tensor) {
+  for (int position = 0; position < layout.ranks(); ++position) {
+    bool here = true;
+    for (const LayoutAxis& axis : layout.axes) {
+      const int wanted = axis.name == "pipeline" ? stage : axis.name == "tensor" ? tensor : 0;
+      here = here && layout.coordinate(position, axis.name) == wanted;
+    }
+    if (here) return position;
+  }
+  fail(Exit::internal, "no rank stands at stage {}, tensor rank {}", stage, tensor);
+}
+
+// Which of the ranks with the same stage and tensor coordinate stands at `position`: its coordinate along all other axes.
+int copy_of(const Layout& layout, int position) {
+  int copy = 0;
+  for (const LayoutAxis& axis : layout.axes)
+    if (axis.name != "pipeline" && axis.name != "tensor") copy = copy * axis.size + layout.coordinate(position, axis.name);
+  return copy;
+}
+
+}  // namespace
 
 template <class T>
 std::vector<PlacedWeight> model_weights(const ModelConfig& config, const Layout& layout, const Trained& trained) {
@@ -33,42 +60,58 @@ std::vector<StoredTensor> stored_tensors(const PlacedWeight& placed) {
   return tensors;
 }
 
-std::vector<Stretch> given_stretches(const Weight& w, int ranks, int rank) {
-  Parameter p;
-  p.weight = w;
-  p.share = deal(w, ranks, rank);
-  std::vector<Stretch> list;
-  stretches(p, [&](Index logical, Index local, Index count, const Piece& piece) {
-    if (piece.replica == 0) list.push_back({logical, local, count});
-  });
-  return list;
+template <class T>
+std::vector<PlacedTensor> model_tensors(const ModelConfig& config, const Layout& layout, const Trained& trained) {
+  std::vector<PlacedTensor> all;
+  for (const PlacedWeight& placed : model_weights<T>(config, layout, trained))
+    for (const StoredTensor& t : stored_tensors<T>(placed)) all.push_back({t, placed.weight, placed.stage});
+  return all;
 }
 
-std::vector<Stretch> inside(const std::vector<Stretch>& all, Index first, Index last) {
-  std::vector<Stretch> list;
-  for (const Stretch& s : all) {
-    const Index from = std::max(first, s.logical), to = std::min(last, s.logical + s.count);
-    if (from < to) list.push_back({from, s.local + from - s.logical, to - from});
+namespace {
+
+Index row_bytes(const GivenBox& b, const PlacedTensor& t) { return elements(b.box.count) / b.box.count[0] * size_of(t.tensor.dtype); }
+
+// The boxes of one of `parts` equal parts.
+std::vector<GivenBox> part_of(const std::vector<GivenBox>& boxes, const std::vector<PlacedTensor>& tensors, Index part, Index parts) {
+  const Cut cut{bytes_of(boxes, tensors), parts};
+  std::vector<GivenBox> mine;
+  Index offset = 0;
+  for (const GivenBox& b : boxes) {
+    const Index bytes = row_bytes(b, tensors[b.tensor]);
+    const auto [first, last] = cut.rows_in(part, offset, bytes, b.box.count[0]);
+    offset += bytes * b.box.count[0];
+    if (first == last) continue;
+    GivenBox& m = mine.emplace_back(b);
+    m.box.first[0] += first, m.local[0] += first, m.box.count[0] = last - first;
   }
-  return list;
+  return mine;
 }
 
-Index total(const std::vector<Stretch>& list) {
-  Index sum = 0;
-  for (const Stretch& s : list) sum += s.count;
-  return sum;
-}
+}  // namespace
 
-int position_at(const Layout& layout, int stage, int tensor) {
-  for (int position = 0; position < layout.ranks(); ++position) {
-    bool here = true;
-    for (const LayoutAxis& axis : layout.axes) {
-      const int wanted = axis.name == "pipeline" ? stage : axis.name == "tensor" ? tensor : 0;
-      here = here && layout.coordinate(position, axis.name) == wanted;
+std::vector<GivenBox> given_boxes(const std::vector<PlacedTensor>& tensors, const Layout& layout, int position, bool spread) {
+  const int stage = layout.coordinate(position, "pipeline"), ranks = layout.size("tensor"), rank = layout.coordinate(position, "tensor");
+  std::vector<GivenBox> boxes;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (tensors[t].stage != stage) continue;
+    const Weight& w = tensors[t].weight;
+    const int dim = w.dealing.dim;
+    for (const Piece& piece : deal(w, ranks, rank).pieces) {
+      if (piece.replica != 0 || piece.extent == 0) continue;
+      GivenBox& b = boxes.emplace_back(GivenBox{t, whole(w.shape), Shape(w.shape.size(), 0)});
+      b.box.first[dim] = piece.global, b.box.count[dim] = piece.extent, b.local[dim] = piece.local;
     }
-    if (here) return position;
   }
-  fail(Exit::internal, "no rank stands at stage {}, tensor rank {}", stage, tensor);
+  const int copies = layout.ranks() / (ranks * layout.size("pipeline")), copy = copy_of(layout, position);
+  if (spread) return part_of(boxes, tensors, copy, copies);
+  return copy == 0 ? boxes : std::vector<GivenBox>();
+}
+
+Index bytes_of(const std::vector<GivenBox>& boxes, const std::vector<PlacedTensor>& tensors) {
+  Index sum = 0;
+  for (const GivenBox& b : boxes) sum += elements(b.box.count) * size_of(tensors[b.tensor].tensor.dtype);
+  return sum;
 }
 
 template std::vector<PlacedWeight> model_weights<double>(const ModelConfig&, const Layout&, const Trained&);
@@ -80,5 +123,8 @@ template std::vector<PlacedWeight> model_weights<bf16>(const ModelConfig&, const
 template std::vector<StoredTensor> stored_tensors<double>(const PlacedWeight&);
 template std::vector<StoredTensor> stored_tensors<float>(const PlacedWeight&);
 template std::vector<StoredTensor> stored_tensors<bf16>(const PlacedWeight&);
+template std::vector<PlacedTensor> model_tensors<double>(const ModelConfig&, const Layout&, const Trained&);
+template std::vector<PlacedTensor> model_tensors<float>(const ModelConfig&, const Layout&, const Trained&);
+template std::vector<PlacedTensor> model_tensors<bf16>(const ModelConfig&, const Layout&, const Trained&);
 
 }  // namespace gyr

@@ -26,17 +26,24 @@ std::vector<PlacedWeight> model_weights(const ModelConfig&, const Trained& = {})
 template <class T>
 std::vector<StoredTensor> stored_tensors(const PlacedWeight&);
 
-// Logical elements [logical, logical + count) lie at `local` in a rank's share.
-struct Stretch {
-  Index logical, local, count;
+// A tensor of the model as some stage has it.
+struct PlacedTensor {
+  StoredTensor tensor;
+  Weight weight;
+  int stage;
 };
-// Those that rank `rank` of `ranks` tensor ranks gives to a checkpoint, by local place: each element comes from its first holder.
-std::vector<Stretch> given_stretches(const Weight&, int ranks, int rank);
-// The part of each stretch inside logical elements [first, last).
-std::vector<Stretch> inside(const std::vector<Stretch>&, Index first, Index last);
-Index total(const std::vector<Stretch>&);
+template <class T>
+std::vector<PlacedTensor> model_tensors(const ModelConfig&, const Layout&, const Trained& = {});
 
-// The position in the grid with these coordinates, all others being 0.
-int position_at(const Layout&, int stage, int tensor);
+// A box of a tensor that a rank gives to a checkpoint.
+struct GivenBox {
+  std::size_t tensor;  // number in the list of model_tensors
+  Box box;
+  Shape local;  // where its corner lies in the rank's share
+};
+// What the rank at `position` gives, in the order of tensors: over all ranks every element comes once, from its first holder along the
+// tensor axis. Ranks that hold the same along the data axis share it evenly where `spread`, otherwise the first of them gives all.
+std::vector<GivenBox> given_boxes(const std::vector<PlacedTensor>&, const Layout&, int position, bool spread);
+Index bytes_of(const std::vector<GivenBox>&, const std::vector<PlacedTensor>&);
 
 }  // namespace gyr

@@ -1,37 +1,104 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checkpoints are logical: one HDF5 file holds whole tensors under plain names, whatever grid wrote them, and any grid reads its own
-// parts of them. The ranks' pieces come to the first rank by messages, and it writes; every rank reads for itself.
+// Checkpoints are logical: a manifest names whole tensors and says which file holds which box of them, whatever grid wrote them, and any
+// grid reads its own parts. Every number is written once, by the first rank that holds it.
 #pragma once
 
 #include "src/checkpoint/folder.hpp"
-#include "src/checkpoint/header.hpp"
+#include "src/checkpoint/shard_writer.hpp"
 #include "src/checkpoint/weight_source.hpp"
 #include "src/engine.hpp"
 
 namespace gyr {
 
+// Who writes files: every rank its own, one rank of each node what its node holds, or one rank everything.
+enum class Files { rank, node, single };
+Files files_of(const std::string& name);  // "rank", "node", "single"
+
+struct SaveOptions {
+  Files files = Files::rank;
+  ShardOptions shard{};
+  Retention retention{};
+  bool async = false;  // the caller waits for a copy in memory only
+};
+
+// What became of a save.
 struct Saved {
   std::filesystem::path path;
-  Index bytes = 0;                 // of tensors; known to the first rank
+  std::int64_t step = 0;
+  Index bytes = 0;                 // of tensors
+  int files = 0;                   // with numbers in them
+  double blocked_seconds = 0;      // that this rank's caller has waited
+  double write_seconds = 0;        // of the slowest writing rank, and of the commit
   std::vector<std::string> notes;  // older checkpoints that could not be removed; known to the first rank
 };
 
-// Writes FOLDER/step_N.h5 for N = header.step, then removes all but the last `keep` of them up to this step (0: none). Collective over
-// the engine's grid; an error on the first rank (Exit::io, disk full) is thrown by all, and what was committed before stays as it was.
-// The first rank needs memory for about 64 MiB of a tensor.
+class Completion;
+template <class T> class Delivery;
+struct PlacedTensor;
+
+// Saves an engine's state as FOLDER/step_N, again and again. Everything here is collective over the engine's grid; an error of one rank
+// (Exit::io, disk full) is thrown by all, and what was committed before stays as it was.
 template <class T>
-Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, Engine<T>&, int keep = 0);
+class Saver {
+ public:
+  // `writers`: by position, who writes for it, in place of what `files` means on this machine.
+  Saver(std::filesystem::path folder, const SaveOptions&, Engine<T>&, std::vector<int> writers = {});
+  ~Saver();  // waits for a writing thread; what is not committed by then will not be
+
+  // Saves the present state as step header.step; ends a save that is under way first. With `async` the state may change as soon as this
+  // returns, which tells of the save before; otherwise it tells of this one.
+  std::optional<Saved> save(CheckpointHeader header);
+  // Takes a save under way further, without waiting: returns what it became, once.
+  std::optional<Saved> poll();
+  std::optional<Saved> finish();  // the same, waiting
+
+  Index buffer_bytes() const;  // of this rank's copy, 0 unless `async`
+
+ private:
+  using Write = std::function<std::optional<ManifestFile>()>;
+  void begin(CheckpointHeader header);
+  Write hand_over(const std::filesystem::path& shard, const CheckpointHeader&);
+  std::optional<Saved> ended();
+
+  std::filesystem::path folder_;
+  SaveOptions options_;
+  Engine<T>& engine_;
+  std::unique_ptr<const std::vector<PlacedTensor>> tensors_;
+  std::vector<LogicalTensor> logical_;
+  std::unique_ptr<const Delivery<T>> delivery_;
+  std::vector<std::byte> buffer_;
+  std::unique_ptr<Completion> under_way_;  // behind the buffer it writes from
+  double blocked_seconds_ = 0;
+};
+
+// Bytes of the copy that an asynchronous save takes on a rank that writes for itself.
+template <class T>
+Index save_buffer_bytes(const ModelConfig&, const Layout&, int position, const Trained& = {});
+
+// Saves once and waits.
+template <class T>
+Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, Engine<T>&, const SaveOptions& = {});
 
 enum class LoadWhat { weights, everything };
 
+// How ranks that hold the same come by it: each reads for itself, or the first of those along the data axis reads and tells the others.
+enum class Reading { all, broadcast };
+Reading reading_of(const std::string& name);  // "all", "broadcast"
+
+// What a rank has read.
+struct LoadTraffic {
+  Index numbers = 0;  // bytes of tensors that it wanted
+  Index disk = 0;     // bytes that came from files for them, chunks being read whole
+};
+
 // Fills the engine's weights, and with `everything` its moments, from a checkpoint of the same model in any precision. With `weights`
 // the moments start at zero. Masters, and weights stored in another precision, come from the checkpoint's masters where it has them.
-// Collective over the engine's grid; an error on one rank is thrown by all. Exit::config naming the first tensor where the file holds
-// another model, or no moments of a weight that is trained now (it was frozen then): moments at zero beside a late step's bias correction
-// would take steps of several times the rate. Moments of weights that are frozen now are not read. Exit::data naming the tensor where its
-// content is damaged.
+// The ranks first share the work of comparing all files with their checksums. Collective over the engine's grid; an error on one rank is
+// thrown by all. Exit::config naming the first tensor where the checkpoint is of another model, or holds no moments of a weight that is
+// trained now (it was frozen then): moments at zero beside a late step's bias correction would take steps of several times the rate.
+// Moments of weights that are frozen now are not read. Exit::data naming file and tensor where its content is damaged.
 template <class T>
-CheckpointHeader load_checkpoint(const std::filesystem::path& file, Engine<T>&, LoadWhat);
+CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, Engine<T>&, LoadWhat, Reading = Reading::all, LoadTraffic* = nullptr);
 
 // The weights alone, of a checkpoint or of a folder of Hugging Face's (see open_weights), with an optimizer that has seen nothing, or into a
 // stage that has none. Collective over the grid; errors as above.

@@ -5,29 +5,25 @@
 
 namespace gyr {
 
-CheckpointFile::CheckpointFile(const std::filesystem::path& path)
-    : file_(hdf5::File::open(path)), header_(read_header(file_)), paths_(file_.datasets()) {}
+bool CheckpointFile::has(Content content, const std::string& weight) const { return stored_.find(path_of(content, weight)) != nullptr; }
 
-bool CheckpointFile::has(Content content, const std::string& weight) const {
-  return std::binary_search(paths_.begin(), paths_.end(), path_of(content, weight));
-}
-
-hdf5::Dataset CheckpointFile::dataset(Content content, const std::string& weight) const {
-  hdf5::Dataset dataset = file_.dataset(path_of(content, weight));
-  require(dataset.checksummed(), Exit::data, "{}: carries no checksums; this program did not write it", dataset.name());
-  return dataset;
+const LogicalTensor& CheckpointFile::tensor(Content content, const std::string& weight) const {
+  const LogicalTensor* found = stored_.find(path_of(content, weight));
+  require(found != nullptr, Exit::data, "{}: holds no {} of {}", name(), name_of(content), weight);
+  return *found;
 }
 
 StoredNumbers CheckpointFile::open(Content content, const std::string& weight) const {
-  const auto dataset = std::make_shared<hdf5::Dataset>(this->dataset(content, weight));
-  return {dataset->name(), dataset->dtype(), dataset->shape(),
-          [dataset](const Box& box, void* data, const Shape& array, const Box& there) { dataset->read(box, data, array, there); }};
+  const LogicalTensor& t = tensor(content, weight);
+  return {name() + ":" + t.path, t.dtype, t.shape,
+          [this, &t](std::span<const BoxPair> parts, void* data, const Shape& array) { stored_.read(t, parts, data, array); }};
 }
 
 std::vector<std::string> CheckpointFile::keys() const {
   std::vector<std::string> keys;
-  for (const std::string& path : paths_)
-    if (path.starts_with("/model/")) keys.push_back(path);
+  for (const LogicalTensor& t : stored_.tensors())
+    if (t.path.starts_with("/model/")) keys.push_back(t.path);
+  std::sort(keys.begin(), keys.end());
   return keys;
 }
 
@@ -36,6 +32,6 @@ StoredNumbers CheckpointFile::open(const std::string& weight, DType wanted) cons
   return itself.dtype == wanted || !has(Content::master, weight) ? itself : open(Content::master, weight);
 }
 
-std::string CheckpointFile::meaning(const std::string& weight) const { return dataset(Content::weight, weight).text("dtype_semantic"); }
+std::string CheckpointFile::meaning(const std::string& weight) const { return tensor(Content::weight, weight).meaning; }
 
 }  // namespace gyr

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "src/checkpoint/header.hpp"
+#include "src/checkpoint/stored_checkpoint.hpp"
+#include "src/data/output_file.hpp"
 #include "src/together.hpp"
 
 namespace gyr {
@@ -15,30 +16,55 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view prefix = "step_", suffix = ".h5";
+constexpr std::string_view prefix = "step_", old_suffix = ".h5", unfinished_suffix = ".tmp";
 
-std::optional<std::int64_t> step_of(const fs::path& path) {
-  const std::string name = path.filename().string();
-  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return {};
-  const char* first = name.data() + prefix.size();
-  const char* last = name.data() + name.size() - suffix.size();
+fs::path old_path(const fs::path& folder, std::int64_t step) { return checkpoint_path(folder, step) += old_suffix; }
+
+// The step of a name that this program gives, which is the only way to write it.
+std::optional<std::int64_t> step_of(std::string_view name) {
+  if (name.ends_with(old_suffix)) name.remove_suffix(old_suffix.size());
+  if (!name.starts_with(prefix)) return {};
   std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(first, last, step);
-  if (error != std::errc() || end != last || step < 0) return {};
+  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) return {};
+  if (checkpoint_path({}, step) != name) return {};
   return step;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  require(!error || error == std::errc::no_such_file_or_directory, Exit::io, "{}: cannot be listed: {}", folder.string(), error.message());
+  return names;
+}
+
+// Under a name that says it is not whole any more, because a folder goes file by file.
+std::error_code remove_checkpoint(const fs::path& path) {
+  std::error_code error;
+  const fs::path dying = fs::path(path) += unfinished_suffix;
+  fs::remove_all(dying, error);
+  if (!error) fs::rename(path, dying, error);
+  if (!error) fs::remove_all(dying, error);
+  return error == std::errc::no_such_file_or_directory ? std::error_code() : error;
 }
 
 }  // namespace
 
-fs::path checkpoint_path(const fs::path& folder, std::int64_t step) { return folder / fmt::format("{}{:08}{}", prefix, step, suffix); }
+fs::path checkpoint_path(const fs::path& folder, std::int64_t step) { return folder / fmt::format("{}{:08}", prefix, step); }
+
+fs::path existing_path(const fs::path& folder, std::int64_t step) {
+  const fs::path path = checkpoint_path(folder, step), old = old_path(folder, step);
+  return !fs::exists(path) && fs::exists(old) ? old : path;
+}
 
 std::vector<std::int64_t> committed_steps(const fs::path& folder) {
   std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
-    if (const auto step = step_of(entry->path()); step && entry->path() == checkpoint_path(folder, *step)) steps.push_back(*step);
-  require(!error || error == std::errc::no_such_file_or_directory, Exit::io, "{}: cannot be listed: {}", folder.string(), error.message());
+  for (const std::string& name : names_in(folder))
+    if (const auto step = step_of(name)) steps.push_back(*step);
   std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   return steps;
 }
 
@@ -46,9 +72,9 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& no
   const auto steps = committed_steps(folder);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (*step >= before) continue;
-    const fs::path path = checkpoint_path(folder, *step);
+    const fs::path path = existing_path(folder, *step);
     try {
-      const std::int64_t says = read_header(path).step;
+      const std::int64_t says = StoredCheckpoint(path).header().step;
       require(says == *step, Exit::data, "{}: holds step {}", path.string(), says);
       return path;
     } catch (const Error& error) {
@@ -62,24 +88,35 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder, Communicator& 
   double step = -1;
   together(world, [&] {
     if (world.rank() != 0) return;
-    if (const auto path = newest_checkpoint(folder, note, before)) step = double(*step_of(*path));
+    if (const auto path = newest_checkpoint(folder, note, before)) step = double(*step_of(path->filename().string()));
   });
   step = world.gather({&step, 1}).front();
   if (step < 0) return {};
-  return checkpoint_path(folder, std::int64_t(step));
+  return existing_path(folder, std::int64_t(step));
 }
 
-std::vector<std::string> keep_last(const fs::path& folder, std::int64_t step, int keep) {
+std::vector<std::string> prune(const fs::path& folder, std::int64_t step, const Retention& retention) {
   std::vector<std::string> left;
-  if (keep <= 0) return left;
+  const auto remove = [&](const fs::path& path) {
+    if (const auto error = remove_checkpoint(path)) left.push_back(fmt::format("{}: cannot be removed: {}", path.string(), error.message()));
+  };
+  if (fs::exists(checkpoint_path(folder, step))) remove(old_path(folder, step));  // what an older program wrote of the same step
+  if (retention.keep <= 0) return left;
   auto steps = committed_steps(folder);
   std::erase_if(steps, [&](std::int64_t other) { return other > step; });
-  for (std::size_t i = 0; i + std::size_t(keep) < steps.size(); ++i) {
-    std::error_code error;
-    const fs::path path = checkpoint_path(folder, steps[i]);
-    if (!fs::remove(path, error) && error) left.push_back(fmt::format("{}: cannot be removed: {}", path.string(), error.message()));
-  }
+  steps.resize(steps.size() - std::min(steps.size(), std::size_t(retention.keep)));
+  for (const std::int64_t old : steps)
+    if (retention.keep_every <= 0 || old % retention.keep_every != 0) remove(existing_path(folder, old));
   return left;
+}
+
+void remove_unfinished(const fs::path& folder) {
+  for (const std::string& name : names_in(folder)) {
+    if (!name.ends_with(unfinished_suffix) || !step_of(std::string_view(name).substr(0, name.size() - unfinished_suffix.size()))) continue;
+    std::error_code error;
+    fs::remove_all(folder / name, error);
+    require(!error, Exit::io, "{}: cannot be removed: {}", (folder / name).string(), error.message());
+  }
 }
 
 void require_space(const fs::path& folder, Index bytes) {
@@ -88,6 +125,47 @@ void require_space(const fs::path& folder, Index bytes) {
   const double free = double(status.f_bavail) * double(status.f_frsize);
   require(free >= double(bytes), Exit::io, "{}: a checkpoint takes {:.3f} GB and {:.3f} GB are free; make room or keep fewer checkpoints",
           folder.string(), double(bytes) * 1e-9, free * 1e-9);
+}
+
+namespace {
+
+constexpr std::string_view folder_text = R"(Checkpoints of gyrfalcon
+========================
+
+step_00000010/       the run after step 10: complete, because it bears this name
+  manifest.json      which file holds which boxes of which tensor, with sizes and checksums (XXH3, as `xxhsum -H3` prints them);
+                     the deck, the seed, step, samples and tokens, and what program wrote it
+  shard_00000.h5 ... the numbers, each once; it does not matter how many files there are and who wrote them
+  index.h5           every tensor whole, under its plain name, as a view of the shards beside it
+step_00000020.tmp/   a save that is under way or was killed; the next save removes it
+latest               name of the newest checkpoint
+
+Reading in Python, from any folder:
+
+    import h5py
+    f = h5py.File("step_00000010/index.h5")
+    f["model/layers/0/mamba/in_proj/weight"][...]       # Hugging Face's name, dots as groups, without a leading "model."
+    f["optimizer/first_moment/layers/0/mamba/D"][...]   # AdamW's moments; optimizer/master of weights in bfloat16
+    f.attrs["step"], f.attrs["deck"]
+
+`h5ls -r step_00000010/index.h5` lists it, `h5dump -d /model/final_layernorm/weight` prints a tensor. bfloat16 is stored as a 16-bit float
+that describes itself, and h5py reads it as numbers. Where a shard is missing the view shows NaN: `gyrfalcon info --check step_00000010`
+compares every file with the manifest. Move or copy a checkpoint as a whole folder.
+
+    gyrfalcon info step_00000010 --statistics
+    gyrfalcon diff step_00000010 step_00000020
+    gyrfalcon reshard step_00000010 OUT --files 1       # one file, from which shard_00000.h5 alone shows every tensor whole
+    gyrfalcon train DECK --resume                       # on any grid; passes over what is damaged
+)";
+
+}  // namespace
+
+void describe_folder(const fs::path& folder) {
+  const fs::path readme = folder / "README.md";
+  if (fs::exists(readme)) return;
+  OutputFile file(readme);
+  file.append(folder_text);
+  file.commit();
 }
 
 }  // namespace gyr

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A folder of checkpoints, step_00000010.h5 and so on, in which a name ending in .h5 appears only when its file is whole and on disk.
+// A folder of checkpoints, step_00000010/ and so on, in which a name without .tmp appears only when everything in it is whole and on disk.
+// Checkpoints of format 1.x, files step_00000010.h5, are found as well.
 #pragma once
 
 #include <filesystem>
@@ -14,22 +15,36 @@
 namespace gyr {
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
+// The same, or the file of format 1.x where only that exists.
+std::filesystem::path existing_path(const std::filesystem::path& folder, std::int64_t step);
 
-// The checkpoint of the highest step below `before` that opens as a complete one, if any. Reads headers, not tensors.
+// The checkpoint of the highest step below `before` that opens as a complete one, if any. Reads its manifest and looks at the sizes of its
+// files, not at tensors.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, const Note& note = {},
                                                        std::int64_t before = std::numeric_limits<std::int64_t>::max());
 // The same for all ranks of `world`: its first rank looks, the others hear. Collective.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, Communicator& world, const Note& note = {},
                                                        std::int64_t before = std::numeric_limits<std::int64_t>::max());
 
-// Steps whose file bears its final name, in rising order.
+// Steps that bear their final name, in rising order.
 std::vector<std::int64_t> committed_steps(const std::filesystem::path& folder);
 
-// Removes checkpoints up to `step` but for the last `keep`; later ones, left by a run that went further, stay. 0 keeps all.
-// Returns what could not be removed and why.
-std::vector<std::string> keep_last(const std::filesystem::path& folder, std::int64_t step, int keep);
+// Which checkpoints stay: the newest `keep` (0: all), and each whose step is a multiple of `keep_every` (0: none besides).
+struct Retention {
+  int keep = 0;
+  std::int64_t keep_every = 0;
+};
+// Removes checkpoints up to `step` but for those that stay; later ones, left by a run that went further, stay too. Returns what could not
+// be removed and why.
+std::vector<std::string> prune(const std::filesystem::path& folder, std::int64_t step, const Retention&);
+
+// Removes what killed saves have left: the names that a save gives to what is not finished, and no others.
+void remove_unfinished(const std::filesystem::path& folder);
 
 // Exit::io naming both numbers unless the file system of `folder` has `bytes` to give.
 void require_space(const std::filesystem::path& folder, Index bytes);
+
+// Tells people how to read what lies in the folder: README.md, unless there is one.
+void describe_folder(const std::filesystem::path& folder);
 
 }  // namespace gyr

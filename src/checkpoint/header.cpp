@@ -11,9 +11,6 @@ namespace gyr {
 
 namespace {
 
-constexpr const char* format_name = "gyrfalcon checkpoint";
-constexpr const char* format_version = "1.0";  // the first number changes when older programs cannot read it any more
-
 std::string now() {
   const time_t seconds = time(nullptr);
   tm utc;
@@ -47,11 +44,18 @@ std::string path_of(Content content, const std::string& weight_name) {
   return {};
 }
 
-void write_header(hdf5::File& file, const CheckpointHeader& h) {
-  file.set("format", format_name);
-  file.set("format_version", format_version);
-  file.set("writer", "gyrfalcon " + gyr::version());
-  file.set("created_utc", now());
+CheckpointHeader stamped(CheckpointHeader h) {
+  h.version = checkpoint_version;
+  h.writer = "gyrfalcon " + gyr::version();
+  h.created = now();
+  return h;
+}
+
+void write_header(hdf5::File& file, const CheckpointHeader& h, const std::string& format) {
+  file.set("format", format);
+  file.set("format_version", h.version);
+  file.set("writer", h.writer);
+  file.set("created_utc", h.created);
   file.set("step", h.step);
   file.set("tokens_seen", h.tokens);
   file.set("samples_seen", h.samples);
@@ -64,11 +68,11 @@ void write_header(hdf5::File& file, const CheckpointHeader& h) {
 }
 
 CheckpointHeader read_header(const hdf5::File& file) {
-  require(file.has("format") && file.text("format") == format_name, Exit::data, "{}: is not a checkpoint of gyrfalcon", file.name());
+  require(file.has("format") && file.text("format") == checkpoint_format, Exit::data, "{}: is not a checkpoint of gyrfalcon", file.name());
   CheckpointHeader h;
   h.version = file.text("format_version");
   const std::string major = h.version.substr(0, h.version.find('.'));
-  require(major == "1", Exit::data, "{}: has format version {}, and this program reads 1.x; use a newer one", file.name(), h.version);
+  require(major == "1", Exit::data, "{}: has format version {}, and this program reads 1.x and 2.x; use a newer one", file.name(), h.version);
   require(file.has("complete"), Exit::data, "{}: was never finished; use another checkpoint", file.name());
   h.writer = file.text("writer");
   h.created = file.text("created_utc");
@@ -81,11 +85,12 @@ CheckpointHeader read_header(const hdf5::File& file) {
   h.layout = file.text("layout");
   h.deck = file.text("deck");
   h.provenance = file.text("provenance");
-  require(h.step >= 0 && h.tokens >= 0 && h.samples >= 0, Exit::data, "{}: step, tokens_seen and samples_seen cannot be negative",
-          file.name());
+  check_header(h, file.name());
   return h;
 }
 
-CheckpointHeader read_header(const std::filesystem::path& file) { return read_header(hdf5::File::open(file)); }
+void check_header(const CheckpointHeader& h, const std::string& origin) {
+  require(h.step >= 0 && h.tokens >= 0 && h.samples >= 0, Exit::data, "{}: step, tokens_seen and samples_seen cannot be negative", origin);
+}
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a checkpoint says of itself, as attributes of the file's root, and where its tensors lie:
+// What a checkpoint says of itself, in its manifest and as attributes of the root of its files, and under which names its tensors go:
 //   /model/PATH                      every weight, whole, under its Hugging Face name: dots become groups, a leading "model." is dropped
 //   /optimizer/first_moment/PATH     AdamW's moments, in the accumulator's precision
 //   /optimizer/second_moment/PATH
@@ -29,10 +29,18 @@ enum class Content { weight, first_moment, second_moment, master };
 std::string_view name_of(Content);
 std::string path_of(Content, const std::string& weight_name);
 
-void write_header(hdf5::File&, const CheckpointHeader&);
-// Exit::data unless the file is a complete checkpoint of a version this program reads.
+inline constexpr const char* checkpoint_format = "gyrfalcon checkpoint";
+inline constexpr const char* checkpoint_version = "2.0";  // the first number changes when older programs cannot read it any more
+
+// Version, program and time of a checkpoint that is about to be written.
+CheckpointHeader stamped(CheckpointHeader);
+// As attributes; `format` says what kind of file of a checkpoint it is.
+void write_header(hdf5::File&, const CheckpointHeader&, const std::string& format);
+// Of a checkpoint of format 1.x, which is one file. Exit::data unless it is complete and of a version this program reads.
 CheckpointHeader read_header(const hdf5::File&);
-CheckpointHeader read_header(const std::filesystem::path& file);
+// Of a checkpoint in any format.
+CheckpointHeader read_header(const std::filesystem::path& checkpoint);
+void check_header(const CheckpointHeader&, const std::string& origin);  // Exit::data for impossible numbers
 
 // A tensor as a checkpoint holds it.
 struct StoredTensor {

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/checkpoint/inspect.hpp"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <set>
+#include <sstream>
 
-#include "src/checkpoint/header.hpp"
+#include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/numbers.hpp"
+#include "src/checkpoint/shard_writer.hpp"
+#include "src/checkpoint/stored_checkpoint.hpp"
 #include "src/report/table.hpp"
 
 namespace gyr {
@@ -16,22 +23,23 @@ namespace {
 // A tensor's numbers in slabs of whole chunks.
 class Slabs {
  public:
-  explicit Slabs(const hdf5::Dataset& dataset)
-      : dataset_(dataset), row_(elements(dataset.shape()) / dataset.shape()[0]), rows_(dataset.shape()[0]),
-        step_(hdf5::chunk_rows(dataset.dtype(), dataset.shape()) * 8) {}
+  Slabs(const StoredCheckpoint& from, const LogicalTensor& tensor)
+      : from_(from), tensor_(tensor), row_(elements(tensor.shape) / tensor.shape[0]), rows_(tensor.shape[0]),
+        step_(slab_rows(tensor.dtype, tensor.shape, Index(16) << 20)) {}
 
   Index rows() const { return rows_; }
   Index step() const { return step_; }
   std::vector<double> read(Index first, Index count) const {
-    std::vector<std::byte> stored(count * row_ * size_of(dataset_.dtype()));
+    std::vector<std::byte> stored(count * row_ * size_of(tensor_.dtype));
     std::vector<double> numbers(count * row_);
-    dataset_.read_rows(first, count, stored.data());
-    convert_numbers(dataset_.dtype(), stored.data(), Index(numbers.size()), numbers.data(), dataset_.name());
+    from_.read_rows(tensor_, first, count, stored.data());
+    widen_numbers(tensor_.dtype, stored.data(), Index(numbers.size()), numbers.data());
     return numbers;
   }
 
  private:
-  const hdf5::Dataset& dataset_;
+  const StoredCheckpoint& from_;
+  const LogicalTensor& tensor_;
   Index row_, rows_, step_;
 };
 
@@ -40,8 +48,8 @@ struct Statistics {
   Index not_finite = 0;
 };
 
-Statistics statistics_of(const hdf5::Dataset& dataset) {
-  const Slabs slabs(dataset);
+Statistics statistics_of(const StoredCheckpoint& from, const LogicalTensor& tensor) {
+  const Slabs slabs(from, tensor);
   Statistics s;
   for (Index first = 0; first < slabs.rows(); first += slabs.step())
     for (const double x : slabs.read(first, std::min(slabs.step(), slabs.rows() - first))) {
@@ -69,23 +77,35 @@ std::string header_text(const CheckpointHeader& h) {
   return table.str(false);
 }
 
+std::string files_text(const Manifest& m) {
+  Table table({{"file", false, 40}, {"bytes", true}, {"boxes", true}, {"xxh3"}});
+  for (const ManifestFile& f : m.files) table.row({f.name, fmt::format("{}", f.bytes), fmt::format("{}", f.boxes.size()), hex(f.sum)});
+  return "\n" + table.str();
+}
+
+std::vector<const LogicalTensor*> by_path(const StoredCheckpoint& stored) {
+  std::vector<const LogicalTensor*> list;
+  for (const LogicalTensor& t : stored.tensors()) list.push_back(&t);
+  std::sort(list.begin(), list.end(), [](const LogicalTensor* a, const LogicalTensor* b) { return a->path < b->path; });
+  return list;
+}
+
 }  // namespace
 
-std::string describe_checkpoint(const std::filesystem::path& path, bool statistics) {
-  const hdf5::File file = hdf5::File::open(path);
-  const CheckpointHeader header = read_header(file);
+std::string describe_checkpoint(const std::filesystem::path& path, const Description& wanted) {
+  const StoredCheckpoint stored(path, Expect::tensors);
+  if (wanted.check) stored.check_files(), stored.check_index();
   std::vector<TableColumn> columns{{"tensor", false, 80}, {"shape", true}, {"type", false}};
-  if (statistics) columns.insert(columns.end(), {{"min", true}, {"max", true}, {"rms", true}, {"not finite", true}});
+  if (wanted.statistics) columns.insert(columns.end(), {{"min", true}, {"max", true}, {"rms", true}, {"not finite", true}});
   Table table(columns);
   Index numbers = 0, weights = 0;
-  for (const std::string& name : file.datasets()) {
-    const hdf5::Dataset dataset = file.dataset(name);
-    const Index count = elements(dataset.shape());
+  for (const LogicalTensor* tensor : by_path(stored)) {
+    const Index count = elements(tensor->shape);
     numbers += count;
-    if (name.starts_with("/model/")) weights += count;
-    std::vector<std::string> cells{printable(name), text_of(dataset.shape()), std::string(name_of(dataset.dtype()))};
-    if (statistics) {
-      const Statistics s = statistics_of(dataset);
+    if (tensor->path.starts_with("/model/")) weights += count;
+    std::vector<std::string> cells{printable(tensor->path), text_of(tensor->shape), std::string(name_of(tensor->dtype))};
+    if (wanted.statistics) {
+      const Statistics s = statistics_of(stored, *tensor);
       const Index finite = count - s.not_finite;
       for (const double x : {s.low, s.high, std::sqrt(s.squares / double(finite))})
         cells.push_back(finite ? fmt::format("{:.4g}", x) : "-");
@@ -93,7 +113,11 @@ std::string describe_checkpoint(const std::filesystem::path& path, bool statisti
     }
     table.row(std::move(cells));
   }
-  return fmt::format("{}\n{}\n{} numbers, {} of them weights\n", header_text(header), table.str(), numbers, weights);
+  std::string text = stored.has_header() ? header_text(stored.header()) : std::string();
+  if (stored.manifest().index) text += files_text(stored.manifest());
+  text += fmt::format("\n{}\n{} numbers, {} of them weights\n", table.str(), numbers, weights);
+  if (wanted.check) text += "every file is as its checksum says\n";
+  return text;
 }
 
 namespace {
@@ -103,9 +127,9 @@ struct Distance {
   double relative() const { return absolute == 0 ? 0 : std::isinf(absolute) ? absolute : absolute / largest; }
 };
 
-Distance distance(const hdf5::Dataset& a, const hdf5::Dataset& b) {
+Distance distance(const StoredCheckpoint& a, const LogicalTensor& ta, const StoredCheckpoint& b, const LogicalTensor& tb) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  const Slabs slabs_a(a), slabs_b(b);
+  const Slabs slabs_a(a, ta), slabs_b(b, tb);
   Distance d;
   for (Index first = 0; first < slabs_a.rows(); first += slabs_a.step()) {
     const Index count = std::min(slabs_a.step(), slabs_a.rows() - first);
@@ -124,42 +148,67 @@ Distance distance(const hdf5::Dataset& a, const hdf5::Dataset& b) {
   return d;
 }
 
+// The last line that matches counts.
+const Tolerance& tolerance_of(const std::vector<Tolerance>& list, const std::string& path) {
+  for (auto t = list.rbegin(); t != list.rend(); ++t)
+    if (fnmatch(t->pattern.c_str(), path.c_str(), 0) == 0) return *t;
+  static const Tolerance equal;
+  return equal;
+}
+
 }  // namespace
 
-Difference diff_checkpoints(const std::filesystem::path& path_a, const std::filesystem::path& path_b, double tolerance) {
-  const hdf5::File a = hdf5::File::open(path_a), b = hdf5::File::open(path_b);
-  const CheckpointHeader ha = read_header(a), hb = read_header(b);
-  const auto names_a = a.datasets(), names_b = b.datasets();
-  std::vector<std::string> all;
-  std::set_union(names_a.begin(), names_a.end(), names_b.begin(), names_b.end(), std::back_inserter(all));
+std::vector<Tolerance> read_tolerances(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  require(file.good(), Exit::missing, "{}: cannot be opened", path.string());
+  std::vector<Tolerance> list;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    Tolerance t;
+    if (!(words >> t.pattern)) continue;
+    const bool numbers = bool(words >> t.absolute >> t.relative) && t.absolute >= 0 && t.relative >= 0;
+    std::string more;
+    require(numbers && !(words >> more), Exit::data,
+            "{}:{}: a line is PATTERN ABSOLUTE RELATIVE, as in `/model/*/mamba/* 1e-6 1e-5`, with numbers of 0 or more", path.string(), number);
+    list.push_back(t);
+  }
+  return list;
+}
+
+Difference diff_checkpoints(const std::filesystem::path& path_a, const std::filesystem::path& path_b, const std::vector<Tolerance>& tolerances) {
+  const StoredCheckpoint a(path_a, Expect::tensors), b(path_b, Expect::tensors);
+  std::set<std::string> all;
+  for (const StoredCheckpoint* stored : {&a, &b})
+    for (const LogicalTensor& t : stored->tensors()) all.insert(t.path);
   Table table({{"tensor", false, 80}, {"absolute", true}, {"relative", true}, {"", false, 60}});
   Index equal = 0, beyond = 0;
-  for (const std::string& name : all) {
-    const bool in_a = std::binary_search(names_a.begin(), names_a.end(), name);
-    const bool in_b = std::binary_search(names_b.begin(), names_b.end(), name);
-    if (!in_a || !in_b) {
+  for (const std::string& path : all) {
+    const LogicalTensor *ta = a.find(path), *tb = b.find(path);
+    if (!ta || !tb) {
       ++beyond;
-      table.row({printable(name), "", "", in_a ? "only in the first" : "only in the second"});
+      table.row({printable(path), "", "", ta ? "only in the first" : "only in the second"});
       continue;
     }
-    const hdf5::Dataset da = a.dataset(name), db = b.dataset(name);
-    if (da.shape() != db.shape()) {
+    if (ta->shape != tb->shape) {
       ++beyond;
-      table.row({printable(name), "", "", fmt::format("{} against {}", text_of(da.shape()), text_of(db.shape()))});
+      table.row({printable(path), "", "", fmt::format("{} against {}", text_of(ta->shape), text_of(tb->shape))});
       continue;
     }
-    const Distance d = distance(da, db);
+    const Distance d = distance(a, *ta, b, *tb);
     if (d.absolute == 0) {
       ++equal;
       continue;
     }
-    const bool far = d.relative() > tolerance;
+    const Tolerance& t = tolerance_of(tolerances, path);
+    const bool far = !(d.absolute <= t.absolute + t.relative * d.largest);
     beyond += far;
-    table.row({printable(name), fmt::format("{:.3e}", d.absolute), fmt::format("{:.3e}", d.relative()), far ? "beyond the tolerance" : ""});
+    table.row({printable(path), fmt::format("{:.3e}", d.absolute), fmt::format("{:.3e}", d.relative()), far ? "beyond the tolerance" : ""});
   }
-  std::string text = fmt::format("step {} against step {}\n", ha.step, hb.step);
+  std::string text;
+  if (a.has_header() && b.has_header()) text += fmt::format("step {} against step {}\n", a.header().step, b.header().step);
   if (equal < Index(all.size())) text += table.str();
-  text += fmt::format("{} tensors: {} equal, {} beyond a relative tolerance of {:g}\n", all.size(), equal, beyond, tolerance);
+  text += fmt::format("{} tensors: {} equal, {} beyond the tolerance\n", all.size(), equal, beyond);
   return {text, beyond == 0};
 }
 

@@ -33,26 +33,56 @@ void check_moments(const CheckpointFile& file, const EngineConfig& config) {
       require(moment.shape == placed.weight.shape, Exit::data, "{}: is {} where the weight is {}", moment.name, text_of(moment.shape),
               text_of(placed.weight.shape));
     }
-    }
+  }
 }
 
 // What this rank holds of a tensor, as S; rows that only pad are zero.
 template <class S>
 std::vector<S> share(const StoredNumbers& tensor, const Parameter& p) {
   const Index count = p.size();
-  std::vector<std::byte> stored(count * size_of(tensor.dtype));
+  std::vector<BoxPair> parts;
   for (const Piece& piece : p.share.pieces) {
     if (piece.extent == 0) continue;
     const int dim = p.weight.dealing.dim;
     Box there = whole(p.weight.shape), here = whole(p.share.shape);
     there.first[dim] = piece.global, here.first[dim] = piece.local;
     there.count[dim] = here.count[dim] = piece.extent;
-    tensor.read(there, stored.data(), p.share.shape, here);
+    parts.push_back({there, here});
   }
+  std::vector<std::byte> stored(count * size_of(tensor.dtype));
+  tensor.read_parts(parts, stored.data(), p.share.shape);
   std::vector<S> numbers(count);
   convert_numbers(tensor.dtype, stored.data(), count, numbers.data(), tensor.name);
   return numbers;
 }
+
+// Brings shares to a rank: read by itself, or by the first of those that hold the same, who tells the others. An error of a reader is kept
+// until `check`, because the others wait for what comes next.
+class Fetch {
+ public:
+  explicit Fetch(Communicator* same = nullptr) : same_(same && same->size() > 1 ? same : nullptr) {}
+
+  template <class S>
+  std::vector<S> operator()(const std::function<StoredNumbers()>& open, const Parameter& p) {
+    if (!same_) return share<S>(open(), p);
+    std::vector<S> numbers(p.size());
+    if (same_->rank() == 0 && !failed_) try {
+        numbers = share<S>(open(), p);
+      } catch (const Error& error) {
+        failed_ = error;
+      }
+    Transport& transport = same_->transport();
+    Request(&transport, transport.broadcast(numbers.data(), Index(numbers.size() * sizeof(S)), DType::u8, 0)).wait();
+    return numbers;
+  }
+  void check() const {
+    if (failed_) throw *failed_;
+  }
+
+ private:
+  Communicator* same_;
+  std::optional<Error> failed_;
+};
 
 template <class S>
 void to_device(const std::vector<S>& numbers, Tensor1<S> x) {
@@ -61,77 +91,104 @@ void to_device(const std::vector<S>& numbers, Tensor1<S> x) {
 }
 
 template <class S>
-void load_value(const WeightSource& source, const Parameter& p) {
-  to_device(share<S>(source.open(p.weight.name, dtype_of<S>()), p), p.vector<S>());
+void load_value(Fetch& fetch, const WeightSource& source, const Parameter& p) {
+  to_device(fetch.operator()<S>([&] { return source.open(p.weight.name, dtype_of<S>()); }, p), p.vector<S>());
+}
+
+template <class T>
+void load_values(Fetch& fetch, const WeightSource& source, Stage<T>& stage) {
+  for (const auto& p : stage.parameters().all())
+    p->dtype() == dtype_of<T>() ? load_value<T>(fetch, source, *p) : load_value<Acc<T>>(fetch, source, *p);
+}
+
+// Weights, masters, and moments of zero.
+template <class T>
+void load_anew(Fetch& fetch, const WeightSource& source, Engine<T>& engine) {
+  using A = Acc<T>;
+  load_values(fetch, source, engine.stage());
+  Optimizer<T>& optimizer = engine.optimizer();
+  optimizer.reset(engine.device());
+  for (const auto& p : engine.stage().parameters().all())
+    if (optimizer.has_master(*p))
+      to_device(fetch.operator()<A>([&] { return source.open(p->weight.name, dtype_of<A>()); }, *p), optimizer.master(*p));
+}
+
+template <class T>
+void load_moments(Fetch& fetch, const CheckpointFile& file, Engine<T>& engine) {
+  using A = Acc<T>;
+  const auto moment = [&](Content content, const Parameter& p, Tensor1<A> to) {
+    to_device(fetch.operator()<A>([&] { return file.open(content, p.weight.name); }, p), to);
+  };
+  for (const auto& p : engine.stage().parameters().all()) {
+    if (!p->trained) continue;
+    moment(Content::first_moment, *p, engine.optimizer().moment1(*p));
+    moment(Content::second_moment, *p, engine.optimizer().moment2(*p));
+  }
+}
+
+// Opens a source and looks whether it is whole and of this model. Collective.
+template <class T, class Open>
+void open_checked(Communicator& world, const ModelConfig& model, Open&& open) {
+  const WeightSource* source = nullptr;
+  together(world, [&] {
+    source = open();
+    check_model<T>(*source, model);
+  });
+  together(world, [&] { source->check(world.rank(), world.size()); });
 }
 
 }  // namespace
 
 template <class T>
 void load_weights(const WeightSource& source, Stage<T>& stage) {
-  for (const auto& p : stage.parameters().all()) p->dtype() == dtype_of<T>() ? load_value<T>(source, *p) : load_value<Acc<T>>(source, *p);
+  Fetch fetch;
+  load_values(fetch, source, stage);
 }
 
-namespace {
-
-// Weights, masters, and moments of zero.
-template <class T>
-void load_anew(const WeightSource& source, Engine<T>& engine) {
-  using A = Acc<T>;
-  load_weights(source, engine.stage());
-  Optimizer<T>& optimizer = engine.optimizer();
-  optimizer.reset(engine.device());
-  for (const auto& p : engine.stage().parameters().all())
-    if (optimizer.has_master(*p)) to_device(share<A>(source.open(p->weight.name, dtype_of<A>()), *p), optimizer.master(*p));
-}
+Reading reading_of(const std::string& name) { return name == "all" ? Reading::all : Reading::broadcast; }
 
 template <class T>
-void load_moments(const CheckpointFile& file, Engine<T>& engine) {
-  using A = Acc<T>;
-  for (const auto& p : engine.stage().parameters().all()) {
-    if (!p->trained) continue;
-    to_device(share<A>(file.open(Content::first_moment, p->weight.name), *p), engine.optimizer().moment1(*p));
-    to_device(share<A>(file.open(Content::second_moment, p->weight.name), *p), engine.optimizer().moment2(*p));
-  }
-}
-
-}  // namespace
-
-template <class T>
-CheckpointHeader load_checkpoint(const std::filesystem::path& file, Engine<T>& engine, LoadWhat what) {
-  CheckpointHeader header;
-  together(engine.grid().world(), [&] {
-    const CheckpointFile source(file);
-    check_model<T>(source, engine.config().model);
-    if (what == LoadWhat::everything) check_moments<T>(source, engine.config());
-    load_anew(source, engine);
-    if (what == LoadWhat::everything) load_moments(source, engine);
-    header = source.header();
+CheckpointHeader load_checkpoint(const std::filesystem::path& path, Engine<T>& engine, LoadWhat what, Reading reading, LoadTraffic* traffic) {
+  Communicator& world = engine.grid().world();
+  std::optional<CheckpointFile> source;
+  open_checked<T>(world, engine.config().model, [&] {
+    source.emplace(path);
+    return &*source;
   });
-  return header;
+  if (what == LoadWhat::everything) together(world, [&] { check_moments<T>(*source, engine.config()); });
+  together(world, [&] {
+    Fetch fetch(reading == Reading::broadcast ? &engine.grid().data() : nullptr);
+    load_anew(fetch, *source, engine);
+    if (what == LoadWhat::everything) load_moments(fetch, *source, engine);
+    fetch.check();
+  });
+  if (traffic) *traffic = {source->stored().bytes_read(), source->stored().bytes_from_disk()};
+  return source->header();
 }
 
 template <class T>
 void load_weights(const std::filesystem::path& path, Engine<T>& engine) {
+  std::unique_ptr<WeightSource> source;
+  open_checked<T>(engine.grid().world(), engine.config().model, [&] { return (source = open_weights(path, engine.config().model)).get(); });
   together(engine.grid().world(), [&] {
-    const auto source = open_weights(path, engine.config().model);
-    check_model<T>(*source, engine.config().model);
-    load_anew(*source, engine);
+    Fetch fetch;
+    load_anew(fetch, *source, engine);
   });
 }
 
 template <class T>
 void load_weights(const std::filesystem::path& path, Grid& grid, Stage<T>& stage) {
+  std::unique_ptr<WeightSource> source;
+  open_checked<T>(grid.world(), stage.config(), [&] { return (source = open_weights(path, stage.config())).get(); });
   together(grid.world(), [&] {
-    const auto source = open_weights(path, stage.config());
-    check_model<T>(*source, stage.config());
-    load_weights(*source, stage);
+    Fetch fetch;
+    load_values(fetch, *source, stage);
   });
 }
 
-template CheckpointHeader load_checkpoint<double>(const std::filesystem::path&, Engine<double>&, LoadWhat);
-template CheckpointHeader load_checkpoint<float>(const std::filesystem::path&, Engine<float>&, LoadWhat);
-template CheckpointHeader load_checkpoint<bf16>(const std::filesystem::path&, Engine<bf16>&, LoadWhat);
+template CheckpointHeader load_checkpoint<double>(const std::filesystem::path&, Engine<double>&, LoadWhat, Reading, LoadTraffic*);
+template CheckpointHeader load_checkpoint<float>(const std::filesystem::path&, Engine<float>&, LoadWhat, Reading, LoadTraffic*);
+template CheckpointHeader load_checkpoint<bf16>(const std::filesystem::path&, Engine<bf16>&, LoadWhat, Reading, LoadTraffic*);
 template void load_weights<double>(const WeightSource&, Stage<double>&);
 template void load_weights<float>(const WeightSource&, Stage<float>&);
 template void load_weights<bf16>(const WeightSource&, Stage<bf16>&);

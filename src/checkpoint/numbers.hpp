@@ -25,6 +25,17 @@ void convert_numbers(DType type, const void* from, Index count, S* to, const std
   }
 }
 
+// The same for every type, whole numbers included.
+inline void widen_numbers(DType type, const void* from, Index count, double* to) {
+  const auto widen = [&](auto* numbers) { std::transform(numbers, numbers + count, to, [](auto x) { return double(x); }); };
+  switch (type) {
+    case DType::i32: return widen(static_cast<const std::int32_t*>(from));
+    case DType::i64: return widen(static_cast<const std::int64_t*>(from));
+    case DType::u8: return widen(static_cast<const std::uint8_t*>(from));
+    default: convert_numbers(type, from, count, to, "numbers");
+  }
+}
+
 inline std::string text_of(const Shape& shape) {
   std::string text;
   for (const Index extent : shape) text += (text.empty() ? "" : " x ") + std::to_string(extent);

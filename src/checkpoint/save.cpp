@@ -1,164 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <cstring>
-#include <functional>
-#include <optional>
+#include <chrono>
+#include <thread>
 
-#include "src/checkpoint/catalogue.hpp"
-#include "src/checkpoint/checkpoint.hpp"
+#include "src/checkpoint/completion.hpp"
+#include "src/checkpoint/delivery.hpp"
+#include "src/fault_point.hpp"
 #include "src/together.hpp"
-#include "src/checkpoint/writer.hpp"
 
 namespace gyr {
 
 namespace {
 
-constexpr Index slab_bytes = Index(32) << 20;
-constexpr int root = 0;
+using Clock = std::chrono::steady_clock;
+constexpr int leader = 0;
+constexpr std::chrono::microseconds shortest_pause(200), longest_pause(10'000);
 
-using Bytes = std::vector<std::byte>;
-
-Index slab_rows(const StoredTensor& t) {
-  const Index chunk = hdf5::chunk_rows(t.dtype, t.shape), row = elements(t.shape) / t.shape[0] * size_of(t.dtype);
-  return std::max<Index>(1, slab_bytes / (chunk * row)) * chunk;  // whole chunks, so that none is written twice
-}
-
-// This rank's share of a tensor, on the host.
-template <class S>
-Bytes to_host(Tensor1<const S> x) {
-  Bytes bytes(x.span() * sizeof(S));
-  const Kokkos::View<S*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(reinterpret_cast<S*>(bytes.data()), x.span());
-  Kokkos::deep_copy(host, x);
-  return bytes;
-}
-
-template <class T>
-Bytes local_share(Engine<T>& engine, const StoredTensor& t) {
-  const Optimizer<T>& optimizer = engine.optimizer();
-  for (const auto& p : engine.stage().parameters().all()) {
-    if (p->weight.name != t.weight_name) continue;
-    switch (t.content) {
-      case Content::first_moment: return to_host<Acc<T>>(optimizer.moment1(*p));
-      case Content::second_moment: return to_host<Acc<T>>(optimizer.moment2(*p));
-      case Content::master: return to_host<Acc<T>>(optimizer.master(*p));
-      case Content::weight:
-        return p->dtype() == dtype_of<T>() ? to_host<T>(p->template vector<const T>())
-                                           : to_host<Acc<T>>(p->template vector<const Acc<T>>());
-    }
-  }
-  fail(Exit::internal, "{} is not on this rank", t.weight_name);
-}
-
-// One rank that gives elements of a tensor.
-struct Giver {
-  int position;
-  std::vector<Stretch> stretches;
-};
-
-class Gathering {
+// Adds the time of its life.
+class Stopwatch {
  public:
-  Gathering(Communicator& world, const StoredTensor& tensor, std::vector<Giver> givers)
-      : world_(world), givers_(std::move(givers)), size_(size_of(tensor.dtype)) {}
-
-  // On a giver: hands over the elements of [first, last) that this rank's `share` has.
-  void give(const Bytes& share, Index first, Index last) const {
-    for (const Giver& giver : givers_) {
-      if (giver.position != world_.rank() || giver.position == root) continue;
-      const Bytes packed = pack(share, inside(giver.stretches, first, last));
-      if (!packed.empty()) transfer(&Transport::send, packed.data(), Index(packed.size()), root).wait();
-    }
-  }
-
-  // On the first rank: all elements [first, last) in logical order.
-  Bytes collect(const Bytes& share, Index first, Index last) const {
-    Bytes slab((last - first) * size_);
-    std::vector<Bytes> packed(givers_.size());
-    std::vector<Request> requests;
-    for (std::size_t g = 0; g < givers_.size(); ++g) {
-      const auto parts = inside(givers_[g].stretches, first, last);
-      if (givers_[g].position == root) {
-        packed[g] = pack(share, parts);
-      } else if (!parts.empty()) {
-        packed[g].resize(total(parts) * size_);
-        requests.push_back(transfer(&Transport::receive, packed[g].data(), Index(packed[g].size()), givers_[g].position));
-      }
-    }
-    for (Request& request : requests) request.wait();
-    for (std::size_t g = 0; g < givers_.size(); ++g) {
-      const std::byte* from = packed[g].data();
-      for (const Stretch& part : inside(givers_[g].stretches, first, last)) {
-        std::memcpy(slab.data() + (part.logical - first) * size_, from, part.count * size_);
-        from += part.count * size_;
-      }
-    }
-    return slab;
-  }
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
  private:
-  Bytes pack(const Bytes& share, const std::vector<Stretch>& parts) const {
-    Bytes packed(total(parts) * size_);
-    std::byte* to = packed.data();
-    for (const Stretch& part : parts) {
-      std::memcpy(to, share.data() + part.local * size_, part.count * size_);
-      to += part.count * size_;
-    }
-    return packed;
-  }
-  template <class Call, class Pointer>
-  Request transfer(Call call, Pointer* data, Index bytes, int other) const {
-    Transport& transport = world_.transport();
-    return Request(&transport, (transport.*call)(data, bytes, DType::u8, other, 0));
-  }
-
-  Communicator& world_;
-  std::vector<Giver> givers_;
-  Index size_;
+  double& seconds_;
+  Clock::time_point begin_ = Clock::now();
 };
-
-std::vector<Giver> givers_of(const PlacedWeight& placed, const Layout& layout) {
-  std::vector<Giver> givers;
-  const int ranks = layout.size("tensor");
-  for (int rank = 0; rank < ranks; ++rank)
-    givers.push_back({position_at(layout, placed.stage, rank), given_stretches(placed.weight, ranks, rank)});
-  return givers;
-}
-
-// Takes rows to the file until a write fails, and drops them from then on: what other ranks have sent must be received all the same.
-class Sink {
- public:
-  explicit Sink(CheckpointWriter& writer) : writer_(writer) {}
-  void write(const StoredTensor& t, Index first, Index count, const Bytes& rows) {
-    if (failed_) return;
-    try {
-      writer_.write(t, first, count, rows.data());
-    } catch (const Error& error) {
-      failed_ = error;
-    }
-  }
-  void check() const {
-    if (failed_) throw *failed_;
-  }
-
- private:
-  CheckpointWriter& writer_;
-  std::optional<Error> failed_;
-};
-
-// One tensor from all ranks that have it into the sink, which only the first rank has.
-template <class T>
-void save_tensor(Engine<T>& engine, const StoredTensor& t, const std::vector<Giver>& givers, Sink* sink) {
-  Communicator& world = engine.grid().world();
-  const bool gives = std::any_of(givers.begin(), givers.end(),
-                                 [&](const Giver& g) { return g.position == world.rank() && !g.stretches.empty(); });
-  const Bytes share = gives ? local_share(engine, t) : Bytes();
-  const Gathering gathering(world, t, givers);
-  const Index rows = t.shape[0], row = elements(t.shape) / rows, slab = slab_rows(t);
-  for (Index first = 0; first < rows; first += slab) {
-    const Index count = std::min(slab, rows - first);
-    if (sink) sink->write(t, first, count, gathering.collect(share, first * row, (first + count) * row));
-    else gathering.give(share, first * row, (first + count) * row);
-  }
-}
 
 std::string describe(const Layout& layout) {
   std::string text;
@@ -166,60 +32,248 @@ std::string describe(const Layout& layout) {
   return text;
 }
 
+// By position: the lowest position on the same node. Collective.
+std::vector<int> first_on_node(Grid& grid) {
+  MPI_Comm all = grid.duplicate(), node;
+  MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, grid.position(), MPI_INFO_NULL, &node);
+  int first = grid.position();
+  MPI_Bcast(&first, 1, MPI_INT, 0, node);
+  MPI_Comm_free(&node);
+  MPI_Comm_free(&all);
+  const double mine = first;
+  const std::vector<double> firsts = grid.world().gather({&mine, 1});
+  return {firsts.begin(), firsts.end()};
+}
+
+std::vector<int> writers_of(Files files, Grid& grid) {
+  if (files == Files::node) return first_on_node(grid);
+  std::vector<int> writers(std::size_t(grid.layout().ranks()), leader);
+  for (int position = 0; files == Files::rank && position < grid.layout().ranks(); ++position) writers[position] = position;
+  return writers;
+}
+
+// The file that this rank writes, with the points where tests stop it.
+class ShardFile {
+ public:
+  ShardFile(const std::filesystem::path& path, const CheckpointHeader& header, const ShardOptions& options,
+            const std::vector<LogicalTensor>& tensors, int position)
+      : writer_(path, header, options), tensors_(tensors), position_(position), step_(header.step) {}
+
+  void write(const GivenBox& b, Index rows, const void* data) {
+    if (++slabs_ == 3) fault_point("shard", position_, step_);
+    writer_.write(tensors_[b.tensor], b.tensor, b.box, rows, data);
+  }
+  ManifestFile finish() {
+    fault_point("written", position_, step_);
+    ManifestFile file = writer_.finish();
+    fault_point("synced", position_, step_);
+    return file;
+  }
+
+ private:
+  ShardWriter writer_;
+  const std::vector<LogicalTensor>& tensors_;
+  int position_, slabs_ = 0;
+  std::int64_t step_;
+};
+
+// Slabs go to the file as they come.
+class FileSink : public Sink {
+ public:
+  explicit FileSink(ShardFile& file) : file_(file) {}
+  std::byte* place(Index bytes) override {
+    slab_.resize(std::size_t(bytes));
+    return slab_.data();
+  }
+  void taken(const GivenBox& b, Index rows, Index) override {
+    if (failed_) return;
+    try {
+      file_.write(b, rows, slab_.data());
+    } catch (const Error& error) {
+      failed_ = error;
+    }
+  }
+  void check() const override {
+    if (failed_) throw *failed_;
+  }
+
+ private:
+  ShardFile& file_;
+  std::vector<std::byte> slab_;
+  std::optional<Error> failed_;
+};
+
+// Slabs lie one behind the other.
+class MemorySink : public Sink {
+ public:
+  explicit MemorySink(std::vector<std::byte>& buffer) : buffer_(buffer) {}
+  std::byte* place(Index) override { return buffer_.data() + end_; }
+  void taken(const GivenBox&, Index, Index bytes) override { end_ += bytes; }
+  void check() const override { ensure(end_ == Index(buffer_.size()), "a copy of {} bytes in a buffer of {}", end_, buffer_.size()); }
+
+ private:
+  std::vector<std::byte>& buffer_;
+  Index end_ = 0;
+};
+
+// What a MemorySink has taken, into a file.
+ManifestFile write_copy(ShardFile& file, const std::vector<DeliveredBox>& boxes, const std::vector<LogicalTensor>& tensors, const std::byte* data) {
+  for (const auto& [from, b] : boxes) {
+    const LogicalTensor& t = tensors[b.tensor];
+    const Index all = b.box.count[0], row = elements(b.box.count) / all * size_of(t.dtype), slab = slab_rows(t.dtype, b.box.count);
+    for (Index first = 0; first < all; first += slab) {
+      const Index rows = std::min(slab, all - first);
+      file.write(b, rows, data);
+      data += rows * row;
+    }
+  }
+  return file.finish();
+}
+
 }  // namespace
 
+Files files_of(const std::string& name) { return name == "rank" ? Files::rank : name == "node" ? Files::node : Files::single; }
+
 template <class T>
-Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, Engine<T>& engine, int keep) {
-  Communicator& world = engine.grid().world();
-  const Layout& layout = engine.grid().layout();
+Saver<T>::Saver(std::filesystem::path folder, const SaveOptions& options, Engine<T>& engine, std::vector<int> writers)
+    : folder_(std::move(folder)), options_(options), engine_(engine),
+      tensors_(std::make_unique<const std::vector<PlacedTensor>>(model_tensors<T>(engine.config().model, engine.grid().layout(), engine.config().optimizer.trained()))) {
+  for (const PlacedTensor& t : *tensors_) logical_.push_back(logical(t.tensor));
+  if (writers.empty()) writers = writers_of(options.files, engine.grid());
+  delivery_ = std::make_unique<const Delivery<T>>(engine, *tensors_, std::move(writers), options.files != Files::single);
+  buffer_.resize(std::size_t(buffer_bytes()));
+}
+
+template <class T>
+Saver<T>::~Saver() = default;
+
+template <class T>
+Index Saver<T>::buffer_bytes() const {
+  return options_.async ? delivery_->bytes() : 0;
+}
+
+// Copies what this rank writes, or writes it as it comes; returns what is left to be done.
+template <class T>
+typename Saver<T>::Write Saver<T>::hand_over(const std::filesystem::path& shard, const CheckpointHeader& header) {
+  Communicator& world = engine_.grid().world();
+  const bool writes = !delivery_->boxes().empty();
+  const auto make_file = [this, shard, header, position = world.rank()] {
+    return std::make_shared<ShardFile>(shard, header, options_.shard, logical_, position);
+  };
+  if (options_.async) {
+    MemorySink sink(buffer_);
+    delivery_->run(writes ? &sink : nullptr);
+    if (!writes) return [] { return std::nullopt; };
+    return [this, make_file] { return write_copy(*make_file(), delivery_->boxes(), logical_, buffer_.data()); };
+  }
+  std::shared_ptr<ShardFile> file;
+  together(world, [&] {
+    if (writes) file = make_file();
+  });
+  together(world, [&] {
+    std::optional<FileSink> sink;
+    if (writes) sink.emplace(*file);
+    delivery_->run(sink ? &*sink : nullptr);
+  });
+  if (!writes) return [] { return std::nullopt; };
+  return [file] { return file->finish(); };
+}
+
+template <class T>
+void Saver<T>::begin(CheckpointHeader header) {
+  const Stopwatch watch(blocked_seconds_);
+  Communicator& world = engine_.grid().world();
+  const Layout& layout = engine_.grid().layout();
   header.precision = name_of(dtype_of<T>());
   header.layout = describe(layout);
   header.world = layout.ranks();
+  Manifest manifest{stamped(std::move(header)), logical_, {}, {}};
+  const std::int64_t step = manifest.header.step;
+  const std::filesystem::path target = checkpoint_path(folder_, step);
 
-  const auto weights = model_weights<T>(engine.config().model, layout, engine.config().optimizer.trained());
-  std::vector<StoredTensor> tensors;
-  for (const PlacedWeight& placed : weights)
-    for (const StoredTensor& t : stored_tensors<T>(placed)) tensors.push_back(t);
-
-  Saved saved{checkpoint_path(folder, header.step), 0, {}};
-  std::optional<CheckpointWriter> writer;  // on the first rank
-  // When the ranks hear of an error, nothing of the unfinished file is left.
-  const auto all_or_nothing = [&](const std::function<void()>& f) {
-    together(world, [&] {
-      try {
-        f();
-      } catch (...) {
-        writer.reset();
-        throw;
-      }
-    });
-  };
-  all_or_nothing([&] {
-    if (world.rank() == root) writer.emplace(saved.path, header, tensors);
+  std::unique_ptr<Transaction> transaction;  // on the first rank
+  together(world, [&] {
+    if (world.rank() != leader) return;
+    remove_unfinished(folder_);
+    transaction = std::make_unique<Transaction>(target, manifest.header, manifest.bytes());
   });
-  for (const PlacedWeight& placed : weights) {
-    const std::vector<Giver> givers = givers_of(placed, layout);
-    all_or_nothing([&] {
-      std::optional<Sink> sink;
-      if (writer) sink.emplace(*writer);
-      for (const StoredTensor& t : stored_tensors<T>(placed)) save_tensor(engine, t, givers, sink ? &*sink : nullptr);
-      if (sink) sink->check();
-    });
+  fault_point("begin", world.rank(), step);
+  Write write;
+  try {
+    write = hand_over(Transaction::temporary(target) / shard_name(world.rank()), manifest.header);
+  } catch (...) {  // on every rank
+    transaction.reset();
+    world.barrier();
+    throw;
   }
-  all_or_nothing([&] {
-    if (!writer) return;
-    writer->commit();
-    saved.bytes = writer->bytes();
-    OutputFile latest(folder / "latest");  // for people: a resumed run looks at the files themselves
-    latest.append(saved.path.filename().string() + "\n");
-    latest.commit();
-    saved.notes = keep_last(folder, header.step, keep);
-  });
+  fault_point("copied", world.rank(), step);
+  under_way_ = std::make_unique<Completion>(world, folder_, options_, std::move(manifest), std::move(transaction), std::move(write));
+}
+
+template <class T>
+std::optional<Saved> Saver<T>::save(CheckpointHeader header) {
+  std::optional<Saved> before = finish();
+  blocked_seconds_ = 0;
+  begin(std::move(header));
+  return options_.async ? std::move(before) : finish();
+}
+
+template <class T>
+std::optional<Saved> Saver<T>::poll() {
+  if (!under_way_) return {};
+  bool done = false;
+  try {
+    const Stopwatch watch(blocked_seconds_);
+    done = under_way_->advance();
+  } catch (...) {
+    under_way_.reset();
+    throw;
+  }
+  return done ? ended() : std::nullopt;
+}
+
+template <class T>
+std::optional<Saved> Saver<T>::finish() {
+  std::optional<Saved> saved;
+  // Rarer and rarer: ranks that ask all the time take the processor from the one that writes.
+  for (auto pause = shortest_pause; under_way_ && !(saved = poll()); pause = std::min(2 * pause, longest_pause)) {
+    const Stopwatch watch(blocked_seconds_);
+    std::this_thread::sleep_for(pause);
+  }
   return saved;
 }
 
-template Saved save_checkpoint<double>(const std::filesystem::path&, CheckpointHeader, Engine<double>&, int);
-template Saved save_checkpoint<float>(const std::filesystem::path&, CheckpointHeader, Engine<float>&, int);
-template Saved save_checkpoint<bf16>(const std::filesystem::path&, CheckpointHeader, Engine<bf16>&, int);
+template <class T>
+std::optional<Saved> Saver<T>::ended() {
+  Saved saved = under_way_->saved();
+  under_way_.reset();
+  saved.blocked_seconds = std::exchange(blocked_seconds_, 0);
+  if (!options_.async) saved.write_seconds = saved.blocked_seconds;  // most of it was written while the numbers came in
+  return saved;
+}
+
+template <class T>
+Index save_buffer_bytes(const ModelConfig& model, const Layout& layout, int position, const Trained& trained) {
+  const auto tensors = model_tensors<T>(model, layout, trained);
+  return bytes_of(given_boxes(tensors, layout, position, true), tensors);
+}
+
+template <class T>
+Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, Engine<T>& engine, const SaveOptions& options) {
+  Saver<T> saver(folder, options, engine);
+  std::optional<Saved> saved = saver.save(std::move(header));
+  if (!saved) saved = saver.finish();
+  return *saved;
+}
+
+template class Saver<double>;
+template class Saver<float>;
+template class Saver<bf16>;
+template Index save_buffer_bytes<double>(const ModelConfig&, const Layout&, int, const Trained&);
+template Index save_buffer_bytes<float>(const ModelConfig&, const Layout&, int, const Trained&);
+template Index save_buffer_bytes<bf16>(const ModelConfig&, const Layout&, int, const Trained&);
+template Saved save_checkpoint<double>(const std::filesystem::path&, CheckpointHeader, Engine<double>&, const SaveOptions&);
+template Saved save_checkpoint<float>(const std::filesystem::path&, CheckpointHeader, Engine<float>&, const SaveOptions&);
+template Saved save_checkpoint<bf16>(const std::filesystem::path&, CheckpointHeader, Engine<bf16>&, const SaveOptions&);
 
 }  // namespace gyr

@@ -11,7 +11,7 @@ namespace gyr {
 
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path, const ModelConfig& config) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return std::make_unique<FolderWeights>(path, config.tied);
+  if (std::filesystem::is_directory(path, error) && !std::filesystem::exists(path / manifest_name)) return std::make_unique<FolderWeights>(path, config.tied);
   return std::make_unique<CheckpointFile>(path);
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "modules/model_config.hpp"
 #include "modules/weight.hpp"
@@ -17,8 +18,13 @@ struct StoredNumbers {
   std::string name;  // FILE:TENSOR, for messages
   DType dtype = DType::f32;
   Shape shape;
-  // The elements of `box` become those of the equally large `there` in the row-major `array` at `data`, in `dtype`.
-  std::function<void(const Box& box, void* data, const Shape& array, const Box& there)> read;
+  // The elements of each part's `from` become those of `to` in the row-major `array` at `data`, in `dtype`. Both have the same order.
+  std::function<void(std::span<const BoxPair> parts, void* data, const Shape& array)> read_parts;
+
+  void read(const Box& box, void* data, const Shape& array, const Box& there) const {
+    const BoxPair part{box, there};
+    read_parts({&part, 1}, data, array);
+  }
 };
 
 class WeightSource {
@@ -30,9 +36,11 @@ class WeightSource {
   virtual std::vector<std::string> keys() const = 0;
   // A weight that is there. Of several copies the most exact one for values of type `wanted`. Exit::data where it is no weight.
   virtual StoredNumbers open(const std::string& weight, DType wanted) const = 0;
+  // Compares files with the checksums that the source has of them, if any: those that rank `rank` of `ranks` looks at. Exit::data.
+  virtual void check(int rank, int ranks) const { static_cast<void>(rank), static_cast<void>(ranks); }
 };
 
-// A checkpoint (.h5), or a folder with config.json and safetensors. In a folder of a model whose head is tied, lm_head.weight is passed
+// A checkpoint, or a folder with config.json and safetensors. In a folder of a model whose head is tied, lm_head.weight is passed
 // over. Exit::missing, Exit::data.
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path&, const ModelConfig&);
 

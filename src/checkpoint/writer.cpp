@@ -1,55 +1,86 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/checkpoint/writer.hpp"
 
+#include "src/checkpoint/cut.hpp"
+
 namespace gyr {
 
 namespace {
-constexpr Index bytes_beside_tensor = 4096;  // HDF5's own structures and attributes, at most
-constexpr Index bytes_of_file = Index(1) << 20;
 
-OutputFile output_in_new_folder(const std::filesystem::path& target) {
-  std::error_code error;
-  const std::filesystem::path folder = target.parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  require(!error, Exit::io, "{}: cannot be made: {}", folder.string(), error.message());
-  return OutputFile(target);
+std::vector<LogicalTensor> logical(const std::vector<StoredTensor>& tensors) {
+  std::vector<LogicalTensor> list;
+  for (const StoredTensor& t : tensors) list.push_back(gyr::logical(t));
+  return list;
 }
+
+Index row_bytes(const LogicalTensor& t) { return elements(t.shape) / t.shape[0] * size_of(t.dtype); }
+
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader& header,
-                                   const std::vector<StoredTensor>& tensors)
-    : target_(target), output_(output_in_new_folder(target)), tensors_left_(tensors.size()) {
-  for (const StoredTensor& t : tensors) bytes_ += elements(t.shape) * size_of(t.dtype);
-  const Index texts = Index(header.deck.size() + header.provenance.size());
-  require_space(target.has_parent_path() ? target.parent_path() : ".",
-                bytes_ + bytes_ / 1024 + Index(tensors.size()) * bytes_beside_tensor + texts + bytes_of_file);
-  file_.emplace(hdf5::File::create(OutputFile::temporary(target)));
-  write_header(*file_, header);
+                                   const std::vector<StoredTensor>& tensors, int files, const ShardOptions& options)
+    : CheckpointWriter(target, header, logical(tensors), files, options) {}
+
+CheckpointWriter::CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader& header, std::vector<LogicalTensor> tensors,
+                                   int files, const ShardOptions& options)
+    : manifest_{stamped(header), std::move(tensors), {}, {}}, options_(options), files_(files), bytes_(manifest_.bytes()),
+      transaction_(target, manifest_.header, bytes_) {}
+
+void CheckpointWriter::open_file() {
+  const std::string name = shard_name(written_);
+  shard_.emplace(Transaction::temporary(transaction_.target()) / name, manifest_.header, options_);
+}
+
+void CheckpointWriter::close_file() {
+  if (!shard_) return;
+  manifest_.files.push_back(shard_->finish());
+  ++written_;
+  shard_.reset();
+}
+
+Index CheckpointWriter::part_of(Index row) const {
+  return Cut{bytes_, files_}.part_of(bytes_done_ + row * row_bytes(manifest_.tensors[tensor_]));
+}
+
+Box CheckpointWriter::box_in(Index part) const {
+  const LogicalTensor& t = manifest_.tensors[tensor_];
+  const auto [first, last] = Cut{bytes_, files_}.rows_in(part, bytes_done_, row_bytes(t), t.shape[0]);
+  Box box = whole(t.shape);
+  box.first[0] = first, box.count[0] = last - first;
+  return box;
 }
 
 void CheckpointWriter::write(const StoredTensor& t, Index first, Index count, const void* rows) {
-  if (first == 0) {
-    ensure(rows_left_ == 0, "{} follows an unfinished tensor", t.weight_name);
-    dataset_.emplace(file_->create_dataset(path_of(t.content, t.weight_name), t.dtype, t.shape));
-    dataset_->set("hf_name", t.weight_name);
-    dataset_->set("long_name", fmt::format("{} of {}", name_of(t.content), t.weight_name));
-    dataset_->set("dtype_semantic", t.meaning.empty() ? std::string(name_of(t.dtype)) : t.meaning);
-    rows_left_ = t.shape[0];
-    --tensors_left_;
+  ensure(tensor_ < manifest_.tensors.size() && manifest_.tensors[tensor_].path == path_of(t.content, t.weight_name), "{}: it is not its turn",
+         t.weight_name);
+  write(first, count, rows);
+}
+
+void CheckpointWriter::write(Index first, Index count, const void* rows) {
+  ensure(tensor_ < manifest_.tensors.size(), "more tensors than were listed");
+  const LogicalTensor& t = manifest_.tensors[tensor_];
+  ensure(first == rows_done_ && first + count <= t.shape[0], "{}: rows out of order", t.path);
+  const auto* data = static_cast<const std::byte*>(rows);
+  while (count > 0) {
+    const Index part = part_of(rows_done_);
+    if (part != part_) close_file();
+    part_ = part;
+    if (!shard_) open_file();
+    const Box box = box_in(part);
+    const Index here = std::min(count, box.first[0] + box.count[0] - rows_done_);
+    shard_->write(t, tensor_, box, here, data);
+    data += here * row_bytes(t), rows_done_ += here, count -= here;
   }
-  ensure(first == t.shape[0] - rows_left_ && count <= rows_left_, "{}: rows out of order", t.weight_name);
-  dataset_->write_rows(first, count, rows);
-  rows_left_ -= count;
-  if (rows_left_ == 0) dataset_.reset();
+  if (rows_done_ < t.shape[0]) return;
+  bytes_done_ += rows_done_ * row_bytes(t);
+  rows_done_ = 0;
+  ++tensor_;
 }
 
 void CheckpointWriter::commit() {
-  ensure(tensors_left_ == 0 && rows_left_ == 0, "{}: tensors are missing", target_.string());
-  file_->set("complete", std::int64_t(1));
-  file_->close();
-  file_.reset();
-  read_header(OutputFile::temporary(target_));
-  output_.commit();
+  ensure(tensor_ == manifest_.tensors.size() && rows_done_ == 0, "{}: tensors are missing", transaction_.target().string());
+  close_file();
+  transaction_.commit(std::move(manifest_));
 }
 
 }  // namespace gyr

@@ -2,33 +2,45 @@
 // One process writes a checkpoint, tensor by tensor, a block of rows at a time. Nothing of it is seen until commit.
 #pragma once
 
-#include <optional>
-
 #include "src/checkpoint/folder.hpp"
-#include "src/checkpoint/header.hpp"
-#include "src/data/output_file.hpp"
+#include "src/checkpoint/shard_writer.hpp"
+#include "src/checkpoint/transaction.hpp"
 
 namespace gyr {
 
 class CheckpointWriter {
  public:
-  // Exit::io where the folder cannot be made or has no room for `tensors`.
-  CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader&, const std::vector<StoredTensor>& tensors);
+  // The checkpoint becomes the folder `target`. Its numbers are cut evenly into `files` files. Exit::io where it cannot be made or has no
+  // room for `tensors`.
+  CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader&, const std::vector<StoredTensor>& tensors, int files = 1,
+                   const ShardOptions& options = {});
+  CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader&, std::vector<LogicalTensor> tensors, int files = 1,
+                   const ShardOptions& options = {});
 
-  // Rows [first, first + count) of a tensor, row-major in its dtype. Tensors come one after the other, rows in order.
+  // Rows [first, first + count) of a tensor, row-major in its dtype. Tensors come in the order in which they were listed, rows in order.
   void write(const StoredTensor&, Index first, Index count, const void* rows);
-  // Every tensor must have been written whole. Brings the file to disk, looks at it again and gives it its name.
+  void write(Index first, Index count, const void* rows);  // of the tensor whose turn it is
+  // Every tensor must have been written whole. Brings the files to disk, looks at them again and gives the folder its name.
   void commit();
 
   Index bytes() const { return bytes_; }  // that the tensors take
+  int files() const { return written_; }  // so far
 
  private:
-  std::filesystem::path target_;
-  OutputFile output_;  // holds the temporary name, under which HDF5 writes
-  std::optional<hdf5::File> file_;
-  std::optional<hdf5::Dataset> dataset_;
-  Index bytes_ = 0, rows_left_ = 0;
-  std::size_t tensors_left_;
+  // Of the tensor whose turn it is: the part, hence file, of a row; and what a part holds of it.
+  Index part_of(Index row) const;
+  Box box_in(Index part) const;
+  void open_file();
+  void close_file();
+
+  Manifest manifest_;
+  ShardOptions options_;
+  int written_ = 0;
+  Index files_, bytes_, bytes_done_ = 0, rows_done_ = 0;
+  Index part_ = 0;          // that the open file holds
+  std::size_t tensor_ = 0;  // whose turn it is
+  Transaction transaction_;
+  std::optional<ShardWriter> shard_;
 };
 
 }  // namespace gyr

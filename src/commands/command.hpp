@@ -20,5 +20,6 @@ void add_info(CLI::App&, Action&);
 void add_diff(CLI::App&, Action&);
 void add_import_hf(CLI::App&, Action&);
 void add_export_hf(CLI::App&, Action&);
+void add_reshard(CLI::App&, Action&);
 
 }  // namespace gyr

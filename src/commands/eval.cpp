@@ -181,7 +181,7 @@ void add_eval(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   CLI::App* c = app.add_subcommand("eval", "What a checkpoint scores on token files, text, last words or multiple choice");
   c->footer(footer);
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5) or Hugging Face folder")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
   CLI::Option* data = c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without a task the split of the training data");
   CLI::Option* text = c->add_option("--text", a->texts, "Text files whose perplexity is wanted")->excludes(data);
   CLI::Option* lambada = c->add_option("--lambada", a->lambada, "JSONL of texts whose last word is to be predicted")->excludes(data)->excludes(text);

@@ -121,7 +121,7 @@ void add_generate(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   a->sampling.temperature = 0.8;
   CLI::App* c = app.add_subcommand("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model");
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5) or Hugging Face folder")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
   c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->take_all()->expected(1);
   a->chat.add(*c, "Ask a fine-tuned model: each prompt stands in this text, as in data build, and the model goes on where the response begins.");
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");

@@ -53,7 +53,7 @@ void add_import_hf(CLI::App& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   CLI::App* c = app.add_subcommand("import-hf", "Make a checkpoint of a Falcon-H1 model in a Hugging Face folder");
   c->add_option("folder", a->folder, "Folder with config.json and model.safetensors, or shards and their index")->required();
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5) to write")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint to write")->required();
   c->add_flag("--overwrite", a->overwrite, "Replace an existing checkpoint");
   c->callback([a, &action] {
     action = [a] { return timed("imported", a->checkpoint, [&] { return import_folder(a->folder, a->checkpoint, a->overwrite, print_note); }); };
@@ -67,7 +67,7 @@ void add_export_hf(CLI::App& app, Action& action) {
   };
   auto a = std::make_shared<Arguments>();
   CLI::App* c = app.add_subcommand("export-hf", "Write a checkpoint's model as a Hugging Face folder that transformers load");
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint (.h5)")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint")->required();
   c->add_option("folder", a->folder, "Folder to write")->required();
   c->add_option("--dtype", a->type, "Type of all weights: bf16, fp16 or fp32; without it as they are stored")
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "modules/flops.hpp"
+#include "src/checkpoint/catalogue.hpp"
 #include "src/plan.hpp"
 #include "src/precision.hpp"
 #include "src/report/table.hpp"
@@ -72,6 +73,24 @@ double bubble(const Layout& layout, int micros) {
   return 1 - *std::max_element(s.busy.begin(), s.busy.end()) / s.makespan;
 }
 
+// Bytes and files of a checkpoint, and of the copy that an asynchronous save writes from.
+std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
+  Index all = 0, most = 0;
+  with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) {
+    const auto tensors = model_tensors<T>(run.model, layout, run.optimizer.trained());
+    for (const PlacedTensor& t : tensors) all += elements(t.tensor.shape) * size_of(t.tensor.dtype);
+    for (int position = 0; position < layout.ranks(); ++position)
+      if (layout.coordinate(position, "data") == 0) most = std::max(most, bytes_of(given_boxes(tensors, layout, position, true), tensors));
+  });
+  const std::string& files = run.checkpoint.files;
+  std::string text = fmt::format("{:.3g} GB", double(all) / 1e9);
+  text += files == "rank" ? fmt::format(" in {} files", layout.ranks()) : files == "node" ? " in a file of each node" : " in one file";
+  if (!run.checkpoint.async) return text;
+  const Index copy = files == "single" ? all : most;
+  text += fmt::format(", and a copy of {} MiB in memory ", mebi(copy));
+  return text + (files == "rank" ? "on the fullest rank" : files == "node" ? "for each rank of a node on its first" : "on the first rank");
+}
+
 }  // namespace
 
 std::string plan_report(const RunConfig& run, int ranks) {
@@ -87,7 +106,6 @@ std::string plan_report(const RunConfig& run, int ranks) {
     least_flops = std::min(least_flops, p.flops), most_flops = std::max(most_flops, p.flops);
   }
   const Index parameters = parameter_count(run.model);
-  const Index checkpoint = parameters * (run.train.precision == "fp64" ? 24 : run.train.precision == "bf16" ? 14 : 12);
 
   Table summary({{""}, {"", false, 90}});
   summary.row({"parameters", fmt::format("{}", parameters)});
@@ -100,7 +118,7 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
   summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * bubble(layout, config.micros))});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(most))});
-  summary.row({"checkpoint", fmt::format("{:.3g} GB", double(checkpoint) / 1e9)});
+  summary.row({"checkpoint", checkpoint_text(run, layout)});
   return summary.str(false) + "\nMemory of a rank in MiB\n" + memory_table(list, layout) +
          (layout.ranks() > 1 ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + traffic_table(list, layout) : "") +
          "\nWork of the first rank in a step\n" + kernel_table(list.front());

@@ -20,7 +20,7 @@ namespace {
 struct Arguments {
   std::string deck, init_from;
   std::vector<std::string> overrides;
-  bool resume = false, dry_run = false;
+  bool resume = false, take_over = false, dry_run = false;
   int ranks = 0;
 };
 
@@ -80,7 +80,7 @@ int train(const Arguments& a) {
         std::string effective;
         const RunConfig run = read(a, runtime, effective);
         if (runtime.rank() == 0) std::printf("%s\n", banner(version(), build_facts()).c_str());
-        const TrainOptions options{a.resume};
+        const TrainOptions options{a.resume, a.take_over};
         with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { train<T>(run, effective, options, runtime.world()); });
       },
       true);
@@ -93,6 +93,7 @@ void add_train(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("train", "Train a model as a deck says");
   add_deck(*command, *a);
   command->add_flag("--resume", a->resume, "Go on from the newest whole checkpoint of the output folder");
+  command->add_flag("--take-over", a->take_over, "Use the output folder though a run on another machine seems to; make sure that it has ended");
   command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
   command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned");
   command->callback([a, &action] { action = [a] { return train(*a); }; });

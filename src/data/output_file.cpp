@@ -107,6 +107,14 @@ void remove_file(const std::filesystem::path& path) {
   require(!error, Exit::io, "{}: cannot be replaced: {}", path.string(), error.message());
 }
 
+void sync_file(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  require(fd >= 0, Exit::io, "{}: cannot be opened: {}", file.string(), std::strerror(errno));
+  const int failed = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  require(failed == 0, Exit::io, "{}: flushing failed: {}", file.string(), std::strerror(failed));
+}
+
 void sync_folder(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   require(fd >= 0, Exit::io, "{}: cannot be opened: {}", folder.string(), std::strerror(errno));

@@ -44,6 +44,8 @@ class OutputFile {
 
 // Removes a file that is to be replaced; one that is not there is fine. Exit::io.
 void remove_file(const std::filesystem::path& path);
+// Brings a file that others have written to disk; Exit::io.
+void sync_file(const std::filesystem::path& file);
 
 // Makes a rename or removal inside `folder` durable.
 void sync_folder(const std::filesystem::path& folder);

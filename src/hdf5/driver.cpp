@@ -22,7 +22,7 @@ struct File {
   H5FD_t base;  // HDF5's own part comes first
   int descriptor;
   haddr_t end_of_addresses, end_of_file;
-  std::string failure;
+  Condition condition;
 };
 
 File& file_of(H5FD_t* base) { return *reinterpret_cast<File*>(base); }
@@ -62,19 +62,19 @@ herr_t set_eoa(H5FD_t* base, H5FD_mem_t, haddr_t address) {
 haddr_t get_eof(const H5FD_t* base, H5FD_mem_t) { return file_of(base).end_of_file; }
 
 herr_t get_handle(H5FD_t* base, hid_t, void** handle) {
-  *handle = &file_of(base).failure;
+  *handle = &file_of(base).condition;
   return 0;
 }
 
 // Addresses behind the end of the file read as zeros, as HDF5 expects.
-herr_t read(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t at, size_t size, void* to) {
+herr_t read(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, void* to) {
   File& file = file_of(base);
   auto* bytes = static_cast<char*>(to);
   while (size > 0) {
     const ssize_t n = pread(file.descriptor, bytes, std::min<size_t>(size, 1 << 30), off_t(at));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      file.failure = std::strerror(errno);
+      file.condition.failure = std::strerror(errno);
       return -1;
     }
     if (n == 0) {
@@ -82,6 +82,7 @@ herr_t read(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t at, size_t size, void* to) 
       break;
     }
     bytes += n, at += haddr_t(n), size -= size_t(n);
+    if (kind == H5FD_MEM_DRAW) file.condition.bytes_read += n;
   }
   return 0;
 }
@@ -90,11 +91,11 @@ herr_t write(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t at, size_t size, const voi
   File& file = file_of(base);
   const auto* bytes = static_cast<const char*>(from);
   const haddr_t end = at + size;
-  while (size > 0 && file.failure.empty()) {
+  while (size > 0 && file.condition.failure.empty()) {
     const ssize_t n = pwrite(file.descriptor, bytes, std::min<size_t>(size, 1 << 30), off_t(at));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
-      file.failure = std::strerror(n < 0 ? errno : ENOSPC);
+      file.condition.failure = std::strerror(n < 0 ? errno : ENOSPC);
       break;
     }
     bytes += n, at += haddr_t(n), size -= size_t(n);
@@ -106,7 +107,7 @@ herr_t write(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t at, size_t size, const voi
 herr_t truncate(H5FD_t* base, hid_t, hbool_t) {
   File& file = file_of(base);
   if (file.end_of_file == file.end_of_addresses) return 0;
-  if (file.failure.empty() && ftruncate(file.descriptor, off_t(file.end_of_addresses)) != 0) file.failure = std::strerror(errno);
+  if (file.condition.failure.empty() && ftruncate(file.descriptor, off_t(file.end_of_addresses)) != 0) file.condition.failure = std::strerror(errno);
   file.end_of_file = file.end_of_addresses;
   return 0;
 }
@@ -137,10 +138,10 @@ hid_t register_driver() {
   return H5FDregister(&driver);
 }
 
-std::string failure_of(hid_t file) {
+Condition condition_of(hid_t file) {
   void* handle = nullptr;
   if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) < 0 || !handle) return {};
-  return *static_cast<std::string*>(handle);
+  return *static_cast<Condition*>(handle);
 }
 
 }  // namespace gyr::hdf5

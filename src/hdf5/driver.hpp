@@ -5,6 +5,7 @@
 
 #include <hdf5.h>
 
+#include <cstdint>
 #include <string>
 
 namespace gyr::hdf5 {
@@ -12,7 +13,12 @@ namespace gyr::hdf5 {
 // The driver's id, to be given back with H5FDunregister once a file is open.
 hid_t register_driver();
 
-// What went wrong with an open file of this driver: empty while all is well.
-std::string failure_of(hid_t file);
+// What became of an open file of this driver.
+struct Condition {
+  std::string failure;          // empty while all is well
+  std::int64_t bytes_read = 0;  // of datasets, from the disk
+};
+Condition condition_of(hid_t file);
+inline std::string failure_of(hid_t file) { return condition_of(file).failure; }
 
 }  // namespace gyr::hdf5

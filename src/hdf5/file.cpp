@@ -16,6 +16,12 @@ namespace gyr::hdf5 {
 
 static_assert(std::is_same_v<hid_t, Handle::Id> && std::is_same_v<herr_t, int>);
 
+// HDF5's state is the process's, so its lock is too.
+std::recursive_mutex& Turn::library() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
 namespace {
 
 constexpr Index chunk_bytes = Index(2) << 20;
@@ -72,10 +78,9 @@ Handle space_of(const Shape& shape) {
   return {H5Screate_simple(int(extents.size()), extents.data(), nullptr), H5Sclose};
 }
 
-Handle selected(Handle space, const Box& box) {
+void select(const Handle& space, const Box& box, H5S_seloper_t how = H5S_SELECT_SET) {
   const auto first = sizes(box.first), count = sizes(box.count);
-  H5Sselect_hyperslab(space, H5S_SELECT_SET, first.data(), nullptr, count.data(), nullptr);
-  return space;
+  H5Sselect_hyperslab(space, how, first.data(), nullptr, count.data(), nullptr);
 }
 
 Shape chunk_of(DType type, const Shape& shape) {
@@ -104,20 +109,26 @@ Index chunk_rows(DType type, const Shape& shape) { return chunk_of(type, shape).
 
 // ---- Attributes ----
 
-bool Object::has(const char* attribute) const { return H5Aexists(object_, attribute) > 0; }
+bool Object::has(const char* attribute) const {
+  const Turn turn;
+  return H5Aexists(object_, attribute) > 0;
+}
 
 Handle Object::attribute(const char* attribute) const {
+  const Turn turn;
   require(has(attribute), Exit::data, "{}: has no attribute '{}'", name_, attribute);
   return owned(H5Aopen(object_, attribute, H5P_DEFAULT), H5Aclose, name_);
 }
 
-void Object::set(const char* attribute, Handle::Id type, const void* value) {
-  const Handle scalar(H5Screate(H5S_SCALAR), H5Sclose);
-  const Handle made(H5Acreate2(object_, attribute, type, scalar, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+void Object::set(const char* attribute, Handle::Id type, const void* value, const Shape& shape) {
+  const Turn turn;
+  const Handle space = shape.empty() ? Handle(H5Screate(H5S_SCALAR), H5Sclose) : space_of(shape);
+  const Handle made(H5Acreate2(object_, attribute, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   if (made < 0 || H5Awrite(made, type, value) < 0) fail_write(name_, fmt::format("attribute '{}': {}", attribute, reason()));
 }
 
 void Object::set(const char* attribute, const std::string& text) {
+  const Turn turn;
   const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
   H5Tset_size(type, std::max<std::size_t>(1, text.size()));
   H5Tset_cset(type, H5T_CSET_UTF8);
@@ -126,8 +137,10 @@ void Object::set(const char* attribute, const std::string& text) {
 }
 void Object::set(const char* attribute, std::int64_t number) { set(attribute, H5T_STD_I64LE, &number); }
 void Object::set(const char* attribute, std::uint64_t number) { set(attribute, H5T_STD_U64LE, &number); }
+void Object::set(const char* attribute, const Shape& numbers) { set(attribute, H5T_STD_I64LE, numbers.data(), {Index(numbers.size())}); }
 
 std::string Object::text(const char* name) const {
+  const Turn turn;
   const Handle attribute = this->attribute(name);
   const Handle type = owned(H5Aget_type(attribute), H5Tclose, name_);
   const Handle space = owned(H5Aget_space(attribute), H5Sclose, name_);
@@ -141,6 +154,7 @@ std::string Object::text(const char* name) const {
 
 template <class I>
 I Object::number(const char* name) const {
+  const Turn turn;
   const Handle attribute = this->attribute(name);
   const Handle type = owned(H5Aget_type(attribute), H5Tclose, name_);
   const Handle space = owned(H5Aget_space(attribute), H5Sclose, name_);
@@ -183,24 +197,67 @@ Shape shape_in(const Handle& space, const std::string& name) {
 }  // namespace
 
 Dataset::Dataset(std::string name, Handle dataset, Handle::Id file) : Object(std::move(name), std::move(dataset)), file_(file) {
+  const Turn turn;
   dtype_ = dtype_in(owned(H5Dget_type(object_), H5Tclose, name_), name_);
   shape_ = shape_in(owned(H5Dget_space(object_), H5Sclose, name_), name_);
 }
 
 bool Dataset::checksummed() const {
+  const Turn turn;
   const Handle plist = owned(H5Dget_create_plist(object_), H5Pclose, name_);
-  if (H5Pget_layout(plist) != H5D_CHUNKED || H5Pget_nfilters(plist) != 1) return false;
-  unsigned flags = 0, config = 0;
-  std::size_t values = 0;
-  return H5Pget_filter2(plist, 0, &flags, &values, nullptr, 0, nullptr, &config) == H5Z_FILTER_FLETCHER32;
+  if (H5Pget_layout(plist) != H5D_CHUNKED) return false;
+  bool fletcher = false;
+  for (int i = 0; i < H5Pget_nfilters(plist); ++i) {
+    unsigned flags = 0, config = 0;
+    std::size_t values = 0;
+    const H5Z_filter_t filter = H5Pget_filter2(plist, unsigned(i), &flags, &values, nullptr, 0, nullptr, &config);
+    fletcher = fletcher || filter == H5Z_FILTER_FLETCHER32;
+    if (filter != H5Z_FILTER_FLETCHER32 && filter != H5Z_FILTER_DEFLATE) return false;
+  }
+  return fletcher;
 }
 
 void Dataset::read(const Box& box, void* data, const Shape& array, const Box& there) const {
-  const Handle file = selected(owned(H5Dget_space(object_), H5Sclose, name_), box), memory = selected(space_of(array), there);
+  const BoxPair part{box, there};
+  read({&part, 1}, data, array);
+}
+
+void Dataset::read(std::span<const BoxPair> parts, void* data, const Shape& array) const {
+  const Turn turn;
+  const Handle file = owned(H5Dget_space(object_), H5Sclose, name_), memory = space_of(array);
+  for (const BoxPair& part : parts) {
+    const auto how = &part == parts.data() ? H5S_SELECT_SET : H5S_SELECT_OR;
+    select(file, part.from, how);
+    select(memory, part.to, how);
+  }
   if (H5Dread(object_, type_of(dtype_), memory, file, H5P_DEFAULT, data) >= 0) return;
   const std::string why = reason(), disk = failure_of(file_);
   require(disk.empty(), Exit::io, "{}: cannot be read: {}", name_, disk);
   fail(Exit::data, "{}: its content is damaged: {}", name_, why);
+}
+
+std::vector<Extent> Dataset::extents() const {
+  const Turn turn;
+  const Handle space = owned(H5Dget_space(object_), H5Sclose, name_);
+  hsize_t chunks = 0;
+  require(H5Dget_num_chunks(object_, space, &chunks) >= 0, Exit::data, "{}: its list of chunks is damaged: {}", name_, reason());
+  std::vector<Extent> list;
+  for (hsize_t i = 0; i < chunks; ++i) {
+    std::vector<hsize_t> corner(shape_.size());
+    unsigned filters = 0;
+    haddr_t address = 0;
+    hsize_t size = 0;
+    require(H5Dget_chunk_info(object_, space, i, corner.data(), &filters, &address, &size) >= 0, Exit::data,
+            "{}: its list of chunks is damaged: {}", name_, reason());
+    list.push_back({Index(address), Index(size)});
+  }
+  std::sort(list.begin(), list.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+  std::vector<Extent> joined;
+  for (const Extent& e : list) {
+    if (!joined.empty() && joined.back().offset + joined.back().bytes == e.offset) joined.back().bytes += e.bytes;
+    else joined.push_back(e);
+  }
+  return joined;
 }
 
 Box Dataset::rows(Index first, Index count) const {
@@ -215,8 +272,10 @@ void Dataset::read_rows(Index first, Index count, void* data) const {
 }
 
 void Dataset::write_rows(Index first, Index count, const void* data) {
+  const Turn turn;
   const Box box = rows(first, count);
-  const Handle file = selected(owned(H5Dget_space(object_), H5Sclose, name_), box), memory = space_of(box.count);
+  const Handle file = owned(H5Dget_space(object_), H5Sclose, name_), memory = space_of(box.count);
+  select(file, box);
   const bool written = H5Dwrite(object_, type_of(dtype_), memory, file, H5P_DEFAULT, data) >= 0;
   const std::string why = written ? "" : reason(), disk = failure_of(file_);
   if (!disk.empty() || !written) fail_write(name_, disk.empty() ? why : disk);
@@ -225,6 +284,7 @@ void Dataset::write_rows(Index first, Index count, const void* data) {
 // ---- Files ----
 
 File File::create(const std::filesystem::path& path) {
+  const Turn turn;
   const int descriptor = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
   require(descriptor >= 0, Exit::io, "{}: cannot be created: {}", path.string(), std::strerror(errno));
   ::close(descriptor);
@@ -235,6 +295,7 @@ File File::create(const std::filesystem::path& path) {
 }
 
 File File::open(const std::filesystem::path& path) {
+  const Turn turn;
   const bool readable = ::access(path.c_str(), R_OK) == 0;
   const int why = readable ? 0 : errno;
   const bool missing = why == ENOENT || why == ENOTDIR;
@@ -245,21 +306,59 @@ File File::open(const std::filesystem::path& path) {
   return File(path.string(), std::move(file));
 }
 
-Dataset File::create_dataset(const std::string& path, DType type, const Shape& shape) {
-  const std::string name = name_ + ":" + path;
-  const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+namespace {
+
+Handle with_groups_on_the_way() {
+  Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
   H5Pset_create_intermediate_group(links, 1);
-  const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  const auto chunk = sizes(chunk_of(type, shape));
-  H5Pset_chunk(properties, int(chunk.size()), chunk.data());
-  H5Pset_fletcher32(properties);
-  H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
-  Handle dataset(H5Dcreate2(object_, path.c_str(), type_of(type), space_of(shape), links, properties, H5P_DEFAULT), H5Dclose);
+  return links;
+}
+
+// In every floating-point type its not-a-number; zero in the others.
+std::vector<std::byte> no_number(DType type) {
+  std::vector<std::byte> value(size_of(type));
+  const auto put = [&](auto x) { std::memcpy(value.data(), &x, sizeof x); };
+  if (type == DType::f64) put(std::numeric_limits<double>::quiet_NaN());
+  if (type == DType::f32) put(std::numeric_limits<float>::quiet_NaN());
+  if (type == DType::bf16) put(bf16(std::numeric_limits<float>::quiet_NaN()).bits);
+  return value;
+}
+
+}  // namespace
+
+Dataset File::create(const std::string& path, DType type, const Shape& shape, const Handle& properties) {
+  const std::string name = name_ + ":" + path;
+  Handle dataset(H5Dcreate2(object_, path.c_str(), type_of(type), space_of(shape), with_groups_on_the_way(), properties, H5P_DEFAULT),
+                 H5Dclose);
   if (dataset < 0) fail_write(name, reason());
   return Dataset(name, std::move(dataset), object_);
 }
 
+Dataset File::create_dataset(const std::string& path, DType type, const Shape& shape, int deflate) {
+  const Turn turn;
+  const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const auto chunk = sizes(chunk_of(type, shape));
+  H5Pset_chunk(properties, int(chunk.size()), chunk.data());
+  if (deflate > 0) H5Pset_deflate(properties, unsigned(deflate));
+  H5Pset_fletcher32(properties);
+  H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
+  return create(path, type, shape, properties);
+}
+
+Dataset File::create_virtual(const std::string& path, DType type, const Shape& shape, const std::vector<VirtualPart>& parts) {
+  const Turn turn;
+  const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_fill_value(properties, type_of(type), no_number(type).data());
+  for (const VirtualPart& part : parts) {
+    const Handle here = space_of(shape), source = space_of(part.box.count);
+    select(here, part.box);
+    if (H5Pset_virtual(properties, here, part.file.c_str(), part.dataset.c_str(), source) < 0) fail_write(name_ + ":" + path, reason());
+  }
+  return create(path, type, shape, properties);
+}
+
 Dataset File::dataset(const std::string& path) const {
+  const Turn turn;
   const std::string name = name_ + ":" + path;
   Handle dataset(H5Dopen2(object_, path.c_str(), H5P_DEFAULT), H5Dclose);
   require(dataset >= 0, Exit::data, "{}: {}", name, reason());
@@ -267,6 +366,7 @@ Dataset File::dataset(const std::string& path) const {
 }
 
 std::vector<std::string> File::datasets() const {
+  const Turn turn;
   std::vector<std::string> links, paths;
   const herr_t visited = H5Lvisit(object_, H5_INDEX_NAME, H5_ITER_INC,
                                   [](hid_t, const char* name, const H5L_info_t* info, void* to) {
@@ -283,7 +383,13 @@ std::vector<std::string> File::datasets() const {
   return paths;
 }
 
+Index File::bytes_read() const {
+  const Turn turn;
+  return Index(condition_of(object_).bytes_read);
+}
+
 void File::close() {
+  const Turn turn;
   const bool flushed = H5Fflush(object_, H5F_SCOPE_GLOBAL) >= 0;
   const std::string why = flushed ? "" : reason(), disk = failure_of(object_);
   if (!disk.empty() || !flushed) fail_write(name_, disk.empty() ? why : disk);

@@ -108,19 +108,31 @@ void ModelFolder::read(const std::string& tensor, const Box& box, void* data, co
   at.reader->read(*at.tensor, box, data, array, there);
 }
 
+namespace {
+
+// Boxes are read one by one.
+template <class Read>
+auto box_by_box(Read read) {
+  return [read](std::span<const BoxPair> parts, void* data, const Shape& array) {
+    for (const BoxPair& part : parts) read(part.from, data, array, part.to);
+  };
+}
+
+}  // namespace
+
 StoredNumbers ModelFolder::open(const std::string& name) const {
   const Place at = place(name);
   const std::string label = at.reader->name() + ":" + shown(name);
-  const auto as_stored = [at](const Box& box, void* data, const Shape& array, const Box& there) {
+  const auto as_stored = box_by_box([at](const Box& box, void* data, const Shape& array, const Box& there) {
     at.reader->read(*at.tensor, box, data, array, there);
-  };
-  const auto widened = [at](const Box& box, void* data, const Shape& array, const Box& there) {
+  });
+  const auto widened = box_by_box([at](const Box& box, void* data, const Shape& array, const Box& there) {
     std::vector<std::uint16_t> halves(std::size_t(elements(box.count)));
     at.reader->read(*at.tensor, box, halves.data(), box.count, whole(box.count));
     box_runs(box.count, whole(box.count), array, there, [&](Index from, Index to, Index count) {
       std::transform(halves.begin() + from, halves.begin() + from + count, static_cast<float*>(data) + to, half_to_float);
     });
-  };
+  });
   switch (at.tensor->type) {
     case safetensors::Type::f16: return {label, DType::f32, at.tensor->shape, widened};
     case safetensors::Type::bf16: return {label, DType::bf16, at.tensor->shape, as_stored};

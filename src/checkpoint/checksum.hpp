@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// XXH3, 64 bits, of bytes in memory and in files: what `xxhsum -H3` prints.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "src/hdf5/file.hpp"
+
+struct XXH3_state_s;
+
+namespace gyr {
+
+class Checksum {
+ public:
+  Checksum();
+  void add(const void* bytes, Index count);
+  std::uint64_t value() const;
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_s*) const;
+  };
+  std::unique_ptr<XXH3_state_s, Free> state_;
+};
+
+std::uint64_t checksum(const void* bytes, Index count);
+
+// As 16 hexadecimal digits and back; Exit::data naming `origin` for any other text.
+std::string hex(std::uint64_t sum);
+std::uint64_t sum_of_hex(const std::string& digits, const std::string& origin);
+
+// A file on disk, read from front to end. Exit::missing, Exit::io.
+class SummedFile {
+ public:
+  explicit SummedFile(const std::filesystem::path& file);
+  ~SummedFile();
+  SummedFile(const SummedFile&) = delete;
+  SummedFile& operator=(const SummedFile&) = delete;
+
+  const std::string& name() const { return name_; }
+  Index bytes() const { return bytes_; }
+  std::uint64_t sum() const;                                     // of the whole
+  std::uint64_t sum(std::span<const hdf5::Extent> parts) const;  // of these bytes, one part after the other; ends where the file ends
+
+ private:
+  std::string name_;
+  int descriptor_;
+  Index bytes_ = 0;
+};
+
+}  // namespace gyr

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tensors, one after the other, cut into parts of nearly equal bytes at the beginnings of rows: a row belongs to the part in whose range
+// of bytes it begins.
+#pragma once
+
+#include <algorithm>
+
+#include "src/box.hpp"
+
+namespace gyr {
+
+struct Cut {
+  Index bytes;  // of everything
+  Index parts;
+
+  Index begin(Index part) const { return bytes * part / parts; }
+  Index part_of(Index byte) const {
+    Index part = std::min(parts - 1, Index(__int128(byte) * parts / std::max<Index>(bytes, 1)));
+    while (part + 1 < parts && begin(part + 1) <= byte) ++part;
+    return part;
+  }
+  // Rows of a box whose first byte is `offset` that begin before `bound`.
+  static Index rows_before(Index bound, Index offset, Index row_bytes, Index rows) {
+    return bound <= offset ? 0 : std::min(rows, (bound - offset + row_bytes - 1) / row_bytes);
+  }
+  // Rows [first, last) of a box that belong to a part.
+  std::pair<Index, Index> rows_in(Index part, Index offset, Index row_bytes, Index rows) const {
+    return {rows_before(begin(part), offset, row_bytes, rows), rows_before(begin(part + 1), offset, row_bytes, rows)};
+  }
+};
+
+}  // namespace gyr

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The way of a checkpoint's numbers from the ranks that hold them to those that write them.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "src/checkpoint/catalogue.hpp"
+#include "src/checkpoint/shard_writer.hpp"
+#include "src/engine.hpp"
+
+namespace gyr {
+
+// A box that this rank writes, and who gives it.
+struct DeliveredBox {
+  int from;  // position
+  GivenBox given;
+};
+
+// Takes boxes in order, slab after slab: `place` says where the next bytes shall go, `taken` that they are there. An error is kept until
+// `check`, because what other ranks send must be received all the same.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual std::byte* place(Index bytes) = 0;
+  virtual void taken(const GivenBox&, Index rows, Index bytes) = 0;
+  virtual void check() const = 0;
+};
+
+template <class T>
+class Delivery {
+ public:
+  // `writers`: by position, who writes for it.
+  Delivery(Engine<T>&, const std::vector<PlacedTensor>&, std::vector<int> writers, bool spread);
+
+  const std::vector<DeliveredBox>& boxes() const { return boxes_; }  // that this rank writes
+  Index bytes() const { return bytes_; }                            // of them
+  // Sends what this rank gives, and brings what it writes into the sink. Every rank must call it.
+  void run(Sink*) const;
+
+ private:
+  using Slab = std::vector<std::byte>;
+  void pack(const GivenBox&, Index first, Index rows, std::byte* to) const;
+  const std::byte* share(const PlacedTensor&) const;
+  template <class S>
+  const std::byte* on_host(Tensor1<S>) const;
+  void send() const;
+  void take(const DeliveredBox&, Sink&) const;
+  Index slab_of(const GivenBox& b) const { return slab_rows(tensors_[b.tensor].tensor.dtype, b.box.count); }
+
+  Engine<T>& engine_;
+  const std::vector<PlacedTensor>& tensors_;
+  std::vector<int> writers_;
+  std::vector<GivenBox> given_;  // by this rank
+  std::vector<DeliveredBox> boxes_;
+  Index bytes_ = 0;
+  std::map<std::string, const Parameter*> parameters_;
+  mutable std::vector<std::byte> copy_;  // of a share on a device that the host cannot read
+  mutable const PlacedTensor* copied_ = nullptr;
+};
+
+}  // namespace gyr

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/checkpoint/shard_writer.hpp"
+
+#include "src/data/output_file.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr const char* shard_format = "gyrfalcon checkpoint shard";
+
+Index row_bytes(DType type, const Shape& box) { return elements(box) / box[0] * size_of(type); }
+
+}  // namespace
+
+Index slab_rows(DType type, const Shape& box, Index bytes) {
+  const Index chunk = hdf5::chunk_rows(type, box);
+  return std::max<Index>(1, bytes / (chunk * row_bytes(type, box))) * chunk;
+}
+
+ShardWriter::ShardWriter(const std::filesystem::path& file, const CheckpointHeader& header, const ShardOptions& options)
+    : path_(file), options_(options), file_(hdf5::File::create(file)) {
+  entry_.name = file.filename().string();
+  write_header(*file_, header, shard_format);
+}
+
+void ShardWriter::begin(const LogicalTensor& t, std::size_t number, const Box& box) {
+  const int count = boxes_of_[number]++;
+  const bool is_whole = box.count == t.shape;
+  const std::string name = is_whole ? t.path : fmt::format("{}/{}", t.path, count);
+  dataset_.emplace(file_->create_dataset(name, t.dtype, box.count, options_.deflate));
+  dataset_->set("hf_name", t.hf_name);
+  dataset_->set("long_name", t.long_name);
+  dataset_->set("dtype_semantic", t.meaning);
+  dataset_->set("global_shape", t.shape);
+  dataset_->set("shard_offset", box.first);
+  entry_.boxes.push_back({number, name, box, 0, {}, 0});
+  sum_.emplace();
+}
+
+void ShardWriter::write(const LogicalTensor& t, std::size_t number, const Box& box, Index rows, const void* data) {
+  if (rows_done_ == 0) begin(t, number, box);
+  StoredBox& entry = entry_.boxes.back();
+  ensure(entry.tensor == number && entry.box.first == box.first && rows_done_ + rows <= box.count[0], "{}: rows out of order", t.path);
+  dataset_->write_rows(rows_done_, rows, data);
+  sum_->add(data, rows * row_bytes(t.dtype, box.count));
+  rows_done_ += rows;
+  if (rows_done_ < box.count[0]) return;
+  entry.numbers_sum = sum_->value();
+  dataset_.reset();
+  rows_done_ = 0;
+}
+
+namespace {
+
+std::uint64_t sum_of_numbers(const hdf5::Dataset& dataset) {
+  const Index all = dataset.shape()[0], row = row_bytes(dataset.dtype(), dataset.shape());
+  const Index slab = slab_rows(dataset.dtype(), dataset.shape(), Index(8) << 20);
+  std::vector<std::byte> numbers(std::size_t(std::min(slab, all) * row));
+  Checksum sum;
+  for (Index first = 0; first < all; first += slab) {
+    const Index rows = std::min(slab, all - first);
+    dataset.read_rows(first, rows, numbers.data());
+    sum.add(numbers.data(), rows * row);
+  }
+  return sum.value();
+}
+
+}  // namespace
+
+// Where each box lies, and with `verify` whether it reads as it was.
+void ShardWriter::look_again() {
+  const hdf5::File file = hdf5::File::open(path_);
+  for (StoredBox& box : entry_.boxes) {
+    const hdf5::Dataset dataset = file.dataset(box.dataset);
+    box.extents = dataset.extents();
+    require(!options_.verify || sum_of_numbers(dataset) == box.numbers_sum, Exit::io,
+            "{}: what was written does not read as it was; the disk or its driver is at fault", dataset.name());
+  }
+}
+
+ManifestFile ShardWriter::finish() {
+  ensure(rows_done_ == 0, "{}: a tensor is missing rows", path_.string());
+  file_->close();
+  file_.reset();
+  sync_file(path_);
+  look_again();
+  const SummedFile file(path_);
+  entry_.bytes = file.bytes();
+  entry_.sum = file.sum();
+  for (StoredBox& box : entry_.boxes) box.stored_sum = file.sum(box.extents);
+  return std::move(entry_);
+}
+
+}  // namespace gyr

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/checkpoint/stored_checkpoint.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+
+#include "src/checkpoint/checksum.hpp"
+#include "src/checkpoint/numbers.hpp"
+
+namespace gyr {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t most_open = 16;  // files at a time: a rank may need parts of thousands
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  require(file.good(), fs::exists(path) ? Exit::io : Exit::data, "{}: cannot be opened; a checkpoint has one", path.string());
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  require(!file.bad(), Exit::io, "{}: cannot be read", path.string());
+  return text;
+}
+
+// Size as the manifest says: what is cut short or empty is found without reading it.
+void check_size(const fs::path& path, Index bytes) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  require(!error, Exit::data, "{}: is missing from its checkpoint: {}", path.string(), error.message());
+  require(Index(size) == bytes, Exit::data, "{}: has {} bytes, and its manifest says {}", path.string(), size, bytes);
+}
+
+}  // namespace
+
+StoredCheckpoint::StoredCheckpoint(const fs::path& path, Expect expect) : path_(path), name_(path.string()) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  require(fs::exists(status), Exit::missing, "{}: cannot be opened: there is no such checkpoint", name_);
+  fs::is_directory(status) ? open_folder() : open_file(expect);
+  pieces_.resize(manifest_.tensors.size());
+  for (std::size_t f = 0; f < manifest_.files.size(); ++f)
+    for (const StoredBox& box : manifest_.files[f].boxes) pieces_[box.tensor].push_back({f, &box});
+  by_path_.resize(manifest_.tensors.size());
+  std::iota(by_path_.begin(), by_path_.end(), std::size_t(0));
+  std::sort(by_path_.begin(), by_path_.end(), [&](std::size_t a, std::size_t b) { return tensors()[a].path < tensors()[b].path; });
+}
+
+void StoredCheckpoint::open_folder() {
+  const fs::path manifest = path_ / manifest_name;
+  manifest_ = manifest_of(contents(manifest), manifest.string());
+  for (const ManifestFile& file : manifest_.files) check_size(path_ / file.name, file.bytes);
+}
+
+void StoredCheckpoint::open_file(Expect expect) {
+  const hdf5::File file = hdf5::File::open(path_);
+  has_header_ = expect == Expect::checkpoint || (file.has("format") && file.text("format") == checkpoint_format);
+  if (has_header_) manifest_.header = read_header(file);
+  ManifestFile& entry = manifest_.files.emplace_back();
+  entry.name = path_.filename().string();
+  path_ = path_.parent_path();
+  for (const std::string& name : file.datasets()) {
+    const hdf5::Dataset dataset = file.dataset(name);
+    require(!has_header_ || dataset.checksummed(), Exit::data, "{}: carries no checksums; this program did not write it", dataset.name());
+    const std::string hf_name = dataset.has("hf_name") ? dataset.text("hf_name") : "";
+    entry.boxes.push_back({manifest_.tensors.size(), name, whole(dataset.shape()), 0, {}, 0});
+    const std::string meaning = dataset.has("dtype_semantic") ? dataset.text("dtype_semantic") : std::string(name_of(dataset.dtype()));
+    const std::string long_name = dataset.has("long_name") ? dataset.text("long_name") : name;
+    manifest_.tensors.push_back({name, hf_name, long_name, dataset.dtype(), dataset.shape(), meaning});
+  }
+}
+
+const LogicalTensor* StoredCheckpoint::find(const std::string& path) const {
+  const auto at = std::lower_bound(by_path_.begin(), by_path_.end(), path, [&](std::size_t t, const std::string& p) { return tensors()[t].path < p; });
+  return at != by_path_.end() && tensors()[*at].path == path ? &tensors()[*at] : nullptr;
+}
+
+void StoredCheckpoint::check_files(int first, int of) const {
+  if (manifest_.header.version.starts_with("1.") || !has_header_) return;
+  for (std::size_t f = std::size_t(first); f < manifest_.files.size(); f += std::size_t(of)) {
+    const ManifestFile& file = manifest_.files[f];
+    check_size(path_ / file.name, file.bytes);
+    const SummedFile summed(path_ / file.name);
+    if (summed.sum() == file.sum) continue;
+    for (const StoredBox& box : file.boxes)
+      require(summed.sum(box.extents) == box.stored_sum, Exit::data, "{}:{}: its content is damaged: {} does not match its checksum",
+              summed.name(), printable(box.dataset), printable(tensors()[box.tensor].hf_name));
+    fail(Exit::data, "{}: is damaged beside its numbers: it does not match its checksum", summed.name());
+  }
+}
+
+void StoredCheckpoint::check_index() const {
+  if (!manifest_.index) return;
+  check_size(path_ / index_name, manifest_.index->bytes);
+  const SummedFile index(path_ / index_name);
+  require(index.sum() == manifest_.index->sum, Exit::data, "{}: does not match its checksum; the tensors themselves are not concerned", index.name());
+}
+
+const hdf5::File& StoredCheckpoint::file(std::size_t number) const {
+  const auto known = std::find_if(open_.begin(), open_.end(), [&](const Open& o) { return o.number == number; });
+  if (known != open_.end()) {
+    open_.splice(open_.begin(), open_, known);
+  } else {
+    if (open_.size() == most_open) {
+      bytes_of_closed_ += open_.back().file.bytes_read();
+      open_.pop_back();
+    }
+    open_.push_front({number, hdf5::File::open(path_ / manifest_.files[number].name)});
+  }
+  return open_.front().file;
+}
+
+void StoredCheckpoint::read(const LogicalTensor& tensor, std::span<const BoxPair> parts, void* data, const Shape& array) const {
+  for (const auto& [number, box] : pieces_[std::size_t(&tensor - tensors().data())]) {
+    std::vector<BoxPair> here;
+    for (const BoxPair& part : parts)
+      if (const auto both = common(part.from, box->box))
+        here.push_back({moved(*both, box->box.first, Shape(box->box.first.size(), 0)), moved(*both, part.from.first, part.to.first)});
+    if (here.empty()) continue;
+    const hdf5::Dataset dataset = file(number).dataset(box->dataset);
+    require(dataset.shape() == box->box.count && dataset.dtype() == tensor.dtype, Exit::data, "{}: is not what the manifest says", dataset.name());
+    dataset.read(here, data, array);
+    for (const BoxPair& part : here) bytes_read_ += elements(part.from.count) * size_of(tensor.dtype);
+  }
+}
+
+void StoredCheckpoint::read_rows(const LogicalTensor& tensor, Index first, Index count, void* data) const {
+  Box rows = whole(tensor.shape);
+  rows.first[0] = first, rows.count[0] = count;
+  const BoxPair part{rows, whole(rows.count)};
+  read(tensor, {&part, 1}, data, rows.count);
+}
+
+Index StoredCheckpoint::bytes_from_disk() const {
+  Index sum = bytes_of_closed_;
+  for (const Open& o : open_) sum += o.file.bytes_read();
+  return sum;
+}
+
+CheckpointHeader read_header(const fs::path& checkpoint) { return StoredCheckpoint(checkpoint).header(); }
+
+}  // namespace gyr

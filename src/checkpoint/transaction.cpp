@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/checkpoint/transaction.hpp"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "src/checkpoint/checksum.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/data/output_file.hpp"
+#include "src/fault_point.hpp"
+
+namespace gyr {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* index_format = "gyrfalcon checkpoint index";
+constexpr Index bytes_beside_tensor = 8192;  // HDF5's structures and attributes, views and manifest entries, at most
+constexpr Index bytes_of_files = Index(2) << 20;
+constexpr int leader = 0;  // the rank that commits
+
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+ManifestFile write_index(const fs::path& path, const Manifest& m) {
+  std::vector<std::vector<hdf5::VirtualPart>> parts(m.tensors.size());
+  for (const ManifestFile& file : m.files)
+    for (const StoredBox& box : file.boxes) parts[box.tensor].push_back({box.box, file.name, box.dataset});
+  hdf5::File index = hdf5::File::create(path);
+  write_header(index, m.header, index_format);
+  for (std::size_t t = 0; t < m.tensors.size(); ++t) {
+    const LogicalTensor& tensor = m.tensors[t];
+    hdf5::Dataset dataset = index.create_virtual(tensor.path, tensor.dtype, tensor.shape, parts[t]);
+    dataset.set("hf_name", tensor.hf_name);
+    dataset.set("long_name", tensor.long_name);
+    dataset.set("dtype_semantic", tensor.meaning);
+    dataset.set("global_shape", tensor.shape);
+    dataset.set("units", std::string("1"));
+  }
+  index.close();
+  sync_file(path);
+  const SummedFile file(path);
+  return {index_name, file.bytes(), file.sum(), {}};
+}
+
+void write_manifest(const fs::path& path, const Manifest& m) {
+  OutputFile file(path);
+  file.append(text_of(m));
+  file.commit();
+}
+
+}  // namespace
+
+std::string shard_name(int number) { return fmt::format("shard_{:05}.h5", number); }
+
+fs::path Transaction::temporary(const fs::path& target) { return fs::path(target) += ".tmp"; }
+
+Transaction::Transaction(const fs::path& target, const CheckpointHeader& header, Index bytes)
+    : target_(target.has_filename() ? target : target.parent_path()), folder_(temporary(target_)) {
+  std::error_code error;
+  const fs::path parent = folder_of(target_);
+  fs::create_directories(parent, error);
+  require(!error, Exit::io, "{}: cannot be made: {}", parent.string(), error.message());
+  fs::remove_all(folder_, error);  // of a killed save
+  require_space(parent, bytes + bytes / 256 + Index(header.deck.size() + header.provenance.size()) * 4 + bytes_of_files);
+  const bool made = fs::create_directory(folder_, error);
+  require(made && !error, Exit::io, "{}: cannot be made: {}", folder_.string(), error.message());
+}
+
+Transaction::~Transaction() {
+  std::error_code ignored;
+  if (!committed_) fs::remove_all(folder_, ignored);
+}
+
+void Transaction::rename() {
+  if (::rename(folder_.c_str(), target_.c_str()) == 0) return;
+  const bool taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+  if (taken && renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) return;
+  // Without an exchange in one step the older one goes first.
+  const fs::path older = fs::path(target_) += ".old.tmp";
+  if (taken && ::rename(target_.c_str(), older.c_str()) == 0 && ::rename(folder_.c_str(), target_.c_str()) == 0) {
+    std::error_code ignored;
+    fs::remove_all(older, ignored);
+    return;
+  }
+  fail(Exit::io, "{}: cannot be renamed to {}: {}", folder_.string(), target_.string(), std::strerror(errno));
+}
+
+void Transaction::commit(Manifest manifest) {
+  const std::int64_t step = manifest.header.step;
+  manifest.index = write_index(folder_ / index_name, manifest);
+  fault_point("index", leader, step);
+  write_manifest(folder_ / manifest_name, manifest);
+  fault_point("manifest", leader, step);
+  sync_folder(folder_);
+  rename();
+  committed_ = true;
+  fault_point("renamed", leader, step);
+  sync_folder(folder_of(target_));
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);  // what was exchanged for it
+}
+
+}  // namespace gyr
