@@ -23,18 +23,29 @@ bool Request::done() {
 }
 
 void Request::wait() {
+  if (done()) return;
+  const Beacon::Waiting waiting(beacon_, call_);
   while (!done()) transport_->rest();
 }
 
-Communicator::Communicator(std::string name, std::unique_ptr<Transport> transport)
-    : name_(std::move(name)), transport_(std::move(transport)) {}
+Communicator::Communicator(std::string name, std::unique_ptr<Transport> transport, Beacon* beacon)
+    : name_(std::move(name)), transport_(std::move(transport)), beacon_(beacon) {
+  if (beacon_) channel_ = beacon_->channel(name_);
+}
+
+Request Communicator::under_way(Operation op, Index bytes, Transport::Ticket ticket) {
+  ++started_;
+  if (beacon_) beacon_->send(bytes);
+  return Request(transport_.get(), ticket, beacon_, {channel_, name_of(op).data(), bytes, started_});
+}
 
 std::vector<double> Communicator::gather(std::span<const double> mine) {
   std::vector<double> all(mine.size() * size());
   if (size() == 1) {
     std::copy(mine.begin(), mine.end(), all.begin());
   } else {
-    Request(transport_.get(), transport_->all_gather(mine.data(), all.data(), Index(mine.size()), DType::f64)).wait();
+    const auto ticket = transport_->all_gather(mine.data(), all.data(), Index(mine.size()), DType::f64);
+    under_way(Operation::all_gather, Index(mine.size() * sizeof(double)), ticket).wait();
   }
   return all;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/beacon.hpp"
 #include "kernels/device.hpp"
 #include "kernels/transport.hpp"
 
@@ -26,11 +27,15 @@ struct Traffic {
 class [[nodiscard]] Request {
  public:
   Request() = default;
-  Request(Transport* transport, Transport::Ticket ticket) : transport_(transport), ticket_(ticket) {}
-  Request(Request&& other) noexcept : transport_(std::exchange(other.transport_, nullptr)), ticket_(other.ticket_) {}
+  // A `beacon` is told of the wait for it as of the call.
+  Request(Transport* transport, Transport::Ticket ticket, Beacon* beacon = nullptr, Call call = {})
+      : transport_(transport), ticket_(ticket), beacon_(beacon), call_(call) {}
+  Request(Request&& other) noexcept { *this = std::move(other); }
   Request& operator=(Request&& other) noexcept {
     std::swap(transport_, other.transport_);
     std::swap(ticket_, other.ticket_);
+    std::swap(beacon_, other.beacon_);
+    std::swap(call_, other.call_);
     return *this;
   }
 
@@ -40,11 +45,14 @@ class [[nodiscard]] Request {
  private:
   Transport* transport_ = nullptr;
   Transport::Ticket ticket_ = 0;
+  Beacon* beacon_ = nullptr;
+  Call call_;
 };
 
 class Communicator {
  public:
-  Communicator(std::string name, std::unique_ptr<Transport> transport);
+  // `beacon`: told what this rank waits for; may be null. It must outlive the communicator's requests.
+  Communicator(std::string name, std::unique_ptr<Transport> transport, Beacon* beacon = nullptr);
 
   const std::string& name() const { return name_; }
   int rank() const { return transport_->rank(); }
@@ -106,11 +114,15 @@ class Communicator {
     traffic_[int(op)].bytes += bytes;
     if (dev.ghost()) return {};
     dev.exec.fence();
-    return Request(transport_.get(), start());
+    return under_way(op, bytes, start());
   }
+  Request under_way(Operation, Index bytes, Transport::Ticket);
 
   std::string name_;
   std::unique_ptr<Transport> transport_;
+  Beacon* beacon_;
+  int channel_ = -1;
+  std::uint64_t started_ = 0;  // operations so far
   std::array<Traffic, operations> traffic_{};
 };
 

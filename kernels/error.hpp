@@ -19,9 +19,9 @@ enum class Exit : int {
   internal = 70,   // our own mistake
   device = 69,     // MPI or device set-up, wrong number of ranks
   io = 74,         // a write or read failed (full disk)
-  again = 75,      // stopped early with everything saved: resubmit
+  again = 75,      // stopped early by a signal, the time limit or the watchdog: resubmit, and it goes on
   config = 78,     // the deck
-  numeric = 80,    // loss or gradient not finite
+  numeric = 80,    // loss or gradient not finite, or replicas that differ
 };
 
 class Error : public std::runtime_error {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 
 namespace gyr::testing {
@@ -92,6 +94,24 @@ Words Material::train(const std::filesystem::path& output, const Words& changes)
 
 std::filesystem::path Material::checkpoint(const std::filesystem::path& output, int step) {
   return output / "checkpoints" / fmt::format("step_{:08}", step);
+}
+
+std::map<int, double> losses(const std::filesystem::path& output) {
+  std::map<int, double> series;
+  for (const std::string& line : lines_of(contents(output / "metrics.jsonl"))) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || json.value("kind", "") != "step") continue;
+    series[json.at("step")] = json.at("loss").is_number() ? double(json.at("loss")) : std::numeric_limits<double>::quiet_NaN();
+  }
+  return series;
+}
+
+void expect_same_end(const std::filesystem::path& a, const std::filesystem::path& b, int steps) {
+  const Result r = run({"diff", Material::checkpoint(a, steps), Material::checkpoint(b, steps), "--tolerance", "0"});
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  const auto left = losses(a), right = losses(b);
+  EXPECT_EQ(left.size(), std::size_t(steps));
+  EXPECT_EQ(left, right);
 }
 
 }  // namespace gyr::testing

@@ -28,4 +28,10 @@ class Material {
   Folder folder_;
 };
 
+// Loss of every step by a run's metrics.jsonl; of a step that was taken several times, the last.
+std::map<int, double> losses(const std::filesystem::path& output);
+
+// Both runs have so many steps, the same losses, and the same bits in their last checkpoints.
+void expect_same_end(const std::filesystem::path& a, const std::filesystem::path& b, int steps);
+
 }  // namespace gyr::testing

@@ -102,6 +102,7 @@ Result execute(const Words& command, const Options& options) {
   bool late = false;
   while (wait4(pid, &status, WNOHANG, &usage) == 0) {
     late = since(begin) > options.limit;
+    if (options.meanwhile) options.meanwhile(pid, files / "out");
     result.killed = options.kill_when && options.kill_when();
     if (late || result.killed) {
       kill(-pid, SIGKILL);

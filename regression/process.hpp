@@ -20,6 +20,7 @@ struct Options {
   double limit = 120;                        // seconds until everything is killed and the test fails
   long file_limit = -1;                      // bytes a file may have (RLIMIT_FSIZE), writes beyond fail as on a full disk
   std::function<bool()> kill_when{};         // asked every millisecond; true: SIGKILL to all its processes
+  std::function<void(int pid, const std::filesystem::path& out)> meanwhile{};  // called every millisecond; out: what it has printed
 };
 
 struct Result {

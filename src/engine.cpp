@@ -89,6 +89,7 @@ std::vector<MicroBatch> Engine<T>::collect(const MicroBatches& source, int micro
 
 template <class T>
 Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
+  grid_.tell("count labels");
   double count = 0;
   for (const MicroBatch& batch : batches)
     for (const Token label : batch.labels) count += label != ignored_label;
@@ -125,6 +126,7 @@ double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBat
         break;
       }
       case TaskKind::forward: {
+        grid_.tell("forward", task.micro);
         if (stage_.first()) begin(slot, task.micro);
         {
           auto t = timers_.scope("pipeline wait");
@@ -141,6 +143,7 @@ double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBat
         gradients[slot] = pipeline.start_receive(device_, flat(stage_.begin_backward(slot)), rank + 1);
         break;
       case TaskKind::backward: {
+        grid_.tell("backward", task.micro);
         {
           auto t = timers_.scope("pipeline wait");
           gradients[slot].wait();
@@ -158,6 +161,7 @@ double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBat
     if (scale == 0 && task.kind == (stage_.last() ? TaskKind::forward : TaskKind::send_output)) stage_.end(slot);
   }
   auto t = timers_.scope("pipeline wait");
+  grid_.tell("last transfers");
   for (auto& slot : sends_) {
     for (Request& send : slot) send.wait();
     slot.clear();
@@ -169,6 +173,7 @@ double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBat
 template <class T>
 void Engine<T>::finish_gradients() {
   auto t = timers_.scope("reduce gradients");
+  grid_.tell("reduce gradients");
   for (Request& reduction : reductions_) reduction.wait();
   reductions_.clear();
   stage_.parameters().reduce_replicas(device_, communication_, grid_.tensor());
@@ -176,39 +181,58 @@ void Engine<T>::finish_gradients() {
 }
 
 template <class T>
-double Engine<T>::from_last_stage(double value) {
-  if (device_.ghost()) return value;
-  const double sum = grid_.data().sum(value);
-  return grid_.pipeline().gather({&sum, 1}).back();
+typename Engine<T>::Agreed Engine<T>::together_over(Communicator& ranks, const Agreed& mine) {
+  const double said[] = {mine.sum, mine.word, mine.bad};
+  const std::vector<double> all = ranks.gather(said);
+  Agreed agreed;
+  for (std::size_t i = 0; i < all.size(); i += 3)
+    agreed = {agreed.sum + all[i], std::max(agreed.word, all[i + 1]), std::max(agreed.bad, all[i + 2])};
+  return agreed;
 }
 
 template <class T>
-StepResult Engine<T>::gradients(const MicroBatches& source, int micros, std::int64_t step) {
+typename Engine<T>::Agreed Engine<T>::from_last_stage(const Agreed& mine) {
+  if (device_.ghost()) return mine;
+  const Agreed replicas = together_over(grid_.data(), mine);
+  const bool last = grid_.coordinate("pipeline") == grid_.pipeline().size() - 1;
+  return together_over(grid_.pipeline(), {last ? replicas.sum : 0, replicas.word, replicas.bad});
+}
+
+template <class T>
+StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const StepOrder& order) {
   const auto batches = collect(source, micros);
   StepResult result;
   result.tokens = labelled(batches);
-  require(result.tokens > 0, Exit::data, "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off", step);
+  require(result.tokens > 0, Exit::data, "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off", order.number);
   fill<Acc<T>>(device_, stage_.parameters().gradients(), 0);
   const auto tasks = one_f_one_b(pipeline_shape(grid_, micros), grid_.coordinate("pipeline"));
   const double sum = run(tasks, batches, 1.0 / double(result.tokens));
   finish_gradients();
+  if (on_gradients_ && !device_.ghost()) on_gradients_(device_, stage_.parameters().gradients());
 
+  // The norm is one replica's, the loss everybody's: what a rank has to say reaches its replica with the one, and all with the other.
   auto t = timers_.scope("gradient norm");
-  result.loss = from_last_stage(sum) / double(result.tokens);
-  double squares = optimizer_->gradient_squares(device_);
-  if (!device_.ghost()) squares = grid_.pipeline().sum(grid_.tensor().whole().sum(squares));
-  result.gradient_norm = std::sqrt(squares);
-  if (!device_.ghost() && !(std::isfinite(result.loss) && std::isfinite(result.gradient_norm)))
-    not_finite(step, result.loss, result.gradient_norm);
+  grid_.tell("gradient norm");
+  Agreed squares{optimizer_->gradient_squares(device_), order.said, double(!std::isfinite(sum))};
+  if (!device_.ghost()) squares = together_over(grid_.pipeline(), together_over(grid_.tensor().whole(), squares));
+  result.gradient_norm = std::sqrt(squares.sum);
+  const Agreed loss = from_last_stage({sum, squares.word, std::max(squares.bad, double(!std::isfinite(result.gradient_norm)))});
+  result.loss = loss.sum / double(result.tokens);
+  result.heard = loss.word;
+  result.finite = device_.ghost() || (loss.bad == 0 && std::isfinite(result.loss));
+  if (!result.finite && config_.must_be_finite) not_finite(order.number, result);
   return result;
 }
 
 template <class T>
-StepResult Engine<T>::train(const MicroBatches& source, int micros, std::int64_t step, double rate) {
-  const StepResult result = gradients(source, micros, step);
+StepResult Engine<T>::train(const MicroBatches& source, int micros, const StepOrder& order) {
+  StepResult result = gradients(source, micros, order);
+  result.applied = result.finite && !(result.loss > order.loss_limit);
+  if (!result.applied) return result;
   auto t = timers_.scope("optimizer");
+  grid_.tell("optimizer");
   const double clip = config_.optimizer.clip;
-  optimizer_->step(device_, rate, step, clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1);
+  optimizer_->step(device_, order.rate, order.number, clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1);
   return result;
 }
 
@@ -217,7 +241,24 @@ std::pair<double, Index> Engine<T>::evaluate(const MicroBatches& source, int mic
   const auto batches = collect(source, micros);
   const Index tokens = labelled(batches);
   const double sum = run(forward_only(pipeline_shape(grid_, micros), grid_.coordinate("pipeline")), batches, 0);
-  return {from_last_stage(sum), tokens};
+  return {from_last_stage({sum}).sum, tokens};
+}
+
+// Data replicas hold the same numbers once gradients are reduced. Where only some of them see a bad one, names their ranks.
+template <class T>
+std::string Engine<T>::only_some_replicas(bool bad) {
+  const Layout& layout = grid_.layout();
+  const double mine = bad;
+  const std::vector<double> seen = grid_.world().gather({&mine, 1});
+  std::vector<bool> replicas(layout.size("data"), false);
+  std::string ranks;
+  for (int position = 0; position < layout.ranks(); ++position) {
+    if (seen[position] == 0) continue;
+    replicas[layout.coordinate(position, "data")] = true;
+    ranks += fmt::format("{} {}", ranks.empty() ? "" : ",", layout.rank_at(position));
+  }
+  if (std::count(replicas.begin(), replicas.end(), true) == std::ptrdiff_t(replicas.size())) return "";
+  return fmt::format(", by rank{} and not by other replicas of the same numbers (suspect the memory or processor there)", ranks);
 }
 
 template <class T>
@@ -230,8 +271,9 @@ std::vector<std::vector<TokenScore>> Engine<T>::scores(const MicroBatches& sourc
 // Names the weight nearest to where it began: backward spreads a bad number towards the embedding, so the last weight in the order of the
 // model whose gradient is bad is the closest to its origin; weights that are bad themselves come first.
 template <class T>
-void Engine<T>::not_finite(std::int64_t step, double loss, double norm) {
+void Engine<T>::not_finite(std::int64_t step, const StepResult& result) {
   using A = Acc<T>;
+  const double loss = result.loss, norm = result.gradient_norm;
   const auto& all = stage_.parameters().all();
   const auto finite = [&](auto x) { return std::isfinite(sum_of_squares<typename decltype(x)::non_const_value_type>(device_, x)); };
   double bad_weight = -1, bad_gradient = -1;  // indices in `all`
@@ -249,11 +291,12 @@ void Engine<T>::not_finite(std::int64_t step, double loss, double norm) {
   };
   const auto weight = last_stage_with(bad_weight), gradient = last_stage_with(bad_gradient);
   const auto [stage, index] = weight.second >= 0 ? weight : gradient;
+  const std::string alone = only_some_replicas(bad_weight >= 0 || bad_gradient >= 0);
   together(grid_.world(), [&] {  // the stage that holds it knows its name; all stop with what it says
     if (stage == grid_.coordinate("pipeline"))
-      fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}. No weight has been changed: "
+      fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}{}. No weight has been changed: "
            "lower optimizer.rate, lengthen the warm-up, or look at the data of this step",
-           step, loss, norm, weight.second >= 0 ? "value" : "gradient", all[index]->weight.name);
+           step, loss, norm, weight.second >= 0 ? "value" : "gradient", all[index]->weight.name, alone);
   });
   fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite", step, loss, norm);
 }

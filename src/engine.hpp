@@ -3,7 +3,9 @@
 // A ghost engine runs the same step without arithmetic or messages and so knows bytes, flops and traffic before they are taken.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <limits>
 
 #include "src/optimizer.hpp"
 #include "src/report/timers.hpp"
@@ -20,6 +22,7 @@ struct EngineConfig {
   int micros = 1;         // micro-batches per step and data rank, at most
   bool training = true;   // false: forwards only, without gradients and optimizer
   Index bucket_bytes = Index(32) << 20;  // gradients reduced together over the data axis
+  bool must_be_finite = true;  // otherwise a step whose numbers are not finite says so and changes nothing
 };
 
 // Bytes a rank takes, by category; activations are `slots` times `slot`.
@@ -36,6 +39,17 @@ struct StepResult {
   double loss = 0;           // mean over labelled tokens of the global batch
   double gradient_norm = 0;  // before clipping
   Index tokens = 0;          // labelled tokens of the global batch
+  bool finite = true;        // loss and norm, on every rank
+  bool applied = true;       // the weights have been updated
+  double heard = 0;          // the greatest word a rank has said
+};
+
+// What a step is told besides its data.
+struct StepOrder {
+  std::int64_t number = 1;  // counts from 1
+  double rate = 0;
+  double said = 0;          // this rank's word: all hear the greatest, with the sums that travel anyway
+  double loss_limit = std::numeric_limits<double>::infinity();  // a higher loss changes nothing
 };
 
 // Micro-batch number i of this rank's data coordinate in the present step.
@@ -50,11 +64,17 @@ class Engine {
   // Draws the weights by (seed, name, element) and resets the optimizer.
   void initialise(std::uint64_t seed);
 
-  // One optimizer step over `micros` micro-batches; step counts from 1. Exit::numeric naming step and layer where loss or gradient
-  // is not finite, before any weight has changed.
-  StepResult train(const MicroBatches&, int micros, std::int64_t step, double rate);
+  // One optimizer step over `micros` micro-batches. Where loss or gradient is not finite on some rank, or the loss is above the limit, no
+  // weight changes on any; where they must be finite, Exit::numeric names step and layer.
+  StepResult train(const MicroBatches&, int micros, const StepOrder&);
+  StepResult train(const MicroBatches& source, int micros, std::int64_t step, double rate) { return train(source, micros, {step, rate}); }
   // Loss and gradients only, as train has them before the update: every rank's gradients are whole and reduced.
-  StepResult gradients(const MicroBatches&, int micros, std::int64_t step);
+  StepResult gradients(const MicroBatches&, int micros, const StepOrder&);
+  StepResult gradients(const MicroBatches& source, int micros, std::int64_t step) { return gradients(source, micros, StepOrder{step}); }
+  // After a step that was not finite, and before the next: throws Exit::numeric with the name of the weight where it was first seen.
+  [[noreturn]] void not_finite(std::int64_t step, const StepResult&);
+  // Called with the flat gradients once they are whole, before anybody looks at them: for the injection of faults.
+  void on_gradients(std::function<void(Device&, Tensor1<Acc<T>>)> f) { on_gradients_ = std::move(f); }
   // Sum of losses and number of labelled tokens over the global batch; no gradients.
   std::pair<double, Index> evaluate(const MicroBatches&, int micros);
   // The scores of every row of this data coordinate's micro-batches, [micro][row], on the last stage; empty on the others. No gradients.
@@ -80,8 +100,13 @@ class Engine {
   Index labelled(const std::vector<MicroBatch>&);
   void start_buckets(int part);
   void finish_gradients();
-  double from_last_stage(double value);  // summed over the data axis, as the last stage knows it, told to every stage
-  [[noreturn]] void not_finite(std::int64_t step, double loss, double norm);
+  // A sum, and what all ranks hear with it: the greatest word, and whether a rank has met a number that is not finite.
+  struct Agreed {
+    double sum = 0, word = 0, bad = 0;
+  };
+  std::string only_some_replicas(bool bad);
+  static Agreed together_over(Communicator&, const Agreed& mine);
+  Agreed from_last_stage(const Agreed& mine);  // summed over the data axis, as the last stage knows it, told to every stage
 
   EngineConfig config_;
   Grid& grid_;
@@ -93,6 +118,7 @@ class Engine {
   std::vector<Bucket> buckets_;
   std::vector<Request> reductions_;
   std::vector<std::vector<Request>> sends_;  // by slot: transfers that still read its memory
+  std::function<void(Device&, Tensor1<Acc<T>>)> on_gradients_;
 };
 
 }  // namespace gyr

@@ -22,7 +22,8 @@ MPI_Comm split(MPI_Comm comm, int color, int key) {
 
 }  // namespace
 
-Grid::Grid(Layout layout, MPI_Comm world, Patience patience) : layout_(std::move(layout)), patience_(patience) {
+Grid::Grid(Layout layout, MPI_Comm world, Patience patience, Beacon* beacon)
+    : layout_(std::move(layout)), patience_(patience), beacon_(beacon) {
   int ranks = 0, rank = 0;
   MPI_Comm_size(world, &ranks);
   MPI_Comm_rank(world, &rank);
@@ -37,7 +38,7 @@ Grid::Grid(Layout layout, MPI_Comm world, Patience patience) : layout_(std::move
   MPI_Cart_create(plain_, int(sizes.size()), sizes.data(), periodic.data(), 0, &cart);
   cart_.comm = cart;
 
-  const auto communicator = [&](std::string name, MPI_Comm comm) { return Communicator(std::move(name), mpi_transport(comm, patience)); };
+  const auto communicator = [&](std::string name, MPI_Comm comm) { return Communicator(std::move(name), mpi_transport(comm, patience), beacon); };
   MPI_Comm all;
   MPI_Comm_dup(cart_, &all);
   world_.emplace(communicator("world", all));
@@ -72,7 +73,7 @@ void Grid::add_tensor_blocks(const std::vector<int>& sizes) {
     if (tensor_->has_block(size)) continue;
     auto transport = is_ghost() ? ghost_transport(rank % size, size)
                                 : mpi_transport(split(tensor_cart_, rank / size, rank), patience_);
-    tensor_->add_block(size, Communicator(fmt::format("tensor/{}", size), std::move(transport)));
+    tensor_->add_block(size, Communicator(fmt::format("tensor/{}", size), std::move(transport), beacon_));
   }
 }
 

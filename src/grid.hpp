@@ -15,8 +15,9 @@ namespace gyr {
 
 class Grid {
  public:
-  // Collective over `world`, whose size must be the layout's. `patience`: of all the job's ranks on this machine.
-  Grid(Layout layout, MPI_Comm world, Patience patience);
+  // Collective over `world`, whose size must be the layout's. `patience`: of all the job's ranks on this machine. `beacon`: told what
+  // this rank does and waits for; may be null, and outlives the grid.
+  Grid(Layout layout, MPI_Comm world, Patience patience, Beacon* beacon = nullptr);
   // The same place without anybody else: for plans.
   static Grid ghost(Layout layout, int position);
 
@@ -24,6 +25,10 @@ class Grid {
   int position() const { return position_; }
   int coordinate(const std::string& axis) const { return layout_.coordinate(position_, axis); }
   bool is_ghost() const { return cart_ == MPI_COMM_NULL; }
+  // What this rank does from now on, for those who watch it. `task`: a literal.
+  void tell(const char* task, std::int64_t micro = -1) {
+    if (beacon_) beacon_->task(task, micro);
+  }
 
   Communicator& world() { return *world_; }      // all ranks, in the order of positions
   Axis& tensor() { return *tensor_; }
@@ -64,6 +69,7 @@ class Grid {
   std::optional<Communicator> world_, pipeline_, data_, ends_;
   std::optional<Axis> tensor_;
   Patience patience_ = Patience::spin;
+  Beacon* beacon_ = nullptr;
 };
 
 // Factorisations data x pipeline x tensor of `ranks` that suit: for the message of a grid that does not.

@@ -30,6 +30,7 @@ struct Layout {
   int size(const std::string& axis) const;                     // 1 where there is no such axis
   int coordinate(int position, const std::string& axis) const; // of a position in the grid
   int position_of(int rank) const;
+  int rank_at(int position) const { return permutation.empty() ? position : permutation[position]; }
 };
 
 // data x pipeline x tensor, tensor fastest.

@@ -29,6 +29,8 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(exit_codes());
   add_train(app, action);
+  add_run(app, action);
+  add_ps(app, action);
   add_plan(app, action);
   add_eval(app, action);
   add_generate(app, action);

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 
 #include "modules/flops.hpp"
 #include "modules/layer.hpp"
+#include "src/watch/stop.hpp"
 #include "src/weight_pattern.hpp"
 
 namespace gyr {
@@ -93,6 +95,19 @@ std::string pattern_help() {
   return text;
 }
 
+std::vector<Span> read_skip(const std::vector<std::string>& entries) {
+  std::vector<Span> skip;
+  for (const std::string& entry : entries) {
+    Index first = 0, count = 0;
+    char rest = 0;
+    const bool pair = std::sscanf(entry.c_str(), "%ld:%ld%c", &first, &count, &rest) == 2 && first >= 0 && count > 0;
+    require(pair && (skip.empty() || skip.back().last <= first), Exit::config,
+            "data.skip: '{}' is not 'FIRST:COUNT' with rising samples, as in [\"640:32\", \"1280:32\"]", entry);
+    skip.push_back({first, first + count});
+  }
+  return skip;
+}
+
 DataConfig read_data(Section s, const RunDefaults& d) {
   DataConfig c;
   c.prefixes = s.get("prefixes", std::vector<std::string>{}, "token files, each PREFIX.bin and PREFIX.idx; with PREFIX_mask.bin and .idx only marked tokens are predicted").value();
@@ -106,6 +121,8 @@ DataConfig read_data(Section s, const RunDefaults& d) {
   c.separate = documents == "separate";
   c.tokenizer = s.get("tokenizer", d.tokenizer, "tokenizer.json of the data; samples are printed as text with it").value();
   c.seed = std::uint64_t(Index(s.get("seed", 1234, "seed of the sample order").at_least(0)));
+  c.skip = read_skip(s.get("skip", std::vector<std::string>{}, "samples that no step takes: FIRST:COUNT; a batch begins behind them").value());
+  require(c.skip.empty() || c.order != "megatron", Exit::config, "data.skip does not go with data.order megatron: that order depends on how many samples are read");
   return c;
 }
 
@@ -142,6 +159,39 @@ TrainConfig read_train(Section s, const RunDefaults& d) {
   c.eval_batches = s.get("eval_batches", 8, "global batches of an evaluation").positive();
   c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive();
   c.seed = std::uint64_t(Index(s.get("seed", 1, "seed of the initial weights").at_least(0)));
+  c.walltime = walltime_seconds(s.get("walltime", "", "time of the job, hh:mm:ss or minutes: the run saves and ends with code 75 before it is over; empty: none").value());
+  const std::string policy = s.get("non_finite", "stop", "where loss or gradient is not finite: end the run, leave out the update, or go back to the last checkpoint and leave out the batch")
+                                 .one_of({"stop", "skip", "rollback"});
+  c.non_finite = policy == "skip" ? NonFinite::skip : policy == "rollback" ? NonFinite::rollback : NonFinite::stop;
+  c.max_skips = s.get("max_skips", 10, "batches left out in a row that end the run with code 80").at_least(1);
+  c.spike = s.get("spike", 0.0, "a loss so many times the mean of the last 32 is treated as train.non_finite says; 0: any loss is fine").at_least(0);
+  require(c.spike == 0 || c.spike > 1, Exit::config, "train.spike = {}: a factor above 1, or 0", c.spike);
+  c.check_replicas = s.get("check_replicas", 0, "steps between comparisons of the weights over the data axis, also before each save; 0: never").unit("steps").at_least(0);
+  return c;
+}
+
+WatchSettings read_watch(Section s) {
+  WatchSettings c;
+  c.patience = s.get("seconds", 600.0, "time without progress of a rank, in computation or in any communicator, until the job is ended with code 75; 0: never").unit("s").at_least(0);
+  c.interval = s.get("heartbeat", 1.0, "time between records in OUTPUT/heartbeat.bin").unit("s").at_least(0.01).at_most(60);
+  return c;
+}
+
+FaultSettings read_fault(Section s) {
+  FaultSettings c = parse_fault(s.get("kind", "", "for tests: kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip or bitflip:BIT; empty: none").value());
+  c.rank = s.get("rank", 0, "the rank it happens to").at_least(0);
+  c.step = s.get("step", 1, "the step before which it happens").positive();
+  c.life = s.get("life", 0, "the start of the run it happens in, as counted by gyrfalcon run; -1: every one").at_least(-1);
+  return c;
+}
+
+SuperviseSettings read_supervise(Section s) {
+  SuperviseSettings c;
+  c.max_restarts = s.get("max_restarts", c.max_restarts, "restarts until gyrfalcon run gives up").at_least(0);
+  c.stale = s.get("stale", c.stale, "time in which no rank moves until the job is ended; five times the median step where that is more").unit("s").positive();
+  c.silent = s.get("silent", c.silent, "time without a heartbeat of a rank until it is taken for lost").unit("s").positive();
+  c.slow = s.get("slow", c.slow, "a rank that works so many times as long as the median rank is reported").above(1);
+  c.slow_steps = s.get("slow_steps", c.slow_steps, "steps over which that is measured").unit("steps").positive();
   return c;
 }
 
@@ -262,6 +312,9 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x tensor"));
   Section checkpoint = deck.section("checkpoint", "saving");
   run.checkpoint = read_checkpoint(checkpoint);
+  run.watch = read_watch(deck.section("watchdog", "ending a job that hangs"));
+  run.supervise = read_supervise(deck.section("supervise", "what gyrfalcon run minds"));
+  run.fault = read_fault(deck.section("fault", "faults on order, to test what a run does when its machine fails it"));
   run.output = deck.section("output", "where results go").get("folder", "out", "folder of checkpoints, logs and metrics").value();
   return run;
 }
@@ -270,6 +323,12 @@ Index RunConfig::largest_batch() const {
   Index most = train.ramp.empty() ? train.batch : 0;
   for (const BatchStep& step : train.ramp) most = std::max(most, step.batch);
   return most;
+}
+
+Index RunConfig::next_sample(Index first, Index batch, const std::vector<Span>& skip) {
+  for (const Span& range : skip)
+    if (first < range.last && first + batch > range.first) first = range.last;
+  return first;
 }
 
 Index RunConfig::batch_after(double tokens) const {
@@ -318,6 +377,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.length = run.train.length;
   c.micros = int(run.largest_batch() / (layout.size("data") * run.train.micro_batch));
   c.bucket_bytes = run.parallel.bucket_bytes;
+  c.must_be_finite = run.train.non_finite == NonFinite::stop;
   return c;
 }
 

@@ -5,6 +5,9 @@
 #include "src/deck/deck.hpp"
 #include "src/engine.hpp"
 #include "src/learning_rate.hpp"
+#include "src/supervisor/settings.hpp"
+#include "src/watch/fault.hpp"
+#include "src/watch/watch.hpp"
 
 namespace gyr {
 
@@ -19,7 +22,12 @@ struct DataConfig {
   std::string split, order, tokenizer;
   bool separate;  // documents do not see each other
   std::uint64_t seed;
+  std::vector<Span> skip;  // samples that no step takes, in rising order
 };
+
+// What a step does whose loss or gradient is not finite: end the run, leave the update out, or go back to the last checkpoint and
+// leave its samples out.
+enum class NonFinite { stop, skip, rollback };
 
 struct TrainConfig {
   std::string init_from, precision;
@@ -27,6 +35,11 @@ struct TrainConfig {
   std::vector<BatchStep> ramp;
   Index eval_every, eval_batches, log_every;
   std::uint64_t seed;
+  double walltime;        // seconds, 0: without end
+  NonFinite non_finite;
+  Index max_skips;        // in a row
+  double spike;           // times the mean of recent losses, 0: any
+  Index check_replicas;   // steps between, 0: never
 };
 
 struct ParallelConfig {
@@ -51,10 +64,15 @@ struct RunConfig {
   LearningRate rate;
   ParallelConfig parallel;
   CheckpointConfig checkpoint;
+  WatchSettings watch;
+  FaultSettings fault;
+  SuperviseSettings supervise;
   std::string output;
 
   // Largest global batch of the run, in sequences.
   Index largest_batch() const;
+  // The first of `batch` samples to take where `first` is the next: behind those to be skipped that it would touch.
+  static Index next_sample(Index first, Index batch, const std::vector<Span>& skip);
   // Sequences of the step that begins after `tokens` consumed tokens.
   Index batch_after(double tokens) const;
 };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 
 #include <nlohmann/json.hpp>
 
@@ -18,9 +19,12 @@
 #include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
 #include "src/report/tensorboard.hpp"
+#include "src/recent_metrics.hpp"
+#include "src/replicas.hpp"
 #include "src/run_lock.hpp"
 #include "src/runtime.hpp"
 #include "src/tokenizer/tokenizer.hpp"
+#include "src/watch/stop.hpp"
 
 namespace gyr {
 
@@ -62,11 +66,16 @@ template <class T>
 class Trainer {
  public:
   Trainer(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world)
-      : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()),
-        grid_(layout_of(run, ranks(world)), world, patience_of(world)),
+      : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()), watch_(run.watch, {rank(world), ranks(world), options.life}, [world](int code) { MPI_Abort(world, code); }),
+        walltime_(run.train.walltime, options.begin), grid_(layout_of(run, ranks(world)), world, patience_of(world), &watch_.beacon()),
         engine_config_(engine_config(run, grid_.layout())),
         capacity_(predicted_capacity<T>(engine_config_, grid_.layout(), grid_.position())),
-        engine_(engine_config_, grid_, &capacity_, timers_) {
+        engine_(engine_config_, grid_, &capacity_, timers_), fault_(run.fault, rank(world), options.life, engine_, watch_.beacon()),
+        skip_(run.data.skip) {
+    grid_.tell("data");
+    require(run.fault.rank < grid_.layout().ranks(), Exit::config, "fault.rank = {}, but there are {} ranks", run.fault.rank, grid_.layout().ranks());
+    require(run.train.non_finite != NonFinite::rollback || run.data.order != "megatron", Exit::config,
+            "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
     require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
     training_.emplace(dataset_options(run, Split::train, samples_of(run)));
     if (run.train.eval_every > 0)
@@ -77,32 +86,46 @@ class Trainer {
     together(grid_.world(), [&] {
       if (lead()) take_folder(options.take_over);
     });
+    watch_.attach(run.output);
     if (options.resume) resume();
     if (progressed_.step == 0) begin();
+    saved_ = furthest_ = progressed_.step;
     peak_ = grid_.world().sum(product_rate<T>()) / grid_.world().size();
     saver_.emplace(checkpoints(), save_options(run), engine_);
     memory_ = grid_.world().max(double(capacity_.total() + saver_->buffer_bytes()));
     together(grid_.world(), [&] {
       if (lead()) open_reports();
     });
+    remember();
   }
 
   void run() {
     const Clock::time_point begin = Clock::now();
     const Index first = progressed_.step;
-    while (progressed_.step < run_.train.steps) {
+    heard_ = hear();
+    if (validation_ && !heard_ && validation_due() && progressed_.step > 0 && !validated_) validate();  // it was stopped in the middle
+    while (!heard_ && progressed_.step < run_.train.steps) {
+      watch_.beacon().phase("train");
       const Clock::time_point start = Clock::now();
-      StepReport report = step();
-      report.seconds = since(start);
-      report.seconds_left = since(begin) / double(progressed_.step - first) * double(run_.train.steps - progressed_.step);
-      publish(report);
+      const double waited = watch_.beacon().waited();
+      std::optional<StepReport> report = step();
+      if (!report) continue;  // went back
+      report->seconds = since(start);
+      watch_.beacon().stepped(report->seconds, watch_.beacon().waited() - waited);
+      longest_step_ = std::max(longest_step_, report->seconds);
+      report->seconds_left = since(begin) / double(progressed_.step - first) * double(run_.train.steps - progressed_.step);
+      publish(*report);
       tell(timed("checkpoint", [&] { return saver_->poll(); }));
-      const bool last = progressed_.step == run_.train.steps;
-      if (validation_ && (last || progressed_.step % run_.train.eval_every == 0)) validate();
-      if (last || (run_.checkpoint.every > 0 && progressed_.step % run_.checkpoint.every == 0)) save();
+      if (run_.train.check_replicas > 0 && progressed_.step % run_.train.check_replicas == 0) check_replicas<T>(engine_, progressed_.step);
+      if (heard_ && !finished()) break;
+      if (validation_ && validation_due()) validate();
+      if (finished() || heard_ || (run_.checkpoint.every > 0 && progressed_.step % run_.checkpoint.every == 0)) save();
     }
-    tell(timed("checkpoint", [&] { return saver_->finish(); }));
+    if (heard_ && !finished() && saved_ != progressed_.step) save();
+    finish_save();
+    grid_.tell("report");
     say_timers();
+    if (heard_ && !finished()) stopped();
   }
 
  private:
@@ -117,7 +140,29 @@ class Trainer {
     MPI_Comm_size(world, &size);
     return size;
   }
+  static int rank(MPI_Comm world) {
+    int rank = 0;
+    MPI_Comm_rank(world, &rank);
+    return rank;
+  }
   bool lead() { return grid_.position() == 0; }
+  bool finished() const { return progressed_.step == run_.train.steps; }
+  bool validation_due() const { return finished() || progressed_.step % run_.train.eval_every == 0; }
+
+  // Why this rank would stop now, and why all do. The latter costs a message.
+  int said() const {
+    if (walltime_.over(longest_step_, longest_save_)) return walltime_reason;
+    return watch_.stop_file_seen() ? stop_file_reason : StopSignals::caught();
+  }
+  int hear() { return int(grid_.world().max(said())); }
+
+  [[noreturn]] void stopped() {
+    together(grid_.world(), [&] {
+      std::error_code ignored;
+      if (lead()) std::filesystem::remove(stop_file(run_.output), ignored);  // obeyed
+    });
+    fail(Exit::again, "stopped by {} after step {} of {}, everything saved; go on with --resume", stop_reason(heard_), progressed_.step, run_.train.steps);
+  }
 
   void take_folder(bool take_over) {
     std::error_code error;
@@ -126,11 +171,27 @@ class Trainer {
     lock_.emplace(run_.output, take_over);
     if (!lock_->note().empty()) std::printf("%s\n", lock_->note().c_str());
     remove_unfinished(checkpoints());
+    std::filesystem::remove(heartbeat_path(run_.output), error);  // of an earlier life, which may have had more ranks
+    require(!error, Exit::io, "{}: cannot be removed: {}", heartbeat_path(run_.output).string(), error.message());
   }
 
   static SaveOptions save_options(const RunConfig& run) {
     const CheckpointConfig& c = run.checkpoint;
     return {files_of(c.files), {c.deflate, c.verify}, {int(c.keep), c.keep_every}, c.async};
+  }
+
+  // What earlier lives have left in metrics.jsonl that matters here: the losses before this step, and whether it was validated.
+  void remember() {
+    std::vector<double> found(1 + spike_window, std::numeric_limits<double>::quiet_NaN());
+    if (lead() && progressed_.step > 0) {
+      const RecentMetrics recent = recent_metrics(std::filesystem::path(run_.output) / "metrics.jsonl", progressed_.step, spike_window);
+      found[0] = recent.validated;
+      std::copy(recent.losses.begin(), recent.losses.end(), found.begin() + 1);
+    }
+    const std::vector<double> all = grid_.world().gather(found);
+    validated_ = all[0] == 1;
+    for (std::size_t i = 1; i <= spike_window; ++i)
+      if (!std::isnan(all[i])) losses_.push_back(all[i]);
   }
 
   // Weights drawn, or those of a model that exists; the optimizer has seen nothing.
@@ -142,11 +203,11 @@ class Trainer {
   }
 
   // From the newest checkpoint that is whole to its last tensor; damaged ones are named and passed over.
-  void resume() {
+  void resume(std::int64_t before = std::numeric_limits<std::int64_t>::max()) {
+    watch_.beacon().phase("load");
     const auto say = [&](const std::string& note) {
       if (lead()) std::printf("%s\n", note.c_str());
     };
-    std::int64_t before = std::numeric_limits<std::int64_t>::max();
     while (const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say, before)) {
       before = read_header(*newest).step;
       try {
@@ -185,25 +246,83 @@ class Trainer {
       for (const std::string& note : validation_->notes()) progress_->say("validation: " + note);
   }
 
-  StepReport step() {
+  // One optimizer step; nothing where the run went back instead.
+  std::optional<StepReport> step() {
     auto t = timers_.scope("step");
+    const Index number = progressed_.step + 1;
+    watch_.beacon().step(number);
+    fault_.strike(number);
     const Index batch = run_.batch_after(double(progressed_.tokens)), micro = run_.train.micro_batch;
+    const Index first = RunConfig::next_sample(progressed_.samples, batch, skip_);
     const Index data = grid_.layout().size("data"), mine = grid_.coordinate("data");
     const auto source = [&](int i) {
       auto t = timers_.scope("data");
-      return read_micro_batch(*training_, progressed_.samples + (Index(i) * data + mine) * micro, micro, run_.train.length);
+      grid_.tell("data", i);
+      return read_micro_batch(*training_, first + (Index(i) * data + mine) * micro, micro, run_.train.length);
     };
-    const Index number = progressed_.step + 1;
     const double rate = run_.rate.at(number);
-    const StepResult result = engine_.train(source, int(batch / (data * micro)), number, rate);
-    progressed_ = {number, progressed_.samples + batch, progressed_.tokens + batch * run_.train.length};
+    const StepResult result = engine_.train(source, int(batch / (data * micro)), {number, rate, double(said()), loss_limit()});
+    heard_ = int(result.heard);
+    watch_.beacon().loss(result.loss);
+    if (!result.applied && !leave_out(number, result, {first, first + batch})) return {};
+    progressed_ = {number, first + batch, progressed_.tokens + batch * run_.train.length};
+    if (result.applied) {
+      losses_.push_back(result.loss);
+      if (losses_.size() > spike_window) losses_.pop_front();
+      if (number > furthest_) in_a_row_ = 0;
+    }
+    furthest_ = std::max(furthest_, number);
 
     StepReport report;
     report.step = number, report.steps = run_.train.steps;
     report.samples = progressed_.samples, report.tokens = progressed_.tokens, report.global_batch = batch;
     report.loss = result.loss, report.grad_norm = result.gradient_norm, report.learning_rate = rate;
+    report.skipped = skipped_, report.nans = nans_;
     report.memory_bytes = Index(memory_);
     return report;
+  }
+
+  // The highest loss that is no spike: known once there are enough losses to compare with.
+  double loss_limit() const {
+    if (run_.train.spike == 0 || losses_.size() < spike_window) return std::numeric_limits<double>::infinity();
+    double sum = 0;
+    for (const double loss : losses_) sum += loss;
+    return run_.train.spike * sum / double(spike_window);
+  }
+
+  // What to do about a step that was not applied, the same on every rank: end the run, count the step as taken (true), or go back to where
+  // the last checkpoint was saved and never take these samples again (false).
+  bool leave_out(Index number, const StepResult& result, Span samples) {
+    const std::string why = result.finite ? fmt::format("step {}: loss {:.4f} is above {:.4f}, {} times the mean of the last {} (train.spike)", number,
+                                                        result.loss, loss_limit(), run_.train.spike, spike_window)
+                                          : name_of_bad_number(number, result);
+    ++skipped_, ++in_a_row_;
+    if (!result.finite) ++nans_;
+    require(run_.train.non_finite != NonFinite::stop, Exit::numeric, "{}", why);
+    require(in_a_row_ <= run_.train.max_skips, Exit::numeric, "{}. It is the {}th batch in a row to be left out, more than train.max_skips", why, in_a_row_);
+    const bool back = run_.train.non_finite == NonFinite::rollback;
+    if (lead()) {
+      progress_->say(fmt::format("{}. {}", why, back ? fmt::format("Back to step {} and on without samples {} to {}", saved_, samples.first, samples.last - 1)
+                                                     : std::string("The update is left out on all ranks")));
+      metrics_->line(nlohmann::ordered_json{{"kind", back ? "rollback" : "skip"}, {"time", now()}, {"step", number}, {"to", back ? saved_ : number},
+                                            {"first_sample", samples.first}, {"samples", samples.size()}, {"why", why}}.dump());
+    }
+    if (!back) return true;
+    skip_.insert(std::upper_bound(skip_.begin(), skip_.end(), samples, [](const Span& a, const Span& b) { return a.first < b.first; }), samples);
+    progressed_ = {};
+    losses_.clear();
+    if (saved_ > 0) resume(saved_ + 1);
+    else engine_.initialise(run_.train.seed);
+    remember();
+    return false;
+  }
+
+  std::string name_of_bad_number(Index number, const StepResult& result) {
+    try {
+      engine_.not_finite(number, result);
+    } catch (const Error& error) {
+      return error.what();
+    }
   }
 
   void publish(StepReport& report) {
@@ -221,8 +340,14 @@ class Trainer {
 
   void validate() {
     auto t = timers_.scope("evaluate");
+    watch_.beacon().phase("validate");
     ValidationReport report;
-    report.loss = validation_loss<T>(engine_, *validation_, run_.train.eval_batches, run_.batch_after(double(progressed_.tokens)));
+    const auto loss = validation_loss<T>(engine_, *validation_, run_.train.eval_batches, run_.batch_after(double(progressed_.tokens)), [&] {
+      heard_ = hear();
+      return heard_ != 0 && !finished();
+    });
+    if (!loss) return;  // the next life begins with it
+    report.loss = *loss;
     report.step = progressed_.step, report.samples = progressed_.samples, report.time = now();
     if (!lead()) return;
     progress_->show(report);
@@ -237,6 +362,8 @@ class Trainer {
   }
 
   void save() {
+    watch_.beacon().phase("save");
+    if (run_.train.check_replicas > 0) check_replicas<T>(engine_, progressed_.step);
     CheckpointHeader header;
     header.deck = deck_;
     header.precision = run_.train.precision;
@@ -244,12 +371,20 @@ class Trainer {
     header.seed = run_.train.seed;
     header.provenance = provenance();
     tell(timed("checkpoint", [&] { return saver_->save(header); }));
+    saved_ = progressed_.step;
+  }
+
+  // Returns when nothing is being written any more.
+  void finish_save() {
+    watch_.beacon().phase("save");
+    tell(timed("checkpoint", [&] { return saver_->finish(); }));
   }
 
   // What became of a save, once it is committed.
   void tell(const std::optional<Saved>& saved) {
     if (!saved) return;
     timers_.add("checkpoint write", saved->write_seconds);
+    longest_save_ = std::max(longest_save_.value_or(0), saved->write_seconds + saved->blocked_seconds);
     if (!lead()) return;
     const double megabytes = double(saved->bytes) / 1e6;
     progress_->say(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), blocked for {:.3f} s", saved->path.string(),
@@ -286,14 +421,26 @@ class Trainer {
   std::string deck_;
   MPI_Comm world_;
   Timers timers_;
+  Watch watch_;
+  Walltime walltime_;
   Grid grid_;
   EngineConfig engine_config_;
   Capacity capacity_;
   Engine<T> engine_;
+  Fault<T> fault_;
   std::optional<RunLock> lock_;  // the first rank's
   std::optional<Saver<T>> saver_;
   std::optional<Dataset> training_, validation_;
   Progressed progressed_;
+  std::vector<Span> skip_;          // samples that no step takes
+  Index saved_ = 0, furthest_ = 0;  // steps: last saved or resumed from, and highest taken
+  Index skipped_ = 0, nans_ = 0, in_a_row_ = 0;
+  int heard_ = 0;                   // why all ranks stop, 0: they go on
+  bool validated_ = false;          // an earlier life has validated the step this one begins at
+  double longest_step_ = 0;         // seconds
+  std::optional<double> longest_save_;
+  static constexpr std::size_t spike_window = 32;
+  std::deque<double> losses_;       // of the last steps that were applied
   double peak_ = 0;    // flop/s of a rank
   double memory_ = 0;  // bytes of the rank that takes most
   std::optional<Progress> progress_;
@@ -316,7 +463,7 @@ MicroBatch read_micro_batch(const Dataset& dataset, Index first, Index batch, In
 }
 
 template <class T>
-double validation_loss(Engine<T>& engine, const Dataset& dataset, Index batches, Index batch) {
+std::optional<double> validation_loss(Engine<T>& engine, const Dataset& dataset, Index batches, Index batch, const std::function<bool()>& stop) {
   const Index data = engine.grid().layout().size("data"), mine = engine.grid().coordinate("data");
   const Index micro = engine.config().micro_batch, length = engine.config().length;
   double loss = 0;
@@ -325,6 +472,7 @@ double validation_loss(Engine<T>& engine, const Dataset& dataset, Index batches,
     const auto source = [&](int m) { return read_micro_batch(dataset, i * batch + (Index(m) * data + mine) * micro, micro, length); };
     const auto [sum, count] = engine.evaluate(source, int(batch / (data * micro)));
     loss += sum, tokens += count;
+    if (stop && i + 1 < batches && stop()) return {};
   }
   require(tokens > 0, Exit::data, "no token of the {} validation batches is to be predicted; take more of them, or longer sequences", batches);
   return loss / double(tokens);
@@ -356,9 +504,9 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
 template void train<double>(const RunConfig&, const std::string&, const TrainOptions&, MPI_Comm);
 template void train<float>(const RunConfig&, const std::string&, const TrainOptions&, MPI_Comm);
 template void train<bf16>(const RunConfig&, const std::string&, const TrainOptions&, MPI_Comm);
-template double validation_loss<double>(Engine<double>&, const Dataset&, Index, Index);
-template double validation_loss<float>(Engine<float>&, const Dataset&, Index, Index);
-template double validation_loss<bf16>(Engine<bf16>&, const Dataset&, Index, Index);
+template std::optional<double> validation_loss<double>(Engine<double>&, const Dataset&, Index, Index, const std::function<bool()>&);
+template std::optional<double> validation_loss<float>(Engine<float>&, const Dataset&, Index, Index, const std::function<bool()>&);
+template std::optional<double> validation_loss<bf16>(Engine<bf16>&, const Dataset&, Index, Index, const std::function<bool()>&);
 template double product_rate<double>();
 template double product_rate<float>();
 template double product_rate<bf16>();

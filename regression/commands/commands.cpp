@@ -25,8 +25,10 @@ struct Help {
 };
 
 const Help helps[] = {
-    {{"train"}, {"--help", "--init-from", "--resume", "--dry-run", "--ranks"}},
+    {{"train"}, {"--help", "--init-from", "--resume", "--dry-run", "--ranks", "--life"}},
     {{"plan"}, {"--help", "--init-from", "--ranks"}},
+    {{"run"}, {"--help", "--ranks", "--launcher", "--spares"}},
+    {{"ps"}, {"--help"}},
     {{"import-hf"}, {"--help", "--overwrite"}},
     {{"export-hf"}, {"--help", "--dtype", "--shard-size", "--like", "--overwrite"}},
     {{"eval"},

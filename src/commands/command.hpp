@@ -11,6 +11,8 @@ namespace gyr {
 using Action = std::function<int()>;
 
 void add_train(CLI::App&, Action&);
+void add_run(CLI::App&, Action&);
+void add_ps(CLI::App&, Action&);
 void add_plan(CLI::App&, Action&);
 void add_eval(CLI::App&, Action&);
 void add_generate(CLI::App&, Action&);

@@ -12,6 +12,8 @@
 #include "src/report/summary.hpp"
 #include "src/runtime.hpp"
 #include "src/trainer.hpp"
+#include "src/watch/outcome.hpp"
+#include "src/watch/stop.hpp"
 
 namespace gyr {
 
@@ -21,7 +23,7 @@ struct Arguments {
   std::string deck, init_from;
   std::vector<std::string> overrides;
   bool resume = false, take_over = false, dry_run = false;
-  int ranks = 0;
+  int ranks = 0, life = 0;
 };
 
 // --help lists what the deck may say; it is made from the declarations themselves.
@@ -73,15 +75,44 @@ int plan(const Arguments& a) {
       true);
 }
 
+// Has the first rank leave the outcome in status.json of the output folder, whatever it is.
+void with_outcome(const RunConfig& run, Runtime& runtime, const std::function<void()>& body) {
+  const auto say = [&](const char* state, Exit code, const std::string& message) {
+    std::error_code ignored;
+    if (runtime.rank() != 0 || !std::filesystem::is_directory(run.output, ignored)) return;
+    const auto beats = read_heartbeats(heartbeat_path(run.output));
+    write_outcome(run.output, {state, int(code), beats.empty() ? 0 : beats.front().step, -1, message});
+  };
+  say("running", Exit::ok, "");
+  try {
+    body();
+  } catch (const Error& error) {
+    say(error.code == Exit::again ? "stopped" : "failed", error.code, error.what());
+    throw;
+  } catch (const std::exception& error) {
+    say("failed", Exit::internal, error.what());
+    throw;
+  }
+  say("done", Exit::ok, "");
+}
+
 int train(const Arguments& a) {
   if (a.dry_run) return plan(a);
+  const StopSignals signals;  // before MPI, so that none of them ends a run while it starts
   return run_on_all_ranks(
       [&](Runtime& runtime) {
+        signals.claim();
         std::string effective;
         const RunConfig run = read(a, runtime, effective);
-        if (runtime.rank() == 0) std::printf("%s\n", banner(version(), build_facts()).c_str());
-        const TrainOptions options{a.resume, a.take_over};
-        with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { train<T>(run, effective, options, runtime.world()); });
+        if (runtime.rank() == 0) {
+          std::printf("%s\n", banner(version(), build_facts()).c_str());
+          if (run.fault.any()) std::printf("%s\n\n", describe(run.fault).c_str());
+          std::fflush(stdout);
+        }
+        const TrainOptions options{a.resume, a.take_over, a.life};
+        with_outcome(run, runtime, [&] {
+          with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { train<T>(run, effective, options, runtime.world()); });
+        });
       },
       true);
 }
@@ -96,6 +127,8 @@ void add_train(CLI::App& app, Action& action) {
   command->add_flag("--take-over", a->take_over, "Use the output folder though a run on another machine seems to; make sure that it has ended");
   command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
   command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned");
+  command->add_option("--life", a->life, "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.life name it")
+      ->envname("SLURM_RESTART_COUNT")->check(CLI::NonNegativeNumber);
   command->callback([a, &action] { action = [a] { return train(*a); }; });
 }
 

@@ -33,11 +33,11 @@ std::string_view meaning(Exit code) {
     case Exit::io:
       return "reading or writing failed";
     case Exit::again:
-      return "everything is saved: submit again";
+      return "stopped early: submit again to go on from the last checkpoint";
     case Exit::config:
       return "the deck";
     case Exit::numeric:
-      return "loss or gradient not finite";
+      return "loss or gradient not finite, or replicas differ";
   }
   return "unknown";
 }

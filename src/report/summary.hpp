@@ -14,8 +14,8 @@ namespace gyr {
 // "Gyrfalcon 0.1.0" and below it what the run stands on, lined up: {{"git", "1a2b3c4"}, {"MPI", "MPICH 4.0.2"}, ...}.
 std::string banner(std::string_view version, std::span<const std::pair<std::string, std::string>> facts);
 
-// The last line of every run: "RUN OK", "RUN STOPPED 75 (...)" when everything is saved and the job is to be
-// resubmitted, and otherwise "RUN FAILED <code> (<what the code means>)".
+// The last line of every run: "RUN OK", "RUN STOPPED 75 (...)" when it is to be resubmitted and
+// goes on, and otherwise "RUN FAILED <code> (<what the code means>)".
 std::string last_line(Exit code);
 
 std::string_view meaning(Exit code);

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where a rank stands, told by the thread that works and read by one that watches: relaxed stores, no lock, nobody waits.
+// Fields are stored one by one, so that what is read fits together only once the rank has stopped moving: when it matters.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kernels/scalar.hpp"
+
+namespace gyr {
+
+// An operation under way, as a person would name it: the 381st of communicator `channel`, an all_reduce of 4096 bytes.
+struct Call {
+  int channel = -1;
+  const char* operation = "";  // a literal
+  Index bytes = 0;
+  std::uint64_t number = 0;
+};
+
+// A beacon as it was seen.
+struct Sight {
+  std::uint64_t progress = 0;  // grows with everything that gets done
+  std::int64_t step = 0, micro = -1;
+  std::string phase, task;
+  bool waiting = false;  // for the operation below; otherwise it is the last one waited for
+  std::string channel, operation;
+  std::uint64_t number = 0;
+  Index bytes = 0, sent = 0;
+  double waited = 0;  // seconds, in all
+  double worked = 0, stepped = 0;  // seconds of steps, without and with waiting
+  double loss = 0;
+};
+
+class Beacon {
+ public:
+  static constexpr std::size_t name_bytes = 16;
+
+  Beacon() = default;
+  Beacon(const Beacon&) = delete;
+  Beacon& operator=(const Beacon&) = delete;
+
+  // For the thread that works. A name that calls will refer to by its number.
+  int channel(std::string_view name);
+  void step(std::int64_t number) { set(step_, number); }
+  void stepped(double seconds, double waited) {
+    set(stepped_, stepped_.load(std::memory_order_relaxed) + seconds);
+    set(worked_, worked_.load(std::memory_order_relaxed) + seconds - waited);
+  }
+  void loss(double value) { set(loss_, value); }
+  // Names are literals. micro: which micro-batch, -1: none.
+  void phase(const char* name) {
+    set(phase_, name);
+    task("");
+  }
+  void task(const char* name, std::int64_t micro = -1) {
+    set(task_, name);
+    set(micro_, micro);
+    advance();
+  }
+  void advance() { set(progress_, progress_.load(std::memory_order_relaxed) + 1); }
+  void send(Index bytes) { set(sent_, sent_.load(std::memory_order_relaxed) + bytes); }
+
+  // From here to the end of the block this rank waits for `call`. A null beacon is told nothing.
+  class [[nodiscard]] Waiting {
+   public:
+    Waiting(Beacon* beacon, const Call& call) : beacon_(beacon) {
+      if (beacon_) beacon_->begin(call), begin_ = Clock::now();
+    }
+    ~Waiting() {
+      if (beacon_) beacon_->end(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count());
+    }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    using Clock = std::chrono::steady_clock;
+    Beacon* beacon_;
+    Clock::time_point begin_;
+  };
+
+  // For the thread that watches.
+  Sight look() const;
+  std::uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+  double waited() const { return 1e-9 * double(waited_.load(std::memory_order_relaxed)); }
+
+ private:
+  template <class T>
+  static void set(std::atomic<T>& field, T value) { field.store(value, std::memory_order_relaxed); }
+  void begin(const Call& call) {
+    set(channel_, call.channel);
+    set(operation_, call.operation);
+    set(bytes_, call.bytes);
+    set(number_, call.number);
+    set(waiting_, true);
+  }
+  void end(std::int64_t nanoseconds) {
+    set(waiting_, false);
+    set(waited_, waited_.load(std::memory_order_relaxed) + nanoseconds);
+    advance();
+  }
+
+  static constexpr int most_channels = 32;
+  std::array<std::array<char, name_bytes>, most_channels> channels_{};  // each written once, before its number is told
+  std::atomic<int> channel_count_{0};
+  std::atomic<std::uint64_t> progress_{0}, number_{0};
+  std::atomic<std::int64_t> step_{0}, micro_{-1}, waited_{0};
+  std::atomic<Index> bytes_{0}, sent_{0};
+  std::atomic<const char*> phase_{""}, task_{""}, operation_{""};
+  std::atomic<int> channel_{-1};
+  std::atomic<bool> waiting_{false};
+  std::atomic<double> loss_{0}, worked_{0}, stepped_{0};
+};
+
+}  // namespace gyr

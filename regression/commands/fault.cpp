@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whatever happens to a rank, somebody notices, names it, and the run ends with the losses of one that was left alone. One trial of each
+// kind here, many in campaign.cpp.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "regression/faults.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+
+namespace {
+
+class fault : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(fault, fault, ::testing::Values("kill", "stop", "hang", "exit", "slow", "nan", "bitflip"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(fault, is_noticed_named_and_survived) {
+  Count count;
+  fault_trial(GetParam(), 1, count);
+  std::printf("%s: %d tried, %d survived\n", GetParam(), count.tried, count.survived);
+}
+
+// A lost rank that nobody replaces takes its replica with it; the batch stays, and the losses to rounding.
+TEST(fault, without_a_spare_the_data_axis_shrinks_and_the_batch_stays) {
+  const Folder whole, folder;
+  const Words settings{"train.steps=8", "optimizer.decay_steps=8", "checkpoint.every=2", "parallel.tensor=1", "watchdog.heartbeat=0.1", "supervise.silent=2"};
+  ASSERT_EQ(run(Material::get().train(whole.path(), settings)).code, 0);
+  Words words = Material::get().train(folder.path(), settings);
+  words[0] = "run";
+  for (const char* more : {"-n", "4", "--spares", "0", "fault.kind=kill", "fault.rank=3", "fault.step=6"}) words.push_back(more);
+  const Result r = run(words);
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  const auto status = nlohmann::json::parse(contents(folder / "supervisor.json"));
+  EXPECT_EQ(status["lives"][0]["rank"], 3) << status.dump(1);
+  EXPECT_EQ(status["lives"][1]["ranks"], 2) << status.dump(1);
+  const auto expected = losses(whole.path()), series = losses(folder.path());
+  ASSERT_EQ(series.size(), expected.size());
+  for (const auto& [step, loss] : expected) EXPECT_NEAR(series.at(step), loss, 1e-5 * std::abs(loss)) << step;
+}
+
+// Killed in the same step in every life, it never reaches the next checkpoint.
+TEST(fault, a_run_that_makes_no_progress_is_given_up) {
+  const Folder folder;
+  Words words = Material::get().train(folder.path(), {"train.steps=8", "checkpoint.every=2", "fault.kind=exit:7", "fault.life=-1", "fault.step=4"});
+  words[0] = "run";
+  for (const char* more : {"-n", "1", "--launcher", "none"}) words.push_back(more);
+  const Result r = run(words);
+  EXPECT_EQ(r.code, 7) << r.out << r.err;
+  EXPECT_NE(r.out.find("no progress since step 2"), std::string::npos) << r.out;
+  EXPECT_EQ(nlohmann::json::parse(contents(folder / "supervisor.json"))["lives"].size(), 3u);
+}
+
+// What another start cannot mend is not started again.
+TEST(fault, a_wrong_deck_is_not_tried_twice) {
+  const Folder folder;
+  Words words = Material::get().train(folder.path(), {"train.batch=7"});
+  words[0] = "run";
+  for (const char* more : {"-n", "2"}) words.push_back(more);
+  const Result r = run(words);
+  EXPECT_EQ(r.code, 78) << r.out << r.err;
+  EXPECT_NE(r.out.find("0 restarts"), std::string::npos) << r.out;
+}
+
+}  // namespace

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs that are told to stop, that meet numbers which are none, or that hang: they save what they can, say why, and go on with the same
+// bits.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "regression/faults.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+
+Words train(const fs::path& folder, const Words& more) {
+  Words words{"train.steps=10", "optimizer.decay_steps=10", "checkpoint.every=3", "watchdog.heartbeat=0.05"};
+  words.insert(words.end(), more.begin(), more.end());
+  return Material::get().train(folder, words);
+}
+
+// Lines of a kind in metrics.jsonl.
+std::vector<nlohmann::json> metrics(const fs::path& folder, const std::string& kind) {
+  std::vector<nlohmann::json> found;
+  for (const std::string& line : lines_of(contents(folder / "metrics.jsonl")))
+    if (const auto json = nlohmann::json::parse(line, nullptr, false); json.is_object() && json.value("kind", "") == kind) found.push_back(json);
+  return found;
+}
+
+TEST(survive, ten_signals_in_every_phase) {
+  Count all;
+  for (unsigned seed = 0; seed < 10; ++seed) signal_trial(seed, all);
+  std::printf("signals, seeds 0 to 9: %d tried, %d survived\n", all.tried, all.survived);
+}
+
+TEST(survive, the_file_stop_ends_a_run_and_is_taken_away) {
+  const Folder folder;
+  const auto stop = [&](int, const fs::path&) {
+    if (losses(folder.path()).contains(2)) put_contents(folder / "STOP", "");
+  };
+  const Result r = run(train(folder.path(), {"train.steps=100000", "checkpoint.every=0"}), {.meanwhile = stop});
+  EXPECT_EQ(r.code, 75) << told(r);
+  EXPECT_NE(r.err.find("the file STOP"), std::string::npos) << told(r);
+  EXPECT_EQ(nlohmann::json::parse(contents(folder / "status.json"))["state"], "stopped");
+}
+
+TEST(survive, a_run_saves_before_its_time_is_over) {
+  const Folder folder;
+  const Result r = run(train(folder.path(), {"train.steps=1000000", "train.walltime=0:00:05", "checkpoint.every=0", "train.log_every=1000000"}), {.ranks = 2});
+  EXPECT_EQ(r.code, 75) << told(r);
+  EXPECT_NE(r.err.find("train.walltime"), std::string::npos) << told(r);
+  EXPECT_LT(r.seconds, 6.5);  // with what starting and ending the processes takes
+  EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
+}
+
+// A bad gradient on one rank: all ranks leave out the same step, and their weights stay equal.
+TEST(survive, a_step_that_is_not_finite_is_skipped_by_all_ranks_and_counted) {
+  const Folder folder, clean;
+  const Words grid{"parallel.data=2", "parallel.tensor=2", "train.check_replicas=1"};
+  Words fault = grid;
+  for (const char* word : {"train.non_finite=skip", "fault.kind=nan", "fault.rank=3", "fault.step=5"}) fault.push_back(word);
+  ASSERT_EQ(run(train(clean.path(), grid), {.ranks = 4}).code, 0);
+  const Result r = run(train(folder.path(), fault), {.ranks = 4});
+  ASSERT_EQ(r.code, 0) << told(r);
+  const auto skips = metrics(folder.path(), "skip"), steps = metrics(folder.path(), "step");
+  ASSERT_EQ(skips.size(), 1u);
+  EXPECT_EQ(skips[0]["step"], 5);
+  EXPECT_NE(std::string(skips[0]["why"]).find("by rank 3 and not"), std::string::npos) << skips[0].dump();
+  EXPECT_EQ(steps.back()["skipped"], 1);
+  EXPECT_EQ(steps.back()["nans"], 1);
+  EXPECT_EQ(steps.back()["consumed_samples"], 80);  // the batch counts as taken
+  const auto expected = losses(clean.path()), series = losses(folder.path());
+  for (int step = 1; step <= 5; ++step) EXPECT_EQ(series.at(step), expected.at(step)) << step;
+  EXPECT_NE(series.at(6), expected.at(6));
+}
+
+TEST(survive, a_rollback_equals_a_clean_run_without_that_batch) {
+  for (const char* step : {"2", "5"}) {  // before the first checkpoint, and after it
+    SCOPED_TRACE(step);
+    const Folder folder, clean;
+    const std::string skip = "data.skip=[\"" + std::to_string(8 * (std::atoi(step) - 1)) + ":8\"]";
+    ASSERT_EQ(run(train(clean.path(), {"parallel.data=2", skip}), {.ranks = 2}).code, 0);
+    const Result r = run(train(folder.path(), {"parallel.data=2", "train.non_finite=rollback", "fault.kind=nan", "fault.rank=1", std::string("fault.step=") + step}),
+                         {.ranks = 2});
+    ASSERT_EQ(r.code, 0) << told(r);
+    EXPECT_EQ(metrics(folder.path(), "rollback").size(), 1u);
+    expect_same_end(clean.path(), folder.path(), 10);
+  }
+}
+
+TEST(survive, numbers_that_stay_bad_end_the_run) {
+  const Folder folder;
+  const Result stop = run(train(folder.path(), {"parallel.data=2", "fault.kind=nan", "fault.step=5"}), {.ranks = 2});
+  EXPECT_EQ(stop.code, 80) << told(stop);
+  EXPECT_NE(stop.err.find("step 5"), std::string::npos) << told(stop);
+  const Result skips = run(train(folder.path(), {"optimizer.rate=1e30", "optimizer.warmup=0", "optimizer.clip=0", "train.non_finite=skip", "train.max_skips=3"}));
+  EXPECT_EQ(skips.code, 80) << told(skips);
+  EXPECT_NE(skips.err.find("train.max_skips"), std::string::npos) << told(skips);
+}
+
+// A flipped exponent blows up the loss, not to infinity; the run goes back and the curve goes on as if nothing had been.
+TEST(survive, a_spike_of_the_loss_is_rolled_back) {
+  const Folder folder, clean;
+  const Words settings{"train.steps=40", "optimizer.decay_steps=40", "checkpoint.every=10"};
+  Words guarded = settings, skipping = settings;
+  for (const char* word : {"train.spike=1.2", "train.non_finite=rollback", "fault.kind=bitflip:29", "fault.step=36"}) guarded.push_back(word);
+  skipping.push_back("data.skip=[\"280:8\"]");
+  ASSERT_EQ(run(train(clean.path(), skipping)).code, 0);
+  const Result r = run(train(folder.path(), guarded));
+  ASSERT_EQ(r.code, 0) << told(r);
+  EXPECT_EQ(metrics(folder.path(), "rollback").size(), 1u) << told(r);
+  expect_same_end(clean.path(), folder.path(), 40);
+}
+
+// mpiexec ends a job at once when a rank dies; a rank that is stopped or loops is for the watchdog.
+TEST(survive, the_watchdog_ends_a_hanging_job_and_names_the_rank) {
+  for (const char* kind : {"stop", "hang"}) {
+    SCOPED_TRACE(kind);
+    const Folder folder;
+    const Result r = run(train(folder.path(), {"parallel.data=2", "parallel.tensor=2", "watchdog.seconds=1", "fault.rank=2", "fault.step=5", std::string("fault.kind=") + kind}),
+                         {.ranks = 4});
+    EXPECT_EQ(r.code, 75) << told(r);
+    EXPECT_NE(r.err.find("culprit: rank 2"), std::string::npos) << told(r);
+    EXPECT_NE(r.err.find("waiting for all_"), std::string::npos) << told(r);
+    EXPECT_LT(r.seconds, 1 + 5 + 5);
+    const auto status = nlohmann::json::parse(contents(folder / "status.json"));
+    EXPECT_EQ(status["state"], "hung");
+    EXPECT_EQ(status["rank"], 2);
+    if (std::string(kind) == "hang") {
+      EXPECT_TRUE(fs::exists(folder / "backtrace.00002.txt"));
+    }
+    EXPECT_EQ(run({"ps", folder.path()}).code, 0);
+  }
+}
+
+TEST(survive, keys_that_make_no_sense_are_refused) {
+  const Folder folder;
+  for (const char* wrong : {"train.walltime=soon", "fault.kind=explode", "fault.kind=slow", "fault.kind=slow:0.5", "fault.kind=kill:3", "data.skip=[\"5\"]",
+                            "data.skip=[\"8:8\",\"4:2\"]", "train.spike=0.5", "watchdog.seconds=-1", "train.non_finite=ignore"}) {
+    const Result r = run(train(folder.path(), {wrong}));
+    EXPECT_EQ(r.code, 78) << wrong << told(r);
+    EXPECT_NE(r.err.find(std::string(wrong).substr(0, std::string(wrong).find('='))), std::string::npos) << told(r);
+  }
+  EXPECT_EQ(run(train(folder.path(), {"fault.kind=kill", "fault.rank=2"}), {.ranks = 2}).code, 78);
+  EXPECT_EQ(run(train(folder.path(), {"data.order=megatron", "train.non_finite=rollback"})).code, 78);
+  EXPECT_EQ(run({"ps", folder / "none"}).code, 66);
+}
+
+}  // namespace

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the watchdog and the supervisor conclude from heartbeats, launchers' words and times.
+#include "src/supervisor/supervisor.hpp"
+#include "src/watch/outcome.hpp"
+#include "src/watch/stop.hpp"
+#include "src/watch/verdict.hpp"
+
+#include <cstring>
+#include <thread>
+
+#include "regression/folder.hpp"
+#include "regression/testing.hpp"
+
+namespace {
+
+using namespace gyr;
+using gyr::testing::Folder;
+
+constexpr std::int64_t second = 1'000'000'000;
+
+Heartbeat beat(int rank, Index step, bool waiting, std::int64_t written, std::int64_t moved) {
+  Sight sight;
+  sight.step = step, sight.phase = "train", sight.task = "forward", sight.micro = 3;
+  sight.waiting = waiting, sight.channel = "tensor", sight.operation = "all_reduce", sight.number = 381, sight.bytes = 4096;
+  Heartbeat h = heartbeat_of({rank, 4, 0}, sight, moved, false);
+  h.written = written;
+  return h;
+}
+
+TEST(watch, a_silent_rank_is_to_blame_before_one_that_computes_and_one_that_is_behind) {
+  const std::vector<Heartbeat> before{beat(0, 7, true, 1 * second, 0), beat(1, 7, false, 1 * second, 0), beat(2, 6, true, 1 * second, 0),
+                                      beat(3, 7, true, 1 * second, 0)};
+  auto after = before;
+  for (const int rank : {0, 1, 2}) after[rank].written = 2 * second;
+  EXPECT_EQ(judge(before, after).rank, 3);
+  after[3].written = 2 * second;
+  EXPECT_EQ(judge(before, after).rank, 1);
+  after[1].waiting = 1;
+  EXPECT_EQ(judge(before, after).rank, 2);
+  EXPECT_NE(judge(before, after).text.find("step 6, train, forward of micro-batch 3, waiting for all_reduce 381 of 4096 bytes on tensor"), std::string::npos)
+      << judge(before, after).text;
+}
+
+TEST(watch, of_ranks_that_wait_for_nobody_the_one_that_has_stood_longest_is_to_blame) {
+  const std::vector<Heartbeat> before{beat(0, 7, false, 1 * second, 900), beat(1, 7, false, 1 * second, 800), beat(2, 7, true, 1 * second, 100)};
+  auto after = before;
+  for (Heartbeat& h : after) h.written = 2 * second;
+  EXPECT_EQ(judge(before, after).rank, 1);
+}
+
+TEST(watch, a_rank_that_has_ended_is_not_silent) {
+  std::vector<Heartbeat> records{beat(0, 7, true, 1 * second, 0), beat(1, 7, true, 1 * second, 0)};
+  std::strcpy(records[1].phase, last_phase);
+  EXPECT_EQ(silent(records, records), std::vector<int>{0});
+}
+
+TEST(watch, heartbeats_read_back_by_rank_and_of_the_newest_life_only) {
+  const Folder folder;
+  const auto path = heartbeat_path(folder.path());
+  EXPECT_TRUE(read_heartbeats(path).empty());
+  const HeartbeatFile file(path);
+  for (const int rank : {2, 0, 1}) file.write(beat(rank, 5, true, second, 0));
+  Heartbeat old = beat(3, 9, true, second, 0), torn = beat(4, 9, true, second, 0);
+  file.write(old);
+  torn.magic[0] = 'X';
+  file.write(torn);
+  ASSERT_EQ(read_heartbeats(path).size(), 4u);
+  for (const int rank : {0, 1, 2}) {
+    Heartbeat newer = beat(rank, 1, true, 2 * second, 0);
+    newer.life = 1;
+    file.write(newer);
+  }
+  const auto read = read_heartbeats(path);
+  ASSERT_EQ(read.size(), 3u);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(read[rank].rank, rank);
+  EXPECT_EQ(std::filesystem::file_size(path), 5 * 256u);
+}
+
+TEST(watch, a_beacon_tells_of_the_wait_and_its_length) {
+  Beacon beacon;
+  const int tensor = beacon.channel("tensor");
+  EXPECT_EQ(beacon.channel("a name of more than fifteen letters"), tensor + 1);
+  EXPECT_EQ(beacon.channel("tensor"), tensor);
+  beacon.task("forward", 2);
+  const auto progress = beacon.progress();
+  {
+    const Beacon::Waiting waiting(&beacon, {tensor, "all_reduce", 64, 7});
+    const Sight sight = beacon.look();
+    EXPECT_TRUE(sight.waiting);
+    EXPECT_EQ(sight.channel, "tensor");
+    EXPECT_EQ(sight.number, 7u);
+    EXPECT_EQ(beacon.progress(), progress);  // waiting is no progress
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_FALSE(beacon.look().waiting);
+  EXPECT_GT(beacon.progress(), progress);
+  EXPECT_GE(beacon.waited(), 0.02);
+}
+
+TEST(watch, times_are_hours_minutes_seconds_or_minutes) {
+  EXPECT_EQ(walltime_seconds(""), 0);
+  EXPECT_EQ(walltime_seconds("90"), 5400);
+  EXPECT_EQ(walltime_seconds("1.5"), 90);
+  EXPECT_EQ(walltime_seconds("02:30"), 150);
+  EXPECT_EQ(walltime_seconds("24:00:01"), 86401);
+  for (const char* wrong : {"x", "1:", "1:2:3:4", "-5", "1h", "inf"}) EXPECT_EQ(gyr::testing::error_of([&] { walltime_seconds(wrong); }).code, Exit::config) << wrong;
+}
+
+TEST(watch, time_is_kept_back_for_the_slowest_step_and_save) {
+  const auto begin = std::chrono::steady_clock::now() - std::chrono::seconds(100);
+  EXPECT_FALSE(Walltime(0, begin).over(1e9, 1e9));
+  EXPECT_FALSE(Walltime(200, begin).over(1, 10));
+  EXPECT_TRUE(Walltime(200, begin).over(1, 80));
+  EXPECT_TRUE(Walltime(200, begin).over(80, 1));
+  EXPECT_TRUE(Walltime(110, begin).over(1, {}));   // a tenth before the first save
+  EXPECT_FALSE(Walltime(114, begin).over(1, 0.1));
+}
+
+TEST(watch, samples_to_skip_are_jumped_by_the_batch_that_would_touch_them) {
+  const std::vector<Span> skip{{16, 24}, {24, 26}};
+  EXPECT_EQ(RunConfig::next_sample(0, 8, skip), 0);
+  EXPECT_EQ(RunConfig::next_sample(8, 8, skip), 8);
+  EXPECT_EQ(RunConfig::next_sample(9, 8, skip), 26);
+  EXPECT_EQ(RunConfig::next_sample(16, 8, skip), 26);
+  EXPECT_EQ(RunConfig::next_sample(26, 8, skip), 26);
+}
+
+TEST(watch, the_data_axis_shrinks_to_what_the_batches_divide_by) {
+  RunConfig run;
+  run.train.batch = 24, run.train.micro_batch = 2;
+  EXPECT_EQ(smaller_data_axis(run, 6), 4);
+  EXPECT_EQ(smaller_data_axis(run, 4), 3);
+  EXPECT_EQ(smaller_data_axis(run, 1), 0);
+  run.train.ramp = {{0, 8}, {100, 24}};
+  EXPECT_EQ(smaller_data_axis(run, 4), 2);
+}
+
+TEST(watch, launchers_tell_of_a_death_in_their_own_words) {
+  const auto first = [](const std::vector<std::string>& lines) {
+    Obituaries all;
+    for (const std::string& line : lines) all.line(line);
+    return all.first();
+  };
+  EXPECT_FALSE(first({"step 1", "RUN OK", "=   PID of nobody"}));
+  const auto mpich = first({"=   RANK 2 PID 4711 RUNNING AT node7", "=   KILLED BY SIGNAL: 9 (Killed)", "=   RANK 3 PID 1 RUNNING AT node8"});
+  ASSERT_TRUE(mpich);
+  EXPECT_EQ(mpich->rank, 2);
+  EXPECT_TRUE(mpich->by_signal);
+  const auto older = first({"=   PID 4711 RUNNING AT node7", "=   EXIT CODE: 9"});
+  ASSERT_TRUE(older);
+  EXPECT_EQ(older->pid, 4711);
+  const auto slurm = first({"srun: error: node7: task 5: Killed"});
+  ASSERT_TRUE(slurm);
+  EXPECT_EQ(slurm->rank, 5);
+  EXPECT_EQ(slurm->host, "node7");
+  EXPECT_TRUE(slurm->by_signal);
+  const auto slurm_code = first({"srun: error: node7: task 5: Exited with exit code 3"});
+  ASSERT_TRUE(slurm_code);
+  EXPECT_FALSE(slurm_code->by_signal);
+  const auto open_mpi = first({"mpirun noticed that process rank 1 with PID 0 on node n3 exited on signal 9 (Killed)."});
+  ASSERT_TRUE(open_mpi);
+  EXPECT_EQ(open_mpi->rank, 1);
+}
+
+TEST(watch, useful_seconds_count_each_step_once) {
+  const Folder folder;
+  folder.write("m.jsonl", "{\"kind\":\"step\",\"time\":5,\"step\":1,\"seconds\":9}\n{\"kind\":\"step\",\"time\":11,\"step\":1,\"seconds\":2}\n"
+                          "{\"kind\":\"step\",\"time\":12,\"step\":2,\"seconds\":3}\n{\"kind\":\"step\",\"time\":13,\"step\":2,\"seconds\":4}\n{\"kind\":\"st");
+  EXPECT_EQ(useful_seconds(folder / "m.jsonl", 10), 6);
+}
+
+TEST(watch, an_outcome_reads_back) {
+  const Folder folder;
+  EXPECT_FALSE(read_outcome(folder.path()));
+  write_outcome(folder.path(), {"hung", 75, 12, 3, "rank 3 \"sleeps\""});
+  const auto read = read_outcome(folder.path());
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->state, "hung");
+  EXPECT_EQ(read->code, 75);
+  EXPECT_EQ(read->rank, 3);
+  EXPECT_EQ(read->message, "rank 3 \"sleeps\"");
+  folder.write("status.json", "{\"state\":");
+  EXPECT_FALSE(read_outcome(folder.path()));
+}
+
+}  // namespace

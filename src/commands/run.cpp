@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon run DECK -n RANKS: training that is looked after. gyrfalcon ps FOLDER: where every rank of a run stands.
+#include <cstdio>
+#include <memory>
+
+#include "src/commands/command.hpp"
+#include "src/commands/guard.hpp"
+#include "src/report/summary.hpp"
+#include "src/supervisor/supervisor.hpp"
+#include "src/watch/outcome.hpp"
+
+namespace gyr {
+
+void add_run(CLI::App& app, Action& action) {
+  auto a = std::make_shared<SuperviseOptions>();
+  CLI::App* c = app.add_subcommand("run", "Train under a supervisor that restarts the run from its newest checkpoint when ranks die or hang");
+  c->add_option("deck", a->deck, "Input deck (YAML)")->required();
+  c->add_option("overrides", a->overrides, "Changes to the deck, as in train.steps=10");
+  c->add_option("-n,--ranks", a->ranks, "MPI ranks")->required()->check(CLI::PositiveNumber);
+  c->add_option("--launcher", a->launcher, "mpiexec, srun, none (one rank), or any words that take -n RANKS PROGRAM; without it the first mpiexec of PATH");
+  c->add_option("--spares", a->spares, "Ranks that can be lost and replaced; beyond that, and where a rank dies twice in a row, the data axis shrinks and the batch stays. "
+                                       "Without it any number")->check(CLI::NonNegativeNumber);
+  c->footer("\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are handed on. OUTPUT/supervisor.json tells of every life,\n"
+            "keys supervise.* of the deck set the limits. The exit code is that of the last life.\n\n" + exit_codes());
+  c->callback([a, &action] {
+    action = [a] {
+      int code = 0;
+      const int failed = guarded([&] {
+        Deck deck = Deck::read(a->deck, a->overrides);
+        const RunConfig run = read_run_config(deck);
+        deck.finish();
+        a->program = std::filesystem::read_symlink("/proc/self/exe");
+        code = supervise(run, *a);
+      });
+      return failed != 0 ? failed : code;
+    };
+  });
+}
+
+void add_ps(CLI::App& app, Action& action) {
+  auto folder = std::make_shared<std::string>();
+  CLI::App* c = app.add_subcommand("ps", "Where every rank of a run stands, from its heartbeats");
+  c->add_option("folder", *folder, "Output folder of the run, or its heartbeat.bin")->required();
+  c->callback([folder, &action] {
+    action = [folder] {
+      return guarded([&] {
+        const std::filesystem::path path = std::filesystem::is_directory(*folder) ? heartbeat_path(*folder) : std::filesystem::path(*folder);
+        require(std::filesystem::exists(path), Exit::missing, "{}: there is none; a run writes it into its output folder", path.string());
+        const auto beats = read_heartbeats(path);
+        require(!beats.empty(), Exit::data, "{}: no heartbeat can be read in it", path.string());
+        std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
+        if (const auto outcome = read_outcome(path.parent_path()))
+          std::printf("%s%s%s\n", outcome->state.c_str(), outcome->message.empty() ? "" : ": ", outcome->message.c_str());
+      });
+    };
+  });
+}
+
+}  // namespace gyr

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/supervisor/launcher.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+namespace {
+
+std::string found_in_path(const Words& names) {
+  const char* path = std::getenv("PATH");
+  for (const std::string& name : names) {
+    std::istringstream folders(path ? path : "");
+    for (std::string folder; std::getline(folders, folder, ':');)
+      if (const auto file = std::filesystem::path(folder) / name; ::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+Words split(const std::string& text) {
+  std::istringstream in(text);
+  Words words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+// Spaces and '=' at the start of MPICH's frame.
+std::string bare(const std::string& line) {
+  const auto first = line.find_first_not_of("= ");
+  return first == std::string::npos ? "" : line.substr(first);
+}
+
+}  // namespace
+
+Words launch_command(const std::string& launcher, int ranks, const Words& program) {
+  require(ranks > 0, Exit::usage, "-n {}: at least one rank is needed", ranks);
+  Words command;
+  if (launcher == "none") {
+    require(ranks == 1, Exit::usage, "--launcher none starts one rank, not {}", ranks);
+  } else {
+    command = split(launcher);
+    if (command.empty()) command = {found_in_path({"mpiexec.hydra", "mpiexec.mpich", "mpiexec"})};
+    require(!command[0].empty(), Exit::usage, "there is no mpiexec in PATH; name a launcher with --launcher");
+    const std::string name = std::filesystem::path(command[0]).filename();
+    if (command.size() == 1 && name == "srun") command.push_back("--kill-on-bad-exit=0");
+    if (command.size() == 1 && (name == "mpiexec.hydra" || name == "mpiexec.mpich")) command.push_back("-disable-auto-cleanup");
+    command.insert(command.end(), {"-n", std::to_string(ranks)});
+  }
+  command.insert(command.end(), program.begin(), program.end());
+  return command;
+}
+
+void Obituaries::line(const std::string& text) {
+  const std::string said = bare(text);
+  if (how_follows_) {
+    how_follows_ = false;
+    first_->how = said;
+    first_->by_signal = said.starts_with("KILLED BY SIGNAL") || said.starts_with("EXIT STRING");
+  }
+  if (first_) return;
+  int rank = 0, process = 0, end = 0;
+  char host[256] = {}, how[128] = {};
+  if (std::sscanf(said.c_str(), "RANK %d PID %d RUNNING AT %255s%n", &rank, &process, host, &end) == 3 && end > 0) {
+    first_ = Obituary{rank, process, host, "", false};
+    how_follows_ = true;
+  } else if (std::sscanf(said.c_str(), "PID %d RUNNING AT %255s%n", &process, host, &end) == 2 && end > 0) {
+    first_ = Obituary{-1, process, host, "", false};
+    how_follows_ = true;
+  } else if (std::sscanf(said.c_str(), "srun: error: %255[^:]: task %d: %127[^\n]", host, &rank, how) == 3) {
+    first_ = Obituary{rank, process, host, how, std::string(how).rfind("Exited", 0) != 0};
+  } else if (const auto at = said.find("noticed that process rank "); at != std::string::npos &&
+             std::sscanf(said.c_str() + at, "noticed that process rank %d with PID %d on node %255s exited on %127[^\n]", &rank, &process, host, how) == 4) {
+    first_ = Obituary{rank, process, host, how, std::string(how).rfind("signal", 0) == 0};
+  }
+}
+
+}  // namespace gyr

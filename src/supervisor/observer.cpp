@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/supervisor/observer.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+namespace {
+
+double median(std::vector<double> x) {
+  if (x.empty()) return 0;
+  std::nth_element(x.begin(), x.begin() + std::ptrdiff_t(x.size() / 2), x.end());
+  return x[x.size() / 2];
+}
+
+// Only a process of this host can be asked after.
+bool process_is_gone(const Heartbeat& h) {
+  static const std::string here = host_name();
+  return host_of(h) == here && ::kill(h.pid, 0) != 0 && errno == ESRCH;
+}
+
+}  // namespace
+
+Observer::Observer(const SuperviseSettings& settings, std::filesystem::path heartbeats, int life)
+    : settings_(settings), file_(std::move(heartbeats)), life_(life) {}
+
+Index Observer::step() const {
+  Index step = 0;
+  for (const Heartbeat& h : now_) step = std::max(step, h.step);
+  return step;
+}
+
+double Observer::stale_limit() const {
+  constexpr double start = 10;  // times as long for thousands of ranks to come up
+  return std::max(settings_.stale * (now_.empty() ? start : 1), 5 * median(step_seconds_));
+}
+
+void Observer::read(Clock::time_point now) {
+  auto all = read_heartbeats(file_);
+  std::erase_if(all, [&](const Heartbeat& h) { return h.life != life_; });
+  now_ = std::move(all);
+  for (const Heartbeat& h : now_) {
+    Seen& seen = seen_[h.rank];
+    if (seen.written != h.written) seen = {h.written, now, now, false};
+    if (!seen.is_gone && process_is_gone(h)) seen.is_gone = true, seen.gone = now;
+  }
+}
+
+// `patience`: seconds that a process may be gone before its end is taken for a bad one.
+std::optional<Finding> Observer::lost_rank(Clock::time_point now, double patience) const {
+  const auto seconds = [&](Clock::time_point since) { return std::chrono::duration<double>(now - since).count(); };
+  std::vector<Heartbeat> missing;
+  for (const Heartbeat& h : now_) {
+    const Seen& seen = seen_.at(h.rank);
+    if (!ended(h) && ((seen.is_gone && seconds(seen.gone) >= patience) || seconds(seen.changed) > settings_.silent)) missing.push_back(h);
+  }
+  if (missing.empty() || missing.size() == now_.size()) return {};  // all at once: the job itself is gone or stopped
+  Verdict verdict = judge(missing, now_);
+  if (seen_.at(verdict.rank).is_gone) verdict.text += " (its process is gone)";
+  return Finding{"lost", verdict};
+}
+
+std::optional<Finding> Observer::look() {
+  const Clock::time_point now = Clock::now();
+  const std::vector<Heartbeat> before = now_;
+  read(now);
+  std::uint64_t progress = 0;
+  for (const Heartbeat& h : now_) progress += h.progress;
+  if (progress != progress_) progress_ = progress, moved_ = now;
+  if (const Index at = step(); at > step_) {
+    if (step_ > 0) step_seconds_.push_back(std::chrono::duration<double>(now - stepped_).count() / double(at - step_));
+    step_ = at, stepped_ = now;
+  }
+  if (auto lost = lost_rank(now, 1)) return lost;
+  if (std::chrono::duration<double>(now - moved_).count() > stale_limit()) return Finding{"stale", judge(before, now_)};
+  return {};
+}
+
+std::optional<Finding> Observer::look_back() {
+  const Clock::time_point now = Clock::now();
+  read(now);
+  return lost_rank(now, 0);
+}
+
+// Work is the time of steps less what was spent waiting for other ranks. All take the same steps in the same time: the one they wait for
+// is the one that works longer than most and for most of the time.
+std::vector<std::string> Observer::slow_ranks() {
+  std::vector<std::string> news;
+  const auto steps = [](const std::vector<Heartbeat>& all) {
+    Index least = std::numeric_limits<Index>::max();
+    for (const Heartbeat& h : all) least = std::min<Index>(least, h.step);
+    return all.empty() ? 0 : least;
+  };
+  if (window_.size() != now_.size() || steps(window_) == 0) {
+    window_ = now_;
+    return news;
+  }
+  const Index taken = steps(now_) - steps(window_);
+  if (taken < settings_.slow_steps) return news;
+  std::vector<double> work, part;
+  for (std::size_t i = 0; i < now_.size(); ++i) {
+    work.push_back(now_[i].worked - window_[i].worked);
+    part.push_back(work[i] / std::max(1e-9, now_[i].stepped - window_[i].stepped));
+  }
+  const double typical = median(work);
+  for (std::size_t i = 0; i < now_.size(); ++i) {
+    const int rank = now_[i].rank;
+    if (work[i] <= settings_.slow * typical || part[i] < 0.5 || slow_.contains(rank)) continue;
+    slow_[rank] = fmt::format("rank {} on {} is slow: it works {:.1f} times as long as the median rank, {:.0f} % of the time, over {} steps", rank,
+                              host_of(now_[i]), work[i] / std::max(1e-9, typical), 100 * part[i], taken);
+    news.push_back(slow_[rank]);
+  }
+  window_ = now_;
+  return news;
+}
+
+}  // namespace gyr

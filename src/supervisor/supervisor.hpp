@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Looks after a run from outside, without MPI: starts it, watches it, says what went wrong and on which rank, and starts it again from
+// the newest whole checkpoint until it is done or there is no sense in going on.
+#pragma once
+
+#include "src/run_config.hpp"
+#include "src/supervisor/launcher.hpp"
+
+namespace gyr {
+
+struct SuperviseOptions {
+  std::string program, deck;
+  Words overrides;
+  std::string launcher;
+  int ranks = 1;
+  int spares = -1;  // ranks that can be lost and replaced, -1: any number; beyond that the data axis shrinks
+};
+
+// Returns the exit code of the last life. Exit::usage where the launcher cannot be started.
+int supervise(const RunConfig&, const SuperviseOptions&);
+
+// Data ranks, fewer than `data`, on which every batch of the run still splits; 0: there are none.
+int smaller_data_axis(const RunConfig&, int data);
+
+// Seconds of steps that are part of the result, each counted once, by the lines of a metrics.jsonl written since `begin` (seconds since
+// 1970).
+double useful_seconds(const std::filesystem::path& metrics, double begin);
+
+}  // namespace gyr

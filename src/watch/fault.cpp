@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/watch/fault.hpp"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "kernels/elementwise.hpp"
+
+namespace gyr {
+
+namespace {
+
+struct Name {
+  const char* text;
+  FaultKind kind;
+  bool takes_number, needs_number;
+  double fallback, least, most;
+};
+constexpr Name names[] = {{"kill", FaultKind::kill, false, false, 0, 0, 0},       {"stop", FaultKind::stop, false, false, 0, 0, 0},
+                          {"hang", FaultKind::hang, false, false, 0, 0, 0},       {"exit", FaultKind::leave, true, true, 0, 0, 255},
+                          {"slow", FaultKind::slow, true, true, 0, 1, 1e6},       {"nan", FaultKind::nan, false, false, 0, 0, 0},
+                          {"bitflip", FaultKind::bitflip, true, false, 22, 0, 63}};
+
+}  // namespace
+
+FaultSettings parse_fault(const std::string& kind) {
+  FaultSettings s;
+  s.text = kind;
+  if (kind.empty()) return s;
+  const auto colon = kind.find(':');
+  for (const Name& name : names) {
+    if (kind.substr(0, colon) != name.text) continue;
+    s.kind = name.kind, s.amount = name.fallback;
+    if (colon == std::string::npos && !name.needs_number) return s;
+    char* end = nullptr;
+    const char* number = kind.c_str() + (colon == std::string::npos ? kind.size() : colon + 1);
+    s.amount = std::strtod(number, &end);
+    const bool fine = name.takes_number && end != number && *end == 0 && s.amount >= name.least && s.amount <= name.most;
+    require(fine, Exit::config, "fault.kind = {}: {} takes {}", kind, name.text,
+            name.takes_number ? fmt::format("a number from {} to {}, as in {}:{}", name.least, name.most, name.text, std::max(name.least, 2.0)) : "no number");
+    return s;
+  }
+  fail(Exit::config, "fault.kind = {}: choose kill, stop, hang, exit:CODE, slow:FACTOR, nan or bitflip:BIT", kind);
+}
+
+std::string describe(const FaultSettings& s) {
+  return fmt::format("FAULT INJECTION (fault.kind, for tests): rank {} gets {} at step {} of {}", s.rank, s.text, s.step,
+                     s.life < 0 ? "every life" : fmt::format("life {}", s.life));
+}
+
+template <class T>
+Fault<T>::Fault(const FaultSettings& settings, int rank, int life, Engine<T>& engine, const Beacon& beacon)
+    : settings_(settings), mine_(settings.any() && settings.rank == rank && (settings.life < 0 || settings.life == life)), engine_(engine),
+      beacon_(beacon), last_(std::chrono::steady_clock::now()) {
+  if (!mine_ || settings_.kind != FaultKind::nan) return;
+  engine_.on_gradients([this](Device& dev, Tensor1<Acc<T>> gradients) {
+    if (std::exchange(poison_, false)) fill<Acc<T>>(dev, gradients, std::numeric_limits<double>::quiet_NaN());
+  });
+}
+
+template <class T>
+void Fault<T>::strike(Index step) {
+  if (!mine_) return;
+  if (settings_.kind == FaultKind::slow) {
+    if (step >= settings_.step) delay();
+    last_ = std::chrono::steady_clock::now(), last_waited_ = beacon_.waited();
+    return;
+  }
+  if (step != settings_.step) return;
+  if (settings_.kind != FaultKind::kill && settings_.kind != FaultKind::stop) mine_ = false;  // once: a step may be taken again
+  switch (settings_.kind) {
+    case FaultKind::kill: ::kill(getpid(), SIGKILL); break;
+    case FaultKind::stop: ::kill(getpid(), SIGSTOP); break;
+    case FaultKind::leave: ::_exit(int(settings_.amount));
+    case FaultKind::hang:
+      for (;;) ::pause();
+    case FaultKind::nan: poison_ = true; break;
+    case FaultKind::bitflip: flip_bit(); break;
+    case FaultKind::slow: case FaultKind::none: break;
+  }
+}
+
+// Sleeps as long as the last step worked, less its waiting, times what makes it so many times as slow.
+template <class T>
+void Fault<T>::delay() {
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - last_).count();
+  const double worked = std::max(0.0, took - (beacon_.waited() - last_waited_));
+  std::this_thread::sleep_for(std::chrono::duration<double>((settings_.amount - 1) * worked));
+}
+
+// In the middle of this rank's largest weight: its master where it has one, since the weight itself is made anew from that.
+template <class T>
+void Fault<T>::flip_bit() {
+  const Parameter* largest = nullptr;
+  for (const auto& p : engine_.stage().parameters().all())
+    if (!largest || p->size() > largest->size()) largest = p.get();
+  const auto flip = [&](auto values) {
+    using S = typename decltype(values)::non_const_value_type;
+    const Index at = largest->size() / 2;
+    S number;
+    const Kokkos::View<S, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(&number);
+    Kokkos::deep_copy(host, Kokkos::subview(values, at));
+    auto* bytes = reinterpret_cast<unsigned char*>(&number);
+    const int bit = int(settings_.amount) % int(8 * sizeof(S));
+    bytes[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
+    Kokkos::deep_copy(Kokkos::subview(values, at), host);
+  };
+  if (engine_.optimizer().has_master(*largest)) flip(engine_.optimizer().master(*largest));
+  else if (largest->dtype() == dtype_of<T>()) flip(largest->template vector<T>());
+  else flip(largest->template vector<Acc<T>>());
+}
+
+template class Fault<double>;
+template class Fault<float>;
+template class Fault<bf16>;
+
+}  // namespace gyr

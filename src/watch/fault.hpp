@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Faults on order, to test what a run does when its machine fails it: deck keys fault.*.
+#pragma once
+
+#include <string>
+
+#include "src/engine.hpp"
+
+namespace gyr {
+
+enum class FaultKind { none, kill, stop, hang, leave, slow, nan, bitflip };
+
+struct FaultSettings {
+  FaultKind kind = FaultKind::none;
+  double amount = 0;  // slow: times as slow; leave: exit code; bitflip: which bit of the number
+  std::string text;   // as in the deck
+  int rank = 0, life = 0;  // life -1: every one
+  Index step = 1;
+
+  bool any() const { return kind != FaultKind::none; }
+};
+
+// "kill", "stop", "hang", "exit:3", "slow:2.0", "nan", "bitflip", "bitflip:30"; "" none. Exit::config otherwise.
+FaultSettings parse_fault(const std::string& kind);
+// "rank 3 gets kill at step 7 of life 0 (fault.kind)"
+std::string describe(const FaultSettings&);
+
+// Strikes on the rank and in the step that the settings name.
+template <class T>
+class Fault {
+ public:
+  Fault(const FaultSettings&, int rank, int life, Engine<T>&, const Beacon&);
+  // To be called before every step.
+  void strike(Index step);
+
+ private:
+  void delay();
+  void flip_bit();
+
+  FaultSettings settings_;
+  bool mine_;
+  Engine<T>& engine_;
+  const Beacon& beacon_;
+  bool poison_ = false;
+  std::chrono::steady_clock::time_point last_;
+  double last_waited_ = 0;
+};
+
+}  // namespace gyr

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/watch/heartbeat.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/error.hpp"
+#include "src/report/table.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr char magic[] = "GYRBEAT1";
+constexpr double nano = 1e-9;
+
+template <class Clock>
+std::int64_t nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+template <std::size_t N>
+void copy(char (&to)[N], std::string_view from) {
+  std::memcpy(to, from.data(), std::min(N - 1, from.size()));
+}
+
+// A text of a record that anybody may have written.
+template <std::size_t N>
+std::string text(const char (&field)[N]) {
+  std::string out(field, strnlen(field, N));
+  for (char& c : out) c = c >= ' ' && c <= '~' ? c : '?';
+  return out;
+}
+
+}  // namespace
+
+std::int64_t wall_nanoseconds() { return nanoseconds<std::chrono::system_clock>(); }
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return std::string(name).substr(0, sizeof Heartbeat::host - 1);
+}
+
+std::string host_of(const Heartbeat& h) { return text(h.host); }
+bool ended(const Heartbeat& h) { return text(h.phase) == last_phase; }
+
+Heartbeat heartbeat_of(const Identity& who, const Sight& sight, std::int64_t moved, bool alarm) {
+  static const std::string host = host_name();
+  Heartbeat h{};
+  std::memcpy(h.magic, magic, sizeof h.magic);
+  h.rank = who.rank, h.ranks = who.ranks, h.life = who.life, h.pid = getpid();
+  h.step = sight.step, h.micro = sight.micro, h.progress = sight.progress;
+  h.written = wall_nanoseconds(), h.moved = moved, h.monotonic = nanoseconds<std::chrono::steady_clock>();
+  h.waited = sight.waited, h.worked = sight.worked, h.stepped = sight.stepped, h.loss = sight.loss, h.sent = sight.sent;
+  h.number = sight.number, h.bytes = sight.bytes, h.waiting = sight.waiting, h.alarm = alarm;
+  copy(h.host, host), copy(h.phase, sight.phase), copy(h.task, sight.task), copy(h.channel, sight.channel), copy(h.operation, sight.operation);
+  return h;
+}
+
+HeartbeatFile::HeartbeatFile(const std::filesystem::path& file)
+    : fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)) {}
+
+HeartbeatFile::~HeartbeatFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void HeartbeatFile::write(const Heartbeat& h) const {
+  if (fd_ < 0) return;
+  [[maybe_unused]] const ssize_t lost = ::pwrite(fd_, &h, sizeof h, off_t(h.rank) * off_t(sizeof h));  // the next one comes in a second
+}
+
+std::filesystem::path heartbeat_path(const std::filesystem::path& output) { return output / "heartbeat.bin"; }
+
+std::vector<Heartbeat> read_heartbeats(const std::filesystem::path& file) {
+  std::vector<Heartbeat> all;
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return all;
+  Heartbeat h;
+  for (off_t rank = 0; ::pread(fd, &h, sizeof h, rank * off_t(sizeof h)) == ssize_t(sizeof h); ++rank)
+    if (std::memcmp(h.magic, magic, sizeof h.magic) == 0 && h.rank == rank) all.push_back(h);
+  ::close(fd);
+  int life = 0;
+  for (const Heartbeat& one : all) life = std::max(life, one.life);
+  std::erase_if(all, [&](const Heartbeat& one) { return one.life != life; });
+  return all;
+}
+
+std::string whereabouts(const Heartbeat& h) {
+  std::string place = h.step > 0 ? fmt::format("step {}, {}", h.step, text(h.phase)) : text(h.phase);
+  if (h.task[0]) place += fmt::format(", {}", text(h.task));
+  if (h.task[0] && h.micro >= 0) place += fmt::format(" of micro-batch {}", h.micro);
+  if (h.waiting)
+    place += fmt::format(", waiting for {} {} of {} bytes on {}", text(h.operation), h.number, h.bytes,
+                         h.channel[0] ? text(h.channel) : "a communicator");
+  return place;
+}
+
+std::string heartbeat_table(const std::vector<Heartbeat>& all, std::int64_t now) {
+  Table table({{"rank", true}, {"host"}, {"pid", true}, {"life", true}, {"loss", true}, {"sent MB", true}, {"waited s", true},
+               {"beat s ago", true}, {"moved s ago", true}, {"where", false, 96}});
+  for (const Heartbeat& h : all)
+    table.row({fmt::format("{}", h.rank), text(h.host), fmt::format("{}", h.pid), fmt::format("{}", h.life), fmt::format("{:.4f}", h.loss),
+               fmt::format("{:.1f}", double(h.sent) * 1e-6), fmt::format("{:.1f}", h.waited), fmt::format("{:.1f}", double(now - h.written) * nano),
+               fmt::format("{:.1f}", double(now - h.moved) * nano), whereabouts(h)});
+  return table.str();
+}
+
+}  // namespace gyr

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/watch/stop.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+namespace {
+
+// What a handler may touch must be reachable without an argument: signals are the one thing a process has only once.
+std::atomic<int> caught_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+constexpr std::array signals{SIGTERM, SIGUSR1, SIGINT};
+
+void on_signal(int number) {
+  if (number == SIGINT && caught_signal.load(std::memory_order_relaxed) == SIGINT) {
+    ::signal(SIGINT, SIG_DFL);
+    ::raise(SIGINT);
+    return;
+  }
+  caught_signal.store(number, std::memory_order_relaxed);
+}
+
+void handle(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;  // a write that is under way is not to fail of it
+  sigemptyset(&action.sa_mask);
+  for (const int number : signals) ::sigaction(number, &action, nullptr);
+}
+
+}  // namespace
+
+std::string stop_reason(int reason) {
+  switch (reason) {
+    case SIGTERM: return "SIGTERM";
+    case SIGUSR1: return "SIGUSR1";
+    case SIGINT: return "SIGINT";
+    case stop_file_reason: return "the file STOP";
+    case walltime_reason: return "train.walltime";
+  }
+  return fmt::format("signal {}", reason);
+}
+
+StopSignals::StopSignals() {
+  caught_signal.store(0, std::memory_order_relaxed);
+  handle(on_signal);
+}
+StopSignals::~StopSignals() { handle(SIG_DFL); }
+void StopSignals::claim() const { handle(on_signal); }
+int StopSignals::caught() { return caught_signal.load(std::memory_order_relaxed); }
+
+std::filesystem::path stop_file(const std::filesystem::path& output) { return output / "STOP"; }
+
+bool Walltime::over(double longest_step, std::optional<double> longest_save) const {
+  if (seconds_ <= 0) return false;
+  const double reserve = longest_save ? 1.5 * *longest_save : std::min(60.0, 0.1 * seconds_);
+  return std::chrono::duration<double>(Clock::now() - begin_).count() + 1.5 * longest_step + reserve >= seconds_;
+}
+
+double walltime_seconds(const std::string& text) {
+  if (text.empty()) return 0;
+  std::vector<double> parts;
+  const char* at = text.c_str();
+  for (;;) {
+    char* end = nullptr;
+    parts.push_back(std::strtod(at, &end));
+    const bool fine = end != at && std::isfinite(parts.back()) && parts.back() >= 0 && parts.size() <= 3 && (*end == ':' || *end == 0);
+    require(fine, Exit::config, "train.walltime = {} is not a time; write \"hh:mm:ss\", \"mm:ss\" or minutes", text);
+    if (*end == 0) break;
+    at = end + 1;
+  }
+  if (parts.size() == 1) return 60 * parts[0];
+  double seconds = 0;
+  for (const double part : parts) seconds = 60 * seconds + part;
+  return seconds;
+}
+
+}  // namespace gyr

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A thread in every rank that uses no MPI: it writes the heartbeat, looks for the file STOP, and ends a job that hangs.
+#pragma once
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "src/watch/heartbeat.hpp"
+
+namespace gyr {
+
+struct WatchSettings {
+  double patience = 600;  // seconds without progress of this rank until the job is ended; 0: never
+  double interval = 1;    // seconds between heartbeats
+};
+
+class Watch {
+ public:
+  // To be made by the thread that works: it is the one whose backtrace a hang is told with. `end_job`: tells the launcher to end all ranks
+  // with this exit code; it is called as the last thing by the one rank that speaks, and need not return.
+  Watch(const WatchSettings&, const Identity&, std::function<void(int)> end_job);
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  Beacon& beacon() { return beacon_; }
+  // From now on heartbeats are written to this folder, which exists and has none of an earlier run.
+  void attach(const std::filesystem::path& output);
+  bool stop_file_seen() const { return stop_file_seen_.load(std::memory_order_relaxed); }
+
+ private:
+  void run();
+  void beat(bool alarm);
+  double still_for() const;  // seconds without progress
+  bool rest(double seconds);  // false: the rank is done
+  // Looks around, lets the lowest rank that is awake name the culprit, and ends the process with Exit::again. Returns when the rank
+  // moves again.
+  void bark();
+
+  const WatchSettings settings_;
+  const Identity who_;
+  const std::function<void(int)> end_job_;
+  const pthread_t worker_;
+  Beacon beacon_;
+  std::uint64_t progress_ = 0;  // as last seen by the thread
+  std::int64_t moved_;          // when it last grew, ns since 1970
+  std::chrono::steady_clock::time_point moved_at_ = std::chrono::steady_clock::now();  // the same, on a clock nobody sets
+  std::atomic<bool> stop_file_seen_{false};
+  std::mutex mutex_;  // of what follows
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::filesystem::path output_;
+  std::optional<HeartbeatFile> file_;
+  std::thread thread_;
+};
+
+}  // namespace gyr
