@@ -110,13 +110,13 @@ void fault_trial(const std::string& kind, unsigned seed, Count& count) {
   const std::string what = fmt::format("seed {}: {} on rank {} of {} at step {}", seed, spelt, rank, grid.ranks, step);
   SCOPED_TRACE(what);
   ++count.tried;
-  constexpr double patience = 2;
+  constexpr double patience = 3;
   const Folder folder;
   Words words = Material::get().train(folder.path(), settings(grid));
   words[0] = "run";
   for (const std::string& more : {std::string("-n"), std::to_string(grid.ranks), std::string("--launcher"), std::string(GYR_MPIEXEC) + " -disable-auto-cleanup",
                                   "fault.kind=" + spelt, fmt::format("fault.rank={}", rank), fmt::format("fault.step={}", kind == "slow" ? 1 : step),
-                                  fmt::format("watchdog.seconds={}", patience), std::string("supervise.silent=2"), std::string("supervise.slow_steps=15")})
+                                  fmt::format("watchdog.seconds={}", patience), std::string("supervise.silent=3"), std::string("supervise.slow_steps=15")})
     words.push_back(more);
   if (kind == "bitflip") words.push_back("train.check_replicas=1");
   const Result r = run(words);

@@ -138,6 +138,24 @@ TEST(survive, the_watchdog_ends_a_hanging_job_and_names_the_rank) {
   }
 }
 
+// The script asks for another start where the run says 75, and nowhere else.
+TEST(survive, the_slurm_script_requeues_on_75_only) {
+  for (const int code : {75, 0, 80}) {
+    const Folder folder;
+    const auto program = [&](const char* name, const std::string& text) {
+      folder.write(name, "#!/bin/sh\n" + text);
+      fs::permissions(folder / name, fs::perms::owner_all);
+    };
+    program("srun", "echo \"$@\" > " + (folder / "started").string() + "; exit " + std::to_string(code));
+    program("scontrol", "echo \"$@\" > " + (folder / "requeued").string());
+    const Result r = execute({"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "/bin/bash",
+                              std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm.sh", "deck.yaml", "train.steps=5"});
+    EXPECT_EQ(r.code, code) << told(r);
+    EXPECT_NE(contents(folder / "started").find("train deck.yaml --resume train.steps=5"), std::string::npos) << contents(folder / "started");
+    EXPECT_EQ(contents(folder / "requeued"), code == 75 ? "requeue 17\n" : "");
+  }
+}
+
 TEST(survive, keys_that_make_no_sense_are_refused) {
   const Folder folder;
   for (const char* wrong : {"train.walltime=soon", "fault.kind=explode", "fault.kind=slow", "fault.kind=slow:0.5", "fault.kind=kill:3", "data.skip=[\"5\"]",

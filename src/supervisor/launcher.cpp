@@ -31,12 +31,6 @@ Words split(const std::string& text) {
   return words;
 }
 
-// Spaces and '=' at the start of MPICH's frame.
-std::string bare(const std::string& line) {
-  const auto first = line.find_first_not_of("= ");
-  return first == std::string::npos ? "" : line.substr(first);
-}
-
 }  // namespace
 
 Words launch_command(const std::string& launcher, int ranks, const Words& program) {
@@ -57,28 +51,16 @@ Words launch_command(const std::string& launcher, int ranks, const Words& progra
   return command;
 }
 
-void Obituaries::line(const std::string& text) {
-  const std::string said = bare(text);
-  if (how_follows_) {
-    how_follows_ = false;
-    first_->how = said;
-    first_->by_signal = said.starts_with("KILLED BY SIGNAL") || said.starts_with("EXIT STRING");
-  }
-  if (first_) return;
-  int rank = 0, process = 0, end = 0;
+std::optional<Obituary> obituary(const std::string& line) {
+  int rank = 0, process = 0;
   char host[256] = {}, how[128] = {};
-  if (std::sscanf(said.c_str(), "RANK %d PID %d RUNNING AT %255s%n", &rank, &process, host, &end) == 3 && end > 0) {
-    first_ = Obituary{rank, process, host, "", false};
-    how_follows_ = true;
-  } else if (std::sscanf(said.c_str(), "PID %d RUNNING AT %255s%n", &process, host, &end) == 2 && end > 0) {
-    first_ = Obituary{-1, process, host, "", false};
-    how_follows_ = true;
-  } else if (std::sscanf(said.c_str(), "srun: error: %255[^:]: task %d: %127[^\n]", host, &rank, how) == 3) {
-    first_ = Obituary{rank, process, host, how, std::string(how).rfind("Exited", 0) != 0};
-  } else if (const auto at = said.find("noticed that process rank "); at != std::string::npos &&
-             std::sscanf(said.c_str() + at, "noticed that process rank %d with PID %d on node %255s exited on %127[^\n]", &rank, &process, host, how) == 4) {
-    first_ = Obituary{rank, process, host, how, std::string(how).rfind("signal", 0) == 0};
-  }
+  if (std::sscanf(line.c_str(), "srun: error: %255[^:]: task %d: %127[^\n]", host, &rank, how) == 3)
+    return Obituary{rank, host, how, !std::string(how).starts_with("Exited")};
+  const auto at = line.find("noticed that process rank ");
+  if (at != std::string::npos &&
+      std::sscanf(line.c_str() + at, "noticed that process rank %d with PID %d on node %255s exited on %127[^\n]", &rank, &process, host, how) == 4)
+    return Obituary{rank, host, how, std::string(how).starts_with("signal")};
+  return {};
 }
 
 }  // namespace gyr

@@ -16,21 +16,13 @@ using Words = std::vector<std::string>;
 Words launch_command(const std::string& launcher, int ranks, const Words& program);
 
 struct Obituary {
-  int rank = -1, pid = 0;  // either may be all that is said: rank -1, pid 0 are not
+  int rank = -1;
   std::string host;
-  std::string how;      // "KILLED BY SIGNAL: 9 (Killed)"
+  std::string how;  // "Killed", "signal 9 (Killed)", "Exited with exit code 3"
   bool by_signal = false;
 };
 
-// Reads a launcher's output line by line (MPICH, Slurm, Open MPI) and keeps the first death it tells of.
-class Obituaries {
- public:
-  void line(const std::string&);
-  const std::optional<Obituary>& first() const { return first_; }
-
- private:
-  std::optional<Obituary> first_;
-  bool how_follows_ = false;
-};
+// The death that a line of a launcher's output tells of (Slurm, Open MPI; MPICH's is not to be believed), if any.
+std::optional<Obituary> obituary(const std::string& line);
 
 }  // namespace gyr

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/supervisor/observer.hpp"
 
-#include <signal.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <fstream>
+#include <limits>
 
 #include "kernels/error.hpp"
 
@@ -18,10 +17,17 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-// Only a process of this host can be asked after.
-bool process_is_gone(const Heartbeat& h) {
+enum class ProcessState { alive, gone, elsewhere };
+
+// Only a process of this host can be asked after. One that nobody has awaited yet is gone all the same.
+ProcessState state_of(const Heartbeat& h) {
   static const std::string here = host_name();
-  return host_of(h) == here && ::kill(h.pid, 0) != 0 && errno == ESRCH;
+  if (host_of(h) != here) return ProcessState::elsewhere;
+  std::ifstream in(fmt::format("/proc/{}/stat", h.pid));
+  std::string text;
+  std::getline(in, text);
+  const auto name_end = text.rfind(") ");
+  return name_end == std::string::npos || text[name_end + 2] == 'Z' || text[name_end + 2] == 'X' ? ProcessState::gone : ProcessState::alive;
 }
 
 }  // namespace
@@ -46,8 +52,10 @@ void Observer::read(Clock::time_point now) {
   now_ = std::move(all);
   for (const Heartbeat& h : now_) {
     Seen& seen = seen_[h.rank];
-    if (seen.written != h.written) seen = {h.written, now, now, false};
-    if (!seen.is_gone && process_is_gone(h)) seen.is_gone = true, seen.gone = now;
+    if (seen.written != h.written) seen.written = h.written, seen.changed = now;
+    const ProcessState state = state_of(h);
+    if (state == ProcessState::alive) seen.was_alive = true;  // in a container its number may mean nothing here
+    if (seen.was_alive && !seen.is_gone && state == ProcessState::gone) seen.is_gone = true, seen.gone = now;
   }
 }
 

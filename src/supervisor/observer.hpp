@@ -36,7 +36,7 @@ class Observer {
   struct Seen {
     std::int64_t written = 0;
     Clock::time_point changed, gone;
-    bool is_gone = false;
+    bool was_alive = false, is_gone = false;
   };
   double stale_limit() const;
   void read(Clock::time_point now);

@@ -75,15 +75,17 @@ class Supervisor {
     std::filesystem::remove(status_path(output()), ignored);  // of the life before
     const Clock::time_point begin = Clock::now();
     Observer observer(run_.supervise, heartbeat_path(output()), life.number);
-    Obituaries obituaries;
+    std::optional<Obituary> dead;  // the first that the launcher tells of
     std::optional<Finding> finding;
     std::optional<int> code;
     {
       Process process(command(life.number));
       while (!code) {
-        code = process.attend(0.05, [&](const std::string& line) { obituaries.line(line); });
+        code = process.attend(0.05, [&](const std::string& line) {
+          if (!dead) dead = obituary(line);
+        });
         if (code) {
-          if (const auto outcome = read_outcome(output()); outcome && outcome->state == "running") finding = observer.look_back();
+          if (const auto outcome = read_outcome(output()); !outcome || outcome->state == "running") finding = observer.look_back();
           break;
         }
         forward(process);
@@ -99,7 +101,7 @@ class Supervisor {
     life.seconds = since(begin);
     life.to = newest(), life.reached = observer.step();
     for (const auto& [rank, words] : observer.slow()) life.slow.push_back(words);
-    judge_end(life, code, finding, obituaries.first(), observer.last());
+    judge_end(life, code, finding, dead, observer.last());
     return life;
   }
 
@@ -112,7 +114,7 @@ class Supervisor {
   }
 
   // What a run says of itself counts, then what was seen from outside, then what its launcher says.
-  void judge_end(Life& life, std::optional<int> code, const std::optional<Finding>& finding, const std::optional<Obituary>& obituary,
+  void judge_end(Life& life, std::optional<int> code, const std::optional<Finding>& finding, const std::optional<Obituary>& dead,
                  const std::vector<Heartbeat>& beats) const {
     const auto outcome = read_outcome(output());
     if (finding) {
@@ -128,20 +130,16 @@ class Supervisor {
       life.state = "died";
       life.code = code.value_or(int(Exit::internal));
       if (life.code == 0) life.code = int(Exit::internal);  // without having said that it was done
-      if (obituary) blame(life, *obituary, beats);
+      life.culprit = fmt::format("the launcher ended with code {} and does not say whose end was the first", life.code);
+      if (dead) blame(life, *dead, beats);
     }
   }
 
-  static void blame(Life& life, const Obituary& obituary, const std::vector<Heartbeat>& beats) {
-    life.by_signal = obituary.by_signal;
-    for (const Heartbeat& h : beats) {
-      if (h.rank != obituary.rank && !(obituary.rank < 0 && h.pid == obituary.pid)) continue;
-      life.rank = h.rank;
-      life.culprit = fmt::format("rank {} on {}: {}; last seen at: {}", h.rank, host_of(h), obituary.how, whereabouts(h));
-      return;
-    }
-    life.rank = obituary.rank;
-    life.culprit = obituary.how;
+  static void blame(Life& life, const Obituary& dead, const std::vector<Heartbeat>& beats) {
+    life.rank = dead.rank, life.by_signal = dead.by_signal;
+    life.culprit = fmt::format("rank {} on {}: {}", dead.rank, dead.host, dead.how);
+    for (const Heartbeat& h : beats)
+      if (h.rank == dead.rank) life.culprit += "; last seen at: " + whereabouts(h);
   }
 
   // Codes that another start would end with too.
