@@ -13,16 +13,16 @@
 #include "kernels/gemm.hpp"
 #include "modules/flops.hpp"
 #include "src/checkpoint/checkpoint.hpp"
-#include "src/together.hpp"
 #include "src/data/output_file.hpp"
+#include "src/recent_metrics.hpp"
+#include "src/replicas.hpp"
 #include "src/report/json_lines.hpp"
 #include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
 #include "src/report/tensorboard.hpp"
-#include "src/recent_metrics.hpp"
-#include "src/replicas.hpp"
 #include "src/run_lock.hpp"
 #include "src/runtime.hpp"
+#include "src/together.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 #include "src/watch/stop.hpp"
 
@@ -66,14 +66,17 @@ template <class T>
 class Trainer {
  public:
   Trainer(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world)
-      : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()), watch_(run.watch, {rank(world), ranks(world), options.life}, [world](int code) { MPI_Abort(world, code); }),
+      : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()),
+        watch_(run.watch, {rank(world), ranks(world), options.life}, [world](int code) { MPI_Abort(world, code); }),
         walltime_(run.train.walltime, options.begin), grid_(layout_of(run, ranks(world)), world, patience_of(world), &watch_.beacon()),
         engine_config_(engine_config(run, grid_.layout())),
         capacity_(predicted_capacity<T>(engine_config_, grid_.layout(), grid_.position())),
         engine_(engine_config_, grid_, &capacity_, timers_), fault_(run.fault, rank(world), options.life, engine_, watch_.beacon()),
         skip_(run.data.skip) {
     grid_.tell("data");
-    require(run.fault.rank < grid_.layout().ranks(), Exit::config, "fault.rank = {}, but there are {} ranks", run.fault.rank, grid_.layout().ranks());
+    const bool fault_now = run.fault.any() && (run.fault.life < 0 || run.fault.life == options.life);
+    require(!fault_now || run.fault.rank < grid_.layout().ranks(), Exit::config, "fault.rank = {}, but there are {} ranks", run.fault.rank,
+            grid_.layout().ranks());
     require(run.train.non_finite != NonFinite::rollback || run.data.order != "megatron", Exit::config,
             "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
     require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
@@ -116,7 +119,7 @@ class Trainer {
       report->seconds_left = since(begin) / double(progressed_.step - first) * double(run_.train.steps - progressed_.step);
       publish(*report);
       tell(timed("checkpoint", [&] { return saver_->poll(); }));
-      if (run_.train.check_replicas > 0 && progressed_.step % run_.train.check_replicas == 0) check_replicas<T>(engine_, progressed_.step);
+      if (check_due()) check_replicas<T>(engine_, progressed_.step);
       if (heard_ && !finished()) break;
       if (validation_ && validation_due()) validate();
       if (finished() || heard_ || (run_.checkpoint.every > 0 && progressed_.step % run_.checkpoint.every == 0)) save();
@@ -147,6 +150,7 @@ class Trainer {
   }
   bool lead() { return grid_.position() == 0; }
   bool finished() const { return progressed_.step == run_.train.steps; }
+  bool check_due() const { return run_.train.check_replicas > 0 && progressed_.step % run_.train.check_replicas == 0; }
   bool validation_due() const { return finished() || progressed_.step % run_.train.eval_every == 0; }
 
   // Why this rank would stop now, and why all do. The latter costs a message.
@@ -308,6 +312,7 @@ class Trainer {
                                             {"first_sample", samples.first}, {"samples", samples.size()}, {"why", why}}.dump());
     }
     if (!back) return true;
+    finish_save();  // what it goes back to may still be on its way to disk
     skip_.insert(std::upper_bound(skip_.begin(), skip_.end(), samples, [](const Span& a, const Span& b) { return a.first < b.first; }), samples);
     progressed_ = {};
     losses_.clear();
@@ -363,7 +368,7 @@ class Trainer {
 
   void save() {
     watch_.beacon().phase("save");
-    if (run_.train.check_replicas > 0) check_replicas<T>(engine_, progressed_.step);
+    if (run_.train.check_replicas > 0 && !check_due()) check_replicas<T>(engine_, progressed_.step);
     CheckpointHeader header;
     header.deck = deck_;
     header.precision = run_.train.precision;

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What every jobscript ends with: trains from the newest whole checkpoint, saves when the time limit warns, and asks for another job
+# while there is something left to do.
+#   job.sh DECK [key=value ...]
+# Started inside an allocation of Slurm or PBS, or on a machine without either. Environment:
+#   GYRFALCON   the program (build/release/bin/gyrfalcon)
+#   LAUNCHER    starts the ranks; without it srun under Slurm, mpiexec elsewhere
+#   RANKS       how many; without it all that the allocation has
+#   BIND        rank: one core each, gpu: one device each, none (rank)
+#   RESERVE     seconds before the end of the allocation at which PBS jobs save (300); Slurm's --signal says it there
+#   JOBS        most jobs in a chain (100)
+# Exit codes are gyrfalcon's; 75 has been turned into a new job.
+set -euo pipefail
+
+gyrfalcon=${GYRFALCON:-build/release/bin/gyrfalcon} bind=${BIND:-rank} reserve=${RESERVE:-300} most=${JOBS:-100}
+say() { printf '%s job: %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*"; }
+
+scheduler() {
+  if [ -n "${SLURM_JOB_ID:-}" ]; then echo slurm; elif [ -n "${PBS_JOBID:-}" ]; then echo pbs; else echo none; fi
+}
+
+ranks() {
+  case $(scheduler) in
+    slurm) echo "${SLURM_NTASKS:?start the job with --ntasks or --ntasks-per-node}" ;;
+    pbs) wc -l < "$PBS_NODEFILE" ;;
+    none) nproc ;;
+  esac
+}
+
+# The command that starts `ranks` copies of what follows. -K1: when one rank dies, the others must not wait for it until the time limit.
+launcher() {
+  if [ -n "${LAUNCHER:-}" ]; then
+    echo "$LAUNCHER"
+  elif [ "$(scheduler)" = slurm ]; then
+    echo "srun -K1 --mpi=${SLURM_MPI_TYPE:-pmi2} -n $1 $([ "$bind" = none ] && echo --cpu-bind=none || echo --cpu-bind=cores)"
+  else
+    local mpiexec hosts=
+    mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
+    [ -n "${PBS_NODEFILE:-}" ] && hosts="-f $PBS_NODEFILE"
+    echo "$mpiexec $hosts -n $1 $([ "$bind" = none ] || echo -bind-to core)"
+  fi
+}
+
+# PBS gives no warning before its limit: the program watches the clock itself.
+limit() {
+  [ "$(scheduler)" = pbs ] || return 0
+  local walltime
+  walltime=$(qstat -f "$PBS_JOBID" 2> /dev/null | sed -n 's/^ *Resource_List\.walltime = *//p')
+  if [ -z "$walltime" ]; then
+    say "PBS does not tell the time limit of $PBS_JOBID: give train.walltime, or the job ends without saving" >&2
+  else
+    awk -F: -v reserve="$reserve" '{ s = ($1 * 60 + $2) * 60 + $3 - reserve; printf "train.walltime=%d:%02d:%02d\n", s / 3600, s % 3600 / 60, s % 60 }' <<< "$walltime"
+  fi
+}
+
+# Another job goes on where this one stopped.
+again() {
+  local life=$((${GYR_JOB:-1} + 1))
+  if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
+    say "the next element of the array goes on"
+  elif [ "$(scheduler)" = slurm ]; then
+    [ "${SLURM_RESTART_COUNT:-0}" -lt "$most" ] || { say "$most jobs did not finish it"; return 75; }
+    say "requeued"
+    scontrol requeue "$SLURM_JOB_ID"
+  elif [ "$(scheduler)" = pbs ]; then
+    [ "$life" -le "$most" ] || { say "$most jobs did not finish it"; return 75; }
+    say "submitted again: $(qsub -v "GYR_JOB=$life${PBS_PASS:+,$PBS_PASS}" "${PBS_SCRIPT:?the jobscript names itself in PBS_SCRIPT}")"
+  else
+    return 75
+  fi
+}
+
+main() {
+  local count code=0
+  count=${RANKS:-$(ranks)}
+  local -a start changes
+  read -r -a start <<< "$(launcher "$count")"
+  mapfile -t changes < <(limit)
+  [ "$bind" = gpu ] && start+=(jobscripts/rank_gpu.sh)
+  say "$(scheduler) ${SLURM_JOB_ID:-${PBS_JOBID:-}} on ${SLURM_JOB_NODELIST:-$(hostname)}: $count ranks, ${start[*]}"
+  "${start[@]}" "$gyrfalcon" train "$@" "${changes[@]}" --resume &
+  local child=$!
+  # Both mean: save and stop. The launchers pass USR1 on to every rank.
+  trap 'say "the end of the allocation is near"; kill -USR1 "$child" 2> /dev/null' USR1 TERM
+  while kill -0 "$child" 2> /dev/null; do  # a signal ends wait before the child has ended
+    code=0
+    wait "$child" || code=$?
+  done
+  say "gyrfalcon ended with $code"
+  [ "$code" = 75 ] || return "$code"
+  again
+}
+
+main "$@"
