@@ -7,8 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 
@@ -172,7 +170,7 @@ void die_at(const std::string& stage, int rank, bool async, const fs::path& five
   ASSERT_EQ(next.code, 0) << next.out << next.err;
   EXPECT_NE(next.out.find(has_six ? "at step 6" : "at step 5"), std::string::npos) << next.out;
   EXPECT_FALSE(unfinished(folder.path()));
-  expect_same_end(whole, folder.path());
+  expect_same_end(whole, folder.path(), steps);
 }
 
 struct Reference {
@@ -215,7 +213,7 @@ void kill_in_saves(int kills, unsigned seed) {
   const Result last = run(train(saving(false), folder.path(), steps, true), {.ranks = 4});
   ASSERT_EQ(last.code, 0) << last.out << last.err;
   EXPECT_FALSE(unfinished(folder.path()));
-  expect_same_end(reference.whole.path(), folder.path());
+  expect_same_end(reference.whole.path(), folder.path(), steps);
   EXPECT_GE(in_a_save, kills / 5);
   std::printf("%d kills, %d of them with a save unfinished\n", killed, in_a_save);
 }
