@@ -13,11 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_folder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-
 // The type of most numbers, which those of the embedding have.
 std::string dtype_of_weights(const fs::path& folder) {
   const ModelFolder weights(folder);
@@ -55,11 +50,11 @@ RunConfig run_of_checkpoint(const fs::path& checkpoint) {
 }  // namespace
 
 std::vector<Index> end_tokens_of(const fs::path& model) {
-  return is_folder(model) ? read_config_json(model / config_file_name).end_tokens : std::vector<Index>();
+  return is_model_folder(model) ? read_config_json(model / config_file_name).end_tokens : std::vector<Index>();
 }
 
 RunDefaults defaults_of(const fs::path& model, const Note& note) {
-  if (is_folder(model)) return defaults_of_folder(model, note);
+  if (is_model_folder(model)) return defaults_of_folder(model, note);
   const RunConfig run = run_of_checkpoint(model);
   RunDefaults defaults;
   defaults.model = run.model;
@@ -76,7 +71,7 @@ std::string deck_of_folder(const fs::path& folder, const RunDefaults& defaults) 
 }
 
 RunConfig run_of(const fs::path& model, const Note& note) {
-  if (!is_folder(model)) return run_of_checkpoint(model);
+  if (!is_model_folder(model)) return run_of_checkpoint(model);
   Deck deck = Deck::parse(deck_of_folder(model, defaults_of_folder(model, note)), model.string());
   return read_run_config(deck);
 }

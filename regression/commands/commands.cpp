@@ -25,7 +25,7 @@ struct Help {
 };
 
 const Help helps[] = {
-    {{"train"}, {"--help", "--init-from", "--resume", "--dry-run", "--ranks", "--life"}},
+    {{"train"}, {"--help", "--init-from", "--resume", "--take-over", "--dry-run", "--ranks", "--life"}},
     {{"plan"}, {"--help", "--init-from", "--ranks"}},
     {{"run"}, {"--help", "--ranks", "--launcher", "--spares"}},
     {{"ps"}, {"--help"}},
@@ -37,8 +37,9 @@ const Help helps[] = {
       "--precision"}},
     {{"generate"},
      {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--pipeline", "--precision", "--plain"}},
-    {{"info"}, {"--help", "--statistics"}},
-    {{"diff"}, {"--help", "--tolerance"}},
+    {{"info"}, {"--help", "--check", "--statistics"}},
+    {{"diff"}, {"--help", "--tolerance", "--tolerances"}},
+    {{"reshard"}, {"--help", "--files", "--deflate"}},
     {{"tokenizer"}, {"--help"}},
     {{"tokenizer", "train"}, {"--help", "--vocabulary", "--min-frequency", "--documents", "--separator", "--key", "--skip-invalid"}},
     {{"tokenizer", "encode"}, {"--help", "--text", "--special", "--json"}},

@@ -94,14 +94,14 @@ TEST(huggingface, out_and_in_and_out_again_keeps_every_bit) {
     Words out{"export-hf", material().trained(), folder / "a"};
     out.insert(out.end(), options.begin(), options.end());
     must(out);
-    must({"import-hf", folder / "a", folder / "a.h5"});
-    must({"export-hf", folder / "a.h5", folder / "b", "--shard-size", options.size() > 2 ? "20KB" : "5GB"});
+    must({"import-hf", folder / "a", folder / "ckpt"});
+    must({"export-hf", folder / "ckpt", folder / "b", "--shard-size", options.size() > 2 ? "20KB" : "5GB"});
     EXPECT_EQ(weights_in(folder / "a"), weights_in(folder / "b"));
     EXPECT_EQ(weights_in(folder / "a").size() > 1, options.size() > 2);
     EXPECT_EQ(contents(folder / "a/config.json"), contents(folder / "b/config.json"));
     EXPECT_EQ(contents(folder / "a/tokenizer.json"), contents(folder / "b/tokenizer.json"));
     EXPECT_FALSE(fs::exists(folder / "b.tmp"));
-    for (const char* name : {"a", "b", "a.h5"}) fs::remove_all(folder / name);
+    for (const char* name : {"a", "b", "ckpt"}) fs::remove_all(folder / name);
   }
 }
 
@@ -128,8 +128,8 @@ TEST(huggingface, tied_heads_are_stored_once) {
   must(material().train(folder / "out", {"model.tied=true", "train.steps=1", "train.precision=bf16"}));
   must({"export-hf", Material::checkpoint(folder / "out", 1), folder / "a"});
   EXPECT_FALSE(tensors_in(folder / "a").contains("lm_head.weight"));
-  must({"import-hf", folder / "a", folder / "a.h5"});
-  must({"export-hf", folder / "a.h5", folder / "b"});
+  must({"import-hf", folder / "a", folder / "ckpt"});
+  must({"export-hf", folder / "ckpt", folder / "b"});
   EXPECT_EQ(weights_in(folder / "a"), weights_in(folder / "b"));
   // The numbers of a bf16 run in fp32 are its masters, finer than its weights.
   must({"export-hf", Material::checkpoint(folder / "out", 1), folder / "fine", "--dtype", "fp32"});
@@ -145,14 +145,14 @@ TEST(huggingface, tied_heads_are_stored_once) {
 
 TEST(huggingface, a_folder_scores_and_speaks_as_its_checkpoint) {
   const Folder folder;
-  must({"import-hf", exported(), folder / "a.h5"});
+  must({"import-hf", exported(), folder / "ckpt"});
   const double wanted = loss_of(material().trained());
   EXPECT_EQ(loss_of(exported()), wanted);
-  EXPECT_EQ(loss_of(folder / "a.h5"), wanted);
+  EXPECT_EQ(loss_of(folder / "ckpt"), wanted);
   for (const int ranks : {2, 4}) EXPECT_NEAR(loss_of(exported(), {"--tensor", std::to_string(ranks)}, ranks), wanted, 1e-5);
   const auto said = [](const fs::path& model) { return must({"generate", model, "--prompt", "ka", "--greedy", "--tokens", "20"}).out; };
   EXPECT_EQ(said(exported()), said(material().trained()));
-  EXPECT_EQ(said(folder / "a.h5"), said(material().trained()));
+  EXPECT_EQ(said(folder / "ckpt"), said(material().trained()));
 }
 
 TEST(huggingface, a_run_starts_from_a_folder_or_a_checkpoint_on_any_grid) {
@@ -222,23 +222,25 @@ TEST(huggingface, what_a_deck_does_not_know_comes_from_like) {
 
 TEST(huggingface, nothing_that_is_there_is_lost_by_mistake) {
   const Folder folder;
-  folder.write("a.h5", "precious");
-  expect_refused({"import-hf", exported(), folder / "a.h5"}, Exit::usage, "--overwrite");
-  EXPECT_EQ(contents(folder / "a.h5"), "precious");
-  must({"import-hf", exported(), folder / "a.h5", "--overwrite"});
+  folder.write("notes", "precious");
+  expect_refused({"import-hf", exported(), folder / "notes", "--overwrite"}, Exit::usage, "no checkpoint");
+  EXPECT_EQ(contents(folder / "notes"), "precious");
+  must({"import-hf", exported(), folder / "ckpt"});
+  expect_refused({"import-hf", exported(), folder / "ckpt"}, Exit::usage, "--overwrite");
+  must({"import-hf", exported(), folder / "ckpt", "--overwrite"});
   fs::create_directory(folder / "dir");
-  must({"export-hf", folder / "a.h5", folder / "dir"});  // empty: nothing to lose
-  expect_refused({"export-hf", folder / "a.h5", folder / "dir"}, Exit::usage, "--overwrite");
-  must({"export-hf", folder / "a.h5", folder / "dir/", "--overwrite", "--shard-size", "20KB"});
+  must({"export-hf", folder / "ckpt", folder / "dir"});  // empty: nothing to lose
+  expect_refused({"export-hf", folder / "ckpt", folder / "dir"}, Exit::usage, "--overwrite");
+  must({"export-hf", folder / "ckpt", folder / "dir/", "--overwrite", "--shard-size", "20KB"});
   EXPECT_FALSE(fs::exists(folder / "dir/model.safetensors"));  // of the one before
   folder.write("dir/thesis.tex", "precious");
-  expect_refused({"export-hf", folder / "a.h5", folder / "dir", "--overwrite"}, Exit::usage, "thesis.tex");
+  expect_refused({"export-hf", folder / "ckpt", folder / "dir", "--overwrite"}, Exit::usage, "thesis.tex");
   EXPECT_EQ(contents(folder / "dir/thesis.tex"), "precious");
   EXPECT_TRUE(fs::exists(folder / "dir/config.json"));
-  expect_refused({"export-hf", folder / "a.h5", folder / "a.h5"}, Exit::usage, "no folder");
+  expect_refused({"export-hf", folder / "ckpt", folder / "ckpt"}, Exit::usage, "no folder");
   fs::create_directory(folder / "x.tmp");
-  expect_refused({"export-hf", folder / "a.h5", folder / "x"}, Exit::usage, "x.tmp");
-  must({"export-hf", folder / "a.h5", folder / "x", "--overwrite"});
+  expect_refused({"export-hf", folder / "ckpt", folder / "x"}, Exit::usage, "x.tmp");
+  must({"export-hf", folder / "ckpt", folder / "x", "--overwrite"});
   EXPECT_EQ(folder.files(), 3u);
 }
 
@@ -253,16 +255,16 @@ TEST(huggingface, a_full_disk_leaves_nothing_behind) {
       EXPECT_NE(r.err.find("nothing was kept"), std::string::npos) << r.err;
     }
     EXPECT_EQ(folder.files(), 0u) << limit;
-    EXPECT_EQ(run({"import-hf", exported(), folder / "a.h5"}, {.file_limit = limit}).code, int(Exit::io));
+    EXPECT_EQ(run({"import-hf", exported(), folder / "ckpt"}, {.file_limit = limit}).code, int(Exit::io));
     EXPECT_EQ(folder.files(), 0u) << limit;
   }
 }
 
 TEST(huggingface, what_is_no_such_model_is_refused) {
   const Folder folder;
-  expect_refused({"import-hf", folder / "absent", folder / "a.h5"}, Exit::missing, "absent: is not a folder");
-  expect_refused({"import-hf", material().trained(), folder / "a.h5"}, Exit::missing, "is not a folder");
-  expect_refused({"import-hf", folder.path(), folder / "a.h5"}, Exit::missing, "config.json");
+  expect_refused({"import-hf", folder / "absent", folder / "ckpt"}, Exit::missing, "absent: is not a folder");
+  expect_refused({"import-hf", material().trained(), folder / "ckpt"}, Exit::missing, "config.json");
+  expect_refused({"import-hf", folder.path(), folder / "ckpt"}, Exit::missing, "config.json");
   fs::copy(exported(), folder / "a");
   const auto with = [&](const std::string& key, const Json& value) {
     Json config = Json::parse(contents(exported() / "config.json"));
@@ -270,22 +272,22 @@ TEST(huggingface, what_is_no_such_model_is_refused) {
     put_contents(folder / "a/config.json", config.dump());
   };
   with("model_type", "llama");
-  expect_refused({"import-hf", folder / "a", folder / "a.h5"}, Exit::data, "model_type is \"llama\"");
+  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::data, "model_type is \"llama\"");
   expect_refused({"generate", folder / "a", "--prompt", "x"}, Exit::data, "model_type is \"llama\"");
   with("intermediate_size", 63);
-  expect_refused({"import-hf", folder / "a", folder / "a.h5"}, Exit::config, "gate_proj.weight");
+  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::config, "gate_proj.weight");
   with("num_hidden_layers", 1);
-  expect_refused({"import-hf", folder / "a", folder / "a.h5"}, Exit::config, "model.layers.1.");
+  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::config, "model.layers.1.");
   with("num_hidden_layers", 3);
-  expect_refused({"import-hf", folder / "a", folder / "a.h5"}, Exit::config, "model.layers.2.");
+  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::config, "model.layers.2.");
   with("frobnicate", 1);
-  const Result noted = must({"import-hf", folder / "a", folder / "a.h5"});
+  const Result noted = must({"import-hf", folder / "a", folder / "ckpt"});
   EXPECT_NE(noted.err.find("note: "), std::string::npos);
   EXPECT_NE(noted.err.find("`frobnicate`"), std::string::npos) << noted.err;
   // A shard that was cut short on its way.
   fs::resize_file(folder / "a/model.safetensors", fs::file_size(folder / "a/model.safetensors") - 1);
-  expect_refused({"import-hf", folder / "a", folder / "b.h5"}, Exit::data, "cut short");
-  EXPECT_FALSE(fs::exists(folder / "b.h5"));
+  expect_refused({"import-hf", folder / "a", folder / "other"}, Exit::data, "cut short");
+  EXPECT_FALSE(fs::exists(folder / "other"));
   // Models that transformers do not know.
   must(material().train(folder / "out", {"model.pattern=P*", "train.steps=1"}));
   expect_refused({"export-hf", Material::checkpoint(folder / "out", 1), folder / "c"}, Exit::config, "layer 1 is '*'");
@@ -329,8 +331,8 @@ TEST(huggingface, memory_does_not_grow_with_tensors) {
   fs::resize_file(folder / "big/model.safetensors", 8 + length + end);  // zeros that take no room
 
   const long tensor = vocabulary * width * 2 / 1024, base = must({"info", material().trained()}).peak_kib;
-  const long in = must({"import-hf", folder / "big", folder / "a.h5"}).peak_kib - base;
-  const long out = must({"export-hf", folder / "a.h5", folder / "b"}).peak_kib - base;
-  const long widened = must({"export-hf", folder / "a.h5", folder / "b", "--overwrite", "--dtype", "fp16"}).peak_kib - base;
+  const long in = must({"import-hf", folder / "big", folder / "ckpt"}).peak_kib - base;
+  const long out = must({"export-hf", folder / "ckpt", folder / "b"}).peak_kib - base;
+  const long widened = must({"export-hf", folder / "ckpt", folder / "b", "--overwrite", "--dtype", "fp16"}).peak_kib - base;
   for (const long more : {in, out, widened}) EXPECT_LT(more, tensor / 2);
 }

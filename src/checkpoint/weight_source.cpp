@@ -5,13 +5,13 @@
 
 #include "src/checkpoint/checkpoint_file.hpp"
 #include "src/checkpoint/numbers.hpp"
+#include "src/huggingface/config_json.hpp"
 #include "src/huggingface/model_folder.hpp"
 
 namespace gyr {
 
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path, const ModelConfig& config) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error) && !std::filesystem::exists(path / manifest_name)) return std::make_unique<FolderWeights>(path, config.tied);
+  if (is_model_folder(path)) return std::make_unique<FolderWeights>(path, config.tied);
   return std::make_unique<CheckpointFile>(path);
 }
 

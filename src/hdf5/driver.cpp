@@ -114,7 +114,9 @@ herr_t truncate(H5FD_t* base, hid_t, hbool_t) {
 
 }  // namespace
 
-hid_t register_driver() {
+namespace {
+
+hid_t registered() {
   H5FD_class_t driver{};
 #if H5_VERSION_GE(1, 13, 0)
   driver.version = H5FD_CLASS_VERSION;
@@ -136,6 +138,13 @@ hid_t register_driver() {
   const H5FD_mem_t map[] = H5FD_FLMAP_DICHOTOMY;
   std::copy(std::begin(map), std::end(map), driver.fl_map);
   return H5FDregister(&driver);
+}
+
+}  // namespace
+
+hid_t driver() {
+  static const hid_t once = registered();  // never given back: closing a file, HDF5 1.10 still reads a driver that nobody holds any more
+  return once;
 }
 
 Condition condition_of(hid_t file) {

@@ -10,8 +10,8 @@
 
 namespace gyr::hdf5 {
 
-// The driver's id, to be given back with H5FDunregister once a file is open.
-hid_t register_driver();
+// The driver's id, the process's.
+hid_t driver();
 
 // What became of an open file of this driver.
 struct Condition {

@@ -96,8 +96,7 @@ Shape chunk_of(DType type, const Shape& shape) {
 Handle file_access() {
   be_quiet();
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  const Handle driver(register_driver(), H5FDunregister);
-  H5Pset_driver(access, driver, nullptr);
+  H5Pset_driver(access, driver(), nullptr);
   // From this format on all of HDF5's own structures carry checksums; HDF5 1.10 (2016) and later read it.
   H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);
   return access;

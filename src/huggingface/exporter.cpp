@@ -173,8 +173,8 @@ fs::path origin_of(RunConfig run) {
   std::error_code error;
   for (int i = 0; i < 8; ++i) {
     const fs::path from = run.train.init_from;
-    if (fs::is_directory(from, error)) return from;
-    if (from.empty() || !fs::is_regular_file(from, error)) return {};
+    if (from.empty() || !fs::exists(from, error)) return {};
+    if (is_model_folder(from)) return from;
     run = run_of(from);
   }
   return {};

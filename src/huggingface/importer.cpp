@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/checkpoint/catalogue.hpp"
+#include "src/checkpoint/manifest.hpp"
 #include "src/checkpoint/writer.hpp"
 #include "src/huggingface/conversion.hpp"
 #include "src/huggingface/model_folder.hpp"
@@ -51,9 +52,10 @@ void copy(const StoredNumbers& from, const StoredTensor& tensor, CheckpointWrite
 Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note& note) {
   std::error_code error;
   require(std::filesystem::is_directory(folder, error), Exit::missing, "{}: is not a folder", folder.string());
-  require(!std::filesystem::is_directory(checkpoint, error), Exit::usage, "{}: is a folder; name the checkpoint's file", checkpoint.string());
-  require(overwrite || !std::filesystem::exists(checkpoint, error), Exit::usage, "{}: is there; give --overwrite to replace it",
+  const bool there = std::filesystem::exists(checkpoint, error);
+  require(!there || std::filesystem::exists(checkpoint / manifest_name, error), Exit::usage, "{}: is there and no checkpoint; name another folder",
           checkpoint.string());
+  require(!there || overwrite, Exit::usage, "{}: is there; give --overwrite to replace it", checkpoint.string());
   const RunDefaults defaults = defaults_of(folder, note);
   const FolderWeights source(folder, defaults.model.tied);
   std::vector<Weight> weights;

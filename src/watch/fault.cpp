@@ -25,7 +25,7 @@ struct Name {
 constexpr Name names[] = {{"kill", FaultKind::kill, false, false, 0, 0, 0},       {"stop", FaultKind::stop, false, false, 0, 0, 0},
                           {"hang", FaultKind::hang, false, false, 0, 0, 0},       {"exit", FaultKind::leave, true, true, 0, 0, 255},
                           {"slow", FaultKind::slow, true, true, 0, 1, 1e6},       {"nan", FaultKind::nan, false, false, 0, 0, 0},
-                          {"bitflip", FaultKind::bitflip, true, false, 22, 0, 63}};
+                          {"bitflip", FaultKind::bitflip, true, false, 22, 0, 63}, {"scale", FaultKind::scale, true, true, 0, 0, 1e30}};
 
 }  // namespace
 
@@ -46,7 +46,7 @@ FaultSettings parse_fault(const std::string& kind) {
             name.takes_number ? fmt::format("a number from {} to {}, as in {}:{}", name.least, name.most, name.text, std::max(name.least, 2.0)) : "no number");
     return s;
   }
-  fail(Exit::config, "fault.kind = {}: choose kill, stop, hang, exit:CODE, slow:FACTOR, nan or bitflip:BIT", kind);
+  fail(Exit::config, "fault.kind = {}: choose kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT or scale:FACTOR", kind);
 }
 
 std::string describe(const FaultSettings& s) {
@@ -81,7 +81,8 @@ void Fault<T>::strike(Index step) {
     case FaultKind::hang:
       for (;;) ::pause();
     case FaultKind::nan: poison_ = true; break;
-    case FaultKind::bitflip: flip_bit(); break;
+    case FaultKind::bitflip: flip_bit(largest()); break;
+    case FaultKind::scale: scale(largest()); break;
     case FaultKind::slow: case FaultKind::none: break;
   }
 }
@@ -94,15 +95,29 @@ void Fault<T>::delay() {
   std::this_thread::sleep_for(std::chrono::duration<double>((settings_.amount - 1) * worked));
 }
 
-// In the middle of this rank's largest weight: its master where it has one, since the weight itself is made anew from that.
 template <class T>
-void Fault<T>::flip_bit() {
-  const Parameter* largest = nullptr;
+const Parameter& Fault<T>::largest() const {
+  const Parameter* found = nullptr;
   for (const auto& p : engine_.stage().parameters().all())
-    if (!largest || p->size() > largest->size()) largest = p.get();
-  const auto flip = [&](auto values) {
+    if (!found || p->size() > found->size()) found = p.get();
+  return *found;
+}
+
+// The numbers that training goes on from: of a weight that has a master those, since the weight itself is made anew from them.
+template <class T>
+template <class F>
+void Fault<T>::with_values(const Parameter& p, F&& f) {
+  if (engine_.optimizer().has_master(p)) f(engine_.optimizer().master(p));
+  else if (p.dtype() == dtype_of<T>()) f(p.vector<T>());
+  else f(p.vector<Acc<T>>());
+}
+
+// In the middle of the weight.
+template <class T>
+void Fault<T>::flip_bit(const Parameter& p) {
+  with_values(p, [&](auto values) {
     using S = typename decltype(values)::non_const_value_type;
-    const Index at = largest->size() / 2;
+    const Index at = p.size() / 2;
     S number;
     const Kokkos::View<S, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(&number);
     Kokkos::deep_copy(host, Kokkos::subview(values, at));
@@ -110,10 +125,17 @@ void Fault<T>::flip_bit() {
     const int bit = int(settings_.amount) % int(8 * sizeof(S));
     bytes[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
     Kokkos::deep_copy(Kokkos::subview(values, at), host);
-  };
-  if (engine_.optimizer().has_master(*largest)) flip(engine_.optimizer().master(*largest));
-  else if (largest->dtype() == dtype_of<T>()) flip(largest->template vector<T>());
-  else flip(largest->template vector<Acc<T>>());
+  });
+}
+
+template <class T>
+void Fault<T>::scale(const Parameter& p) {
+  with_values(p, [&](auto values) {
+    using S = typename decltype(values)::non_const_value_type;
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), values);
+    for (Index i = 0; i < p.size(); ++i) host(i) = S(double(host(i)) * settings_.amount);
+    Kokkos::deep_copy(values, host);
+  });
 }
 
 template class Fault<double>;

@@ -8,11 +8,11 @@
 
 namespace gyr {
 
-enum class FaultKind { none, kill, stop, hang, leave, slow, nan, bitflip };
+enum class FaultKind { none, kill, stop, hang, leave, slow, nan, bitflip, scale };
 
 struct FaultSettings {
   FaultKind kind = FaultKind::none;
-  double amount = 0;  // slow: times as slow; leave: exit code; bitflip: which bit of the number
+  double amount = 0;  // slow: times as slow; leave: exit code; bitflip: which bit of the number; scale: factor
   std::string text;   // as in the deck
   int rank = 0, life = 0;  // life -1: every one
   Index step = 1;
@@ -20,7 +20,7 @@ struct FaultSettings {
   bool any() const { return kind != FaultKind::none; }
 };
 
-// "kill", "stop", "hang", "exit:3", "slow:2.0", "nan", "bitflip", "bitflip:30"; "" none. Exit::config otherwise.
+// "kill", "stop", "hang", "exit:3", "slow:2.0", "nan", "bitflip", "bitflip:30", "scale:100"; "" none. Exit::config otherwise.
 FaultSettings parse_fault(const std::string& kind);
 // "rank 3 gets kill at step 7 of life 0 (fault.kind)"
 std::string describe(const FaultSettings&);
@@ -35,7 +35,11 @@ class Fault {
 
  private:
   void delay();
-  void flip_bit();
+  void flip_bit(const Parameter&);
+  void scale(const Parameter&);
+  const Parameter& largest() const;
+  template <class F>
+  void with_values(const Parameter&, F&&);
 
   FaultSettings settings_;
   bool mine_;
