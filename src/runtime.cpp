@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/runtime.hpp"
 
-#include <hdf5.h>
 #include <time.h>
 
 #include <Kokkos_Core.hpp>
@@ -12,6 +11,7 @@
 
 #include "kernels/gemm.hpp"
 #include "kernels/mpi/transport.hpp"
+#include "src/hdf5/file.hpp"
 #include "src/report/summary.hpp"
 #include "src/version.hpp"
 
@@ -114,15 +114,13 @@ std::vector<std::pair<std::string, std::string>> build_facts() {
   std::string mpi_line(mpi);
   std::replace(mpi_line.begin(), mpi_line.end(), '\t', ' ');
   if (const auto end = mpi_line.find('\n'); end != std::string::npos) mpi_line.resize(end);
-  unsigned major = 0, minor = 0, release = 0;
-  H5get_libversion(&major, &minor, &release);
   return {{"git", GYR_GIT_HASH},
           {"compiler", GYR_COMPILER},
           {"flags", GYR_FLAGS},
           {"MPI", mpi_line},
           {"Kokkos", fmt::format("{}.{}.{}, {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
                                  Space::name())},
-          {"HDF5", fmt::format("{}.{}.{}", major, minor, release)},
+          {"HDF5", hdf5::library_version()},
           {"BLAS", blas_version()},
           {"backend", GYR_BACKEND}};
 }

@@ -237,11 +237,13 @@ TEST(huggingface, nothing_that_is_there_is_lost_by_mistake) {
   expect_refused({"export-hf", folder / "ckpt", folder / "dir", "--overwrite"}, Exit::usage, "thesis.tex");
   EXPECT_EQ(contents(folder / "dir/thesis.tex"), "precious");
   EXPECT_TRUE(fs::exists(folder / "dir/config.json"));
-  expect_refused({"export-hf", folder / "ckpt", folder / "ckpt"}, Exit::usage, "no folder");
+  expect_refused({"export-hf", folder / "ckpt", folder / "ckpt"}, Exit::usage, "not empty");
+  expect_refused({"export-hf", folder / "ckpt", folder / "ckpt", "--overwrite"}, Exit::usage, "does not belong");
+  expect_refused({"export-hf", folder / "ckpt", folder / "notes"}, Exit::usage, "no folder");
   fs::create_directory(folder / "x.tmp");
   expect_refused({"export-hf", folder / "ckpt", folder / "x"}, Exit::usage, "x.tmp");
   must({"export-hf", folder / "ckpt", folder / "x", "--overwrite"});
-  EXPECT_EQ(folder.files(), 3u);
+  EXPECT_EQ(folder.files(), 4u);
 }
 
 TEST(huggingface, a_full_disk_leaves_nothing_behind) {
@@ -263,7 +265,7 @@ TEST(huggingface, a_full_disk_leaves_nothing_behind) {
 TEST(huggingface, what_is_no_such_model_is_refused) {
   const Folder folder;
   expect_refused({"import-hf", folder / "absent", folder / "ckpt"}, Exit::missing, "absent: is not a folder");
-  expect_refused({"import-hf", material().trained(), folder / "ckpt"}, Exit::missing, "config.json");
+  expect_refused({"import-hf", material().trained(), folder / "ckpt"}, Exit::missing, "model.safetensors");
   expect_refused({"import-hf", folder.path(), folder / "ckpt"}, Exit::missing, "config.json");
   fs::copy(exported(), folder / "a");
   const auto with = [&](const std::string& key, const Json& value) {

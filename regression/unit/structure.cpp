@@ -59,6 +59,18 @@ TEST(structure, no_preprocessor_branches_above_kernels) {
     });
 }
 
+// HDF5 serves one thread at a time, and src/hdf5 keeps the order: a call from elsewhere beside a background save corrupts its memory.
+TEST(structure, only_one_folder_calls_hdf5) {
+  static const std::regex call(R"re(\bH5[A-Z]?\w+\s*\(|<hdf5\.h>)re");
+  int seen = 0;
+  each_line("src", [&](const fs::path& file, int number, const std::string& line) {
+    if (!std::regex_search(line, call)) return;
+    ++seen;
+    EXPECT_EQ(file.parent_path().filename(), "hdf5") << file << ":" << number << " " << line;
+  });
+  EXPECT_GT(seen, 10);
+}
+
 TEST(structure, every_file_names_its_licence) {
   for (const std::string layer : {"kernels", "modules", "src"})
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(GYR_SOURCE_DIR) / layer)) {

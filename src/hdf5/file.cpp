@@ -104,6 +104,13 @@ Handle file_access() {
 
 }  // namespace
 
+std::string library_version() {
+  const Turn turn;
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format("{}.{}.{}", major, minor, release);
+}
+
 Index chunk_rows(DType type, const Shape& shape) { return chunk_of(type, shape).at(0); }
 
 // ---- Attributes ----

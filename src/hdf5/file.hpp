@@ -135,6 +135,9 @@ class File : public Object {
   File(std::string name, Handle file) : Object(std::move(name), std::move(file)) {}
 };
 
+// Of the library, as in "1.10.8".
+std::string library_version();
+
 // Rows of the first dimension that one chunk of a dataset holds.
 Index chunk_rows(DType type, const Shape& shape);
 
