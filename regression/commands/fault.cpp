@@ -30,7 +30,7 @@ TEST(fault, without_a_spare_the_data_axis_shrinks_and_the_batch_stays) {
   ASSERT_EQ(run(Material::get().train(whole.path(), settings)).code, 0);
   Words words = Material::get().train(folder.path(), settings);
   words[0] = "run";
-  for (const char* more : {"-n", "4", "--spares", "0", "fault.kind=kill", "fault.rank=3", "fault.step=6"}) words.push_back(more);
+  for (const char* more : {"-n", "4", "--spares", "0", "fault.kind=stop", "fault.rank=3", "fault.step=6"}) words.push_back(more);
   const Result r = run(words);
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   const auto status = nlohmann::json::parse(contents(folder / "supervisor.json"));

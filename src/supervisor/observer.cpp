@@ -59,6 +59,15 @@ void Observer::read(Clock::time_point now) {
   }
 }
 
+// Where all ranks are gone, the others may have been ended because of those that went first.
+void Observer::keep_first_gone(std::vector<Heartbeat>& missing) const {
+  std::optional<Clock::time_point> first;
+  for (const Heartbeat& h : missing)
+    if (const Seen& seen = seen_.at(h.rank); seen.is_gone && (!first || seen.gone < *first)) first = seen.gone;
+  if (!first) return;
+  std::erase_if(missing, [&](const Heartbeat& h) { return !seen_.at(h.rank).is_gone || seen_.at(h.rank).gone > *first; });
+}
+
 // `patience`: seconds that a process may be gone before its end is taken for a bad one.
 std::optional<Finding> Observer::lost_rank(Clock::time_point now, double patience) const {
   const auto seconds = [&](Clock::time_point since) { return std::chrono::duration<double>(now - since).count(); };
@@ -67,6 +76,7 @@ std::optional<Finding> Observer::lost_rank(Clock::time_point now, double patienc
     const Seen& seen = seen_.at(h.rank);
     if (!ended(h) && ((seen.is_gone && seconds(seen.gone) >= patience) || seconds(seen.changed) > settings_.silent)) missing.push_back(h);
   }
+  if (missing.size() == now_.size()) keep_first_gone(missing);
   if (missing.empty() || missing.size() == now_.size()) return {};  // all at once: the job itself is gone or stopped
   Verdict verdict = judge(missing, now_);
   if (seen_.at(verdict.rank).is_gone) verdict.text += " (its process is gone)";

@@ -40,6 +40,7 @@ class Observer {
   };
   double stale_limit() const;
   void read(Clock::time_point now);
+  void keep_first_gone(std::vector<Heartbeat>& missing) const;
   std::optional<Finding> lost_rank(Clock::time_point now, double patience) const;
 
   SuperviseSettings settings_;
