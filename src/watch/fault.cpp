@@ -82,7 +82,9 @@ void Fault<T>::strike(Index step) {
       for (;;) ::pause();
     case FaultKind::nan: poison_ = true; break;
     case FaultKind::bitflip: flip_bit(largest()); break;
-    case FaultKind::scale: scale(largest()); break;
+    case FaultKind::scale:
+      for (const auto& p : engine_.stage().parameters().all()) scale(*p);
+      break;
     case FaultKind::slow: case FaultKind::none: break;
   }
 }

@@ -12,7 +12,7 @@ enum class FaultKind { none, kill, stop, hang, leave, slow, nan, bitflip, scale 
 
 struct FaultSettings {
   FaultKind kind = FaultKind::none;
-  double amount = 0;  // slow: times as slow; leave: exit code; bitflip: which bit of the number; scale: factor
+  double amount = 0;  // slow: times as slow; leave: exit code; bitflip: which bit of the number; scale: factor of all this rank's weights
   std::string text;   // as in the deck
   int rank = 0, life = 0;  // life -1: every one
   Index step = 1;
