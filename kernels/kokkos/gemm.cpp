@@ -58,7 +58,7 @@ Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
 
 // A few rows of bf16, as in generation, meet B (N,K) as it is stored: to widen B would take longer than the product.
 constexpr Index few_rows = 8;
-constexpr Index lanes = 64;  // sums side by side, which the compiler may not make of one
+constexpr Index lanes = 64;  // sums side by side, added up in one order in every build
 
 KOKKOS_INLINE_FUNCTION float dot(const float* x, const bf16* w, Index n) {
   float sums[lanes] = {};
