@@ -10,7 +10,7 @@ namespace gyr {
 enum class Op { none, transpose };
 
 // C (M,N) = alpha op(A) (M,K) op(B) (K,N) + beta C, with S = T or Acc<T>. beta = 0 does not read C.
-// T = bf16 converts its operands on the device's scratch. Counted under `kernel`: 2 M N K flops.
+// T = bf16 converts its operands on the device's scratch, but B only for more than a few rows. Counted under `kernel`: 2 M N K flops.
 template <class T, class S = T>
 void gemm(Device&, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0,
           const char* kernel = "gemm");

@@ -40,12 +40,15 @@ class ActivationStore {
     for (std::size_t d = 0; d < record.extents.size(); ++d) layout.dimension[d] = record.extents[d];
     return Tensor(static_cast<typename Tensor::pointer_type>(record.data), layout);
   }
-  // Forgets everything, where no backward follows.
-  void clear() {
-    records_.clear();
-    arena_.release(0);
+  // Forgets what came after the first `count` entries, where no backward follows.
+  void forget(std::size_t count) {
+    if (count >= records_.size()) return;
+    arena_.release(records_[count].mark);
+    records_.resize(count);
   }
+  void clear() { forget(0); }
 
+  std::size_t count() const { return records_.size(); }  // of entries
   bool empty() const { return records_.empty(); }
   const Arena& arena() const { return arena_; }
 

@@ -2,6 +2,7 @@
 // gyrfalcon COMMAND ...: reads the command line and runs one command.
 #include <cstdio>
 
+#include "kernels/heap.hpp"
 #include "src/commands/command.hpp"
 #include "src/deck/nearest.hpp"
 #include "src/report/summary.hpp"
@@ -23,6 +24,7 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
 
 int main(int argc, char** argv) {
   using namespace gyr;
+  keep_freed_blocks();
   CLI::App app("Gyrfalcon trains hybrid attention + state-space language models on an MPI grid.", "gyrfalcon");
   Action action;
   app.set_version_flag("--version", [] { return banner(version(), build_facts()); }, "Version, compiler and libraries");

@@ -131,11 +131,23 @@ Tensor2<T> Stage<T>::forward(Pass<T>& a, Slot& slot) {
   return slot.output = x;
 }
 
+// As forward, for passes that no backward follows: what a layer has kept makes room for the next one's, and the stream stays in one place.
+template <class T>
+Tensor2<T> Stage<T>::run_through(Pass<T>& a, Slot& slot) {
+  const Tensor2<T> x = first_ ? embedding_->forward(a, slot.tokens) : slot.input;
+  for (auto& layer : layers_) {
+    const std::size_t before = a.saved.count();
+    convert<T, T>(a.dev, Matrix<T>(layer->forward(a, x)), Matrix<T>(x));
+    a.saved.forget(before);
+  }
+  return slot.output = x;
+}
+
 template <class T>
 Tensor2<T> Stage<T>::forward(Device& dev, int i, double scale, double& loss, std::vector<TokenScore>* each) {
   Slot& slot = slots_[i];
   Pass<T> a = pass(dev, slot);
-  const Tensor2<T> x = forward(a, slot);
+  const Tensor2<T> x = scale == 0 ? run_through(a, slot) : forward(a, slot);
   if (!last_) return x;
   if (scale == 0) {
     loss += head_->loss(a, x, slot.labels, each);
@@ -190,7 +202,7 @@ template <class T>
 Tensor2<T> Stage<T>::forward(Device& dev, StateStore& state) {
   Pass<T> a = pass(dev, slots_.front());
   a.state = &state;
-  return forward(a, slots_.front());
+  return run_through(a, slots_.front());
 }
 
 template <class T>

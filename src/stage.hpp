@@ -79,6 +79,7 @@ class Stage {
   };
   Pass<T> pass(Device&, Slot&);
   Tensor2<T> forward(Pass<T>&, Slot&);
+  Tensor2<T> run_through(Pass<T>&, Slot&);
   Tensor2<T> push_input(Slot&);
   void place(Device&, Slot&, std::span<const std::int32_t> packed);
 

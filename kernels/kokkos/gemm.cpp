@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "kernels/kokkos/rows.hpp"
+
 namespace gyr {
 
 namespace {
@@ -54,6 +56,32 @@ Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
   return Matrix<float>(wide);
 }
 
+// A few rows of bf16, as in generation, meet B (N,K) as it is stored: to widen B would take longer than the product.
+constexpr Index few_rows = 8;
+constexpr Index lanes = 64;  // sums side by side, added up in one order in every build
+
+KOKKOS_INLINE_FUNCTION float dot(const float* x, const bf16* w, Index n) {
+  float sums[lanes] = {};
+  Index k = 0;
+  for (; k + lanes <= n; k += lanes)
+    for (Index i = 0; i < lanes; ++i) sums[i] += x[k + i] * float(w[k + i]);
+  for (Index i = 0; i < n - k; ++i) sums[i] += x[k + i] * float(w[k + i]);
+  for (Index half = lanes / 2; half > 0; half /= 2)
+    for (Index i = 0; i < half; ++i) sums[i] += sums[i + half];
+  return sums[0];
+}
+
+template <class S>
+void few_rows_product(Device& dev, Matrix<const float> a, Matrix<const bf16> b, Matrix<S> c, double alpha, double beta) {
+  for_rows(
+      dev, "few_rows", b.rows, KOKKOS_LAMBDA(const Index n) {
+        for (Index m = 0; m < a.rows; ++m) {
+          const float before = beta == 0 ? 0.0f : float(beta) * float(c(m, n));
+          c(m, n) = S(before + float(alpha) * dot(a.row(m), b.row(n), b.columns));
+        }
+      });
+}
+
 }  // namespace
 
 template <class T, class S>
@@ -64,7 +92,12 @@ void gemm(Device& dev, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, M
   const auto run = dev.launch(kernel, 2.0 * e.m * e.n * e.k, bytes);
   if constexpr (std::is_same_v<T, bf16>) {
     Scope scope(dev.scratch);
-    const auto wide_a = widened(dev, a), wide_b = widened(dev, b);
+    const auto wide_a = widened(dev, a);
+    if (e.m <= few_rows && op_a == Op::none && op_b == Op::transpose) {
+      if (run) few_rows_product(dev, wide_a, b, c, alpha, beta);
+      return;
+    }
+    const auto wide_b = widened(dev, b);
     if constexpr (std::is_same_v<S, float>) {
       if (run) product<float>(op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
     } else {

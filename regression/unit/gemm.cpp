@@ -9,8 +9,8 @@ using namespace gyr::testing;
 namespace {
 
 template <class T, class S>
-void agrees_with_loops(Index M) {
-  const Index N = 7, K = 11;
+void agrees_with_loops(Index M, Index K = 11) {
+  const Index N = 7;
   const double alpha = 0.75;
   for (const Op op_a : {Op::none, Op::transpose})
     for (const Op op_b : {Op::none, Op::transpose})
@@ -44,11 +44,33 @@ void agrees_with_loops(Index M) {
 }  // namespace
 
 TEST(gemm, agrees_with_loops) {
-  for (const Index rows : {5, 1}) {  // one row goes another way
+  for (const Index rows : {9, 5, 1}) {  // one row goes another way, and few of bf16 a third
     agrees_with_loops<double, double>(rows);
     agrees_with_loops<float, float>(rows);
     agrees_with_loops<bf16, bf16>(rows);
     agrees_with_loops<bf16, float>(rows);
+  }
+}
+
+// More terms than are summed side by side, and fewer left over.
+TEST(gemm, few_rows_of_bf16_agree_with_loops) {
+  for (const Index terms : {64, 65, 200}) {
+    agrees_with_loops<bf16, bf16>(3, terms);
+    agrees_with_loops<bf16, float>(1, terms);
+  }
+}
+
+// However many sequences are continued together, and wherever the columns are cut over ranks, each number has the same bits.
+TEST(gemm, few_rows_of_bf16_do_not_depend_on_each_other) {
+  const Index R = 8, N = 10, K = 200;
+  const Values x = rounded<bf16>(numbers(R * K, 1)), w = rounded<bf16>(numbers(N * K, 2));
+  Block<bf16> X(R, K, x), W(N, K, w);
+  Block<float> all(R, N), one(1, 3);
+  Device dev(false, 1 << 20);
+  linear<bf16, float>(dev, X.matrix(), W.matrix(), all.matrix());
+  for (Index r = 0; r < R; ++r) {
+    linear<bf16, float>(dev, X.matrix().block(r, 1, 0, K), W.matrix().block(4, 3, 0, K), one.matrix());
+    for (Index n = 0; n < 3; ++n) EXPECT_EQ(one.values()[n], all.values()[r * N + 4 + n]) << r << ' ' << n;
   }
 }
 

@@ -70,6 +70,7 @@ class Reader {
       assign<T>(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
     forget();
   }
+  Index slot_bytes() const { return stage_.slot_bytes(); }
   void forget() { state_.emplace(Arena(Memory::activations, Index(1) << 22), sequences_, capacity_); }
   // Logits of every new token of every sequence, (sequences * length, vocabulary).
   std::vector<std::vector<Acc<T>>> read(const std::vector<Token>& tokens, Index past) {
@@ -105,6 +106,18 @@ class model : public ::testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(T, model, ::testing::ValuesIn(all_names()), [](const auto& info) { return info.param; });
+
+// What has no backward keeps the activations of one layer, however many there are.
+TEST_P(model, reads_in_the_memory_of_one_layer) {
+  const auto bytes = [&](const std::string& pattern) {
+    ModelConfig model = c.model;
+    model.pattern = pattern;
+    Reader<float> reader(model, c.batch, c.length);
+    reader.read(batch().tokens, 0);
+    return reader.slot_bytes();
+  };
+  EXPECT_EQ(bytes(c.model.pattern + c.model.pattern), bytes(c.model.pattern));
+}
 
 template <class T>
 void expect_causal(const Case& c) {

@@ -33,13 +33,14 @@ class OutputFile {
 
  private:
   OutputFile(const std::filesystem::path& final_path, bool owner);
+  void begin_write_back();
   [[noreturn]] void failed(std::string_view doing, std::int64_t offset, int error) const;
 
   std::filesystem::path final_, temporary_;
   bool owner_;
   int fd_ = -1;
   std::string buffer_;
-  std::int64_t appended_ = 0;
+  std::int64_t appended_ = 0, written_back_ = 0;
 };
 
 // Removes a file that is to be replaced; one that is not there is fine. Exit::io.

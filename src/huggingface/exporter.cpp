@@ -12,6 +12,7 @@
 #include "src/data/output_folder.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/conversion.hpp"
+#include "src/huggingface/conveyor.hpp"
 #include "src/huggingface/half.hpp"
 #include "src/huggingface/model_folder.hpp"
 #include "src/pretrained.hpp"
@@ -99,24 +100,44 @@ std::string in_type(const StoredNumbers& from, const std::byte* block, Index cou
   }
 }
 
-void write_tensor(const Job& job, safetensors::Writer& writer, Transfer& transfer) {
-  const Shape& shape = job.to.shape;
-  const Index rows = shape[0], row = elements(shape) / rows, size = size_of(job.from.dtype);
-  const Index step = std::clamp<Index>(block_bytes / (row * size), 1, rows);
-  std::vector<std::byte> block(step * row * size);
-  for (Index first = 0; first < rows; first += step) {
-    Box box = whole(shape);
-    box.first[0] = first, box.count[0] = std::min(step, rows - first);
-    const Index count = box.count[0] * row;
-    job.from.read(box, block.data(), box.count, whole(box.count));
-    if (job.as_stored) {
-      writer.write(block.data(), count * size);
-    } else {
-      const std::string bytes = in_type(job.from, block.data(), count, job.to.type);
-      writer.write(bytes.data(), Index(bytes.size()));
-    }
-    transfer.add(count * safetensors::size_of(job.to.type));
+// Rows of a tensor that are copied together.
+struct Slab {
+  const Job* job;
+  Index first, count;
+  Index elements() const { return count * (gyr::elements(job->to.shape) / job->to.shape[0]); }
+  Index bytes() const { return elements() * size_of(job->from.dtype); }
+};
+
+std::vector<Slab> slabs_of(const std::vector<const Job*>& jobs) {
+  std::vector<Slab> slabs;
+  for (const Job* job : jobs) {
+    const Index rows = job->to.shape[0], row_bytes = elements(job->to.shape) / rows * size_of(job->from.dtype);
+    const Index step = std::clamp<Index>(block_bytes / row_bytes, 1, rows);
+    for (Index first = 0; first < rows; first += step) slabs.push_back({job, first, std::min(step, rows - first)});
   }
+  return slabs;
+}
+
+void write_slab(const Slab& slab, const std::byte* block, safetensors::Writer& writer) {
+  if (slab.job->as_stored) return writer.write(block, slab.bytes());
+  const std::string bytes = in_type(slab.job->from, block, slab.elements(), slab.job->to.type);
+  writer.write(bytes.data(), Index(bytes.size()));
+}
+
+// Converting and writing have a thread of their own, behind the one that reads the checkpoint.
+void write_tensors(const std::vector<const Job*>& jobs, safetensors::Writer& writer, Transfer& transfer) {
+  const std::vector<Slab> slabs = slabs_of(jobs);
+  Index largest = 0;
+  for (const Slab& slab : slabs) largest = std::max(largest, slab.bytes());
+  const auto read = [&](std::size_t i, std::span<std::byte> block) {
+    const Slab& slab = slabs[i];
+    Box box = whole(slab.job->to.shape);
+    box.first[0] = slab.first, box.count[0] = slab.count;
+    slab.job->from.read(box, block.data(), box.count, whole(box.count));
+    transfer.add(slab.elements() * safetensors::size_of(slab.job->to.type));
+  };
+  const auto write = [&](std::size_t i, std::span<std::byte> block) { write_slab(slabs[i], block.data(), writer); };
+  convey(slabs.size(), largest, Aside::draining, read, write);
 }
 
 // Tensors in the model's order, as many to a file as fit.
@@ -136,7 +157,7 @@ void write_shard(const fs::path& file, std::vector<const Job*> jobs, Transfer& t
   std::sort(jobs.begin(), jobs.end(), [](const Job* a, const Job* b) { return safetensors::written_before(a->to, b->to); });
   for (const Job* job : jobs) tensors.push_back(job->to);
   safetensors::Writer writer(file, std::move(tensors));
-  for (const Job* job : jobs) write_tensor(*job, writer, transfer);
+  write_tensors(jobs, writer, transfer);
   writer.commit();
 }
 

@@ -5,6 +5,7 @@
 #include "src/checkpoint/manifest.hpp"
 #include "src/checkpoint/writer.hpp"
 #include "src/huggingface/conversion.hpp"
+#include "src/huggingface/conveyor.hpp"
 #include "src/huggingface/model_folder.hpp"
 #include "src/pretrained.hpp"
 #include "src/report/transfer.hpp"
@@ -32,19 +33,43 @@ StoredTensor stored(const FolderWeights& source, const Weight& w) {
   return tensor;
 }
 
-void copy(const StoredNumbers& from, const StoredTensor& tensor, CheckpointWriter& writer, Transfer& transfer) {
-  const Index rows = tensor.shape[0], row_bytes = elements(tensor.shape) / rows * size_of(tensor.dtype);
-  // Whole chunks of the file, as far as the block reaches.
-  const Index chunk = hdf5::chunk_rows(tensor.dtype, tensor.shape);
-  const Index step = std::min(rows, std::max<Index>(1, block_bytes / (row_bytes * chunk)) * chunk);
-  std::vector<std::byte> block(step * row_bytes);
-  for (Index first = 0; first < rows; first += step) {
-    Box box = whole(tensor.shape);
-    box.first[0] = first, box.count[0] = std::min(step, rows - first);
-    from.read(box, block.data(), box.count, whole(box.count));
-    writer.write(tensor, first, box.count[0], block.data());
-    transfer.add(box.count[0] * row_bytes);
+// Rows of a tensor that are copied together.
+struct Slab {
+  const StoredTensor* tensor;
+  Index first, count;
+  Index bytes() const { return count * (elements(tensor->shape) / tensor->shape[0]) * size_of(tensor->dtype); }
+};
+
+std::vector<Slab> slabs_of(const std::vector<StoredTensor>& tensors) {
+  std::vector<Slab> slabs;
+  for (const StoredTensor& t : tensors) {
+    const Index rows = t.shape[0], row_bytes = elements(t.shape) / rows * size_of(t.dtype);
+    // Whole chunks of the file, as far as the block reaches.
+    const Index chunk = hdf5::chunk_rows(t.dtype, t.shape);
+    const Index step = std::max<Index>(1, block_bytes / (row_bytes * chunk)) * chunk;
+    for (Index first = 0; first < rows; first += step) slabs.push_back({&t, first, std::min(step, rows - first)});
   }
+  return slabs;
+}
+
+// The folder is read on a thread that stays ahead of the one that writes the checkpoint.
+void copy(const FolderWeights& source, const std::vector<StoredTensor>& tensors, CheckpointWriter& writer) {
+  const std::vector<Slab> slabs = slabs_of(tensors);
+  Index largest = 0;
+  for (const Slab& slab : slabs) largest = std::max(largest, slab.bytes());
+  Transfer transfer(stderr, "import", writer.bytes());
+  const auto read = [&](std::size_t i, std::span<std::byte> block) {
+    const Slab& slab = slabs[i];
+    Box box = whole(slab.tensor->shape);
+    box.first[0] = slab.first, box.count[0] = slab.count;
+    source.open(slab.tensor->weight_name, slab.tensor->dtype).read(box, block.data(), box.count, whole(box.count));
+  };
+  const auto write = [&](std::size_t i, std::span<std::byte> block) {
+    const Slab& slab = slabs[i];
+    writer.write(*slab.tensor, slab.first, slab.count, block.data());
+    transfer.add(slab.bytes());
+  };
+  convey(slabs.size(), largest, Aside::filling, read, write);
 }
 
 }  // namespace
@@ -64,10 +89,7 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
   std::vector<StoredTensor> tensors;
   for (const Weight& w : weights) tensors.push_back(stored(source, w));
   CheckpointWriter writer(checkpoint, header_of(folder, defaults), tensors);
-  {
-    Transfer transfer(stderr, "import", writer.bytes());
-    for (const StoredTensor& tensor : tensors) copy(source.open(tensor.weight_name, tensor.dtype), tensor, writer, transfer);
-  }
+  copy(source, tensors, writer);
   writer.commit();
   return {Index(tensors.size()), writer.bytes(), 1};
 }
