@@ -9,13 +9,13 @@
 
 namespace gyr {
 
-void add_info(CLI::App& app, Action& action) {
+void add_info(Command& app, Action& action) {
   struct Arguments {
     std::string file;
     bool statistics = false;
   };
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("info", "Header and tensors of a checkpoint");
+  Command* c = app.add_command("info", "Header and tensors of a checkpoint");
   c->add_option("file", a->file, "Checkpoint (.h5)")->required();
   c->add_flag("--statistics", a->statistics, "Read every tensor: range, root mean square, numbers that are not finite");
   c->callback([a, &action] {
@@ -23,17 +23,17 @@ void add_info(CLI::App& app, Action& action) {
   });
 }
 
-void add_diff(CLI::App& app, Action& action) {
+void add_diff(Command& app, Action& action) {
   struct Arguments {
     std::string a, b;
     double tolerance = 0;
   };
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("diff", "Differences of two checkpoints; exit code 65 where they are beyond the tolerance");
+  Command* c = app.add_command("diff", "Differences of two checkpoints; exit code 65 where they are beyond the tolerance");
   c->add_option("a", a->a, "Checkpoint (.h5)")->required();
   c->add_option("b", a->b, "Checkpoint (.h5)")->required();
   c->add_option("--tolerance", a->tolerance, "Largest difference allowed, relative to a tensor's largest number")
-      ->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->not_negative()->show_default();
   c->callback([a, &action] {
     action = [a] {
       bool within = true;
