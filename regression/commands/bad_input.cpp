@@ -356,6 +356,37 @@ TEST(bad_input, a_wrong_command_line_is_refused) {
   expect_refused_quietly({"train", material().deck(), "nonsense"}, Exit::usage, {"nonsense", "section.key=value"});
 }
 
+// What, the value, and what it may be in plain words.
+TEST(bad_input, a_value_an_option_may_not_hold_is_named_with_what_it_may) {
+  const auto refused = [](const Words& arguments, const std::string& sentence) {
+    expect_refused_quietly(arguments, Exit::usage, {"gyrfalcon: " + sentence + " (see gyrfalcon --help)"}, {0});
+  };
+  const auto eval = [&](const Words& option, const std::string& sentence) { refused({"eval", "none.h5", option[0], option[1]}, sentence); };
+  eval({"--limit", "-1"}, "--limit -1: must be an integer, 0 or more");
+  eval({"--sequences", "many"}, "--limit many: must be an integer, 0 or more");
+  eval({"--limit", "1.5"}, "--limit 1.5: must be an integer, 0 or more");
+  eval({"--limit", "7x"}, "--limit 7x: must be an integer, 0 or more");
+  eval({"--limit", ""}, "--limit : must be an integer, 0 or more");
+  eval({"--limit", "9223372036854775808"}, "--limit 9223372036854775808: must be an integer from 0 to 9223372036854775807");
+  eval({"--batch", "0"}, "--batch 0: must be an integer, 1 or more");
+  eval({"--tensor", "2147483648"}, "--tensor 2147483648: must be an integer from 0 to 2147483647");
+  eval({"--precision", "fp8"}, "--precision fp8: must be fp32, fp64 or bf16");
+  eval({"--split", "tset"}, "--split tset: must be train, validation or test");
+  const auto generate = [&](const Words& option, const std::string& sentence) {
+    refused({"generate", "none.h5", "--prompt", "x", option[0], option[1]}, sentence);
+  };
+  for (const char* p : {"1.5", "-0.1", "nan", "inf", "half"}) generate({"--top-p", p}, std::string("--top-p ") + p + ": must be a number from 0 to 1");
+  for (const char* t : {"-1", "nan", "inf", "warm"}) generate({"--temperature", t}, std::string("--temperature ") + t + ": must be a number, 0 or more");
+  generate({"--seed", "-1"}, "--seed -1: must be an integer, 0 or more");
+  refused({"plan", material().deck(), "--ranks", "-3"}, "--ranks -3: must be an integer, 1 or more");
+  refused({"diff", "a.h5", "b.h5", "--tolerance", "-1e-3"}, "--tolerance -1e-3: must be a number, 0 or more");
+  refused({"tokenizer", "train", "t.json", "t.txt", "--vocabulary", "3.5"}, "--vocabulary 3.5: must be an integer");
+  // The ends themselves are good: the command goes on to miss its file.
+  for (const Words& option : {Words{"--limit", "0"}, Words{"--batch", "1"}, Words{"--tensor", "2147483647"}})
+    expect_refused_quietly({"eval", "none.h5", option[0], option[1]}, Exit::missing, {"none.h5"}, {0});
+  for (const char* p : {"0", "1", "1e-3"}) expect_refused_quietly({"generate", "none.h5", "--prompt", "x", "--top-p", p}, Exit::missing, {"none.h5"}, {0});
+}
+
 TEST(bad_input, an_output_folder_that_cannot_be_made_is_refused) {
   const Folder folder;
   put_contents(folder / "file", "in the way");

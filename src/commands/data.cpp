@@ -89,12 +89,12 @@ int build(const Arguments& a) {
 
 }  // namespace
 
-void add_data(CLI::App& app, Action& action) {
+void add_data(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("data", "Token files");
-  c->require_subcommand(1);
-  CLI::App* b = c->add_subcommand("build", "Tokenize text or JSONL files into PREFIX.bin and PREFIX.idx (Megatron-LM's format)");
-  b->add_option("files", a->files, "Text or JSONL files, then the PREFIX to write")->required()->expected(2, 1 << 20);
+  Command* c = app.add_command("data", "Token files");
+  c->require_command();
+  Command* b = c->add_command("build", "Tokenize text or JSONL files into PREFIX.bin and PREFIX.idx (Megatron-LM's format)");
+  b->add_option("files", a->files, "Text or JSONL files, then the PREFIX to write")->required()->words(2);
   b->add_option("--tokenizer", a->tokenizer, "tokenizer.json")->required();
   a->conversation.add(*b, a->documents.add(*b));
   b->add_flag("--no-end", a->no_end, "Append no end-of-document token; it is learned where the token before it is");

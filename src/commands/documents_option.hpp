@@ -2,9 +2,9 @@
 // How text files hold documents, as options of a command.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "src/commands/command_line.hpp"
 #include "src/data/documents.hpp"
 
 namespace gyr {
@@ -14,11 +14,11 @@ struct DocumentsOption {
   bool skip_invalid = false;
 
   // Returns the option that names the key of the text.
-  CLI::Option* add(CLI::App& command) {
-    command.add_option("--documents", rule, "auto (by file name), file, separator, line or jsonl")->capture_default_str();
+  Option* add(Command& command) {
+    command.add_option("--documents", rule, "auto (by file name), file, separator, line or jsonl")->show_default();
     command.add_option("--separator", separator, "Line between documents with --documents separator; empty: a blank line");
     command.add_flag("--skip-invalid", skip_invalid, "Skip and count lines that are not such JSON instead of stopping");
-    return command.add_option("--key", key, "Key of the text in JSONL")->capture_default_str();
+    return command.add_option("--key", key, "Key of the text in JSONL")->show_default();
   }
   DocumentFormat format() const {
     DocumentFormat f;

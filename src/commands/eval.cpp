@@ -165,9 +165,9 @@ int run(const Arguments& a) {
 }
 
 // Options that mean nothing to the task at hand are mistakes.
-void check_options(const CLI::App& c, const Arguments& a) {
+void check_options(const Command& c, const Arguments& a) {
   const auto only = [&](const char* option, bool fits, const char* tasks) {
-    if (c.count(option) > 0 && !fits) throw CLI::ValidationError(option, fmt::format("goes with {} only", tasks));
+    if (c.given(option) && !fits) fail(Exit::usage, "{}: goes with {} only", option, tasks);
   };
   only("--split", !a.reads_text() && a.prefixes.empty(), "the checkpoint's own data");
   for (const char* option : {"--tokenizer", "--begin"}) only(option, a.reads_text(), "--text, --lambada and --choices");
@@ -177,30 +177,30 @@ void check_options(const CLI::App& c, const Arguments& a) {
 
 }  // namespace
 
-void add_eval(CLI::App& app, Action& action) {
+void add_eval(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("eval", "What a checkpoint scores on token files, text, last words or multiple choice");
+  Command* c = app.add_command("eval", "What a checkpoint scores on token files, text, last words or multiple choice");
   c->footer(footer);
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
-  CLI::Option* data = c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without a task the split of the training data");
-  CLI::Option* text = c->add_option("--text", a->texts, "Text files whose perplexity is wanted")->excludes(data);
-  CLI::Option* lambada = c->add_option("--lambada", a->lambada, "JSONL of texts whose last word is to be predicted")->excludes(data)->excludes(text);
+  Option* data = c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without a task the split of the training data");
+  Option* text = c->add_option("--text", a->texts, "Text files whose perplexity is wanted")->excludes(data);
+  Option* lambada = c->add_option("--lambada", a->lambada, "JSONL of texts whose last word is to be predicted")->excludes(data)->excludes(text);
   c->add_option("--choices", a->choices, "JSONL of multiple choice")->excludes(data)->excludes(text)->excludes(lambada);
-  c->add_option("--split", a->split, "Which split of the training data")->check(CLI::IsMember({"train", "validation", "test"}))->capture_default_str();
-  c->add_option("--limit,--sequences", a->limit, "Most sequences, documents or examples to score; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
-  c->add_option("--length", a->length, "Tokens read at once; 0: as trained")->check(CLI::NonNegativeNumber)->capture_default_str();
-  c->add_option("--stride", a->stride, "Tokens from one window of a text to the next; 0: --length")->check(CLI::NonNegativeNumber)->capture_default_str();
+  c->add_option("--split", a->split, "Which split of the training data")->one_of({"train", "validation", "test"})->show_default();
+  c->add_option("--limit,--sequences", a->limit, "Most sequences, documents or examples to score; 0: all")->not_negative()->show_default();
+  c->add_option("--length", a->length, "Tokens read at once; 0: as trained")->not_negative()->show_default();
+  c->add_option("--stride", a->stride, "Tokens from one window of a text to the next; 0: --length")->not_negative()->show_default();
   a->documents.add(*c);
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
-  c->add_option("--begin", a->begin, "Token before a text or an empty context; auto: the tokenizer's own for the begin or else the end of a text, where it has one")->capture_default_str();
+  c->add_option("--begin", a->begin, "Token before a text or an empty context; auto: the tokenizer's own for the begin or else the end of a text, where it has one")->show_default();
   c->add_option("--delimiter", a->delimiter, "Between context and choice; without it one space");
   c->add_option("--json", a->json, "Write settings and figures to this file, as one line of JSON");
   c->add_option("--records", a->records, "Write one line of JSON per sequence, window or example to this file");
-  c->add_option("--batch", a->batch.passages, "Most sequences computed together")->check(CLI::PositiveNumber)->capture_default_str();
-  c->add_option("--batch-tokens", a->batch.tokens, "Most tokens computed together, where a sequence alone has not more")->check(CLI::PositiveNumber)->capture_default_str();
-  c->add_option("--tensor", a->tensor, "Ranks that share each layer; 0: as in training, as far as the ranks allow. Ranks beyond those of one model share the sequences")->check(CLI::NonNegativeNumber)->capture_default_str();
-  c->add_option("--pipeline", a->pipeline, "Ranks that share the layers")->check(CLI::PositiveNumber)->capture_default_str();
-  c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->check(CLI::IsMember({"fp32", "fp64", "bf16"}));
+  c->add_option("--batch", a->batch.passages, "Most sequences computed together")->positive()->show_default();
+  c->add_option("--batch-tokens", a->batch.tokens, "Most tokens computed together, where a sequence alone has not more")->positive()->show_default();
+  c->add_option("--tensor", a->tensor, "Ranks that share each layer; 0: as in training, as far as the ranks allow. Ranks beyond those of one model share the sequences")->not_negative()->show_default();
+  c->add_option("--pipeline", a->pipeline, "Ranks that share the layers")->positive()->show_default();
+  c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->one_of({"fp32", "fp64", "bf16"});
   c->callback([a, c, &action] {
     check_options(*c, *a);
     action = [a] { return run(*a); };

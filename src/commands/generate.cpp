@@ -117,29 +117,29 @@ int run(const Arguments& a) {
 
 }  // namespace
 
-void add_generate(CLI::App& app, Action& action) {
+void add_generate(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   a->sampling.temperature = 0.8;
-  CLI::App* c = app.add_subcommand("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model");
+  Command* c = app.add_command("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model");
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
-  c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->take_all()->expected(1);
+  c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->repeated();
   a->chat.add(*c, "Ask a fine-tuned model: each prompt stands in this text, as in data build, and the model goes on where the response begins.");
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
   c->add_flag("--plain", a->plain,
               "Special tokens spelt in a prompt are text, and those that the tokenizer puts around a text (begin of text, ...) are left out; "
               "without this prompts are encoded as Hugging Face's tokenizer(prompt) does");
-  c->add_option("--tokens", a->sampling.tokens, "Most new tokens of a prompt")->check(CLI::PositiveNumber)->capture_default_str();
+  c->add_option("--tokens", a->sampling.tokens, "Most new tokens of a prompt")->positive()->show_default();
   c->add_option("--temperature", a->sampling.temperature, "Sharpness of the draw; 0 takes the most likely token")
-      ->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->not_negative()->show_default();
   c->add_flag("--greedy", a->greedy, "The same as --temperature 0");
-  c->add_option("--top-k", a->sampling.top_k, "Draw among the k most likely; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
-  c->add_option("--top-p", a->sampling.top_p, "Draw among the most likely that together reach p")->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  c->add_option("--seed", a->sampling.seed, "Seed of the draws")->capture_default_str();
-  c->add_option("--stop", a->stop, "End a text where this appears; may be given several times")->take_all()->expected(1);
-  c->add_option("--pipeline", a->pipeline, "Stages the layers are cut into; the ranks of a stage share each layer")->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->check(CLI::IsMember({"fp32", "fp64", "bf16"}));
+  c->add_option("--top-k", a->sampling.top_k, "Draw among the k most likely; 0: all")->not_negative()->show_default();
+  c->add_option("--top-p", a->sampling.top_p, "Draw among the most likely that together reach p")->between(0, 1)
+      ->show_default();
+  c->add_option("--seed", a->sampling.seed, "Seed of the draws")->show_default();
+  c->add_option("--stop", a->stop, "End a text where this appears; may be given several times")->repeated();
+  c->add_option("--pipeline", a->pipeline, "Stages the layers are cut into; the ranks of a stage share each layer")->positive()
+      ->show_default();
+  c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->one_of({"fp32", "fp64", "bf16"});
   c->callback([a, &action] {
     if (a->greedy) a->sampling.temperature = 0;
     action = [a] { return run(*a); };

@@ -45,13 +45,13 @@ int timed(const char* what, const std::string& target, Convert&& convert) {
 
 }  // namespace
 
-void add_import_hf(CLI::App& app, Action& action) {
+void add_import_hf(Command& app, Action& action) {
   struct Arguments {
     std::string folder, checkpoint;
     bool overwrite = false;
   };
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("import-hf", "Make a checkpoint of a Falcon-H1 model in a Hugging Face folder");
+  Command* c = app.add_command("import-hf", "Make a checkpoint of a Falcon-H1 model in a Hugging Face folder");
   c->add_option("folder", a->folder, "Folder with config.json and model.safetensors, or shards and their index")->required();
   c->add_option("checkpoint", a->checkpoint, "Checkpoint to write")->required();
   c->add_flag("--overwrite", a->overwrite, "Replace an existing checkpoint");
@@ -60,18 +60,18 @@ void add_import_hf(CLI::App& app, Action& action) {
   });
 }
 
-void add_export_hf(CLI::App& app, Action& action) {
+void add_export_hf(Command& app, Action& action) {
   struct Arguments {
     std::string checkpoint, folder, type, shard_size = "5GB", like;
     bool overwrite = false;
   };
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("export-hf", "Write a checkpoint's model as a Hugging Face folder that transformers load");
+  Command* c = app.add_command("export-hf", "Write a checkpoint's model as a Hugging Face folder that transformers load");
   c->add_option("checkpoint", a->checkpoint, "Checkpoint")->required();
   c->add_option("folder", a->folder, "Folder to write")->required();
   c->add_option("--dtype", a->type, "Type of all weights: bf16, fp16 or fp32; without it as they are stored")
-      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
-  c->add_option("--shard-size", a->shard_size, "Most of a file, unless one tensor is larger")->capture_default_str();
+      ->one_of({"bf16", "fp16", "fp32"});
+  c->add_option("--shard-size", a->shard_size, "Most of a file, unless one tensor is larger")->show_default();
   c->add_option("--like", a->like,
                 "Folder to take token ids, context length, generation_config.json, tokenizer and chat template from; without it the folder the "
                 "model came from");

@@ -10,13 +10,13 @@
 
 namespace gyr {
 
-void add_info(CLI::App& app, Action& action) {
+void add_info(Command& app, Action& action) {
   struct Arguments {
     std::string file;
     Description wanted;
   };
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("info", "Header, files and tensors of a checkpoint");
+  Command* c = app.add_command("info", "Header, files and tensors of a checkpoint");
   c->add_option("file", a->file, "Checkpoint, or any HDF5 file with tensors")->required();
   c->add_flag("--check", a->wanted.check, "Compare every file with its checksum");
   c->add_flag("--statistics", a->wanted.statistics, "Read every tensor: range, root mean square, numbers that are not finite");
@@ -25,17 +25,17 @@ void add_info(CLI::App& app, Action& action) {
   });
 }
 
-void add_diff(CLI::App& app, Action& action) {
+void add_diff(Command& app, Action& action) {
   struct Arguments {
     std::string a, b, tolerances;
     double tolerance = 0;
   };
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("diff", "Differences of two checkpoints; exit code 65 where they are beyond the tolerance");
+  Command* c = app.add_command("diff", "Differences of two checkpoints; exit code 65 where they are beyond the tolerance");
   c->add_option("a", a->a, "Checkpoint, or any HDF5 file with tensors")->required();
   c->add_option("b", a->b, "Checkpoint, or any HDF5 file with tensors")->required();
   c->add_option("--tolerance", a->tolerance, "Largest difference allowed, relative to a tensor's largest number")
-      ->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->not_negative()->show_default();
   c->add_option("--tolerances", a->tolerances, "File of lines PATTERN ABSOLUTE RELATIVE; the last that matches a tensor counts");
   c->callback([a, &action] {
     action = [a] {
@@ -53,18 +53,18 @@ void add_diff(CLI::App& app, Action& action) {
   });
 }
 
-void add_reshard(CLI::App& app, Action& action) {
+void add_reshard(Command& app, Action& action) {
   struct Arguments {
     std::string from, to;
     int files = 1;
     ShardOptions options;
   };
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("reshard", "Write a checkpoint anew in another number of files");
+  Command* c = app.add_command("reshard", "Write a checkpoint anew in another number of files");
   c->add_option("checkpoint", a->from, "Checkpoint, of this or an older format")->required();
   c->add_option("to", a->to, "Folder that the new one becomes, as in checkpoints/step_00000010")->required();
-  c->add_option("--files", a->files, "Files of nearly equal size")->check(CLI::Range(1, 99999))->capture_default_str();
-  c->add_option("--deflate", a->options.deflate, "Compression; 0: none")->check(CLI::Range(0, 9))->capture_default_str();
+  c->add_option("--files", a->files, "Files of nearly equal size")->between(1, 99999)->show_default();
+  c->add_option("--deflate", a->options.deflate, "Compression; 0: none")->between(0, 9)->show_default();
   c->callback([a, &action] {
     action = [a] {
       return guarded([&] {

@@ -11,15 +11,15 @@
 
 namespace gyr {
 
-void add_run(CLI::App& app, Action& action) {
+void add_run(Command& app, Action& action) {
   auto a = std::make_shared<SuperviseOptions>();
-  CLI::App* c = app.add_subcommand("run", "Train under a supervisor that restarts the run from its newest checkpoint when ranks die or hang");
+  Command* c = app.add_command("run", "Train under a supervisor that restarts the run from its newest checkpoint when ranks die or hang");
   c->add_option("deck", a->deck, "Input deck (YAML)")->required();
   c->add_option("overrides", a->overrides, "Changes to the deck, as in train.steps=10");
-  c->add_option("-n,--ranks", a->ranks, "MPI ranks")->required()->check(CLI::PositiveNumber);
+  c->add_option("-n,--ranks", a->ranks, "MPI ranks")->required()->positive();
   c->add_option("--launcher", a->launcher, "mpiexec, srun, none (one rank), or any words that take -n RANKS PROGRAM; without it the first mpiexec of PATH");
   c->add_option("--spares", a->spares, "Ranks that can be lost and replaced; beyond that, and where a rank dies twice in a row, the data axis shrinks and the batch stays. "
-                                       "Without it any number")->check(CLI::NonNegativeNumber);
+                                       "Without it any number")->not_negative();
   c->footer("\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are handed on. OUTPUT/supervisor.json tells of every life,\n"
             "keys supervise.* of the deck set the limits. The exit code is that of the last life.\n\n" + exit_codes());
   c->callback([a, &action] {
@@ -37,9 +37,9 @@ void add_run(CLI::App& app, Action& action) {
   });
 }
 
-void add_ps(CLI::App& app, Action& action) {
+void add_ps(Command& app, Action& action) {
   auto folder = std::make_shared<std::string>();
-  CLI::App* c = app.add_subcommand("ps", "Where every rank of a run stands, from its heartbeats");
+  Command* c = app.add_command("ps", "Where every rank of a run stands, from its heartbeats");
   c->add_option("folder", *folder, "Output folder of the run, or its heartbeat.bin")->required();
   c->callback([folder, &action] {
     action = [folder] {

@@ -2,12 +2,12 @@
 // How prompts and responses are written down, as options of commands.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "src/commands/command_line.hpp"
 #include "src/data/conversation.hpp"
 #include "src/data/mapped_file.hpp"
 
@@ -16,13 +16,13 @@ namespace gyr {
 // --template: a format string, or a file that holds one.
 class TemplateOption {
  public:
-  CLI::Option* add(CLI::App& command, const std::string& help) {
+  Option* add(Command& command, const std::string& help) {
     return option_ = command.add_option("--template", text_,
                                         help + " Or @FILE: as that file has it, without its last line end. {prompt} and {response}, or for lists of "
                                                "messages {role} and {content}; \\n, \\t, \\r, \\\\ are escapes, {{ and }} braces; special tokens "
                                                "count in the template and are text elsewhere");
   }
-  bool given() const { return option_->count() > 0; }
+  bool given() const { return option_->given(); }
   // Exit::usage for a bad one, Exit::missing for a file that is not there.
   ChatTemplate read(const Tokenizer& tokenizer) const {
     if (!text_.starts_with('@')) return {text_, tokenizer};
@@ -34,20 +34,20 @@ class TemplateOption {
 
  private:
   std::string text_;
-  CLI::Option* option_ = nullptr;
+  Option* option_ = nullptr;
 };
 
 // The template and the names that JSONL gives to what fills it.
 class ConversationOption {
  public:
   // `text_key`, the key of plain text, has no meaning beside a template.
-  void add(CLI::App& command, CLI::Option* text_key) {
-    CLI::Option* option = template_.add(command,
+  void add(Command& command, Option* text_key) {
+    Option* option = template_.add(command,
                                         "Fine-tuning data: JSONL of prompts and responses, written down as this text, one of turns once per message. "
                                         "Only responses and the special token that closes them are marked for learning, in PREFIX_mask.bin and .idx.");
     option->excludes(text_key);
     const auto add_key = [&](const char* name, std::string& key, const char* help, bool of_turns) {
-      keys_.emplace_back(command.add_option(name, key, help)->capture_default_str()->needs(option), of_turns);
+      keys_.emplace_back(command.add_option(name, key, help)->show_default()->needs(option), of_turns);
     };
     add_key("--prompt-key", prompt_, "Key of the prompt", false);
     add_key("--response-key", response_, "Key of the response", false);
@@ -62,7 +62,7 @@ class ConversationOption {
     if (!template_.given()) return nullptr;
     const ChatTemplate text = template_.read(tokenizer);
     for (const auto& [option, of_turns] : keys_)
-      require(option->count() == 0 || of_turns == text.of_turns(), Exit::usage, "{} has no meaning for a template of {}", option->get_name(),
+      require(!option->given() || of_turns == text.of_turns(), Exit::usage, "{} has no meaning for a template of {}", option->name(),
               text.of_turns() ? "{role} and {content}" : "{prompt} and {response}");
     return std::make_shared<ConversationFormat>(ConversationFormat{text, prompt_, response_, messages_, role_, content_, assistant_});
   }
@@ -70,7 +70,7 @@ class ConversationOption {
  private:
   TemplateOption template_;
   std::string prompt_ = "prompt", response_ = "response", messages_ = "messages", role_ = "role", content_ = "content", assistant_ = "assistant";
-  std::vector<std::pair<CLI::Option*, bool>> keys_;  // and whether they belong to templates of turns
+  std::vector<std::pair<Option*, bool>> keys_;  // and whether they belong to templates of turns
 };
 
 }  // namespace gyr

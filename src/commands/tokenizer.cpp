@@ -82,18 +82,18 @@ void decode(const Arguments& a) {
 
 }  // namespace
 
-void add_tokenizer(CLI::App& app, Action& action) {
+void add_tokenizer(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("tokenizer", "Byte-level BPE: train, encode, decode");
-  c->require_subcommand(1);
-  CLI::App* t = c->add_subcommand("train", "Learn a vocabulary from text and write it as tokenizer.json");
+  Command* c = app.add_command("tokenizer", "Byte-level BPE: train, encode, decode");
+  c->require_command();
+  Command* t = c->add_command("train", "Learn a vocabulary from text and write it as tokenizer.json");
   t->add_option("tokenizer", a->tokenizer, "tokenizer.json to write")->required();
   t->add_option("files", a->files, "Text or JSONL files")->required();
-  t->add_option("--vocabulary", a->options.vocab_size, "Tokens, special ones and the 256 bytes included")->capture_default_str();
-  t->add_option("--min-frequency", a->options.min_frequency, "A pair seen less often makes no token")->capture_default_str();
+  t->add_option("--vocabulary", a->options.vocab_size, "Tokens, special ones and the 256 bytes included")->show_default();
+  t->add_option("--min-frequency", a->options.min_frequency, "A pair seen less often makes no token")->show_default();
   a->documents.add(*t);
   t->callback([a, &action] { action = [a] { return guarded([&] { train(*a); }); }; });
-  CLI::App* e = c->add_subcommand("encode", "Text (standard input, or --text) to token ids; any bytes: those that are not UTF-8 are encoded apart, and decode to themselves");
+  Command* e = c->add_command("encode", "Text (standard input, or --text) to token ids; any bytes: those that are not UTF-8 are encoded apart, and decode to themselves");
   e->add_option("tokenizer", a->tokenizer, "tokenizer.json")->required();
   e->add_option("--text", a->text, "Text instead of standard input");
   e->add_flag("--special", a->special,
@@ -101,7 +101,7 @@ void add_tokenizer(CLI::App& app, Action& action) {
               "without this they are text, and nothing is added");
   e->add_flag("--json", a->json, "Each line of standard input is a JSON string; its ids come out as a JSON array");
   e->callback([a, &action] { action = [a] { return guarded([&] { encode(*a); }); }; });
-  CLI::App* d = c->add_subcommand("decode", "Token ids on standard input to text");
+  Command* d = c->add_command("decode", "Token ids on standard input to text");
   d->add_option("tokenizer", a->tokenizer, "tokenizer.json")->required();
   d->add_flag("--skip-special", a->special, "Leave special tokens out");
   d->add_flag("--json", a->json, "Each line is a JSON array of ids; its text comes out as a JSON string, U+FFFD where bytes are not UTF-8");

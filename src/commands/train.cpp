@@ -27,17 +27,17 @@ struct Arguments {
 };
 
 // --help lists what the deck may say; it is made from the declarations themselves.
-void describe_deck(CLI::App& command) {
+void describe_deck(Command& command) {
   command.footer([] {
     Deck deck = Deck::describe();
     read_run_config(deck);
     return "\nKeys of the deck, each also possible as key=value on the command line:\n\n" + deck.help() +
            "\nMFU = 3 x forward flops per token x tokens per second / (ranks x peak): attention over the causal half, the SSM as a plain\n"
-           "recurrence, nothing recomputed; the peak of a CPU rank is its matrix-product rate, measured at start.\n\n" + exit_codes();
+           "recurrence, nothing recomputed; the peak of a CPU rank is its matrix-product rate, measured at start.\n";
   });
 }
 
-void add_deck(CLI::App& command, Arguments& a) {
+void add_deck(Command& command, Arguments& a) {
   command.add_option("deck", a.deck, "Input deck (YAML)")->required();
   command.add_option("--init-from", a.init_from,
                      "Hugging Face folder or checkpoint (.h5) whose weights a new run starts from (train.init_from)");
@@ -119,24 +119,24 @@ int train(const Arguments& a) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Action& action) {
+void add_train(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("train", "Train a model as a deck says");
+  Command* command = app.add_command("train", "Train a model as a deck says");
   add_deck(*command, *a);
   command->add_flag("--resume", a->resume, "Go on from the newest whole checkpoint of the output folder");
   command->add_flag("--take-over", a->take_over, "Use the output folder though a run on another machine seems to; make sure that it has ended");
   command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
-  command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned");
+  command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->positive();
   command->add_option("--life", a->life, "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.life name it")
-      ->envname("SLURM_RESTART_COUNT")->check(CLI::NonNegativeNumber);
+      ->from_environment("SLURM_RESTART_COUNT")->not_negative();
   command->callback([a, &action] { action = [a] { return train(*a); }; });
 }
 
-void add_plan(CLI::App& app, Action& action) {
+void add_plan(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("plan", "Print memory, flops and traffic of a run without running it (train --dry-run)");
+  Command* command = app.add_command("plan", "Print memory, flops and traffic of a run without running it (train --dry-run)");
   add_deck(*command, *a);
-  command->add_option("--ranks", a->ranks, "Ranks of the run; without it as many as the deck's grid has");
+  command->add_option("--ranks", a->ranks, "Ranks of the run; without it as many as the deck's grid has")->positive();
   command->callback([a, &action] { action = [a] { return plan(*a); }; });
 }
 

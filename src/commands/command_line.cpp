@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/commands/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/error.hpp"
+#include "src/deck/nearest.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr int many = 1 << 20;  // words a list may have
+
+std::string type_name(const Option::Target& target) {
+  struct Name {
+    const char* operator()(std::string*) const { return "TEXT"; }
+    const char* operator()(std::vector<std::string>*) const { return "TEXT"; }
+    const char* operator()(int*) const { return "INT"; }
+    const char* operator()(Index*) const { return "INT"; }
+    const char* operator()(std::uint64_t*) const { return "UINT"; }
+    const char* operator()(double*) const { return "FLOAT"; }
+  };
+  return std::visit(Name(), target);
+}
+
+// What a number has to be, in words; the ends of its type are only news to who went beyond them.
+template <class T>
+std::string rule(std::optional<double> least, std::optional<double> most, bool beyond) {
+  const char* noun = std::is_integral_v<T> ? "an integer" : "a number";
+  const std::string from = fmt::format("{}", least ? T(*least) : std::numeric_limits<T>::lowest());
+  if (most || beyond) return fmt::format("{} from {} to {}", noun, from, most ? T(*most) : std::numeric_limits<T>::max());
+  return least || std::is_unsigned_v<T> ? fmt::format("{}, {} or more", noun, from) : noun;
+}
+
+std::string listed(const std::vector<std::string>& choices) {
+  std::string text = choices.front();
+  for (std::size_t i = 1; i < choices.size(); ++i) text += (i + 1 < choices.size() ? ", " : " or ") + choices[i];
+  return text;
+}
+
+// What was wrong with the words, as one sentence.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> left = app.remaining();  // CLI11 misses a command before it minds a word that is none
+  if (!app.get_subcommands().empty() || left.empty()) return error.what();
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::string near = nearest(left.front(), names);
+  return fmt::format("there is no command `{}`{}", left.front(), near.empty() ? "" : fmt::format("; did you mean `{}`?", near));
+}
+
+}  // namespace
+
+Option* Option::required() { return option_->required(), this; }
+Option* Option::excludes(Option* other) { return option_->excludes(other->option_), this; }
+Option* Option::needs(Option* other) { return option_->needs(other->option_), this; }
+Option* Option::from_environment(const std::string& variable) { return option_->envname(variable), this; }
+Option* Option::words(int least) { return option_->expected(least, many), this; }
+Option* Option::repeated() { return option_->take_all()->expected(1), this; }
+bool Option::given() const { return option_->count() > 0; }
+std::string Option::name() const { return option_->get_name(); }
+
+Option* Option::show_default() {
+  std::visit([&](const auto* target) {
+    if constexpr (!std::is_same_v<decltype(target), const std::vector<std::string>*>) option_->default_str(fmt::format("{}", *target));
+  }, target_);
+  return this;
+}
+
+Option* Option::describe(const std::string& values) { return option_->type_name(type_name(target_) + ":" + values), this; }
+
+Option* Option::not_negative() {
+  least_ = 0;
+  return describe("NONNEGATIVE");
+}
+
+Option* Option::positive() {
+  least_ = 1;
+  return describe("POSITIVE");
+}
+
+Option* Option::between(double least, double most) {
+  least_ = least, most_ = most;
+  return describe(fmt::format("{} in [{} - {}]", type_name(target_), least, most));
+}
+
+Option* Option::one_of(std::vector<std::string> choices) {
+  choices_ = std::move(choices);
+  return describe("{" + CLI::detail::join(choices_, ",") + "}");
+}
+
+void Option::store(const std::string& word, std::string& text) const {
+  if (!choices_.empty() && std::find(choices_.begin(), choices_.end(), word) == choices_.end())
+    fail(Exit::usage, "{} {}: must be {}", name(), word, listed(choices_));
+  text = word;
+}
+
+template <class T>
+void Option::store(const std::string& word, T& number) const {
+  T value{};
+  const char* end = word.data() + word.size();
+  const auto [rest, error] = std::from_chars(word.data(), end, value);
+  const bool within = std::isfinite(double(value)) && !(least_ && double(value) < *least_) && !(most_ && double(value) > *most_);
+  require(error == std::errc() && rest == end && within, Exit::usage, "{} {}: must be {}", name(), word,
+          rule<T>(least_, most_, error == std::errc::result_out_of_range));
+  number = value;
+}
+
+void Option::store(const std::vector<std::string>& words) const {
+  std::visit([&](auto* target) {
+    if constexpr (std::is_same_v<decltype(target), std::vector<std::string>*>) *target = words;
+    else store(words.front(), *target);
+  }, target_);
+}
+
+Command::Command(const std::string& name, const std::string& help) : app_(std::make_shared<CLI::App>(help, name)) {}
+
+Command* Command::add_command(const std::string& name, const std::string& help) {
+  const auto made = app_->get_subcommand_ptr(app_->add_subcommand(name, help));  // takes over the program's footer
+  return commands_.emplace_back(new Command(made)).get();
+}
+
+Option* Command::add(const std::string& name, Option::Target target, const std::string& help) {
+  Option* option = options_.emplace_back(new Option(target)).get();
+  const auto store = [option](const std::vector<std::string>& words) {
+    option->store(words);
+    return true;
+  };
+  option->option_ = app_->add_option(name, store, help)->type_name(type_name(target));
+  if (std::holds_alternative<std::vector<std::string>*>(target)) option->option_->expected(CLI::detail::expected_max_vector_size);
+  return option;
+}
+
+void Command::add_flag(const std::string& name, bool& target, const std::string& help) {
+  app_->add_flag_function(name, [&target](std::int64_t count) { target = count > 0; }, help);
+}
+
+void Command::add_version(const std::function<std::string()>& text) { app_->set_version_flag("--version", text, "Version, compiler and libraries"); }
+void Command::require_command() { app_->require_subcommand(1); }
+void Command::footer(const std::string& text) { app_->footer(text); }
+void Command::footer(const std::function<std::string()>& text) { app_->footer(text); }
+void Command::callback(const std::function<void()>& chosen) { app_->callback(chosen); }
+bool Command::given(const std::string& option) const { return app_->count(option) > 0; }
+
+bool Command::parse(int argc, char** argv) {
+  try {
+    app_->parse(argc, argv);
+    return true;
+  } catch (const CLI::Success& asked) {  // --help, --version
+    app_->exit(asked);
+    return false;
+  } catch (const CLI::ParseError& error) {
+    fail(Exit::usage, "{}", complaint(*app_, error));
+  }
+}
+
+}  // namespace gyr
