@@ -169,6 +169,7 @@ TEST(evaluation, a_bad_line_is_named) {
   refused(R"({"text": "alone"})", "two words", false);
   refused(R"({"text": "alone  "})", "two words", false);
   refused("{\"text\": \"a \xff\"}", "not valid JSON", false);
+  refused("{\"text\": \"a b\"}" + std::string("\0 c", 3), "not valid JSON at character 16: a zero byte", false);
   refused(R"({"context":"a","choices":["b"],"answer":0})", "at least two", true);
   refused(R"({"context":"a","choices":"bc","answer":0})", "at least two", true);
   refused(R"({"context":"a","choices":["b",2],"answer":0})", "not a string", true);

@@ -386,6 +386,11 @@ TEST(tokenizer, refuses_by_name_what_it_cannot_do) {
   };
   EXPECT_EQ(load("").first, int(Exit::data));
   EXPECT_EQ(load("{").first, int(Exit::data));
+  // `tokenizers` refuses what follows a zero byte; the JSON library does not see it.
+  const std::string good = small_file().dump();
+  EXPECT_EQ(load(good).first, 0);
+  for (const std::string& tail : {std::string(1, '\0'), '\0' + good, std::string("\0 }", 3)})
+    EXPECT_NE(load(good + tail).second.find("not valid JSON: byte " + std::to_string(good.size()) + " is zero"), std::string::npos);
   EXPECT_NE(load(R"({"model":{"vocab":{"a":1,"a":2}}})").second.find("twice"), std::string::npos);
   EXPECT_NE(load(std::string(100000, '[')).second.find("deeper"), std::string::npos);
   EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"a":0,"a":1},"merges":[]}})").second.find("twice"), std::string::npos);

@@ -11,6 +11,7 @@
 #include "src/commands/documents_option.hpp"
 #include "src/commands/guard.hpp"
 #include "src/commands/tokenizer_file.hpp"
+#include "src/data/json_text.hpp"
 #include "src/tokenizer/trainer.hpp"
 #include "src/tokenizer/utf8.hpp"
 
@@ -42,6 +43,7 @@ template <class Action>
 void for_each_line(Action&& action) {
   std::string line;
   for (std::size_t number = 1; std::getline(std::cin, line); ++number) {
+    require(!zero_byte(line), Exit::data, "standard input, line {}: not valid JSON: it has a zero byte", number);
     try {
       action(nlohmann::json::parse(line));
     } catch (const nlohmann::json::exception& error) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "src/data/json_text.hpp"
 
 namespace gyr {
 namespace {
@@ -238,6 +239,7 @@ std::string DocumentFile::problem_of_object(std::string_view line,
                                             const std::function<void(const Fragment&)>& visit) const {
   if (std::int64_t(line.size()) > format_.max_line_bytes)
     return fmt::format("has {} bytes, more than the {} allowed", line.size(), format_.max_line_bytes);
+  if (const auto at = zero_byte(line)) return fmt::format("is not valid JSON at character {}: a zero byte", *at + 1);
   if (format_.conversation) {
     const Conversation conversation = read_conversation(line, *format_.conversation);
     if (!conversation.utterances.empty()) visit({{}, true, true, conversation.utterances});

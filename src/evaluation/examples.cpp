@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/data/json_text.hpp"
 #include "src/data/mapped_file.hpp"
 
 namespace gyr {
@@ -11,6 +12,7 @@ namespace {
 
 Json parsed(std::string_view line, const std::string& place) {
   Json object;
+  if (const auto at = zero_byte(line)) fail(Exit::data, "{}: the line is not valid JSON at character {}: a zero byte", place, *at + 1);
   try {
     object = Json::parse(line);
   } catch (const Json::exception& error) {

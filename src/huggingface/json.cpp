@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/error.hpp"
+#include "src/data/json_text.hpp"
 #include "src/data/mapped_file.hpp"
 #include "src/deck/yaml.hpp"
 
@@ -45,8 +46,7 @@ std::string with_spelled_numbers(std::string_view text) {
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& origin) {
-  // The JSON library stops at a zero byte, where others go on.
-  require(text.find('\0') == text.npos, Exit::data, "{}: is not valid JSON: it has a zero byte", origin);
+  require(!zero_byte(text), Exit::data, "{}: is not valid JSON: it has a zero byte", origin);
   std::vector<std::unordered_set<std::string>> keys;
   std::size_t depth = 0;
   const auto watch = [&](int, json::parse_event_t event, json& value) {

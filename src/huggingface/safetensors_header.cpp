@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "src/data/json_text.hpp"
 #include "src/deck/yaml.hpp"
 
 namespace gyr::safetensors {
@@ -178,8 +179,8 @@ Index header_length(std::string_view first, Index file_bytes, const std::string&
 
 Header parse_header(std::string_view json, Index file_bytes, const std::string& origin) {
   require(!json.empty() && json[0] == '{', Exit::data, "{}: is not a safetensors file: its header does not begin with '{{'", origin);
-  const auto zero = json.find('\0');  // where the JSON library stops and others go on
-  require(zero == json.npos, Exit::data, "{}: its header is not valid JSON at byte {}", origin, Index(zero) + length_bytes);
+  const auto zero = zero_byte(json);
+  require(!zero, Exit::data, "{}: its header is not valid JSON at byte {}", origin, Index(zero.value_or(0)) + length_bytes);
   Builder builder(origin);
   nlohmann::json::sax_parse(json, &builder);
   Header header = builder.take();

@@ -172,7 +172,7 @@ class Translator {
     if (c == 'A' || c == 'z' || c == 'Z') return emit(std::string("\\") + char(c), Previous::position);
     if (const auto one = character(c)) return literal(*one);
     if (c == 'W') return emit(std::string("[^") + word_members + "]", Previous::atom);
-    emit("[" + members(c) + "]", Previous::atom);
+    emit(fmt::format("[{}]", members(c)), Previous::atom);
   }
 
   void set() {
@@ -193,7 +193,7 @@ class Translator {
       }
       check_members(*first, last);
       text += quoted(*first);
-      if (last != *first) text += "-" + quoted(last);
+      if (last != *first) text.append("-").append(quoted(last));
     }
     emit(text + "]", Previous::atom);
   }
@@ -271,7 +271,7 @@ class Translator {
     }
     refuse(previous_ != Previous::atom, "'{{' where there is nothing to repeat");
     refuse(peek() == '+' || (peek() == '?' && !comma), "'{}' after an interval", char(peek()));
-    std::string text = "{" + (low.empty() ? "0" : low) + (comma ? "," : "") + high + "}";
+    std::string text = fmt::format("{{{}{}{}}}", low.empty() ? "0" : low, comma ? "," : "", high);
     if (take_if('?')) text += '?';
     emit(text, Previous::quantified);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "src/data/json_text.hpp"
 #include "src/data/mapped_file.hpp"
 #include "src/data/output_file.hpp"
 #include "src/tokenizer/byte_alphabet.hpp"
@@ -120,6 +121,7 @@ class Parser {
 
   json parse(std::string_view text, Lists& lists) {
     lists_ = &lists;
+    if (const auto at = zero_byte(text)) check(false, "not valid JSON: byte {} is zero", *at);
     try {
       return json::parse(text.begin(), text.end(), [this](int, json::parse_event_t event, json& value) { return watch(event, value); });
     } catch (const json::exception& error) {
