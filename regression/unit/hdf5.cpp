@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <numeric>
+#include <random>
 #include <thread>
 
 #include "regression/folder.hpp"
@@ -178,6 +179,134 @@ TEST(hdf5, several_parts_are_read_at_once) {
   for (Index r = 0; r < 12; ++r)
     for (Index c = 0; c < 5; ++c) EXPECT_EQ(read[r * 5 + c], double(r * 10 + (c < 2 ? c + 1 : c + 4)));
   EXPECT_EQ(again.bytes_read(), 12 * 10 * 8 + 4);  // the chunk with its checksum, once
+}
+
+constexpr Index rows = 1500, width = 1001;  // 6 MB in three chunks of whole rows, all full
+
+std::vector<float> counted(Index count) {
+  std::vector<float> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 1.f);
+  return numbers;
+}
+
+// Cuts of rows: all at once, chunk by chunk, and so that none fills a chunk.
+void write_in_steps(const std::filesystem::path& path, Index step, const std::vector<float>& numbers, int deflate = 0) {
+  File file = File::create(path);
+  auto dataset = file.create_dataset("x", DType::f32, {rows, width}, deflate);
+  for (Index first = 0; first < rows; first += step) dataset.write_rows(first, std::min(step, rows - first), numbers.data() + first * width);
+  file.close();
+}
+
+// Whole chunks pass HDF5 by and parts of them go through it; a virtual dataset is read by HDF5 itself.
+TEST(hdf5, reads_what_was_written_past_it_and_the_other_way) {
+  const Folder folder;
+  const std::vector<float> numbers = counted(rows * width);
+  const Index chunk = hdf5::chunk_rows(DType::f32, {rows, width});
+  ASSERT_EQ(rows % chunk, 0);
+  std::vector<std::string> stored;
+  for (const Index step : {rows, chunk, chunk - 1, chunk / 3, chunk + 77}) {
+    write_in_steps(folder / "a.h5", step, numbers);
+    File index = File::create(folder / "index.h5");
+    index.create_virtual("x", DType::f32, {rows, width}, {{whole({rows, width}), "a.h5", "x"}});
+    index.close();
+    std::vector<float> by_us(numbers.size()), by_hdf5(numbers.size());
+    const File file = File::open(folder / "a.h5");
+    file.dataset("x").read_rows(0, rows, by_us.data());
+    File::open(folder / "index.h5").dataset("x").read_rows(0, rows, by_hdf5.data());
+    EXPECT_EQ(by_us, numbers) << step;
+    EXPECT_EQ(by_hdf5, numbers) << step;
+    const std::string bytes = contents(folder / "a.h5");
+    std::string& chunks = stored.emplace_back();
+    for (const hdf5::Extent& extent : file.dataset("x").extents()) chunks += bytes.substr(std::size_t(extent.offset), std::size_t(extent.bytes));
+    EXPECT_EQ(chunks, stored[0]) << step << ": the sums are not HDF5's";
+  }
+}
+
+// Any boxes of any storage: chunks of whole rows with a tail, chunks of parts of rows, and what HDF5 alone reads.
+TEST(hdf5, any_boxes_are_read_from_any_chunks) {
+  const Folder folder;
+  std::mt19937 random(3);
+  const auto below = [&](Index n) { return Index(random() % std::size_t(n)); };
+  for (const auto& [shape, deflate] : {std::pair<Shape, int>{{1501, 1009}, 0}, {{3, 1200001}, 0}, {{1501, 1009}, 1}, {{2000003}, 0}, {{7}, 0}}) {
+    const std::vector<float> numbers = counted(elements(shape));
+    File file = File::create(folder / "a.h5");
+    auto dataset = file.create_dataset("x", DType::f32, shape, deflate);
+    dataset.write_rows(0, shape[0], numbers.data());
+    for (int trial = 0; trial < 10; ++trial) {
+      Box box = whole(shape);
+      for (std::size_t d = 0; d < shape.size(); ++d) {
+        if (random() % 3 == 0) continue;
+        box.first[d] = below(shape[d]);
+        box.count[d] = 1 + below(shape[d] - box.first[d]);
+      }
+      Shape array = box.count, corner(shape.size());
+      for (std::size_t d = 0; d < shape.size(); ++d) array[d] += corner[d] = below(3);
+      std::vector<float> read(elements(array), -1), expected = read;
+      box_runs(shape, box, array, {corner, box.count}, [&](Index from, Index to, Index count) {
+        std::copy_n(numbers.begin() + from, count, expected.begin() + to);
+      });
+      dataset.read(box, read.data(), array, {corner, box.count});
+      ASSERT_TRUE(read == expected) << shape.size() << " dimensions, trial " << trial;
+    }
+    EXPECT_EQ(error_of([&] { dataset.read_rows(1, shape[0], std::vector<float>(numbers.size() + 1).data()); }).code, Exit::data);
+    EXPECT_EQ(error_of([&] { dataset.write_rows(1, shape[0], numbers.data()); }).code, Exit::io);
+    file.close();
+  }
+}
+
+TEST(hdf5, a_flipped_bit_is_found_by_whoever_reads_its_chunk) {
+  const Folder folder;
+  const std::vector<float> numbers = counted(rows * width);
+  write_in_steps(folder / "a.h5", rows, numbers);
+  const std::string whole = contents(folder / "a.h5");
+  const Index chunk = hdf5::chunk_rows(DType::f32, {rows, width}), chunk_bytes = chunk * width * 4 + 4;
+  const auto extents = File::open(folder / "a.h5").dataset("x").extents();
+  ASSERT_EQ(extents.size(), 1u);
+  std::vector<float> read(numbers.size());
+  for (Index c = 0; c < rows / chunk; ++c)
+    for (const Index at : {Index(0), chunk_bytes / 2, chunk_bytes - 5, chunk_bytes - 4, chunk_bytes - 1}) {  // the last two are the sum's
+      std::string bytes = whole;
+      bytes[std::size_t(extents[0].offset + c * chunk_bytes + at)] ^= 4;
+      put_contents(folder / "a.h5", bytes);
+      const File file = File::open(folder / "a.h5");
+      const auto dataset = file.dataset("x");
+      for (Index other = 0; other < rows / chunk; ++other) {
+        const Error error = error_of([&] { dataset.read_rows(other * chunk, chunk, read.data()); });
+        EXPECT_EQ(error.code, other == c ? Exit::data : Exit::ok) << error.what();
+        EXPECT_EQ(std::string(error.what()).find("a.h5:x: its content is damaged") != std::string::npos, other == c) << error.what();
+      }
+      EXPECT_EQ(error_of([&] { dataset.read({{0, 3}, {rows, 1}}, read.data(), {rows, 1}, {{0, 0}, {rows, 1}}); }).code, Exit::data);
+      EXPECT_EQ(error_of([&] { dataset.read_rows(c * chunk + 5, 1, read.data()); }).code, Exit::data);
+    }
+}
+
+// HDF5 before 1.6.3 stored the sum with the bytes of its halves swapped on little-endian machines, and HDF5 still takes it.
+TEST(hdf5, takes_the_sum_of_the_oldest_files) {
+  const Folder folder;
+  const std::vector<float> numbers = counted(rows * width);
+  write_in_steps(folder / "a.h5", rows, numbers);
+  const auto extent = File::open(folder / "a.h5").dataset("x").extents().at(0);
+  std::string bytes = contents(folder / "a.h5");
+  const auto sum = bytes.begin() + extent.offset + extent.bytes - 4;
+  std::swap(sum[0], sum[1]);
+  std::swap(sum[2], sum[3]);
+  put_contents(folder / "a.h5", bytes);
+  std::vector<float> read(numbers.size());
+  File::open(folder / "a.h5").dataset("x").read_rows(0, rows, read.data());
+  EXPECT_EQ(read, numbers);
+}
+
+// One row more than a chunk holds makes two chunks of half its size, and not one that is almost empty.
+TEST(hdf5, chunks_leave_little_of_the_file_empty) {
+  const Folder folder;
+  for (const Index over : {-1, 0, 1, 300}) {
+    const Shape shape{1024 + over, 512};
+    const std::vector<float> numbers = counted(elements(shape));
+    File file = File::create(folder / "a.h5");
+    file.create_dataset("x", DType::f32, shape).write_rows(0, shape[0], numbers.data());
+    file.close();
+    EXPECT_LT(Index(std::filesystem::file_size(folder / "a.h5")), elements(shape) * 4 + 20000) << over;
+  }
 }
 
 }  // namespace

@@ -52,22 +52,54 @@ std::uint64_t SummedFile::sum() const {
   return sum({&whole, 1});
 }
 
+// Calls visit(bytes, offset, count) for each block of the part, as far as the file goes.
+template <class Visit>
+void SummedFile::blocks(const hdf5::Extent& part, Visit&& visit) const {
+  const std::size_t size = std::size_t(std::min(block_bytes, part.bytes));
+  const std::unique_ptr<char[]> block(new char[size + 1]);
+  for (Index done = 0; done < part.bytes;) {
+    const ssize_t n = ::pread(descriptor_, block.get(), std::min<std::size_t>(size, std::size_t(part.bytes - done)), part.offset + done);
+    if (n < 0 && errno == EINTR) continue;
+    require(n >= 0, Exit::io, "{}: cannot be read: {}", name_, std::strerror(errno));
+    if (n == 0) return;
+    visit(block.get(), part.offset + done, Index(n));
+    done += n;
+  }
+}
+
 std::uint64_t SummedFile::sum(std::span<const hdf5::Extent> parts) const {
   Checksum sum;
-  Index most = 0;
-  for (const hdf5::Extent& part : parts) most = std::max(most, part.bytes);
-  const std::size_t size = std::size_t(std::min(block_bytes, most));
-  const std::unique_ptr<char[]> block(new char[size + 1]);
-  for (const hdf5::Extent& part : parts)
-    for (Index done = 0; done < part.bytes;) {
-      const ssize_t n = ::pread(descriptor_, block.get(), std::min<std::size_t>(size, std::size_t(part.bytes - done)), part.offset + done);
-      if (n < 0 && errno == EINTR) continue;
-      require(n >= 0, Exit::io, "{}: cannot be read: {}", name_, std::strerror(errno));
-      if (n == 0) break;
-      sum.add(block.get(), n);
-      done += n;
-    }
+  for (const hdf5::Extent& part : parts) blocks(part, [&](const char* bytes, Index, Index count) { sum.add(bytes, count); });
   return sum.value();
+}
+
+SummedFile::Sums SummedFile::sums(std::span<const std::vector<hdf5::Extent>> lists) const {
+  struct Piece {
+    hdf5::Extent extent;
+    std::size_t list;
+  };
+  std::vector<Piece> pieces;
+  for (std::size_t l = 0; l < lists.size(); ++l)
+    for (const hdf5::Extent& extent : lists[l]) pieces.push_back({extent, l});
+  const auto end = [](const Piece& p) { return p.extent.offset + p.extent.bytes; };
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.extent.offset < b.extent.offset; });
+  for (std::size_t i = 1; i < pieces.size(); ++i)
+    require(end(pieces[i - 1]) <= pieces[i].extent.offset, Exit::data, "{}: its datasets overlap", name_);
+
+  Checksum whole;
+  std::vector<Checksum> sums(lists.size());
+  auto next = pieces.begin();  // the first that does not end before the block
+  blocks({0, bytes_}, [&](const char* bytes, Index offset, Index count) {
+    whole.add(bytes, count);
+    while (next != pieces.end() && end(*next) <= offset) ++next;
+    for (auto piece = next; piece != pieces.end() && piece->extent.offset < offset + count; ++piece) {
+      const Index from = std::max(piece->extent.offset, offset), to = std::min(end(*piece), offset + count);
+      sums[piece->list].add(bytes + (from - offset), to - from);
+    }
+  });
+  Sums values{whole.value(), {}};
+  for (const Checksum& sum : sums) values.lists.push_back(sum.value());
+  return values;
 }
 
 }  // namespace gyr

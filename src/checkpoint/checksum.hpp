@@ -44,8 +44,16 @@ class SummedFile {
   Index bytes() const { return bytes_; }
   std::uint64_t sum() const;                                     // of the whole
   std::uint64_t sum(std::span<const hdf5::Extent> parts) const;  // of these bytes, one part after the other; ends where the file ends
+  // Of the whole and of each list of parts, these in rising order within a list, while the file is read once.
+  struct Sums {
+    std::uint64_t whole;
+    std::vector<std::uint64_t> lists;
+  };
+  Sums sums(std::span<const std::vector<hdf5::Extent>> lists) const;
 
  private:
+  template <class Visit> void blocks(const hdf5::Extent& part, Visit&& visit) const;
+
   std::string name_;
   int descriptor_;
   Index bytes_ = 0;

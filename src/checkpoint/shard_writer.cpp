@@ -56,12 +56,12 @@ namespace {
 std::uint64_t sum_of_numbers(const hdf5::Dataset& dataset) {
   const Index all = dataset.shape()[0], row = row_bytes(dataset.dtype(), dataset.shape());
   const Index slab = slab_rows(dataset.dtype(), dataset.shape(), Index(8) << 20);
-  std::vector<std::byte> numbers(std::size_t(std::min(slab, all) * row));
+  const std::unique_ptr<std::byte[]> numbers(new std::byte[std::size_t(std::min(slab, all) * row)]);
   Checksum sum;
   for (Index first = 0; first < all; first += slab) {
     const Index rows = std::min(slab, all - first);
-    dataset.read_rows(first, rows, numbers.data());
-    sum.add(numbers.data(), rows * row);
+    dataset.read_rows(first, rows, numbers.get());
+    sum.add(numbers.get(), rows * row);
   }
   return sum.value();
 }
@@ -86,9 +86,12 @@ ManifestFile ShardWriter::finish() {
   sync_file(path_);
   look_again();
   const SummedFile file(path_);
+  std::vector<std::vector<hdf5::Extent>> extents;
+  for (const StoredBox& box : entry_.boxes) extents.push_back(box.extents);
+  const SummedFile::Sums sums = file.sums(extents);
   entry_.bytes = file.bytes();
-  entry_.sum = file.sum();
-  for (StoredBox& box : entry_.boxes) box.stored_sum = file.sum(box.extents);
+  entry_.sum = sums.whole;
+  for (std::size_t i = 0; i < entry_.boxes.size(); ++i) entry_.boxes[i].stored_sum = sums.lists[i];
   return std::move(entry_);
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 
+#include "src/hdf5/chunks.hpp"
 #include "src/hdf5/driver.hpp"
 
 namespace gyr::hdf5 {
@@ -88,7 +89,8 @@ Shape chunk_of(DType type, const Shape& shape) {
   for (std::size_t d = 0; d < chunk.size(); ++d) {
     const Index others = elements(chunk) / chunk[d] * size_of(type);
     if (others * chunk[d] <= chunk_bytes) break;
-    chunk[d] = std::max<Index>(1, chunk_bytes / others);
+    const Index most = std::max<Index>(1, chunk_bytes / others), chunks = (shape[d] + most - 1) / most;
+    chunk[d] = (shape[d] + chunks - 1) / chunks;  // all alike, as the last one takes as much of the file as the others
   }
   return chunk;
 }
@@ -230,6 +232,7 @@ void Dataset::read(const Box& box, void* data, const Shape& array, const Box& th
 
 void Dataset::read(std::span<const BoxPair> parts, void* data, const Shape& array) const {
   const Turn turn;
+  if (const auto chunks = Chunks::of(object_, shape_, size_of(dtype_)); chunks && chunks->read(parts, data, array)) return;
   const Handle file = owned(H5Dget_space(object_), H5Sclose, name_), memory = space_of(array);
   for (const BoxPair& part : parts) {
     const auto how = &part == parts.data() ? H5S_SELECT_SET : H5S_SELECT_OR;
@@ -277,12 +280,22 @@ void Dataset::read_rows(Index first, Index count, void* data) const {
   read(box, data, box.count, whole(box.count));
 }
 
-void Dataset::write_rows(Index first, Index count, const void* data) {
-  const Turn turn;
-  const Box box = rows(first, count);
+bool Dataset::write_through_filters(Index first, Index last, const void* data) {
+  if (first == last) return true;
+  const Box box = rows(first, last - first);
   const Handle file = owned(H5Dget_space(object_), H5Sclose, name_), memory = space_of(box.count);
   select(file, box);
-  const bool written = H5Dwrite(object_, type_of(dtype_), memory, file, H5P_DEFAULT, data) >= 0;
+  return H5Dwrite(object_, type_of(dtype_), memory, file, H5P_DEFAULT, data) >= 0;
+}
+
+void Dataset::write_rows(Index first, Index count, const void* data) {
+  const Turn turn;
+  const Index last = first + count, row_bytes = elements(shape_) / shape_[0] * size_of(dtype_);
+  const auto from = [&](Index row) { return static_cast<const std::byte*>(data) + (row - first) * row_bytes; };
+  const auto chunks = Chunks::of(object_, shape_, size_of(dtype_));
+  const Chunks::Rows filled = chunks ? chunks->filled(first, last) : Chunks::Rows{first, first};
+  const bool written = write_through_filters(first, filled.first, data) && (!chunks || chunks->write(filled, from(filled.first))) &&
+                       write_through_filters(filled.last, last, from(filled.last));
   const std::string why = written ? "" : reason(), disk = failure_of(file_);
   if (!disk.empty() || !written) fail_write(name_, disk.empty() ? why : disk);
 }

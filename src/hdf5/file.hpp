@@ -107,6 +107,7 @@ class Dataset : public Object {
   friend class File;
   Dataset(std::string name, Handle dataset, Handle::Id file);
   Box rows(Index first, Index count) const;
+  bool write_through_filters(Index first, Index last, const void* data);
 
   Handle::Id file_ = -1;
   Shape shape_;
@@ -118,7 +119,7 @@ class File : public Object {
   static File create(const std::filesystem::path& path);  // empties what is there
   static File open(const std::filesystem::path& path);    // to read
 
-  // A dataset in chunks of about 2 MiB along its first dimensions, each with its checksum, and compressed where `deflate` (1 to 9) says so;
+  // A dataset in equal chunks of at most about 2 MiB along its first dimensions, each with its checksum, and compressed where `deflate` (1 to 9) says so;
   // groups on the way are made.
   Dataset create_dataset(const std::string& path, DType type, const Shape& shape, int deflate = 0);
   // A dataset made of others, with not-a-number where none is or its file is missing. HDF5 looks for relative names beside this file.
