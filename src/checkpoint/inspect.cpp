@@ -80,7 +80,7 @@ std::string header_text(const CheckpointHeader& h) {
 std::string files_text(const Manifest& m) {
   Table table({{"file", false, 40}, {"bytes", true}, {"boxes", true}, {"xxh3"}});
   for (const ManifestFile& f : m.files) table.row({f.name, fmt::format("{}", f.bytes), fmt::format("{}", f.boxes.size()), hex(f.sum)});
-  return "\n" + table.str();
+  return fmt::format("\n{}", table.str());
 }
 
 std::vector<const LogicalTensor*> by_path(const StoredCheckpoint& stored) {

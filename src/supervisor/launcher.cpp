@@ -40,12 +40,13 @@ Words launch_command(const std::string& launcher, int ranks, const Words& progra
     require(ranks == 1, Exit::usage, "--launcher none starts one rank, not {}", ranks);
   } else {
     command = split(launcher);
-    if (command.empty()) command = {found_in_path({"mpiexec.hydra", "mpiexec.mpich", "mpiexec"})};
+    if (command.empty()) command.push_back(found_in_path({"mpiexec.hydra", "mpiexec.mpich", "mpiexec"}));
     require(!command[0].empty(), Exit::usage, "there is no mpiexec in PATH; name a launcher with --launcher");
     const std::string name = std::filesystem::path(command[0]).filename();
-    if (command.size() == 1 && name == "srun") command.push_back("--kill-on-bad-exit=0");
-    if (command.size() == 1 && (name == "mpiexec.hydra" || name == "mpiexec.mpich")) command.push_back("-disable-auto-cleanup");
-    command.insert(command.end(), {"-n", std::to_string(ranks)});
+    if (command.size() == 1 && name == "srun") command.emplace_back("--kill-on-bad-exit=0");
+    if (command.size() == 1 && (name == "mpiexec.hydra" || name == "mpiexec.mpich")) command.emplace_back("-disable-auto-cleanup");
+    command.emplace_back("-n");
+    command.push_back(std::to_string(ranks));
   }
   command.insert(command.end(), program.begin(), program.end());
   return command;
