@@ -38,7 +38,7 @@ say "training on $NP ranks: $DECK $ARGS"
 rm -rf "$out/checkpoints"
 # shellcheck disable=SC2086  # ARGS is a list of words
 run train "$DECK" $ARGS
-checkpoint=$(find "$out/checkpoints" -name 'step_*.h5' | sort | tail -n 1)
+checkpoint=$(find "$out/checkpoints" -maxdepth 1 -name 'step_*' ! -name '*.tmp' | sort | tail -n 1)
 
 say "held-out perplexity"
 run eval "$checkpoint" --split test --sequences 200
@@ -47,5 +47,5 @@ say "a sample"
 "$gyrfalcon" generate "$checkpoint" --prompt "Falcon" --prompt "To sail" --tokens 80 --temperature 0.7 --top-p 0.95
 
 say "results"
-printf '%-12s %s\n' checkpoint "$checkpoint   (h5ls -r, h5py, gyrfalcon info)" metrics "$out/metrics.jsonl" \
+printf '%-12s %s\n' checkpoint "$checkpoint   (gyrfalcon info; h5ls -r, h5py: index.h5)" metrics "$out/metrics.jsonl" \
   tensorboard "$out/tensorboard" deck "$out/deck.yaml" tokenizer "$out/tokenizer.json" "token files" "$out/data/text.bin, .idx"

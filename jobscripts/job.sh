@@ -79,14 +79,20 @@ main() {
   mapfile -t changes < <(limit)
   [ "$bind" = gpu ] && start+=(jobscripts/rank_gpu.sh)
   say "$(scheduler) ${SLURM_JOB_ID:-${PBS_JOBID:-}} on ${SLURM_JOB_NODELIST:-$(hostname)}: $count ranks, ${start[*]}"
-  "${start[@]}" "$gyrfalcon" train "$@" "${changes[@]}" --resume &
-  local child=$!
+  local said child
+  said=$(mktemp)
+  "${start[@]}" "$gyrfalcon" train "$@" "${changes[@]}" --resume > >(tee "$said") &
+  child=$!
   # Both mean: save and stop. The launchers pass USR1 on to every rank.
   trap 'say "the end of the allocation is near"; kill -USR1 "$child" 2> /dev/null' USR1 TERM
   while kill -0 "$child" 2> /dev/null; do  # a signal ends wait before the child has ended
     code=0
     wait "$child" || code=$?
   done
+  # Hydra that has passed on a signal sometimes says 0 whatever its ranks ended with: their last line counts.
+  sleep 0.5
+  if [ "$code" = 0 ] && tail -n 5 "$said" | grep -q '^RUN STOPPED 75'; then code=75; fi
+  rm -f "$said"
   say "gyrfalcon ended with $code"
   [ "$code" = 75 ] || return "$code"
   again

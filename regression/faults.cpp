@@ -91,10 +91,11 @@ void signal_trial(unsigned seed, Count& count) {
   Words words = Material::get().train(folder.path(), settings(grid));
   words.push_back("watchdog.heartbeat=0.01");
   const Result first = run(words, {.ranks = grid.ranks, .meanwhile = disturb});
-  if (first.code == 0) {
+  // Of a job that was sent a signal Hydra sometimes says 0 whatever its ranks ended with: the run's own last line counts.
+  if (first.out.find("RUN OK") != std::string::npos) {
     EXPECT_TRUE(fs::exists(Material::checkpoint(folder.path(), steps)));  // it was done when the signal came
   } else {
-    EXPECT_EQ(first.code, 75) << first.out << first.err;
+    EXPECT_TRUE(first.code == 75 || (first.code == 0 && grid.ranks > 0)) << first.code << first.out << first.err;
     EXPECT_NE(first.out.find("RUN STOPPED 75"), std::string::npos) << first.out;
     words.push_back("--resume");
     const Result second = run(words, {.ranks = grid.ranks});

@@ -29,14 +29,14 @@ timed() {  # timed LABEL COMMAND...: seconds of the clock
 middle() { sort -n | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'; }
 
 [ -f "$out/model/model.safetensors" ] || peer write "$out/model"
-rm -rf "$out/back" "$out/model.h5"
-timed import "$BUILD/bin/gyrfalcon" import-hf "$out/model" "$out/model.h5"
-timed export "$BUILD/bin/gyrfalcon" export-hf "$out/model.h5" "$out/back"
+rm -rf "$out/back" "$out/checkpoint"
+timed import "$BUILD/bin/gyrfalcon" import-hf "$out/model" "$out/checkpoint"
+timed export "$BUILD/bin/gyrfalcon" export-hf "$out/checkpoint" "$out/back"
 peer same "$out/model" "$out/back"
 
 prompt=$(peer prompt "$out/model" "$PROMPT")
 ours() {
-  on_core "$BUILD/bin/gyrfalcon" generate "$out/model.h5" --prompt "$prompt" --tokenizer "$out/model/tokenizer.json" --tokens "$TOKENS" \
+  on_core "$BUILD/bin/gyrfalcon" generate "$out/checkpoint" --prompt "$prompt" --tokenizer "$out/model/tokenizer.json" --tokens "$TOKENS" \
     --greedy --precision fp32 2>&1 > "$out/text" | sed -n 's/.*: \([0-9.]*\) tokens\/s$/\1/p'
 }
 theirs() { peer generate "$out/model" "$prompt" "$TOKENS"; }
