@@ -265,7 +265,7 @@ TEST(huggingface, a_full_disk_leaves_nothing_behind) {
 TEST(huggingface, what_is_no_such_model_is_refused) {
   const Folder folder;
   expect_refused({"import-hf", folder / "absent", folder / "ckpt"}, Exit::missing, "absent: is not a folder");
-  expect_refused({"import-hf", material().trained(), folder / "ckpt"}, Exit::missing, "model.safetensors");
+  expect_refused({"import-hf", material().trained(), folder / "ckpt"}, Exit::missing, "config.json");
   expect_refused({"import-hf", folder.path(), folder / "ckpt"}, Exit::missing, "config.json");
   fs::copy(exported(), folder / "a");
   const auto with = [&](const std::string& key, const Json& value) {

@@ -51,8 +51,8 @@ StoredCheckpoint::StoredCheckpoint(const fs::path& path, Expect expect) : path_(
 void StoredCheckpoint::open_folder() {
   const fs::path manifest = path_ / manifest_name;
   std::error_code error;
-  require(fs::exists(manifest, error), Exit::missing,
-          "{}: holds no {}: it is neither a whole checkpoint nor, without config.json, a Hugging Face folder", name_, manifest_name);
+  require(fs::exists(manifest, error), Exit::data, "{}: is not there: {} is neither a whole checkpoint nor a Hugging Face folder", manifest.string(),
+          name_);
   manifest_ = manifest_of(contents(manifest), manifest.string());
   for (const ManifestFile& file : manifest_.files) check_size(path_ / file.name, file.bytes);
 }

@@ -5,7 +5,6 @@
 
 #include "src/checkpoint/checkpoint_file.hpp"
 #include "src/checkpoint/numbers.hpp"
-#include "src/huggingface/config_json.hpp"
 #include "src/huggingface/model_folder.hpp"
 
 namespace gyr {

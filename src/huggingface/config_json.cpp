@@ -302,11 +302,6 @@ HuggingFaceConfig parse_config_json(std::string_view text, const std::string& or
   return Reader(file, origin).read();
 }
 
-bool is_model_folder(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::exists(path / config_file_name, error);
-}
-
 HuggingFaceConfig read_config_json(const std::filesystem::path& file) {
   return parse_config_json(read_text(file.string(), largest_file), file.string());
 }

@@ -13,8 +13,6 @@
 namespace gyr {
 
 inline constexpr const char* config_file_name = "config.json";
-// Whether this is a folder of Hugging Face's, told from a checkpoint's by its config.json.
-bool is_model_folder(const std::filesystem::path&);
 
 struct HuggingFaceConfig {
   ModelConfig model;                 // its padding is pad_token_id

@@ -4,6 +4,7 @@
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/manifest.hpp"
 #include "src/checkpoint/writer.hpp"
+#include "src/huggingface/config_json.hpp"
 #include "src/huggingface/conversion.hpp"
 #include "src/huggingface/conveyor.hpp"
 #include "src/huggingface/model_folder.hpp"
@@ -77,6 +78,8 @@ void copy(const FolderWeights& source, const std::vector<StoredTensor>& tensors,
 Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note& note) {
   std::error_code error;
   require(std::filesystem::is_directory(folder, error), Exit::missing, "{}: is not a folder", folder.string());
+  require(std::filesystem::exists(folder / config_file_name, error), Exit::missing, "{}: is not there: {} is no Hugging Face folder",
+          (folder / config_file_name).string(), folder.string());
   const bool there = std::filesystem::exists(checkpoint, error);
   require(!there || std::filesystem::exists(checkpoint / manifest_name, error), Exit::usage, "{}: is there and no checkpoint; name another folder",
           checkpoint.string());

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "src/deck/yaml.hpp"
+#include "src/huggingface/config_json.hpp"
 #include "src/huggingface/half.hpp"
 #include "src/huggingface/json.hpp"
 
@@ -49,6 +50,13 @@ ShardIndex read_index(const std::string& file) {
 }
 
 }  // namespace
+
+bool is_model_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  for (const char* name : {config_file_name, one_file_name, shard_index_name})
+    if (std::filesystem::exists(path / name, error)) return true;
+  return false;
+}
 
 ModelFolder::ModelFolder(const std::filesystem::path& folder) : folder_(folder), name_(folder.string()) {
   namespace fs = std::filesystem;

@@ -11,6 +11,9 @@ namespace gyr {
 
 inline constexpr const char *one_file_name = "model.safetensors", *shard_index_name = "model.safetensors.index.json";
 
+// Whether this is a folder of Hugging Face's, told from a checkpoint's by what lies in it.
+bool is_model_folder(const std::filesystem::path&);
+
 class ModelFolder {
  public:
   // Opens every file and checks its header, and index and shards against each other: Exit::missing where the folder or a shard is not
