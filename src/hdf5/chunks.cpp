@@ -3,9 +3,11 @@
 
 #include <hdf5.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <type_traits>
 
 #include "src/hdf5/fletcher32.hpp"
 
