@@ -14,6 +14,7 @@
 #include "modules/flops.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/data/output_file.hpp"
+#include "src/dump/dump.hpp"
 #include "src/recent_metrics.hpp"
 #include "src/replicas.hpp"
 #include "src/report/json_lines.hpp"
@@ -175,6 +176,7 @@ class Trainer {
     lock_.emplace(run_.output, take_over);
     if (!lock_->note().empty()) std::printf("%s\n", lock_->note().c_str());
     remove_unfinished(checkpoints());
+    remove_unfinished(dumps());
     std::filesystem::remove(heartbeat_path(run_.output), error);  // of an earlier life, which may have had more ranks
     require(!error, Exit::io, "{}: cannot be removed: {}", heartbeat_path(run_.output).string(), error.message());
   }
@@ -265,6 +267,7 @@ class Trainer {
       return read_micro_batch(*training_, first + (Index(i) * data + mine) * micro, micro, run_.train.length);
     };
     const double rate = run_.rate.at(number);
+    const std::unique_ptr<Dump<T>> dump = dump_of(number, batch);
     const StepResult result = engine_.train(source, int(batch / (data * micro)), {number, rate, double(said()), loss_limit()});
     heard_ = int(result.heard);
     watch_.beacon().loss(result.loss);
@@ -284,6 +287,13 @@ class Trainer {
     report.skipped = skipped_, report.nans = nans_;
     report.memory_bytes = Index(memory_);
     return report;
+  }
+
+  // Looks at the step that comes, where its numbers are wanted.
+  std::unique_ptr<Dump<T>> dump_of(Index number, Index batch) {
+    const std::vector<Index>& steps = run_.dump.steps;
+    if (std::find(steps.begin(), steps.end(), number) == steps.end()) return nullptr;
+    return std::make_unique<Dump<T>>(dumps(), header(number), run_.dump.what, engine_, batch, [&](const std::string& line) { progress_->say(line); });
   }
 
   // The highest loss that is no spike: known once there are enough losses to compare with.
@@ -369,13 +379,7 @@ class Trainer {
   void save() {
     watch_.beacon().phase("save");
     if (run_.train.check_replicas > 0 && !check_due()) check_replicas<T>(engine_, progressed_.step);
-    CheckpointHeader header;
-    header.deck = deck_;
-    header.precision = run_.train.precision;
-    header.step = progressed_.step, header.samples = progressed_.samples, header.tokens = progressed_.tokens;
-    header.seed = run_.train.seed;
-    header.provenance = provenance();
-    tell(timed("checkpoint", [&] { return saver_->save(header); }));
+    tell(timed("checkpoint", [&] { return saver_->save(header(progressed_.step)); }));
     saved_ = progressed_.step;
   }
 
@@ -406,6 +410,15 @@ class Trainer {
     for (const std::string& note : saved->notes) progress_->say(note);
   }
 
+  CheckpointHeader header(Index step) const {
+    CheckpointHeader h;
+    h.deck = deck_;
+    h.step = step, h.samples = progressed_.samples, h.tokens = progressed_.tokens;
+    h.seed = run_.train.seed;
+    h.provenance = provenance();
+    return h;
+  }
+
   static std::string provenance() {
     nlohmann::json json;
     for (const auto& [name, value] : build_facts()) json[name] = value;
@@ -420,6 +433,7 @@ class Trainer {
     metrics_->line(Timers::json(timers_.names(), all));
   }
 
+  std::filesystem::path dumps() const { return std::filesystem::path(run_.output) / "dumps"; }
   std::filesystem::path checkpoints() const { return std::filesystem::path(run_.output) / "checkpoints"; }
 
   RunConfig run_;

@@ -3,14 +3,12 @@
 // what fails on one rank fails on all, with the same words.
 #include "src/checkpoint/checkpoint.hpp"
 
-#include <signal.h>
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdio>
 
-#include "regression/folder.hpp"
+#include "regression/file_size_limit.hpp"
 #include "regression/grids.hpp"
+#include "regression/shared_folder.hpp"
 #include "regression/state.hpp"
 #include "regression/testing.hpp"
 #include "src/checkpoint/inspect.hpp"
@@ -20,30 +18,6 @@ namespace gyr::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder that the first rank makes and removes and all know.
-class SharedFolder {
- public:
-  SharedFolder() {
-    std::string path(4096, '\0');
-    if (rank() == 0) own_.emplace(), path.replace(0, own_->path().string().size(), own_->path().string());
-    meet();
-    MPI_Bcast(path.data(), int(path.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
-    path_ = path.c_str();
-  }
-  ~SharedFolder() { meet(); }
-  static int rank() {
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    return rank;
-  }
-  const fs::path& path() const { return path_; }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::optional<Folder> own_;
-  fs::path path_;
-};
 
 struct Shape3 {
   int data, pipeline, tensor;
@@ -126,24 +100,6 @@ void expect_same_everywhere(const Error& error, Exit code) {
   MPI_Bcast(first.data(), int(first.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
   EXPECT_EQ(first, text);
 }
-
-// While this lives, the file system takes no more than `bytes` of any file of this process.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit full{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &full);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    signal(SIGXFSZ, SIG_DFL);
-  }
-
- private:
-  rlimit before_;
-};
 
 // Every way to write files, with the first two and the last ranks of eight on different nodes.
 struct Way {
