@@ -54,6 +54,13 @@ void say_report(const BuildReport& report, const std::string& prefix, double sec
   if (report.skipped_lines > 0) std::printf("%ld invalid lines were skipped\n", long(report.skipped_lines));
 }
 
+void make_folder_of(const std::filesystem::path& prefix) {
+  if (!prefix.has_parent_path()) return;
+  std::error_code error;
+  std::filesystem::create_directories(prefix.parent_path(), error);
+  require(!error, Exit::io, "{}: cannot be made: {}; choose another PREFIX", prefix.parent_path().string(), error.message());
+}
+
 int build(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
@@ -79,6 +86,9 @@ int build(const Arguments& a) {
         };
         team.together = [&](const std::function<void()>& action) { together(grid.world(), action); };
         if (runtime.rank() == 0) say_marks(options.format, a.tokenizer);
+        team.together([&] {
+          if (runtime.rank() == 0) make_folder_of(options.prefix);
+        });
         const auto begin = std::chrono::steady_clock::now();
         const BuildReport report = build_corpus(tokenizer, options, team);
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
