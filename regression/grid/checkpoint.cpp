@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "regression/folder.hpp"
 #include "regression/grids.hpp"
+#include "regression/shared_folder.hpp"
 #include "regression/state.hpp"
 #include "regression/testing.hpp"
 #include "src/checkpoint/inspect.hpp"
@@ -20,30 +20,6 @@ namespace gyr::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder that the first rank makes and removes and all know.
-class SharedFolder {
- public:
-  SharedFolder() {
-    std::string path(4096, '\0');
-    if (rank() == 0) own_.emplace(), path.replace(0, own_->path().string().size(), own_->path().string());
-    meet();
-    MPI_Bcast(path.data(), int(path.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
-    path_ = path.c_str();
-  }
-  ~SharedFolder() { meet(); }
-  static int rank() {
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    return rank;
-  }
-  const fs::path& path() const { return path_; }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::optional<Folder> own_;
-  fs::path path_;
-};
 
 struct Shape3 {
   int data, pipeline, tensor;
