@@ -9,7 +9,7 @@
 namespace gyr {
 
 template <class T>
-Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.attention) {
+Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.attention), name_(name) {
   using P = Parameters<T>;
   const Index q = c_.heads * c_.width, k = c_.key_heads * c_.width;
   const auto matrix = [&](const char* part, Index rows, Index units, typename P::Placement place) {
@@ -63,6 +63,10 @@ void Attention<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y
     else attend(a, qkv, state);
     attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.length, a.sequences.length), state, out, lse);
   }
+  a.show(name_, ".queries", q, *q_);
+  a.show(name_, ".keys", k, *k_);
+  a.show(name_, ".values", columns(qkv, q_width() + k_width(), k_width()), *v_);
+  a.show(name_, ".attended", out, *o_);
   linear<T>(a.dev, out, o_->template matrix<const T>(), y, c_.out_multiplier, beta(add));
   if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
 }

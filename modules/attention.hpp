@@ -24,6 +24,7 @@ class Attention final : public Branch<T> {
   AttentionShape shape(Index batch, Index queries, Index keys) const { return {batch, queries, keys, heads_, key_heads_, c_.width}; }
 
   AttentionConfig c_;
+  std::string name_;
   Index heads_, key_heads_;  // on this rank
   double scale_;
   Parameter *q_, *k_, *v_, *o_;

@@ -9,7 +9,7 @@
 namespace gyr {
 
 template <class T>
-Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mamba), epsilon_(m.epsilon) {
+Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mamba), name_(name), epsilon_(m.epsilon) {
   const Index inner = c_.inner(), bc = c_.groups * c_.state;
   const Run by_head{inner, c_.heads}, by_group{bc, c_.groups}, heads{c_.heads, c_.heads};
   const auto vector = [&](const char* part, Index size, std::vector<Run> runs, Init init) {
@@ -87,6 +87,10 @@ void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
     norm_ranks(a).all_reduce(a.dev, flat(squares));
     gated_norm<T>(a.dev, order(), scan, z(p), norm_->vector<const A>(), squares, norm_width(), epsilon_, gated);
   }
+  a.show(name_, ".projected", p, *in_);
+  a.show(name_, ".convolved", conv, *conv_);
+  a.show(name_, ".scan", scan, *out_);
+  a.show(name_, ".gated", gated, *out_);
   linear<T>(a.dev, gated, out_->matrix<const T>(), y, c_.out_multiplier, beta(add));
   if (out_bias_ && a.tensor.rank() == 0) add_bias<T>(a.dev, out_bias_->vector<const A>(), c_.out_multiplier, y);
 }

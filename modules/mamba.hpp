@@ -42,6 +42,7 @@ class Mamba final : public Branch<T> {
   void scan_with_past(Pass<T>&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
 
   MambaConfig c_;
+  std::string name_;
   double epsilon_;
   Index heads_, groups_;  // on this rank
   Parameter *in_, *conv_, *a_log_, *d_, *dt_bias_, *out_;

@@ -7,7 +7,7 @@
 namespace gyr {
 
 template <class T>
-Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mlp) {
+Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mlp), name_(name) {
   using P = Parameters<T>;
   const Run inner{c_.width, c_.width};
   const auto matrix = [&](const char* part, typename P::Placement place) {
@@ -43,6 +43,9 @@ void Mlp<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
   linear<T>(a.dev, h, w_gate_up(), gate_up);
   if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(gate_bias_->template vector<Acc<T>>().data(), 2 * width_), {}, gate_up);
   swiglu<T>(a.dev, gate_up, c_.gate_multiplier, inner);
+  a.show(name_, ".gate", columns(gate_up, 0, width_), *gate_);
+  a.show(name_, ".up", columns(gate_up, width_, width_), *up_);
+  a.show(name_, ".inner", inner, *down_);
   linear<T>(a.dev, inner, down_->template matrix<const T>(), y, c_.down_multiplier, beta(add));
   if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, down_bias_->template vector<const Acc<T>>(), c_.down_multiplier, y);
 }

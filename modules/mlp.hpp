@@ -18,6 +18,7 @@ class Mlp final : public Branch<T> {
   Matrix<const T> w_gate_up() const;
 
   MlpConfig c_;
+  std::string name_;
   Index width_;  // on this rank
   Parameter *gate_, *up_, *down_;
   Parameter *gate_bias_ = nullptr, *up_bias_ = nullptr, *down_bias_ = nullptr;

@@ -10,7 +10,7 @@ template <class T>
 class Norm {
  public:
   Norm(Index width, double epsilon, const std::string& name, Parameters<T>& parameters)
-      : epsilon_(epsilon),
+      : name_(name), epsilon_(epsilon),
         g_(parameters.declare({name + ".weight", {width}, everywhere(), ones(), Storage::wide, false})) {}
 
   // Keeps x by reference: it must stay on pass.saved until backward.
@@ -19,6 +19,7 @@ class Norm {
     auto rstd = a.saved.template push<Tensor1<Acc<T>>>("rstd", x.extent(0));
     auto h = a.saved.template push<Tensor2<T>>("h", x.extent(0), x.extent(1));
     rmsnorm<T>(a.dev, x, g_.template vector<const Acc<T>>(), epsilon_, h, rstd);
+    a.show(Seen::activation, name_, h);
     return h;
   }
   void backward(Pass<T>& a, Tensor2<const T> dh, Add add, Tensor2<T> dx) {
@@ -29,6 +30,7 @@ class Norm {
   }
 
  private:
+  std::string name_;
   double epsilon_;
   Parameter& g_;
 };

@@ -5,6 +5,8 @@
 #include "kernels/axis.hpp"
 #include "kernels/documents.hpp"
 #include "modules/activation_store.hpp"
+#include "modules/parameter.hpp"
+#include "modules/probe.hpp"
 #include "modules/state_store.hpp"
 
 namespace gyr {
@@ -29,6 +31,17 @@ struct Pass {
   StateStore* state = nullptr;        // generation only
   Tensor2<const Acc<T>> cosine, sine; // (rows, head width / 2) of every token's position; empty without attention
   Documents documents = {};           // packed ones; not in generation
+  Probe<T>* probe = nullptr;
+
+  // Shows the probe, if there is one, an activation whose columns are dealt over the tensor axis as a weight's rows or columns are.
+  void show(const std::string& name, const char* what, Matrix<const T> numbers, const Parameter& like) const {
+    if (probe) probe->see(Seen::activation, name + what, numbers, like.weight.shape[like.weight.dealing.dim], like.share.pieces);
+  }
+  // The same of what every rank of the tensor axis holds whole.
+  void show(Seen seen, const std::string& name, Matrix<const T> numbers) const {
+    const Piece whole{0, 0, numbers.columns, tensor.size(), tensor.rank()};
+    if (probe) probe->see(seen, name, numbers, numbers.columns, {&whole, 1});
+  }
 };
 
 }  // namespace gyr

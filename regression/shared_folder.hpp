@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A folder that the first rank of a test program makes and removes and all know.
 #pragma once
 
 #include <mpi.h>
@@ -11,6 +10,7 @@
 
 namespace gyr::testing {
 
+// A folder that the first rank makes and removes and all know.
 class SharedFolder {
  public:
   SharedFolder() {

@@ -75,6 +75,12 @@ void Engine<T>::make_buckets() {
 }
 
 template <class T>
+void Engine<T>::look(Probe<T>* probe) {
+  ensure(!device_.ghost(), "a ghost has no numbers to look at");
+  stage_.look(probe_ = probe);
+}
+
+template <class T>
 void Engine<T>::initialise(std::uint64_t seed) {
   for (const auto& p : stage_.parameters().all()) gyr::initialise<T>(device_, *p, seed);
   if (optimizer_) optimizer_->reset(device_);
@@ -133,6 +139,7 @@ double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBat
           inputs[slot].wait();
         }
         auto t = timers_.scope("forward");
+        if (probe_) probe_->micro_batch(task.micro);
         outputs[slot] = stage_.forward(device_, slot, scale, loss, each ? &(*each)[task.micro] : nullptr);
         break;
       }
@@ -149,6 +156,7 @@ double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBat
           gradients[slot].wait();
         }
         auto t = timers_.scope("backward");
+        if (probe_) probe_->micro_batch(task.micro);
         input_gradients[slot] = stage_.backward(device_, slot, [&](int part) {
           if (task.micro == last_micro) start_buckets(part);
         });
@@ -209,6 +217,7 @@ StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const St
   const double sum = run(tasks, batches, 1.0 / double(result.tokens));
   finish_gradients();
   if (on_gradients_ && !device_.ghost()) on_gradients_(device_, stage_.parameters().gradients());
+  if (probe_) probe_->gradients_are_whole();
 
   // The norm is one replica's, the loss everybody's: what a rank has to say reaches its replica with the one, and all with the other.
   auto t = timers_.scope("gradient norm");

@@ -73,6 +73,8 @@ class Engine {
   StepResult gradients(const MicroBatches& source, int micros, std::int64_t step) { return gradients(source, micros, StepOrder{step}); }
   // After a step that was not finite, and before the next: throws Exit::numeric with the name of the weight where it was first seen.
   [[noreturn]] void not_finite(std::int64_t step, const StepResult&);
+  // Shows a probe the training steps from now on, outside of ghosts; null: nobody.
+  void look(Probe<T>* probe);
   // Called with the flat gradients once they are whole, before anybody looks at them: for the injection of faults.
   void on_gradients(std::function<void(Device&, Tensor1<Acc<T>>)> f) { on_gradients_ = std::move(f); }
   // Sum of losses and number of labelled tokens over the global batch; no gradients.
@@ -119,6 +121,7 @@ class Engine {
   std::vector<Request> reductions_;
   std::vector<std::vector<Request>> sends_;  // by slot: transfers that still read its memory
   std::function<void(Device&, Tensor1<Acc<T>>)> on_gradients_;
+  Probe<T>* probe_ = nullptr;
 };
 
 }  // namespace gyr

@@ -270,6 +270,18 @@ CheckpointConfig read_checkpoint(Section s) {
   return c;
 }
 
+DumpConfig read_dump(Section s) {
+  DumpConfig c;
+  c.steps = s.get("steps", std::vector<Index>{}, "steps whose numbers go to OUTPUT/dumps/step_N, for gyrfalcon info and diff, h5py and the like").positive().value();
+  const std::vector<std::string> roots{"/activations/", "/gradients/", "/model/"};
+  c.what = s.get("what", std::vector<std::string>{"/activations/*", "/gradients/*", "/model/*"}, "patterns of the tensors' paths, as /gradients/layers/0/*; /model/ holds the weights").value();
+  for (const std::string& pattern : c.what)
+    require(std::any_of(roots.begin(), roots.end(), [&](const std::string& root) { return pattern.starts_with(root); }), Exit::config,
+            "dump.what: '{}' begins with none of /activations/, /gradients/ and /model/", pattern);
+  require(c.steps.empty() || !c.what.empty(), Exit::config, "dump.what is empty: name what dump.steps shall hold, as [\"/gradients/*\"]");
+  return c;
+}
+
 ModelConfig read_model_config(Section s, const ModelConfig& d) {
   ModelConfig c = d;
   c.pattern = expand_pattern(s.get("pattern", contract_pattern(d.pattern), pattern_help()).not_empty());
@@ -312,6 +324,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x tensor"));
   Section checkpoint = deck.section("checkpoint", "saving");
   run.checkpoint = read_checkpoint(checkpoint);
+  run.dump = read_dump(deck.section("dump", "a step's numbers, for people"));
   run.watch = read_watch(deck.section("watchdog", "ending a job that hangs"));
   run.supervise = read_supervise(deck.section("supervise", "what gyrfalcon run minds"));
   run.fault = read_fault(deck.section("fault", "faults on order, to test what a run does when its machine fails it"));

@@ -56,6 +56,11 @@ struct CheckpointConfig {
   bool async, verify;
 };
 
+struct DumpConfig {
+  std::vector<Index> steps;
+  std::vector<std::string> what;  // patterns of paths
+};
+
 struct RunConfig {
   ModelConfig model;
   DataConfig data;
@@ -64,6 +69,7 @@ struct RunConfig {
   LearningRate rate;
   ParallelConfig parallel;
   CheckpointConfig checkpoint;
+  DumpConfig dump;
   WatchSettings watch;
   FaultSettings fault;
   SuperviseSettings supervise;

@@ -46,6 +46,7 @@ Stage<T>::Stage(const ModelConfig& config, Grid& grid, Trained trained)
   };
   if (first_) declared([&] { embedding_ = std::make_unique<Embedding<T>>(config_, parameters_); });
   const Span mine = grid.layout().stages.at(stage);
+  first_layer_ = mine.first;
   for (Index i = mine.first; i < mine.last; ++i)
     declared([&] {
       const auto make = std::get<MakeLayer<T>>(layer_type(config_.pattern[i]).make);
@@ -89,7 +90,12 @@ Index Stage<T>::slots_capacity() const {
 
 template <class T>
 Pass<T> Stage<T>::pass(Device& dev, Slot& slot) {
-  return {dev, slot.saved, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine, slot.documents};
+  return {dev, slot.saved, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine, slot.documents, probe_};
+}
+
+template <class T>
+std::string Stage<T>::stream_name(Index layer) const {
+  return layer < 0 ? "model.embed_tokens.output" : fmt::format("model.layers.{}.output", first_layer_ + layer);
 }
 
 // Where every row stands: its position, the angles of that, and, of packed documents, how far it may look back.
@@ -127,7 +133,11 @@ Tensor2<T> Stage<T>::push_input(Slot& slot) {
 template <class T>
 Tensor2<T> Stage<T>::forward(Pass<T>& a, Slot& slot) {
   Tensor2<T> x = first_ ? embedding_->forward(a, slot.tokens) : slot.input;
-  for (auto& layer : layers_) x = layer->forward(a, x);
+  if (first_) a.show(Seen::activation, stream_name(-1), x);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    x = layers_[i]->forward(a, x);
+    a.show(Seen::activation, stream_name(Index(i)), x);
+  }
   return slot.output = x;
 }
 
@@ -172,12 +182,18 @@ Tensor2<T> Stage<T>::backward(Device& dev, int i, const std::function<void(int)>
   auto dx = slot.saved.template pop<Tensor2<T>>("dx");
   int part = int(ranges_.size());
   if (last_) done(--part);
-  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-    if (--part >= lowest_) (*layer)->backward(a, dx);
+  for (Index i = Index(layers_.size()) - 1; i >= 0; --i) {
+    if (--part >= lowest_) {
+      a.show(Seen::gradient, stream_name(i), dx);
+      layers_[i]->backward(a, dx);
+    }
     done(part);
   }
   if (first_) {
-    if (--part >= lowest_) embedding_->backward(a, dx);
+    if (--part >= lowest_) {
+      a.show(Seen::gradient, stream_name(-1), dx);
+      embedding_->backward(a, dx);
+    }
     done(part);
   }
   slot.saved.clear();

@@ -29,6 +29,9 @@ class Stage {
   // Declares the weights of this rank's layers and makes the tensor blocks they need. Collective over the tensor axis.
   Stage(const ModelConfig&, Grid&, Trained = {});
 
+  // Shows a probe the activations and their gradients from now on; null: nobody.
+  void look(Probe<T>* probe) { probe_ = probe; }
+
   Parameters<T>& parameters() { return parameters_; }
   const ModelConfig& config() const { return config_; }
   bool first() const { return first_; }
@@ -78,6 +81,8 @@ class Stage {
     Tensor2<T> input, output;
   };
   Pass<T> pass(Device&, Slot&);
+  // The residual stream as it leaves the embedding (layer -1) or a layer of this stage, counted from 0.
+  std::string stream_name(Index layer) const;
   Tensor2<T> forward(Pass<T>&, Slot&);
   Tensor2<T> run_through(Pass<T>&, Slot&);
   Tensor2<T> push_input(Slot&);
@@ -92,6 +97,8 @@ class Stage {
   std::unique_ptr<Head<T>> head_;
   std::vector<Span> ranges_;
   int lowest_ = 0;  // part where backward may end
+  Index first_layer_;
+  Probe<T>* probe_ = nullptr;
   std::deque<Slot> slots_;
 };
 

@@ -3,11 +3,7 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
-#include <optional>
 
-#include "src/data/dataset.hpp"
-#include "src/plan.hpp"
 #include "src/run_config.hpp"
 
 namespace gyr {
@@ -23,17 +19,5 @@ struct TrainOptions {
 // STOP, train.walltime), with everything saved.
 template <class T>
 void train(const RunConfig&, const std::string& effective_deck, const TrainOptions&, MPI_Comm world);
-
-// Mean loss over the labelled tokens of `batches` global batches of a dataset, from sample 0 on. Exit::data where there is none. Nothing
-// where `stop`, asked by all ranks after every batch but the last and the same on all, says so.
-template <class T>
-std::optional<double> validation_loss(Engine<T>&, const Dataset&, Index batches, Index batch, const std::function<bool()>& stop = {});
-
-// Sequences [first, first + batch) of a dataset as a micro-batch: labels are the next tokens, where these are to be predicted.
-MicroBatch read_micro_batch(const Dataset&, Index first, Index batch, Index length);
-
-// Rate of large matrix products on this rank, flop/s: the peak against which a CPU's utilisation is measured.
-template <class T>
-double product_rate();
 
 }  // namespace gyr

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Many seeded trials, for a night or a release: ctest -L slow.
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
 
 #include "regression/faults.hpp"
 
 using namespace gyr::testing;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -23,6 +30,100 @@ TEST(campaign, sixty_signals) {
   for (unsigned seed = 100; seed < 160; ++seed) signal_trial(seed, all);
   std::printf("signals, seeds 100 to 159: %d tried, %d survived\n", all.tried, all.survived);
   EXPECT_EQ(all.survived, all.tried);
+}
+
+// The same layout gives the same bits, every time.
+TEST(campaign, twenty_runs_have_the_same_losses) {
+  const Words settings{"train.steps=20", "parallel.data=2", "parallel.tensor=2", "checkpoint.async=true", "checkpoint.every=5"};
+  std::map<int, double> first;
+  for (int i = 0; i < 20; ++i) {
+    const Folder folder;
+    ASSERT_EQ(run(Material::get().train(folder.path(), settings), {.ranks = 4}).code, 0);
+    if (i == 0) first = losses(folder.path());
+    ASSERT_EQ(first.size(), 20u);
+    EXPECT_EQ(losses(folder.path()), first) << "run " << i;
+  }
+}
+
+// Process of a rank, by the run's heartbeats, where it is there and past `step`; 0 otherwise.
+int process_of(const fs::path& output, int rank, std::int64_t step) {
+  const std::string bytes = contents(output / "heartbeat.bin");
+  if (bytes.size() < std::size_t(rank + 1) * 256) return 0;
+  std::int32_t pid;
+  std::int64_t at;
+  std::memcpy(&pid, bytes.data() + rank * 256 + 20, sizeof pid);
+  std::memcpy(&at, bytes.data() + rank * 256 + 24, sizeof at);
+  return at > step ? pid : 0;
+}
+
+// Effective training time: seconds of steps that count, over the run's. Ten ranks are killed in turn, a while after the run has gone on.
+TEST(campaign, ten_kills_cost_less_than_a_tenth_of_the_time) {
+  constexpr int steps = 8000, kills = 10;
+  const Folder folder;
+  std::mt19937 random(1);
+  int killed = 0;
+  const auto kill_ranks = [&](int, const fs::path&) {
+    if (killed == kills) return;
+    const int victim = process_of(folder.path(), int(random() % 4), (killed + 1) * steps / (kills + 1) + int(random() % 40));
+    if (victim > 0 && ::kill(victim, SIGKILL) == 0) ++killed;
+  };
+  Words words = Material::get().train(folder.path(), {fmt::format("train.steps={}", steps), "checkpoint.every=50", "parallel.data=2", "parallel.tensor=2",
+                                                      "supervise.max_restarts=20", "watchdog.heartbeat=0.2"});
+  words[0] = "run";
+  for (const std::string& more : {std::string("-n"), std::string("4"), std::string("--launcher"), std::string(GYR_MPIEXEC) + " -disable-auto-cleanup"})
+    words.push_back(more);
+  const Result r = run(words, {.limit = 1800, .meanwhile = kill_ranks});
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  const auto status = nlohmann::json::parse(contents(folder / "supervisor.json"), nullptr, false);
+  ASSERT_TRUE(status.is_object());
+  std::printf("%d kills in %.0f s, %d restarts: effective training time %.3f\n", killed, status["seconds"].get<double>(), status["restarts"].get<int>(),
+              status["effective_time_ratio"].get<double>());
+  EXPECT_EQ(killed, kills);
+  EXPECT_EQ(status["restarts"], kills);
+  EXPECT_GE(status["effective_time_ratio"], 0.9);
+}
+
+struct Holdings {
+  double resident_kib = 0;
+  long descriptors = 0;
+};
+
+Holdings holdings_of(int pid) {
+  const fs::path process = "/proc/" + std::to_string(pid);
+  Holdings h;
+  std::ifstream status(process / "status");
+  for (std::string word; status >> word;)
+    if (word == "VmRSS:") status >> h.resident_kib;
+  std::error_code gone;
+  for (fs::directory_iterator entry(process / "fd", gone), end; !gone && entry != end; entry.increment(gone)) ++h.descriptors;
+  return h;
+}
+
+TEST(campaign, two_thousand_steps_and_fifty_saves_take_no_more_memory_or_files) {
+  const Folder folder;
+  std::vector<Holdings> seen[2];  // in the second and in the last quarter of the run
+  auto last = std::chrono::steady_clock::now();
+  const auto look = [&](int pid, const fs::path&) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last < std::chrono::milliseconds(50)) return;
+    last = now;
+    for (const int part : {0, 1})
+      if (process_of(folder.path(), 0, 500 + part * 1000) > 0 && process_of(folder.path(), 0, 1000 + part * 1000) == 0) seen[part].push_back(holdings_of(pid));
+  };
+  const Result r = run(Material::get().train(folder.path(), {"train.steps=2000", "checkpoint.every=40", "checkpoint.async=true", "train.eval_every=100"}),
+                       {.limit = 600, .meanwhile = look});
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  Holdings least[2];  // between saves
+  for (const int part : {0, 1}) {
+    ASSERT_GE(seen[part].size(), 10u);
+    least[part] = seen[part][0];
+    for (const Holdings& h : seen[part])
+      least[part] = {std::min(least[part].resident_kib, h.resident_kib), std::min(least[part].descriptors, h.descriptors)};
+  }
+  std::printf("resident %.0f KiB, then %.0f KiB; %ld descriptors, then %ld\n", least[0].resident_kib, least[1].resident_kib, least[0].descriptors,
+              least[1].descriptors);
+  EXPECT_LE(least[1].resident_kib, least[0].resident_kib + 1024);
+  EXPECT_LE(least[1].descriptors, least[0].descriptors);
 }
 
 }  // namespace

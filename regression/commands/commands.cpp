@@ -286,6 +286,28 @@ TEST(commands, info_and_diff_tell_checkpoints_apart) {
   EXPECT_EQ(run({"info", Material::shard(b)}).code, 0);
 }
 
+// The step that ends a run with bad numbers is the one that people want to see.
+TEST(commands, dumps_of_two_precisions_compare_and_a_bad_step_is_dumped_too) {
+  const Folder folder;
+  const Words changes{"train.steps=1", "dump.steps=[1]", "train.precision=fp32"};
+  const Result wide = run(material().train(folder / "wide", changes));
+  ASSERT_EQ(wide.code, 0) << wide.err;
+  EXPECT_NE(wide.out.find("dump "), std::string::npos);
+  EXPECT_EQ(run(material().train(folder / "narrow", {"train.steps=1", "dump.steps=[1]", "train.precision=bf16"}), {.ranks = 2}).code, 0);
+  const fs::path a = folder / "wide" / "dumps" / "step_00000001", b = folder / "narrow" / "dumps" / "step_00000001";
+  EXPECT_EQ(run({"diff", a, b}).code, int(Exit::data));
+  const Result alike = run({"diff", a, b, "--tolerance", "0.1"});  // of each tensor's largest number
+  EXPECT_EQ(alike.code, 0) << alike.out;
+  EXPECT_NE(run({"info", b}).out.find("/activations/layers/0/mamba/scan"), std::string::npos);
+
+  const Result bad = run(material().train(folder / "bad", {"dump.steps=[2]", "fault.kind=nan", "fault.step=2"}));
+  EXPECT_EQ(bad.code, int(Exit::numeric));
+  EXPECT_EQ(run({"info", folder / "bad" / "dumps" / "step_00000002", "--statistics"}).code, 0);
+  const Result wrong = run(material().train(folder / "wrong", {"dump.what=[\"gradients/*\"]"}));
+  EXPECT_EQ(wrong.code, int(Exit::config));
+  EXPECT_NE(wrong.err.find("dump.what"), std::string::npos) << wrong.err;
+}
+
 TEST(commands, a_resharded_checkpoint_is_the_same) {
   const Folder folder;
   const fs::path trained = material().trained();

@@ -3,12 +3,10 @@
 // what fails on one rank fails on all, with the same words.
 #include "src/checkpoint/checkpoint.hpp"
 
-#include <signal.h>
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdio>
 
+#include "regression/file_size_limit.hpp"
 #include "regression/grids.hpp"
 #include "regression/shared_folder.hpp"
 #include "regression/state.hpp"
@@ -102,24 +100,6 @@ void expect_same_everywhere(const Error& error, Exit code) {
   MPI_Bcast(first.data(), int(first.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
   EXPECT_EQ(first, text);
 }
-
-// While this lives, the file system takes no more than `bytes` of any file of this process.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit full{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &full);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    signal(SIGXFSZ, SIG_DFL);
-  }
-
- private:
-  rlimit before_;
-};
 
 // Every way to write files, with the first two and the last ranks of eight on different nodes.
 struct Way {

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "src/checkpoint/host_copy.hpp"
+
 namespace gyr {
 
 namespace {
@@ -33,30 +35,20 @@ Delivery<T>::Delivery(Engine<T>& engine, const std::vector<PlacedTensor>& tensor
 }
 
 template <class T>
-template <class S>
-const std::byte* Delivery<T>::on_host(Tensor1<S> x) const {
-  if constexpr (Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space::memory_space>::accessible) {
-    return reinterpret_cast<const std::byte*>(x.data());
-  } else {
-    copy_.resize(x.span() * sizeof(S));
-    const Kokkos::View<std::remove_const_t<S>*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(
-        reinterpret_cast<std::remove_const_t<S>*>(copy_.data()), x.span());
-    Kokkos::deep_copy(host, x);
-    return copy_.data();
-  }
-}
-
-template <class T>
 const std::byte* Delivery<T>::share(const PlacedTensor& t) const {
   if (copied_ == &t) return copy_.data();
   const Parameter& p = *parameters_.at(t.tensor.weight_name);
   const Optimizer<T>& optimizer = engine_.optimizer();
   const std::byte* data = nullptr;
   switch (t.tensor.content) {
-    case Content::first_moment: data = on_host(optimizer.moment1(p)); break;
-    case Content::second_moment: data = on_host(optimizer.moment2(p)); break;
-    case Content::master: data = on_host(optimizer.master(p)); break;
-    case Content::weight: data = p.dtype() == dtype_of<T>() ? on_host(p.vector<const T>()) : on_host(p.vector<const Acc<T>>()); break;
+    case Content::first_moment: data = on_host(optimizer.moment1(p), copy_); break;
+    case Content::second_moment: data = on_host(optimizer.moment2(p), copy_); break;
+    case Content::master: data = on_host(optimizer.master(p), copy_); break;
+    case Content::gradient: data = on_host(p.vector_gradient<Acc<T>>(), copy_); break;
+    case Content::weight:
+      data = p.dtype() == dtype_of<T>() ? on_host(p.vector<const T>(), copy_) : on_host(p.vector<const Acc<T>>(), copy_);
+      break;
+    case Content::activation: fail(Exit::internal, "{} is no state of a rank", t.tensor.weight_name);
   }
   copied_ = data == copy_.data() ? &t : nullptr;
   return data;

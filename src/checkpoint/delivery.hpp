@@ -42,8 +42,6 @@ class Delivery {
   using Slab = std::vector<std::byte>;
   void pack(const GivenBox&, Index first, Index rows, std::byte* to) const;
   const std::byte* share(const PlacedTensor&) const;
-  template <class S>
-  const std::byte* on_host(Tensor1<S>) const;
   void send() const;
   void take(const DeliveredBox&, Sink&) const;
   Index slab_of(const GivenBox& b) const { return slab_rows(tensors_[b.tensor].tensor.dtype, b.box.count); }

@@ -28,6 +28,8 @@ std::string_view name_of(Content content) {
     case Content::first_moment: return "first moment";
     case Content::second_moment: return "second moment";
     case Content::master: return "master weight";
+    case Content::gradient: return "gradient";
+    case Content::activation: return "activation";
   }
   return "";
 }
@@ -40,6 +42,8 @@ std::string path_of(Content content, const std::string& weight_name) {
     case Content::first_moment: return "/optimizer/first_moment/" + path;
     case Content::second_moment: return "/optimizer/second_moment/" + path;
     case Content::master: return "/optimizer/master/" + path;
+    case Content::gradient: return "/gradients/" + path;
+    case Content::activation: return "/activations/" + path;
   }
   return {};
 }
@@ -48,6 +52,15 @@ CheckpointHeader stamped(CheckpointHeader h) {
   h.version = checkpoint_version;
   h.writer = "gyrfalcon " + gyr::version();
   h.created = now();
+  return h;
+}
+
+CheckpointHeader stamped(CheckpointHeader h, DType precision, const Layout& layout) {
+  h = stamped(std::move(h));
+  h.precision = name_of(precision);
+  h.world = layout.ranks();
+  h.layout.clear();
+  for (const LayoutAxis& axis : layout.axes) h.layout += fmt::format("{}{}={}", h.layout.empty() ? "" : " ", axis.name, axis.size);
   return h;
 }
 

@@ -4,10 +4,13 @@
 //   /optimizer/first_moment/PATH     AdamW's moments, in the accumulator's precision
 //   /optimizer/second_moment/PATH
 //   /optimizer/master/PATH           of weights stored in bfloat16
+// and in dumps of a step (src/dump/dump.hpp)
+//   /gradients/PATH, /activations/PATH
 #pragma once
 
 #include "modules/weight.hpp"
 #include "src/hdf5/file.hpp"
+#include "src/layout.hpp"
 
 namespace gyr {
 
@@ -25,7 +28,7 @@ struct CheckpointHeader {
   std::string version;           // of the format
 };
 
-enum class Content { weight, first_moment, second_moment, master };
+enum class Content { weight, first_moment, second_moment, master, gradient, activation };
 std::string_view name_of(Content);
 std::string path_of(Content, const std::string& weight_name);
 
@@ -34,6 +37,8 @@ inline constexpr const char* checkpoint_version = "2.0";  // the first number ch
 
 // Version, program and time of a checkpoint that is about to be written.
 CheckpointHeader stamped(CheckpointHeader);
+// The same, with the ranks that write it and the type of their numbers.
+CheckpointHeader stamped(CheckpointHeader, DType precision, const Layout&);
 // As attributes; `format` says what kind of file of a checkpoint it is.
 void write_header(hdf5::File&, const CheckpointHeader&, const std::string& format);
 // Of a checkpoint of format 1.x, which is one file. Exit::data unless it is complete and of a version this program reads.

@@ -3,34 +3,17 @@
 #include <thread>
 
 #include "src/checkpoint/completion.hpp"
-#include "src/checkpoint/delivery.hpp"
+#include "src/checkpoint/file_sink.hpp"
 #include "src/fault_point.hpp"
+#include "src/report/stopwatch.hpp"
 #include "src/together.hpp"
 
 namespace gyr {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int leader = 0;
 constexpr std::chrono::microseconds shortest_pause(200), longest_pause(10'000);
-
-// Adds the time of its life.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
-
- private:
-  double& seconds_;
-  Clock::time_point begin_ = Clock::now();
-};
-
-std::string describe(const Layout& layout) {
-  std::string text;
-  for (const LayoutAxis& axis : layout.axes) text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis.name, axis.size);
-  return text;
-}
 
 // By position: the lowest position on the same node. Collective.
 std::vector<int> first_on_node(Grid& grid) {
@@ -75,32 +58,6 @@ class ShardFile {
   const std::vector<LogicalTensor>& tensors_;
   int position_, slabs_ = 0;
   std::int64_t step_;
-};
-
-// Slabs go to the file as they come.
-class FileSink : public Sink {
- public:
-  explicit FileSink(ShardFile& file) : file_(file) {}
-  std::byte* place(Index bytes) override {
-    slab_.resize(std::size_t(bytes));
-    return slab_.data();
-  }
-  void taken(const GivenBox& b, Index rows, Index) override {
-    if (failed_) return;
-    try {
-      file_.write(b, rows, slab_.data());
-    } catch (const Error& error) {
-      failed_ = error;
-    }
-  }
-  void check() const override {
-    if (failed_) throw *failed_;
-  }
-
- private:
-  ShardFile& file_;
-  std::vector<std::byte> slab_;
-  std::optional<Error> failed_;
 };
 
 // Slabs lie one behind the other.
@@ -172,7 +129,7 @@ typename Saver<T>::Write Saver<T>::hand_over(const std::filesystem::path& shard,
   });
   together(world, [&] {
     std::optional<FileSink> sink;
-    if (writes) sink.emplace(*file);
+    if (writes) sink.emplace([&](const GivenBox& b, Index rows, const void* data) { file->write(b, rows, data); });
     delivery_->run(sink ? &*sink : nullptr);
   });
   if (!writes) return [] { return std::nullopt; };
@@ -183,11 +140,7 @@ template <class T>
 void Saver<T>::begin(CheckpointHeader header) {
   const Stopwatch watch(blocked_seconds_);
   Communicator& world = engine_.grid().world();
-  const Layout& layout = engine_.grid().layout();
-  header.precision = name_of(dtype_of<T>());
-  header.layout = describe(layout);
-  header.world = layout.ranks();
-  Manifest manifest{stamped(std::move(header)), logical_, {}, {}};
+  Manifest manifest{stamped(std::move(header), dtype_of<T>(), engine_.grid().layout()), logical_, {}, {}};
   const std::int64_t step = manifest.header.step;
   const std::filesystem::path target = checkpoint_path(folder_, step);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/checkpoint/shard_writer.hpp"
 
+#include <future>
+
 #include "src/data/output_file.hpp"
 
 namespace gyr {
@@ -79,12 +81,7 @@ void ShardWriter::look_again() {
   }
 }
 
-ManifestFile ShardWriter::finish() {
-  ensure(rows_done_ == 0, "{}: a tensor is missing rows", path_.string());
-  file_->close();
-  file_.reset();
-  sync_file(path_);
-  look_again();
+void ShardWriter::take_sums() {
   const SummedFile file(path_);
   std::vector<std::vector<hdf5::Extent>> extents;
   for (const StoredBox& box : entry_.boxes) extents.push_back(box.extents);
@@ -92,6 +89,16 @@ ManifestFile ShardWriter::finish() {
   entry_.bytes = file.bytes();
   entry_.sum = sums.whole;
   for (std::size_t i = 0; i < entry_.boxes.size(); ++i) entry_.boxes[i].stored_sum = sums.lists[i];
+}
+
+ManifestFile ShardWriter::finish() {
+  ensure(rows_done_ == 0, "{}: a tensor is missing rows", path_.string());
+  file_->close();
+  file_.reset();
+  std::future<void> on_disk = std::async(std::launch::async, [this] { sync_file(path_); });  // the disk's time; what follows is the processor's
+  look_again();
+  take_sums();
+  on_disk.get();
   return std::move(entry_);
 }
 

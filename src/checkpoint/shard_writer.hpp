@@ -31,6 +31,7 @@ class ShardWriter {
  private:
   void begin(const LogicalTensor&, std::size_t number, const Box&);
   void look_again();
+  void take_sums();
 
   std::filesystem::path path_;
   ShardOptions options_;

@@ -23,7 +23,7 @@ struct File {
   H5FD_t base;  // HDF5's own part comes first
   int descriptor;
   haddr_t end_of_addresses, end_of_file, handed_over;
-  Condition condition;
+  std::shared_ptr<Condition> condition = std::make_shared<Condition>();  // outlives the file where somebody holds it
 };
 
 File& file_of(H5FD_t* base) { return *reinterpret_cast<File*>(base); }
@@ -41,7 +41,7 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
     ::close(descriptor);
     return nullptr;
   }
-  return &(new File{{}, descriptor, 0, haddr_t(status.st_size), 0, {}})->base;
+  return &(new File{{}, descriptor, 0, haddr_t(status.st_size), 0})->base;
 }
 
 herr_t close_file(H5FD_t* base) {
@@ -75,7 +75,7 @@ herr_t read(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, void*
     const ssize_t n = pread(file.descriptor, bytes, std::min<size_t>(size, 1 << 30), off_t(at));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      file.condition.failure = std::strerror(errno);
+      file.condition->failure = std::strerror(errno);
       return -1;
     }
     if (n == 0) {
@@ -83,7 +83,7 @@ herr_t read(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, void*
       break;
     }
     bytes += n, at += haddr_t(n), size -= size_t(n);
-    if (kind == H5FD_MEM_DRAW) file.condition.bytes_read += n;
+    if (kind == H5FD_MEM_DRAW) file.condition->bytes_read += n;
   }
   return 0;
 }
@@ -101,11 +101,11 @@ herr_t write(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, cons
   File& file = file_of(base);
   const auto* bytes = static_cast<const char*>(from);
   const haddr_t end = at + size;
-  while (size > 0 && file.condition.failure.empty()) {
+  while (size > 0 && file.condition->failure.empty()) {
     const ssize_t n = pwrite(file.descriptor, bytes, std::min<size_t>(size, 1 << 30), off_t(at));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
-      file.condition.failure = std::strerror(n < 0 ? errno : ENOSPC);
+      file.condition->failure = std::strerror(n < 0 ? errno : ENOSPC);
       break;
     }
     bytes += n, at += haddr_t(n), size -= size_t(n);
@@ -118,7 +118,7 @@ herr_t write(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, cons
 herr_t truncate(H5FD_t* base, hid_t, hbool_t) {
   File& file = file_of(base);
   if (file.end_of_file == file.end_of_addresses) return 0;
-  if (file.condition.failure.empty() && ftruncate(file.descriptor, off_t(file.end_of_addresses)) != 0) file.condition.failure = std::strerror(errno);
+  if (file.condition->failure.empty() && ftruncate(file.descriptor, off_t(file.end_of_addresses)) != 0) file.condition->failure = std::strerror(errno);
   file.end_of_file = file.end_of_addresses;
   return 0;
 }
@@ -158,10 +158,10 @@ hid_t driver() {
   return once;
 }
 
-Condition condition_of(hid_t file) {
+std::shared_ptr<const Condition> condition_of(hid_t file) {
   void* handle = nullptr;
-  if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) < 0 || !handle) return {};
-  return *static_cast<Condition*>(handle);
+  if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) < 0 || !handle) return std::make_shared<Condition>();
+  return *static_cast<std::shared_ptr<Condition>*>(handle);
 }
 
 }  // namespace gyr::hdf5

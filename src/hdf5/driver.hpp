@@ -6,6 +6,7 @@
 #include <hdf5.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace gyr::hdf5 {
@@ -13,12 +14,13 @@ namespace gyr::hdf5 {
 // The driver's id, the process's.
 hid_t driver();
 
-// What became of an open file of this driver.
+// What became of a file of this driver.
 struct Condition {
   std::string failure;          // empty while all is well
   std::int64_t bytes_read = 0;  // of datasets, from the disk
 };
-Condition condition_of(hid_t file);
-inline std::string failure_of(hid_t file) { return condition_of(file).failure; }
+// Of an open file; it goes on to tell while that is being closed.
+std::shared_ptr<const Condition> condition_of(hid_t file);
+inline std::string failure_of(hid_t file) { return condition_of(file)->failure; }
 
 }  // namespace gyr::hdf5

@@ -404,16 +404,16 @@ std::vector<std::string> File::datasets() const {
 
 Index File::bytes_read() const {
   const Turn turn;
-  return Index(condition_of(object_).bytes_read);
+  return Index(condition_of(object_)->bytes_read);
 }
 
 void File::close() {
   const Turn turn;
+  const std::shared_ptr<const Condition> disk = condition_of(object_);
   const bool flushed = H5Fflush(object_, H5F_SCOPE_GLOBAL) >= 0;
-  const std::string why = flushed ? "" : reason(), disk = failure_of(object_);
-  if (!disk.empty() || !flushed) fail_write(name_, disk.empty() ? why : disk);
-  // Closing still clears a flag of the file's first block; were that to fail, the file would not open again.
-  object_ = Handle();
+  const std::string why = flushed ? "" : reason();
+  object_ = Handle();  // which still clears a flag of the file's first block
+  if (!disk->failure.empty() || !flushed) fail_write(name_, disk->failure.empty() ? why : disk->failure);
 }
 
 }  // namespace gyr::hdf5

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A dump of a step is the same from any grid: the same tensors under the same names, whole, with the same numbers to rounding; and they
+// are what their names say.
+#include "src/dump/dump.hpp"
+
+#include <cmath>
+#include <set>
+
+#include "regression/file_size_limit.hpp"
+#include "regression/grids.hpp"
+#include "regression/shared_folder.hpp"
+#include "regression/testing.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/checkpoint/inspect.hpp"
+#include "src/checkpoint/stored_checkpoint.hpp"
+
+namespace gyr::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Index sequences = 8, length = 11;
+constexpr std::int64_t step = 3;
+
+CheckpointHeader header_of_step() {
+  CheckpointHeader h;
+  h.step = step;
+  return h;
+}
+
+// Takes a step's gradients on a grid and dumps it into `folder`; what the step gave besides.
+template <class T>
+std::map<std::string, std::vector<double>> dump(const ModelConfig& model, Grid& grid, const fs::path& folder,
+                                                const std::vector<std::string>& what = {"/activations/*", "/gradients/*", "/model/*"}, Note say = {}) {
+  EngineConfig config;
+  config.model = model;
+  config.micro_batch = 2, config.length = length;
+  config.micros = int(sequences / grid.layout().size("data") / config.micro_batch);
+  Rig<T> rig(config, grid);
+  const int data = grid.layout().size("data"), mine = grid.coordinate("data");
+  const auto source = [&](int micro) { return micro_batch((Index(micro) * data + mine) * 2, 2, length, model.vocabulary); };
+  const Dump<T> looks(folder, header_of_step(), what, rig.engine, sequences, say);
+  rig.engine.gradients(source, config.micros, step);
+  return gathered_gradients(rig.engine);
+}
+
+std::vector<double> numbers(const StoredCheckpoint& from, const std::string& path) {
+  const LogicalTensor* tensor = from.find(path);
+  if (tensor == nullptr) ADD_FAILURE() << path << " is missing";
+  if (tensor == nullptr) return {};
+  std::vector<double> all(std::size_t(elements(tensor->shape)));
+  EXPECT_EQ(tensor->dtype, DType::f64) << path;
+  from.read_rows(*tensor, 0, tensor->shape[0], all.data());
+  return all;
+}
+
+fs::path in(const fs::path& folder) { return checkpoint_path(folder, step); }
+
+TEST(dump, is_the_same_from_any_grid) {
+  const SharedFolder folder;
+  const ModelConfig model = widened(named("T5"));  // several ranks hold the same key heads
+  if (SharedFolder::rank() == 0) dump<double>(model, alone(8), folder / "one");
+  meet();
+  for (const Layout& layout : {layout_of(1, 1, 8), layout_of(1, 8, 1), layout_of(4, 1, 2), layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4})}) {
+    const fs::path many = folder / fmt::format("{}x{}x{}", layout.size("data"), layout.size("pipeline"), layout.size("tensor"));
+    if (Grid* grid = grid_of(layout)) dump<double>(model, *grid, many);
+    meet();
+    if (SharedFolder::rank() > 0) continue;
+    const Difference difference = diff_checkpoints(in(folder / "one"), in(many), {{"*", 0, 1e-12}});
+    EXPECT_TRUE(difference.within) << many << "\n" << difference.text;
+  }
+}
+
+double silu(double x) { return x / (1 + std::exp(-x)); }
+
+void expect_near(const std::vector<double>& a, const std::vector<double>& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12 * (1 + std::abs(b[i]))) << what << " " << i;
+}
+
+// Of every row and head: what its queries find in keys and values of the tokens up to it.
+std::vector<double> attended(const ModelConfig& model, const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v) {
+  const Index w = model.attention.width, heads = model.attention.heads, keys = model.attention.key_heads;
+  std::vector<double> out(q.size());
+  for (Index row = 0; row < sequences * length; ++row)
+    for (Index h = 0; h < heads; ++h) {
+      const Index key_head = h / (heads / keys), first = row / length * length;
+      const auto dot = [&](Index other) {
+        double sum = 0;
+        for (Index c = 0; c < w; ++c) sum += q[(row * heads + h) * w + c] * k[(other * keys + key_head) * w + c];
+        return std::exp(sum / std::sqrt(double(w)));
+      };
+      double total = 0;
+      for (Index other = first; other <= row; ++other) total += dot(other);
+      for (Index c = 0; c < w; ++c) {
+        double sum = 0;
+        for (Index other = first; other <= row; ++other) sum += dot(other) * v[(other * keys + key_head) * w + c];
+        out[(row * heads + h) * w + c] = sum / total;
+      }
+    }
+  return out;
+}
+
+// Of a grid that deals everything: plain loops over what was dumped give what was dumped beside it.
+TEST(dump, holds_what_it_names) {
+  const SharedFolder folder;
+  const ModelConfig model = widened(named("T2"));
+  ASSERT_FALSE(model.tied);
+  const auto gradients = dump<double>(model, *grid_of(layout_of(2, 2, 2)), folder.path());
+  if (SharedFolder::rank() == 0) {
+    const StoredCheckpoint stored(in(folder.path()));
+    for (const auto& [name, gradient] : gradients) expect_near(numbers(stored, path_of(Content::gradient, name)), gradient, name);
+
+    const std::string layer = "/activations/layers/5";
+    const auto gate = numbers(stored, layer + "/feed_forward/gate"), up = numbers(stored, layer + "/feed_forward/up");
+    std::vector<double> inner(gate.size());
+    for (std::size_t i = 0; i < gate.size(); ++i) inner[i] = silu(gate[i] * model.mlp.gate_multiplier) * up[i];
+    expect_near(numbers(stored, layer + "/feed_forward/inner"), inner, "inner");
+    const auto found = attended(model, numbers(stored, layer + "/self_attn/queries"), numbers(stored, layer + "/self_attn/keys"),
+                                numbers(stored, layer + "/self_attn/values"));
+    expect_near(numbers(stored, layer + "/self_attn/attended"), found, "attended");
+
+    // The embedding takes a row of its matrix for each token, and gives that row the token's gradient.
+    const MicroBatch batch = micro_batch(0, sequences, length, model.vocabulary);
+    const auto table = numbers(stored, "/model/embed_tokens/weight"), behind = numbers(stored, "/gradients/embed_tokens/output");
+    std::vector<double> embedded, summed(table.size());
+    for (std::size_t r = 0; r < batch.tokens.size(); ++r)
+      for (Index c = 0; c < model.width; ++c) {
+        embedded.push_back(model.embedding_multiplier * table[batch.tokens[r] * model.width + c]);
+        if (batch.tokens[r] != model.padding) summed[batch.tokens[r] * model.width + c] += model.embedding_multiplier * behind[Index(r) * model.width + c];
+      }
+    expect_near(numbers(stored, "/activations/embed_tokens/output"), embedded, "embedded");
+    expect_near(numbers(stored, "/gradients/embed_tokens/weight"), summed, "gradient of the embedding");
+  }
+  meet();
+}
+
+TEST(dump, takes_what_the_patterns_name) {
+  const SharedFolder folder;
+  std::vector<std::string> said;
+  const std::vector<std::string> what{"/gradients/layers/7/*.weight", "/activations/layers/?/output", "/model/layers/6/mamba/D"};
+  if (Grid* grid = grid_of(layout_of(1, 2, 2)))
+    dump<float>(widened(named("T2")), *grid, folder.path(), what, [&](const std::string& line) { said.push_back(line); });
+  meet();
+  if (SharedFolder::rank() == 0) {
+    std::set<std::string> paths, wanted{"/model/layers/6/mamba/D"};
+    for (int layer = 0; layer < 8; ++layer) wanted.insert(fmt::format("/activations/layers/{}/output", layer));
+    const StoredCheckpoint stored(in(folder.path()));
+    for (const LogicalTensor& t : stored.tensors()) paths.insert(t.path);
+    EXPECT_EQ(paths, wanted);
+    ASSERT_EQ(said.size(), 2u);  // that it was written, and the pattern whose names have no dots
+    EXPECT_NE(said[1].find("nothing is called /gradients/layers/7/*.weight"), std::string::npos) << said[1];
+  } else {
+    EXPECT_TRUE(said.empty());
+  }
+  meet();
+}
+
+// The step has gone on meanwhile, on the rank itself too.
+TEST(dump, a_full_disk_on_one_rank_is_an_error_of_all_and_leaves_nothing) {
+  const SharedFolder folder;
+  std::optional<FileSizeLimit> full;
+  if (SharedFolder::rank() == 5) full.emplace(40'000);
+  const Error error = error_of([&] { dump<double>(widened(named("T2")), *grid_of(layout_of(2, 2, 2)), folder.path()); });
+  full.reset();
+  EXPECT_EQ(error.code, Exit::io);
+  EXPECT_NE(std::string(error.what()).find("shard_00005.h5"), std::string::npos) << error.what();
+  meet();
+  EXPECT_TRUE(SharedFolder::rank() > 0 || fs::is_empty(folder.path()));
+  meet();
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Slabs that go to a file as they come.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "src/checkpoint/delivery.hpp"
+
+namespace gyr {
+
+class FileSink : public Sink {
+ public:
+  using Write = std::function<void(const GivenBox&, Index rows, const void* data)>;
+  explicit FileSink(Write write) : write_(std::move(write)) {}
+
+  std::byte* place(Index bytes) override {
+    slab_.resize(std::size_t(bytes));
+    return slab_.data();
+  }
+  void taken(const GivenBox& b, Index rows, Index) override {
+    if (failed_) return;
+    try {
+      write_(b, rows, slab_.data());
+    } catch (const Error& error) {
+      failed_ = error;
+    }
+  }
+  void check() const override {
+    if (failed_) throw *failed_;
+  }
+
+ private:
+  Write write_;
+  std::vector<std::byte> slab_;
+  std::optional<Error> failed_;
+};
+
+}  // namespace gyr

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/dump/dump.hpp"
+
+#include <algorithm>
+
+#include "src/checkpoint/file_sink.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/checkpoint/host_copy.hpp"
+#include "src/report/stopwatch.hpp"
+#include "src/together.hpp"
+#include "src/weight_pattern.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr int leader = 0;
+
+// The weights and gradients that match.
+template <class T>
+std::vector<PlacedTensor> wanted_weights(Engine<T>& engine, const std::vector<std::string>& what) {
+  std::vector<PlacedTensor> all;
+  for (const PlacedWeight& placed : model_weights<T>(engine.config().model, engine.grid().layout(), engine.config().optimizer.trained())) {
+    const StoredTensor value = stored_tensors<T>(placed).front();
+    StoredTensor gradient{Content::gradient, value.weight_name, dtype_of<Acc<T>>(), value.shape};
+    for (const StoredTensor& t : {value, gradient}) {
+      if (t.content == Content::gradient && !placed.trained) continue;
+      if (matches_any(what, path_of(t.content, t.weight_name))) all.push_back({t, placed.weight, placed.stage});
+    }
+  }
+  return all;
+}
+
+template <class T>
+std::vector<int> every_rank(Engine<T>& engine) {
+  std::vector<int> positions;
+  for (int position = 0; position < engine.grid().layout().ranks(); ++position) positions.push_back(position);
+  return positions;
+}
+
+}  // namespace
+
+template <class T>
+Dump<T>::Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, Engine<T>& engine, Index samples,
+              Note say)
+    : what_(std::move(what)), engine_(engine), samples_(samples), say_(std::move(say)), weights_(wanted_weights(engine, what_)),
+      header_(stamped(header, dtype_of<T>(), engine.grid().layout())) {
+  const Stopwatch watch(seconds_);
+  Communicator& world = engine_.grid().world();
+  const std::filesystem::path target = checkpoint_path(folder, header.step);
+  together(world, [&] {
+    Index bytes = 0;
+    for (const PlacedTensor& t : weights_) bytes += elements(t.tensor.shape) * size_of(t.tensor.dtype);
+    if (world.rank() == leader) transaction_ = std::make_unique<Transaction>(target, header_, bytes);
+  });
+  file_.emplace(Transaction::temporary(target) / shard_name(world.rank()), header_);
+  engine_.look(this);
+}
+
+template <class T>
+Dump<T>::~Dump() {
+  engine_.look(nullptr);
+}
+
+template <class T>
+LogicalTensor Dump<T>::activation(Seen seen, const std::string& name, Index columns) const {
+  const bool gradient = seen == Seen::gradient;
+  const Content content = gradient ? Content::gradient : Content::activation;
+  return {path_of(content, name), name, std::string(gradient ? "gradient of the loss with respect to " : "activation ") + name, dtype_of<T>(),
+          {samples_, engine_.config().length, columns}, std::string(name_of(dtype_of<T>()))};
+}
+
+// Row-major on the host.
+template <class T>
+const T* Dump<T>::packed(Matrix<const T> numbers) {
+  const Index extent = (numbers.rows - 1) * numbers.stride + numbers.columns;
+  const T* from = reinterpret_cast<const T*>(on_host(Tensor1<const T>(numbers.data, extent), copy_));
+  if (numbers.stride == numbers.columns) return from;
+  packed_.resize(std::size_t(numbers.rows * numbers.columns));
+  for (Index r = 0; r < numbers.rows; ++r) std::copy_n(from + r * numbers.stride, numbers.columns, packed_.data() + r * numbers.columns);
+  return packed_.data();
+}
+
+template <class T>
+void Dump<T>::see(Seen seen, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Piece> pieces) {
+  const LogicalTensor tensor = activation(seen, name, columns);
+  if (failed_ || !matches_any(what_, tensor.path)) return;
+  const Stopwatch watch(seconds_);
+  const EngineConfig& config = engine_.config();
+  Grid& grid = engine_.grid();
+  const Index first = (micro_ * grid.layout().size("data") + grid.coordinate("data")) * config.micro_batch;
+  engine_.device().exec.fence();
+  try {
+    for (const Piece& piece : pieces) {
+      if (piece.replica != 0 || piece.extent == 0) continue;  // a neighbour's
+      const Box box{{first, 0, piece.global}, {config.micro_batch, config.length, piece.extent}};
+      file_->write(tensor, box, config.micro_batch, packed(gyr::columns(numbers, piece.local, piece.extent)));
+    }
+  } catch (const Error& error) {
+    failed_ = error;
+  }
+}
+
+template <class T>
+void Dump<T>::write_weights() {
+  FileSink sink([this](const GivenBox& b, Index rows, const void* data) { file_->write(logical(weights_[b.tensor].tensor), b.box, rows, data); });
+  Delivery<T>(engine_, weights_, every_rank(engine_), true).run(&sink);
+}
+
+// Of what all ranks have written.
+template <class T>
+Manifest Dump<T>::whole(const std::vector<std::string>& parts) const {
+  Manifest manifest{header_, {}, {}, {}};
+  for (const std::string& text : parts)
+    if (!text.empty()) add(manifest, dump_part(text));
+  return manifest;
+}
+
+template <class T>
+void Dump<T>::tell(const Manifest& m, double seconds) const {
+  if (!say_) return;
+  say_(fmt::format("dump {}, {} tensors of {:.1f} MB in {:.3f} s", transaction_->target().string(), m.tensors.size(), double(m.bytes()) / 1e6, seconds));
+  for (const std::string& pattern : what_)
+    if (std::none_of(m.tensors.begin(), m.tensors.end(), [&](const LogicalTensor& t) { return matches(pattern, t.path); }))
+      say_(fmt::format("dump.what: nothing is called {}; `gyrfalcon info` shows the names", pattern));
+}
+
+template <class T>
+void Dump<T>::gradients_are_whole() {
+  Communicator& world = engine_.grid().world();
+  engine_.grid().tell("dump");
+  std::optional<DumpPart> mine;
+  try {
+    together(world, [&] {
+      const Stopwatch watch(seconds_);
+      if (failed_) throw *failed_;
+      write_weights();
+      mine = file_->finish();
+    });
+  } catch (...) {  // on every rank: none writes any more
+    transaction_.reset();
+    throw;
+  }
+  const double seconds = world.max(seconds_);
+  const std::vector<std::string> parts = gather_texts(world, mine ? text_of(*mine) : "");
+  together(world, [&] {
+    if (!transaction_) return;
+    const Manifest manifest = whole(parts);
+    transaction_->commit(manifest);
+    tell(manifest, seconds);
+  });
+}
+
+template class Dump<double>;
+template class Dump<float>;
+template class Dump<bf16>;
+
+}  // namespace gyr

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One training step's numbers for people, whole and named whatever grid computes them: a folder in the format of checkpoints, so that h5py
+// reads its index.h5 and `info` and `diff` work on it.
+//   /activations/PATH   (sample of the step, token, channel)
+//   /gradients/PATH     of the loss with respect to activations of the residual stream, shaped like them, and to weights
+//   /model/PATH         the weights that the step used
+#pragma once
+
+#include <memory>
+
+#include "modules/probe.hpp"
+#include "src/checkpoint/catalogue.hpp"
+#include "src/checkpoint/transaction.hpp"
+#include "src/dump/dump_file.hpp"
+#include "src/engine.hpp"
+#include "src/note.hpp"
+
+namespace gyr {
+
+template <class T>
+class Dump final : public Probe<T> {
+ public:
+  // Of the engine's next training step, of `samples` sequences, into FOLDER/step_N where N is header.step. What a tensor's path matches one
+  // of the patterns `what` (weight_pattern.hpp) is taken. Collective, as the step itself is; Exit::io on every rank where it fails on one,
+  // and nothing is left of it. The first rank says what became of it, also where the step then ends in an error of its own.
+  Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, Engine<T>&, Index samples, Note say = {});
+  ~Dump() override;
+
+  void micro_batch(int micro) override { micro_ = micro; }
+  void see(Seen, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Piece>) override;
+  void gradients_are_whole() override;  // writes them and the weights, and commits
+
+ private:
+  LogicalTensor activation(Seen, const std::string& name, Index columns) const;
+  const T* packed(Matrix<const T> numbers);
+  void write_weights();
+  Manifest whole(const std::vector<std::string>& parts) const;
+  void tell(const Manifest&, double seconds) const;
+
+  std::vector<std::string> what_;
+  Engine<T>& engine_;
+  Index samples_, micro_ = 0;
+  Note say_;
+  std::vector<PlacedTensor> weights_;  // and their gradients
+  CheckpointHeader header_;
+  std::unique_ptr<Transaction> transaction_;  // on the first rank
+  std::optional<DumpFile> file_;
+  std::optional<Error> failed_;               // while the step went on
+  double seconds_ = 0;
+  std::vector<std::byte> copy_;  // of numbers that the host cannot read
+  std::vector<T> packed_;
+};
+
+}  // namespace gyr
