@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the watchdog and the supervisor conclude from heartbeats, launchers' words and times.
+// What the watchdog and the supervisor conclude from heartbeats and times.
 #include "src/supervisor/supervisor.hpp"
 #include "src/watch/outcome.hpp"
 #include "src/watch/stop.hpp"
@@ -133,21 +133,6 @@ TEST(watch, the_data_axis_shrinks_to_what_the_batches_divide_by) {
   EXPECT_EQ(smaller_data_axis(run, 1), 0);
   run.train.ramp = {{0, 8}, {100, 24}};
   EXPECT_EQ(smaller_data_axis(run, 4), 2);
-}
-
-TEST(watch, launchers_tell_of_a_death_in_their_own_words) {
-  for (const char* line : {"step 1", "RUN OK", "=   PID 4711 RUNNING AT node7", "srun: error: something else"}) EXPECT_FALSE(obituary(line)) << line;
-  const auto slurm = obituary("srun: error: node7: task 5: Killed");
-  ASSERT_TRUE(slurm);
-  EXPECT_EQ(slurm->rank, 5);
-  EXPECT_EQ(slurm->host, "node7");
-  EXPECT_TRUE(slurm->by_signal);
-  const auto code = obituary("srun: error: node7: task 5: Exited with exit code 3");
-  ASSERT_TRUE(code);
-  EXPECT_FALSE(code->by_signal);
-  const auto open_mpi = obituary("mpirun noticed that process rank 1 with PID 0 on node n3 exited on signal 9 (Killed).");
-  ASSERT_TRUE(open_mpi);
-  EXPECT_EQ(open_mpi->rank, 1);
 }
 
 TEST(watch, useful_seconds_count_each_step_once) {

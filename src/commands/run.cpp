@@ -21,7 +21,7 @@ void add_run(Command& app, Action& action) {
   c->add_option("--spares", a->spares, "Ranks that can be lost and replaced; beyond that, and where a rank dies twice in a row, the data axis shrinks and the batch stays. "
                                        "Without it any number")->not_negative();
   c->footer("\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are handed on. OUTPUT/supervisor.json tells of every life,\n"
-            "keys supervise.* of the deck set the limits. The exit code is that of the last life.\n\n" + exit_codes());
+            "OUTPUT/obituary.LIFE.json of the process that ended one, keys supervise.* of the deck set the limits. The exit code is that of the last life.\n\n" + exit_codes());
   c->callback([a, &action] {
     action = [a] {
       int code = 0;

@@ -12,6 +12,7 @@
 #include "src/report/summary.hpp"
 #include "src/runtime.hpp"
 #include "src/trainer.hpp"
+#include "src/watch/keeper.hpp"
 #include "src/watch/outcome.hpp"
 #include "src/watch/stop.hpp"
 
@@ -20,7 +21,7 @@ namespace gyr {
 namespace {
 
 struct Arguments {
-  std::string deck, init_from;
+  std::string deck, init_from, obituary;
   std::vector<std::string> overrides;
   bool resume = false, take_over = false, dry_run = false;
   int ranks = 0, life = 0;
@@ -99,7 +100,8 @@ void with_outcome(const RunConfig& run, Runtime& runtime, const std::function<vo
 int train(const Arguments& a) {
   if (a.dry_run) return plan(a);
   const StopSignals signals;  // before MPI, so that none of them ends a run while it starts
-  return run_on_all_ranks(
+  Kept kept(a.obituary);
+  const int code = run_on_all_ranks(
       [&](Runtime& runtime) {
         signals.claim();
         std::string effective;
@@ -115,6 +117,8 @@ int train(const Arguments& a) {
         });
       },
       true);
+  kept.agreed();
+  return code;
 }
 
 }  // namespace
@@ -129,6 +133,7 @@ void add_train(Command& app, Action& action) {
   command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->positive();
   command->add_option("--life", a->life, "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.life name it")
       ->from_environment("SLURM_RESTART_COUNT")->not_negative();
+  command->add_option("--obituary", a->obituary, "Have a process of its own watch over each rank; that of the first one that ends without having said why writes this file (gyrfalcon run)");
   command->callback([a, &action] { action = [a] { return train(*a); }; });
 }
 

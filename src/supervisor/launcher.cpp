@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -50,18 +49,6 @@ Words launch_command(const std::string& launcher, int ranks, const Words& progra
   }
   command.insert(command.end(), program.begin(), program.end());
   return command;
-}
-
-std::optional<Obituary> obituary(const std::string& line) {
-  int rank = 0, process = 0;
-  char host[256] = {}, how[128] = {};
-  if (std::sscanf(line.c_str(), "srun: error: %255[^:]: task %d: %127[^\n]", host, &rank, how) == 3)
-    return Obituary{rank, host, how, !std::string(how).starts_with("Exited")};
-  const auto at = line.find("noticed that process rank ");
-  if (at != std::string::npos &&
-      std::sscanf(line.c_str() + at, "noticed that process rank %d with PID %d on node %255s exited on %127[^\n]", &rank, &process, host, how) == 4)
-    return Obituary{rank, host, how, std::string(how).starts_with("signal")};
-  return {};
 }
 
 }  // namespace gyr

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <limits>
 
-#include "kernels/error.hpp"
+#include "src/watch/obituary.hpp"
 
 namespace gyr {
 
@@ -32,8 +32,11 @@ ProcessState state_of(const Heartbeat& h) {
 
 }  // namespace
 
-Observer::Observer(const SuperviseSettings& settings, std::filesystem::path heartbeats, int life)
-    : settings_(settings), file_(std::move(heartbeats)), life_(life) {}
+Observer::Observer(const SuperviseSettings& settings, const std::filesystem::path& output, int life)
+    : settings_(settings), heartbeats_(heartbeat_path(output)), obituary_(obituary_path(output, life)), life_(life) {
+  std::error_code ignored;
+  std::filesystem::remove(obituary_, ignored);
+}
 
 Index Observer::step() const {
   Index step = 0;
@@ -47,7 +50,7 @@ double Observer::stale_limit() const {
 }
 
 void Observer::read(Clock::time_point now) {
-  auto all = read_heartbeats(file_);
+  auto all = read_heartbeats(heartbeats_);
   std::erase_if(all, [&](const Heartbeat& h) { return h.life != life_; });
   now_ = std::move(all);
   for (const Heartbeat& h : now_) {
@@ -59,24 +62,26 @@ void Observer::read(Clock::time_point now) {
   }
 }
 
-// Where all ranks are gone, the others may have been ended because of those that went first.
-void Observer::keep_first_gone(std::vector<Heartbeat>& missing) const {
-  std::optional<Clock::time_point> first;
-  for (const Heartbeat& h : missing)
-    if (const Seen& seen = seen_.at(h.rank); seen.is_gone && (!first || seen.gone < *first)) first = seen.gone;
-  if (!first) return;
-  std::erase_if(missing, [&](const Heartbeat& h) { return !seen_.at(h.rank).is_gone || seen_.at(h.rank).gone > *first; });
+std::optional<Finding> Observer::told() const {
+  const auto dead = read_obituary(obituary_);
+  if (!dead) return {};
+  const auto beat = std::find_if(now_.begin(), now_.end(), [&](const Heartbeat& h) { return h.pid == dead->pid && host_of(h) == dead->host; });
+  const int rank = beat == now_.end() ? dead->rank : beat->rank;  // before its first heartbeat only its launcher knows it
+  const Verdict verdict{rank, fmt::format("{} on {} (pid {}) {}{}", rank < 0 ? "a rank" : fmt::format("rank {}", rank), dead->host, dead->pid, manner(*dead),
+                                          beat == now_.end() ? "" : "; last seen at: " + whereabouts(*beat))};
+  if (!dead->signal.empty()) return Finding{"lost", verdict};
+  return Finding{"died", verdict, dead->code != 0 ? dead->code : int(Exit::internal)};  // 0 without having said that it was done
 }
 
-// `patience`: seconds that a process may be gone before its end is taken for a bad one.
-std::optional<Finding> Observer::lost_rank(Clock::time_point now, double patience) const {
+// For ranks whose keepers cannot tell: stopped ones, and those that went with their node or their keeper. A process may be gone for a second
+// before its end is taken for a bad one.
+std::optional<Finding> Observer::lost_rank(Clock::time_point now) const {
   const auto seconds = [&](Clock::time_point since) { return std::chrono::duration<double>(now - since).count(); };
   std::vector<Heartbeat> missing;
   for (const Heartbeat& h : now_) {
     const Seen& seen = seen_.at(h.rank);
-    if (!ended(h) && ((seen.is_gone && seconds(seen.gone) >= patience) || seconds(seen.changed) > settings_.silent)) missing.push_back(h);
+    if (!ended(h) && ((seen.is_gone && seconds(seen.gone) >= 1) || seconds(seen.changed) > settings_.silent)) missing.push_back(h);
   }
-  if (missing.size() == now_.size()) keep_first_gone(missing);
   if (missing.empty() || missing.size() == now_.size()) return {};  // all at once: the job itself is gone or stopped
   Verdict verdict = judge(missing, now_);
   if (seen_.at(verdict.rank).is_gone) verdict.text += " (its process is gone)";
@@ -94,15 +99,10 @@ std::optional<Finding> Observer::look() {
     if (step_ > 0) step_seconds_.push_back(std::chrono::duration<double>(now - stepped_).count() / double(at - step_));
     step_ = at, stepped_ = now;
   }
-  if (auto lost = lost_rank(now, 1)) return lost;
+  if (auto dead = told()) return dead;
+  if (auto lost = lost_rank(now)) return lost;
   if (std::chrono::duration<double>(now - moved_).count() > stale_limit()) return Finding{"stale", judge(before, now_)};
   return {};
-}
-
-std::optional<Finding> Observer::look_back() {
-  const Clock::time_point now = Clock::now();
-  read(now);
-  return lost_rank(now, 0);
 }
 
 // Work is the time of steps less what was spent waiting for other ranks. All take the same steps in the same time: the one they wait for

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Looks at the heartbeats of a life from outside, again and again, and says what is wrong with it.
+// Looks at the heartbeats and the obituary of a life from outside, again and again, and says what is wrong with it.
 #pragma once
 
 #include <chrono>
 #include <map>
-#include <set>
 
+#include "kernels/error.hpp"
 #include "src/supervisor/settings.hpp"
 #include "src/watch/verdict.hpp"
 
 namespace gyr {
 
 struct Finding {
-  std::string state;  // lost: a rank is dead, stopped or cut off; stale: no rank moves
+  std::string state;  // lost: a rank is dead, stopped or cut off; died: it left by itself; stale: no rank moves
   Verdict verdict;
+  int code = int(Exit::again);  // that the life ends with
 };
 
 class Observer {
  public:
-  Observer(const SuperviseSettings&, std::filesystem::path heartbeats, int life);
+  // Takes away an obituary that an earlier run has left.
+  Observer(const SuperviseSettings&, const std::filesystem::path& output, int life);
 
   // To be called every few beats. A finding ends the life.
   std::optional<Finding> look();
-  // The same once the launcher has gone, as long as the ranks that it has left behind are still there: who is gone with it?
-  std::optional<Finding> look_back();
+  // What the obituary says, if there is one: also once the launcher has gone.
+  std::optional<Finding> told() const;
   // "rank 2 on node7 is slow: it works 2.1 times as long as the median rank ...", once for each slow rank.
   std::vector<std::string> slow_ranks();
   // Ranks that were slow, with the words.
   const std::map<int, std::string>& slow() const { return slow_; }
-  const std::vector<Heartbeat>& last() const { return now_; }
   Index step() const;  // under way on the rank that is furthest
 
  private:
@@ -40,11 +41,10 @@ class Observer {
   };
   double stale_limit() const;
   void read(Clock::time_point now);
-  void keep_first_gone(std::vector<Heartbeat>& missing) const;
-  std::optional<Finding> lost_rank(Clock::time_point now, double patience) const;
+  std::optional<Finding> lost_rank(Clock::time_point now) const;
 
   SuperviseSettings settings_;
-  std::filesystem::path file_;
+  std::filesystem::path heartbeats_, obituary_;
   int life_;
   Clock::time_point begin_ = Clock::now(), moved_ = begin_, stepped_ = begin_;
   std::map<int, Seen> seen_;

@@ -63,7 +63,7 @@ Process::Process(const std::vector<std::string>& command) {
   int error = 0;
   const bool failed = ::read(report[0], &error, sizeof error) == ssize_t(sizeof error);  // nothing comes where the program has begun
   ::close(report[0]);
-  streams_[0] = {out[0], 1, ""}, streams_[1] = {err[0], 2, ""};
+  streams_[0] = {out[0], 1}, streams_[1] = {err[0], 2};
   for (const Stream& stream : streams_) ::fcntl(stream.from, F_SETFL, O_NONBLOCK);
   if (!failed) return;
   for (const Stream& stream : streams_) ::close(stream.from);
@@ -76,7 +76,7 @@ Process::~Process() {
   for (const Stream& stream : streams_) ::close(stream.from);
 }
 
-bool Process::pass_on(Stream& stream, const std::function<void(const std::string&)>& line) {
+bool Process::pass_on(const Stream& stream) {
   char bytes[4096];
   const ssize_t count = ::read(stream.from, bytes, sizeof bytes);
   if (count <= 0) return false;
@@ -84,14 +84,6 @@ bool Process::pass_on(Stream& stream, const std::function<void(const std::string
     const ssize_t written = ::write(stream.to, bytes + done, std::size_t(count - done));
     if (written < 0 && errno != EINTR) break;  // nobody listens any more: the run goes on
     done += std::max<ssize_t>(written, 0);
-  }
-  for (ssize_t i = 0; i < count; ++i) {
-    if (bytes[i] != '\n') {
-      stream.line += bytes[i];
-      continue;
-    }
-    line(stream.line);
-    stream.line.clear();
   }
   return true;
 }
@@ -101,7 +93,7 @@ void Process::reap() {
   if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-std::optional<int> Process::attend(double seconds, const std::function<void(const std::string&)>& line) {
+std::optional<int> Process::attend(double seconds) {
   pollfd waits[] = {{streams_[0].from, POLLIN, 0}, {streams_[1].from, POLLIN, 0}};
   reap();
   if (!status_) {
@@ -109,8 +101,8 @@ std::optional<int> Process::attend(double seconds, const std::function<void(cons
     if (closed) pause(int(seconds * 1000));  // hung up, yet not ended
   }
   reap();
-  for (Stream& stream : streams_)
-    while (pass_on(stream, line)) {
+  for (const Stream& stream : streams_)
+    while (pass_on(stream)) {
     }
   return status_;
 }

@@ -4,7 +4,6 @@
 
 #include <sys/types.h>
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,9 +19,9 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // Passes on what has been written for at most `seconds`, handing every line to `line`. The exit code once the process has ended (128 +
-  // signal where one ended it) and everything it said has been passed on.
-  std::optional<int> attend(double seconds, const std::function<void(const std::string&)>& line);
+  // Passes on what has been written for at most `seconds`. The exit code once the process has ended (128 + signal where one ended it)
+  // and everything it said has been passed on.
+  std::optional<int> attend(double seconds);
   void signal(int number);
   // Asks it to go, and ends it and its descendants where it has not within `seconds`.
   void end(double seconds);
@@ -30,9 +29,8 @@ class Process {
  private:
   struct Stream {
     int from = -1, to = -1;
-    std::string line;
   };
-  bool pass_on(Stream&, const std::function<void(const std::string&)>& line);  // false: there was nothing
+  static bool pass_on(const Stream&);  // false: there was nothing
   void reap();
 
   pid_t pid_ = -1;

@@ -10,6 +10,7 @@
 #include "src/report/table.hpp"
 #include "src/supervisor/observer.hpp"
 #include "src/supervisor/process.hpp"
+#include "src/watch/obituary.hpp"
 #include "src/watch/outcome.hpp"
 #include "src/watch/stop.hpp"
 
@@ -59,7 +60,7 @@ class Supervisor {
   }
 
   Words command(int number) const {
-    Words program{options_.program, "train", options_.deck, "--resume", "--life", std::to_string(number)};
+    Words program{options_.program, "train", options_.deck, "--resume", "--life", std::to_string(number), "--obituary", obituary_path(output(), number)};
     program.insert(program.end(), options_.overrides.begin(), options_.overrides.end());
     if (ranks_ != options_.ranks) program.push_back(fmt::format("parallel.data={}", data_axis()));
     if (run_.train.walltime > 0) program.push_back(fmt::format("train.walltime={}", std::max(0.01, (run_.train.walltime - since(begin_)) / 60)));
@@ -74,34 +75,23 @@ class Supervisor {
     std::error_code ignored;
     std::filesystem::remove(status_path(output()), ignored);  // of the life before
     const Clock::time_point begin = Clock::now();
-    Observer observer(run_.supervise, heartbeat_path(output()), life.number);
-    std::optional<Obituary> dead;  // the first that the launcher tells of
+    Observer observer(run_.supervise, output(), life.number);
     std::optional<Finding> finding;
     std::optional<int> code;
     {
       Process process(command(life.number));
-      while (!code) {
-        code = process.attend(0.05, [&](const std::string& line) {
-          if (!dead) dead = obituary(line);
-        });
-        if (code) {
-          if (const auto outcome = read_outcome(output()); !outcome || outcome->state == "running") finding = observer.look_back();
-          break;
-        }
+      while (!(code = process.attend(0.05)) && !(finding = observer.look())) {
         forward(process);
-        finding = observer.look();
         for (const std::string& slow : observer.slow_ranks()) say(slow);
-        if (finding) {
-          say(finding->verdict.text + "; ending this life");
-          process.end(0.5);
-          break;
-        }
       }
+      if (code) finding = observer.told();
+      if (finding) say(finding->verdict.text + "; ending this life");
+      process.end(0.5);
     }
     life.seconds = since(begin);
     life.to = newest(), life.reached = observer.step();
     for (const auto& [rank, words] : observer.slow()) life.slow.push_back(words);
-    judge_end(life, code, finding, dead, observer.last());
+    judge_end(life, code, finding);
     return life;
   }
 
@@ -113,12 +103,11 @@ class Supervisor {
     process.signal(caught);
   }
 
-  // What a run says of itself counts, then what was seen from outside, then what its launcher says.
-  void judge_end(Life& life, std::optional<int> code, const std::optional<Finding>& finding, const std::optional<Obituary>& dead,
-                 const std::vector<Heartbeat>& beats) const {
+  // What has ended the life counts: a finding, or the run itself, in its own words or by its exit code.
+  void judge_end(Life& life, std::optional<int> code, const std::optional<Finding>& finding) const {
     const auto outcome = read_outcome(output());
     if (finding) {
-      life.state = finding->state, life.code = int(Exit::again);
+      life.state = finding->state, life.code = finding->code;
       life.rank = finding->verdict.rank, life.culprit = finding->verdict.text;
       life.by_signal = finding->state == "lost";
     } else if (outcome && outcome->state != "running") {
@@ -130,16 +119,8 @@ class Supervisor {
       life.state = "died";
       life.code = code.value_or(int(Exit::internal));
       if (life.code == 0) life.code = int(Exit::internal);  // without having said that it was done
-      life.culprit = fmt::format("the launcher ended with code {} and does not say whose end was the first", life.code);
-      if (dead) blame(life, *dead, beats);
+      life.culprit = fmt::format("the launcher ended with code {}, and no rank has left word of its end", life.code);
     }
-  }
-
-  static void blame(Life& life, const Obituary& dead, const std::vector<Heartbeat>& beats) {
-    life.rank = dead.rank, life.by_signal = dead.by_signal;
-    life.culprit = fmt::format("rank {} on {}: {}", dead.rank, dead.host, dead.how);
-    for (const Heartbeat& h : beats)
-      if (h.rank == dead.rank) life.culprit += "; last seen at: " + whereabouts(h);
   }
 
   // Codes that another start would end with too.

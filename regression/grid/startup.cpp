@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a run asks of MPI before its first step does not grow with its ranks: communicators are made by axis, and what ranks tell each other
+// they tell a fixed number of times. Counted by MPI's own profiling interface, beneath everything.
+#include <mpi.h>
+#include <signal.h>
+
+#include "regression/grids.hpp"
+#include "regression/shared_folder.hpp"
+#include "regression/testing.hpp"
+#include "src/data/token_writer.hpp"
+#include "src/trainer.hpp"
+#include "src/watch/stop.hpp"
+
+namespace {
+
+// Calls of this rank.
+struct Count {
+  int communicators = 0;     // made, this rank being in them
+  int barriers = 0;
+  int wide = 0, narrow = 0;  // other collectives: of as many ranks as the job has, and of fewer
+};
+
+struct Counting {
+  Count count;
+  int ranks = 0;  // of the job; 0: nothing is counted
+} counting;       // the profiling interface has no place for an argument
+
+int made(int error, const MPI_Comm* comm) {
+  if (counting.ranks > 0 && *comm != MPI_COMM_NULL) ++counting.count.communicators;
+  return error;
+}
+
+void told(MPI_Comm comm) {
+  if (counting.ranks == 0) return;
+  int size = 0;
+  PMPI_Comm_size(comm, &size);
+  ++(size == counting.ranks ? counting.count.wide : counting.count.narrow);
+}
+
+void met() { counting.count.barriers += counting.ranks > 0; }
+
+}  // namespace
+
+// In place of the library's, which are called beneath.
+extern "C" {
+int MPI_Comm_dup(MPI_Comm c, MPI_Comm* n) { return made(PMPI_Comm_dup(c, n), n); }
+int MPI_Comm_dup_with_info(MPI_Comm c, MPI_Info i, MPI_Comm* n) { return made(PMPI_Comm_dup_with_info(c, i, n), n); }
+int MPI_Comm_idup(MPI_Comm c, MPI_Comm* n, MPI_Request* r) { return made(PMPI_Comm_idup(c, n, r), n); }
+int MPI_Comm_split(MPI_Comm c, int color, int key, MPI_Comm* n) { return made(PMPI_Comm_split(c, color, key, n), n); }
+int MPI_Comm_split_type(MPI_Comm c, int type, int key, MPI_Info i, MPI_Comm* n) { return made(PMPI_Comm_split_type(c, type, key, i, n), n); }
+int MPI_Comm_create(MPI_Comm c, MPI_Group g, MPI_Comm* n) { return made(PMPI_Comm_create(c, g, n), n); }
+int MPI_Comm_create_group(MPI_Comm c, MPI_Group g, int tag, MPI_Comm* n) { return made(PMPI_Comm_create_group(c, g, tag, n), n); }
+int MPI_Cart_create(MPI_Comm c, int d, const int* s, const int* p, int order, MPI_Comm* n) { return made(PMPI_Cart_create(c, d, s, p, order, n), n); }
+int MPI_Cart_sub(MPI_Comm c, const int* keep, MPI_Comm* n) { return made(PMPI_Cart_sub(c, keep, n), n); }
+
+int MPI_Barrier(MPI_Comm c) { return met(), PMPI_Barrier(c); }
+int MPI_Ibarrier(MPI_Comm c, MPI_Request* r) { return met(), PMPI_Ibarrier(c, r); }
+
+int MPI_Bcast(void* x, int n, MPI_Datatype t, int root, MPI_Comm c) { return told(c), PMPI_Bcast(x, n, t, root, c); }
+int MPI_Ibcast(void* x, int n, MPI_Datatype t, int root, MPI_Comm c, MPI_Request* r) { return told(c), PMPI_Ibcast(x, n, t, root, c, r); }
+int MPI_Reduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, int root, MPI_Comm c) { return told(c), PMPI_Reduce(x, y, n, t, o, root, c); }
+int MPI_Allreduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c) { return told(c), PMPI_Allreduce(x, y, n, t, o, c); }
+int MPI_Iallreduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request* r) { return told(c), PMPI_Iallreduce(x, y, n, t, o, c, r); }
+int MPI_Ireduce_scatter_block(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request* r) {
+  return told(c), PMPI_Ireduce_scatter_block(x, y, n, t, o, c, r);
+}
+int MPI_Gather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, int root, MPI_Comm c) {
+  return told(c), PMPI_Gather(x, n, t, y, m, u, root, c);
+}
+int MPI_Allgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c) { return told(c), PMPI_Allgather(x, n, t, y, m, u, c); }
+int MPI_Iallgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c, MPI_Request* r) {
+  return told(c), PMPI_Iallgather(x, n, t, y, m, u, c, r);
+}
+int MPI_Alltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c) { return told(c), PMPI_Alltoall(x, n, t, y, m, u, c); }
+}
+
+namespace gyr::testing {
+namespace {
+
+// Key heads and groups are fewer than tensor ranks can be: the tensor axis has blocks of 2 and 4 of its 8.
+ModelConfig model() {
+  ModelConfig m = widened(named("T2"));
+  m.attention.key_heads = 4, m.mamba.groups = 2;
+  return m;
+}
+
+RunConfig run_on(const Layout& layout, const SharedFolder& folder, const std::string& name) {
+  Deck deck = Deck::parse("train: {batch: 8, length: 8, steps: 2}\ncheckpoint: {every: 1, files: node}\nmodel: {pattern: P x 8}\n", "startup.yaml", {});
+  RunConfig run = read_run_config(deck);
+  run.model = model();
+  run.data.prefixes = {folder / "text"}, run.data.split = "100,0,0", run.data.tokenizer.clear();
+  run.train.eval_every = 0;
+  run.parallel.data = layout.size("data"), run.parallel.pipeline = layout.size("pipeline"), run.parallel.tensor = layout.size("tensor");
+  run.output = folder / name;
+  return run;
+}
+
+// A run that is told to stop before its first step: all of its start, and of its end a stop in which nothing is saved.
+Count start(const RunConfig& run, MPI_Comm comm) {
+  const StopSignals signals;
+  ::raise(SIGTERM);
+  ::testing::internal::CaptureStdout();
+  counting = {{}, 0};
+  PMPI_Comm_size(comm, &counting.ranks);
+  const Error end = error_of([&] { train<float>(run, "", {}, comm); });
+  const Count count = std::exchange(counting, {}).count;
+  ::testing::internal::GetCapturedStdout();
+  EXPECT_EQ(end.code, Exit::again) << end.what();
+  return count;
+}
+
+void write_text(const SharedFolder& folder) {
+  if (SharedFolder::rank() == 0) {
+    TokenWriter writer(folder / "text", 62);
+    for (int document = 0; document < 32; ++document) {
+      for (std::int32_t token = 0; token < 20; ++token) writer.add(std::span(&token, 1));
+      writer.end_document();
+    }
+    writer.finish();
+  }
+  meet();
+}
+
+struct Shape {
+  int data, pipeline, tensor;
+  int ranks() const { return data * pipeline * tensor; }
+  bool ends(int stage) const { return pipeline > 1 && (stage == 0 || stage == pipeline - 1); }
+  // Of the tensor axis, for key heads and for groups that several ranks hold.
+  int blocks() const { return (tensor > 4) + (tensor > 2); }
+};
+constexpr Shape shapes[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {1, 2, 2}, {1, 1, 4}, {8, 1, 1}, {1, 8, 1}, {1, 1, 8}, {2, 2, 2}};
+
+// Beside the two communicators named, and but for one rank, which has nobody to tell anything, all grids take the same.
+TEST(startup, takes_the_same_calls_on_any_number_of_ranks) {
+  const SharedFolder folder;
+  write_text(folder);
+  const int rank = SharedFolder::rank();
+  if (rank == 0) std::printf("ranks  data x pipeline x tensor  communicators  barriers  other collectives of all ranks  of fewer\n");
+  Count one, two;  // what one rank takes, and what two take
+  for (const Shape& s : shapes) {
+    const std::string name = fmt::format("{}x{}x{}", s.data, s.pipeline, s.tensor);
+    const Layout layout = layout_of(s.data, s.pipeline, s.tensor);
+    SCOPED_TRACE(name);
+    MPI_Comm comm;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < s.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
+    Count c;
+    if (comm != MPI_COMM_NULL) {
+      c = start(run_on(layout, folder, name), comm);
+      MPI_Comm_free(&comm);
+    }
+    meet();
+    for (Count* reference : {&one, &two})
+      if (&s == &shapes[reference == &one ? 0 : 1]) MPI_Bcast(&(*reference = c), sizeof c / sizeof(int), MPI_INT, 0, MPI_COMM_WORLD);
+    if (rank >= s.ranks()) continue;
+    EXPECT_EQ(c.communicators, one.communicators + s.ends(layout.coordinate(rank, "pipeline")) + s.blocks());
+    EXPECT_EQ(c.barriers, 0);
+    if (s.ranks() > 1) {
+      EXPECT_EQ(c.wide + c.narrow, two.wide + two.narrow);
+      EXPECT_GT(c.wide, 0);
+    }
+    if (rank == 0) std::printf("%5d  %24s  %13d  %8d  %30d  %8d\n", s.ranks(), name.c_str(), c.communicators, c.barriers, c.wide, c.narrow);
+  }
+  std::fflush(stdout);
+}
+
+// Some MPI libraries corrupt files that are written on a Cartesian communicator.
+TEST(startup, file_libraries_get_no_cartesian_communicator) {
+  Grid& grid = *grid_of(layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}));
+  MPI_Comm files = grid.duplicate();
+  int topology = 0, position = 0;
+  MPI_Topo_test(files, &topology);
+  MPI_Comm_rank(files, &position);
+  EXPECT_EQ(topology, MPI_UNDEFINED);
+  EXPECT_EQ(position, grid.position());
+  MPI_Comm_free(&files);
+}
+
+}  // namespace
+}  // namespace gyr::testing

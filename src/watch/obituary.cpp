@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/watch/obituary.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+namespace {
+
+struct Name {
+  int number;
+  const char* text;
+};
+// Those whose default is to end a process.
+constexpr Name names[] = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},   {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},
+                          {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"}, {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},
+                          {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"}, {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}, {SIGVTALRM, "SIGVTALRM"},
+                          {SIGPROF, "SIGPROF"}, {SIGIO, "SIGIO"},     {SIGSYS, "SIGSYS"}};
+
+}  // namespace
+
+std::string signal_name(int number) {
+  for (const Name& name : names)
+    if (name.number == number) return name.text;
+  return fmt::format("signal {}", number);
+}
+
+std::filesystem::path obituary_path(const std::filesystem::path& output, int life) { return output / fmt::format("obituary.{}.json", life); }
+
+bool write_obituary(const std::filesystem::path& file, const Obituary& o) noexcept {
+  try {
+    const nlohmann::ordered_json json = {{"host", o.host}, {"pid", o.pid}, {"rank", o.rank}, {"signal", o.signal}, {"code", o.code}, {"time", o.time}};
+    const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    std::error_code ignored;
+    std::filesystem::create_directories(file.parent_path(), ignored);
+    const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0) return false;
+    const bool written = ::write(fd, text.data(), text.size()) == ssize_t(text.size());
+    return ::close(fd) == 0 && written;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+std::optional<Obituary> read_obituary(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  const auto json = nlohmann::json::parse(in, nullptr, false);
+  if (!json.is_object()) return {};
+  try {
+    return Obituary{json.at("host"), json.at("pid"), json.at("rank"), json.at("signal"), json.at("code"), json.at("time")};
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+std::string manner(const Obituary& o) {
+  return o.signal.empty() ? fmt::format("left with exit code {} and without a word", o.code) : "was ended by " + o.signal;
+}
+
+int rank_by_environment() {
+  for (const char* name : {"PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {  // the last may be that of a batch script
+    const char* text = std::getenv(name);
+    if (!text) continue;
+    char* end = nullptr;
+    const long rank = std::strtol(text, &end, 10);
+    if (end != text && *end == 0 && rank >= 0) return int(rank);
+  }
+  return -1;
+}
+
+}  // namespace gyr
