@@ -97,8 +97,9 @@ class PackedSamples : public Samples {
   // The document that an epoch puts where packing had the one of rank `place`: one of equal length.
   std::uint32_t document_at(std::uint32_t place, std::uint64_t key) const {
     const std::int64_t length = kept(documents_[place]);
-    const auto equal = std::ranges::equal_range(documents_, length, std::greater<>(), [&](std::uint32_t d) { return kept(d); });
-    const std::int64_t first = equal.begin() - documents_.begin(), count = std::ssize(equal);
+    const auto length_of = [&](std::uint32_t d) { return kept(d); };
+    const auto begin = std::ranges::lower_bound(documents_, length, std::greater<>(), length_of);
+    const std::int64_t count = std::ranges::upper_bound(documents_, length, std::greater<>(), length_of) - begin, first = begin - documents_.begin();
     return documents_[std::size_t(first + permuted(place - first, count, mixed(key ^ mixed(std::uint64_t(length)))))];
   }
 
