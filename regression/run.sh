@@ -235,9 +235,9 @@ compare_weights() {
   read -r weights tensor < <(awk '
     /^\// && $3 + 0 > most { most = $3 + 0 }
     /^\// && /beyond|only in|against/ && (tensor == "" || $3 + 0 > far) { tensor = $1; far = $3 + 0 }
-    END { print most ? sprintf("%.1e", most) : 0, tensor }' "$folder.diff")
+    END { print most ? sprintf("%.1e", most) : 0, tensor == "" ? "" : tensor " by " far " of its largest number" }' "$folder.diff")
   [ "$code" = 0 ] && return
-  why="final weights are not those of $(basename "$reference"): ${tensor:-$(tail -n 1 "$folder.diff")}; all of them in $folder.diff"
+  why="final weights are not those of $(basename "$reference"), ${tensor:-$(tail -n 1 "$folder.diff")}: all of them in $folder.diff"
   return 1
 }
 
