@@ -120,6 +120,7 @@ main() {
     code=0
     wait "$child" || code=$?
   done
+  trap '' USR1 TERM  # to requeue a job ends it
   # Hydra that has passed on a signal sometimes says 0 whatever its ranks ended with: their last line counts.
   sleep 0.5
   if [ "$code" = 0 ] && tail -n 5 "$said" | grep -q '^RUN STOPPED 75'; then code=75; fi

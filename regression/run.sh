@@ -118,23 +118,29 @@ ranks_of() {  # of a run; one of two parts needs as many as the larger part
 }
 
 # ---- Token files ----------------------------------------------------------------------------------------------------------------------
-# All from material.awk, by the program itself. An old folder of another version is no use.
+# Those the chosen cases need, all from material.awk and by the program itself: what another version has made is no use.
 make_data() {
-  local name
   rm -rf "$work/data"
   mkdir -p "$work/data"
+  write_texts
+  build_tokens > "$work/data.log" 2>&1 ||
+    fail 69 "'${launcher[*]} -n 1 $binary' fails; try it with --version. Its last line is '$(tail -n 1 "$work/data.log")', all are in $work/data.log"
+}
+
+write_texts() {
   awk -v kind=text -v seed=11 -v documents=400 -f "$cases/material.awk" > "$work/data/text.txt"
   awk -v kind=text -v seed=13 -v documents=100 -f "$cases/material.awk" > "$work/data/verse.txt"
   awk -v kind=chat -v seed=17 -v documents=600 -f "$cases/material.awk" > "$work/data/chat.jsonl"
-  {
-    launch 1 tokenizer train "$work/data/tokenizer.json" "$work/data/text.txt" --vocabulary 300 --documents separator
-    for name in text verse; do
-      launch 1 data build "$work/data/$name.txt" "$work/data/$name" --tokenizer "$work/data/tokenizer.json" --documents separator
-    done
-    launch 1 data build "$work/data/chat.jsonl" "$work/data/chat" --tokenizer "$work/data/tokenizer.json" --no-end \
-      --template '<|bos|>user: {prompt}<|pad|>model: {response}<|endoftext|>'
-  } > "$work/data.log" 2>&1 ||
-    fail 69 "'${launcher[*]} -n 1 $binary' fails; try it with --version. Its last line is '$(tail -n 1 "$work/data.log")', all are in $work/data.log"
+}
+
+build_tokens() {
+  local name=$work/data/tokenizer.json
+  launch 1 tokenizer train "$name" "$work/data/text.txt" --vocabulary 300 --documents separator || return 1
+  for name in "${!sources[@]}"; do
+    local -a how=("$work/data/$name.txt" "$work/data/$name" --documents separator)
+    [ "$name" != chat ] || how=("$work/data/chat.jsonl" "$work/data/chat" --no-end --template '<|bos|>user: {prompt}<|pad|>model: {response}<|endoftext|>')
+    launch 1 data build "${how[@]}" --tokenizer "$work/data/tokenizer.json" || return 1
+  done
 }
 
 data_sum() {
@@ -165,10 +171,11 @@ train() {
 
 # Whether a life ended as it should; launchers' own exit codes are not all to be trusted.
 ended() {
-  local last
+  local last said
   last=$(grep -a '^RUN ' "$1" | tail -n 1) || true
   [[ $last == "$2"* ]] && return
-  why="it should end with '$2' and ended with '${last:-$(tail -n 1 "$1")}'; log $1"
+  said=$(grep -a '^gyrfalcon: ' "$1" | tail -n 1) || true
+  why="it should end with '$2' and ended with '${last:-$(tail -n 1 "$1")}'${said:+: $said}; log $1"
   return 1
 }
 
@@ -313,14 +320,16 @@ rewrite() {
   rewritten=$((rewritten + 1))
 }
 
-# Widths of the columns whose words are not known beforehand; reads, and so checks, all cases before any is run.
-measure() {
-  local name grid
+# Reads, and so checks, all cases before any is run: widths of the columns whose words are not known beforehand, and the data they need.
+declare -A sources
+survey() {
+  local name grid source
   wide=4 broad=4
   for name in "${names[@]}"; do
     read_case "$name"
     [ ${#name} -le "$wide" ] || wide=${#name}
     for grid in ${the[grids]}; do [ ${#grid} -le "$broad" ] || broad=${#grid}; done
+    for source in ${the[data]}; do sources[$source]=needed; done
   done
 }
 
@@ -336,7 +345,7 @@ main() {
   local name
   read_options "$@"
   choose_cases
-  measure
+  survey
   if [ -n "$list" ]; then list_cases; return; fi
   [ -x "$binary" ] || fail 66 "$binary is no program; build it (make), or name it with --binary"
   command -v "${launcher[0]}" > /dev/null || fail 69 "launcher ${launcher[0]} is not there; name another with --launcher"
