@@ -19,6 +19,7 @@ export PBS_STANDIN=$folder/queue PATH=$folder/bin:$PATH OPENBLAS_NUM_THREADS=1
 
 steps=60
 make_material "$steps"
+settings+=('optimizer.groups=["*.A_log","*embed_tokens*"]' 'optimizer.group_rates=[1,0.5]')  # commas, which part the variables of qsub -v
 mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
 begin=$(date +%s)
 "$mpiexec" -n 2 "$build/bin/gyrfalcon" train input/demo.yaml "${settings[@]}" output.folder="$folder/plain" > "$folder/plain.log" ||
