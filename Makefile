@@ -17,7 +17,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell command -v mpiexec.hydra || command -v mpiexec.mpich || echo mpiexec)
 export NP DATA ARGS BUILD
 
-.PHONY: build run test bench bench-peer bench-tokenizer install clean help setup configure
+.PHONY: build run test regression bench bench-peer bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -28,6 +28,9 @@ run: build ## train a small model and let it write
 test: configure ## build and run every test; in CI (variable CI set) warnings are errors
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@ctest --preset $(PRESET) $(ARGS)
+
+regression: build ## golden runs on many grids, one table; ARGS are words for regression/run.sh
+	@regression/run.sh --binary $(BUILD)/bin/gyrfalcon --launcher '$(MPIEXEC)' $(ARGS)
 
 bench: configure ## time the kernels, then a whole training step beside its matrix products
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks

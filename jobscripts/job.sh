@@ -42,16 +42,46 @@ launcher() {
   fi
 }
 
+# An attribute of this PBS job; qstat breaks long ones, and goes on behind a tab.
+attribute() {
+  qstat -f "$PBS_JOBID" 2> /dev/null | awk -v name="$1" '
+    function tell(  at) { at = index(line, " = "); if (at && substr(line, 1, at - 1) ~ "^ *" name "$") print substr(line, at + 3) }
+    /^\t/ { line = line substr($0, 2); next }
+    { tell(); line = $0 }
+    END { tell() }'
+}
+
 # PBS gives no warning before its limit: the program watches the clock itself.
 limit() {
   [ "$(scheduler)" = pbs ] || return 0
   local walltime
-  walltime=$(qstat -f "$PBS_JOBID" 2> /dev/null | sed -n 's/^ *Resource_List\.walltime = *//p')
+  walltime=$(attribute Resource_List.walltime)
   if [ -z "$walltime" ]; then
     say "PBS does not tell the time limit of $PBS_JOBID: give train.walltime, or the job ends without saving" >&2
-  else
-    awk -F: -v reserve="$reserve" '{ s = ($1 * 60 + $2) * 60 + $3 - reserve; printf "train.walltime=%d:%02d:%02d\n", s / 3600, s % 3600 / 60, s % 60 }' <<< "$walltime"
+    return
   fi
+  awk -F: -v reserve="$reserve" '{
+    s = ($1 * 60 + $2) * 60 + $3 - reserve
+    if (s <= 0) exit 1
+    printf "train.walltime=%d:%02d:%02d\n", s / 3600, s % 3600 / 60, s % 60 }' <<< "$walltime" ||
+    { say "a time limit of $walltime leaves nothing beside RESERVE=$reserve seconds for saving: ask for more, or lower RESERVE" >&2; return 64; }
+}
+
+# qsub with what this job was given: limits, name, queue, account, project, and our own variables.
+submit_again() {
+  local name value
+  local -a words=(-N "$PBS_JOBNAME" -q "$PBS_O_QUEUE") given=(GYR_JOB)
+  for name in select place walltime; do
+    value=$(attribute "Resource_List.$name")
+    [ -z "$value" ] || words+=(-l "$name=$value")
+  done
+  value=$(attribute Account_Name)
+  [ -z "$value" ] || words+=(-A "$value")
+  value=$(attribute project)
+  [ "${value:-_pbs_project_default}" = _pbs_project_default ] || words+=(-P "$value")
+  for name in DECK CHANGES GYRFALCON LAUNCHER RANKS BIND RESERVE JOBS; do [ -z "${!name:-}" ] || given+=("$name"); done
+  export DECK CHANGES GYRFALCON LAUNCHER RANKS BIND RESERVE JOBS  # qsub takes the values of -v NAME from here, commas and all
+  GYR_JOB=$1 qsub "${words[@]}" -v "$(IFS=,; echo "${given[*]}")" "${PBS_SCRIPT:?the jobscript names itself in PBS_SCRIPT}"
 }
 
 # Another job goes on where this one stopped.
@@ -65,18 +95,19 @@ again() {
     scontrol requeue "$SLURM_JOB_ID"
   elif [ "$(scheduler)" = pbs ]; then
     [ "$life" -le "$most" ] || { say "$most jobs did not finish it"; return 75; }
-    say "submitted again: $(qsub -v "GYR_JOB=$life${PBS_PASS:+,$PBS_PASS}" "${PBS_SCRIPT:?the jobscript names itself in PBS_SCRIPT}")"
+    say "submitted again: $(submit_again "$life")"
   else
     return 75
   fi
 }
 
 main() {
-  local count code=0
+  local count watch code=0
   count=${RANKS:-$(ranks)}
-  local -a start changes
+  local -a start changes=()
   read -r -a start <<< "$(launcher "$count")"
-  mapfile -t changes < <(limit)
+  watch=$(limit)
+  [ -z "$watch" ] || changes=("$watch")
   [ "$bind" = gpu ] && start+=(jobscripts/rank_gpu.sh)
   say "$(scheduler) ${SLURM_JOB_ID:-${PBS_JOBID:-}} on ${SLURM_JOB_NODELIST:-$(hostname)}: $count ranks, ${start[*]}"
   local said child
@@ -89,6 +120,7 @@ main() {
     code=0
     wait "$child" || code=$?
   done
+  trap '' USR1 TERM  # to requeue a job ends it
   # Hydra that has passed on a signal sometimes says 0 whatever its ranks ended with: their last line counts.
   sleep 0.5
   if [ "$code" = 0 ] && tail -n 5 "$said" | grep -q '^RUN STOPPED 75'; then code=75; fi

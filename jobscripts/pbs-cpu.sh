@@ -13,6 +13,6 @@ cd "$PBS_O_WORKDIR"
 # The grid, here and nowhere else; the data axis takes the ranks that these leave.
 grid="parallel.tensor=2 parallel.pipeline=1"
 
-export PBS_SCRIPT=jobscripts/pbs-cpu.sh PBS_PASS="DECK=${DECK:=input/falcon-h1-0.5b.yaml},CHANGES=${CHANGES:=}"
+export PBS_SCRIPT=jobscripts/pbs-cpu.sh DECK=${DECK:-input/falcon-h1-0.5b.yaml} CHANGES=${CHANGES:-}
 read -r -a changes <<< "$grid $CHANGES"
 exec jobscripts/job.sh "$DECK" "${changes[@]}"

@@ -14,6 +14,6 @@ cd "$PBS_O_WORKDIR"
 grid="parallel.tensor=4 parallel.pipeline=1"
 
 export BIND=gpu
-export PBS_SCRIPT=jobscripts/pbs-gpu.sh PBS_PASS="DECK=${DECK:=input/falcon-h1-7b.yaml},CHANGES=${CHANGES:=}"
+export PBS_SCRIPT=jobscripts/pbs-gpu.sh DECK=${DECK:-input/falcon-h1-7b.yaml} CHANGES=${CHANGES:-}
 read -r -a changes <<< "$grid $CHANGES"
 exec jobscripts/job.sh "$DECK" "${changes[@]}"

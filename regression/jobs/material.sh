@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What the tests of jobscripts share: token files, a run that lasts a while, its losses. Sourced, with `build` and `folder` set.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+# Token files in `folder`, and `settings`, the changes that make input/demo.yaml a run of so many steps on them.
+make_material() {
+  awk -v kind=text -v seed=11 -v documents=400 -f regression/table/material.awk > "$folder/text.txt"
+  "$build/bin/gyrfalcon" tokenizer train "$folder/tokenizer.json" "$folder/text.txt" --vocabulary 300 --documents separator > "$folder/data.log"
+  "$build/bin/gyrfalcon" data build "$folder/text.txt" "$folder/text" --tokenizer "$folder/tokenizer.json" --documents separator >> "$folder/data.log"
+  settings=("data.prefixes=[$folder/text]" "data.tokenizer=$folder/tokenizer.json" model.vocabulary=300 parallel.tensor=1 "train.steps=$1" train.batch=4 train.micro_batch=2
+            train.length=128 train.eval_every=0 checkpoint.every=0)
+}
+
+# Both runs have so many steps, and every one the same bits of loss and gradient norm.
+same_losses() {
+  local name
+  for name in "$1" "$2"; do
+    awk -f regression/table/curve.awk "$name/metrics.jsonl" > "$name.curve"
+    [ "$(wc -l < "$name.curve")" = "$3" ] || { echo "FAILED: $name has $(wc -l < "$name.curve") of $3 steps"; return 1; }
+  done
+  cmp "$1.curve" "$2.curve" || { echo "FAILED: the losses of $1 and $2 differ"; return 1; }
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# jobscripts/pbs-cpu.sh's whole life under a stand-in for PBS: submitted, saved before its time limit, submitted again by itself with what it
+# was given, finished. Loss and gradient norm of every step must then be, bit for bit, those of a run nobody disturbed.
+#   regression/jobs/pbs.sh BUILD      BUILD the folder with bin/gyrfalcon
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=$(realpath "${1:?give the build folder}")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+. regression/jobs/material.sh
+failed() { cat "$folder"/queue/*/output 2> /dev/null; echo "FAILED: $1"; exit 1; }
+
+mkdir "$folder/bin" "$folder/queue" "$folder/site"
+ln -s "$PWD/regression/jobs/pbs_standin.sh" "$folder/bin/qsub"
+ln -s "$PWD/regression/jobs/pbs_standin.sh" "$folder/bin/qstat"
+ln -s "$PWD/jobscripts" "$PWD/input" "$folder/site"
+export PBS_STANDIN=$folder/queue PATH=$folder/bin:$PATH OPENBLAS_NUM_THREADS=1
+
+steps=60
+make_material "$steps"
+settings+=('optimizer.groups=["*.A_log","*embed_tokens*"]' 'optimizer.group_rates=[1,0.5]')  # commas, which part the variables of qsub -v
+mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
+begin=$(date +%s)
+"$mpiexec" -n 2 "$build/bin/gyrfalcon" train input/demo.yaml "${settings[@]}" output.folder="$folder/plain" > "$folder/plain.log" ||
+  { tail -n 20 "$folder/plain.log"; failed "the undisturbed run"; }
+seconds=$(($(date +%s) - begin))
+[ "$seconds" -ge 2 ] || failed "$steps steps took $seconds s: too few for a run that is to be stopped half way"
+
+# An unknown directive must not be passed over.
+printf '#PBS -W umask=022\n' > "$folder/odd.sh"
+if qsub "$folder/odd.sh" 2> "$folder/odd.log"; then failed "the stand-in passes over what it does not know"; fi
+
+half=$((10 + seconds / 2))
+export GYRFALCON=$build/bin/gyrfalcon BIND=none RESERVE=10 DECK=input/demo.yaml CHANGES="${settings[*]} output.folder=$folder/limited"
+(cd "$folder/site" && qsub -N limited -A falcons -l select=1:ncpus=2:mpiprocs=2 -l "walltime=00:$((half / 60)):$(printf %02d $((half % 60)))" \
+  -v DECK,CHANGES,GYRFALCON,BIND,RESERVE jobscripts/pbs-cpu.sh) > "$folder/job"
+unset GYRFALCON BIND RESERVE DECK CHANGES  # a job has what it was given, not what is here
+timeout 120 regression/jobs/pbs_standin.sh serve || failed "the jobs did not end"
+
+grep -hE 'job:|^RUN' "$folder"/queue/*/output
+jobs=$(find "$folder/queue" -name code | wc -l)
+[ "$jobs" -ge 2 ] || failed "the job was never stopped and submitted again"
+for ((i = 1; i < jobs; ++i)); do
+  grep -q '^RUN STOPPED 75' "$folder/queue/$i/output" || failed "job $i did not save and stop"
+  cmp <(grep -vE '^Job Id' "$folder/queue/$i/attributes") <(grep -vE '^Job Id' "$folder/queue/$((i + 1))/attributes") || failed "job $((i + 1)) was not given what job $i was"
+done
+grep -q '^RUN OK' "$folder/queue/$jobs/output" || failed "the last job did not finish the run"
+[ "$(cat "$folder/queue/$jobs/code")" = 0 ] || failed "the last job ended with code $(cat "$folder/queue/$jobs/code")"
+same_losses "$folder/plain" "$folder/limited" "$steps" || exit 1
+echo "== $jobs jobs, $steps steps, the same bits"

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# As much of PBS Pro as the jobscripts use, on one machine. Links called qsub and qstat are those commands; `serve` runs the queued jobs,
+# one at a time, until there are none. PBS_STANDIN is the folder of the queue: NUMBER/{script,environment,attributes,nodes,output,code}.
+#   qsub [-N NAME] [-l LIMITS] [-v VARIABLES] [-j oe] [-r y|n] [-q QUEUE] [-A ACCOUNT] [-P PROJECT] SCRIPT     qstat -f JOB
+# #PBS lines of the script mean the same; the command line goes first. What is not among these is refused with code 2: passed over in
+# silence, it would first be tried at a user's site.
+set -euo pipefail
+queue=${PBS_STANDIN:?names the folder of the queue}
+refuse() { printf '%s: %s\n' "$(basename "$0")" "$1" >&2; exit 2; }
+
+declare -A job=()  # attributes by their names in qstat; what is there first stays
+attribute() { [ -n "${job[$1]:-}" ] || job[$1]=$2; }
+
+limits() {
+  local limit
+  local -a list
+  IFS=, read -r -a list <<< "$1"
+  for limit in "${list[@]}"; do
+    case $limit in
+      select=*) [[ $limit =~ ^select=[0-9]+(:(ncpus|mpiprocs|ngpus|mem)=[0-9]+(gb|mb)?)*$ ]] || refuse "-l $limit is not understood" ;;
+      walltime=*) [[ $limit =~ ^walltime=([0-9]+:)?[0-5]?[0-9]:[0-5][0-9]$ ]] || refuse "-l $limit is not understood" ;;
+      place=free | place=scatter | place=pack) ;;
+      *) refuse "-l $limit is not understood" ;;
+    esac
+    attribute "Resource_List.${limit%%=*}" "${limit#*=}"
+  done
+}
+
+# option FLAG VALUE, from the command line or a directive.
+option() {
+  case $1 in
+    -N) attribute Job_Name "$2" ;;
+    -l) limits "$2" ;;
+    -v) attribute Variables "$2" ;;
+    -j) [ "$2" = oe ] || refuse "-j $2 is not understood"; attribute Join_Path oe ;;
+    -r) [[ $2 = [yn] ]] || refuse "-r takes y or n"; attribute Rerunable "$2" ;;
+    -q) attribute queue "$2" ;;
+    -A) attribute Account_Name "$2" ;;
+    -P) attribute project "$2" ;;
+    *) refuse "option '$1' is not understood" ;;
+  esac
+}
+
+# Variables of a job: those that qsub was given, a name alone with the value it has here.
+variables() {
+  local rest=$1 name
+  while [ -n "$rest" ]; do
+    name=${rest%%[,=]*} rest=${rest#"${rest%%[,=]*}"}
+    if [[ $rest == =* ]]; then
+      rest=${rest#=}
+      printf '%s=%s\0' "$name" "${rest%%,*}"
+      rest=${rest#"${rest%%,*}"}
+    else
+      printf '%s=%s\0' "$name" "${!name:-}"
+    fi
+    rest=${rest#,}
+  done
+}
+
+# field CHUNK NAME DEFAULT: of 1:ncpus=2:mpiprocs=2.
+field() { if [[ :$1: =~ :$2=([0-9]+) ]]; then echo "${BASH_REMATCH[1]}"; else echo "$3"; fi; }
+
+nodes() {
+  local i
+  for ((i = ${1%%:*} * $(field "$1" mpiprocs 1); i > 0; --i)); do hostname; done
+}
+
+qsub() {
+  local script='' line flag value number name
+  while [ $# -gt 0 ]; do
+    case $1 in
+      -*) [ $# -gt 1 ] || refuse "$1 takes a value"; option "$1" "$2"; shift 2 ;;
+      *) [ -z "$script" ] || refuse "one script, not '$script' and '$1'"; script=$1; shift ;;
+    esac
+  done
+  [ -f "$script" ] || refuse "script '$script' is not there"
+  while read -r line; do
+    read -r flag value <<< "${line#\#PBS}"
+    option "$flag" "${value%%  #*}"
+  done < <(grep '^#PBS' "$script")
+  attribute Job_Name "$(basename "$script")" && attribute queue workq && attribute Resource_List.select 1:ncpus=1
+  number=$(($(find "$queue" -mindepth 1 -maxdepth 1 -type d | wc -l) + 1))
+  mkdir "$queue/$number"
+  cp "$script" "$queue/$number/script"
+  {
+    variables "${job[Variables]:-}"
+    printf '%s\0' "PBS_JOBID=$number.standin" "PBS_JOBNAME=${job[Job_Name]}" "PBS_ENVIRONMENT=PBS_BATCH" "PBS_O_WORKDIR=$PWD" "PBS_O_HOME=$HOME" \
+      "PBS_O_PATH=$PATH" "PBS_O_QUEUE=${job[queue]}" "PBS_QUEUE=${job[queue]}" "PBS_NODEFILE=$queue/$number/nodes" "PBS_JOBDIR=$HOME" \
+      "NCPUS=$(field "${job[Resource_List.select]}" ncpus 1)" "PATH=$PATH" "HOME=$HOME" "TMPDIR=${TMPDIR:-/tmp}" "PBS_STANDIN=$queue"
+  } > "$queue/$number/environment"
+  nodes "${job[Resource_List.select]}" > "$queue/$number/nodes"
+  {
+    echo "Job Id: $number.standin"
+    for name in "${!job[@]}"; do [ "$name" = Variables ] || echo "    $name = ${job[$name]}"; done | sort | fold -w 78 | sed '/^    [A-Z_a-z.]* = /!s/^/\t/'
+  } > "$queue/$number/attributes"
+  echo "$number.standin"
+}
+
+qstat() {
+  [[ $# = 2 && $1 = -f ]] || refuse "only qstat -f JOB is understood"
+  cat "$queue/${2%%.*}/attributes"
+}
+
+# A job, away from where it was submitted, and ended as PBS does at its limit: SIGTERM, ten seconds later SIGKILL.
+execute() {
+  local folder=$queue/$1 limit code=0
+  local -a environment
+  mapfile -d '' environment < "$folder/environment"
+  limit=$(awk '$1 == "Resource_List.walltime" { n = split($3, t, ":"); for (i = 1; i <= n; ++i) s = 60 * s + t[i]; print s }' "$folder/attributes")
+  (cd / && exec env -i "${environment[@]}" timeout -k 10 "${limit:-0}" bash "$folder/script") > "$folder/output" 2>&1 < /dev/null || code=$?
+  echo "$code" > "$folder/code"
+}
+
+serve() {
+  local number
+  for ((number = 1; ; ++number)); do
+    [ -d "$queue/$number" ] || return 0
+    execute "$number"
+  done
+}
+
+case $(basename "$0") in
+  qsub) qsub "$@" ;;
+  qstat) qstat "$@" ;;
+  *) [ "$*" = serve ] || refuse "serve, or a link to it called qsub or qstat"; serve ;;
+esac

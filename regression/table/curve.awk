@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# metrics.jsonl -> a line per step: step, loss, gradient norm, validation loss ("-" where there was none). Of a step taken several times,
+# the last.
+function number(key) {
+  return match($0, "\"" key "\":[^,}]*") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "-"
+}
+BEGIN { OFS = "\t" }
+/"kind":"step"/ { step = number("step") + 0; loss[step] = number("loss"); norm[step] = number("grad_norm"); if (step > last) last = step }
+/"kind":"validation"/ { validation[number("step") + 0] = number("loss") }
+END { for (step = 1; step <= last; ++step) if (step in loss) print step, loss[step], norm[step], step in validation ? validation[step] : "-" }
