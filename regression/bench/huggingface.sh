@@ -18,20 +18,31 @@ mkdir -p "$out"
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 on_core() { taskset -c "$CORE" "$@"; }
 peer() { on_core "$VENV/bin/python" regression/bench/huggingface.py "$@"; }
-timed() {  # timed LABEL COMMAND...: seconds of the clock
-  local label=$1 begin end
-  shift
+seconds() {  # seconds COMMAND...: of the clock, once what was written before is on disk
+  local begin
+  sync
   begin=$(date +%s.%N)
-  on_core "$@" > "$out/said"
-  end=$(date +%s.%N)
-  awk -v a="$begin" -v b="$end" -v label="$label" 'BEGIN { printf "%-9s %.2f s\n", label, b - a }'
+  "$@" > "$out/said" 2>&1
+  echo "$(date +%s.%N) $begin" | awk '{ printf "%.2f\n", $1 - $2 }'
 }
 middle() { sort -n | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'; }
 
 [ -f "$out/model/model.safetensors" ] || peer write "$out/model"
-rm -rf "$out/back" "$out/checkpoint"
-timed import "$BUILD/bin/gyrfalcon" import-hf "$out/model" "$out/checkpoint"
-timed export "$BUILD/bin/gyrfalcon" export-hf "$out/checkpoint" "$out/back"
+# What a careful copy of the same bytes takes: written, on disk, and read again. Import and export promise no less.
+copied() { cp -r "$out/model" "$out/copy" && sync "$out"/copy/* && cmp "$out/model/model.safetensors" "$out/copy/model.safetensors"; }
+cat "$out"/model/* > /dev/null
+for name in import export copy; do : > "$out/$name.s"; done
+for _ in $(seq "$ROUNDS"); do
+  rm -rf "$out/back" "$out/checkpoint" "$out/copy"
+  seconds "$BUILD/bin/gyrfalcon" import-hf "$out/model" "$out/checkpoint" >> "$out/import.s"
+  seconds "$BUILD/bin/gyrfalcon" export-hf "$out/checkpoint" "$out/back" >> "$out/export.s"
+  seconds copied >> "$out/copy.s"
+done
+rm -rf "$out/copy"
+copy=$(middle < "$out/copy.s")
+for name in import export; do
+  echo "$(middle < "$out/$name.s") $copy" | awk -v name="$name" '{ printf "%s %.2f s; copied, synchronised and compared %.2f s: %.2f times that\n", name, $1, $2, $1 / $2 }'
+done
 peer same "$out/model" "$out/back"
 
 prompt=$(peer prompt "$out/model" "$PROMPT")

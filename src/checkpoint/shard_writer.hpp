@@ -30,8 +30,9 @@ class ShardWriter {
 
  private:
   void begin(const LogicalTensor&, std::size_t number, const Box&);
-  void look_again();
-  void take_sums();
+  void find_boxes();        // where each lies
+  void take_sums();         // of the file as it lies there
+  void read_again() const;  // Exit::io where a number is not what it was
 
   std::filesystem::path path_;
   ShardOptions options_;
