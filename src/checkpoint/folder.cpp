@@ -160,12 +160,14 @@ compares every file with the manifest. Move or copy a checkpoint as a whole fold
 
 }  // namespace
 
-void describe_folder(const fs::path& folder) {
+void write_readme(const fs::path& folder, std::string_view text) {
   const fs::path readme = folder / "README.md";
   if (fs::exists(readme)) return;
   OutputFile file(readme);
-  file.append(folder_text);
+  file.append(text);
   file.commit();
 }
+
+void describe_folder(const fs::path& folder) { write_readme(folder, folder_text); }
 
 }  // namespace gyr

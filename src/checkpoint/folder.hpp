@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/communicator.hpp"
@@ -44,7 +45,8 @@ void remove_unfinished(const std::filesystem::path& folder);
 // Exit::io naming both numbers unless the file system of `folder` has `bytes` to give.
 void require_space(const std::filesystem::path& folder, Index bytes);
 
-// Tells people how to read what lies in the folder: README.md, unless there is one.
-void describe_folder(const std::filesystem::path& folder);
+// Tells people how to read what lies in the folder: README.md, unless there is one. Exit::io.
+void write_readme(const std::filesystem::path& folder, std::string_view text);
+void describe_folder(const std::filesystem::path& folder);  // of checkpoints
 
 }  // namespace gyr

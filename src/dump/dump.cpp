@@ -15,6 +15,28 @@ namespace gyr {
 namespace {
 
 constexpr int leader = 0;
+constexpr std::string_view folder_text = R"(Dumps of gyrfalcon
+==================
+
+step_00000010/index.h5   numbers of training step 10, whole and in the same order whatever grid computed them; the files beside it hold them
+
+  /model/PATH         the weights that the step used, under Hugging Face's names: dots as groups, without a leading "model."
+  /gradients/PATH     of the loss, a mean over the predicted tokens, before clipping: with respect to a weight or, beside
+                      embed_tokens/output and layers/N/output, to that activation
+  /activations/PATH   (sample of the step, token, channel)
+    embed_tokens/output, layers/N/output           residual stream
+    layers/N/input_layernorm, pre_ff_layernorm     what the branches read; final_layernorm: what the head reads
+    layers/N/mamba/projected                       z, x, B, C and dt, each with its multiplier
+    layers/N/mamba/convolved, scan, gated          x, B and C behind convolution and SiLU; the scan's output; the same, gated and normed
+    layers/N/self_attn/queries, keys, values       by head, queries and keys rotated; attended: what they gather
+    layers/N/feed_forward/gate, up, inner          inner: SiLU of the gate times up
+
+    import h5py
+    h5py.File("step_00000010/index.h5")["activations/layers/3/mamba/scan"][...]
+
+    gyrfalcon info step_00000010 --statistics
+    gyrfalcon diff step_00000010 OTHER/dumps/step_00000010 --tolerance 1e-5
+)";
 
 // The weights and gradients that match.
 template <class T>
@@ -147,6 +169,7 @@ void Dump<T>::gradients_are_whole() {
     if (!transaction_) return;
     const Manifest manifest = whole(parts);
     transaction_->commit(manifest);
+    write_readme(transaction_->target().parent_path(), folder_text);
     tell(manifest, seconds);
   });
 }
