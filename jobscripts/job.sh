@@ -10,7 +10,7 @@
 #   BIND        rank: one core each, gpu: one device each, none (rank)
 #   RESERVE     seconds before the end of the allocation at which PBS jobs save (300); Slurm's --signal says it there
 #   JOBS        most jobs in a chain (100)
-# Exit codes are gyrfalcon's; 75 has been turned into a new job.
+# Exit codes are gyrfalcon's; 75 has been turned into a new job, or the job was cancelled.
 set -euo pipefail
 
 gyrfalcon=${GYRFALCON:-build/release/bin/gyrfalcon} bind=${BIND:-rank} reserve=${RESERVE:-300} most=${JOBS:-100}
@@ -114,8 +114,11 @@ main() {
   said=$(mktemp)
   "${start[@]}" "$gyrfalcon" train "$@" "${changes[@]}" --resume > >(tee "$said") &
   child=$!
-  # Both mean: save and stop. The launchers pass USR1 on to every rank.
-  trap 'say "the end of the allocation is near"; kill -USR1 "$child" 2> /dev/null' USR1 TERM
+  # Both mean: save and stop; the launchers pass USR1 on to every rank. TERM is what scancel, qdel and preemption say: who wants the job
+  # to go on then says so.
+  local cancelled=''
+  trap 'say "the end of the allocation is near"; kill -USR1 "$child" 2> /dev/null' USR1
+  trap 'say "told to end"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' TERM
   while kill -0 "$child" 2> /dev/null; do  # a signal ends wait before the child has ended
     code=0
     wait "$child" || code=$?
@@ -127,6 +130,10 @@ main() {
   rm -f "$said"
   say "gyrfalcon ended with $code"
   [ "$code" = 75 ] || return "$code"
+  if [ -n "$cancelled" ]; then
+    say "not queued again: submit it to go on"
+    return 75
+  fi
   again
 }
 

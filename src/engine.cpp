@@ -299,7 +299,8 @@ void Engine<T>::not_finite(std::int64_t step, const StepResult& result) {
     return std::pair(int(stages.rend() - found) - 1, found == stages.rend() ? -1 : int(*found));
   };
   const auto weight = last_stage_with(bad_weight), gradient = last_stage_with(bad_gradient);
-  const auto [stage, index] = weight.second >= 0 ? weight : gradient;
+  const auto found = weight.second >= 0 ? weight : gradient;
+  const int stage = found.first, index = found.second;
   const std::string alone = only_some_replicas(bad_weight >= 0 || bad_gradient >= 0);
   together(grid_.world(), [&] {  // the stage that holds it knows its name; all stop with what it says
     if (stage == grid_.coordinate("pipeline"))

@@ -159,6 +159,27 @@ TEST(survive, the_slurm_script_requeues_on_75_only) {
   }
 }
 
+// Told to end (scancel, preemption), the job's script lets the run save, and does not bring back what somebody has cancelled.
+TEST(survive, a_cancelled_job_is_not_requeued) {
+  const Folder folder;
+  const auto program = [&](const char* name, const std::string& text) {
+    folder.write(name, "#!/bin/bash\n" + text);
+    fs::permissions(folder / name, fs::perms::owner_all);
+  };
+  program("srun", "trap 'exit 75' USR1; echo ready > " + (folder / "started").string() + "; for i in {1..100}; do sleep 0.1; done; exit 3");
+  program("scontrol", "echo \"$@\" > " + (folder / "requeued").string());
+  bool sent = false;
+  const auto cancel = [&](int pid, const fs::path&) {
+    if (!sent && contents(folder / "started") == "ready\n") sent = kill(pid, SIGTERM) == 0;
+  };
+  const Result r = execute({"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
+                            std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "deck.yaml"},
+                           {.meanwhile = cancel});
+  EXPECT_EQ(r.code, 75) << told(r);
+  EXPECT_NE(r.out.find("not queued again"), std::string::npos) << told(r);
+  EXPECT_FALSE(fs::exists(folder / "requeued"));
+}
+
 TEST(survive, keys_that_make_no_sense_are_refused) {
   const Folder folder;
   for (const char* wrong : {"train.walltime=soon", "fault.kind=explode", "fault.kind=slow", "fault.kind=slow:0.5", "fault.kind=kill:3", "data.skip=[\"5\"]",
