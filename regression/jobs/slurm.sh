@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A real Slurm on this machine, and a jobscript's whole life in it: submitted, warned before its time limit, saved, requeued, finished.
-# The loss of every step must then be, bit for bit, that of a run nobody disturbed.
+# A real Slurm on this machine, and a jobscript's whole life in it: warned before its time limit, saved, requeued and finished; cancelled,
+# and submitted once more; on a node that goes down. The loss of every step must then be, bit for bit, that of a run nobody disturbed.
 #   regression/jobs/slurm.sh BUILD      BUILD the folder with bin/gyrfalcon
 # Needs root and Debian's slurm-wlm; exit code 77 (skipped) where they are not. Everything runs on ports of its own, in a folder that is
 # removed at the end. The undisturbed run takes at least 20 seconds, because Slurm looks at time limits twice a minute: STEPS=400.
@@ -58,7 +58,7 @@ SchedulerParameters=sched_interval=2,interval=2
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 MpiDefault=pmi2
-ReturnToService=2
+ReturnToService=1
 KillWait=10
 SlurmdParameters=config_overrides
 NodeName=$host CPUs=8 State=UNKNOWN
@@ -95,21 +95,59 @@ srun --mpi=pmi2 -n 2 "$build/bin/gyrfalcon" train input/demo.yaml "${settings[@]
   failed "the undisturbed run" "$folder/plain.log"
 [ $((SECONDS - begin)) -ge 20 ] || failed "$steps steps took $((SECONDS - begin)) s: too few to be warned before the end; set STEPS"
 
+# submit NAME OPTION...: the run into folder/NAME as a job, whose number it prints.
+submit() {
+  GYRFALCON=$build/bin/gyrfalcon sbatch --parsable --nodes=1 --ntasks=2 --ntasks-per-node=2 --output="$folder/$1.log" "${@:2}" \
+    jobscripts/slurm-cpu.sh input/demo.yaml "${settings[@]}" output.folder="$folder/$1"
+}
+has_left() { [ -z "$(squeue -h -j "$1" 2> /dev/null)" ]; }
+has_steps() { [ -f "$folder/$1/metrics.jsonl" ] && [ "$(grep -c '"kind":"step"' "$folder/$1/metrics.jsonl")" -ge "$2" ]; }
+await() {  # await WHAT COMMAND...: every second until it is so
+  for ((i = 0; i < 300; ++i)); do
+    if "${@:2}"; then return; fi
+    sleep 1
+  done
+  failed "$1 within 300 s" "$folder"/*.log
+}
+lives() { grep -c 'job: slurm' "$folder/$1.log" || true; }
+finished() {
+  grep -E 'job:|^RUN' "$folder/$1.log" || true
+  grep -q '^RUN OK' "$folder/$1.log" || failed "the chain did not finish" "$folder/$1.log"
+  same_losses "$folder/plain" "$folder/$1" "$steps"
+}
+
 say "under a time limit of a minute, warned 50 seconds before"
-job=$(GYRFALCON=$build/bin/gyrfalcon sbatch --parsable --nodes=1 --ntasks=2 --ntasks-per-node=2 --time=1 --signal=B:USR1@50 --output="$folder/job.log" \
-  jobscripts/slurm-cpu.sh input/demo.yaml "${settings[@]}" output.folder="$folder/limited")
-for ((i = 0; i < 300; ++i)); do
-  [ -n "$(squeue -h -j "$job" 2> /dev/null)" ] || break
-  sleep 1
-done
-grep -E 'job:|^RUN' "$folder/job.log" || true
-lives=$(grep -c 'job: slurm' "$folder/job.log" || true)
-grep -q '^RUN OK' "$folder/job.log" || failed "the chain did not finish" "$folder/job.log"
-grep -q '^RUN STOPPED 75' "$folder/job.log" || failed "the job was never warned" "$folder/job.log"
-[ "$lives" -ge 2 ] || failed "the job was never requeued" "$folder/job.log"
-same_losses "$folder/plain" "$folder/limited" "$steps"
+job=$(submit limited --time=1 --signal=B:USR1@50)
+await "the chain has not ended" has_left "$job"
+finished limited
+grep -q '^RUN STOPPED 75' "$folder/limited.log" || failed "the job was never warned" "$folder/limited.log"
+[ "$(lives limited)" -ge 2 ] || failed "the job was never requeued" "$folder/limited.log"
+
+say "cancelled, and submitted once more"
+job=$(submit cancelled)
+await "the job has not begun" has_steps cancelled 20
+scancel "$job"
+await "the job has not ended" has_left "$job"
+sleep 12  # in which a job that was requeued would begin again
+has_left "$job" || failed "the job came back" "$folder/cancelled.log"
+grep -q 'not queued again' "$folder/cancelled.log" || failed "the job did not end by itself" "$folder/cancelled.log"
+ls -d "$folder"/cancelled/checkpoints/step_* > /dev/null || failed "nothing was saved" "$folder/cancelled.log"
+job=$(submit cancelled --open-mode=append)
+await "the second job has not ended" has_left "$job"
+finished cancelled
+
+say "on a node that goes down and comes back"
+job=$(submit lost)
+await "the job has not begun" has_steps lost 20
+scontrol update NodeName="$host" State=DOWN Reason=test
+sleep 20  # until slurmd has ended what ran there
+scontrol update NodeName="$host" State=RESUME
+await "the chain has not ended" has_left "$job"
+finished lost
+[ "$(lives lost)" -ge 2 ] || failed "Slurm did not start the job again" "$folder/lost.log"
+
 say "the regression table in an allocation"
 sbatch --wait --ntasks=2 --output="$folder/table.log" --wrap "regression/run.sh --launcher 'srun --mpi=pmi2' --binary $build/bin/gyrfalcon \
   --work $folder/table --only hybrid-fp32" > /dev/null || failed "the regression table" "$folder/table.log"
 cat "$folder/table.log"
-say "$lives lives, $steps steps, the same bits, in $SECONDS s"
+say "$steps steps, the same bits whatever happened to the job, in $SECONDS s"
