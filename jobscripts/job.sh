@@ -124,9 +124,15 @@ main() {
     wait "$child" || code=$?
   done
   trap '' USR1 TERM  # to requeue a job ends it
-  # Hydra that has passed on a signal sometimes says 0 whatever its ranks ended with: their last line counts.
+  # Launchers say 0 of runs that were not done, Hydra when it has passed on a signal, srun when its node was lost: the last line counts.
   sleep 0.5
-  if [ "$code" = 0 ] && tail -n 5 "$said" | grep -q '^RUN STOPPED 75'; then code=75; fi
+  if [ "$code" = 0 ]; then
+    case $(tail -n 5 "$said" | grep '^RUN ' | tail -n 1) in
+      'RUN OK'*) ;;
+      'RUN STOPPED 75'*) code=75 ;;
+      *) say "the launcher ended with 0, and the run has not said that it was done"; code=70 ;;
+    esac
+  fi
   rm -f "$said"
   say "gyrfalcon ended with $code"
   [ "$code" = 75 ] || return "$code"

@@ -138,24 +138,32 @@ TEST(survive, the_watchdog_ends_a_hanging_job_and_names_the_rank) {
   }
 }
 
-// The script asks for another start where the run says 75, and nowhere else.
+// The script asks for another start where the run says 75, and nowhere else; a launcher's 0 counts where the run has said that it is done.
 TEST(survive, the_slurm_script_requeues_on_75_only) {
-  for (const int code : {75, 0, 80}) {
+  struct Case {
+    int srun;
+    const char* last_line;
+    int script;
+    bool requeued;
+  };
+  for (const Case& c : {Case{75, "RUN STOPPED 75", 0, true}, {0, "RUN OK", 0, false}, {80, "RUN FAILED 80", 80, false}, {0, "RUN STOPPED 75", 0, true},
+                        {0, "iteration 7", 70, false}}) {
+    SCOPED_TRACE(fmt::format("{}, {}", c.srun, c.last_line));
     const Folder folder;
     const auto program = [&](const char* name, const std::string& text) {
       folder.write(name, "#!/bin/sh\n" + text);
       fs::permissions(folder / name, fs::perms::owner_all);
     };
-    program("srun", "echo \"$@\" > " + (folder / "started").string() + "; exit " + std::to_string(code));
+    program("srun", fmt::format("echo \"$@\" > {}; echo {}; exit {}", (folder / "started").string(), c.last_line, c.srun));
     program("scontrol", "echo \"$@\" > " + (folder / "requeued").string());
     const Result r = execute({"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
                               std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh",
                               "deck.yaml", "train.steps=5"});
-    EXPECT_EQ(r.code, code == 75 ? 0 : code) << told(r);
+    EXPECT_EQ(r.code, c.script) << told(r);
     const std::string started = contents(folder / "started");
     EXPECT_NE(started.find("-K1"), std::string::npos) << started;
     EXPECT_NE(started.find("train deck.yaml parallel.tensor=2 parallel.pipeline=1 train.steps=5 --resume"), std::string::npos) << started;
-    EXPECT_EQ(contents(folder / "requeued"), code == 75 ? "requeue 17\n" : "");
+    EXPECT_EQ(contents(folder / "requeued"), c.requeued ? "requeue 17\n" : "");
   }
 }
 

@@ -123,6 +123,13 @@ finished limited
 grep -q '^RUN STOPPED 75' "$folder/limited.log" || failed "the job was never warned" "$folder/limited.log"
 [ "$(lives limited)" -ge 2 ] || failed "the job was never requeued" "$folder/limited.log"
 
+say "the same as elements of an array, one after the other"
+job=$(GYRFALCON=$build/bin/gyrfalcon sbatch --parsable --array=1-6%1 --nodes=1 --ntasks=2 --ntasks-per-node=2 --time=1 --signal=B:USR1@50 \
+  --output="$folder/array.log" jobscripts/slurm-array.sh input/demo.yaml parallel.pipeline=1 "${settings[@]}" output.folder="$folder/array")
+await "the array has not ended" has_left "$job"
+finished array
+grep -q 'the next element of the array goes on' "$folder/array.log" || failed "no element was warned" "$folder/array.log"
+
 say "cancelled, and submitted once more"
 job=$(submit cancelled)
 await "the job has not begun" has_steps cancelled 20
