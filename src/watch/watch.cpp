@@ -115,10 +115,11 @@ void Watch::bark() {
     say(2, report(after, verdict, seconds));
     if (!output_.empty()) write_outcome(output_, {"hung", int(Exit::again), here.step, verdict.rank, verdict.text});
     say(1, last_line(Exit::again) + "\n");
-    std::thread(leave_after, 2.0).detach();  // where the launcher cannot be told
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // launchers drop what they have not passed on when a job is aborted
+    std::thread(leave_after, 2.0).detach();                       // where the launcher cannot be told
     end_job_(int(Exit::again));
   } else {
-    rest(3 * settings_.interval);  // for the speaker, who ends the job
+    rest(3 * settings_.interval + 1);  // for the speaker, who ends the job
   }
   ::_exit(int(Exit::again));
 }
