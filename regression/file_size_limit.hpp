@@ -10,19 +10,19 @@ namespace gyr::testing {
 // While this lives, the file system takes no more than `bytes` of any file of this process.
 class FileSizeLimit {
  public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    signal(SIGXFSZ, SIG_IGN);
+  explicit FileSizeLimit(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
     getrlimit(RLIMIT_FSIZE, &before_);
     const rlimit full{bytes, before_.rlim_max};
     setrlimit(RLIMIT_FSIZE, &full);
   }
   ~FileSizeLimit() {
     setrlimit(RLIMIT_FSIZE, &before_);
-    signal(SIGXFSZ, SIG_DFL);
+    signal(SIGXFSZ, handler_);
   }
 
  private:
   rlimit before_;
+  sighandler_t handler_;
 };
 
 }  // namespace gyr::testing

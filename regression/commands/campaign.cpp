@@ -59,16 +59,16 @@ int process_of(const fs::path& output, int rank, std::int64_t step) {
 // Effective training time: seconds of steps that count, over the run's. Ten times a rank is killed, never the same twice in a row, which
 // would be taken for lost.
 TEST(campaign, ten_kills_cost_less_than_a_tenth_of_the_time) {
-  constexpr int steps = 120000, kills = 10;
+  constexpr int steps = 6000, kills = 10;
   const Folder folder;
   std::mt19937 random(1);
   int killed = 0;
   const auto kill_ranks = [&](int, const fs::path&) {
     if (killed == kills) return;
-    const int victim = process_of(folder.path(), killed % 2, (killed + 1) * steps / (kills + 1) + int(random() % 500));
+    const int victim = process_of(folder.path(), killed % 2, (killed + 1) * steps / (kills + 1) + int(random() % 50));
     if (victim > 0 && ::kill(victim, SIGKILL) == 0) ++killed;
   };
-  Words words = Material::get().train(folder.path(), {fmt::format("train.steps={}", steps), "checkpoint.every=500", "checkpoint.async=true", "parallel.data=2",
+  Words words = Material::get().train(folder.path(), {fmt::format("train.steps={}", steps), "checkpoint.every=50", "checkpoint.async=true", "parallel.data=2", "train.length=512",
                                                       "supervise.max_restarts=20", "watchdog.heartbeat=0.2"});
   words[0] = "run";
   for (const std::string& more : {std::string("-n"), std::string("2"), std::string("--launcher"), std::string(GYR_MPIEXEC) + " -disable-auto-cleanup"})

@@ -2,13 +2,12 @@
 // Checkpoints give back every bit, or say what is wrong; whatever happens while one is written, the one before stays good.
 #include "src/checkpoint/checkpoint.hpp"
 
-#include <signal.h>
-#include <sys/resource.h>
 
 #include <cstdio>
 #include <fstream>
 #include <random>
 
+#include "regression/file_size_limit.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 #include "regression/state.hpp"
@@ -395,24 +394,6 @@ TEST(checkpoint, only_the_last_ones_are_kept) {
   EXPECT_TRUE(fs::exists(folder / "notes.txt") && fs::exists(folder / "step_1.h5") && fs::exists(folder / "step_00000005x.tmp"));
   EXPECT_NE(contents(folder / "README.md").find("manifest.json"), std::string::npos);
 }
-
-// The file system takes no more than `bytes` of any file while this lives.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_;
-  sighandler_t handler_;
-};
 
 TEST(checkpoint, survives_a_disk_that_fills_at_any_byte) {
   const Folder folder;

@@ -2,13 +2,12 @@
 // The layer over HDF5: what is written is read back in any box, and every failure names file and object.
 #include "src/hdf5/file.hpp"
 
-#include <signal.h>
-#include <sys/resource.h>
 
 #include <numeric>
 #include <random>
 #include <thread>
 
+#include "regression/file_size_limit.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 
@@ -102,24 +101,6 @@ TEST(hdf5, failures_say_which_file_and_why) {
   EXPECT_EQ(unknown.code, Exit::data);
   EXPECT_NE(std::string(unknown.what()).find("a.h5:/x"), std::string::npos) << unknown.what();
 }
-
-// The file system takes no more than `bytes` of any file while this lives.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_;
-  sighandler_t handler_;
-};
 
 TEST(hdf5, a_failed_write_is_an_error_and_the_library_lives_on) {
   const Folder folder;
