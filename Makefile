@@ -17,7 +17,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell command -v mpiexec.hydra || command -v mpiexec.mpich || echo mpiexec)
 export NP DATA ARGS BUILD
 
-.PHONY: build run test regression bench bench-peer bench-tokenizer install clean help setup configure
+.PHONY: build run test regression faults bench bench-peer bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -31,6 +31,10 @@ test: configure ## build and run every test; in CI (variable CI set) warnings ar
 
 regression: build ## golden runs on many grids, one table; ARGS are words for regression/run.sh
 	@regression/run.sh --binary $(BUILD)/bin/gyrfalcon --launcher '$(MPIEXEC)' $(ARGS)
+
+faults: configure ## break runs and files on purpose, for two hours, and count what survived; ARGS='-LE slow': ten minutes
+	@cmake --build $(BUILD) --parallel $(JOBS)
+	@regression/faults.sh $(BUILD) $(ARGS)
 
 bench: configure ## time the kernels, then a whole training step beside its matrix products
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks

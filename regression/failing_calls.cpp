@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A disk that fails once, for a program started with LD_PRELOAD: of the calls that bring a checkpoint to disk (pwrite, write, fsync, rename
 // of what has "/checkpoints" in its path) number GYR_FAILING_CALL of all fails with the error number GYR_FAILING_ERROR. It says so on
-// standard error, and how many calls there were at the end.
+// standard error, and how many calls there were at the end. With GYR_DISK_SPACE the disk of rank GYR_DISK_RANK of a job takes so many bytes
+// of such files, and is full.
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -21,20 +23,43 @@ long number(const char* variable) {
   return text ? std::atol(text) : 0;
 }
 
+bool concerned(const char* path) { return std::strstr(path, "/checkpoints") != nullptr; }
+
 bool fails(const char* call, const char* path) {
-  if (std::strstr(path, "/checkpoints") == nullptr || ++calls != number("GYR_FAILING_CALL")) return false;
+  if (!concerned(path) || ++calls != number("GYR_FAILING_CALL")) return false;
   std::fprintf(stderr, "failing call: %s of %s\n", call, path);
   errno = int(number("GYR_FAILING_ERROR"));
   return true;
 }
 
-bool fails(const char* call, int fd) {
-  char link[64], path[PATH_MAX];
-  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t length = ::readlink(link, path, sizeof path - 1);
-  if (length < 0) return false;
-  path[length] = 0;
-  return fails(call, path);
+struct Path {
+  explicit Path(int fd) {
+    char link[64];
+    std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    text[std::max<ssize_t>(0, ::readlink(link, text, sizeof text - 1))] = 0;
+  }
+  char text[PATH_MAX];
+};
+
+bool fails(const char* call, int fd) { return fails(call, Path(fd).text); }
+
+// How many of these bytes the disk still takes.
+size_t room(int fd, size_t size) {
+  static const char *space = std::getenv("GYR_DISK_SPACE"), *of = std::getenv("GYR_DISK_RANK"), *rank = std::getenv("PMI_RANK");
+  static std::atomic<long> left{number("GYR_DISK_SPACE")};
+  if (!space || !of || !rank || std::strcmp(of, rank) != 0 || !concerned(Path(fd).text)) return size;
+  const long before = left.fetch_sub(long(size));
+  if (before < long(size)) std::fprintf(stderr, "full disk: rank %s, %s\n", rank, Path(fd).text);
+  return size_t(std::clamp(before, 0L, long(size)));
+}
+
+// As write(2) on such a disk: what fits, and an error where nothing does.
+template <class Write>
+ssize_t written(const char* call, int fd, size_t size, Write&& write) {
+  if (fails(call, fd)) return -1;
+  const size_t fits = room(fd, size);
+  if (fits == 0 && size > 0) return errno = ENOSPC, -1;
+  return write(fits);
 }
 
 template <class Function>
@@ -51,13 +76,13 @@ const struct AtEnd {
 extern "C" {
 
 ssize_t pwrite(int fd, const void* data, size_t size, off_t at) {
-  return fails("pwrite", fd) ? -1 : next<ssize_t(int, const void*, size_t, off_t)>("pwrite")(fd, data, size, at);
+  return written("pwrite", fd, size, [&](size_t fits) { return next<ssize_t(int, const void*, size_t, off_t)>("pwrite")(fd, data, fits, at); });
 }
 ssize_t pwrite64(int fd, const void* data, size_t size, off64_t at) {
-  return fails("pwrite", fd) ? -1 : next<ssize_t(int, const void*, size_t, off64_t)>("pwrite64")(fd, data, size, at);
+  return written("pwrite", fd, size, [&](size_t fits) { return next<ssize_t(int, const void*, size_t, off64_t)>("pwrite64")(fd, data, fits, at); });
 }
 ssize_t write(int fd, const void* data, size_t size) {
-  return fails("write", fd) ? -1 : next<ssize_t(int, const void*, size_t)>("write")(fd, data, size);
+  return written("write", fd, size, [&](size_t fits) { return next<ssize_t(int, const void*, size_t)>("write")(fd, data, fits); });
 }
 int fsync(int fd) { return fails("fsync", fd) ? -1 : next<int(int)>("fsync")(fd); }
 int rename(const char* from, const char* to) noexcept { return fails("rename", from) ? -1 : next<int(const char*, const char*)>("rename")(from, to); }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -27,7 +28,12 @@ const Grid signal_grids[] = {{0, 1, {}}, {2, 2, {"parallel.data=2"}}, {4, 2, {"p
 const Grid fault_grids[] = {{4, 2, {"parallel.data=2", "parallel.tensor=2"}},
                             {3, 3, {"parallel.data=3", "train.batch=6"}},
                             {8, 4, {"parallel.data=4", "parallel.pipeline=2"}}};
+const Grid grids_of_eight[] = {{8, 8, {"parallel.data=8"}},
+                               {8, 4, {"parallel.data=4", "parallel.pipeline=2"}},
+                               {8, 2, {"parallel.data=2", "parallel.pipeline=2", "parallel.tensor=2"}},
+                               {8, 2, {"parallel.data=2", "parallel.tensor=4"}}};
 const Grid slow_grid = {4, 4, {"parallel.data=4", "train.length=512", "train.micro_batch=2", "train.steps=40"}};
+const Grid slow_grid_of_eight = {8, 8, {"parallel.data=8", "train.length=512", "train.steps=40"}};
 
 Words settings(const Grid& grid) {
   Words words{fmt::format("train.steps={}", steps), fmt::format("optimizer.decay_steps={}", steps), fmt::format("checkpoint.every={}", save_every),
@@ -56,12 +62,40 @@ std::string phase(const fs::path& output) {
   return bytes.size() < 176 ? "" : std::string(bytes.c_str() + 152);
 }
 
-// What a test has recorded so far, failures above all.
-int recorded() { return ::testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count(); }
+const Grid& grid_of(const std::string& kind, Ranks ranks, std::mt19937& random) {
+  if (kind == "slow") return ranks == Ranks::eight ? slow_grid_of_eight : slow_grid;
+  if (ranks == Ranks::eight) return grids_of_eight[random() % std::size(grids_of_eight)];
+  return kind == "bitflip" ? fault_grids[1 + random() % 2] : fault_grids[random() % 3];
+}
+
+std::vector<fs::path> shards_of(const fs::path& checkpoint) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(checkpoint))
+    if (entry.path().filename().string().starts_with("shard_")) found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+fs::path newest_of(const fs::path& output) {
+  for (int step = steps; step > 0; --step)
+    if (const fs::path path = Material::checkpoint(output, step); fs::exists(path)) return path;
+  return {};
+}
+
+void damage(const fs::path& file, Damage how, std::mt19937& random) {
+  const auto size = fs::file_size(file);
+  if (how == Damage::removed) fs::remove(file);
+  if (how == Damage::cut_short) fs::resize_file(file, random() % size);
+  if (how != Damage::flipped_bit) return;
+  std::string bytes = contents(file);
+  char& byte = bytes[random() % size];
+  byte = char(byte ^ (1 << random() % 8));
+  put_contents(file, bytes);
+}
 
 }  // namespace
 
-void signal_trial(unsigned seed, Count& count) {
+void signal_trial(unsigned seed) {
   std::mt19937 random(seed);
   const Grid& grid = signal_grids[random() % 3];
   const int drawn = std::array{SIGTERM, SIGUSR1, SIGINT}[random() % 3];
@@ -70,8 +104,6 @@ void signal_trial(unsigned seed, Count& count) {
   const int at_step = moment == "end" ? steps : int(1 + random() % (steps - 2));
   const double delay = double(random() % 20) * 1e-3;
   SCOPED_TRACE(fmt::format("seed {}: signal {} in {} (step {}) on {} ranks", seed, number, moment, at_step, grid.ranks));
-  ++count.tried;
-  const int before = recorded();
   const Folder folder;
   bool sent = false;
   std::optional<std::chrono::steady_clock::time_point> seen;
@@ -102,21 +134,17 @@ void signal_trial(unsigned seed, Count& count) {
     EXPECT_EQ(second.code, 0) << second.out << second.err;
   }
   expect_same_end(undisturbed(grid), folder.path(), steps);
-  if (recorded() == before) ++count.survived;
 }
 
-void fault_trial(const std::string& kind, unsigned seed, Count& count) {
+void fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
   std::mt19937 random(seed);
-  const Grid& grid = kind == "slow" ? slow_grid : kind == "bitflip" ? fault_grids[1 + random() % 2] : fault_grids[random() % 3];
+  const Grid& grid = grid_of(kind, ranks, random);
   const int rank = int(random() % unsigned(grid.ranks)), step = int(1 + random() % steps);
   std::string spelt = kind;
   if (kind == "exit") spelt += ":" + std::to_string(random() % 60);
   if (kind == "slow") spelt += ":2.0";
   if (kind == "bitflip") spelt += ":" + std::to_string(10 + random() % 16);
-  const std::string what = fmt::format("seed {}: {} on rank {} of {} at step {}", seed, spelt, rank, grid.ranks, step);
-  SCOPED_TRACE(what);
-  ++count.tried;
-  const int before = recorded();
+  SCOPED_TRACE(fmt::format("seed {}: {} on rank {} of {} at step {}", seed, spelt, rank, grid.ranks, step));
   constexpr double patience = 3;
   const Folder folder;
   Words words = Material::get().train(folder.path(), settings(grid));
@@ -144,9 +172,54 @@ void fault_trial(const std::string& kind, unsigned seed, Count& count) {
     EXPECT_GE(status["lives"][1]["from"], std::max(0, (step - 1) / save_every * save_every));  // nothing is lost but the steps since the last save
     EXPECT_EQ(losses(undisturbed(grid)), losses(folder.path()));
   }
-  std::printf("%s: %s\n", what.c_str(), recorded() == before ? "survived" : "NOT survived");
-  std::fflush(stdout);
-  if (recorded() == before) ++count.survived;
+}
+
+void damage_trial(Damage how, unsigned seed) {
+  std::mt19937 random(seed);
+  const Grid& grid = grids_of_eight[random() % std::size(grids_of_eight)];
+  const int rank = int(random() % unsigned(grid.ranks)), step = 2 * save_every + 1 + int(random() % save_every);
+  SCOPED_TRACE(fmt::format("seed {}: rank {} of {} dies at step {}", seed, rank, grid.ranks, step));
+  const Folder folder;
+  Words words = Material::get().train(folder.path(), settings(grid));
+  Words dying = words;
+  for (const std::string& more : {std::string("fault.kind=kill"), fmt::format("fault.rank={}", rank), fmt::format("fault.step={}", step)}) dying.push_back(more);
+  EXPECT_NE(run(dying, {.ranks = grid.ranks}).code, 0);
+  const fs::path newest = newest_of(folder.path());
+  ASSERT_EQ(newest.filename(), Material::checkpoint({}, 2 * save_every).filename());
+  const auto shards = shards_of(newest);
+  ASSERT_EQ(shards.size(), std::size_t(grid.ranks));
+  const fs::path& victim = shards[random() % shards.size()];
+  damage(victim, how, random);
+  words.push_back("--resume");
+  const Result r = run(words, {.ranks = grid.ranks});
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_NE(r.out.find("passed over: " + newest.string()), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find(victim.filename().string()), std::string::npos) << victim << "\n" << r.out;
+  EXPECT_NE(r.out.find(fmt::format("at step {}\n", save_every)), std::string::npos) << r.out;
+  expect_same_end(undisturbed(grid), folder.path(), steps);
+}
+
+void full_disk_trial(unsigned seed) {
+  std::mt19937 random(seed);
+  const Grid& grid = grids_of_eight[random() % std::size(grids_of_eight)];
+  const std::size_t rank = random() % unsigned(grid.ranks);
+  const auto of_a_save = fs::file_size(shards_of(newest_of(undisturbed(grid))).at(rank));
+  const auto space = random() % (steps / save_every * of_a_save);
+  SCOPED_TRACE(fmt::format("seed {}: the disk of rank {} of {} takes {} bytes, a save {}", seed, rank, grid.ranks, space, of_a_save));
+  const Folder folder;
+  Words words = Material::get().train(folder.path(), settings(grid));
+  const Result r = run(words, {.ranks = grid.ranks, .env = {{"LD_PRELOAD", GYR_FAILING_CALLS},
+                                                            {"GYR_DISK_SPACE", std::to_string(space)},
+                                                            {"GYR_DISK_RANK", std::to_string(rank)}}});
+  EXPECT_EQ(r.code, 74) << r.out << r.err;
+  EXPECT_NE(r.err.find("full disk: "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("No space left on device"), std::string::npos) << r.err;
+  const fs::path newest = newest_of(folder.path());
+  EXPECT_TRUE(newest.empty() || run({"info", newest, "--check"}).code == 0) << newest;
+  words.push_back("--resume");
+  const Result next = run(words, {.ranks = grid.ranks});
+  EXPECT_EQ(next.code, 0) << next.out << next.err;
+  expect_same_end(undisturbed(grid), folder.path(), steps);
 }
 
 }  // namespace gyr::testing

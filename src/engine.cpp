@@ -41,6 +41,10 @@ Arena arena(Memory category, const Capacity* capacity) {
 
 }  // namespace
 
+Index first_sample(Index micro_batch, Index i, const Grid& grid) {
+  return (i * grid.layout().size("data") + grid.coordinate("data")) * micro_batch;
+}
+
 template <class T>
 Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity, Timers& timers)
     : config_(config), grid_(grid), timers_(timers), device_(!capacity, capacity ? capacity->scratch : 0),

@@ -54,6 +54,8 @@ struct StepOrder {
 
 // Micro-batch number i of this rank's data coordinate in the present step.
 using MicroBatches = std::function<MicroBatch(int)>;
+// The sample, counted within the step, that it begins with: replicas take turns, so that a step's samples do not depend on the grid.
+Index first_sample(Index micro_batch, Index i, const Grid&);
 
 template <class T>
 class Engine {

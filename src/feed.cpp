@@ -48,8 +48,9 @@ MicroBatch read_micro_batch(const Dataset& dataset, Index first, Index batch, In
 }
 
 MicroBatches feed(const Dataset& dataset, Index first, const EngineConfig& config, Grid& grid) {
-  const Index data = grid.layout().size("data"), mine = grid.coordinate("data"), micro = config.micro_batch, length = config.length;
-  return [=, &dataset](int i) { return read_micro_batch(dataset, first + (Index(i) * data + mine) * micro, micro, length); };
+  return [=, &dataset, &grid, micro = config.micro_batch, length = config.length](int i) {
+    return read_micro_batch(dataset, first + first_sample(micro, i, grid), micro, length);
+  };
 }
 
 template <class T>

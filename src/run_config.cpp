@@ -178,7 +178,7 @@ WatchSettings read_watch(Section s) {
 }
 
 FaultSettings read_fault(Section s) {
-  FaultSettings c = parse_fault(s.get("kind", "", "for tests: kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip, bitflip:BIT or scale:FACTOR; empty: none").value());
+  FaultSettings c = parse_fault(s.get("kind", "", "for tests: kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR; empty: none").value());
   c.rank = s.get("rank", 0, "the rank it happens to").at_least(0);
   c.step = s.get("step", 1, "the step before which it happens").positive();
   c.life = s.get("life", 0, "the start of the run it happens in, as counted by gyrfalcon run; -1: every one").at_least(-1);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "regression/material.hpp"
+#include "regression/trials.hpp"
 
 using namespace gyr;
 using namespace gyr::testing;
@@ -318,14 +319,17 @@ TEST(bad_input, a_checkpoint_of_another_model_is_refused) {
                            {"step_00000060", "another model"}, change == std::string("model.pattern=P") ? std::vector<int>{0, 2} : std::vector<int>{0});
 }
 
-TEST(bad_input, an_output_folder_that_another_run_uses_is_refused) {
+void lock_of_another_machine() {
   const Folder folder;
   put_contents(folder / "lock", R"({"host": "elsewhere", "pid": 77, "job": "4711"})");
   expect_refused_quietly(material().train(folder.path(), {"train.steps=1"}), Exit::io, {"lock", "77 on elsewhere", "4711", "--take-over"});
   const Result over = run(material().train(folder.path(), {"train.steps=1", "--take-over"}));
   EXPECT_EQ(over.code, 0) << told(over);
   EXPECT_NE(over.out.find("taken over"), std::string::npos) << over.out;
-  // A second run while the first one lives.
+}
+
+void second_run_while_the_first_lives() {
+  const Folder folder;
   bool asked = false;
   const Result first = run(material().train(folder.path(), {"train.steps=100000"}), {.kill_when = [&] {
     if (asked || contents(folder / "metrics.jsonl").find("\"step\":3,") == std::string::npos) return asked;
@@ -343,6 +347,12 @@ TEST(bad_input, an_output_folder_that_another_run_uses_is_refused) {
   const Result again = run(material().train(folder.path(), {"train.steps=1"}));  // the killed one has left its name
   EXPECT_EQ(again.code, 0) << told(again);
   EXPECT_NE(again.out.find("taken over"), std::string::npos) << again.out;
+}
+
+TEST(bad_input, an_output_folder_that_another_run_uses_is_refused) {
+  Trials trials("second run on one output folder");
+  trials.attempt(lock_of_another_machine);
+  trials.attempt(second_run_while_the_first_lives);
 }
 
 TEST(bad_input, a_wrong_command_line_is_refused) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "regression/material.hpp"
+#include "regression/trials.hpp"
 
 using namespace gyr;
 using namespace gyr::testing;
@@ -69,13 +70,12 @@ void fail_call(const Reference& reference, long call, int error) {
 const int reasons[] = {EIO, ENOSPC, EDQUOT, ESTALE};
 
 // So many of them, evenly, the last one included; 0: all.
-void fail_calls(long trials) {
+void fail_calls(long some) {
   const Reference reference;
   const long calls = calls_of_a_save(reference);
   ASSERT_GT(calls, 10);
-  int tried = 0;
-  for (long call = calls; call > 0; call -= trials > 0 ? calls / trials : 1, ++tried) fail_call(reference, call, reasons[tried % 4]);
-  std::printf("%d of the %ld calls of a save failed in turn\n", tried, calls);
+  Trials trials("call of a save refused by the disk (EIO, ENOSPC, EDQUOT, ESTALE)");
+  for (long call = calls; call > 0; call -= some > 0 ? calls / some : 1) trials.attempt([&] { fail_call(reference, call, reasons[call % 4]); });
 }
 
 }  // namespace

@@ -18,9 +18,20 @@ INSTANTIATE_TEST_SUITE_P(fault, fault, ::testing::Values("kill", "stop", "hang",
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(fault, is_noticed_named_and_survived) {
-  Count count;
-  fault_trial(GetParam(), 1, count);
-  std::printf("%s: %d tried, %d survived\n", GetParam(), count.tried, count.survived);
+  Trials trials(std::string("fault of a rank: ") + GetParam());
+  trials.attempt([] { fault_trial(GetParam(), 1); });
+}
+
+TEST(fault, eight_ranks_lose_nothing_to_damaged_or_full_disks) {
+  const auto damaged = [](const char* what, Damage how) {
+    Trials trials(what);
+    trials.attempt([&] { damage_trial(how, 1); });
+  };
+  damaged("8 ranks: flipped bit in a shard of the newest checkpoint", Damage::flipped_bit);
+  damaged("8 ranks: shard of the newest checkpoint cut short", Damage::cut_short);
+  damaged("8 ranks: shard of the newest checkpoint missing", Damage::removed);
+  Trials trials("8 ranks: full disk of one");
+  for (unsigned seed = 1; seed < 4; ++seed) trials.attempt([&] { full_disk_trial(seed); });
 }
 
 // A lost rank that nobody replaces takes its replica with it; the batch stays, and the losses to rounding.

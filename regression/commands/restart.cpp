@@ -11,6 +11,7 @@
 #include <random>
 
 #include "regression/material.hpp"
+#include "regression/trials.hpp"
 
 using namespace gyr;
 using namespace gyr::testing;
@@ -50,13 +51,21 @@ class restart : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(restart, restart, ::testing::ValuesIn(cases), [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(restart, ten_steps_equal_five_and_five) {
-  const Folder whole, parts;
-  ASSERT_EQ(run(train(GetParam(), whole.path(), 10, false), {.ranks = GetParam().ranks}).code, 0);
-  ASSERT_EQ(run(train(GetParam(), parts.path(), 5, false), {.ranks = GetParam().ranks}).code, 0);
-  const Result second = run(train(GetParam(), parts.path(), 10, true), {.ranks = GetParam().ranks});
-  ASSERT_EQ(second.code, 0) << second.err;
-  EXPECT_NE(second.out.find("at step 5"), std::string::npos) << second.out;
-  expect_same_end(whole.path(), parts.path(), steps);
+  Trials trials("run stopped and resumed, and the same run once more");
+  const Options options{.ranks = GetParam().ranks};
+  const Folder whole, parts, again;
+  ASSERT_EQ(run(train(GetParam(), whole.path(), 10, false), options).code, 0);
+  trials.attempt([&] {
+    ASSERT_EQ(run(train(GetParam(), parts.path(), 5, false), options).code, 0);
+    const Result second = run(train(GetParam(), parts.path(), 10, true), options);
+    ASSERT_EQ(second.code, 0) << second.err;
+    EXPECT_NE(second.out.find("at step 5"), std::string::npos) << second.out;
+    expect_same_end(whole.path(), parts.path(), steps);
+  });
+  trials.attempt([&] {
+    ASSERT_EQ(run(train(GetParam(), again.path(), 10, false), options).code, 0);
+    expect_same_end(whole.path(), again.path(), steps);
+  });
 }
 
 // Each life is killed a random while after a random step was saved, which may be while the next one is; the last life is left alone.
@@ -65,9 +74,10 @@ TEST_P(restart, killed_at_any_moment_ends_with_the_same_bits) {
   const Folder whole;
   const Result uninterrupted = run(train(c, whole.path(), steps, false), {.ranks = c.ranks});
   ASSERT_EQ(uninterrupted.code, 0) << uninterrupted.err;
-  const unsigned trials = c.ranks > 0 ? 2 : 3;
+  const unsigned runs = c.ranks > 0 ? 2 : 3;
   int killed = 0, in_the_middle = 0;
-  for (unsigned seed = 1; seed <= trials; ++seed) {
+  Trials trials("run killed at random moments until it is done");
+  const auto trial = [&](unsigned seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const Folder folder;
@@ -91,9 +101,10 @@ TEST_P(restart, killed_at_any_moment_ends_with_the_same_bits) {
       done = !r.killed;
     }
     expect_same_end(whole.path(), folder.path(), steps);
-  }
-  EXPECT_GE(killed, int(trials));
-  EXPECT_GE(in_the_middle, int(trials));
+  };
+  for (unsigned seed = 1; seed <= runs; ++seed) trials.attempt([&] { trial(seed); });
+  EXPECT_GE(killed, int(runs));
+  EXPECT_GE(in_the_middle, int(runs));
 }
 
 // The file is written by one grid and read by another.
@@ -146,6 +157,7 @@ bool unfinished(const fs::path& folder) {
 }
 
 // What ranks pass on the way of a save; the stages of a commit only the first rank passes.
+constexpr const char* stage_trials = "rank killed at a stage of a save";
 const Words stages_of_all{"begin", "copied", "shard", "written", "synced", "agreed"}, stages_of_first{"index", "manifest", "renamed", "latest", "pruned"};
 
 Case saving(bool async) {
@@ -187,6 +199,7 @@ void kill_in_saves(int kills, unsigned seed) {
   std::mt19937 random(seed);
   const Folder folder;
   int killed = 0, in_a_save = 0;
+  Trials trials("run killed while it saves");
   for (int life = 0; killed < kills; ++life) {
     SCOPED_TRACE("life " + std::to_string(life));
     ASSERT_LT(life, 3 * kills);
@@ -204,11 +217,13 @@ void kill_in_saves(int kills, unsigned seed) {
       if (!seen && (fs::exists(begun) || fs::exists(Material::checkpoint(folder.path(), newest + 1)))) seen = std::chrono::steady_clock::now();
       return seen && std::chrono::duration<double>(std::chrono::steady_clock::now() - *seen).count() > delay;
     };
-    const Result r = run(train(saving(life % 2), folder.path(), steps, true), {.ranks = 4, .kill_when = kill_when});
-    killed += r.killed;
-    in_a_save += fs::exists(begun);
-    const auto after = whole_steps(folder.path());
-    EXPECT_TRUE(after.empty() ? before.empty() : after.back() >= newest);
+    trials.attempt([&] {
+      const Result r = run(train(saving(life % 2), folder.path(), steps, true), {.ranks = 4, .kill_when = kill_when});
+      killed += r.killed;
+      in_a_save += fs::exists(begun);
+      const auto after = whole_steps(folder.path());
+      EXPECT_TRUE(after.empty() ? before.empty() : after.back() >= newest);
+    });
   }
   const Result last = run(train(saving(false), folder.path(), steps, true), {.ranks = 4});
   ASSERT_EQ(last.code, 0) << last.out << last.err;
@@ -222,11 +237,15 @@ void kill_in_saves(int kills, unsigned seed) {
 
 TEST(restart, a_rank_that_dies_in_a_save_spares_what_was_saved) {
   const Reference reference;
-  die_at("begin", 3, false, reference.five_steps.path(), reference.whole.path());
-  die_at("shard", 1, true, reference.five_steps.path(), reference.whole.path());
-  die_at("synced", 2, false, reference.five_steps.path(), reference.whole.path());
-  die_at("manifest", 0, true, reference.five_steps.path(), reference.whole.path());
-  die_at("renamed", 0, false, reference.five_steps.path(), reference.whole.path());
+  Trials trials(stage_trials);
+  const auto die = [&](const std::string& stage, int rank, bool async) {
+    trials.attempt([&] { die_at(stage, rank, async, reference.five_steps.path(), reference.whole.path()); });
+  };
+  die("begin", 3, false);
+  die("shard", 1, true);
+  die("synced", 2, false);
+  die("manifest", 0, true);
+  die("renamed", 0, false);
 }
 
 TEST(restart, killed_in_ten_saves_ends_with_the_same_bits) { kill_in_saves(10, 1); }
@@ -234,12 +253,13 @@ TEST(restart, killed_in_ten_saves_ends_with_the_same_bits) { kill_in_saves(10, 1
 // Minutes: `ctest -L slow`.
 TEST(kill_matrix, every_stage_on_every_rank) {
   const Reference reference;
-  int died = 0;
-  for (const bool async : {false, true}) {
-    for (const std::string& stage : stages_of_all)
-      for (int rank = 0; rank < 4; ++rank, ++died) die_at(stage, rank, async, reference.five_steps.path(), reference.whole.path());
-    for (const std::string& stage : stages_of_first) die_at(stage, 0, async, reference.five_steps.path(), reference.whole.path()), ++died;
-  }
-  std::printf("%d deaths\n", died);
+  Trials trials(stage_trials);
+  for (const bool async : {false, true})
+    for (int rank = 0; rank < 4; ++rank) {
+      Words stages = stages_of_all;
+      if (rank == 0) stages.insert(stages.end(), stages_of_first.begin(), stages_of_first.end());
+      for (const std::string& stage : stages)
+        trials.attempt([&] { die_at(stage, rank, async, reference.five_steps.path(), reference.whole.path()); });
+    }
 }
 TEST(kill_matrix, fifty_random_moments_in_saves) { kill_in_saves(50, 2); }

@@ -33,9 +33,8 @@ std::vector<nlohmann::json> metrics(const fs::path& folder, const std::string& k
 }
 
 TEST(survive, ten_signals_in_every_phase) {
-  Count all;
-  for (unsigned seed = 0; seed < 10; ++seed) signal_trial(seed, all);
-  std::printf("signals, seeds 0 to 9: %d tried, %d survived\n", all.tried, all.survived);
+  Trials trials("signal in some phase of a run");
+  for (unsigned seed = 0; seed < 10; ++seed) trials.attempt([&] { signal_trial(seed); });
 }
 
 TEST(survive, the_file_stop_ends_a_run_and_is_taken_away) {
@@ -59,7 +58,7 @@ TEST(survive, a_run_saves_before_its_time_is_over) {
 }
 
 // A bad gradient on one rank: all ranks leave out the same step, and their weights stay equal.
-TEST(survive, a_step_that_is_not_finite_is_skipped_by_all_ranks_and_counted) {
+void skip_a_step() {
   const Folder folder, clean;
   const Words grid{"parallel.data=2", "parallel.tensor=2", "train.check_replicas=1"};
   Words fault = grid;
@@ -79,18 +78,24 @@ TEST(survive, a_step_that_is_not_finite_is_skipped_by_all_ranks_and_counted) {
   EXPECT_NE(series.at(6), expected.at(6));
 }
 
+TEST(survive, a_step_that_is_not_finite_is_skipped_by_all_ranks_and_counted) {
+  Trials trials("bad numbers, step skipped");
+  trials.attempt(skip_a_step);
+}
+
 TEST(survive, a_rollback_equals_a_clean_run_without_that_batch) {
-  for (const char* step : {"2", "5"}) {  // before the first checkpoint, and after it
+  const auto trial = [](const std::string& step) {
     SCOPED_TRACE(step);
     const Folder folder, clean;
-    const std::string skip = "data.skip=[\"" + std::to_string(8 * (std::atoi(step) - 1)) + ":8\"]";
+    const std::string skip = "data.skip=[\"" + std::to_string(8 * (std::stoi(step) - 1)) + ":8\"]";
     ASSERT_EQ(run(train(clean.path(), {"parallel.data=2", skip}), {.ranks = 2}).code, 0);
-    const Result r = run(train(folder.path(), {"parallel.data=2", "train.non_finite=rollback", "fault.kind=nan", "fault.rank=1", std::string("fault.step=") + step}),
-                         {.ranks = 2});
+    const Result r = run(train(folder.path(), {"parallel.data=2", "train.non_finite=rollback", "fault.kind=nan", "fault.rank=1", "fault.step=" + step}), {.ranks = 2});
     ASSERT_EQ(r.code, 0) << told(r);
     EXPECT_EQ(metrics(folder.path(), "rollback").size(), 1u);
     expect_same_end(clean.path(), folder.path(), 10);
-  }
+  };
+  Trials trials("bad numbers, rolled back");
+  for (const char* step : {"2", "5"}) trials.attempt([&] { trial(step); });  // before the first checkpoint, and after it
 }
 
 TEST(survive, numbers_that_stay_bad_end_the_run) {
@@ -104,7 +109,7 @@ TEST(survive, numbers_that_stay_bad_end_the_run) {
 }
 
 // Weights that are suddenly too large blow up the loss, not to infinity; the run goes back and the curve goes on as if nothing had been.
-TEST(survive, a_spike_of_the_loss_is_rolled_back) {
+void spike() {
   const Folder folder, clean;
   const Words settings{"train.steps=40", "optimizer.decay_steps=40", "checkpoint.every=10"};
   Words guarded = settings, skipping = settings;
@@ -115,6 +120,11 @@ TEST(survive, a_spike_of_the_loss_is_rolled_back) {
   ASSERT_EQ(r.code, 0) << told(r);
   EXPECT_EQ(metrics(folder.path(), "rollback").size(), 1u) << told(r);
   expect_same_end(clean.path(), folder.path(), 40);
+}
+
+TEST(survive, a_spike_of_the_loss_is_rolled_back) {
+  Trials trials("spike of the loss, rolled back");
+  trials.attempt(spike);
 }
 
 // mpiexec ends a job at once when a rank dies; a rank that is stopped or loops is for the watchdog.

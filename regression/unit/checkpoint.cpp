@@ -11,6 +11,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 #include "regression/state.hpp"
+#include "regression/trials.hpp"
 #include "src/checkpoint/inspect.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/checkpoint/reshard.hpp"
@@ -198,17 +199,19 @@ TEST(checkpoint, with_a_flipped_bit_anywhere_is_refused) {
   std::mt19937 random(1);
   for (const char* name : {"shard_00000.h5", "manifest.json", "index.h5"}) {
     const std::string whole = contents(path / name);
-    for (int trial = 0; trial < 100; ++trial) {
-      std::string bytes = whole;
-      bytes[random() % bytes.size()] ^= char(1 << random() % 8);
-      put_contents(path / name, bytes);
-      const Error error = error_of([&] {
-        load_checkpoint(path, rig.engine, LoadWhat::everything);
-        StoredCheckpoint(path).check_index();
+    Trials trials(fmt::format("flipped bit anywhere in {}", name));
+    for (int trial = 0; trial < 100; ++trial)
+      trials.attempt([&] {
+        std::string bytes = whole;
+        bytes[random() % bytes.size()] ^= char(1 << random() % 8);
+        put_contents(path / name, bytes);
+        const Error error = error_of([&] {
+          load_checkpoint(path, rig.engine, LoadWhat::everything);
+          StoredCheckpoint(path).check_index();
+        });
+        EXPECT_EQ(error.code, Exit::data) << name << " trial " << trial << ": " << error.what();
+        EXPECT_TRUE(says(error, (path / name).string())) << error.what();
       });
-      EXPECT_EQ(error.code, Exit::data) << name << " trial " << trial << ": " << error.what();
-      EXPECT_TRUE(says(error, (path / name).string())) << error.what();
-    }
     put_contents(path / name, whole);
   }
   load_checkpoint(path, rig.engine, LoadWhat::everything);
@@ -254,21 +257,23 @@ TEST(checkpoint, of_an_older_format_is_read_to_the_last_bit) {
 
 TEST(checkpoint, cut_short_is_refused) {
   const Folder folder;
+  Trials trials("file of a checkpoint cut short or missing");
   Single<float> rig(named("T9").model);
   const fs::path path = save_checkpoint(folder.path(), header_at(1), rig.engine).path;
+  const auto refused = [&](const fs::path& file) {
+    const Error error = error_of([&] { load_checkpoint(path, rig.engine, LoadWhat::weights); });
+    EXPECT_EQ(error.code, Exit::data) << file;
+    EXPECT_TRUE(says(error, file.string())) << error.what();
+    EXPECT_FALSE(newest_checkpoint(folder.path()));
+  };
   for (const char* name : {"shard_00000.h5", "manifest.json"}) {
     const std::string whole = contents(path / name);
     for (const std::size_t length : {std::size_t(0), std::size_t(1), std::size_t(100), whole.size() / 2, whole.size() - 1}) {
       put_contents(path / name, whole.substr(0, length));
-      const Error error = error_of([&] { load_checkpoint(path, rig.engine, LoadWhat::weights); });
-      EXPECT_EQ(error.code, Exit::data) << length;
-      EXPECT_TRUE(says(error, (path / name).string())) << error.what();
-      EXPECT_FALSE(newest_checkpoint(folder.path())) << length;
+      trials.attempt([&] { refused(path / name); });
     }
     fs::remove(path / name);
-    const Error error = error_of([&] { load_checkpoint(path, rig.engine, LoadWhat::weights); });
-    EXPECT_EQ(error.code, Exit::data);
-    EXPECT_TRUE(says(error, (path / name).string())) << error.what();
+    trials.attempt([&] { refused(path / name); });
     put_contents(path / name, whole);
   }
   EXPECT_TRUE(newest_checkpoint(folder.path()));
@@ -404,16 +409,18 @@ TEST(checkpoint, survives_a_disk_that_fills_at_any_byte) {
   set_state(rig.engine, 2);
   std::vector<std::size_t> limits{0, 1, 48, 512, size - 1};
   for (std::size_t limit = 2048; limit < size; limit += size / 12) limits.push_back(limit);
-  for (const std::size_t limit : limits) {
-    const Error error = error_of([&] {
-      const FileSizeLimit full(limit);
-      save_checkpoint(folder.path(), header_at(2), rig.engine, {.retention = {1}, .async = limit % 2 == 1});
+  Trials trials("disk that is full at some byte of a save");
+  for (const std::size_t limit : limits)
+    trials.attempt([&] {
+      const Error error = error_of([&] {
+        const FileSizeLimit full(limit);
+        save_checkpoint(folder.path(), header_at(2), rig.engine, {.retention = {1}, .async = limit % 2 == 1});
+      });
+      EXPECT_EQ(error.code, Exit::io) << limit << ": " << error.what();
+      EXPECT_TRUE(says(error, "step_00000002.tmp/shard_00000.h5") && says(error, "File too large")) << error.what();
+      EXPECT_EQ(committed_steps(folder.path()), std::vector<std::int64_t>{1});
+      EXPECT_FALSE(fs::exists(folder / "step_00000002.tmp"));
     });
-    EXPECT_EQ(error.code, Exit::io) << limit << ": " << error.what();
-    EXPECT_TRUE(says(error, "step_00000002.tmp/shard_00000.h5") && says(error, "File too large")) << error.what();
-    EXPECT_EQ(committed_steps(folder.path()), std::vector<std::int64_t>{1});
-    EXPECT_FALSE(fs::exists(folder / "step_00000002.tmp"));
-  }
   EXPECT_EQ(newest_checkpoint(folder.path()), old);
   load_checkpoint(old, rig.engine, LoadWhat::everything);
   expect_state(rig.engine, 1);

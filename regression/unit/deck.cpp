@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "regression/testing.hpp"
+#include "regression/trials.hpp"
 #include "src/deck/nearest.hpp"
 
 using namespace gyr;
@@ -442,13 +443,15 @@ TEST(deck, hundreds_of_broken_decks_are_all_refused) {
                                                 {"grid", {"[0, 1]", "[1.5]", "2"}},
                                                 {"prefix", {"~", "[a]", "\"\""}},
                                                 {"files", {"x.bin", "[[a]]", "{a: b}"}}};
-  int refused = 0, tried = 0, typos = 0, hints = 0;
+  int typos = 0, hints = 0;
+  gyr::testing::Trials trials("deck with a slip, a wrong value, a key twice or an unknown one");
   const auto try_one = [&](const Strings& deck) {
-    const auto [code, message] = outcome(joined(deck));
-    ++tried;
-    refused += code == Exit::config && message.find("run.yaml:") != std::string::npos;
-    EXPECT_EQ(code, Exit::config) << joined(deck);
-    return message;
+    const auto refusal = outcome(joined(deck));
+    trials.attempt([&] {
+      EXPECT_EQ(refusal.first, Exit::config) << joined(deck);
+      EXPECT_NE(refusal.second.find("run.yaml:"), std::string::npos) << refusal.second;
+    });
+    return refusal.second;
   };
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const std::string key = key_of(lines[i]);
@@ -474,8 +477,7 @@ TEST(deck, hundreds_of_broken_decks_are_all_refused) {
       try_one(deck);
     }
   }
-  EXPECT_GT(tried, 100);
-  EXPECT_EQ(refused, tried);
+  EXPECT_GT(typos, 100);
   EXPECT_GE(10 * hints, 9 * typos) << hints << " of " << typos;
 }
 

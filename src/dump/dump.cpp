@@ -109,8 +109,7 @@ void Dump<T>::see(Seen seen, const std::string& name, Matrix<const T> numbers, I
   if (failed_ || !matches_any(what_, tensor.path)) return;
   const Stopwatch watch(seconds_);
   const EngineConfig& config = engine_.config();
-  Grid& grid = engine_.grid();
-  const Index first = (micro_ * grid.layout().size("data") + grid.coordinate("data")) * config.micro_batch;
+  const Index first = first_sample(config.micro_batch, micro_, engine_.grid());
   engine_.device().exec.fence();
   try {
     for (const Piece& piece : pieces) {

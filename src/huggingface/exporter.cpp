@@ -15,6 +15,7 @@
 #include "src/huggingface/conveyor.hpp"
 #include "src/huggingface/half.hpp"
 #include "src/huggingface/model_folder.hpp"
+#include "src/huggingface/slab.hpp"
 #include "src/pretrained.hpp"
 #include "src/report/transfer.hpp"
 #include "src/tokenizer/tokenizer.hpp"
@@ -26,7 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 using safetensors::Type;
 
-constexpr Index block_bytes = Index(4) << 20;
 constexpr const char* generation_file_name = "generation_config.json";
 constexpr const char* tokenizer_file_name = "tokenizer.json";
 // What goes along unchanged.
@@ -100,44 +100,24 @@ std::string in_type(const StoredNumbers& from, const std::byte* block, Index cou
   }
 }
 
-// Rows of a tensor that are copied together.
-struct Slab {
-  const Job* job;
-  Index first, count;
-  Index elements() const { return count * (gyr::elements(job->to.shape) / job->to.shape[0]); }
-  Index bytes() const { return elements() * size_of(job->from.dtype); }
-};
-
-std::vector<Slab> slabs_of(const std::vector<const Job*>& jobs) {
-  std::vector<Slab> slabs;
-  for (const Job* job : jobs) {
-    const Index rows = job->to.shape[0], row_bytes = elements(job->to.shape) / rows * size_of(job->from.dtype);
-    const Index step = std::clamp<Index>(block_bytes / row_bytes, 1, rows);
-    for (Index first = 0; first < rows; first += step) slabs.push_back({job, first, std::min(step, rows - first)});
-  }
-  return slabs;
-}
-
-void write_slab(const Slab& slab, const std::byte* block, safetensors::Writer& writer) {
-  if (slab.job->as_stored) return writer.write(block, slab.bytes());
-  const std::string bytes = in_type(slab.job->from, block, slab.elements(), slab.job->to.type);
+void write_slab(const Job& job, const Slab& slab, const std::byte* block, safetensors::Writer& writer) {
+  if (job.as_stored) return writer.write(block, slab.bytes);
+  const std::string bytes = in_type(job.from, block, elements(slab.box.count), job.to.type);
   writer.write(bytes.data(), Index(bytes.size()));
 }
 
 // Converting and writing have a thread of their own, behind the one that reads the checkpoint.
 void write_tensors(const std::vector<const Job*>& jobs, safetensors::Writer& writer, Transfer& transfer) {
-  const std::vector<Slab> slabs = slabs_of(jobs);
-  Index largest = 0;
-  for (const Slab& slab : slabs) largest = std::max(largest, slab.bytes());
+  std::vector<std::pair<DType, Shape>> shapes;
+  for (const Job* job : jobs) shapes.emplace_back(job->from.dtype, job->to.shape);
+  const std::vector<Slab> slabs = slabs_of(shapes);
   const auto read = [&](std::size_t i, std::span<std::byte> block) {
-    const Slab& slab = slabs[i];
-    Box box = whole(slab.job->to.shape);
-    box.first[0] = slab.first, box.count[0] = slab.count;
-    slab.job->from.read(box, block.data(), box.count, whole(box.count));
-    transfer.add(slab.elements() * safetensors::size_of(slab.job->to.type));
+    const auto& [at, box, bytes] = slabs[i];
+    jobs[at]->from.read(box, block.data(), box.count, whole(box.count));
+    transfer.add(elements(box.count) * safetensors::size_of(jobs[at]->to.type));
   };
-  const auto write = [&](std::size_t i, std::span<std::byte> block) { write_slab(slabs[i], block.data(), writer); };
-  convey(slabs.size(), largest, Aside::draining, read, write);
+  const auto write = [&](std::size_t i, std::span<std::byte> block) { write_slab(*jobs[slabs[i].tensor], slabs[i], block.data(), writer); };
+  convey(slabs.size(), largest(slabs), Aside::draining, read, write);
 }
 
 // Tensors in the model's order, as many to a file as fit.

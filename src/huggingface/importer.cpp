@@ -8,6 +8,7 @@
 #include "src/huggingface/conversion.hpp"
 #include "src/huggingface/conveyor.hpp"
 #include "src/huggingface/model_folder.hpp"
+#include "src/huggingface/slab.hpp"
 #include "src/pretrained.hpp"
 #include "src/report/transfer.hpp"
 #include "src/runtime.hpp"
@@ -16,7 +17,6 @@ namespace gyr {
 
 namespace {
 
-constexpr Index block_bytes = Index(4) << 20;  // two chunks of the checkpoint
 
 CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefaults& defaults) {
   CheckpointHeader header;
@@ -34,43 +34,22 @@ StoredTensor stored(const FolderWeights& source, const Weight& w) {
   return tensor;
 }
 
-// Rows of a tensor that are copied together.
-struct Slab {
-  const StoredTensor* tensor;
-  Index first, count;
-  Index bytes() const { return count * (elements(tensor->shape) / tensor->shape[0]) * size_of(tensor->dtype); }
-};
-
-std::vector<Slab> slabs_of(const std::vector<StoredTensor>& tensors) {
-  std::vector<Slab> slabs;
-  for (const StoredTensor& t : tensors) {
-    const Index rows = t.shape[0], row_bytes = elements(t.shape) / rows * size_of(t.dtype);
-    // Whole chunks of the file, as far as the block reaches.
-    const Index chunk = hdf5::chunk_rows(t.dtype, t.shape);
-    const Index step = std::max<Index>(1, block_bytes / (row_bytes * chunk)) * chunk;
-    for (Index first = 0; first < rows; first += step) slabs.push_back({&t, first, std::min(step, rows - first)});
-  }
-  return slabs;
-}
-
 // The folder is read on a thread that stays ahead of the one that writes the checkpoint.
 void copy(const FolderWeights& source, const std::vector<StoredTensor>& tensors, CheckpointWriter& writer) {
-  const std::vector<Slab> slabs = slabs_of(tensors);
-  Index largest = 0;
-  for (const Slab& slab : slabs) largest = std::max(largest, slab.bytes());
+  std::vector<std::pair<DType, Shape>> shapes;
+  for (const StoredTensor& t : tensors) shapes.emplace_back(t.dtype, t.shape);
+  const std::vector<Slab> slabs = slabs_of(shapes);
   Transfer transfer(stderr, "import", writer.bytes());
   const auto read = [&](std::size_t i, std::span<std::byte> block) {
-    const Slab& slab = slabs[i];
-    Box box = whole(slab.tensor->shape);
-    box.first[0] = slab.first, box.count[0] = slab.count;
-    source.open(slab.tensor->weight_name, slab.tensor->dtype).read(box, block.data(), box.count, whole(box.count));
+    const auto& [at, box, bytes] = slabs[i];
+    source.open(tensors[at].weight_name, tensors[at].dtype).read(box, block.data(), box.count, whole(box.count));
   };
   const auto write = [&](std::size_t i, std::span<std::byte> block) {
-    const Slab& slab = slabs[i];
-    writer.write(*slab.tensor, slab.first, slab.count, block.data());
-    transfer.add(slab.bytes());
+    const auto& [at, box, bytes] = slabs[i];
+    writer.write(tensors[at], box.first[0], box.count[0], block.data());
+    transfer.add(bytes);
   };
-  convey(slabs.size(), largest, Aside::filling, read, write);
+  convey(slabs.size(), largest(slabs), Aside::filling, read, write);
 }
 
 }  // namespace

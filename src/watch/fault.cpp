@@ -25,7 +25,8 @@ struct Name {
 constexpr Name names[] = {{"kill", FaultKind::kill, false, false, 0, 0, 0},       {"stop", FaultKind::stop, false, false, 0, 0, 0},
                           {"hang", FaultKind::hang, false, false, 0, 0, 0},       {"exit", FaultKind::leave, true, true, 0, 0, 255},
                           {"slow", FaultKind::slow, true, true, 0, 1, 1e6},       {"nan", FaultKind::nan, false, false, 0, 0, 0},
-                          {"bitflip", FaultKind::bitflip, true, false, 22, 0, 63}, {"scale", FaultKind::scale, true, true, 0, 0, 1e30}};
+                          {"bitflip", FaultKind::bitflip, true, false, 22, 0, 63},
+                          {"gradflip", FaultKind::gradflip, true, false, 22, 0, 63}, {"scale", FaultKind::scale, true, true, 0, 0, 1e30}};
 
 }  // namespace
 
@@ -46,7 +47,7 @@ FaultSettings parse_fault(const std::string& kind) {
             name.takes_number ? fmt::format("a number from {} to {}, as in {}:{}", name.least, name.most, name.text, std::max(name.least, 2.0)) : "no number");
     return s;
   }
-  fail(Exit::config, "fault.kind = {}: choose kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT or scale:FACTOR", kind);
+  fail(Exit::config, "fault.kind = {}: choose kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR", kind);
 }
 
 std::string describe(const FaultSettings& s) {
@@ -58,9 +59,9 @@ template <class T>
 Fault<T>::Fault(const FaultSettings& settings, int rank, int life, Engine<T>& engine, const Beacon& beacon)
     : settings_(settings), mine_(settings.any() && settings.rank == rank && (settings.life < 0 || settings.life == life)), engine_(engine),
       beacon_(beacon), last_(std::chrono::steady_clock::now()) {
-  if (!mine_ || settings_.kind != FaultKind::nan) return;
+  if (!mine_ || (settings_.kind != FaultKind::nan && settings_.kind != FaultKind::gradflip)) return;
   engine_.on_gradients([this](Device& dev, Tensor1<Acc<T>> gradients) {
-    if (std::exchange(poison_, false)) fill<Acc<T>>(dev, gradients, std::numeric_limits<double>::quiet_NaN());
+    if (std::exchange(spoil_, false)) spoil(dev, gradients);
   });
 }
 
@@ -80,8 +81,8 @@ void Fault<T>::strike(Index step) {
     case FaultKind::leave: ::_exit(int(settings_.amount));
     case FaultKind::hang:
       for (;;) ::pause();
-    case FaultKind::nan: poison_ = true; break;
-    case FaultKind::bitflip: flip_bit(largest()); break;
+    case FaultKind::nan: case FaultKind::gradflip: spoil_ = true; break;
+    case FaultKind::bitflip: flip_weight(largest()); break;
     case FaultKind::scale:
       for (const auto& p : engine_.stage().parameters().all()) scale(*p);
       break;
@@ -116,18 +117,32 @@ void Fault<T>::with_values(const Parameter& p, F&& f) {
 
 // In the middle of the weight.
 template <class T>
-void Fault<T>::flip_bit(const Parameter& p) {
-  with_values(p, [&](auto values) {
-    using S = typename decltype(values)::non_const_value_type;
-    const Index at = p.size() / 2;
-    S number;
-    const Kokkos::View<S, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(&number);
-    Kokkos::deep_copy(host, Kokkos::subview(values, at));
-    auto* bytes = reinterpret_cast<unsigned char*>(&number);
-    const int bit = int(settings_.amount) % int(8 * sizeof(S));
-    bytes[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
-    Kokkos::deep_copy(Kokkos::subview(values, at), host);
-  });
+void Fault<T>::flip_weight(const Parameter& p) {
+  with_values(p, [&](auto values) { flip_bit(values, p.size() / 2); });
+}
+
+// All of them, or a bit of the largest: most numbers of an embedding's gradient are 0.
+template <class T>
+void Fault<T>::spoil(Device& dev, Tensor1<Acc<T>> gradients) {
+  if (settings_.kind == FaultKind::nan) return fill<Acc<T>>(dev, gradients, std::numeric_limits<double>::quiet_NaN());
+  dev.exec.fence();
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), gradients);
+  Index at = 0;
+  for (Index i = 0; i < Index(host.size()); ++i)
+    if (std::abs(host(i)) > std::abs(host(at))) at = i;
+  flip_bit(gradients, at);
+}
+
+template <class T>
+template <class S>
+void Fault<T>::flip_bit(Tensor1<S> values, Index at) {
+  S number;
+  const Kokkos::View<S, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(&number);
+  Kokkos::deep_copy(host, Kokkos::subview(values, at));
+  auto* bytes = reinterpret_cast<unsigned char*>(&number);
+  const int bit = int(settings_.amount) % int(8 * sizeof(S));
+  bytes[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
+  Kokkos::deep_copy(Kokkos::subview(values, at), host);
 }
 
 template <class T>

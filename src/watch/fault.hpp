@@ -8,11 +8,11 @@
 
 namespace gyr {
 
-enum class FaultKind { none, kill, stop, hang, leave, slow, nan, bitflip, scale };
+enum class FaultKind { none, kill, stop, hang, leave, slow, nan, bitflip, gradflip, scale };
 
 struct FaultSettings {
   FaultKind kind = FaultKind::none;
-  double amount = 0;  // slow: times as slow; leave: exit code; bitflip: which bit of the number; scale: factor of all this rank's weights
+  double amount = 0;  // slow: times as slow; leave: exit code; bitflip, gradflip: which bit of the number; scale: factor of all this rank's weights
   std::string text;   // as in the deck
   int rank = 0, life = 0;  // life -1: every one
   Index step = 1;
@@ -20,7 +20,8 @@ struct FaultSettings {
   bool any() const { return kind != FaultKind::none; }
 };
 
-// "kill", "stop", "hang", "exit:3", "slow:2.0", "nan", "bitflip", "bitflip:30", "scale:100"; "" none. Exit::config otherwise.
+// "kill", "stop", "hang", "exit:3", "slow:2.0", "nan", "bitflip:30", "gradflip:30", "scale:100"; "" none. Exit::config otherwise. nan and
+// gradflip spoil this rank's gradients once they are summed over the data axis, as a bad receive buffer would.
 FaultSettings parse_fault(const std::string& kind);
 // "rank 3 gets kill at step 7 of life 0 (fault.kind)"
 std::string describe(const FaultSettings&);
@@ -35,7 +36,10 @@ class Fault {
 
  private:
   void delay();
-  void flip_bit(const Parameter&);
+  void spoil(Device&, Tensor1<Acc<T>> gradients);
+  void flip_weight(const Parameter&);
+  template <class S>
+  void flip_bit(Tensor1<S>, Index at);
   void scale(const Parameter&);
   const Parameter& largest() const;
   template <class F>
@@ -45,7 +49,7 @@ class Fault {
   bool mine_;
   Engine<T>& engine_;
   const Beacon& beacon_;
-  bool poison_ = false;
+  bool spoil_ = false;  // the gradients of this step
   std::chrono::steady_clock::time_point last_;
   double last_waited_ = 0;
 };
