@@ -182,7 +182,7 @@ TEST(campaign, two_thousand_steps_and_fifty_saves_take_no_more_memory_or_files) 
   EXPECT_LE(least[1].descriptors, least[0].descriptors);
 }
 
-// 86 million parameters, most of them in two wide layers.
+// 86 million parameters, most of them in two wide layers. Of the last save the run awaits the end.
 TEST(campaign, a_gigabyte_is_saved_beside_the_steps) {
   const Folder folder;
   const Result r = run(Material::get().train(folder.path(), {"model.mlp.width=446000", "train.steps=12", "checkpoint.every=3", "checkpoint.async=true", "parallel.data=2"}),
@@ -191,11 +191,11 @@ TEST(campaign, a_gigabyte_is_saved_beside_the_steps) {
   double bytes = 0, writing = 0, blocked = 0;
   for (const std::string& line : lines_of(contents(folder / "metrics.jsonl"))) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || json.value("kind", "") != "checkpoint") continue;
+    if (!json.is_object() || json.value("kind", "") != "checkpoint" || json.at("step") == 12) continue;
     bytes += double(json.at("bytes")), writing += double(json.at("write_seconds")), blocked += double(json.at("blocked_seconds"));
   }
-  std::printf("4 saves of %.2f GB: %.0f MB/s, steps wait for %.3f of the time\n", bytes / 4e9, bytes / writing / 1e6, blocked / writing);
-  EXPECT_GE(bytes, 4e9);
+  std::printf("3 saves of %.2f GB: %.0f MB/s, steps wait for %.3f of the time\n", bytes / 3e9, bytes / writing / 1e6, blocked / writing);
+  EXPECT_GE(bytes, 3e9);
   EXPECT_LT(blocked, 0.2 * writing);
 }
 
