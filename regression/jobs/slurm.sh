@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # A real Slurm on this machine, and a jobscript's whole life in it: warned before its time limit, saved, requeued and finished; cancelled,
-# and submitted once more; on a node that goes down. The loss of every step must then be, bit for bit, that of a run nobody disturbed.
+# and submitted once more; on a node that goes down. The loss of every step must then be, bit for bit, that of a run nobody disturbed. The
+# ranks of the script for GPUs must each see a device of their own (two plain files stand in for devices).
 #   regression/jobs/slurm.sh BUILD      BUILD the folder with bin/gyrfalcon
 # Needs root and Debian's slurm-wlm; exit code 77 (skipped) where they are not. Everything runs on ports of its own, in a folder that is
 # removed at the end. The undisturbed run takes at least 20 seconds, because Slurm looks at time limits twice a minute: STEPS=400.
@@ -61,9 +62,12 @@ MpiDefault=pmi2
 ReturnToService=1
 KillWait=10
 SlurmdParameters=config_overrides
-NodeName=$host CPUs=8 State=UNKNOWN
+GresTypes=gpu
+NodeName=$host CPUs=8 Gres=gpu:2 State=UNKNOWN
 PartitionName=regression Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 END
+  printf 'Name=gpu File=%s\n' "$folder/gpu0" "$folder/gpu1" > "$folder/gres.conf"
+  touch "$folder/gpu0" "$folder/gpu1"
   chmod 755 "$folder"
   install -d -o munge -g munge "$folder/munge"
   dd if=/dev/urandom of="$folder/munge/key" bs=1024 count=1 status=none
@@ -152,6 +156,16 @@ scontrol update NodeName="$host" State=RESUME
 await "the chain has not ended" has_left "$job"
 finished lost
 [ "$(lives lost)" -ge 2 ] || failed "Slurm did not start the job again" "$folder/lost.log"
+
+say "two ranks, each with a device of its own"
+printf '#!/bin/sh\ntouch "%s"\nexec "%s" "$@"\n' "$folder/device-\$CUDA_VISIBLE_DEVICES" "$build/bin/gyrfalcon" > "$folder/gyrfalcon"
+chmod +x "$folder/gyrfalcon"
+GYRFALCON=$folder/gyrfalcon sbatch --wait --nodes=1 --ntasks-per-node=2 --gpus-per-node=2 --cpus-per-task=1 --output="$folder/devices.log" \
+  jobscripts/slurm-gpu.sh input/demo.yaml "${settings[@]}" train.steps=5 output.folder="$folder/devices" > /dev/null || failed "the job with devices" "$folder/devices.log"
+grep -E 'job:|^RUN' "$folder/devices.log"
+for device in 0 1; do
+  [ -f "$folder/device-$device" ] || failed "no rank saw device $device, only $(cd "$folder" && echo device-*)" "$folder/devices.log"
+done
 
 say "the regression table in an allocation"
 sbatch --wait --ntasks=2 --output="$folder/table.log" --wrap "regression/run.sh --launcher 'srun --mpi=pmi2' --binary $build/bin/gyrfalcon \
