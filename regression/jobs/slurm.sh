@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A real Slurm on this machine, and a jobscript's whole life in it: warned before its time limit, saved, requeued and finished; cancelled,
-# and submitted once more; on a node that goes down. The loss of every step must then be, bit for bit, that of a run nobody disturbed. The
-# ranks of the script for GPUs must each see a device of their own (two plain files stand in for devices).
+# A real Slurm of two nodes on this machine, and a jobscript's whole life in it: warned before its time limit, saved, requeued and finished;
+# cancelled, and submitted once more; with a node that goes down. The loss of every step must then be, bit for bit, that of a run nobody
+# disturbed. The ranks of the script for GPUs must each see a device of their own (plain files stand in for devices).
 #   regression/jobs/slurm.sh BUILD      BUILD the folder with bin/gyrfalcon
 # Needs root and Debian's slurm-wlm; exit code 77 (skipped) where they are not. Everything runs on ports of its own, in a folder that is
 # removed at the end. The undisturbed run takes at least 20 seconds, because Slurm looks at time limits twice a minute: STEPS=400.
@@ -25,7 +25,7 @@ failed() { tail -n 30 "${@:2}"; echo "FAILED: $1"; exit 1; }
 . regression/jobs/material.sh
 
 stop() {
-  [ ${#daemons[@]} -lt 3 ] || timeout 20 scancel --user="$(id -un)" --full 2> /dev/null || true
+  [ ${#daemons[@]} -lt 4 ] || timeout 20 scancel --user="$(id -un)" --full 2> /dev/null || true
   [ ${#daemons[@]} = 0 ] || kill "${daemons[@]}" 2> /dev/null || true
   wait
   rm -rf "$folder"
@@ -39,18 +39,17 @@ cluster() {
 ClusterName=regression
 SlurmctldHost=$host
 SlurmctldPort=$port
-SlurmdPort=$((port + 1))
 AuthType=auth/munge
 AuthInfo=socket=$folder/munge/socket,cred_expire=5
 CryptoType=crypto/munge
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation=$folder/state
-SlurmdSpoolDir=$folder/spool
+SlurmdSpoolDir=$folder/spool/%n
 SlurmctldPidFile=$folder/slurmctld.pid
-SlurmdPidFile=$folder/slurmd.pid
+SlurmdPidFile=$folder/slurmd-%n.pid
 SlurmctldLogFile=$folder/slurmctld.log
-SlurmdLogFile=$folder/slurmd.log
+SlurmdLogFile=$folder/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -63,7 +62,7 @@ ReturnToService=1
 KillWait=10
 SlurmdParameters=config_overrides
 GresTypes=gpu
-NodeName=$host CPUs=8 Gres=gpu:2 State=UNKNOWN
+NodeName=east,west NodeHostname=$host Port=$((port + 1)),$((port + 2)) CPUs=8 Gres=gpu:2 State=UNKNOWN
 PartitionName=regression Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 END
   printf 'Name=gpu File=%s\n' "$folder/gpu0" "$folder/gpu1" > "$folder/gres.conf"
@@ -79,8 +78,11 @@ END
   for ((i = 0; i < 50; ++i)); do [ -S "$folder/munge/socket" ] || sleep 0.1; done
   slurmctld -D &> "$folder/slurmctld.out" &
   daemons+=($!)
-  slurmd -D &> "$folder/slurmd.out" &
-  daemons+=($!)
+  local node
+  for node in east west; do
+    slurmd -D -N $node &> "$folder/slurmd-$node.out" &
+    daemons+=($!)
+  done
   for ((i = 0; i < 50; ++i)); do
     [ "$(sinfo -h -o %T 2> /dev/null)" = idle ] && return
     sleep 0.2
@@ -95,13 +97,13 @@ make_material "$steps"
 
 say "undisturbed"
 begin=$SECONDS
-srun --mpi=pmi2 -n 2 "$build/bin/gyrfalcon" train input/demo.yaml "${settings[@]}" output.folder="$folder/plain" > "$folder/plain.log" 2>&1 ||
+srun --mpi=pmi2 --nodes=2 --ntasks=2 "$build/bin/gyrfalcon" train input/demo.yaml "${settings[@]}" output.folder="$folder/plain" > "$folder/plain.log" 2>&1 ||
   failed "the undisturbed run" "$folder/plain.log"
 [ $((SECONDS - begin)) -ge 20 ] || failed "$steps steps took $((SECONDS - begin)) s: too few to be warned before the end; set STEPS"
 
 # submit NAME OPTION...: the run into folder/NAME as a job, whose number it prints.
 submit() {
-  GYRFALCON=$build/bin/gyrfalcon sbatch --parsable --nodes=1 --ntasks=2 --ntasks-per-node=2 --output="$folder/$1.log" "${@:2}" \
+  GYRFALCON=$build/bin/gyrfalcon sbatch --parsable --nodes=2 --ntasks=2 --ntasks-per-node=1 --output="$folder/$1.log" "${@:2}" \
     jobscripts/slurm-cpu.sh input/demo.yaml "${settings[@]}" output.folder="$folder/$1"
 }
 has_left() { [ -z "$(squeue -h -j "$1" 2> /dev/null)" ]; }
@@ -128,7 +130,7 @@ grep -q '^RUN STOPPED 75' "$folder/limited.log" || failed "the job was never war
 [ "$(lives limited)" -ge 2 ] || failed "the job was never requeued" "$folder/limited.log"
 
 say "the same as elements of an array, one after the other"
-job=$(GYRFALCON=$build/bin/gyrfalcon sbatch --parsable --array=1-6%1 --nodes=1 --ntasks=2 --ntasks-per-node=2 --time=1 --signal=B:USR1@50 \
+job=$(GYRFALCON=$build/bin/gyrfalcon sbatch --parsable --array=1-6%1 --nodes=2 --ntasks=2 --ntasks-per-node=1 --time=1 --signal=B:USR1@50 \
   --output="$folder/array.log" jobscripts/slurm-array.sh input/demo.yaml parallel.pipeline=1 "${settings[@]}" output.folder="$folder/array")
 await "the array has not ended" has_left "$job"
 finished array
@@ -147,24 +149,24 @@ job=$(submit cancelled --open-mode=append)
 await "the second job has not ended" has_left "$job"
 finished cancelled
 
-say "on a node that goes down and comes back"
+say "with one of its nodes going down and coming back"
 job=$(submit lost)
 await "the job has not begun" has_steps lost 20
-scontrol update NodeName="$host" State=DOWN Reason=test
+scontrol update NodeName=west State=DOWN Reason=test
 sleep 20  # until slurmd has ended what ran there
-scontrol update NodeName="$host" State=RESUME
+scontrol update NodeName=west State=RESUME
 await "the chain has not ended" has_left "$job"
 finished lost
 [ "$(lives lost)" -ge 2 ] || failed "Slurm did not start the job again" "$folder/lost.log"
 
-say "two ranks, each with a device of its own"
-printf '#!/bin/sh\ntouch "%s"\nexec "%s" "$@"\n' "$folder/device-\$CUDA_VISIBLE_DEVICES" "$build/bin/gyrfalcon" > "$folder/gyrfalcon"
+say "two ranks on each node, each with a device of its own"
+printf '#!/bin/sh\ntouch "%s"\nexec "%s" "$@"\n' "$folder/\$SLURMD_NODENAME-\$CUDA_VISIBLE_DEVICES" "$build/bin/gyrfalcon" > "$folder/gyrfalcon"
 chmod +x "$folder/gyrfalcon"
-GYRFALCON=$folder/gyrfalcon sbatch --wait --nodes=1 --ntasks-per-node=2 --gpus-per-node=2 --cpus-per-task=1 --output="$folder/devices.log" \
-  jobscripts/slurm-gpu.sh input/demo.yaml "${settings[@]}" train.steps=5 output.folder="$folder/devices" > /dev/null || failed "the job with devices" "$folder/devices.log"
+GYRFALCON=$folder/gyrfalcon sbatch --wait --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --cpus-per-task=1 --output="$folder/devices.log" \
+  jobscripts/slurm-gpu.sh input/demo.yaml "${settings[@]}" train.steps=5 parallel.tensor=2 output.folder="$folder/devices" > /dev/null || failed "the job with devices" "$folder/devices.log"
 grep -E 'job:|^RUN' "$folder/devices.log"
-for device in 0 1; do
-  [ -f "$folder/device-$device" ] || failed "no rank saw device $device, only $(cd "$folder" && echo device-*)" "$folder/devices.log"
+for device in east-0 east-1 west-0 west-1; do
+  [ -f "$folder/$device" ] || failed "no rank saw device $device, only $(cd "$folder" && echo east-* west-*)" "$folder/devices.log"
 done
 
 say "the regression table in an allocation"
