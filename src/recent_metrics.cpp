@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
+
+#include "src/report/json.hpp"
 
 namespace gyr {
 
@@ -19,7 +20,7 @@ RecentMetrics recent_metrics(const std::filesystem::path& file, Index step, std:
   std::map<Index, double> losses;
   std::set<Index> skipped;
   for (std::string line; std::getline(in, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);  // the first line may be half of one
+    const Json json = json_in(line);  // the first line may be half of one
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() || json["step"] > step) continue;
     const Index at = json["step"];
     const std::string kind = json.value("kind", "");

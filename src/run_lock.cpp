@@ -10,9 +10,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "kernels/error.hpp"
+#include "src/report/json.hpp"
 
 namespace gyr {
 
@@ -39,11 +39,11 @@ Owner myself() {
 Owner owner_in(int descriptor) {
   char text[2048] = {};
   const ssize_t bytes = pread(descriptor, text, sizeof text - 1, 0);
-  const auto json = nlohmann::json::parse(std::string(text, std::size_t(bytes > 0 ? bytes : 0)), nullptr, false);
+  const Json json = json_in({text, std::size_t(bytes > 0 ? bytes : 0)});
   if (!json.is_object()) return {};
   try {
     return {json.at("host"), json.at("job"), json.at("pid")};
-  } catch (const nlohmann::json::exception&) {
+  } catch (const Json::exception&) {
     return {};
   }
 }
@@ -67,7 +67,7 @@ RunLock::RunLock(const std::filesystem::path& folder, bool take_over)
     throw;
   }
   if (before.pid != 0) note_ = fmt::format("output folder taken over from {}, which has ended without giving it back", before.text());
-  const std::string text = nlohmann::json{{"host", me.host}, {"pid", me.pid}, {"job", me.job}}.dump() + "\n";
+  const std::string text = json_text({{"host", me.host}, {"pid", me.pid}, {"job", me.job}}) + "\n";
   const bool said = ftruncate(descriptor_, 0) == 0 && pwrite(descriptor_, text.data(), text.size(), 0) == ssize_t(text.size());
   const int why = errno;
   if (!said) ::close(descriptor_);

@@ -2,14 +2,12 @@
 #include "src/run_log.hpp"
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "modules/flops.hpp"
 #include "src/data/output_file.hpp"
+#include "src/report/json.hpp"
 
 namespace gyr {
-
-using Json = nlohmann::ordered_json;
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -51,16 +49,16 @@ void RunLog::saved(const Saved& saved) {
   say(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), blocked for {:.3f} s", saved.path.string(),
                   megabytes, saved.files, saved.files == 1 ? "" : "s", saved.write_seconds, megabytes / saved.write_seconds,
                   saved.blocked_seconds));
-  metrics_.line(Json{{"kind", "checkpoint"}, {"time", now()}, {"step", saved.step}, {"bytes", saved.bytes}, {"files", saved.files},
-                     {"write_seconds", saved.write_seconds}, {"blocked_seconds", saved.blocked_seconds}}.dump());
+  metrics_.line(json_text({{"kind", "checkpoint"}, {"time", now()}, {"step", saved.step}, {"bytes", saved.bytes}, {"files", saved.files},
+                     {"write_seconds", saved.write_seconds}, {"blocked_seconds", saved.blocked_seconds}}));
   for (const std::string& note : saved.notes) say(note);
 }
 
 void RunLog::left_out(Index step, const Span& samples, const std::string& why, std::optional<Index> back) {
   say(fmt::format("{}. {}", why, back ? fmt::format("Back to step {} and on without samples {} to {}", *back, samples.first, samples.last - 1)
                                       : std::string("The update is left out on all ranks")));
-  metrics_.line(Json{{"kind", back ? "rollback" : "skip"}, {"time", now()}, {"step", step}, {"to", back.value_or(step)},
-                     {"first_sample", samples.first}, {"samples", samples.size()}, {"why", why}}.dump());
+  metrics_.line(json_text({{"kind", back ? "rollback" : "skip"}, {"time", now()}, {"step", step}, {"to", back.value_or(step)},
+                     {"first_sample", samples.first}, {"samples", samples.size()}, {"why", why}}));
 }
 
 void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all) {

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include "modules/flops.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/dump/dump.hpp"
@@ -15,6 +13,7 @@
 #include "src/product_rate.hpp"
 #include "src/recent_metrics.hpp"
 #include "src/replicas.hpp"
+#include "src/report/json.hpp"
 #include "src/report/summary.hpp"
 #include "src/run_lock.hpp"
 #include "src/run_log.hpp"
@@ -334,9 +333,9 @@ class Trainer {
   }
 
   static std::string provenance() {
-    nlohmann::json json;
+    Json json;
     for (const auto& [name, value] : build_facts()) json[name] = value;
-    return json.dump();
+    return json_text(json);
   }
 
   void say_timers() {

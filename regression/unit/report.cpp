@@ -9,13 +9,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <thread>
 
 #include "kernels/error.hpp"
 #include "regression/testing.hpp"
+#include "src/report/json.hpp"
 #include "src/report/json_lines.hpp"
 #include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
@@ -241,6 +241,14 @@ TEST(report, durations_read_as_clocks) {
   EXPECT_EQ(duration(NAN), "unknown");
   EXPECT_EQ(duration(-1), "unknown");
   EXPECT_EQ(duration(INFINITY), "unknown");
+}
+
+TEST(report, json_takes_any_bytes_and_reads_half_a_line_as_none) {
+  EXPECT_EQ(json_text({{"file", "a\xff" "b"}, {"loss", std::nan("")}, {"step", 3}}), "{\"file\":\"a\xef\xbf\xbd" "b\",\"loss\":null,\"step\":3}");
+  const double third = 1.0 / 3;
+  EXPECT_EQ(json_in(json_text({{"x", third}})).at("x").get<double>(), third);
+  EXPECT_TRUE(json_in("{\"step\": 3, \"lo").is_discarded());
+  EXPECT_TRUE(json_of_file("not there").is_discarded());
 }
 
 TEST(report, json_lines_are_json_with_the_same_numbers) {

@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/numbers.hpp"
+#include "src/report/json.hpp"
 
 namespace gyr {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -157,14 +155,14 @@ Index Manifest::bytes() const {
   return sum;
 }
 
-std::string text_of(const ManifestFile& f) { return json_of(f).dump(); }
+std::string text_of(const ManifestFile& f) { return json_text(json_of(f)); }
 
 ManifestFile manifest_file(const std::string& json, const std::string& origin) {
   return reading(json, origin, [&](const Json& j) { return file_of(j, origin); });
 }
 
 std::string text_of(const Manifest& m) {
-  const std::string body = json_of(m).dump(1, ' ', false, Json::error_handler_t::replace);
+  const std::string body = json_text(json_of(m), 1);
   std::string text(before_sum);
   text += hex(checksum(body.data(), Index(body.size())));
   return text.append(before_manifest).append(body).append(after_manifest);

@@ -123,10 +123,10 @@ class Outputs {
   }
   void write(const Json& summary, const std::vector<Json>& records) {
     if (records_) {
-      for (const Json& record : records) records_->append(record.dump() + "\n");
+      for (const Json& record : records) records_->append(json_text(record) + "\n");
       records_->commit();
     }
-    if (json_) json_->append(summary.dump() + "\n"), json_->commit();
+    if (json_) json_->append(json_text(summary) + "\n"), json_->commit();
   }
 
  private:

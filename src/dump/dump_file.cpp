@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/dump/dump_file.hpp"
 
-#include <nlohmann/json.hpp>
+#include "src/report/json.hpp"
 
 namespace gyr {
 
 std::string text_of(const DumpPart& part) {
-  nlohmann::json tensors = nlohmann::json::array();
+  Json tensors = Json::array();
   for (const LogicalTensor& t : part.tensors) tensors.push_back({t.path, t.hf_name, t.long_name, int(t.dtype), t.shape, t.meaning});
-  return nlohmann::json{{"tensors", tensors}, {"file", text_of(part.file)}}.dump();
+  return json_text({{"tensors", tensors}, {"file", text_of(part.file)}});
 }
 
 DumpPart dump_part(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
+  const Json json = json_in(text);
   DumpPart part;
   for (const auto& t : json.at("tensors")) part.tensors.push_back({t.at(0), t.at(1), t.at(2), DType(t.at(3).get<int>()), t.at(4), t.at(5)});
   part.file = manifest_file(json.at("file"), "another rank");

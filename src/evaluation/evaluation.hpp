@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,11 +12,10 @@
 #include "src/data/dataset.hpp"
 #include "src/data/documents.hpp"
 #include "src/evaluation/passage.hpp"
+#include "src/report/json.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr {
-
-using Json = nlohmann::ordered_json;
 
 struct Conclusion {
   std::string text;           // for people

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <nlohmann/json.hpp>
-
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/manifest.hpp"
 #include "src/checkpoint/writer.hpp"
@@ -10,6 +8,7 @@
 #include "src/huggingface/model_folder.hpp"
 #include "src/huggingface/slab.hpp"
 #include "src/pretrained.hpp"
+#include "src/report/json.hpp"
 #include "src/report/transfer.hpp"
 #include "src/runtime.hpp"
 
@@ -17,14 +16,13 @@ namespace gyr {
 
 namespace {
 
-
 CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefaults& defaults) {
   CheckpointHeader header;
   header.deck = deck_of_folder(folder, defaults);
   header.precision = defaults.precision == "bf16" ? name_of(DType::bf16) : name_of(defaults.precision == "fp64" ? DType::f64 : DType::f32);
-  nlohmann::json provenance;
+  Json provenance;
   for (const auto& [name, value] : build_facts()) provenance[name] = value;
-  header.provenance = provenance.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  header.provenance = json_text(provenance);
   return header;
 }
 

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// nlohmann::json writes NaN and infinity as null and every finite number so that it reads back exactly.
 #include "src/report/json_lines.hpp"
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "kernels/error.hpp"
+#include "src/report/json.hpp"
 
 namespace gyr {
 namespace {
 
-nlohmann::ordered_json maybe(const std::optional<double>& x) { return x ? nlohmann::ordered_json(*x) : nullptr; }
+Json maybe(const std::optional<double>& x) { return x ? Json(*x) : nullptr; }
 
 }  // namespace
 
 std::string json_of(const StepReport& r) {
-  const nlohmann::ordered_json json = {{"kind", "step"},
+  const Json json = {{"kind", "step"},
                                        {"time", r.time},
                                        {"step", r.step},
                                        {"steps", r.steps},
@@ -35,14 +34,14 @@ std::string json_of(const StepReport& r) {
                                        {"nans", r.nans},
                                        {"memory_bytes", r.memory_bytes},
                                        {"seconds_left", r.seconds_left}};
-  return json.dump();
+  return json_text(json);
 }
 
 std::string json_of(const ValidationReport& r) {
-  const nlohmann::ordered_json json = {{"kind", "validation"}, {"time", r.time},
+  const Json json = {{"kind", "validation"}, {"time", r.time},
                                        {"step", r.step},       {"consumed_samples", r.samples},
                                        {"loss", r.loss},       {"perplexity", r.perplexity()}};
-  return json.dump();
+  return json_text(json);
 }
 
 JsonLines::JsonLines(const std::filesystem::path& file)

@@ -3,9 +3,9 @@
 #include "src/report/timers.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "kernels/error.hpp"
+#include "src/report/json.hpp"
 #include "src/report/table.hpp"
 
 namespace gyr {
@@ -87,7 +87,7 @@ std::string Timers::table(std::span<const std::string> names, std::span<const do
 }
 
 std::string Timers::json(std::span<const std::string> names, std::span<const double> packed) {
-  nlohmann::ordered_json sections = nlohmann::ordered_json::array();
+  Json sections = Json::array();
   for (const OverRanks& a : merge(names, packed))
     sections.push_back({{"name", a.name},
                         {"calls", a.calls},
@@ -95,7 +95,7 @@ std::string Timers::json(std::span<const std::string> names, std::span<const dou
                         {"mean_seconds", a.mean},
                         {"max_seconds", a.most},
                         {"part", a.part}});
-  return nlohmann::ordered_json{{"kind", "timers"}, {"sections", sections}}.dump();
+  return json_text({{"kind", "timers"}, {"sections", sections}});
 }
 
 }  // namespace gyr

@@ -2,10 +2,10 @@
 #include "src/supervisor/supervisor.hpp"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "src/checkpoint/folder.hpp"
 #include "src/data/output_file.hpp"
+#include "src/report/json.hpp"
 #include "src/report/summary.hpp"
 #include "src/report/table.hpp"
 #include "src/supervisor/observer.hpp"
@@ -189,17 +189,17 @@ class Supervisor {
   }
 
   void write_status(const std::string& state) const {
-    nlohmann::ordered_json lives = nlohmann::ordered_json::array();
+    Json lives = Json::array();
     for (const Life& life : lives_)
       lives.push_back({{"life", life.number}, {"ranks", life.ranks}, {"from", life.from}, {"to", life.to}, {"reached", life.reached},
                        {"seconds", life.seconds}, {"code", life.code}, {"state", life.state}, {"rank", life.rank}, {"culprit", life.culprit},
                        {"slow", life.slow}});
-    const nlohmann::ordered_json json = {{"state", state}, {"code", lives_.back().code}, {"gave_up", gave_up_}, {"restarts", lives_.size() - 1},
+    const Json json = {{"state", state}, {"code", lives_.back().code}, {"gave_up", gave_up_}, {"restarts", lives_.size() - 1},
                                          {"effective_time_ratio", ratio()}, {"seconds", since(begin_)}, {"lives", lives}};
     std::error_code ignored;
     if (!std::filesystem::is_directory(output(), ignored)) return;
     OutputFile file(output() / "supervisor.json");
-    file.append(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    file.append(json_text(json, 2) + "\n");
     file.commit();
   }
 
@@ -231,7 +231,7 @@ double useful_seconds(const std::filesystem::path& metrics, double begin) {
   std::ifstream in(metrics);
   std::map<Index, double> steps;
   for (std::string line; std::getline(in, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const Json json = json_in(line);
     if (!json.is_object() || json.value("kind", "") != "step" || !json.contains("step") || !json.contains("seconds")) continue;
     if (json.value("time", 0.0) >= begin) steps[json["step"]] = json["seconds"];
   }

@@ -7,9 +7,9 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "kernels/error.hpp"
+#include "src/report/json.hpp"
 
 namespace gyr {
 
@@ -37,8 +37,8 @@ std::filesystem::path obituary_path(const std::filesystem::path& output, int lif
 
 bool write_obituary(const std::filesystem::path& file, const Obituary& o) noexcept {
   try {
-    const nlohmann::ordered_json json = {{"host", o.host}, {"pid", o.pid}, {"rank", o.rank}, {"signal", o.signal}, {"code", o.code}, {"time", o.time}};
-    const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const Json json = {{"host", o.host}, {"pid", o.pid}, {"rank", o.rank}, {"signal", o.signal}, {"code", o.code}, {"time", o.time}};
+    const std::string text = json_text(json) + "\n";
     std::error_code ignored;
     std::filesystem::create_directories(file.parent_path(), ignored);
     const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -51,12 +51,11 @@ bool write_obituary(const std::filesystem::path& file, const Obituary& o) noexce
 }
 
 std::optional<Obituary> read_obituary(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  const auto json = nlohmann::json::parse(in, nullptr, false);
+  const Json json = json_of_file(file);
   if (!json.is_object()) return {};
   try {
     return Obituary{json.at("host"), json.at("pid"), json.at("rank"), json.at("signal"), json.at("code"), json.at("time")};
-  } catch (const nlohmann::json::exception&) {
+  } catch (const Json::exception&) {
     return {};
   }
 }
