@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 
@@ -158,7 +157,7 @@ void fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
   EXPECT_EQ(r.code, 0) << r.out << r.err;
   EXPECT_NE(r.out.find("FAULT INJECTION"), std::string::npos);
 
-  const auto status = nlohmann::json::parse(contents(folder / "supervisor.json"), nullptr, false);
+  const auto status = json_in(folder / "supervisor.json");
   ASSERT_TRUE(status.is_object()) << r.out << r.err;
   const auto& life = status["lives"][0];
   const std::string culprit = life["culprit"], named = "rank " + std::to_string(rank);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <random>
 
 namespace gyr::testing {
@@ -96,13 +95,19 @@ std::filesystem::path Material::checkpoint(const std::filesystem::path& output, 
   return output / "checkpoints" / fmt::format("step_{:08}", step);
 }
 
+nlohmann::json json_in(const std::filesystem::path& file) { return nlohmann::json::parse(contents(file), nullptr, false); }
+
+std::vector<nlohmann::json> metrics(const std::filesystem::path& output, const std::string& kind) {
+  std::vector<nlohmann::json> found;
+  for (const std::string& line : lines_of(contents(output / "metrics.jsonl")))
+    if (auto json = nlohmann::json::parse(line, nullptr, false); json.is_object() && json.value("kind", "") == kind) found.push_back(std::move(json));
+  return found;
+}
+
 std::map<int, double> losses(const std::filesystem::path& output) {
   std::map<int, double> series;
-  for (const std::string& line : lines_of(contents(output / "metrics.jsonl"))) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || json.value("kind", "") != "step") continue;
-    series[json.at("step")] = json.at("loss").is_number() ? double(json.at("loss")) : std::numeric_limits<double>::quiet_NaN();
-  }
+  for (const auto& step : metrics(output, "step"))
+    series[step.at("step")] = step.at("loss").is_number() ? double(step.at("loss")) : std::numeric_limits<double>::quiet_NaN();
   return series;
 }
 

@@ -3,6 +3,8 @@
 // a model trained on them for a few steps.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include "regression/folder.hpp"
 #include "regression/process.hpp"
 
@@ -27,6 +29,11 @@ class Material {
   Material();
   Folder folder_;
 };
+
+// What a file says; discarded where it is no JSON, or not there.
+nlohmann::json json_in(const std::filesystem::path& file);
+// Lines of a kind in a run's metrics.jsonl.
+std::vector<nlohmann::json> metrics(const std::filesystem::path& output, const std::string& kind);
 
 // Loss of every step by a run's metrics.jsonl; of a step that was taken several times, the last.
 std::map<int, double> losses(const std::filesystem::path& output);

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "regression/faults.hpp"
@@ -130,7 +129,7 @@ TEST(campaign, ten_kills_cost_less_than_a_tenth_of_the_time) {
     words.push_back(more);
   const Result r = run(words, {.limit = 1800, .meanwhile = kill_ranks});
   EXPECT_EQ(r.code, 0) << r.out << r.err;
-  const auto status = nlohmann::json::parse(contents(folder / "supervisor.json"), nullptr, false);
+  const auto status = json_in(folder / "supervisor.json");
   ASSERT_TRUE(status.is_object());
   std::printf("%d kills in %.0f s, %d restarts: effective training time %.3f\n", killed, status["seconds"].get<double>(), status["restarts"].get<int>(),
               status["effective_time_ratio"].get<double>());
@@ -189,11 +188,9 @@ TEST(campaign, a_gigabyte_is_saved_beside_the_steps) {
                        {.ranks = 2, .limit = 600});
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   double bytes = 0, writing = 0, blocked = 0;
-  for (const std::string& line : lines_of(contents(folder / "metrics.jsonl"))) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || json.value("kind", "") != "checkpoint" || json.at("step") == 12) continue;
-    bytes += double(json.at("bytes")), writing += double(json.at("write_seconds")), blocked += double(json.at("blocked_seconds"));
-  }
+  for (const auto& save : metrics(folder.path(), "checkpoint"))
+    if (save.at("step") != 12)
+      bytes += double(save.at("bytes")), writing += double(save.at("write_seconds")), blocked += double(save.at("blocked_seconds"));
   std::printf("3 saves of %.2f GB: %.0f MB/s, steps wait for %.3f of the time\n", bytes / 3e9, bytes / writing / 1e6, blocked / writing);
   EXPECT_GE(bytes, 3e9);
   EXPECT_LT(blocked, 0.2 * writing);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "regression/faults.hpp"
 
@@ -44,7 +43,7 @@ TEST(fault, without_a_spare_the_data_axis_shrinks_and_the_batch_stays) {
   for (const char* more : {"-n", "4", "--spares", "0", "fault.kind=stop", "fault.rank=3", "fault.step=6"}) words.push_back(more);
   const Result r = run(words);
   ASSERT_EQ(r.code, 0) << r.out << r.err;
-  const auto status = nlohmann::json::parse(contents(folder / "supervisor.json"));
+  const auto status = json_in(folder / "supervisor.json");
   EXPECT_EQ(status["lives"][0]["rank"], 3) << status.dump(1);
   EXPECT_EQ(status["lives"][1]["ranks"], 2) << status.dump(1);
   const auto expected = losses(whole.path()), series = losses(folder.path());
@@ -61,7 +60,7 @@ TEST(fault, a_run_that_makes_no_progress_is_given_up) {
   const Result r = run(words);
   EXPECT_EQ(r.code, 7) << r.out << r.err;
   EXPECT_NE(r.out.find("no progress since step 2"), std::string::npos) << r.out;
-  EXPECT_EQ(nlohmann::json::parse(contents(folder / "supervisor.json"))["lives"].size(), 3u);
+  EXPECT_EQ(json_in(folder / "supervisor.json")["lives"].size(), 3u);
 }
 
 // What another start cannot mend is not started again.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "regression/material.hpp"
 
@@ -49,13 +48,6 @@ const Examples& examples() {
   return examples;
 }
 
-std::vector<nlohmann::json> reports(const fs::path& folder, const std::string& kind) {
-  std::vector<nlohmann::json> list;
-  for (const std::string& line : lines_of(contents(folder / "metrics.jsonl")))
-    if (const auto json = nlohmann::json::parse(line); json.value("kind", "") == kind) list.push_back(json);
-  return list;
-}
-
 }  // namespace
 
 TEST(fine_tuning, build_says_what_is_learned) {
@@ -83,7 +75,7 @@ TEST(fine_tuning, a_model_learns_to_answer) {
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   EXPECT_NE(r.out.find("576 documents in "), std::string::npos) << r.out;
   EXPECT_NE(r.out.find(" % full"), std::string::npos) << r.out;
-  const auto steps = reports(folder.path(), "step"), validation = reports(folder.path(), "validation");
+  const auto steps = metrics(folder.path(), "step"), validation = metrics(folder.path(), "validation");
   const double first = steps.front().at("loss"), last = steps.back().at("loss"), held_out = validation.back().at("loss");
   std::printf("loss of answers: %.3f, after %zu steps %.3f, held out %.3f\n", first, steps.size(), last, held_out);
   EXPECT_GT(first, 4);
@@ -122,7 +114,7 @@ TEST(fine_tuning, one_and_four_data_ranks_take_the_same_steps) {
   ASSERT_EQ(run(examples().train(one.path(), steps)).code, 0);
   ASSERT_EQ(run(examples().train(four.path(), steps), {.ranks = 4}).code, 0);
   for (const char* kind : {"step", "validation"}) {
-    const auto a = reports(one.path(), kind), b = reports(four.path(), kind);
+    const auto a = metrics(one.path(), kind), b = metrics(four.path(), kind);
     ASSERT_EQ(a.size(), b.size());
     ASSERT_FALSE(a.empty());
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i].at("loss"), double(b[i].at("loss")), 1e-5 * double(a[i].at("loss"))) << kind << i;

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // bf16 storage and products with fp32 sums and masters learn what fp32 learns: the deck of `make run`, on its text, for fewer steps.
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 
-#include <nlohmann/json.hpp>
-
-#include "regression/process.hpp"
+#include "regression/material.hpp"
 
 using namespace gyr::testing;
 
@@ -40,13 +36,8 @@ class precision : public ::testing::Test {
                           "data.prefixes=[" + (folder_ / "text").string() + "]", tokenizer(), "data.split=90,10", "output.folder=" + output},
                          {.ranks = 2, .limit = 300});
     EXPECT_EQ(r.code, 0) << r.err;
-    std::ifstream metrics(std::filesystem::path(output) / "metrics.jsonl");
-    double loss = NAN;
-    for (std::string line; std::getline(metrics, line);) {
-      const auto report = nlohmann::json::parse(line);
-      if (report.value("kind", "") == "validation") loss = report.at("loss");
-    }
-    return loss;
+    const auto validations = metrics(output, "validation");
+    return validations.empty() ? NAN : double(validations.back().at("loss"));
   }
 
   std::filesystem::path folder_;

@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "regression/faults.hpp"
 
@@ -24,14 +23,6 @@ Words train(const fs::path& folder, const Words& more) {
   return Material::get().train(folder, words);
 }
 
-// Lines of a kind in metrics.jsonl.
-std::vector<nlohmann::json> metrics(const fs::path& folder, const std::string& kind) {
-  std::vector<nlohmann::json> found;
-  for (const std::string& line : lines_of(contents(folder / "metrics.jsonl")))
-    if (const auto json = nlohmann::json::parse(line, nullptr, false); json.is_object() && json.value("kind", "") == kind) found.push_back(json);
-  return found;
-}
-
 TEST(survive, ten_signals_in_every_phase) {
   Trials trials("signal in some phase of a run");
   for (unsigned seed = 0; seed < 10; ++seed) trials.attempt([&] { signal_trial(seed); });
@@ -45,7 +36,7 @@ TEST(survive, the_file_stop_ends_a_run_and_is_taken_away) {
   const Result r = run(train(folder.path(), {"train.steps=100000", "checkpoint.every=0"}), {.meanwhile = stop});
   EXPECT_EQ(r.code, 75) << told(r);
   EXPECT_NE(r.err.find("the file STOP"), std::string::npos) << told(r);
-  EXPECT_EQ(nlohmann::json::parse(contents(folder / "status.json"))["state"], "stopped");
+  EXPECT_EQ(json_in(folder / "status.json")["state"], "stopped");
 }
 
 TEST(survive, a_run_saves_before_its_time_is_over) {
@@ -138,7 +129,7 @@ TEST(survive, the_watchdog_ends_a_hanging_job_and_names_the_rank) {
     EXPECT_NE(r.err.find("culprit: rank 2"), std::string::npos) << told(r);
     EXPECT_NE(r.err.find("waiting for all_"), std::string::npos) << told(r);
     EXPECT_LT(r.seconds, 1 + 5 + 5);
-    const auto status = nlohmann::json::parse(contents(folder / "status.json"));
+    const auto status = json_in(folder / "status.json");
     EXPECT_EQ(status["state"], "hung");
     EXPECT_EQ(status["rank"], 2);
     if (std::string(kind) == "hang") {
