@@ -18,19 +18,18 @@ std::filesystem::path in(const RunConfig& run, const char* name) { return std::f
 }  // namespace
 
 RunLog::RunLog(const RunConfig& run, const std::string& deck, const std::optional<TensorBoard::Resumed>& resumed, double peak, int ranks)
-    : run_(run), peak_(peak), ranks_(ranks), progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(in(run, "metrics.jsonl")),
-      tensorboard_(in(run, "tensorboard"), now(), resumed) {
+    : length_(run.train.length), flops_(training_flops(run.model, run.train.length, run.optimizer.trained())), peak_(peak), ranks_(ranks),
+      progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(in(run, "metrics.jsonl")), tensorboard_(in(run, "tensorboard"), now(), resumed) {
   OutputFile file(in(run, "deck.yaml"));
   file.append(deck);
   file.commit();
 }
 
 void RunLog::step(StepReport report) {
-  const double tokens = double(report.global_batch * run_.train.length);
-  const double flops = training_flops(run_.model, run_.train.length, run_.optimizer.trained()) * tokens;
+  const double tokens = double(report.global_batch * length_);
   report.time = now();
   report.tokens_per_second = tokens / report.seconds;
-  report.tflops = flops / report.seconds / ranks_ / 1e12;
+  report.tflops = flops_ * tokens / report.seconds / ranks_ / 1e12;
   report.mfu = report.tflops * 1e12 / peak_;
   progress_.show(report);
   metrics_.write(report);

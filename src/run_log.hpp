@@ -27,7 +27,8 @@ class RunLog {
   void timers(const std::vector<std::string>& names, const std::vector<double>& all);
 
  private:
-  RunConfig run_;
+  Index length_;
+  double flops_;  // of a token
   double peak_;
   int ranks_;
   Progress progress_;
