@@ -32,7 +32,7 @@ test: configure ## build and run every test; in CI (variable CI set) warnings ar
 regression: build ## golden runs on many grids, one table; ARGS are words for regression/run.sh
 	@regression/run.sh --binary $(BUILD)/bin/gyrfalcon --launcher '$(MPIEXEC)' $(ARGS)
 
-faults: configure ## break runs and files on purpose, for two hours, and count what survived; ARGS='-LE slow': five minutes
+faults: configure ## break runs and files on purpose, for an hour, and count what survived; ARGS='-LE slow': five minutes
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@regression/faults.sh $(BUILD) $(ARGS)
 
