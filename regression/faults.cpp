@@ -21,7 +21,8 @@ struct Grid {
   Words settings;
 };
 
-constexpr int steps = 12, save_every = 4;
+constexpr int steps = 12, save_every = 4, slow_steps = 40;
+constexpr double restart_seconds = 10;  // to end what is left of a job, start eight ranks on two cores, and load
 
 const Grid signal_grids[] = {{0, 1, {}}, {2, 2, {"parallel.data=2"}}, {4, 2, {"parallel.data=2", "parallel.tensor=2"}}};
 const Grid fault_grids[] = {{4, 2, {"parallel.data=2", "parallel.tensor=2"}},
@@ -31,8 +32,8 @@ const Grid grids_of_eight[] = {{8, 8, {"parallel.data=8"}},
                                {8, 4, {"parallel.data=4", "parallel.pipeline=2"}},
                                {8, 2, {"parallel.data=2", "parallel.pipeline=2", "parallel.tensor=2"}},
                                {8, 2, {"parallel.data=2", "parallel.tensor=4"}}};
-const Grid slow_grid = {4, 4, {"parallel.data=4", "train.length=512", "train.micro_batch=2", "train.steps=40"}};
-const Grid slow_grid_of_eight = {8, 8, {"parallel.data=8", "train.length=512", "train.steps=40"}};
+const Grid slow_grid = {4, 4, {"parallel.data=4", "train.length=512", "train.micro_batch=2", fmt::format("train.steps={}", slow_steps)}};
+const Grid slow_grid_of_eight = {8, 8, {"parallel.data=8", "train.length=512", fmt::format("train.steps={}", slow_steps)}};
 
 Words settings(const Grid& grid) {
   Words words{fmt::format("train.steps={}", steps), fmt::format("optimizer.decay_steps={}", steps), fmt::format("checkpoint.every={}", save_every),
@@ -73,6 +74,14 @@ std::vector<fs::path> shards_of(const fs::path& checkpoint) {
     if (entry.path().filename().string().starts_with("shard_")) found.push_back(entry.path());
   std::sort(found.begin(), found.end());
   return found;
+}
+
+// Between two steps of a run, in seconds, by the clock.
+double longest_pause(const fs::path& output) {
+  const auto steps = metrics(output, "step");
+  double pause = 0;
+  for (std::size_t i = 1; i < steps.size(); ++i) pause = std::max(pause, double(steps[i].at("time")) - double(steps[i - 1].at("time")));
+  return pause;
 }
 
 fs::path newest_of(const fs::path& output) {
@@ -135,7 +144,7 @@ void signal_trial(unsigned seed) {
   expect_same_end(undisturbed(grid), folder.path(), steps);
 }
 
-void fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
+double fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
   std::mt19937 random(seed);
   const Grid& grid = grid_of(kind, ranks, random);
   const int rank = int(random() % unsigned(grid.ranks)), step = int(1 + random() % steps);
@@ -158,7 +167,8 @@ void fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
   EXPECT_NE(r.out.find("FAULT INJECTION"), std::string::npos);
 
   const auto status = json_in(folder / "supervisor.json");
-  ASSERT_TRUE(status.is_object()) << r.out << r.err;
+  EXPECT_TRUE(status.is_object()) << r.out << r.err;
+  if (!status.is_object()) return 0;
   const auto& life = status["lives"][0];
   const std::string culprit = life["culprit"], named = "rank " + std::to_string(rank);
   if (kind == "slow") {
@@ -167,10 +177,12 @@ void fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
   } else {
     EXPECT_EQ(status["restarts"], 1) << status.dump(1) << r.out << r.err;
     EXPECT_NE((culprit + " ").find(named + " "), std::string::npos) << culprit << "\n" << r.out << r.err;
-    EXPECT_LE(life["seconds"], patience + 5 + 20) << status.dump(1);
     EXPECT_GE(status["lives"][1]["from"], std::max(0, (step - 1) / save_every * save_every));  // nothing is lost but the steps since the last save
-    EXPECT_EQ(losses(undisturbed(grid)), losses(folder.path()));
   }
+  expect_same_end(undisturbed(grid), folder.path(), kind == "slow" ? slow_steps : steps);
+  const double pause = longest_pause(folder.path());
+  EXPECT_LE(pause, patience + 5 + restart_seconds) << status.dump(1);
+  return pause;
 }
 
 void damage_trial(Damage how, unsigned seed) {

@@ -15,8 +15,9 @@ void signal_trial(unsigned seed);
 enum class Ranks { three_to_eight, eight };
 
 // One fault of this kind ("kill", "stop", "hang", "exit", "slow", "nan", "bitflip") on a rank and at a step drawn from the seed, under
-// gyrfalcon run: it is noticed in time, the rank is named, and the losses are the undisturbed ones.
-void fault_trial(const std::string& kind, unsigned seed, Ranks = Ranks::three_to_eight);
+// gyrfalcon run: it is noticed in time, the rank is named, and losses and weights are the undisturbed ones.
+// Returns the longest time between two steps, in seconds: that of noticing, starting again and loading.
+double fault_trial(const std::string& kind, unsigned seed, Ranks = Ranks::three_to_eight);
 
 // A run of eight ranks of which one dies at a step drawn from the seed, and whose newest checkpoint then has a shard with a flipped bit, cut
 // short, or removed: the next life names the file and goes on from the checkpoint before it.

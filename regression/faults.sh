@@ -13,7 +13,7 @@ ctest --test-dir "$build" --label-regex fault --verbose "$@" 2>&1 | awk -F ' [|]
   /Test +#[0-9]+: /   { print test($0); fflush(); ran = 1 }
   /TRIALS [|]/        { if (!($2 in tried)) order[++kinds] = $2; tried[$2] += $3; survived[$2] += $4; next }
   /tests passed/      { passed = $0 }
-  /, noticed \(\|\) by|effective training time|saves of|descriptors|with a save unfinished/ { sub(/^[0-9]+: /, ""); said[++lines] = $0 }
+  /, noticed \(\|\) by|effective training time|s between two steps|saves of|descriptors|with a save unfinished/ { sub(/^[0-9]+: /, ""); said[++lines] = $0 }
   END {
     if (!ran) { print "no test ran"; exit 1 }
     printf "\n%-66s %8s %9s\n", "what was done", "tried", "survived"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +19,9 @@ namespace {
 
 void faults(const std::string& what, const std::string& kind, unsigned first, unsigned count, Ranks ranks = Ranks::three_to_eight) {
   Trials trials(what);
-  for (unsigned seed = first; seed < first + count; ++seed) trials.attempt([&] { fault_trial(kind, seed, ranks); });
+  double longest = 0;
+  for (unsigned seed = first; seed < first + count; ++seed) trials.attempt([&] { longest = std::max(longest, fault_trial(kind, seed, ranks)); });
+  std::printf("%s: at most %.1f s between two steps\n", what.c_str(), longest);
 }
 
 TEST(campaign, two_hundred_kills) { faults("rank killed at a random step", "kill", 200, 200); }

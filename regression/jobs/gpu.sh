@@ -31,11 +31,10 @@ CUDA_VISIBLE_DEVICES=0,1 SLURM_LOCALID=2 jobscripts/rank_gpu.sh true 2> "$folder
 [ "$code" = 69 ] || failed "a third rank with two devices ended with $code"
 grep -q 'start one rank per GPU' "$folder/said" || failed "nothing says why"
 
-mkdir "$folder/bin" "$folder/queue" "$folder/seen"
-ln -s "$PWD/regression/jobs/pbs_standin.sh" "$folder/bin/qsub"
-ln -s "$PWD/regression/jobs/pbs_standin.sh" "$folder/bin/qstat"
-export PBS_STANDIN=$folder/queue PATH=$folder/bin:$PATH OPENBLAS_NUM_THREADS=1
+stand_in_for_pbs
+export OPENBLAS_NUM_THREADS=1
 make_material 5
+mkdir "$folder/seen"
 cat > "$folder/gyrfalcon" << END
 #!/bin/sh
 touch "$folder/seen/\$CUDA_VISIBLE_DEVICES"

@@ -11,6 +11,14 @@ make_material() {
             train.length=128 train.eval_every=0 checkpoint.every=0)
 }
 
+# Lets qsub and qstat be the stand-in for PBS, with its queue in `folder`.
+stand_in_for_pbs() {
+  mkdir "$folder/bin" "$folder/queue"
+  ln -s "$PWD/regression/jobs/pbs_standin.sh" "$folder/bin/qsub"
+  ln -s "$PWD/regression/jobs/pbs_standin.sh" "$folder/bin/qstat"
+  export PBS_STANDIN=$folder/queue PATH=$folder/bin:$PATH
+}
+
 # Both runs have so many steps, and every one the same bits of loss and gradient norm.
 same_losses() {
   local name

@@ -11,11 +11,10 @@ trap 'rm -rf "$folder"' EXIT
 . regression/jobs/material.sh
 failed() { cat "$folder"/queue/*/output 2> /dev/null; echo "FAILED: $1"; exit 1; }
 
-mkdir "$folder/bin" "$folder/queue" "$folder/site"
-ln -s "$PWD/regression/jobs/pbs_standin.sh" "$folder/bin/qsub"
-ln -s "$PWD/regression/jobs/pbs_standin.sh" "$folder/bin/qstat"
+stand_in_for_pbs
+mkdir "$folder/site"
 ln -s "$PWD/jobscripts" "$PWD/input" "$folder/site"
-export PBS_STANDIN=$folder/queue PATH=$folder/bin:$PATH OPENBLAS_NUM_THREADS=1
+export OPENBLAS_NUM_THREADS=1
 
 steps=60
 make_material "$steps"
