@@ -22,7 +22,7 @@ struct Grid {
 };
 
 constexpr int steps = 12, save_every = 4, slow_steps = 40;
-constexpr double restart_seconds = 10;  // to end what is left of a job, start eight ranks on two cores, and load
+constexpr double restart_seconds = 5;  // to end what is left of a job, start eight ranks on two cores, and load
 
 const Grid signal_grids[] = {{0, 1, {}}, {2, 2, {"parallel.data=2"}}, {4, 2, {"parallel.data=2", "parallel.tensor=2"}}};
 const Grid fault_grids[] = {{4, 2, {"parallel.data=2", "parallel.tensor=2"}},
