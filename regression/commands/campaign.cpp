@@ -57,13 +57,11 @@ TEST(campaign, sixty_signals) {
   for (unsigned seed = 100; seed < 160; ++seed) trials.attempt([&] { signal_trial(seed); });
 }
 
-// Each bit of a number that one of three replicas holds, weights compared every second step: noticed by the second step, the rank named, or
-// of no effect at all, because what is left of a gradient's last bits is rounded away.
+// Each bit of a number that one of three replicas holds, weights and moments compared every second step: noticed by the second step, and
+// the rank named.
 void flip_every_bit(const std::string& what, const std::string& kind) {
   constexpr int step = 3;
   const Words settings{"train.steps=6", "optimizer.decay_steps=6", "parallel.data=3", "train.batch=6", "train.check_replicas=2", "fault.rank=1", fmt::format("fault.step={}", step)};
-  const Folder clean;
-  ASSERT_EQ(run(Material::get().train(clean.path(), settings), {.ranks = 3}).code, 0);
   std::string noticed;
   Trials trials(what);
   for (int bit = 0; bit < 32; ++bit)
@@ -74,7 +72,6 @@ void flip_every_bit(const std::string& what, const std::string& kind) {
       const Folder folder;
       const Result r = run(Material::get().train(folder.path(), words), {.ranks = 3});
       noticed += r.code == 0 ? '.' : '|';
-      if (r.code == 0) return expect_same_end(clean.path(), folder.path(), 6);
       EXPECT_EQ(r.code, 80) << r.out << r.err;
       EXPECT_NE(r.err.find("rank 1 "), std::string::npos) << r.err;
       EXPECT_TRUE(r.err.find("step 3") != std::string::npos || r.err.find("step 4") != std::string::npos) << r.err;
