@@ -8,7 +8,7 @@ set -euo pipefail
 build=$1
 shift
 
-ctest --test-dir "$build" --label-regex fault --verbose "$@" 2>&1 | awk -F ' [|] ' '
+ctest --test-dir "$build" --label-regex fault --verbose "$@" 2>&1 | awk -F ' [|] ' -v report="$build/Testing/Temporary/LastTest.log" '
   function test(line) { sub(/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: /, "", line); sub(/ \.+/, "", line); return line }
   /Test +#[0-9]+: /   { print test($0); fflush(); ran = 1 }
   /TRIALS [|]/        { if (!($2 in tried)) order[++kinds] = $2; tried[$2] += $3; survived[$2] += $4; next }
@@ -25,5 +25,6 @@ ctest --test-dir "$build" --label-regex fault --verbose "$@" 2>&1 | awk -F ' [|]
     printf "%-66s %8d %9d\n\n", "all", all, whole
     for (i = 1; i <= lines; ++i) print said[i]
     print passed
+    if (whole < all || passed !~ /^100%/) print "what failed stands in " report
     exit whole < all
   }'

@@ -49,7 +49,7 @@ void RunLog::saved(const Saved& saved) {
                   megabytes, saved.files, saved.files == 1 ? "" : "s", saved.write_seconds, megabytes / saved.write_seconds,
                   saved.blocked_seconds));
   metrics_.line(json_text({{"kind", "checkpoint"}, {"time", now()}, {"step", saved.step}, {"bytes", saved.bytes}, {"files", saved.files},
-                     {"write_seconds", saved.write_seconds}, {"blocked_seconds", saved.blocked_seconds}}));
+                           {"write_seconds", saved.write_seconds}, {"blocked_seconds", saved.blocked_seconds}}));
   for (const std::string& note : saved.notes) say(note);
 }
 
@@ -57,7 +57,7 @@ void RunLog::left_out(Index step, const Span& samples, const std::string& why, s
   say(fmt::format("{}. {}", why, back ? fmt::format("Back to step {} and on without samples {} to {}", *back, samples.first, samples.last - 1)
                                       : std::string("The update is left out on all ranks")));
   metrics_.line(json_text({{"kind", back ? "rollback" : "skip"}, {"time", now()}, {"step", step}, {"to", back.value_or(step)},
-                     {"first_sample", samples.first}, {"samples", samples.size()}, {"why", why}}));
+                           {"first_sample", samples.first}, {"samples", samples.size()}, {"why", why}}));
 }
 
 void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all) {

@@ -9,7 +9,6 @@ build=$(realpath "${1:?give the build folder}")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 . regression/jobs/material.sh
-failed() { cat "$folder"/queue/*/output 2> /dev/null || true; echo "FAILED: $1"; exit 1; }
 mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
 unset CUDA_VISIBLE_DEVICES
 for name in $(compgen -v SLURM_); do unset "$name"; done

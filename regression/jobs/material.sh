@@ -11,6 +11,14 @@ make_material() {
             train.length=128 train.eval_every=0 checkpoint.every=0)
 }
 
+# failed WHY [FILE...]: ends the test, behind the last lines of these files and of what jobs under the stand-in for PBS have said.
+failed() {
+  local file
+  for file in "${@:2}" "$folder"/queue/*/output; do [ ! -f "$file" ] || tail -n 30 "$file"; done
+  echo "FAILED: $1"
+  exit 1
+}
+
 # Lets qsub and qstat be the stand-in for PBS, with its queue in `folder`.
 stand_in_for_pbs() {
   mkdir "$folder/bin" "$folder/queue"

@@ -21,7 +21,6 @@ port=$((20000 + $$ % 20000))
 daemons=()
 export SLURM_CONF=$folder/slurm.conf
 say() { printf '== %s\n' "$*"; }
-failed() { tail -n 30 "${@:2}"; echo "FAILED: $1"; exit 1; }
 . regression/jobs/material.sh
 
 stop() {
