@@ -20,6 +20,9 @@ for word; do
     *) names+=("$word") ;;
   esac
 done
+for program in "$build"/regression/{mutate,command_tests} "$programs"/mutated_{gyrfalcon,unit_tests,grid_tests}; do
+  [ -x "$program" ] || { echo "mutants.sh: $program is not there: cmake --build $build --target mutants" >&2; exit 66; }
+done
 MPIEXEC=${MPIEXEC:-mpiexec.hydra}
 work=$(mktemp -d) || exit 74
 # Every process of a trial, ranks and programs of tests among them, bears its mark; what a test has left behind is found by it.
