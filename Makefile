@@ -14,10 +14,10 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 
 BUILD := build/$(PRESET)
-MPIEXEC ?= $(shell command -v mpiexec.hydra || command -v mpiexec.mpich || echo mpiexec)
+MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build run test regression faults bench bench-peer bench-tokenizer install clean help setup configure
+.PHONY: build run test regression faults builds sanitize bench bench-peer bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -35,6 +35,12 @@ regression: build ## golden runs on many grids, one table; ARGS are words for re
 faults: configure ## break runs and files on purpose, for an hour, and count what survived; ARGS='-LE slow': five minutes
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@regression/faults.sh $(BUILD) $(ARGS)
+
+builds: build ## Open MPI, the newest Kokkos and Clang, in roots of their own (as root); ARGS are words for regression/builds.sh
+	@BUILD=$(BUILD) regression/builds.sh $(ARGS)
+
+sanitize: setup ## build the suite with address and undefined-behaviour sanitizers in build/debug and run it; ARGS as for test
+	@regression/sanitize.sh $(ARGS)
 
 bench: configure ## time the kernels, then a whole training step beside its matrix products
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks
