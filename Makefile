@@ -14,10 +14,10 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 
 BUILD := build/$(PRESET)
-MPIEXEC ?= $(shell command -v mpiexec.hydra || command -v mpiexec.mpich || echo mpiexec)
+MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build run test regression faults mutants accuracy bench bench-peer bench-tokenizer install clean help setup configure
+.PHONY: build run test regression faults mutants accuracy builds sanitize bench bench-peer bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -43,6 +43,12 @@ mutants: configure ## switch plausible mistakes on, one by one: does the suite n
 accuracy: configure ## errors of gradients in float beside PyTorch's; ARGS: names of models in regression/golden/huggingface
 	@cmake --build $(BUILD) --parallel $(JOBS) --target accuracy_table
 	@OPENBLAS_NUM_THREADS=1 $(BUILD)/regression/accuracy_table $(ARGS)
+
+builds: build ## Open MPI, the newest Kokkos and Clang, in roots of their own (as root); ARGS are words for regression/builds.sh
+	@BUILD=$(BUILD) regression/builds.sh $(ARGS)
+
+sanitize: setup ## build the suite with address and undefined-behaviour sanitizers in build/debug and run it; ARGS as for test
+	@regression/sanitize.sh $(ARGS)
 
 bench: configure ## time the kernels, then a whole training step beside its matrix products
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks

@@ -132,9 +132,19 @@ std::string program() {
   return named ? named : GYR_BINARY;
 }
 
+Words launcher() {
+  std::istringstream text(GYR_MPIEXEC);
+  Words words;
+  for (std::string word; text >> word;) words.push_back(word);
+  return words;
+}
+
 Result run(const Words& arguments, const Options& options) {
   Words command;
-  if (options.ranks > 0) command = {GYR_MPIEXEC, "-n", std::to_string(options.ranks)};
+  if (options.ranks > 0) {
+    command = launcher();
+    command.insert(command.end(), {"-n", std::to_string(options.ranks)});
+  }
   command.push_back(program());
   command.insert(command.end(), arguments.begin(), arguments.end());
   return execute(command, options);

@@ -36,7 +36,9 @@ struct Result {
 Result execute(const Words& command, const Options& options = {});
 // The program under test: the one built beside the tests, or what GYRFALCON_BINARY names.
 std::string program();
-// Runs it with these arguments.
+// What starts ranks, to be followed by -n RANKS PROGRAM.
+Words launcher();
+// Runs the program with these arguments.
 Result run(const Words& arguments, const Options& options = {});
 
 std::vector<std::string> lines_of(const std::string& text);
