@@ -291,6 +291,8 @@ class Trainer {
       return heard_ != 0 && !finished();
     });
     if (!loss) return;  // the next life begins with it
+    require(std::isfinite(*loss), Exit::numeric, "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.rate",
+            progressed_.step, *loss);
     report.loss = *loss;
     report.step = progressed_.step, report.samples = progressed_.samples;
     if (log_) log_->validation(report);

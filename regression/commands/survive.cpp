@@ -99,6 +99,15 @@ TEST(survive, numbers_that_stay_bad_end_the_run) {
   EXPECT_NE(skips.err.find("train.max_skips"), std::string::npos) << told(skips);
 }
 
+// The last update of all may be the one that goes wrong, and no step comes that would notice.
+TEST(survive, weights_that_the_validation_finds_bad_are_not_saved) {
+  const Folder folder;
+  const Result r = run(train(folder.path(), {"train.steps=1", "optimizer.rate=1e37", "optimizer.warmup=0", "train.eval_every=1", "train.eval_batches=1"}));
+  EXPECT_EQ(r.code, 80) << told(r);
+  EXPECT_NE(r.err.find("validation loss"), std::string::npos) << told(r);
+  EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 1)));
+}
+
 // Weights that are suddenly too large blow up the loss, not to infinity; the run goes back and the curve goes on as if nothing had been.
 void spike() {
   const Folder folder, clean;
