@@ -218,6 +218,27 @@ TEST(checkpoint, with_a_flipped_bit_anywhere_is_refused) {
   expect_state(rig.engine, 4);
 }
 
+// Ranks share the work of checking; whoever they are, as many as files, fewer or more, every file is somebody's.
+TEST(checkpoint, of_many_files_is_checked_to_the_last_one_by_any_number_of_ranks) {
+  const Folder folder;
+  Single<float> rig(named("T9").model);
+  reshard(save_checkpoint(folder.path(), header_at(7), rig.engine).path, folder / "many", 7, {});
+  std::mt19937 random(1);
+  for (int number = 0; number < 7; ++number) {
+    const fs::path file = folder / "many" / shard_name(number);
+    const std::string whole = contents(file);
+    std::string bytes = whole;
+    bytes[random() % bytes.size()] ^= char(1 << random() % 8);
+    put_contents(file, bytes);
+    for (const int ranks : {1, 2, 3, 5, 7, 8, 16}) {
+      int noticed = 0;
+      for (int rank = 0; rank < ranks; ++rank) noticed += error_of([&] { StoredCheckpoint(folder / "many").check_files(rank, ranks); }).code == Exit::data;
+      EXPECT_EQ(noticed, 1) << file << " on " << ranks << " ranks";
+    }
+    put_contents(file, whole);
+  }
+}
+
 // Files of format 1.x have their checksums inside HDF5: an error, or nothing that matters has changed.
 TEST(checkpoint, of_an_older_format_is_read_to_the_last_bit) {
   const Folder folder;

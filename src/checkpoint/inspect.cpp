@@ -67,6 +67,7 @@ std::string header_text(const CheckpointHeader& h) {
   Table table({{"", false, 24}, {"", false, 92}});
   table.row({"format", "checkpoint, version " + printable(h.version)});
   table.row({"written", printable(h.created + " by " + h.writer)});
+  if (!h.run.empty()) table.row({"run", printable(h.run)});
   table.row({"step", fmt::format("{}", h.step)});
   table.row({"tokens seen", fmt::format("{}", h.tokens)});
   table.row({"samples seen", fmt::format("{}", h.samples)});
