@@ -2,8 +2,11 @@
 // A disk that fails once, for a program started with LD_PRELOAD: of the calls that bring a checkpoint to disk (pwrite, write, fsync, rename
 // of what has "/checkpoints" in its path) number GYR_FAILING_CALL of all fails with the error number GYR_FAILING_ERROR. It says so on
 // standard error, and how many calls there were at the end. With GYR_DISK_SPACE the disk of rank GYR_DISK_RANK of a job takes so many bytes
-// of such files, and is full.
+// of such files, and is full. With GYR_CALL_LOG every such call is a line of that file, "CALL PATH" and where a rename leads, in their order;
+// with GYR_SYNC_DELAY fsync takes so many milliseconds longer.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +28,17 @@ long number(const char* variable) {
 
 bool concerned(const char* path) { return std::strstr(path, "/checkpoints") != nullptr; }
 
+// In one write, so that lines of threads and processes do not mix.
+void record(const char* call, const char* path, const char* to = "") {
+  static const char* log = std::getenv("GYR_CALL_LOG");
+  if (!log || !concerned(path)) return;
+  char line[2 * PATH_MAX + 32];
+  const int size = std::snprintf(line, sizeof line, "%s %s %s\n", call, path, to);
+  const int fd = ::open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd < 0 || ::syscall(SYS_write, fd, line, size_t(size)) != size) std::abort();
+  ::close(fd);
+}
+
 bool fails(const char* call, const char* path) {
   if (!concerned(path) || ++calls != number("GYR_FAILING_CALL")) return false;
   std::fprintf(stderr, "failing call: %s of %s\n", call, path);
@@ -41,7 +55,11 @@ struct Path {
   char text[PATH_MAX];
 };
 
-bool fails(const char* call, int fd) { return fails(call, Path(fd).text); }
+bool fails(const char* call, int fd) {
+  const Path path(fd);
+  record(call, path.text);
+  return fails(call, path.text);
+}
 
 // How many of these bytes the disk still takes.
 size_t room(int fd, size_t size) {
@@ -84,7 +102,14 @@ ssize_t pwrite64(int fd, const void* data, size_t size, off64_t at) {
 ssize_t write(int fd, const void* data, size_t size) {
   return written("write", fd, size, [&](size_t fits) { return next<ssize_t(int, const void*, size_t)>("write")(fd, data, fits); });
 }
-int fsync(int fd) { return fails("fsync", fd) ? -1 : next<int(int)>("fsync")(fd); }
-int rename(const char* from, const char* to) noexcept { return fails("rename", from) ? -1 : next<int(const char*, const char*)>("rename")(from, to); }
+int fsync(int fd) {
+  if (fails("fsync", fd)) return -1;
+  if (const long delay = number("GYR_SYNC_DELAY")) ::usleep(useconds_t(delay * 1000));
+  return next<int(int)>("fsync")(fd);
+}
+int rename(const char* from, const char* to) noexcept {
+  record("rename", from, to);
+  return fails("rename", from) ? -1 : next<int(const char*, const char*)>("rename")(from, to);
+}
 
 }  // extern "C"

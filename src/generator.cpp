@@ -7,6 +7,10 @@
 
 namespace gyr {
 
+namespace {
+constexpr Token no_token = -1;  // drawn from logits that are no numbers; all ranks hear of it
+}
+
 Token sample_token(std::span<const double> logits, const Sampling& s, const Stream& stream, Index index) {
   std::vector<Token> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -111,10 +115,17 @@ std::vector<std::vector<Token>> Generator<T>::generate(const std::vector<std::ve
   std::vector<bool> done(count, false);
   const bool draws = grid_.pipeline().rank() == grid_.pipeline().size() - 1;
   const auto draw = [&](Index i, std::span<const double> logits) {
+    if (!std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); })) {
+      last[i] = no_token;
+      return;
+    }
     const Stream stream(sampling.seed, fmt::format("sequence {}", i));
     last[i] = sample_token(logits, sampling, stream, Index(made[i].size()));
   };
   const auto accept = [&](Index i) {
+    require(last[i] != no_token, Exit::numeric,
+            "the logits of token {} after prompt {} are not all finite: the weights are no numbers (`info --statistics` shows where), or too large for this precision",
+            made[i].size() + 1, i + 1);
     made[i].push_back(last[i]);
     done[i] = finished(i, last[i]) || Index(made[i].size()) >= sampling.tokens;
   };

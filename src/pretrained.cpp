@@ -16,9 +16,8 @@ namespace fs = std::filesystem;
 // The type of most numbers, which those of the embedding have.
 std::string dtype_of_weights(const fs::path& folder) {
   const ModelFolder weights(folder);
-  const std::string embedding = "model.embed_tokens.weight";
-  if (!weights.has(embedding)) return "float32";
-  switch (weights.tensor(embedding).type) {
+  if (!weights.has(embedding_name)) return "float32";
+  switch (weights.tensor(embedding_name).type) {
     case safetensors::Type::bf16: return "bfloat16";
     case safetensors::Type::f64: return "float64";
     default: return "float32";
@@ -29,7 +28,12 @@ std::string dtype_of_weights(const fs::path& folder) {
 std::string precision_for(const std::string& dtype) { return dtype == "bfloat16" ? "bf16" : dtype == "float64" ? "fp64" : "fp32"; }
 
 RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
-  const HuggingFaceConfig config = read_config_json(folder / config_file_name);
+  HuggingFaceConfig config = read_config_json(folder / config_file_name);
+  if (config.model.tied && has_weights(folder) && !head_is_tied(ModelFolder(folder))) {
+    config.model.tied = false;
+    config.notes.push_back(fmt::format("{}: tie_word_embeddings is true, and {} is stored beside another {}: each is used as it is stored, as transformers does",
+                                       (folder / config_file_name).string(), head_name, embedding_name));
+  }
   for (const std::string& text : config.notes)
     if (note) note(text);
   RunDefaults defaults;

@@ -21,11 +21,16 @@ RecentMetrics recent_metrics(const std::filesystem::path& file, Index step, std:
   std::set<Index> skipped;
   for (std::string line; std::getline(in, line);) {
     const Json json = json_in(line);  // the first line may be half of one
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() || json["step"] > step) continue;
-    const Index at = json["step"];
+    if (!json.is_object()) continue;
     const std::string kind = json.value("kind", "");
+    if (kind == "run") losses.clear(), skipped.clear(), recent.validated = false;  // what stands before is not of the run that begins here
+    if (!json.contains("step") || !json["step"].is_number_integer() || json["step"] > step) continue;
+    const Index at = json["step"];
     if (kind == "skip") skipped.insert(at);
-    if (kind == "step" && json["loss"].is_number() && !skipped.contains(at)) losses[at] = json["loss"];
+    if (kind == "step") {  // of a step that was taken several times, the last counts
+      losses.erase(at);
+      if (skipped.erase(at) == 0 && json["loss"].is_number()) losses[at] = json["loss"];
+    }
     if (kind == "validation" && at == step) recent.validated = true;
   }
   for (auto loss = losses.rbegin(); loss != losses.rend() && recent.losses.size() < most; ++loss)

@@ -37,7 +37,7 @@ MambaConfig read_mamba(Section s, const MambaConfig& d) {
   c.groups = s.get("groups", d.groups, "groups of heads that share B and C").positive();
   c.state = s.get("state", d.state, "SSM state per channel").positive();
   c.taps = s.get("taps", d.taps, "taps of the causal convolution").unit("tokens").at_least(2).at_most(16);
-  c.chunk = s.get("chunk", d.chunk, "chunk length of the SSD scan; changes rounding only").unit("tokens").positive();
+  c.chunk = s.get("chunk", d.chunk, "chunk length of the SSD scan; changes rounding only").unit("tokens").positive().effect(Effect::none);
   const std::string norm = s.get("norm", name_of(d.norm), "gated RMSNorm: norm(y silu(z)), norm(y) silu(z), or plain y silu(z)")
                                .one_of({"none", "gate_first", "norm_first"});
   c.norm = norm == "none" ? SsmNorm::none : norm == "gate_first" ? SsmNorm::gate_first : SsmNorm::norm_first;
@@ -48,14 +48,14 @@ MambaConfig read_mamba(Section s, const MambaConfig& d) {
                                           "clamp of the time step: least, greatest");
   require(limit.size() == 2, Exit::config, "model.mamba.dt_limit takes two numbers, not {}", limit.size());
   c.dt_low = limit[0], c.dt_high = limit[1];
-  c.dt_init_low = s.get("dt_init_low", d.dt_init_low, "least initial time step").positive();
-  c.dt_init_high = s.get("dt_init_high", d.dt_init_high, "greatest initial time step").positive();
+  c.dt_init_low = s.get("dt_init_low", d.dt_init_low, "least initial time step").positive().effect(Effect::none);
+  c.dt_init_high = s.get("dt_init_high", d.dt_init_high, "greatest initial time step").positive().effect(Effect::none);
   c.in_multiplier = s.get("in_multiplier", d.in_multiplier, "scales the normed input");
   c.out_multiplier = s.get("out_multiplier", d.out_multiplier, "scales the output");
   const std::vector<double> m = s.get("multipliers", std::vector<double>(d.multipliers.begin(), d.multipliers.end()), "scale the projected z, x, B, C and dt");
   require(m.size() == 5, Exit::config, "model.mamba.multipliers takes five numbers (z, x, B, C, dt), not {}", m.size());
   std::copy(m.begin(), m.end(), c.multipliers.begin());
-  c.decay_convolution = s.get("decay_convolution", d.decay_convolution, "weight decay on the convolution's taps");
+  c.decay_convolution = s.get("decay_convolution", d.decay_convolution, "weight decay on the convolution's taps").effect(Effect::course);
   return c;
 }
 
@@ -119,7 +119,7 @@ DataConfig read_data(Section s, const RunDefaults& d) {
   const std::string documents = s.get("documents", "joined", "separate: documents of a window do not see or predict each other, positions begin at 0 in each")
                                     .one_of({"joined", "separate"});
   c.separate = documents == "separate";
-  c.tokenizer = s.get("tokenizer", d.tokenizer, "tokenizer.json of the data; samples are printed as text with it").value();
+  c.tokenizer = s.get("tokenizer", d.tokenizer, "tokenizer.json of the data; samples are printed as text with it").effect(Effect::none).value();
   c.seed = std::uint64_t(Index(s.get("seed", 1234, "seed of the sample order").at_least(0)));
   c.skip = read_skip(s.get("skip", std::vector<std::string>{}, "samples that no step takes: FIRST:COUNT; a batch begins behind them").value());
   require(c.skip.empty() || c.order != "megatron", Exit::config, "data.skip does not go with data.order megatron: that order depends on how many samples are read");
@@ -142,7 +142,7 @@ std::vector<BatchStep> read_ramp(const std::vector<std::string>& entries) {
 }
 
 std::string init_from(Section train) {
-  return train.get("init_from", "", "weights to start from: Hugging Face folder or checkpoint (.h5); model keys default to its shape").value();
+  return train.get("init_from", "", "weights to start from: Hugging Face folder or checkpoint (.h5); model keys default to its shape").effect(Effect::none).value();
 }
 
 TrainConfig read_train(Section s, const RunDefaults& d) {
@@ -152,21 +152,21 @@ TrainConfig read_train(Section s, const RunDefaults& d) {
                     .one_of({"fp32", "fp64", "bf16"});
   c.steps = s.get("steps", 1000, "optimizer steps").at_least(0);
   c.batch = s.get("batch", 8, "sequences in a step, over all ranks").positive();
-  c.micro_batch = s.get("micro_batch", 1, "sequences in a micro-batch of a rank").positive();
+  c.micro_batch = s.get("micro_batch", 1, "sequences in a micro-batch of a rank").positive().effect(Effect::none);
   c.length = s.get("length", d.length, "tokens in a sequence").unit("tokens").positive();
   c.ramp = read_ramp(s.get("ramp", std::vector<std::string>{}, "batch by consumed tokens: TOKENS:SEQUENCES; the last one stays").value());
-  c.eval_every = s.get("eval_every", 0, "steps between evaluations on the validation split; 0: never").unit("steps").at_least(0);
-  c.eval_batches = s.get("eval_batches", 8, "global batches of an evaluation").positive();
-  c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive();
+  c.eval_every = s.get("eval_every", 0, "steps between evaluations on the validation split; 0: never").unit("steps").at_least(0).effect(Effect::none);
+  c.eval_batches = s.get("eval_batches", 8, "global batches of an evaluation").positive().effect(Effect::none);
+  c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive().effect(Effect::none);
   c.seed = std::uint64_t(Index(s.get("seed", 1, "seed of the initial weights").at_least(0)));
-  c.walltime = walltime_seconds(s.get("walltime", "", "time of the job, hh:mm:ss or minutes: the run saves and ends with code 75 before it is over; empty: none").value());
+  c.walltime = walltime_seconds(s.get("walltime", "", "time of the job, hh:mm:ss or minutes: the run saves and ends with code 75 before it is over; empty: none").effect(Effect::none).value());
   const std::string policy = s.get("non_finite", "stop", "where loss or gradient is not finite: end the run, leave out the update, or go back to the last checkpoint and leave out the batch")
                                  .one_of({"stop", "skip", "rollback"});
   c.non_finite = policy == "skip" ? NonFinite::skip : policy == "rollback" ? NonFinite::rollback : NonFinite::stop;
   c.max_skips = s.get("max_skips", 10, "batches left out in a row that end the run with code 80").at_least(1);
   c.spike = s.get("spike", 0.0, "a loss so many times the mean of the last 32 is treated as train.non_finite says; 0: any loss is fine").at_least(0);
   require(c.spike == 0 || c.spike > 1, Exit::config, "train.spike = {}: a factor above 1, or 0", c.spike);
-  c.check_replicas = s.get("check_replicas", 0, "steps between comparisons of the weights over the data axis, also before each save; 0: never").unit("steps").at_least(0);
+  c.check_replicas = s.get("check_replicas", 0, "steps between comparisons of the weights over the data axis, also before each save; 0: never").unit("steps").at_least(0).effect(Effect::none);
   return c;
 }
 
@@ -292,8 +292,8 @@ ModelConfig read_model_config(Section s, const ModelConfig& d) {
   c.tied = s.get("tied", d.tied, "the head uses the embedding's matrix");
   c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
   c.head_multiplier = s.get("head_multiplier", d.head_multiplier, "scales the logits");
-  c.deviation = s.get("deviation", d.deviation, "deviation of initial matrices").at_least(0);
-  c.padding = s.get("padding", d.padding, "token whose embedding takes no gradient; -1: none").at_least(-1);
+  c.deviation = s.get("deviation", d.deviation, "deviation of initial matrices").at_least(0).effect(Effect::none);
+  c.padding = s.get("padding", d.padding, "token whose embedding takes no gradient; -1: none").at_least(-1).effect(Effect::course);
   c.attention = read_attention(s.section("attention", "grouped-query attention"), d.attention);
   c.mamba = read_mamba(s.section("mamba", "Mamba-2 state-space branch"), d.mamba);
   c.mlp = read_mlp(s.section("mlp", "SwiGLU block"), d.mlp);
@@ -301,9 +301,9 @@ ModelConfig read_model_config(Section s, const ModelConfig& d) {
   return c;
 }
 
-Section model_section(Deck& deck) { return deck.section("model", "shape of the model"); }
-Section data_section(Deck& deck) { return deck.section("data", "token files"); }
-Section train_section(Deck& deck) { return deck.section("train", "what a step is and how many there are"); }
+Section model_section(Deck& deck) { return deck.section("model", "shape of the model", Effect::function); }
+Section data_section(Deck& deck) { return deck.section("data", "token files", Effect::course); }
+Section train_section(Deck& deck) { return deck.section("train", "what a step is and how many there are", Effect::course); }
 
 }  // namespace
 
@@ -319,17 +319,17 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.model = read_model_config(model_section(deck), defaults.model);
   run.data = read_data(data_section(deck), defaults);
   run.train = read_train(train_section(deck), defaults);
-  Section optimizer = deck.section("optimizer", "AdamW and its learning rate");
+  Section optimizer = deck.section("optimizer", "AdamW and its learning rate", Effect::course);
   run.optimizer = read_optimizer(optimizer, names_of(declared_weights(run.model)));
   run.rate = read_rate(optimizer, run.train.steps);
-  run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x tensor"));
-  Section checkpoint = deck.section("checkpoint", "saving");
+  run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x tensor", Effect::none));
+  Section checkpoint = deck.section("checkpoint", "saving", Effect::none);
   run.checkpoint = read_checkpoint(checkpoint);
-  run.dump = read_dump(deck.section("dump", "a step's numbers, for people"));
-  run.watch = read_watch(deck.section("watchdog", "ending a job that hangs"));
-  run.supervise = read_supervise(deck.section("supervise", "what gyrfalcon run minds"));
-  run.fault = read_fault(deck.section("fault", "faults on order, to test what a run does when its machine fails it"));
-  run.output = deck.section("output", "where results go").get("folder", "out", "folder of checkpoints, logs and metrics").value();
+  run.dump = read_dump(deck.section("dump", "a step's numbers, for people", Effect::none));
+  run.watch = read_watch(deck.section("watchdog", "ending a job that hangs", Effect::none));
+  run.supervise = read_supervise(deck.section("supervise", "what gyrfalcon run minds", Effect::none));
+  run.fault = read_fault(deck.section("fault", "faults on order, to test what a run does when its machine fails it", Effect::none));
+  run.output = deck.section("output", "where results go", Effect::none).get("folder", "out", "folder of checkpoints, logs and metrics").value();
   return run;
 }
 

@@ -17,12 +17,13 @@ std::filesystem::path in(const RunConfig& run, const char* name) { return std::f
 
 }  // namespace
 
-RunLog::RunLog(const RunConfig& run, const std::string& deck, const std::optional<TensorBoard::Resumed>& resumed, double peak, int ranks)
+RunLog::RunLog(const RunConfig& run, const std::string& deck, const std::string& id, const std::optional<TensorBoard::Resumed>& resumed, double peak, int ranks)
     : length_(run.train.length), flops_(training_flops(run.model, run.train.length, run.optimizer.trained())), peak_(peak), ranks_(ranks),
       progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(in(run, "metrics.jsonl")), tensorboard_(in(run, "tensorboard"), now(), resumed) {
   OutputFile file(in(run, "deck.yaml"));
   file.append(deck);
   file.commit();
+  if (!resumed) metrics_.line(json_text({{"kind", "run"}, {"time", now()}, {"run", id}}));
 }
 
 void RunLog::step(StepReport report) {

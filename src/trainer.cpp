@@ -6,6 +6,9 @@
 
 #include "modules/flops.hpp"
 #include "src/checkpoint/checkpoint.hpp"
+#include "src/checkpoint/checksum.hpp"
+#include "src/checkpoint/run_identity.hpp"
+#include "src/deck_changes.hpp"
 #include "src/dump/dump.hpp"
 #include "src/feed.hpp"
 #include "src/guard.hpp"
@@ -58,17 +61,21 @@ class Trainer {
       if (lead() && !run.data.tokenizer.empty()) check_tokenizer();
     });
     together(grid_.world(), [&] {
-      if (lead()) take_folder(options.take_over);
+      if (!lead()) return;
+      take_folder(options.take_over);
+      identity_ = identity(options);
     });
     watch_.attach(run.output);
-    if (options.resume) resume();
+    if (options.resume) resume(options.accept_changes ? Changes::told : Changes::weighed);
     if (progressed_.step == 0) begin();
     saved_ = furthest_ = progressed_.step;
     const double peak = grid_.world().sum(product_rate<T>()) / grid_.world().size();
     saver_.emplace(checkpoints(), save_options(run), engine_);
     memory_ = grid_.world().max(double(capacity_.total() + saver_->buffer_bytes()));
     together(grid_.world(), [&] {
-      if (lead()) open_log(peak);
+      if (!lead()) return;
+      write_identity(run.output, identity_);
+      open_log(peak);
     });
     remember();
   }
@@ -151,22 +158,41 @@ class Trainer {
     require(!error, Exit::io, "{}: cannot be removed: {}", heartbeat_path(run_.output).string(), error.message());
   }
 
+  // Which run this is: the folder's, or a new one where it holds no checkpoints any more.
+  RunIdentity identity(const TrainOptions& options) {
+    if (options.anew)
+      if (const auto aside = set_aside(run_.output)) std::printf("what another run has left in %s is in %s now\n", run_.output.c_str(), aside->c_str());
+    const auto steps = committed_steps(checkpoints());
+    require(options.resume || steps.empty(), Exit::usage,
+            "{}: holds checkpoints of another run, the last of step {}; --resume goes on from them, --anew sets them aside, another output.folder leaves them alone",
+            checkpoints().string(), steps.empty() ? 0 : steps.back());
+    const auto known = options.resume ? identity_in(run_.output) : std::nullopt;
+    return known ? *known : RunIdentity::drawn();
+  }
+
   static SaveOptions save_options(const RunConfig& run) {
     const CheckpointConfig& c = run.checkpoint;
     return {files_of(c.files), {c.deflate, c.verify}, {int(c.keep), c.keep_every}, c.async};
   }
 
-  // What earlier lives have left in metrics.jsonl that matters here: the losses before this step, and whether it was validated.
+  // What the first rank alone has read: which run this is, and what earlier lives have left in metrics.jsonl that matters here, the losses
+  // before this step and whether it was validated.
   void remember() {
-    std::vector<double> found(1 + Guard::window, std::numeric_limits<double>::quiet_NaN());
+    constexpr std::size_t before_losses = 3;
+    std::vector<double> found(before_losses + Guard::window, std::numeric_limits<double>::quiet_NaN());
+    if (lead()) {
+      const std::uint64_t id = sum_of_hex(identity_.id, run_.output);
+      found[0] = double(id >> 32), found[1] = double(id & 0xffffffffu);  // exact in a double
+    }
     if (lead() && progressed_.step > 0) {
       const RecentMetrics recent = recent_metrics(std::filesystem::path(run_.output) / "metrics.jsonl", progressed_.step, Guard::window);
-      found[0] = recent.validated;
-      std::copy(recent.losses.begin(), recent.losses.end(), found.begin() + 1);
+      found[2] = recent.validated;
+      std::copy(recent.losses.begin(), recent.losses.end(), found.begin() + before_losses);
     }
     const std::vector<double> all = grid_.world().gather(found);
-    validated_ = all[0] == 1;
-    for (std::size_t i = 1; i <= Guard::window; ++i)
+    identity_.id = hex(std::uint64_t(all[0]) << 32 | std::uint64_t(all[1]));
+    validated_ = all[2] == 1;
+    for (std::size_t i = before_losses; i < found.size(); ++i)
       if (!std::isnan(all[i])) guard_.remember(all[i]);
   }
 
@@ -178,15 +204,31 @@ class Trainer {
     if (lead()) std::printf("weights from %s\n", from.c_str());
   }
 
-  // From the newest checkpoint that is whole to its last tensor; damaged ones are named and passed over.
-  void resume(std::int64_t before = std::numeric_limits<std::int64_t>::max()) {
+  // A model that computes something else is not what was saved; where not even the shapes are the same no option would help.
+  void weigh(const std::vector<DeckChange>& changed, const std::filesystem::path& checkpoint) {
+    if (!changes_function(changed)) return;
+    together(grid_.world(), [&] {
+      if (lead()) check_shapes<T>(checkpoint, run_.model);
+    });
+    require_same_function(changed, checkpoint.filename().string());
+  }
+
+  enum class Changes { weighed, told, known };
+
+  // From the newest checkpoint of this run that is whole to its last tensor; damaged ones are named and passed over.
+  void resume(Changes changes, std::int64_t before = std::numeric_limits<std::int64_t>::max()) {
     watch_.beacon().phase("load");
     const auto say = [&](const std::string& note) {
-      if (lead()) std::printf("%s\n", note.c_str());
+      if (lead() && !note.empty()) std::printf("%s\n", note.c_str());
     };
-    while (const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say, before)) {
-      before = read_header(*newest).step;
+    while (const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say, before, &identity_)) {
+      const CheckpointHeader saved = read_header(*newest);
+      before = saved.step;
+      const std::string name = newest->filename().string();
+      const std::vector<DeckChange> changed = changes == Changes::known ? std::vector<DeckChange>() : deck_changes(saved.deck, deck_);
+      say(text_of(changed, name));
       try {
+        if (changes == Changes::weighed) weigh(changed, *newest);
         const CheckpointHeader header = load_checkpoint<T>(*newest, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
         progressed_ = {header.step, header.samples, header.tokens};
         return say(fmt::format("resumed from {} at step {}", newest->string(), header.step));
@@ -197,8 +239,8 @@ class Trainer {
     }
     // To begin anew would write over what may still be saved.
     together(grid_.world(), [&] {
-      require(!lead() || committed_steps(checkpoints()).empty(), Exit::data, "{}: none of its checkpoints can be read; move them away to begin anew",
-              checkpoints().string());
+      require(!lead() || committed_steps(checkpoints()).empty(), Exit::data,
+              "{}: none of its checkpoints can be read and is of this run; --anew sets them aside and begins anew", checkpoints().string());
     });
   }
 
@@ -206,7 +248,7 @@ class Trainer {
     std::optional<TensorBoard::Resumed> resumed;
     if (progressed_.step > 0) resumed = {progressed_.step, progressed_.samples};
     const Layout& layout = grid_.layout();
-    log_.emplace(run_, deck_, resumed, peak, layout.ranks());
+    log_.emplace(run_, deck_, identity_.id, resumed, peak, layout.ranks());
     log_->say(fmt::format("grid {} data x {} pipeline x {} tensor, {} parameters in {}, {:.1f} MiB on the fullest rank", layout.size("data"),
                           layout.size("pipeline"), layout.size("tensor"), parameter_count(run_.model), run_.train.precision, memory_ / (1 << 20)));
     for (const std::string& note : training_->notes()) log_->say(note);
@@ -269,8 +311,8 @@ class Trainer {
     skip_.insert(std::upper_bound(skip_.begin(), skip_.end(), samples, [](const Span& a, const Span& b) { return a.first < b.first; }), samples);
     progressed_ = {};
     guard_.forget();
-    if (saved_ > 0) resume(saved_ + 1);
-    else engine_.initialise(run_.train.seed);
+    if (saved_ > 0) resume(Changes::known, saved_ + 1);
+    else begin();
     remember();
   }
 
@@ -291,6 +333,8 @@ class Trainer {
       return heard_ != 0 && !finished();
     });
     if (!loss) return;  // the next life begins with it
+    require(std::isfinite(*loss), Exit::numeric, "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.rate",
+            progressed_.step, *loss);
     report.loss = *loss;
     report.step = progressed_.step, report.samples = progressed_.samples;
     if (log_) log_->validation(report);
@@ -329,6 +373,7 @@ class Trainer {
     h.step = step, h.samples = progressed_.samples, h.tokens = progressed_.tokens;
     h.seed = run_.train.seed;
     h.provenance = provenance();
+    h.run = identity_.id;
     return h;
   }
 
@@ -361,6 +406,7 @@ class Trainer {
   std::optional<RunLock> lock_;  // the first rank's
   std::optional<Saver<T>> saver_;
   std::optional<Dataset> training_, validation_;
+  RunIdentity identity_;  // what it owns is for the first rank to say, its id all know
   Progressed progressed_;
   Guard guard_;
   std::vector<Span> skip_;          // samples that no step takes

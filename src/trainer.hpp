@@ -9,7 +9,9 @@
 namespace gyr {
 
 struct TrainOptions {
-  bool resume = false;     // from the newest whole checkpoint of the output folder, where there is one
+  bool resume = false;     // from the newest whole checkpoint of the output folder's run, where there is one
+  bool anew = false;       // what a run has left in the output folder is set aside
+  bool accept_changes = false;  // of the deck, that make the model compute something else than what was saved
   bool take_over = false;  // the output folder, though a run on another machine may still write to it
   int life = 0;            // which start of the run this is
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  // of the job's time

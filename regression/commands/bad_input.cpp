@@ -272,6 +272,7 @@ TEST(bad_input, a_flipped_bit_in_a_checkpoint_is_found) {
   EXPECT_EQ(run({"info", folder / "flipped", "--check"}).code, 0);
   flip_a_bit(Material::shard(folder / "flipped"));
   expect_refused(run({"info", folder / "flipped", "--check"}), Exit::data, {"flipped/shard_00000.h5"});
+  expect_refused(run({"info", Material::shard(folder / "flipped"), "--check"}), Exit::data, {"flipped/shard_00000.h5"});
   expect_refused(run({"info", folder / "flipped", "--statistics"}), Exit::data, {"flipped/shard_00000.h5"});
   expect_refused(run({"reshard", folder / "flipped", folder / "to"}), Exit::data, {"flipped/shard_00000.h5"});
   EXPECT_FALSE(fs::exists(folder / "to"));

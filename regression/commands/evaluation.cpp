@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "regression/material.hpp"
 
@@ -116,4 +119,55 @@ TEST(evaluation, a_stride_changes_what_tokens_see_and_nothing_else) {
   EXPECT_LT(near.at("loss").get<double>(), far.at("loss").get<double>());
   EXPECT_EQ(whole, same);
   EXPECT_EQ(whole.at("windows"), 1);
+}
+
+namespace {
+
+// A number of a tensor of model.safetensors becomes another one.
+void put_number(const fs::path& folder, const std::string& tensor, std::size_t number, float value) {
+  const fs::path file = folder / "model.safetensors";
+  std::string bytes = contents(file);
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  const Json entry = Json::parse(bytes.substr(8, length)).at(tensor);
+  ASSERT_EQ(entry["dtype"], "F32");
+  const std::size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1], at = begin + 4 * number % (end - begin);
+  std::memcpy(bytes.data() + 8 + length + at, &value, 4);
+  put_contents(file, bytes);
+}
+
+}  // namespace
+
+// Whichever weight is no number: no figure and no text is made of it, by any task, on any grid.
+TEST(evaluation, of_weights_that_are_no_numbers_fails_and_says_so) {
+  const Folder folder;
+  const Material& m = Material::get();
+  ASSERT_EQ(run({"export-hf", m.trained(), folder / "model", "--dtype", "fp32"}).code, 0);
+  folder.write("words.jsonl", "{\"text\": \"ka mi ka\"}\n");
+  folder.write("choices.jsonl", "{\"context\": \"ka\", \"choices\": [\" mi\", \" ka\"], \"answer\": 0}\n");
+  const std::vector<Words> tasks{{"eval", "--data", m.prefix(), "--limit", "4"}, {"eval", "--text", m.text(), "--limit", "1"}, {"eval", "--lambada", folder / "words.jsonl"},
+                                 {"eval", "--choices", folder / "choices.jsonl"}, {"generate", "--prompt", "ka", "--greedy"}, {"generate", "--prompt", "ka", "--prompt", "mi"}};
+  const std::string weights[] = {"model.layers.0.mamba.in_proj.weight", "model.layers.1.self_attn.q_proj.weight", "model.layers.0.mamba.A_log",
+                                 "model.layers.1.feed_forward.down_proj.weight", "model.final_layernorm.weight", "lm_head.weight"};
+  const std::string whole = contents(folder / "model/model.safetensors");
+  std::mt19937 random(3);
+  for (const Words& task : tasks) {
+    Words words{task[0], folder / "model"};
+    words.insert(words.end(), task.begin() + 1, task.end());
+    const std::string weight = weights[random() % std::size(weights)];
+    const float value = weight == weights[4] && random() % 2 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+    const int ranks = random() % 2 ? 0 : 2;
+    if (ranks > 0) words.insert(words.end(), {"--pipeline", "2"});
+    SCOPED_TRACE(fmt::format("{} {} of {} with {} in {} on {} ranks", task[0], task[1], task.back(), value, weight, ranks));
+    put_contents(folder / "model/model.safetensors", whole);
+    EXPECT_EQ(run(words, {.ranks = ranks}).code, 0);
+    put_number(folder / "model", weight, random(), value);
+    const Result r = run(words, {.ranks = ranks});
+    EXPECT_EQ(r.code, int(Exit::numeric)) << r.out << r.err;
+    EXPECT_NE(r.err.find("finite"), std::string::npos) << r.err;
+    EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
+    if (task[0] == "eval") {
+      EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 80")) << r.out;
+    }
+  }
 }

@@ -3,6 +3,7 @@
 // new checkpoint is whole or not there, and the next life ends with the bits of a run whose disk did not fail.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
@@ -67,6 +68,30 @@ void fail_call(const Reference& reference, long call, int error) {
   expect_same_end(reference.whole.path(), folder.path(), steps);
 }
 
+// A call of a save, in the order in which they were made.
+struct Call {
+  std::string what, path, to;
+};
+
+std::vector<Call> calls_in(const fs::path& log) {
+  std::vector<Call> calls;
+  for (const std::string& line : lines_of(contents(log))) {
+    const auto first = line.find(' '), second = line.find(' ', first + 1);
+    calls.push_back({line.substr(0, first), line.substr(first + 1, second - first - 1), line.substr(second + 1)});
+  }
+  return calls;
+}
+
+// Number of the last call of this kind before `end`; -1 where there is none.
+template <class Fits>
+long last_call(const std::vector<Call>& calls, Fits&& fits, std::size_t end) {
+  for (std::size_t i = std::min(end, calls.size()); i-- > 0;)
+    if (fits(calls[i])) return long(i);
+  return -1;
+}
+
+bool writes(const Call& c) { return c.what == "write" || c.what == "pwrite"; }
+
 const int reasons[] = {EIO, ENOSPC, EDQUOT, ESTALE};
 
 // So many of them, evenly, the last one included; 0: all.
@@ -79,6 +104,51 @@ void fail_calls(long some) {
 }
 
 }  // namespace
+
+// A machine that loses its power keeps what was synced and nothing else. Every rename gives a name to what is on disk, the folder included,
+// and is itself on disk before anything older is renamed away or the run goes on.
+TEST(failing_disk, a_name_is_given_to_what_is_on_disk_and_is_itself_brought_there) {
+  for (const bool async : {false, true})
+    for (const int ranks : {0, 4}) {
+      SCOPED_TRACE(fmt::format("{} ranks, async {}", ranks, async));
+      const Folder folder, beside;
+      const fs::path log = beside / "calls";
+      Words words{"train.steps=3", "checkpoint.every=1", "checkpoint.keep=1", std::string("checkpoint.async=") + (async ? "true" : "false")};
+      if (ranks > 0) words.insert(words.end(), {"parallel.data=2", "parallel.tensor=2"});
+      const Result r = run(Material::get().train(folder.path(), words), {.ranks = ranks, .env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_CALL_LOG", log}}});
+      ASSERT_EQ(r.code, 0) << r.err;
+      const std::vector<Call> calls = calls_in(log);
+      const auto parent = [](const std::string& path) { return fs::path(path).parent_path().string(); };
+      int renames = 0, checkpoints = 0;
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        const Call& name = calls[i];
+        if (name.what != "rename" || !name.path.ends_with(".tmp")) continue;
+        SCOPED_TRACE(fmt::format("call {}: {} to {}", i, name.path, name.to));
+        ++renames;
+        const bool is_checkpoint = name.to.find("step_") != std::string::npos && parent(name.to).ends_with("/checkpoints");
+        checkpoints += is_checkpoint;
+        // The file, or each file of the folder, is synced behind its last write; the folder behind its last file.
+        std::map<std::string, long> written;
+        for (std::size_t w = 0; w < i; ++w)
+          if (writes(calls[w]) && (calls[w].path == name.path || parent(calls[w].path) == name.path)) written[calls[w].path] = long(w);
+        EXPECT_GE(written.size(), is_checkpoint ? 1u + unsigned(std::max(1, ranks)) : 1u);  // an index or manifest, and shards
+        for (const auto& [path, last] : written) {
+          // What was written under a temporary name inside a folder got its own before.
+          const long synced = last_call(calls, [&, path = path](const Call& c) { return c.what == "fsync" && c.path == path; }, i);
+          EXPECT_GT(synced, last) << path;
+          if (is_checkpoint) {
+            EXPECT_GT(last_call(calls, [&](const Call& c) { return c.what == "fsync" && c.path == name.path; }, i), synced) << path;
+          }
+        }
+        // The name itself is on disk before the next file or folder of the folder of checkpoints gets one.
+        std::size_t next = i + 1;
+        while (next < calls.size() && !(calls[next].what == "rename" && parent(calls[next].path) == parent(name.to))) ++next;
+        EXPECT_GT(last_call(calls, [&](const Call& c) { return c.what == "fsync" && c.path == parent(name.to); }, next), long(i));
+      }
+      EXPECT_EQ(checkpoints, 3);
+      EXPECT_GT(renames, 2 * 3);  // manifests, `latest`
+    }
+}
 
 TEST(failing_disk, a_refused_call_loses_nothing) { fail_calls(8); }
 TEST(every_failing_call, loses_nothing) { fail_calls(0); }

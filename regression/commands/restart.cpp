@@ -32,6 +32,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.nam
 const Case cases[] = {
     {"one_rank_fp32", 0, {"train.precision=fp32"}},
     {"one_rank_bf16", 0, {"train.precision=bf16"}},
+    {"one_rank_ramped", 0, {"train.ramp=[\"0:4\",\"600:8\",\"1400:2\"]"}},  // what a step takes depends on the tokens taken before
     {"data_x_tensor_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.tensor=2", "checkpoint.async=true", "checkpoint.read=broadcast"}},
     {"data_x_tensor_bf16", 4, {"train.precision=bf16", "parallel.data=2", "parallel.tensor=2"}},
     {"data_x_pipeline_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.pipeline=2"}},
@@ -112,7 +113,7 @@ TEST(restart, another_grid_goes_on_to_rounding) {
   const Folder whole;
   ASSERT_EQ(run(train(cases[0], whole.path(), steps, false)).code, 0);
   const auto expected = losses(whole.path());
-  const Case from_to[][2] = {{cases[0], cases[2]}, {cases[4], cases[0]}, {cases[2], cases[4]}};
+  const Case from_to[][2] = {{cases[0], cases[3]}, {cases[5], cases[0]}, {cases[3], cases[5]}};
   for (const auto& [from, to] : from_to) {
     SCOPED_TRACE(std::string(from.name) + " to " + to.name);
     const Folder folder;
@@ -126,14 +127,132 @@ TEST(restart, another_grid_goes_on_to_rounding) {
   }
 }
 
-// Without --resume a run begins at step 1, whatever the folder holds.
-TEST(restart, nothing_is_resumed_unasked) {
+namespace {
+
+// What lies in a folder, and when it was last written.
+std::map<std::string, fs::file_time_type> listing(const fs::path& folder) {
+  std::map<std::string, fs::file_time_type> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file() && entry.path().string().find("/checkpoints/") != std::string::npos) files[entry.path()] = entry.last_write_time();
+  return files;
+}
+
+// A run of its own: this seed.
+Words of_seed(unsigned seed, const fs::path& folder, const Words& more) {
+  Words words{"train.steps=" + std::to_string(steps), "checkpoint.every=2", fmt::format("train.seed={}", seed), fmt::format("data.seed={}", seed)};
+  words.insert(words.end(), more.begin(), more.end());
+  return Material::get().train(folder, words);
+}
+
+}  // namespace
+
+// Runs of several seeds follow each other in one folder; each life is killed before some step, also before anything is saved. Whatever was
+// there before, the last run ends with its own bits.
+TEST(restart, a_run_goes_on_from_its_own_checkpoints_alone) {
+  std::map<unsigned, std::unique_ptr<Folder>> undisturbed;
+  for (unsigned seed = 1; seed <= 2; ++seed) {
+    undisturbed[seed] = std::make_unique<Folder>();
+    ASSERT_EQ(run(of_seed(seed, undisturbed[seed]->path(), {})).code, 0);
+  }
+  Trials trials("runs that begin, are killed, set aside and resumed in one folder");
+  const auto trial = [&](unsigned draw) {
+    std::mt19937 random(draw);
+    const Folder folder;
+    unsigned seed = 0;
+    std::string story = fmt::format("draw {}:", draw);
+    for (int life = 0, lives = 3 + int(random() % 3); life < lives; ++life) {
+      const unsigned other = 1 + random() % 2;
+      const int what = life == 0 ? 0 : int(random() % 4), step = 1 + int(random() % steps);
+      const Words kill{"fault.kind=kill", fmt::format("fault.step={}", step)};
+      Words words;
+      if (what <= 1) {  // another one begins
+        seed = other, words = {"--anew"};
+        story += fmt::format(" anew with seed {}, killed before {};", seed, step);
+      } else if (what == 2) {
+        words = {"--resume"};
+        story += fmt::format(" resumed, killed before {};", step);
+      } else {  // submitted by mistake
+        const auto before = listing(folder.path());
+        if (before.empty()) continue;
+        story += " refused;";
+        SCOPED_TRACE(story);
+        const Result r = run(of_seed(other, folder.path(), {}));
+        EXPECT_EQ(r.code, int(Exit::usage)) << r.out << r.err;
+        for (const char* way : {"--resume", "--anew", "output.folder"}) EXPECT_NE(r.err.find(way), std::string::npos) << r.err;
+        EXPECT_EQ(listing(folder.path()), before);
+        continue;
+      }
+      words.insert(words.end(), kill.begin(), kill.end());
+      SCOPED_TRACE(story);
+      const Result r = run(of_seed(seed, folder.path(), words));
+      EXPECT_TRUE(r.code == 137 || r.code == 0) << r.code << r.out << r.err;  // 0: it had come further
+    }
+    SCOPED_TRACE(story);
+    const Result last = run(of_seed(seed, folder.path(), {"--resume"}));
+    ASSERT_EQ(last.code, 0) << last.out << last.err;
+    expect_same_end(undisturbed[seed]->path(), folder.path(), steps);
+  };
+  for (unsigned draw = 1; draw <= 4; ++draw) trials.attempt([&] { trial(draw); });
+}
+
+// Copies of another run's checkpoints lie beside a run's own: later ones are not resumed from, and none of them is removed as an old one.
+TEST(restart, checkpoints_of_another_run_are_neither_taken_nor_removed) {
+  const Folder mine, other;
+  const Words few{"train.steps=3", "optimizer.decay_steps=6", "checkpoint.every=1", "checkpoint.keep=1"};
+  const auto of_run = [&](const Folder& folder, const char* seed, const Words& more) {
+    Words words = few;
+    words.push_back(seed);
+    words.insert(words.end(), more.begin(), more.end());
+    return Material::get().train(folder.path(), words);
+  };
+  ASSERT_EQ(run(of_run(mine, "train.seed=1", {})).code, 0);
+  ASSERT_EQ(run(of_run(other, "train.seed=2", {"train.steps=5", "checkpoint.keep=9"})).code, 0);
+  for (const int step : {1, 2, 5}) fs::copy(Material::checkpoint(other.path(), step), Material::checkpoint(mine.path(), step), fs::copy_options::recursive);
+  const Result r = run(of_run(mine, "train.seed=1", {"train.steps=4", "--resume"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("at step 3"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("passed over: " + Material::checkpoint(mine.path(), 5).string() + ": is of run"), std::string::npos) << r.out;
+  for (const int step : {1, 2, 5}) EXPECT_TRUE(fs::exists(Material::checkpoint(mine.path(), step))) << step;
+  EXPECT_FALSE(fs::exists(Material::checkpoint(mine.path(), 3)));
+  // Its own gone, there is nothing to go on from, and nothing is overwritten.
+  fs::remove_all(Material::checkpoint(mine.path(), 4));
+  const Result none = run(of_run(mine, "train.seed=1", {"--resume"}));
+  EXPECT_EQ(none.code, int(Exit::data)) << none.out << none.err;
+  EXPECT_NE(none.err.find("--anew"), std::string::npos) << none.err;
+  EXPECT_EQ(run(of_run(mine, "train.seed=1", {"--resume", "--anew"})).code, int(Exit::usage));
+}
+
+// A deck that has changed is told of; where the model would be another function it takes a word.
+TEST(restart, what_has_changed_in_the_deck_is_told) {
   const Folder folder;
-  ASSERT_EQ(run(train(cases[0], folder.path(), 3, false)).code, 0);
-  const Result r = run(train(cases[0], folder.path(), 5, false));
-  EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_EQ(r.out.find("resumed from"), std::string::npos);
-  EXPECT_NE(r.out.find("iteration        1/"), std::string::npos) << r.out;
+  const auto go = [&](int last, const Words& more) {
+    Words words{fmt::format("train.steps={}", last), "optimizer.decay_steps=9", "checkpoint.every=1", "checkpoint.keep=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(Material::get().train(folder.path(), words));
+  };
+  ASSERT_EQ(go(2, {}).code, 0);
+  const Result same = go(2, {"--resume"});
+  EXPECT_EQ(same.out.find("changed since"), std::string::npos) << same.out;
+  const Result layout = go(2, {"--resume", "checkpoint.every=2", "watchdog.seconds=99"});
+  EXPECT_NE(layout.out.find("no number depends on it: checkpoint.every, watchdog.seconds\n"), std::string::npos) << layout.out;
+  EXPECT_EQ(layout.out.find("the deck has changed"), std::string::npos) << layout.out;
+  const Result course = go(3, {"--resume", "optimizer.rate=0.02", "train.length=16"});
+  EXPECT_EQ(course.code, 0) << course.err;
+  for (const char* line : {"key             was   is", "train.steps     2     3", "train.length    32    16", "optimizer.rate  0.01  0.02"})
+    EXPECT_NE(course.out.find(line), std::string::npos) << line << "\n" << course.out;
+  const Words other{"--resume", "optimizer.rate=0.02", "train.length=16", "model.mamba.norm=norm_first", "model.epsilon=0.01"};
+  const Result refused = go(4, other);
+  EXPECT_EQ(refused.code, int(Exit::config)) << refused.out;
+  for (const char* word : {"model.mamba.norm", "model.epsilon", "--accept-changes", "step_00000003"}) EXPECT_NE(refused.err.find(word), std::string::npos) << refused.err;
+  EXPECT_NE(refused.out.find("gate_first  norm_first  changes what the model computes"), std::string::npos) << refused.out;
+  EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 4)));
+  Words accepted = other;
+  accepted.push_back("--accept-changes");
+  EXPECT_EQ(go(4, accepted).code, 0);
+  EXPECT_EQ(go(5, other).code, 0);  // it is the run's deck now
+  const Result shape = go(6, {"--resume", "model.mlp.width=32"});
+  EXPECT_EQ(shape.code, int(Exit::config)) << shape.out;
+  EXPECT_NE(shape.err.find("feed_forward"), std::string::npos) << shape.err;
 }
 
 namespace {

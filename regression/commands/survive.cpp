@@ -75,18 +75,25 @@ TEST(survive, a_step_that_is_not_finite_is_skipped_by_all_ranks_and_counted) {
 }
 
 TEST(survive, a_rollback_equals_a_clean_run_without_that_batch) {
-  const auto trial = [](const std::string& step) {
+  const auto trial = [](const std::string& step, const Options& options, const Words& more) {
     SCOPED_TRACE(step);
     const Folder folder, clean;
     const std::string skip = "data.skip=[\"" + std::to_string(8 * (std::stoi(step) - 1)) + ":8\"]";
-    ASSERT_EQ(run(train(clean.path(), {"parallel.data=2", skip}), {.ranks = 2}).code, 0);
-    const Result r = run(train(folder.path(), {"parallel.data=2", "train.non_finite=rollback", "fault.kind=nan", "fault.rank=1", "fault.step=" + step}), {.ranks = 2});
+    Words with{"parallel.data=2", "train.non_finite=rollback", "fault.kind=nan", "fault.rank=1", "fault.step=" + step}, without{"parallel.data=2", skip};
+    for (Words* words : {&with, &without}) words->insert(words->end(), more.begin(), more.end());
+    ASSERT_EQ(run(train(clean.path(), without), {.ranks = 2}).code, 0);
+    const Result r = run(train(folder.path(), with), options);
     ASSERT_EQ(r.code, 0) << told(r);
     EXPECT_EQ(metrics(folder.path(), "rollback").size(), 1u);
+    EXPECT_EQ(metrics(folder.path(), "rollback")[0]["to"], (std::stoi(step) - 1) / 3 * 3);
     expect_same_end(clean.path(), folder.path(), 10);
   };
   Trials trials("bad numbers, rolled back");
-  for (const char* step : {"2", "5"}) trials.attempt([&] { trial(step); });  // before the first checkpoint, and after it
+  for (const char* step : {"2", "5"}) trials.attempt([&] { trial(step, {.ranks = 2}, {}); });  // before the first checkpoint, and after it
+  // To weights that another run has trained, where nothing is saved yet.
+  trials.attempt([&] { trial("2", {.ranks = 2}, {"train.init_from=" + Material::get().trained().string()}); });
+  // To a checkpoint that is still on its way: the disk takes its time, and the next step is bad.
+  trials.attempt([&] { trial("4", {.ranks = 2, .env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_SYNC_DELAY", "100"}}}, {"checkpoint.async=true"}); });
 }
 
 TEST(survive, numbers_that_stay_bad_end_the_run) {
@@ -99,23 +106,41 @@ TEST(survive, numbers_that_stay_bad_end_the_run) {
   EXPECT_NE(skips.err.find("train.max_skips"), std::string::npos) << told(skips);
 }
 
-// Weights that are suddenly too large blow up the loss, not to infinity; the run goes back and the curve goes on as if nothing had been.
-void spike() {
+// The last update of all may be the one that goes wrong, and no step comes that would notice.
+TEST(survive, weights_that_the_validation_finds_bad_are_not_saved) {
+  const Folder folder;
+  const Result r = run(train(folder.path(), {"train.steps=1", "optimizer.rate=1e37", "optimizer.warmup=0", "train.eval_every=1", "train.eval_batches=1"}));
+  EXPECT_EQ(r.code, 80) << told(r);
+  EXPECT_NE(r.err.find("validation loss"), std::string::npos) << told(r);
+  EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 1)));
+}
+
+// Weights that are suddenly too large blow up the loss, not to infinity; the run goes back and the curve goes on as if nothing had been. The
+// losses it is measured against may be those of an earlier life.
+void spike(bool right_after_a_resume) {
   const Folder folder, clean;
   const Words settings{"train.steps=40", "optimizer.decay_steps=40", "checkpoint.every=10"};
   Words guarded = settings, skipping = settings;
   for (const char* word : {"train.spike=1.2", "train.non_finite=rollback", "fault.kind=scale:30", "fault.step=36"}) guarded.push_back(word);
+  const int saved = right_after_a_resume ? 35 : 30;
   skipping.push_back("data.skip=[\"280:8\"]");
   ASSERT_EQ(run(train(clean.path(), skipping)).code, 0);
+  if (right_after_a_resume) {
+    Words first = guarded;
+    first.push_back("train.steps=35");
+    ASSERT_EQ(run(train(folder.path(), first)).code, 0);
+    guarded.push_back("--resume");
+  }
   const Result r = run(train(folder.path(), guarded));
   ASSERT_EQ(r.code, 0) << told(r);
-  EXPECT_EQ(metrics(folder.path(), "rollback").size(), 1u) << told(r);
+  ASSERT_EQ(metrics(folder.path(), "rollback").size(), 1u) << told(r);
+  EXPECT_EQ(metrics(folder.path(), "rollback")[0]["to"], saved);
   expect_same_end(clean.path(), folder.path(), 40);
 }
 
 TEST(survive, a_spike_of_the_loss_is_rolled_back) {
   Trials trials("spike of the loss, rolled back");
-  trials.attempt(spike);
+  for (const bool right_after_a_resume : {false, true}) trials.attempt([&] { spike(right_after_a_resume); });
 }
 
 // mpiexec ends a job at once when a rank dies; a rank that is stopped or loops is for the watchdog.

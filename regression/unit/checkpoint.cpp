@@ -218,6 +218,27 @@ TEST(checkpoint, with_a_flipped_bit_anywhere_is_refused) {
   expect_state(rig.engine, 4);
 }
 
+// Ranks share the work of checking; whoever they are, as many as files, fewer or more, every file is somebody's.
+TEST(checkpoint, of_many_files_is_checked_to_the_last_one_by_any_number_of_ranks) {
+  const Folder folder;
+  Single<float> rig(named("T9").model);
+  reshard(save_checkpoint(folder.path(), header_at(7), rig.engine).path, folder / "many", 7, {});
+  std::mt19937 random(1);
+  for (int number = 0; number < 7; ++number) {
+    const fs::path file = folder / "many" / shard_name(number);
+    const std::string whole = contents(file);
+    std::string bytes = whole;
+    bytes[random() % bytes.size()] ^= char(1 << random() % 8);
+    put_contents(file, bytes);
+    for (const int ranks : {1, 2, 3, 5, 7, 8, 16}) {
+      int noticed = 0;
+      for (int rank = 0; rank < ranks; ++rank) noticed += error_of([&] { StoredCheckpoint(folder / "many").check_files(rank, ranks); }).code == Exit::data;
+      EXPECT_EQ(noticed, 1) << file << " on " << ranks << " ranks";
+    }
+    put_contents(file, whole);
+  }
+}
+
 // Files of format 1.x have their checksums inside HDF5: an error, or nothing that matters has changed.
 TEST(checkpoint, of_an_older_format_is_read_to_the_last_bit) {
   const Folder folder;
@@ -253,6 +274,47 @@ TEST(checkpoint, of_an_older_format_is_read_to_the_last_bit) {
     refused += error.code != Exit::ok;
   }
   EXPECT_GT(refused, 100);
+}
+
+// What says that it has checked has: a bit that flips anywhere in a shard, and any that reaches a number of an older file, is told of; a file
+// without checksums is never said to be as they say.
+TEST(checkpoint, of_which_only_one_file_is_at_hand_is_checked_or_said_not_to_be) {
+  const Folder folder;
+  Single<float> rig(named("T9").model);
+  const fs::path path = save_checkpoint(folder.path(), header_at(7), rig.engine).path;
+  const fs::path golden = fs::path(GYR_SOURCE_DIR) / "regression/golden/checkpoint_1.0.h5", older = folder / "step_00000010.h5";
+  fs::copy(golden, older);
+  ModelConfig model = named("T1").model;
+  model.pattern = "M-", model.vocabulary = 16, model.mlp.width = 16;
+  Single<bf16> small(model);
+  const auto check = [](const fs::path& file) { return error_of([&] { describe_checkpoint(file, {.check = true}); }); };
+  for (const fs::path& file : {path / "shard_00000.h5", path / "index.h5", older}) EXPECT_EQ(check(file).code, Exit::ok) << file << check(file).what();
+
+  std::mt19937 random(1);
+  Trials trials("flipped bit in the one file that is checked");
+  for (const fs::path& file : {path / "shard_00000.h5", path / "index.h5", older}) {
+    const std::string whole = contents(file);
+    int refused = 0;
+    for (int trial = 0; trial < 100; ++trial)
+      trials.attempt([&] {
+        std::string bytes = whole;
+        bytes[random() % bytes.size()] ^= char(1 << random() % 8);
+        put_contents(file, bytes);
+        const Error error = check(file);
+        refused += error.code == Exit::data;
+        if (file != older) {
+          EXPECT_EQ(error.code, Exit::data) << file << " trial " << trial;
+        } else if (error.code == Exit::ok) {
+          set_state(small.engine, 5);
+          if (error_of([&] { load_checkpoint(file, small.engine, LoadWhat::everything); }).code == Exit::ok) expect_state(small.engine, 10);
+        }
+      });
+    EXPECT_GT(refused, 50) << file;
+    put_contents(file, whole);
+  }
+  fs::copy(path / "index.h5", folder / "view.h5");  // away from what it shows
+  EXPECT_TRUE(says(check(folder / "view.h5"), "cannot be checked")) << check(folder / "view.h5").what();
+  EXPECT_EQ(check(folder / "view.h5").code, Exit::data);
 }
 
 TEST(checkpoint, cut_short_is_refused) {

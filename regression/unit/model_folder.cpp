@@ -2,9 +2,14 @@
 // A folder's index and shards must agree, and what agrees fills a model to the bit.
 #include "src/huggingface/model_folder.hpp"
 
+#include <map>
+#include <random>
+
 #include "regression/model_folders.hpp"
 #include "regression/testing.hpp"
 #include "src/checkpoint/checkpoint.hpp"
+#include "src/huggingface/conversion.hpp"
+#include "src/pretrained.hpp"
 
 namespace gyr::testing {
 namespace {
@@ -250,21 +255,101 @@ TEST(model_folder, missing_strange_and_misshaped_tensors_are_named) {
   }
 }
 
-// A head that is tied needs no matrix of its own, and one in the file is not taken for another.
-TEST(model_folder, tied_heads) {
-  const ModelConfig tied = named("T5").model;
-  ModelConfig untied = tied;
-  untied.tied = false;
-  const Folder with, without;
-  write_model_folder(with.path(), untied, Type::f32);
-  write_model_folder(without.path(), tied, Type::f32);
-  Single<float> rig(tied), other(untied);
-  load_weights(with.path(), rig.engine);
-  expect_weights(rig.engine, Type::f32, "with");
-  load_weights(without.path(), rig.engine);
-  const Error error = error_of([&] { load_weights(without.path(), other.engine); });
+enum class Head { absent, equal, other, alone };  // beside the embedding, or in its place
+
+// A folder with these weights, of which the head is as told, and one number of another one differs.
+void write_folder_with_head(const fs::path& folder, const ModelConfig& config, Head head, Type type, std::size_t number) {
+  fs::create_directories(folder);
+  HuggingFaceConfig text;
+  text.model = config;
+  put_contents(folder / config_file_name, write_config_json(text));
+  ModelConfig tied = config;
+  tied.tied = true;
+  std::vector<safetensors::Tensor> tensors;
+  std::map<std::string, std::string> data;
+  const auto add = [&](const std::string& name, const Weight& w, const std::string& bytes) { tensors.push_back({name, type, w.shape}), data[name] = bytes; };
+  for (const Weight& w : weights_of(tied)) {
+    std::string bytes;
+    for (Index i = 0; i < w.size(); ++i) bytes += bytes_of(type, weight_value(w, i));
+    if (w.name != embedding_name || head != Head::alone) add(w.name, w, bytes);
+    if (w.name != embedding_name || head == Head::absent) continue;
+    if (head == Head::other) bytes.replace(number % std::size_t(w.size()) * std::size_t(safetensors::size_of(type)), std::size_t(safetensors::size_of(type)), bytes_of(type, 7));
+    add(head_name, w, bytes);
+  }
+  std::sort(tensors.begin(), tensors.end(), safetensors::written_before);
+  safetensors::Writer writer(folder / one_file_name, tensors);
+  for (const safetensors::Tensor& t : tensors) writer.write(data[t.name].data(), Index(data[t.name].size()));
+  writer.commit();
+}
+
+// Embedding and head as a stage has them.
+template <class T>
+std::pair<std::vector<double>, std::vector<double>> ends_of(Stage<T>& stage, bool tied) {
+  std::vector<double> embedding, head;
+  for (const auto& p : stage.parameters().all())
+    for (auto [name, numbers] : {std::pair(embedding_name, &embedding), std::pair(head_name, &head)})
+      if (p->weight.name == name)
+        stretches(*p, [&](Index, Index local, Index count, const Piece&) {
+          for (Index i = 0; i < count; ++i) numbers->push_back(double(p->template vector<T>()(local + i)));
+        });
+  return {embedding, tied ? embedding : head};
+}
+
+// As transformers: what is stored counts, whatever the config says of a tie; and what came in goes out, byte for byte.
+TEST(model_folder, a_head_is_tied_where_it_is_stored_once_or_equal) {
+  std::mt19937 random(11);
+  for (int draw = 0; draw < 20; ++draw) {
+    ModelConfig config = named("T5").model;
+    config.pattern = "P", config.tied = draw % 4 != 3;
+    const Head head = config.tied ? Head(random() % 4) : random() % 2 ? Head::equal : Head::other;
+    const Type type = std::array{Type::f32, Type::bf16, Type::f16}[random() % 3];
+    const std::size_t number = random();
+    SCOPED_TRACE(fmt::format("draw {}: tied {}, head {}, type {}, number {}", draw, config.tied, int(head), name_of(type), number));
+    const Folder folder;
+    write_folder_with_head(folder / "in", config, head, type, number);
+    std::vector<std::string> notes;
+    RunDefaults defaults = defaults_of(folder / "in", [&](const std::string& note) { notes.push_back(note); });
+    const bool tied = config.tied && head != Head::other;
+    EXPECT_EQ(defaults.model.tied, tied);
+    EXPECT_EQ(notes.size(), config.tied && !tied ? 1u : 0u);
+
+    Single<float> rig(defaults.model);
+    load_weights(folder / "in", rig.engine);
+    const auto [embedding, top] = ends_of(rig.engine.stage(), tied);
+    ASSERT_EQ(embedding.size(), top.size());
+    std::size_t differ = 0;
+    for (std::size_t i = 0; i < top.size(); ++i) differ += embedding[i] != top[i];
+    EXPECT_EQ(differ, head == Head::other ? 1u : 0u);
+    if (head == Head::other) {
+      EXPECT_EQ(top[number % top.size()], 7);
+    }
+
+    import_folder(folder / "in", folder / "checkpoint", false, {});
+    export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, [](const std::string&) {});
+    EXPECT_TRUE(contents(folder / "in" / one_file_name) == contents(folder / "out" / one_file_name));
+    EXPECT_EQ(read_config_json(folder / "out" / config_file_name).model.tied, tied);
+
+    if (head != Head::other) continue;
+    defaults.model.tied = true;  // a deck that insists
+    Single<float> insisting(defaults.model);
+    const Error error = error_of([&] { load_weights(folder / "in", insisting.engine); });
+    EXPECT_EQ(error.code, Exit::config) << error.what();
+    EXPECT_NE(std::string(error.what()).find("model.tied=false"), std::string::npos) << error.what();
+  }
+}
+
+TEST(model_folder, a_head_that_is_stored_nowhere_is_named) {
+  ModelConfig config = named("T5").model;
+  const Folder folder;
+  write_model_folder(folder.path(), config, Type::f32);
+  Single<float> rig(config);
+  load_weights(folder.path(), rig.engine);
+  expect_weights(rig.engine, Type::f32, "tied");
+  config.tied = false;
+  Single<float> untied(config);
+  const Error error = error_of([&] { load_weights(folder.path(), untied.engine); });
   EXPECT_EQ(error.code, Exit::config);
-  EXPECT_NE(std::string(error.what()).find("lm_head.weight"), std::string::npos) << error.what();
+  EXPECT_NE(std::string(error.what()).find(head_name), std::string::npos) << error.what();
 }
 
 }  // namespace

@@ -100,6 +100,10 @@ struct LoadTraffic {
 template <class T>
 CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, Engine<T>&, LoadWhat, Reading = Reading::all, LoadTraffic* = nullptr);
 
+// Exit::config naming the first tensor unless the checkpoint is of a model of these shapes. Not collective.
+template <class T>
+void check_shapes(const std::filesystem::path& checkpoint, const ModelConfig&);
+
 // The weights alone, of a checkpoint or of a folder of Hugging Face's (see open_weights), with an optimizer that has seen nothing, or into a
 // stage that has none. Collective over the grid; errors as above.
 template <class T>

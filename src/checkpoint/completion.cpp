@@ -56,14 +56,15 @@ void Completion::collect(const std::optional<ManifestFile>& mine) {
 void Completion::commit(Result& result) {
   if (!transaction_) return;
   const std::int64_t step = saved_.step;
+  const std::string run = manifest_.header.run;
   const std::filesystem::path folder = saved_.path.parent_path();
   transaction_->commit(std::move(manifest_));
-  OutputFile latest(folder / "latest");  // for people: a resumed run looks at the checkpoints themselves
+  OutputFile latest(folder / "latest");  // for people, and for runs whose checkpoints do not say whose they are
   latest.append(saved_.path.filename().string() + "\n");
   latest.commit();
   fault_point("latest", world_.rank(), step);
   describe_folder(folder);
-  result.notes = prune(folder, step, options_.retention);
+  result.notes = prune(folder, step, options_.retention, run);
   fault_point("pruned", world_.rank(), step);
 }
 

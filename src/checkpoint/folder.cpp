@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "src/checkpoint/numbers.hpp"
+#include "src/checkpoint/run_identity.hpp"
 #include "src/checkpoint/stored_checkpoint.hpp"
 #include "src/data/output_file.hpp"
 #include "src/together.hpp"
@@ -68,14 +70,36 @@ std::vector<std::int64_t> committed_steps(const fs::path& folder) {
   return steps;
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& note, std::int64_t before) {
+namespace {
+
+void require_own(const fs::path& path, const CheckpointHeader& header, const RunIdentity& run) {
+  require(run.owns(header), Exit::data, "{}: {}, and this folder belongs to run {}{}", path.string(),
+          header.run.empty() ? "does not say which run it is of" : "is of run " + printable(header.run), run.id,
+          run.unmarked_until < 0 ? "" : fmt::format(", whose checkpoints say so from step {} on", run.unmarked_until + 1));
+}
+
+// What cannot be read, or does not say whose it is, is taken for the run's own.
+bool is_of_another_run(const fs::path& path, const std::string& run) {
+  if (run.empty() || path.extension() == old_suffix) return false;
+  try {
+    const std::string its = read_header(path).run;
+    return !its.empty() && its != run;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& note, std::int64_t before, const RunIdentity* run) {
   const auto steps = committed_steps(folder);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (*step >= before) continue;
     const fs::path path = existing_path(folder, *step);
     try {
-      const std::int64_t says = StoredCheckpoint(path).header().step;
-      require(says == *step, Exit::data, "{}: holds step {}", path.string(), says);
+      const CheckpointHeader header = read_header(path);
+      require(header.step == *step, Exit::data, "{}: holds step {}", path.string(), header.step);
+      if (run) require_own(path, header, *run);
       return path;
     } catch (const Error& error) {
       if (note) note(fmt::format("passed over: {}", error.what()));
@@ -84,29 +108,32 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& no
   return {};
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& folder, Communicator& world, const Note& note, std::int64_t before) {
+std::optional<fs::path> newest_checkpoint(const fs::path& folder, Communicator& world, const Note& note, std::int64_t before, const RunIdentity* run) {
   double step = -1;
   together(world, [&] {
     if (world.rank() != 0) return;
-    if (const auto path = newest_checkpoint(folder, note, before)) step = double(*step_of(path->filename().string()));
+    if (const auto path = newest_checkpoint(folder, note, before, run)) step = double(*step_of(path->filename().string()));
   });
   step = world.gather({&step, 1}).front();
   if (step < 0) return {};
   return existing_path(folder, std::int64_t(step));
 }
 
-std::vector<std::string> prune(const fs::path& folder, std::int64_t step, const Retention& retention) {
+std::vector<std::string> prune(const fs::path& folder, std::int64_t step, const Retention& retention, const std::string& run) {
   std::vector<std::string> left;
   const auto remove = [&](const fs::path& path) {
     if (const auto error = remove_checkpoint(path)) left.push_back(fmt::format("{}: cannot be removed: {}", path.string(), error.message()));
   };
   if (fs::exists(checkpoint_path(folder, step))) remove(old_path(folder, step));  // what an older program wrote of the same step
   if (retention.keep <= 0) return left;
-  auto steps = committed_steps(folder);
-  std::erase_if(steps, [&](std::int64_t other) { return other > step; });
-  steps.resize(steps.size() - std::min(steps.size(), std::size_t(retention.keep)));
-  for (const std::int64_t old : steps)
-    if (retention.keep_every <= 0 || old % retention.keep_every != 0) remove(existing_path(folder, old));
+  const auto steps = committed_steps(folder);
+  int kept = 0;
+  for (auto old = steps.rbegin(); old != steps.rend(); ++old) {
+    if (*old > step || (kept >= retention.keep && retention.keep_every > 0 && *old % retention.keep_every == 0)) continue;
+    const fs::path path = existing_path(folder, *old);
+    if (*old < step && is_of_another_run(path, run)) continue;
+    if (kept++ >= retention.keep) remove(path);
+  }
   return left;
 }
 

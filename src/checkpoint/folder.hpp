@@ -15,17 +15,19 @@
 
 namespace gyr {
 
+struct RunIdentity;
+
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
 // The same, or the file of format 1.x where only that exists.
 std::filesystem::path existing_path(const std::filesystem::path& folder, std::int64_t step);
 
-// The checkpoint of the highest step below `before` that opens as a complete one, if any. Reads its manifest and looks at the sizes of its
-// files, not at tensors.
+// The checkpoint of the highest step below `before` that opens as a complete one, if any; with `run` only one of its own. Reads manifests
+// and looks at the sizes of files, not at tensors.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, const Note& note = {},
-                                                       std::int64_t before = std::numeric_limits<std::int64_t>::max());
-// The same for all ranks of `world`: its first rank looks, the others hear. Collective.
+                                                       std::int64_t before = std::numeric_limits<std::int64_t>::max(), const RunIdentity* run = nullptr);
+// The same for all ranks of `world`: its first rank looks and alone knows the run, the others hear. Collective.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, Communicator& world, const Note& note = {},
-                                                       std::int64_t before = std::numeric_limits<std::int64_t>::max());
+                                                       std::int64_t before = std::numeric_limits<std::int64_t>::max(), const RunIdentity* run = nullptr);
 
 // Steps that bear their final name, in rising order.
 std::vector<std::int64_t> committed_steps(const std::filesystem::path& folder);
@@ -35,9 +37,9 @@ struct Retention {
   int keep = 0;
   std::int64_t keep_every = 0;
 };
-// Removes checkpoints up to `step` but for those that stay; later ones, left by a run that went further, stay too. Returns what could not
-// be removed and why.
-std::vector<std::string> prune(const std::filesystem::path& folder, std::int64_t step, const Retention&);
+// Removes checkpoints up to `step` but for those that stay; later ones, left by a run that went further, stay too, and so do those that
+// belong to another run than `run`. Returns what could not be removed and why.
+std::vector<std::string> prune(const std::filesystem::path& folder, std::int64_t step, const Retention&, const std::string& run = "");
 
 // Removes what killed saves have left: the names that a save gives to what is not finished, and no others.
 void remove_unfinished(const std::filesystem::path& folder);

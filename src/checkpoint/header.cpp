@@ -78,6 +78,7 @@ void write_header(hdf5::File& file, const CheckpointHeader& h, const std::string
   file.set("layout", h.layout);
   file.set("deck", h.deck);
   file.set("provenance", h.provenance);
+  if (!h.run.empty()) file.set("run", h.run);
 }
 
 CheckpointHeader read_header(const hdf5::File& file) {

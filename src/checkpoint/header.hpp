@@ -21,6 +21,7 @@ struct CheckpointHeader {
   std::string precision;         // of the model: float64, float32, bfloat16
   std::string deck;              // effective deck, YAML
   std::string provenance = "{}"; // JSON object: git hash, versions, host
+  std::string run;               // id of the run that it is a step of; empty: of none, or written by an older program
   // Filled in when it is written.
   std::string layout = "none";   // of the ranks that wrote it
   std::int64_t world = 1;        // their number

@@ -67,6 +67,7 @@ std::string header_text(const CheckpointHeader& h) {
   Table table({{"", false, 24}, {"", false, 92}});
   table.row({"format", "checkpoint, version " + printable(h.version)});
   table.row({"written", printable(h.created + " by " + h.writer)});
+  if (!h.run.empty()) table.row({"run", printable(h.run)});
   table.row({"step", fmt::format("{}", h.step)});
   table.row({"tokens seen", fmt::format("{}", h.tokens)});
   table.row({"samples seen", fmt::format("{}", h.samples)});
@@ -90,11 +91,26 @@ std::vector<const LogicalTensor*> by_path(const StoredCheckpoint& stored) {
   return list;
 }
 
+// What was compared with which checksums. Exit::data where something is damaged, or where there is nothing to compare it with.
+std::string compare_with_checksums(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) {
+    const StoredCheckpoint stored(path);
+    stored.check_files(), stored.check_index();
+    return "every file is as its checksum says";
+  }
+  if (check_against_manifest(path)) return "the file is as its checksum in the manifest beside it says";
+  const StoredCheckpoint stored(path, Expect::tensors);
+  const Index tensors = Index(stored.tensors().size()), without = stored.check_chunks();
+  require(without == 0, Exit::data, "{}: {} of its {} tensors carry no checksums, and no manifest beside it names the file: it cannot be checked",
+          stored.name(), without, tensors);
+  return fmt::format("the numbers of all {} tensors are as the checksums inside the file say", tensors);
+}
+
 }  // namespace
 
 std::string describe_checkpoint(const std::filesystem::path& path, const Description& wanted) {
+  const std::string checked = wanted.check ? compare_with_checksums(path) + "\n" : "";  // before HDF5 sees the file, where a manifest tells
   const StoredCheckpoint stored(path, Expect::tensors);
-  if (wanted.check) stored.check_files(), stored.check_index();
   std::vector<TableColumn> columns{{"tensor", false, 80}, {"shape", true}, {"type", false}};
   if (wanted.statistics) columns.insert(columns.end(), {{"min", true}, {"max", true}, {"rms", true}, {"not finite", true}});
   Table table(columns);
@@ -116,8 +132,7 @@ std::string describe_checkpoint(const std::filesystem::path& path, const Descrip
   std::string text = stored.has_header() ? header_text(stored.header()) : std::string();
   if (stored.manifest().index) text += files_text(stored.manifest());
   text += fmt::format("\n{}\n{} numbers, {} of them weights\n", table.str(), numbers, weights);
-  if (wanted.check) text += "every file is as its checksum says\n";
-  return text;
+  return text + checked;
 }
 
 namespace {

@@ -10,7 +10,7 @@ namespace gyr {
 
 struct Description {
   bool statistics = false;  // reads every tensor: smallest and largest number, root mean square, and how many are not finite
-  bool check = false;       // compares every file with its checksum first
+  bool check = false;       // compares every file with its checksum first: those of a manifest, or inside a file of format 1
 };
 
 // Header, files and table of tensors. Exit::missing, Exit::data where something of it is damaged.

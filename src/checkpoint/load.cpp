@@ -145,6 +145,11 @@ void load_weights(const WeightSource& source, Stage<T>& stage) {
   load_values(fetch, source, stage);
 }
 
+template <class T>
+void check_shapes(const std::filesystem::path& checkpoint, const ModelConfig& model) {
+  check_model<T>(CheckpointFile(checkpoint), model);
+}
+
 Reading reading_of(const std::string& name) { return name == "all" ? Reading::all : Reading::broadcast; }
 
 template <class T>
@@ -186,8 +191,11 @@ void load_weights(const std::filesystem::path& path, Grid& grid, Stage<T>& stage
   });
 }
 
+template void check_shapes<double>(const std::filesystem::path&, const ModelConfig&);
 template CheckpointHeader load_checkpoint<double>(const std::filesystem::path&, Engine<double>&, LoadWhat, Reading, LoadTraffic*);
+template void check_shapes<float>(const std::filesystem::path&, const ModelConfig&);
 template CheckpointHeader load_checkpoint<float>(const std::filesystem::path&, Engine<float>&, LoadWhat, Reading, LoadTraffic*);
+template void check_shapes<bf16>(const std::filesystem::path&, const ModelConfig&);
 template CheckpointHeader load_checkpoint<bf16>(const std::filesystem::path&, Engine<bf16>&, LoadWhat, Reading, LoadTraffic*);
 template void load_weights<double>(const WeightSource&, Stage<double>&);
 template void load_weights<float>(const WeightSource&, Stage<float>&);

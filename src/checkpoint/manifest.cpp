@@ -94,6 +94,7 @@ Json json_of(const Manifest& m) {
          {"format_version", checkpoint_version},
          {"writer", h.writer},
          {"created_utc", h.created},
+         {"run", h.run},
          {"step", h.step},
          {"samples_seen", h.samples},
          {"tokens_seen", h.tokens},
@@ -116,7 +117,7 @@ CheckpointHeader header_of(const Json& j) {
   h.writer = j.at("writer"), h.created = j.at("created_utc");
   h.step = j.at("step"), h.samples = j.at("samples_seen"), h.tokens = j.at("tokens_seen"), h.seed = j.at("seed");
   h.precision = j.at("precision"), h.world = j.at("world"), h.layout = j.at("layout");
-  h.deck = j.at("deck"), h.provenance = j.at("provenance");
+  h.deck = j.at("deck"), h.provenance = j.at("provenance"), h.run = j.value("run", "");
   return h;
 }
 

@@ -8,6 +8,7 @@
 
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/numbers.hpp"
+#include "src/checkpoint/shard_writer.hpp"
 
 namespace gyr {
 
@@ -31,6 +32,23 @@ void check_size(const fs::path& path, Index bytes) {
   const auto size = fs::file_size(path, error);
   require(!error, Exit::data, "{}: is missing from its checkpoint: {}", path.string(), error.message());
   require(Index(size) == bytes, Exit::data, "{}: has {} bytes, and its manifest says {}", path.string(), size, bytes);
+}
+
+// A file of the folder as its manifest says, to the last byte.
+void check_file(const fs::path& folder, const ManifestFile& file, const Manifest& m) {
+  check_size(folder / file.name, file.bytes);
+  const SummedFile summed(folder / file.name);
+  if (summed.sum() == file.sum) return;
+  for (const StoredBox& box : file.boxes)
+    require(summed.sum(box.extents) == box.stored_sum, Exit::data, "{}:{}: its content is damaged: {} does not match its checksum",
+            summed.name(), printable(box.dataset), printable(m.tensors[box.tensor].hf_name));
+  fail(Exit::data, "{}: is damaged beside its numbers: it does not match its checksum", summed.name());
+}
+
+void check_view(const fs::path& folder, const ManifestFile& view) {
+  check_size(folder / view.name, view.bytes);
+  const SummedFile index(folder / view.name);
+  require(index.sum() == view.sum, Exit::data, "{}: does not match its checksum; the tensors themselves are not concerned", index.name());
 }
 
 }  // namespace
@@ -82,23 +100,45 @@ const LogicalTensor* StoredCheckpoint::find(const std::string& path) const {
 
 void StoredCheckpoint::check_files(int first, int of) const {
   if (manifest_.header.version.starts_with("1.") || !has_header_) return;
-  for (std::size_t f = std::size_t(first); f < manifest_.files.size(); f += std::size_t(of)) {
-    const ManifestFile& file = manifest_.files[f];
-    check_size(path_ / file.name, file.bytes);
-    const SummedFile summed(path_ / file.name);
-    if (summed.sum() == file.sum) continue;
-    for (const StoredBox& box : file.boxes)
-      require(summed.sum(box.extents) == box.stored_sum, Exit::data, "{}:{}: its content is damaged: {} does not match its checksum",
-              summed.name(), printable(box.dataset), printable(tensors()[box.tensor].hf_name));
-    fail(Exit::data, "{}: is damaged beside its numbers: it does not match its checksum", summed.name());
-  }
+  for (std::size_t f = std::size_t(first); f < manifest_.files.size(); f += std::size_t(of)) check_file(path_, manifest_.files[f], manifest_);
 }
 
 void StoredCheckpoint::check_index() const {
-  if (!manifest_.index) return;
-  check_size(path_ / index_name, manifest_.index->bytes);
-  const SummedFile index(path_ / index_name);
-  require(index.sum() == manifest_.index->sum, Exit::data, "{}: does not match its checksum; the tensors themselves are not concerned", index.name());
+  if (manifest_.index) check_view(path_, *manifest_.index);
+}
+
+Index StoredCheckpoint::check_chunks() const {
+  Index without = 0;
+  std::vector<std::byte> rows;
+  for (std::size_t t = 0; t < tensors().size(); ++t) {
+    const LogicalTensor& tensor = tensors()[t];
+    for (const Piece& piece : pieces_[t])
+      if (!file(piece.file).dataset(piece.box->dataset).checksummed()) {
+        ++without;
+        break;
+      }
+    const Index slab = slab_rows(tensor.dtype, tensor.shape, Index(16) << 20), row = elements(tensor.shape) / tensor.shape[0] * size_of(tensor.dtype);
+    for (Index first = 0; first < tensor.shape[0]; first += slab) {
+      const Index count = std::min(slab, tensor.shape[0] - first);
+      rows.resize(std::size_t(count * row));
+      read_rows(tensor, first, count, rows.data());
+    }
+  }
+  return without;
+}
+
+bool check_against_manifest(const fs::path& file) {
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path("."), manifest = folder / manifest_name;
+  std::error_code error;
+  if (!fs::exists(manifest, error)) return false;
+  const Manifest known = manifest_of(contents(manifest), manifest.string());
+  const std::string name = file.filename().string();
+  for (const ManifestFile& entry : known.files)
+    if (entry.name == name) return check_file(folder, entry, known), true;
+  if (!known.index || known.index->name != name) return false;
+  check_view(folder, *known.index);
+  for (const ManifestFile& entry : known.files) check_file(folder, entry, known);  // whose numbers it shows
+  return true;
 }
 
 const hdf5::File& StoredCheckpoint::file(std::size_t number) const {

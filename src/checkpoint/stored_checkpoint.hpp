@@ -29,6 +29,8 @@ class StoredCheckpoint {
   // Exit::data naming the file, and the tensor where its numbers are damaged. Files of format 1 have none; theirs lie in HDF5.
   void check_files(int first = 0, int of = 1) const;
   void check_index() const;  // the same of the view for people
+  // Reads every number: HDF5 compares each chunk with the checksum that lies beside it in the file. How many tensors have none.
+  Index check_chunks() const;
 
   // The elements of each part's `from` in a tensor become those of `to` in the row-major `array` at `data`, in the tensor's dtype. Both
   // have the same order. Exit::data naming file and tensor where the content is damaged, Exit::io.
@@ -60,5 +62,8 @@ class StoredCheckpoint {
   mutable std::list<Open> open_;  // most recently used first
   mutable Index bytes_read_ = 0, bytes_of_closed_ = 0;
 };
+
+// Whether a manifest lies beside the file and names it; then the file is compared with its checksum there. Exit::data as check_files.
+bool check_against_manifest(const std::filesystem::path& file);
 
 }  // namespace gyr

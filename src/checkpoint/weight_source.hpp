@@ -36,12 +36,12 @@ class WeightSource {
   virtual std::vector<std::string> keys() const = 0;
   // A weight that is there. Of several copies the most exact one for values of type `wanted`. Exit::data where it is no weight.
   virtual StoredNumbers open(const std::string& weight, DType wanted) const = 0;
-  // Compares files with the checksums that the source has of them, if any: those that rank `rank` of `ranks` looks at. Exit::data.
+  // Compares files with the checksums that the source has of them, if any, and what is stored twice: the part of rank `rank` of `ranks`.
+  // Exit::data, Exit::config.
   virtual void check(int rank, int ranks) const { static_cast<void>(rank), static_cast<void>(ranks); }
 };
 
-// A checkpoint, or a folder with config.json and safetensors. In a folder of a model whose head is tied, lm_head.weight is passed
-// over. Exit::missing, Exit::data.
+// A checkpoint, or a folder with config.json and safetensors. Exit::missing, Exit::data.
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path&, const ModelConfig&);
 
 // Exit::config naming the first tensor unless the source holds every one of `weights` in its shape, and no other.

@@ -18,7 +18,7 @@ void add_info(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   Command* c = app.add_command("info", "Header, files and tensors of a checkpoint");
   c->add_option("file", a->file, "Checkpoint, or any HDF5 file with tensors")->required();
-  c->add_flag("--check", a->wanted.check, "Compare every file with its checksum");
+  c->add_flag("--check", a->wanted.check, "Compare every file with its checksum; of a shard that in the manifest beside it, of a file of format 1 those inside it");
   c->add_flag("--statistics", a->wanted.statistics, "Read every tensor: range, root mean square, numbers that are not finite");
   c->callback([a, &action] {
     action = [a] { return guarded([&] { std::printf("%s", describe_checkpoint(a->file, a->wanted).c_str()); }); };

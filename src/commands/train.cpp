@@ -23,7 +23,7 @@ namespace {
 struct Arguments {
   std::string deck, init_from, obituary;
   std::vector<std::string> overrides;
-  bool resume = false, take_over = false, dry_run = false;
+  bool resume = false, anew = false, accept_changes = false, take_over = false, dry_run = false;
   int ranks = 0, life = 0;
 };
 
@@ -111,7 +111,7 @@ int train(const Arguments& a) {
           if (run.fault.any()) std::printf("%s\n\n", describe(run.fault).c_str());
           std::fflush(stdout);
         }
-        const TrainOptions options{a.resume, a.take_over, a.life};
+        const TrainOptions options{a.resume, a.anew, a.accept_changes, a.take_over, a.life};
         with_outcome(run, runtime, [&] {
           with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { train<T>(run, effective, options, runtime.world()); });
         });
@@ -127,14 +127,19 @@ void add_train(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   Command* command = app.add_command("train", "Train a model as a deck says");
   add_deck(*command, *a);
-  command->add_flag("--resume", a->resume, "Go on from the newest whole checkpoint of the output folder");
+  command->add_flag("--resume", a->resume, "Go on from the newest whole checkpoint of the run that the output folder belongs to; begin where there is none");
+  command->add_flag("--anew", a->anew, "Begin another run in a folder where one has left checkpoints: they and its logs are moved to OUTPUT/set_aside/RUN");
+  command->add_flag("--accept-changes", a->accept_changes, "With --resume: go on though keys of the deck have changed that make the model compute something else");
   command->add_flag("--take-over", a->take_over, "Use the output folder though a run on another machine seems to; make sure that it has ended");
   command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
   command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->positive();
   command->add_option("--life", a->life, "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.life name it")
       ->from_environment("SLURM_RESTART_COUNT")->not_negative();
   command->add_option("--obituary", a->obituary, "Have a process of its own watch over each rank; that of the first one that ends without having said why writes this file (gyrfalcon run)");
-  command->callback([a, &action] { action = [a] { return train(*a); }; });
+  command->callback([a, &action] {
+    require(!(a->resume && a->anew), Exit::usage, "--resume goes on with the run that --anew would set aside; give one of them");
+    action = [a] { return train(*a); };
+  });
 }
 
 void add_plan(Command& app, Action& action) {

@@ -21,6 +21,7 @@ struct Group {
   };
   std::string key, path, help, origin;
   bool describing = false;
+  Effect effect = Effect::course;
   std::shared_ptr<const YamlValue> written;  // null when the deck has no such section
   std::weak_ptr<Group> parent;
   std::vector<Entry> entries;  // in the order declared
@@ -166,6 +167,13 @@ void list_settings(const Group& group, Table& table) {
     if (e.section) list_settings(*e.section, table);
 }
 
+void gather(const Group& group, std::vector<Declaration>& all) {
+  for (const auto& e : group.entries) {
+    if (e.setting) all.push_back(*e.setting);
+    if (e.section) gather(*e.section, all);
+  }
+}
+
 std::shared_ptr<Group> section_of(const std::shared_ptr<Group>& group, std::string_view name, std::string_view help) {
   if (auto* known = group->entry(name)) {
     ensure(bool(known->section), "deck: `{}` is declared as a setting and as a section", below(group->path, name));
@@ -182,6 +190,7 @@ std::shared_ptr<Group> section_of(const std::shared_ptr<Group>& group, std::stri
   section->help = help;
   section->origin = group->origin;
   section->describing = group->describing;
+  section->effect = group->effect;
   if (!absent) section->written = std::shared_ptr<const YamlValue>(group->written, node);
   section->parent = group;
   group->entries.push_back({std::string(name), nullptr, section});
@@ -230,6 +239,7 @@ std::shared_ptr<Declaration> Section::declare(std::string_view key, std::string 
   declaration->type = std::move(type);
   declaration->fallback = std::move(fallback);
   declaration->help = help;
+  declaration->effect = group_->effect;
   group_->entries.push_back({std::string(key), declaration, nullptr});
   return declaration;
 }
@@ -274,7 +284,12 @@ Deck Deck::describe() {
   return Deck(std::move(root));
 }
 
-Section Deck::section(std::string_view name, std::string_view help) { return Section(section_of(root_, name, help)); }
+Section Deck::section(std::string_view name, std::string_view help, Effect effect) {
+  const bool known = root_->entry(name) != nullptr;
+  auto section = section_of(root_, name, help);
+  if (!known) section->effect = effect;
+  return Section(std::move(section));
+}
 
 void Deck::finish() const {
   constexpr std::size_t most = 10;
@@ -292,6 +307,12 @@ std::string Deck::effective() const {
   std::string text;
   write(*root_, "", text);
   return text;
+}
+
+std::vector<Declaration> Deck::settings() const {
+  std::vector<Declaration> all;
+  gather(*root_, all);
+  return all;
 }
 
 std::string Deck::help() const {

@@ -31,12 +31,20 @@
 
 namespace gyr {
 
+// What another value of a setting means to a run that goes on from a checkpoint.
+enum class Effect {
+  function,  // the model computes something else with the same weights
+  course,    // the same model, but other steps from here on: data, optimizer, precision
+  none       // no number depends on it but for rounding: layout, files, limits, what is told
+};
+
 // One declared setting: what help, effective deck and messages need to know of it.
 struct Declaration {
   std::string path;      // "mamba.chunk"
   std::string type;      // "integer"
   std::string fallback;  // YAML; empty when the setting has no default
   std::string help, unit;
+  Effect effect = Effect::course;
   std::vector<std::string> rules;  // "<= 512", "power of 2"
   std::string value;               // YAML of the value in use
   std::string where;               // where the user gave it; empty when the default is in use
@@ -125,6 +133,10 @@ class [[nodiscard]] Setting {
 
   Setting& unit(std::string_view name) {
     declaration_->unit = name;
+    return *this;
+  }
+  Setting& effect(Effect effect) {  // where it is not its section's
+    declaration_->effect = effect;
     return *this;
   }
   Setting& at_least(Element least) {
@@ -223,9 +235,11 @@ class Deck {
   // An empty deck that only collects declarations, for help: nothing is required of it.
   static Deck describe();
 
-  Section section(std::string_view name, std::string_view help);
+  // `effect`: of the settings in it that do not say another one.
+  Section section(std::string_view name, std::string_view help, Effect effect = Effect::course);
   void finish() const;  // Error(config) for keys nobody declared, with file:line and the nearest declared name
   std::string effective() const;  // YAML of every declared key and the value in use; reads back to the same settings
+  std::vector<Declaration> settings() const;  // all that were declared
   std::string help() const;       // key, default, unit, range and help by section, at most 120 columns wide
 
  private:

@@ -2,6 +2,7 @@
 #include "src/evaluation/scorer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "src/plan.hpp"
@@ -59,6 +60,15 @@ void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores) {
   grid.world().all_reduce(dev, Tensor1<double>(&scores.front().loss, 4 * scores.size()));
 }
 
+// The same scores on every rank, so that all end with the same words.
+void require_numbers(const std::vector<PassageScore>& scores) {
+  const auto bad = [](const PassageScore& s) { return !std::isfinite(s.loss); };
+  const auto first = std::find_if(scores.begin(), scores.end(), bad);
+  require(first == scores.end(), Exit::numeric,
+          "the loss of sequence {} is {}, and {} of {} are not finite: the weights are none (`info --statistics` shows where), or too large for this precision",
+          first - scores.begin(), first == scores.end() ? 0 : first->loss, std::count_if(first, scores.end(), bad), scores.size());
+}
+
 }  // namespace
 
 template <class T>
@@ -87,6 +97,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, Grid& grid, c
         if (micros[i].labels[r] != ignored_label) add_up(scores[here[i]->members[r / here[i]->length]], each[i][r]);
   }
   share(grid, engine.device(), scores);
+  require_numbers(scores);
   return scores;
 }
 

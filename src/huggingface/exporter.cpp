@@ -72,6 +72,27 @@ Job job_of(const CheckpointFile& file, const Weight& w, std::optional<Type> want
   return {std::move(stored), {w.name, type, w.shape}, same};
 }
 
+// Under which names a folder with a tied head stores its one matrix.
+std::vector<std::string> names_of_tied(const fs::path& like) {
+  if (like.empty() || !has_weights(like) || !read_config_json(like / config_file_name).model.tied) return {embedding_name};
+  const ModelFolder stored(like);
+  std::vector<std::string> names;
+  for (const char* name : {embedding_name, head_name})
+    if (stored.has(name)) names.push_back(name);
+  return names.empty() ? std::vector<std::string>{embedding_name} : names;
+}
+
+// A job for every tensor of the folder that is to be.
+std::vector<Job> jobs_of(const CheckpointFile& file, const std::vector<Weight>& weights, const RunConfig& run, const ExportOptions& options, const fs::path& like) {
+  std::vector<Job> jobs;
+  for (const Weight& w : weights) {
+    const bool tied = run.model.tied && w.name == embedding_name;
+    for (const std::string& name : tied ? names_of_tied(like) : std::vector<std::string>{w.name})
+      jobs.emplace_back(job_of(file, w, options.type)).to.name = name;
+  }
+  return jobs;
+}
+
 template <class S, class F>
 std::string converted(const StoredNumbers& from, const std::byte* block, Index count, F&& f) {
   std::vector<S> numbers(count, S(0.f));
@@ -237,8 +258,8 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   std::vector<Weight> weights;
   for (const PlacedWeight& placed : model_weights<float>(run.model)) weights.push_back(placed.weight);
   check_weights(file, weights);
-  std::vector<Job> jobs;
-  for (const Weight& w : weights) jobs.push_back(job_of(file, w, options.type));
+  const fs::path like = options.like.empty() ? origin_of(run) : options.like;
+  const std::vector<Job> jobs = jobs_of(file, weights, run, options, like);
 
   using Existing = OutputFolder::Existing;
   OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
@@ -249,7 +270,6 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   HuggingFaceConfig config;
   config.model = run.model;
   config.dtype = name_in_config(jobs[0].to.type);  // of the embedding
-  const fs::path like = options.like.empty() ? origin_of(run) : options.like;
   if (like.empty()) make_do(run, folder, config, note);
   else take_over(like, folder, config, note);
   const std::string text = write_config_json(config);

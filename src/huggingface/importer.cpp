@@ -28,7 +28,7 @@ CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefault
 
 StoredTensor stored(const FolderWeights& source, const Weight& w) {
   StoredTensor tensor{Content::weight, w.name, source.open(w.name, DType::f32).dtype, w.shape, {}};
-  if (source.folder().tensor(w.name).type == safetensors::Type::f16) tensor.meaning = half_meaning;
+  if (source.folder().tensor(source.key(w.name)).type == safetensors::Type::f16) tensor.meaning = half_meaning;
   return tensor;
 }
 

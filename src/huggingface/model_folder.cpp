@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "src/checkpoint/numbers.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/half.hpp"
@@ -58,12 +59,17 @@ bool is_model_folder(const std::filesystem::path& path) {
   return false;
 }
 
+bool has_weights(const std::filesystem::path& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder / one_file_name, error) || std::filesystem::exists(folder / shard_index_name, error);
+}
+
 ModelFolder::ModelFolder(const std::filesystem::path& folder) : folder_(folder), name_(folder.string()) {
   namespace fs = std::filesystem;
   std::error_code error;
   require(fs::is_directory(folder, error), Exit::missing, "{}: is not a folder", name_);
-  const bool sharded = fs::exists(folder / shard_index_name, error), single = fs::exists(folder / one_file_name, error);
-  require(sharded || single, Exit::missing, "{}: holds neither {} nor {}; weights in other formats (.bin, .pth, .gguf) are not read", name_,
+  const bool sharded = fs::exists(folder / shard_index_name, error);
+  require(has_weights(folder), Exit::missing, "{}: holds neither {} nor {}; weights in other formats (.bin, .pth, .gguf) are not read", name_,
           one_file_name, shard_index_name);
   if (sharded) open_shards();
   else add(one_file_name);
@@ -162,10 +168,49 @@ Index ModelFolder::bytes_read() const {
   return sum;
 }
 
+namespace {
+
+// Whether embedding and head are the same numbers in the rows of one of `parts` parts.
+bool same_rows(const ModelFolder& folder, int part, int parts) {
+  const StoredNumbers a = folder.open(embedding_name), b = folder.open(head_name);
+  if (a.shape != b.shape || a.shape.empty() || a.shape[0] == 0) return a.shape == b.shape;
+  const Index rows = a.shape[0], row = elements(a.shape) / rows, slab = std::max<Index>(1, (Index(1) << 20) / row);
+  std::vector<std::byte> stored;
+  const auto read = [&](const StoredNumbers& from, const Box& box) {
+    stored.resize(std::size_t(elements(box.count) * size_of(from.dtype)));
+    from.read(box, stored.data(), box.count, whole(box.count));
+    std::vector<double> numbers(std::size_t(elements(box.count)));
+    widen_numbers(from.dtype, stored.data(), Index(numbers.size()), numbers.data());
+    return numbers;
+  };
+  for (Index first = rows * part / parts; first < rows * (part + 1) / parts; first += slab) {
+    Box box = whole(a.shape);
+    box.first[0] = first, box.count[0] = std::min(slab, rows * (part + 1) / parts - first);
+    if (read(a, box) != read(b, box)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool head_is_tied(const ModelFolder& folder) {
+  return !folder.has(embedding_name) || !folder.has(head_name) || same_rows(folder, 0, 1);
+}
+
+std::string FolderWeights::key(const std::string& weight) const {
+  return tied_ && weight == embedding_name && !folder_.has(weight) && folder_.has(head_name) ? head_name : weight;
+}
+
 std::vector<std::string> FolderWeights::keys() const {
   std::vector<std::string> keys = folder_.names();
-  if (tied_) std::erase(keys, "lm_head.weight");
+  if (tied_ && folder_.has(embedding_name)) std::erase(keys, head_name);
   return keys;
+}
+
+void FolderWeights::check(int rank, int ranks) const {
+  if (!tied_ || !folder_.has(embedding_name) || !folder_.has(head_name)) return;
+  require(same_rows(folder_, rank, ranks), Exit::config, "{}: {} is another matrix than {}, and the deck's head is tied; set model.tied=false", name(),
+          head_name, embedding_name);
 }
 
 }  // namespace gyr

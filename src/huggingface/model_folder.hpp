@@ -13,6 +13,7 @@ inline constexpr const char *one_file_name = "model.safetensors", *shard_index_n
 
 // Whether this is a folder of Hugging Face's, told from a checkpoint's by what lies in it.
 bool is_model_folder(const std::filesystem::path&);
+bool has_weights(const std::filesystem::path& folder);  // in a form that ModelFolder reads
 
 class ModelFolder {
  public:
@@ -50,16 +51,24 @@ class ModelFolder {
   std::vector<std::string> names_;
 };
 
-// A folder as the source of a model's weights. Where the head is tied, lm_head.weight is nobody's.
+inline constexpr const char *embedding_name = "model.embed_tokens.weight", *head_name = "lm_head.weight";
+
+// Whether the model of a folder that says tie_word_embeddings has one matrix for both, as transformers decides it: not where both are stored
+// and differ, in one number or in shape.
+bool head_is_tied(const ModelFolder&);
+
+// A folder as the source of a model's weights. Where the head is tied, the one matrix may be stored under its name, the embedding's, or both.
 class FolderWeights : public WeightSource {
  public:
   FolderWeights(const std::filesystem::path& folder, bool tied) : folder_(folder), tied_(tied) {}
 
   const ModelFolder& folder() const { return folder_; }
   std::string name() const override { return folder_.name(); }
-  std::string key(const std::string& weight) const override { return weight; }
+  std::string key(const std::string& weight) const override;
   std::vector<std::string> keys() const override;
-  StoredNumbers open(const std::string& weight, DType) const override { return folder_.open(weight); }
+  StoredNumbers open(const std::string& weight, DType) const override { return folder_.open(key(weight)); }
+  // Exit::config where a head that the model does not have is another matrix than its embedding.
+  void check(int rank, int ranks) const override;
 
  private:
   ModelFolder folder_;

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "src/checkpoint/folder.hpp"
+#include "src/checkpoint/run_identity.hpp"
 #include "src/data/output_file.hpp"
 #include "src/report/json.hpp"
 #include "src/report/summary.hpp"
@@ -50,10 +50,7 @@ class Supervisor {
 
  private:
   std::filesystem::path output() const { return run_.output; }
-  Index newest() const {
-    const auto steps = committed_steps(output() / "checkpoints");
-    return steps.empty() ? 0 : steps.back();
-  }
+  Index newest() const { return newest_step_of_run(output()); }
   static void say(const std::string& line) {
     std::printf("gyrfalcon run: %s\n", line.c_str());
     std::fflush(stdout);

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a changed key means to a resumed run is what it does: every key of the deck has another value here, and the model's loss, and where it
+// is the engine's business a step, are computed with both.
+#include "src/deck_changes.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "regression/cases.hpp"
+#include "regression/folder.hpp"
+#include "regression/tensors.hpp"
+#include "regression/testing.hpp"
+#include "src/run_config.hpp"
+
+namespace gyr::testing {
+namespace {
+
+// Under these no value is the default, so that a change of each can do something.
+const char* const base_deck = R"(
+model: {pattern: "P*", vocabulary: 24, width: 16, epsilon: 1e-3, embedding_multiplier: 1.5, head_multiplier: 0.5, padding: 3,
+        attention: {heads: 4, key_heads: 2, width: 4, theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9},
+        mamba: {heads: 4, width: 4, groups: 2, state: 4, chunk: 4, norm: gate_first, dt_limit: [0.01, 0.5], in_multiplier: 1.1, out_multiplier: 0.7,
+                multipliers: [1.1, 0.9, 1.2, 0.8, 1.3]},
+        mlp: {width: 24, gate_multiplier: 1.2, down_multiplier: 0.9}}
+data: {prefixes: [x], weights: [1]}
+train: {length: 8, batch: 2, micro_batch: 2, precision: fp64}
+optimizer: {rate: 1e-2, clip: 0.5, decay: 0.2, groups: ["*.A_log", "*embed*"], group_rates: [0.5, 0.25], group_decays: [0.1, 0.3]}
+)";
+
+const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
+  using enum Effect;
+  static const std::map<std::string, std::pair<const char*, Effect>> all{
+      {"model.pattern", {"P-", function}}, {"model.vocabulary", {"32", function}}, {"model.width", {"32", function}}, {"model.epsilon", {"1e-2", function}},
+      {"model.tied", {"true", function}}, {"model.embedding_multiplier", {"2", function}}, {"model.head_multiplier", {"1", function}},
+      {"model.deviation", {"0.5", none}}, {"model.padding", {"-1", course}}, {"model.attention.heads", {"2", function}},
+      {"model.attention.key_heads", {"1", function}}, {"model.attention.width", {"8", function}}, {"model.attention.theta", {"1e4", function}},
+      {"model.attention.bias", {"true", function}}, {"model.attention.in_multiplier", {"1", function}}, {"model.attention.key_multiplier", {"1", function}},
+      {"model.attention.out_multiplier", {"1", function}}, {"model.mamba.heads", {"8", function}}, {"model.mamba.width", {"8", function}},
+      {"model.mamba.groups", {"1", function}}, {"model.mamba.state", {"8", function}}, {"model.mamba.taps", {"3", function}}, {"model.mamba.chunk", {"8", none}},
+      {"model.mamba.norm", {"norm_first", function}}, {"model.mamba.convolution_bias", {"false", function}}, {"model.mamba.in_bias", {"true", function}},
+      {"model.mamba.out_bias", {"true", function}}, {"model.mamba.dt_limit", {"[0.3, 0.4]", function}}, {"model.mamba.dt_init_low", {"0.01", none}},
+      {"model.mamba.dt_init_high", {"0.5", none}}, {"model.mamba.in_multiplier", {"1", function}}, {"model.mamba.out_multiplier", {"1", function}},
+      {"model.mamba.multipliers", {"[1, 1, 1, 1, 1]", function}}, {"model.mamba.decay_convolution", {"false", course}}, {"model.mlp.width", {"32", function}},
+      {"model.mlp.bias", {"true", function}}, {"model.mlp.gate_multiplier", {"1", function}}, {"model.mlp.down_multiplier", {"1", function}},
+      {"data.prefixes", {"[a]", course}}, {"data.weights", {"[2]", course}}, {"data.split", {"1,0,0", course}}, {"data.order", {"documents", course}},
+      {"data.documents", {"separate", course}}, {"data.tokenizer", {"t.json", none}}, {"data.seed", {"7", course}}, {"data.skip", {"[\"0:8\"]", course}},
+      {"train.init_from", {"model", none}}, {"train.precision", {"bf16", course}}, {"train.steps", {"7", course}}, {"train.batch", {"4", course}},
+      {"train.micro_batch", {"1", none}}, {"train.length", {"16", course}}, {"train.ramp", {"[\"0:4\"]", course}}, {"train.eval_every", {"7", none}},
+      {"train.eval_batches", {"7", none}}, {"train.log_every", {"7", none}}, {"train.seed", {"7", course}}, {"train.walltime", {"1:00:00", none}},
+      {"train.non_finite", {"skip", course}}, {"train.max_skips", {"7", course}}, {"train.spike", {"2", course}}, {"train.check_replicas", {"7", none}},
+      {"optimizer.beta1", {"0.5", course}}, {"optimizer.beta2", {"0.5", course}}, {"optimizer.epsilon", {"1e-2", course}}, {"optimizer.decay", {"0.5", course}},
+      {"optimizer.clip", {"0.1", course}}, {"optimizer.groups", {"[\"*.D\", \"*embed*\"]", course}}, {"optimizer.group_rates", {"[2, 3]", course}},
+      {"optimizer.group_decays", {"[2, 3]", course}}, {"optimizer.frozen", {"[\"*.D\"]", course}}, {"optimizer.schedule", {"linear", course}},
+      {"optimizer.rate", {"0.5", course}}, {"optimizer.rate_floor", {"1e-4", course}}, {"optimizer.warmup", {"7", course}},
+      {"optimizer.decay_steps", {"7", course}}, {"optimizer.wsd_decay", {"7", course}}, {"optimizer.wsd_shape", {"linear", course}},
+      {"parallel.data", {"2", none}}, {"parallel.pipeline", {"2", none}}, {"parallel.tensor", {"2", none}}, {"parallel.permutation", {"[0]", none}},
+      {"parallel.layers", {"[2]", none}}, {"parallel.bucket", {"1", none}}, {"checkpoint.every", {"7", none}}, {"checkpoint.keep", {"7", none}},
+      {"checkpoint.keep_every", {"7", none}}, {"checkpoint.files", {"node", none}}, {"checkpoint.async", {"true", none}}, {"checkpoint.deflate", {"1", none}},
+      {"checkpoint.verify", {"false", none}}, {"checkpoint.read", {"broadcast", none}}, {"dump.steps", {"[1]", none}}, {"dump.what", {"[\"/model/*\"]", none}},
+      {"watchdog.seconds", {"7", none}}, {"watchdog.heartbeat", {"7", none}}, {"supervise.max_restarts", {"7", none}}, {"supervise.stale", {"7", none}},
+      {"supervise.silent", {"7", none}}, {"supervise.slow", {"7", none}}, {"supervise.slow_steps", {"7", none}}, {"fault.kind", {"kill", none}},
+      {"fault.rank", {"7", none}}, {"fault.step", {"7", none}}, {"fault.life", {"7", none}}, {"output.folder", {"elsewhere", none}}};
+  return all;
+}
+
+Deck deck_with(const std::string& override) {
+  return Deck::parse(base_deck, "base", override.empty() ? std::vector<std::string>() : std::vector<std::string>{override});
+}
+
+std::string effective(const std::string& override = "") {
+  Deck deck = deck_with(override);
+  read_run_config(deck);
+  deck.finish();
+  return deck.effective();
+}
+
+std::vector<std::string> keys() {
+  std::vector<std::string> paths;
+  Deck deck = Deck::describe();
+  read_run_config(deck);
+  for (const Declaration& d : deck.settings()) paths.push_back(d.path);
+  return paths;
+}
+
+TEST(deck_changes, every_key_is_told_as_what_it_is) {
+  const std::string before = effective();
+  EXPECT_TRUE(deck_changes(before, before).empty());
+  EXPECT_EQ(keys().size(), another_value().size());
+  for (const std::string& key : keys()) {
+    ASSERT_TRUE(another_value().contains(key)) << key << ": say here what another value of it means to a run that goes on";
+    const auto& [value, effect] = another_value().at(key);
+    const auto changes = deck_changes(before, effective(key + "=" + value));
+    ASSERT_EQ(changes.size(), 1u) << key;
+    EXPECT_EQ(changes[0].key, key);
+    EXPECT_EQ(int(changes[0].effect), int(effect)) << key;
+    EXPECT_NE(changes[0].was, changes[0].is);
+    const std::string text = text_of(changes, "step_1");
+    EXPECT_NE(text.find(key), std::string::npos) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n') + 1, effect == Effect::none ? 1 : 3) << text;
+    EXPECT_EQ(error_of([&] { require_same_function(changes, "step_1"); }).code, effect == Effect::function ? Exit::config : Exit::ok) << key;
+  }
+}
+
+// A model, and what a step makes of it.
+struct Outcome {
+  std::map<std::string, Shape> shapes;
+  double loss = 0;
+  std::vector<double> weights;  // after the step
+};
+
+Outcome outcome_of(const std::string& override) {
+  Deck deck = deck_with(override);
+  const RunConfig run = read_run_config(deck);
+  EngineConfig config = engine_config(run, grid_layout(1, 1, 1, {{0, run.model.layers()}}));
+  config.micro_batch = 2, config.length = 8, config.micros = 1;
+  Rig<double> rig(config, alone(run.model.layers()));
+  set_weights(rig.engine);
+  MicroBatch batch = micro_batch(0, 2, 8, std::min<Index>(24, run.model.vocabulary));
+  std::fill_n(batch.tokens.begin(), 4, 3);  // the one that takes no gradient
+  const auto source = [&](int) { return batch; };
+  Outcome o;
+  for (const auto& p : rig.engine.stage().parameters().all()) o.shapes[p->weight.name] = p->weight.shape;
+  const auto [sum, tokens] = rig.engine.evaluate(source, 1);
+  o.loss = sum / double(tokens);
+  rig.engine.train(source, 1, {1, run.rate.peak, 0, std::numeric_limits<double>::infinity()});
+  rig.engine.train(source, 1, {2, run.rate.peak, 0, std::numeric_limits<double>::infinity()});
+  for (const auto& p : rig.engine.stage().parameters().all())
+    for (Index i = 0; i < p->size(); ++i) o.weights.push_back(p->template vector<double>()(i));
+  return o;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
+}
+
+TEST(deck_changes, a_key_changes_the_function_exactly_where_the_model_computes_something_else) {
+  const Outcome base = outcome_of("");
+  for (const std::string& key : keys()) {
+    const bool model = key.starts_with("model."), optimizer = key.starts_with("optimizer.") && !key.starts_with("optimizer.wsd") && key != "optimizer.schedule" &&
+                                                              key != "optimizer.rate_floor" && key != "optimizer.warmup" && key != "optimizer.decay_steps";
+    if (!model && !optimizer) continue;
+    const auto& [value, effect] = another_value().at(key);
+    const Outcome other = outcome_of(key + "=" + value);
+    const bool same_shapes = other.shapes == base.shapes, same_loss = same_shapes && std::abs(other.loss - base.loss) < 1e-12;
+    EXPECT_EQ(effect == Effect::function, !same_loss) << key << ": loss " << base.loss << " and " << other.loss;
+    if (!same_shapes || effect == Effect::function) continue;
+    EXPECT_EQ(effect == Effect::course, distance(base.weights, other.weights) > 1e-12) << key << ": weights differ by " << distance(base.weights, other.weights);
+  }
+}
+
+TEST(deck_changes, a_deck_of_an_older_program_has_defaults_where_it_says_nothing) {
+  std::string older = effective();
+  const auto at = older.find("  log_every: 1\n");
+  ASSERT_NE(at, std::string::npos);
+  older.erase(at, std::string("  log_every: 1\n").size());
+  EXPECT_TRUE(deck_changes(older, effective()).empty());
+  const auto changes = deck_changes(older, effective("train.log_every=5"));
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].was, "1");
+  const auto unknown = deck_changes(effective() + "extra:\n  key: 5\n", effective());
+  ASSERT_EQ(unknown.size(), 1u);
+  EXPECT_EQ(unknown[0].key, "extra.key");
+  EXPECT_TRUE(deck_changes("", effective()).empty());
+}
+
+}  // namespace
+}  // namespace gyr::testing

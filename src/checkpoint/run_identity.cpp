@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/checkpoint/run_identity.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <random>
+
+#include "src/checkpoint/checksum.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/data/output_file.hpp"
+#include "src/report/json.hpp"
+
+namespace gyr {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char *file_name = "run.json", *checkpoints_name = "checkpoints";
+
+bool is_id(const std::string& id) { return id.size() == 16 && id.find_first_not_of("0123456789abcdef") == std::string::npos; }
+
+RunIdentity read_identity(const fs::path& file) {
+  const Json json = json_of_file(file.string());
+  const bool whole = json.is_object() && json.contains("run") && json["run"].is_string() && is_id(json["run"]) &&
+                     json.contains("unmarked_until") && json["unmarked_until"].is_number_integer();
+  require(whole, Exit::data, "{}: does not say which run this folder belongs to; remove it to go on from what checkpoints/latest names", file.string());
+  return {json["run"], json["unmarked_until"]};
+}
+
+// The step that `latest` names; the highest possible where it names none.
+std::int64_t latest_step(const fs::path& checkpoints) {
+  std::ifstream in(checkpoints / "latest");
+  std::string name;
+  std::getline(in, name);
+  for (const std::int64_t step : committed_steps(checkpoints))
+    if (existing_path(checkpoints, step).filename().string() == name) return step;
+  return std::numeric_limits<std::int64_t>::max() - 1;
+}
+
+// For the name of a folder: what is damaged is set aside as well.
+std::string id_in(const fs::path& output) {
+  try {
+    const auto identity = identity_in(output);
+    return identity ? identity->id : "unknown";
+  } catch (const Error&) {
+    return "unknown";
+  }
+}
+
+}  // namespace
+
+RunIdentity RunIdentity::drawn() {
+  std::random_device random;  // of the system, not of the run's seed: two runs with one seed are two
+  return {hex(std::uint64_t(random()) << 32 | random())};
+}
+
+std::optional<RunIdentity> identity_in(const fs::path& output) {
+  std::error_code error;
+  if (fs::exists(output / file_name, error)) return read_identity(output / file_name);
+  const fs::path checkpoints = output / checkpoints_name;
+  const std::int64_t latest = latest_step(checkpoints);
+  const auto newest = newest_checkpoint(checkpoints, {}, latest + 1);
+  if (!newest) return {};
+  const CheckpointHeader header = read_header(*newest);
+  if (!header.run.empty()) return RunIdentity{header.run};
+  RunIdentity identity = RunIdentity::drawn();
+  identity.unmarked_until = header.step;
+  return identity;
+}
+
+void write_identity(const fs::path& output, const RunIdentity& identity) {
+  OutputFile file(output / file_name);
+  file.append(json_text({{"run", identity.id}, {"unmarked_until", identity.unmarked_until}}) + "\n");
+  file.commit();
+}
+
+std::int64_t newest_step_of_run(const fs::path& output) {
+  const auto identity = identity_in(output);
+  if (!identity) return 0;
+  const auto newest = newest_checkpoint(output / checkpoints_name, {}, std::numeric_limits<std::int64_t>::max(), &*identity);
+  return newest ? read_header(*newest).step : 0;
+}
+
+std::optional<fs::path> set_aside(const fs::path& output) {
+  std::error_code error;
+  // The checkpoints go in one step. Without run.json they say themselves whose they are, so it may go before them, and must: behind them it
+  // would give their name to what begins next.
+  const char* const names[] = {file_name, checkpoints_name, "dumps", "metrics.jsonl", "tensorboard", "deck.yaml"};
+  if (std::none_of(std::begin(names), std::end(names), [&](const char* name) { return fs::exists(output / name, error); })) return {};
+  const std::string id = id_in(output);
+  fs::path aside = output / "set_aside" / id;
+  for (int again = 2; fs::exists(aside, error); ++again) aside = output / "set_aside" / fmt::format("{}.{}", id, again);
+  fs::create_directories(aside, error);
+  require(!error, Exit::io, "{}: cannot be made: {}", aside.string(), error.message());
+  for (const char* name : names) {
+    if (!fs::exists(output / name, error)) continue;
+    fs::rename(output / name, aside / name, error);
+    require(!error, Exit::io, "{}: cannot be moved to {}: {}", (output / name).string(), aside.string(), error.message());
+    sync_folder(output);
+  }
+  sync_folder(aside);
+  return aside;
+}
+
+}  // namespace gyr
