@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Grouped-query attention over blocks of keys with carried state (o, m, l): online softmax, so that blocks may come from anywhere.
-//   B sequences, Tq queries and Tk keys of each, H query heads, K key heads (H % K == 0), E head width
+//   B sequences, Tq queries and Tk keys of each, H query heads, K key heads (H % K == 0), E head width of queries and keys, V of values
 //   For a block of keys:  S = scale q k',  m' = max(m, rowmax S),  p = exp(S - m'),  l = e^(m-m') l + rowsum p,  o = e^(m-m') o + p v
 //   At the end:  out = o / l,  lse = m + log l.   Rows that may see no key keep m = -infinity, l = 0 and give out = 0, lse = -infinity
 #pragma once
@@ -11,7 +11,7 @@
 namespace gyr {
 
 struct AttentionShape {
-  Index batch, queries, keys, heads, key_heads, width;
+  Index batch, queries, keys, heads, key_heads, width, value_width;
 };
 
 // Which keys a query may see: key j of the block stands at position first_key + j, query i at first_query + i (the same in every sequence).
@@ -26,7 +26,7 @@ struct Mask {
 // State of each query and head between blocks of keys.
 template <class A>
 struct AttentionState {
-  Tensor2<A> o;     // (B Tq, H E)
+  Tensor2<A> o;     // (B Tq, H V)
   Tensor2<A> m, l;  // (B Tq, H)
 };
 
@@ -34,11 +34,11 @@ enum class Carry { fresh, continued };  // fresh: the state is written without b
 
 template <class T>
 void attention(Device&, const AttentionShape&, const Mask&, double scale, Matrix<const T> q /*(B Tq, H E)*/, Matrix<const T> k /*(B Tk, K E)*/,
-               Matrix<const T> v /*(B Tk, K E)*/, Carry, AttentionState<Acc<T>> state);
+               Matrix<const T> v /*(B Tk, K V)*/, Carry, AttentionState<Acc<T>> state);
 
 // out = o / l, lse = m + log l; lse may be state.m, and out may be state.o's memory where T is Acc<T>.
 template <class T>
-void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> state, Tensor2<T> out /*(B Tq, H E)*/, Tensor2<Acc<T>> lse /*(B Tq, H)*/);
+void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> state, Tensor2<T> out /*(B Tq, H V)*/, Tensor2<Acc<T>> lse /*(B Tq, H)*/);
 
 // delta(r, h) = sum over the head's channels of do * out
 template <class T>

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/rope.hpp"
+#include "modules/contribution.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
@@ -21,7 +22,7 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   q_ = matrix(".q_proj", q, c_.heads, P::Placement::aligned);
   k_ = matrix(".k_proj", k, c_.key_heads, P::Placement::adjacent);
   v_ = matrix(".v_proj", k, c_.key_heads, P::Placement::adjacent);
-  o_ = &parameters.declare({name + ".o_proj.weight", {m.width, q}, by_columns({{q, c_.heads}}), normal(m.deviation)});
+  o_ = &parameters.declare({name + ".o_proj.weight", {m.width, q}, by_columns({{q, c_.heads, true}}), normal(m.deviation)});
   if (c_.bias) {
     q_bias_ = bias(".q_proj", q, c_.heads, P::Placement::aligned);
     k_bias_ = bias(".k_proj", k, c_.key_heads, P::Placement::adjacent);
@@ -30,6 +31,8 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   }
   heads_ = q_->rows() / c_.width;
   key_heads_ = k_->rows() / c_.width;
+  value_width_ = o_->columns() / heads_;
+  first_value_ = o_->share.pieces[0].global % c_.width;
   scale_ = 1 / std::sqrt(double(c_.width));
 }
 
@@ -45,7 +48,7 @@ void Attention<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y
   const Index rows = h.extent(0);
   a.saved.refer("h", h);
   auto qkv = a.saved.template push<Tensor2<T>>("qkv", rows, q_width() + 2 * k_width());
-  auto out = a.saved.template push<Tensor2<T>>("out", rows, q_width());
+  auto out = a.saved.template push<Tensor2<T>>("out", rows, out_width());
   auto lse = a.saved.template push<Tensor2<Acc<T>>>("lse", rows, heads_);
 
   linear<T>(a.dev, h, w_qkv(), qkv, c_.in_multiplier);
@@ -58,11 +61,12 @@ void Attention<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y
     Scope scope(a.dev.scratch);
     AttentionState<Acc<T>> state{{}, lse, a.dev.scratch.template tensor<Acc<T>>(rows, heads_)};
     if constexpr (std::is_same_v<T, Acc<T>>) state.o = out;
-    else state.o = a.dev.scratch.template tensor<Acc<T>>(rows, q_width());
+    else state.o = a.dev.scratch.template tensor<Acc<T>>(rows, out_width());
     if (a.state) attend_with_past(a, qkv, state);
     else attend(a, qkv, state);
     attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.length, a.sequences.length), state, out, lse);
   }
+  contribute_once<T>(a.dev, *o_, out);
   a.show(name_, ".queries", q, *q_);
   a.show(name_, ".keys", k, *k_);
   a.show(name_, ".values", columns(qkv, q_width() + k_width(), k_width()), *v_);
@@ -74,8 +78,8 @@ void Attention<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y
 template <class T>
 void Attention<T>::attend(Pass<T>& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.length, a.sequences.length), Mask{true, 0, 0, a.documents}, scale_, q, k, v,
-               Carry::fresh, state);
+  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.length, a.sequences.length), Mask{true, 0, 0, a.documents}, scale_, q, k,
+               channels<T>(v), Carry::fresh, state);
 }
 
 // Sequence by sequence, because each has its own past: new keys and values join the cache, then the queries meet all of it.
@@ -88,7 +92,7 @@ void Attention<T>::attend_with_past(Pass<T>& a, Tensor2<T> qkv, AttentionState<A
     const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * a.state->capacity() * width, keys, width);
     convert<T, T>(a.dev, Matrix<T>(qkv).block(b * length, length, q_width(), width), rows(mine, past, length));
     attention<T>(a.dev, shape(1, length, keys), Mask{true, past, 0}, scale_, Matrix<T>(qkv).block(b * length, length, 0, q_width()),
-                 columns(mine, 0, k_width()), columns(mine, k_width(), k_width()), Carry::fresh,
+                 columns(mine, 0, k_width()), channels<T>(columns(mine, k_width(), k_width())), Carry::fresh,
                  {rows(state.o, b * length, length), rows(state.m, b * length, length), rows(state.l, b * length, length)});
   }
 }
@@ -104,8 +108,9 @@ void Attention<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T>
   Scope scope(a.dev.scratch);
   auto& scratch = a.dev.scratch;
 
-  auto dout = scratch.template tensor<T>(rows, q_width());
+  auto dout = scratch.template tensor<T>(rows, out_width());
   linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
+  contribute_once<T>(a.dev, *o_, dout);
   weights_backward<T>(a.dev, {o_}, dy, out, c_.out_multiplier);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
 
@@ -117,8 +122,8 @@ void Attention<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T>
   };
   const auto all = shape(a.sequences.batch, a.sequences.length, a.sequences.length);
   attention_delta<T>(a.dev, all, dout, out, delta);
-  attention_backward<T>(a.dev, all, Mask{true, 0, 0, a.documents}, scale_, part(qkv, 0), part(qkv, 1), part(qkv, 2), dout, lse, delta,
-                        part(dwide, 0), part(dwide, 1), part(dwide, 2));
+  attention_backward<T>(a.dev, all, Mask{true, 0, 0, a.documents}, scale_, part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse,
+                        delta, part(dwide, 0), part(dwide, 1), channels<A>(part(dwide, 2)));
 
   Tensor2<T> dqkv;
   if constexpr (std::is_same_v<T, A>) {

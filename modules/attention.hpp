@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Causal grouped-query attention with rotary positions, dealt over the tensor axis by heads.
+// Causal grouped-query attention with rotary positions, dealt over the tensor axis by heads. Where ranks outnumber the query heads, the
+// ranks of a head all have its scores, and each the values of its own channels.
 #pragma once
 
 #include "kernels/attention.hpp"
@@ -18,14 +19,20 @@ class Attention final : public Branch<T> {
  private:
   Index q_width() const { return heads_ * c_.width; }
   Index k_width() const { return key_heads_ * c_.width; }
+  Index out_width() const { return heads_ * value_width_; }
   Matrix<const T> w_qkv() const;
   void attend(Pass<T>&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void attend_with_past(Pass<T>&, Tensor2<T> qkv, AttentionState<Acc<T>>);
-  AttentionShape shape(Index batch, Index queries, Index keys) const { return {batch, queries, keys, heads_, key_heads_, c_.width}; }
+  // This rank's channels of the values, among all of its key heads.
+  template <class S> Matrix<S> channels(const Matrix<S>& v) const { return columns(v, first_value_, key_heads_ * value_width_); }
+  AttentionShape shape(Index batch, Index queries, Index keys) const {
+    return {batch, queries, keys, heads_, key_heads_, c_.width, value_width_};
+  }
 
   AttentionConfig c_;
   std::string name_;
-  Index heads_, key_heads_;  // on this rank
+  Index heads_, key_heads_;         // on this rank
+  Index value_width_, first_value_; // channels of each head that this rank takes the values of
   double scale_;
   Parameter *q_, *k_, *v_, *o_;
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;

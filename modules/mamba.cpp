@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/convolution.hpp"
+#include "modules/contribution.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
@@ -11,7 +12,7 @@ namespace gyr {
 template <class T>
 Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mamba), name_(name), epsilon_(m.epsilon) {
   const Index inner = c_.inner(), bc = c_.groups * c_.state;
-  const Run by_head{inner, c_.heads}, by_group{bc, c_.groups}, heads{c_.heads, c_.heads};
+  const Run by_head{inner, c_.heads, true}, by_group{bc, c_.groups}, heads{c_.heads, c_.heads};
   const auto vector = [&](const char* part, Index size, std::vector<Run> runs, Init init) {
     return &parameters.declare({name + part, {size}, by_rows(std::move(runs)), init, Storage::wide, false});
   };
@@ -29,7 +30,8 @@ Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& pa
   out_ = &parameters.declare({name + ".out_proj.weight", {m.width, inner}, by_columns({by_head}), normal(m.deviation)});
   if (c_.out_bias) out_bias_ = &parameters.declare({name + ".out_proj.bias", {m.width}, everywhere(), zeros(), Storage::wide, false});
   heads_ = a_log_->rows();
-  groups_ = (conv_->rows() - heads_ * c_.width) / (2 * c_.state);
+  width_ = out_->columns() / heads_;
+  groups_ = (conv_->rows() - heads_ * width_) / (2 * c_.state);
   require(heads_ % groups_ == 0, Exit::config, "{}: {} heads do not split over {} groups on each of {} tensor ranks", name, heads_, groups_,
           parameters.ranks());
 }
@@ -47,7 +49,7 @@ Tensor1<Acc<T>> Mamba<T>::multipliers(Device& dev) const {
 
 template <class T>
 SsdShape Mamba<T>::scan_shape(const Sequences& s) const {
-  return {s.batch, s.length, heads_, groups_, c_.width, c_.state, std::min(c_.chunk, s.length), c_.dt_low, c_.dt_high};
+  return {s.batch, s.length, heads_, groups_, width_, c_.state, std::min(c_.chunk, s.length), c_.dt_low, c_.dt_high};
 }
 
 template <class T>
@@ -65,7 +67,7 @@ void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
   auto conv = saved.template push<Tensor2<T>>("convolved", rows, channels());
   auto scan = saved.template push<Tensor2<T>>("scan", rows, inner());
   const SsdSaved<A> states{saved.template push<Tensor2<A>>("dt", rows, heads_),
-                           saved.template push<Tensor3<A>>("states", shape.batch, shape.chunks(), heads_ * c_.width * c_.state)};
+                           saved.template push<Tensor3<A>>("states", shape.batch, shape.chunks(), inner() * c_.state)};
   auto gated = saved.template push<Tensor2<T>>("gated", rows, inner());
 
   linear<T>(a.dev, h, in_->matrix<const T>(), p, c_.in_multiplier);
@@ -79,6 +81,7 @@ void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
     convolution<T>(a.dev, shape.batch, xbc(p), taps(), optional(conv_bias_), {}, conv, a.documents);
     ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), {}, scan, states, {});
   }
+  contribute_once<T>(a.dev, *out_, scan);
   if (c_.norm == SsmNorm::none) {
     gate<T>(a.dev, scan, z(p), gated);
   } else {
@@ -98,7 +101,7 @@ void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
 template <class T>
 void Mamba<T>::scan_with_past(Pass<T>& a, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
   const SsdShape shape = scan_shape(a.sequences);
-  const Index size = heads_ * c_.width * c_.state;
+  const Index size = inner() * c_.state;
   const auto before = part(a.state->template tensor<Tensor3<T>>(a.dev, this, "convolution", c_.taps - 1, channels()),
                            a.sequences.first_sequence, shape.batch);
   const auto state = part(a.state->template tensor<Tensor3<A>>(a.dev, this, "scan", Index(1), size), a.sequences.first_sequence, shape.batch);
@@ -126,6 +129,7 @@ void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh)
 
   auto dgated = scratch.template tensor<T>(rows, inner());
   linear_backward_input<T>(a.dev, dy, out_->matrix<const T>(), dgated, c_.out_multiplier);
+  contribute_once<T>(a.dev, *out_, dgated);
   weights_backward<T>(a.dev, {out_}, dy, gated, c_.out_multiplier);
   if (out_bias_) biases_backward<T>(a.dev, {out_bias_}, dy, c_.out_multiplier);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Mamba-2: projection to (z, x, B, C, dt), causal convolution of (x, B, C), SSD scan, gate or gated norm, projection back.
-// Dealt over the tensor axis by heads, B and C by groups; a norm group that spans ranks sums its statistics over them.
+// Dealt over the tensor axis by heads, B and C by groups; a norm group that spans ranks sums its statistics over them. Where ranks
+// outnumber the heads, each has some of the channels of a head, and all of that head's states for them.
 #pragma once
 
 #include "kernels/gate.hpp"
@@ -20,7 +21,7 @@ class Mamba final : public Branch<T> {
  private:
   using A = Acc<T>;
   // Columns of the projected rows on this rank, in order.
-  Index inner() const { return heads_ * c_.width; }
+  Index inner() const { return heads_ * width_; }
   Index group_width() const { return groups_ * c_.state; }
   Index channels() const { return inner() + 2 * group_width(); }
   Index projected() const { return inner() + channels() + heads_; }
@@ -38,13 +39,14 @@ class Mamba final : public Branch<T> {
   Tensor2<const A> taps() const { return Tensor2<const A>(conv_->vector<const A>().data(), channels(), c_.taps); }
   GateOrder order() const { return c_.norm == SsmNorm::gate_first ? GateOrder::gate_first : GateOrder::norm_first; }
   Index norm_width() const { return c_.inner() / c_.groups; }
-  Communicator& norm_ranks(Pass<T>& a) const { return a.tensor.block(int(norm_width() * groups_ / inner())); }
+  Communicator& norm_ranks(Pass<T>& a) const { return a.tensor.block(std::max(1, a.tensor.size() / int(c_.groups))); }
   void scan_with_past(Pass<T>&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
 
   MambaConfig c_;
   std::string name_;
   double epsilon_;
   Index heads_, groups_;  // on this rank
+  Index width_;           // channels of each head that this rank has
   Parameter *in_, *conv_, *a_log_, *d_, *dt_bias_, *out_;
   Parameter *in_bias_ = nullptr, *conv_bias_ = nullptr, *norm_ = nullptr, *out_bias_ = nullptr;
 };

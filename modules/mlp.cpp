@@ -2,6 +2,7 @@
 #include "modules/mlp.hpp"
 
 #include "kernels/swiglu.hpp"
+#include "modules/contribution.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
@@ -43,6 +44,7 @@ void Mlp<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
   linear<T>(a.dev, h, w_gate_up(), gate_up);
   if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(gate_bias_->template vector<Acc<T>>().data(), 2 * width_), {}, gate_up);
   swiglu<T>(a.dev, gate_up, c_.gate_multiplier, inner);
+  contribute_once<T>(a.dev, *down_, inner);
   a.show(name_, ".gate", columns(gate_up, 0, width_), *gate_);
   a.show(name_, ".up", columns(gate_up, width_, width_), *up_);
   a.show(name_, ".inner", inner, *down_);
@@ -60,6 +62,7 @@ void Mlp<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   auto dinner = a.dev.scratch.template tensor<T>(rows, width_);
   auto dgate_up = a.dev.scratch.template tensor<T>(rows, 2 * width_);
   linear_backward_input<T>(a.dev, dy, down_->template matrix<const T>(), dinner, c_.down_multiplier);
+  contribute_once<T>(a.dev, *down_, dinner);
   weights_backward<T>(a.dev, {down_}, dy, inner, c_.down_multiplier);
   swiglu_backward<T>(a.dev, dinner, gate_up, c_.gate_multiplier, dgate_up);
   weights_backward<T>(a.dev, {gate_, up_}, dgate_up, h);

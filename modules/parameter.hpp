@@ -20,6 +20,8 @@ class Parameter {
   bool tied = false;    // another stage holds the same weight and counts it
 
   Index size() const { return elements(share.shape); }
+  // Of neighbours on the tensor axis that hold the same part, whether this rank is the first.
+  bool contributes() const { return share.pieces[0].replica == 0; }
   Index rows() const { return share.shape[0]; }
   Index columns() const { return size() / rows(); }
 

@@ -2,6 +2,7 @@
 #include "modules/weight.hpp"
 
 #include <cmath>
+#include <numeric>
 
 namespace gyr {
 
@@ -38,9 +39,10 @@ Index deal_run(const Weight& w, const Run& run, Index global, Index local, int r
   require(ranks % run.units == 0, Exit::config,
           "{}: {} units do not deal over {} tensor ranks; choose parallel.tensor to divide {} or to be a multiple of it", w.name, run.units,
           ranks, run.units);
-  const int replicas = int(ranks / run.units);
-  pieces.push_back({global + unit * (rank / replicas), local, unit, replicas, rank % replicas});
-  return unit;
+  const Index parts = run.divisible ? std::gcd(unit, ranks / run.units) : 1, part = unit / parts;
+  const int replicas = int(ranks / (run.units * parts));
+  pieces.push_back({global + part * (rank / replicas), local, part, replicas, rank % replicas});
+  return part;
 }
 
 }  // namespace

@@ -12,11 +12,13 @@
 namespace gyr {
 
 // Consecutive rows (or columns) made of equal units (heads, groups) that are dealt over the ranks in order.
-// More units than ranks: each rank holds units/ranks of them. Fewer: ranks/units neighbours hold the same unit and sum its gradient.
+// More units than ranks: each rank holds units/ranks of them. Fewer: ranks/units neighbours hold the same unit and sum its gradient; of a
+// divisible unit each of them holds another part, as far as its rows divide, and only those left over hold the same part.
 // units == 0: single rows dealt as evenly as they go, the last rank holding fewer and padding the rest (vocabularies).
 struct Run {
   Index extent;
   Index units;
+  bool divisible = false;
 };
 
 struct Dealing {

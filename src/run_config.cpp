@@ -356,9 +356,10 @@ Index RunConfig::batch_after(double tokens) const {
 Layout layout_of(const RunConfig& run, int ranks) {
   const ParallelConfig& p = run.parallel;
   const ModelConfig& m = run.model;
-  std::vector<Index> units{m.mlp.width};
+  std::vector<Index> units;
   if (m.pattern.find_first_of("P*") != std::string::npos) units.push_back(m.attention.heads), units.push_back(m.attention.key_heads);
   if (m.pattern.find_first_of("PM") != std::string::npos) units.push_back(m.mamba.heads), units.push_back(m.mamba.groups);
+  if (m.pattern.find_first_of("P-") != std::string::npos) units.push_back(m.mlp.width);
   const int model_ranks = p.pipeline * p.tensor;
   const int data = p.data > 0 ? p.data : std::max(1, ranks / model_ranks);
   require(data * model_ranks == ranks, Exit::config,

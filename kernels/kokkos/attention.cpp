@@ -2,7 +2,7 @@
 // Tiles of queries against tiles of keys. The query heads that share a key head are stacked: row r = h tile + i of a
 // stack is query i of head h of the group, so that one product serves the group and the sum of dk and dv over its heads
 // is part of the product.
-//   M rows of a stack = group * tile,  n keys of a tile,  E head width
+//   M rows of a stack = group * tile,  n keys of a tile,  E head width,  V that of values
 #include "kernels/attention.hpp"
 
 #include <algorithm>
@@ -28,25 +28,25 @@ constexpr Index stack_rows = 128, tile_keys = 512;  // a tile of scores stays in
 struct Stack {
   Index first_row;   // of the tile in (B Tq, .)
   Index first_head;  // of the group
-  Index group, queries, width;
+  Index group, queries;
   Index rows() const { return group * queries; }
 
   KOKKOS_INLINE_FUNCTION Index source_row(Index r) const { return first_row + r % queries; }
   KOKKOS_INLINE_FUNCTION Index head(Index r) const { return first_head + r / queries; }
   template <class T>
-  KOKKOS_INLINE_FUNCTION T* at(const Matrix<T>& x, Index r) const {
+  KOKKOS_INLINE_FUNCTION T* at(const Matrix<T>& x, Index r, Index width) const {
     return x.row(source_row(r)) + head(r) * width;
   }
 };
 
-// Copies rows of x, laid out (B Tq, H E), to a stack (M, E), and back.
+// Copies rows of x, laid out (B Tq, H width), to a stack (M, width), and back.
 template <class T, class A>
 void gather(Device& dev, const Stack& stack, Matrix<const T> x, Matrix<A> to) {
   for_rows(
       dev, "attention_gather", to.rows, KOKKOS_LAMBDA(const Index r) {
-        const T* const from = stack.at(x, r);
+        const T* const from = stack.at(x, r, to.columns);
         A* const out = to.row(r);
-        for (Index e = 0; e < stack.width; ++e) out[e] = A(from[e]);
+        for (Index e = 0; e < to.columns; ++e) out[e] = A(from[e]);
       });
 }
 template <class A>
@@ -54,8 +54,8 @@ void scatter(Device& dev, const Stack& stack, Matrix<const A> from, Matrix<A> x)
   for_rows(
       dev, "attention_scatter", from.rows, KOKKOS_LAMBDA(const Index r) {
         const A* const in = from.row(r);
-        A* const out = stack.at(x, r);
-        for (Index e = 0; e < stack.width; ++e) out[e] = in[e];
+        A* const out = stack.at(x, r, from.columns);
+        for (Index e = 0; e < from.columns; ++e) out[e] = in[e];
       });
 }
 
@@ -101,8 +101,7 @@ struct Tiling {
     for (Index b = 0; b < shape.batch; ++b)
       for (Index kv = 0; kv < shape.key_heads; ++kv)
         for (Index i = 0; i < shape.queries; i += queries)
-          body(Stack{b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i), shape.width}, i, b,
-               kv);
+          body(Stack{b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i)}, i, b, kv);
   }
   // body(j, n) for the tiles of keys that some of the queries [i, i + count) of sequence b may see: neither bound falls from query to
   // query
@@ -112,21 +111,22 @@ struct Tiling {
     for (Index j = hidden(i, mask.documents.planned_reach(b * shape.queries + i)); j < end; j += keys)
       body(j, std::min(keys, end - j));
   }
-  // The n keys from j on of one sequence and key head.
+  // The n keys, or values, from j on of one sequence and key head.
   template <class T>
   Matrix<T> tile(Matrix<T> x, Index b, Index kv, Index j, Index n) const {
-    return x.block(b * shape.keys + j, n, kv * shape.width, shape.width);
+    const Index width = x.columns / shape.key_heads;
+    return x.block(b * shape.keys + j, n, kv * width, width);
   }
 };
 
 template <class T>
 void check(const AttentionShape& s, const Matrix<const T>& q, const Matrix<const T>& k, const Matrix<const T>& v) {
   ensure(q.rows == s.batch * s.queries && q.columns == s.heads * s.width && k.rows == s.batch * s.keys &&
-             v.rows == k.rows && k.columns == s.key_heads * s.width && v.columns == k.columns,
+             v.rows == k.rows && k.columns == s.key_heads * s.width && v.columns == s.key_heads * s.value_width,
          "attention of q ({},{}), k ({},{}), v ({},{}) for {} sequences of {} queries and {} keys, {} heads on {} of "
-         "width {}",
+         "width {}, values {}",
          q.rows, q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.heads, s.key_heads,
-         s.width);
+         s.width, s.value_width);
 }
 
 // The largest of m and n numbers, in lanes: a plain loop is not vectorised, because a maximum may not be reordered
@@ -166,17 +166,17 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
   using A = Acc<T>;
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
-  const Index E = shape.width;
+  const Index E = shape.width, V = shape.value_width;
   Scope scope(dev.scratch);
-  const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), o_stack = dev.scratch.tensor<A>(tiling.rows(), E);
+  const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), o_stack = dev.scratch.tensor<A>(tiling.rows(), V);
   const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
   const auto m = dev.scratch.tensor<A>(tiling.rows()), l = dev.scratch.tensor<A>(tiling.rows());
-  const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, E);
+  const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, V);
 
   tiling.for_stacks([&](const Stack& stack, Index i, Index b, Index kv) {
     const Index M = stack.rows();
     const Matrix<A> queries = rows(q_stack, 0, M), out = rows(o_stack, 0, M);
-    if (const auto run = dev.launch("attention", 0, double(M) * E * (sizeof(T) + 2 * sizeof(A)))) {
+    if (const auto run = dev.launch("attention", 0, double(M) * (E * (sizeof(T) + sizeof(A)) + V * sizeof(A)))) {
       gather(dev, stack, q, queries);
       if (carry == Carry::continued) gather(dev, stack, Matrix<const A>(state.o), out);
       for_rows(
@@ -184,7 +184,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
             const bool fresh = carry == Carry::fresh;
             m(r) = fresh ? -std::numeric_limits<A>::infinity() : state.m(stack.source_row(r), stack.head(r));
             l(r) = fresh ? A(0) : state.l(stack.source_row(r), stack.head(r));
-            for (Index e = 0; fresh && e < E; ++e) out(r, e) = 0;
+            for (Index e = 0; fresh && e < V; ++e) out(r, e) = 0;
           });
     }
     tiling.for_keys(b, i, stack.queries, [&](Index j, Index n) {
@@ -201,11 +201,11 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
               for (Index c = last; c < n; ++c) p[c] = 0;
               const A shrink = online_softmax(p + first, last - first, m(r), l(r));
               A* const o = out.row(r);
-              for (Index e = 0; e < E; ++e) o[e] *= shrink;
+              for (Index e = 0; e < V; ++e) o[e] *= shrink;
             });
       product<A>(dev, Op::none, s, Op::none, values, out, 1, 1);
     });
-    if (const auto run = dev.launch("attention", 0, 2.0 * sizeof(A) * M * E)) {
+    if (const auto run = dev.launch("attention", 0, 2.0 * sizeof(A) * M * V)) {
       scatter(dev, stack, Matrix<const A>(out), Matrix<A>(state.o));
       for_rows(
           dev, "attention_end", M, KOKKOS_LAMBDA(const Index r) {
@@ -220,19 +220,19 @@ template <class T>
 void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out,
                       Tensor2<Acc<T>> lse) {
   using A = Acc<T>;
-  const Index R = shape.batch * shape.queries, E = shape.width;
-  const auto run = dev.launch("attention_finish", double(R) * shape.heads * E,
-                              double(R) * shape.heads * E * (sizeof(A) + sizeof(T)));
+  const Index R = shape.batch * shape.queries, V = shape.value_width;
+  const auto run = dev.launch("attention_finish", double(R) * shape.heads * V,
+                              double(R) * shape.heads * V * (sizeof(A) + sizeof(T)));
   if (!run) return;
   for_rows(
       dev, "attention_finish", R, KOKKOS_LAMBDA(const Index r) {
         for (Index h = 0; h < shape.heads; ++h) {
           const A l = state.l(r, h), inverse = l > 0 ? A(1) / l : A(0);
           lse(r, h) = l > 0 ? state.m(r, h) + std::log(l) : -std::numeric_limits<A>::infinity();
-          const A* const o = &state.o(r, h * E);
-          T* const y = &out(r, h * E);
+          const A* const o = &state.o(r, h * V);
+          T* const y = &out(r, h * V);
 #pragma GCC ivdep  // out may be state.o
-          for (Index e = 0; e < E; ++e) y[e] = T(o[e] * inverse);
+          for (Index e = 0; e < V; ++e) y[e] = T(o[e] * inverse);
         }
       });
 }
@@ -241,15 +241,15 @@ template <class T>
 void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out,
                      Tensor2<Acc<T>> delta) {
   using A = Acc<T>;
-  const Index R = shape.batch * shape.queries, E = shape.width;
-  const auto run = dev.launch("attention_delta", 2.0 * R * shape.heads * E, 2.0 * R * shape.heads * E * sizeof(T));
+  const Index R = shape.batch * shape.queries, V = shape.value_width;
+  const auto run = dev.launch("attention_delta", 2.0 * R * shape.heads * V, 2.0 * R * shape.heads * V * sizeof(T));
   if (!run) return;
   for_rows(
       dev, "attention_delta", R, KOKKOS_LAMBDA(const Index r) {
         for (Index h = 0; h < shape.heads; ++h) {
-          const T *const dy = &dout(r, h * E), *const y = &out(r, h * E);
+          const T *const dy = &dout(r, h * V), *const y = &out(r, h * V);
           A sum = 0;
-          for (Index e = 0; e < E; ++e) sum += A(dy[e]) * A(y[e]);
+          for (Index e = 0; e < V; ++e) sum += A(dy[e]) * A(y[e]);
           delta(r, h) = sum;
         }
       });
@@ -262,18 +262,18 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   using A = Acc<T>;
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
-  const Index E = shape.width;
+  const Index E = shape.width, V = shape.value_width;
   Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
-  const auto dout_stack = dev.scratch.tensor<A>(tiling.rows(), E);
+  const auto dout_stack = dev.scratch.tensor<A>(tiling.rows(), V);
   const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys),
              dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
-  const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, E);
+  const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, V);
 
   tiling.for_stacks([&](const Stack& stack, Index i, Index b, Index kv) {
     const Index M = stack.rows();
     const Matrix<A> queries = rows(q_stack, 0, M), dqueries = rows(dq_stack, 0, M), douts = rows(dout_stack, 0, M);
-    if (const auto run = dev.launch("attention_backward", 0, double(M) * E * (2 * sizeof(T) + 3 * sizeof(A)))) {
+    if (const auto run = dev.launch("attention_backward", 0, double(M) * (E * (sizeof(T) + 2 * sizeof(A)) + V * (sizeof(T) + sizeof(A))))) {
       gather(dev, stack, q, queries);
       gather(dev, stack, Matrix<const T>(dout), douts);
       gather(dev, stack, Matrix<const A>(dq), dqueries);

@@ -114,14 +114,24 @@ void check(const SsdShape& s, const SsdInput<T>& in, const SsdSaved<Acc<T>>& sav
          saved.states.extent(1), saved.states.extent(2));
 }
 
-// Decay between places of a chunk, (H, Q): sum(h,l) = s_l, from_start = exp(s_l), to_end = exp(s_Q - s_l); zero where a document begins in
-// between.
+// a - b of sums that are kept as two numbers each: s = sum + 2^-24 rest. Neighbours in a long chunk have sums far greater than their
+// difference, and in float its digits would be those that the sums have not. The multiply-add keeps the compiler, which may reorder
+// sums, from adding a rest to its own sum. Double has digits to spare.
+constexpr double rest_unit = 0x1p-24;
+KOKKOS_INLINE_FUNCTION float difference(float a, float a_rest, float b, float b_rest) {
+  return std::fma(a_rest - b_rest, float(rest_unit), a - b);
+}
+KOKKOS_INLINE_FUNCTION double difference(double a, double, double b, double) { return a - b; }
+
+// Decay between places of a chunk, (H, Q): s_l = sum(h,l) + 2^-24 rest(h,l), from_start = exp(s_l), to_end = exp(s_Q - s_l); zero where a
+// document begins in between.
 template <class A>
 struct Decay {
-  Tensor2<A> sum, from_start, to_end;
+  Tensor2<A> sum, rest, from_start, to_end;
 
   Decay(Device& dev, const Layout& n)
       : sum(dev.scratch.tensor<A>(n.heads, n.chunk)),
+        rest(dev.scratch.tensor<A>(n.heads, n.chunk)),
         from_start(dev.scratch.tensor<A>(n.heads, n.chunk)),
         to_end(dev.scratch.tensor<A>(n.heads, n.chunk)) {}
 
@@ -129,24 +139,25 @@ struct Decay {
     const auto to = *this;
     for_rows(
         dev, "ssd_decay", sum.extent(0), KOKKOS_LAMBDA(const Index h) {
-          const A rate = -std::exp(a_log(h));
-          A s = 0;
+          const double rate = -std::exp(double(a_log(h)));
+          double s = 0;
           for (Index l = 0; l < k.length; ++l) {
-            s = (k.documents.reach(k.first + l) > 0 ? s : A(0)) + rate * dt(k.first + l, h);
-            to.sum(h, l) = s;
+            s = (k.documents.reach(k.first + l) > 0 ? s : 0) + rate * double(dt(k.first + l, h));
+            to.sum(h, l) = A(s);
+            to.rest(h, l) = A((s - double(A(s))) / rest_unit);
           }
-          const Index begin = k.begin(k.length - 1);
+          const Index begin = k.begin(k.length - 1), last = k.length - 1;
           for (Index l = 0; l < k.length; ++l) {
             to.from_start(h, l) = k.carried(l) ? fast_exp(to.sum(h, l)) : A(0);
-            to.to_end(h, l) = l >= begin ? fast_exp(s - to.sum(h, l)) : A(0);
+            to.to_end(h, l) = l >= begin ? fast_exp(difference(to.sum(h, last), to.rest(h, last), to.sum(h, l), to.rest(h, l))) : A(0);
           }
         });
   }
 };
 
-// W of one head.
+// W of one head; s and rest are its row of the decay.
 template <class A>
-void decayed(Device& dev, const Chunk& chunk, Matrix<const A> g, const A* s, Matrix<A> w) {
+void decayed(Device& dev, const Chunk& chunk, Matrix<const A> g, const A* s, const A* rest, Matrix<A> w) {
   for_rows(
       dev, "ssd_decayed", g.rows, KOKKOS_LAMBDA(const Index l) {
         const A* const from = g.row(l);
@@ -154,7 +165,7 @@ void decayed(Device& dev, const Chunk& chunk, Matrix<const A> g, const A* s, Mat
         const Index begin = chunk.begin(l);
         for (Index k = 0; k < begin; ++k) to[k] = 0;
 #pragma GCC ivdep
-        for (Index k = begin; k <= l; ++k) to[k] = from[k] * fast_exp(s[l] - s[k]);
+        for (Index k = begin; k <= l; ++k) to[k] = from[k] * fast_exp(difference(s[l], rest[l], s[k], rest[k]));
         for (Index k = l + 1; k < w.columns; ++k) to[k] = 0;
       });
 }
@@ -250,7 +261,7 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
               });
         for (Index r = 0; r < R; ++r) {
           if (const auto run = dev.launch("ssd", 2.0 * q * q, 2.0 * sizeof(A) * q * q))
-            decayed<A>(dev, k, products, &decay.sum(first + r, 0), weights);
+            decayed<A>(dev, k, products, &decay.sum(first + r, 0), &decay.rest(first + r, 0), weights);
           for_bands(k, [&](Index l, Index count, Index s, Index seen) {
             const Matrix<const A> band = weights.block(l, count, s, seen), before = n.of_head(u, r).block(s, seen, 0, P);
             product<A>(dev, Op::none, band, Op::none, before, n.of_head(out, r).block(l, count, 0, P), 1, 1);
@@ -278,7 +289,7 @@ namespace {
 // For one head, with dW = dY U':  W as in forward,  dG += dW exp(s_l - s_s),  E = dW W,
 //   da_k = sum_{l>=k} sum_{s<k} E(l,s): time runs backwards and `reached`(s) = sum of E(l..,s), which is zero before l's document.
 template <class A>
-void decayed_backward(const Chunk& chunk, const A* g, const A* s, const A* dw, A* w, A* dg, A* reached, A* da) {
+void decayed_backward(const Chunk& chunk, const A* g, const A* s, const A* rest, const A* dw, A* w, A* dg, A* reached, double* da) {
   const Index q = chunk.length;
   for (Index k = 0; k < q; ++k) reached[k] = 0;
   for (Index l = q - 1; l >= 0; --l) {
@@ -289,7 +300,7 @@ void decayed_backward(const Chunk& chunk, const A* g, const A* s, const A* dw, A
     A sum = 0;
 #pragma GCC ivdep
     for (Index k = begin; k < l; ++k) {
-      const A decay = fast_exp(s[l] - s[k]), weight = g_row[k] * decay;
+      const A decay = fast_exp(difference(s[l], rest[l], s[k], rest[k])), weight = g_row[k] * decay;
       w_row[k] = weight;
       dg_row[k] += dw_row[k] * decay;
       reached[k] += dw_row[k] * weight;
@@ -328,7 +339,8 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   const auto u_room = dev.scratch.tensor<A>(Q, n.channels), du_room = dev.scratch.tensor<A>(Q, n.channels);
   const auto dy_decayed_room = dev.scratch.tensor<A>(Q, n.channels),
              u_decayed_room = dev.scratch.tensor<A>(Q, n.channels);
-  const auto da = dev.scratch.tensor<A>(R, Q), ddt = dev.scratch.tensor<A>(R, Q), dd = dev.scratch.tensor<A>(R, Q);
+  const auto da = dev.scratch.tensor<double>(R, Q);
+  const auto ddt = dev.scratch.tensor<A>(R, Q), dd = dev.scratch.tensor<A>(R, Q);
   const auto inflow = dev.scratch.tensor<A>(R, Q), outflow = dev.scratch.tensor<A>(R, Q);  // I and F
   const auto dc_head_room = dev.scratch.tensor<A>(Q, n.state);
   const auto through = dev.scratch.tensor<A>(n.channels), reached = dev.scratch.tensor<A>(Q);
@@ -431,8 +443,8 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
           if (const auto run = dev.launch("ssd_backward", 5.0 * q * q, 4.0 * sizeof(A) * q * q))
             for_rows(
                 dev, "ssd_decayed_backward", 1, KOKKOS_LAMBDA(const Index) {
-                  decayed_backward<A>(k, products.data, &decay.sum(first + r, 0), dweights.data, weights.data,
-                                      dproducts.data, reached.data(), &da(r, 0));
+                  decayed_backward<A>(k, products.data, &decay.sum(first + r, 0), &decay.rest(first + r, 0), dweights.data,
+                                      weights.data, dproducts.data, reached.data(), &da(r, 0));
                 });
           for_bands(k, [&](Index l, Index count, Index s, Index seen) {
             const Matrix<const A> band = weights.block(l, count, s, seen);
@@ -469,23 +481,24 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
         for_rows(
             dev, "ssd_dt_backward", R, KOKKOS_LAMBDA(const Index r) {
               const Index h = first + r;
-              const A rate = -std::exp(w.a_log(h));
-              A later = 0;  // sum of I from l on, and J
+              const double rate = -std::exp(double(w.a_log(h)));
+              double later = 0;  // sum of I from l on, and J
               for (Index p = 0; p < P; ++p) later += through(r * P + p);
               for (Index l = q - 1; l >= 0; --l) da(r, l) += later += inflow(r, l);
-              A earlier = 0;
+              double earlier = 0;
               double d_rate = 0, d_bias = 0, d_skip = 0;  // long sums of both signs
               for (Index l = 0; l < q; ++l) {
-                const A dal = da(r, l) + earlier, v = A(in.dt_raw(k.first + l, h)) + w.dt_bias(h),
-                        free_dt = softplus(v);
+                const double dal = da(r, l) + earlier;
+                const A v = A(in.dt_raw(k.first + l, h)) + w.dt_bias(h), free_dt = softplus(v);
                 earlier += outflow(r, l);
-                const A dv = free_dt < low || free_dt > high ? A(0) : (ddt(r, l) + rate * dal) * softplus_slope(v);
+                const bool clamped = free_dt < low || free_dt > high;
+                const A dv = clamped ? A(0) : A(ddt(r, l) + rate * dal) * softplus_slope(v);
                 d_in.dt_raw(k.first + l, h) = T(dv);
-                d_rate += double(dal) * double(saved.dt(k.first + l, h));
+                d_rate += dal * double(saved.dt(k.first + l, h));
                 d_bias += dv;
                 d_skip += dd(r, l);
               }
-              if (dw.a_log.data()) dw.a_log(h) += A(d_rate * double(rate));
+              if (dw.a_log.data()) dw.a_log(h) += A(d_rate * rate);
               if (dw.dt_bias.data()) dw.dt_bias(h) += A(d_bias);
               if (dw.d.data()) dw.d(h) += A(d_skip);
             });

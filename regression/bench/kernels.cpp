@@ -15,7 +15,7 @@ namespace gyr {
 namespace {
 
 constexpr Index tokens = 1024, document_tokens = 128;
-constexpr AttentionShape attention_shape{1, tokens, tokens, 4, 2, 64};
+constexpr AttentionShape attention_shape{1, tokens, tokens, 4, 2, 64, 64};
 constexpr SsdShape ssd_shape{1, tokens, 12, 1, 64, 128, 128, 0, std::numeric_limits<double>::infinity()};
 constexpr Index conv_channels = 1024, conv_taps = 4;
 

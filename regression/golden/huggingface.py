@@ -4,7 +4,8 @@
 FalconH1ForCausalLM makes of them on the CPU.
 
 Needs PyTorch, transformers and safetensors from PyPI; their versions are recorded in expected.safetensors.
-    ./huggingface.py [NAME ...]      all of them where no NAME is given
+    ./huggingface.py [NAME ...]               all of them where no NAME is given
+    ./huggingface.py --accuracy [NAME ...]    leaves the folders alone and writes huggingface_accuracy.json: how far fp32 is from fp64
 
 expected.safetensors holds, of a batch b of T tokens each:
     input_ids, labels (b,T)      labels as transformers takes them, not shifted; -100 where there is none
@@ -21,6 +22,7 @@ Weights are drawn so that what a multiplier scales is of order one after it, as 
 would leave branches a thousandth of the residual, and a wrong multiplier would not show.
 """
 import contextlib
+import json
 import math
 import pathlib
 import sys
@@ -80,7 +82,14 @@ cases = {
         attention_in_multiplier=1.0, attention_out_multiplier=0.0375, ssm_in_multiplier=0.25, ssm_out_multiplier=0.08838834764831845,
         mlp_multipliers=[0.1767766952966369, 0.011160714285714284],
         ssm_multipliers=[root2 / 4, 0.25, root2 / 8, 0.5, root2 / 4], **gate_first), 2, 19),
+    # Chunks as long as published ones and several of them: where sums over a chunk lose digits in fp32, it shows here.
+    "long_chunks": (dict(mamba_chunk_size=256), 1, 600),
+    "long_chunks_usual_weights": (dict(mamba_chunk_size=256, mamba_d_ssm=32, mamba_n_heads=8, mamba_d_state=16, **gate_first), 1, 600),
+    "long_chunks_first_weights": (dict(mamba_chunk_size=256, mamba_d_ssm=48, mamba_n_heads=24, mamba_d_head=2, mamba_d_state=8), 1, 600),
 }
+# Whose scan has the weights from before training, with decay rates 1 to the number of heads and D 1: Mamba-2's own, with time steps from
+# 0.001 to 0.1, or transformers', with dt_bias 1.
+starts = {"long_chunks_usual_weights": "mamba", "long_chunks_first_weights": "transformers"}
 
 
 class Wide:
@@ -109,7 +118,17 @@ def config_of(changes):
     return config
 
 
-def drawn(config, seed):
+def untrained(kind, draw, start):
+    """A_log, dt_bias and D; `draw` is uniform in [-1, 1)."""
+    if kind == "A_log":
+        return torch.arange(1, len(draw) + 1).log()
+    if kind == "D" or start == "transformers":
+        return torch.ones_like(draw)
+    step = torch.exp((draw + 1) / 2 * math.log(100) + math.log(1e-3))
+    return step + torch.log(-torch.expm1(-step))
+
+
+def drawn(config, seed, start=None):
     """Weights by name, float32."""
     random = torch.Generator().manual_seed(seed)
     inner, state = config.mamba_d_ssm, config.mamba_n_groups * config.mamba_d_state
@@ -128,7 +147,9 @@ def drawn(config, seed):
             continue
         draw = torch.rand(meta.shape, generator=random) * 2 - 1
         kind = next((k for k in after if k in name), "")
-        if "norm" in name or name.endswith(".D"):
+        if start and name.endswith(("A_log", "dt_bias", ".D")):
+            value = untrained(name.rsplit(".", 1)[1], draw, start)
+        elif "norm" in name or name.endswith(".D"):
             value = 1 + 0.4 * draw
         elif name.endswith("A_log"):
             value = 1.5 * draw
@@ -217,7 +238,7 @@ def write_case(name, seed):
     changes, sequences, length, *padding = cases[name]
     real, side = padding or (None, None)
     config = config_of(changes)
-    weights = drawn(config, seed)
+    weights = drawn(config, seed, starts.get(name))
     ids, mask, labels = batch_of(config, seed, sequences, length, real, side)
     expected = {"input_ids": ids, "labels": labels}
     if real:
@@ -249,12 +270,60 @@ def write_case(name, seed):
           f"logits to {results['fp64'][0].abs().max().item():.2f}, fp32 off by {gap:.1e}, margin {margin:.1e}", flush=True)
 
 
+def reordered(tensors, order):
+    """Weights or gradients of the same model with its hidden channels in another order: its sums are rounded elsewhere."""
+    changed = {}
+    for name, x in tensors.items():
+        if any(part in name for part in ("layernorm", ".o_proj.", ".out_proj.", ".down_proj.")):
+            x = x[order]
+        elif x.ndim == 2 and "conv1d" not in name:
+            x = x[:, order]
+        changed[name] = x.contiguous().clone()
+    return changed
+
+
+def accuracy_of(name, orders=16):
+    """By kind of weight, all layers together: the distance of fp32's gradients to those in fp64, as a part of their length; the root of the
+    mean square over some orders of the hidden channels, since a single one is chance."""
+    folder = here / name
+    expected = safetensors.torch.load_file(folder / "expected.safetensors")
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    config = config_of(cases[name][0])
+    ids, labels = expected["input_ids"], expected["labels"]
+    mask = expected.get("attention_mask", torch.ones_like(ids))
+    begin = "gradient.fp64."
+    exact = {key.removeprefix(begin): x for key, x in expected.items() if key.startswith(begin)}
+    random = torch.Generator().manual_seed(1)
+    apart, length = {}, {}
+    for number in range(orders):
+        order = torch.randperm(config.hidden_size, generator=random) if number else torch.arange(config.hidden_size)
+        gradients = outcome(model_of(config, reordered(weights, order)), ids, mask, labels)[2]
+        for weight, x in reordered(exact, order).items():
+            kind = weight.split(".", 3)[3] if weight.startswith("model.layers.") else weight
+            apart[kind] = apart.get(kind, 0) + (gradients[weight].double() - x).square().sum().item()
+            length[kind] = length.get(kind, 0) + x.square().sum().item()
+    return {kind: float(f"{math.sqrt(apart[kind] / length[kind]):.3e}") for kind in sorted(apart)}
+
+
+def write_accuracy(names):
+    file = here.parent / "huggingface_accuracy.json"
+    known = json.loads(file.read_text())["errors"] if file.exists() else {}
+    for name in names:
+        known[name] = accuracy_of(name)
+        print(f"{name}: {max(known[name].values()):.1e}", flush=True)
+    about = f"fp32 against fp64, torch {torch.__version__}, transformers {transformers.__version__}; written by huggingface.py --accuracy"
+    file.write_text(json.dumps({"about": about, "errors": known}, indent=1, sort_keys=True) + "\n")
+
+
 def main():
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    asked = [word for word in sys.argv[1:] if word != "--accuracy"] or list(cases)
+    if "--accuracy" in sys.argv:
+        return write_accuracy(asked)
     for seed, name in enumerate(cases):
-        if len(sys.argv) < 2 or name in sys.argv[1:]:
+        if name in asked:
             write_case(name, 31 * seed + 1)
 
 

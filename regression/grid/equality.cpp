@@ -54,7 +54,7 @@ struct Tolerance {
   double whole, each;
 };
 constexpr Tolerance in_double{1e-12, 1e-12};
-constexpr Tolerance in_float{1e-5, 2e-5};  // A_log's gradient, a sum of both signs, is off by up to 1.3e-5 of its length
+constexpr Tolerance in_float{5e-6, 2e-5};  // the worst seen: 3.0e-6, and 1.1e-5 of dt_bias and A_log, a few sums of both signs each
 
 double square(double x) { return x * x; }
 

@@ -17,7 +17,7 @@ struct Tolerance {
   double loss, logits, gradient;
 };
 template <class T>
-constexpr Tolerance tolerance{1e-6, 1e-5, 5e-5};  // the worst seen: 1e-7, 1.5e-6, 8e-6
+constexpr Tolerance tolerance{1e-6, 5e-6, 2e-5};  // the worst seen: 1e-7, 2.8e-6, 9.6e-6
 template <>
 constexpr Tolerance tolerance<double>{1e-14, 1e-13, 1e-12};  // 4e-16, 4e-15, 2e-14
 

@@ -23,11 +23,13 @@ struct Case {
   }
   Index q_size() const { return shape.batch * shape.queries * shape.heads * shape.width; }
   Index k_size() const { return shape.batch * shape.keys * shape.key_heads * shape.width; }
+  Index v_size() const { return shape.batch * shape.keys * shape.key_heads * shape.value_width; }
+  Index out_size() const { return shape.batch * shape.queries * shape.heads * shape.value_width; }
 };
 
 struct Arguments {
   Values q, k, v;
-  explicit Arguments(const Case& s) : q(numbers(s.q_size(), 1)), k(numbers(s.k_size(), 2)), v(numbers(s.k_size(), 3)) {}
+  explicit Arguments(const Case& s) : q(numbers(s.q_size(), 1)), k(numbers(s.k_size(), 2)), v(numbers(s.v_size(), 3)) {}
 };
 
 struct Result {
@@ -39,26 +41,26 @@ struct Gradients {
 
 // Softmax over the keys that may be seen, one query and head at a time.
 Result oracle(const Case& s, const Arguments& a) {
-  const auto [B, Tq, Tk, H, K, E] = s.shape;
-  Result y{Values(s.q_size(), 0), Values(B * Tq * H, -std::numeric_limits<double>::infinity())};
+  const auto [B, Tq, Tk, H, K, E, V] = s.shape;
+  Result y{Values(s.out_size(), 0), Values(B * Tq * H, -std::numeric_limits<double>::infinity())};
   for (Index b = 0; b < B; ++b)
     for (Index i = 0; i < Tq; ++i)
       for (Index h = 0; h < H; ++h) {
         const double* q = &a.q[((b * Tq + i) * H + h) * E];
-        const auto at = [&](Index j) { return ((b * Tk + j) * K + h / (H / K)) * E; };
+        const auto at = [&](Index j) { return (b * Tk + j) * K + h / (H / K); };
         Values weight(Tk, 0);
         double sum = 0;
         for (Index j = 0; j < Tk; ++j) {
           if (s.mask.causal && s.mask.first_key + j > s.mask.first_query + i) continue;
           if (!s.positions.empty() && s.mask.first_key + j < s.mask.first_query + i - s.positions[b * Tq + i]) continue;
           double score = 0;
-          for (Index e = 0; e < E; ++e) score += scale * q[e] * a.k[at(j) + e];
+          for (Index e = 0; e < E; ++e) score += scale * q[e] * a.k[at(j) * E + e];
           sum += weight[j] = std::exp(score);
         }
         if (sum == 0) continue;
         y.lse[(b * Tq + i) * H + h] = std::log(sum);
         for (Index j = 0; j < Tk; ++j)
-          for (Index e = 0; e < E; ++e) y.out[((b * Tq + i) * H + h) * E + e] += weight[j] / sum * a.v[at(j) + e];
+          for (Index e = 0; e < V; ++e) y.out[((b * Tq + i) * H + h) * V + e] += weight[j] / sum * a.v[at(j) * V + e];
       }
   return y;
 }
@@ -68,7 +70,7 @@ template <class T>
 struct Call {
   using A = Acc<T>;
   Case s;
-  Index rows, key_rows, columns, key_columns;
+  Index rows, key_rows, columns, key_columns, value_columns, out_columns;
   Block<T> q, k, v;
   Block<A> o, m, l, lse, delta;
   Block<T> out;
@@ -79,15 +81,17 @@ struct Call {
         key_rows(s.shape.batch * s.shape.keys),
         columns(s.shape.heads * s.shape.width),
         key_columns(s.shape.key_heads * s.shape.width),
+        value_columns(s.shape.key_heads * s.shape.value_width),
+        out_columns(s.shape.heads * s.shape.value_width),
         q(rows, columns, a.q, 3),
         k(key_rows, key_columns, a.k, 1),
-        v(key_rows, key_columns, a.v, 2),
-        o(rows, columns),
+        v(key_rows, value_columns, a.v, 2),
+        o(rows, out_columns),
         m(rows, s.shape.heads),
         l(rows, s.shape.heads),
         lse(rows, s.shape.heads),
         delta(rows, s.shape.heads),
-        out(rows, columns) {}
+        out(rows, out_columns) {}
 
   AttentionState<A> state() { return {o.tensor(), m.tensor(), l.tensor()}; }
   void block(Device& dev, Carry carry) {
@@ -96,10 +100,10 @@ struct Call {
   void finish(Device& dev) { attention_finish<T>(dev, s.shape, state(), out.tensor(), lse.tensor()); }
 
   Gradients backward(Device& dev, const Values& dout) {
-    Block<T> dy(rows, columns, dout);
+    Block<T> dy(rows, out_columns, dout);
     Block<A> dq(rows, columns, Values(rows * columns, 1), 2);
     Block<A> dk(key_rows, key_columns, Values(key_rows * key_columns, 1), 3),
-        dv(key_rows, key_columns, Values(key_rows * key_columns, 1), 1);
+        dv(key_rows, value_columns, Values(key_rows * value_columns, 1), 1);
     attention_delta<T>(dev, s.shape, dy.tensor(), out.tensor(), delta.tensor());
     attention_backward<T>(dev, s.shape, s.whole_mask(), scale, q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(),
                           delta.tensor(), dq.matrix(), dk.matrix(), dv.matrix());
@@ -128,31 +132,31 @@ Gradients backward(const Case& s, const Arguments& a, const Values& dout) {
   return run.backward(dev, dout);
 }
 
-// batch, queries, keys, heads, key_heads, width; causal, first_query, first_key
+// batch, queries, keys, heads, key_heads, width, value_width; causal, first_query, first_key
 std::vector<Case> cases() {
   return {
-      {{2, 7, 7, 4, 2, 4}, {true, 0, 0}}, {{1, 5, 5, 3, 1, 6}, {true, 0, 0}}, {{1, 6, 6, 2, 2, 4}, {false, 0, 0}},
-      {{2, 1, 9, 4, 2, 4}, {true, 8, 0}}, {{1, 3, 8, 2, 1, 4}, {true, 5, 0}},  // decode and continuation with a cache
-      {{1, 6, 4, 2, 1, 4}, {true, 3, 5}}, {{1, 3, 4, 2, 1, 4}, {true, 0, 9}},  // some and all rows without a key
-      {{1, 4, 9, 2, 2, 4}, {false, 0, 0}}};
+      {{2, 7, 7, 4, 2, 4, 2}, {true, 0, 0}}, {{1, 5, 5, 3, 1, 6, 3}, {true, 0, 0}}, {{1, 6, 6, 2, 2, 4, 4}, {false, 0, 0}},
+      {{2, 1, 9, 4, 2, 4, 2}, {true, 8, 0}}, {{1, 3, 8, 2, 1, 4, 1}, {true, 5, 0}},  // decode and continuation with a cache
+      {{1, 6, 4, 2, 1, 4, 4}, {true, 3, 5}}, {{1, 3, 4, 2, 1, 4, 4}, {true, 0, 9}},  // some and all rows without a key
+      {{1, 4, 9, 2, 2, 4, 4}, {false, 0, 0}}};
 }
 std::vector<Case> packed_cases() {
   std::vector<Case> list;
-  for (const Lengths& lengths : cuts(19)) list.push_back({{2, 19, 19, 4, 2, 4}, {true, 0, 0}, positions_of(lengths, 2, 19)});
+  for (const Lengths& lengths : cuts(19)) list.push_back({{2, 19, 19, 4, 2, 4, 4}, {true, 0, 0}, positions_of(lengths, 2, 19)});
   std::vector<std::int32_t> running = positions_of({4, 3, 5}, 1, 12);
   for (int t = 0; t < 4; ++t) running[t] += 6;  // the first document began six tokens before
-  list.push_back({{1, 12, 20, 2, 1, 4}, {true, 8, 0}, running});
-  list.push_back({{1, 12, 9, 2, 1, 4}, {true, 8, 4}, running});  // a block of keys in the middle
+  list.push_back({{1, 12, 20, 2, 1, 4, 4}, {true, 8, 0}, running});
+  list.push_back({{1, 12, 9, 2, 1, 4, 4}, {true, 8, 4}, running});  // a block of keys in the middle
   return list;
 }
 std::vector<Case> large_packed_cases() {
-  return {{{1, 300, 300, 3, 1, 8}, {true, 0, 0}, positions_of({30, 1, 100, 64, 300}, 1, 300)},
-          {{2, 900, 900, 2, 2, 4}, {true, 0, 0}, positions_of({250, 600, 1, 900}, 2, 900)}};
+  return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}, positions_of({30, 1, 100, 64, 300}, 1, 300)},
+          {{2, 900, 900, 2, 2, 4, 4}, {true, 0, 0}, positions_of({250, 600, 1, 900}, 2, 900)}};
 }
 std::vector<Case> large_cases() {  // several tiles each way
-  return {{{1, 300, 300, 3, 1, 8}, {true, 0, 0}},
-          {{1, 290, 600, 2, 2, 4}, {true, 310, 0}},
-          {{1, 70, 530, 5, 1, 4}, {false, 0, 0}}};
+  return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}},
+          {{1, 290, 600, 2, 2, 4, 6}, {true, 310, 0}},
+          {{1, 70, 530, 5, 1, 4, 4}, {false, 0, 0}}};
 }
 
 }  // namespace
@@ -170,7 +174,7 @@ TEST(attention, equals_softmax_of_all_scores) {
 void expect_central_differences(const std::vector<Case>& set) {
   for (const Case& s : set) {
     const Arguments a(s);
-    const Values dout = numbers(s.q_size(), 9);
+    const Values dout = numbers(s.out_size(), 9);
     const Gradients g = backward<double>(s, a, dout);
     const auto check = [&](Values Arguments::*input, const Values& gradient, const char* what) {
       const auto f = [&](const Values& x) {
@@ -192,7 +196,7 @@ TEST(attention, gradient_of_packed_documents_is_the_central_difference) { expect
 void expect_slopes(const std::vector<Case>& set) {
   for (const Case& s : set) {
     const Arguments a(s);
-    const Values dout = numbers(s.q_size(), 9);
+    const Values dout = numbers(s.out_size(), 9);
     const Gradients g = backward<double>(s, a, dout);
     const auto along = [&](Values Arguments::*input, const Values& gradient, const char* what) {
       const Values direction = numbers(gradient.size(), 78);
@@ -219,7 +223,7 @@ TEST(attention, packed_documents_equal_separate_runs) {
       const Index T = s.shape.queries, wq = s.shape.heads * s.shape.width, wk = s.shape.key_heads * s.shape.width, H = s.shape.heads;
       if (s.shape.keys != T) continue;
       const Arguments a(s);
-      const Values dout = numbers(s.q_size(), 9);
+      const Values dout = numbers(s.out_size(), 9);
       const Result packed = forward<double>(s, a);
       const Gradients g = backward<double>(s, a, dout);
       Result apart = packed;
@@ -244,7 +248,7 @@ TEST(attention, one_document_a_sequence_keeps_the_bits_of_none) {
   for (Case s : large_cases()) {
     if (s.shape.queries != s.shape.keys) continue;
     const Arguments a(s);
-    const Values dout = numbers(s.q_size(), 9);
+    const Values dout = numbers(s.out_size(), 9);
     const Result y = forward<float>(s, a);
     const Gradients g = backward<float>(s, a, dout);
     s.positions = positions_of({s.shape.queries}, s.shape.batch, s.shape.queries);
@@ -261,7 +265,7 @@ TEST(attention, documents_do_not_reach_each_other) {
   const Case s = large_packed_cases()[1];
   const Index T = s.shape.queries, w = s.shape.heads * s.shape.width;
   const Arguments a(s);
-  const Values dout = numbers(s.q_size(), 9);
+  const Values dout = numbers(s.out_size(), 9);
   const Result y = forward<float>(s, a);
   const Gradients g = backward<float>(s, a, dout);
   const auto extents = extents_of(s.positions, T);
@@ -287,10 +291,10 @@ TEST(attention, documents_do_not_reach_each_other) {
 
 // The keys may come in blocks and in any order; the last block cut is wholly in the future of some queries.
 TEST(attention, blocks_of_keys_in_any_order_equal_one) {
-  const Case whole{{1, 12, 12, 4, 2, 4}, {true, 0, 0}};
+  const Case whole{{1, 12, 12, 4, 2, 4, 4}, {true, 0, 0}};
   const Arguments a(whole);
   const Result y = oracle(whole, a);
-  const Values dout = numbers(whole.q_size(), 9);
+  const Values dout = numbers(whole.out_size(), 9);
   const Gradients g = backward<double>(whole, a, dout);
   const std::vector<std::pair<Index, Index>> parts{{0, 5}, {5, 4}, {9, 3}};
   for (const std::vector<int>& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
@@ -343,7 +347,7 @@ TEST(attention, finish_may_run_in_place) {
 }
 
 TEST(attention, future_tokens_do_not_reach_the_past) {
-  const Case s{{1, 700, 700, 2, 1, 8}, {true, 0, 0}};
+  const Case s{{1, 700, 700, 2, 1, 8, 8}, {true, 0, 0}};
   Arguments a(s);
   const Result y = forward<float>(s, a);
   for (const Index t : {3, 255, 256, 511, 600}) {
@@ -359,7 +363,7 @@ TEST(attention, future_tokens_do_not_reach_the_past) {
 
 // A query alone with its cache finds what it finds among the others.
 TEST(attention, decode_equals_prefill) {
-  const Case s{{1, 40, 40, 4, 2, 8}, {true, 0, 0}};
+  const Case s{{1, 40, 40, 4, 2, 8, 8}, {true, 0, 0}};
   const Arguments a(s);
   const Result all = forward<double>(s, a);
   for (Index t = 0; t < s.shape.queries; ++t) {
@@ -378,7 +382,7 @@ TEST(attention, float_and_bf16_follow_double) {
   for (const Case& s : all) {
     Arguments a(s);
     for (const auto part : {&Arguments::q, &Arguments::k, &Arguments::v}) a.*part = rounded<bf16>(a.*part);
-    const Values dout = rounded<bf16>(numbers(s.q_size(), 9));
+    const Values dout = rounded<bf16>(numbers(s.out_size(), 9));
     const Result y = forward<double>(s, a), f = forward<float>(s, a), h = forward<bf16>(s, a);
     expect_near(f.out, y.out, 1e-5);
     expect_near(f.lse, y.lse, 1e-5);
@@ -394,11 +398,11 @@ TEST(attention, float_and_bf16_follow_double) {
 
 // Scores of +-10^4 would overflow an exponential that does not subtract the largest first.
 TEST(attention, large_scores_stay_finite) {
-  const Case s{{1, 30, 30, 2, 1, 4}, {true, 0, 0}};
+  const Case s{{1, 30, 30, 2, 1, 4, 4}, {true, 0, 0}};
   Arguments a(s);
   for (double& x : a.q) x *= 100;
   for (double& x : a.k) x *= 100;
-  const Values dout = numbers(s.q_size(), 9);
+  const Values dout = numbers(s.out_size(), 9);
   const Result y = forward<float>(s, a);
   const Gradients g = backward<float>(s, a, dout);
   for (const Values* v : {&y.out, &y.lse, &g.q, &g.k, &g.v})
@@ -412,7 +416,7 @@ void expect_ghost_counts_what_runs(const Case& s) {
     Call<bf16> run(s, a);
     run.block(*d, Carry::fresh);
     run.finish(*d);
-    run.backward(*d, numbers(s.q_size(), 9));
+    run.backward(*d, numbers(s.out_size(), 9));
   }
   EXPECT_EQ(dev.flops(), ghost.flops());
   EXPECT_EQ(dev.scratch.high_water(), ghost.scratch.high_water());
@@ -421,14 +425,14 @@ void expect_ghost_counts_what_runs(const Case& s) {
     EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
 }
 
-TEST(attention, ghost_counts_what_runs) { expect_ghost_counts_what_runs({{2, 300, 560, 3, 1, 8}, {true, 260, 0}}); }
+TEST(attention, ghost_counts_what_runs) { expect_ghost_counts_what_runs({{2, 300, 560, 3, 1, 8, 8}, {true, 260, 0}}); }
 TEST(attention, ghost_counts_what_runs_for_packed_documents) {
   for (const Case& s : large_packed_cases()) expect_ghost_counts_what_runs(s);
 }
 
 // Tiles in the future cost nothing: a causal square does little more than half of the work of a full one.
 TEST(attention, future_tiles_are_skipped) {
-  Case s{{1, 2048, 2048, 2, 1, 16}, {true, 0, 0}};
+  Case s{{1, 2048, 2048, 2, 1, 16, 16}, {true, 0, 0}};
   const auto flops = [&](bool causal) {
     s.mask.causal = causal;
     Device ghost(true, 0);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Laws of dealing weights over ranks: every element has exactly its replicas, what a rank holds tiles its share, and
 // initial values are those of one rank whatever the layout.
+#include <numeric>
+
 #include "modules/layer.hpp"
 #include "regression/cases.hpp"
 #include "regression/testing.hpp"
@@ -13,7 +15,11 @@ bool deals(const Run& run, int ranks) { return run.units == 0 || run.units % ran
 // Replicas of a unit of the run that holds row `row`.
 int expected_replicas(const Weight& w, Index row, int ranks) {
   for (const Run& run : w.dealing.runs) {
-    if (row < run.extent) return run.units == 0 || run.units >= ranks ? 1 : int(ranks / run.units);
+    if (row < run.extent) {
+      if (run.units == 0 || run.units >= ranks) return 1;
+      const int holders = int(ranks / run.units);
+      return run.divisible ? holders / int(std::gcd(run.extent / run.units, holders)) : holders;
+    }
     row -= run.extent;
   }
   return ranks;
@@ -49,15 +55,16 @@ void expect_dealt(const Weight& w, int ranks) {
 TEST(dealing, gives_every_row_its_holders) {
   for (int ranks = 1; ranks <= 24; ++ranks)
     for (Index units = 0; units <= 48; ++units)
-      for (const Index unit : {1, 5}) {
-        const gyr::Run run{units == 0 ? 37 * unit : units * unit, units};
-        const Weight w{"w", {run.extent, 3}, by_rows({run}), zeros()};
-        if (deals(run, ranks)) {
-          expect_dealt(w, ranks);
-        } else {
-          EXPECT_THROW(deal(w, ranks, 0), Error) << units << " units on " << ranks << " ranks";
+      for (const Index unit : {1, 5, 6})
+        for (const bool divisible : {false, true}) {
+          const gyr::Run run{units == 0 ? 37 * unit : units * unit, units, divisible};
+          const Weight w{"w", {run.extent, 3}, by_rows({run}), zeros()};
+          if (deals(run, ranks)) {
+            expect_dealt(w, ranks);
+          } else {
+            EXPECT_THROW(deal(w, ranks, 0), Error) << units << " units on " << ranks << " ranks";
+          }
         }
-      }
 }
 
 TEST(dealing, of_several_runs_keeps_their_order) {
@@ -82,6 +89,18 @@ TEST(dealing, of_single_rows_leaves_the_last_ranks_less) {
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(deal(w, 4, rank).pieces[0].extent, extents[rank]);
     EXPECT_EQ(deal(w, 4, rank).shape[0], 2);
+  }
+}
+
+// Two heads of six channels on eight ranks: a head is cut into halves, because four ranks share it, and two ranks hold each half.
+TEST(dealing, cuts_units_as_far_as_their_rows_divide) {
+  const Weight w{"w", {12, 2}, by_rows({{12, 2, true}}), zeros()};
+  for (int rank = 0; rank < 8; ++rank) {
+    const Share share = deal(w, 8, rank);
+    EXPECT_EQ(share.shape[0], 3);
+    EXPECT_EQ(share.pieces[0].global, 3 * (rank / 2));
+    EXPECT_EQ(share.pieces[0].replicas, 2);
+    EXPECT_EQ(share.pieces[0].replica, rank % 2);
   }
 }
 

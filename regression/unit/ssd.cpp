@@ -112,11 +112,11 @@ struct Call {
   }
 
   // The weights' gradients start from ones, which are taken off again: they must have been added to.
-  Arguments backward(Device& dev, const Values& dy_values, const Values& dlast_values) {
+  Arguments backward(Device& dev, const Values& dy_values, const Values& dlast_values, double start = 1) {
     Block<T> dy(rows, s.heads * s.width, dy_values), dx(rows, s.heads * s.width, {}, 2),
         db(rows, s.groups * s.state, {}, 3), dc(rows, s.groups * s.state, {}, 1), ddt(rows, s.heads, {}, 2);
     Block<A> dlast(s.batch, state, dlast_values), dinitial(s.batch, state);
-    const Values ones(s.heads, 1);
+    const Values ones(s.heads, start);
     Block<A> ddt_bias(1, s.heads, ones), da_log(1, s.heads, ones), dd(1, s.heads, ones);
     ssd_backward<T>(dev, s, input(), weights(), saved(), dy.tensor(),
                     dlast_values.empty() ? Tensor2<A>() : dlast.tensor(),
@@ -126,7 +126,7 @@ struct Call {
     g.x = dx.values(), g.b = db.values(), g.c = dc.values(), g.dt_raw = ddt.values();
     g.dt_bias = ddt_bias.values(), g.a_log = da_log.values(), g.d = dd.values(), g.initial = dinitial.values();
     for (Values* v : {&g.dt_bias, &g.a_log, &g.d})
-      for (double& e : *v) e -= 1;
+      for (double& e : *v) e -= start;
     return g;
   }
 };
@@ -421,6 +421,61 @@ void expect_float_and_bf16_follow_double(const Positions& positions) {
 TEST(ssd, float_and_bf16_follow_double) {
   expect_float_and_bf16_follow_double({});
   expect_float_and_bf16_follow_double(positions_of({10, 1, 40, 75}, 2, 75));
+}
+
+// |a - b| over |b|, as vectors.
+double distance(const Values& a, const Values& b) {
+  double apart = 0, length = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]), length += b[i] * b[i];
+  return apart == 0 ? 0 : std::sqrt(apart / length);
+}
+
+// Several chunks of any length, heads whose rates go from 1 to 24 as models begin with, time steps of any size, and documents or none.
+struct LongChunks {
+  SsdShape shape;
+  Arguments arguments;
+  Positions positions;
+
+  explicit LongChunks(std::uint64_t seed) : LongChunks(numbers(8, 1000 + seed)) {}
+  std::string name() const {
+    return fmt::format("length {}, heads {}, groups {}, width {}, state {}, chunk {}, {} documents", shape.length, shape.heads, shape.groups,
+                       shape.width, shape.state, shape.chunk, positions.empty() ? 1 : 3);
+  }
+
+ private:
+  explicit LongChunks(const Values& draw) : shape(shape_of(draw)), arguments(shape) {
+    for (Index h = 0; h < shape.heads; ++h)
+      arguments.a_log[h] = std::log(1 + 24.0 * double(h) / double(shape.heads)), arguments.dt_bias[h] += 3 * draw[6] - 1;
+    for (double& v : arguments.dt_raw) v /= 3;
+    arguments.round<float>();
+    const Index third = shape.length / 3;
+    if (draw[7] > 0) positions = positions_of({third, 1, shape.length - third - 1}, 1, shape.length);
+  }
+  static SsdShape shape_of(const Values& draw) {
+    const auto among = [&](int i, Index least, Index most) { return least + Index((draw[i] + 1) / 2 * double(most - least + 1)); };
+    return {1, among(1, 200, 600), 2 * among(0, 1, 4), among(2, 1, 2), among(3, 2, 8), among(4, 4, 16), among(5, 32, 600), 0, infinity};
+  }
+};
+
+// The exponents of a chunk are differences of sums over it, which reach thousands. Whatever the chunk, what is lost is float's rounding and
+// not the digits of such sums.
+TEST(ssd, float_keeps_its_digits_in_long_chunks) {
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    const LongChunks c(seed);
+    const auto both = [&]<class T>(T) {
+      Device dev(false, 1 << 24);
+      Call<T> call(c.shape, c.arguments, c.positions);
+      const Values y = call.forward(dev).y;
+      return std::pair(y, call.backward(dev, random_dy(c.shape), random_dlast(c.shape), 0));
+    };
+    const auto [y, g] = both(double());
+    const auto [f, h] = both(float());
+    EXPECT_LT(distance(f, y), 2e-7) << "seed " << seed << ": " << c.name();
+    for (const auto& [part, name] : parts) {
+      const bool sum = part == &Arguments::a_log || part == &Arguments::dt_bias;  // over all tokens, of both signs
+      EXPECT_LT(distance(h.*part, g.*part), sum ? 4e-6 : 8e-7) << "seed " << seed << ": " << name << ", " << c.name();
+    }
+  }
 }
 
 // Time steps of softplus(+-40) and rates up to e^16: the decay underflows to an exact zero and nothing becomes

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a training step hands to every communicator, in closed form from the model's shapes and the layout: written down here a second time,
+// without the program's own arithmetic of shares.
+#pragma once
+
+#include <map>
+
+#include "src/plan.hpp"
+
+namespace gyr {
+
+inline bool operator==(const Traffic& a, const Traffic& b) { return a.calls == b.calls && a.bytes == b.bytes; }
+inline void PrintTo(const Traffic& t, std::ostream* out) { *out << t.calls << " calls of " << t.bytes << " bytes"; }
+
+}  // namespace gyr
+
+namespace gyr::testing {
+
+// Traffic by communicator and operation, where there was any.
+using Ledger = std::map<std::pair<std::string, Operation>, Traffic>;
+Ledger ledger_of(const std::vector<CommunicatorTraffic>&);
+
+// Elements of a rank's weights in the order of the model, each on the next multiple of 64 unless it continues the one before.
+struct FlatRun {
+  Index extent = 0;
+  void next(Index size) { align(), extent += size; }
+  void more(Index size) { extent += size; }
+  void align() { extent = (extent + 63) / 64 * 64; }
+};
+
+// Of the rank at `position`: every weight trained, buckets either smaller than any part of a stage or larger than all of it.
+template <class T>
+Ledger closed_form(const EngineConfig&, const Layout&, int position);
+// Bytes of its gradients.
+template <class T>
+Index gradient_bytes(const EngineConfig&, const Layout&, int position);
+
+inline constexpr Index part_by_part = 1, together = Index(1) << 30;  // EngineConfig::bucket_bytes
+
+// Whether the layers' heads, groups and channels can be dealt over so many tensor ranks at all.
+bool deals(const ModelConfig&, int tensor);
+
+}  // namespace gyr::testing

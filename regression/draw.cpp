@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "regression/draw.hpp"
+
+#include <numeric>
+
+#include "regression/cases.hpp"
+#include "regression/closed_form.hpp"
+
+namespace gyr::testing {
+
+namespace {
+
+class Dice {
+ public:
+  Dice(std::uint64_t seed, const std::string& name) : stream_(seed, name) {}
+  Index between(Index low, Index high) { return low + std::min<Index>(high - low, Index(stream_.uniform(rolled_++) * double(high - low + 1))); }
+  bool chance(double p) { return stream_.uniform(rolled_++) < p; }
+  double real(double low, double high) { return low + (high - low) * stream_.uniform(rolled_++); }
+  template <class V>
+  V of(const std::vector<V>& all) { return all[between(0, Index(all.size()) - 1)]; }
+
+ private:
+  Stream stream_;
+  Index rolled_ = 0;
+};
+
+std::vector<Index> divisors(Index n) {
+  std::vector<Index> all;
+  for (Index i = 1; i <= n; ++i)
+    if (n % i == 0) all.push_back(i);
+  return all;
+}
+
+// A count of heads, groups or channels that is dealt over so many ranks: divides their number or is a multiple of it.
+Index units(Dice& dice, int ranks) { return dice.chance(0.5) ? dice.of(divisors(ranks)) : ranks * dice.between(1, 3); }
+
+// A multiple of `part` that is dealt over so many ranks; `part` itself is.
+Index multiple(Dice& dice, Index part, int ranks) {
+  std::vector<Index> suit;
+  for (Index n = part; n <= 24; n += part)
+    if (n % ranks == 0 || ranks % n == 0) suit.push_back(n);
+  return suit.empty() ? part : dice.of(suit);
+}
+
+AttentionConfig attention_of(Dice& dice, int tensor) {
+  AttentionConfig c;
+  c.key_heads = units(dice, tensor);
+  c.heads = multiple(dice, c.key_heads, tensor);
+  c.width = 2 * dice.between(1, 6);
+  c.theta = 1e4;
+  c.bias = dice.chance(0.3);
+  c.in_multiplier = dice.real(0.5, 2), c.key_multiplier = dice.real(0.5, 2), c.out_multiplier = dice.real(0.5, 2);
+  return c;
+}
+
+MambaConfig mamba_of(Dice& dice, int tensor) {
+  MambaConfig c;
+  c.groups = units(dice, tensor);
+  c.heads = multiple(dice, c.groups, tensor);
+  c.width = dice.between(1, 8), c.state = dice.between(1, 6), c.taps = dice.between(2, 4), c.chunk = dice.of<Index>({1, 2, 4, 8});
+  c.norm = dice.of<SsmNorm>({SsmNorm::none, SsmNorm::gate_first, SsmNorm::norm_first});
+  c.convolution_bias = dice.chance(0.6), c.in_bias = dice.chance(0.3), c.out_bias = dice.chance(0.3);
+  if (dice.chance(0.3)) c.dt_low = 0.1, c.dt_high = 0.6;
+  c.in_multiplier = dice.real(0.5, 2), c.out_multiplier = dice.real(0.5, 2);
+  for (double& m : c.multipliers) m = dice.real(0.5, 2);
+  return c;
+}
+
+ModelConfig model_of(Dice& dice, int tensor, Index layers) {
+  ModelConfig m;
+  for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.7) ? 'P' : dice.of<char>({'M', '*', '-'});
+  m.width = dice.between(3, 14), m.vocabulary = dice.between(3, 40);
+  m.epsilon = dice.of<double>({1e-5, 1e-3});
+  m.tied = dice.chance(0.4);
+  m.embedding_multiplier = dice.real(0.5, 2), m.head_multiplier = dice.real(0.5, 2);
+  if (dice.chance(0.2)) m.padding = std::int32_t(dice.between(0, m.vocabulary - 1));
+  m.attention = attention_of(dice, tensor);
+  m.mamba = mamba_of(dice, tensor);
+  m.mlp = {units(dice, tensor), dice.chance(0.3), dice.real(0.5, 2), dice.real(0.5, 2)};
+  return m;
+}
+
+std::vector<Index> cuts_of(Dice& dice, Index layers, int stages) {
+  std::vector<Index> borders(layers - 1);
+  std::iota(borders.begin(), borders.end(), 1);
+  while (Index(borders.size()) > stages - 1) borders.erase(borders.begin() + dice.between(0, Index(borders.size()) - 1));
+  return borders;
+}
+
+std::vector<int> permutation_of(Dice& dice, int ranks) {
+  std::vector<int> order(ranks);
+  std::iota(order.begin(), order.end(), 0);
+  for (int i = ranks - 1; i > 0; --i) std::swap(order[i], order[dice.between(0, i)]);
+  return order;
+}
+
+bool sound(const Draw& d) {
+  const ModelConfig& m = d.model;
+  return m.attention.heads % m.attention.key_heads == 0 && m.mamba.heads % m.mamba.groups == 0 && m.layers() >= d.pipeline &&
+         deals(m, d.tensor);
+}
+
+}  // namespace
+
+Draw draw(std::uint64_t seed, Index number, int most_ranks) {
+  Dice layout(seed, fmt::format("layout {}", number / 5)), dice(seed, fmt::format("draw {}", number));
+  const auto ranks = layout.between(2, most_ranks);
+  Draw d;
+  d.tensor = int(layout.of(divisors(ranks)));
+  if (d.tensor == 1 && layout.chance(0.5)) d.tensor = int(ranks);
+  d.pipeline = int(layout.of(divisors(ranks / d.tensor)));
+  d.data = int(ranks) / d.tensor / d.pipeline;
+  const Index layers = d.pipeline + layout.between(0, 2);
+  d.cuts = cuts_of(layout, layers, d.pipeline);
+  if (layout.chance(0.3)) d.permutation = permutation_of(layout, int(ranks));
+  d.model = model_of(dice, d.tensor, layers);
+  if (dice.chance(0.03)) {  // counts as they come
+    d.model.mamba.groups = dice.between(1, 7), d.model.mamba.heads = d.model.mamba.groups * dice.between(1, 3);
+    d.model.mlp.width = dice.between(1, 30);
+  }
+  d.micro_batch = dice.between(1, 2), d.length = dice.between(1, 13), d.micros = int(dice.between(1, 3));
+  d.packed = dice.chance(0.4), d.some_ignored = dice.chance(0.4);
+  d.bucket_bytes = dice.of<Index>({part_by_part, together});
+  if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
+  return d;
+}
+
+Layout Draw::layout() const {
+  std::vector<Span> stages;
+  Index first = 0;
+  for (const Index cut : cuts) stages.push_back({first, cut}), first = cut;
+  stages.push_back({first, model.layers()});
+  return grid_layout(data, pipeline, tensor, stages, permutation);
+}
+
+EngineConfig Draw::config(int micros_of_a_rank) const {
+  EngineConfig c;
+  c.model = model;
+  c.micro_batch = micro_batch, c.length = length, c.micros = micros_of_a_rank;
+  c.bucket_bytes = bucket_bytes;
+  c.optimizer.frozen = frozen;
+  return c;
+}
+
+MicroBatch Draw::batch(Index i) const {
+  MicroBatch m = testing::micro_batch(i * micro_batch, micro_batch, length, model.vocabulary);
+  Dice dice(1, fmt::format("batch {}", i));
+  if (packed)
+    for (Index r = 0, at = 0; r < micro_batch * length; ++r) {
+      at = r % length == 0 || dice.chance(0.3) ? 0 : at + 1;
+      m.positions.push_back(std::int32_t(at));
+      if (at == 0 && r % length != 0) m.labels[r - 1] = ignored_label;
+    }
+  for (Token& label : m.labels)
+    if (some_ignored && dice.chance(0.5)) label = ignored_label;
+  if (i == 0) m.labels[0] = m.tokens[0];  // a step learns something
+  return m;
+}
+
+std::string Draw::layout_text() const {
+  return fmt::format("data {} pipeline {} tensor {}, {} layers cut at [{}], permutation [{}]", data, pipeline, tensor, model.layers(),
+                     fmt::join(cuts, " "), fmt::join(permutation, " "));
+}
+
+std::string Draw::text() const {
+  const AttentionConfig& a = model.attention;
+  const MambaConfig& c = model.mamba;
+  const char* norms[] = {"none", "gate first", "norm first"};
+  const auto list = [](const auto& all) { return fmt::format("[{}]", fmt::join(all, " ")); };
+  std::string s = fmt::format("{}, {} micro-batches of {} x {}", layout_text(), micros, micro_batch, length);
+  if (packed) s += " packed";
+  if (some_ignored) s += " some ignored";
+  if (!frozen.empty()) s += " frozen " + list(frozen);
+  s += fmt::format("; {} width {} vocabulary {}{}{}", model.pattern, model.width, model.vocabulary, model.tied ? " tied" : "",
+                   model.padding >= 0 ? " padding" : "");
+  s += fmt::format("; attention {}/{} heads of {}{}", a.heads, a.key_heads, a.width, a.bias ? " biases" : "");
+  s += fmt::format("; mamba {} heads of {}, {} groups of {}, taps {} chunk {} norm {}{}{}{}", c.heads, c.width, c.groups, c.state, c.taps, c.chunk,
+                   norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "", c.convolution_bias ? " conv_bias" : "");
+  return s + fmt::format("; mlp {}{}; buckets of {}", model.mlp.width, model.mlp.bias ? " biases" : "", bucket_bytes);
+}
+
+std::vector<Draw> simpler(const Draw& from) {
+  std::vector<Draw> all;
+  const auto attempt = [&](auto&& change) {
+    Draw d = from;
+    change(d);
+    if (d.text() != from.text() && sound(d)) all.push_back(std::move(d));
+  };
+  attempt([](Draw& d) { d.permutation.clear(); });
+  attempt([](Draw& d) { d.data = 1, d.permutation.clear(); });
+  attempt([](Draw& d) { d.pipeline = 1, d.cuts.clear(), d.permutation.clear(); });
+  attempt([](Draw& d) { d.tensor = 1, d.permutation.clear(); });
+  for (Index layer = 0; layer < from.model.layers(); ++layer) {
+    attempt([&](Draw& d) {
+      if (d.model.layers() == d.pipeline) return;
+      d.model.pattern.erase(layer, 1);
+      d.cuts.resize(d.pipeline - 1);
+      std::iota(d.cuts.begin(), d.cuts.end(), 1);
+    });
+    for (const char symbol : {'-', '*', 'M'})
+      attempt([&](Draw& d) {
+        if (d.model.pattern[layer] == 'P') d.model.pattern[layer] = symbol;
+      });
+  }
+  attempt([](Draw& d) { d.micros = 1; });
+  attempt([](Draw& d) { d.micro_batch = 1; });
+  attempt([](Draw& d) { d.length = (d.length + 1) / 2; });
+  attempt([](Draw& d) { d.packed = false; });
+  attempt([](Draw& d) { d.some_ignored = false; });
+  attempt([](Draw& d) { d.frozen.clear(); });
+  attempt([](Draw& d) { d.model.tied = false; });
+  attempt([](Draw& d) { d.model.padding = -1; });
+  attempt([](Draw& d) { d.model.mamba.norm = SsmNorm::none; });
+  attempt([](Draw& d) { d.model.attention.bias = d.model.mlp.bias = false; });
+  attempt([](Draw& d) { d.model.mamba.in_bias = d.model.mamba.out_bias = d.model.mamba.convolution_bias = false; });
+  for (const int tensor : {2, 3, 4, 6})
+    attempt([&](Draw& d) {
+      if (tensor < d.tensor) d.tensor = tensor, d.permutation.clear();
+    });
+  const auto fewer = [&](auto&& member) {
+    for (const Index smaller : {Index(1), Index(2), Index(3), Index(4)})
+      attempt([&](Draw& d) {
+        if (smaller < member(d)) member(d) = smaller;
+      });
+  };
+  fewer([](Draw& d) -> Index& { return d.model.attention.key_heads; });
+  fewer([](Draw& d) -> Index& { return d.model.attention.heads; });
+  fewer([](Draw& d) -> Index& { return d.model.mamba.groups; });
+  fewer([](Draw& d) -> Index& { return d.model.mamba.heads; });
+  fewer([](Draw& d) -> Index& { return d.model.mamba.width; });
+  fewer([](Draw& d) -> Index& { return d.model.mamba.state; });
+  fewer([](Draw& d) -> Index& { return d.model.mlp.width; });
+  attempt([](Draw& d) { d.model.attention.width = 2; });
+  attempt([](Draw& d) { d.model.attention.width = std::min<Index>(d.model.attention.width, 4); });
+  return all;
+}
+
+}  // namespace gyr::testing

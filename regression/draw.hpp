@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A model, a batch and a layout drawn at random, so that a class of mistakes cannot hide behind shapes that somebody picked. A draw is a
+// function of (seed, number); one that fails is made smaller as long as it still fails.
+#pragma once
+
+#include "src/engine.hpp"
+
+namespace gyr::testing {
+
+struct Draw {
+  ModelConfig model;
+  int data = 1, pipeline = 1, tensor = 1;
+  std::vector<Index> cuts;       // first layer of every stage but the first
+  std::vector<int> permutation;  // or none
+  Index micro_batch = 1, length = 1;
+  int micros = 1;                // per data rank
+  bool packed = false;           // every sequence holds other documents
+  bool some_ignored = false;     // labels that are not learned
+  Index bucket_bytes = 1;
+  std::vector<std::string> frozen;
+
+  int ranks() const { return data * pipeline * tensor; }
+  Layout layout() const;
+  EngineConfig config(int micros_of_a_rank) const;
+  // Micro-batch number i of the step, whoever computes it.
+  MicroBatch batch(Index i) const;
+  std::string layout_text() const;
+  std::string text() const;  // on one line, with the layout's
+};
+
+// At most `most_ranks`; five after one another have the layout in common. Nearly all can be dealt; the others are for the refusal.
+Draw draw(std::uint64_t seed, Index number, int most_ranks);
+
+// Every way to make it a little smaller or plainer; the boldest first.
+std::vector<Draw> simpler(const Draw&);
+
+}  // namespace gyr::testing

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Models, batches and layouts drawn at random, on up to as many ranks as there are: loss and gathered gradients are those of one rank, and
+// bytes, calls and memory those of the plan and of the closed form. What cannot be dealt is refused before a rank starts.
+//   GYR_SEED=1 GYR_DRAWS=200 GYR_FIRST_DRAW=0   which draws; a failure says how to repeat it, made as small as it still fails
+#include <cmath>
+#include <cstdlib>
+
+#include "regression/cases.hpp"
+#include "regression/closed_form.hpp"
+#include "regression/draw.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+class World {
+ public:
+  int size = 0, rank = 0;
+  World() {
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  }
+  // Whether any rank says yes, heard by all; waits without blocking inside MPI.
+  bool any(bool mine) const {
+    int said = mine, heard = 0;
+    MPI_Request request;
+    MPI_Iallreduce(&said, &heard, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request);
+    for (int done = 0; !done;) {
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      std::this_thread::sleep_for(std::chrono::microseconds(done ? 0 : 100));
+    }
+    return heard;
+  }
+  // The grid of the first ranks, null on the others. Kept until another is asked for: to make one takes longer than a step.
+  Grid* grid(const Draw& d) {
+    if (d.layout_text() == kept_) return grid_.get();
+    kept_ = d.layout_text();
+    grid_.reset();
+    MPI_Comm comm;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < d.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
+    if (comm == MPI_COMM_NULL) return nullptr;
+    grid_ = std::make_unique<Grid>(d.layout(), comm, patience_);
+    MPI_Comm_free(&comm);
+    return grid_.get();
+  }
+
+ private:
+  Patience patience_ = patience_of(MPI_COMM_WORLD);
+  std::string kept_;
+  std::unique_ptr<Grid> grid_;
+};
+
+using Gradients = std::map<std::string, std::vector<double>>;
+constexpr double tolerance = 1e-12;
+
+double square(double x) { return x * x; }
+
+// Loss, count of labels, norm, and every gradient by its distance relative to length; one that nearly vanishes, to the whole gradient's.
+std::string difference(const StepResult& one, const Gradients& g, const StepResult& many, const Gradients& h) {
+  if (one.tokens != many.tokens) return fmt::format("{} labels instead of {}", many.tokens, one.tokens);
+  if (!(std::abs(many.loss - one.loss) <= tolerance * std::abs(one.loss))) return fmt::format("loss {} instead of {}", many.loss, one.loss);
+  if (!(std::abs(many.gradient_norm - one.gradient_norm) <= tolerance * one.gradient_norm))
+    return fmt::format("gradient norm {} instead of {}", many.gradient_norm, one.gradient_norm);
+  for (const auto& [name, a] : g) {
+    const auto& b = h.at(name);
+    double distance = 0, length = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) distance += square(a[i] - b[i]), length += square(a[i]);
+    if (!(std::sqrt(distance) <= tolerance * (std::sqrt(length) + 0.01 * one.gradient_norm)))
+      return fmt::format("gradient of {}: off by {} of {}", name, std::sqrt(distance), std::sqrt(length));
+  }
+  return "";
+}
+
+// What one step on one rank gives.
+std::pair<StepResult, Gradients> alone_of(const Draw& d) {
+  Grid grid(grid_layout(1, 1, 1, {{0, d.model.layers()}}), MPI_COMM_SELF, Patience::spin);
+  const int micros = d.micros * d.data;
+  Rig<double> rig(d.config(micros), grid);
+  const StepResult result = rig.engine.gradients([&](int i) { return d.batch(i); }, micros, 1);
+  return {result, gathered_gradients(rig.engine)};
+}
+
+std::string text(const Ledger& ledger) {
+  std::string all;
+  for (const auto& [key, traffic] : ledger)
+    all += fmt::format("{}{} {}: {} calls of {} bytes", all.empty() ? "" : ", ", key.first, name_of(key.second), traffic.calls, traffic.bytes);
+  return all;
+}
+
+// What the plan of any rank of the layout says, against the closed form.
+template <class T>
+std::string of_plan(const Draw& d, int position) {
+  const Layout layout = d.layout();
+  const EngineConfig config = d.config(d.micros);
+  const RankPlan plan = plan_rank<T>(config, layout, position);
+  if (!d.frozen.empty()) return "";
+  const Ledger planned = ledger_of(plan.traffic), closed = closed_form<T>(config, layout, position);
+  if (planned != closed)
+    return fmt::format("planned in {}\n    {}\n  and in closed form\n    {}", name_of(dtype_of<T>()), text(planned), text(closed));
+  if (plan.capacity.bytes(Memory::gradients) != gradient_bytes<T>(config, layout, position))
+    return fmt::format("planned gradients take {} bytes, in closed form {}", plan.capacity.bytes(Memory::gradients),
+                       gradient_bytes<T>(config, layout, position));
+  return "";
+}
+
+// A step on the grid: traffic, flops and memory as planned, numbers as on one rank. Empty, or what is wrong here.
+std::string of_step(const Draw& d, Grid& grid) {
+  const EngineConfig config = d.config(d.micros);
+  const RankPlan plan = plan_rank<double>(config, grid.layout(), grid.position());
+  Rig<double> rig(config, grid);
+  const auto source = [&](int micro) { return d.batch(Index(micro) * d.data + grid.coordinate("data")); };
+  const StepResult result = rig.engine.gradients(source, d.micros, 1);
+  const Gradients gradients = gathered_gradients(rig.engine);
+
+  grid.visit([](Communicator& c) { c.clear_traffic(); });
+  rig.engine.device().clear_work();
+  rig.engine.train(source, d.micros, 1, 1e-3);
+  const Ledger counted = ledger_of(traffic_of(grid)), planned = ledger_of(plan.traffic);
+  if (counted != planned) return fmt::format("handed over\n    {}\n  and planned\n    {}", text(counted), text(planned));
+  const double flops = rig.engine.device().flops();  // of packed documents, tiles that no query may see are not computed
+  if (d.packed ? flops > plan.flops : flops != plan.flops) return fmt::format("{} flops, planned {}", flops, plan.flops);
+  for (int i = 0; i < memory_categories; ++i)
+    if (rig.engine.measured().bytes(Memory(i)) != plan.capacity.bytes(Memory(i)))
+      return fmt::format("{} takes {} bytes, planned {}", name_of(Memory(i)), rig.engine.measured().bytes(Memory(i)),
+                         plan.capacity.bytes(Memory(i)));
+  if (grid.position() != 0) return "";
+  const auto [one, expected] = alone_of(d);
+  return difference(one, expected, result, gradients);
+}
+
+// What is wrong with a draw on this rank; every rank of the world takes part.
+std::string wrong(World& world, const Draw& d) {
+  std::string complaint;
+  bool refused = false;
+  try {
+    const int position = world.rank % d.ranks();
+    complaint = world.rank % 2 ? of_plan<float>(d, position) : of_plan<bf16>(d, position);
+    if (complaint.empty()) complaint = of_plan<double>(d, position);
+  } catch (const Error& e) {
+    refused = e.code == Exit::config;
+    if (!refused) complaint = e.what();
+  }
+  refused = world.any(refused);  // a stage without such layers has nothing to refuse
+  if (complaint.empty() && refused == deals(d.model, d.tensor)) complaint = refused ? "refused though it deals" : "not refused though it does not deal";
+  if (world.any(!complaint.empty()) || refused) return complaint;
+  Grid* const grid = world.grid(d);
+  try {
+    if (grid) complaint = of_step(d, *grid);
+  } catch (const std::exception& e) {
+    complaint = e.what();
+    fmt::print(stderr, "rank {}: {}\n  {}\n", world.rank, complaint, d.text());  // others may wait for this rank in vain
+  }
+  return complaint;
+}
+
+// The smallest draw that still fails, and what is wrong with it on this rank.
+std::pair<Draw, std::string> smallest(World& world, Draw d, std::string complaint) {
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (const Draw& candidate : simpler(d)) {
+      const std::string now = wrong(world, candidate);
+      if (!world.any(!now.empty())) continue;
+      d = candidate, complaint = now, smaller = true;
+      break;
+    }
+  }
+  return {d, complaint};
+}
+
+Index number_of(const char* variable, Index otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::atoll(text) : otherwise;
+}
+
+TEST(draws, on_any_grid_are_one_rank) {
+  World world;
+  const Index seed = number_of("GYR_SEED", 1), first = number_of("GYR_FIRST_DRAW", 0), count = number_of("GYR_DRAWS", 200);
+  std::map<std::string, int> seen;
+  for (Index i = first; i < first + count; ++i) {
+    const Draw d = draw(std::uint64_t(seed), i, world.size);
+    const std::string complaint = wrong(world, d);
+    if (!world.any(!complaint.empty())) {
+      ++seen[!deals(d.model, d.tensor) ? "refused" : d.tensor == 1 ? "tensor 1" : d.tensor < 5 ? "tensor 2 to 4" : "tensor 5 and more"];
+      continue;
+    }
+    const auto [small, what] = smallest(world, d, complaint);
+    if (!what.empty())
+      ADD_FAILURE() << "draw " << i << " of seed " << seed << ": " << d.text() << "\n  smallest that fails: " << small.text() << "\n  rank "
+                    << world.rank << ": " << what << "\n  again: GYR_SEED=" << seed << " GYR_FIRST_DRAW=" << i << " GYR_DRAWS=1";
+    else ADD_FAILURE() << "draw " << i << " of seed " << seed << " failed on another rank";
+    return;
+  }
+  std::string kinds;
+  for (const auto& [kind, times] : seen) kinds += fmt::format(", {} {}", kind, times);
+  if (world.rank == 0) fmt::print("seed {}, {} draws on up to {} ranks{}\n", seed, count, world.size, kinds);
+  EXPECT_TRUE(count < 200 || seen.size() == 4) << "a kind of layout was not drawn";
+}
+
+}  // namespace
+}  // namespace gyr::testing
