@@ -111,7 +111,7 @@ TEST(bad_input, what_the_grid_lists_does_work) {
   const Folder folder;
   for (const Words& grid : {Words{"parallel.tensor=2"}, Words{"parallel.pipeline=2"}, Words{"parallel.data=2"}}) {
     Words arguments = material().train(folder / "out", grid);
-    arguments.push_back("train.steps=1");
+    arguments.insert(arguments.end(), {"train.steps=1", "--anew"});
     const Result r = run(arguments, {.ranks = 2});
     EXPECT_EQ(r.code, 0) << grid[0] << told(r);
   }
@@ -348,7 +348,7 @@ void second_run_while_the_first_lives() {
     return true;
   }});
   EXPECT_TRUE(first.killed && asked) << told(first);
-  const Result again = run(material().train(folder.path(), {"train.steps=1"}));  // the killed one has left its name
+  const Result again = run(material().train(folder.path(), {"train.steps=1", "--anew"}));  // the killed one has left its name
   EXPECT_EQ(again.code, 0) << told(again);
   EXPECT_NE(again.out.find("taken over"), std::string::npos) << again.out;
 }

@@ -25,7 +25,7 @@ struct Help {
 };
 
 const Help helps[] = {
-    {{"train"}, {"--help", "--init-from", "--resume", "--take-over", "--dry-run", "--ranks", "--life", "--obituary", "--supervisor"}},
+    {{"train"}, {"--help", "--init-from", "--resume", "--anew", "--accept-changes", "--take-over", "--dry-run", "--ranks", "--life", "--obituary", "--supervisor"}},
     {{"plan"}, {"--help", "--init-from", "--ranks"}},
     {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--take-over"}},
     {{"ps"}, {"--help"}},

@@ -132,7 +132,7 @@ TEST(regression, other_tokens_are_not_compared_with) {
 // A program that begins anew would end with the same curve.
 TEST(regression, a_run_that_begins_anew_has_not_resumed) {
   const Ready table;
-  put_contents(table.file("forgetful"), "#!/bin/bash\nexec " + program() + " \"${@/--resume/train.log_every=1}\"\n");
+  put_contents(table.file("forgetful"), "#!/bin/bash\nexec " + program() + " \"${@/--resume/--anew}\"\n");
   fs::permissions(table.file("forgetful"), fs::perms::owner_all);
   const Result r = table.call({"--only", "tiny", "--ranks", "1"}, {"--launcher", GYR_MPIEXEC, "--binary", table.file("forgetful")});
   EXPECT_EQ(r.code, 1);

@@ -97,11 +97,11 @@ TEST(survive, a_rollback_equals_a_clean_run_without_that_batch) {
 }
 
 TEST(survive, numbers_that_stay_bad_end_the_run) {
-  const Folder folder;
+  const Folder folder, other;
   const Result stop = run(train(folder.path(), {"parallel.data=2", "fault.kind=nan", "fault.step=5"}), {.ranks = 2});
   EXPECT_EQ(stop.code, 80) << told(stop);
   EXPECT_NE(stop.err.find("step 5"), std::string::npos) << told(stop);
-  const Result skips = run(train(folder.path(), {"optimizer.rate=1e30", "optimizer.warmup=0", "optimizer.clip=0", "train.non_finite=skip", "train.max_skips=3"}));
+  const Result skips = run(train(other.path(), {"optimizer.rate=1e30", "optimizer.warmup=0", "optimizer.clip=0", "train.non_finite=skip", "train.max_skips=3"}));
   EXPECT_EQ(skips.code, 80) << told(skips);
   EXPECT_NE(skips.err.find("train.max_skips"), std::string::npos) << told(skips);
 }

@@ -161,7 +161,8 @@ constexpr std::string_view folder_text = R"(Checkpoints of gyrfalcon
 
 step_00000010/       the run after step 10: complete, because it bears this name
   manifest.json      which file holds which boxes of which tensor, with sizes and checksums (XXH3, as `xxhsum -H3` prints them);
-                     the deck, the seed, step, samples and tokens, and what program wrote it
+                     the deck, the seed, step, samples and tokens, what program wrote it, and the id of its run: --resume goes on
+                     from checkpoints with the id in ../run.json, and passes over others
   shard_00000.h5 ... the numbers, each once; it does not matter how many files there are and who wrote them
   index.h5           every tensor whole, under its plain name, as a view of the shards beside it
 step_00000020.tmp/   a save that is under way or was killed; the next save removes it
@@ -182,7 +183,8 @@ compares every file with the manifest. Move or copy a checkpoint as a whole fold
     gyrfalcon info step_00000010 --statistics
     gyrfalcon diff step_00000010 step_00000020
     gyrfalcon reshard step_00000010 OUT --files 1       # one file, from which shard_00000.h5 alone shows every tensor whole
-    gyrfalcon train DECK --resume                       # on any grid; passes over what is damaged
+    gyrfalcon train DECK --resume                       # on any grid; passes over what is damaged or of another run
+    gyrfalcon train DECK --anew                         # another run in this folder: the old one moves to ../set_aside
 )";
 
 }  // namespace
