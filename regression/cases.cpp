@@ -129,6 +129,14 @@ ModelConfig widened(const Case& c) {
   return m;
 }
 
+ModelConfig narrowed(const Case& c) {
+  ModelConfig m = widened(c);
+  m.attention.heads = 2, m.attention.key_heads = 1, m.attention.width = 6;
+  m.mamba.heads = 2, m.mamba.groups = 1, m.mamba.width = 6;
+  m.mlp.width = 4;
+  return m;
+}
+
 double weight_value(const Weight& w, Index i) {
   double base = 0, scale = 0;
   const std::string& n = w.name;

@@ -33,6 +33,8 @@ const std::vector<Case>& cases();
 const Case& named(const std::string& name);
 // The same kind of model, wide enough for 8 tensor ranks and deep enough for 8 stages: 8 heads, 8 layers.
 ModelConfig widened(const Case&);
+// As deep, but with two heads of six channels and four in the MLP: 4 and 8 tensor ranks hold parts of heads, and some the same as others.
+ModelConfig narrowed(const Case&);
 
 // The weights of the cases by Hugging Face name and flat logical index.
 double weight_value(const Weight&, Index i);
