@@ -36,7 +36,7 @@ launcher() {
     echo "srun -K1 --mpi=${SLURM_MPI_TYPE:-pmi2} -n $1 $([ "$bind" = none ] && echo --cpu-bind=none || echo --cpu-bind=cores)"
   else
     local mpiexec hosts=
-    mpiexec=$(jobscripts/launcher.sh "$gyrfalcon")
+    mpiexec=$(jobscripts/launcher.sh "$gyrfalcon") || return
     [ -n "${PBS_NODEFILE:-}" ] && hosts="--hostfile $PBS_NODEFILE"
     echo "$mpiexec $hosts -n $1 $([ "$bind" = none ] || echo --bind-to core)"
   fi
@@ -102,10 +102,11 @@ again() {
 }
 
 main() {
-  local count watch code=0
+  local count words watch code=0
   count=${RANKS:-$(ranks)}
+  words=$(launcher "$count")
   local -a start changes=()
-  read -r -a start <<< "$(launcher "$count")"
+  read -r -a start <<< "$words"
   watch=$(limit)
   [ -z "$watch" ] || changes=("$watch")
   [ "$bind" = gpu ] && start+=(jobscripts/rank_gpu.sh)

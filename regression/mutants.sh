@@ -36,11 +36,10 @@ trap 'exit 130' INT TERM
 
 end_leftovers() {
   local environ pid
-  for environ in /proc/[0-9]*/environ; do
+  while read -r environ; do
     pid=${environ#/proc/}; pid=${pid%/environ}
-    [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] && continue
-    tr '\0' '\n' 2>/dev/null < "$environ" | grep -qx "$mark" && kill -9 "$pid" 2>/dev/null
-  done
+    [ "$pid" = $$ ] || kill -9 "$pid" 2>/dev/null
+  done < <(grep -lzsxF "$mark" /proc/[0-9]*/environ)
   return 0
 }
 

@@ -30,9 +30,10 @@ struct Linear {
 std::vector<Linear> linears_of(const ModelConfig& m, char symbol) {
   const Index q = m.attention.heads * m.attention.width, k = m.attention.key_heads * m.attention.width;
   std::vector<Linear> all;
-  if (symbol == 'P' || symbol == 'M') all.insert(all.end(), {{m.mamba.projected(), m.width}, {m.width, m.mamba.inner()}});
-  if (symbol == 'P' || symbol == '*') all.insert(all.end(), {{q + 2 * k, m.width}, {m.width, q}});
-  if (symbol == 'P' || symbol == '-') all.insert(all.end(), {{2 * m.mlp.width, m.width}, {m.width, m.mlp.width}});
+  const auto add = [&](Linear first, Linear second) { all.push_back(first), all.push_back(second); };
+  if (symbol == 'P' || symbol == 'M') add({m.mamba.projected(), m.width}, {m.width, m.mamba.inner()});
+  if (symbol == 'P' || symbol == '*') add({q + 2 * k, m.width}, {m.width, q});
+  if (symbol == 'P' || symbol == '-') add({2 * m.mlp.width, m.width}, {m.width, m.mlp.width});
   return all;
 }
 

@@ -110,12 +110,12 @@ TEST(evaluation, token_files_have_the_same_summary) {
 TEST(evaluation, logits_are_a_file_that_other_programs_read) {
   const Folder folder;
   for (const int ranks : {0, 2}) {
-    const Evaluated e = [&] { return evaluate(Material::get().trained(), {"--limit", "3", "--logits", folder / "logits.h5"}, ranks); }();
+    const Evaluated e = evaluate(Material::get().trained(), {"--limit", "3", "--logits", folder / "logits.h5"}, ranks);
     EXPECT_EQ(e.summary.at("results").at("sequences"), 3);
-    const Result listed = execute({"h5ls", folder / "logits.h5"});
+    const Result listed = execute({"/usr/bin/env", "h5ls", folder / "logits.h5"});
     EXPECT_EQ(listed.out, "labels                   Dataset {96}\nlogits                   Dataset {96, 300}\noffsets                  Dataset {4}\n"
                           "tokens                   Dataset {96}\n") << listed.err;
-    const Result dumped = execute({"h5dump", "-y", "-w", "0", "-d", "/offsets", folder / "logits.h5"});
+    const Result dumped = execute({"/usr/bin/env", "h5dump", "-y", "-w", "0", "-d", "/offsets", folder / "logits.h5"});
     EXPECT_NE(dumped.out.find("0, 32, 64, 96"), std::string::npos) << dumped.out;
     EXPECT_EQ(folder.files(), 1u);
   }

@@ -36,7 +36,7 @@ Words launched(int ranks) {
 TEST(processor, an_older_one_is_told_what_it_lacks) {
   if (!can_be_seen()) GTEST_SKIP() << "needs qemu-x86_64-static and a program compiled with -march=native";
   Words command = older;
-  command.insert(command.end(), {GYR_BINARY, "--version"});
+  command.insert(command.end(), {program(), "--version"});
   const Result r = execute(command);
   EXPECT_EQ(r.code, int(Exit::device)) << told(r);
   EXPECT_EQ(messages(r), 1) << told(r);
@@ -48,12 +48,12 @@ TEST(processor, an_older_one_is_told_what_it_lacks) {
 // One rank of two is on such a machine: the other must not wait for it.
 TEST(processor, a_job_with_an_older_machine_ends) {
   if (!can_be_seen()) GTEST_SKIP() << "needs qemu-x86_64-static and a program compiled with -march=native";
-  const Words program{GYR_BINARY, "train", "no-such-deck.yaml"};
+  const Words training{program(), "train", "no-such-deck.yaml"};
   Words command = launched(1);
-  command.insert(command.end(), program.begin(), program.end());
+  command.insert(command.end(), training.begin(), training.end());
   command.insert(command.end(), {":", "-n", "1"});
   command.insert(command.end(), older.begin(), older.end());
-  command.insert(command.end(), program.begin(), program.end());
+  command.insert(command.end(), training.begin(), training.end());
   const Result r = execute(command, {.limit = 60});
   EXPECT_EQ(r.code, int(Exit::device)) << told(r);
   EXPECT_EQ(messages(r), 1) << told(r);

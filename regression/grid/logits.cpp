@@ -15,8 +15,10 @@ namespace {
 // The sequences of a golden model without their padding.
 Passages passages_of(const Golden& g) {
   Passages passages;
-  for (Index b = 0; b < g.batch.batch; ++b)
-    passages.lengths.push_back(std::count_if(g.row.begin() + b * g.batch.length, g.row.begin() + (b + 1) * g.batch.length, [](Index r) { return r >= 0; }));
+  for (Index b = 0; b < g.batch.batch; ++b) {
+    const auto row = g.row.begin() + b * g.batch.length;
+    passages.lengths.push_back(std::count_if(row, row + g.batch.length, [](Index r) { return r >= 0; }));
+  }
   passages.make = [&g, lengths = passages.lengths](Index b) {
     const auto part = [&](const std::vector<Token>& x) {
       const auto begin = x.begin() + b * g.batch.length;

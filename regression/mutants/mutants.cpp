@@ -26,6 +26,20 @@ std::size_t only_place(const std::string& text, const std::string& part, std::si
   return places.front();
 }
 
+// Whether brackets close in order and, of an expression, no comma or semicolon stands outside of them. Enough to tell half a snippet.
+bool whole(const std::string& code, bool statement) {
+  std::string open;
+  for (const char c : code) {
+    if (c == '(' || c == '[' || c == '{') open += c == '(' ? ')' : c == '[' ? ']' : '}';
+    if (c == ')' || c == ']' || c == '}') {
+      if (open.empty() || open.back() != c) return false;
+      open.pop_back();
+    }
+    if ((c == ',' || c == ';') && open.empty() && !statement) return false;
+  }
+  return open.empty();
+}
+
 struct Change {
   std::size_t at, length;
   const Mutant* mutant;
@@ -62,6 +76,7 @@ std::vector<Mutant> parse_mutants(const std::string& text, const std::string& or
     if (mutants.empty()) return;
     const Mutant& m = mutants.back();
     if (m.file.empty() || m.was.empty() || m.why.empty() || (m.now.empty() && !m.was.ends_with(';'))) wrong("mutant " + m.name + " lacks file, was, now or why");
+    if (!whole(m.was, m.was.ends_with(';')) || !whole(m.now, m.was.ends_with(';'))) wrong("mutant " + m.name + " is no whole expression or statement");
     if (m.was == m.now) wrong("mutant " + m.name + " changes nothing");
     if (!m.file.ends_with(".cpp")) wrong("mutant " + m.name + ": only .cpp files can be switched");
   };

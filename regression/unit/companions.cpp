@@ -55,9 +55,12 @@ TEST(companions, a_chat_template_is_where_transformers_looks_for_it) {
   EXPECT_EQ(found({{"chat_template.json", R"({"chat_template": "C"})"}}), "m/chat_template.json: C");
   EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": [{"name": "tools", "template": "T"}, {"name": "default", "template": "D"}]})"}}),
             "m/tokenizer_config.json: D");
-  EXPECT_EQ(chat_template_in({{"tokenizer_config.json", own}}, "m")->tokens, (std::map<std::string, std::string>{{"bos_token", "<s>"}, {"eos_token", "</s>"}}));
-  for (const char* bad : {"7", "[]", R"([{"name": "tools", "template": "T"}])", R"({"rag": "R"})"})
-    EXPECT_EQ(error_of([&] { chat_template_in({{"tokenizer_config.json", std::string(R"({"chat_template": )") + bad + "}"}}, "m"); }).code, Exit::data) << bad;
+  const std::map<std::string, std::string> tokens{{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+  EXPECT_EQ(chat_template_in({{"tokenizer_config.json", own}}, "m")->tokens, tokens);
+  for (const char* bad : {"7", "[]", R"([{"name": "tools", "template": "T"}])", R"({"rag": "R"})"}) {
+    const Companions companions{{"tokenizer_config.json", std::string(R"({"chat_template": )") + bad + "}"}};
+    EXPECT_EQ(error_of([&] { chat_template_in(companions, "m"); }).code, Exit::data) << bad;
+  }
 }
 
 TEST(companions, what_cannot_be_carried_is_left_behind_and_told) {

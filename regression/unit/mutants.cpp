@@ -71,7 +71,7 @@ TEST(mutants, an_expression_and_a_statement_become_switches) {
             "// licence\n#include \"regression/mutants/mutant.hpp\"\nint f(int a) {\n  a += 1;\n  return (GYR_MUTANT(\"x\") ? (a + 2) : (a * 2));\n}\n"
             "int g(int a) { return a * 3; }\n");
   EXPECT_NE(switched(source, "f.cpp", one("was a += 1;\nnow\n")).find("  { if (GYR_MUTANT(\"x\")) {  } else { a += 1; } }\n"), std::string::npos);
-  EXPECT_NE(switched(source, "f.cpp", one("in int g\nwas a *\nnow -\n")).find("g(int a) { return (GYR_MUTANT(\"x\") ? (-) : (a *)) 3; }"), std::string::npos);
+  EXPECT_NE(switched(source, "f.cpp", one("in int g\nwas int a\nnow int b\n")).find("int g((GYR_MUTANT(\"x\") ? (int b) : (int a))) {"), std::string::npos);
 }
 
 TEST(mutants, a_snippet_that_is_gone_or_comes_twice_is_told_by_name) {
@@ -86,6 +86,8 @@ TEST(mutants, a_list_of_another_form_is_refused_with_its_line) {
   EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow b\nwhy c\n\nmutant x\n"), "list:7: mutant x comes twice");
   EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow b\n"), "list:4: mutant x lacks file, was, now or why");
   EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow a\nwhy c\n"), "list:5: mutant x changes nothing");
+  for (const char* half : {"f(a", "a)", "a, b", "(a]"})
+    EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + half + "\nnow b\nwhy c\n"), "list:5: mutant x is no whole expression or statement");
   EXPECT_EQ(refusal("mutant x\nfile f.hpp\nwas a\nnow b\nwhy c\n"), "list:5: mutant x: only .cpp files can be switched");
   EXPECT_EQ(refusal("mutant x\nwas a\nwas b\n"), "list:3: was comes twice in mutant x");
   EXPECT_EQ(refusal("mutant x\nwhat a\n"), "list:2: unknown word what");

@@ -80,12 +80,16 @@ bool cut_at(std::string& text, const std::vector<std::string>& marks) {
 // What the model's files say about its use, and is left to the options: a text shall not depend on more than the command says.
 void say_customs(const Arguments& a, const Note& note) {
   if (!note) return;
-  const Companions companions = companions_of(a.checkpoint);
-  const std::string suggested = suggestions_in(companions, a.checkpoint);
-  if (!suggested.empty())
-    note(fmt::format("{} suggests {}: not applied, see --temperature, --top-k, --top-p and --tokens", generation_file_name, suggested));
-  if (!a.chat.given() && !a.own_template && chat_template_in(companions, a.checkpoint))
-    note("the model has a chat template, and prompts are continued as they stand; --chat asks with it");
+  try {
+    const Companions companions = companions_of(a.checkpoint);
+    const std::string suggested = suggestions_in(companions, a.checkpoint);
+    if (!suggested.empty())
+      note(fmt::format("{} suggests {}: not applied, see --temperature, --top-k, --top-p and --tokens", generation_file_name, suggested));
+    if (!a.chat.given() && !a.own_template && chat_template_in(companions, a.checkpoint))
+      note("the model has a chat template, and prompts are continued as they stand; --chat asks with it");
+  } catch (const Error& error) {  // told on this rank alone: what is needed of these files is read by all
+    note(error.what());
+  }
 }
 
 template <class T>

@@ -20,8 +20,8 @@ class TemplateOption {
  public:
   Option* add(Command& command, const std::string& help) {
     return option_ = command.add_option("--template", text_,
-                                        help + " Or @FILE: as that file has it, without its last line end; a file .jinja, or @FOLDER of a model or checkpoint: its chat template, "
-                                               "where it writes every turn in one form. {prompt} and {response}, or for lists of "
+                                        help + " Or @FILE: as that file has it, without its last line end; of a file .jinja, or @FOLDER of a model or "
+                                               "checkpoint, its chat template, where that writes every turn in one form. {prompt} and {response}, or for lists of "
                                                "messages {role} and {content}; \\n, \\t, \\r, \\\\ are escapes, {{ and }} braces; special tokens "
                                                "count in the template and are text elsewhere");
   }

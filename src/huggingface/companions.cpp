@@ -99,7 +99,8 @@ std::string suggestions_in(const Companions& companions, const std::string& orig
   const json generation = object_in(companions, generation_file_name, origin);
   std::string text;
   for (const char* key : {"do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "num_beams", "max_new_tokens"})
-    if (const json value = generation.value(key, json()); !value.is_null()) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, text_of(value));
+    if (const json value = generation.value(key, json()); !value.is_null())
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, text_of(value));
   return text;
 }
 

@@ -105,7 +105,8 @@ class Reader {
       line_end = kind != '{' && !strip;
       if (strip) --end;
       add(Token::Kind::text, std::move(text), at);
-      if (kind != '#') tokens_.push_back({kind == '{' ? Token::Kind::expression : Token::Kind::statement, trimmed(s.substr(begin, end - begin)), open});
+      const Token::Kind what = kind == '{' ? Token::Kind::expression : Token::Kind::statement;
+      if (kind != '#') tokens_.push_back({what, trimmed(s.substr(begin, end - begin)), open});
       at = close + 2;
     }
   }
@@ -221,7 +222,7 @@ class Reader {
     const std::string s = squeezed(tokens_[next_].text);
     for (const char* begin : {"ifmessage['role']=='", "elifmessage['role']=='", "ifmessage.role=='", "elifmessage.role=='"}) {
       const std::string_view start = begin;
-      if (s.starts_with(start) && s.ends_with('\'') && s.find('\'', start.size()) == s.size() - 1) return s.substr(start.size(), s.size() - start.size() - 1);
+      if (s.starts_with(start) && s.find('\'', start.size()) == s.size() - 1) return s.substr(start.size(), s.size() - start.size() - 1);
     }
     return std::nullopt;
   }
