@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "src/data/file_system.hpp"
 
 namespace gyr {
 namespace {
@@ -34,11 +35,13 @@ OutputFile OutputFile::join(const std::filesystem::path& final_path) { return Ou
 OutputFile::OutputFile(const std::filesystem::path& final_path, bool owner)
     : final_(final_path), temporary_(temporary(final_path)), owner_(owner) {
   const int create = owner ? O_CREAT | O_TRUNC : 0;
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666);  // the umask has the last word
+  const auto open = [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666); };  // the umask has the last word
+  fd_ = open();
+  if (fd_ < 0 && errno == ELOOP && owner && ::unlink(temporary_.c_str()) == 0) fd_ = open();
   if (fd_ < 0) {
     const int error = errno;
     fail(error == ENOENT ? Exit::missing : Exit::io, "{}: cannot be created: {}; the folder must exist and be writable",
-         temporary_.string(), std::strerror(error));
+         temporary_.string(), why_not_opened(error));
   }
 }
 

@@ -13,7 +13,8 @@ namespace gyr {
 // folder that does not exist is Exit::missing. Unless commit() has returned, the destructor removes the temporary file.
 class OutputFile {
  public:
-  // Creates the temporary file FINAL.tmp (left-overs of a killed run are overwritten).
+  // Creates the temporary file FINAL.tmp (left-overs of a killed run are overwritten). Symbolic links of either name are replaced: what they
+  // point to is left alone.
   explicit OutputFile(const std::filesystem::path& final_path);
   // Opens the temporary file that another rank has created, to write_at() into it. Never removes or renames it.
   static OutputFile join(const std::filesystem::path& final_path);

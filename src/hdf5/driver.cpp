@@ -33,7 +33,7 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
   int how = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;
   if (flags & H5F_ACC_CREAT) how |= O_CREAT;
   if (flags & H5F_ACC_EXCL) how |= O_EXCL;
-  if (flags & H5F_ACC_TRUNC) how |= O_TRUNC;
+  if (flags & H5F_ACC_TRUNC) how |= O_TRUNC | O_NOFOLLOW;  // a link that somebody has put there may lead to anything
   const int descriptor = ::open(name, how | O_CLOEXEC, 0666);
   struct stat status;
   if (descriptor < 0) return nullptr;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 
+#include "src/data/file_system.hpp"
 #include "src/hdf5/chunks.hpp"
 #include "src/hdf5/driver.hpp"
 
@@ -304,8 +305,8 @@ void Dataset::write_rows(Index first, Index count, const void* data) {
 
 File File::create(const std::filesystem::path& path) {
   const Turn turn;
-  const int descriptor = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
-  require(descriptor >= 0, Exit::io, "{}: cannot be created: {}", path.string(), std::strerror(errno));
+  const int descriptor = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0666);
+  require(descriptor >= 0, Exit::io, "{}: cannot be created: {}", path.string(), why_not_opened(errno));
   ::close(descriptor);
   const Handle access = file_access();
   Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/report/json_lines.hpp"
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <cstring>
 
 #include "kernels/error.hpp"
+#include "src/data/file_system.hpp"
 #include "src/report/json.hpp"
 
 namespace gyr {
@@ -44,8 +47,10 @@ std::string json_of(const ValidationReport& r) {
   return json_text(json);
 }
 
-JsonLines::JsonLines(const std::filesystem::path& file)
-    : name_(file.string()), file_(std::fopen(file.c_str(), "ab+"), std::fclose) {
+JsonLines::JsonLines(const std::filesystem::path& file) : name_(file.string()), file_(nullptr, std::fclose) {
+  const int descriptor = ::open(name_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  require(descriptor >= 0, Exit::io, "{}: cannot be written: {}", name_, why_not_opened(errno));
+  file_.reset(::fdopen(descriptor, "ab+"));
   require(file_ != nullptr, Exit::io, "{}: cannot be written: {}", name_, std::strerror(errno));
   if (std::fseek(file_.get(), -1, SEEK_END) == 0 && std::fgetc(file_.get()) != '\n') line("");
 }

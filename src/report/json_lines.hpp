@@ -17,7 +17,7 @@ std::string json_of(const ValidationReport&);  // {"kind":"validation","time":..
 
 class JsonLines {
  public:
-  // Opens for appending; a line that a killed run left unfinished is ended. Error(io) when the file cannot be written.
+  // Opens for appending; a line that a killed run left unfinished is ended. Error(io) when the file cannot be written, or is a symbolic link.
   explicit JsonLines(const std::filesystem::path& file);
   void write(const StepReport& report) { line(json_of(report)); }
   void write(const ValidationReport& report) { line(json_of(report)); }
