@@ -328,7 +328,9 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.watch = read_watch(deck.section("watchdog", "ending a job that hangs"));
   run.supervise = read_supervise(deck.section("supervise", "what gyrfalcon run minds"));
   run.fault = read_fault(deck.section("fault", "faults on order, to test what a run does when its machine fails it"));
-  run.output = deck.section("output", "where results go").get("folder", "out", "folder of checkpoints, logs and metrics").value();
+  Section output = deck.section("output", "where results go");
+  run.output = output.get("folder", "out", "folder of checkpoints, logs and metrics").value();
+  run.watch.lock_patience = output.get("lock_seconds", run.watch.lock_patience, "time without a sign of life of a run on another machine that has not given the folder back, until this one takes it over; at once where the scheduler says that its job is gone").unit("s").positive();
   return run;
 }
 

@@ -15,7 +15,6 @@
 #include "src/replicas.hpp"
 #include "src/report/json.hpp"
 #include "src/report/summary.hpp"
-#include "src/run_lock.hpp"
 #include "src/run_log.hpp"
 #include "src/runtime.hpp"
 #include "src/together.hpp"
@@ -43,7 +42,7 @@ class Trainer {
         walltime_(run.train.walltime, options.begin), grid_(layout_of(run, ranks(world)), world, patience_of(world), &watch_.beacon()),
         engine_config_(engine_config(run, grid_.layout())),
         capacity_(predicted_capacity<T>(engine_config_, grid_.layout(), grid_.position())),
-        engine_(engine_config_, grid_, &capacity_, timers_), fault_(run.fault, rank(world), options.life, engine_, watch_.beacon()),
+        engine_(engine_config_, grid_, &capacity_, timers_), folder_(options.folder ? *options.folder : own_folder_), fault_(run.fault, rank(world), options.life, engine_, watch_.beacon()),
         guard_(run.train), skip_(run.data.skip) {
     grid_.tell("data");
     const bool fault_now = run.fault.any() && (run.fault.life < 0 || run.fault.life == options.life);
@@ -58,7 +57,7 @@ class Trainer {
       if (lead() && !run.data.tokenizer.empty()) check_tokenizer();
     });
     together(grid_.world(), [&] {
-      if (lead()) take_folder(options.take_over);
+      if (lead()) take_folder(options);
     });
     watch_.attach(run.output);
     if (options.resume) resume();
@@ -91,12 +90,13 @@ class Trainer {
       if (log_) log_->step(*report);
       tell(timed("checkpoint", [&] { return saver_->poll(); }));
       if (check_due()) check_replicas<T>(engine_, progressed_.step);
-      if (heard_ && !finished()) break;
+      if (heard_ == folder_lost_reason || (heard_ && !finished())) break;
       if (validation_ && validation_due()) validate();
       if (finished() || heard_ || (run_.checkpoint.every > 0 && progressed_.step % run_.checkpoint.every == 0)) save();
     }
-    if (heard_ && !finished() && saved_ != progressed_.step) save();
+    if (heard_ == folder_lost_reason || (heard_ && !finished() && saved_ != progressed_.step)) save();
     finish_save();
+    if (finished()) require_folder();
     grid_.tell("report");
     say_timers();
     if (heard_ && !finished()) stopped();
@@ -126,6 +126,7 @@ class Trainer {
 
   // Why this rank would stop now, and why all do. The latter costs a message.
   int said() const {
+    if (folder_.lost()) return folder_lost_reason;
     if (walltime_.over(longest_step_, longest_save_)) return walltime_reason;
     return watch_.stop_file_seen() ? stop_file_reason : StopSignals::caught();
   }
@@ -139,12 +140,14 @@ class Trainer {
     fail(Exit::again, "stopped by {} after step {} of {}, everything saved; go on with --resume", stop_reason(heard_), progressed_.step, run_.train.steps);
   }
 
-  void take_folder(bool take_over) {
+  void take_folder(const TrainOptions& options) {
+    const auto say = [](const std::string& line) {
+      std::printf("%s\n", line.c_str());
+      std::fflush(stdout);
+    };
+    folder_.take(run_.output, {options.take_over, run_.watch.lock_patience, say}, options.supervisor);
+    if (!folder_.note().empty()) say(folder_.note());
     std::error_code error;
-    std::filesystem::create_directories(run_.output, error);
-    require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", run_.output, error.message());
-    lock_.emplace(run_.output, take_over);
-    if (!lock_->note().empty()) std::printf("%s\n", lock_->note().c_str());
     remove_unfinished(checkpoints());
     remove_unfinished(dumps());
     std::filesystem::remove(heartbeat_path(run_.output), error);  // of an earlier life, which may have had more ranks
@@ -302,8 +305,14 @@ class Trainer {
     return f();
   }
 
+  // What is saved into a folder that has been deleted would make it anew.
+  void require_folder() {
+    together(grid_.world(), [&] { folder_.require_held(); });
+  }
+
   void save() {
     watch_.beacon().phase("save");
+    require_folder();
     if (run_.train.check_replicas > 0 && !check_due()) check_replicas<T>(engine_, progressed_.step);
     tell(timed("checkpoint", [&] { return saver_->save(header(progressed_.step)); }));
     saved_ = progressed_.step;
@@ -357,8 +366,9 @@ class Trainer {
   EngineConfig engine_config_;
   Capacity capacity_;
   Engine<T> engine_;
+  RunFolder own_folder_;
+  RunFolder& folder_;
   Fault<T> fault_;
-  std::optional<RunLock> lock_;  // the first rank's
   std::optional<Saver<T>> saver_;
   std::optional<Dataset> training_, validation_;
   Progressed progressed_;

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "src/run_config.hpp"
+#include "src/run_folder.hpp"
 
 namespace gyr {
 
@@ -12,6 +13,8 @@ struct TrainOptions {
   bool resume = false;     // from the newest whole checkpoint of the output folder, where there is one
   bool take_over = false;  // the output folder, though a run on another machine may still write to it
   int life = 0;            // which start of the run this is
+  std::string supervisor{};     // token of the supervisor's lock, where one has started the run
+  RunFolder* folder = nullptr;  // that the first rank takes; without one the trainer has its own
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  // of the job's time
 };
 

@@ -322,7 +322,10 @@ TEST(bad_input, a_checkpoint_of_another_model_is_refused) {
 void lock_of_another_machine() {
   const Folder folder;
   put_contents(folder / "lock", R"({"host": "elsewhere", "pid": 77, "job": "4711"})");
-  expect_refused_quietly(material().train(folder.path(), {"train.steps=1"}), Exit::io, {"lock", "77 on elsewhere", "4711", "--take-over"});
+  const Result waited = run(material().train(folder.path(), {"train.steps=1", "output.lock_seconds=1"}));
+  EXPECT_EQ(waited.code, 0) << told(waited);
+  for (const char* part : {"lock", "77 on elsewhere", "4711", "output.lock_seconds", "taken over"}) EXPECT_NE(waited.out.find(part), std::string::npos) << told(waited);
+  put_contents(folder / "lock", R"({"host": "elsewhere", "pid": 77, "job": "4711"})");
   const Result over = run(material().train(folder.path(), {"train.steps=1", "--take-over"}));
   EXPECT_EQ(over.code, 0) << told(over);
   EXPECT_NE(over.out.find("taken over"), std::string::npos) << over.out;

@@ -25,9 +25,9 @@ struct Help {
 };
 
 const Help helps[] = {
-    {{"train"}, {"--help", "--init-from", "--resume", "--take-over", "--dry-run", "--ranks", "--life", "--obituary"}},
+    {{"train"}, {"--help", "--init-from", "--resume", "--take-over", "--dry-run", "--ranks", "--life", "--obituary", "--supervisor"}},
     {{"plan"}, {"--help", "--init-from", "--ranks"}},
-    {{"run"}, {"--help", "--ranks", "--launcher", "--spares"}},
+    {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--take-over"}},
     {{"ps"}, {"--help"}},
     {{"import-hf"}, {"--help", "--overwrite"}},
     {{"export-hf"}, {"--help", "--dtype", "--shard-size", "--like", "--overwrite"}},

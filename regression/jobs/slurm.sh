@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A real Slurm of two nodes on this machine, and a jobscript's whole life in it: warned before its time limit, saved, requeued and finished;
-# cancelled, and submitted once more; with a node that goes down. The loss of every step must then be, bit for bit, that of a run nobody
-# disturbed. The ranks of the script for GPUs must each see a device of their own (plain files stand in for devices).
+# A real Slurm of two nodes on this machine, each with a host name of its own, and a jobscript's whole life in it: warned before its time limit,
+# saved, requeued and finished; cancelled, and submitted once more; with a node that goes down, and on another node after that. The loss of every
+# step must then be, bit for bit, that of a run nobody disturbed. The ranks of the script for GPUs must each see a device of their own (plain files stand in for devices).
 #   regression/jobs/slurm.sh BUILD      BUILD the folder with bin/gyrfalcon
 # Needs root and Debian's slurm-wlm; exit code 77 (skipped) where they are not. Everything runs on ports of its own, in a folder that is
 # removed at the end. The undisturbed run takes at least 20 seconds, because Slurm looks at time limits twice a minute: STEPS=400.
@@ -15,11 +15,16 @@ for need in slurmctld slurmd munged sbatch; do
 done
 [ "$(id -u)" = 0 ] || { echo "SKIPPED: starting Slurm takes root"; exit 77; }
 
+# The names of the nodes are known in here alone.
+[ -n "${SLURM_TEST_INSIDE:-}" ] || SLURM_TEST_INSIDE=yes exec unshare -m "$PWD/regression/jobs/slurm.sh" "$build"
+
 folder=$(mktemp -d)
 host=$(hostname -s)
+{ cat /etc/hosts; echo "127.0.0.1 $host east west"; } > "$folder/hosts"
+mount --bind "$folder/hosts" /etc/hosts
 port=$((20000 + $$ % 20000))
 daemons=()
-export SLURM_CONF=$folder/slurm.conf
+export SLURM_CONF=$folder/slurm.conf OPENBLAS_NUM_THREADS=1  # ranks of two nodes share these cores, and know it not
 say() { printf '== %s\n' "$*"; }
 . regression/jobs/material.sh
 
@@ -27,10 +32,27 @@ stop() {
   [ ${#daemons[@]} -lt 4 ] || timeout 20 scancel --user="$(id -un)" --full 2> /dev/null || true
   [ ${#daemons[@]} = 0 ] || kill "${daemons[@]}" 2> /dev/null || true
   wait
+  umount /etc/hosts
   rm -rf "$folder"
 }
 trap stop EXIT
 trap 'exit 1' INT TERM
+
+declare -A slurmds=()
+start_node() {
+  unshare -u sh -c "hostname $1 && exec slurmd -D -N $1" &>> "$folder/slurmd-$1.out" &
+  slurmds[$1]=$! daemons+=($!)
+}
+# A node loses its power: all that runs under its host name is gone at once, and nobody says a word.
+lose_node() {
+  local name process number
+  name=$(readlink "/proc/${slurmds[$1]}/ns/uts")
+  for number in STOP KILL; do
+    for process in /proc/[0-9]*; do
+      [ "$(readlink "$process/ns/uts" 2> /dev/null)" != "$name" ] || kill -$number "${process#/proc/}" 2> /dev/null || true
+    done
+  done
+}
 
 cluster() {
   mkdir "$folder/state" "$folder/spool"
@@ -61,7 +83,7 @@ ReturnToService=1
 KillWait=10
 SlurmdParameters=config_overrides
 GresTypes=gpu
-NodeName=east,west NodeHostname=$host Port=$((port + 1)),$((port + 2)) CPUs=8 Gres=gpu:2 State=UNKNOWN
+NodeName=east,west NodeHostname=east,west NodeAddr=127.0.0.1 Port=$((port + 1)),$((port + 2)) CPUs=8 Gres=gpu:2 State=UNKNOWN
 PartitionName=regression Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 END
   printf 'Name=gpu File=%s\n' "$folder/gpu0" "$folder/gpu1" > "$folder/gres.conf"
@@ -77,11 +99,8 @@ END
   for ((i = 0; i < 50; ++i)); do [ -S "$folder/munge/socket" ] || sleep 0.1; done
   slurmctld -D &> "$folder/slurmctld.out" &
   daemons+=($!)
-  local node
-  for node in east west; do
-    slurmd -D -N $node &> "$folder/slurmd-$node.out" &
-    daemons+=($!)
-  done
+  start_node east
+  start_node west
   for ((i = 0; i < 50; ++i)); do
     [ "$(sinfo -h -o %T 2> /dev/null)" = idle ] && return
     sleep 0.2
@@ -157,6 +176,19 @@ scontrol update NodeName=west State=RESUME
 await "the chain has not ended" has_left "$job"
 finished lost
 [ "$(lives lost)" -ge 2 ] || failed "Slurm did not start the job again" "$folder/lost.log"
+
+say "on one node, which loses its power, and then on the other"
+job=$(submit moved --nodes=1 --ntasks-per-node=2)
+await "the job has not begun" has_steps moved 20
+first=$(squeue -h -j "$job" -o %N)
+lose_node "$first"
+scontrol update NodeName="$first" State=DOWN Reason=test
+await "the chain has not ended" has_left "$job"
+start_node "$first"
+scontrol update NodeName="$first" State=RESUME
+finished moved
+grep -E "taken over from process [0-9]+ on $first, job $job, .*: its job has been started again" "$folder/moved.log" ||
+  failed "the job did not take the folder over on the other node" "$folder/moved.log"
 
 say "two ranks on each node, each with a device of its own"
 printf '#!/bin/sh\ntouch "%s"\nexec "%s" "$@"\n' "$folder/\$SLURMD_NODENAME-\$CUDA_VISIBLE_DEVICES" "$build/bin/gyrfalcon" > "$folder/gyrfalcon"

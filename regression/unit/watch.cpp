@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the watchdog and the supervisor conclude from heartbeats and times.
+#include "src/supervisor/observer.hpp"
 #include "src/supervisor/supervisor.hpp"
 #include "src/watch/outcome.hpp"
 #include "src/watch/stop.hpp"
@@ -128,11 +129,40 @@ TEST(watch, samples_to_skip_are_jumped_by_the_batch_that_would_touch_them) {
 TEST(watch, the_data_axis_shrinks_to_what_the_batches_divide_by) {
   RunConfig run;
   run.train.batch = 24, run.train.micro_batch = 2;
-  EXPECT_EQ(smaller_data_axis(run, 6), 4);
-  EXPECT_EQ(smaller_data_axis(run, 4), 3);
-  EXPECT_EQ(smaller_data_axis(run, 1), 0);
+  EXPECT_EQ(data_axis_of(run, 5), 4);
+  EXPECT_EQ(data_axis_of(run, 3), 3);
+  EXPECT_EQ(data_axis_of(run, 0), 0);
   run.train.ramp = {{0, 8}, {100, 24}};
-  EXPECT_EQ(smaller_data_axis(run, 4), 2);
+  EXPECT_EQ(data_axis_of(run, 3), 2);
+}
+
+// No rank moves: told when that has lasted supervise.stale, no earlier and no later; before the first heartbeat ten times as long.
+TEST(watch, a_job_that_stands_still_is_told_of_after_its_time) {
+  const Folder folder;
+  SuperviseSettings settings;
+  settings.stale = 100, settings.silent = 1e9;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto after = [&](double seconds) { return begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds)); };
+  Observer waiting(settings, folder.path(), 0);
+  EXPECT_FALSE(waiting.look(after(990)));
+  ASSERT_TRUE(waiting.look(after(1010)));
+  const HeartbeatFile file(heartbeat_path(folder.path()));
+  Observer observer(settings, folder.path(), 0);
+  for (const int rank : {0, 1}) {
+    Heartbeat first = beat(rank, 7, true, second, 0);
+    first.progress = 5;
+    file.write(first);
+  }
+  EXPECT_FALSE(observer.look(after(50)));
+  EXPECT_FALSE(observer.look(after(149)));
+  Heartbeat moved = beat(1, 7, true, 2 * second, 0);
+  moved.progress = 6;
+  file.write(moved);
+  EXPECT_FALSE(observer.look(after(149.5)));
+  EXPECT_FALSE(observer.look(after(249)));
+  const auto finding = observer.look(after(250));
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->state, "stale");
 }
 
 TEST(watch, useful_seconds_count_each_step_once) {

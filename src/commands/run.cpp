@@ -18,8 +18,9 @@ void add_run(Command& app, Action& action) {
   c->add_option("overrides", a->overrides, "Changes to the deck, as in train.steps=10");
   c->add_option("-n,--ranks", a->ranks, "MPI ranks")->required()->positive();
   c->add_option("--launcher", a->launcher, "mpiexec, srun, none (one rank), or any words that take -n RANKS PROGRAM; without it the first mpiexec of PATH");
-  c->add_option("--spares", a->spares, "Ranks that can be lost and replaced; beyond that, and where a rank dies twice in a row, the data axis shrinks and the batch stays. "
-                                       "Without it any number")->not_negative();
+  c->add_option("--spares", a->spares, "Ranks that can be lost and replaced; beyond that the data axis shrinks and the batch stays. Without it any number. Where one of several "
+                                       "hosts loses a rank in two lives in a row, the second before anything is saved, the axis shrinks until something is")->not_negative();
+  c->add_flag("--take-over", a->take_over, "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
   c->footer("\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are handed on. OUTPUT/supervisor.json tells of every life,\n"
             "OUTPUT/obituary.LIFE.json of the process that ended one, keys supervise.* of the deck set the limits. The exit code is that of the last life.\n\n" + exit_codes());
   c->callback([a, &action] {
@@ -32,6 +33,7 @@ void add_run(Command& app, Action& action) {
         a->program = std::filesystem::read_symlink("/proc/self/exe");
         code = supervise(run, *a);
       });
+      if (failed != 0) std::printf("%s\n", last_line(Exit(failed)).c_str());
       return failed != 0 ? failed : code;
     };
   });

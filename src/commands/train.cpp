@@ -13,7 +13,6 @@
 #include "src/runtime.hpp"
 #include "src/trainer.hpp"
 #include "src/watch/keeper.hpp"
-#include "src/watch/outcome.hpp"
 #include "src/watch/stop.hpp"
 
 namespace gyr {
@@ -21,7 +20,7 @@ namespace gyr {
 namespace {
 
 struct Arguments {
-  std::string deck, init_from, obituary;
+  std::string deck, init_from, obituary, supervisor;
   std::vector<std::string> overrides;
   bool resume = false, take_over = false, dry_run = false;
   int ranks = 0, life = 0;
@@ -76,25 +75,18 @@ int plan(const Arguments& a) {
       true);
 }
 
-// Has the first rank leave the outcome in status.json of the output folder, whatever it is.
-void with_outcome(const RunConfig& run, Runtime& runtime, const std::function<void()>& body) {
-  const auto say = [&](const char* state, Exit code, const std::string& message) {
-    std::error_code ignored;
-    if (runtime.rank() != 0 || !std::filesystem::is_directory(run.output, ignored)) return;
-    const auto beats = read_heartbeats(heartbeat_path(run.output));
-    write_outcome(run.output, {state, int(code), beats.empty() ? 0 : beats.front().step, -1, message});
-  };
-  say("running", Exit::ok, "");
+// Has the outcome left in the output folder, whatever it is, once the run has the folder.
+void with_outcome(RunFolder& folder, const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    say(error.code == Exit::again ? "stopped" : "failed", error.code, error.what());
+    folder.say(error.code == Exit::again ? "stopped" : "failed", int(error.code), error.what());
     throw;
   } catch (const std::exception& error) {
-    say("failed", Exit::internal, error.what());
+    folder.say("failed", int(Exit::internal), error.what());
     throw;
   }
-  say("done", Exit::ok, "");
+  folder.say("done", int(Exit::ok), "");
 }
 
 int train(const Arguments& a) {
@@ -111,8 +103,9 @@ int train(const Arguments& a) {
           if (run.fault.any()) std::printf("%s\n\n", describe(run.fault).c_str());
           std::fflush(stdout);
         }
-        const TrainOptions options{a.resume, a.take_over, a.life};
-        with_outcome(run, runtime, [&] {
+        RunFolder folder;
+        const TrainOptions options{a.resume, a.take_over, a.life, a.supervisor, &folder};
+        with_outcome(folder, [&] {
           with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { train<T>(run, effective, options, runtime.world()); });
         });
       },
@@ -128,12 +121,13 @@ void add_train(Command& app, Action& action) {
   Command* command = app.add_command("train", "Train a model as a deck says");
   add_deck(*command, *a);
   command->add_flag("--resume", a->resume, "Go on from the newest whole checkpoint of the output folder");
-  command->add_flag("--take-over", a->take_over, "Use the output folder though a run on another machine seems to; make sure that it has ended");
+  command->add_flag("--take-over", a->take_over, "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
   command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
   command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->positive();
   command->add_option("--life", a->life, "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.life name it")
       ->from_environment("SLURM_RESTART_COUNT")->not_negative();
   command->add_option("--obituary", a->obituary, "Have a process of its own watch over each rank; that of the first one that ends without having said why writes this file (gyrfalcon run)");
+  command->add_option("--supervisor", a->supervisor, "Token in OUTPUT/supervisor.lock of the gyrfalcon run that starts this run");
   command->callback([a, &action] { action = [a] { return train(*a); }; });
 }
 

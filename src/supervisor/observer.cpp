@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <set>
 
 #include "src/watch/obituary.hpp"
 
@@ -44,6 +45,17 @@ Index Observer::step() const {
   return step;
 }
 
+std::string Observer::host(int rank) const {
+  const auto beat = std::find_if(now_.begin(), now_.end(), [&](const Heartbeat& h) { return h.rank == rank; });
+  return beat == now_.end() ? "" : host_of(*beat);
+}
+
+int Observer::hosts() const {
+  std::set<std::string> names;
+  for (const Heartbeat& h : now_) names.insert(host_of(h));
+  return int(names.size());
+}
+
 double Observer::stale_limit() const {
   constexpr double start = 10;  // times as long for thousands of ranks to come up
   return std::max(settings_.stale * (now_.empty() ? start : 1), 5 * median(step_seconds_));
@@ -69,8 +81,8 @@ std::optional<Finding> Observer::told() const {
   const int rank = beat == now_.end() ? dead->rank : beat->rank;  // before its first heartbeat only its launcher knows it
   const Verdict verdict{rank, fmt::format("{} on {} (pid {}) {}{}", rank < 0 ? "a rank" : fmt::format("rank {}", rank), dead->host, dead->pid, manner(*dead),
                                           beat == now_.end() ? "" : "; last seen at: " + whereabouts(*beat))};
-  if (!dead->signal.empty()) return Finding{"lost", verdict};
-  return Finding{"died", verdict, dead->code != 0 ? dead->code : int(Exit::internal)};  // 0 without having said that it was done
+  if (!dead->signal.empty()) return Finding{"lost", verdict, int(Exit::again), dead->host};
+  return Finding{"died", verdict, dead->code != 0 ? dead->code : int(Exit::internal), dead->host};  // 0 without having said that it was done
 }
 
 // For ranks whose keepers cannot tell: stopped ones, and those that went with their node or their keeper. A process may be gone for a second
@@ -88,8 +100,7 @@ std::optional<Finding> Observer::lost_rank(Clock::time_point now) const {
   return Finding{"lost", verdict};
 }
 
-std::optional<Finding> Observer::look() {
-  const Clock::time_point now = Clock::now();
+std::optional<Finding> Observer::look(Clock::time_point now) {
   const std::vector<Heartbeat> before = now_;
   read(now);
   std::uint64_t progress = 0;

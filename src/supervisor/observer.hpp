@@ -15,6 +15,7 @@ struct Finding {
   std::string state;  // lost: a rank is dead, stopped or cut off; died: it left by itself; stale: no rank moves
   Verdict verdict;
   int code = int(Exit::again);  // that the life ends with
+  std::string host{};           // of the rank that is to blame, where an obituary names it
 };
 
 class Observer {
@@ -23,7 +24,7 @@ class Observer {
   Observer(const SuperviseSettings&, const std::filesystem::path& output, int life);
 
   // To be called every few beats. A finding ends the life.
-  std::optional<Finding> look();
+  std::optional<Finding> look(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   // What the obituary says, if there is one: also once the launcher has gone.
   std::optional<Finding> told() const;
   // "rank 2 on node7 is slow: it works 2.1 times as long as the median rank ...", once for each slow rank.
@@ -31,6 +32,8 @@ class Observer {
   // Ranks that were slow, with the words.
   const std::map<int, std::string>& slow() const { return slow_; }
   Index step() const;  // under way on the rank that is furthest
+  std::string host(int rank) const;  // by its heartbeat, empty: it has had none
+  int hosts() const;                 // of all ranks
 
  private:
   using Clock = std::chrono::steady_clock;

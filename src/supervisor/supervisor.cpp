@@ -8,7 +8,9 @@
 #include "src/report/json.hpp"
 #include "src/report/summary.hpp"
 #include "src/report/table.hpp"
+#include "src/run_lock.hpp"
 #include "src/supervisor/observer.hpp"
+#include "src/supervisor/policy.hpp"
 #include "src/supervisor/process.hpp"
 #include "src/watch/obituary.hpp"
 #include "src/watch/outcome.hpp"
@@ -21,22 +23,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// From one start of the run to its end.
-struct Life {
-  int number = 0, ranks = 0;
-  Index from = 0, to = 0, reached = 0;  // newest checkpoint before and after; step under way at the end
-  double seconds = 0;
-  int code = 0;
-  std::string state;    // done | stopped | lost | hung | stale | failed | died
-  int rank = -1;        // that is to blame
-  std::string culprit;  // in words
-  std::vector<std::string> slow;
-  bool by_signal = false;
-};
-
 class Supervisor {
  public:
-  Supervisor(const RunConfig& run, const SuperviseOptions& options) : run_(run), options_(options), ranks_(options.ranks) {}
+  Supervisor(const RunConfig& run, const SuperviseOptions& options)
+      : run_(run), options_(options), lock_(taken_folder()), ranks_(options.ranks),
+        policy_{options.ranks, model_ranks(), options.spares, run.supervise.max_restarts, [this](int most) { return data_axis_up_to(most); }} {
+    if (!lock_->note().empty()) say(lock_->note());
+  }
 
   int run() {
     do {
@@ -50,6 +43,17 @@ class Supervisor {
 
  private:
   std::filesystem::path output() const { return run_.output; }
+
+  // A run that was started by itself holds the other lock. Where there has been no supervisor yet that one is asked for first, so that nothing
+  // is left in the folder of a run that lives.
+  std::unique_ptr<RunLock> taken_folder() const {
+    const LockSettings settings{options_.take_over, run_.watch.lock_patience, say};
+    std::optional<RunLock> nobodys;
+    if (!std::filesystem::exists(output() / RunLock::of_supervisor)) nobodys.emplace(output(), settings);
+    auto mine = std::make_unique<RunLock>(output(), settings, RunLock::of_supervisor);
+    if (!nobodys) nobodys.emplace(output(), settings);
+    return mine;
+  }
   Index newest() const {
     const auto steps = committed_steps(output() / "checkpoints");
     return steps.empty() ? 0 : steps.back();
@@ -60,7 +64,8 @@ class Supervisor {
   }
 
   Words command(int number) const {
-    Words program{options_.program, "train", options_.deck, "--resume", "--life", std::to_string(number), "--obituary", obituary_path(output(), number)};
+    Words program{options_.program, "train", options_.deck, "--resume", "--life", std::to_string(number), "--obituary", obituary_path(output(), number),
+                  "--supervisor", lock_->token()};
     program.insert(program.end(), options_.overrides.begin(), options_.overrides.end());
     if (ranks_ != options_.ranks) program.push_back(fmt::format("parallel.data={}", data_axis()));
     if (run_.train.walltime > 0) program.push_back(fmt::format("train.walltime={}", std::max(0.01, (run_.train.walltime - since(begin_)) / 60)));
@@ -68,6 +73,11 @@ class Supervisor {
   }
   int model_ranks() const { return run_.parallel.pipeline * run_.parallel.tensor; }
   int data_axis() const { return ranks_ / model_ranks(); }
+  int data_axis_up_to(int most) const {
+    const int full = options_.ranks / model_ranks();
+    if (most >= full) return full;
+    return run_.parallel.permutation.empty() ? data_axis_of(run_, most) : 0;  // which names every rank
+  }
 
   Life live() {
     Life life;
@@ -92,15 +102,15 @@ class Supervisor {
     life.to = newest(), life.reached = observer.step();
     for (const auto& [rank, words] : observer.slow()) life.slow.push_back(words);
     judge_end(life, code, finding);
+    life.hosts = observer.hosts();
+    if (life.host.empty()) life.host = observer.host(life.rank);
     return life;
   }
 
-  // A signal to this process is one to the ranks.
+  // Each signal to this process is one to the ranks.
   void forward(Process& process) {
-    const int caught = StopSignals::caught();
-    if (caught == forwarded_) return;
-    forwarded_ = caught;
-    process.signal(caught);
+    for (const int number : StopSignals::numbers)
+      for (int& count = forwarded_[number]; count < StopSignals::count(number); ++count) process.signal(number);
   }
 
   // What has ended the life counts: a finding, or the run itself, in its own words or by its exit code.
@@ -108,8 +118,7 @@ class Supervisor {
     const auto outcome = read_outcome(output());
     if (finding) {
       life.state = finding->state, life.code = finding->code;
-      life.rank = finding->verdict.rank, life.culprit = finding->verdict.text;
-      life.by_signal = finding->state == "lost";
+      life.rank = finding->verdict.rank, life.host = finding->host, life.culprit = finding->verdict.text;
     } else if (outcome && outcome->state != "running") {
       life.state = outcome->state, life.code = outcome->code;
       life.rank = outcome->rank, life.culprit = outcome->message;
@@ -123,50 +132,20 @@ class Supervisor {
     }
   }
 
-  // Codes that another start would end with too.
-  static bool is_final(int code) {
-    for (const Exit e : {Exit::usage, Exit::data, Exit::missing, Exit::config})
-      if (code == int(e)) return true;
-    return false;
-  }
-
   bool go_on() {
     const Life& life = lives_.back();
-    if (life.state == "done" || life.state == "stopped") return false;
-    if (is_final(life.code)) return give_up(fmt::format("another start would end the same way ({})", meaning(Exit(life.code))));
-    if (StopSignals::caught() != 0) return give_up("it was told to stop");
-    if (Index(lives_.size()) > run_.supervise.max_restarts) return give_up(fmt::format("{} restarts (supervise.max_restarts)", lives_.size() - 1));
-    if (lives_.size() > 1 && life.to == life.from && lives_[lives_.size() - 2].to == lives_[lives_.size() - 2].from)
-      return give_up(fmt::format("two lives without a new checkpoint: no progress since step {}", life.to));
-    if (run_.train.walltime > 0 && since(begin_) >= run_.train.walltime) return give_up("train.walltime is over");
-    return replace_lost();
-  }
-
-  bool give_up(const std::string& why) {
-    say("gives up: " + why);
-    gave_up_ = why;
-    return false;
-  }
-
-  // A lost rank is replaced while there are spares; without, and where the same rank is lost again, the run goes on with fewer.
-  bool replace_lost() {
-    const Life& life = lives_.back();
-    if (life.rank < 0 || life.state == "failed") return true;
-    const bool again = lives_.size() > 1 && life.by_signal && lives_[lives_.size() - 2].by_signal && lives_[lives_.size() - 2].rank == life.rank &&
-                       lives_[lives_.size() - 2].ranks == life.ranks;
-    const int used = spares_used_;
-    if (!again && (options_.spares < 0 || used < options_.spares)) {
-      ++spares_used_;
-      return true;
+    Decision next = decide(lives_, policy_);
+    if (next.go_on && StopSignals::caught() != 0) next = {false, 0, "it was told to stop"};
+    if (next.go_on && run_.train.walltime > 0 && since(begin_) >= run_.train.walltime) next = {false, 0, "train.walltime is over"};
+    try {
+      if (next.go_on) lock_->require_held();  // a life would make the folder anew
+    } catch (const Error& lost) {
+      next = {false, 0, lost.what()};
     }
-    const int data = run_.parallel.permutation.empty() ? smaller_data_axis(run_, data_axis()) : 0;
-    if (data == 0)
-      return give_up(fmt::format("rank {} is lost, there is no spare, and the batch of {} sequences does not split on fewer than {} data ranks{}", life.rank,
-                                 run_.largest_batch(), data_axis(), run_.parallel.permutation.empty() ? "" : " of this parallel.permutation"));
-    say(fmt::format("rank {} is lost{}: from {} to {} data ranks, the same batch in more micro-batches", life.rank,
-                    again ? " for the second time" : " and there is no spare", data_axis(), data));
-    ranks_ = data * model_ranks();
-    return true;
+    if (!next.why.empty()) say((next.go_on ? "" : "gives up: ") + next.why);
+    if (!next.go_on && life.state != "done" && life.state != "stopped") gave_up_ = next.why;
+    if (next.go_on) ranks_ = next.ranks;
+    return next.go_on;
   }
 
   static void tell(const Life& life) {
@@ -192,37 +171,43 @@ class Supervisor {
     Json lives = Json::array();
     for (const Life& life : lives_)
       lives.push_back({{"life", life.number}, {"ranks", life.ranks}, {"from", life.from}, {"to", life.to}, {"reached", life.reached},
-                       {"seconds", life.seconds}, {"code", life.code}, {"state", life.state}, {"rank", life.rank}, {"culprit", life.culprit},
-                       {"slow", life.slow}});
+                       {"seconds", life.seconds}, {"code", life.code}, {"state", life.state}, {"rank", life.rank}, {"host", life.host},
+                       {"culprit", life.culprit}, {"slow", life.slow}});
     const Json json = {{"state", state}, {"code", lives_.back().code}, {"gave_up", gave_up_}, {"restarts", lives_.size() - 1},
                                          {"effective_time_ratio", ratio()}, {"seconds", since(begin_)}, {"lives", lives}};
-    std::error_code ignored;
-    if (!std::filesystem::is_directory(output(), ignored)) return;
-    OutputFile file(output() / "supervisor.json");
-    file.append(json_text(json, 2) + "\n");
-    file.commit();
+    try {
+      lock_->require_held();
+      OutputFile file(output() / "supervisor.json");
+      file.append(json_text(json, 2) + "\n");
+      file.commit();
+    } catch (const Error& error) {  // what is printed says the same
+      say(error.what());
+    }
   }
 
   const RunConfig& run_;
   const SuperviseOptions& options_;
   const StopSignals signals_;
+  const std::unique_ptr<RunLock> lock_;
   const Clock::time_point begin_ = Clock::now();
   const double epoch_ = double(wall_nanoseconds()) * 1e-9;
-  int ranks_, spares_used_ = 0, forwarded_ = 0;
+  int ranks_;
+  std::map<int, int> forwarded_;  // signals, how many of each
+  const Policy policy_;
   std::vector<Life> lives_;
   std::string gave_up_;
 };
 
 }  // namespace
 
-int smaller_data_axis(const RunConfig& run, int data) {
+int data_axis_of(const RunConfig& run, int most) {
   std::vector<Index> batches{run.train.batch};
   if (!run.train.ramp.empty()) batches.clear();
   for (const BatchStep& step : run.train.ramp) batches.push_back(step.batch);
-  for (int fewer = data - 1; fewer > 0; --fewer) {
+  for (int data = most; data > 0; --data) {
     bool splits = true;
-    for (const Index batch : batches) splits = splits && batch % (fewer * run.train.micro_batch) == 0;
-    if (splits) return fewer;
+    for (const Index batch : batches) splits = splits && batch % (data * run.train.micro_batch) == 0;
+    if (splits) return data;
   }
   return 0;
 }
@@ -243,6 +228,9 @@ double useful_seconds(const std::filesystem::path& metrics, double begin) {
 int supervise(const RunConfig& run, const SuperviseOptions& options) {
   const int model_ranks = run.parallel.pipeline * run.parallel.tensor;
   require(options.ranks % model_ranks == 0, Exit::config, "-n {}: not a multiple of parallel.pipeline x parallel.tensor = {}", options.ranks, model_ranks);
+  std::error_code error;
+  std::filesystem::create_directories(run.output, error);
+  require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", run.output, error.message());
   return Supervisor(run, options).run();
 }
 

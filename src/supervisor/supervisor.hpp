@@ -14,13 +14,14 @@ struct SuperviseOptions {
   std::string launcher;
   int ranks = 1;
   int spares = -1;  // ranks that can be lost and replaced, -1: any number; beyond that the data axis shrinks
+  bool take_over = false;  // the output folder, from a run on another machine
 };
 
-// Returns the exit code of the last life. Exit::usage where the launcher cannot be started.
+// Returns the exit code of the last life. Exit::usage where the launcher cannot be started, Exit::io where another run has the folder.
 int supervise(const RunConfig&, const SuperviseOptions&);
 
-// Data ranks, fewer than `data`, on which every batch of the run still splits; 0: there are none.
-int smaller_data_axis(const RunConfig&, int data);
+// The largest data axis up to so many ranks on which every batch of the run splits; 0: there is none.
+int data_axis_of(const RunConfig&, int most);
 
 // Seconds of steps that are part of the result, each counted once, by the lines of a metrics.jsonl written since `begin` (seconds since
 // 1970).

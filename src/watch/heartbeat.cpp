@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/error.hpp"
+#include "src/data/file_system.hpp"
 #include "src/report/table.hpp"
 
 namespace gyr {
@@ -62,7 +63,7 @@ Heartbeat heartbeat_of(const Identity& who, const Sight& sight, std::int64_t mov
 }
 
 HeartbeatFile::HeartbeatFile(const std::filesystem::path& file)
-    : fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)) {}
+    : fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (may_be_shared(file.parent_path()) ? O_DSYNC : 0), 0644)) {}
 
 HeartbeatFile::~HeartbeatFile() {
   if (fd_ >= 0) ::close(fd_);

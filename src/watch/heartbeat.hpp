@@ -48,7 +48,8 @@ Heartbeat heartbeat_of(const Identity&, const Sight&, std::int64_t moved, bool a
 
 class HeartbeatFile {
  public:
-  // Creates the file where it is not there; errors are nobody's to die of: a file that cannot be opened is not written.
+  // Creates the file where it is not there; no error: a file that cannot be opened is not written. Where other machines may see it, records
+  // go there at once.
   explicit HeartbeatFile(const std::filesystem::path&);
   ~HeartbeatFile();
   HeartbeatFile(const HeartbeatFile&) = delete;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/watch/stop.hpp"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -20,7 +18,12 @@ namespace {
 std::atomic<int> caught_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-constexpr std::array signals{SIGTERM, SIGUSR1, SIGINT};
+std::atomic<int> counts[StopSignals::numbers.size()];
+
+std::atomic<int>* count_of(int number) {
+  const auto at = std::find(StopSignals::numbers.begin(), StopSignals::numbers.end(), number);
+  return at == StopSignals::numbers.end() ? nullptr : &counts[at - StopSignals::numbers.begin()];
+}
 
 void on_signal(int number) {
   if (number == SIGINT && caught_signal.load(std::memory_order_relaxed) == SIGINT) {
@@ -29,6 +32,7 @@ void on_signal(int number) {
     return;
   }
   caught_signal.store(number, std::memory_order_relaxed);
+  count_of(number)->fetch_add(1, std::memory_order_relaxed);
 }
 
 void handle(void (*handler)(int)) {
@@ -36,7 +40,7 @@ void handle(void (*handler)(int)) {
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;  // a write that is under way is not to fail of it
   sigemptyset(&action.sa_mask);
-  for (const int number : signals) ::sigaction(number, &action, nullptr);
+  for (const int number : StopSignals::numbers) ::sigaction(number, &action, nullptr);
 }
 
 }  // namespace
@@ -48,16 +52,22 @@ std::string stop_reason(int reason) {
     case SIGINT: return "SIGINT";
     case stop_file_reason: return "the file STOP";
     case walltime_reason: return "train.walltime";
+    case folder_lost_reason: return "the loss of the output folder";
   }
   return fmt::format("signal {}", reason);
 }
 
 StopSignals::StopSignals() {
   caught_signal.store(0, std::memory_order_relaxed);
+  for (std::atomic<int>& count : counts) count.store(0, std::memory_order_relaxed);
   handle(on_signal);
 }
 StopSignals::~StopSignals() { handle(SIG_DFL); }
 void StopSignals::claim() const { handle(on_signal); }
+int StopSignals::count(int number) {
+  const std::atomic<int>* count = count_of(number);
+  return count ? count->load(std::memory_order_relaxed) : 0;
+}
 int StopSignals::caught() { return caught_signal.load(std::memory_order_relaxed); }
 
 std::filesystem::path stop_file(const std::filesystem::path& output) { return output / "STOP"; }

@@ -3,6 +3,9 @@
 // exit code 75.
 #pragma once
 
+#include <signal.h>
+
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -11,8 +14,8 @@
 namespace gyr {
 
 // A reason as the number that ranks tell each other: 0 none, a signal's own number, or one of these. The greatest wins.
-inline constexpr int stop_file_reason = 1000, walltime_reason = 1001;
-std::string stop_reason(int);  // "SIGTERM", "the file STOP", "train.walltime"
+inline constexpr int stop_file_reason = 1000, walltime_reason = 1001, folder_lost_reason = 1002;
+std::string stop_reason(int);  // "SIGTERM", "the file STOP", "train.walltime", "the loss of the output folder"
 
 // SIGTERM, SIGUSR1 and SIGINT only leave their number behind while one of these lives; a second SIGINT ends the process as it always did.
 // One at a time: signals are the process'.
@@ -24,7 +27,9 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
   // Again, after MPI has started: MPICH takes SIGUSR1 for news of a dead process, and alone on a machine never comes back from asking.
   void claim() const;
-  static int caught();  // 0: none so far
+  static int caught();  // the last one, 0: none so far
+  static int count(int number);  // how many times this one
+  static constexpr std::array numbers{SIGTERM, SIGUSR1, SIGINT};
 };
 
 std::filesystem::path stop_file(const std::filesystem::path& output);

@@ -82,12 +82,18 @@ void Watch::beat(bool alarm) {
   if (who_.rank == 0 && ::access(stop_file(output_).c_str(), F_OK) == 0) stop_file_seen_.store(true, std::memory_order_relaxed);
 }
 
+double Watch::limit() {
+  const std::lock_guard lock(mutex_);
+  constexpr double beside = 30;  // what asking a scheduler takes, and looking twice
+  return settings_.patience + (file_ ? 0 : settings_.lock_patience + beside);
+}
+
 double Watch::still_for() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - moved_at_).count(); }
 
 void Watch::run() {
   do {
     beat(false);
-    if (settings_.patience > 0 && still_for() > settings_.patience) bark();
+    if (settings_.patience > 0 && still_for() > limit()) bark();
   } while (rest(settings_.interval));
   beat(false);
 }

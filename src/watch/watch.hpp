@@ -16,6 +16,7 @@ namespace gyr {
 struct WatchSettings {
   double patience = 600;  // seconds without progress of this rank until the job is ended; 0: never
   double interval = 1;    // seconds between heartbeats
+  double lock_patience = 60;  // seconds for which a run may wait for its folder (src/run_lock.hpp), on top of `patience` until it has it
 };
 
 class Watch {
@@ -35,7 +36,8 @@ class Watch {
  private:
   void run();
   void beat(bool alarm);
-  double still_for() const;  // seconds without progress
+  double limit();            // seconds without progress that it bears
+  double still_for() const;  // ... and those there have been
   bool rest(double seconds);  // false: the rank is done
   // Looks around, lets the lowest rank that is awake name the culprit, and ends the process with Exit::again. Returns when the rank
   // moves again.

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An output folder belongs to one run, and so does what is in it: a second start touches nothing, runs on two machines do not share it, one
+// that is deleted, full or laid with links loses nothing and is told.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <sstream>
+
+#include "regression/material.hpp"
+#include "regression/trials.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+
+Words train(const fs::path& folder, const Words& more) {
+  Words words{"checkpoint.every=0", "watchdog.heartbeat=0.05"};
+  words.insert(words.end(), more.begin(), more.end());
+  return Material::get().train(folder, words);
+}
+
+Words supervised(const fs::path& folder, const Words& more) {
+  Words words = train(folder, more);
+  words[0] = "run";
+  for (const char* word : {"-n", "1", "--launcher", "none"}) words.push_back(word);
+  return words;
+}
+
+// For a shell; the program itself goes first.
+std::string line_of(const Words& arguments) {
+  std::string line = GYR_BINARY;
+  for (const std::string& word : arguments) line += " '" + word + "'";
+  return line;
+}
+
+// In a process of its own, while execute() minds another one: its exit code and what it says.
+std::pair<int, std::string> beside(const std::string& line, const fs::path& out) {
+  const int status = std::system((line + " > " + out.string() + " 2>&1 < /dev/null").c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(out)};
+}
+
+std::vector<int> descendants(int pid) {
+  std::vector<int> all{pid};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::error_code gone;
+    for (fs::directory_iterator task("/proc/" + std::to_string(all[i]) + "/task", gone), end; !gone && task != end; task.increment(gone)) {
+      std::istringstream list(contents(task->path() / "children"));
+      for (int child; list >> child;) all.push_back(child);
+    }
+  }
+  return all;
+}
+
+// Of every file: which one it is, when it was last changed, and what is in it.
+std::map<std::string, std::string> snapshot(const fs::path& folder) {
+  std::map<std::string, std::string> all;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    struct stat s {};
+    lstat(entry.path().c_str(), &s);
+    all[entry.path().string()] = fmt::format("{} {}.{} {}", s.st_ino, s.st_mtim.tv_sec, s.st_mtim.tv_nsec, entry.is_regular_file() ? contents(entry.path()) : "");
+  }
+  return all;
+}
+
+bool has_step(const fs::path& folder, int step) { return losses(folder).contains(step); }
+
+// The live run is stopped while others start, so that whatever changes in its folder they have changed.
+void second_starts(bool is_supervised) {
+  SCOPED_TRACE(is_supervised ? "run" : "train");
+  const Folder folder;
+  const fs::path out = folder / "out";
+  bool done = false;
+  const auto refused = [&](const Words& words, int code, const std::string& why, const std::map<std::string, std::string>& before) {
+    const auto [ended, said] = beside(line_of(words), folder / "second");
+    EXPECT_EQ(ended, code) << said;
+    for (const std::string& part : {why, fmt::format("RUN FAILED {}", code)}) EXPECT_NE(said.find(part), std::string::npos) << said;
+    EXPECT_TRUE(snapshot(out) == before) << words[0] << " changed the folder of a run that lives\n" << said;
+  };
+  const auto intrude = [&](int pid, const fs::path&) {
+    if (done || !has_step(out, 3)) return;
+    done = true;
+    const auto live = descendants(pid);
+    for (const int process : live) kill(process, SIGSTOP);
+    const auto before = snapshot(out);
+    for (const Words& options : {Words{}, {"--resume"}, {"--take-over"}}) {
+      for (Words words : {train(out, {"train.steps=5"}), supervised(out, {"train.steps=5"})}) {
+        if (words[0] == "run" && options == Words{"--resume"}) continue;
+        words.insert(words.end(), options.begin(), options.end());
+        refused(words, 74, "another run writes to this folder", before);
+      }
+    }
+    refused(train(out, {"train.batch=7", "train.micro_batch=2"}), 78, "batch", before);
+    refused(train(out, {"data.tokenizer=/none"}), 66, "/none", before);
+    for (const int process : live) kill(process, SIGCONT);
+  };
+  const Words words{"train.steps=40", "optimizer.decay_steps=40", "checkpoint.every=10"};
+  const Result r = run(is_supervised ? supervised(out, words) : train(out, words), {.meanwhile = intrude});
+  EXPECT_EQ(r.code, 0) << told(r);
+  EXPECT_TRUE(done);
+  EXPECT_EQ(json_in(out / "status.json")["state"], "done");
+  if (is_supervised) {
+    EXPECT_EQ(json_in(out / "supervisor.json")["restarts"], 0);
+  }
+}
+
+TEST(folder, of_a_run_that_lives_is_not_touched_by_another_start) {
+  for (const bool is_supervised : {false, true}) second_starts(is_supervised);
+}
+
+// Between two lives none of a supervisor's ranks is there; the folder is its own all the same.
+TEST(folder, is_a_supervisors_between_two_lives) {
+  const Folder folder;
+  const fs::path out = folder / "out";
+  bool done = false;
+  const auto between = [&](int pid, const fs::path&) {
+    if (done || !fs::exists(out / "supervisor.json")) return;
+    done = true;
+    const auto live = descendants(pid);
+    for (const int process : live) kill(process, SIGSTOP);
+    const auto [code, said] = beside(line_of(train(out, {"train.steps=5", "--resume"})), folder / "second");
+    EXPECT_EQ(code, 74) << said;
+    EXPECT_NE(said.find("another run writes to this folder"), std::string::npos) << said;
+    for (const int process : live) kill(process, SIGCONT);
+  };
+  const Result r = run(supervised(out, {"train.steps=12", "checkpoint.every=4", "fault.kind=exit:7", "fault.step=6"}), {.meanwhile = between});
+  EXPECT_EQ(r.code, 0) << told(r);
+  EXPECT_TRUE(done);
+  EXPECT_EQ(json_in(out / "supervisor.json")["restarts"], 1);
+}
+
+// What a program is told to take itself for: a machine of this name beside others, and more variables.
+std::string on(const std::string& host, const std::string& more) { return fmt::format("{} LD_PRELOAD={} GYR_HOST={} ", more, GYR_OTHER_HOST, host); }
+
+// As Slurm does after a node was lost: the same job, on another first node.
+TEST(folder, of_a_killed_run_is_taken_over_on_another_machine) {
+  const Folder folder;
+  const auto killed = [&](const std::string& name, const std::string& job, bool is_supervised) {
+    const Words words{"train.steps=100000", "checkpoint.every=2"};
+    const Result r = execute({"/bin/sh", "-c", "exec env " + on("east", job) + line_of(is_supervised ? supervised(folder / name, words) : train(folder / name, words))},
+                             {.kill_when = [&] { return fs::exists(Material::checkpoint(folder / name, 4)); }});
+    EXPECT_TRUE(r.killed) << told(r);
+  };
+  const auto next = [&](const std::string& name, const std::string& job, bool is_supervised, const Words& more, const std::string& why) {
+    SCOPED_TRACE(name);
+    Words settings{"train.steps=12", "checkpoint.every=2"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    Words words = is_supervised ? supervised(folder / name, settings) : train(folder / name, settings);
+    if (!is_supervised) words.push_back("--resume");
+    const Result r = execute({"/bin/sh", "-c", "exec env " + on("west", job) + line_of(words)});
+    EXPECT_EQ(r.code, 0) << told(r);
+    for (const std::string& part : {std::string("taken over from process"), std::string("on east"), why, std::string("resumed from")})
+      EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << told(r);
+  };
+  const std::string first = "SLURM_JOB_ID=36 SLURM_CLUSTER_NAME=big SLURM_STEP_ID=0", again = first + " SLURM_RESTART_COUNT=1";
+  for (const bool is_supervised : {false, true}) {
+    const std::string name = is_supervised ? "run" : "train";
+    killed(name, first, is_supervised);
+    next(name, again, is_supervised, {}, "its job has been started again");
+  }
+  for (const char* job : {"", "PBS_JOBID=12.server"}) {
+    const std::string name = fmt::format("still{}", std::strlen(job));
+    killed(name, job, false);
+    next(name, job, false, {"output.lock_seconds=2"}, "no sign of life for 2 s");
+  }
+}
+
+// Two starts at nearly the same instant, of which either may be under a supervisor: one has the folder, and the other says so.
+TEST(folder, is_one_runs_where_two_machines_start_at_once) {
+  constexpr unsigned pairs = 4;
+  const Folder folder;
+  std::mt19937 random(5);
+  std::string script;
+  for (unsigned pair = 0; pair < pairs; ++pair)
+    for (const char* host : {"east", "west"}) {
+      const Words settings{"train.steps=300", "train.log_every=1000"};
+      const fs::path out = folder / fmt::format("out{}", pair);
+      const Words words = random() % 3 == 0 ? supervised(out, settings) : train(out, settings);
+      script += fmt::format("(sleep 0.{:03}; {}{} > {}.{} 2>&1; echo $? > {}.{}.code) &\n", random() % 150, on(host, "GYR_NFS=1"), line_of(words), out.string(), host, out.string(), host);
+    }
+  const Result r = execute({"/bin/bash", "-c", script + "wait"});
+  Trials trials("two machines that start in one folder at once");
+  for (unsigned pair = 0; pair < pairs; ++pair)
+    trials.attempt([&] {
+      std::vector<std::string> codes, said;
+      for (const char* host : {"east", "west"}) {
+        codes.push_back(contents(folder / fmt::format("out{}.{}.code", pair, host)));
+        said.push_back(contents(folder / fmt::format("out{}.{}", pair, host)));
+      }
+      EXPECT_TRUE((codes == std::vector<std::string>{"0\n", "74\n"}) || (codes == std::vector<std::string>{"74\n", "0\n"})) << codes[0] << said[0] << codes[1] << said[1];
+      EXPECT_NE(said[codes[0] == "0\n"].find("another run"), std::string::npos) << said[codes[0] == "0\n"];
+      EXPECT_EQ(losses(folder / fmt::format("out{}", pair)).size(), 300u);
+    });
+}
+
+// What is deleted under a run is not made anew, and the run says why it ends.
+TEST(folder, that_is_deleted_ends_its_run) {
+  Trials trials("output folder deleted under a run");
+  for (const auto& [ranks, every, is_supervised] : {std::tuple(0, 0, false), {0, 5, false}, {4, 5, false}, {0, 0, true}})
+    trials.attempt([&, ranks = ranks, every = every, is_supervised = is_supervised] {
+      SCOPED_TRACE(fmt::format("{} ranks, checkpoint.every={}{}", ranks, every, is_supervised ? ", supervised" : ""));
+      const Folder folder;
+      const fs::path out = folder / "out";
+      bool done = false;
+      const auto remove = [&](int, const fs::path&) {
+        if (done || !has_step(out, 3)) return;
+        fs::rename(out, folder / "away");  // in one step
+        done = true;
+      };
+      Words words{"train.steps=100000", fmt::format("checkpoint.every={}", every)};
+      if (ranks > 0) words.push_back("parallel.tensor=2");
+      const Result r = run(is_supervised ? supervised(out, words) : train(out, words), {.ranks = ranks, .limit = 30, .meanwhile = remove});
+      EXPECT_EQ(r.code, 74) << told(r);
+      EXPECT_NE(r.err.find("the output folder has been deleted or moved"), std::string::npos) << told(r);
+      EXPECT_NE(r.err.find(out.string()), std::string::npos) << told(r);
+      EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << told(r);
+      EXPECT_FALSE(fs::exists(out)) << told(r);
+      if (is_supervised) {
+        EXPECT_NE(r.out.find("0 restarts"), std::string::npos) << told(r);
+      }
+    });
+}
+
+// A disk that takes no file above half a kilobyte: neither the run's nor the supervisor's. Where that is printed to has room.
+TEST(folder, on_a_full_disk_the_supervisor_still_tells_what_has_been) {
+  const Folder folder;
+  put_contents(folder / "launcher", "#!/bin/sh\nexit 74\n");
+  fs::permissions(folder / "launcher", fs::perms::owner_all);
+  Words words = train(folder / "out", {});
+  words[0] = "run";
+  for (const std::string& word : {std::string("-n"), std::string("1"), std::string("--launcher"), (folder / "launcher").string()}) words.push_back(word);
+  const Result r = execute({"/bin/sh", "-c", "(ulimit -f 1; trap '' XFSZ; exec " + line_of(words) + ") 2>&1 | cat"});
+  for (const char* part : {"culprit", "effective training time", "supervisor.json", "gives up"}) EXPECT_NE(r.out.find(part), std::string::npos) << part << told(r);
+  EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << told(r);
+}
+
+// Files of an output folder that a run writes, and what it calls them before they are whole.
+std::vector<fs::path> names_in(const fs::path& folder) {
+  std::vector<fs::path> names{"obituary.0.json", "backtrace.00000.txt"};
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (const fs::path name = fs::relative(entry.path(), folder); entry.is_regular_file() && name.string().find("step_") == std::string::npos)
+      names.push_back(name), names.push_back(name.string() + ".tmp");
+  return names;
+}
+
+// A link where a file is to be replaced is replaced; one where a file is to be gone on with is refused.
+TEST(folder, with_links_in_it_leaves_alone_what_they_point_to) {
+  const auto settings = [](int steps) { return Words{fmt::format("train.steps={}", steps), "optimizer.decay_steps=4", "checkpoint.every=2"}; };
+  const Folder whole;
+  ASSERT_EQ(run(supervised(whole / "out", settings(2))).code, 0);
+  std::vector<std::vector<fs::path>> laid{{}, {"metrics.jsonl"}, {"lock"}, {"supervisor.lock"}};
+  for (const fs::path& name : names_in(whole / "out"))
+    if (name != "metrics.jsonl" && name != "lock" && name != "supervisor.lock") laid[0].push_back(name);
+  EXPECT_GT(laid[0].size(), 12u);
+  Trials trials("links in an output folder");
+  for (const auto& names : laid)
+    trials.attempt([&] {
+      const bool refused = names.size() == 1;
+      const Folder folder;
+      fs::copy(whole / "out", folder / "out", fs::copy_options::recursive);
+      const auto own = [&](const fs::path& name) { return folder / ("own." + name.filename().string()); };
+      for (const fs::path& name : names) {
+        put_contents(own(name), "somebody's own\n");
+        fs::remove(folder / "out" / name);
+        fs::create_symlink(own(name), folder / "out" / name);
+      }
+      const Result r = run(supervised(folder / "out", settings(4)));
+      EXPECT_EQ(r.code, refused ? 74 : 0) << told(r);
+      for (const fs::path& name : names) EXPECT_EQ(contents(own(name)), "somebody's own\n") << name;
+      if (refused) {
+        EXPECT_NE((r.out + r.err).find((folder / "out" / names[0]).string() + ": "), std::string::npos) << told(r);
+        EXPECT_NE((r.out + r.err).find("it is a symbolic link"), std::string::npos) << told(r);
+      }
+    });
+}
+
+// Every signal to the supervisor is one to its ranks, also the second and one that came before.
+TEST(folder, of_a_supervised_run_hears_every_signal) {
+  const Folder folder;
+  const fs::path heard = folder / "heard";
+  put_contents(folder / "launcher", "#!/bin/bash\nfor s in TERM USR1 INT; do trap \"echo $s >> " + heard.string() + "\" $s; done\necho ready >> " + heard.string() +
+                                        "\nwhile [ ! -e " + (folder / "enough").string() + " ]; do sleep 0.05; done\nexit 78\n");
+  fs::permissions(folder / "launcher", fs::perms::owner_all);
+  const std::vector<std::pair<int, std::string>> sent{{SIGUSR1, "USR1"}, {SIGUSR1, "USR1"}, {SIGTERM, "TERM"}, {SIGINT, "INT"}, {SIGTERM, "TERM"}};
+  std::string expected = "ready\n";
+  std::size_t next = 0;
+  const auto signal = [&](int pid, const fs::path&) {
+    if (contents(heard) != expected) return;
+    if (next == sent.size()) return put_contents(folder / "enough", "");
+    kill(pid, sent[next].first);
+    expected += sent[next++].second + "\n";
+  };
+  Words words = train(folder / "out", {});
+  words[0] = "run";
+  for (const std::string& word : {std::string("-n"), std::string("1"), std::string("--launcher"), (folder / "launcher").string()}) words.push_back(word);
+  const Result r = run(words, {.limit = 30, .meanwhile = signal});
+  EXPECT_EQ(r.code, 78) << told(r);
+  EXPECT_EQ(contents(heard), expected);
+}
+
+// Told to save and stop, a supervised run does, and is not started again.
+TEST(folder, of_a_supervised_run_is_saved_when_its_supervisor_is_told_to_stop) {
+  const Folder folder;
+  bool sent = false;
+  const auto stop = [&](int pid, const fs::path&) {
+    if (!sent && has_step(folder / "out", 3)) sent = kill(pid, SIGUSR1) == 0;
+  };
+  const Result r = run(supervised(folder / "out", {"train.steps=100000"}), {.limit = 30, .meanwhile = stop});
+  EXPECT_EQ(r.code, 75) << told(r);
+  EXPECT_NE(r.out.find("0 restarts"), std::string::npos) << told(r);
+  EXPECT_FALSE(fs::is_empty(folder / "out/checkpoints"));
+}
+
+// Process of rank 0, by the run's heartbeats, where it is there and past `step`; 0 otherwise.
+int process_past(const fs::path& output, std::int64_t step) {
+  const std::string bytes = contents(output / "heartbeat.bin");
+  if (bytes.size() < 256) return 0;
+  std::int32_t pid;
+  std::int64_t at;
+  std::memcpy(&pid, bytes.data() + 20, sizeof pid);
+  std::memcpy(&at, bytes.data() + 24, sizeof at);
+  return at > step ? pid : 0;
+}
+
+// One rank, and so always the same one, with no other data rank to do without: as long as something is saved in between it goes on.
+TEST(folder, of_a_run_whose_only_rank_is_killed_again_and_again_is_finished) {
+  constexpr int steps = 120, kills = 3;
+  const Folder folder;
+  int killed = 0;
+  const auto kill_it = [&](int, const fs::path&) {
+    const int saved = 30 * (killed + 1);
+    if (killed == kills || !fs::exists(Material::checkpoint(folder / "out", saved))) return;
+    if (const int pid = process_past(folder / "out", saved); pid > 0 && kill(pid, SIGKILL) == 0) ++killed;
+  };
+  const Result r = run(supervised(folder / "out", {fmt::format("train.steps={}", steps), "checkpoint.every=15", "checkpoint.keep=100"}), {.meanwhile = kill_it});
+  EXPECT_EQ(r.code, 0) << told(r);
+  EXPECT_EQ(killed, kills);
+  EXPECT_EQ(json_in(folder / "out/supervisor.json")["restarts"], kills);
+}
+
+}  // namespace

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/job/job.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <sstream>
+
+#include "src/job/answer.hpp"
+
+namespace gyr {
+
+namespace {
+
+std::string environment(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? text : "";
+}
+
+// Ids come from a file that anybody may have written: no options, no patterns.
+bool is_id(const std::string& id) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto plain = [&](char c) { return digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || std::string_view(".-_[]").find(c) != std::string_view::npos; };
+  return !id.empty() && digit(id[0]) && id.size() < 256 && std::all_of(id.begin(), id.end(), plain);
+}
+
+// The word behind NAME= in a text of such fields, or NAME = in one of lines.
+std::string value(const std::string& text, const std::string& name) {
+  for (const std::string& mark : {name + "=", name + " = "})
+    for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1))
+      if (at == 0 || text[at - 1] == ' ' || text[at - 1] == '\n') {
+        const auto begin = at + mark.size();
+        return text.substr(begin, text.find_first_of(" \n", begin) - begin);
+      }
+  return "";
+}
+
+template <std::size_t N>
+bool among(const std::string& word, const std::array<std::string_view, N>& list) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+// Of a job that is over, or waits to be started again.
+constexpr std::array<std::string_view, 11> slurm_gone{"PENDING",  "COMPLETED", "CANCELLED", "FAILED",  "TIMEOUT", "NODE_FAIL",
+                                                      "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "REVOKED", "OUT_OF_MEMORY"};
+constexpr std::array<std::string_view, 2> slurm_still{"SUSPENDED", "STOPPED"};
+constexpr std::array<std::string_view, 7> pbs_gone{"F", "C", "X", "Q", "H", "W", "T"};
+constexpr std::array<std::string_view, 2> pbs_still{"S", "U"};
+
+JobState state_in_slurm(const Job& old, double seconds) {
+  const auto answer = answer_of({"scontrol", "-o", "show", "job", old.id}, seconds);
+  if (!answer) return JobState::unknown;
+  if (answer->code != 0) return answer->err.find("Invalid job id") != std::string::npos ? JobState::gone : JobState::unknown;
+  std::istringstream lines(answer->out);
+  for (std::string line; std::getline(lines, line);) {  // asked for the first element of an array it tells of all
+    if (value(line, "JobId") != old.id) continue;
+    const std::string state = value(line, "JobState");
+    if (among(state, slurm_gone) || std::atoi(value(line, "Restarts").c_str()) > old.life) return JobState::gone;
+    return among(state, slurm_still) ? JobState::suspended : JobState::unknown;
+  }
+  return JobState::unknown;
+}
+
+JobState step_in_slurm(const Job& old, double seconds) {
+  const auto answer = answer_of({"scontrol", "-o", "show", "step", old.id + "." + old.step}, seconds);
+  if (!answer || answer->code == 0) return JobState::unknown;
+  const std::string said = answer->out + answer->err;
+  return said.find("Invalid job id") != std::string::npos || said.find(" not found") != std::string::npos ? JobState::gone : JobState::unknown;
+}
+
+// Ids mean something else on another cluster, and a machine for logging in names none.
+bool on_this_cluster(const Job& old, const Job& mine, double seconds) {
+  if (old.cluster.empty()) return false;
+  if (!mine.cluster.empty()) return old.cluster == mine.cluster;
+  const auto answer = answer_of({"scontrol", "show", "config"}, seconds);
+  return answer && answer->code == 0 && value(answer->out, "ClusterName            ") == old.cluster;
+}
+
+JobState state_in_pbs(const Job& old, double seconds) {
+  const auto answer = answer_of({"qstat", "-f", old.id}, seconds);
+  if (!answer) return JobState::unknown;
+  for (const char* words : {"Unknown Job", "has finished"})
+    if (answer->code != 0 && answer->err.find(words) != std::string::npos) return JobState::gone;
+  const std::string state = answer->code == 0 ? value(answer->out, "job_state") : "";
+  return among(state, pbs_gone) ? JobState::gone : among(state, pbs_still) ? JobState::suspended : JobState::unknown;
+}
+
+}  // namespace
+
+Job job_of_environment() {
+  if (const std::string id = environment("SLURM_JOB_ID"); !id.empty())
+    return {"slurm", environment("SLURM_CLUSTER_NAME"), id, environment("SLURM_STEP_ID"), std::atoi(environment("SLURM_RESTART_COUNT").c_str())};
+  if (const std::string id = environment("PBS_JOBID"); !id.empty()) return {"pbs", "", id, "", 0};
+  if (const std::string id = environment("LSB_JOBID"); !id.empty()) {
+    const std::string element = environment("LSB_JOBINDEX");
+    return {"lsf", "", element.empty() || element == "0" ? id : id + "[" + element + "]", "", 0};
+  }
+  return {};
+}
+
+bool same_job(const Job& a, const Job& b) { return !a.id.empty() && a.scheduler == b.scheduler && a.cluster == b.cluster && a.id == b.id; }
+
+bool earlier_life(const Job& old, const Job& mine) { return same_job(old, mine) && old.scheduler == "slurm" && old.life < mine.life; }
+
+JobState state_of(const Job& old, const Job& mine, double seconds) {
+  if (!is_id(old.id)) return JobState::unknown;
+  if (earlier_life(old, mine)) return JobState::gone;
+  if (old.scheduler == "pbs" && !same_job(old, mine)) return state_in_pbs(old, seconds);
+  if (old.scheduler != "slurm") return JobState::unknown;
+  if (same_job(old, mine)) return is_id(old.step) && old.step != mine.step ? step_in_slurm(old, seconds) : JobState::unknown;
+  return on_this_cluster(old, mine, seconds) ? state_in_slurm(old, seconds) : JobState::unknown;
+}
+
+}  // namespace gyr
