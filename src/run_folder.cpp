@@ -27,7 +27,12 @@ void RunFolder::require_held() {
 }
 
 void RunFolder::say(const std::string& state, int code, const std::string& message) {
-  if (!lock_ || lock_->lost()) return;
+  try {
+    require_held();
+  } catch (const Error&) {
+    return;
+  }
+  if (!lock_) return;
   const auto beats = state == "running" ? std::vector<Heartbeat>() : read_heartbeats(heartbeat_path(output_));
   write_outcome(output_, {state, code, beats.empty() ? 0 : beats.front().step, -1, message});
 }

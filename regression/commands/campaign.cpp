@@ -110,8 +110,7 @@ int process_of(const fs::path& output, int rank, std::int64_t step) {
   return at > step ? pid : 0;
 }
 
-// Effective training time: seconds of steps that count, over the run's. Ten times a rank is killed, never the same twice in a row, which
-// would be taken for lost.
+// Effective training time: seconds of steps that count, over the run's. Ten times a rank is killed, whichever.
 TEST(campaign, ten_kills_cost_less_than_a_tenth_of_the_time) {
   constexpr int steps = 6000, kills = 10;
   const Folder folder;
@@ -119,7 +118,7 @@ TEST(campaign, ten_kills_cost_less_than_a_tenth_of_the_time) {
   int killed = 0;
   const auto kill_ranks = [&](int, const fs::path&) {
     if (killed == kills) return;
-    const int victim = process_of(folder.path(), killed % 2, (killed + 1) * steps / (kills + 1) + int(random() % 50));
+    const int victim = process_of(folder.path(), int(random() % 2), (killed + 1) * steps / (kills + 1) + int(random() % 50));
     if (victim > 0 && ::kill(victim, SIGKILL) == 0) ++killed;
   };
   Words words = Material::get().train(folder.path(), {fmt::format("train.steps={}", steps), "checkpoint.every=50", "checkpoint.async=true", "parallel.data=2", "train.length=512",

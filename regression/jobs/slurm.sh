@@ -38,6 +38,22 @@ stop() {
 trap stop EXIT
 trap 'exit 1' INT TERM
 
+declare -A slurmds=()
+start_node() {
+  unshare -u sh -c "hostname $1 && exec slurmd -D -N $1" &>> "$folder/slurmd-$1.out" &
+  slurmds[$1]=$! daemons+=($!)
+}
+# A node loses its power: all that runs under its host name is gone at once, and nobody says a word.
+lose_node() {
+  local name process number
+  name=$(readlink "/proc/${slurmds[$1]}/ns/uts")
+  for number in STOP KILL; do
+    for process in /proc/[0-9]*; do
+      [ "$(readlink "$process/ns/uts" 2> /dev/null)" != "$name" ] || kill -$number "${process#/proc/}" 2> /dev/null || true
+    done
+  done
+}
+
 cluster() {
   mkdir "$folder/state" "$folder/spool"
   cat > "$SLURM_CONF" << END
@@ -83,11 +99,8 @@ END
   for ((i = 0; i < 50; ++i)); do [ -S "$folder/munge/socket" ] || sleep 0.1; done
   slurmctld -D &> "$folder/slurmctld.out" &
   daemons+=($!)
-  local node
-  for node in east west; do
-    unshare -u sh -c "hostname $node && exec slurmd -D -N $node" &> "$folder/slurmd-$node.out" &
-    daemons+=($!)
-  done
+  start_node east
+  start_node west
   for ((i = 0; i < 50; ++i)); do
     [ "$(sinfo -h -o %T 2> /dev/null)" = idle ] && return
     sleep 0.2
@@ -164,12 +177,14 @@ await "the chain has not ended" has_left "$job"
 finished lost
 [ "$(lives lost)" -ge 2 ] || failed "Slurm did not start the job again" "$folder/lost.log"
 
-say "on one node, which goes down, and then on the other"
+say "on one node, which loses its power, and then on the other"
 job=$(submit moved --nodes=1 --ntasks-per-node=2)
 await "the job has not begun" has_steps moved 20
 first=$(squeue -h -j "$job" -o %N)
+lose_node "$first"
 scontrol update NodeName="$first" State=DOWN Reason=test
 await "the chain has not ended" has_left "$job"
+start_node "$first"
 scontrol update NodeName="$first" State=RESUME
 finished moved
 grep -E "taken over from process [0-9]+ on $first, job $job, .*: its job has been started again" "$folder/moved.log" ||

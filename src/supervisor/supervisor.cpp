@@ -44,7 +44,8 @@ class Supervisor {
  private:
   std::filesystem::path output() const { return run_.output; }
 
-  // Nor has it a run that was started by itself: where there has been no supervisor yet that is asked first, and nothing left in its folder.
+  // A run that was started by itself holds the other lock. Where there has been no supervisor yet that one is asked for first, so that nothing
+  // is left in the folder of a run that lives.
   std::unique_ptr<RunLock> taken_folder() const {
     const LockSettings settings{options_.take_over, run_.watch.lock_patience, say};
     std::optional<RunLock> nobodys;
@@ -105,8 +106,8 @@ class Supervisor {
 
   // Each signal to this process is one to the ranks.
   void forward(Process& process) {
-    for (std::size_t i = 0; i < forwarded_.size(); ++i)
-      for (const int number = StopSignals::numbers[i]; forwarded_[i] < StopSignals::count(number); ++forwarded_[i]) process.signal(number);
+    for (const int number : StopSignals::numbers)
+      for (int& count = forwarded_[number]; count < StopSignals::count(number); ++count) process.signal(number);
   }
 
   // What has ended the life counts: a finding, or the run itself, in its own words or by its exit code.
@@ -131,9 +132,13 @@ class Supervisor {
   bool go_on() {
     const Life& life = lives_.back();
     Decision next = decide(lives_, policy_);
-    if (next.go_on && lock_->lost()) next = {false, 0, "the output folder has been deleted or taken by another run"};
     if (next.go_on && StopSignals::caught() != 0) next = {false, 0, "it was told to stop"};
     if (next.go_on && run_.train.walltime > 0 && since(begin_) >= run_.train.walltime) next = {false, 0, "train.walltime is over"};
+    try {
+      if (next.go_on) lock_->require_held();  // a life would make the folder anew
+    } catch (const Error& lost) {
+      next = {false, 0, lost.what()};
+    }
     if (!next.why.empty()) say((next.go_on ? "" : "gives up: ") + next.why);
     if (!next.go_on && life.state != "done" && life.state != "stopped") gave_up_ = next.why;
     if (next.go_on) ranks_ = next.ranks;
@@ -167,8 +172,8 @@ class Supervisor {
                        {"culprit", life.culprit}, {"slow", life.slow}});
     const Json json = {{"state", state}, {"code", lives_.back().code}, {"gave_up", gave_up_}, {"restarts", lives_.size() - 1},
                                          {"effective_time_ratio", ratio()}, {"seconds", since(begin_)}, {"lives", lives}};
-    if (lock_->lost()) return;
     try {
+      lock_->require_held();
       OutputFile file(output() / "supervisor.json");
       file.append(json_text(json, 2) + "\n");
       file.commit();
@@ -184,7 +189,7 @@ class Supervisor {
   const Clock::time_point begin_ = Clock::now();
   const double epoch_ = double(wall_nanoseconds()) * 1e-9;
   int ranks_;
-  std::array<int, StopSignals::numbers.size()> forwarded_{};
+  std::map<int, int> forwarded_;  // signals, how many of each
   const Policy policy_;
   std::vector<Life> lives_;
   std::string gave_up_;

@@ -84,7 +84,8 @@ void Watch::beat(bool alarm) {
 
 double Watch::limit() {
   const std::lock_guard lock(mutex_);
-  return settings_.patience + (file_ ? 0 : settings_.lock_patience);
+  constexpr double beside = 30;  // what asking a scheduler takes, and looking twice
+  return settings_.patience + (file_ ? 0 : settings_.lock_patience + beside);
 }
 
 double Watch::still_for() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - moved_at_).count(); }
