@@ -27,7 +27,7 @@ struct Help {
 const Help helps[] = {
     {{"train"}, {"--help", "--init-from", "--resume", "--anew", "--accept-changes", "--take-over", "--dry-run", "--ranks", "--life", "--obituary"}},
     {{"plan"}, {"--help", "--init-from", "--ranks"}},
-    {{"run"}, {"--help", "--ranks", "--launcher", "--spares"}},
+    {{"run"}, {"--help", "--ranks", "--launcher", "--accept-changes", "--spares"}},
     {{"ps"}, {"--help"}},
     {{"import-hf"}, {"--help", "--overwrite"}},
     {{"export-hf"}, {"--help", "--dtype", "--shard-size", "--like", "--overwrite"}},

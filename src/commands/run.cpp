@@ -20,6 +20,7 @@ void add_run(Command& app, Action& action) {
   c->add_option("--launcher", a->launcher, "mpiexec, srun, none (one rank), or any words that take -n RANKS PROGRAM; without it the first mpiexec of PATH");
   c->add_option("--spares", a->spares, "Ranks that can be lost and replaced; beyond that, and where a rank dies twice in a row, the data axis shrinks and the batch stays. "
                                        "Without it any number")->not_negative();
+  c->add_flag("--accept-changes", a->accept_changes, "Go on though keys of the deck have changed that make the model compute something else");
   c->footer("\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are handed on. OUTPUT/supervisor.json tells of every life,\n"
             "OUTPUT/obituary.LIFE.json of the process that ended one, keys supervise.* of the deck set the limits. The exit code is that of the last life.\n\n" + exit_codes());
   c->callback([a, &action] {
