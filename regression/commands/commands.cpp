@@ -27,7 +27,7 @@ struct Help {
 const Help helps[] = {
     {{"train"}, {"--help", "--init-from", "--resume", "--anew", "--accept-changes", "--take-over", "--dry-run", "--ranks", "--life", "--obituary", "--supervisor"}},
     {{"plan"}, {"--help", "--init-from", "--ranks"}},
-    {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--take-over"}},
+    {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--accept-changes", "--take-over"}},
     {{"ps"}, {"--help"}},
     {{"import-hf"}, {"--help", "--overwrite"}},
     {{"export-hf"}, {"--help", "--dtype", "--shard-size", "--like", "--overwrite"}},

@@ -21,7 +21,7 @@ Json told(const Folder& folder, int ranks) {
   deck.finish();
   StepReport report;
   report.step = 9, report.steps = 9, report.global_batch = 12, report.seconds = 0.25, report.loss = 1;
-  RunLog(run, "", {}, 3e9, ranks).step(report);
+  RunLog(run, "", "", TensorBoard::Resumed{8, 96}, 3e9, ranks).step(report);
   std::ifstream lines(output / "metrics.jsonl");
   std::string line;
   std::getline(lines, line);

@@ -63,6 +63,7 @@ class Supervisor {
   Words command(int number) const {
     Words program{options_.program, "train", options_.deck, "--resume", "--life", std::to_string(number), "--obituary", obituary_path(output(), number),
                   "--supervisor", lock_->token()};
+    if (options_.accept_changes) program.push_back("--accept-changes");
     program.insert(program.end(), options_.overrides.begin(), options_.overrides.end());
     if (ranks_ != options_.ranks) program.push_back(fmt::format("parallel.data={}", data_axis()));
     if (run_.train.walltime > 0) program.push_back(fmt::format("train.walltime={}", std::max(0.01, (run_.train.walltime - since(begin_)) / 60)));

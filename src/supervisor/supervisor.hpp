@@ -13,6 +13,7 @@ struct SuperviseOptions {
   Words overrides;
   std::string launcher;
   int ranks = 1;
+  bool accept_changes = false;  // as of train
   int spares = -1;  // ranks that can be lost and replaced, -1: any number; beyond that the data axis shrinks
   bool take_over = false;  // the output folder, from a run on another machine
 };
