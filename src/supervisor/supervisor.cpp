@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "kernels/printable.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/data/output_file.hpp"
 #include "src/report/json.hpp"
@@ -55,7 +56,7 @@ class Supervisor {
     return steps.empty() ? 0 : steps.back();
   }
   static void say(const std::string& line) {
-    std::printf("gyrfalcon run: %s\n", line.c_str());
+    std::printf("gyrfalcon run: %s\n", printable(line).c_str());
     std::fflush(stdout);
   }
 
