@@ -17,7 +17,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell command -v mpiexec.hydra || command -v mpiexec.mpich || echo mpiexec)
 export NP DATA ARGS BUILD
 
-.PHONY: build run test regression faults accuracy bench bench-peer bench-tokenizer install clean help setup configure
+.PHONY: build run test regression faults mutants accuracy bench bench-peer bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -35,6 +35,10 @@ regression: build ## golden runs on many grids, one table; ARGS are words for re
 faults: configure ## break runs and files on purpose, for an hour, and count what survived; ARGS='-LE slow': five minutes
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@regression/faults.sh $(BUILD) $(ARGS)
+
+mutants: configure ## switch plausible mistakes on, one by one: does the suite notice? ARGS='--hints optimizer.*': some, quickly
+	@cmake --build $(BUILD) --parallel $(JOBS) --target mutants
+	@MPIEXEC='$(MPIEXEC)' regression/mutants.sh $(BUILD) $(ARGS)
 
 accuracy: configure ## errors of gradients in float beside PyTorch's; ARGS: names of models in regression/golden/huggingface
 	@cmake --build $(BUILD) --parallel $(JOBS) --target accuracy_table

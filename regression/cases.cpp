@@ -168,8 +168,8 @@ MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary)
   return m;
 }
 
-MicroBatch packed(MicroBatch m, const Lengths& lengths) {
-  m.positions = positions_of(lengths, m.batch, m.length);
+MicroBatch packed(MicroBatch m, const Lengths& lengths, Index first) {
+  m.positions = positions_of(lengths, m.batch, m.length, first);
   for (Index r = 1; r <= m.batch * m.length; ++r)
     if (r == m.batch * m.length || m.positions[r] == 0) m.labels[r - 1] = ignored_label;
   return m;

@@ -44,8 +44,9 @@ void set_weights(Engine<T>&);
 // Sequences `first` to `first + batch` of the cases' tokens; labels are the next tokens, the last one ignored.
 MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary);
 
-// The same tokens as documents of these lengths, in every sequence; the last token of each has no label.
-MicroBatch packed(MicroBatch, const Lengths&);
+// The same tokens as documents of these lengths, in other turns in every sequence (positions_of), of which the batch begins with number
+// `first`; the last token of each document has no label.
+MicroBatch packed(MicroBatch, const Lengths&, Index first = 0);
 // Each document alone.
 std::vector<MicroBatch> taken_apart(const MicroBatch&);
 

@@ -9,7 +9,7 @@
 
 namespace gyr::testing {
 
-// Lengths of the documents of every sequence, one behind the other; the last of a sequence is cut at its end.
+// Lengths of the documents of a sequence, one behind the other; the last of a sequence is cut at its end.
 using Lengths = std::vector<Index>;
 
 // Cuts that matter for chunks of 4 and K = 4 taps: a document per token, shorter than the taps, longer than a chunk, at the edges of chunks
@@ -18,14 +18,17 @@ inline std::vector<Lengths> cuts(Index length) {
   return {Lengths(length, 1), {1, 2, 3, 1, 2, length}, {3, 9, 1, length}, {4, 4, 8, length}, {5, 6, 2, length}, {length}};
 }
 
-// The same documents in each of `batch` sequences.
-inline std::vector<std::int32_t> positions_of(const Lengths& lengths, Index batch, Index length) {
-  std::vector<std::int32_t> one;
-  for (const Index n : lengths)
-    for (Index t = 0; t < n && Index(one.size()) < length; ++t) one.push_back(std::int32_t(t));
-  ensure(Index(one.size()) == length, "documents of {} tokens in a sequence of {}", one.size(), length);
+// Documents of these lengths in each of the sequences `first` to `first + batch`. Sequence b begins with the b-th length and comes back to the
+// first after the last, so that the cuts of neighbours differ and a place in one says nothing about another.
+inline std::vector<std::int32_t> positions_of(const Lengths& lengths, Index batch, Index length, Index first = 0) {
   std::vector<std::int32_t> all;
-  for (Index b = 0; b < batch; ++b) all.insert(all.end(), one.begin(), one.end());
+  for (Index b = first; b < first + batch; ++b) {
+    std::vector<std::int32_t> one;
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      for (Index t = 0; t < lengths[(b + i) % lengths.size()] && Index(one.size()) < length; ++t) one.push_back(std::int32_t(t));
+    ensure(Index(one.size()) == length, "documents of {} tokens in a sequence of {}", one.size(), length);
+    all.insert(all.end(), one.begin(), one.end());
+  }
   return all;
 }
 

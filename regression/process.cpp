@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <sstream>
 
 #include "regression/folder.hpp"
@@ -126,10 +127,15 @@ Result execute(const Words& command, const Options& options) {
   return result;
 }
 
+std::string program() {
+  const char* const named = std::getenv("GYRFALCON_BINARY");
+  return named ? named : GYR_BINARY;
+}
+
 Result run(const Words& arguments, const Options& options) {
   Words command;
   if (options.ranks > 0) command = {GYR_MPIEXEC, "-n", std::to_string(options.ranks)};
-  command.push_back(GYR_BINARY);
+  command.push_back(program());
   command.insert(command.end(), arguments.begin(), arguments.end());
   return execute(command, options);
 }

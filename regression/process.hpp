@@ -34,7 +34,9 @@ struct Result {
 
 // Runs any program, its first word. Returns when it and all its descendants are gone.
 Result execute(const Words& command, const Options& options = {});
-// Runs gyrfalcon with these arguments.
+// The program under test: the one built beside the tests, or what GYRFALCON_BINARY names.
+std::string program();
+// Runs it with these arguments.
 Result run(const Words& arguments, const Options& options = {});
 
 std::vector<std::string> lines_of(const std::string& text);

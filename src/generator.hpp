@@ -11,13 +11,13 @@ namespace gyr {
 struct Sampling {
   double temperature = 1;  // 0: always the most likely token
   Index top_k = 0;         // only the k most likely; 0: all
-  double top_p = 1;        // only the most likely tokens that together reach p
+  double top_p = 1;        // of these, only the most likely tokens, up to the one with which they reach p of their mass
   std::uint64_t seed = 1;
   Index tokens = 100;      // at most so many new ones
 };
 
 // The token drawn from one row of logits; `stream` and `index` name the random number, so that a draw does not depend on the layout.
-// Equal logits go to the lower token.
+// Of equal logits the lower token counts as the likelier one: at temperature 0, and at the borders of top_k and top_p.
 Token sample_token(std::span<const double> logits, const Sampling&, const Stream& stream, Index index);
 
 // Told each new token of a sequence; returns whether the sequence is finished.

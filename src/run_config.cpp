@@ -217,7 +217,8 @@ OptimizerConfig read_optimizer(Section s, const std::vector<std::string>& weight
   c.decay = s.get("decay", 0.1, "weight decay of matrices").at_least(0);
   c.clip = s.get("clip", 1.0, "largest global gradient norm; 0: no clipping").at_least(0);
   const std::vector<std::string> patterns =
-      s.get("groups", std::vector<std::string>{}, "parameter groups: patterns of names, e.g. [\"*.A_log\", \"*embed_tokens*\"]");
+      s.get("groups", std::vector<std::string>{},
+            "parameter groups: patterns of names, e.g. [\"*.A_log\", \"*embed_tokens*\"]; of several that match a weight the last one counts alone");
   const std::vector<double> rates = s.get("group_rates", std::vector<double>{}, "factor on the rate of each group; to freeze, see frozen").positive();
   const std::vector<double> decays = s.get("group_decays", std::vector<double>{}, "factor on the decay of each group").at_least(0);
   require(rates.empty() || rates.size() == patterns.size(), Exit::config, "optimizer.group_rates has {} numbers for {} groups", rates.size(),

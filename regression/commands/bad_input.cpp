@@ -336,7 +336,7 @@ void second_run_while_the_first_lives() {
     asked = true;
     const Words command = material().train(folder.path(), {"train.steps=1"});
     // In a process of its own: `run` would take the first run's ranks for its own orphans.
-    std::string line = GYR_BINARY;
+    std::string line = program();
     for (const std::string& word : command) line += " '" + word + "'";
     const int status = std::system((line + " > " + (folder / "second").string() + " 2>&1").c_str());
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == int(Exit::io)) << contents(folder / "second");

@@ -258,6 +258,21 @@ TEST(commands, metrics_are_a_json_object_per_line) {
   EXPECT_EQ(steps, Material::steps);
 }
 
+// Operations of a token are the same however many ranks share it, and each is credited with its part.
+TEST(commands, a_rank_is_credited_with_its_part_of_the_operations) {
+  double of_a_token = 0;
+  for (const int ranks : {1, 2}) {
+    const Folder folder;
+    ASSERT_EQ(run(material().train(folder.path(), {"train.steps=2", "train.eval_every=0"}), {.ranks = ranks}).code, 0);
+    for (const auto& step : metrics(folder.path(), "step")) {
+      const double all = step.at("tflops_per_rank").get<double>() * ranks / step.at("tokens_per_second").get<double>();
+      if (of_a_token == 0) of_a_token = all;
+      EXPECT_NEAR(all, of_a_token, 1e-9 * of_a_token) << ranks << " ranks";
+    }
+  }
+  EXPECT_GT(of_a_token, 0);
+}
+
 TEST(commands, tensorboard_has_a_file_of_events) {
   int files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(material().output() / "tensorboard"))

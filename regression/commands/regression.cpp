@@ -31,7 +31,7 @@ class Table {
     fs::copy(fs::path(GYR_SOURCE_DIR) / "regression/table", folder_ / "table");
     put_contents(folder_ / "table/tiny.case", tiny);
   }
-  Result call(const Words& more, const Words& start = {"--launcher", GYR_MPIEXEC, "--binary", GYR_BINARY}) const {
+  Result call(const Words& more, const Words& start = {"--launcher", GYR_MPIEXEC, "--binary", program()}) const {
     Words words{folder_ / "run.sh", "--work", work()};
     words.insert(words.end(), start.begin(), start.end());
     words.insert(words.end(), more.begin(), more.end());
@@ -132,7 +132,7 @@ TEST(regression, other_tokens_are_not_compared_with) {
 // A program that begins anew would end with the same curve.
 TEST(regression, a_run_that_begins_anew_has_not_resumed) {
   const Ready table;
-  put_contents(table.file("forgetful"), std::string("#!/bin/bash\nexec ") + GYR_BINARY + " \"${@/--resume/train.log_every=1}\"\n");
+  put_contents(table.file("forgetful"), "#!/bin/bash\nexec " + program() + " \"${@/--resume/train.log_every=1}\"\n");
   fs::permissions(table.file("forgetful"), fs::perms::owner_all);
   const Result r = table.call({"--only", "tiny", "--ranks", "1"}, {"--launcher", GYR_MPIEXEC, "--binary", table.file("forgetful")});
   EXPECT_EQ(r.code, 1);
@@ -163,8 +163,8 @@ TEST(regression, wrong_calls_change_nothing_and_have_codes_of_their_own) {
   refused({"--onyl", "tiny"}, {}, Exit::usage, "unknown word '--onyl'");
   refused({"--ranks", "0"}, {}, Exit::usage, "--ranks takes a number");
   refused({"--only", "tiny"}, {"--binary", table.file("none")}, Exit::missing, "build it (make), or name it with --binary");
-  refused({"--only", "tiny"}, {"--binary", GYR_BINARY, "--launcher", "no-such-launcher -x"}, Exit::device, "no-such-launcher is not there");
-  refused({"--only", "tiny"}, {"--binary", GYR_BINARY, "--launcher", "false"}, Exit::device, "'false -n 1 ");
+  refused({"--only", "tiny"}, {"--binary", program(), "--launcher", "no-such-launcher -x"}, Exit::device, "no-such-launcher is not there");
+  refused({"--only", "tiny"}, {"--binary", program(), "--launcher", "false"}, Exit::device, "'false -n 1 ");
   put_contents(table.file("table/tiny.case"), std::string(tiny) + "stepz 3\n");
   refused({"--only", "tiny"}, {}, Exit::data, "tiny.case:8: unknown key 'stepz'");
   put_contents(table.file("table/tiny.case"), std::regex_replace(tiny, std::regex("1x1x1 2x1x1"), "2x1x1"));

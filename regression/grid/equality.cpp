@@ -19,7 +19,7 @@ struct Outcome {
 
 // What a step is taken of, besides the model.
 struct Setting {
-  Lengths documents = {};                // packed into every sequence
+  Lengths documents = {};                // packed into every sequence, in other turns
   std::vector<std::string> frozen = {};  // patterns of weights
 };
 
@@ -38,8 +38,9 @@ Outcome step(const ModelConfig& model, Grid& grid, const Setting& setting = {}) 
   Rig<T> rig(config_of(model, grid.layout(), setting), grid);
   const int data = grid.layout().size("data"), mine = grid.coordinate("data");
   const auto source = [&](int micro) {
-    MicroBatch batch = micro_batch(Index(micro) * data + mine, 1, length, model.vocabulary);
-    return setting.documents.empty() ? batch : packed(std::move(batch), setting.documents);
+    const Index first = Index(micro) * data + mine;
+    MicroBatch batch = micro_batch(first, 1, length, model.vocabulary);
+    return setting.documents.empty() ? batch : packed(std::move(batch), setting.documents, first);
   };
   Outcome outcome{rig.engine.gradients(source, rig.engine.config().micros, 1), {}};
   outcome.gradients = gathered_gradients(rig.engine);

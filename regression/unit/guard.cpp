@@ -5,6 +5,7 @@
 
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
+#include "src/recent_metrics.hpp"
 
 namespace gyr::testing {
 namespace {
@@ -57,6 +58,26 @@ TEST(guard, ends_the_run_after_so_many_bad_batches_in_a_row) {
   guard.applied(1, false);
   guard.bad(false, "");
   EXPECT_EQ(error_of([&] { guard.bad(false, ""); }).code, Exit::numeric);
+}
+
+// What a resumed run knows of the losses before it: those of steps that were applied, the last of each, up to where it goes on.
+TEST(guard, remembers_the_losses_of_applied_steps_only) {
+  const Folder folder;
+  const auto file = folder.write("metrics.jsonl", R"({"kind":"step","step":1,"loss":1.5}
+{"kind":"step","step":2,"loss":2.5}
+{"kind":"skip","step":3,"to":3}
+{"kind":"step","step":3,"loss":90}
+{"kind":"step","step":4,"loss":70}
+{"kind":"step","step":5,"loss":80}
+{"kind":"step","step":4,"loss":4.5}
+{"kind":"validation","step":4,"loss":60}
+{"kind":"step","step":4,"lo)");
+  EXPECT_EQ(recent_metrics(file, 4, 10).losses, (std::vector<double>{1.5, 2.5, 4.5}));
+  EXPECT_EQ(recent_metrics(file, 4, 2).losses, (std::vector<double>{2.5, 4.5})) << "the newest";
+  EXPECT_EQ(recent_metrics(file, 2, 10).losses, (std::vector<double>{1.5, 2.5}));
+  EXPECT_TRUE(recent_metrics(file, 4, 10).validated);
+  EXPECT_FALSE(recent_metrics(file, 2, 10).validated);
+  EXPECT_TRUE(recent_metrics(folder / "none", 4, 10).losses.empty());
 }
 
 }  // namespace

@@ -55,6 +55,11 @@ TEST(loss_mask, lies_beside_the_tokens) {
   EXPECT_EQ(marks, (std::vector<std::uint8_t>{0, 1, 0}));
 }
 
+TEST(loss_mask, a_label_is_the_next_token_where_that_is_learned) {
+  const Sample s{{5, 6, 7, 8, 9}, {}, {1, 0, 1, 1, 0}};
+  EXPECT_EQ(s.labels(-7), (std::vector<std::int32_t>{-7, 7, 8, -7}));
+}
+
 TEST(loss_mask, says_what_is_learned_of_a_sample) {
   const Corpus corpus;
   DatasetOptions o = corpus.options();

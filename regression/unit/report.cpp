@@ -139,14 +139,26 @@ Message message(std::string_view bytes) {
   return m;
 }
 
+// TensorFlow's sum of a record, from its definition: the remainder by Castagnoli's polynomial bit by bit, then rotated right by 15, plus a constant.
+std::uint32_t record_sum(std::string_view bytes) {
+  std::uint32_t remainder = 0xffffffff;
+  for (const char byte : bytes)
+    for (int bit = 0; bit < 8; ++bit) {
+      const bool subtract = (remainder ^ (std::uint8_t(byte) >> bit)) & 1;
+      remainder = (remainder >> 1) ^ (subtract ? 0x82f63b78u : 0);
+    }
+  remainder = ~remainder;
+  return (remainder >> 15 | remainder << 17) + 0xa282ead8u;
+}
+
 std::vector<Message> events(std::string_view file) {
   std::vector<Message> all;
   while (!file.empty()) {
     const std::string_view length = file.substr(0, 8);
     const std::size_t size = read_number(file, 8);
-    EXPECT_EQ(read_number(file, 4), masked_crc32c(length));
+    EXPECT_EQ(read_number(file, 4), record_sum(length));
     const std::string_view payload = read_bytes(file, size);
-    EXPECT_EQ(read_number(file, 4), masked_crc32c(payload));
+    EXPECT_EQ(read_number(file, 4), record_sum(payload));
     all.push_back(message(payload));
   }
   return all;
@@ -295,7 +307,12 @@ TEST(report, crc32c_agrees_with_published_vectors) {
   EXPECT_EQ(crc32c(""), 0u);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);    // RFC 3720, B.4
   EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);  // RFC 3720, B.4
+  std::string ascending, descending;
+  for (char byte = 0; byte < 32; ++byte) ascending += byte, descending.insert(descending.begin(), byte);
+  EXPECT_EQ(crc32c(ascending), 0x46dd794eu);   // RFC 3720, B.4
+  EXPECT_EQ(crc32c(descending), 0x113fdb5cu);  // RFC 3720, B.4
   EXPECT_EQ(masked_crc32c(""), 0xa282ead8u);
+  EXPECT_EQ(masked_crc32c("123456789"), 0xc78ab0e5u);
 }
 
 TEST(report, tensorboard_files_decode_to_what_was_written) {

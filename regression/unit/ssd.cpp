@@ -164,7 +164,8 @@ std::vector<Packed> packed_cases() {
   for (const Lengths& lengths : cuts(19)) list.push_back({s, positions_of(lengths, 2, 19)});
   list.push_back({{1, 150, 2, 1, 3, 4, 150, 0, infinity}, positions_of({20, 1, 45, 64, 150}, 1, 150)});  // several bands in a chunk
   list.push_back({s, positions_of({6, 13}, 2, 19)});
-  for (int t = 0; t < 6; ++t) list.back().positions[t] += 3, list.back().positions[19 + t] += 3;
+  for (int t = 0; t < 6; ++t) list.back().positions[t] += 3;
+  for (int t = 0; t < 13; ++t) list.back().positions[19 + t] += 3;
   return list;
 }
 

@@ -137,9 +137,9 @@ void add_generate(Command& app, Action& action) {
   c->add_option("--temperature", a->sampling.temperature, "Sharpness of the draw; 0 takes the most likely token")
       ->not_negative()->show_default();
   c->add_flag("--greedy", a->greedy, "The same as --temperature 0");
-  c->add_option("--top-k", a->sampling.top_k, "Draw among the k most likely; 0: all")->not_negative()->show_default();
-  c->add_option("--top-p", a->sampling.top_p, "Draw among the most likely that together reach p")->between(0, 1)
-      ->show_default();
+  c->add_option("--top-k", a->sampling.top_k, "Draw among the k most likely, the lower token first where two are alike; 0: all")->not_negative()->show_default();
+  c->add_option("--top-p", a->sampling.top_p, "Draw among the most likely of these, up to the one with which they reach p of their mass")
+      ->between(0, 1)->show_default();
   c->add_option("--seed", a->sampling.seed, "Seed of the draws")->show_default();
   c->add_option("--stop", a->stop, "End a text where this appears; may be given several times")->repeated();
   c->add_option("--pipeline", a->pipeline, "Stages the layers are cut into; the ranks of a stage share each layer")->positive()
