@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/flops.hpp"
 
+#include <map>
+
 #include "modules/embedding.hpp"
 #include "modules/head.hpp"
 #include "modules/layer.hpp"
@@ -39,13 +41,17 @@ TokenFlops forward_flops(const ModelConfig& c, Index length) {
 }
 
 double training_flops(const ModelConfig& c, Index length, const Trained& trained) {
-  const std::vector<Weight> weights = declared_weights(c);
+  std::map<std::string, std::vector<Weight>> parts;  // by the beginning of their names: "model.layers.3." is a part
+  const std::string layers = "model.layers.";
+  for (Weight& w : declared_weights(c)) {
+    const auto dot = w.name.starts_with(layers) ? w.name.find('.', layers.size()) : w.name.find('.', w.name.starts_with("model.") ? 6 : 0);
+    parts[w.name.substr(0, dot + 1)].push_back(std::move(w));
+  }
   bool learning = false;  // something so far, from the embedding on
   double sum = 0;
-  const auto add = [&](const std::string& names, double forward) {
+  const auto add = [&](const std::string& part, double forward) {
     double saved = 0;
-    for (const Weight& w : weights) {
-      if (!w.name.starts_with(names)) continue;
+    for (const Weight& w : parts[part]) {
       const bool learns = !trained || trained(w);
       learning = learning || learns;
       if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size());
@@ -56,7 +62,7 @@ double training_flops(const ModelConfig& c, Index length, const Trained& trained
   add(table, 0);
   for (Index i = 0; i < c.layers(); ++i) {
     const LayerFlops f = layer_type(c.pattern[i]).flops(c, length);
-    add(fmt::format("model.layers.{}.", i), f.products + f.attention + f.recurrence + f.convolution);
+    add(fmt::format("{}{}.", layers, i), f.products + f.attention + f.recurrence + f.convolution);
   }
   add("model.final_layernorm.", 0);
   add(c.tied ? table : "lm_head.", 2.0 * double(c.width) * double(c.vocabulary));

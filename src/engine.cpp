@@ -100,7 +100,7 @@ std::vector<MicroBatch> Engine<T>::collect(const MicroBatches& source, int micro
 template <class T>
 Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
   grid_.tell("count labels");
-  double count = 0;
+  double count = device_.ghost() ? double(batches.size()) * double(config_.micro_batch * config_.length) : 0;  // a ghost's have no tokens
   for (const MicroBatch& batch : batches)
     for (const Token label : batch.labels) count += label != ignored_label;
   return Index(device_.ghost() ? count * grid_.data().size() : grid_.data().sum(count));

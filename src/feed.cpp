@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/feed.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace gyr {
 
 namespace {
@@ -20,14 +23,26 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   return o;
 }
 
-// Samples a whole run consumes, batch ramp included.
+}  // namespace
+
+// Steps of one batch are counted together: up to the one after which the ramp asks for another.
 Index samples_of(const RunConfig& run) {
   Index samples = 0;
-  for (Index step = 0; step < run.train.steps; ++step) samples += run.batch_after(double(samples * run.train.length));
+  for (Index left = run.train.steps; left > 0;) {
+    const Index batch = run.batch_after(double(samples * run.train.length));
+    const auto same = [&](Index steps) { return run.batch_after(double((samples + steps * batch) * run.train.length)) == batch; };
+    Index taken = 1;
+    double next = HUGE_VAL;  // tokens at which the ramp goes on
+    for (const BatchStep& step : run.train.ramp)
+      if (step.tokens > double(samples * run.train.length)) next = std::min(next, step.tokens);
+    const double until = (next / double(run.train.length) - double(samples)) / double(batch);  // steps, to rounding
+    taken = until >= double(left) + 1 ? left : std::clamp<Index>(Index(until) - 1, 1, left);
+    while (taken < left && same(taken)) ++taken;
+    samples += taken * batch;
+    left -= taken;
+  }
   return samples;
 }
-
-}  // namespace
 
 Dataset training_set(const RunConfig& run) { return Dataset(dataset_options(run, Split::train, samples_of(run))); }
 

@@ -14,6 +14,8 @@ namespace gyr {
 // The samples of a run: all that it takes, or those that it validates on.
 Dataset training_set(const RunConfig&);
 Dataset validation_set(const RunConfig&);
+// Samples that all steps of a run take, its batch ramp included.
+Index samples_of(const RunConfig&);
 
 // Sequences [first, first + batch) of a dataset as a micro-batch: labels are the next tokens, where these are to be predicted.
 MicroBatch read_micro_batch(const Dataset&, Index first, Index batch, Index length);

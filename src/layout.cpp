@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace gyr {
 
@@ -34,7 +35,8 @@ Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages,
   return {{{"data", data}, {"pipeline", pipeline}, {"tensor", tensor}}, std::move(permutation), std::move(stages)};
 }
 
-// best[s][n]: the least possible cost of the dearest stage when the first n layers are cut into s stages.
+// best[n]: the least possible cost of the dearest stage when the first n layers are cut into the stages up to s. Where the last of them
+// begins later it costs less and those before it more, so the best place is where the two meet, and with n it only moves on.
 std::vector<Span> cut_stages(const std::vector<double>& costs, double before, double after, int stages) {
   const int layers = int(costs.size());
   require(stages <= layers, Exit::config, "{} layers cannot be cut into {} pipeline stages; set parallel.pipeline to {} or less", layers,
@@ -44,15 +46,21 @@ std::vector<Span> cut_stages(const std::vector<double>& costs, double before, do
   const auto cost = [&](int stage, int first, int last) {
     return sum[last] - sum[first] + (stage == 0 ? before : 0) + (stage == stages - 1 ? after : 0);
   };
-  std::vector best(stages, std::vector<double>(layers + 1, std::numeric_limits<double>::infinity()));
+  std::vector<double> best(layers + 1, std::numeric_limits<double>::infinity());
   std::vector from(stages, std::vector<int>(layers + 1, 0));
-  for (int n = 1; n <= layers; ++n) best[0][n] = cost(0, 0, n);
-  for (int s = 1; s < stages; ++s)
-    for (int n = s + 1; n <= layers; ++n)
-      for (int cut = s; cut < n; ++cut) {
-        const double dearest = std::max(best[s - 1][cut], cost(s, cut, n));
-        if (dearest < best[s][n]) best[s][n] = dearest, from[s][n] = cut;
-      }
+  for (int n = 1; n <= layers; ++n) best[n] = cost(0, 0, n);
+  for (int s = 1; s < stages; ++s) {
+    const std::vector<double> before_s = std::exchange(best, std::vector<double>(layers + 1, std::numeric_limits<double>::infinity()));
+    for (int n = s + 1, meet = s, first = s; n <= layers; ++n) {
+      while (meet < n - 1 && before_s[meet] < cost(s, meet, n)) ++meet;
+      best[n] = std::max(before_s[meet], cost(s, meet, n));
+      if (meet > s) best[n] = std::min(best[n], std::max(before_s[meet - 1], cost(s, meet - 1, n)));
+      // The first of equally good places.
+      while (cost(s, first, n) > best[n]) ++first;
+      while (first > s && cost(s, first - 1, n) <= best[n]) --first;
+      from[s][n] = first;
+    }
+  }
   std::vector<Span> spans(stages);
   for (int s = stages - 1, last = layers; s >= 0; --s) {
     const int first = s == 0 ? 0 : from[s][last];

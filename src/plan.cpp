@@ -15,19 +15,32 @@ std::vector<CommunicatorTraffic> traffic_of(Grid& grid) {
 
 namespace {
 
-// One ghost step of `config.micros` micro-batches, read off.
+// Sees every layer pass, and lets the plan be interrupted there.
 template <class T>
-RankPlan ghost_step(const EngineConfig& config, const Layout& layout, int position) {
+class Pulse : public Probe<T> {
+ public:
+  explicit Pulse(const std::function<void()>& beat) : beat_(beat) {}
+  void micro_batch(int) override {}
+  void see(Seen, const std::string&, Matrix<const T>, Index, std::span<const Piece>) override { beat_(); }
+  void gradients_are_whole() override {}
+
+ private:
+  const std::function<void()>& beat_;
+};
+
+// One ghost step of `micros` micro-batches, read off.
+template <class T>
+RankPlan ghost_step(const EngineConfig& config, int micros, const Layout& layout, int position, const std::function<void()>& beat) {
   Grid grid = Grid::ghost(layout, position);
   Timers timers(engine_timer_names());
   Engine<T> engine(config, grid, nullptr, timers);
+  Pulse<T> pulse(beat);
+  if (beat) engine.stage().look(&pulse);
   engine.initialise(0);
-  const Index rows = config.micro_batch * config.length;
-  const MicroBatch batch{config.micro_batch, config.length, std::vector<Token>(rows), std::vector<Token>(rows)};
   engine.device().clear_work();
-  const auto source = [&](int) { return batch; };
-  if (config.training) engine.train(source, config.micros, 1, 0);
-  else engine.evaluate(source, config.micros);
+  const auto source = [&](int) { return MicroBatch{config.micro_batch, config.length, {}, {}}; };
+  if (config.training) engine.train(source, micros, 1, 0);
+  else engine.evaluate(source, micros);
   RankPlan plan{position, engine.measured(), 0, engine.device().flops(), engine.device().work(), traffic_of(grid)};
   for (const auto& p : engine.stage().parameters().all()) plan.parameters += p->size();
   return plan;
@@ -51,23 +64,21 @@ void extend(RankPlan& plan, const RankPlan& more, Index times) {
 
 }  // namespace
 
-// All micro-batches take the same, and memory grows no more once the pipeline is full: two short steps tell a long one exactly.
+// All micro-batches take the same, and a full pipeline holds no more of them when more come: two short steps tell a long one exactly.
 template <class T>
-RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position) {
-  const int full = layout.size("pipeline");
-  if (config.micros <= full + 1) return ghost_step<T>(config, layout, position);
-  EngineConfig short_step = config;
-  short_step.micros = full;
-  RankPlan plan = ghost_step<T>(short_step, layout, position);
-  short_step.micros = full + 1;
-  const RankPlan more = ghost_step<T>(short_step, layout, position);
+RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
+  EngineConfig full = config;
+  full.micros = std::min(config.micros, layout.size("pipeline"));
+  RankPlan plan = ghost_step<T>(full, 1, layout, position, beat);
+  if (config.micros == 1) return plan;
+  const RankPlan more = ghost_step<T>(full, 2, layout, position, beat);
   plan.capacity = more.capacity;
-  extend(plan, more, config.micros - full);
+  extend(plan, more, config.micros - 1);
   return plan;
 }
 
-template RankPlan plan_rank<double>(const EngineConfig&, const Layout&, int);
-template RankPlan plan_rank<float>(const EngineConfig&, const Layout&, int);
-template RankPlan plan_rank<bf16>(const EngineConfig&, const Layout&, int);
+template RankPlan plan_rank<double>(const EngineConfig&, const Layout&, int, const std::function<void()>&);
+template RankPlan plan_rank<float>(const EngineConfig&, const Layout&, int, const std::function<void()>&);
+template RankPlan plan_rank<bf16>(const EngineConfig&, const Layout&, int, const std::function<void()>&);
 
 }  // namespace gyr

@@ -21,12 +21,13 @@ struct RankPlan {
   std::vector<CommunicatorTraffic> traffic;  // of one step
 };
 
+// `beat`, if given, is called at every layer: what it throws ends the plan.
 template <class T>
-RankPlan plan_rank(const EngineConfig&, const Layout&, int position);
+RankPlan plan_rank(const EngineConfig&, const Layout&, int position, const std::function<void()>& beat = {});
 
 template <class T>
-Capacity predicted_capacity(const EngineConfig& config, const Layout& layout, int position) {
-  return plan_rank<T>(config, layout, position).capacity;
+Capacity predicted_capacity(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat = {}) {
+  return plan_rank<T>(config, layout, position, beat).capacity;
 }
 
 std::vector<CommunicatorTraffic> traffic_of(Grid&);

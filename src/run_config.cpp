@@ -8,6 +8,7 @@
 
 #include "modules/flops.hpp"
 #include "modules/layer.hpp"
+#include "src/bounds.hpp"
 #include "src/watch/stop.hpp"
 #include "src/weight_pattern.hpp"
 
@@ -17,9 +18,9 @@ namespace {
 
 AttentionConfig read_attention(Section s, const AttentionConfig& d) {
   AttentionConfig c = d;
-  c.heads = s.get("heads", d.heads, "query heads, dealt over the tensor axis").positive();
-  c.key_heads = s.get("key_heads", d.key_heads, "key/value heads; fewer than tensor ranks: neighbours share one").positive();
-  c.width = s.get("width", d.width, "channels of a head").positive().multiple_of(2);
+  c.heads = s.get("heads", d.heads, "query heads, dealt over the tensor axis").positive().at_most(widest);
+  c.key_heads = s.get("key_heads", d.key_heads, "key/value heads; fewer than tensor ranks: neighbours share one").positive().at_most(widest);
+  c.width = s.get("width", d.width, "channels of a head").positive().multiple_of(2).at_most(widest);
   c.theta = s.get("theta", d.theta, "base of the rotary positions").positive();
   c.bias = s.get("bias", d.bias, "biases on q, k, v and o");
   c.in_multiplier = s.get("in_multiplier", d.in_multiplier, "scales the normed input");
@@ -32,12 +33,12 @@ const char* name_of(SsmNorm norm) { return norm == SsmNorm::none ? "none" : norm
 
 MambaConfig read_mamba(Section s, const MambaConfig& d) {
   MambaConfig c = d;
-  c.heads = s.get("heads", d.heads, "SSM heads, dealt over the tensor axis").positive();
-  c.width = s.get("width", d.width, "channels of a head").positive();
-  c.groups = s.get("groups", d.groups, "groups of heads that share B and C").positive();
-  c.state = s.get("state", d.state, "SSM state per channel").positive();
+  c.heads = s.get("heads", d.heads, "SSM heads, dealt over the tensor axis").positive().at_most(widest);
+  c.width = s.get("width", d.width, "channels of a head").positive().at_most(widest);
+  c.groups = s.get("groups", d.groups, "groups of heads that share B and C").positive().at_most(widest);
+  c.state = s.get("state", d.state, "SSM state per channel").positive().at_most(widest);
   c.taps = s.get("taps", d.taps, "taps of the causal convolution").unit("tokens").at_least(2).at_most(16);
-  c.chunk = s.get("chunk", d.chunk, "chunk length of the SSD scan; changes rounding only").unit("tokens").positive().effect(Effect::none);
+  c.chunk = s.get("chunk", d.chunk, "chunk length of the SSD scan; changes rounding only").unit("tokens").positive().at_most(longest).effect(Effect::none);
   const std::string norm = s.get("norm", name_of(d.norm), "gated RMSNorm: norm(y silu(z)), norm(y) silu(z), or plain y silu(z)")
                                .one_of({"none", "gate_first", "norm_first"});
   c.norm = norm == "none" ? SsmNorm::none : norm == "gate_first" ? SsmNorm::gate_first : SsmNorm::norm_first;
@@ -61,7 +62,7 @@ MambaConfig read_mamba(Section s, const MambaConfig& d) {
 
 MlpConfig read_mlp(Section s, const MlpConfig& d) {
   MlpConfig c = d;
-  c.width = s.get("width", d.width, "inner channels, dealt over the tensor axis").positive();
+  c.width = s.get("width", d.width, "inner channels, dealt over the tensor axis").positive().at_most(widest);
   c.bias = s.get("bias", d.bias, "biases on gate, up and down");
   c.gate_multiplier = s.get("gate_multiplier", d.gate_multiplier, "scales the gate before SiLU");
   c.down_multiplier = s.get("down_multiplier", d.down_multiplier, "scales the output");
@@ -69,16 +70,21 @@ MlpConfig read_mlp(Section s, const MlpConfig& d) {
 }
 
 // "PP*-" or, for long models, "P x 72".
-std::string expand_pattern(const std::string& pattern) {
+std::string read_pattern(Section s, const std::string& otherwise, const std::string& help) {
+  auto setting = s.get("pattern", otherwise, help).not_empty();
+  const std::string pattern = setting;
   const auto x = pattern.find(" x ");
-  if (x == std::string::npos) return pattern;
-  int count = 0;
-  const char* end = pattern.data() + pattern.size();
-  const auto [rest, error] = std::from_chars(pattern.data() + x + 3, end, count);
-  require(error == std::errc() && rest == end && count > 0 && count <= 100000, Exit::config,
-          "model.pattern: '{}' is not of the form 'SYMBOLS x COUNT'", pattern);
+  const std::string symbols = pattern.substr(0, x);
+  Index count = 1;
+  if (x != std::string::npos) {
+    const char *begin = pattern.data() + x + 3, *end = pattern.data() + pattern.size();
+    const auto [rest, error] = std::from_chars(begin, end, count);
+    setting.must("COUNT is a whole number above 0", begin != end && rest == end && error != std::errc::invalid_argument && count > 0);
+    if (error == std::errc::result_out_of_range) count = most_layers + 1;
+  }
+  setting.must(fmt::format("at most {} layers", most_layers), count <= most_layers && count * Index(symbols.size()) <= most_layers).value();
   std::string all;
-  for (int i = 0; i < count; ++i) all += pattern.substr(0, x);
+  for (Index i = 0; i < count; ++i) all += symbols;
   return all;
 }
 
@@ -95,12 +101,14 @@ std::string pattern_help() {
   return text;
 }
 
+constexpr Index most_skipped = Index(1) << 60;
+
 std::vector<Span> read_skip(const std::vector<std::string>& entries) {
   std::vector<Span> skip;
   for (const std::string& entry : entries) {
     Index first = 0, count = 0;
     char rest = 0;
-    const bool pair = std::sscanf(entry.c_str(), "%ld:%ld%c", &first, &count, &rest) == 2 && first >= 0 && count > 0;
+    const bool pair = std::sscanf(entry.c_str(), "%ld:%ld%c", &first, &count, &rest) == 2 && first >= 0 && first <= most_skipped && count > 0 && count <= most_skipped;
     require(pair && (skip.empty() || skip.back().last <= first), Exit::config,
             "data.skip: '{}' is not 'FIRST:COUNT' with rising samples, as in [\"640:32\", \"1280:32\"]", entry);
     skip.push_back({first, first + count});
@@ -134,7 +142,7 @@ std::vector<BatchStep> read_ramp(const std::vector<std::string>& entries) {
     step.tokens = std::strtod(entry.c_str(), &end);
     const bool number = end != entry.c_str() && *end == ':';
     if (number) step.batch = std::strtoll(end + 1, &end, 10);
-    require(number && *end == 0 && step.batch > 0 && step.tokens >= 0 && (ramp.empty() || ramp.back().tokens < step.tokens), Exit::config,
+    require(number && *end == 0 && step.batch > 0 && step.batch <= most_sequences && step.tokens >= 0 && (ramp.empty() || ramp.back().tokens < step.tokens), Exit::config,
             "train.ramp: '{}' is not 'TOKENS:SEQUENCES' with rising tokens, as in [\"0:16\", \"1e6:64\"]", entry);
     ramp.push_back(step);
   }
@@ -150,23 +158,23 @@ TrainConfig read_train(Section s, const RunDefaults& d) {
   c.init_from = init_from(s);
   c.precision = s.get("precision", d.precision, "arithmetic; bf16: bf16 storage and products, fp32 sums and masters")
                     .one_of({"fp32", "fp64", "bf16"});
-  c.steps = s.get("steps", 1000, "optimizer steps").at_least(0);
-  c.batch = s.get("batch", 8, "sequences in a step, over all ranks").positive();
-  c.micro_batch = s.get("micro_batch", 1, "sequences in a micro-batch of a rank").positive().effect(Effect::none);
-  c.length = s.get("length", d.length, "tokens in a sequence").unit("tokens").positive();
+  c.steps = s.get("steps", 1000, "optimizer steps").at_least(0).at_most(most_steps);
+  c.batch = s.get("batch", 8, "sequences in a step, over all ranks").positive().at_most(most_sequences);
+  c.micro_batch = s.get("micro_batch", 1, "sequences in a micro-batch of a rank").positive().at_most(most_sequences).effect(Effect::none);
+  c.length = s.get("length", d.length, "tokens in a sequence").unit("tokens").positive().at_most(longest);
   c.ramp = read_ramp(s.get("ramp", std::vector<std::string>{}, "batch by consumed tokens: TOKENS:SEQUENCES; the last one stays").value());
-  c.eval_every = s.get("eval_every", 0, "steps between evaluations on the validation split; 0: never").unit("steps").at_least(0).effect(Effect::none);
-  c.eval_batches = s.get("eval_batches", 8, "global batches of an evaluation").positive().effect(Effect::none);
-  c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive().effect(Effect::none);
+  c.eval_every = s.get("eval_every", 0, "steps between evaluations on the validation split; 0: never").unit("steps").at_least(0).at_most(most_steps).effect(Effect::none);
+  c.eval_batches = s.get("eval_batches", 8, "global batches of an evaluation").positive().at_most(most_sequences).effect(Effect::none);
+  c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive().at_most(most_steps).effect(Effect::none);
   c.seed = std::uint64_t(Index(s.get("seed", 1, "seed of the initial weights").at_least(0)));
   c.walltime = walltime_seconds(s.get("walltime", "", "time of the job, hh:mm:ss or minutes: the run saves and ends with code 75 before it is over; empty: none").effect(Effect::none).value());
   const std::string policy = s.get("non_finite", "stop", "where loss or gradient is not finite: end the run, leave out the update, or go back to the last checkpoint and leave out the batch")
                                  .one_of({"stop", "skip", "rollback"});
   c.non_finite = policy == "skip" ? NonFinite::skip : policy == "rollback" ? NonFinite::rollback : NonFinite::stop;
-  c.max_skips = s.get("max_skips", 10, "batches left out in a row that end the run with code 80").at_least(1);
-  c.spike = s.get("spike", 0.0, "a loss so many times the mean of the last 32 is treated as train.non_finite says; 0: any loss is fine").at_least(0);
-  require(c.spike == 0 || c.spike > 1, Exit::config, "train.spike = {}: a factor above 1, or 0", c.spike);
-  c.check_replicas = s.get("check_replicas", 0, "steps between comparisons of the weights over the data axis, also before each save; 0: never").unit("steps").at_least(0).effect(Effect::none);
+  c.max_skips = s.get("max_skips", 10, "batches left out in a row that end the run with code 80").at_least(1).at_most(most_steps);
+  auto spike = s.get("spike", 0.0, "a loss so many times the mean of the last 32 is treated as train.non_finite says; 0: any loss is fine").at_least(0);
+  c.spike = spike.must("0 or above 1", spike.value() == 0 || spike.value() > 1);
+  c.check_replicas = s.get("check_replicas", 0, "steps between comparisons of the weights over the data axis, also before each save; 0: never").unit("steps").at_least(0).at_most(most_steps).effect(Effect::none);
   return c;
 }
 
@@ -180,7 +188,7 @@ WatchSettings read_watch(Section s) {
 FaultSettings read_fault(Section s) {
   FaultSettings c = parse_fault(s.get("kind", "", "for tests: kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR; empty: none").value());
   c.rank = s.get("rank", 0, "the rank it happens to").at_least(0);
-  c.step = s.get("step", 1, "the step before which it happens").positive();
+  c.step = s.get("step", 1, "the step before which it happens").positive().at_most(most_steps);
   c.life = s.get("life", 0, "the start of the run it happens in, as counted by gyrfalcon run; -1: every one").at_least(-1);
   return c;
 }
@@ -191,7 +199,7 @@ SuperviseSettings read_supervise(Section s) {
   c.stale = s.get("stale", c.stale, "time in which no rank moves until the job is ended; five times the median step where that is more").unit("s").positive();
   c.silent = s.get("silent", c.silent, "time without a heartbeat of a rank until it is taken for lost").unit("s").positive();
   c.slow = s.get("slow", c.slow, "a rank that works so many times as long as the median rank is reported").above(1);
-  c.slow_steps = s.get("slow_steps", c.slow_steps, "steps over which that is measured").unit("steps").positive();
+  c.slow_steps = s.get("slow_steps", c.slow_steps, "steps over which that is measured").unit("steps").positive().at_most(most_steps);
   return c;
 }
 
@@ -235,10 +243,10 @@ LearningRate read_rate(Section s, Index steps) {
                    .one_of({"constant", "linear", "cosine", "inverse-sqrt", "wsd"});
   r.peak = s.get("rate", 1e-3, "learning rate after the warm-up").at_least(0).finite();
   r.floor = s.get("rate_floor", 0.0, "rate at the end of the decay").at_least(0).finite();
-  r.warmup = s.get("warmup", 100, "length of the linear warm-up").unit("steps").at_least(0);
-  const Index end = s.get("decay_steps", 0, "step where the decay ends; 0: train.steps").unit("steps").at_least(0);
+  r.warmup = s.get("warmup", 100, "length of the linear warm-up").unit("steps").at_least(0).at_most(most_steps);
+  const Index end = s.get("decay_steps", 0, "step where the decay ends; 0: train.steps").unit("steps").at_least(0).at_most(most_steps);
   r.steps = end > 0 ? end : steps;
-  r.decay = s.get("wsd_decay", 100, "length of the final decay of wsd").unit("steps").positive();
+  r.decay = s.get("wsd_decay", 100, "length of the final decay of wsd").unit("steps").positive().at_most(most_steps);
   r.decay_shape = s.get("wsd_shape", "exponential", "shape of the final decay of wsd")
                       .one_of({"linear", "cosine", "exponential", "minus-sqrt"});
   return r;
@@ -246,22 +254,22 @@ LearningRate read_rate(Section s, Index steps) {
 
 ParallelConfig read_parallel(Section s) {
   ParallelConfig c;
-  c.data = s.get("data", 0, "ranks of the data axis; 0: as many as the other axes leave").at_least(0);
-  c.pipeline = s.get("pipeline", 1, "ranks of the pipeline axis").positive();
-  c.tensor = s.get("tensor", 1, "ranks of the tensor axis").positive();
+  c.data = s.get("data", 0, "ranks of the data axis; 0: as many as the other axes leave").at_least(0).at_most(most_ranks);
+  c.pipeline = s.get("pipeline", 1, "ranks of the pipeline axis").positive().at_most(most_axis);
+  c.tensor = s.get("tensor", 1, "ranks of the tensor axis").positive().at_most(most_axis);
   const std::vector<Index> permutation =
-      s.get("permutation", std::vector<Index>{}, "rank at each position of the grid; none: in order").at_least(0);
+      s.get("permutation", std::vector<Index>{}, "rank at each position of the grid; none: in order").at_least(0).at_most(most_ranks);
   c.permutation.assign(permutation.begin(), permutation.end());
-  c.layers = s.get("layers", std::vector<Index>{}, "layers of each pipeline stage; none: cut by cost").positive().value();
-  c.bucket_bytes = Index(s.get("bucket", 32, "gradients reduced together over the data axis").unit("MiB").positive()) << 20;
+  c.layers = s.get("layers", std::vector<Index>{}, "layers of each pipeline stage; none: cut by cost").positive().at_most(most_layers).value();
+  c.bucket_bytes = Index(s.get("bucket", 32, "gradients reduced together over the data axis").unit("MiB").positive().at_most(1 << 20)) << 20;
   return c;
 }
 
 CheckpointConfig read_checkpoint(Section s) {
   CheckpointConfig c;
-  c.every = s.get("every", 0, "steps between checkpoints; 0: only at the end").unit("steps").at_least(0);
-  c.keep = s.get("keep", 2, "newest checkpoints that stay").positive();
-  c.keep_every = s.get("keep_every", 0, "checkpoints of multiples of so many steps stay for ever; 0: none").unit("steps").at_least(0);
+  c.every = s.get("every", 0, "steps between checkpoints; 0: only at the end").unit("steps").at_least(0).at_most(most_steps);
+  c.keep = s.get("keep", 2, "newest checkpoints that stay").positive().at_most(1 << 20);
+  c.keep_every = s.get("keep_every", 0, "checkpoints of multiples of so many steps stay for ever; 0: none").unit("steps").at_least(0).at_most(most_steps);
   c.files = s.get("files", "rank", "who writes a file: every rank, the first rank of each node for all of it, or a single rank for all")
                 .one_of({"rank", "node", "single"});
   c.async = s.get("async", false, "the steps go on while a copy in memory is written; the copy takes as much as the rank's file");
@@ -273,7 +281,7 @@ CheckpointConfig read_checkpoint(Section s) {
 
 DumpConfig read_dump(Section s) {
   DumpConfig c;
-  c.steps = s.get("steps", std::vector<Index>{}, "steps whose numbers go to OUTPUT/dumps/step_N, for gyrfalcon info and diff, h5py and the like").positive().value();
+  c.steps = s.get("steps", std::vector<Index>{}, "steps whose numbers go to OUTPUT/dumps/step_N, for gyrfalcon info and diff, h5py and the like").positive().at_most(most_steps).value();
   const std::vector<std::string> roots{"/activations/", "/gradients/", "/model/"};
   c.what = s.get("what", std::vector<std::string>{"/activations/*", "/gradients/*", "/model/*"}, "patterns of the tensors' paths, as /gradients/layers/0/*; /model/ holds the weights").value();
   for (const std::string& pattern : c.what)
@@ -285,19 +293,20 @@ DumpConfig read_dump(Section s) {
 
 ModelConfig read_model_config(Section s, const ModelConfig& d) {
   ModelConfig c = d;
-  c.pattern = expand_pattern(s.get("pattern", contract_pattern(d.pattern), pattern_help()).not_empty());
-  c.vocabulary = s.get("vocabulary", d.vocabulary, "tokens of the vocabulary").at_least(2);
-  c.width = s.get("width", d.width, "channels of the residual stream").positive();
+  c.pattern = read_pattern(s, contract_pattern(d.pattern), pattern_help());
+  c.vocabulary = s.get("vocabulary", d.vocabulary, "tokens of the vocabulary").at_least(2).at_most(most_tokens);
+  c.width = s.get("width", d.width, "channels of the residual stream").positive().at_most(widest);
   c.epsilon = s.get("epsilon", d.epsilon, "added to the mean square in every norm").at_least(0);
   c.tied = s.get("tied", d.tied, "the head uses the embedding's matrix");
   c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
   c.head_multiplier = s.get("head_multiplier", d.head_multiplier, "scales the logits");
   c.deviation = s.get("deviation", d.deviation, "deviation of initial matrices").at_least(0).effect(Effect::none);
-  c.padding = s.get("padding", d.padding, "token whose embedding takes no gradient; -1: none").at_least(-1).effect(Effect::course);
+  c.padding = s.get("padding", d.padding, "token whose embedding takes no gradient; -1: none").at_least(-1).at_most(most_tokens).effect(Effect::course);
   c.attention = read_attention(s.section("attention", "grouped-query attention"), d.attention);
   c.mamba = read_mamba(s.section("mamba", "Mamba-2 state-space branch"), d.mamba);
   c.mlp = read_mlp(s.section("mlp", "SwiGLU block"), d.mlp);
   check(c);
+  check_bounds(c, s);
   return c;
 }
 
@@ -332,6 +341,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   Section output = deck.section("output", "where results go", Effect::none);
   run.output = output.get("folder", "out", "folder of checkpoints, logs and metrics").value();
   run.watch.lock_patience = output.get("lock_seconds", run.watch.lock_patience, "time without a sign of life of a run on another machine that has not given the folder back, until this one takes it over; at once where the scheduler says that its job is gone").unit("s").positive();
+  check_bounds(run, deck);
   return run;
 }
 

@@ -62,7 +62,7 @@ void RunLog::left_out(Index step, const Span& samples, const std::string& why, s
 }
 
 void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all) {
-  say(Timers::table(names, all));
+  progress_.say(Timers::table(names, all));
   metrics_.line(Timers::json(names, all));
 }
 

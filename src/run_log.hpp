@@ -2,6 +2,7 @@
 // What a run tells people: on the terminal, in OUTPUT/metrics.jsonl and OUTPUT/tensorboard. The first rank has one.
 #pragma once
 
+#include "kernels/printable.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/report/json_lines.hpp"
 #include "src/report/progress.hpp"
@@ -19,7 +20,7 @@ class RunLog {
   // Exit::io.
   RunLog(const RunConfig&, const std::string& deck, const std::string& run, const std::optional<TensorBoard::Resumed>& resumed, double peak, int ranks);
 
-  void say(std::string_view line) { progress_.say(line); }
+  void say(std::string_view line) { progress_.say(printable(line)); }
   void step(StepReport);  // adds time and rates
   void validation(ValidationReport);
   void saved(const Saved&);

@@ -11,6 +11,7 @@
 
 #include "kernels/gemm.hpp"
 #include "kernels/mpi/transport.hpp"
+#include "kernels/printable.hpp"
 #include "src/hdf5/file.hpp"
 #include "src/report/summary.hpp"
 #include "src/version.hpp"
@@ -54,11 +55,12 @@ Failure attempt(const std::function<void()>& body) {
 }
 
 void say(const Failure& failure, int rank, int ranks) {
+  const std::string text = printable_lines(failure.text);
   std::fflush(stdout);
   if (ranks > 1)
-    std::fprintf(stderr, "gyrfalcon: rank %d: %s\n", rank, failure.text.c_str());
+    std::fprintf(stderr, "gyrfalcon: rank %d: %s\n", rank, text.c_str());
   else
-    std::fprintf(stderr, "gyrfalcon: %s\n", failure.text.c_str());
+    std::fprintf(stderr, "gyrfalcon: %s\n", text.c_str());
 }
 
 // Every rank's code, or nothing where some rank does not come within the time.

@@ -22,6 +22,8 @@ std::optional<Message> awaited(const Task& task, int stage) {
 
 }  // namespace
 
+double idle_part(const PipelineShape& shape) { return double(shape.ranks - 1) / double(shape.micros + shape.ranks - 1); }
+
 Simulation simulate(const PipelineShape& shape, const std::vector<std::vector<Task>>& lists, const TaskCosts& costs) {
   Simulation result;
   result.busy.assign(shape.ranks, 0);

@@ -16,6 +16,9 @@ struct Simulation {
   std::vector<double> busy;  // of each rank
 };
 
+// The part of a step of one_f_one_b in which a rank waits, were all stages equal and transfers free: (p - 1) / (m + p - 1).
+double idle_part(const PipelineShape&);
+
 // Exit::internal naming the tasks that wait for each other where the lists deadlock.
 Simulation simulate(const PipelineShape&, const std::vector<std::vector<Task>>& lists, const TaskCosts&);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/printable.hpp"
 #include "modules/flops.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/checkpoint/checksum.hpp"
@@ -45,21 +46,14 @@ class Trainer {
         watch_(run.watch, {rank(world), ranks(world), options.life}, [world](int code) { MPI_Abort(world, code); }),
         walltime_(run.train.walltime, options.begin), grid_(layout_of(run, ranks(world)), world, patience_of(world), &watch_.beacon()),
         engine_config_(engine_config(run, grid_.layout())),
-        capacity_(predicted_capacity<T>(engine_config_, grid_.layout(), grid_.position())),
-        engine_(engine_config_, grid_, &capacity_, timers_), folder_(options.folder ? *options.folder : own_folder_), fault_(run.fault, rank(world), options.life, engine_, watch_.beacon()),
+        training_(checked_training_set()), validation_(checked_validation_set()),
+        capacity_(predicted_capacity<T>(engine_config_, grid_.layout(), grid_.position(), [this] { planning(); })),
+        engine_(engine_config_, grid_, &capacity_, timers_), folder_(options.folder ? *options.folder : own_folder_),
+        fault_(run.fault, rank(world), options.life, engine_, watch_.beacon()),
         guard_(run.train), skip_(run.data.skip) {
-    grid_.tell("data");
     const bool fault_now = run.fault.any() && (run.fault.life < 0 || run.fault.life == options.life);
     require(!fault_now || run.fault.rank < grid_.layout().ranks(), Exit::config, "fault.rank = {}, but there are {} ranks", run.fault.rank,
             grid_.layout().ranks());
-    require(run.train.non_finite != NonFinite::rollback || run.data.order != "megatron", Exit::config,
-            "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
-    require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
-    training_.emplace(training_set(run));
-    if (run.train.eval_every > 0) validation_.emplace(validation_set(run));
-    together(grid_.world(), [&] {
-      if (lead() && !run.data.tokenizer.empty()) check_tokenizer();
-    });
     together(grid_.world(), [&] {
       if (!lead()) return;
       take_folder(options);
@@ -111,6 +105,30 @@ class Trainer {
   }
 
  private:
+  // What can be known of deck and data without planning is, before the plan, which may take its time.
+  Dataset checked_training_set() {
+    grid_.tell("data");
+    require(run_.train.non_finite != NonFinite::rollback || run_.data.order != "megatron", Exit::config,
+            "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
+    require(!run_.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
+    Dataset set = training_set(run_);
+    together(grid_.world(), [&] {
+      if (lead() && !run_.data.tokenizer.empty()) check_tokenizer();
+    });
+    return set;
+  }
+  std::optional<Dataset> checked_validation_set() const {
+    if (run_.train.eval_every == 0) return {};
+    return validation_set(run_);
+  }
+
+  // Called again and again while the plan is made.
+  void planning() {
+    watch_.beacon().advance();
+    if (const int reason = StopSignals::caught())
+      fail(Exit::again, "stopped by {} before the first step, nothing was begun", stop_reason(reason));
+  }
+
   void check_tokenizer() const {
     const Index size = Tokenizer::load(run_.data.tokenizer).size();
     require(size <= run_.model.vocabulary, Exit::data, "data.tokenizer {}: {} tokens, and model.vocabulary is {}; raise that, or name the model's tokenizer",
@@ -150,7 +168,7 @@ class Trainer {
 
   void take_folder(const TrainOptions& options) {
     const auto say = [](const std::string& line) {
-      std::printf("%s\n", line.c_str());
+      std::printf("%s\n", printable(line).c_str());
       std::fflush(stdout);
     };
     folder_.take(run_.output, {options.take_over, run_.watch.lock_patience, say}, options.supervisor);
@@ -208,7 +226,7 @@ class Trainer {
     together(grid_.world(), [&] {
       if (lead()) companions_ = companions_of(from);  // who writes manifests
     });
-    if (lead()) std::printf("weights from %s\n", from.c_str());
+    if (lead()) std::printf("weights from %s\n", printable(from).c_str());
   }
 
   // A model that computes something else is not what was saved; where not even the shapes are the same no option would help.
@@ -226,7 +244,7 @@ class Trainer {
   void resume(Changes changes, std::int64_t before = std::numeric_limits<std::int64_t>::max()) {
     watch_.beacon().phase("load");
     const auto say = [&](const std::string& note) {
-      if (lead() && !note.empty()) std::printf("%s\n", note.c_str());
+      if (lead() && !note.empty()) std::printf("%s\n", printable(note).c_str());
     };
     while (const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say, before, &identity_)) {
       const CheckpointHeader saved = read_header(*newest);
@@ -415,13 +433,13 @@ class Trainer {
   Walltime walltime_;
   Grid grid_;
   EngineConfig engine_config_;
+  std::optional<Dataset> training_, validation_;
   Capacity capacity_;
   Engine<T> engine_;
   RunFolder own_folder_;
   RunFolder& folder_;
   Fault<T> fault_;
   std::optional<Saver<T>> saver_;
-  std::optional<Dataset> training_, validation_;
   RunIdentity identity_;  // what it owns is for the first rank to say, its id all know
   Progressed progressed_;
   Companions companions_;  // of the model that the run started from

@@ -392,7 +392,7 @@ TEST(bad_input, a_value_an_option_may_not_hold_is_named_with_what_it_may) {
   for (const char* p : {"1.5", "-0.1", "nan", "inf", "half"}) generate({"--top-p", p}, std::string("--top-p ") + p + ": must be a number from 0 to 1");
   for (const char* t : {"-1", "nan", "inf", "warm"}) generate({"--temperature", t}, std::string("--temperature ") + t + ": must be a number, 0 or more");
   generate({"--seed", "-1"}, "--seed -1: must be an integer, 0 or more");
-  refused({"plan", material().deck(), "--ranks", "-3"}, "--ranks -3: must be an integer, 1 or more");
+  refused({"plan", material().deck(), "--ranks", "-3"}, "--ranks -3: must be an integer from 1 to 1048576");
   refused({"diff", "a.h5", "b.h5", "--tolerance", "-1e-3"}, "--tolerance -1e-3: must be a number, 0 or more");
   refused({"tokenizer", "train", "t.json", "t.txt", "--vocabulary", "3.5"}, "--vocabulary 3.5: must be an integer");
   // The ends themselves are good: the command goes on to miss its file.

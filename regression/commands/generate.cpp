@@ -124,3 +124,39 @@ TEST(generate, prompts_are_encoded_as_the_model_expects) {
   EXPECT_NE(said(prompt), said(plain));
   EXPECT_EQ(said({"--prompt", "ka", "--greedy"}), said({"--prompt", "ka", "--greedy", "--plain"}));
 }
+
+// An evaluation has batches of its own: that of the training says nothing about how many ranks may share it.
+TEST(generate, any_number_of_ranks_may_evaluate) {
+  const Score alone = score(Material::get().trained(), {"--data", Material::get().prefix(), "--limit", "12"});
+  for (const int ranks : {3, 5}) {
+    const Score shared = score(Material::get().trained(), {"--data", Material::get().prefix(), "--limit", "12"}, ranks);
+    EXPECT_NEAR(shared.loss, alone.loss, 1e-5 * alone.loss);
+    EXPECT_EQ(shared.tokens, alone.tokens);
+  }
+}
+
+TEST(generate, a_prompt_without_a_token_is_refused_where_nothing_can_stand_for_it) {
+  const Folder folder;
+  nlohmann::json tokenizer = nlohmann::json::parse(contents(Material::get().tokenizer()));
+  tokenizer["added_tokens"] = nlohmann::json::array();
+  put_contents(folder / "no_end.json", tokenizer.dump());
+  const auto ask = [&](const std::string& file, const std::string& prompt) {
+    return run({"generate", Material::get().trained(), "--tokenizer", file, "--prompt", "ka", "--prompt", prompt, "--tokens", "4", "--greedy"});
+  };
+  const Result r = ask(folder / "no_end.json", "");
+  EXPECT_EQ(r.code, int(Exit::usage)) << r.out << r.err;
+  EXPECT_NE(r.err.find("--prompt ''"), r.err.npos) << r.err;
+  EXPECT_NE(r.err.find("end-of-text"), r.err.npos) << r.err;
+  EXPECT_EQ(ask(Material::get().tokenizer(), "").code, 0);
+}
+
+TEST(generate, lengths_beyond_all_bounds_are_refused) {
+  for (const char* tokens : {"9223372036854775807", "16777216"}) {
+    const Result r = run({"generate", Material::get().trained(), "--prompt", "ka", "--tokens", tokens});
+    EXPECT_EQ(r.code, int(Exit::usage)) << r.out << r.err;
+    EXPECT_NE(r.err.find(std::string("--tokens ") + tokens), r.err.npos) << r.err;
+  }
+  const Result r = run({"eval", Material::get().trained(), "--data", Material::get().prefix(), "--length", "9223372036854775807"});
+  EXPECT_EQ(r.code, int(Exit::usage)) << r.out << r.err;
+  EXPECT_NE(r.err.find("--length 9223372036854775807"), r.err.npos) << r.err;
+}

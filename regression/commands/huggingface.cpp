@@ -344,11 +344,11 @@ TEST(huggingface, what_is_no_such_model_is_refused) {
   expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::data, "model_type is \"llama\"");
   expect_refused({"generate", folder / "a", "--prompt", "x"}, Exit::data, "model_type is \"llama\"");
   with("intermediate_size", 63);
-  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::config, "gate_proj.weight");
+  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::data, "gate_proj.weight");
   with("num_hidden_layers", 1);
-  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::config, "model.layers.1.");
+  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::data, "model.layers.1.");
   with("num_hidden_layers", 3);
-  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::config, "model.layers.2.");
+  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::data, "model.layers.2.");
   with("frobnicate", 1);
   const Result noted = must({"import-hf", folder / "a", folder / "ckpt"});
   EXPECT_NE(noted.err.find("note: "), std::string::npos);
@@ -404,4 +404,48 @@ TEST(huggingface, memory_does_not_grow_with_tensors) {
   const long out = must({"export-hf", folder / "ckpt", folder / "b"}).peak_kib - base;
   const long widened = must({"export-hf", folder / "ckpt", folder / "b", "--overwrite", "--dtype", "fp16"}).peak_kib - base;
   for (const long more : {in, out, widened}) EXPECT_LT(more, tensor / 2);
+}
+
+// What came in shards goes out in them, and what says nothing of this model stays as it was.
+TEST(huggingface, an_export_keeps_the_files_and_the_words_of_the_folder) {
+  const Folder folder;
+  must(material().train(folder / "out", {"model.mamba.norm=none", "train.steps=1"}));
+  must({"export-hf", Material::checkpoint(folder / "out", 1), folder / "a", "--shard-size", "20KB"});
+  Json config = Json::parse(contents(folder / "a/config.json"));
+  for (const bool before : {true, false}) {
+    config["mamba_norm_before_gate"] = before;
+    put_contents(folder / "a/config.json", config.dump());
+    must({"import-hf", folder / "a", folder / "ckpt", "--overwrite"});
+    must({"export-hf", folder / "ckpt", folder / "b", "--overwrite"});
+    EXPECT_GT(weights_in(folder / "a").size(), 1u);
+    EXPECT_EQ(weights_in(folder / "a"), weights_in(folder / "b"));
+    EXPECT_EQ(Json::parse(contents(folder / "b/config.json"))["mamba_norm_before_gate"], before);
+  }
+}
+
+TEST(huggingface, what_people_take_for_a_model_is_told_with_the_way_out) {
+  const Folder folder;
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 3087467144\n";
+  fs::create_directory(folder / "lfs");
+  fs::copy(exported() / "config.json", folder / "lfs");
+  put_contents(folder / "lfs/model.safetensors", pointer);
+  expect_refused({"import-hf", folder / "lfs", folder / "c"}, Exit::data, "git lfs pull");
+  put_contents(folder / "tokenizer.json", pointer);
+  expect_refused({"tokenizer", "encode", folder / "tokenizer.json", "--text", "a"}, Exit::data, "git lfs pull");
+  expect_refused({"tokenizer", "encode", exported(), "--text", "a"}, Exit::data, "is a folder; name the tokenizer.json in it");
+  for (const Words& command : {Words{"import-hf", "tiiuae/Falcon-H1-0.5B-Base", folder / "c"}, Words{"eval", "tiiuae/Falcon-H1-0.5B-Base"},
+                               Words{"generate", "tiiuae/Falcon-H1-0.5B-Base", "--prompt", "x"}})
+    expect_refused(command, Exit::missing, "hf download tiiuae/Falcon-H1-0.5B-Base --local-dir DIR");
+  fs::create_directory(folder / "adapter");
+  put_contents(folder / "adapter/adapter_config.json", "{}");
+  put_contents(folder / "adapter/adapter_model.safetensors", "");
+  for (const Words& command : {Words{"import-hf", folder / "adapter", folder / "c"}, Words{"eval", folder / "adapter"}})
+    expect_refused(command, Exit::missing, "holds an adapter");
+  Json config = Json::parse(contents(exported() / "config.json"));
+  config["intermediate_size"] = config["intermediate_size"].get<int>() / 2;
+  fs::copy(exported(), folder / "other");
+  put_contents(folder / "other/config.json", config.dump());
+  expect_refused({"import-hf", folder / "other", folder / "c"}, Exit::data, "config.json do not belong together");
+  const Result r = run({"import-hf", folder / "other", folder / "c"});
+  EXPECT_EQ(r.err.find("deck"), r.err.npos) << r.err;
 }

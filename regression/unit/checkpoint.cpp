@@ -3,6 +3,7 @@
 #include "src/checkpoint/checkpoint.hpp"
 
 
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <random>
@@ -163,6 +164,31 @@ TEST(checkpoint, of_another_model_is_refused_by_name) {
   EXPECT_TRUE(says(tied, "lm_head")) << tied.what();
   const Error missing = error_of([&] { load_checkpoint(folder / "step_00000099", rig.engine, LoadWhat::weights); });
   EXPECT_EQ(missing.code, Exit::missing);
+}
+
+// HDF5 looks for the files of a view in the current folder too; another checkpoint's files there have the same names.
+TEST(checkpoint, a_view_shows_no_numbers_of_another_checkpoint) {
+  const Folder folder;
+  Single<float> rig(named("T1").model);
+  const fs::path a = save_checkpoint(folder / "a", header_at(1), rig.engine).path;
+  set_state(rig.engine, 4);
+  const fs::path b = save_checkpoint(folder / "b", header_at(1), rig.engine).path;
+  const auto numbers = [&](const fs::path& checkpoint) {
+    const hdf5::File index = hdf5::File::open(checkpoint / "index.h5");
+    const auto dataset = index.dataset("/model/final_layernorm/weight");
+    std::vector<float> read(std::size_t(elements(dataset.shape())));
+    dataset.read_rows(0, dataset.shape()[0], read.data());
+    return read;
+  };
+  const fs::path before = fs::current_path();
+  fs::current_path(b);
+  const auto whole = numbers(a), others = numbers(b);
+  fs::remove(a / "shard_00000.h5");
+  const auto missing = numbers(a);
+  fs::current_path(before);
+  EXPECT_NE(whole, others);
+  EXPECT_TRUE(std::all_of(whole.begin(), whole.end(), [](float x) { return std::isfinite(x); }));
+  EXPECT_TRUE(std::all_of(missing.begin(), missing.end(), [](float x) { return std::isnan(x); }));
 }
 
 // The first place where `needle` occurs, which must be the only one.

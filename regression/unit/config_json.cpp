@@ -294,6 +294,12 @@ TEST(config_json, what_is_passed_over_is_said) {
   EXPECT_EQ(notes("time_step_limit", {0.1, 0.2}).size(), 1u);
   EXPECT_EQ(notes("rope_parameters", {{"rope_theta", 5.0}}).size(), 1u);
   EXPECT_TRUE(notes("transformers_version", "9.9").empty());
+  EXPECT_TRUE(notes("temperature", 1.0).empty());
+  Json json = early();
+  for (const char* key : {"frob", "nicate", "do_sample", "num_beams", "top_k", "bad_words_ids", "max_length"}) json[key] = 1;
+  const auto several = parse(json).notes;
+  ASSERT_EQ(several.size(), 1u);
+  EXPECT_NE(several[0].find("the keys `frob`, `nicate`, and passes over them"), std::string::npos) << several[0];
 }
 
 TEST(config_json, survives_ten_thousand_damaged_files) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
@@ -57,6 +59,46 @@ TEST(layout, cuts_layers_as_well_as_every_other_cut) {
         EXPECT_EQ(dearest(spans, costs, before, after), least(costs, before, after, stages))
             << layers << " layers, " << stages << " stages";
       }
+}
+
+// Stage by stage and cut by cut: every one is tried, and the first of the best ones stays.
+std::vector<Span> cut_by_trying_all(const std::vector<double>& costs, double before, double after, int stages) {
+  const int layers = int(costs.size());
+  std::vector<double> sum(layers + 1, 0);
+  std::partial_sum(costs.begin(), costs.end(), sum.begin() + 1);
+  const auto cost = [&](int stage, int first, int last) {
+    return sum[last] - sum[first] + (stage == 0 ? before : 0) + (stage == stages - 1 ? after : 0);
+  };
+  std::vector best(stages, std::vector<double>(layers + 1, INFINITY));
+  std::vector from(stages, std::vector<int>(layers + 1, 0));
+  for (int n = 1; n <= layers; ++n) best[0][n] = cost(0, 0, n);
+  for (int s = 1; s < stages; ++s)
+    for (int n = s + 1; n <= layers; ++n)
+      for (int cut = s; cut < n; ++cut) {
+        const double dearest = std::max(best[s - 1][cut], cost(s, cut, n));
+        if (dearest < best[s][n]) best[s][n] = dearest, from[s][n] = cut;
+      }
+  std::vector<Span> spans(stages);
+  for (int s = stages - 1, last = layers; s >= 0; --s) {
+    const int first = s == 0 ? 0 : from[s][last];
+    spans[s] = {first, last};
+    last = first;
+  }
+  return spans;
+}
+
+TEST(layout, cuts_where_trying_all_would_cut) {
+  std::mt19937 random(1);
+  const auto below = [&](double most) { return std::uniform_real_distribution<double>(0, most)(random); };
+  for (int trial = 0; trial < 3000; ++trial) {
+    const int layers = 1 + int(random() % 40), stages = 1 + int(random() % layers), kind = trial % 4;
+    std::vector<double> costs(layers);
+    for (double& c : costs) c = kind == 0 ? 1 : kind == 1 ? std::floor(below(4)) : kind == 2 ? below(10) : std::exp(below(20));
+    const double before = trial % 3 ? below(20) : 0, after = trial % 5 ? below(20) : 0;
+    const auto fast = cut_stages(costs, before, after, stages), slow = cut_by_trying_all(costs, before, after, stages);
+    for (int s = 0; s < stages; ++s)
+      ASSERT_TRUE(fast[s].first == slow[s].first && fast[s].last == slow[s].last) << "trial " << trial << ", stage " << s << " of " << stages;
+  }
 }
 
 TEST(layout, refuses_more_stages_than_layers) { EXPECT_THROW(cut_stages({1, 1}, 0, 0, 3), Error); }

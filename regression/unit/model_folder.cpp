@@ -56,6 +56,16 @@ TEST(model_folder, one_file_and_shards_are_the_same_model) {
   EXPECT_EQ(b.bytes_read(), b.bytes());
 }
 
+TEST(model_folder, what_is_none_is_told_with_the_way_out) {
+  const auto told = [](const fs::path& path) { return std::string(error_of([&] { ModelFolder folder(path); }).what()); };
+  EXPECT_NE(told("tiiuae/Falcon-H1-0.5B-Base").find("hf download tiiuae/Falcon-H1-0.5B-Base --local-dir"), std::string::npos);
+  for (const char* path : {"./a/b", "/a/b", "a/b/c", "a"}) EXPECT_EQ(told(path).find("hf download"), std::string::npos) << path;
+  const Folder folder;
+  folder.write("adapter_config.json", "{}");
+  folder.write("adapter_model.safetensors", "");
+  EXPECT_NE(told(folder.path()).find("holds an adapter"), std::string::npos) << told(folder.path());
+}
+
 TEST(model_folder, a_missing_shard_is_named) {
   const Shards s;
   fs::remove(s.folder / s.second);

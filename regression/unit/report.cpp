@@ -409,11 +409,12 @@ TEST(report, tables_line_up_and_lose_no_letter) {
             "name        value\n"
             "a               1\n"
             "several        22\n"
-            "words that\n"
-            "wrap\n"
-            "averyveryv    333\n"
-            "erylongwor\n"
-            "d\n"
+            "  words\n"
+            "  that\n"
+            "  wrap\n"
+            "averyver      333\n"
+            "  yverylon\n"
+            "  gword\n"
             "\xc3\xa9\xc3\xa9              4\n");
 }
 

@@ -3,7 +3,10 @@
 // refused with a way out.
 #include "src/run_config.hpp"
 
+#include <random>
+
 #include "regression/testing.hpp"
+#include "src/feed.hpp"
 
 namespace gyr {
 namespace {
@@ -104,6 +107,28 @@ TEST(run_config, layers_of_stages_are_taken_as_given) {
         layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2);
       },
       {"1 stages", "2"});
+}
+
+TEST(run_config, the_samples_of_a_run_are_those_of_its_steps) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 300; ++trial) {
+    RunConfig run = run_of("train: {length: 10}\nmodel: {pattern: P}");
+    run.train.steps = Index(random() % 200), run.train.length = 1 + Index(random() % 50), run.train.batch = 1 + Index(random() % 9);
+    for (double tokens = trial % 2 ? 0 : 7; run.train.ramp.size() < random() % 5; tokens += double(1 + random() % 3000))
+      run.train.ramp.push_back({tokens, 1 + Index(random() % 16)});
+    Index samples = 0;
+    for (Index step = 0; step < run.train.steps; ++step) samples += run.batch_after(double(samples * run.train.length));
+    EXPECT_EQ(samples_of(run), samples) << trial;
+  }
+  EXPECT_EQ(samples_of(run_of("train: {steps: 1099511627776, batch: 8}")), Index(8) << 40);
+}
+
+TEST(run_config, what_keys_make_together_is_bounded_and_named) {
+  expect_refused([] { run_of("model:\n  attention:\n    heads: 4194304\n    key_heads: 1", {"model.attention.width=4"}); },
+                 {"test.yaml:3: model.attention.heads = 4194304", "command line `model.attention.width=4`", "together", "channels"});
+  expect_refused([] { run_of("train:\n  micro_batch: 16777216\n  batch: 16777216"); }, {"test.yaml:2: train.micro_batch", "train.length = 1024", "tokens"});
+  expect_refused([] { run_of("model: {pattern: M- x 8192, width: 4194304}"); }, {"model.width", "weights"});
+  expect_refused([] { run_of("parallel: {pipeline: 1024, tensor: 1024}"); }, {"parallel.pipeline", "parallel.tensor", "ranks of one model"});
 }
 
 TEST(run_config, patterns_expand_and_are_checked) {

@@ -136,6 +136,13 @@ TEST(safetensors, a_wrong_length_is_refused_before_memory_is_taken) {
   expect_refused(file_of("[]", 0), "does not begin with");
 }
 
+TEST(safetensors, what_people_fetch_instead_is_named_with_the_way_out) {
+  expect_refused("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 3087467144\n", "pointer of Git LFS");
+  expect_refused("<!DOCTYPE html>\n<html>\n", "is a web page");
+  expect_refused(std::string("PK\x03\x04\x00\x00\x08\x08", 8) + std::string(40, 'x'), "torch.save");
+  expect_refused("GGUF\x03" + std::string(40, '\1'), "GGUF");
+}
+
 TEST(safetensors, what_is_no_json_of_the_format_is_refused) {
   expect_refused(file_of("{", 0), "not valid JSON");
   expect_refused(file_of("{} {}", 0), "not valid JSON");

@@ -24,6 +24,14 @@ TEST(schedule, makespan_is_the_closed_form) {
     for (int m = 1; m <= 12; ++m) EXPECT_EQ(simulate({p, 1, m}, all({p, 1, m}), {}).makespan, 3 * m + 3 * (p - 1)) << p << " " << m;
 }
 
+TEST(schedule, the_idle_part_is_that_of_the_simulation) {
+  for (int p = 1; p <= 8; ++p)
+    for (int m = 1; m <= 12; ++m) {
+      const Simulation s = simulate({p, 1, m}, all({p, 1, m}), {});
+      EXPECT_DOUBLE_EQ(idle_part({p, 1, m}), 1 - s.busy[0] / s.makespan) << p << " " << m;
+    }
+}
+
 TEST(schedule, holds_no_more_micro_batches_than_the_stages_behind_it_need) {
   for (int p = 1; p <= 8; ++p)
     for (int m = 1; m <= 12; ++m)

@@ -72,9 +72,9 @@ std::string header_text(const CheckpointHeader& h) {
   table.row({"tokens seen", fmt::format("{}", h.tokens)});
   table.row({"samples seen", fmt::format("{}", h.samples)});
   table.row({"seed", fmt::format("{}", h.seed)});
-  table.row({"precision", printable(h.precision)});
-  table.row({"layout", fmt::format("{} rank{}: {}", h.world, h.world == 1 ? "" : "s", printable(h.layout))});
-  table.row({"provenance", printable(h.provenance)});
+  table.row({"precision", h.precision});
+  table.row({"layout", fmt::format("{} rank{}: {}", h.world, h.world == 1 ? "" : "s", h.layout)});
+  table.row({"provenance", h.provenance});
   return table.str(false);
 }
 
@@ -119,7 +119,7 @@ std::string describe_checkpoint(const std::filesystem::path& path, const Descrip
     const Index count = elements(tensor->shape);
     numbers += count;
     if (tensor->path.starts_with("/model/")) weights += count;
-    std::vector<std::string> cells{printable(tensor->path), text_of(tensor->shape), std::string(name_of(tensor->dtype))};
+    std::vector<std::string> cells{tensor->path, text_of(tensor->shape), std::string(name_of(tensor->dtype))};
     if (wanted.statistics) {
       const Statistics s = statistics_of(stored, *tensor);
       const Index finite = count - s.not_finite;
@@ -202,12 +202,12 @@ Difference diff_checkpoints(const std::filesystem::path& path_a, const std::file
     const LogicalTensor *ta = a.find(path), *tb = b.find(path);
     if (!ta || !tb) {
       ++beyond;
-      table.row({printable(path), "", "", ta ? "only in the first" : "only in the second"});
+      table.row({path, "", "", ta ? "only in the first" : "only in the second"});
       continue;
     }
     if (ta->shape != tb->shape) {
       ++beyond;
-      table.row({printable(path), "", "", fmt::format("{} against {}", text_of(ta->shape), text_of(tb->shape))});
+      table.row({path, "", "", fmt::format("{} against {}", text_of(ta->shape), text_of(tb->shape))});
       continue;
     }
     const Distance d = distance(a, *ta, b, *tb);
@@ -218,7 +218,7 @@ Difference diff_checkpoints(const std::filesystem::path& path_a, const std::file
     const Tolerance& t = tolerance_of(tolerances, path);
     const bool far = !(d.absolute <= t.absolute + t.relative * d.largest);
     beyond += far;
-    table.row({printable(path), fmt::format("{:.3e}", d.absolute), fmt::format("{:.3e}", d.relative()), far ? "beyond the tolerance" : ""});
+    table.row({path, fmt::format("{:.3e}", d.absolute), fmt::format("{:.3e}", d.relative()), far ? "beyond the tolerance" : ""});
   }
   std::string text;
   if (a.has_header() && b.has_header()) text += fmt::format("step {} against step {}\n", a.header().step, b.header().step);

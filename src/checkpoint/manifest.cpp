@@ -24,7 +24,9 @@ Json json_of(const StoredBox& b) {
 Json json_of(const ManifestFile& f) {
   Json boxes = Json::array();
   for (const StoredBox& b : f.boxes) boxes.push_back(json_of(b));
-  return {{"name", f.name}, {"bytes", f.bytes}, {"xxh3", hex(f.sum)}, {"boxes", boxes}};
+  Json j{{"name", f.name}, {"bytes", f.bytes}, {"xxh3", hex(f.sum)}, {"boxes", boxes}};
+  if (!f.root.empty()) j["root"] = f.root;
+  return j;
 }
 
 StoredBox box_of(const Json& j, const std::string& origin) {
@@ -43,6 +45,7 @@ ManifestFile file_of(const Json& j, const std::string& origin) {
   require(!f.name.empty() && f.name.find('/') == std::string::npos && f.name[0] != '.' && f.bytes >= 0, Exit::data,
           "{}: names a file '{}', which lies not beside it", origin, printable(f.name));
   for (const Json& b : j.at("boxes")) f.boxes.push_back(box_of(b, origin));
+  f.root = j.value("root", "");
   return f;
 }
 

@@ -35,6 +35,7 @@ struct ManifestFile {
   Index bytes = 0;
   std::uint64_t sum = 0;
   std::vector<StoredBox> boxes;
+  std::string root = {};  // a name of the file's root that no other file has; empty in those of older programs
 };
 
 struct Manifest {

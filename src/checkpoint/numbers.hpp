@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/printable.hpp"
 #include "kernels/tensor.hpp"
 
 namespace gyr {
@@ -39,13 +40,6 @@ inline void widen_numbers(DType type, const void* from, Index count, double* to)
 inline std::string text_of(const Shape& shape) {
   std::string text;
   for (const Index extent : shape) text += (text.empty() ? "" : " x ") + std::to_string(extent);
-  return text;
-}
-
-// Control characters as '?'.
-inline std::string printable(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   return text;
 }
 

@@ -2,6 +2,7 @@
 #include "src/checkpoint/shard_writer.hpp"
 
 #include <future>
+#include <random>
 
 #include "src/data/output_file.hpp"
 
@@ -10,6 +11,13 @@ namespace gyr {
 namespace {
 
 constexpr const char* shard_format = "gyrfalcon checkpoint shard";
+
+// HDF5 looks for the files of a view in the current folder too, where another checkpoint's may have the same names. By a name of its own
+// in front of every path the view finds no tensor in a file that is not the one it was made for.
+std::string own_name() {
+  std::random_device random;
+  return fmt::format("this_{:08x}{:08x}", random(), random());
+}
 
 Index row_bytes(DType type, const Shape& box) { return elements(box) / box[0] * size_of(type); }
 
@@ -23,7 +31,9 @@ Index slab_rows(DType type, const Shape& box, Index bytes) {
 ShardWriter::ShardWriter(const std::filesystem::path& file, const CheckpointHeader& header, const ShardOptions& options)
     : path_(file), options_(options), file_(hdf5::File::create(file)) {
   entry_.name = file.filename().string();
+  entry_.root = own_name();
   write_header(*file_, header, shard_format);
+  file_->name_root(entry_.root);
 }
 
 void ShardWriter::begin(const LogicalTensor& t, std::size_t number, const Box& box) {

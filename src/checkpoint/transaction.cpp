@@ -27,7 +27,8 @@ fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.
 ManifestFile write_index(const fs::path& path, const Manifest& m) {
   std::vector<std::vector<hdf5::VirtualPart>> parts(m.tensors.size());
   for (const ManifestFile& file : m.files)
-    for (const StoredBox& box : file.boxes) parts[box.tensor].push_back({box.box, file.name, box.dataset});
+    for (const StoredBox& box : file.boxes)
+      parts[box.tensor].push_back({box.box, file.name, file.root.empty() ? box.dataset : "/" + file.root + box.dataset});
   hdf5::File index = hdf5::File::create(path);
   write_header(index, m.header, index_format);
   for (std::size_t t = 0; t < m.tensors.size(); ++t) {

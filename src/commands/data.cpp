@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "kernels/printable.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/template_option.hpp"
@@ -42,7 +43,7 @@ DocumentFormat format_of(const Arguments& a, const Tokenizer& tokenizer) {
 void say_marks(const DocumentFormat& format, const std::string& tokenizer) {
   if (!format.conversation) return;
   for (const std::string& mark : format.conversation->text.unknown_marks())
-    std::printf("%s in the template is no special token of %s: it is encoded as text\n", mark.c_str(), tokenizer.c_str());
+    std::printf("%s in the template is no special token of %s: it is encoded as text\n", printable(mark).c_str(), printable(tokenizer).c_str());
 }
 
 void say_report(const BuildReport& report, const std::string& prefix, double seconds) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 
+#include "src/bounds.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
@@ -76,6 +77,7 @@ std::optional<Token> begin_of(const Tokenizer& tokenizer, const std::string& nam
 // The task, and every setting that its figures depend on.
 std::unique_ptr<Evaluation> make_evaluation(const Arguments& a, const RunConfig& run, Json& settings) {
   const Index length = a.length > 0 ? a.length : run.train.length;
+  require(length <= longest, Exit::usage, "--length {}: {} are the most", length, longest);
   settings["length"] = length;
   if (a.limit > 0) settings["limit"] = a.limit;
   if (!a.reads_text()) {
@@ -112,6 +114,8 @@ Layout layout_of(const Arguments& a, RunConfig run, int ranks) {
   run.parallel.data = 0;
   run.parallel.permutation.clear();
   run.parallel.layers.clear();
+  run.train.ramp.clear();
+  run.train.micro_batch = 1, run.train.batch = ranks;  // an evaluation has batches of its own: --batch
   const int model = run.parallel.tensor * run.parallel.pipeline;
   require(ranks % model == 0, Exit::config, "--tensor {} x --pipeline {} does not divide the {} ranks", run.parallel.tensor, a.pipeline, ranks);
   return gyr::layout_of(run, ranks);

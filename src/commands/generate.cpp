@@ -6,6 +6,7 @@
 #include <set>
 
 #include "modules/flops.hpp"
+#include "src/bounds.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/notes.hpp"
@@ -14,6 +15,7 @@
 #include "src/run_config.hpp"
 #include "src/precision.hpp"
 #include "src/pretrained.hpp"
+#include "src/report/summary.hpp"
 #include "src/runtime.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
@@ -53,6 +55,7 @@ Questions read_questions(const Arguments& a, const Tokenizer& tokenizer) {
     else
       for (const Utterance& utterance : chat->question(text, "assistant")) encode(utterance, tokenizer, prompt);
     if (prompt.empty() && tokenizer.eod()) prompt.push_back(*tokenizer.eod());
+    require(!prompt.empty(), Exit::usage, "--prompt '{}' has no token, and the tokenizer no end-of-text token to begin with; write some text", text);
   }
   for (const auto& end : {tokenizer.eod(), chat ? chat->closing_mark() : std::nullopt})
     if (end) q.ends.insert(*end);
@@ -100,9 +103,10 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   require(tokenizer.size() <= run.model.vocabulary, Exit::data,
           "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocabulary);
   const Questions questions = read_questions(a, tokenizer);
-  const Index count = Index(questions.prompts.size()), longest = questions.longest();
-  Grid grid = grid_of(a, run, longest, runtime);
-  Generator<T> generator(run.model, grid, count, longest, longest + a.sampling.tokens);
+  const Index count = Index(questions.prompts.size()), asked = questions.longest();
+  require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: {} are the most after a prompt of {}", a.sampling.tokens, longest - asked, asked);
+  Grid grid = grid_of(a, run, asked, runtime);
+  Generator<T> generator(run.model, grid, count, asked, asked + a.sampling.tokens);
   load_weights<T>(a.checkpoint, grid, generator.stage());
 
   std::vector<std::string> texts(count);
@@ -139,6 +143,7 @@ void add_generate(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   a->sampling.temperature = 0.8;
   Command* c = app.add_command("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model");
+  c->footer("\nThe text goes out as the model made it, control characters included: look at what an unknown model says with `| cat -v`.\n\n" + exit_codes());
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
   c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->repeated();
   a->chat.add(*c, "Ask a fine-tuned model: each prompt stands in this text, as in data build, and the model goes on where the response begins.");

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "kernels/error.hpp"
+#include "kernels/printable.hpp"
 
 namespace gyr {
 
@@ -15,10 +16,10 @@ int guarded(Body&& body) {
     body();
     return 0;
   } catch (const Error& error) {
-    std::fprintf(stderr, "gyrfalcon: %s\n", error.what());
+    std::fprintf(stderr, "gyrfalcon: %s\n", printable_lines(error.what()).c_str());
     return int(error.code);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "gyrfalcon: %s\n", error.what());
+    std::fprintf(stderr, "gyrfalcon: %s\n", printable_lines(error.what()).c_str());
     return int(Exit::internal);
   }
 }

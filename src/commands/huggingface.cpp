@@ -62,7 +62,7 @@ void add_import_hf(Command& app, Action& action) {
 
 void add_export_hf(Command& app, Action& action) {
   struct Arguments {
-    std::string checkpoint, folder, type, shard_size = "5GB", like;
+    std::string checkpoint, folder, type, shard_size, like;
     bool overwrite = false;
   };
   auto a = std::make_shared<Arguments>();
@@ -71,7 +71,7 @@ void add_export_hf(Command& app, Action& action) {
   c->add_option("folder", a->folder, "Folder to write")->required();
   c->add_option("--dtype", a->type, "Type of all weights: bf16, fp16 or fp32; without it as they are stored")
       ->one_of({"bf16", "fp16", "fp32"});
-  c->add_option("--shard-size", a->shard_size, "Most of a file, unless one tensor is larger")->show_default();
+  c->add_option("--shard-size", a->shard_size, "Most of a file, unless one tensor is larger; without it the files are those of the folder the model came from, or 5GB each");
   c->add_option("--like", a->like,
                 "Folder to take token ids, context length, generation_config.json, tokenizer and chat template from; without it the folder the "
                 "model came from");
@@ -82,7 +82,7 @@ void add_export_hf(Command& app, Action& action) {
         ExportOptions options;
         using safetensors::Type;
         if (!a->type.empty()) options.type = a->type == "bf16" ? Type::bf16 : a->type == "fp16" ? Type::f16 : Type::f32;
-        options.shard_bytes = bytes_in(a->shard_size);
+        if (!a->shard_size.empty()) options.shard_bytes = bytes_in(a->shard_size);
         options.like = a->like;
         options.overwrite = a->overwrite;
         return export_folder(a->checkpoint, a->folder, options, print_note);

@@ -4,12 +4,13 @@
 
 #include <cstdio>
 
+#include "kernels/printable.hpp"
 #include "src/note.hpp"
 #include "src/runtime.hpp"
 
 namespace gyr {
 
-inline void print_note(const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); }
+inline void print_note(const std::string& text) { std::fprintf(stderr, "note: %s\n", printable(text).c_str()); }
 
 inline Note notes_of(const Runtime& runtime) {
   if (runtime.rank() != 0) return {};

@@ -65,14 +65,6 @@ std::string kernel_table(const RankPlan& p) {
   return table.str();
 }
 
-double bubble(const Layout& layout, int micros) {
-  const PipelineShape shape{layout.size("pipeline"), 1, micros};
-  std::vector<std::vector<Task>> lists;
-  for (int rank = 0; rank < shape.ranks; ++rank) lists.push_back(one_f_one_b(shape, rank));
-  const Simulation s = simulate(shape, lists, {});
-  return 1 - *std::max_element(s.busy.begin(), s.busy.end()) / s.makespan;
-}
-
 // Bytes and files of a checkpoint, and of the copy that an asynchronous save writes from.
 std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   Index all = 0, most = 0;
@@ -116,7 +108,7 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
                                           training_flops(run.model, run.train.length, run.optimizer.trained()) * tokens, flops.minimal, flops.executed, flops.megatron)});
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
-  summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * bubble(layout, config.micros))});
+  summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * idle_part({layout.size("pipeline"), 1, config.micros}))});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(most))});
   summary.row({"checkpoint", checkpoint_text(run, layout)});
   return summary.str(false) + "\nMemory of a rank in MiB\n" + memory_table(list, layout) +

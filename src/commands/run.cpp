@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "kernels/printable.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
 #include "src/report/summary.hpp"
@@ -53,7 +54,7 @@ void add_ps(Command& app, Action& action) {
         require(!beats.empty(), Exit::data, "{}: no heartbeat can be read in it", path.string());
         std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
         if (const auto outcome = read_outcome(path.parent_path()))
-          std::printf("%s%s%s\n", outcome->state.c_str(), outcome->message.empty() ? "" : ": ", outcome->message.c_str());
+          std::printf("%s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ", printable(outcome->message).c_str());
       });
     };
   });

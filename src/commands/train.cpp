@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "modules/flops.hpp"
+#include "src/bounds.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/notes.hpp"
 #include "src/commands/plan_report.hpp"
@@ -125,7 +126,7 @@ void add_train(Command& app, Action& action) {
   command->add_flag("--accept-changes", a->accept_changes, "With --resume: go on though keys of the deck have changed that make the model compute something else");
   command->add_flag("--take-over", a->take_over, "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
   command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
-  command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->positive();
+  command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->between(1, double(most_ranks));
   command->add_option("--life", a->life, "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.life name it")
       ->from_environment("SLURM_RESTART_COUNT")->not_negative();
   command->add_option("--obituary", a->obituary, "Have a process of its own watch over each rank; that of the first one that ends without having said why writes this file (gyrfalcon run)");
@@ -140,7 +141,7 @@ void add_plan(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   Command* command = app.add_command("plan", "Print memory, flops and traffic of a run without running it (train --dry-run)");
   add_deck(*command, *a);
-  command->add_option("--ranks", a->ranks, "Ranks of the run; without it as many as the deck's grid has")->positive();
+  command->add_option("--ranks", a->ranks, "Ranks of the run; without it as many as the deck's grid has")->between(1, double(most_ranks));
   command->callback([a, &action] { action = [a] { return plan(*a); }; });
 }
 

@@ -34,6 +34,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   }
   struct stat info {};
   require(::fstat(file.fd, &info) == 0, Exit::io, "{}: {}", path.string(), std::strerror(errno));
+  require(!S_ISDIR(info.st_mode), Exit::data, "{}: is a folder, not a file", path.string());
   require(S_ISREG(info.st_mode), Exit::data, "{}: is not a regular file", path.string());
   size_ = std::size_t(info.st_size);
   if (size_ == 0) return;  // an empty mapping is not allowed, and not needed

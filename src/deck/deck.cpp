@@ -197,6 +197,27 @@ std::shared_ptr<Group> section_of(const std::shared_ptr<Group>& group, std::stri
   return section;
 }
 
+// "run.yaml:3: model.width = 64", and of a default "model.width = 64 (default)".
+std::string told_of(Group& root, const std::vector<std::string>& paths) {
+  std::string given, defaults;
+  for (const std::string& path : paths) {
+    Group* group = &root;
+    std::size_t begin = 0;
+    for (auto dot = path.find('.'); dot != path.npos; begin = dot + 1, dot = path.find('.', begin)) {
+      const auto* inner = group->entry(path.substr(begin, dot - begin));
+      ensure(inner && inner->section, "deck: there is no section in {}", path);
+      group = inner->section.get();
+    }
+    const auto* entry = group->entry(path.substr(begin));
+    ensure(entry && entry->setting, "deck: {} is not declared", path);
+    const Declaration& d = *entry->setting;
+    if (d.where.empty()) defaults += fmt::format("{}{} = {}", defaults.empty() ? "" : ", ", d.path, shown(d.value));
+    else given += fmt::format("{}{}: {} = {}", given.empty() ? "" : "; ", d.where, d.path, shown(d.value));
+  }
+  if (defaults.empty() || given.empty()) return given + defaults;
+  return fmt::format("{} (with {})", given, defaults);
+}
+
 }  // namespace
 
 void Declaration::rule(std::string text, bool holds) {
@@ -246,6 +267,12 @@ std::shared_ptr<Declaration> Section::declare(std::string_view key, std::string 
 
 const YamlValue* Section::find(std::string_view key) const { return group_->find(key); }
 bool Section::given(std::string_view key) const { return find(key) != nullptr; }
+std::string Section::told(const std::vector<std::string>& paths) const { return told_of(*group_, paths); }
+Section Section::known(std::string_view name) const {
+  const auto* entry = group_->entry(name);
+  ensure(entry && entry->section, "deck: there is no section `{}`", below(group_->path, name));
+  return Section(entry->section);
+}
 bool Section::describing() const { return group_->describing; }
 const std::string& Section::path() const { return group_->path; }
 
@@ -266,6 +293,8 @@ Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> 
   in.read(text.data(), std::streamsize(text.size()));
   require(!in.bad(), Exit::io, "{}: reading failed: {}", name, std::strerror(errno));
   text.resize(std::size_t(in.gcount()));
+  require(!parse_yaml(text, name).names.empty(), Exit::config,
+          "{}: is empty; a deck has sections such as model:, data: and train:, see input/ and gyrfalcon train --help", name);
   return parse(text, name, overrides);
 }
 
@@ -314,6 +343,8 @@ std::vector<Declaration> Deck::settings() const {
   gather(*root_, all);
   return all;
 }
+
+std::string Deck::told(const std::vector<std::string>& paths) const { return told_of(*root_, paths); }
 
 std::string Deck::help() const {
   Table table(

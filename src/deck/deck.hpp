@@ -166,6 +166,11 @@ class [[nodiscard]] Setting {
     return *this;
   }
   Setting& one_of(const std::vector<Element>& allowed);
+  // A rule of its own, in words.
+  Setting& must(std::string rule, bool holds) {
+    declaration_->rule(std::move(rule), open_ || holds);
+    return *this;
+  }
 
   // The value, once it keeps its rules.
   const T& value() const {
@@ -208,6 +213,9 @@ class Section {
   auto need(std::string_view key, std::string_view help) -> Setting<typename deck::Kept<T>::type>;
 
   bool given(std::string_view key) const;  // does the deck or the command line set it?
+  Section known(std::string_view name) const;  // a section inside this one that was named before
+  // Values of these keys (or paths of keys, from here) as a message shows them, each with where it was given.
+  std::string told(const std::vector<std::string>& paths) const;
   const std::string& path() const;
 
  private:
@@ -240,6 +248,7 @@ class Deck {
   void finish() const;  // Error(config) for keys nobody declared, with file:line and the nearest declared name
   std::string effective() const;  // YAML of every declared key and the value in use; reads back to the same settings
   std::vector<Declaration> settings() const;  // all that were declared
+  std::string told(const std::vector<std::string>& paths) const;  // as Section::told
   std::string help() const;       // key, default, unit, range and help by section, at most 120 columns wide
 
  private:

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "kernels/error.hpp"
+#include "kernels/printable.hpp"
 
 namespace gyr {
 namespace {
@@ -247,11 +248,7 @@ std::string write_yaml(const std::string& value) {
 std::string shown(std::string_view text) {
   std::size_t size = std::min(text.size(), max_shown);
   while (size < text.size() && size > 0 && (text[size] & 0xc0) == 0x80) --size;  // not inside a UTF-8 character
-  std::string line;
-  for (const char c : text.substr(0, size)) {
-    const bool control = (unsigned char)c < 0x20 || c == 0x7f;
-    line += control ? fmt::format("\\x{:02x}", (unsigned char)c) : std::string(1, c);
-  }
+  const std::string line = printable(text.substr(0, size));
   return text.size() > size ? line + "..." : line;
 }
 

@@ -29,7 +29,7 @@ step_00000010/index.h5   numbers of training step 10, whole and in the same orde
     layers/N/mamba/projected                       z, x, B, C and dt, each with its multiplier
     layers/N/mamba/convolved, scan, gated          x, B and C behind convolution and SiLU; the scan's output; the same, gated and normed
     layers/N/self_attn/queries, keys, values       by head, queries and keys rotated; attended: what they gather
-    layers/N/feed_forward/gate, up, inner          inner: SiLU of the gate times up
+    layers/N/feed_forward/gate, up, inner          gate as projected; inner: SiLU of the gate times mlp_multipliers[0], times up
 
     import h5py
     h5py.File("step_00000010/index.h5")["activations/layers/3/mamba/scan"][...]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Loss and perplexity over the windows of token files.
+#include "kernels/printable.hpp"
 #include "src/evaluation/mean.hpp"
 #include "src/evaluation/evaluation.hpp"
 
@@ -31,7 +32,7 @@ class TokenFileEvaluation : public Evaluation {
       c.records.push_back({{"loss", s.tokens > 0 ? Json(s.loss / s.tokens) : Json()}, {"tokens", Index(s.tokens)}});
     }
     require(loss.count() > 0, Exit::data, "no token of the {} sequences is to be predicted; score more of them, or longer ones", scores.size());
-    for (const std::string& note : dataset_.notes()) c.text += note + "\n";
+    for (const std::string& note : dataset_.notes()) c.text += printable(note) + "\n";
     c.text += fmt::format("loss {:.6f} | perplexity {:.4f} | {} tokens of {} sequences", loss.value(), std::exp(loss.value()),
                          Index(loss.count()), scores.size());
     c.results = {{"loss", loss.value()}, {"loss_stderr", loss.error()}, {"perplexity", std::exp(loss.value())},

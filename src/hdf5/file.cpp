@@ -38,7 +38,7 @@ std::string reason() {
              return herr_t(0);
            },
            &text);
-  return text.empty() ? "unknown reason" : text;
+  return text.empty() ? "HDF5 gives no reason (gyrfalcon info --check compares files with their checksums)" : text;
 }
 
 // Our messages carry the reasons; HDF5 must not print its own.
@@ -383,6 +383,11 @@ Dataset File::dataset(const std::string& path) const {
   Handle dataset(H5Dopen2(object_, path.c_str(), H5P_DEFAULT), H5Dclose);
   require(dataset >= 0, Exit::data, "{}: {}", name, reason());
   return Dataset(name, std::move(dataset), object_);
+}
+
+void File::name_root(const std::string& name) {
+  const Turn turn;
+  if (H5Lcreate_soft("/", object_, name.c_str(), H5P_DEFAULT, H5P_DEFAULT) < 0) fail_write(name_ + ":/" + name, reason());
 }
 
 std::vector<std::string> File::datasets() const {

@@ -125,6 +125,8 @@ class File : public Object {
   // A dataset made of others, with not-a-number where none is or its file is missing. HDF5 looks for relative names beside this file.
   Dataset create_virtual(const std::string& path, DType type, const Shape& shape, const std::vector<VirtualPart>& parts);
   Dataset dataset(const std::string& path) const;
+  // A second name of the root: /NAME/PATH is /PATH. A soft link, which neither datasets() nor h5py's visitors follow.
+  void name_root(const std::string& name);
   // Paths of all datasets, sorted; links that lead elsewhere are not followed.
   std::vector<std::string> datasets() const;
   // Writes out everything and closes; Exit::io where any write has failed.

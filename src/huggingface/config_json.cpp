@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "src/bounds.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/json.hpp"
 
@@ -15,8 +16,7 @@ namespace {
 using json = nlohmann::json;
 
 constexpr std::size_t largest_file = std::size_t(1) << 20;
-// Far beyond any model, and low enough for counts of elements and bytes of a whole model to fit 63 bits.
-constexpr Index widest = Index(1) << 22, most_layers = 1024, most_tokens = (Index(1) << 31) - 1, most_positions = Index(1) << 40;
+constexpr Index most_positions = Index(1) << 40;
 constexpr const char* word_for_infinity = "__float__";
 
 // Keys that say nothing about the function of the model, or repeat what other keys say.
@@ -25,6 +25,14 @@ const std::set<std::string> harmless{
     "expansion_factor", "id2label", "is_encoder_decoder", "label2id", "mamba_use_mlp", "mlp_expansion_factor", "num_logits_to_keep",
     "output_attentions", "output_hidden_states", "problem_type", "return_dict", "sliding_window", "time_step_floor", "tokenizer_class",
     "torchscript", "transformers_version", "use_bfloat16", "use_cache"};
+
+// Defaults for generation, which earlier versions wrote among the rest; they belong to generation_config.json and say nothing of the model.
+const std::set<std::string> generation{
+    "bad_words_ids", "begin_suppress_tokens", "chunk_size_feed_forward", "decoder_start_token_id", "diversity_penalty", "do_sample",
+    "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "forced_bos_token_id", "forced_eos_token_id",
+    "length_penalty", "max_length", "max_new_tokens", "min_length", "min_new_tokens", "no_repeat_ngram_size", "num_beam_groups", "num_beams",
+    "num_return_sequences", "output_scores", "prefix", "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "sep_token_id",
+    "suppress_tokens", "task_specific_params", "temperature", "top_k", "top_p", "typical_p"};
 
 class Reader {
  public:
@@ -39,8 +47,7 @@ class Reader {
     read_rotary();
     read_tokens();
     read_training();
-    for (const auto& [key, value] : file_.items())
-      if (!known_.contains(key) && !harmless.contains(key)) note("does not know the key `{}`, and passes over it", shown(key));
+    note_unknown_keys();
     try {
       check(c_.model);
     } catch (const Error& error) {
@@ -59,6 +66,18 @@ class Reader {
     c_.notes.push_back(fmt::format("{}: {}", origin_, fmt::format(text, std::forward<Args>(args)...)));
   }
   static std::string text_of(const json& value) { return shown(value.dump(-1, ' ', true).substr(0, 60)); }
+
+  void note_unknown_keys() {
+    constexpr std::size_t most = 8;
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : file_.items())
+      if (!known_.contains(key) && !harmless.contains(key) && !generation.contains(key)) keys.push_back(shown(key));
+    if (keys.empty()) return;
+    std::string list;
+    for (std::size_t i = 0; i < std::min(most, keys.size()); ++i) list += fmt::format("{}`{}`", i ? ", " : "", keys[i]);
+    if (keys.size() > most) list += fmt::format(" and {} more", keys.size() - most);
+    note("does not know the key{} {}, and passes over {}", keys.size() > 1 ? "s" : "", list, keys.size() > 1 ? "them" : "it");
+  }
 
   // The key's value; null where it is null or not there.
   const json& value(const std::string& key) {
@@ -190,7 +209,7 @@ class Reader {
     m.convolution_bias = flag("mamba_conv_bias", true);
     m.in_bias = flag("mamba_proj_bias", false);
     m.out_bias = flag("projectors_bias", false);
-    const bool norm_first = flag("mamba_norm_before_gate", true);
+    const bool norm_first = c_.norm_before_gate = flag("mamba_norm_before_gate", true);
     m.norm = !flag("mamba_rms_norm", false) ? SsmNorm::none : norm_first ? SsmNorm::norm_first : SsmNorm::gate_first;
     m.in_multiplier = finite("ssm_in_multiplier", 1);
     m.out_multiplier = finite("ssm_out_multiplier", 1);
@@ -350,7 +369,7 @@ std::string write_config_json(const HuggingFaceConfig& c) {
   j["mamba_d_conv"] = m.mamba.taps;
   j["mamba_chunk_size"] = m.mamba.chunk;
   j["mamba_rms_norm"] = m.mamba.norm != SsmNorm::none;
-  j["mamba_norm_before_gate"] = m.mamba.norm == SsmNorm::norm_first;
+  j["mamba_norm_before_gate"] = m.mamba.norm == SsmNorm::none ? c.norm_before_gate : m.mamba.norm == SsmNorm::norm_first;
   j["time_step_min"] = m.mamba.dt_init_low;
   j["time_step_max"] = m.mamba.dt_init_high;
   // [0, inf] is every version's default. JSON has no word for infinity, and versions that read the key at all read it spelled so.

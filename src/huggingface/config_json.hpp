@@ -19,6 +19,7 @@ struct HuggingFaceConfig {
   std::string dtype;                 // "bfloat16", "float16", "float32", "float64"; empty where the file does not say
   std::optional<Index> begin_token;  // bos_token_id
   std::vector<Index> end_tokens;     // eos_token_id, one or several
+  bool norm_before_gate = true;      // mamba_norm_before_gate, which means nothing where there is no norm
   Index positions = 8192;            // max_position_embeddings: bookkeeping, no limit of the model
   std::vector<std::string> notes;    // what was not taken over, a sentence each
 };

@@ -21,7 +21,7 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
 
 struct ExportOptions {
   std::optional<safetensors::Type> type;  // of all weights; without it as they are stored
-  Index shard_bytes = 0;                  // most bytes of tensors in a file, unless one is larger
+  Index shard_bytes = 0;                  // most bytes of tensors in a file, unless one is larger; 0: files as in `like`, or 5 GB where that is unknown
   std::filesystem::path like;             // folder to take what a deck does not know from: tokens, tokenizer, ...; may be empty
   bool overwrite = false;
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "src/checkpoint/catalogue.hpp"
@@ -28,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using safetensors::Type;
 
+constexpr Index usual_shard_bytes = 5'000'000'000;  // transformers' own
 constexpr const char* tokenizer_file_name = "tokenizer.json";
 // What goes along unchanged: small files that a checkpoint carries, and the tokenizer's.
 const std::vector<std::string> tokenizer_files{tokenizer_file_name, "vocab.json", "merges.txt", "tokenizer.model"};
@@ -166,11 +168,27 @@ void write_text(const fs::path& file, const std::string& text) {
   out.commit();
 }
 
-Index write_weights(const OutputFolder& folder, const std::vector<Job>& jobs, Index shard_bytes) {
+// As the tensors lie in the folder `like`; nothing where its weights are not there or are of other tensors.
+std::vector<std::vector<const Job*>> shards_like(const fs::path& like, const std::vector<Job>& jobs) {
+  std::error_code error;
+  if (like.empty() || (!fs::exists(like / one_file_name, error) && !fs::exists(like / shard_index_name, error))) return {};
+  const ModelFolder known(like);
+  std::map<std::string, std::vector<const Job*>> by_file;
+  for (const Job& job : jobs) {
+    if (!known.has(job.to.name)) return {};
+    by_file[known.file_of(job.to.name)].push_back(&job);
+  }
+  std::vector<std::vector<const Job*>> shards;
+  for (auto& [file, of_file] : by_file) shards.push_back(std::move(of_file));
+  return shards;
+}
+
+Index write_weights(const OutputFolder& folder, const std::vector<Job>& jobs, const ExportOptions& options, const fs::path& like) {
   Index total = 0;
   for (const Job& job : jobs) total += job.bytes();
   Transfer transfer(stderr, "export", total);
-  const auto shards = shards_of(jobs, shard_bytes);
+  auto shards = options.shard_bytes > 0 ? shards_of(jobs, options.shard_bytes) : shards_like(like, jobs);
+  if (shards.empty()) shards = shards_of(jobs, usual_shard_bytes);
   if (shards.size() == 1) {
     write_shard(folder / one_file_name, shards[0], transfer);
     return 1;
@@ -226,6 +244,7 @@ void learn(const HuggingFaceConfig& known, const std::string& from, HuggingFaceC
     note(fmt::format("{}: its vocabulary has {} tokens, and the model's {}: its tokenizer may not fit", from, known.model.vocabulary,
                      config.model.vocabulary));
   config.begin_token = known.begin_token, config.end_tokens = known.end_tokens, config.positions = known.positions;
+  config.norm_before_gate = known.norm_before_gate;
 }
 
 // All that the folder `like` has beside the weights.
@@ -303,7 +322,7 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   const std::string text = write_config_json(config);
   write_text(folder / config_file_name, text);
   if (!fs::exists(folder / generation_file_name)) write_text(folder / generation_file_name, generation_json(nlohmann::json::parse(text)));
-  result.files = write_weights(folder, jobs, options.shard_bytes);
+  result.files = write_weights(folder, jobs, options, like);
   folder.commit();
   return result;
 }

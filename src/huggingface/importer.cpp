@@ -28,6 +28,16 @@ CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefault
   return header;
 }
 
+// What check_weights says, told of the folder alone.
+std::string without_deck(std::string text) {
+  const std::pair<std::string_view, std::string> words[] = {{": it is of another model than the deck's", fmt::format(", and {} asks for it", config_file_name)},
+                                                           {" in the model of the deck: it is of another model", fmt::format(" by {}", config_file_name)},
+                                                           {", which the deck's model has not: it is of another model", fmt::format(", which {} does not ask for", config_file_name)}};
+  for (const auto& [deck, folder] : words)
+    if (const auto at = text.find(deck); at != text.npos) text.replace(at, deck.size(), folder);
+  return text;
+}
+
 StoredTensor stored(const FolderWeights& source, const Weight& w) {
   StoredTensor tensor{Content::weight, w.name, source.open(w.name, DType::f32).dtype, w.shape, {}};
   if (source.folder().tensor(source.key(w.name)).type == safetensors::Type::f16) tensor.meaning = half_meaning;
@@ -56,9 +66,9 @@ void copy(const FolderWeights& source, const std::vector<StoredTensor>& tensors,
 
 Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note& note) {
   std::error_code error;
-  require(std::filesystem::is_directory(folder, error), Exit::missing, "{}: is not a folder", folder.string());
-  require(std::filesystem::exists(folder / config_file_name, error), Exit::missing, "{}: is not there: {} is no Hugging Face folder",
-          (folder / config_file_name).string(), folder.string());
+  require(std::filesystem::is_directory(folder, error), Exit::missing, "{}: is not a folder{}", folder.string(), way_to_model(folder));
+  require(std::filesystem::exists(folder / config_file_name, error), Exit::missing, "{}: is not there: {} is no Hugging Face folder of a model{}",
+          (folder / config_file_name).string(), folder.string(), way_to_model(folder));
   const bool there = std::filesystem::exists(checkpoint, error);
   require(!there || std::filesystem::exists(checkpoint / manifest_name, error), Exit::usage, "{}: is there and no checkpoint; name another folder",
           checkpoint.string());
@@ -67,7 +77,12 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
   const FolderWeights source(folder, defaults.model.tied);
   std::vector<Weight> weights;
   for (const PlacedWeight& placed : model_weights<float>(defaults.model)) weights.push_back(placed.weight);
-  check_weights(source, weights);
+  try {
+    check_weights(source, weights);
+  } catch (const Error& error) {  // there is no deck here to be at fault
+    if (error.code != Exit::config) throw;
+    fail(Exit::data, "{}; weights and {} do not belong together", without_deck(error.what()), config_file_name);
+  }
   std::vector<StoredTensor> tensors;
   for (const Weight& w : weights) tensors.push_back(stored(source, w));
   CheckpointWriter writer(checkpoint, header_of(folder, defaults, note), tensors);

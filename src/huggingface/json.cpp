@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/error.hpp"
+#include "src/data/foreign_file.hpp"
 #include "src/data/json_text.hpp"
 #include "src/data/mapped_file.hpp"
 #include "src/deck/yaml.hpp"
@@ -46,6 +47,7 @@ std::string with_spelled_numbers(std::string_view text) {
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& origin) {
+  if (const auto foreign = foreign_file(text); !foreign.empty()) fail(Exit::data, "{}: {}", origin, foreign);
   require(!zero_byte(text), Exit::data, "{}: is not valid JSON: it has a zero byte", origin);
   std::vector<std::unordered_set<std::string>> keys;
   std::size_t depth = 0;

@@ -64,13 +64,25 @@ bool has_weights(const std::filesystem::path& folder) {
   return std::filesystem::exists(folder / one_file_name, error) || std::filesystem::exists(folder / shard_index_name, error);
 }
 
+std::string way_to_model(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(path / "adapter_config.json", error) && !fs::exists(path / config_file_name, error))
+    return "; it holds an adapter (adapter_config.json), which is a change to a model: merge it into the model it was made for (merge_and_unload of peft), and take that";
+  const std::string text = path.string();
+  const auto slash = text.find('/');
+  const bool like_id = !fs::exists(path, error) && slash != text.npos && slash > 0 && slash + 1 < text.size() && slash == text.rfind('/') && text[0] != '.' &&
+                       text[0] != '~' && !text.ends_with(".h5");
+  return like_id ? fmt::format("; a model of the Hugging Face hub is downloaded first: `hf download {} --local-dir DIR`, and then take DIR", text) : "";
+}
+
 ModelFolder::ModelFolder(const std::filesystem::path& folder) : folder_(folder), name_(folder.string()) {
   namespace fs = std::filesystem;
   std::error_code error;
-  require(fs::is_directory(folder, error), Exit::missing, "{}: is not a folder", name_);
+  require(fs::is_directory(folder, error), Exit::missing, "{}: is not a folder{}", name_, way_to_model(folder));
   const bool sharded = fs::exists(folder / shard_index_name, error);
-  require(has_weights(folder), Exit::missing, "{}: holds neither {} nor {}; weights in other formats (.bin, .pth, .gguf) are not read", name_,
-          one_file_name, shard_index_name);
+  require(has_weights(folder), Exit::missing, "{}: holds neither {} nor {}; weights in other formats (.bin, .pth, .gguf) are not read{}", name_,
+          one_file_name, shard_index_name, way_to_model(folder));
   if (sharded) open_shards();
   else add(one_file_name);
   for (const auto& [name, place] : places_) names_.push_back(name);

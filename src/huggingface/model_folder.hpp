@@ -15,6 +15,9 @@ inline constexpr const char *one_file_name = "model.safetensors", *shard_index_n
 bool is_model_folder(const std::filesystem::path&);
 bool has_weights(const std::filesystem::path& folder);  // in a form that ModelFolder reads
 
+// What a path that should be a model's folder is instead, as the end of a message with the way out; empty where nothing better is known.
+std::string way_to_model(const std::filesystem::path&);
+
 class ModelFolder {
  public:
   // Opens every file and checks its header, and index and shards against each other: Exit::missing where the folder or a shard is not
@@ -31,6 +34,7 @@ class ModelFolder {
   // A tensor as numbers of a model: half precision is widened to float32, without loss. Exit::data where it is no floating-point one.
   StoredNumbers open(const std::string& tensor) const;
 
+  std::string file_of(const std::string& tensor) const { return std::filesystem::path(place(tensor).reader->name()).filename().string(); }
   Index bytes() const;       // of all tensors
   Index bytes_read() const;  // of tensors, so far
   std::size_t files() const { return readers_.size(); }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "src/data/foreign_file.hpp"
 #include "src/data/json_text.hpp"
 #include "src/deck/yaml.hpp"
 
@@ -168,6 +169,7 @@ bool is_weight_type(Type type) { return type >= Type::f16; }
 Index header_length(std::string_view first, Index file_bytes, const std::string& origin) {
   require(file_bytes >= length_bytes && Index(first.size()) >= length_bytes, Exit::data, "{}: is not a safetensors file: it has {} bytes",
           origin, file_bytes);
+  if (const auto foreign = foreign_file(first); !foreign.empty()) fail(Exit::data, "{}: {}", origin, foreign);
   std::uint64_t length = 0;
   std::memcpy(&length, first.data(), sizeof length);
   require(length <= std::uint64_t(longest_header), Exit::data, "{}: is not a safetensors file: its header would have {} bytes, and {} are the most",

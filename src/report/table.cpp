@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/error.hpp"
+#include "kernels/printable.hpp"
 
 namespace gyr {
 namespace {
@@ -38,6 +39,15 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   return lines;
 }
 
+// The first column's: further lines stand to the right, so that no word of a name begins a line.
+std::vector<std::string> hanging(const std::string& text, std::size_t width) {
+  constexpr std::size_t indent = 2;
+  if (width_of(text) <= width || width <= indent) return wrapped(text, std::max<std::size_t>(width, 1));
+  std::vector<std::string> lines = wrapped(text, width - indent);
+  for (std::size_t i = 1; i < lines.size(); ++i) lines[i].insert(0, indent, ' ');
+  return lines;
+}
+
 std::string line_of(const std::vector<std::string>& cells, const std::vector<TableColumn>& columns,
                     const std::vector<std::size_t>& widths) {
   std::string line;
@@ -51,6 +61,7 @@ std::string line_of(const std::vector<std::string>& cells, const std::vector<Tab
 
 void Table::row(std::vector<std::string> cells) {
   ensure(cells.size() == columns_.size(), "table: {} cells for {} columns", cells.size(), columns_.size());
+  for (std::string& cell : cells) cell = printable(cell);
   rows_.push_back(std::move(cells));
   is_heading_.push_back(false);
 }
@@ -83,7 +94,7 @@ std::string Table::str(bool titles) const {
     std::vector<std::vector<std::string>> cells;
     std::size_t lines = 1;
     for (std::size_t c = 0; c < columns_.size(); ++c) {
-      cells.push_back(wrapped(rows_[r][c], std::max<std::size_t>(widths[c], 1)));
+      cells.push_back(c == 0 ? hanging(rows_[r][c], widths[c]) : wrapped(rows_[r][c], std::max<std::size_t>(widths[c], 1)));
       lines = std::max(lines, cells.back().size());
     }
     for (std::size_t l = 0; l < lines; ++l) {

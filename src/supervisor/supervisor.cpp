@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "kernels/printable.hpp"
 #include "src/checkpoint/run_identity.hpp"
 #include "src/data/output_file.hpp"
 #include "src/report/json.hpp"
@@ -56,7 +57,7 @@ class Supervisor {
   }
   Index newest() const { return newest_step_of_run(output()); }
   static void say(const std::string& line) {
-    std::printf("gyrfalcon run: %s\n", line.c_str());
+    std::printf("gyrfalcon run: %s\n", printable(line).c_str());
     std::fflush(stdout);
   }
 

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "kernels/printable.hpp"
+#include "src/data/foreign_file.hpp"
 #include "src/data/json_text.hpp"
 #include "src/data/mapped_file.hpp"
 #include "src/data/output_file.hpp"
@@ -25,16 +27,6 @@ using ordered_json = nlohmann::ordered_json;
 constexpr std::size_t max_file_bytes = std::size_t(256) << 20;
 constexpr std::size_t max_depth = 16;
 constexpr std::int64_t max_vocabulary = std::int64_t(1) << 24;
-
-// As a message may show it: control characters from the file by their codes.
-std::string printable(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    out += code < 0x20 || code == 0x7f ? fmt::format("\\x{:02x}", code) : std::string(1, c);
-  }
-  return out;
-}
 
 // The two large parts of the file, taken out of the JSON while it is parsed.
 struct Lists {
@@ -516,6 +508,8 @@ void append(ordered_json::object_t& object, std::string key, ordered_json value)
 }  // namespace
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
+  std::error_code error;
+  require(!std::filesystem::is_directory(path, error), Exit::data, "{}: is a folder; name the tokenizer.json in it", path.string());
   const MappedFile file(path);
   require(file.size() <= max_file_bytes, Exit::data, "{}: {} bytes; a tokenizer.json has at most {}", path.string(),
           file.size(), max_file_bytes);
@@ -523,6 +517,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
 }
 
 Tokenizer Tokenizer::parse(std::string_view text, const std::string& name) {
+  if (const auto foreign = foreign_file(text); !foreign.empty()) fail(Exit::data, "{}: {}", name, foreign);
   Vocabulary vocabulary = Reader(name).read(text);
   try {
     return Tokenizer(std::move(vocabulary));

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/error.hpp"
+#include "kernels/printable.hpp"
 #include "src/data/file_system.hpp"
 #include "src/report/table.hpp"
 
@@ -31,9 +32,7 @@ void copy(char (&to)[N], std::string_view from) {
 // A text of a record that anybody may have written.
 template <std::size_t N>
 std::string text(const char (&field)[N]) {
-  std::string out(field, strnlen(field, N));
-  for (char& c : out) c = c >= ' ' && c <= '~' ? c : '?';
-  return out;
+  return printable({field, strnlen(field, N)});
 }
 
 }  // namespace

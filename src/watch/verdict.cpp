@@ -10,6 +10,8 @@ namespace gyr {
 
 namespace {
 
+constexpr double shortest_told = 0.1;  // seconds: less would read as none at all
+
 const Heartbeat* record(const std::vector<Heartbeat>& all, int rank) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const Heartbeat& h) { return h.rank == rank; });
   return found == all.end() ? nullptr : &*found;
@@ -48,9 +50,11 @@ Verdict judge(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>
   const auto by_move = [](const Heartbeat& h) { return h.moved; };
   const auto by_place = [](const Heartbeat& h) { return std::tuple(h.step, h.number, h.moved); };
   if (const Heartbeat* h = first_of(after, [&](const Heartbeat& r) { return std::find(quiet.begin(), quiet.end(), r.rank) != quiet.end(); }, by_record))
-    return named(*h, fmt::format("gives no sign of life for {:.1f} s (stopped, dead, or its node is gone); last seen at", seconds(h->written, now)));
+    return named(*h, fmt::format("gives no sign of life{} (stopped, dead, or its node is gone); last seen at",
+                                 seconds(h->written, now) < shortest_told ? "" : fmt::format(" for {:.1f} s", seconds(h->written, now))));
   if (const Heartbeat* h = first_of(after, [](const Heartbeat& r) { return !r.waiting; }, by_move))
-    return named(*h, fmt::format("waits for nobody and has not moved for {:.1f} s, at", seconds(h->moved, now)));
+    return named(*h, seconds(h->moved, now) < shortest_told ? "waits for nobody and moved a moment ago: the others wait for it, at"
+                                                            : fmt::format("waits for nobody and has not moved for {:.1f} s, at", seconds(h->moved, now)));
   const Heartbeat* h = first_of(after, [](const Heartbeat&) { return true; }, by_place);
   return named(*h, "is behind the others, which all wait, at");
 }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whatever number stands at whatever key of a deck, the program says within seconds what is wrong with it, or plans it.
+//   GYR_EXTREMES=DRAWS:SEED runs more of them
+#include <gtest/gtest.h>
+
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "regression/material.hpp"
+#include "regression/trials.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+const Material& material() { return Material::get(); }
+std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+
+struct Key {
+  std::string path, value;
+};
+
+// Every key there is, from the effective deck that a run has left: sections by indentation, KEY: VALUE.
+std::vector<Key> all_keys() {
+  std::vector<Key> keys;
+  std::vector<std::string> sections;
+  for (const std::string& line : lines_of(contents(material().output() / "deck.yaml"))) {
+    const std::size_t indent = line.find_first_not_of(' ') / 2;
+    const auto colon = line.find(':');
+    sections.resize(indent);
+    sections.push_back(line.substr(2 * indent, colon - 2 * indent));
+    std::string path;
+    for (const std::string& name : sections) path += (path.empty() ? "" : ".") + name;
+    if (colon + 2 < line.size()) keys.push_back({path, line.substr(colon + 2)});
+  }
+  return keys;
+}
+
+bool is_number(const std::string& text) { return !text.empty() && text.find_first_not_of("-.0123456789einf+") == text.npos; }
+bool is_integer(const std::string& text) { return is_number(text) && text.find_first_not_of("-0123456789") == text.npos; }
+
+const Words integers{"9223372036854775807", "-9223372036854775808", "9223372036854775808", "4611686018427387904", "4611686018427387903", "9007199254740993",
+                     "1099511627777", "4294967296", "2147483648", "2147483647", "1000000000", "-2147483648", "-1", "0"};
+const Words numbers{"1.0e+308", "-1.0e+308", "5.0e-324", ".inf", "-.inf", "0", "-1", "9223372036854775807"};
+
+struct Effort {
+  int draws = 3;  // for each key
+  unsigned seed = 1;
+};
+
+Effort effort() {
+  Effort e;
+  if (const char* wanted = std::getenv("GYR_EXTREMES")) std::sscanf(wanted, "%d:%u", &e.draws, &e.seed);
+  return e;
+}
+
+// Planned, or refused by a message that names one of the keys and the words they were given in.
+void expect_planned_or_refused(const Words& paths, const Words& changes) {
+  SCOPED_TRACE(fmt::format("{}", fmt::join(changes, " ")));
+  Words arguments{"plan", material().deck()};
+  arguments.insert(arguments.end(), changes.begin(), changes.end());
+  const Result r = run(arguments, {.limit = 60});
+  EXPECT_LT(r.cpu_seconds, 8) << told(r);
+  EXPECT_TRUE(r.code == 0 || r.code == int(Exit::config)) << told(r);
+  if (r.code == 0) return;
+  const bool named = std::any_of(changes.begin(), changes.end(), [&](const std::string& change) { return r.err.find("command line `" + change + "`") != r.err.npos; });
+  EXPECT_TRUE(named && std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return r.err.find(path) != r.err.npos; })) << told(r);
+}
+
+}  // namespace
+
+TEST(extremes, of_every_number_of_a_deck_are_planned_or_refused_by_name) {
+  const Effort e = effort();
+  std::mt19937 random(e.seed);
+  std::printf("seed %u, %d draws for each key\n", e.seed, e.draws);
+  Trials trials("extreme values of a key");
+  int seen = 0;
+  for (const Key& key : all_keys()) {
+    const bool list = key.value == "[]" && (key.path == "parallel.layers" || key.path == "parallel.permutation" || key.path == "dump.steps");
+    if (!list && !is_number(key.value)) continue;
+    ++seen;
+    const Words& values = list || is_integer(key.value) ? integers : numbers;
+    for (int draw = 0; draw < e.draws; ++draw) {
+      const std::string value = draw == 0 ? values[0] : values[random() % values.size()];
+      trials.attempt([&] { expect_planned_or_refused({key.path}, {key.path + "=" + (list ? "[" + value + "]" : value)}); });
+    }
+  }
+  EXPECT_GT(seen, 60);
+}
+
+// Numbers that are possible alone, and together make what is not.
+TEST(extremes, of_two_keys_together_are_planned_or_refused_by_name) {
+  const Effort e = effort();
+  std::mt19937 random(e.seed);
+  const std::vector<Key> pool{{"model.width", "4194304"}, {"model.vocabulary", "2147483647"}, {"model.mlp.width", "4194304"}, {"model.pattern", "M- x 8192"},
+                              {"model.mamba.heads", "4194304"}, {"model.mamba.width", "4194304"}, {"model.mamba.state", "4194304"},
+                              {"model.attention.heads", "4194304"}, {"model.attention.width", "4194304"}, {"train.batch", "16777216"},
+                              {"train.micro_batch", "16777216"}, {"train.steps", "1099511627776"}, {"parallel.data", "1048576"},
+                              {"parallel.bucket", "1048576"}, {"train.eval_batches", "16777216"}};
+  Trials trials("extreme values of two keys");
+  for (int draw = 0; draw < 10 * e.draws; ++draw) {
+    const Key &a = pool[random() % pool.size()], &b = pool[random() % pool.size()];
+    if (a.path == b.path) continue;
+    trials.attempt([&] { expect_planned_or_refused({a.path, b.path}, {a.path + "=" + a.value, b.path + "=" + b.value}); });
+  }
+}
+
+TEST(extremes, many_layers_and_ranks_are_planned_in_seconds) {
+  for (const Words& changes : {Words{"model.pattern=P x 10000"}, Words{"model.pattern=M- x 1000", "parallel.pipeline=40"}, Words{"parallel.data=1048576", "train.batch=1048576"},
+                               Words{"train.batch=16777216"}}) {
+    Words arguments{"plan", material().deck()};
+    arguments.insert(arguments.end(), changes.begin(), changes.end());
+    const Result r = run(arguments, {.limit = 90});
+    EXPECT_EQ(r.code, 0) << changes[0] << told(r);
+    EXPECT_LT(r.cpu_seconds, 20) << changes[0];
+  }
+}
+
+TEST(extremes, a_pattern_of_too_many_layers_says_how_many_are_possible) {
+  for (const char* pattern : {"P x 1000000000", "P x 99999999999999999999", "M- x 8193"}) {
+    const Result r = run({"plan", material().deck(), std::string("model.pattern=") + pattern});
+    EXPECT_EQ(r.code, int(Exit::config)) << told(r);
+    EXPECT_NE(r.err.find("at most 16384 layers"), r.err.npos) << told(r);
+    EXPECT_NE(r.err.find(std::string("command line `model.pattern=") + pattern + "`"), r.err.npos) << told(r);
+  }
+}
+
+// The data is looked at before anything that takes long.
+TEST(extremes, what_is_wrong_with_the_data_is_said_before_the_plan) {
+  const Folder folder;
+  const Result r = run(material().train(folder / "out", {"train.length=4000000", "model.pattern=* x 50", "watchdog.seconds=5"}), {.limit = 60});
+  EXPECT_EQ(r.code, int(Exit::data)) << told(r);
+  EXPECT_NE(r.err.find("one sample needs 4000001"), r.err.npos) << told(r);
+  EXPECT_LT(r.cpu_seconds, 5);
+  EXPECT_EQ(last_line_of(r.out).find("submit again"), std::string::npos) << told(r);
+}
+
+// And a long plan is work that goes on, and that a signal ends.
+TEST(extremes, a_plan_obeys_signals_and_is_no_standstill) {
+  const Folder folder;
+  int beats = 0;
+  const Result r = run(material().train(folder / "out", {"model.pattern=P x 16000", "train.batch=64", "watchdog.seconds=4"}),
+                       {.limit = 60, .meanwhile = [&](int pid, const fs::path&) {
+                          if (++beats == 2000) ::kill(pid, SIGTERM);
+                        }});
+  EXPECT_EQ(r.code, int(Exit::again)) << told(r);
+  EXPECT_NE(r.err.find("stopped by SIGTERM"), r.err.npos) << told(r);
+  EXPECT_EQ(r.err.find("watchdog: no progress"), r.err.npos) << told(r);
+}
+
+TEST(extremes, a_deck_with_nothing_in_it_is_not_planned) {
+  const Folder folder;
+  for (const char* text : {"", "# only a comment\n", "{}\n"}) {
+    const Result r = run({"plan", folder.write("empty.yaml", text)});
+    EXPECT_EQ(r.code, int(Exit::config)) << told(r);
+    EXPECT_NE(r.err.find("empty.yaml: is empty"), r.err.npos) << told(r);
+  }
+}
