@@ -29,7 +29,12 @@ std::size_t only_place(const std::string& text, const std::string& part, std::si
 // Whether brackets close in order and, of an expression, no comma or semicolon stands outside of them. Enough to tell half a snippet.
 bool whole(const std::string& code, bool statement) {
   std::string open;
-  for (const char c : code) {
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    const char c = code[i];
+    if (c == '\'' || c == '"') {  // what is quoted is no bracket
+      for (++i; i < code.size() && code[i] != c; ++i) i += code[i] == '\\';
+      continue;
+    }
     if (c == '(' || c == '[' || c == '{') open += c == '(' ? ')' : c == '[' ? ']' : '}';
     if (c == ')' || c == ']' || c == '}') {
       if (open.empty() || open.back() != c) return false;

@@ -88,6 +88,7 @@ TEST(mutants, a_list_of_another_form_is_refused_with_its_line) {
   EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow a\nwhy c\n"), "list:5: mutant x changes nothing");
   for (const char* half : {"f(a", "a)", "a, b", "(a]"})
     EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + half + "\nnow b\nwhy c\n"), "list:5: mutant x is no whole expression or statement");
+  EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas c == '{' || s == \"(\\\"\"\nnow b\nwhy c\n"), "") << "quoted brackets";
   EXPECT_EQ(refusal("mutant x\nfile f.hpp\nwas a\nnow b\nwhy c\n"), "list:5: mutant x: only .cpp files can be switched");
   EXPECT_EQ(refusal("mutant x\nwas a\nwas b\n"), "list:3: was comes twice in mutant x");
   EXPECT_EQ(refusal("mutant x\nwhat a\n"), "list:2: unknown word what");
