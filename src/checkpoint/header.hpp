@@ -8,6 +8,8 @@
 //   /gradients/PATH, /activations/PATH
 #pragma once
 
+#include <map>
+
 #include "modules/weight.hpp"
 #include "src/hdf5/file.hpp"
 #include "src/layout.hpp"
@@ -21,6 +23,7 @@ struct CheckpointHeader {
   std::string precision;         // of the model: float64, float32, bfloat16
   std::string deck;              // effective deck, YAML
   std::string provenance = "{}"; // JSON object: git hash, versions, host
+  std::map<std::string, std::string> companions = {};  // of a model from Hugging Face: small files beside its weights, text by name
   // Filled in when it is written.
   std::string layout = "none";   // of the ranks that wrote it
   std::int64_t world = 1;        // their number
