@@ -14,7 +14,7 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 
 BUILD := build/$(PRESET)
-MPIEXEC ?= $(shell command -v mpiexec.hydra || command -v mpiexec.mpich || echo mpiexec)
+MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
 .PHONY: build run test regression faults mutants accuracy bench bench-peer bench-tokenizer install clean help setup configure

@@ -9,8 +9,8 @@ gyrfalcon=$BUILD/bin/gyrfalcon
 out=out/demo
 mkdir -p "$out/data"
 [ -t 1 ] && export GYR_PROGRESS=${GYR_PROGRESS:-live}
-mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
-run() { "$mpiexec" -n "$NP" "$gyrfalcon" "$@"; }
+read -r -a launcher <<< "$(jobscripts/launcher.sh "$gyrfalcon")"
+run() { "${launcher[@]}" -n "$NP" "$gyrfalcon" "$@"; }
 say() { printf '\n== %s\n' "$*"; }
 
 # Entries of the dictionary are paragraphs; the tags that name the edition of each are not English.

@@ -5,7 +5,7 @@
 #   job.sh DECK [key=value ...]
 # Started inside an allocation of Slurm or PBS, or on a machine without either. Environment:
 #   GYRFALCON   the program (build/release/bin/gyrfalcon)
-#   LAUNCHER    starts the ranks; without it srun under Slurm, mpiexec elsewhere
+#   LAUNCHER    starts the ranks; without it srun under Slurm, elsewhere the mpiexec of the program's MPI
 #   RANKS       how many; without it all that the allocation has
 #   BIND        rank: one core each, gpu: one device each, none (rank)
 #   RESERVE     seconds before the end of the allocation at which PBS jobs save (300); Slurm's --signal says it there
@@ -36,9 +36,9 @@ launcher() {
     echo "srun -K1 --mpi=${SLURM_MPI_TYPE:-pmi2} -n $1 $([ "$bind" = none ] && echo --cpu-bind=none || echo --cpu-bind=cores)"
   else
     local mpiexec hosts=
-    mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
-    [ -n "${PBS_NODEFILE:-}" ] && hosts="-f $PBS_NODEFILE"
-    echo "$mpiexec $hosts -n $1 $([ "$bind" = none ] || echo -bind-to core)"
+    mpiexec=$(jobscripts/launcher.sh "$gyrfalcon") || return
+    [ -n "${PBS_NODEFILE:-}" ] && hosts="--hostfile $PBS_NODEFILE"
+    echo "$mpiexec $hosts -n $1 $([ "$bind" = none ] || echo --bind-to core)"
   fi
 }
 
@@ -102,10 +102,11 @@ again() {
 }
 
 main() {
-  local count watch code=0
+  local count words watch code=0
   count=${RANKS:-$(ranks)}
+  words=$(launcher "$count")
   local -a start changes=()
-  read -r -a start <<< "$(launcher "$count")"
+  read -r -a start <<< "$words"
   watch=$(limit)
   [ -z "$watch" ] || changes=("$watch")
   [ "$bind" = gpu ] && start+=(jobscripts/rank_gpu.sh)

@@ -6,18 +6,24 @@
 # Exit codes: 0 all is there, 69 something is missing.
 set -eu
 
+installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+# Debian has several MPIs and, of late, a Kokkos of its own: what is there is taken.
+mpi=mpich launcher=mpich kokkos=libtrilinos-kokkos-dev
+if ! installed libhdf5-mpich-dev && { installed libhdf5-openmpi-dev || installed libopenmpi-dev; }; then mpi=openmpi launcher=openmpi-bin; fi
+if installed libkokkos-dev; then kokkos=libkokkos-dev; fi
+
 # What | Debian package | Spack spec | how it is found elsewhere: program NAMES, pkg-config MODULES, cmake PACKAGE
-parts='
+parts="
 C++20 compiler   | build-essential        | gcc@12:             | program c++ g++ clang++ CC
 CMake 3.25       | cmake                  | cmake@3.25:         | program cmake
 make or Ninja    | ninja-build            | ninja               | program ninja make
 pkg-config       | pkg-config             | pkgconf             | program pkg-config pkgconf
 git              | git                    | git                 | program git
-MPI compiler     | libmpich-dev           | mpich               | program mpicxx mpic++ CC
-MPI launcher     | mpich                  | mpich               | program mpiexec srun aprun
-HDF5 with MPI    | libhdf5-mpich-dev      | hdf5+mpi+tools      | cmake HDF5
+MPI compiler     | lib$mpi-dev            | mpich               | program mpicxx mpic++ CC
+MPI launcher     | $launcher              | mpich               | program mpiexec srun aprun
+HDF5 with MPI    | libhdf5-$mpi-dev       | hdf5+mpi+tools      | cmake HDF5
 HDF5 tools       | hdf5-tools             | hdf5+mpi+tools      | program h5dump
-Kokkos           | libtrilinos-kokkos-dev | kokkos              | cmake Kokkos
+Kokkos           | $kokkos                | kokkos              | cmake Kokkos
 CBLAS            | libopenblas-dev        | openblas            | pkg-config openblas cblas-openblas cblas
 yaml-cpp         | libyaml-cpp-dev        | yaml-cpp            | cmake yaml-cpp
 JSON             | nlohmann-json3-dev     | nlohmann-json       | cmake nlohmann_json
@@ -30,7 +36,7 @@ GoogleTest       | libgtest-dev           | googletest          | cmake GTest
 benchmark        | libbenchmark-dev       | benchmark           |
 text for the demo| dict-gcide             |                     |
 h5py, one test   | python3-h5py           | py-h5py             |
-'
+"
 
 # The n-th column of every part, without the spaces around it.
 column() { printf '%s\n' "$parts" | awk -F'|' -v n="$1" 'NF > 1 { gsub(/^ +| +$/, "", $n); if ($n != "") print $n }'; }

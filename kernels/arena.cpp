@@ -5,11 +5,29 @@
 
 #include <limits>
 
+#ifdef __has_feature  // Clang's question; GCC has a macro
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace gyr {
 
 namespace {
 constexpr Index alignment = 256;
 Index aligned(Index bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+// To the address sanitizer an arena is one block: it is told which bytes of it are tensors now.
+#ifdef __SANITIZE_ADDRESS__
+void forbid(const char* bytes, Index count) { ASAN_POISON_MEMORY_REGION(bytes, count); }
+void allow(const char* bytes, Index count) { ASAN_UNPOISON_MEMORY_REGION(bytes, count); }
+#else
+void forbid(const char*, Index) {}
+void allow(const char*, Index) {}
+#endif
 }  // namespace
 
 std::string_view name_of(Memory category) {
@@ -43,6 +61,7 @@ Arena::Arena(Memory category, Index bytes) : category_(category), capacity_(alig
   if (std::is_same_v<Space::memory_space, Kokkos::HostSpace> && length > 0)
     madvise(reinterpret_cast<void*>(first), std::size_t(length), MADV_HUGEPAGE);
 #endif
+  forbid(base_, capacity_);
 }
 
 Arena Arena::ghost(Memory category) {
@@ -56,12 +75,16 @@ void* Arena::push(Index bytes) {
   const Index next = used_ + aligned(bytes);
   ensure(bytes >= 0 && next <= capacity_, "the {} arena holds {} bytes and {} more were asked for beyond {}", name_of(category_),
          capacity_, bytes, used_);
-  void* piece = base_ + used_;
+  char* piece = base_ + used_;
+  if (memory_) allow(piece, bytes);
   used_ = next;
   high_water_ = std::max(high_water_, used_);
   return piece;
 }
 
-void Arena::release(Index mark) { used_ = mark; }
+void Arena::release(Index mark) {
+  if (memory_) forbid(base_ + mark, used_ - mark);
+  used_ = mark;
+}
 
 }  // namespace gyr

@@ -38,6 +38,7 @@ double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> 
   auto sums = scratch.template tensor<A>(2, n);
   auto losses = scratch.template tensor<double>(n);
   linear<T, A>(a.dev, h, w_->template matrix<const T>(), logits, c_.head_multiplier);
+  if (each && see_ && !a.dev.ghost()) see_(logits);
   logits_top<A>(a.dev, logits, valid(), top);
   a.tensor.whole().all_reduce(a.dev, top, Reduction::max);
   logits_sums<A>(a.dev, logits, valid(), top, labels, first_token(), sums);

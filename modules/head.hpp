@@ -31,6 +31,8 @@ class Head {
   Index first_token() const { return w_->share.pieces[0].global; }
   Index valid() const { return w_->share.pieces[0].extent; }
   void logits(Pass<T>&, Tensor2<const T> x, Tensor2<Acc<T>> logits /*(R, vocabulary_here)*/);
+  // Shows the logits that scores are made of, (rows, vocabulary_here), block by block in the order of rows.
+  void look(std::function<void(Tensor2<const Acc<T>>)> see) { see_ = std::move(see); }
 
  private:
   double block_loss(Pass<T>&, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh, std::vector<TokenScore>* each);
@@ -38,6 +40,7 @@ class Head {
   ModelConfig c_;
   Norm<T> norm_;
   Parameter* w_;
+  std::function<void(Tensor2<const Acc<T>>)> see_;
 };
 
 }  // namespace gyr

@@ -127,6 +127,13 @@ Result execute(const Words& command, const Options& options) {
   return result;
 }
 
+Words launcher() {
+  std::istringstream text(GYR_MPIEXEC);
+  Words words;
+  for (std::string word; text >> word;) words.push_back(word);
+  return words;
+}
+
 std::string program() {
   const char* const named = std::getenv("GYRFALCON_BINARY");
   return named ? named : GYR_BINARY;
@@ -134,7 +141,10 @@ std::string program() {
 
 Result run(const Words& arguments, const Options& options) {
   Words command;
-  if (options.ranks > 0) command = {GYR_MPIEXEC, "-n", std::to_string(options.ranks)};
+  if (options.ranks > 0) {
+    command = launcher();
+    command.insert(command.end(), {"-n", std::to_string(options.ranks)});
+  }
   command.push_back(program());
   command.insert(command.end(), arguments.begin(), arguments.end());
   return execute(command, options);

@@ -3,7 +3,7 @@
 # The regression table: trains small models on several grids and compares loss, gradient norm, validation loss and final weights of each
 # run with a golden curve, or with the bits of an uninterrupted run. One table, a row per run.
 #   regression/run.sh [--launcher WORDS] [--ranks N] [--only PATTERNS] [--binary PATH] [--work DIR] [--rewrite REASON] [--list]
-#     --launcher  starts ranks with `WORDS -n RANKS PROGRAM`; without it the first mpiexec of the PATH
+#     --launcher  starts ranks with `WORDS -n RANKS PROGRAM`; without it the mpiexec of the program's MPI, or srun
 #     --ranks     most ranks of a run (those of the allocation, else 8); runs that need more are listed as skipped
 #     --only      names of cases, as in 'restart*,bf16'
 #     --binary    the program (build/release/bin/gyrfalcon)
@@ -47,7 +47,7 @@ read_options() {
     shift 2
   done
   [[ $ranks =~ ^[1-9][0-9]*$ ]] || fail 64 "--ranks takes a number from 1 on, not '$ranks'"
-  read -r -a launcher <<< "${words:-$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec || echo srun)}"
+  read -r -a launcher <<< "${words:-$("$here/../jobscripts/launcher.sh" "$binary" 2> /dev/null || echo srun)}"
 }
 
 allocated_ranks() {

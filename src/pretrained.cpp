@@ -53,8 +53,8 @@ RunConfig run_of_checkpoint(const fs::path& checkpoint) {
 
 }  // namespace
 
-std::vector<Index> end_tokens_of(const fs::path& model) {
-  return is_model_folder(model) ? read_config_json(model / config_file_name).end_tokens : std::vector<Index>();
+Companions companions_of(const fs::path& model, const Note& note) {
+  return is_model_folder(model) ? companions_in(model, note) : read_header(model).companions;
 }
 
 RunDefaults defaults_of(const fs::path& model, const Note& note) {

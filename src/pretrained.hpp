@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "src/huggingface/companions.hpp"
 #include "src/note.hpp"
 #include "src/run_config.hpp"
 
@@ -16,8 +17,8 @@ RunDefaults defaults_of(const std::filesystem::path& model, const Note& note = {
 // The run the model came from; of a folder, one that would start from it.
 RunConfig run_of(const std::filesystem::path& model, const Note& note = {});
 
-// Tokens that end what the model writes, as a folder's config.json has them; none of a checkpoint.
-std::vector<Index> end_tokens_of(const std::filesystem::path& model);
+// What says how the model is to be used; of a checkpoint what it carries, which is nothing where no folder was at its beginning.
+Companions companions_of(const std::filesystem::path& model, const Note& note = {});
 
 // A complete deck of a run that starts from a folder.
 std::string deck_of_folder(const std::filesystem::path& folder, const RunDefaults&);

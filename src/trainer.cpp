@@ -13,6 +13,7 @@
 #include "src/feed.hpp"
 #include "src/guard.hpp"
 #include "src/plan.hpp"
+#include "src/pretrained.hpp"
 #include "src/product_rate.hpp"
 #include "src/recent_metrics.hpp"
 #include "src/replicas.hpp"
@@ -201,6 +202,9 @@ class Trainer {
     const std::string& from = run_.train.init_from;
     if (from.empty()) return engine_.initialise(run_.train.seed);
     load_weights(from, engine_);
+    together(grid_.world(), [&] {
+      if (lead()) companions_ = companions_of(from);  // who writes manifests
+    });
     if (lead()) std::printf("weights from %s\n", from.c_str());
   }
 
@@ -231,6 +235,7 @@ class Trainer {
         if (changes == Changes::weighed) weigh(changed, *newest);
         const CheckpointHeader header = load_checkpoint<T>(*newest, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
         progressed_ = {header.step, header.samples, header.tokens};
+        companions_ = header.companions;
         return say(fmt::format("resumed from {} at step {}", newest->string(), header.step));
       } catch (const Error& error) {  // the same on every rank
         if (error.code != Exit::data) throw;
@@ -374,6 +379,7 @@ class Trainer {
     h.seed = run_.train.seed;
     h.provenance = provenance();
     h.run = identity_.id;
+    h.companions = companions_;
     return h;
   }
 
@@ -408,6 +414,7 @@ class Trainer {
   std::optional<Dataset> training_, validation_;
   RunIdentity identity_;  // what it owns is for the first rank to say, its id all know
   Progressed progressed_;
+  Companions companions_;  // of the model that the run started from
   Guard guard_;
   std::vector<Span> skip_;          // samples that no step takes
   Index saved_ = 0, furthest_ = 0;  // steps: last saved or resumed from, and highest taken

@@ -8,14 +8,14 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build/release} ROUNDS=${ROUNDS:-3} BATCH=${BATCH:-2} ARGS=${ARGS:-}
 venv=build/peer
-mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
+read -r -a launcher <<< "$(jobscripts/launcher.sh "$BUILD/regression/step_benchmark")"
 if [ ! -f "$venv/ready" ]; then
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet --no-cache-dir torch transformers
   touch "$venv/ready"
 fi
 ours() {  # shellcheck disable=SC2086  # ARGS is a list of words
-  OPENBLAS_NUM_THREADS=1 "$mpiexec" -n "$BATCH" "$BUILD/regression/step_benchmark" input/falcon-h1-73m.yaml windows=2 micros=1 $ARGS
+  OPENBLAS_NUM_THREADS=1 "${launcher[@]}" -n "$BATCH" "$BUILD/regression/step_benchmark" input/falcon-h1-73m.yaml windows=2 micros=1 $ARGS
 }
 theirs() { "$venv/bin/python" regression/bench/peer.py --batch "$BATCH" --threads 2 --steps 2 2>/dev/null; }
 middle() { sort -n | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'; }

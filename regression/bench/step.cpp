@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <memory>
 #include <random>
 
 #include "kernels/gemm.hpp"
 #include "modules/flops.hpp"
 #include "src/plan.hpp"
+#include "src/precision.hpp"
 #include "src/run_config.hpp"
 #include "src/runtime.hpp"
 
@@ -28,13 +30,16 @@ struct Linear {
 std::vector<Linear> linears_of(const ModelConfig& m, char symbol) {
   const Index q = m.attention.heads * m.attention.width, k = m.attention.key_heads * m.attention.width;
   std::vector<Linear> all;
-  if (symbol == 'P' || symbol == 'M') all.insert(all.end(), {{m.mamba.projected(), m.width}, {m.width, m.mamba.inner()}});
-  if (symbol == 'P' || symbol == '*') all.insert(all.end(), {{q + 2 * k, m.width}, {m.width, q}});
-  if (symbol == 'P' || symbol == '-') all.insert(all.end(), {{2 * m.mlp.width, m.width}, {m.width, m.mlp.width}});
+  const auto add = [&](Linear first, Linear second) { all.push_back(first), all.push_back(second); };
+  if (symbol == 'P' || symbol == 'M') add({m.mamba.projected(), m.width}, {m.width, m.mamba.inner()});
+  if (symbol == 'P' || symbol == '*') add({q + 2 * k, m.width}, {m.width, q});
+  if (symbol == 'P' || symbol == '-') add({2 * m.mlp.width, m.width}, {m.width, m.mlp.width});
   return all;
 }
 
-// The matrix products of layers and head for one micro-batch of `rows` tokens: forward, gradient of the input, gradient of the weight.
+// The matrix products of layers and head for one micro-batch of `rows` tokens: forward, gradient of the input, gradient of the weight. Those of
+// bf16 widen their operands as they do in the step.
+template <class T>
 class Mix {
  public:
   Mix(const ModelConfig& m, Index rows) : rows_(rows), head_{m.vocabulary, m.width} {
@@ -43,12 +48,15 @@ class Mix {
     Index weights = size(head_), widest = head_.in;
     for (const Linear& l : linears_) weights += size(l), widest = std::max({widest, l.out, l.in});
     const Index side_size = std::max(rows * widest, head_rows * head_.out);
-    activations_ = Arena(Memory::activations, 4 * side_size * Index(sizeof(float)) + 1024);
-    weights_ = Arena(Memory::weights, 2 * weights * Index(sizeof(float)) + Index(linears_.size() + 1) * 1024);
-    for (Tensor1<float>& side : {std::ref(x_), std::ref(y_), std::ref(dx_), std::ref(dy_)})
-      side = filled(activations_, side_size);
-    for (const Linear& l : linears_) w_.push_back(filled(weights_, size(l))), dw_.push_back(filled(weights_, size(l)));
-    head_w_ = filled(weights_, size(head_)), head_dw_ = filled(weights_, size(head_));
+    activations_ = Arena(Memory::activations, 4 * side_size * Index(sizeof(T)) + 1024 + head_rows * head_.out * Index(sizeof(Acc<T>)));
+    weights_ = Arena(Memory::weights, weights * Index(sizeof(T) + sizeof(Acc<T>)) + Index(linears_.size() + 1) * 1024);
+    for (Tensor1<T>& side : {std::ref(x_), std::ref(y_), std::ref(dx_), std::ref(dy_)}) side = filled<T>(activations_, side_size);
+    logits_ = filled<Acc<T>>(activations_, head_rows * head_.out);
+    for (const Linear& l : linears_) w_.push_back(filled<T>(weights_, size(l))), dw_.push_back(filled<Acc<T>>(weights_, size(l)));
+    head_w_ = filled<T>(weights_, size(head_)), head_dw_ = filled<Acc<T>>(weights_, size(head_));
+    Device ghost(true, 0);
+    run(ghost);
+    alone_ = std::make_unique<Device>(false, ghost.scratch.high_water());
   }
 
   double flops() const {
@@ -57,40 +65,47 @@ class Mix {
     return 6 * sum * double(rows_);
   }
 
+  void run() const { run(*alone_); }
+
+ private:
   void run(Device& dev) const {
     const Index count = Index(linears_.size());
     for (Index i = 0; i < count; ++i) forward(dev, linears_[i], w_[i], rows_);
     for (Index first = 0; first < rows_; first += head_rows) {
       const Index n = std::min(head_rows, rows_ - first);
-      forward(dev, head_, head_w_, n);
+      linear<T, Acc<T>>(dev, matrix<T>(x_, n, head_.in), matrix<T>(head_w_, head_.out, head_.in), matrix<Acc<T>>(logits_, n, head_.out));
       backward(dev, head_, head_w_, head_dw_, n);
     }
     for (Index i = count - 1; i >= 0; --i) backward(dev, linears_[i], w_[i], dw_[i], rows_);
   }
 
- private:
   static Index size(const Linear& l) { return l.out * l.in; }
-  static Tensor1<float> filled(Arena& arena, Index n) {
-    const auto x = arena.tensor<float>(n);
-    for (Index i = 0; i < n; ++i) x(i) = 0.01f * float(i % 97 - 48);
+  template <class S>
+  static Tensor1<S> filled(Arena& arena, Index n) {
+    const auto x = arena.tensor<S>(n);
+    for (Index i = 0; i < n; ++i) x(i) = S(0.01f * float(i % 97 - 48));
     return x;
   }
-  static Matrix<float> matrix(const Tensor1<float>& x, Index rows, Index columns) { return {x.data(), rows, columns, columns}; }
+  template <class S>
+  static Matrix<S> matrix(const Tensor1<S>& x, Index rows, Index columns) { return {x.data(), rows, columns, columns}; }
 
-  void forward(Device& dev, const Linear& l, const Tensor1<float>& w, Index rows) const {
-    linear<float>(dev, matrix(x_, rows, l.in), matrix(w, l.out, l.in), matrix(y_, rows, l.out));
+  void forward(Device& dev, const Linear& l, const Tensor1<T>& w, Index rows) const {
+    linear<T>(dev, matrix<T>(x_, rows, l.in), matrix<T>(w, l.out, l.in), matrix<T>(y_, rows, l.out));
   }
-  void backward(Device& dev, const Linear& l, const Tensor1<float>& w, const Tensor1<float>& dw, Index rows) const {
-    linear_backward_input<float>(dev, matrix(dy_, rows, l.out), matrix(w, l.out, l.in), matrix(dx_, rows, l.in));
-    linear_backward_weight<float>(dev, matrix(dy_, rows, l.out), matrix(x_, rows, l.in), matrix(dw, l.out, l.in));
+  void backward(Device& dev, const Linear& l, const Tensor1<T>& w, const Tensor1<Acc<T>>& dw, Index rows) const {
+    linear_backward_input<T>(dev, matrix<T>(dy_, rows, l.out), matrix<T>(w, l.out, l.in), matrix<T>(dx_, rows, l.in));
+    linear_backward_weight<T>(dev, matrix<T>(dy_, rows, l.out), matrix<T>(x_, rows, l.in), matrix<Acc<T>>(dw, l.out, l.in));
   }
 
   Index rows_;
   Linear head_;
   std::vector<Linear> linears_;
   Arena activations_{Memory::activations, 0}, weights_{Memory::weights, 0};
-  Tensor1<float> x_, y_, dx_, dy_, head_w_, head_dw_;
-  std::vector<Tensor1<float>> w_, dw_;
+  Tensor1<T> x_, y_, dx_, dy_, head_w_;
+  Tensor1<Acc<T>> logits_, head_dw_;
+  std::vector<Tensor1<T>> w_;
+  std::vector<Tensor1<Acc<T>>> dw_;
+  std::unique_ptr<Device> alone_;
 };
 
 // y = a x from memory.
@@ -160,13 +175,13 @@ void print_kernels(std::vector<Work> work, int steps, double step) {
   fmt::print("{:24}{:8}{:10.1f}{:8.3f}\n", "outside kernels", "", 1e3 * (step - inside / steps), 1 - inside / steps / step);
 }
 
-void print_result(const std::vector<Window>& windows, const ModelConfig& model, const Mix& mix, Index length, int ranks, double tokens, int micros) {
+void print_result(const std::vector<Window>& windows, const ModelConfig& model, double mix_flops, Index length, int ranks, double tokens, int micros) {
   const auto over = [&](auto&& f) {
     std::vector<double> x;
     for (const Window& w : windows) x.push_back(f(w));
     return median(std::move(x));
   };
-  const double model_flops = training_factor * forward_flops(model, length).minimal * tokens, mix_flops = mix.flops() * ranks;
+  const double model_flops = training_factor * forward_flops(model, length).minimal * tokens;
   const double step = over([](const Window& w) { return w.step.seconds; });
   const auto line = [&](const std::string& what, double seconds, double micros, double products, double whole) {
     fmt::print("{:28}{:9.3f} s{:10.0f} tokens/s{:9.1f} model GFLOP/s   products {:5.3f}   MFU {:5.3f}\n", what, seconds, micros * tokens / seconds,
@@ -204,24 +219,17 @@ MicroBatch random_batch(Index batch, Index length, Index vocabulary, unsigned se
   return m;
 }
 
-void compare(Runtime& runtime, const std::string& file, const Extent& extent, const std::vector<std::string>& overrides) {
-  Deck deck = Deck::read(file, overrides);
-  RunConfig run = read_run_config(deck);
-  deck.finish();
-  run.train.batch = extent.micros * runtime.ranks() * run.train.micro_batch;
-  const Layout layout = layout_of(run, runtime.ranks());
-  require(layout.size("data") == runtime.ranks() && run.train.precision == "fp32", Exit::config,
-          "the products of a step are known in fp32 and where all ranks are on the data axis");
+template <class T>
+void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const Extent& extent) {
   const EngineConfig config = engine_config(run, layout);
   Grid grid(layout, runtime.world(), patience_of(runtime.world()));
   Timers timers(engine_timer_names());
-  const Capacity capacity = predicted_capacity<float>(config, layout, grid.position());
-  Engine<float> engine(config, grid, &capacity, timers);
+  const Capacity capacity = predicted_capacity<T>(config, layout, grid.position());
+  Engine<T> engine(config, grid, &capacity, timers);
   engine.initialise(1);
-  const Mix mix(config.model, config.micro_batch * config.length);
+  const Mix<T> mix(config.model, config.micro_batch * config.length);
   const Copy copy;
 
-  Device alone(false, 0);
   int steps = 0;
   const auto train = [&](int micros) {
     ++steps;
@@ -241,7 +249,7 @@ void compare(Runtime& runtime, const std::string& file, const Extent& extent, co
       Work& sum = same == work.end() ? work.emplace_back(Work{k.kernel}) : *same;
       sum.calls += k.calls, sum.flops += k.flops, sum.bytes += k.bytes, sum.seconds += k.seconds;
     }
-    w.mix = time_of(grid.world(), [&] { mix.run(alone); });
+    w.mix = time_of(grid.world(), [&] { mix.run(); });
     if (extent.micros > 1) w.long_step = train(extent.micros);
     w.copy = time_of(grid.world(), [&] { copy.run(0.5f); });
     return w;
@@ -257,12 +265,22 @@ void compare(Runtime& runtime, const std::string& file, const Extent& extent, co
   for (int i = 0; i < extent.windows; ++i) windows.push_back(window());
   const std::vector<double> stopwatches = grid.world().gather(timers.packed());
   if (runtime.rank() != 0) return;
-  print_result(windows, config.model, mix, config.length, runtime.ranks(), double(runtime.ranks() * config.micro_batch * config.length),
+  print_result(windows, config.model, mix.flops() * runtime.ranks(), config.length, runtime.ranks(), double(runtime.ranks() * config.micro_batch * config.length),
                extent.micros);
   double mean = 0;
   for (const Window& w : windows) mean += w.step.seconds / double(windows.size());
   print_kernels(std::move(work), extent.windows, mean);
   fmt::print("\nphases of all steps\n{}", Timers::table(timers.names(), stopwatches));
+}
+
+void compare(Runtime& runtime, const std::string& file, const Extent& extent, const std::vector<std::string>& overrides) {
+  Deck deck = Deck::read(file, overrides);
+  RunConfig run = read_run_config(deck);
+  deck.finish();
+  run.train.batch = extent.micros * runtime.ranks() * run.train.micro_batch;
+  const Layout layout = layout_of(run, runtime.ranks());
+  require(layout.size("data") == runtime.ranks(), Exit::config, "the products of a step are known where all ranks are on the data axis");
+  with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { compare<T>(runtime, run, layout, extent); });
 }
 
 }  // namespace

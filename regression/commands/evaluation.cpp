@@ -106,6 +106,24 @@ TEST(evaluation, token_files_have_the_same_summary) {
   EXPECT_NEAR(std::exp(r.at("loss").get<double>()), r.at("perplexity").get<double>(), 1e-9);
 }
 
+// With HDF5's own tools. Rows are those of the records' windows; other ranks write the same names and shapes.
+TEST(evaluation, logits_are_a_file_that_other_programs_read) {
+  const Folder folder;
+  for (const int ranks : {0, 2}) {
+    const Evaluated e = evaluate(Material::get().trained(), {"--limit", "3", "--logits", folder / "logits.h5"}, ranks);
+    EXPECT_EQ(e.summary.at("results").at("sequences"), 3);
+    const Result listed = execute({"/usr/bin/env", "h5ls", folder / "logits.h5"});
+    EXPECT_EQ(listed.out, "labels                   Dataset {96}\nlogits                   Dataset {96, 300}\noffsets                  Dataset {4}\n"
+                          "tokens                   Dataset {96}\n") << listed.err;
+    const Result dumped = execute({"/usr/bin/env", "h5dump", "-y", "-w", "0", "-d", "/offsets", folder / "logits.h5"});
+    EXPECT_NE(dumped.out.find("0, 32, 64, 96"), std::string::npos) << dumped.out;
+    EXPECT_EQ(folder.files(), 1u);
+  }
+  const Result r = run({"eval", Material::get().trained(), "--limit", "3", "--logits", folder / "absent/logits.h5"});
+  EXPECT_EQ(r.code, int(Exit::io)) << r.err;
+  EXPECT_NE(r.err.find("absent/logits.h5"), std::string::npos) << r.err;
+}
+
 // A larger share of old context can be had by a smaller stride; with all tokens in one window there is nothing to stride over.
 TEST(evaluation, a_stride_changes_what_tokens_see_and_nothing_else) {
   const auto& m = Material::get();

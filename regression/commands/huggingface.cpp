@@ -220,6 +220,73 @@ TEST(huggingface, what_a_deck_does_not_know_comes_from_like) {
   EXPECT_EQ(Json::parse(contents(folder / "b/config.json"))["max_position_embeddings"], Material::length);
 }
 
+// What a folder's files say of a model's use goes with it: into the checkpoint, into those of runs and copies that begin there, and back out.
+TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
+  const Folder folder;
+  fs::copy(exported(), folder / "hf");
+  const fs::path tokenizer = folder / "tokenizer.json";
+  fs::copy(exported() / "tokenizer.json", tokenizer);
+  Json config = Json::parse(contents(exported() / "config.json"));
+  const auto with_config = [&](const Json& ends) {
+    config["eos_token_id"] = ends, config["max_position_embeddings"] = 4321;
+    put_contents(folder / "hf/config.json", config.dump());
+  };
+  Json all;  // tokens: the first one made ends a text
+  for (int token = 0; token < Material::vocabulary; ++token) all.push_back(token);
+  const std::string turns = "{% for message in messages %}{{ '<' + message['role'] + '>' + message['content'] + '\n' }}{% endfor %}";
+  with_config(all);
+  put_contents(folder / "hf/generation_config.json", "{ \"temperature\": 0.5,\n \"do_sample\":true}");
+  put_contents(folder / "hf/tokenizer_config.json", Json{{"chat_template", turns}, {"eos_token", "<|endoftext|>"}}.dump(3));
+  put_contents(folder / "hf/special_tokens_map.json", "{}");
+  const auto made = [&](const fs::path& model, const Words& more = {}) {
+    Words words{"generate", model, "--prompt", "ka", "--greedy", "--tokens", "20", "--tokenizer", tokenizer};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result r = must(words);
+    EXPECT_NE(r.err.find("note: generation_config.json suggests do_sample true, temperature 0.5: not applied"), std::string::npos) << r.err;
+    EXPECT_EQ(r.err.find("the model has a chat template") == std::string::npos, !more.empty()) << r.err;
+    int tokens = -1;
+    for (const std::string& line : lines_of(r.err)) std::sscanf(line.c_str(), "%d tokens in", &tokens);
+    return std::pair(tokens, r.out);
+  };
+  EXPECT_EQ(made(folder / "hf").first, 1);  // config.json's hold where generation_config.json names none
+  put_contents(folder / "hf/generation_config.json", Json{{"temperature", 0.5}, {"do_sample", true}, {"eos_token_id", all}}.dump(1));
+  with_config(nullptr);
+  EXPECT_EQ(made(folder / "hf").first, 1);
+  const std::string asked = made(folder / "hf", {"--template", "<{role}>{content}\n"}).second;
+
+  must({"import-hf", folder / "hf", folder / "ckpt"});
+  const std::map<std::string, std::string> files{{"generation_config.json", contents(folder / "hf/generation_config.json")},
+                                                 {"tokenizer_config.json", contents(folder / "hf/tokenizer_config.json")},
+                                                 {"special_tokens_map.json", "{}"}};
+  fs::rename(folder / "hf", folder / "away");  // the checkpoint stands alone
+  must({"reshard", folder / "ckpt", folder / "copy", "--files", "2"});
+  must({"train", material().deck(), "output.folder=" + (folder / "out").string(), "train.steps=1", "--init-from", folder / "copy"});
+  must({"train", material().deck(), "output.folder=" + (folder / "out").string(), "train.steps=2", "--init-from", folder / "copy", "--resume"});
+  for (const fs::path& model : {folder / "ckpt", folder / "copy", Material::checkpoint(folder / "out", 1), Material::checkpoint(folder / "out", 2)}) {
+    EXPECT_EQ(made(model).first, 1) << model;
+    EXPECT_EQ(made(model, {"--chat"}).second, asked) << model;
+    must({"export-hf", model, folder / "back", "--overwrite"});
+    for (const auto& [name, text] : files) EXPECT_EQ(contents(folder / "back" / name), text) << model << name;
+    const Json written = Json::parse(contents(folder / "back/config.json"));
+    EXPECT_EQ(written["max_position_embeddings"], 4321);
+    EXPECT_EQ(written["eos_token_id"], nullptr);
+  }
+  // A template beyond what is supported is told, by name and with the way out.
+  put_contents(folder / "away/chat_template.jinja", "{% if tools %}x{% endif %}");
+  const Result without = must({"generate", folder / "away", "--prompt", "ka", "--greedy", "--tokens", "1", "--tokenizer", tokenizer});
+  EXPECT_NE(without.err.find("the model has a chat template"), std::string::npos) << without.err;
+  expect_refused({"generate", folder / "away", "--prompt", "ka", "--chat", "--tokenizer", tokenizer}, Exit::data,
+                 "away/chat_template.jinja: the chat template cannot be taken: character 1: `if tools` is not");
+  expect_refused({"generate", exported(), "--prompt", "ka", "--chat"}, Exit::data, "has no chat template; write one with --template");
+  expect_refused({"generate", exported(), "--prompt", "ka", "--chat", "--template", "{role}{content}"}, Exit::usage, "--chat");
+  // Data is written down as the model says, too.
+  folder.write("chat.jsonl", R"({"messages": [{"role": "user", "content": "ka"}, {"role": "assistant", "content": "lo"}]})" "\n");
+  must({"data", "build", folder / "chat.jsonl", folder / "by-model", "--tokenizer", tokenizer, "--template", "@" + (folder / "ckpt").string()});
+  must({"data", "build", folder / "chat.jsonl", folder / "by-hand", "--tokenizer", tokenizer, "--template", "<{role}>{content}\n"});
+  for (const char* end : {".bin", ".idx", "_mask.bin"})
+    EXPECT_EQ(contents((folder / "by-model").string() + end), contents((folder / "by-hand").string() + end)) << end;
+}
+
 TEST(huggingface, nothing_that_is_there_is_lost_by_mistake) {
   const Folder folder;
   folder.write("notes", "precious");

@@ -9,7 +9,7 @@ build=$(realpath "${1:?give the build folder}")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 . regression/jobs/material.sh
-mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
+read -r -a launcher <<< "$(jobscripts/launcher.sh "$build/bin/gyrfalcon")"
 unset CUDA_VISIBLE_DEVICES
 for name in $(compgen -v SLURM_); do unset "$name"; done
 
@@ -19,8 +19,8 @@ devices() {
   seen=$("${@:2}" jobscripts/rank_gpu.sh printenv CUDA_VISIBLE_DEVICES | sort -n | xargs)
   [ "$seen" = "$expected" ] || failed "'$seen' in sight, not '$expected': ${*:2}"
 }
-devices '0 1 2 3' "$mpiexec" -n 4
-devices '4 5 6 7' "$mpiexec" -n 4 -env CUDA_VISIBLE_DEVICES 4,5,6,7
+devices '0 1 2 3' "${launcher[@]}" -n 4
+devices '4 5 6 7' "${launcher[@]}" -n 4 env CUDA_VISIBLE_DEVICES=4,5,6,7
 devices '2' env CUDA_VISIBLE_DEVICES=2 SLURM_LOCALID=1
 devices '3' env SLURM_LOCALID=3
 devices 'GPU-b' env CUDA_VISIBLE_DEVICES=GPU-a,GPU-b PALS_LOCAL_RANKID=1

@@ -18,9 +18,9 @@ export OPENBLAS_NUM_THREADS=1
 steps=60
 make_material "$steps"
 settings+=('optimizer.groups=["*.A_log","*embed_tokens*"]' 'optimizer.group_rates=[1,0.5]')  # commas, which part the variables of qsub -v
-mpiexec=$(command -v mpiexec.hydra || command -v mpiexec.mpich || command -v mpiexec)
+read -r -a launcher <<< "$(jobscripts/launcher.sh "$build/bin/gyrfalcon")"
 begin=$(date +%s)
-"$mpiexec" -n 2 "$build/bin/gyrfalcon" train input/demo.yaml "${settings[@]}" output.folder="$folder/plain" > "$folder/plain.log" ||
+"${launcher[@]}" -n 2 "$build/bin/gyrfalcon" train input/demo.yaml "${settings[@]}" output.folder="$folder/plain" > "$folder/plain.log" ||
   { tail -n 20 "$folder/plain.log"; failed "the undisturbed run"; }
 seconds=$(($(date +%s) - begin))
 [ "$seconds" -ge 2 ] || failed "$steps steps took $seconds s: too few for a run that is to be stopped half way"

@@ -5,6 +5,8 @@
 
 using namespace gyr;
 
+extern "C" __attribute__((weak)) void* __asan_region_is_poisoned(void* begin, std::size_t size);  // the first byte nobody may touch
+
 namespace {
 
 // Some work with nested scopes, on any arena.
@@ -56,6 +58,25 @@ TEST(arena, a_scope_gives_back_what_it_took) {
   }
   EXPECT_EQ(arena.used(), before);
   EXPECT_EQ(arena.push(1), first);
+}
+
+// In builds with the address sanitizer, which sees an arena as one block: only what is a tensor now may be touched.
+TEST(arena, the_sanitizer_is_told_where_tensors_end) {
+  if (!__asan_region_is_poisoned) GTEST_SKIP() << "not a build of the debug preset";
+  const auto forbidden = [](const void* at, Index bytes) { return __asan_region_is_poisoned(const_cast<void*>(at), std::size_t(bytes)); };
+  Arena arena(Memory::scratch, 4096);
+  const auto kept = arena.tensor<float>(5);
+  EXPECT_EQ(forbidden(kept.data(), 20), nullptr);
+  EXPECT_EQ(forbidden(kept.data(), 21), kept.data() + 5);
+  char* piece;
+  {
+    Scope scope(arena);
+    piece = static_cast<char*>(arena.push(256));
+    EXPECT_EQ(forbidden(piece, 256), nullptr);
+    EXPECT_EQ(forbidden(piece, 257), piece + 256);
+  }
+  EXPECT_EQ(forbidden(piece, 1), piece);
+  EXPECT_EQ(forbidden(kept.data(), 20), nullptr);
 }
 
 TEST(arena, too_much_is_an_internal_error) {

@@ -8,6 +8,8 @@
 //   /gradients/PATH, /activations/PATH
 #pragma once
 
+#include <map>
+
 #include "modules/weight.hpp"
 #include "src/hdf5/file.hpp"
 #include "src/layout.hpp"
@@ -22,6 +24,7 @@ struct CheckpointHeader {
   std::string deck;              // effective deck, YAML
   std::string provenance = "{}"; // JSON object: git hash, versions, host
   std::string run;               // id of the run that it is a step of; empty: of none, or written by an older program
+  std::map<std::string, std::string> companions = {};  // of a model from Hugging Face: small files beside its weights, text by name
   // Filled in when it is written.
   std::string layout = "none";   // of the ranks that wrote it
   std::int64_t world = 1;        // their number

@@ -107,6 +107,7 @@ Json json_of(const Manifest& m) {
          {"provenance", h.provenance},
          {"tensors", tensors},
          {"files", files}};
+  if (!h.companions.empty()) j["companions"] = h.companions;
   if (m.index) j["index"] = json_of(*m.index);
   return j;
 }
@@ -118,6 +119,7 @@ CheckpointHeader header_of(const Json& j) {
   h.step = j.at("step"), h.samples = j.at("samples_seen"), h.tokens = j.at("tokens_seen"), h.seed = j.at("seed");
   h.precision = j.at("precision"), h.world = j.at("world"), h.layout = j.at("layout");
   h.deck = j.at("deck"), h.provenance = j.at("provenance"), h.run = j.value("run", "");
+  if (j.contains("companions")) h.companions = j.at("companions").get<std::map<std::string, std::string>>();
   return h;
 }
 

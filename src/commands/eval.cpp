@@ -21,7 +21,7 @@ namespace gyr {
 namespace {
 
 struct Arguments {
-  std::string checkpoint, split = "validation", precision, tokenizer, begin = "auto", delimiter = " ", lambada, choices, json, records;
+  std::string checkpoint, split = "validation", precision, tokenizer, begin = "auto", delimiter = " ", lambada, choices, json, records, logits;
   std::vector<std::string> prefixes, texts;
   DocumentsOption documents;
   Index limit = 0, length = 0, stride = 0;
@@ -46,6 +46,9 @@ One task a run:
              choice of the largest sum of ln p, acc_norm that divided by the choice's bytes, acc_token by its tokens.
 Context and continuation are encoded together: the continuation's tokens are those of encode(context + continuation) after the first
 |encode(context)|, and white space at the context's end belongs to the continuation. What does not fit into --length loses its beginning.
+--logits FILE.h5, for h5py and h5ls, in each task: /logits (rows, vocabulary) has what the model says after each token, float32 (with --precision
+fp64 float64); /tokens (rows) the tokens read; /labels (rows) what is to follow, -100 where nothing is asked for; /offsets: sequence, window or
+example i is the rows from offsets[i] to before offsets[i+1]. The file appears when it is whole. --limit and --length make it small.
 Errors are standard errors of a mean; a perplexity's is its own times that of the logarithm. Figures do not depend on the number of ranks.)";
 
 DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index length) {
@@ -143,8 +146,11 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
     evaluation = make_evaluation(a, run, settings);
     outputs.emplace(a, runtime.rank() == 0);
   });
+  std::optional<LogitsFile<T>> logits;
+  if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), run.model.vocabulary);
   const auto scores = score_passages<T>(run.model, grid, [&](Stage<T>& stage) { load_weights<T>(a.checkpoint, grid, stage); },
-                                        evaluation->passages(), a.batch);
+                                        evaluation->passages(), a.batch, logits ? &*logits : nullptr);
+  if (logits) logits->finish();
   const Conclusion conclusion = evaluation->conclude(scores);
   settings["precision"] = a.precision.empty() ? run.train.precision : a.precision;
   settings["grid"] = {{"data", grid.layout().size("data")}, {"pipeline", a.pipeline}, {"tensor", grid.layout().size("tensor")}};
@@ -196,6 +202,7 @@ void add_eval(Command& app, Action& action) {
   c->add_option("--delimiter", a->delimiter, "Between context and choice; without it one space");
   c->add_option("--json", a->json, "Write settings and figures to this file, as one line of JSON");
   c->add_option("--records", a->records, "Write one line of JSON per sequence, window or example to this file");
+  c->add_option("--logits", a->logits, "Write the next-token logits of all that is read to this HDF5 file, see below");
   c->add_option("--batch", a->batch.passages, "Most sequences computed together")->positive()->show_default();
   c->add_option("--batch-tokens", a->batch.tokens, "Most tokens computed together, where a sequence alone has not more")->positive()->show_default();
   c->add_option("--tensor", a->tensor, "Ranks that share each layer; 0: as in training, as far as the ranks allow. Ranks beyond those of one model share the sequences")->not_negative()->show_default();

@@ -26,7 +26,7 @@ struct Arguments {
   std::vector<std::string> prompts, stop;
   TemplateOption chat;
   Sampling sampling;
-  bool greedy = false, plain = false;
+  bool greedy = false, plain = false, own_template = false;
   int pipeline = 1;
 };
 
@@ -43,8 +43,10 @@ struct Questions {
 
 Questions read_questions(const Arguments& a, const Tokenizer& tokenizer) {
   Questions q;
-  const auto chat = a.chat.given() ? std::optional(a.chat.read(tokenizer)) : std::nullopt;
-  require(!(chat && a.plain), Exit::usage, "--plain has no meaning with --template, whose special tokens count and whose prompts are text");
+  const auto chat = a.chat.given()   ? std::optional(a.chat.read(tokenizer))
+                    : a.own_template ? std::optional(TemplateOption::of_model(a.checkpoint, tokenizer))
+                                     : std::nullopt;
+  require(!(chat && a.plain), Exit::usage, "--plain has no meaning with --template or --chat, whose special tokens count and whose prompts are text");
   for (const std::string& text : a.prompts) {
     std::vector<Token>& prompt = q.prompts.emplace_back();
     if (!chat) prompt = tokenizer.encode(text, a.plain ? Tokenizer::Specials::as_text : Tokenizer::Specials::complete);
@@ -54,7 +56,7 @@ Questions read_questions(const Arguments& a, const Tokenizer& tokenizer) {
   }
   for (const auto& end : {tokenizer.eod(), chat ? chat->closing_mark() : std::nullopt})
     if (end) q.ends.insert(*end);
-  for (const Index end : end_tokens_of(a.checkpoint)) q.ends.insert(Token(end));
+  for (const Index end : end_tokens_in(companions_of(a.checkpoint), a.checkpoint)) q.ends.insert(Token(end));
   return q;
 }
 
@@ -73,6 +75,21 @@ bool cut_at(std::string& text, const std::vector<std::string>& marks) {
       return true;
     }
   return false;
+}
+
+// What the model's files say about its use, and is left to the options: a text shall not depend on more than the command says.
+void say_customs(const Arguments& a, const Note& note) {
+  if (!note) return;
+  try {
+    const Companions companions = companions_of(a.checkpoint);
+    const std::string suggested = suggestions_in(companions, a.checkpoint);
+    if (!suggested.empty())
+      note(fmt::format("{} suggests {}: not applied, see --temperature, --top-k, --top-p and --tokens", generation_file_name, suggested));
+    if (!a.chat.given() && !a.own_template && chat_template_in(companions, a.checkpoint))
+      note("the model has a chat template, and prompts are continued as they stand; --chat asks with it");
+  } catch (const Error& error) {  // told on this rank alone: what is needed of these files is read by all
+    note(error.what());
+  }
 }
 
 template <class T>
@@ -109,6 +126,7 @@ int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
+        say_customs(a, notes_of(runtime));
         with_scalar(a.precision.empty() ? run.train.precision : a.precision,
                     [&]<class T>(std::type_identity<T>) { generate<T>(a, run, runtime); });
       },
@@ -124,6 +142,7 @@ void add_generate(Command& app, Action& action) {
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
   c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->repeated();
   a->chat.add(*c, "Ask a fine-tuned model: each prompt stands in this text, as in data build, and the model goes on where the response begins.");
+  c->add_flag("--chat", a->own_template, "The same with the model's own chat template, where it writes every turn in one form");
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
   c->add_flag("--plain", a->plain,
               "Special tokens spelt in a prompt are text, and those that the tokenizer puts around a text (begin of text, ...) are left out; "
@@ -142,6 +161,7 @@ void add_generate(Command& app, Action& action) {
   c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->one_of({"fp32", "fp64", "bf16"});
   c->callback([a, &action] {
     if (a->greedy) a->sampling.temperature = 0;
+    require(!(a->own_template && a->chat.given()), Exit::usage, "--chat takes the model's template, and --template gives another: say which");
     action = [a] { return run(*a); };
   });
 }

@@ -17,7 +17,7 @@ void add_run(Command& app, Action& action) {
   c->add_option("deck", a->deck, "Input deck (YAML)")->required();
   c->add_option("overrides", a->overrides, "Changes to the deck, as in train.steps=10");
   c->add_option("-n,--ranks", a->ranks, "MPI ranks")->required()->positive();
-  c->add_option("--launcher", a->launcher, "mpiexec, srun, none (one rank), or any words that take -n RANKS PROGRAM; without it the first mpiexec of PATH");
+  c->add_option("--launcher", a->launcher, "mpiexec, srun, none (one rank), or any words that take -n RANKS PROGRAM; without it the mpiexec of this program's MPI");
   c->add_option("--spares", a->spares, "Ranks that can be lost and replaced; beyond that, and where a rank dies twice in a row, the data axis shrinks and the batch stays. "
                                        "Without it any number")->not_negative();
   c->add_flag("--accept-changes", a->accept_changes, "Go on though keys of the deck have changed that make the model compute something else");

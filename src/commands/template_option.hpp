@@ -10,6 +10,8 @@
 #include "src/commands/command_line.hpp"
 #include "src/data/conversation.hpp"
 #include "src/data/mapped_file.hpp"
+#include "src/huggingface/jinja_template.hpp"
+#include "src/pretrained.hpp"
 
 namespace gyr {
 
@@ -18,18 +20,29 @@ class TemplateOption {
  public:
   Option* add(Command& command, const std::string& help) {
     return option_ = command.add_option("--template", text_,
-                                        help + " Or @FILE: as that file has it, without its last line end. {prompt} and {response}, or for lists of "
+                                        help + " Or @FILE: as that file has it, without its last line end; of a file .jinja, or @FOLDER of a model or "
+                                               "checkpoint, its chat template, where that writes every turn in one form. {prompt} and {response}, or for lists of "
                                                "messages {role} and {content}; \\n, \\t, \\r, \\\\ are escapes, {{ and }} braces; special tokens "
                                                "count in the template and are text elsewhere");
   }
   bool given() const { return option_->given(); }
-  // Exit::usage for a bad one, Exit::missing for a file that is not there.
+  // Exit::usage for a bad one, Exit::missing for a file that is not there, Exit::data for a model's that cannot be taken.
   ChatTemplate read(const Tokenizer& tokenizer) const {
     if (!text_.starts_with('@')) return {text_, tokenizer};
-    std::string text(MappedFile(text_.substr(1)).text());
+    const std::filesystem::path file = text_.substr(1);
+    std::error_code error;
+    if (std::filesystem::is_directory(file, error)) return of_model(file, tokenizer);
+    std::string text(MappedFile(file).text());
+    if (file.extension() == ".jinja") return {format_of(JinjaTemplate{std::move(text), file.string(), {}}), tokenizer};
     if (text.ends_with('\n')) text.pop_back();
     if (text.ends_with('\r')) text.pop_back();
     return {text, tokenizer};
+  }
+  // The model's own.
+  static ChatTemplate of_model(const std::filesystem::path& model, const Tokenizer& tokenizer) {
+    const auto jinja = chat_template_in(companions_of(model), model.string());
+    require(jinja.has_value(), Exit::data, "{}: has no chat template; write one with --template", model.string());
+    return {format_of(*jinja), tokenizer};
   }
 
  private:

@@ -11,7 +11,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index batches_at_once = 16;  // of a data coordinate: enough to fill a pipeline
+constexpr std::size_t batches_at_once = 16;  // of a data coordinate: enough to fill a pipeline
 
 MicroBatch padded(const Passages& passages, const Batch& batch) {
   MicroBatch m{Index(batch.members.size()), batch.length, {}, {}, {}};
@@ -54,6 +54,18 @@ void add_up(PassageScore& score, const TokenScore& token) {
   score.hits += token.shortfall <= 0;
 }
 
+// Adds the scores of some batches to those of their passages, on one rank of the last stage.
+template <class T>
+void score(Engine<T>& engine, const Passages& passages, const std::vector<const Batch*>& batches, std::vector<PassageScore>& scores) {
+  std::vector<MicroBatch> micros;
+  for (const Batch* batch : batches) micros.push_back(padded(passages, *batch));
+  const auto each = engine.scores([&](int i) { return micros[i]; }, int(micros.size()));
+  if (engine.grid().tensor().rank() != 0) return;
+  for (std::size_t i = 0; i < micros.size(); ++i)
+    for (std::size_t r = 0; r < each[i].size(); ++r)  // none before the last stage
+      if (micros[i].labels[r] != ignored_label) add_up(scores[batches[i]->members[r / batches[i]->length]], each[i][r]);
+}
+
 // Sums over all ranks, where each number comes from one of them.
 void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores) {
   static_assert(sizeof(PassageScore) == 4 * sizeof(double));
@@ -73,7 +85,7 @@ void require_numbers(const std::vector<PassageScore>& scores) {
 
 template <class T>
 std::vector<PassageScore> score_passages(const ModelConfig& model, Grid& grid, const Fill<T>& fill, const Passages& passages,
-                                         const BatchLimits& limits) {
+                                         const BatchLimits& limits, LogitsFile<T>* logits) {
   const std::vector<Batch> batches = plan_batches(passages.lengths, limits);
   EngineConfig config;
   config.model = model;
@@ -83,26 +95,34 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, Grid& grid, c
   Engine<T> engine(config, grid, &capacity, timers);
   fill(engine.stage());
 
-  std::vector<const Batch*> mine;
-  for (std::size_t i = grid.coordinate("data"); i < batches.size(); i += grid.layout().size("data")) mine.push_back(&batches[i]);
+  if (logits) logits->look(engine.stage());
+
+  // Data coordinates take turns; those that write logits stay together from turn to turn.
+  const std::size_t sharers = grid.layout().size("data"), rounds = (batches.size() + sharers - 1) / sharers, at_once = logits ? 1 : batches_at_once;
+  const auto batch_of = [&](std::size_t round, std::size_t data) {
+    return round * sharers + data < batches.size() ? &batches[round * sharers + data] : nullptr;
+  };
   std::vector<PassageScore> scores(passages.count());
-  for (std::size_t first = 0; first < mine.size(); first += batches_at_once) {
-    const auto here = std::span(mine).subspan(first, std::min<std::size_t>(batches_at_once, mine.size() - first));
-    std::vector<MicroBatch> micros;
-    for (const Batch* batch : here) micros.push_back(padded(passages, *batch));
-    const auto each = engine.scores([&](int i) { return micros[i]; }, int(micros.size()));
-    if (grid.tensor().rank() != 0) continue;
-    for (std::size_t i = 0; i < micros.size(); ++i)
-      for (std::size_t r = 0; r < each[i].size(); ++r)  // none before the last stage
-        if (micros[i].labels[r] != ignored_label) add_up(scores[here[i]->members[r / here[i]->length]], each[i][r]);
+  for (std::size_t first = 0; first < rounds; first += at_once) {
+    std::vector<const Batch*> here;
+    for (std::size_t round = first; round < std::min(rounds, first + at_once); ++round)
+      if (const Batch* batch = batch_of(round, grid.coordinate("data"))) here.push_back(batch);
+    if (!here.empty()) score(engine, passages, here, scores);
+    if (!logits) continue;
+    std::vector<const Batch*> all;
+    for (std::size_t data = 0; data < sharers; ++data) all.push_back(batch_of(first, data));
+    logits->write(engine.device(), all);
   }
   share(grid, engine.device(), scores);
   require_numbers(scores);
   return scores;
 }
 
-template std::vector<PassageScore> score_passages<double>(const ModelConfig&, Grid&, const Fill<double>&, const Passages&, const BatchLimits&);
-template std::vector<PassageScore> score_passages<float>(const ModelConfig&, Grid&, const Fill<float>&, const Passages&, const BatchLimits&);
-template std::vector<PassageScore> score_passages<bf16>(const ModelConfig&, Grid&, const Fill<bf16>&, const Passages&, const BatchLimits&);
+template std::vector<PassageScore> score_passages<double>(const ModelConfig&, Grid&, const Fill<double>&, const Passages&, const BatchLimits&,
+                                                           LogitsFile<double>*);
+template std::vector<PassageScore> score_passages<float>(const ModelConfig&, Grid&, const Fill<float>&, const Passages&, const BatchLimits&,
+                                                           LogitsFile<float>*);
+template std::vector<PassageScore> score_passages<bf16>(const ModelConfig&, Grid&, const Fill<bf16>&, const Passages&, const BatchLimits&,
+                                                           LogitsFile<bf16>*);
 
 }  // namespace gyr

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/evaluation/batches.hpp"
+#include "src/evaluation/logits.hpp"
 #include "src/evaluation/passage.hpp"
 #include "src/grid.hpp"
 #include "src/stage.hpp"
@@ -16,8 +17,9 @@ template <class T>
 using Fill = std::function<void(Stage<T>&)>;
 
 // The score of every passage, the same on every rank. The batches, and so the figures but for the order of sums inside the model, are
-// those of any other grid. Collective.
+// those of any other grid. `logits`, where given, is written. Collective.
 template <class T>
-std::vector<PassageScore> score_passages(const ModelConfig&, Grid&, const Fill<T>&, const Passages&, const BatchLimits&);
+std::vector<PassageScore> score_passages(const ModelConfig&, Grid&, const Fill<T>&, const Passages&, const BatchLimits&,
+                                         LogitsFile<T>* logits = nullptr);
 
 }  // namespace gyr

@@ -15,7 +15,7 @@ struct Converted {
 };
 
 // The checkpoint (step 0, no optimizer) of the folder's weights, each in its own type; half precision, which checkpoints do not have, as
-// float32 that remembers it. Its deck is a complete one that starts from the folder. Exit::config naming the tensor where weights and
+// float32 that remembers it. Its deck is a complete one that starts from the folder, and it carries the folder's companions. Exit::config naming the tensor where weights and
 // config.json differ, Exit::usage where the checkpoint is there and not to be replaced.
 Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note&);
 
@@ -27,7 +27,7 @@ struct ExportOptions {
 };
 
 // The folder of a checkpoint's weights: config.json, generation_config.json, model.safetensors or shards with their index, tokenizer.
-// Without `like` the folder the run started from serves, where that still exists. Exit::config where the model is no Falcon-H1.
+// Without `like` the companions serve that the checkpoint carries, and the folder the run started from, where that still exists. Exit::config where the model is no Falcon-H1.
 Converted export_folder(const std::filesystem::path& checkpoint, const std::filesystem::path& folder, const ExportOptions&, const Note&);
 
 }  // namespace gyr

@@ -10,6 +10,7 @@
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/data/output_folder.hpp"
+#include "src/huggingface/companions.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/conversion.hpp"
 #include "src/huggingface/conveyor.hpp"
@@ -27,12 +28,9 @@ namespace {
 namespace fs = std::filesystem;
 using safetensors::Type;
 
-constexpr const char* generation_file_name = "generation_config.json";
 constexpr const char* tokenizer_file_name = "tokenizer.json";
-// What goes along unchanged.
-const std::vector<std::string> companions{generation_file_name, tokenizer_file_name, "tokenizer_config.json", "special_tokens_map.json",
-                                          "added_tokens.json", "chat_template.jinja", "chat_template.json", "vocab.json", "merges.txt",
-                                          "tokenizer.model"};
+// What goes along unchanged: small files that a checkpoint carries, and the tokenizer's.
+const std::vector<std::string> tokenizer_files{tokenizer_file_name, "vocab.json", "merges.txt", "tokenizer.model"};
 
 bool belongs_to_model_folder(const std::string& name) {
   const std::string ending = fs::path(name).extension().string();
@@ -213,17 +211,47 @@ void copy_file(const fs::path& from, const fs::path& to, Index& bytes) {
   bytes += out.appended();
 }
 
-// What the folder `like` knows beyond the deck.
-void take_over(const fs::path& like, const OutputFolder& to, HuggingFaceConfig& config, const Note& note) {
-  const HuggingFaceConfig known = read_config_json(like / config_file_name);
-  if (known.model.vocabulary != config.model.vocabulary)
-    note(fmt::format("{}: its vocabulary has {} tokens, and the model's {}: its tokenizer may not fit", like.string(), known.model.vocabulary,
-                     config.model.vocabulary));
-  config.begin_token = known.begin_token, config.end_tokens = known.end_tokens, config.positions = known.positions;
+// The files of these names that lie in a folder; whether there are any.
+bool copy_files(const std::vector<std::string>& names, const fs::path& from, const OutputFolder& to) {
   std::error_code error;
   Index bytes = 0;
-  for (const std::string& name : companions)
-    if (fs::is_regular_file(like / name, error)) copy_file(like / name, to / name, bytes);
+  for (const std::string& name : names)
+    if (!from.empty() && name != config_file_name && fs::is_regular_file(from / name, error)) copy_file(from / name, to / name, bytes);
+  return bytes > 0;
+}
+
+// What a config.json knows beyond the deck; `from` is what messages call its folder.
+void learn(const HuggingFaceConfig& known, const std::string& from, HuggingFaceConfig& config, const Note& note) {
+  if (known.model.vocabulary != config.model.vocabulary)
+    note(fmt::format("{}: its vocabulary has {} tokens, and the model's {}: its tokenizer may not fit", from, known.model.vocabulary,
+                     config.model.vocabulary));
+  config.begin_token = known.begin_token, config.end_tokens = known.end_tokens, config.positions = known.positions;
+}
+
+// All that the folder `like` has beside the weights.
+void take_over(const fs::path& like, const OutputFolder& to, HuggingFaceConfig& config, const Note& note) {
+  learn(read_config_json(like / config_file_name), like.string(), config, note);
+  copy_files(companion_names(), like, to);
+  copy_files(tokenizer_files, like, to);
+}
+
+// The deck's tokenizer, where it is there.
+void copy_tokenizer_of(const RunConfig& run, const OutputFolder& to) {
+  const fs::path tokenizer = run.data.tokenizer;
+  std::error_code error;
+  Index bytes = 0;
+  if (!tokenizer.empty() && fs::is_regular_file(tokenizer, error)) copy_file(tokenizer, to / tokenizer_file_name, bytes);
+}
+
+// What the checkpoint carries, and the tokenizer of the folder it came from, or else of its deck.
+void take_carried(const CheckpointFile& file, const RunConfig& run, const fs::path& origin, const OutputFolder& to, HuggingFaceConfig& config,
+                  const Note& note) {
+  const Companions& carried = file.header().companions;
+  if (const auto text = carried.find(config_file_name); text != carried.end())
+    learn(parse_config_json(text->second, (fs::path(file.name()) / config_file_name).string()), file.name(), config, note);
+  for (const std::string& name : companion_names())
+    if (name != config_file_name && carried.contains(name)) write_text(to / name, carried.at(name));
+  if (!copy_files(tokenizer_files, origin, to)) copy_tokenizer_of(run, to);
 }
 
 // What the deck alone knows.
@@ -236,8 +264,7 @@ void make_do(const RunConfig& run, const OutputFolder& to, HuggingFaceConfig& co
                    "length {}, {}", config.positions,
                    known ? fmt::format("tokenizer and end of text are those of {}", tokenizer.string()) : "there is no tokenizer"));
   if (!known) return;
-  Index bytes = 0;
-  copy_file(tokenizer, to / tokenizer_file_name, bytes);
+  copy_tokenizer_of(run, to);
   if (const auto end = Tokenizer::load(tokenizer).eod(); end && *end < config.model.vocabulary) config.end_tokens = {*end};
 }
 
@@ -270,7 +297,8 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   HuggingFaceConfig config;
   config.model = run.model;
   config.dtype = name_in_config(jobs[0].to.type);  // of the embedding
-  if (like.empty()) make_do(run, folder, config, note);
+  if (options.like.empty() && !file.header().companions.empty()) take_carried(file, run, like, folder, config, note);
+  else if (like.empty()) make_do(run, folder, config, note);
   else take_over(like, folder, config, note);
   const std::string text = write_config_json(config);
   write_text(folder / config_file_name, text);

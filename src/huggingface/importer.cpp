@@ -2,6 +2,7 @@
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/manifest.hpp"
 #include "src/checkpoint/writer.hpp"
+#include "src/huggingface/companions.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/conversion.hpp"
 #include "src/huggingface/conveyor.hpp"
@@ -16,8 +17,9 @@ namespace gyr {
 
 namespace {
 
-CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefaults& defaults) {
+CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefaults& defaults, const Note& note) {
   CheckpointHeader header;
+  header.companions = companions_in(folder, note);
   header.deck = deck_of_folder(folder, defaults);
   header.precision = defaults.precision == "bf16" ? name_of(DType::bf16) : name_of(defaults.precision == "fp64" ? DType::f64 : DType::f32);
   Json provenance;
@@ -68,7 +70,7 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
   check_weights(source, weights);
   std::vector<StoredTensor> tensors;
   for (const Weight& w : weights) tensors.push_back(stored(source, w));
-  CheckpointWriter writer(checkpoint, header_of(folder, defaults), tensors);
+  CheckpointWriter writer(checkpoint, header_of(folder, defaults, note), tensors);
   copy(source, tensors, writer);
   writer.commit();
   return {Index(tensors.size()), writer.bytes(), 1};

@@ -29,7 +29,7 @@ std::string_view meaning(Exit code) {
     case Exit::internal:
       return "internal error: please report it";
     case Exit::device:
-      return "MPI, device or number of ranks";
+      return "MPI, device, processor or number of ranks";
     case Exit::io:
       return "reading or writing failed";
     case Exit::again:

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "kernels/error.hpp"
+#include "kernels/mpi/mpiexec.hpp"
 
 namespace gyr {
 
@@ -39,7 +40,11 @@ Words launch_command(const std::string& launcher, int ranks, const Words& progra
     require(ranks == 1, Exit::usage, "--launcher none starts one rank, not {}", ranks);
   } else {
     command = split(launcher);
-    if (command.empty()) command.push_back(found_in_path({"mpiexec.hydra", "mpiexec.mpich", "mpiexec"}));
+    if (command.empty()) {
+      const Mpiexec mine = mpiexec();
+      command = {found_in_path(mine.names)};
+      command.insert(command.end(), mine.options.begin(), mine.options.end());
+    }
     require(!command[0].empty(), Exit::usage, "there is no mpiexec in PATH; name a launcher with --launcher");
     const std::string name = std::filesystem::path(command[0]).filename();
     if (command.size() == 1 && name == "srun") command.emplace_back("--kill-on-bad-exit=0");

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Started on a processor older than the one it was compiled for, the program says so and ends before anything else of it runs. Qemu's emulation of
+// a processor (Debian: qemu-user-static) is the older machine.
+#include <gtest/gtest.h>
+
+#include "kernels/error.hpp"
+#include "regression/process.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+
+namespace {
+
+const Words older{"/usr/bin/qemu-x86_64-static", "-cpu", "Nehalem"};
+
+std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+
+bool can_be_seen() {
+  return std::filesystem::exists(older[0]) && run({"--version"}).out.find("native arch") != std::string::npos;
+}
+
+int messages(const Result& r) {
+  int count = 0;
+  for (const std::string& line : lines_of(r.err)) count += line.starts_with("gyrfalcon: this program was compiled for another processor");
+  return count;
+}
+
+Words launched(int ranks) {
+  Words command = launcher();
+  command.insert(command.end(), {"-n", std::to_string(ranks)});
+  return command;
+}
+
+}  // namespace
+
+TEST(processor, an_older_one_is_told_what_it_lacks) {
+  if (!can_be_seen()) GTEST_SKIP() << "needs qemu-x86_64-static and a program compiled with -march=native";
+  Words command = older;
+  command.insert(command.end(), {program(), "--version"});
+  const Result r = execute(command);
+  EXPECT_EQ(r.code, int(Exit::device)) << told(r);
+  EXPECT_EQ(messages(r), 1) << told(r);
+  EXPECT_NE(r.err.find(" avx2"), std::string::npos) << told(r);
+  EXPECT_NE(r.err.find("-DGYR_NATIVE_ARCH=OFF"), std::string::npos) << told(r);
+  EXPECT_EQ(r.out, "");
+}
+
+// One rank of two is on such a machine: the other must not wait for it.
+TEST(processor, a_job_with_an_older_machine_ends) {
+  if (!can_be_seen()) GTEST_SKIP() << "needs qemu-x86_64-static and a program compiled with -march=native";
+  const Words training{program(), "train", "no-such-deck.yaml"};
+  Words command = launched(1);
+  command.insert(command.end(), training.begin(), training.end());
+  command.insert(command.end(), {":", "-n", "1"});
+  command.insert(command.end(), older.begin(), older.end());
+  command.insert(command.end(), training.begin(), training.end());
+  const Result r = execute(command, {.limit = 60});
+  EXPECT_EQ(r.code, int(Exit::device)) << told(r);
+  EXPECT_EQ(messages(r), 1) << told(r);
+}

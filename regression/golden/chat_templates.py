@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes chat_templates.json: chat templates and what transformers' own renderer makes of conversations with them.
+
+Needs transformers and jinja2 from PyPI. Hand-written ones in common use, and others drawn from a fixed seed: one form of a turn, spelled with
+other quotes, joins, white space control and ways to name a key.
+"""
+import json
+import pathlib
+import random
+
+from transformers.utils.chat_template_utils import render_jinja_template
+
+tokens = {"bos_token": "<s>", "eos_token": "</s>"}
+conversations = [
+    [{"role": "user", "content": "hi"}],
+    [{"role": "system", "content": "Be {brief}.\n"}, {"role": "user", "content": "a\\b 'c' \"d\""}, {"role": "assistant", "content": " yes "},
+     {"role": "user", "content": ""}],
+]
+default = "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}"
+templates = [
+    default + "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
+    "{% for message in messages %}\n{{'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>'}}\n{% endfor %}\n"
+    "{% if add_generation_prompt %}\n{{ '<|im_start|>assistant\\n' }}{% endif %}\n",
+    "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\\n' + message['content'] + eos_token }}\n"
+    "{% elif message['role'] == 'system' %}\n{{ '<|system|>\\n' + message['content'] + eos_token }}\n{% elif message['role'] == 'assistant' %}\n"
+    "{{ '<|assistant|>\\n'  + message['content'] + eos_token }}\n{% endif %}\n{% endfor %}",
+    "{%- for message in messages -%}\n    [{{ message[\"role\"] }}]: {{ message[\"content\"] }}{{ eos_token }}\n{% endfor -%}\n"
+    "{%- if add_generation_prompt -%}\n    [assistant]: {% endif -%}",
+]
+
+
+def quoted(r, text):
+    q = r.choice("'\"")
+    body = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace(q, "\\" + q)
+    return q + body + q
+
+
+def written(r, parts):
+    """Parts as expressions and plain text, in any mixture."""
+    out, joined = "", []
+
+    def close():
+        nonlocal out
+        if joined:
+            out += "{{" + r.choice(["", " ", "  "]) + r.choice([" + ", "+", " ~ "]).join(joined) + r.choice(["", " "]) + "}}"
+            joined.clear()
+
+    for part in parts:
+        if part in ("role", "content"):
+            joined.append(r.choice([f"message['{part}']", f'message["{part}"]', f"message.{part}"]))
+        elif part == "eos_token":
+            joined.append(part)
+        elif r.random() < 0.4 and part.strip() == part and "{" not in part and "}" not in part:
+            close()
+            out += part  # plain text; white space at its edges could be a tag's
+            continue
+        else:
+            joined.append(quoted(r, part))
+        if r.random() < 0.4:
+            close()
+    close()
+    return out
+
+
+def drawn(seed):
+    r = random.Random(seed)
+    pieces = ["<|start|>", "<|end|>", "\n", "\t", ": ", "{", "}}", "\\", "it's", '"', "#", "[", "%"]
+
+    def text():
+        return "".join(r.choice(pieces) for _ in range(r.randint(0, 3)))
+
+    before, middle, after = text(), text() + r.choice(["\n", ": "]), text()
+    turn = [x for x in (before, "role", middle, "content", after) if x] + r.choice([[], ["eos_token"]])
+    prompt = [x for x in (before, "assistant", middle) if x]
+    tag = lambda name: r.choice(["{% ", "{%- "]) + name + r.choice([" %}", " -%}"])
+    out = (default if r.random() < 0.3 else "") + tag("for message in messages") + written(r, turn) + tag("endfor")
+    if r.random() < 0.7:
+        out += r.choice(["", "\n"]) + tag("if add_generation_prompt") + written(r, prompt) + tag("endif") + r.choice(["", "\n"])
+    return out
+
+
+def main():
+    cases = []
+    for template in templates + [drawn(seed) for seed in range(200)]:
+        rendered = render_jinja_template(conversations=conversations, chat_template=template, **tokens)[0]
+        prompted = render_jinja_template(conversations=conversations, chat_template=template, add_generation_prompt=True, **tokens)[0]
+        cases.append({"template": template, "rendered": rendered, "prompted": prompted})
+    import transformers
+    text = {"about": f"rendered by transformers {transformers.__version__}; written by chat_templates.py", "tokens": tokens,
+            "conversations": conversations, "cases": cases}
+    (pathlib.Path(__file__).parent / "chat_templates.json").write_text(json.dumps(text, indent=0, sort_keys=True) + "\n")
+
+
+main()
