@@ -127,13 +127,6 @@ Result execute(const Words& command, const Options& options) {
   return result;
 }
 
-Words launcher() {
-  std::istringstream text(GYR_MPIEXEC);
-  Words words;
-  for (std::string word; text >> word;) words.push_back(word);
-  return words;
-}
-
 std::string program() {
   const char* const named = std::getenv("GYRFALCON_BINARY");
   return named ? named : GYR_BINARY;

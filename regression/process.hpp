@@ -34,8 +34,6 @@ struct Result {
 
 // Runs any program, its first word. Returns when it and all its descendants are gone.
 Result execute(const Words& command, const Options& options = {});
-// What starts ranks, to be followed by -n RANKS PROGRAM.
-Words launcher();
 // The program under test: the one built beside the tests, or what GYRFALCON_BINARY names.
 std::string program();
 // What starts ranks, to be followed by -n RANKS PROGRAM.
