@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "kernels/error.hpp"
+#include "kernels/printable.hpp"
 #include "src/data/file_system.hpp"
 #include "src/report/json.hpp"
 #include "src/watch/heartbeat.hpp"
@@ -43,12 +44,6 @@ std::string line_of(const char* file) {
 std::string drawn_token() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
-}
-
-// What a text may do to a terminal it must not do from a file that anybody may have written.
-std::string printable(std::string text) {
-  for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';
-  return text;
 }
 
 }  // namespace
