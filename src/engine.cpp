@@ -100,10 +100,11 @@ std::vector<MicroBatch> Engine<T>::collect(const MicroBatches& source, int micro
 template <class T>
 Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
   grid_.tell("count labels");
-  double count = device_.ghost() ? double(batches.size()) * double(config_.micro_batch * config_.length) : 0;  // a ghost's have no tokens
+  if (device_.ghost()) return Index(batches.size()) * config_.micro_batch * config_.length * grid_.data().size();
+  double count = 0;
   for (const MicroBatch& batch : batches)
     for (const Token label : batch.labels) count += label != ignored_label;
-  return Index(device_.ghost() ? count * grid_.data().size() : grid_.data().sum(count));
+  return Index(grid_.data().sum(count));
 }
 
 template <class T>

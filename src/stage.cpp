@@ -105,7 +105,7 @@ void Stage<T>::place(Device& dev, Slot& slot, std::span<const std::int32_t> pack
   auto positions = slot.saved.template push<Tensor1<std::int32_t>>("positions", rows);
   slot.cosine = slot.saved.template push<Tensor2<Acc<T>>>("cosine", rows, half);
   slot.sine = slot.saved.template push<Tensor2<Acc<T>>>("sine", rows, half);
-  if (!dev.ghost()) slot.host_positions = positions_of(slot.sequences, packed);
+  if (!dev.ghost() || !packed.empty()) slot.host_positions = positions_of(slot.sequences, packed);
   upload<std::int32_t>(dev, slot.host_positions, positions);
   slot.documents = packed.empty() ? Documents() : Documents{positions, slot.host_positions};
   rope_table<Acc<T>>(dev, positions, config_.attention.theta, slot.cosine, slot.sine);

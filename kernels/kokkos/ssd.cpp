@@ -142,7 +142,8 @@ struct Decay {
           const double rate = -std::exp(double(a_log(h)));
           double s = 0;
           for (Index l = 0; l < k.length; ++l) {
-            s = (k.documents.reach(k.first + l) > 0 ? s : 0) + rate * double(dt(k.first + l, h));
+            // One rounding, spelled out: with and without documents the compiler makes two loops of this one, and would choose for each.
+            s = std::fma(rate, double(dt(k.first + l, h)), k.documents.reach(k.first + l) > 0 ? s : 0);
             to.sum(h, l) = A(s);
             to.rest(h, l) = A((s - double(A(s))) / rest_unit);
           }

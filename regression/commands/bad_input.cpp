@@ -327,7 +327,7 @@ void lock_of_another_machine() {
   EXPECT_EQ(waited.code, 0) << told(waited);
   for (const char* part : {"lock", "77 on elsewhere", "4711", "output.lock_seconds", "taken over"}) EXPECT_NE(waited.out.find(part), std::string::npos) << told(waited);
   put_contents(folder / "lock", R"({"host": "elsewhere", "pid": 77, "job": "4711"})");
-  const Result over = run(material().train(folder.path(), {"train.steps=1", "--take-over"}));
+  const Result over = run(material().train(folder.path(), {"train.steps=1", "--anew", "--take-over"}));
   EXPECT_EQ(over.code, 0) << told(over);
   EXPECT_NE(over.out.find("taken over"), std::string::npos) << over.out;
 }

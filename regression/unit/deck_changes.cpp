@@ -24,7 +24,7 @@ model: {pattern: "P*", vocabulary: 24, width: 16, epsilon: 1e-3, embedding_multi
                 multipliers: [1.1, 0.9, 1.2, 0.8, 1.3]},
         mlp: {width: 24, gate_multiplier: 1.2, down_multiplier: 0.9}}
 data: {prefixes: [x], weights: [1]}
-train: {length: 8, batch: 2, micro_batch: 2, precision: fp64}
+train: {length: 8, batch: 4, micro_batch: 2, precision: fp64}
 optimizer: {rate: 1e-2, clip: 0.5, decay: 0.2, groups: ["*.A_log", "*embed*"], group_rates: [0.5, 0.25], group_decays: [0.1, 0.3]}
 )";
 
@@ -45,7 +45,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
       {"model.mlp.bias", {"true", function}}, {"model.mlp.gate_multiplier", {"1", function}}, {"model.mlp.down_multiplier", {"1", function}},
       {"data.prefixes", {"[a]", course}}, {"data.weights", {"[2]", course}}, {"data.split", {"1,0,0", course}}, {"data.order", {"documents", course}},
       {"data.documents", {"separate", course}}, {"data.tokenizer", {"t.json", none}}, {"data.seed", {"7", course}}, {"data.skip", {"[\"0:8\"]", course}},
-      {"train.init_from", {"model", none}}, {"train.precision", {"bf16", course}}, {"train.steps", {"7", course}}, {"train.batch", {"4", course}},
+      {"train.init_from", {"model", none}}, {"train.precision", {"bf16", course}}, {"train.steps", {"7", course}}, {"train.batch", {"8", course}},
       {"train.micro_batch", {"1", none}}, {"train.length", {"16", course}}, {"train.ramp", {"[\"0:4\"]", course}}, {"train.eval_every", {"7", none}},
       {"train.eval_batches", {"7", none}}, {"train.log_every", {"7", none}}, {"train.seed", {"7", course}}, {"train.walltime", {"1:00:00", none}},
       {"train.non_finite", {"skip", course}}, {"train.max_skips", {"7", course}}, {"train.spike", {"2", course}}, {"train.check_replicas", {"7", none}},
@@ -60,7 +60,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
       {"checkpoint.verify", {"false", none}}, {"checkpoint.read", {"broadcast", none}}, {"dump.steps", {"[1]", none}}, {"dump.what", {"[\"/model/*\"]", none}},
       {"watchdog.seconds", {"7", none}}, {"watchdog.heartbeat", {"7", none}}, {"supervise.max_restarts", {"7", none}}, {"supervise.stale", {"7", none}},
       {"supervise.silent", {"7", none}}, {"supervise.slow", {"7", none}}, {"supervise.slow_steps", {"7", none}}, {"fault.kind", {"kill", none}},
-      {"fault.rank", {"7", none}}, {"fault.step", {"7", none}}, {"fault.life", {"7", none}}, {"output.folder", {"elsewhere", none}}};
+      {"fault.rank", {"7", none}}, {"fault.step", {"7", none}}, {"fault.life", {"7", none}}, {"output.folder", {"elsewhere", none}}, {"output.lock_seconds", {"7", none}}};
   return all;
 }
 

@@ -253,17 +253,23 @@ TEST(ssd, packed_documents_equal_separate_runs) {
   }
 }
 
-TEST(ssd, one_document_a_sequence_keeps_the_bits_of_none) {
+template <class T>
+void expect_the_bits_of_no_documents() {
   for (const SsdShape& s : shapes()) {
     Positions positions = positions_of({s.length}, s.batch, s.length);
     for (auto& p : positions) p += 1;  // begun before the sequence, which has an initial state
     const Arguments a(s);
-    const Result y = forward<float>(s, a), z = forward<float>(s, a, positions);
-    const Arguments g = backward<float>(s, a), h = backward<float>(s, a, positions);
+    const Result y = forward<T>(s, a), z = forward<T>(s, a, positions);
+    const Arguments g = backward<T>(s, a), h = backward<T>(s, a, positions);
     EXPECT_EQ(y.y, z.y);
     EXPECT_EQ(y.last, z.last);
     for (const auto& [part, name] : parts) EXPECT_EQ(g.*part, h.*part) << name;
   }
+}
+
+TEST(ssd, one_document_a_sequence_keeps_the_bits_of_none) {
+  expect_the_bits_of_no_documents<float>();
+  expect_the_bits_of_no_documents<double>();
 }
 
 // Forward and backward: what one document is made of, and what is asked of it, changes no bit of another.
