@@ -31,6 +31,11 @@ say() { printf '== %s\n' "$*"; }
 stop() {
   [ ${#daemons[@]} -lt 4 ] || timeout 20 scancel --user="$(id -un)" --full 2> /dev/null || true
   [ ${#daemons[@]} = 0 ] || kill "${daemons[@]}" 2> /dev/null || true
+  for ((i = 0; i < 100; ++i)); do
+    [ -n "$(jobs -r)" ] || break
+    sleep 0.1
+  done
+  [ -z "$(jobs -r)" ] || kill -KILL "${daemons[@]}" 2> /dev/null || true  # slurmd may wait for a job that does not end
   wait
   umount /etc/hosts
   rm -rf "$folder"
