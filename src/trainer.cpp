@@ -244,7 +244,7 @@ class Trainer {
   void resume(Changes changes, std::int64_t before = std::numeric_limits<std::int64_t>::max()) {
     watch_.beacon().phase("load");
     const auto say = [&](const std::string& note) {
-      if (lead() && !note.empty()) std::printf("%s\n", printable(note).c_str());
+      if (lead() && !note.empty()) std::printf("%s\n", printable_lines(note).c_str());
     };
     while (const auto newest = newest_checkpoint(checkpoints(), grid_.world(), say, before, &identity_)) {
       const CheckpointHeader saved = read_header(*newest);

@@ -239,7 +239,7 @@ TEST(restart, what_has_changed_in_the_deck_is_told) {
   const Result course = go(3, {"--resume", "optimizer.rate=0.02", "train.length=16"});
   EXPECT_EQ(course.code, 0) << course.err;
   for (const char* line : {"key             was   is", "train.steps     2     3", "train.length    32    16", "optimizer.rate  0.01  0.02"})
-    EXPECT_NE(course.out.find(line), std::string::npos) << line << "\n" << course.out;
+    EXPECT_NE(course.out.find(fmt::format("\n  {}\n", line)), std::string::npos) << line << "\n" << course.out;  // a table, line by line
   const Words other{"--resume", "optimizer.rate=0.02", "train.length=16", "model.mamba.norm=norm_first", "model.epsilon=0.01"};
   const Result refused = go(4, other);
   EXPECT_EQ(refused.code, int(Exit::config)) << refused.out;
