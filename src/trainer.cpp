@@ -356,9 +356,12 @@ class Trainer {
     ValidationReport report;
     const auto loss = validation_loss<T>(engine_, *validation_, run_.train.eval_batches, run_.batch_after(double(progressed_.tokens)), [&] {
       heard_ = hear();
-      return heard_ != 0 && !finished();
+      return heard_ != 0;
     });
-    if (!loss) return;  // the next life begins with it
+    if (!loss) {  // the next life begins with it
+      if (log_ && finished()) log_->say(fmt::format("told to stop by {}: all steps are done, the last validation is left to --resume", stop_reason(heard_)));
+      return;
+    }
     require(std::isfinite(*loss), Exit::numeric, "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.rate",
             progressed_.step, *loss);
     report.loss = *loss;

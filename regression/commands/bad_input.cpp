@@ -307,6 +307,21 @@ TEST(bad_input, resume_falls_back_to_the_newest_whole_checkpoint) {
   expect_refused_quietly(material().train(saves.folder.path(), {"train.steps=31", "--resume"}), Exit::data, {"checkpoints"});
 }
 
+TEST(bad_input, a_folder_where_a_file_should_be_is_named) {
+  const Saves saves;
+  const auto replaced = [](const fs::path& file) {
+    fs::remove(file);
+    fs::create_directory(file);
+    return file;
+  };
+  const fs::path tolerances = saves.folder.path() / "tolerances", manifest = replaced(saves.path(60) / "manifest.json");
+  expect_refused(run({"info", saves.path(60), "--check"}), Exit::data, {manifest.string(), "is a folder"});
+  fs::create_directory(tolerances);
+  expect_refused(run({"diff", saves.path(30), saves.path(30), "--tolerances", tolerances}), Exit::missing, {tolerances.string(), "is a folder"});
+  const fs::path identity = replaced(saves.folder.path() / "run.json");
+  expect_refused(run(material().train(saves.folder.path(), {"train.steps=70", "--resume"})), Exit::data, {identity.string()});
+}
+
 TEST(bad_input, resume_passes_over_a_checkpoint_with_a_flipped_bit) {
   const Saves saves;
   flip_a_bit(Material::shard(saves.path(60)));

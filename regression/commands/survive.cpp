@@ -106,6 +106,27 @@ TEST(survive, numbers_that_stay_bad_end_the_run) {
   EXPECT_NE(skips.err.find("train.max_skips"), std::string::npos) << told(skips);
 }
 
+// The last step is saved behind its validation, which may take longer than a job has left.
+TEST(survive, a_signal_in_the_last_validation_saves) {
+  const Folder folder;
+  const auto once = [&, sent = false](int pid, const fs::path&) mutable {
+    if (sent || !losses(folder.path()).contains(1)) return;
+    sent = ::kill(pid, SIGTERM) == 0;
+  };
+  const Words long_one{"train.steps=1", "optimizer.decay_steps=1", "train.eval_every=1"};
+  Words words = long_one;
+  words.push_back("train.eval_batches=1000000");
+  const Result r = run(train(folder.path(), words), {.meanwhile = once});
+  EXPECT_EQ(r.code, 0) << told(r);
+  EXPECT_NE(r.out.find("the last validation is left to --resume"), std::string::npos) << told(r);
+  EXPECT_TRUE(fs::exists(Material::checkpoint(folder.path(), 1)));
+  EXPECT_TRUE(metrics(folder.path(), "validation").empty());
+  Words again = long_one;
+  again.insert(again.end(), {"train.eval_batches=1", "--resume"});
+  EXPECT_EQ(run(train(folder.path(), again)).code, 0);
+  EXPECT_EQ(metrics(folder.path(), "validation").size(), 1u);
+}
+
 // The last update of all may be the one that goes wrong, and no step comes that would notice.
 TEST(survive, weights_that_the_validation_finds_bad_are_not_saved) {
   const Folder folder;

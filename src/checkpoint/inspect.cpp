@@ -174,6 +174,7 @@ const Tolerance& tolerance_of(const std::vector<Tolerance>& list, const std::str
 }  // namespace
 
 std::vector<Tolerance> read_tolerances(const std::filesystem::path& path) {
+  require(!std::filesystem::is_directory(path), Exit::missing, "{}: is a folder, not a list of tolerances", path.string());
   std::ifstream file(path);
   require(file.good(), Exit::missing, "{}: cannot be opened", path.string());
   std::vector<Tolerance> list;

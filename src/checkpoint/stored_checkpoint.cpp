@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t most_open = 16;  // files at a time: a rank may need parts of thousands
 
 std::string contents(const fs::path& path) {
+  require(!fs::is_directory(path), Exit::data, "{}: is a folder; a checkpoint has a file of this name", path.string());
   std::ifstream file(path, std::ios::binary);
   require(file.good(), fs::exists(path) ? Exit::io : Exit::data, "{}: cannot be opened; a checkpoint has one", path.string());
   std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -2,7 +2,7 @@
 #include "src/report/json.hpp"
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 namespace gyr {
 
@@ -11,8 +11,9 @@ std::string json_text(const Json& json, int indent) { return json.dump(indent, '
 Json json_in(std::string_view text) { return Json::parse(text, nullptr, false); }
 
 Json json_of_file(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  return json_in(std::string(std::istreambuf_iterator<char>(in), {}));
+  std::ostringstream text;  // which, unlike an iterator, throws nothing where a folder is read
+  text << std::ifstream(file, std::ios::binary).rdbuf();
+  return json_in(text.str());
 }
 
 }  // namespace gyr
