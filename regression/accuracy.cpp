@@ -10,6 +10,7 @@
 
 #include "regression/cases.hpp"
 #include "src/checkpoint/checkpoint.hpp"
+#include "src/pretrained/weights.hpp"
 
 namespace gyr::testing {
 

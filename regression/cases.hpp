@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "regression/documents.hpp"
-#include "src/plan.hpp"
+#include "src/engine/plan.hpp"
 
 namespace gyr::testing {
 

@@ -3,7 +3,7 @@
 // function of (seed, number); one that fails is made smaller as long as it still fails.
 #pragma once
 
-#include "src/engine.hpp"
+#include "src/engine/engine.hpp"
 
 namespace gyr::testing {
 

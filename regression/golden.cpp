@@ -7,6 +7,7 @@
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/safetensors.hpp"
+#include "src/pretrained/weights.hpp"
 
 namespace gyr::testing {
 

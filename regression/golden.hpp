@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/stage.hpp"
+#include "src/engine/stage.hpp"
 
 namespace gyr::testing {
 

@@ -2,8 +2,9 @@
 // gyrfalcon COMMAND ...: reads the command line and runs one command.
 #include "kernels/heap.hpp"
 #include "src/commands/command.hpp"
+#include "src/commands/runtime.hpp"
+#include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"
-#include "src/runtime.hpp"
 
 int main(int argc, char** argv) {
   using namespace gyr;

@@ -10,10 +10,10 @@
 
 #include "kernels/gemm.hpp"
 #include "modules/flops.hpp"
-#include "src/plan.hpp"
-#include "src/precision.hpp"
-#include "src/run_config.hpp"
-#include "src/runtime.hpp"
+#include "src/base/precision.hpp"
+#include "src/commands/runtime.hpp"
+#include "src/config/run_config.hpp"
+#include "src/engine/plan.hpp"
 
 namespace gyr {
 namespace {

@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "kernels/error.hpp"
-#include "src/data/mapped_file.hpp"
+#include "src/base/mapped_file.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 using namespace gyr;

@@ -10,6 +10,7 @@
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/scorer.hpp"
 #include "src/huggingface/config_json.hpp"
+#include "src/pretrained/weights.hpp"
 
 namespace gyr::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include "regression/cases.hpp"
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
-#include "src/generator.hpp"
+#include "src/engine/generator.hpp"
 
 namespace gyr::testing {
 namespace {

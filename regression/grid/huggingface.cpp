@@ -7,7 +7,8 @@
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 #include "src/checkpoint/checkpoint.hpp"
-#include "src/generator.hpp"
+#include "src/engine/generator.hpp"
+#include "src/pretrained/weights.hpp"
 
 namespace gyr::testing {
 namespace {

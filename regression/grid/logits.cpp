@@ -8,6 +8,7 @@
 #include "regression/testing.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/evaluation/scorer.hpp"
+#include "src/pretrained/weights.hpp"
 
 namespace gyr::testing {
 namespace {

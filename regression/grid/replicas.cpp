@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One bit of one number of one replica's state, of any kind, is noticed by all ranks, and its rank is named.
-#include "src/replicas.hpp"
+#include "src/engine/replicas.hpp"
 
 #include <array>
 #include <random>

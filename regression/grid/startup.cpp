@@ -7,7 +7,7 @@
 #include "regression/shared_folder.hpp"
 #include "regression/testing.hpp"
 #include "src/data/token_writer.hpp"
-#include "src/trainer.hpp"
+#include "src/train/trainer.hpp"
 
 namespace {
 

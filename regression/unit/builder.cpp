@@ -17,7 +17,7 @@
 #include "regression/testing.hpp"
 #include "src/data/loss_mask.hpp"
 #include "src/data/token_file.hpp"
-#include "src/tokenizer/trainer.hpp"
+#include "src/data/tokenizer_training.hpp"
 
 namespace fs = std::filesystem;
 using gyr::BuildOptions;

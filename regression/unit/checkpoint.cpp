@@ -10,14 +10,15 @@
 
 #include "regression/file_size_limit.hpp"
 #include "regression/folder.hpp"
-#include "regression/testing.hpp"
 #include "regression/state.hpp"
+#include "regression/testing.hpp"
 #include "regression/trials.hpp"
 #include "src/checkpoint/inspect.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/checkpoint/reshard.hpp"
 #include "src/checkpoint/stored_checkpoint.hpp"
 #include "src/checkpoint/writer.hpp"
+#include "src/pretrained/weights.hpp"
 
 namespace gyr::testing {
 namespace {

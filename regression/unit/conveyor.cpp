@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/huggingface/conveyor.hpp"
+#include "src/pretrained/conveyor.hpp"
 
 #include <gtest/gtest.h>
 

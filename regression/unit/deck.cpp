@@ -12,7 +12,7 @@
 
 #include "regression/testing.hpp"
 #include "regression/trials.hpp"
-#include "src/deck/nearest.hpp"
+#include "src/base/nearest.hpp"
 
 using namespace gyr;
 using Strings = std::vector<std::string>;

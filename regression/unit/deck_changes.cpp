@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a changed key means to a resumed run is what it does: every key of the deck has another value here, and the model's loss, and where it
 // is the engine's business a step, are computed with both.
-#include "src/deck_changes.hpp"
+#include "src/config/deck_changes.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -11,7 +11,7 @@
 #include "regression/folder.hpp"
 #include "regression/tensors.hpp"
 #include "regression/testing.hpp"
-#include "src/run_config.hpp"
+#include "src/config/run_config.hpp"
 
 namespace gyr::testing {
 namespace {

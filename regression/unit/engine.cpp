@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a step does when its numbers are not finite: it stops, names the weight, and has changed nothing.
-#include "src/engine.hpp"
+#include "src/engine/engine.hpp"
 
 #include <limits>
 

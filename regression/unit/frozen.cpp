@@ -7,8 +7,8 @@
 #include "regression/cases.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
+#include "src/base/weight_pattern.hpp"
 #include "src/checkpoint/checkpoint.hpp"
-#include "src/weight_pattern.hpp"
 
 namespace gyr::testing {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/guard.hpp"
+#include "src/train/guard.hpp"
 
 #include <cmath>
 
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
-#include "src/recent_metrics.hpp"
+#include "src/train/recent_metrics.hpp"
 
 namespace gyr::testing {
 namespace {

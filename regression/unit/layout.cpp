@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Laws of layouts: positions and coordinates name each other, permutations are inverted, and layers are cut as well as
 // can be.
-#include "src/layout.hpp"
+#include "src/parallel/layout.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -13,8 +13,8 @@
 #include "modules/layer.hpp"
 #include "regression/cases.hpp"
 #include "regression/testing.hpp"
-#include "src/generator.hpp"
-#include "src/run_config.hpp"
+#include "src/config/run_config.hpp"
+#include "src/engine/generator.hpp"
 
 namespace gyr::testing {
 namespace {

@@ -8,8 +8,9 @@
 #include "regression/model_folders.hpp"
 #include "regression/testing.hpp"
 #include "src/checkpoint/checkpoint.hpp"
-#include "src/huggingface/conversion.hpp"
-#include "src/pretrained.hpp"
+#include "src/pretrained/conversion.hpp"
+#include "src/pretrained/pretrained.hpp"
+#include "src/pretrained/weights.hpp"
 
 namespace gyr::testing {
 namespace {

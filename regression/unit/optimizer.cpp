@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the optimizer does to which weights: who decays, which of several groups counts, and that clipping is one factor on all gradients.
-#include "src/optimizer.hpp"
+#include "src/engine/optimizer.hpp"
 
 #include <cmath>
 

@@ -12,7 +12,7 @@
 #include "regression/testing.hpp"
 #include "src/data/dataset.hpp"
 #include "src/data/token_writer.hpp"
-#include "src/feed.hpp"
+#include "src/train/feed.hpp"
 
 namespace gyr::testing {
 namespace {

@@ -15,11 +15,11 @@
 
 #include "kernels/error.hpp"
 #include "regression/testing.hpp"
-#include "src/report/json.hpp"
+#include "src/base/json.hpp"
+#include "src/base/table.hpp"
 #include "src/report/json_lines.hpp"
 #include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
-#include "src/report/table.hpp"
 #include "src/report/tensorboard.hpp"
 #include "src/report/timers.hpp"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Laws of a run's settings: the batch follows its ramp, grids take the ranks there are, and what does not fit is
 // refused with a way out.
-#include "src/run_config.hpp"
+#include "src/config/run_config.hpp"
 
 #include <random>
 
 #include "regression/testing.hpp"
-#include "src/feed.hpp"
+#include "src/train/feed.hpp"
 
 namespace gyr {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One run at a time has an output folder; what a dead one has left stands in nobody's way on its own machine.
-#include "src/run_lock.hpp"
+#include "src/job/run_lock.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>

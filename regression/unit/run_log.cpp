@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rates that a run tells: tokens are those of all ranks, operations those of each, and MFU is the part of a rank's peak.
-#include "src/run_log.hpp"
+#include "src/train/run_log.hpp"
 
 #include <fstream>
 
 #include "modules/flops.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
-#include "src/report/json.hpp"
+#include "src/base/json.hpp"
 
 namespace gyr::testing {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/schedule.hpp"
+#include "src/parallel/schedule.hpp"
 
 #include <algorithm>
 
-#include "regression/testing.hpp"
 #include "kernels/error.hpp"
-#include "src/simulator.hpp"
+#include "regression/testing.hpp"
+#include "src/parallel/simulator.hpp"
 
 namespace gyr {
 namespace {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The shape of the house: includes point one way (kernels <- modules <- src), and a backend's folder is nobody's business above it.
+// Where includes may point: kernels <- modules <- src, between folders of src without a circle, and to a backend's own headers from kernels alone.
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <regex>
 #include <set>
 
@@ -48,6 +50,45 @@ TEST(structure, includes_point_one_way) {
     });
     EXPECT_GT(seen, 10) << layer;
   }
+}
+
+// Folders of src/ by the folders they include from.
+std::map<std::string, std::set<std::string>> folders_of_src() {
+  static const std::regex include(R"re(^\s*#\s*include\s*"src/([^/"]+)/)re");
+  std::map<std::string, std::set<std::string>> included;
+  each_line("src", [&](const fs::path& file, int, const std::string& line) {
+    const std::string folder = file.parent_path().filename();
+    std::smatch match;
+    if (std::regex_search(line, match, include) && match[1] != folder) included[folder].insert(match[1]);
+  });
+  return included;
+}
+
+TEST(structure, folders_of_src_have_no_circle) {
+  const auto included = folders_of_src();
+  EXPECT_GT(included.size(), 10u);
+  std::set<std::string> done;
+  std::vector<std::string> path;
+  const std::function<void(const std::string&)> visit = [&](const std::string& folder) {
+    const auto begin = std::find(path.begin(), path.end(), folder);
+    std::string circle;
+    for (auto f = begin; f != path.end(); ++f) circle += *f + " -> ";
+    EXPECT_EQ(begin, path.end()) << circle << folder;
+    if (begin != path.end() || done.contains(folder)) return;
+    path.push_back(folder);
+    if (included.contains(folder))
+      for (const std::string& next : included.at(folder)) visit(next);
+    path.pop_back();
+    done.insert(folder);
+  };
+  for (const auto& [folder, next] : included) visit(folder);
+}
+
+TEST(structure, only_main_lies_beside_the_folders_of_src) {
+  for (const auto& entry : fs::directory_iterator(fs::path(GYR_SOURCE_DIR) / "src"))
+    EXPECT_TRUE(entry.is_directory() || !is_code(entry.path()) || entry.path().filename() == "main.cpp" ||
+                entry.path().filename() == "version.hpp.in")
+        << entry.path();
 }
 
 TEST(structure, no_preprocessor_branches_above_kernels) {

@@ -16,8 +16,8 @@
 #include "kernels/error.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
+#include "src/data/tokenizer_training.hpp"
 #include "src/tokenizer/byte_alphabet.hpp"
-#include "src/tokenizer/trainer.hpp"
 #include "src/tokenizer/utf8.hpp"
 
 namespace fs = std::filesystem;

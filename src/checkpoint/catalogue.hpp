@@ -4,8 +4,8 @@
 #pragma once
 
 #include "src/checkpoint/header.hpp"
-#include "src/layout.hpp"
-#include "src/stage.hpp"
+#include "src/engine/stage.hpp"
+#include "src/parallel/layout.hpp"
 
 namespace gyr {
 

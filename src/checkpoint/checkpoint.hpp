@@ -6,7 +6,7 @@
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/shard_writer.hpp"
 #include "src/checkpoint/weight_source.hpp"
-#include "src/engine.hpp"
+#include "src/engine/engine.hpp"
 
 namespace gyr {
 
@@ -104,12 +104,13 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, Engine
 template <class T>
 void check_shapes(const std::filesystem::path& checkpoint, const ModelConfig&);
 
-// The weights alone, of a checkpoint or of a folder of Hugging Face's (see open_weights), with an optimizer that has seen nothing, or into a
-// stage that has none. Collective over the grid; errors as above.
+// The weights alone, of what `open` gives (see pretrained/weights.hpp), with an optimizer that has seen nothing, or into a stage that has
+// none. Collective over the grid; errors as above.
+using OpenWeights = std::function<std::unique_ptr<WeightSource>()>;
 template <class T>
-void load_weights(const std::filesystem::path&, Engine<T>&);
+void load_weights_from(const OpenWeights& open, Engine<T>&);
 template <class T>
-void load_weights(const std::filesystem::path&, Grid&, Stage<T>&);
+void load_weights_from(const OpenWeights& open, Grid&, Stage<T>&);
 // This rank's part of every weight of its stage, and nothing else, is read. Not collective.
 template <class T>
 void load_weights(const WeightSource&, Stage<T>&);

@@ -3,9 +3,9 @@
 
 #include <chrono>
 
-#include "src/data/output_file.hpp"
-#include "src/fault_point.hpp"
-#include "src/together.hpp"
+#include "src/base/fault_point.hpp"
+#include "src/base/output_file.hpp"
+#include "src/parallel/collective_check.hpp"
 
 namespace gyr {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "src/box.hpp"
+#include "src/base/box.hpp"
 
 namespace gyr {
 

@@ -7,7 +7,7 @@
 
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/shard_writer.hpp"
-#include "src/engine.hpp"
+#include "src/engine/engine.hpp"
 
 namespace gyr {
 

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "src/base/output_file.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/checkpoint/run_identity.hpp"
 #include "src/checkpoint/stored_checkpoint.hpp"
-#include "src/data/output_file.hpp"
-#include "src/together.hpp"
+#include "src/parallel/collective_check.hpp"
 
 namespace gyr {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/communicator.hpp"
-#include "src/note.hpp"
+#include "src/base/note.hpp"
 
 namespace gyr {
 

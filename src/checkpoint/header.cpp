@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "src/runtime.hpp"
+#include "src/report/build_facts.hpp"
 
 namespace gyr {
 

@@ -12,7 +12,7 @@
 
 #include "modules/weight.hpp"
 #include "src/hdf5/file.hpp"
-#include "src/layout.hpp"
+#include "src/parallel/layout.hpp"
 
 namespace gyr {
 

@@ -10,11 +10,11 @@
 #include <set>
 #include <sstream>
 
+#include "src/base/table.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/checkpoint/shard_writer.hpp"
 #include "src/checkpoint/stored_checkpoint.hpp"
-#include "src/report/table.hpp"
 
 namespace gyr {
 

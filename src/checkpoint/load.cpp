@@ -3,7 +3,7 @@
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/checkpoint/checkpoint_file.hpp"
 #include "src/checkpoint/numbers.hpp"
-#include "src/together.hpp"
+#include "src/parallel/collective_check.hpp"
 
 namespace gyr {
 
@@ -172,9 +172,9 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& path, Engine<T>& e
 }
 
 template <class T>
-void load_weights(const std::filesystem::path& path, Engine<T>& engine) {
+void load_weights_from(const OpenWeights& open, Engine<T>& engine) {
   std::unique_ptr<WeightSource> source;
-  open_checked<T>(engine.grid().world(), engine.config().model, [&] { return (source = open_weights(path, engine.config().model)).get(); });
+  open_checked<T>(engine.grid().world(), engine.config().model, [&] { return (source = open()).get(); });
   together(engine.grid().world(), [&] {
     Fetch fetch;
     load_anew(fetch, *source, engine);
@@ -182,9 +182,9 @@ void load_weights(const std::filesystem::path& path, Engine<T>& engine) {
 }
 
 template <class T>
-void load_weights(const std::filesystem::path& path, Grid& grid, Stage<T>& stage) {
+void load_weights_from(const OpenWeights& open, Grid& grid, Stage<T>& stage) {
   std::unique_ptr<WeightSource> source;
-  open_checked<T>(grid.world(), stage.config(), [&] { return (source = open_weights(path, stage.config())).get(); });
+  open_checked<T>(grid.world(), stage.config(), [&] { return (source = open()).get(); });
   together(grid.world(), [&] {
     Fetch fetch;
     load_values(fetch, *source, stage);
@@ -200,11 +200,11 @@ template CheckpointHeader load_checkpoint<bf16>(const std::filesystem::path&, En
 template void load_weights<double>(const WeightSource&, Stage<double>&);
 template void load_weights<float>(const WeightSource&, Stage<float>&);
 template void load_weights<bf16>(const WeightSource&, Stage<bf16>&);
-template void load_weights<double>(const std::filesystem::path&, Engine<double>&);
-template void load_weights<float>(const std::filesystem::path&, Engine<float>&);
-template void load_weights<bf16>(const std::filesystem::path&, Engine<bf16>&);
-template void load_weights<double>(const std::filesystem::path&, Grid&, Stage<double>&);
-template void load_weights<float>(const std::filesystem::path&, Grid&, Stage<float>&);
-template void load_weights<bf16>(const std::filesystem::path&, Grid&, Stage<bf16>&);
+template void load_weights_from<double>(const OpenWeights&, Engine<double>&);
+template void load_weights_from<float>(const OpenWeights&, Engine<float>&);
+template void load_weights_from<bf16>(const OpenWeights&, Engine<bf16>&);
+template void load_weights_from<double>(const OpenWeights&, Grid&, Stage<double>&);
+template void load_weights_from<float>(const OpenWeights&, Grid&, Stage<float>&);
+template void load_weights_from<bf16>(const OpenWeights&, Grid&, Stage<bf16>&);
 
 }  // namespace gyr

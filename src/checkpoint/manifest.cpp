@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/json.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/numbers.hpp"
-#include "src/report/json.hpp"
 
 namespace gyr {
 

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "src/box.hpp"
+#include "src/base/box.hpp"
 #include "src/checkpoint/header.hpp"
 
 namespace gyr {

@@ -7,10 +7,10 @@
 #include <limits>
 #include <random>
 
+#include "src/base/json.hpp"
+#include "src/base/output_file.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/folder.hpp"
-#include "src/data/output_file.hpp"
-#include "src/report/json.hpp"
 
 namespace gyr {
 

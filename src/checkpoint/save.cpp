@@ -2,11 +2,11 @@
 #include <chrono>
 #include <thread>
 
+#include "src/base/fault_point.hpp"
+#include "src/base/stopwatch.hpp"
 #include "src/checkpoint/completion.hpp"
 #include "src/checkpoint/file_sink.hpp"
-#include "src/fault_point.hpp"
-#include "src/report/stopwatch.hpp"
-#include "src/together.hpp"
+#include "src/parallel/collective_check.hpp"
 
 namespace gyr {
 

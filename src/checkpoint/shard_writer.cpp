@@ -4,7 +4,7 @@
 #include <future>
 #include <random>
 
-#include "src/data/output_file.hpp"
+#include "src/base/output_file.hpp"
 
 namespace gyr {
 

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "src/base/fault_point.hpp"
+#include "src/base/output_file.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/folder.hpp"
-#include "src/data/output_file.hpp"
-#include "src/fault_point.hpp"
 
 namespace gyr {
 

@@ -3,16 +3,9 @@
 
 #include <algorithm>
 
-#include "src/checkpoint/checkpoint_file.hpp"
 #include "src/checkpoint/numbers.hpp"
-#include "src/huggingface/model_folder.hpp"
 
 namespace gyr {
-
-std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path, const ModelConfig& config) {
-  if (is_model_folder(path)) return std::make_unique<FolderWeights>(path, config.tied);
-  return std::make_unique<CheckpointFile>(path);
-}
 
 void check_weights(const WeightSource& source, const std::vector<Weight>& weights) {
   const std::vector<std::string> keys = source.keys();

@@ -9,7 +9,7 @@
 
 #include "modules/model_config.hpp"
 #include "modules/weight.hpp"
-#include "src/box.hpp"
+#include "src/base/box.hpp"
 
 namespace gyr {
 
@@ -40,9 +40,6 @@ class WeightSource {
   // Exit::data, Exit::config.
   virtual void check(int rank, int ranks) const { static_cast<void>(rank), static_cast<void>(ranks); }
 };
-
-// A checkpoint, or a folder with config.json and safetensors. Exit::missing, Exit::data.
-std::unique_ptr<WeightSource> open_weights(const std::filesystem::path&, const ModelConfig&);
 
 // Exit::config naming the first tensor unless the source holds every one of `weights` in its shape, and no other.
 void check_weights(const WeightSource&, const std::vector<Weight>& weights);

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kernels/error.hpp"
-#include "src/deck/nearest.hpp"
+#include "src/base/nearest.hpp"
 
 namespace gyr {
 

@@ -8,12 +8,12 @@
 #include "kernels/printable.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
+#include "src/commands/runtime.hpp"
 #include "src/commands/template_option.hpp"
 #include "src/commands/tokenizer_file.hpp"
 #include "src/data/builder.hpp"
-#include "src/grid.hpp"
-#include "src/runtime.hpp"
-#include "src/together.hpp"
+#include "src/parallel/collective_check.hpp"
+#include "src/parallel/grid.hpp"
 
 namespace gyr {
 

@@ -4,18 +4,20 @@
 #include <memory>
 #include <numeric>
 
-#include "src/bounds.hpp"
+#include "src/base/output_file.hpp"
+#include "src/base/precision.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/notes.hpp"
-#include "src/data/output_file.hpp"
+#include "src/commands/runtime.hpp"
+#include "src/config/bounds.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/scorer.hpp"
-#include "src/precision.hpp"
-#include "src/pretrained.hpp"
-#include "src/runtime.hpp"
-#include "src/together.hpp"
+#include "src/parallel/collective_check.hpp"
+#include "src/pretrained/pretrained.hpp"
+#include "src/pretrained/weights.hpp"
+#include "src/report/build_facts.hpp"
 
 namespace gyr {
 

@@ -6,17 +6,18 @@
 #include <set>
 
 #include "modules/flops.hpp"
-#include "src/bounds.hpp"
+#include "src/base/precision.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/notes.hpp"
+#include "src/commands/runtime.hpp"
 #include "src/commands/template_option.hpp"
-#include "src/generator.hpp"
-#include "src/run_config.hpp"
-#include "src/precision.hpp"
-#include "src/pretrained.hpp"
+#include "src/config/bounds.hpp"
+#include "src/config/run_config.hpp"
+#include "src/engine/generator.hpp"
+#include "src/pretrained/pretrained.hpp"
+#include "src/pretrained/weights.hpp"
 #include "src/report/summary.hpp"
-#include "src/runtime.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr {

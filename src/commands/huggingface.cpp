@@ -9,7 +9,7 @@
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
 #include "src/commands/notes.hpp"
-#include "src/huggingface/conversion.hpp"
+#include "src/pretrained/conversion.hpp"
 
 namespace gyr {
 

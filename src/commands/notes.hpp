@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "kernels/printable.hpp"
-#include "src/note.hpp"
-#include "src/runtime.hpp"
+#include "src/base/note.hpp"
+#include "src/commands/runtime.hpp"
 
 namespace gyr {
 

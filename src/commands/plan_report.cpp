@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "modules/flops.hpp"
+#include "src/base/precision.hpp"
+#include "src/base/table.hpp"
 #include "src/checkpoint/catalogue.hpp"
-#include "src/plan.hpp"
-#include "src/precision.hpp"
-#include "src/report/table.hpp"
-#include "src/simulator.hpp"
+#include "src/engine/plan.hpp"
+#include "src/parallel/simulator.hpp"
 
 namespace gyr {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "src/run_config.hpp"
+#include "src/config/run_config.hpp"
 
 namespace gyr {
 

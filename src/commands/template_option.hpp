@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "src/base/mapped_file.hpp"
 #include "src/commands/command_line.hpp"
 #include "src/data/conversation.hpp"
-#include "src/data/mapped_file.hpp"
 #include "src/huggingface/jinja_template.hpp"
-#include "src/pretrained.hpp"
+#include "src/pretrained/pretrained.hpp"
 
 namespace gyr {
 

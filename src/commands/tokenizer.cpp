@@ -7,12 +7,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json_text.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/guard.hpp"
 #include "src/commands/tokenizer_file.hpp"
-#include "src/data/json_text.hpp"
-#include "src/tokenizer/trainer.hpp"
+#include "src/data/tokenizer_training.hpp"
 #include "src/tokenizer/utf8.hpp"
 
 namespace gyr {

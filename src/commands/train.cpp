@@ -4,15 +4,16 @@
 #include <memory>
 
 #include "modules/flops.hpp"
-#include "src/bounds.hpp"
+#include "src/base/precision.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/notes.hpp"
 #include "src/commands/plan_report.hpp"
-#include "src/precision.hpp"
-#include "src/pretrained.hpp"
+#include "src/commands/runtime.hpp"
+#include "src/config/bounds.hpp"
+#include "src/pretrained/pretrained.hpp"
+#include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"
-#include "src/runtime.hpp"
-#include "src/trainer.hpp"
+#include "src/train/trainer.hpp"
 #include "src/watch/keeper.hpp"
 #include "src/watch/stop.hpp"
 

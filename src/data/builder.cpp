@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "src/base/output_file.hpp"
 #include "src/data/loss_mask.hpp"
-#include "src/data/output_file.hpp"
 #include "src/data/token_writer.hpp"
 
 namespace gyr {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/error.hpp"
-#include "src/deck/nearest.hpp"
+#include "src/base/nearest.hpp"
 
 namespace gyr {
 namespace {

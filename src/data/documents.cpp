@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/error.hpp"
-#include "src/data/json_text.hpp"
+#include "src/base/json_text.hpp"
 
 namespace gyr {
 namespace {

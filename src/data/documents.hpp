@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/mapped_file.hpp"
 #include "src/data/conversation.hpp"
-#include "src/data/mapped_file.hpp"
 
 namespace gyr {
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/data/mapped_file.hpp"
+#include "src/base/mapped_file.hpp"
 
 namespace gyr {
 

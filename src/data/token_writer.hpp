@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/data/output_file.hpp"
+#include "src/base/output_file.hpp"
 #include "src/data/token_file.hpp"
 
 namespace gyr {

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "src/deck/nearest.hpp"
-#include "src/report/table.hpp"
+#include "src/base/nearest.hpp"
+#include "src/base/table.hpp"
 
 namespace gyr {
 namespace deck {

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
+#include "src/base/stopwatch.hpp"
+#include "src/base/weight_pattern.hpp"
 #include "src/checkpoint/file_sink.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/host_copy.hpp"
-#include "src/report/stopwatch.hpp"
-#include "src/together.hpp"
-#include "src/weight_pattern.hpp"
+#include "src/parallel/collective_check.hpp"
 
 namespace gyr {
 

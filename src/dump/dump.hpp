@@ -9,11 +9,11 @@
 #include <memory>
 
 #include "modules/probe.hpp"
+#include "src/base/note.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/transaction.hpp"
 #include "src/dump/dump_file.hpp"
-#include "src/engine.hpp"
-#include "src/note.hpp"
+#include "src/engine/engine.hpp"
 
 namespace gyr {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/dump/dump_file.hpp"
 
-#include "src/report/json.hpp"
+#include "src/base/json.hpp"
 
 namespace gyr {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "src/base/json.hpp"
 #include "src/data/dataset.hpp"
 #include "src/data/documents.hpp"
 #include "src/evaluation/passage.hpp"
-#include "src/report/json.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "src/data/json_text.hpp"
-#include "src/data/mapped_file.hpp"
+#include "src/base/json_text.hpp"
+#include "src/base/mapped_file.hpp"
 
 namespace gyr {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/together.hpp"
+#include "src/parallel/collective_check.hpp"
 
 namespace gyr {
 

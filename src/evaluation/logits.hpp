@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <optional>
 
+#include "src/engine/stage.hpp"
 #include "src/evaluation/batches.hpp"
 #include "src/evaluation/passage.hpp"
-#include "src/grid.hpp"
 #include "src/hdf5/file.hpp"
-#include "src/stage.hpp"
+#include "src/parallel/grid.hpp"
 
 namespace gyr {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "src/plan.hpp"
+#include "src/engine/plan.hpp"
 
 namespace gyr {
 

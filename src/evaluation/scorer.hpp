@@ -4,11 +4,11 @@
 
 #include <string>
 
+#include "src/engine/stage.hpp"
 #include "src/evaluation/batches.hpp"
 #include "src/evaluation/logits.hpp"
 #include "src/evaluation/passage.hpp"
-#include "src/grid.hpp"
-#include "src/stage.hpp"
+#include "src/parallel/grid.hpp"
 
 namespace gyr {
 

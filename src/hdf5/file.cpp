@@ -10,7 +10,7 @@
 #include <cstring>
 #include <limits>
 
-#include "src/data/file_system.hpp"
+#include "src/base/file_system.hpp"
 #include "src/hdf5/chunks.hpp"
 #include "src/hdf5/driver.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/box.hpp"
+#include "src/base/box.hpp"
 
 namespace gyr::hdf5 {
 

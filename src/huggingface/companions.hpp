@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/tensor.hpp"
-#include "src/note.hpp"
+#include "src/base/note.hpp"
 
 namespace gyr {
 

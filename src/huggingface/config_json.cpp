@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "src/bounds.hpp"
+#include "src/config/bounds.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/json.hpp"
 

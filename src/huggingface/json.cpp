@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "kernels/error.hpp"
-#include "src/data/foreign_file.hpp"
-#include "src/data/json_text.hpp"
-#include "src/data/mapped_file.hpp"
+#include "src/base/foreign_file.hpp"
+#include "src/base/json_text.hpp"
+#include "src/base/mapped_file.hpp"
 #include "src/deck/yaml.hpp"
 
 namespace gyr {

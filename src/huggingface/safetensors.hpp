@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "src/box.hpp"
-#include "src/data/output_file.hpp"
+#include "src/base/box.hpp"
+#include "src/base/output_file.hpp"
 #include "src/huggingface/safetensors_header.hpp"
 
 namespace gyr::safetensors {

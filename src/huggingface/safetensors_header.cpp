@@ -7,8 +7,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "src/data/foreign_file.hpp"
-#include "src/data/json_text.hpp"
+#include "src/base/foreign_file.hpp"
+#include "src/base/json_text.hpp"
 #include "src/deck/yaml.hpp"
 
 namespace gyr::safetensors {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/scalar.hpp"
-#include "src/box.hpp"
+#include "src/base/box.hpp"
 
 namespace gyr {
 

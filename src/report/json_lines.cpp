@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "kernels/error.hpp"
-#include "src/data/file_system.hpp"
-#include "src/report/json.hpp"
+#include "src/base/file_system.hpp"
+#include "src/base/json.hpp"
 
 namespace gyr {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/report/summary.hpp"
 
-#include "src/report/table.hpp"
+#include "src/base/table.hpp"
 
 namespace gyr {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "kernels/error.hpp"
-#include "src/report/json.hpp"
-#include "src/report/table.hpp"
+#include "src/base/json.hpp"
+#include "src/base/table.hpp"
 
 namespace gyr {
 namespace {

@@ -4,12 +4,12 @@
 #include <fstream>
 
 #include "kernels/printable.hpp"
+#include "src/base/json.hpp"
+#include "src/base/output_file.hpp"
+#include "src/base/table.hpp"
 #include "src/checkpoint/run_identity.hpp"
-#include "src/data/output_file.hpp"
-#include "src/report/json.hpp"
+#include "src/job/run_lock.hpp"
 #include "src/report/summary.hpp"
-#include "src/report/table.hpp"
-#include "src/run_lock.hpp"
 #include "src/supervisor/observer.hpp"
 #include "src/supervisor/policy.hpp"
 #include "src/supervisor/process.hpp"

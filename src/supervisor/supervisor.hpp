@@ -3,7 +3,7 @@
 // the newest whole checkpoint until it is done or there is no sense in going on.
 #pragma once
 
-#include "src/run_config.hpp"
+#include "src/config/run_config.hpp"
 #include "src/supervisor/launcher.hpp"
 
 namespace gyr {

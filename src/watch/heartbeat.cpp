@@ -9,8 +9,8 @@
 
 #include "kernels/error.hpp"
 #include "kernels/printable.hpp"
-#include "src/data/file_system.hpp"
-#include "src/report/table.hpp"
+#include "src/base/file_system.hpp"
+#include "src/base/table.hpp"
 
 namespace gyr {
 

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "kernels/error.hpp"
-#include "src/report/json.hpp"
+#include "src/base/json.hpp"
 
 namespace gyr {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/watch/outcome.hpp"
 
-#include "src/data/output_file.hpp"
-#include "src/report/json.hpp"
+#include "src/base/json.hpp"
+#include "src/base/output_file.hpp"
 #include "src/watch/heartbeat.hpp"
 
 namespace gyr {

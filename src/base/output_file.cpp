@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A file that appears whole or not at all: written under a temporary name, flushed to disk, then renamed.
+#include "src/base/output_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "kernels/error.hpp"
+#include "src/base/file_system.hpp"
+
+namespace gyr {
+namespace {
+
+constexpr std::size_t buffer_bytes = std::size_t(1) << 20;
+constexpr std::int64_t write_back_bytes = std::int64_t(16) << 20;
+
+std::filesystem::path folder_of(const std::filesystem::path& file) {
+  return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+}
+
+}  // namespace
+
+std::filesystem::path OutputFile::temporary(const std::filesystem::path& final_path) {
+  return std::filesystem::path(final_path) += ".tmp";
+}
+
+OutputFile::OutputFile(const std::filesystem::path& final_path) : OutputFile(final_path, true) {}
+
+OutputFile OutputFile::join(const std::filesystem::path& final_path) { return OutputFile(final_path, false); }
+
+OutputFile::OutputFile(const std::filesystem::path& final_path, bool owner)
+    : final_(final_path), temporary_(temporary(final_path)), owner_(owner) {
+  const int create = owner ? O_CREAT | O_TRUNC : 0;
+  const auto open = [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666); };  // the umask has the last word
+  fd_ = open();
+  if (fd_ < 0 && errno == ELOOP && owner && ::unlink(temporary_.c_str()) == 0) fd_ = open();
+  if (fd_ < 0) {
+    const int error = errno;
+    fail(error == ENOENT ? Exit::missing : Exit::io, "{}: cannot be created: {}; the folder must exist and be writable",
+         temporary_.string(), why_not_opened(error));
+  }
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : final_(std::move(other.final_)),
+      temporary_(std::move(other.temporary_)),
+      owner_(std::exchange(other.owner_, false)),
+      fd_(std::exchange(other.fd_, -1)),
+      buffer_(std::move(other.buffer_)),
+      appended_(other.appended_),
+      written_back_(other.written_back_) {}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (owner_) ::unlink(temporary_.c_str());
+}
+
+void OutputFile::failed(std::string_view doing, std::int64_t offset, int error) const {
+  fail(Exit::io, "{}: {} failed at byte {}: {}; nothing was kept, free some space or choose another folder",
+       temporary_.string(), doing, offset, std::strerror(error));
+}
+
+void OutputFile::append(std::string_view bytes) {
+  if (buffer_.size() + bytes.size() > buffer_bytes) flush();
+  if (bytes.size() >= buffer_bytes) {
+    write_at(appended_, bytes);
+  } else {
+    buffer_.append(bytes);
+  }
+  appended_ += std::int64_t(bytes.size());
+  begin_write_back();
+}
+
+// The disk starts while the rest is still to come, so that sync() finds little left to wait for. Only a hint: it is sync() that counts.
+void OutputFile::begin_write_back() {
+  if (appended_ - written_back_ < write_back_bytes) return;
+  ::sync_file_range(fd_, written_back_, appended_ - written_back_, SYNC_FILE_RANGE_WRITE);
+  written_back_ = appended_;
+}
+
+void OutputFile::write_at(std::int64_t offset, std::string_view bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      failed("writing", offset, errno);
+    }
+    if (written == 0) failed("writing", offset, ENOSPC);
+    bytes.remove_prefix(std::size_t(written));
+    offset += written;
+  }
+}
+
+void OutputFile::flush() {
+  write_at(appended_ - std::int64_t(buffer_.size()), buffer_);
+  buffer_.clear();
+}
+
+void OutputFile::sync() {
+  flush();
+  if (::fsync(fd_) != 0) failed("flushing", appended_, errno);
+}
+
+void OutputFile::commit() {
+  sync();
+  if (::close(std::exchange(fd_, -1)) != 0)
+    failed("closing", appended_, errno);  // network file systems report quota here
+  if (::rename(temporary_.c_str(), final_.c_str()) != 0) failed("renaming", appended_, errno);
+  owner_ = false;
+  sync_folder(folder_of(final_));
+}
+
+void remove_file(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  require(!error, Exit::io, "{}: cannot be replaced: {}", path.string(), error.message());
+}
+
+void sync_file(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  require(fd >= 0, Exit::io, "{}: cannot be opened: {}", file.string(), std::strerror(errno));
+  const int failed = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  require(failed == 0, Exit::io, "{}: flushing failed: {}", file.string(), std::strerror(failed));
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  require(fd >= 0, Exit::io, "{}: cannot be opened: {}", folder.string(), std::strerror(errno));
+  const int failed = ::fsync(fd) == 0 || errno == EINVAL ? 0 : errno;  // some file systems have nothing to flush
+  ::close(fd);
+  require(failed == 0, Exit::io, "{}: flushing the folder failed: {}", folder.string(), std::strerror(failed));
+}
+
+}  // namespace gyr

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/commands/runtime.hpp"
+
+#include <time.h>
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "kernels/gemm.hpp"
+#include "kernels/mpi/transport.hpp"
+#include "kernels/printable.hpp"
+#include "src/report/summary.hpp"
+
+namespace gyr {
+
+Runtime::Runtime() {
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);  // a thread that writes checkpoints knows nothing of MPI
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
+  Kokkos::initialize();
+  // Ranks share the cores of their machine, and one core serves a product best with one thread; a user's own choice stands.
+  if (!std::getenv("OPENBLAS_NUM_THREADS") && !std::getenv("OMP_NUM_THREADS")) {
+    const Crowd crowd = crowd_of(MPI_COMM_WORLD);
+    set_blas_threads(std::max(1, crowd.cores / crowd.ranks));
+  }
+}
+
+Runtime::~Runtime() {
+  Kokkos::finalize();
+  MPI_Finalize();
+}
+
+namespace {
+
+struct Failure {
+  Exit code = Exit::ok;
+  std::string text;
+};
+
+Failure attempt(const std::function<void()>& body) {
+  try {
+    body();
+    return {};
+  } catch (const Error& error) {
+    return {error.code, error.what()};
+  } catch (const std::exception& error) {
+    return {Exit::internal, error.what()};
+  }
+}
+
+void say(const Failure& failure, int rank, int ranks) {
+  const std::string text = printable_lines(failure.text);
+  std::fflush(stdout);
+  if (ranks > 1)
+    std::fprintf(stderr, "gyrfalcon: rank %d: %s\n", rank, text.c_str());
+  else
+    std::fprintf(stderr, "gyrfalcon: %s\n", text.c_str());
+}
+
+// Every rank's code, or nothing where some rank does not come within the time.
+std::vector<int> agreed(const Runtime& runtime, Exit mine) {
+  const int code = int(mine);
+  std::vector<int> codes(runtime.ranks());
+  MPI_Request request;
+  MPI_Iallgather(&code, 1, MPI_INT, codes.data(), 1, MPI_INT, runtime.world(), &request);
+  const auto begin = std::chrono::steady_clock::now();
+  // A rank that is done waits for the others as long as it takes; one that has failed suspects that they wait for it.
+  const auto patience = std::chrono::seconds(mine == Exit::ok ? 1 << 30 : 5);
+  for (int done = 0; !done;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (!done && std::chrono::steady_clock::now() - begin > patience) return {};
+    const timespec pause{0, 200'000};
+    if (!done) nanosleep(&pause, nullptr);
+  }
+  return codes;
+}
+
+}  // namespace
+
+int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) {
+  Runtime runtime;
+  const Failure failure = attempt([&] { body(runtime); });
+  const std::vector<int> codes = agreed(runtime, failure.code);
+  if (codes.empty()) {
+    say(failure, runtime.rank(), runtime.ranks());
+    std::fflush(stderr);
+    if (last_line) std::printf("%s\n", gyr::last_line(failure.code).c_str());
+    std::fflush(stdout);
+    const timespec heard{0, 300'000'000};  // launchers drop what they have not passed on when a job is aborted
+    nanosleep(&heard, nullptr);
+    MPI_Abort(runtime.world(), int(failure.code));
+  }
+  const auto first = std::find_if(codes.begin(), codes.end(), [](int c) { return c != 0; });
+  const Exit code = first == codes.end() ? Exit::ok : Exit(*first);
+  if (code != Exit::ok && runtime.rank() == int(first - codes.begin())) say(failure, runtime.rank(), runtime.ranks());
+  if (last_line && runtime.rank() == 0) {
+    std::fflush(stderr);
+    std::printf("%s\n", gyr::last_line(code).c_str());
+    std::fflush(stdout);
+  }
+  return int(code);
+}
+
+}  // namespace gyr

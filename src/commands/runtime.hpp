@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The life of one process of a run: MPI and Kokkos started once, and one exit code that all ranks agree on.
+#pragma once
+
+#include <mpi.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+class Runtime {
+ public:
+  Runtime();
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  MPI_Comm world() const { return MPI_COMM_WORLD; }
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+ private:
+  int rank_ = 0, ranks_ = 1;
+};
+
+// Runs `body` on every rank and returns the exit code of the process. An Error is printed once, by the lowest rank that has one; where
+// the other ranks do not come to agree within a few seconds, because they wait for this one, the job is aborted with its code.
+// `last_line`: rank 0 ends its output with RUN OK or RUN FAILED.
+int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line);
+
+}  // namespace gyr

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// All in double, in which nothing wraps around.
+#include "src/config/bounds.hpp"
+
+#include <map>
+
+#include "modules/flops.hpp"
+#include "src/config/run_config.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr double most_weights = 0x1p48, most_numbers = 0x1p48, most_rows = 0x1p30, most_samples_tokens = 0x1p62;
+
+void at_most(double made, double most, const char* what, const std::string& told) {
+  require(made <= most, Exit::config, "{}: together that is {:.3g} {}, and {:.3g} are the most", told, made, what, most);
+}
+
+struct ModelSize {
+  double weights = 0, channels = 0;  // elements of all weights; of what they make of a token
+};
+
+// A layer of each type tells for all of its type.
+ModelSize size_of(const ModelConfig& model) {
+  std::map<char, double> layers;
+  for (const char symbol : model.pattern) layers[symbol] += 1;
+  ModelConfig one = model;
+  one.pattern.clear();
+  for (const auto& [symbol, count] : layers) one.pattern += symbol;
+  ModelSize size;
+  for (const Weight& w : declared_weights(one)) {
+    double times = 1, elements = 1;
+    for (std::size_t i = 0; i < one.pattern.size(); ++i)
+      if (w.name.starts_with(fmt::format("model.layers.{}.", i))) times = layers[one.pattern[i]];
+    for (const Index extent : w.shape) elements *= double(extent);
+    size.weights += times * elements;
+    size.channels += times * double(w.shape[0]);
+  }
+  return size;
+}
+
+}  // namespace
+
+void check_bounds(const ModelConfig& m, const Section& model) {
+  const auto product = [&](const Section& s, Index a, Index b, const char* key_a, const char* key_b, const char* what) {
+    at_most(double(a) * double(b), double(widest), what, s.told({key_a, key_b}));
+  };
+  const Section attention = model.known("attention"), mamba = model.known("mamba");
+  product(attention, m.attention.heads, m.attention.width, "heads", "width", "channels");
+  product(mamba, m.mamba.heads, m.mamba.width, "heads", "width", "channels");
+  product(mamba, m.mamba.groups, m.mamba.state, "groups", "state", "channels");
+  at_most(size_of(m).weights, most_weights, "weights",
+          model.told({"pattern", "vocabulary", "width", "attention.heads", "attention.width", "mamba.heads", "mamba.width", "mamba.state", "mlp.width"}));
+}
+
+void check_bounds(const RunConfig& run, const Deck& deck) {
+  const TrainConfig& t = run.train;
+  const ModelConfig& m = run.model;
+  const double rows = double(t.micro_batch) * double(t.length), chunks = rows / double(std::min(m.mamba.chunk, t.length)) + 1;
+  const Index together = t.micro_batch * std::max(1, run.parallel.data);
+  for (const BatchStep& step : t.ramp.empty() ? std::vector<BatchStep>{{0, t.batch}} : t.ramp)
+    require(step.batch % together == 0, Exit::config, "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.batch",
+            deck.told({"train.batch", "train.ramp", "train.micro_batch", "parallel.data"}), step.batch, t.micro_batch,
+            run.parallel.data > 0 ? fmt::format(" on {} data ranks", run.parallel.data) : "", together);
+  at_most(rows, most_rows, "tokens in a micro-batch", deck.told({"train.micro_batch", "train.length"}));
+  at_most(rows * size_of(m).channels, most_numbers, "numbers of a micro-batch",
+          deck.told({"train.micro_batch", "train.length", "model.pattern", "model.vocabulary", "model.width", "model.mlp.width"}));
+  if (m.pattern.find_first_of("PM") != std::string::npos)
+    at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state), most_numbers, "numbers of scan states",
+            deck.told({"train.micro_batch", "train.length", "model.mamba.chunk", "model.mamba.heads", "model.mamba.width", "model.mamba.state"}));
+  at_most(double(t.steps) * double(run.largest_batch()) * double(t.length), most_samples_tokens, "tokens of a run",
+          deck.told({"train.steps", "train.batch", "train.ramp", "train.length"}));
+  at_most(double(run.parallel.pipeline) * double(run.parallel.tensor), double(most_model_ranks), "ranks of one model",
+          deck.told({"parallel.pipeline", "parallel.tensor"}));
+  at_most(double(std::max(1, run.parallel.data)) * run.parallel.pipeline * run.parallel.tensor, double(most_ranks), "ranks",
+          deck.told({"parallel.data", "parallel.pipeline", "parallel.tensor"}));
+}
+
+}  // namespace gyr

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/config/deck_changes.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "src/base/table.hpp"
+#include "src/config/run_config.hpp"
+
+namespace gyr {
+
+namespace {
+
+std::string one_line(const YamlValue& value) {
+  if (value.kind == YamlValue::Kind::null) return "null";
+  if (value.kind == YamlValue::Kind::scalar) return value.text;
+  std::string text;
+  for (const YamlValue& item : value.items) text += (text.empty() ? "" : ", ") + one_line(item);
+  return "[" + text + "]";
+}
+
+void flatten(const YamlValue& map, const std::string& above, std::map<std::string, std::string>& values) {
+  for (std::size_t i = 0; i < map.names.size(); ++i) {
+    const std::string path = above + map.names[i];
+    if (map.items[i].kind == YamlValue::Kind::map) flatten(map.items[i], path + ".", values);
+    else values[path] = one_line(map.items[i]);
+  }
+}
+
+std::map<std::string, std::string> values_of(const std::string& deck, const std::string& origin) {
+  std::map<std::string, std::string> values;
+  flatten(parse_yaml(deck, origin), "", values);
+  return values;
+}
+
+std::string names_of(const std::vector<DeckChange>& changes, Effect effect) {
+  std::string names;
+  for (const DeckChange& c : changes)
+    if (c.effect == effect) names += (names.empty() ? "" : ", ") + c.key;
+  return names;
+}
+
+}  // namespace
+
+std::vector<DeckChange> deck_changes(const std::string& before, const std::string& now) {
+  std::vector<DeckChange> changes;
+  if (before.empty() || now.empty()) return changes;
+  auto was = values_of(before, "the deck of the checkpoint");
+  const auto is = values_of(now, "the deck");
+  Deck known = Deck::describe();
+  read_run_config(known);
+  for (const Declaration& d : known.settings()) {
+    const std::string fallback = one_line(parse_yaml("value: " + d.fallback, "default").items.at(0));
+    const auto value_in = [&](const auto& deck) { return deck.contains(d.path) ? deck.at(d.path) : fallback; };
+    if (value_in(was) != value_in(is)) changes.push_back({d.path, value_in(was), value_in(is), d.effect});
+    was.erase(d.path);
+  }
+  for (const auto& [path, value] : was) changes.push_back({path, value, "not known to this program", Effect::course});
+  return changes;
+}
+
+std::string text_of(const std::vector<DeckChange>& changes, const std::string& since) {
+  Table table({{"key"}, {"was"}, {"is"}, {""}});
+  for (const DeckChange& c : changes)
+    if (c.effect != Effect::none) table.row({c.key, shown(c.was), shown(c.is), c.effect == Effect::function ? "changes what the model computes" : ""});
+  const std::string quiet = names_of(changes, Effect::none);
+  const bool any = std::any_of(changes.begin(), changes.end(), [](const DeckChange& c) { return c.effect != Effect::none; });
+  std::string text = any ? fmt::format("the deck has changed since {} was saved:\n{}", since, table.str()) : "";
+  if (!quiet.empty()) text += fmt::format("changed since {}, and no number depends on it: {}\n", since, quiet);
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+bool changes_function(const std::vector<DeckChange>& changes) { return !names_of(changes, Effect::function).empty(); }
+
+void require_same_function(const std::vector<DeckChange>& changes, const std::string& since) {
+  const std::string names = names_of(changes, Effect::function);
+  require(names.empty(), Exit::config,
+          "{}: the model would compute something else with the weights of {}; put back what the deck said, or say --accept-changes", names, since);
+}
+
+}  // namespace gyr

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/config/learning_rate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace gyr {
+
+namespace {
+
+// What is left of the way from peak to floor after the fraction x of a decay, from 1 to 0.
+double left(const std::string& shape, double x) {
+  if (shape == "linear") return 1 - x;
+  if (shape == "cosine") return 0.5 * (1 + std::cos(std::numbers::pi * x));
+  if (shape == "minus-sqrt") return 1 - std::sqrt(x);
+  return 2 * std::pow(0.5, x) - 1;  // exponential: halves over the decay, shifted so that it ends at 0
+}
+
+}  // namespace
+
+double LearningRate::at(std::int64_t step) const {
+  if (step <= warmup) return peak * double(step) / double(warmup);
+  if (schedule == "constant") return peak;
+  if (schedule == "inverse-sqrt")
+    return std::max(floor, peak * std::sqrt(double(std::max<std::int64_t>(warmup, 1)) / double(step)));
+  const std::int64_t begin = schedule == "wsd" ? std::max(warmup, steps - decay) : warmup;
+  if (step <= begin) return peak;
+  const double x = std::min(1.0, double(step - begin) / double(std::max<std::int64_t>(1, steps - begin)));
+  return floor + (peak - floor) * left(schedule == "wsd" ? decay_shape : schedule, x);
+}
+
+}  // namespace gyr

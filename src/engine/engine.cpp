@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/engine.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/elementwise.hpp"
+#include "src/parallel/collective_check.hpp"
+
+namespace gyr {
+
+Index Capacity::bytes(Memory category) const {
+  switch (category) {
+    case Memory::weights: return weights;
+    case Memory::gradients: return gradients;
+    case Memory::optimizer: return optimizer;
+    case Memory::activations: return slot * slots;
+    case Memory::scratch: return scratch;
+    case Memory::communication: return communication;
+  }
+  return 0;
+}
+
+Index Capacity::total() const {
+  Index sum = 0;
+  for (int i = 0; i < memory_categories; ++i) sum += bytes(Memory(i));
+  return sum;
+}
+
+std::vector<std::string> engine_timer_names() {
+  return {"step", "data", "forward", "backward", "pipeline wait", "reduce gradients", "gradient norm", "optimizer", "evaluate", "checkpoint", "checkpoint write"};
+}
+
+namespace {
+
+PipelineShape pipeline_shape(Grid& grid, int micros) { return {grid.layout().size("pipeline"), 1, micros}; }
+
+Arena arena(Memory category, const Capacity* capacity) {
+  return capacity ? Arena(category, capacity->bytes(category)) : Arena::ghost(category);
+}
+
+}  // namespace
+
+Index first_sample(Index micro_batch, Index i, const Grid& grid) {
+  return (i * grid.layout().size("data") + grid.coordinate("data")) * micro_batch;
+}
+
+template <class T>
+Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity, Timers& timers)
+    : config_(config), grid_(grid), timers_(timers), device_(!capacity, capacity ? capacity->scratch : 0),
+      weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
+      optimizer_memory_(arena(Memory::optimizer, capacity)), communication_(arena(Memory::communication, capacity)),
+      stage_(config.model, grid, config.optimizer.trained()) {
+  stage_.parameters().allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none);
+  if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
+  const auto tasks = one_f_one_b(pipeline_shape(grid, config.micros), grid.coordinate("pipeline"));
+  stage_.make_slots(config.training ? in_flight(tasks) : 1, capacity ? capacity->slot : 0, !capacity);
+  sends_.resize(stage_.slots());
+  make_buckets();
+}
+
+template <class T>
+Capacity Engine<T>::measured() const {
+  return {weights_.high_water(), gradients_.high_water(), optimizer_memory_.high_water(), stage_.slot_bytes(), stage_.slots(),
+          device_.scratch.high_water(), communication_.high_water()};
+}
+
+// Parts are gathered from the back, in the order backward completes them, until a bucket has its bytes.
+template <class T>
+void Engine<T>::make_buckets() {
+  const auto& parts = stage_.ranges();
+  for (int part = int(parts.size()) - 1; part >= 0; --part) {
+    const Index bytes = buckets_.empty() ? config_.bucket_bytes : buckets_.back().range.size() * Index(sizeof(Acc<T>));
+    if (bytes >= config_.bucket_bytes) buckets_.push_back({parts[part], part});
+    buckets_.back().range.first = parts[part].first;
+    buckets_.back().first_part = part;
+  }
+  if (!buckets_.empty()) buckets_.front().range.last = stage_.parameters().extent();
+}
+
+template <class T>
+void Engine<T>::look(Probe<T>* probe) {
+  ensure(!device_.ghost(), "a ghost has no numbers to look at");
+  stage_.look(probe_ = probe);
+}
+
+template <class T>
+void Engine<T>::initialise(std::uint64_t seed) {
+  for (const auto& p : stage_.parameters().all()) gyr::initialise<T>(device_, *p, seed);
+  if (optimizer_) optimizer_->reset(device_);
+}
+
+template <class T>
+std::vector<MicroBatch> Engine<T>::collect(const MicroBatches& source, int micros) const {
+  std::vector<MicroBatch> batches;
+  for (int i = 0; i < micros; ++i) batches.push_back(source(i));
+  return batches;
+}
+
+template <class T>
+Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
+  grid_.tell("count labels");
+  if (device_.ghost()) return Index(batches.size()) * config_.micro_batch * config_.length * grid_.data().size();
+  double count = 0;
+  for (const MicroBatch& batch : batches)
+    for (const Token label : batch.labels) count += label != ignored_label;
+  return Index(grid_.data().sum(count));
+}
+
+template <class T>
+void Engine<T>::start_buckets(int part) {
+  for (Request& reduction : reductions_) reduction.done();  // lets what is under way advance
+  for (const Bucket& bucket : buckets_)
+    if (bucket.first_part == part && bucket.range.size() > 0)
+      reductions_.push_back(grid_.data().start_all_reduce(device_, rows(stage_.parameters().gradients(), bucket.range.first, bucket.range.size())));
+}
+
+template <class T>
+double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBatch>& batches, double scale,
+                      std::vector<std::vector<TokenScore>>* each) {
+  Communicator& pipeline = grid_.pipeline();
+  const int rank = pipeline.rank(), last_micro = int(batches.size()) - 1;
+  std::vector<Request> inputs(stage_.slots()), gradients(stage_.slots());
+  std::vector<Tensor2<T>> outputs(stage_.slots()), input_gradients(stage_.slots());
+  double loss = 0;
+  const auto begin = [&](int slot, int micro) {  // a slot is free when nobody reads it any more
+    for (Request& send : sends_[slot]) send.wait();
+    sends_[slot].clear();
+    return stage_.begin(device_, slot, batches[micro]);
+  };
+  for (const Task& task : tasks) {
+    const int slot = task.micro % stage_.slots();
+    switch (task.kind) {
+      case TaskKind::receive_input: {
+        auto t = timers_.scope("pipeline wait");
+        inputs[slot] = pipeline.start_receive(device_, flat(begin(slot, task.micro)), rank - 1);
+        break;
+      }
+      case TaskKind::forward: {
+        grid_.tell("forward", task.micro);
+        if (stage_.first()) begin(slot, task.micro);
+        {
+          auto t = timers_.scope("pipeline wait");
+          inputs[slot].wait();
+        }
+        auto t = timers_.scope("forward");
+        if (probe_) probe_->micro_batch(task.micro);
+        outputs[slot] = stage_.forward(device_, slot, scale, loss, each ? &(*each)[task.micro] : nullptr);
+        break;
+      }
+      case TaskKind::send_output:
+        sends_[slot].push_back(pipeline.start_send<T>(device_, flat(outputs[slot]), rank + 1));
+        break;
+      case TaskKind::receive_gradient:
+        gradients[slot] = pipeline.start_receive(device_, flat(stage_.begin_backward(slot)), rank + 1);
+        break;
+      case TaskKind::backward: {
+        grid_.tell("backward", task.micro);
+        {
+          auto t = timers_.scope("pipeline wait");
+          gradients[slot].wait();
+        }
+        auto t = timers_.scope("backward");
+        if (probe_) probe_->micro_batch(task.micro);
+        input_gradients[slot] = stage_.backward(device_, slot, [&](int part) {
+          if (task.micro == last_micro) start_buckets(part);
+        });
+        break;
+      }
+      case TaskKind::send_gradient:
+        sends_[slot].push_back(pipeline.start_send<T>(device_, flat(input_gradients[slot]), rank - 1));
+        break;
+    }
+    if (scale == 0 && task.kind == (stage_.last() ? TaskKind::forward : TaskKind::send_output)) stage_.end(slot);
+  }
+  auto t = timers_.scope("pipeline wait");
+  grid_.tell("last transfers");
+  for (auto& slot : sends_) {
+    for (Request& send : slot) send.wait();
+    slot.clear();
+  }
+  return loss;
+}
+
+// Buckets first, then what the tensor axis shares, then the matrix both ends of a pipeline hold: sums commute.
+template <class T>
+void Engine<T>::finish_gradients() {
+  auto t = timers_.scope("reduce gradients");
+  grid_.tell("reduce gradients");
+  for (Request& reduction : reductions_) reduction.wait();
+  reductions_.clear();
+  stage_.parameters().reduce_replicas(device_, communication_, grid_.tensor());
+  if (Parameter* shared = stage_.shared_ends(); shared && shared->trained) grid_.ends()->all_reduce(device_, shared->template vector_gradient<Acc<T>>());
+}
+
+template <class T>
+typename Engine<T>::Agreed Engine<T>::together_over(Communicator& ranks, const Agreed& mine) {
+  const double said[] = {mine.sum, mine.word, mine.bad};
+  const std::vector<double> all = ranks.gather(said);
+  Agreed agreed;
+  for (std::size_t i = 0; i < all.size(); i += 3)
+    agreed = {agreed.sum + all[i], std::max(agreed.word, all[i + 1]), std::max(agreed.bad, all[i + 2])};
+  return agreed;
+}
+
+template <class T>
+typename Engine<T>::Agreed Engine<T>::from_last_stage(const Agreed& mine) {
+  if (device_.ghost()) return mine;
+  const Agreed replicas = together_over(grid_.data(), mine);
+  const bool last = grid_.coordinate("pipeline") == grid_.pipeline().size() - 1;
+  return together_over(grid_.pipeline(), {last ? replicas.sum : 0, replicas.word, replicas.bad});
+}
+
+template <class T>
+StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const StepOrder& order) {
+  const auto batches = collect(source, micros);
+  StepResult result;
+  result.tokens = labelled(batches);
+  require(result.tokens > 0, Exit::data, "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off", order.number);
+  fill<Acc<T>>(device_, stage_.parameters().gradients(), 0);
+  const auto tasks = one_f_one_b(pipeline_shape(grid_, micros), grid_.coordinate("pipeline"));
+  const double sum = run(tasks, batches, 1.0 / double(result.tokens));
+  finish_gradients();
+  if (on_gradients_ && !device_.ghost()) on_gradients_(device_, stage_.parameters().gradients());
+  if (probe_) probe_->gradients_are_whole();
+
+  // The norm is one replica's, the loss everybody's: what a rank has to say reaches its replica with the one, and all with the other.
+  auto t = timers_.scope("gradient norm");
+  grid_.tell("gradient norm");
+  Agreed squares{optimizer_->gradient_squares(device_), order.said, double(!std::isfinite(sum))};
+  if (!device_.ghost()) squares = together_over(grid_.pipeline(), together_over(grid_.tensor().whole(), squares));
+  result.gradient_norm = std::sqrt(squares.sum);
+  const Agreed loss = from_last_stage({sum, squares.word, std::max(squares.bad, double(!std::isfinite(result.gradient_norm)))});
+  result.loss = loss.sum / double(result.tokens);
+  result.heard = loss.word;
+  result.finite = device_.ghost() || (loss.bad == 0 && std::isfinite(result.loss));
+  if (!result.finite && config_.must_be_finite) not_finite(order.number, result);
+  return result;
+}
+
+template <class T>
+StepResult Engine<T>::train(const MicroBatches& source, int micros, const StepOrder& order) {
+  StepResult result = gradients(source, micros, order);
+  result.applied = result.finite && !(result.loss > order.loss_limit);
+  if (!result.applied) return result;
+  auto t = timers_.scope("optimizer");
+  grid_.tell("optimizer");
+  const double clip = config_.optimizer.clip;
+  optimizer_->step(device_, order.rate, order.number, clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1);
+  return result;
+}
+
+template <class T>
+std::pair<double, Index> Engine<T>::evaluate(const MicroBatches& source, int micros) {
+  const auto batches = collect(source, micros);
+  const Index tokens = labelled(batches);
+  const double sum = run(forward_only(pipeline_shape(grid_, micros), grid_.coordinate("pipeline")), batches, 0);
+  return {from_last_stage({sum}).sum, tokens};
+}
+
+// Data replicas hold the same numbers once gradients are reduced. Where only some of them see a bad one, names their ranks.
+template <class T>
+std::string Engine<T>::only_some_replicas(bool bad) {
+  const Layout& layout = grid_.layout();
+  const double mine = bad;
+  const std::vector<double> seen = grid_.world().gather({&mine, 1});
+  std::vector<bool> replicas(layout.size("data"), false);
+  std::string ranks;
+  for (int position = 0; position < layout.ranks(); ++position) {
+    if (seen[position] == 0) continue;
+    replicas[layout.coordinate(position, "data")] = true;
+    ranks += fmt::format("{} {}", ranks.empty() ? "" : ",", layout.rank_at(position));
+  }
+  if (std::count(replicas.begin(), replicas.end(), true) == std::ptrdiff_t(replicas.size())) return "";
+  return fmt::format(", by rank{} and not by other replicas of the same numbers (suspect the memory or processor there)", ranks);
+}
+
+template <class T>
+std::vector<std::vector<TokenScore>> Engine<T>::scores(const MicroBatches& source, int micros) {
+  std::vector<std::vector<TokenScore>> each(micros);
+  run(forward_only(pipeline_shape(grid_, micros), grid_.coordinate("pipeline")), collect(source, micros), 0, &each);
+  return each;
+}
+
+// Names the weight nearest to where it began: backward spreads a bad number towards the embedding, so the last weight in the order of the
+// model whose gradient is bad is the closest to its origin; weights that are bad themselves come first.
+template <class T>
+void Engine<T>::not_finite(std::int64_t step, const StepResult& result) {
+  using A = Acc<T>;
+  const double loss = result.loss, norm = result.gradient_norm;
+  const auto& all = stage_.parameters().all();
+  const auto finite = [&](auto x) { return std::isfinite(sum_of_squares<typename decltype(x)::non_const_value_type>(device_, x)); };
+  double bad_weight = -1, bad_gradient = -1;  // indices in `all`
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto value = optimizer_->has_master(*all[i]) ? Tensor1<const A>(optimizer_->master(*all[i])) : all[i]->template vector<const A>();
+    if (bad_weight < 0 && !finite(value)) bad_weight = double(i);
+    if (all[i]->trained && !finite(all[i]->template vector_gradient<const A>())) bad_gradient = double(i);
+  }
+  // The last stage that has one: its number and the index there.
+  const auto last_stage_with = [&](double mine) {
+    mine = grid_.tensor().whole().max(mine);
+    const auto stages = grid_.pipeline().gather({&mine, 1});
+    const auto found = std::find_if(stages.rbegin(), stages.rend(), [](double index) { return index >= 0; });
+    return std::pair(int(stages.rend() - found) - 1, found == stages.rend() ? -1 : int(*found));
+  };
+  const auto weight = last_stage_with(bad_weight), gradient = last_stage_with(bad_gradient);
+  const auto found = weight.second >= 0 ? weight : gradient;
+  const int stage = found.first, index = found.second;
+  const std::string alone = only_some_replicas(bad_weight >= 0 || bad_gradient >= 0);
+  together(grid_.world(), [&] {  // the stage that holds it knows its name; all stop with what it says
+    if (stage == grid_.coordinate("pipeline"))
+      fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}{}. No weight has been changed: "
+           "lower optimizer.rate, lengthen the warm-up, or look at the data of this step",
+           step, loss, norm, weight.second >= 0 ? "value" : "gradient", all[index]->weight.name, alone);
+  });
+  fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite", step, loss, norm);
+}
+
+template class Engine<double>;
+template class Engine<float>;
+template class Engine<bf16>;
+
+}  // namespace gyr

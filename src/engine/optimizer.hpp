@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// AdamW over a stage's parameters: master weights and moments in the accumulator's precision, decay and rate per group of parameters.
+#pragma once
+
+#include "kernels/adamw.hpp"
+#include "src/engine/stage.hpp"
+
+namespace gyr {
+
+// Parameters whose name matches `pattern` (weight_pattern.hpp) take these factors; the last matching group counts.
+struct ParameterGroup {
+  std::string pattern;
+  double rate_factor = 1, decay_factor = 1;
+};
+
+struct OptimizerConfig {
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, decay = 0.1;
+  double clip = 1;  // largest global gradient norm; 0: never clip
+  std::vector<ParameterGroup> groups;
+  std::vector<std::string> frozen;  // patterns: weights that keep their bits, without gradient, moments and master
+
+  Trained trained() const;  // weights that match no pattern of `frozen`
+};
+
+template <class T>
+class Optimizer {
+ public:
+  using A = Acc<T>;
+  Optimizer(const OptimizerConfig&, Parameters<T>&, Arena& arena);
+
+  // Sets the moments to zero and takes the weights' current values as masters.
+  void reset(Device&);
+
+  // Sum of squares of the gradients this rank counts: every logical element once over tensor and pipeline axes.
+  double gradient_squares(Device&) const;
+  // One update with gradients scaled by gradient_scale; `step` counts from 1.
+  void step(Device&, double rate, std::int64_t step, double gradient_scale);
+
+  // Where the state of a trained parameter lies: first moment, second moment, master. The master is the weight itself where empty.
+  Tensor1<A> moment1(const Parameter& p) const { return part(m_, p); }
+  Tensor1<A> moment2(const Parameter& p) const { return part(v_, p); }
+  Tensor1<A> master(const Parameter& p) const { return has_master(p) ? part(master_, p) : Tensor1<A>(); }
+  bool has_master(const Parameter& p) const { return !std::is_same_v<T, A> && p.weight.storage == Storage::narrow && p.trained; }
+
+ private:
+  ParameterGroup group(const Parameter&) const;
+  Tensor1<A> part(const Tensor1<A>& all, const Parameter& p) const {
+    ensure(p.trained, "{} is frozen and has no optimizer state", p.weight.name);
+    return Tensor1<A>(all.data() + p.offset, p.size());
+  }
+
+  OptimizerConfig c_;
+  Parameters<T>& parameters_;
+  Tensor1<A> m_, v_, master_;
+};
+
+}  // namespace gyr

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a run will take, before it takes it: a ghost of each rank executes one step and is read off.
+#pragma once
+
+#include "src/engine/engine.hpp"
+
+namespace gyr {
+
+struct CommunicatorTraffic {
+  std::string name;
+  int size;
+  std::array<Traffic, operations> by_operation;
+};
+
+struct RankPlan {
+  int position;
+  Capacity capacity;
+  Index parameters;            // elements on this rank, replicas and padding included
+  double flops;                // of one step, as executed
+  std::vector<Work> work;      // by kernel, of one step
+  std::vector<CommunicatorTraffic> traffic;  // of one step
+};
+
+// `beat`, if given, is called at every layer: what it throws ends the plan.
+template <class T>
+RankPlan plan_rank(const EngineConfig&, const Layout&, int position, const std::function<void()>& beat = {});
+
+template <class T>
+Capacity predicted_capacity(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat = {}) {
+  return plan_rank<T>(config, layout, position, beat).capacity;
+}
+
+std::vector<CommunicatorTraffic> traffic_of(Grid&);
+
+}  // namespace gyr

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/product_rate.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/elementwise.hpp"
+#include "kernels/gemm.hpp"
+#include "src/base/stopwatch.hpp"
+
+namespace gyr {
+
+template <class T>
+double product_rate() {
+  constexpr Index n = 768;
+  using A = Acc<T>;  // bf16 products run in float here
+  Device dev(false, 4 * n * n * Index(sizeof(A)));
+  auto a = dev.scratch.tensor<A>(n, n), b = dev.scratch.tensor<A>(n, n), c = dev.scratch.tensor<A>(n, n);
+  fill<A>(dev, flat(a), 0.5);
+  fill<A>(dev, flat(b), 0.25);
+  double best = 0;
+  for (int i = 0; i < 4; ++i) {
+    double seconds = 0;
+    {
+      const Stopwatch watch(seconds);
+      gemm<A, A>(dev, Op::none, a, Op::transpose, b, c);
+      dev.exec.fence();
+    }
+    best = std::max(best, 2.0 * n * n * n / seconds);
+  }
+  return best;
+}
+
+template double product_rate<double>();
+template double product_rate<float>();
+template double product_rate<bf16>();
+
+}  // namespace gyr

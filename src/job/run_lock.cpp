@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/job/run_lock.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "kernels/error.hpp"
+#include "kernels/printable.hpp"
+#include "src/base/file_system.hpp"
+#include "src/base/json.hpp"
+#include "src/watch/heartbeat.hpp"
+#include "src/watch/stop.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr double beat_seconds = 1, settle_seconds = 2;  // a holder notices within a beat that another has taken its folder
+
+void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+std::string contents(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string line_of(const char* file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+std::string drawn_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
+}
+
+}  // namespace
+
+std::string RunLock::Owner::text() const { return printable(fmt::format("process {} on {}{}", pid, host, job.id.empty() ? "" : ", job " + job.id)); }
+
+RunLock::Owner RunLock::myself() {
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  return {host, line_of("/proc/sys/kernel/random/boot_id"), drawn_token(), job_of_environment(), getpid()};
+}
+
+// Nobody where the text is empty or says nothing we understand.
+RunLock::Owner RunLock::owner_in(const std::string& text) {
+  const Json json = json_in(text);
+  if (!json.is_object()) return {};
+  Owner owner;
+  try {
+    owner.host = json.at("host"), owner.pid = json.at("pid"), owner.job.id = json.at("job");
+    owner.boot = json.value("boot", ""), owner.token = json.value("token", "");
+    owner.job.scheduler = json.value("scheduler", ""), owner.job.cluster = json.value("cluster", "");
+    owner.job.step = json.value("step", ""), owner.job.life = json.value("life", 0);
+  } catch (const Json::exception&) {
+    return {};
+  }
+  return owner;
+}
+
+std::string RunLock::token_in(const std::filesystem::path& file) { return owner_in(contents(file)).token; }
+
+RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settings, const char* name)
+    : folder_(folder), name_(folder / name), descriptor_(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+  require(descriptor_ >= 0, Exit::io, "{}: cannot be opened: {}; or choose another output.folder", name_.string(), why_not_opened(errno));
+  try {
+    shared_ = may_be_shared(name_);
+    const bool locked = flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
+    const bool taken = !locked && errno == EWOULDBLOCK;
+    const Owner before = owner_in(contents(name_));
+    require(!taken, Exit::io, "{}: another run writes to this folder: {}; wait for it, end it, or choose another output.folder", name_.string(), before.text());
+    if (before.pid != 0) require_free(before, locked, settings);
+    write(0);
+    if (shared_ || !locked) settle();
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+  sigset_t all, previous;  // signals are for the thread that works
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+}
+
+// `locked`: nobody of this machine has the file open as its own.
+void RunLock::require_free(const Owner& before, bool locked, const LockSettings& settings) {
+  const auto taken_over = [&](const std::string& why) { note_ = fmt::format("output folder taken over from {}, which has ended without giving it back{}", before.text(), why); };
+  const bool here = before.host == me_.host && (before.boot.empty() || before.boot == me_.boot);
+  if (here && (locked || (::kill(pid_t(before.pid), 0) != 0 && errno == ESRCH))) return taken_over("");
+  if (settings.take_over) return taken_over(", as --take-over says");
+  if (earlier_life(before.job, me_.job)) return taken_over(": its job has been started again");
+  const JobState state = here ? JobState::unknown : state_of(before.job, me_.job);
+  require(state != JobState::suspended, Exit::io, "{}: another run writes to this folder: {}, whose job is suspended; wait for it, end it, or choose another output.folder",
+          name_.string(), before.text());
+  if (state == JobState::gone) {
+    require_still(before, 3 * beat_seconds);
+    return taken_over(": its scheduler says that the job is gone");
+  }
+  if (settings.say)
+    settings.say(fmt::format("{}: {} has not given this folder back; it is taken over after {} s without a sign of life (output.lock_seconds, --take-over)", name_.string(),
+                             before.text(), settings.patience));
+  require_still(before, settings.patience);
+  taken_over(fmt::format(": no sign of life for {} s", settings.patience));
+}
+
+// Signs of life: the lock's own beats, and the heartbeats of all ranks.
+void RunLock::require_still(const Owner& before, double seconds) const {
+  const auto look = [&] { return contents(name_) + contents(heartbeat_path(folder_)); };
+  const std::string first = look();
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds) {
+    require(StopSignals::caught() == 0, Exit::again, "stopped by {} while it waited for {}", stop_reason(StopSignals::caught()), name_.string());
+    sleep(0.1);
+    require(look() == first, Exit::io, "{}: another run writes to this folder: {}, which gives signs of life; wait for it, end it, or choose another output.folder", name_.string(),
+            before.text());
+  }
+}
+
+// A text that never shrinks, so that whoever reads while it is written reads one of the two.
+void RunLock::write(std::uint64_t beat) {
+  const Job& job = me_.job;
+  const Json json = {{"host", me_.host},       {"pid", me_.pid},         {"job", job.id},    {"scheduler", job.scheduler}, {"cluster", job.cluster},
+                     {"step", job.step},       {"life", job.life},       {"boot", me_.boot}, {"token", me_.token},         {"beat", fmt::format("{:012}", beat)}};
+  const std::string text = json_text(json) + "\n";
+  const bool said = (beat > 0 || ftruncate(descriptor_, 0) == 0) && pwrite(descriptor_, text.data(), text.size(), 0) == ssize_t(text.size());
+  require(said && (!shared_ || fsync(descriptor_) == 0), Exit::io, "{}: cannot be written: {}", name_.string(), std::strerror(errno));
+}
+
+void RunLock::settle() const {
+  sleep(settle_seconds);
+  const Owner now = owner_in(contents(name_));
+  require(now.token == me_.token, Exit::io, "{}: another run has taken this folder at the same moment: {}; wait for it, end it, or choose another output.folder", name_.string(), now.text());
+}
+
+void RunLock::look() {
+  if (lost()) return;
+  const int seen = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const bool gone = seen < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP);
+  struct stat there {}, mine {};
+  const bool other = seen >= 0 && (fstat(seen, &there) != 0 || fstat(descriptor_, &mine) != 0 || there.st_ino != mine.st_ino || there.st_dev != mine.st_dev);
+  if (seen >= 0) ::close(seen);
+  const Owner now = seen >= 0 ? owner_in(contents(name_)) : me_;
+  if (gone)
+    why_lost_ = fmt::format("{}: is not there any more: the output folder has been deleted or moved while the run was at work, and nothing can be saved in it", name_.string());
+  else if (other || (now.pid != 0 && now.token != me_.token))
+    why_lost_ = fmt::format("{}: {} has taken this folder; nothing more is written to it", name_.string(), now.pid != 0 ? now.text() : "another run");
+  if (!why_lost_.empty()) return lost_.store(true);
+  try {
+    write(++beat_);
+  } catch (const Error&) {  // a disk that is full for a while: the next one comes in a second
+  }
+}
+
+void RunLock::run() {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, std::chrono::duration<double>(beat_seconds), [&] { return done_; })) look();
+}
+
+void RunLock::require_held() {
+  const std::lock_guard lock(mutex_);
+  look();
+  require(!lost(), Exit::io, "{}", why_lost_);
+}
+
+// Emptied rather than removed: a file of the same name could otherwise be locked twice.
+RunLock::~RunLock() {
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  look();
+  if (!lost()) {
+    [[maybe_unused]] const int emptied = ftruncate(descriptor_, 0);  // where it fails, the next run takes the folder over
+  }
+  ::close(descriptor_);
+}
+
+}  // namespace gyr

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/parallel/collective_check.hpp"
+
+#include <optional>
+
+namespace gyr {
+
+namespace {
+
+std::optional<Error> attempt(const std::function<void()>& f) {
+  try {
+    f();
+    return {};
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return Error(Exit::internal, error.what());
+  }
+}
+
+}  // namespace
+
+void together(Communicator& world, const std::function<void()>& f) {
+  const std::optional<Error> mine = attempt(f);
+  if (world.size() == 1) {
+    if (mine) throw *mine;
+    return;
+  }
+  const double said[] = {double(mine ? int(mine->code) : 0), mine ? double(std::string_view(mine->what()).size()) : 0};
+  const std::vector<double> all = world.gather(said);
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const auto code = Exit(int(all[2 * rank]));
+    if (code == Exit::ok) continue;
+    std::string text = rank == world.rank() ? mine->what() : std::string(std::size_t(all[2 * rank + 1]), ' ');
+    Transport& transport = world.transport();
+    Request(&transport, transport.broadcast(text.data(), Index(text.size()), DType::u8, rank)).wait();
+    throw Error(code, text);
+  }
+}
+
+std::vector<std::string> gather_texts(Communicator& world, const std::string& mine) {
+  const double length = double(mine.size());
+  const std::vector<double> lengths = world.gather({&length, 1});
+  Transport& transport = world.transport();
+  if (world.rank() != 0) {
+    if (!mine.empty()) Request(&transport, transport.send(mine.data(), Index(mine.size()), DType::u8, 0, 0)).wait();
+    return {};
+  }
+  std::vector<std::string> texts{mine};
+  for (int rank = 1; rank < world.size(); ++rank) {
+    std::string& text = texts.emplace_back(std::size_t(lengths[rank]), ' ');
+    if (!text.empty()) Request(&transport, transport.receive(text.data(), Index(text.size()), DType::u8, rank, 0)).wait();
+  }
+  return texts;
+}
+
+}  // namespace gyr

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/parallel/layout.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace gyr {
+
+int Layout::ranks() const {
+  return std::accumulate(axes.begin(), axes.end(), 1, [](int n, const LayoutAxis& axis) { return n * axis.size; });
+}
+
+int Layout::size(const std::string& name) const {
+  for (const LayoutAxis& axis : axes)
+    if (axis.name == name) return axis.size;
+  return 1;
+}
+
+int Layout::coordinate(int position, const std::string& name) const {
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    if (axis->name == name) return position % axis->size;
+    position /= axis->size;
+  }
+  return 0;
+}
+
+int Layout::position_of(int rank) const {
+  if (permutation.empty()) return rank;
+  return int(std::find(permutation.begin(), permutation.end(), rank) - permutation.begin());
+}
+
+Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages, std::vector<int> permutation) {
+  return {{{"data", data}, {"pipeline", pipeline}, {"tensor", tensor}}, std::move(permutation), std::move(stages)};
+}
+
+// best[n]: the least possible cost of the dearest stage when the first n layers are cut into the stages up to s. Where the last of them
+// begins later it costs less and those before it more, so the best place is where the two meet, and with n it only moves on.
+std::vector<Span> cut_stages(const std::vector<double>& costs, double before, double after, int stages) {
+  const int layers = int(costs.size());
+  require(stages <= layers, Exit::config, "{} layers cannot be cut into {} pipeline stages; set parallel.pipeline to {} or less", layers,
+          stages, layers);
+  std::vector<double> sum(layers + 1, 0);
+  std::partial_sum(costs.begin(), costs.end(), sum.begin() + 1);
+  const auto cost = [&](int stage, int first, int last) {
+    return sum[last] - sum[first] + (stage == 0 ? before : 0) + (stage == stages - 1 ? after : 0);
+  };
+  std::vector<double> best(layers + 1, std::numeric_limits<double>::infinity());
+  std::vector from(stages, std::vector<int>(layers + 1, 0));
+  for (int n = 1; n <= layers; ++n) best[n] = cost(0, 0, n);
+  for (int s = 1; s < stages; ++s) {
+    const std::vector<double> before_s = std::exchange(best, std::vector<double>(layers + 1, std::numeric_limits<double>::infinity()));
+    for (int n = s + 1, meet = s, first = s; n <= layers; ++n) {
+      while (meet < n - 1 && before_s[meet] < cost(s, meet, n)) ++meet;
+      best[n] = std::max(before_s[meet], cost(s, meet, n));
+      if (meet > s) best[n] = std::min(best[n], std::max(before_s[meet - 1], cost(s, meet - 1, n)));
+      // The first of equally good places.
+      while (cost(s, first, n) > best[n]) ++first;
+      while (first > s && cost(s, first - 1, n) <= best[n]) --first;
+      from[s][n] = first;
+    }
+  }
+  std::vector<Span> spans(stages);
+  for (int s = stages - 1, last = layers; s >= 0; --s) {
+    const int first = s == 0 ? 0 : from[s][last];
+    spans[s] = {first, last};
+    last = first;
+  }
+  return spans;
+}
+
+void check_permutation(const std::vector<int>& permutation, int ranks) {
+  if (permutation.empty()) return;
+  std::vector<int> sorted = permutation;
+  std::sort(sorted.begin(), sorted.end());
+  bool arrangement = int(sorted.size()) == ranks;
+  for (int i = 0; arrangement && i < ranks; ++i) arrangement = sorted[i] == i;
+  require(arrangement, Exit::config, "parallel.permutation must name each of the ranks 0 to {} once", ranks - 1);
+}
+
+}  // namespace gyr

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "src/base/output_folder.hpp"
+#include "src/checkpoint/catalogue.hpp"
+#include "src/checkpoint/checkpoint_file.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/checkpoint/numbers.hpp"
+#include "src/huggingface/companions.hpp"
+#include "src/huggingface/config_json.hpp"
+#include "src/huggingface/half.hpp"
+#include "src/huggingface/model_folder.hpp"
+#include "src/huggingface/slab.hpp"
+#include "src/pretrained/conversion.hpp"
+#include "src/pretrained/conveyor.hpp"
+#include "src/pretrained/pretrained.hpp"
+#include "src/report/transfer.hpp"
+#include "src/tokenizer/tokenizer.hpp"
+
+namespace gyr {
+
+namespace {
+
+namespace fs = std::filesystem;
+using safetensors::Type;
+
+constexpr Index usual_shard_bytes = 5'000'000'000;  // transformers' own
+constexpr const char* tokenizer_file_name = "tokenizer.json";
+// What goes along unchanged: small files that a checkpoint carries, and the tokenizer's.
+const std::vector<std::string> tokenizer_files{tokenizer_file_name, "vocab.json", "merges.txt", "tokenizer.model"};
+
+bool belongs_to_model_folder(const std::string& name) {
+  const std::string ending = fs::path(name).extension().string();
+  return ending == ".json" || ending == ".safetensors" || ending == ".jinja" || name == "merges.txt" || name == "tokenizer.model";
+}
+
+Type type_of(DType dtype, const std::string& name) {
+  switch (dtype) {
+    case DType::bf16: return Type::bf16;
+    case DType::f32: return Type::f32;
+    case DType::f64: return Type::f64;
+    default: fail(Exit::data, "{}: holds {} where weights are floating-point numbers", name, name_of(dtype));
+  }
+}
+
+std::string name_in_config(Type type) {
+  return type == Type::bf16 ? "bfloat16" : type == Type::f16 ? "float16" : type == Type::f64 ? "float64" : "float32";
+}
+
+// ---- weights ----
+
+// A tensor on its way: where its numbers are, and what they become.
+struct Job {
+  StoredNumbers from;
+  safetensors::Tensor to;
+  bool as_stored = false;  // the same bits
+  Index bytes() const { return elements(to.shape) * safetensors::size_of(to.type); }
+};
+
+Job job_of(const CheckpointFile& file, const Weight& w, std::optional<Type> wanted) {
+  StoredNumbers stored = file.open(Content::weight, w.name);
+  const bool half = file.meaning(w.name) == half_meaning;
+  const Type own = half ? Type::f16 : type_of(stored.dtype, stored.name), type = wanted.value_or(own);
+  // Wider numbers than the weight has come from its master, where there is one.
+  if (wanted == Type::f32) stored = file.open(w.name, DType::f32);
+  const bool same = !half && type_of(stored.dtype, stored.name) == type;
+  return {std::move(stored), {w.name, type, w.shape}, same};
+}
+
+// Under which names a folder with a tied head stores its one matrix.
+std::vector<std::string> names_of_tied(const fs::path& like) {
+  if (like.empty() || !has_weights(like) || !read_config_json(like / config_file_name).model.tied) return {embedding_name};
+  const ModelFolder stored(like);
+  std::vector<std::string> names;
+  for (const char* name : {embedding_name, head_name})
+    if (stored.has(name)) names.push_back(name);
+  return names.empty() ? std::vector<std::string>{embedding_name} : names;
+}
+
+// A job for every tensor of the folder that is to be.
+std::vector<Job> jobs_of(const CheckpointFile& file, const std::vector<Weight>& weights, const RunConfig& run, const ExportOptions& options, const fs::path& like) {
+  std::vector<Job> jobs;
+  for (const Weight& w : weights) {
+    const bool tied = run.model.tied && w.name == embedding_name;
+    for (const std::string& name : tied ? names_of_tied(like) : std::vector<std::string>{w.name})
+      jobs.emplace_back(job_of(file, w, options.type)).to.name = name;
+  }
+  return jobs;
+}
+
+template <class S, class F>
+std::string converted(const StoredNumbers& from, const std::byte* block, Index count, F&& f) {
+  std::vector<S> numbers(count, S(0.f));
+  convert_numbers(from.dtype, block, count, numbers.data(), from.name);
+  using To = decltype(f(numbers[0]));
+  std::string out(numbers.size() * sizeof(To), '\0');
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const To x = f(numbers[i]);
+    std::memcpy(out.data() + i * sizeof(To), &x, sizeof x);
+  }
+  return out;
+}
+
+std::string in_type(const StoredNumbers& from, const std::byte* block, Index count, Type type) {
+  switch (type) {
+    case Type::bf16: return converted<bf16>(from, block, count, [](bf16 x) { return x; });
+    case Type::f16:
+      return converted<float>(from, block, count, [&](float x) {
+        const std::uint16_t half = float_to_half(x);
+        require(!std::isfinite(x) || std::isfinite(half_to_float(half)), Exit::data,
+                "{}: holds {}, beyond the 65504 of half precision; choose bf16 or fp32", from.name, x);
+        return half;
+      });
+    case Type::f64: return converted<double>(from, block, count, [](double x) { return x; });
+    default: return converted<float>(from, block, count, [](float x) { return x; });
+  }
+}
+
+void write_slab(const Job& job, const Slab& slab, const std::byte* block, safetensors::Writer& writer) {
+  if (job.as_stored) return writer.write(block, slab.bytes);
+  const std::string bytes = in_type(job.from, block, elements(slab.box.count), job.to.type);
+  writer.write(bytes.data(), Index(bytes.size()));
+}
+
+// Converting and writing have a thread of their own, behind the one that reads the checkpoint.
+void write_tensors(const std::vector<const Job*>& jobs, safetensors::Writer& writer, Transfer& transfer) {
+  std::vector<std::pair<DType, Shape>> shapes;
+  for (const Job* job : jobs) shapes.emplace_back(job->from.dtype, job->to.shape);
+  const std::vector<Slab> slabs = slabs_of(shapes);
+  const auto read = [&](std::size_t i, std::span<std::byte> block) {
+    const auto& [at, box, bytes] = slabs[i];
+    jobs[at]->from.read(box, block.data(), box.count, whole(box.count));
+    transfer.add(elements(box.count) * safetensors::size_of(jobs[at]->to.type));
+  };
+  const auto write = [&](std::size_t i, std::span<std::byte> block) { write_slab(*jobs[slabs[i].tensor], slabs[i], block.data(), writer); };
+  convey(slabs.size(), largest(slabs), Aside::draining, read, write);
+}
+
+// Tensors in the model's order, as many to a file as fit.
+std::vector<std::vector<const Job*>> shards_of(const std::vector<Job>& jobs, Index shard_bytes) {
+  std::vector<std::vector<const Job*>> shards(1);
+  Index filled = 0;
+  for (const Job& job : jobs) {
+    if (!shards.back().empty() && filled + job.bytes() > shard_bytes) shards.emplace_back(), filled = 0;
+    shards.back().push_back(&job);
+    filled += job.bytes();
+  }
+  return shards;
+}
+
+void write_shard(const fs::path& file, std::vector<const Job*> jobs, Transfer& transfer) {
+  std::vector<safetensors::Tensor> tensors;
+  std::sort(jobs.begin(), jobs.end(), [](const Job* a, const Job* b) { return safetensors::written_before(a->to, b->to); });
+  for (const Job* job : jobs) tensors.push_back(job->to);
+  safetensors::Writer writer(file, std::move(tensors));
+  write_tensors(jobs, writer, transfer);
+  writer.commit();
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  OutputFile out(file);
+  out.append(text);
+  out.commit();
+}
+
+// As the tensors lie in the folder `like`; nothing where its weights are not there or are of other tensors.
+std::vector<std::vector<const Job*>> shards_like(const fs::path& like, const std::vector<Job>& jobs) {
+  std::error_code error;
+  if (like.empty() || (!fs::exists(like / one_file_name, error) && !fs::exists(like / shard_index_name, error))) return {};
+  const ModelFolder known(like);
+  std::map<std::string, std::vector<const Job*>> by_file;
+  for (const Job& job : jobs) {
+    if (!known.has(job.to.name)) return {};
+    by_file[known.file_of(job.to.name)].push_back(&job);
+  }
+  std::vector<std::vector<const Job*>> shards;
+  for (auto& [file, of_file] : by_file) shards.push_back(std::move(of_file));
+  return shards;
+}
+
+Index write_weights(const OutputFolder& folder, const std::vector<Job>& jobs, const ExportOptions& options, const fs::path& like) {
+  Index total = 0;
+  for (const Job& job : jobs) total += job.bytes();
+  Transfer transfer(stderr, "export", total);
+  auto shards = options.shard_bytes > 0 ? shards_of(jobs, options.shard_bytes) : shards_like(like, jobs);
+  if (shards.empty()) shards = shards_of(jobs, usual_shard_bytes);
+  if (shards.size() == 1) {
+    write_shard(folder / one_file_name, shards[0], transfer);
+    return 1;
+  }
+  nlohmann::ordered_json index;
+  index["metadata"]["total_size"] = total;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    write_shard(folder / name, shards[i], transfer);
+    for (const Job* job : shards[i]) index["weight_map"][job->to.name] = name;
+  }
+  write_text(folder / shard_index_name, index.dump(2) + "\n");
+  return Index(shards.size());
+}
+
+// ---- what stands beside the weights ----
+
+// The folder the run started from, through the checkpoints in between; empty where it is gone.
+fs::path origin_of(RunConfig run) {
+  std::error_code error;
+  for (int i = 0; i < 8; ++i) {
+    const fs::path from = run.train.init_from;
+    if (from.empty() || !fs::exists(from, error)) return {};
+    if (is_model_folder(from)) return from;
+    run = run_of(from);
+  }
+  return {};
+}
+
+void copy_file(const fs::path& from, const fs::path& to, Index& bytes) {
+  std::ifstream in(from, std::ios::binary);
+  require(in.good(), Exit::io, "{}: cannot be read", from.string());
+  OutputFile out(to);
+  std::string block(std::size_t(1) << 20, '\0');
+  while (in.read(block.data(), std::streamsize(block.size())), in.gcount() > 0) out.append({block.data(), std::size_t(in.gcount())});
+  require(!in.bad(), Exit::io, "{}: reading failed", from.string());
+  out.commit();
+  bytes += out.appended();
+}
+
+// The files of these names that lie in a folder; whether there are any.
+bool copy_files(const std::vector<std::string>& names, const fs::path& from, const OutputFolder& to) {
+  std::error_code error;
+  Index bytes = 0;
+  for (const std::string& name : names)
+    if (!from.empty() && name != config_file_name && fs::is_regular_file(from / name, error)) copy_file(from / name, to / name, bytes);
+  return bytes > 0;
+}
+
+// What a config.json knows beyond the deck; `from` is what messages call its folder.
+void learn(const HuggingFaceConfig& known, const std::string& from, HuggingFaceConfig& config, const Note& note) {
+  if (known.model.vocabulary != config.model.vocabulary)
+    note(fmt::format("{}: its vocabulary has {} tokens, and the model's {}: its tokenizer may not fit", from, known.model.vocabulary,
+                     config.model.vocabulary));
+  config.begin_token = known.begin_token, config.end_tokens = known.end_tokens, config.positions = known.positions;
+  config.norm_before_gate = known.norm_before_gate;
+}
+
+// All that the folder `like` has beside the weights.
+void take_over(const fs::path& like, const OutputFolder& to, HuggingFaceConfig& config, const Note& note) {
+  learn(read_config_json(like / config_file_name), like.string(), config, note);
+  copy_files(companion_names(), like, to);
+  copy_files(tokenizer_files, like, to);
+}
+
+// The deck's tokenizer, where it is there.
+void copy_tokenizer_of(const RunConfig& run, const OutputFolder& to) {
+  const fs::path tokenizer = run.data.tokenizer;
+  std::error_code error;
+  Index bytes = 0;
+  if (!tokenizer.empty() && fs::is_regular_file(tokenizer, error)) copy_file(tokenizer, to / tokenizer_file_name, bytes);
+}
+
+// What the checkpoint carries, and the tokenizer of the folder it came from, or else of its deck.
+void take_carried(const CheckpointFile& file, const RunConfig& run, const fs::path& origin, const OutputFolder& to, HuggingFaceConfig& config,
+                  const Note& note) {
+  const Companions& carried = file.header().companions;
+  if (const auto text = carried.find(config_file_name); text != carried.end())
+    learn(parse_config_json(text->second, (fs::path(file.name()) / config_file_name).string()), file.name(), config, note);
+  for (const std::string& name : companion_names())
+    if (name != config_file_name && carried.contains(name)) write_text(to / name, carried.at(name));
+  if (!copy_files(tokenizer_files, origin, to)) copy_tokenizer_of(run, to);
+}
+
+// What the deck alone knows.
+void make_do(const RunConfig& run, const OutputFolder& to, HuggingFaceConfig& config, const Note& note) {
+  config.positions = run.train.length;
+  std::error_code error;
+  const fs::path tokenizer = run.data.tokenizer;
+  const bool known = !tokenizer.empty() && fs::is_regular_file(tokenizer, error);
+  note(fmt::format("no folder to take token ids, context length and chat template from (--like DIR): max_position_embeddings is the trained "
+                   "length {}, {}", config.positions,
+                   known ? fmt::format("tokenizer and end of text are those of {}", tokenizer.string()) : "there is no tokenizer"));
+  if (!known) return;
+  copy_tokenizer_of(run, to);
+  if (const auto end = Tokenizer::load(tokenizer).eod(); end && *end < config.model.vocabulary) config.end_tokens = {*end};
+}
+
+std::string generation_json(const nlohmann::json& config) {
+  nlohmann::ordered_json j;
+  j["_from_model_config"] = true;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (!config[key].is_null()) j[key] = config[key];
+  return j.dump(2) + "\n";
+}
+
+}  // namespace
+
+Converted export_folder(const fs::path& checkpoint, const fs::path& target, const ExportOptions& options, const Note& note) {
+  const CheckpointFile file(checkpoint);
+  const RunConfig run = run_of(checkpoint);
+  require_falcon_h1(run.model);
+  std::vector<Weight> weights;
+  for (const PlacedWeight& placed : model_weights<float>(run.model)) weights.push_back(placed.weight);
+  check_weights(file, weights);
+  const fs::path like = options.like.empty() ? origin_of(run) : options.like;
+  const std::vector<Job> jobs = jobs_of(file, weights, run, options, like);
+
+  using Existing = OutputFolder::Existing;
+  OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
+  Converted result{Index(jobs.size()), 0, 0};
+  for (const Job& job : jobs) result.bytes += job.bytes();
+  require_space(folder / "", result.bytes + result.bytes / 1024);
+
+  HuggingFaceConfig config;
+  config.model = run.model;
+  config.dtype = name_in_config(jobs[0].to.type);  // of the embedding
+  if (options.like.empty() && !file.header().companions.empty()) take_carried(file, run, like, folder, config, note);
+  else if (like.empty()) make_do(run, folder, config, note);
+  else take_over(like, folder, config, note);
+  const std::string text = write_config_json(config);
+  write_text(folder / config_file_name, text);
+  if (!fs::exists(folder / generation_file_name)) write_text(folder / generation_file_name, generation_json(nlohmann::json::parse(text)));
+  result.files = write_weights(folder, jobs, options, like);
+  folder.commit();
+  return result;
+}
+
+}  // namespace gyr

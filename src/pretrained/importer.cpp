@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/base/json.hpp"
+#include "src/checkpoint/catalogue.hpp"
+#include "src/checkpoint/manifest.hpp"
+#include "src/checkpoint/writer.hpp"
+#include "src/huggingface/companions.hpp"
+#include "src/huggingface/config_json.hpp"
+#include "src/huggingface/model_folder.hpp"
+#include "src/huggingface/slab.hpp"
+#include "src/pretrained/conversion.hpp"
+#include "src/pretrained/conveyor.hpp"
+#include "src/pretrained/pretrained.hpp"
+#include "src/report/build_facts.hpp"
+#include "src/report/transfer.hpp"
+
+namespace gyr {
+
+namespace {
+
+CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefaults& defaults, const Note& note) {
+  CheckpointHeader header;
+  header.companions = companions_in(folder, note);
+  header.deck = deck_of_folder(folder, defaults);
+  header.precision = defaults.precision == "bf16" ? name_of(DType::bf16) : name_of(defaults.precision == "fp64" ? DType::f64 : DType::f32);
+  Json provenance;
+  for (const auto& [name, value] : build_facts()) provenance[name] = value;
+  header.provenance = json_text(provenance);
+  return header;
+}
+
+// What check_weights says, told of the folder alone.
+std::string without_deck(std::string text) {
+  const std::pair<std::string_view, std::string> words[] = {{": it is of another model than the deck's", fmt::format(", and {} asks for it", config_file_name)},
+                                                           {" in the model of the deck: it is of another model", fmt::format(" by {}", config_file_name)},
+                                                           {", which the deck's model has not: it is of another model", fmt::format(", which {} does not ask for", config_file_name)}};
+  for (const auto& [deck, folder] : words)
+    if (const auto at = text.find(deck); at != text.npos) text.replace(at, deck.size(), folder);
+  return text;
+}
+
+StoredTensor stored(const FolderWeights& source, const Weight& w) {
+  StoredTensor tensor{Content::weight, w.name, source.open(w.name, DType::f32).dtype, w.shape, {}};
+  if (source.folder().tensor(source.key(w.name)).type == safetensors::Type::f16) tensor.meaning = half_meaning;
+  return tensor;
+}
+
+// The folder is read on a thread that stays ahead of the one that writes the checkpoint.
+void copy(const FolderWeights& source, const std::vector<StoredTensor>& tensors, CheckpointWriter& writer) {
+  std::vector<std::pair<DType, Shape>> shapes;
+  for (const StoredTensor& t : tensors) shapes.emplace_back(t.dtype, t.shape);
+  const std::vector<Slab> slabs = slabs_of(shapes);
+  Transfer transfer(stderr, "import", writer.bytes());
+  const auto read = [&](std::size_t i, std::span<std::byte> block) {
+    const auto& [at, box, bytes] = slabs[i];
+    source.open(tensors[at].weight_name, tensors[at].dtype).read(box, block.data(), box.count, whole(box.count));
+  };
+  const auto write = [&](std::size_t i, std::span<std::byte> block) {
+    const auto& [at, box, bytes] = slabs[i];
+    writer.write(tensors[at], box.first[0], box.count[0], block.data());
+    transfer.add(bytes);
+  };
+  convey(slabs.size(), largest(slabs), Aside::filling, read, write);
+}
+
+}  // namespace
+
+Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note& note) {
+  std::error_code error;
+  require(std::filesystem::is_directory(folder, error), Exit::missing, "{}: is not a folder{}", folder.string(), way_to_model(folder));
+  require(std::filesystem::exists(folder / config_file_name, error), Exit::missing, "{}: is not there: {} is no Hugging Face folder of a model{}",
+          (folder / config_file_name).string(), folder.string(), way_to_model(folder));
+  const bool there = std::filesystem::exists(checkpoint, error);
+  require(!there || std::filesystem::exists(checkpoint / manifest_name, error), Exit::usage, "{}: is there and no checkpoint; name another folder",
+          checkpoint.string());
+  require(!there || overwrite, Exit::usage, "{}: is there; give --overwrite to replace it", checkpoint.string());
+  const RunDefaults defaults = defaults_of(folder, note);
+  const FolderWeights source(folder, defaults.model.tied);
+  std::vector<Weight> weights;
+  for (const PlacedWeight& placed : model_weights<float>(defaults.model)) weights.push_back(placed.weight);
+  try {
+    check_weights(source, weights);
+  } catch (const Error& error) {  // there is no deck here to be at fault
+    if (error.code != Exit::config) throw;
+    fail(Exit::data, "{}; weights and {} do not belong together", without_deck(error.what()), config_file_name);
+  }
+  std::vector<StoredTensor> tensors;
+  for (const Weight& w : weights) tensors.push_back(stored(source, w));
+  CheckpointWriter writer(checkpoint, header_of(folder, defaults, note), tensors);
+  copy(source, tensors, writer);
+  writer.commit();
+  return {Index(tensors.size()), writer.bytes(), 1};
+}
+
+}  // namespace gyr

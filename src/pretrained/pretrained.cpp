@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/pretrained/pretrained.hpp"
+
+#include <algorithm>
+
+#include "src/checkpoint/header.hpp"
+#include "src/huggingface/config_json.hpp"
+#include "src/huggingface/model_folder.hpp"
+
+namespace gyr {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The type of most numbers, which those of the embedding have.
+std::string dtype_of_weights(const fs::path& folder) {
+  const ModelFolder weights(folder);
+  if (!weights.has(embedding_name)) return "float32";
+  switch (weights.tensor(embedding_name).type) {
+    case safetensors::Type::bf16: return "bfloat16";
+    case safetensors::Type::f64: return "float64";
+    default: return "float32";
+  }
+}
+
+// What can compute with weights of the type that config.json calls so.
+std::string precision_for(const std::string& dtype) { return dtype == "bfloat16" ? "bf16" : dtype == "float64" ? "fp64" : "fp32"; }
+
+RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
+  HuggingFaceConfig config = read_config_json(folder / config_file_name);
+  if (config.model.tied && has_weights(folder) && !head_is_tied(ModelFolder(folder))) {
+    config.model.tied = false;
+    config.notes.push_back(fmt::format("{}: tie_word_embeddings is true, and {} is stored beside another {}: each is used as it is stored, as transformers does",
+                                       (folder / config_file_name).string(), head_name, embedding_name));
+  }
+  for (const std::string& text : config.notes)
+    if (note) note(text);
+  RunDefaults defaults;
+  defaults.model = config.model;
+  std::error_code error;
+  const fs::path tokenizer = fs::absolute(folder, error) / "tokenizer.json";
+  if (fs::exists(tokenizer, error)) defaults.tokenizer = tokenizer.lexically_normal().string();
+  defaults.precision = precision_for(config.dtype.empty() ? dtype_of_weights(folder) : config.dtype);
+  defaults.length = std::min(defaults.length, config.positions);
+  return defaults;
+}
+
+RunConfig run_of_checkpoint(const fs::path& checkpoint) {
+  std::error_code error;
+  if (const std::string way = way_to_model(checkpoint); !way.empty())
+    fail(Exit::missing, "{}: {}{}", checkpoint.string(), fs::exists(checkpoint, error) ? "is no model" : "is not there", way);
+  Deck deck = Deck::parse(read_header(checkpoint).deck, checkpoint.string());
+  return read_run_config(deck);
+}
+
+}  // namespace
+
+Companions companions_of(const fs::path& model, const Note& note) {
+  return is_model_folder(model) ? companions_in(model, note) : read_header(model).companions;
+}
+
+RunDefaults defaults_of(const fs::path& model, const Note& note) {
+  if (is_model_folder(model)) return defaults_of_folder(model, note);
+  const RunConfig run = run_of_checkpoint(model);
+  RunDefaults defaults;
+  defaults.model = run.model;
+  defaults.tokenizer = run.data.tokenizer;
+  return defaults;
+}
+
+std::string deck_of_folder(const fs::path& folder, const RunDefaults& defaults) {
+  std::error_code error;
+  const std::string from = fs::absolute(folder, error).lexically_normal().string();
+  Deck deck = Deck::parse("train:\n  init_from: " + write_yaml(from) + "\n", folder.string());
+  read_run_config(deck, defaults);
+  return deck.effective();
+}
+
+RunConfig run_of(const fs::path& model, const Note& note) {
+  if (!is_model_folder(model)) return run_of_checkpoint(model);
+  Deck deck = Deck::parse(deck_of_folder(model, defaults_of_folder(model, note)), model.string());
+  return read_run_config(deck);
+}
+
+}  // namespace gyr

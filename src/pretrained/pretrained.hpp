@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A model that exists already: a checkpoint with the deck it carries, or a folder of Hugging Face's with its config.json.
+#pragma once
+
+#include <filesystem>
+
+#include "src/base/note.hpp"
+#include "src/config/run_config.hpp"
+#include "src/huggingface/companions.hpp"
+
+namespace gyr {
+
+// What a run that goes on from the model takes over where its deck says nothing: shape and tokenizer; of a folder also the precision its
+// weights have. `note` hears what of a config.json was passed over. Exit::missing, Exit::data.
+RunDefaults defaults_of(const std::filesystem::path& model, const Note& note = {});
+
+// The run the model came from; of a folder, one that would start from it.
+RunConfig run_of(const std::filesystem::path& model, const Note& note = {});
+
+// What says how the model is to be used; of a checkpoint what it carries, which is nothing where no folder was at its beginning.
+Companions companions_of(const std::filesystem::path& model, const Note& note = {});
+
+// A complete deck of a run that starts from a folder.
+std::string deck_of_folder(const std::filesystem::path& folder, const RunDefaults&);
+
+}  // namespace gyr

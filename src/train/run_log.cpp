@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/train/run_log.hpp"
+
+#include <chrono>
+
+#include "modules/flops.hpp"
+#include "src/base/json.hpp"
+#include "src/base/output_file.hpp"
+
+namespace gyr {
+
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+namespace {
+
+std::filesystem::path in(const RunConfig& run, const char* name) { return std::filesystem::path(run.output) / name; }
+
+}  // namespace
+
+RunLog::RunLog(const RunConfig& run, const std::string& deck, const std::string& id, const std::optional<TensorBoard::Resumed>& resumed, double peak, int ranks)
+    : length_(run.train.length), flops_(training_flops(run.model, run.train.length, run.optimizer.trained())), peak_(peak), ranks_(ranks),
+      progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(in(run, "metrics.jsonl")), tensorboard_(in(run, "tensorboard"), now(), resumed) {
+  OutputFile file(in(run, "deck.yaml"));
+  file.append(deck);
+  file.commit();
+  if (!resumed) metrics_.line(json_text({{"kind", "run"}, {"time", now()}, {"run", id}}));
+}
+
+void RunLog::step(StepReport report) {
+  const double tokens = double(report.global_batch * length_);
+  report.time = now();
+  report.tokens_per_second = tokens / report.seconds;
+  report.tflops = flops_ * tokens / report.seconds / ranks_ / 1e12;
+  report.mfu = report.tflops * 1e12 / peak_;
+  progress_.show(report);
+  metrics_.write(report);
+  tensorboard_.write(report);
+}
+
+void RunLog::validation(ValidationReport report) {
+  report.time = now();
+  progress_.show(report);
+  metrics_.write(report);
+  tensorboard_.write(report);
+}
+
+void RunLog::saved(const Saved& saved) {
+  const double megabytes = double(saved.bytes) / 1e6;
+  say(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), blocked for {:.3f} s", saved.path.string(),
+                  megabytes, saved.files, saved.files == 1 ? "" : "s", saved.write_seconds, megabytes / saved.write_seconds,
+                  saved.blocked_seconds));
+  metrics_.line(json_text({{"kind", "checkpoint"}, {"time", now()}, {"step", saved.step}, {"bytes", saved.bytes}, {"files", saved.files},
+                           {"write_seconds", saved.write_seconds}, {"blocked_seconds", saved.blocked_seconds}}));
+  for (const std::string& note : saved.notes) say(note);
+}
+
+void RunLog::left_out(Index step, const Span& samples, const std::string& why, std::optional<Index> back) {
+  say(fmt::format("{}. {}", why, back ? fmt::format("Back to step {} and on without samples {} to {}", *back, samples.first, samples.last - 1)
+                                      : std::string("The update is left out on all ranks")));
+  metrics_.line(json_text({{"kind", back ? "rollback" : "skip"}, {"time", now()}, {"step", step}, {"to", back.value_or(step)},
+                           {"first_sample", samples.first}, {"samples", samples.size()}, {"why", why}}));
+}
+
+void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all) {
+  progress_.say(Timers::table(names, all));
+  metrics_.line(Timers::json(names, all));
+}
+
+}  // namespace gyr

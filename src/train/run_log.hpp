@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a run tells people: on the terminal, in OUTPUT/metrics.jsonl and OUTPUT/tensorboard. The first rank has one.
+#pragma once
+
+#include "kernels/printable.hpp"
+#include "src/checkpoint/checkpoint.hpp"
+#include "src/config/run_config.hpp"
+#include "src/report/json_lines.hpp"
+#include "src/report/progress.hpp"
+#include "src/report/tensorboard.hpp"
+#include "src/report/timers.hpp"
+
+namespace gyr {
+
+double now();  // seconds since 1970
+
+class RunLog {
+ public:
+  // Also writes the effective deck, OUTPUT/deck.yaml. `run`: its id. `resumed`: where an earlier start has come to. `peak`: flop/s of a rank.
+  // Exit::io.
+  RunLog(const RunConfig&, const std::string& deck, const std::string& run, const std::optional<TensorBoard::Resumed>& resumed, double peak, int ranks);
+
+  void say(std::string_view line) { progress_.say(printable(line)); }
+  void step(StepReport);  // adds time and rates
+  void validation(ValidationReport);
+  void saved(const Saved&);
+  // A step that was not applied; `back`: to where the run goes instead of leaving the update out.
+  void left_out(Index step, const Span& samples, const std::string& why, std::optional<Index> back);
+  void timers(const std::vector<std::string>& names, const std::vector<double>& all);
+
+ private:
+  Index length_;
+  double flops_;  // of a token
+  double peak_;
+  int ranks_;
+  Progress progress_;
+  JsonLines metrics_;
+  TensorBoard tensorboard_;
+};
+
+}  // namespace gyr
