@@ -15,14 +15,14 @@ struct Arguments {
   Values x, b, c, dt_raw, dt_bias, a_log, d, initial;
 
   explicit Arguments(const SsdShape& s)
-      : x(numbers(s.batch * s.length * s.heads * s.width, 1)),
-        b(numbers(s.batch * s.length * s.groups * s.state, 2)),
-        c(numbers(s.batch * s.length * s.groups * s.state, 3)),
-        dt_raw(numbers(s.batch * s.length * s.heads, 4)),
-        dt_bias(numbers(s.heads, 5)),
-        a_log(numbers(s.heads, 6)),
-        d(numbers(s.heads, 7)),
-        initial(numbers(s.batch * s.heads * s.width * s.state, 8)) {
+      : x(numbers(s.batch * s.seq_length * s.num_heads * s.head_dim, 1)),
+        b(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 2)),
+        c(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 3)),
+        dt_raw(numbers(s.batch * s.seq_length * s.num_heads, 4)),
+        dt_bias(numbers(s.num_heads, 5)),
+        a_log(numbers(s.num_heads, 6)),
+        d(numbers(s.num_heads, 7)),
+        initial(numbers(s.batch * s.num_heads * s.head_dim * s.state_size, 8)) {
     for (double& v : dt_raw) v *= 3;  // so that time steps lie on either side of the clamps
   }
 
@@ -84,18 +84,18 @@ struct Call {
 
   Call(const SsdShape& s, const Arguments& a, const Positions& packed = {})
       : s(s),
-        rows(s.batch * s.length),
-        state(s.heads * s.width * s.state),
-        x(rows, s.heads * s.width, a.x, 3),
-        b(rows, s.groups * s.state, a.b, 1),
-        c(rows, s.groups * s.state, a.c, 2),
-        dt_raw(rows, s.heads, a.dt_raw, 1),
-        y(rows, s.heads * s.width),
-        dt_bias(1, s.heads, a.dt_bias),
-        a_log(1, s.heads, a.a_log),
-        d(1, s.heads, a.d),
+        rows(s.batch * s.seq_length),
+        state(s.num_heads * s.head_dim * s.state_size),
+        x(rows, s.num_heads * s.head_dim, a.x, 3),
+        b(rows, s.num_groups * s.state_size, a.b, 1),
+        c(rows, s.num_groups * s.state_size, a.c, 2),
+        dt_raw(rows, s.num_heads, a.dt_raw, 1),
+        y(rows, s.num_heads * s.head_dim),
+        dt_bias(1, s.num_heads, a.dt_bias),
+        a_log(1, s.num_heads, a.a_log),
+        d(1, s.num_heads, a.d),
         initial(s.batch, state, a.initial),
-        dt(rows, s.heads),
+        dt(rows, s.num_heads),
         states(s.batch * s.chunks(), state),
         last(s.batch, state),
         positions(packed) {}
@@ -113,11 +113,11 @@ struct Call {
 
   // The weights' gradients start from ones, which are taken off again: they must have been added to.
   Arguments backward(Device& dev, const Values& dy_values, const Values& dlast_values, double start = 1) {
-    Block<T> dy(rows, s.heads * s.width, dy_values), dx(rows, s.heads * s.width, {}, 2),
-        db(rows, s.groups * s.state, {}, 3), dc(rows, s.groups * s.state, {}, 1), ddt(rows, s.heads, {}, 2);
+    Block<T> dy(rows, s.num_heads * s.head_dim, dy_values), dx(rows, s.num_heads * s.head_dim, {}, 2),
+        db(rows, s.num_groups * s.state_size, {}, 3), dc(rows, s.num_groups * s.state_size, {}, 1), ddt(rows, s.num_heads, {}, 2);
     Block<A> dlast(s.batch, state, dlast_values), dinitial(s.batch, state);
-    const Values ones(s.heads, start);
-    Block<A> ddt_bias(1, s.heads, ones), da_log(1, s.heads, ones), dd(1, s.heads, ones);
+    const Values ones(s.num_heads, start);
+    Block<A> ddt_bias(1, s.num_heads, ones), da_log(1, s.num_heads, ones), dd(1, s.num_heads, ones);
     ssd_backward<T>(dev, s, input(), weights(), saved(), dy.tensor(),
                     dlast_values.empty() ? Tensor2<A>() : dlast.tensor(),
                     {dx.matrix(), db.matrix(), dc.matrix(), ddt.matrix()},
@@ -131,8 +131,8 @@ struct Call {
   }
 };
 
-Values random_dy(const SsdShape& s) { return numbers(s.batch * s.length * s.heads * s.width, 11); }
-Values random_dlast(const SsdShape& s) { return numbers(s.batch * s.heads * s.width * s.state, 12); }
+Values random_dy(const SsdShape& s) { return numbers(s.batch * s.seq_length * s.num_heads * s.head_dim, 11); }
+Values random_dlast(const SsdShape& s) { return numbers(s.batch * s.num_heads * s.head_dim * s.state_size, 12); }
 
 template <class T>
 Result forward(const SsdShape& s, const Arguments& a, const Positions& positions = {}) {
@@ -223,8 +223,8 @@ TEST(ssd, gradient_of_packed_documents_is_the_central_difference) {
 TEST(ssd, packed_documents_equal_separate_runs) {
   for (const auto& [s, positions] : packed_cases()) {
     if (positions[0] > 0) continue;
-    const Index T = s.length, x = s.heads * s.width, bc = s.groups * s.state;
-    const std::vector<std::pair<Part, Index>> per_token{{&Arguments::x, x}, {&Arguments::b, bc}, {&Arguments::c, bc}, {&Arguments::dt_raw, s.heads}};
+    const Index T = s.seq_length, x = s.num_heads * s.head_dim, bc = s.num_groups * s.state_size;
+    const std::vector<std::pair<Part, Index>> per_token{{&Arguments::x, x}, {&Arguments::b, bc}, {&Arguments::c, bc}, {&Arguments::dt_raw, s.num_heads}};
     const Arguments a(s);
     Device dev(false, 1 << 24);
     Call<double> packed(s, a, positions);
@@ -235,16 +235,16 @@ TEST(ssd, packed_documents_equal_separate_runs) {
     for (const Part weight : {&Arguments::dt_bias, &Arguments::a_log, &Arguments::d}) (h.*weight).assign((h.*weight).size(), 0);
     for (const Extent& e : extents_of(positions, T)) {
       SsdShape one = s;
-      one.batch = 1, one.length = e.count;
+      one.batch = 1, one.seq_length = e.count;
       Arguments b = a;
       for (const auto& [part, width] : per_token) b.*part = cut_out(a.*part, e, T, width);
-      b.initial.resize(x * s.state);
+      b.initial.resize(x * s.state_size);
       Call<double> alone(one, b);
       put_back(alone.forward(dev, true).y, e, T, x, apart);
       const Arguments d = alone.backward(dev, cut_out(dy, e, T, x), {});
       for (const auto& [part, width] : per_token) put_back(d.*part, e, T, width, h.*part);
       for (const Part weight : {&Arguments::dt_bias, &Arguments::a_log, &Arguments::d})
-        for (Index i = 0; i < s.heads; ++i) (h.*weight)[i] += (d.*weight)[i];
+        for (Index i = 0; i < s.num_heads; ++i) (h.*weight)[i] += (d.*weight)[i];
     }
     expect_near(y, apart, 1e-13, "y");
     EXPECT_EQ(g.initial, Values(g.initial.size(), 0));  // no document began before its sequence
@@ -256,7 +256,7 @@ TEST(ssd, packed_documents_equal_separate_runs) {
 template <class T>
 void expect_the_bits_of_no_documents() {
   for (const SsdShape& s : shapes()) {
-    Positions positions = positions_of({s.length}, s.batch, s.length);
+    Positions positions = positions_of({s.seq_length}, s.batch, s.seq_length);
     for (auto& p : positions) p += 1;  // begun before the sequence, which has an initial state
     const Arguments a(s);
     const Result y = forward<T>(s, a), z = forward<T>(s, a, positions);
@@ -322,7 +322,7 @@ TEST(ssd, does_not_depend_on_the_chunk_length) {
   const Result y = forward<double>(s, a);
   const Arguments g = backward<double>(s, a);
   for (const Index chunk : {4, 8, 64, 150, 1000}) {
-    s.chunk = chunk;
+    s.chunk_size = chunk;
     const Result z = forward<double>(s, a);
     const Arguments h = backward<double>(s, a);
     expect_near(z.y, y.y, 1e-13, "y");
@@ -337,7 +337,7 @@ TEST(ssd, of_packed_documents_does_not_depend_on_the_chunk_length) {
   const Arguments a(s), g = backward<double>(s, a, positions);
   const Result y = forward<double>(s, a, positions);
   for (const Index chunk : {8, 64, 150}) {
-    s.chunk = chunk;
+    s.chunk_size = chunk;
     expect_near(forward<double>(s, a, positions).y, y.y, 1e-13, "y");
     const Arguments h = backward<double>(s, a, positions);
     for (const auto& [part, name] : parts) expect_near(h.*part, g.*part, 1e-12, name);
@@ -353,7 +353,7 @@ TEST(ssd, two_calls_with_the_state_equal_one) {
   Device dev(false, 1 << 24);
   for (const Index cut : {1, 4, 7, 12}) {
     SsdShape first = whole, second = whole;
-    first.length = cut, second.length = whole.length - cut;
+    first.seq_length = cut, second.seq_length = whole.seq_length - cut;
     Arguments head = a, rest = a;
     const auto split = [&](Part part, Index per_token) {
       const auto middle = (a.*part).begin() + cut * per_token;
@@ -445,18 +445,18 @@ struct LongChunks {
 
   explicit LongChunks(std::uint64_t seed) : LongChunks(numbers(8, 1000 + seed)) {}
   std::string name() const {
-    return fmt::format("length {}, heads {}, groups {}, width {}, state {}, chunk {}, {} documents", shape.length, shape.heads, shape.groups,
-                       shape.width, shape.state, shape.chunk, positions.empty() ? 1 : 3);
+    return fmt::format("length {}, heads {}, groups {}, width {}, state {}, chunk {}, {} documents", shape.seq_length, shape.num_heads, shape.num_groups,
+                       shape.head_dim, shape.state_size, shape.chunk_size, positions.empty() ? 1 : 3);
   }
 
  private:
   explicit LongChunks(const Values& draw) : shape(shape_of(draw)), arguments(shape) {
-    for (Index h = 0; h < shape.heads; ++h)
-      arguments.a_log[h] = std::log(1 + 24.0 * double(h) / double(shape.heads)), arguments.dt_bias[h] += 3 * draw[6] - 1;
+    for (Index h = 0; h < shape.num_heads; ++h)
+      arguments.a_log[h] = std::log(1 + 24.0 * double(h) / double(shape.num_heads)), arguments.dt_bias[h] += 3 * draw[6] - 1;
     for (double& v : arguments.dt_raw) v /= 3;
     arguments.round<float>();
-    const Index third = shape.length / 3;
-    if (draw[7] > 0) positions = positions_of({third, 1, shape.length - third - 1}, 1, shape.length);
+    const Index third = shape.seq_length / 3;
+    if (draw[7] > 0) positions = positions_of({third, 1, shape.seq_length - third - 1}, 1, shape.seq_length);
   }
   static SsdShape shape_of(const Values& draw) {
     const auto among = [&](int i, Index least, Index most) { return least + Index((draw[i] + 1) / 2 * double(most - least + 1)); };
