@@ -8,7 +8,7 @@
 // before it, S <- decay S + own, it knows the state that enters, passes it on and has its outputs. The adjoint runs the same way from the end.
 //
 // Where states lie: states(b, c), of (B, chunks, H P N), is the state that enters chunk c. What leaves chunk c is what enters c + 1 and
-// lies there; what leaves the last chunk is last(b), of (B, H P N), which may be empty where nobody asks for it.
+// lies there; what leaves the last chunk is last(b), of (B, H P N), which may be empty where it is not needed.
 #pragma once
 
 #include "kernels/ssd.hpp"
@@ -33,13 +33,13 @@ void ssd_pass_states(Device&, const SsdShape&, Tensor3<const A> decay, Tensor2<c
 template <class T>
 void ssd_outputs(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<T> y /*(B T, H P)*/);
 
-// What the outputs of chunk c ask of the state that enters it, by head:  dstates(b, c) = sum_l exp(s_l) dy_l C_l'
+// The gradient of the state that enters chunk c, as far as it comes from the chunk's outputs, by head:  dstates(b, c) = sum_l exp(s_l) dy_l C_l'
 template <class T>
 void ssd_outputs_backward(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
                           Tensor3<Acc<T>> dstates /*(B, chunks, H P N)*/);
 
-// Of the whole sequence: own = sum_c (g_0 .. g_{c-1}) dstates(b, c), the gradient of the state that enters it if no later token asks for any.
-// The total decay is that of ssd_own_state.
+// Of the whole sequence: own = sum_c (g_0 .. g_{c-1}) dstates(b, c), the gradient of the state that enters it if the state that leaves it has
+// none. The total decay is that of ssd_own_state.
 template <class A>
 void ssd_own_state_backward(Device&, const SsdShape&, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> own /*(B, H P N)*/);
 

@@ -74,8 +74,8 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
   });
 }
 
-// With dS the gradient of the state that leaves a chunk, what that asks of the chunk's inputs and of the state that entered:
-//   dS <- exp(s_Q) dS + exp(s) dY' C
+// From the last chunk to the first, with dS the gradient of the state that leaves a chunk: group_backward has the gradients of the chunk's
+// tokens, and that of the state that entered is  dS <- exp(s_Q) dS + exp(s) dY' C
 template <class T>
 void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
                   Tensor2<const T> dy, Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in, SsdWeightGradient<Acc<T>> dw,

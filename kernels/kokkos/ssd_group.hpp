@@ -223,7 +223,7 @@ void copy(Device&, const char* kernel, const A* from, A* to, Index count);  // z
 template <class T>
 void chunk_output(Device&, const Group<T>&, Tensor1<const Acc<T>> d, Matrix<const Acc<T>> entering, Matrix<const Acc<T>> u, Matrix<T> y);
 
-// exp(s) dY, (q, R P): what the outputs ask of the state that entered is its product with C, what they ask of C its product with that state.
+// exp(s) dY, (q, R P): its product with C is the gradient of the state that entered, its product with that state a part of the gradient of C.
 template <class T>
 void carried_outputs(Device&, const Group<T>&, Matrix<const Acc<T>> dy, Matrix<Acc<T>> carried);
 template <class T>

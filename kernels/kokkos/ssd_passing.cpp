@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From the state that enters a sequence to the state that leaves it, chunk by chunk:  S_{c+1} = g_c S_c + L_c.  And back:
-// dS_c = g_c dS_{c+1} + what the outputs of chunk c ask of S_c.
+// dS_c = g_c dS_{c+1} + the gradient that comes from the outputs of chunk c.
 #include "kernels/kokkos/ssd_group.hpp"
 #include "kernels/ssd_chunk.hpp"
 
@@ -64,7 +64,8 @@ void check_passing(const SsdShape& s, const Tensor3<const A>& decay, const Tenso
 
 // to = g_c from + added, all heads of chunk c of sequence b
 template <class A>
-void pass_over(Device& dev, const char* kernel, const Chunking& n, const Chunk& k, const Tensor3<const A>& decay, const A* from, const A* added, A* to) {
+void pass_over(Device& dev, const char* kernel, const Chunking& n, const Chunk& k, const Tensor3<const A>& decay, const A* from, const A* added,
+               A* to) {
   const Matrix<const A> factor(&decay(k.sequence, k.number, 0), n.num_heads, 1, 1);
   pass_state<A>(dev, kernel, n.head_dim, factor, n.state(from), n.state(added), n.state(to));
 }

@@ -225,7 +225,8 @@ TEST(ssd, packed_documents_equal_separate_runs) {
   for (const auto& [s, positions] : packed_cases()) {
     if (positions[0] > 0) continue;
     const Index T = s.seq_length, x = s.num_heads * s.head_dim, bc = s.num_groups * s.state_size;
-    const std::vector<std::pair<Part, Index>> per_token{{&Arguments::x, x}, {&Arguments::b, bc}, {&Arguments::c, bc}, {&Arguments::dt_raw, s.num_heads}};
+    const std::vector<std::pair<Part, Index>> per_token{
+        {&Arguments::x, x}, {&Arguments::b, bc}, {&Arguments::c, bc}, {&Arguments::dt_raw, s.num_heads}};
     const Arguments a(s);
     Device dev(false, 1 << 24);
     Call<double> packed(s, a, positions);
@@ -446,8 +447,8 @@ struct LongChunks {
 
   explicit LongChunks(std::uint64_t seed) : LongChunks(numbers(8, 1000 + seed)) {}
   std::string name() const {
-    return fmt::format("length {}, heads {}, groups {}, width {}, state {}, chunk {}, {} documents", shape.seq_length, shape.num_heads, shape.num_groups,
-                       shape.head_dim, shape.state_size, shape.chunk_size, positions.empty() ? 1 : 3);
+    return fmt::format("length {}, heads {}, groups {}, width {}, state {}, chunk {}, {} documents", shape.seq_length, shape.num_heads,
+                       shape.num_groups, shape.head_dim, shape.state_size, shape.chunk_size, positions.empty() ? 1 : 3);
   }
 
  private:
@@ -654,10 +655,12 @@ struct CutSequence {
     cut = among(7, 1, shape.seq_length - 1);
     last_asked = draw[8] > -0.5;
     if (draw[9] < 0) return;
-    const Index longest = among(10, 1, shape.seq_length);
-    const Values begins = numbers(shape.batch * shape.seq_length, 3000 + seed);
-    for (std::size_t i = 0; i < begins.size(); ++i)
-      positions.push_back(i % shape.seq_length == 0 ? std::int32_t(among(11, 0, 2)) : begins[i] * double(longest) > double(longest - 2) ? 0 : positions.back() + 1);
+    const double longest = double(among(10, 2, shape.seq_length));
+    const Values chance = numbers(shape.batch * shape.seq_length, 3000 + seed);
+    for (std::size_t i = 0; i < chance.size(); ++i) {
+      const bool sequence_begins = i % shape.seq_length == 0, document_begins = chance[i] > 1 - 2 / longest;
+      positions.push_back(sequence_begins ? std::int32_t(among(11, 0, 2)) : document_begins ? 0 : positions.back() + 1);
+    }
   }
   std::string name() const {
     return fmt::format("batch {}, length {} cut at {}, heads {}, groups {}, width {}, state {}, chunk {}, {}", shape.batch, shape.seq_length, cut,
