@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Mamba-2's state-space duality (Dao & Gu 2024): the linear recurrence of each head computed chunk by chunk as matrix products.
 //   S_t = exp(A dt_t) S_{t-1} + dt_t x_t B_t',   y_t = S_t C_t + D x_t,   A = -exp(a_log),   dt = clamp(softplus(dt_raw + dt_bias), low, high)
-//   B sequences of T tokens (rows b T + t), H heads of width P, G groups of B and C (head h uses group h / (H/G)), N state, Q chunk length
+//   B batch, T seq_length (rows b T + t), H num_heads, P head_dim, G num_groups of B and C (head h uses group h / (H/G)), N state_size, Q chunk_size
+// The pieces of the scan that ranks which share a sequence need one by one are in ssd_chunk.hpp.
 #pragma once
 
 #include "kernels/device.hpp"
@@ -10,16 +11,16 @@
 namespace gyr {
 
 struct SsdShape {
-  Index batch, length, heads, groups, width, state, chunk;
+  Index batch, seq_length, num_heads, num_groups, head_dim, state_size, chunk_size;
   double dt_low, dt_high;
-  Index chunks() const { return (length + chunk - 1) / chunk; }
+  Index chunks() const { return (seq_length + chunk_size - 1) / chunk_size; }
 };
 
 template <class T>
 struct SsdInput {
-  Matrix<const T> x;       // (B T, H P)
-  Matrix<const T> b, c;    // (B T, G N)
-  Matrix<const T> dt_raw;  // (B T, H)
+  Matrix<const T> x;         // (B T, H P)
+  Matrix<const T> b, c;      // (B T, G N)
+  Matrix<const T> dt_raw;    // (B T, H)
   Documents documents = {};  // each starts from a zero state
 };
 
@@ -36,7 +37,8 @@ struct SsdSaved {
 };
 
 // initial: state before the first token, (B, H P N), zeros where empty; it reaches only a document that began before the sequence. last:
-// state after the last token, of its document alone, not written where empty; may be initial's memory. Partial last chunks are exact. Exponents are differences and never positive.
+// state after the last token, of its document alone, not written where empty; may be initial's memory. Partial last chunks are exact.
+// Exponents are differences and never positive.
 template <class T>
 void ssd(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>> initial, Tensor2<T> y /*(B T, H P)*/,
          SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last);

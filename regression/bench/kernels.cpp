@@ -114,25 +114,25 @@ template <class T>
 struct SsdBench : Bench {
   using A = Acc<T>;
   SsdShape s = ssd_shape;
-  Index channels = s.heads * s.width, state_size = channels * s.state;
-  Tensor2<T> x = filled<T>(tokens, channels), b = filled<T>(tokens, s.state), c = filled<T>(tokens, s.state),
-             dt = filled<T>(tokens, s.heads);
+  Index channels = s.num_heads * s.head_dim, state_size = channels * s.state_size;
+  Tensor2<T> x = filled<T>(tokens, channels), b = filled<T>(tokens, s.state_size), c = filled<T>(tokens, s.state_size),
+             dt = filled<T>(tokens, s.num_heads);
   Tensor2<T> y = filled<T>(tokens, channels), dy = filled<T>(tokens, channels);
-  Tensor2<T> dx = filled<T>(tokens, channels), db = filled<T>(tokens, s.state), dc = filled<T>(tokens, s.state),
-             ddt = filled<T>(tokens, s.heads);
-  Tensor2<A> weights = filled<A>(3, s.heads), dweights = filled<A>(3, s.heads);
-  SsdSaved<A> saved{filled<A>(tokens, s.heads),
+  Tensor2<T> dx = filled<T>(tokens, channels), db = filled<T>(tokens, s.state_size), dc = filled<T>(tokens, s.state_size),
+             ddt = filled<T>(tokens, s.num_heads);
+  Tensor2<A> weights = filled<A>(3, s.num_heads), dweights = filled<A>(3, s.num_heads);
+  SsdSaved<A> saved{filled<A>(tokens, s.num_heads),
                     Tensor3<A>(filled<A>(s.chunks(), state_size).data(), 1, s.chunks(), state_size)};
   Tensor2<A> last = filled<A>(1, state_size);
-  double flops = tokens * (2.0 * s.chunk * (s.groups * s.state + channels) + 4.0 * channels * s.state);
-  double bytes = sizeof(T) * tokens * 2.0 * (channels + s.groups * s.state);
+  double flops = tokens * (2.0 * s.chunk_size * (s.num_groups * s.state_size + channels) + 4.0 * channels * s.state_size);
+  double bytes = sizeof(T) * tokens * 2.0 * (channels + s.num_groups * s.state_size);
 
   SsdInput<T> input() const {
     return {Matrix<const T>(x), Matrix<const T>(b), Matrix<const T>(c), Matrix<const T>(dt)};
   }
   template <class X>
   Tensor1<X> row(const Tensor2<A>& w, Index i) const {
-    return Tensor1<X>(&w(i, 0), s.heads);
+    return Tensor1<X>(&w(i, 0), s.num_heads);
   }
   SsdWeights<A> weight() const {
     return {row<const A>(weights, 0), row<const A>(weights, 1), row<const A>(weights, 2)};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/ssd.hpp"
 
+#include "kernels/ssd_chunk.hpp"
 #include "regression/documents.hpp"
 #include "regression/numbers.hpp"
 
@@ -15,14 +16,14 @@ struct Arguments {
   Values x, b, c, dt_raw, dt_bias, a_log, d, initial;
 
   explicit Arguments(const SsdShape& s)
-      : x(numbers(s.batch * s.length * s.heads * s.width, 1)),
-        b(numbers(s.batch * s.length * s.groups * s.state, 2)),
-        c(numbers(s.batch * s.length * s.groups * s.state, 3)),
-        dt_raw(numbers(s.batch * s.length * s.heads, 4)),
-        dt_bias(numbers(s.heads, 5)),
-        a_log(numbers(s.heads, 6)),
-        d(numbers(s.heads, 7)),
-        initial(numbers(s.batch * s.heads * s.width * s.state, 8)) {
+      : x(numbers(s.batch * s.seq_length * s.num_heads * s.head_dim, 1)),
+        b(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 2)),
+        c(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 3)),
+        dt_raw(numbers(s.batch * s.seq_length * s.num_heads, 4)),
+        dt_bias(numbers(s.num_heads, 5)),
+        a_log(numbers(s.num_heads, 6)),
+        d(numbers(s.num_heads, 7)),
+        initial(numbers(s.batch * s.num_heads * s.head_dim * s.state_size, 8)) {
     for (double& v : dt_raw) v *= 3;  // so that time steps lie on either side of the clamps
   }
 
@@ -84,18 +85,18 @@ struct Call {
 
   Call(const SsdShape& s, const Arguments& a, const Positions& packed = {})
       : s(s),
-        rows(s.batch * s.length),
-        state(s.heads * s.width * s.state),
-        x(rows, s.heads * s.width, a.x, 3),
-        b(rows, s.groups * s.state, a.b, 1),
-        c(rows, s.groups * s.state, a.c, 2),
-        dt_raw(rows, s.heads, a.dt_raw, 1),
-        y(rows, s.heads * s.width),
-        dt_bias(1, s.heads, a.dt_bias),
-        a_log(1, s.heads, a.a_log),
-        d(1, s.heads, a.d),
+        rows(s.batch * s.seq_length),
+        state(s.num_heads * s.head_dim * s.state_size),
+        x(rows, s.num_heads * s.head_dim, a.x, 3),
+        b(rows, s.num_groups * s.state_size, a.b, 1),
+        c(rows, s.num_groups * s.state_size, a.c, 2),
+        dt_raw(rows, s.num_heads, a.dt_raw, 1),
+        y(rows, s.num_heads * s.head_dim),
+        dt_bias(1, s.num_heads, a.dt_bias),
+        a_log(1, s.num_heads, a.a_log),
+        d(1, s.num_heads, a.d),
         initial(s.batch, state, a.initial),
-        dt(rows, s.heads),
+        dt(rows, s.num_heads),
         states(s.batch * s.chunks(), state),
         last(s.batch, state),
         positions(packed) {}
@@ -113,11 +114,11 @@ struct Call {
 
   // The weights' gradients start from ones, which are taken off again: they must have been added to.
   Arguments backward(Device& dev, const Values& dy_values, const Values& dlast_values, double start = 1) {
-    Block<T> dy(rows, s.heads * s.width, dy_values), dx(rows, s.heads * s.width, {}, 2),
-        db(rows, s.groups * s.state, {}, 3), dc(rows, s.groups * s.state, {}, 1), ddt(rows, s.heads, {}, 2);
+    Block<T> dy(rows, s.num_heads * s.head_dim, dy_values), dx(rows, s.num_heads * s.head_dim, {}, 2),
+        db(rows, s.num_groups * s.state_size, {}, 3), dc(rows, s.num_groups * s.state_size, {}, 1), ddt(rows, s.num_heads, {}, 2);
     Block<A> dlast(s.batch, state, dlast_values), dinitial(s.batch, state);
-    const Values ones(s.heads, start);
-    Block<A> ddt_bias(1, s.heads, ones), da_log(1, s.heads, ones), dd(1, s.heads, ones);
+    const Values ones(s.num_heads, start);
+    Block<A> ddt_bias(1, s.num_heads, ones), da_log(1, s.num_heads, ones), dd(1, s.num_heads, ones);
     ssd_backward<T>(dev, s, input(), weights(), saved(), dy.tensor(),
                     dlast_values.empty() ? Tensor2<A>() : dlast.tensor(),
                     {dx.matrix(), db.matrix(), dc.matrix(), ddt.matrix()},
@@ -131,8 +132,8 @@ struct Call {
   }
 };
 
-Values random_dy(const SsdShape& s) { return numbers(s.batch * s.length * s.heads * s.width, 11); }
-Values random_dlast(const SsdShape& s) { return numbers(s.batch * s.heads * s.width * s.state, 12); }
+Values random_dy(const SsdShape& s) { return numbers(s.batch * s.seq_length * s.num_heads * s.head_dim, 11); }
+Values random_dlast(const SsdShape& s) { return numbers(s.batch * s.num_heads * s.head_dim * s.state_size, 12); }
 
 template <class T>
 Result forward(const SsdShape& s, const Arguments& a, const Positions& positions = {}) {
@@ -223,8 +224,9 @@ TEST(ssd, gradient_of_packed_documents_is_the_central_difference) {
 TEST(ssd, packed_documents_equal_separate_runs) {
   for (const auto& [s, positions] : packed_cases()) {
     if (positions[0] > 0) continue;
-    const Index T = s.length, x = s.heads * s.width, bc = s.groups * s.state;
-    const std::vector<std::pair<Part, Index>> per_token{{&Arguments::x, x}, {&Arguments::b, bc}, {&Arguments::c, bc}, {&Arguments::dt_raw, s.heads}};
+    const Index T = s.seq_length, x = s.num_heads * s.head_dim, bc = s.num_groups * s.state_size;
+    const std::vector<std::pair<Part, Index>> per_token{
+        {&Arguments::x, x}, {&Arguments::b, bc}, {&Arguments::c, bc}, {&Arguments::dt_raw, s.num_heads}};
     const Arguments a(s);
     Device dev(false, 1 << 24);
     Call<double> packed(s, a, positions);
@@ -235,16 +237,16 @@ TEST(ssd, packed_documents_equal_separate_runs) {
     for (const Part weight : {&Arguments::dt_bias, &Arguments::a_log, &Arguments::d}) (h.*weight).assign((h.*weight).size(), 0);
     for (const Extent& e : extents_of(positions, T)) {
       SsdShape one = s;
-      one.batch = 1, one.length = e.count;
+      one.batch = 1, one.seq_length = e.count;
       Arguments b = a;
       for (const auto& [part, width] : per_token) b.*part = cut_out(a.*part, e, T, width);
-      b.initial.resize(x * s.state);
+      b.initial.resize(x * s.state_size);
       Call<double> alone(one, b);
       put_back(alone.forward(dev, true).y, e, T, x, apart);
       const Arguments d = alone.backward(dev, cut_out(dy, e, T, x), {});
       for (const auto& [part, width] : per_token) put_back(d.*part, e, T, width, h.*part);
       for (const Part weight : {&Arguments::dt_bias, &Arguments::a_log, &Arguments::d})
-        for (Index i = 0; i < s.heads; ++i) (h.*weight)[i] += (d.*weight)[i];
+        for (Index i = 0; i < s.num_heads; ++i) (h.*weight)[i] += (d.*weight)[i];
     }
     expect_near(y, apart, 1e-13, "y");
     EXPECT_EQ(g.initial, Values(g.initial.size(), 0));  // no document began before its sequence
@@ -256,7 +258,7 @@ TEST(ssd, packed_documents_equal_separate_runs) {
 template <class T>
 void expect_the_bits_of_no_documents() {
   for (const SsdShape& s : shapes()) {
-    Positions positions = positions_of({s.length}, s.batch, s.length);
+    Positions positions = positions_of({s.seq_length}, s.batch, s.seq_length);
     for (auto& p : positions) p += 1;  // begun before the sequence, which has an initial state
     const Arguments a(s);
     const Result y = forward<T>(s, a), z = forward<T>(s, a, positions);
@@ -322,7 +324,7 @@ TEST(ssd, does_not_depend_on_the_chunk_length) {
   const Result y = forward<double>(s, a);
   const Arguments g = backward<double>(s, a);
   for (const Index chunk : {4, 8, 64, 150, 1000}) {
-    s.chunk = chunk;
+    s.chunk_size = chunk;
     const Result z = forward<double>(s, a);
     const Arguments h = backward<double>(s, a);
     expect_near(z.y, y.y, 1e-13, "y");
@@ -337,7 +339,7 @@ TEST(ssd, of_packed_documents_does_not_depend_on_the_chunk_length) {
   const Arguments a(s), g = backward<double>(s, a, positions);
   const Result y = forward<double>(s, a, positions);
   for (const Index chunk : {8, 64, 150}) {
-    s.chunk = chunk;
+    s.chunk_size = chunk;
     expect_near(forward<double>(s, a, positions).y, y.y, 1e-13, "y");
     const Arguments h = backward<double>(s, a, positions);
     for (const auto& [part, name] : parts) expect_near(h.*part, g.*part, 1e-12, name);
@@ -353,7 +355,7 @@ TEST(ssd, two_calls_with_the_state_equal_one) {
   Device dev(false, 1 << 24);
   for (const Index cut : {1, 4, 7, 12}) {
     SsdShape first = whole, second = whole;
-    first.length = cut, second.length = whole.length - cut;
+    first.seq_length = cut, second.seq_length = whole.seq_length - cut;
     Arguments head = a, rest = a;
     const auto split = [&](Part part, Index per_token) {
       const auto middle = (a.*part).begin() + cut * per_token;
@@ -445,18 +447,18 @@ struct LongChunks {
 
   explicit LongChunks(std::uint64_t seed) : LongChunks(numbers(8, 1000 + seed)) {}
   std::string name() const {
-    return fmt::format("length {}, heads {}, groups {}, width {}, state {}, chunk {}, {} documents", shape.length, shape.heads, shape.groups,
-                       shape.width, shape.state, shape.chunk, positions.empty() ? 1 : 3);
+    return fmt::format("length {}, heads {}, groups {}, width {}, state {}, chunk {}, {} documents", shape.seq_length, shape.num_heads,
+                       shape.num_groups, shape.head_dim, shape.state_size, shape.chunk_size, positions.empty() ? 1 : 3);
   }
 
  private:
   explicit LongChunks(const Values& draw) : shape(shape_of(draw)), arguments(shape) {
-    for (Index h = 0; h < shape.heads; ++h)
-      arguments.a_log[h] = std::log(1 + 24.0 * double(h) / double(shape.heads)), arguments.dt_bias[h] += 3 * draw[6] - 1;
+    for (Index h = 0; h < shape.num_heads; ++h)
+      arguments.a_log[h] = std::log(1 + 24.0 * double(h) / double(shape.num_heads)), arguments.dt_bias[h] += 3 * draw[6] - 1;
     for (double& v : arguments.dt_raw) v /= 3;
     arguments.round<float>();
-    const Index third = shape.length / 3;
-    if (draw[7] > 0) positions = positions_of({third, 1, shape.length - third - 1}, 1, shape.length);
+    const Index third = shape.seq_length / 3;
+    if (draw[7] > 0) positions = positions_of({third, 1, shape.seq_length - third - 1}, 1, shape.seq_length);
   }
   static SsdShape shape_of(const Values& draw) {
     const auto among = [&](int i, Index least, Index most) { return least + Index((draw[i] + 1) / 2 * double(most - least + 1)); };
@@ -535,6 +537,203 @@ void expect_ghost_counts_what_runs(const Positions& positions) {
 
 TEST(ssd, ghost_counts_what_runs) { expect_ghost_counts_what_runs({}); }
 TEST(ssd, ghost_counts_what_runs_for_packed_documents) { expect_ghost_counts_what_runs(positions_of({10, 1, 40, 75}, 2, 75)); }
+
+// ---- The pieces of the scan, as ranks that hold parts of one sequence use them ----
+
+namespace {
+
+// The tokens [first, first + count) of every sequence.
+Values cut_out_of_all(const Values& x, const SsdShape& s, Index first, Index count) {
+  const Index width = Index(x.size()) / (s.batch * s.seq_length);
+  Values part;
+  for (Index b = 0; b < s.batch; ++b) {
+    const Values one = cut_out(x, {b, first, count}, s.seq_length, width);
+    part.insert(part.end(), one.begin(), one.end());
+  }
+  return part;
+}
+void put_back_into_all(const Values& part, const SsdShape& s, Index first, Index count, Values& x) {
+  const Index width = Index(x.size()) / (s.batch * s.seq_length);
+  for (Index b = 0; b < s.batch; ++b)
+    put_back(cut_out(part, {b, 0, count}, count, width), {b, first, count}, s.seq_length, width, x);
+}
+
+const std::vector<Part> token_parts{&Arguments::x, &Arguments::b, &Arguments::c, &Arguments::dt_raw};
+const std::vector<Part> weight_parts{&Arguments::dt_bias, &Arguments::a_log, &Arguments::d};
+
+// One rank: its tokens, its chunks' states, and its own states that it tells the others.
+template <class T>
+struct Rank {
+  using A = Acc<T>;
+  Index first;
+  Call<T> call;
+  Block<A> decay, total, own, dstates;
+  Block<T> dy;
+
+  Rank(const SsdShape& whole, const Arguments& a, const Positions& positions, const Values& dy, Index first, Index count)
+      : first(first),
+        call(shape_of(whole, count), part_of(a, whole, first, count), positions_of_part(positions, whole, first, count)),
+        decay(whole.batch * chunks(), whole.num_heads),
+        total(whole.batch, whole.num_heads),
+        own(whole.batch, call.state),
+        dstates(whole.batch * chunks(), call.state),
+        dy(call.rows, whole.num_heads * whole.head_dim, cut_out_of_all(dy, whole, first, count)) {}
+
+  void chunk_states(Device& dev) {
+    ssd_chunk_states<T>(dev, call.s, call.input(), call.weights(), call.saved(), call.last.tensor(), decays());
+    ssd_own_state<A>(dev, call.s, decays(), call.saved().states, call.last.tensor(), total.tensor(), own.tensor());
+  }
+  void outputs(Device& dev, const Values& entering) {
+    Block<A> initial(call.s.batch, call.state, entering);
+    ssd_pass_states<A>(dev, call.s, decays(), initial.tensor(), call.saved().states, call.last.tensor());
+    ssd_outputs<T>(dev, call.s, call.input(), call.weights(), call.saved(), call.y.tensor());
+  }
+  void outputs_backward(Device& dev) {
+    ssd_outputs_backward<T>(dev, call.s, call.input(), call.weights(), call.saved(), dy.tensor(), gradients());
+    ssd_own_state_backward<A>(dev, call.s, decays(), gradients(), own.tensor());
+  }
+  // Without a gradient of the state that leaves where `leaving` is empty.
+  Arguments chunk_states_backward(Device& dev, const Values& leaving) {
+    const SsdShape& s = call.s;
+    Block<A> dlast_block(s.batch, call.state, leaving);
+    const Tensor2<A> dlast = leaving.empty() ? Tensor2<A>() : dlast_block.tensor();
+    ssd_pass_states_backward<A>(dev, s, decays(), dlast, gradients());
+    Block<T> dx(call.rows, s.num_heads * s.head_dim, {}, 2), db(call.rows, s.num_groups * s.state_size, {}, 3),
+        dc(call.rows, s.num_groups * s.state_size, {}, 1), ddt(call.rows, s.num_heads, {}, 2);
+    const Values zeros(s.num_heads, 0);
+    Block<A> ddt_bias(1, s.num_heads, zeros), da_log(1, s.num_heads, zeros), dd(1, s.num_heads, zeros);
+    ssd_chunk_states_backward<T>(dev, s, call.input(), call.weights(), call.saved(), dy.tensor(), gradients(), dlast,
+                                 {dx.matrix(), db.matrix(), dc.matrix(), ddt.matrix()}, {ddt_bias.vector(), da_log.vector(), dd.vector()});
+    Arguments g(s);
+    g.x = dx.values(), g.b = db.values(), g.c = dc.values(), g.dt_raw = ddt.values();
+    g.dt_bias = ddt_bias.values(), g.a_log = da_log.values(), g.d = dd.values();
+    for (Index b = 0; b < s.batch; ++b)
+      for (Index i = 0; i < call.state; ++i) g.initial[b * call.state + i] = double(gradients()(b, 0, i));
+    return g;
+  }
+
+  // What comes out on the other side of this rank's tokens, in forward or in backward, of a state or gradient that comes in.
+  Values through(Values x) const {
+    const Values factor = total.values(), added = own.values();
+    const Index of_head = call.state / call.s.num_heads;
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = factor[i / of_head] * x[i] + added[i];
+    return x;
+  }
+
+ private:
+  Index chunks() const { return call.s.chunks(); }
+  Tensor3<A> decays() { return decay.tensor(call.s.batch, chunks(), call.s.num_heads); }
+  Tensor3<A> gradients() { return dstates.tensor(call.s.batch, chunks(), call.state); }
+  static SsdShape shape_of(SsdShape s, Index count) {
+    s.seq_length = count;
+    return s;
+  }
+  static Arguments part_of(Arguments a, const SsdShape& s, Index first, Index count) {
+    for (const Part part : token_parts) a.*part = cut_out_of_all(a.*part, s, first, count);
+    return a;
+  }
+  static Positions positions_of_part(const Positions& all, const SsdShape& s, Index first, Index count) {
+    Positions part;
+    for (Index b = 0; b < s.batch && !all.empty(); ++b)
+      part.insert(part.end(), all.begin() + b * s.seq_length + first, all.begin() + b * s.seq_length + first + count);
+    return part;
+  }
+};
+
+// Sequences with an initial state, cut anywhere in two, with documents that begin anywhere or none.
+struct CutSequence {
+  SsdShape shape;
+  Index cut;
+  Positions positions;
+  bool last_asked;  // whether anything asks for the state after the last token
+
+  explicit CutSequence(std::uint64_t seed) {
+    const Values draw = numbers(12, 2000 + seed);
+    const auto among = [&](int i, Index least, Index most) { return least + Index((draw[i] + 1) / 2 * double(most - least + 1)); };
+    const Index groups = among(0, 1, 3);
+    shape = {among(1, 1, 3), among(2, 2, 90), groups * among(3, 1, 3), groups, among(4, 1, 9), among(5, 1, 9), among(6, 1, 40), 0, infinity};
+    cut = among(7, 1, shape.seq_length - 1);
+    last_asked = draw[8] > -0.5;
+    if (draw[9] < 0) return;
+    const double longest = double(among(10, 2, shape.seq_length));
+    const Values chance = numbers(shape.batch * shape.seq_length, 3000 + seed);
+    for (std::size_t i = 0; i < chance.size(); ++i) {
+      const bool sequence_begins = i % shape.seq_length == 0, document_begins = chance[i] > 1 - 2 / longest;
+      positions.push_back(sequence_begins ? std::int32_t(among(11, 0, 2)) : document_begins ? 0 : positions.back() + 1);
+    }
+  }
+  std::string name() const {
+    return fmt::format("batch {}, length {} cut at {}, heads {}, groups {}, width {}, state {}, chunk {}, {}", shape.batch, shape.seq_length, cut,
+                       shape.num_heads, shape.num_groups, shape.head_dim, shape.state_size, shape.chunk_size,
+                       positions.empty() ? "no documents" : "documents");
+  }
+};
+
+// Two ranks compute the chunk states of their halves apart, tell each other their own states, and have the outputs and gradients of the whole.
+template <class T>
+void expect_halves_equal_the_whole(const CutSequence& c, double tolerance) {
+  const SsdShape& s = c.shape;
+  Arguments a(s);
+  a.template round<T>();
+  const Values dy = rounded<T>(random_dy(s)), dlast = c.last_asked ? rounded<Acc<T>>(random_dlast(s)) : Values();
+  Device dev(false, 1 << 24);
+  Call<T> whole(s, a, c.positions);
+  const Result expected = whole.forward(dev);
+  const Arguments g = whole.backward(dev, dy, dlast, 0);
+
+  Rank<T> early(s, a, c.positions, dy, 0, c.cut), late(s, a, c.positions, dy, c.cut, s.seq_length - c.cut);
+  early.chunk_states(dev), late.chunk_states(dev);
+  const Values between = early.through(a.initial);
+  early.outputs(dev, a.initial), late.outputs(dev, between);
+  Values y = expected.y;
+  for (Rank<T>* r : {&early, &late}) put_back_into_all(r->call.y.values(), s, r->first, r->call.s.seq_length, y);
+  expect_near(y, expected.y, tolerance, "y");
+  expect_near(between, early.call.last.values(), tolerance, "between");
+  expect_near(late.call.last.values(), expected.last, tolerance, "last");
+
+  early.outputs_backward(dev), late.outputs_backward(dev);
+  const Values asked = late.through(c.last_asked ? dlast : Values(random_dlast(s).size(), 0));
+  const Arguments g_late = late.chunk_states_backward(dev, dlast), g_early = early.chunk_states_backward(dev, asked);
+  expect_near(g_late.initial, asked, tolerance, "gradient between");
+  expect_near(g_early.initial, g.initial, tolerance, "initial");
+  for (const Part part : token_parts) {
+    Values joined = g.*part;
+    put_back_into_all(g_early.*part, s, 0, c.cut, joined), put_back_into_all(g_late.*part, s, c.cut, s.seq_length - c.cut, joined);
+    expect_near(joined, g.*part, tolerance, "tokens");
+  }
+  for (const Part part : weight_parts) {
+    Values sum = g_early.*part;
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += (g_late.*part)[i];
+    expect_near(sum, g.*part, tolerance, "weights");
+  }
+}
+
+}  // namespace
+
+TEST(ssd, pieces_of_a_cut_sequence_equal_the_whole) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const CutSequence c(seed);
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, c.name()));
+    expect_halves_equal_the_whole<double>(c, 1e-12);
+    expect_halves_equal_the_whole<float>(c, 2e-5);
+    expect_halves_equal_the_whole<bf16>(c, 2e-2);
+    if (HasFailure()) break;
+  }
+}
+
+TEST(ssd, ghost_counts_what_the_pieces_run) {
+  const SsdShape s{2, 75, 4, 2, 8, 16, 32, 0, infinity};
+  const Arguments a(s);
+  Device dev(false, 1 << 24), ghost(true, 0);
+  for (Device* d : {&dev, &ghost}) {
+    Rank<bf16> rank(s, a, positions_of({10, 1, 40, 75}, 2, 75), random_dy(s), 0, s.seq_length);
+    rank.chunk_states(*d), rank.outputs(*d, a.initial), rank.outputs_backward(*d), rank.chunk_states_backward(*d, random_dlast(s));
+  }
+  EXPECT_EQ(dev.flops(), ghost.flops());
+  EXPECT_EQ(dev.scratch.high_water(), ghost.scratch.high_water());
+  ASSERT_EQ(dev.work().size(), ghost.work().size());
+  for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
+}
 
 // One token costs a step of the recurrence, whatever the chunk length.
 TEST(ssd, a_single_token_is_cheap) {

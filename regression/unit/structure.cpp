@@ -123,4 +123,40 @@ TEST(structure, every_file_names_its_licence) {
     }
 }
 
+// Where a function defined at namespace scope begins and how long it is. Its last line is `}` in column 0: types end with `};`, namespaces with a
+// comment. Its first is the last one above that begins in column 0, but for preprocessor lines and a `catch` of the whole function.
+struct Function {
+  fs::path file;
+  int first, lines;
+  std::string name;
+};
+std::vector<Function> functions_of(const fs::path& file) {
+  std::vector<Function> functions;
+  Function last{file, 0, 0, ""};
+  std::ifstream in(file);
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line == "}") functions.push_back({file, last.first, number - last.first + 1, last.name});
+    if (!line.empty() && std::string_view(" #}/").find(line[0]) == std::string_view::npos) last.first = number, last.name = line;
+  }
+  return functions;
+}
+
+// A function is read as a whole: it fits on a page.
+TEST(structure, functions_are_short) {
+  const std::map<std::string, int> longest{{"kernels", 60}, {"modules", 60}, {"src", 65}};
+  for (const auto& [layer, limit] : longest) {
+    int seen = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(GYR_SOURCE_DIR) / layer)) {
+      if (!is_code(entry.path())) continue;
+      for (const Function& f : functions_of(entry.path())) {
+        ++seen;
+        EXPECT_LE(f.lines, limit) << f.file << ":" << f.first << " " << f.name;
+      }
+    }
+    EXPECT_GT(seen, 50) << layer;
+  }
+}
+
 }  // namespace

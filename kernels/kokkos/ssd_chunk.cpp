@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The pieces of the scan over whole sequences: what ssd() does within a chunk, one thing at a time for all chunks. Passing: ssd_passing.cpp.
+#include "kernels/ssd_chunk.hpp"
+
+#include "kernels/kokkos/ssd_group.hpp"
+
+namespace gyr {
+
+using namespace scan;
+
+namespace {
+
+// body(group, chunk) for all groups of all chunks, with their decays.
+template <class T, class Body>
+void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, const SsdInput<T>& in, Tensor1<const Acc<T>> a_log,
+                    Tensor2<const Acc<T>> dt, const Body& body) {
+  const Chunking n(shape, in.documents);
+  Scope scope(dev.scratch);
+  const Decay<Acc<T>> decay(dev, n);
+  for_chunks(n, [&](const Chunk& chunk) {
+    decay.fill(dev, kernel, chunk, dt, a_log);
+    for_groups<T>(dev, n, chunk, in, dt, decay, [&](const Group<T>& k) { body(n, k); });
+  });
+}
+
+}  // namespace
+
+template <class T>
+void ssd_chunk_states(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
+                      Tensor2<Acc<T>> last, Tensor3<Acc<T>> decay) {
+  using A = Acc<T>;
+  check(shape, in, saved);
+  time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
+  const States<A> states{saved.states, last};
+  for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&](const Chunking& n, const Group<T>& k) {
+    const Matrix<const A> over = k.over();
+    if (const auto run = dev.launch("ssd", 0, 2.0 * sizeof(A) * k.heads))
+      for_rows(
+          dev, "ssd_over", k.heads, KOKKOS_LAMBDA(const Index r) { decay(k.chunk.sequence, k.chunk.number, k.first_head + r) = over(r, 0); });
+    if (!states.keeps_leaving(k.chunk)) return;
+    const Matrix<A> u = dev.scratch.tensor<A>(k.tokens, k.channels());
+    step_inputs<T>(dev, k, u);
+    chunk_state<T>(dev, k, u, 0, n.state(states.leaving(k.chunk), k.number));
+  });
+}
+
+template <class T>
+void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
+                               Tensor2<const T> dy, Tensor3<const Acc<T>> dstates, Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in,
+                               SsdWeightGradient<Acc<T>> dw) {
+  using A = Acc<T>;
+  check(shape, in, saved);
+  const States<A> states{saved.states, {}};
+  const States<const A> gradients{dstates, dlast};
+  const Index elements = Chunking(shape).state_elements();
+  Scope scope(dev.scratch);
+  const auto zeros = dev.scratch.tensor<A>(dlast.data() ? 0 : elements);
+  if (!dlast.data()) copy<A>(dev, "ssd_backward", nullptr, zeros.data(), elements);
+  for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&](const Chunking& n, const Group<T>& k) {
+    const A* const dleaving = gradients.keeps_leaving(k.chunk) ? gradients.leaving(k.chunk) : zeros.data();
+    const Matrix<A> carried = dev.scratch.tensor<A>(k.tokens, k.channels());
+    const auto wide_dy = widened<T>(dev, k.part(Matrix<const T>(dy)), room_for<T>(dev, k.tokens, k.channels()));
+    carried_outputs<T>(dev, k, wide_dy, carried);
+    group_backward<T>(dev, shape, k, in, w, n.state<const A>(states.entering(k.chunk), k.number), n.state(dleaving, k.number), wide_dy, carried,
+                      d_in, dw);
+  });
+}
+
+template <class T>
+void ssd_outputs(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<T> y) {
+  using A = Acc<T>;
+  check(shape, in, saved);
+  const States<A> states{saved.states, {}};
+  for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&](const Chunking& n, const Group<T>& k) {
+    const Matrix<A> u = dev.scratch.tensor<A>(k.tokens, k.channels());
+    step_inputs<T>(dev, k, u);
+    chunk_output<T>(dev, k, w.d, n.state<const A>(states.entering(k.chunk), k.number), u, k.part(Matrix<T>(y)));
+  });
+}
+
+template <class T>
+void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
+                          Tensor2<const T> dy, Tensor3<Acc<T>> dstates) {
+  using A = Acc<T>;
+  check(shape, in, saved);
+  const States<A> gradients{dstates, {}};
+  for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&](const Chunking& n, const Group<T>& k) {
+    const Matrix<A> carried = dev.scratch.tensor<A>(k.tokens, k.channels());
+    const auto wide_dy = widened<T>(dev, k.part(Matrix<const T>(dy)), room_for<T>(dev, k.tokens, k.channels()));
+    carried_outputs<T>(dev, k, wide_dy, carried);
+    product<A>(dev, Op::transpose, carried, Op::none, k.c, n.state(gradients.entering(k.chunk), k.number));
+  });
+}
+
+#define GYR_SSD(T)                                                                                                                             \
+  template void ssd_chunk_states<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>,                 \
+                                    Tensor2<Acc<T>>, Tensor3<Acc<T>>);                                                                         \
+  template void ssd_chunk_states_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>,        \
+                                             Tensor2<const T>, Tensor3<const Acc<T>>, Tensor2<const Acc<T>>, SsdInputGradient<T>,              \
+                                             SsdWeightGradient<Acc<T>>);                                                                       \
+  template void ssd_outputs<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<T>);         \
+  template void ssd_outputs_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>,             \
+                                        Tensor2<const T>, Tensor3<Acc<T>>);
+GYR_SSD(double)
+GYR_SSD(float)
+GYR_SSD(bf16)
+#undef GYR_SSD
+
+}  // namespace gyr

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the pieces of the scan share: how it is cut into chunks, decays within one, and the block that every piece works on, the q tokens of a
+// chunk and the R = H/G heads that share the B and C of a group. What heads share is one product for all of them.
+//   s_l = sum_{k<=l} A dt_k within the chunk and l's document, u = dt x
+//   Packed documents: what would cross the beginning of one decays to an exact zero, so backward needs no case of its own.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/gemm.hpp"
+#include "kernels/kokkos/operand.hpp"
+#include "kernels/math.hpp"
+#include "kernels/ssd.hpp"
+
+namespace gyr::scan {
+
+template <class A>
+void product(Device& dev, Op op_a, Matrix<const A> a, Op op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1, double beta = 0) {
+  gemm<A>(dev, op_a, a, op_b, b, c, alpha, beta, "ssd_gemm");
+}
+
+// One chunk of one sequence: rows [first, first + length) of (B T, .).
+struct Chunk {
+  Index sequence, number, first, length;
+  Documents documents;
+
+  // The first token of the chunk that belongs to token l's document, and whether that began before the chunk.
+  KOKKOS_INLINE_FUNCTION Index begin(Index l) const { return after(l, documents.reach(first + l)); }
+  KOKKOS_INLINE_FUNCTION bool carried(Index l) const { return documents.reach(first + l) > l; }
+  Index planned_begin(Index l) const { return after(l, documents.planned_reach(first + l)); }
+  KOKKOS_INLINE_FUNCTION static Index after(Index l, Index reach) { return reach < l ? l - reach : 0; }
+};
+
+// How a scan is cut into chunks of tokens and groups of heads.
+struct Chunking {
+  Index batch, seq_length, num_heads, num_groups, head_dim, state_size, chunk_size;
+  Index chunks, heads_per_group;
+  Documents documents;
+
+  explicit Chunking(const SsdShape& s, const Documents& packed = {})
+      : batch(s.batch),
+        seq_length(s.seq_length),
+        num_heads(s.num_heads),
+        num_groups(s.num_groups),
+        head_dim(s.head_dim),
+        state_size(s.state_size),
+        chunk_size(std::min(s.chunk_size, s.seq_length)),
+        chunks(s.chunks()),
+        heads_per_group(s.num_heads / s.num_groups),
+        documents(packed) {}
+
+  Index channels() const { return heads_per_group * head_dim; }                   // of a group: R P
+  Index state_elements() const { return num_heads * head_dim * state_size; }      // of a sequence: H P N
+  Chunk at(Index b, Index c) const {
+    return {b, c, b * seq_length + c * chunk_size, std::min(chunk_size, seq_length - c * chunk_size), documents};
+  }
+  // The state of all heads, (H P, N), and of a group's, (R P, N).
+  template <class A>
+  Matrix<A> state(A* all) const {
+    return {all, num_heads * head_dim, state_size, state_size};
+  }
+  template <class A>
+  Matrix<A> state(A* all, Index g) const {
+    return state(all).block(g * channels(), channels(), 0, state_size);
+  }
+};
+
+// body(chunk) for the chunks of all sequences, those of a sequence in order.
+template <class Body>
+void for_chunks(const Chunking& n, const Body& body) {
+  for (Index b = 0; b < n.batch; ++b)
+    for (Index c = 0; c < n.chunks; ++c) body(n.at(b, c));
+}
+
+// States around the chunks, or their gradients: `between` (B, chunks, H P N) enter, `last` (B, H P N), or empty, leave the sequences.
+template <class A>
+struct States {
+  Tensor3<A> between;
+  Tensor2<A> last;
+
+  A* entering(const Chunk& k) const { return &between(k.sequence, k.number, 0); }
+  A* leaving(const Chunk& k) const { return is_last(k) ? last_of(k) : &between(k.sequence, k.number + 1, 0); }
+  bool keeps_leaving(const Chunk& k) const { return !is_last(k) || last.data(); }
+
+ private:
+  bool is_last(const Chunk& k) const { return k.number + 1 == Index(between.extent(1)); }
+  A* last_of(const Chunk& k) const { return last.data() ? &last(k.sequence, 0) : nullptr; }
+};
+
+// a - b of sums that are kept as two numbers each: s = sum + 2^-24 rest. Neighbours in a long chunk have sums far greater than their
+// difference, and in float its digits would be those that the sums have not. The multiply-add keeps the compiler, which may reorder
+// sums, from adding a rest to its own sum. Double has digits to spare.
+constexpr double rest_unit = 0x1p-24;
+KOKKOS_INLINE_FUNCTION float difference(float a, float a_rest, float b, float b_rest) {
+  return std::fma(a_rest - b_rest, float(rest_unit), a - b);
+}
+KOKKOS_INLINE_FUNCTION double difference(double a, double, double b, double) { return a - b; }
+
+// Decay between places of a chunk, (H, Q): s_l = sum(h,l) + 2^-24 rest(h,l), from_start = exp(s_l), to_end = exp(s_Q - s_l); zero where a
+// document begins in between.
+template <class A>
+struct Decay {
+  Tensor2<A> sum, rest, from_start, to_end;
+
+  Decay(Device&, const Chunking&);
+  void fill(Device&, const char* kernel, const Chunk&, Tensor2<const A> dt, Tensor1<const A> a_log) const;
+  // Over the whole chunk, (H, 1).
+  Matrix<const A> over(const Chunk& k) const { return columns(Matrix<const A>(from_start), k.length - 1, 1); }
+};
+
+// A chunk's tokens and a group's heads. B and C are copies in scratch where T is not their accumulator.
+template <class T>
+struct Group {
+  using A = Acc<T>;
+  Chunk chunk;
+  Index number, groups, tokens, heads, head_dim, first_head;
+  Decay<A> decay;
+  Tensor2<const A> dt;   // (B T, H)
+  Matrix<const T> x;     // (q, R P)
+  Matrix<const A> b, c;  // (q, N)
+
+  Group(Device& dev, const Chunking& n, const Chunk& chunk, Index g, const SsdInput<T>& in, Tensor2<const A> dt, const Decay<A>& decay)
+      : chunk(chunk),
+        number(g),
+        groups(n.num_groups),
+        tokens(chunk.length),
+        heads(n.heads_per_group),
+        head_dim(n.head_dim),
+        first_head(g * heads),
+        decay(decay),
+        dt(dt),
+        x(part(in.x)),
+        b(widened<T>(dev, part(in.b), room_for<T>(dev, tokens, n.state_size))),
+        c(widened<T>(dev, part(in.c), room_for<T>(dev, tokens, n.state_size))) {}
+
+  Index channels() const { return heads * head_dim; }
+  Index state_size() const { return b.columns; }
+  Matrix<const A> over() const { return decay.over(chunk).block(first_head, heads, 0, 1); }
+  // The chunk's rows and the group's columns of (B T, .).
+  template <class X>
+  Matrix<X> part(Matrix<X> all) const {
+    return all.block(chunk.first, tokens, number * (all.columns / groups), all.columns / groups);
+  }
+  // The columns of one head of (q, R P).
+  template <class X>
+  Matrix<X> of_head(Matrix<X> x, Index r) const {
+    return columns(x, r * head_dim, head_dim);
+  }
+};
+
+// body(group) for the groups of a chunk, each with its own scratch.
+template <class T, class Body>
+void for_groups(Device& dev, const Chunking& n, const Chunk& k, const SsdInput<T>& in, Tensor2<const Acc<T>> dt, const Decay<Acc<T>>& decay,
+                const Body& body) {
+  for (Index g = 0; g < n.num_groups; ++g) {
+    Scope scope(dev.scratch);
+    body(Group<T>(dev, n, k, g, in, dt, decay));
+  }
+}
+
+// Gradients of a group on their way from its outputs and states to its inputs.
+template <class A>
+struct GroupGradient {
+  Matrix<A> u, du;             // (q, R P), and u itself, which both pieces need
+  Matrix<A> b, c;              // (q, N)
+  Tensor2<double> within;      // (R, q): sum_{l>=k,s<k} E(l,s), see ssd_output.cpp
+  Tensor2<A> inflow, outflow;  // (R, q): I and F, what the state gave each output and each token the state
+  Tensor1<A> through;          // (R P): summands of J, what the state that entered gave the one that left
+
+  template <class T>
+  GroupGradient(Device& dev, const Group<T>& k, Matrix<A> db, Matrix<A> dc)
+      : u(dev.scratch.tensor<A>(k.tokens, k.channels())),
+        du(dev.scratch.tensor<A>(k.tokens, k.channels())),
+        b(db),
+        c(dc),
+        within(dev.scratch.tensor<double>(k.heads, k.tokens)),
+        inflow(dev.scratch.tensor<A>(k.heads, k.tokens)),
+        outflow(dev.scratch.tensor<A>(k.heads, k.tokens)),
+        through(dev.scratch.tensor<A>(k.channels())) {}
+};
+
+// ---- ssd.cpp ----
+
+template <class T>
+void check(const SsdShape&, const SsdInput<T>&, const SsdSaved<Acc<T>>&);
+// From the gradients of a group's outputs and of the state that leaves the chunk to those of its tokens and weights.
+template <class T>
+void group_backward(Device&, const SsdShape&, const Group<T>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Matrix<const Acc<T>> entering,
+                    Matrix<const Acc<T>> dleaving, Matrix<const Acc<T>> dy, Matrix<const Acc<T>> carried, const SsdInputGradient<T>&,
+                    const SsdWeightGradient<Acc<T>>&);
+
+// ---- ssd_steps.cpp ----
+
+template <class T>
+void time_steps(Device&, const SsdShape&, Matrix<const T> dt_raw, Tensor1<const Acc<T>> dt_bias, Tensor2<Acc<T>> dt);
+template <class T>
+void step_inputs(Device&, const Group<T>&, Matrix<Acc<T>> u);
+template <class T>
+void step_inputs_backward(Device&, const SsdShape&, const Group<T>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Matrix<const Acc<T>> dy,
+                          const GroupGradient<Acc<T>>&, const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);
+
+// ---- ssd_state.cpp ----
+
+// What the group's tokens add to the state that leaves the chunk, beta times what is there added; changes u. And its adjoint, the first to
+// write u, du and db.
+template <class T>
+void chunk_state(Device&, const Group<T>&, Matrix<Acc<T>> u, double beta, Matrix<Acc<T>> leaving);
+template <class T>
+void chunk_state_backward(Device&, const Group<T>&, Matrix<const Acc<T>> entering, Matrix<const Acc<T>> dleaving, const GroupGradient<Acc<T>>&);
+
+// ---- ssd_passing.cpp ----
+
+// to = factor of its head * from + added, nothing where that is empty; rows are channels of heads. `to` may be either.
+template <class A>
+void pass_state(Device&, const char* kernel, Index head_dim, Matrix<const A> factor /*(heads, 1)*/, Matrix<const A> from, Matrix<const A> added,
+                Matrix<A> to);
+template <class A>
+void copy(Device&, const char* kernel, const A* from, A* to, Index count);  // zeros where `from` is null
+
+// ---- ssd_output.cpp ----
+
+template <class T>
+void chunk_output(Device&, const Group<T>&, Tensor1<const Acc<T>> d, Matrix<const Acc<T>> entering, Matrix<const Acc<T>> u, Matrix<T> y);
+
+// exp(s) dY, (q, R P): its product with C is the gradient of the state that entered, its product with that state a part of the gradient of C.
+template <class T>
+void carried_outputs(Device&, const Group<T>&, Matrix<const Acc<T>> dy, Matrix<Acc<T>> carried);
+template <class T>
+void chunk_output_backward(Device&, const Group<T>&, Matrix<const Acc<T>> entering, Matrix<const Acc<T>> dy, Matrix<const Acc<T>> carried,
+                           const GroupGradient<Acc<T>>&);
+
+}  // namespace gyr::scan

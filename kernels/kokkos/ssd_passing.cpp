@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From the state that enters a sequence to the state that leaves it, chunk by chunk:  S_{c+1} = g_c S_c + L_c.  And back:
+// dS_c = g_c dS_{c+1} + the gradient that comes from the outputs of chunk c.
+#include "kernels/kokkos/ssd_group.hpp"
+#include "kernels/ssd_chunk.hpp"
+
+namespace gyr {
+
+namespace scan {
+
+template <class A>
+void copy(Device& dev, const char* kernel, const A* from, A* to, Index count) {
+  const auto run = dev.launch(kernel, 0, 2.0 * sizeof(A) * count);
+  if (!run) return;
+  for_rows(
+      dev, "ssd_copy", 1, KOKKOS_LAMBDA(const Index) {
+        for (Index i = 0; i < count; ++i) to[i] = from ? from[i] : A(0);
+      });
+}
+
+template <class A>
+void pass_state(Device& dev, const char* kernel, Index head_dim, Matrix<const A> factor, Matrix<const A> from, Matrix<const A> added,
+                Matrix<A> to) {
+  const double elements = double(to.rows) * to.columns;
+  const auto run = dev.launch(kernel, elements, 2.0 * sizeof(A) * elements);
+  if (!run) return;
+  const bool adds = added.data != nullptr;
+  for_rows(
+      dev, "ssd_pass_state", to.rows, KOKKOS_LAMBDA(const Index i) {
+        const A g = factor(i / head_dim, 0);
+        const A* const in = from.row(i);
+        const A* const more = added.row(i);
+        A* const out = to.row(i);
+        if (adds)
+#pragma GCC ivdep  // `to` may be `from`
+          for (Index j = 0; j < to.columns; ++j) out[j] = g * in[j] + more[j];
+        else
+#pragma GCC ivdep
+          for (Index j = 0; j < to.columns; ++j) out[j] = g * in[j];
+      });
+}
+
+template void copy<double>(Device&, const char*, const double*, double*, Index);
+template void copy<float>(Device&, const char*, const float*, float*, Index);
+template void pass_state<double>(Device&, const char*, Index, Matrix<const double>, Matrix<const double>, Matrix<const double>, Matrix<double>);
+template void pass_state<float>(Device&, const char*, Index, Matrix<const float>, Matrix<const float>, Matrix<const float>, Matrix<float>);
+
+}  // namespace scan
+
+namespace {
+
+using namespace scan;
+
+template <class A>
+void check_passing(const SsdShape& s, const Tensor3<const A>& decay, const Tensor3<const A>& states) {
+  const Index elements = Chunking(s).state_elements();
+  ensure(Index(decay.extent(0)) == s.batch && Index(decay.extent(1)) == s.chunks() && Index(decay.extent(2)) == s.num_heads,
+         "passing of states with decays ({},{},{}) for {} sequences of {} chunks, {} heads", decay.extent(0), decay.extent(1), decay.extent(2),
+         s.batch, s.chunks(), s.num_heads);
+  ensure(Index(states.extent(0)) == s.batch && Index(states.extent(1)) == s.chunks() && Index(states.extent(2)) == elements,
+         "passing of states ({},{},{}) for {} sequences of {} chunks, {} numbers each", states.extent(0), states.extent(1), states.extent(2),
+         s.batch, s.chunks(), elements);
+}
+
+// to = g_c from + added, all heads of chunk c of sequence b
+template <class A>
+void pass_over(Device& dev, const char* kernel, const Chunking& n, const Chunk& k, const Tensor3<const A>& decay, const A* from, const A* added,
+               A* to) {
+  const Matrix<const A> factor(&decay(k.sequence, k.number, 0), n.num_heads, 1, 1);
+  pass_state<A>(dev, kernel, n.head_dim, factor, n.state(from), n.state(added), n.state(to));
+}
+
+}  // namespace
+
+template <class A>
+void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
+                   Tensor2<A> own) {
+  check_passing<A>(shape, decay, states);
+  ensure(last.data() || dev.ghost(), "the own state of a sequence includes what its last chunk adds");
+  const Chunking n(shape);
+  const States<const A> added{states, last};
+  for_chunks(n, [&](const Chunk& k) {
+    A* const to = &own(k.sequence, 0);
+    if (k.number == 0)
+      copy<A>(dev, "ssd", added.leaving(k), to, n.state_elements());
+    else
+      pass_over<A>(dev, "ssd", n, k, decay, to, added.leaving(k), to);
+  });
+  const auto run = dev.launch("ssd", double(n.batch) * n.chunks * n.num_heads, double(sizeof(A)) * n.batch * n.chunks * n.num_heads);
+  if (!run) return;
+  for_rows(
+      dev, "ssd_total_decay", n.batch * n.num_heads, KOKKOS_LAMBDA(const Index i) {
+        const Index b = i / n.num_heads, h = i % n.num_heads;
+        A product = 1;
+        for (Index c = 0; c < n.chunks; ++c) product *= decay(b, c, h);
+        total(b, h) = product;
+      });
+}
+
+template <class A>
+void ssd_own_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> own) {
+  check_passing<A>(shape, decay, dstates);
+  const Chunking n(shape);
+  for (Index b = 0; b < n.batch; ++b) {
+    A* const to = &own(b, 0);
+    copy<A>(dev, "ssd_backward", &dstates(b, n.chunks - 1, 0), to, n.state_elements());
+    for (Index c = n.chunks - 2; c >= 0; --c) pass_over<A>(dev, "ssd_backward", n, n.at(b, c), decay, to, &dstates(b, c, 0), to);
+  }
+}
+
+template <class A>
+void ssd_pass_states(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor2<const A> initial, Tensor3<A> states, Tensor2<A> last) {
+  check_passing<A>(shape, decay, states);
+  const Chunking n(shape);
+  const States<A> s{states, last};
+  for_chunks(n, [&](const Chunk& k) {
+    if (k.number == 0) copy<A>(dev, "ssd", initial.data() ? &initial(k.sequence, 0) : nullptr, s.entering(k), n.state_elements());
+    if (s.keeps_leaving(k)) pass_over<A>(dev, "ssd", n, k, decay, s.entering(k), s.leaving(k), s.leaving(k));
+  });
+}
+
+template <class A>
+void ssd_pass_states_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor2<const A> dlast, Tensor3<A> dstates) {
+  check_passing<A>(shape, decay, dstates);
+  const Chunking n(shape);
+  const States<const A> leave{dstates, dlast};
+  for (Index b = 0; b < n.batch; ++b)
+    for (Index c = n.chunks - 1; c >= 0; --c) {
+      const Chunk k = n.at(b, c);
+      A* const enter = &dstates(b, c, 0);
+      if (leave.keeps_leaving(k)) pass_over<A>(dev, "ssd_backward", n, k, decay, leave.leaving(k), enter, enter);
+    }
+}
+
+#define GYR_SSD(A)                                                                                                                    \
+  template void ssd_own_state<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<const A>, Tensor2<A>, Tensor2<A>); \
+  template void ssd_own_state_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<A>);                  \
+  template void ssd_pass_states<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>, Tensor2<A>);             \
+  template void ssd_pass_states_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>);
+GYR_SSD(double)
+GYR_SSD(float)
+#undef GYR_SSD
+
+}  // namespace gyr

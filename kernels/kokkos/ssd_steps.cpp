@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Time steps, and what enters the recurrence with them:  dt = clamp(softplus(dt_raw + dt_bias), low, high),   u = dt x
+#include "kernels/kokkos/ssd_group.hpp"
+
+namespace gyr::scan {
+
+namespace {
+
+// log(1 + e^v), linear beyond 20 as PyTorch has it
+template <class A>
+KOKKOS_INLINE_FUNCTION A softplus(A v) {
+  return v > A(20) ? v : std::log1p(std::exp(v));
+}
+template <class A>
+KOKKOS_INLINE_FUNCTION A softplus_slope(A v) {
+  return v > A(20) ? A(1) : A(1) / (A(1) + std::exp(-v));
+}
+
+}  // namespace
+
+template <class T>
+void time_steps(Device& dev, const SsdShape& shape, Matrix<const T> dt_raw, Tensor1<const Acc<T>> dt_bias, Tensor2<Acc<T>> dt) {
+  using A = Acc<T>;
+  const Index heads = shape.num_heads;
+  const A low = A(shape.dt_low), high = A(shape.dt_high);
+  const auto run = dev.launch("ssd", 4.0 * dt_raw.rows * heads, 0);
+  if (!run) return;
+  for_rows(
+      dev, "ssd_dt", dt_raw.rows, KOKKOS_LAMBDA(const Index r) {
+        for (Index h = 0; h < heads; ++h) {
+          const A v = softplus(A(dt_raw(r, h)) + dt_bias(h));
+          dt(r, h) = v < low ? low : (v > high ? high : v);
+        }
+      });
+}
+
+template <class T>
+void step_inputs(Device& dev, const Group<T>& k, Matrix<Acc<T>> u) {
+  using A = Acc<T>;
+  const auto run = dev.launch("ssd", 1.0 * k.tokens * k.channels(), double(sizeof(A)) * k.tokens * k.channels());
+  if (!run) return;
+  for_rows(
+      dev, "ssd_step_inputs", k.tokens, KOKKOS_LAMBDA(const Index l) {
+        for (Index r = 0; r < k.heads; ++r) {
+          const A dt = k.dt(k.chunk.first + l, k.first_head + r);
+          const T* const from = k.x.row(l) + r * k.head_dim;
+          A* const to = u.row(l) + r * k.head_dim;
+#pragma GCC ivdep
+          for (Index p = 0; p < k.head_dim; ++p) to[p] = dt * A(from[p]);
+        }
+      });
+}
+
+namespace {
+
+// dx = dt dU + D dY,  and by token and head (R, q)  ddt = x . dU,  dd = x . dY
+template <class T>
+void inputs_backward(Device& dev, const Group<T>& k, Tensor1<const Acc<T>> skip, Matrix<const Acc<T>> dy, Matrix<const Acc<T>> du, Matrix<T> dx,
+                     Tensor2<Acc<T>> ddt, Tensor2<Acc<T>> dd) {
+  using A = Acc<T>;
+  const Index R = k.heads, P = k.head_dim;
+  for_rows(
+      dev, "ssd_input_backward", k.tokens, KOKKOS_LAMBDA(const Index l) {
+        for (Index r = 0; r < R; ++r) {
+          const A dt = k.dt(k.chunk.first + l, k.first_head + r), d = skip(k.first_head + r);
+          const T* const xs = k.x.row(l) + r * P;
+          const A *const dys = dy.row(l) + r * P, *const dus = du.row(l) + r * P;
+          T* const dxs = dx.row(l) + r * P;
+          A ddt_sum = 0, dd_sum = 0;
+#pragma GCC ivdep
+          for (Index p = 0; p < P; ++p) {
+            const A v = A(xs[p]);
+            dxs[p] = T(dt * dus[p] + d * dys[p]);
+            ddt_sum += v * dus[p];
+            dd_sum += v * dys[p];
+          }
+          ddt(r, l) = ddt_sum;
+          dd(r, l) = dd_sum;
+        }
+      });
+}
+
+// da_k = sum_{l>=k,s<k} E(l,s) + sum_{l>=k} I_l + J of one head but for what is added up from the start, sum_{s<k} F_s; in g.within.
+template <class A>
+KOKKOS_INLINE_FUNCTION void add_later(const GroupGradient<A>& g, Index r, Index tokens, Index head_dim) {
+  double later = 0;  // sum of I from l on, and J
+  for (Index p = 0; p < head_dim; ++p) later += g.through(r * head_dim + p);
+  for (Index l = tokens - 1; l >= 0; --l) g.within(r, l) += later += g.inflow(r, l);
+}
+
+// ddt_l = x_l . dU_l + A da_l,  through clamp and softplus to dt_raw and dt_bias;  da_log = A sum_l da_l dt_l
+template <class T>
+void steps_backward(Device& dev, const SsdShape& shape, const Group<T>& k, Matrix<const T> dt_raw, const SsdWeights<Acc<T>>& w,
+                    const GroupGradient<Acc<T>>& g, Tensor2<Acc<T>> ddt, Tensor2<Acc<T>> dd, Matrix<T> d_raw, const SsdWeightGradient<Acc<T>>& dw) {
+  using A = Acc<T>;
+  const A low = A(shape.dt_low), high = A(shape.dt_high);
+  for_rows(
+      dev, "ssd_dt_backward", k.heads, KOKKOS_LAMBDA(const Index r) {
+        const Index h = k.first_head + r;
+        const double rate = -std::exp(double(w.a_log(h)));
+        add_later(g, r, k.tokens, k.head_dim);
+        double earlier = 0;
+        double d_rate = 0, d_bias = 0, d_skip = 0;  // long sums of both signs
+        for (Index l = 0; l < k.tokens; ++l) {
+          const Index row = k.chunk.first + l;
+          const double dal = g.within(r, l) + earlier;
+          const A v = A(dt_raw(row, h)) + w.dt_bias(h), free_dt = softplus(v);
+          earlier += g.outflow(r, l);
+          const bool clamped = free_dt < low || free_dt > high;
+          const A dv = clamped ? A(0) : A(ddt(r, l) + rate * dal) * softplus_slope(v);
+          d_raw(row, h) = T(dv);
+          d_rate += dal * double(k.dt(row, h));
+          d_bias += dv;
+          d_skip += dd(r, l);
+        }
+        if (dw.a_log.data()) dw.a_log(h) += A(d_rate * rate);
+        if (dw.dt_bias.data()) dw.dt_bias(h) += A(d_bias);
+        if (dw.d.data()) dw.d(h) += A(d_skip);
+      });
+}
+
+}  // namespace
+
+template <class T>
+void step_inputs_backward(Device& dev, const SsdShape& shape, const Group<T>& k, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w,
+                          Matrix<const Acc<T>> dy, const GroupGradient<Acc<T>>& g, const SsdInputGradient<T>& d_in,
+                          const SsdWeightGradient<Acc<T>>& dw) {
+  using A = Acc<T>;
+  Scope scope(dev.scratch);
+  const auto ddt = dev.scratch.tensor<A>(k.heads, k.tokens), dd = dev.scratch.tensor<A>(k.heads, k.tokens);
+  const double elements = double(k.tokens) * k.channels();
+  const auto run = dev.launch("ssd_backward", 7.0 * elements, elements * (2 * sizeof(T) + 2 * sizeof(A)));
+  if (!run) return;
+  inputs_backward<T>(dev, k, w.d, dy, g.du, k.part(d_in.x), ddt, dd);
+  steps_backward<T>(dev, shape, k, in.dt_raw, w, g, ddt, dd, d_in.dt_raw, dw);
+}
+
+#define GYR_SSD(T)                                                                                                                          \
+  template void time_steps<T>(Device&, const SsdShape&, Matrix<const T>, Tensor1<const Acc<T>>, Tensor2<Acc<T>>);                           \
+  template void step_inputs<T>(Device&, const Group<T>&, Matrix<Acc<T>>);                                                                   \
+  template void step_inputs_backward<T>(Device&, const SsdShape&, const Group<T>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&,           \
+                                        Matrix<const Acc<T>>, const GroupGradient<Acc<T>>&, const SsdInputGradient<T>&,                     \
+                                        const SsdWeightGradient<Acc<T>>&);
+GYR_SSD(double)
+GYR_SSD(float)
+GYR_SSD(bf16)
+#undef GYR_SSD
+
+}  // namespace gyr::scan
