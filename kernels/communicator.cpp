@@ -39,6 +39,10 @@ Request Communicator::under_way(Operation op, Index bytes, Transport::Ticket tic
   return Request(transport_.get(), ticket, beacon_, {channel_, name_of(op).data(), bytes, started_});
 }
 
+void Communicator::add(const std::array<Traffic, operations>& more) {
+  for (int op = 0; op < operations; ++op) traffic_[op].calls += more[op].calls, traffic_[op].bytes += more[op].bytes;
+}
+
 std::vector<double> Communicator::gather(std::span<const double> mine) {
   std::vector<double> all(mine.size() * size());
   if (size() == 1) {

@@ -103,6 +103,8 @@ class Communicator {
   void barrier() { sum(0); }
 
   const Traffic& traffic(Operation op) const { return traffic_[int(op)]; }
+  const std::array<Traffic, operations>& traffic() const { return traffic_; }
+  void add(const std::array<Traffic, operations>& more);  // counts it as if it had moved once more
   void clear_traffic() { traffic_ = {}; }
   Transport& transport() { return *transport_; }
 

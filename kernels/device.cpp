@@ -27,6 +27,15 @@ Device::Launch::~Launch() {
   device_.work_[entry_].seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
+void Device::add(const std::vector<Work>& more) {
+  for (std::size_t i = 0; i < more.size(); ++i) {
+    ensure(i < work_.size() && std::strcmp(work_[i].kernel, more[i].kernel) == 0, "work of {} is counted where there is other work", more[i].kernel);
+    work_[i].calls += more[i].calls;
+    work_[i].flops += more[i].flops;
+    work_[i].bytes += more[i].bytes;
+  }
+}
+
 double Device::flops() const {
   double sum = 0;
   for (const Work& w : work_) sum += w.flops;

@@ -44,6 +44,8 @@ class Device {
   // Work of each kernel since the last clear_work, in order of first use.
   const std::vector<Work>& work() const { return work_; }
   double flops() const;
+  // Counts work as if it were done once more; the kernels are those of work(), in its order.
+  void add(const std::vector<Work>& more);
   void clear_work() { work_.clear(); }
 
  private:

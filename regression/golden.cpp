@@ -114,7 +114,7 @@ bool splits(const ModelConfig& m, int ranks) {
 
 template <class T>
 GoldenReader<T>::GoldenReader(const Golden& g, const ModelConfig& model, Grid& grid) : g_(g), stage_(model, grid) {
-  stage_.make_slots(1, Index(1) << 22, false);
+  stage_.make_slots({{1, Index(1) << 22}}, false);
   stage_.parameters().allocate(weights_, none_, Gradients::none);
   load_weights<T>(g.folder, grid, stage_);
 }

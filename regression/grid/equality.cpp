@@ -21,6 +21,7 @@ struct Outcome {
 struct Setting {
   Lengths documents = {};                // packed into every sequence, in other turns
   std::vector<std::string> frozen = {};  // patterns of weights
+  Schedule schedule = one_f_one_b;
 };
 
 EngineConfig config_of(const ModelConfig& model, const Layout& layout, const Setting& setting) {
@@ -30,6 +31,7 @@ EngineConfig config_of(const ModelConfig& model, const Layout& layout, const Set
   c.micros = int(sequences / layout.size("data"));
   c.bucket_bytes = 4096;  // several buckets
   c.optimizer.frozen = setting.frozen;
+  c.schedule = setting.schedule;
   return c;
 }
 
@@ -116,6 +118,24 @@ TEST(equality, survives_uneven_stages) {
   const ModelConfig model = widened(named("T5"));
   const Outcome one = step<double>(model, alone(8));
   expect_equal(one, step<double>(model, *grid_of(grid_layout(1, 4, 2, {{0, 1}, {1, 5}, {5, 6}, {6, 8}}))), in_double, "uneven");
+}
+
+// The run walks whatever program it is given: several chunks on a rank, split backwards, packed documents and frozen weights among them.
+TEST(equality, survives_other_schedules) {
+  const ModelConfig model = widened(named("T3"));
+  const Lengths documents{5, 1, 3, 2};
+  const std::vector<std::string> frozen{"model.layers.0.*", "model.embed_tokens.weight"};
+  const Outcome one = step<double>(model, alone(8), {documents, frozen});
+  const auto equal = [&](Schedule schedule, const Layout& layout, const char* name) {
+    if (Grid* grid = grid_of(layout)) expect_equal(one, step<double>(model, *grid, {documents, frozen, schedule}), in_double, name);
+  };
+  equal(all_forward_all_backward, layout_of(2, 4, 1), "all forward, all backward");
+  equal(zero_bubble, layout_of(1, 4, 2), "zero bubble");
+  const auto chunks = [](int data, int pipeline, int tensor, std::vector<Span> stages) { return grid_layout(data, pipeline, tensor, std::move(stages)); };
+  equal(interleaved, chunks(2, 2, 2, {{0, 1}, {1, 4}, {4, 6}, {6, 8}}), "two ranks of two chunks");
+  equal(interleaved, chunks(1, 2, 1, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 8}}), "two ranks of four chunks");
+  equal(interleaved, chunks(2, 4, 1, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 8}}), "four ranks of two chunks");
+  meet();
 }
 
 TEST(equality, same_layout_gives_the_same_bits) {

@@ -64,13 +64,13 @@ class Reader {
  public:
   Reader(const ModelConfig& model, Index sequences, Index capacity)
       : model_(model), sequences_(sequences), capacity_(capacity), stage_(model, alone(model.layers())) {
-    stage_.make_slots(1, Index(1) << 24, false);
+    stage_.make_slots({{1, Index(1) << 24}}, false);
     stage_.parameters().allocate(weights_, none_, Gradients::none);
     for (const auto& p : stage_.parameters().all())
       assign<T>(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
     forget();
   }
-  Index slot_bytes() const { return stage_.slot_bytes(); }
+  Index slot_bytes() const { return stage_.slots().front().bytes; }
   void forget() { state_.emplace(Arena(Memory::activations, Index(1) << 22), sequences_, capacity_); }
   // Logits of every new token of every sequence, (sequences * length, vocabulary).
   std::vector<std::vector<Acc<T>>> read(const std::vector<Token>& tokens, Index past) {

@@ -44,7 +44,7 @@ TEST_P(parity, logits) {
   Rig<double> rig(config_of(c), alone(c.model.layers()));
   StateStore state(Arena(Memory::activations, Index(1) << 22), c.batch, c.length);
   Stage<double> stage(c.model, alone(c.model.layers()));
-  stage.make_slots(1, Index(1) << 24, false);
+  stage.make_slots({{1, Index(1) << 24}}, false);
   Arena weights(Memory::weights, Index(1) << 22), none(Memory::gradients, 0);
   stage.parameters().allocate(weights, none, Gradients::none);
   for (const auto& p : stage.parameters().all())

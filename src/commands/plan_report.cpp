@@ -108,7 +108,7 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
                                           training_flops(run.model, run.train.length, run.optimizer.trained()) * tokens, flops.minimal, flops.executed, flops.megatron)});
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
-  summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * idle_part({layout.size("pipeline"), 1, config.micros}))});
+  summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * idle_part(pipeline_shape(layout, config.micros)))});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(most))});
   summary.row({"checkpoint", checkpoint_text(run, layout)});
   return summary.str(false) + "\nMemory of a rank in MiB\n" + memory_table(list, layout) +

@@ -393,6 +393,9 @@ Layout layout_of(const RunConfig& run, int ranks) {
     require(step.batch % (data * run.train.micro_batch) == 0, Exit::config,
             "train.batch: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}", step.batch,
             run.train.micro_batch, data, data * run.train.micro_batch);
+  const Index micros = run.largest_batch() / (data * run.train.micro_batch);
+  require(micros <= most_micro_batches, Exit::config, "train.batch: {} sequences in micro-batches of {} are {} of them on each data rank; more than {} are not scheduled: raise train.micro_batch",
+          run.largest_batch(), run.train.micro_batch, micros, most_micro_batches);
   return grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation);
 }
 

@@ -14,11 +14,23 @@ Index Capacity::bytes(Memory category) const {
     case Memory::weights: return weights;
     case Memory::gradients: return gradients;
     case Memory::optimizer: return optimizer;
-    case Memory::activations: return slot * slots;
+    case Memory::activations: {
+      Index sum = 0;
+      for (const SlotMemory& chunk : slots) sum += chunk.count * chunk.bytes;
+      return sum;
+    }
     case Memory::scratch: return scratch;
     case Memory::communication: return communication;
   }
   return 0;
+}
+
+Capacity most_of(const Capacity& a, const Capacity& b) {
+  Capacity most{std::max(a.weights, b.weights), std::max(a.gradients, b.gradients), std::max(a.optimizer, b.optimizer), std::max(a.scratch, b.scratch),
+                std::max(a.communication, b.communication), a.slots.size() > b.slots.size() ? a.slots : b.slots};
+  for (std::size_t i = 0; i < std::min(a.slots.size(), b.slots.size()); ++i)
+    most.slots[i] = {std::max(a.slots[i].count, b.slots[i].count), std::max(a.slots[i].bytes, b.slots[i].bytes)};
+  return most;
 }
 
 Index Capacity::total() const {
@@ -32,8 +44,6 @@ std::vector<std::string> engine_timer_names() {
 }
 
 namespace {
-
-PipelineShape pipeline_shape(Grid& grid, int micros) { return {grid.layout().size("pipeline"), 1, micros}; }
 
 Arena arena(Memory category, const Capacity* capacity) {
   return capacity ? Arena(category, capacity->bytes(category)) : Arena::ghost(category);
@@ -50,38 +60,51 @@ Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capaci
     : config_(config), grid_(grid), timers_(timers), device_(!capacity, capacity ? capacity->scratch : 0),
       weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
       optimizer_memory_(arena(Memory::optimizer, capacity)), communication_(arena(Memory::communication, capacity)),
-      stage_(config.model, grid, config.optimizer.trained()) {
+      stage_(config.model, grid, config.optimizer.trained()), parts_(gradient_parts()), executor_(device_, grid, stage_, timers) {
   stage_.parameters().allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none);
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
-  const auto tasks = one_f_one_b(pipeline_shape(grid, config.micros), grid.coordinate("pipeline"));
-  stage_.make_slots(config.training ? in_flight(tasks) : 1, capacity ? capacity->slot : 0, !capacity);
-  sends_.resize(stage_.slots());
-  make_buckets();
+  if (capacity) {
+    stage_.make_slots(capacity->slots, false);
+    return;
+  }
+  const Program program = config.training ? training_program(config.micros)
+                                          : compile(forward_only, pipeline_shape(grid.layout(), 1), grid.coordinate("pipeline"));
+  std::vector<SlotMemory> slots;
+  for (const int count : program.slots) slots.push_back({count, 0});
+  stage_.make_slots(slots, true);
 }
 
 template <class T>
 Capacity Engine<T>::measured() const {
-  return {weights_.high_water(), gradients_.high_water(), optimizer_memory_.high_water(), stage_.slot_bytes(), stage_.slots(),
-          device_.scratch.high_water(), communication_.high_water()};
+  return {weights_.high_water(), gradients_.high_water(), optimizer_memory_.high_water(), device_.scratch.high_water(), communication_.high_water(),
+          stage_.slots()};
 }
 
-// Parts are gathered from the back, in the order backward completes them, until a bucket has its bytes.
+// Parts are gathered from the back, in the order backward completes them, until a bucket has its bytes. Parts without gradients wait for
+// none.
 template <class T>
-void Engine<T>::make_buckets() {
-  const auto& parts = stage_.ranges();
-  for (int part = int(parts.size()) - 1; part >= 0; --part) {
-    const Index bytes = buckets_.empty() ? config_.bucket_bytes : buckets_.back().range.size() * Index(sizeof(Acc<T>));
-    if (bytes >= config_.bucket_bytes) buckets_.push_back({parts[part], part});
-    buckets_.back().range.first = parts[part].first;
-    buckets_.back().first_part = part;
+GradientParts Engine<T>::gradient_parts() const {
+  GradientParts parts = stage_.parts();
+  const std::vector<Span> ranges = stage_.ranges();
+  Index bytes = config_.bucket_bytes;
+  for (Index part = Index(ranges.size()) - 1; part >= 0; --part) {
+    if (bytes >= config_.bucket_bytes) parts.buckets.push_back({part, part + 1}), bytes = 0;
+    parts.buckets.back().first = part;
+    bytes += ranges[part].size() * Index(sizeof(Acc<T>));
   }
-  if (!buckets_.empty()) buckets_.front().range.last = stage_.parameters().extent();
+  return parts;
+}
+
+template <class T>
+Program Engine<T>::training_program(int micros) const {
+  return compile(config_.schedule, pipeline_shape(grid_.layout(), micros), grid_.coordinate("pipeline"), parts_);
 }
 
 template <class T>
 void Engine<T>::look(Probe<T>* probe) {
   ensure(!device_.ghost(), "a ghost has no numbers to look at");
   stage_.look(probe_ = probe);
+  executor_.set_probe(probe);
 }
 
 template <class T>
@@ -108,78 +131,20 @@ Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
 }
 
 template <class T>
-void Engine<T>::start_buckets(int part) {
-  for (Request& reduction : reductions_) reduction.done();  // lets what is under way advance
-  for (const Bucket& bucket : buckets_)
-    if (bucket.first_part == part && bucket.range.size() > 0)
-      reductions_.push_back(grid_.data().start_all_reduce(device_, rows(stage_.parameters().gradients(), bucket.range.first, bucket.range.size())));
+RunResult Engine<T>::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order) {
+  const std::vector<Span> ranges = stage_.ranges();
+  return executor_.run(program, batches, order, [&](int bucket) {
+    const Span& parts = parts_.buckets[bucket];
+    const Index first = ranges[parts.first].first;
+    const Index last = parts.last == Index(ranges.size()) ? stage_.parameters().extent() : ranges[parts.last - 1].last;
+    if (first == last) return Request();
+    return grid_.data().start_all_reduce(device_, rows(stage_.parameters().gradients(), first, last - first));
+  });
 }
 
 template <class T>
-double Engine<T>::run(const std::vector<Task>& tasks, const std::vector<MicroBatch>& batches, double scale,
-                      std::vector<std::vector<TokenScore>>* each) {
-  Communicator& pipeline = grid_.pipeline();
-  const int rank = pipeline.rank(), last_micro = int(batches.size()) - 1;
-  std::vector<Request> inputs(stage_.slots()), gradients(stage_.slots());
-  std::vector<Tensor2<T>> outputs(stage_.slots()), input_gradients(stage_.slots());
-  double loss = 0;
-  const auto begin = [&](int slot, int micro) {  // a slot is free when nobody reads it any more
-    for (Request& send : sends_[slot]) send.wait();
-    sends_[slot].clear();
-    return stage_.begin(device_, slot, batches[micro]);
-  };
-  for (const Task& task : tasks) {
-    const int slot = task.micro % stage_.slots();
-    switch (task.kind) {
-      case TaskKind::receive_input: {
-        auto t = timers_.scope("pipeline wait");
-        inputs[slot] = pipeline.start_receive(device_, flat(begin(slot, task.micro)), rank - 1);
-        break;
-      }
-      case TaskKind::forward: {
-        grid_.tell("forward", task.micro);
-        if (stage_.first()) begin(slot, task.micro);
-        {
-          auto t = timers_.scope("pipeline wait");
-          inputs[slot].wait();
-        }
-        auto t = timers_.scope("forward");
-        if (probe_) probe_->micro_batch(task.micro);
-        outputs[slot] = stage_.forward(device_, slot, scale, loss, each ? &(*each)[task.micro] : nullptr);
-        break;
-      }
-      case TaskKind::send_output:
-        sends_[slot].push_back(pipeline.start_send<T>(device_, flat(outputs[slot]), rank + 1));
-        break;
-      case TaskKind::receive_gradient:
-        gradients[slot] = pipeline.start_receive(device_, flat(stage_.begin_backward(slot)), rank + 1);
-        break;
-      case TaskKind::backward: {
-        grid_.tell("backward", task.micro);
-        {
-          auto t = timers_.scope("pipeline wait");
-          gradients[slot].wait();
-        }
-        auto t = timers_.scope("backward");
-        if (probe_) probe_->micro_batch(task.micro);
-        input_gradients[slot] = stage_.backward(device_, slot, [&](int part) {
-          if (task.micro == last_micro) start_buckets(part);
-        });
-        break;
-      }
-      case TaskKind::send_gradient:
-        sends_[slot].push_back(pipeline.start_send<T>(device_, flat(input_gradients[slot]), rank - 1));
-        break;
-    }
-    if (scale == 0 && task.kind == (stage_.last() ? TaskKind::forward : TaskKind::send_output)) stage_.end(slot);
-  }
-  auto t = timers_.scope("pipeline wait");
-  grid_.tell("last transfers");
-  for (auto& slot : sends_) {
-    for (Request& send : slot) send.wait();
-    slot.clear();
-  }
-  return loss;
+RunResult Engine<T>::run_forward(const std::vector<MicroBatch>& batches, bool scores) {
+  return run(compile(forward_only, pipeline_shape(grid_.layout(), int(batches.size())), grid_.coordinate("pipeline")), batches, {0, scores});
 }
 
 // Buckets first, then what the tensor axis shares, then the matrix both ends of a pipeline hold: sums commute.
@@ -187,8 +152,7 @@ template <class T>
 void Engine<T>::finish_gradients() {
   auto t = timers_.scope("reduce gradients");
   grid_.tell("reduce gradients");
-  for (Request& reduction : reductions_) reduction.wait();
-  reductions_.clear();
+  executor_.wait_for_reductions();
   stage_.parameters().reduce_replicas(device_, communication_, grid_.tensor());
   if (Parameter* shared = stage_.shared_ends(); shared && shared->trained) grid_.ends()->all_reduce(device_, shared->template vector_gradient<Acc<T>>());
 }
@@ -218,8 +182,7 @@ StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const St
   result.tokens = labelled(batches);
   require(result.tokens > 0, Exit::data, "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off", order.number);
   fill<Acc<T>>(device_, stage_.parameters().gradients(), 0);
-  const auto tasks = one_f_one_b(pipeline_shape(grid_, micros), grid_.coordinate("pipeline"));
-  const double sum = run(tasks, batches, 1.0 / double(result.tokens));
+  const double sum = run(training_program(micros), batches, {1.0 / double(result.tokens)}).loss;
   finish_gradients();
   if (on_gradients_ && !device_.ghost()) on_gradients_(device_, stage_.parameters().gradients());
   if (probe_) probe_->gradients_are_whole();
@@ -254,7 +217,7 @@ template <class T>
 std::pair<double, Index> Engine<T>::evaluate(const MicroBatches& source, int micros) {
   const auto batches = collect(source, micros);
   const Index tokens = labelled(batches);
-  const double sum = run(forward_only(pipeline_shape(grid_, micros), grid_.coordinate("pipeline")), batches, 0);
+  const double sum = run_forward(batches, false).loss;
   return {from_last_stage({sum}).sum, tokens};
 }
 
@@ -277,9 +240,7 @@ std::string Engine<T>::only_some_replicas(bool bad) {
 
 template <class T>
 std::vector<std::vector<TokenScore>> Engine<T>::scores(const MicroBatches& source, int micros) {
-  std::vector<std::vector<TokenScore>> each(micros);
-  run(forward_only(pipeline_shape(grid_, micros), grid_.coordinate("pipeline")), collect(source, micros), 0, &each);
-  return each;
+  return run_forward(collect(source, micros), true).scores;
 }
 
 // Names the weight nearest to where it began: backward spreads a bad number towards the embedding, so the last weight in the order of the

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Everything one rank needs for a training step: stage, optimizer, memory, and the execution of the schedule.
+// Everything one rank needs for a training step: stage, optimizer, memory, and the programs it runs.
 // A ghost engine runs the same step without arithmetic or messages and so knows bytes, flops and traffic before they are taken.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <limits>
+#include <optional>
 
+#include "src/engine/executor.hpp"
 #include "src/engine/optimizer.hpp"
-#include "src/engine/stage.hpp"
-#include "src/parallel/schedule.hpp"
-#include "src/report/timers.hpp"
 
 namespace gyr {
 
@@ -22,15 +20,20 @@ struct EngineConfig {
   int micros = 1;         // micro-batches per step and data rank, at most
   bool training = true;   // false: forwards only, without gradients and optimizer
   Index bucket_bytes = Index(32) << 20;  // gradients reduced together over the data axis
+  Schedule schedule = one_f_one_b;
   bool must_be_finite = true;  // otherwise a step whose numbers are not finite says so and changes nothing
 };
 
-// Bytes a rank takes, by category; activations are `slots` times `slot`.
+// Bytes a rank takes, by category; activations are all slots of all chunks.
 struct Capacity {
-  Index weights = 0, gradients = 0, optimizer = 0, slot = 0, slots = 0, scratch = 0, communication = 0;
+  Index weights = 0, gradients = 0, optimizer = 0, scratch = 0, communication = 0;
+  std::vector<SlotMemory> slots = {};
   Index bytes(Memory) const;
   Index total() const;
 };
+
+// Room for either.
+Capacity most_of(const Capacity&, const Capacity&);
 
 // Stopwatches of an engine, in order; the first is the whole.
 std::vector<std::string> engine_timer_names();
@@ -92,17 +95,12 @@ class Engine {
   Capacity measured() const;  // high-water marks so far
 
  private:
-  struct Bucket {
-    Span range;      // of the flat gradients
-    int first_part;  // started when this part, the last one done, is complete
-  };
-  void make_buckets();
-  // Runs a task list; returns the sum of losses of this rank's data coordinate (on the last stage)
-  // and adds the scores of the rows of each micro-batch to `each`, if given.
-  double run(const std::vector<Task>&, const std::vector<MicroBatch>&, double scale, std::vector<std::vector<TokenScore>>* each = nullptr);
+  GradientParts gradient_parts() const;
+  Program training_program(int micros) const;
+  RunResult run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
+  RunResult run_forward(const std::vector<MicroBatch>&, bool scores);
   std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;
   Index labelled(const std::vector<MicroBatch>&);
-  void start_buckets(int part);
   void finish_gradients();
   // A sum, and what all ranks hear with it: the greatest word, and whether a rank has met a number that is not finite.
   struct Agreed {
@@ -119,9 +117,8 @@ class Engine {
   Arena weights_, gradients_, optimizer_memory_, communication_;
   Stage<T> stage_;
   std::optional<Optimizer<T>> optimizer_;
-  std::vector<Bucket> buckets_;
-  std::vector<Request> reductions_;
-  std::vector<std::vector<Request>> sends_;  // by slot: transfers that still read its memory
+  GradientParts parts_;
+  Executor<T> executor_;
   std::function<void(Device&, Tensor1<Acc<T>>)> on_gradients_;
   Probe<T>* probe_ = nullptr;
 };

@@ -44,7 +44,7 @@ Generator<T>::Generator(const ModelConfig& config, Grid& grid, Index sequences, 
   const std::vector<Token> tokens(std::max(prompt, sequences), 0);
   advance({1, prompt, 0, {0}}, std::span(tokens).first(prompt));
   advance({sequences, 1, 0, std::vector<Index>(sequences, capacity - 1)}, std::span(tokens).first(sequences));
-  const Index scratch = device_->scratch.high_water(), slot = stage_->slot_bytes(), state = state_->arena().high_water();
+  const Index scratch = device_->scratch.high_water(), slot = stage_->slots().front().bytes, state = state_->arena().high_water();
   make(false, scratch, slot, state);
 }
 
@@ -56,7 +56,7 @@ void Generator<T>::make(bool ghost, Index scratch, Index slot, Index state) {
   weights_ = std::make_unique<Arena>(Arena::make(Memory::weights, weights, ghost));
   none_ = std::make_unique<Arena>(Arena::make(Memory::gradients, 0, ghost));
   stage_->parameters().allocate(*weights_, *none_, Gradients::none);
-  stage_->make_slots(1, slot, ghost);
+  stage_->make_slots({{1, slot}}, ghost);
   state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, ghost), sequences_, capacity_);
 }
 

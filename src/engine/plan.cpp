@@ -28,9 +28,10 @@ class Pulse : public Probe<T> {
   const std::function<void()>& beat_;
 };
 
-// One ghost step of `micros` micro-batches, read off.
+}  // namespace
+
 template <class T>
-RankPlan ghost_step(const EngineConfig& config, int micros, const Layout& layout, int position, const std::function<void()>& beat) {
+RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
   Grid grid = Grid::ghost(layout, position);
   Timers timers(engine_timer_names());
   Engine<T> engine(config, grid, nullptr, timers);
@@ -39,41 +40,10 @@ RankPlan ghost_step(const EngineConfig& config, int micros, const Layout& layout
   engine.initialise(0);
   engine.device().clear_work();
   const auto source = [&](int) { return MicroBatch{config.micro_batch, config.length, {}, {}}; };
-  if (config.training) engine.train(source, micros, 1, 0);
-  else engine.evaluate(source, micros);
+  if (config.training) engine.train(source, config.micros, 1, 0);
+  else engine.evaluate(source, config.micros);
   RankPlan plan{position, engine.measured(), 0, engine.device().flops(), engine.device().work(), traffic_of(grid)};
   for (const auto& p : engine.stage().parameters().all()) plan.parameters += p->size();
-  return plan;
-}
-
-// plan += times * (more - plan), for what grows with the number of micro-batches.
-void extend(RankPlan& plan, const RankPlan& more, Index times) {
-  const auto grow = [&](auto& x, auto y) { x += (y - x) * times; };
-  grow(plan.flops, more.flops);
-  for (std::size_t i = 0; i < plan.work.size(); ++i) {
-    grow(plan.work[i].calls, more.work[i].calls);
-    grow(plan.work[i].flops, more.work[i].flops);
-    grow(plan.work[i].bytes, more.work[i].bytes);
-  }
-  for (std::size_t c = 0; c < plan.traffic.size(); ++c)
-    for (int op = 0; op < operations; ++op) {
-      grow(plan.traffic[c].by_operation[op].calls, more.traffic[c].by_operation[op].calls);
-      grow(plan.traffic[c].by_operation[op].bytes, more.traffic[c].by_operation[op].bytes);
-    }
-}
-
-}  // namespace
-
-// All micro-batches take the same, and a full pipeline holds no more of them when more come: two short steps tell a long one exactly.
-template <class T>
-RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
-  EngineConfig full = config;
-  full.micros = std::min(config.micros, layout.size("pipeline"));
-  RankPlan plan = ghost_step<T>(full, 1, layout, position, beat);
-  if (config.micros == 1) return plan;
-  const RankPlan more = ghost_step<T>(full, 2, layout, position, beat);
-  plan.capacity = more.capacity;
-  extend(plan, more, config.micros - 1);
   return plan;
 }
 

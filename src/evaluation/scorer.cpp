@@ -37,12 +37,9 @@ Capacity capacity_of(EngineConfig config, const Grid& grid, const std::vector<Ba
     length = std::max(length, batch.length);
   }
   Capacity most;
-  const auto raise = [](Index& a, Index b) { a = std::max(a, b); };
   for (const auto& [members, length] : longest) {
     config.micro_batch = members, config.length = length;
-    const Capacity c = predicted_capacity<T>(config, grid.layout(), grid.position());
-    raise(most.weights, c.weights), raise(most.slot, c.slot), raise(most.slots, c.slots), raise(most.scratch, c.scratch);
-    raise(most.communication, c.communication);
+    most = most_of(most, predicted_capacity<T>(config, grid.layout(), grid.position()));
   }
   return most;
 }

@@ -1,76 +1,111 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/parallel/schedule.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "kernels/error.hpp"
 
 namespace gyr {
 
-std::string_view name_of(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::receive_input: return "receive input";
-    case TaskKind::forward: return "forward";
-    case TaskKind::send_output: return "send output";
-    case TaskKind::receive_gradient: return "receive gradient";
-    case TaskKind::backward: return "backward";
-    case TaskKind::send_gradient: return "send gradient";
+std::string_view name_of(Op op) {
+  switch (op) {
+    case Op::forward: return "forward";
+    case Op::backward: return "backward";
+    case Op::backward_input: return "backward input";
+    case Op::backward_weights: return "backward weights";
+    case Op::send: return "send";
+    case Op::receive: return "receive";
+    case Op::reduce: return "reduce";
+    case Op::step: return "step";
   }
   return "";
 }
 
 namespace {
 
-// Appends a forward or a backward with the transfers around it.
-void forward(std::vector<Task>& list, const PipelineShape& shape, int rank, int chunk, int micro) {
-  const int stage = chunk * shape.ranks + rank;
-  if (stage > 0) list.push_back({TaskKind::receive_input, chunk, micro});
-  list.push_back({TaskKind::forward, chunk, micro});
-  if (stage < shape.stages() - 1) list.push_back({TaskKind::send_output, chunk, micro});
-}
-void backward(std::vector<Task>& list, const PipelineShape& shape, int rank, int chunk, int micro) {
-  const int stage = chunk * shape.ranks + rank;
-  if (stage < shape.stages() - 1) list.push_back({TaskKind::receive_gradient, chunk, micro});
-  list.push_back({TaskKind::backward, chunk, micro});
-  if (stage > 0) list.push_back({TaskKind::send_gradient, chunk, micro});
-}
+void one_chunk(const PipelineShape& shape, const char* name) { ensure(shape.chunks == 1, "{} has one chunk per rank, not {}", name, shape.chunks); }
 
 }  // namespace
 
-std::vector<Task> one_f_one_b(const PipelineShape& shape, int rank) {
-  ensure(shape.chunks == 1, "1F1B has one chunk per rank, not {}", shape.chunks);
-  std::vector<Task> list;
+std::vector<Turn> forward_only(const PipelineShape& shape, int) {
+  std::vector<Turn> list;
+  for (int i = 0; i < shape.micros; ++i)
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) list.push_back({Op::forward, chunk, i});
+  return list;
+}
+
+std::vector<Turn> all_forward_all_backward(const PipelineShape& shape, int) {
+  one_chunk(shape, "GPipe");
+  std::vector<Turn> list;
+  for (int i = 0; i < shape.micros; ++i) list.push_back({Op::forward, 0, i});
+  for (int i = 0; i < shape.micros; ++i) list.push_back({Op::backward, 0, i});
+  return list;
+}
+
+std::vector<Turn> one_f_one_b(const PipelineShape& shape, int rank) {
+  one_chunk(shape, "1F1B");
+  std::vector<Turn> list;
   const int warm_up = std::min(shape.ranks - rank - 1, shape.micros);
-  for (int i = 0; i < warm_up; ++i) forward(list, shape, rank, 0, i);
+  for (int i = 0; i < warm_up; ++i) list.push_back({Op::forward, 0, i});
   for (int i = warm_up; i < shape.micros; ++i) {
-    forward(list, shape, rank, 0, i);
-    backward(list, shape, rank, 0, i - warm_up);
+    list.push_back({Op::forward, 0, i});
+    list.push_back({Op::backward, 0, i - warm_up});
   }
-  for (int i = shape.micros - warm_up; i < shape.micros; ++i) backward(list, shape, rank, 0, i);
+  for (int i = shape.micros - warm_up; i < shape.micros; ++i) list.push_back({Op::backward, 0, i});
   return list;
 }
 
-std::vector<Task> forward_only(const PipelineShape& shape, int rank) {
-  std::vector<Task> list;
-  for (int i = 0; i < shape.micros; ++i) forward(list, shape, rank, 0, i);
+std::vector<Turn> interleaved(const PipelineShape& shape, int rank) {
+  const auto [p, v, m] = shape;
+  ensure(m % p == 0, "the interleaved schedule takes micro-batches in groups of {}, and {} are none", p, m);
+  // The i-th forward, or backward, of a rank.
+  const auto turn = [p = p, v = v](Op op, int i) {
+    const int group = i / (p * v), within = i % (p * v), chunk = within / p;
+    return Turn{op, op == Op::forward ? chunk : v - 1 - chunk, group * p + within % p};
+  };
+  std::vector<Turn> list;
+  const int all = m * v, warm_up = std::min(2 * (p - rank - 1) + (v - 1) * p, all);
+  for (int i = 0; i < warm_up; ++i) list.push_back(turn(Op::forward, i));
+  for (int i = warm_up; i < all; ++i) {
+    list.push_back(turn(Op::forward, i));
+    list.push_back(turn(Op::backward, i - warm_up));
+  }
+  for (int i = all - warm_up; i < all; ++i) list.push_back(turn(Op::backward, i));
   return list;
 }
 
-int in_flight(const std::vector<Task>& list) {
+std::vector<Turn> zero_bubble(const PipelineShape& shape, int rank) {
+  one_chunk(shape, "ZB-H1");
+  std::vector<Turn> list;
+  int left = 0;  // the first micro-batch whose weights are left
+  const auto backward = [&](int i, int leave) {
+    list.push_back({Op::backward_input, 0, i});
+    for (; left <= i - leave; ++left) list.push_back({Op::backward_weights, 0, left});
+  };
+  const int warm_up = std::min(shape.ranks - rank - 1, shape.micros);
+  for (int i = 0; i < warm_up; ++i) list.push_back({Op::forward, 0, i});
+  for (int i = warm_up; i < shape.micros; ++i) {
+    list.push_back({Op::forward, 0, i});
+    backward(i - warm_up, rank);
+  }
+  // While it drains, a rank waits after each backward for as long as weights take.
+  for (int i = shape.micros - warm_up; i < shape.micros; ++i) {
+    list.push_back({Op::backward_input, 0, i});
+    if (left <= i) list.push_back({Op::backward_weights, 0, left++});
+  }
+  for (; left < shape.micros; ++left) list.push_back({Op::backward_weights, 0, left});
+  return list;
+}
+
+int in_flight(const std::vector<Turn>& list, int chunk) {
+  const bool split = std::any_of(list.begin(), list.end(), [](const Turn& t) { return t.op == Op::backward_weights; });
   int now = 0, most = 0;
-  for (const Task& task : list) {
-    now += (task.kind == TaskKind::forward) - (task.kind == TaskKind::backward);
+  for (const Turn& turn : list) {
+    if (turn.chunk != chunk) continue;
+    now += (turn.op == Op::forward) - (turn.op == (split ? Op::backward_weights : Op::backward));
     most = std::max(most, now);
   }
   return most;
-}
-
-std::string to_text(const std::vector<Task>& list) {
-  std::string text;
-  for (const Task& task : list) text += fmt::format("{:<17} chunk {} micro {}\n", name_of(task.kind), task.chunk, task.micro);
-  return text;
 }
 
 }  // namespace gyr

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/parallel/simulator.hpp"
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -11,54 +13,127 @@ namespace gyr {
 
 namespace {
 
-// What travels between global stages: the output of a stage's forward, or the gradient its backward leaves.
-using Message = std::tuple<TaskKind, int, int>;  // kind of send, sending stage, micro-batch
+// Messages from one rank to another, in order. The number of a message is its place in the line of those sent, or received.
+struct Line {
+  std::vector<std::pair<int, double>> sent;  // tag and time
+  std::vector<int> receives;                 // tags of the receives that have begun
+};
 
-std::optional<Message> awaited(const Task& task, int stage) {
-  if (task.kind == TaskKind::receive_input) return Message{TaskKind::send_output, stage - 1, task.micro};
-  if (task.kind == TaskKind::receive_gradient) return Message{TaskKind::send_gradient, stage + 1, task.micro};
-  return {};
-}
+struct Walker {
+  double clock = 0, busy = 0;
+  std::size_t next = 0;
+  // By chunk, micro-batch and payload: the line and the number of what has been received for a computation.
+  std::map<std::tuple<int, int, Payload>, std::pair<Line*, std::size_t>> inbox;
+  // By chunk and slot: what is still on its way out of it.
+  std::map<std::pair<int, int>, std::vector<std::pair<Line*, std::size_t>>> outbox;
+};
+
+class Simulator {
+ public:
+  Simulator(const std::vector<Program>& programs, const TaskCosts& costs) : programs_(programs), costs_(costs), walkers_(programs.size()) {}
+
+  Simulation run() {
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (std::size_t rank = 0; rank < programs_.size(); ++rank)
+        while (walkers_[rank].next < programs_[rank].tasks.size() && advance(int(rank), programs_[rank].tasks[walkers_[rank].next])) {
+          ++walkers_[rank].next;
+          progress = true;
+        }
+    }
+    require_ends();
+    Simulation result;
+    for (const Walker& w : walkers_) {
+      result.makespan = std::max(result.makespan, w.clock);
+      result.busy.push_back(w.busy);
+    }
+    return result;
+  }
+
+ private:
+  // Whether the rank could do its next task.
+  bool advance(int rank, const Task& task) {
+    Walker& w = walkers_[rank];
+    switch (task.op) {
+      case Op::send: {
+        Line& line = lines_[{rank, task.peer}];
+        w.outbox[{task.chunk, task.slot}].push_back({&line, line.sent.size()});
+        line.sent.push_back({task.tag, w.clock});
+        return true;
+      }
+      case Op::receive: {
+        if (task.payload == Payload::activations && !slot_is_free(w, task)) return false;
+        Line& line = lines_[{task.peer, rank}];
+        w.inbox[{task.chunk, task.micro, task.payload}] = {&line, line.receives.size()};
+        line.receives.push_back(task.tag);
+        return true;
+      }
+      case Op::reduce:
+      case Op::step: return true;
+      case Op::forward:
+      case Op::backward:
+      case Op::backward_input:
+      case Op::backward_weights: return compute(w, task);
+    }
+    return true;
+  }
+
+  bool compute(Walker& w, const Task& task) {
+    const Payload payload = task.op == Op::forward ? Payload::activations : Payload::gradients;
+    const auto awaited = w.inbox.find({task.chunk, task.micro, payload});
+    if (awaited != w.inbox.end() && task.op != Op::backward_weights) {
+      const auto [line, number] = awaited->second;
+      if (line->sent.size() <= number) return false;
+      w.clock = std::max(w.clock, line->sent[number].second + costs_.transfer);
+      w.inbox.erase(awaited);
+    } else if (task.op == Op::forward && !slot_is_free(w, task)) {
+      return false;
+    }
+    const double cost = cost_of(task);
+    w.clock += cost, w.busy += cost;
+    return true;
+  }
+
+  // Without buffers a send ends when the facing receive has begun.
+  static bool slot_is_free(Walker& w, const Task& task) {
+    auto& out = w.outbox[{task.chunk, task.slot}];
+    if (std::any_of(out.begin(), out.end(), [](const auto& message) { return message.first->receives.size() <= message.second; })) return false;
+    out.clear();
+    return true;
+  }
+
+  double cost_of(const Task& task) const {
+    const double whole = task.op == Op::forward ? costs_.forward : task.op == Op::backward ? costs_.backward : costs_.backward / 2;
+    const Program& p = programs_.front();
+    return whole / p.shape.chunks;
+  }
+
+  void require_ends() const {
+    std::string stuck;
+    for (std::size_t rank = 0; rank < programs_.size(); ++rank) {
+      if (walkers_[rank].next == programs_[rank].tasks.size()) continue;
+      const Task& t = programs_[rank].tasks[walkers_[rank].next];
+      stuck += fmt::format(" rank {} at '{}' of chunk {}, micro-batch {};", rank, name_of(t.op), t.chunk, t.micro);
+    }
+    ensure(stuck.empty(), "the schedule deadlocks:{}", stuck);
+    for (const auto& [pair, line] : lines_) {
+      ensure(line.sent.size() == line.receives.size(), "rank {} sends {} messages to rank {}, which receives {}", pair.first, line.sent.size(), pair.second, line.receives.size());
+      for (std::size_t i = 0; i < line.sent.size(); ++i)
+        ensure(line.sent[i].first == line.receives[i], "message {} from rank {} to rank {} is sent with tag {} and received with tag {}", i, pair.first, pair.second,
+               line.sent[i].first, line.receives[i]);
+    }
+  }
+
+  const std::vector<Program>& programs_;
+  TaskCosts costs_;
+  std::vector<Walker> walkers_;
+  std::map<std::pair<int, int>, Line> lines_;
+};
 
 }  // namespace
 
 double idle_part(const PipelineShape& shape) { return double(shape.ranks - 1) / double(shape.micros + shape.ranks - 1); }
 
-Simulation simulate(const PipelineShape& shape, const std::vector<std::vector<Task>>& lists, const TaskCosts& costs) {
-  Simulation result;
-  result.busy.assign(shape.ranks, 0);
-  std::vector<double> clock(shape.ranks, 0);
-  std::vector<std::size_t> next(shape.ranks, 0);
-  std::map<Message, double> sent;
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (int rank = 0; rank < shape.ranks; ++rank)
-      for (; next[rank] < lists[rank].size(); ++next[rank], progress = true) {
-        const Task& task = lists[rank][next[rank]];
-        const int stage = task.chunk * shape.ranks + rank;
-        if (const auto message = awaited(task, stage)) {
-          const auto arrival = sent.find(*message);
-          if (arrival == sent.end()) break;
-          clock[rank] = std::max(clock[rank], arrival->second + costs.transfer);
-        } else if (task.kind == TaskKind::send_output || task.kind == TaskKind::send_gradient) {
-          sent[{task.kind, stage, task.micro}] = clock[rank];
-        } else {
-          const double cost = task.kind == TaskKind::forward ? costs.forward : costs.backward;
-          clock[rank] += cost;
-          result.busy[rank] += cost;
-        }
-      }
-  }
-  std::string stuck;
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    if (next[rank] < lists[rank].size()) {
-      const Task& task = lists[rank][next[rank]];
-      stuck += fmt::format(" rank {} at '{}' of chunk {}, micro-batch {};", rank, name_of(task.kind), task.chunk, task.micro);
-    }
-    result.makespan = std::max(result.makespan, clock[rank]);
-  }
-  ensure(stuck.empty(), "the schedule deadlocks:{}", stuck);
-  return result;
-}
+Simulation simulate(const std::vector<Program>& programs, const TaskCosts& costs) { return Simulator(programs, costs).run(); }
 
 }  // namespace gyr

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Times the schedules of all ranks of a pipeline without a network: each rank walks its list, a receive waits for the facing send.
+// Times the programs of all ranks of a pipeline without a network: each rank walks its own; a computation waits for what was received for it,
+// and a slot is taken again only when its last message has found its receiver.
 #pragma once
 
-#include "src/parallel/schedule.hpp"
+#include "src/parallel/program.hpp"
 
 namespace gyr {
 
 struct TaskCosts {
-  double forward = 1, backward = 2;  // of one chunk
+  double forward = 1, backward = 2;  // of all chunks of a rank together; split backwards: half each
   double transfer = 0;               // between neighbours
 };
 
@@ -19,7 +20,7 @@ struct Simulation {
 // The part of a step of one_f_one_b in which a rank waits, were all stages equal and transfers free: (p - 1) / (m + p - 1).
 double idle_part(const PipelineShape&);
 
-// Exit::internal naming the tasks that wait for each other where the lists deadlock.
-Simulation simulate(const PipelineShape&, const std::vector<std::vector<Task>>& lists, const TaskCosts&);
+// Exit::internal naming the tasks that wait for each other where the programs deadlock, and messages that are not received as they were sent.
+Simulation simulate(const std::vector<Program>& programs, const TaskCosts&);
 
 }  // namespace gyr

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Consecutive layers of the model, with the embedding before the first and the head behind the last of all. A rank of a pipeline holds one
+// chunk or several; what a micro-batch leaves in a chunk for its backward lies in a slot.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "modules/embedding.hpp"
+#include "modules/head.hpp"
+#include "modules/layer.hpp"
+#include "src/parallel/layout.hpp"
+
+namespace gyr {
+
+// Tokens of one micro-batch, row b * length + t; labels[r] is the token row r must predict, or ignored_label. positions[r] is the place of
+// row r in its document where documents are packed into the sequences: none sees another. Empty: every sequence is one document. Every
+// rank of a data coordinate has the same micro-batch.
+struct MicroBatch {
+  Index batch = 0, length = 0;
+  std::vector<Token> tokens, labels;
+  std::vector<std::int32_t> positions = {};
+};
+
+// What a micro-batch is and what its forward keeps.
+template <class T>
+struct Slot {
+  ActivationStore saved;
+  Sequences sequences = {};
+  std::vector<std::int32_t> host_positions = {};  // of every row
+  Tensor1<Token> tokens = {}, labels = {};
+  Documents documents = {};
+  Tensor2<Acc<T>> cosine = {}, sine = {};
+  Tensor2<T> input = {}, output = {}, dx = {};
+};
+
+template <class T>
+class Chunk {
+ public:
+  // Declares the weights of the model's layers `layers`. `table`: the embedding's, where a tied head lies on the same rank.
+  Chunk(const ModelConfig&, Span layers, Parameters<T>&, Parameter* table);
+
+  bool first() const { return embedding_ != nullptr; }  // of the model
+  bool last() const { return head_ != nullptr; }
+  // Range of the flat gradients that belongs to the embedding, to each layer in order, to the head.
+  const std::vector<Span>& ranges() const { return ranges_; }
+  Embedding<T>* embedding() { return embedding_.get(); }
+  Head<T>* head() { return head_.get(); }
+
+  // Brings the micro-batch into an empty slot. Where this is not the first chunk, the tensor its input must be received into.
+  Tensor2<T> begin(Device&, Slot<T>&, const MicroBatch&) const;
+  // Runs the layers. On the last chunk also the head: adds to `loss` the sum over labelled tokens, and, where scale is not 0, keeps the
+  // gradient of scale * loss; where it is 0, `each`, if given, gets the score of every row. Returns the chunk's output.
+  Tensor2<T> forward(Pass<T>&, Slot<T>&, double scale, double& loss, std::vector<TokenScore>* each = nullptr);
+  // Where the gradient of the output must be received, except on the last chunk.
+  Tensor2<T> begin_backward(Slot<T>&) const;
+  // Runs back through the parts [first, last) of ranges(), the last of which is the one below where it ended before. Adds up the gradients
+  // of their weights and returns the gradient of their input. On the first chunk, parts below the lowest weight that is trained are not
+  // run through.
+  Tensor2<T> backward(Pass<T>&, Slot<T>&, const Span& parts);
+
+  // Generation: brings the tokens in, as above.
+  Tensor2<T> begin(Device&, Slot<T>&, const Sequences&, std::span<const Token> tokens) const;
+  // Runs the layers after what the pass's state remembers. Returns the chunk's output.
+  Tensor2<T> forward(Pass<T>&, Slot<T>&);
+
+ private:
+  // The residual stream as it leaves the embedding (layer -1) or a layer of this chunk, counted from 0.
+  std::string stream_name(Index layer) const;
+  Tensor2<T> run_and_keep(Pass<T>&, Slot<T>&);
+  Tensor2<T> run_through(Pass<T>&, Slot<T>&);
+  Tensor2<T> push_input(Slot<T>&) const;
+  void place(Device&, Slot<T>&, std::span<const std::int32_t> packed) const;
+  void backward_part(Pass<T>&, Index part, Tensor2<T> dx);
+
+  ModelConfig config_;
+  Index first_layer_;
+  std::unique_ptr<Embedding<T>> embedding_;
+  std::vector<std::unique_ptr<Layer<T>>> layers_;
+  std::unique_ptr<Head<T>> head_;
+  std::vector<Span> ranges_;
+  Index lowest_ = 0;  // part where backward may end
+};
+
+}  // namespace gyr

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/executor.hpp"
+
+#include <array>
+#include <map>
+#include <tuple>
+
+namespace gyr {
+
+namespace {
+
+// Work and traffic so far, or of a task.
+struct Count {
+  std::vector<Work> work;
+  std::vector<std::array<Traffic, operations>> traffic;  // of every communicator
+};
+
+Count counted_so_far(const Device& device, Grid& grid) {
+  Count count{device.work(), {}};
+  grid.visit([&](Communicator& c) { count.traffic.push_back(c.traffic()); });
+  return count;
+}
+
+// What has come since `before`.
+Count operator-(Count now, const Count& before) {
+  for (std::size_t i = 0; i < before.work.size(); ++i) {
+    now.work[i].calls -= before.work[i].calls;
+    now.work[i].flops -= before.work[i].flops;
+    now.work[i].bytes -= before.work[i].bytes;
+  }
+  for (std::size_t c = 0; c < before.traffic.size(); ++c)
+    for (int op = 0; op < operations; ++op) {
+      now.traffic[c][op].calls -= before.traffic[c][op].calls;
+      now.traffic[c][op].bytes -= before.traffic[c][op].bytes;
+    }
+  return now;
+}
+
+void count_again(const Count& count, Device& device, Grid& grid) {
+  device.add(count.work);
+  std::size_t c = 0;
+  grid.visit([&](Communicator& communicator) { communicator.add(count.traffic[c++]); });
+}
+
+}  // namespace
+
+template <class T>
+Executor<T>::Executor(Device& device, Grid& grid, Stage<T>& stage, Timers& timers) : device_(device), grid_(grid), stage_(stage), timers_(timers) {}
+
+template <class T>
+RunResult Executor<T>::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order, const Reduce& reduce) {
+  Run run{program, batches, order, reduce, {}, {}};
+  for (const int slots : program.slots) run.flows.emplace_back(slots);
+  if (order.scores) run.result.scores.resize(batches.size());
+  std::map<std::tuple<Op, int, Payload>, Count> counted;  // of micro-batch 1, by task
+  for (const Task& task : program.tasks) {
+    for (Request& reduction : reductions_) reduction.done();  // lets what is under way advance
+    if (!repeats(run, task)) {
+      execute(run, task);
+      continue;
+    }
+    const auto [known, first] = counted.try_emplace({task.op, task.chunk, task.payload});
+    if (first) {
+      const Count before = counted_so_far(device_, grid_);
+      execute(run, task);
+      known->second = counted_so_far(device_, grid_) - before;
+    } else {
+      count_again(known->second, device_, grid_);
+    }
+  }
+  auto t = timers_.scope("pipeline wait");
+  grid_.tell("last transfers");
+  for (auto& chunk : run.flows)
+    for (Flow& flow : chunk)
+      for (Request& send : flow.sends) send.wait();
+  return std::move(run.result);
+}
+
+template <class T>
+void Executor<T>::wait_for_reductions() {
+  for (Request& reduction : reductions_) reduction.wait();
+  reductions_.clear();
+}
+
+template <class T>
+void Executor<T>::execute(Run& run, const Task& task) {
+  if (task.op == Op::step) return;
+  if (task.op == Op::reduce) return reductions_.push_back(run.reduce(task.bucket));
+  Flow& flow = run.flows[task.chunk][task.slot];
+  switch (task.op) {
+    case Op::receive: receive(run, task, flow); break;
+    case Op::send: send(task, flow); break;
+    case Op::forward: forward(run, task, flow); break;
+    case Op::backward:
+    case Op::backward_input: backward(run, task, flow); break;
+    default: break;  // backward_weights: the layers there are have added theirs up in backward_input
+  }
+  if (task.last_use) stage_.slot(task.chunk, task.slot).saved.clear();
+}
+
+template <class T>
+void Executor<T>::wait(Request& request) {
+  auto t = timers_.scope("pipeline wait");
+  request.wait();
+}
+
+// A slot is free when nobody reads it any more.
+template <class T>
+Tensor2<T> Executor<T>::begin(Run& run, const Task& task, Flow& flow) {
+  while (!flow.sends.empty()) {
+    flow.sends.back().wait();
+    flow.sends.pop_back();
+  }
+  return stage_.chunk(task.chunk).begin(device_, stage_.slot(task.chunk, task.slot), run.batches[task.micro]);
+}
+
+template <class T>
+void Executor<T>::receive(Run& run, const Task& task, Flow& flow) {
+  const auto into = [&](Request& request, const Tensor2<T>& x) { request = grid_.pipeline().start_receive(device_, flat(x), task.peer, task.tag); };
+  if (task.payload == Payload::gradients) return into(flow.gradient, stage_.chunk(task.chunk).begin_backward(stage_.slot(task.chunk, task.slot)));
+  auto t = timers_.scope("pipeline wait");
+  into(flow.input, begin(run, task, flow));
+}
+
+template <class T>
+void Executor<T>::send(const Task& task, Flow& flow) {
+  const Tensor2<T>& x = task.payload == Payload::activations ? flow.output : flow.input_gradient;
+  flow.sends.push_back(grid_.pipeline().start_send<T>(device_, flat(x), task.peer, task.tag));
+}
+
+template <class T>
+void Executor<T>::forward(Run& run, const Task& task, Flow& flow) {
+  grid_.tell("forward", task.micro);
+  Chunk<T>& chunk = stage_.chunk(task.chunk);
+  if (chunk.first()) begin(run, task, flow);
+  wait(flow.input);
+  auto t = timers_.scope("forward");
+  if (probe_) probe_->micro_batch(task.micro);
+  Slot<T>& slot = stage_.slot(task.chunk, task.slot);
+  Pass<T> pass = stage_.pass(device_, slot);
+  flow.output = chunk.forward(pass, slot, run.order.scale, run.result.loss, run.order.scores ? &run.result.scores[task.micro] : nullptr);
+}
+
+template <class T>
+void Executor<T>::backward(Run&, const Task& task, Flow& flow) {
+  grid_.tell("backward", task.micro);
+  wait(flow.gradient);
+  auto t = timers_.scope("backward");
+  if (probe_) probe_->micro_batch(task.micro);
+  Slot<T>& slot = stage_.slot(task.chunk, task.slot);
+  Pass<T> pass = stage_.pass(device_, slot);
+  flow.input_gradient = stage_.chunk(task.chunk).backward(pass, slot, task.parts);
+}
+
+// In a dry run all micro-batches but the first and the last, which ends with reductions, take the same: the second is counted, and the count
+// stands for the others.
+template <class T>
+bool Executor<T>::repeats(const Run& run, const Task& task) const {
+  return device_.ghost() && task.micro > 0 && task.micro < run.program.shape.micros - 1 && task.op != Op::reduce && task.op != Op::step;
+}
+
+template class Executor<double>;
+template class Executor<float>;
+template class Executor<bf16>;
+
+}  // namespace gyr

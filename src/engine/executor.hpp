@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Walks a program: computes, sends, receives and begins reductions, task after task. A dry run counts what repeats instead of repeating it.
+#pragma once
+
+#include <functional>
+
+#include "src/engine/stage.hpp"
+#include "src/report/timers.hpp"
+
+namespace gyr {
+
+// What a run over micro-batches gives besides gradients.
+struct RunResult {
+  double loss = 0;  // sum over the labelled tokens of this rank's data coordinate, on the last stage
+  std::vector<std::vector<TokenScore>> scores;  // of each row of each micro-batch on the last stage, where they were asked for
+};
+
+struct RunOrder {
+  double scale = 0;     // of the loss whose gradients are wanted; 0: forwards alone
+  bool scores = false;  // of every row; without gradients
+};
+
+template <class T>
+class Executor {
+ public:
+  Executor(Device&, Grid&, Stage<T>&, Timers&);
+
+  void set_probe(Probe<T>* probe) { probe_ = probe; }
+  // Runs the program up to its step. `reduce` begins the sum of a bucket; what it has begun is polled between tasks until it is waited for.
+  using Reduce = std::function<Request(int bucket)>;
+  RunResult run(const Program&, const std::vector<MicroBatch>&, const RunOrder&, const Reduce& reduce = {});
+  // Waits for all sums that have begun.
+  void wait_for_reductions();
+
+ private:
+  // What is under way around a slot.
+  struct Flow {
+    Request input, gradient;
+    Tensor2<T> output, input_gradient;
+    std::vector<Request> sends;  // transfers that still read its memory
+  };
+  // A program on its way.
+  struct Run {
+    const Program& program;
+    const std::vector<MicroBatch>& batches;
+    RunOrder order;
+    const Reduce& reduce;
+    std::vector<std::vector<Flow>> flows;  // by chunk and slot
+    RunResult result;
+  };
+
+  void execute(Run&, const Task&);
+  void forward(Run&, const Task&, Flow&);
+  void backward(Run&, const Task&, Flow&);
+  void send(const Task&, Flow&);
+  void receive(Run&, const Task&, Flow&);
+  Tensor2<T> begin(Run&, const Task&, Flow&);
+  void wait(Request&);
+
+  bool repeats(const Run&, const Task&) const;
+
+  Device& device_;
+  Grid& grid_;
+  Stage<T>& stage_;
+  Timers& timers_;
+  Probe<T>* probe_ = nullptr;
+  std::vector<Request> reductions_;
+};
+
+}  // namespace gyr
