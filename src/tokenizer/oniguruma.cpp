@@ -171,7 +171,7 @@ class Translator {
     const char32_t c = take();
     if (c == 'A' || c == 'z' || c == 'Z') return emit(std::string("\\") + char(c), Previous::position);
     if (const auto one = character(c)) return literal(*one);
-    if (c == 'W') return emit(std::string("[^") + word_members + "]", Previous::atom);
+    if (c == 'W') return emit(fmt::format("[^{}]", word_members), Previous::atom);
     emit(fmt::format("[{}]", members(c)), Previous::atom);
   }
 
