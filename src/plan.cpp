@@ -17,28 +17,28 @@ namespace {
 
 // Sees every layer pass, and lets the plan be interrupted there.
 template <class T>
-class Pulse : public Probe<T> {
+class Pulse : public Hook<T> {
  public:
   explicit Pulse(const std::function<void()>& beat) : beat_(beat) {}
   void micro_batch(int) override {}
-  void see(Seen, const std::string&, Matrix<const T>, Index, std::span<const Piece>) override { beat_(); }
+  void observe(Observed, const std::string&, Matrix<const T>, Index, std::span<const Piece>) override { beat_(); }
   void gradients_are_whole() override {}
 
  private:
   const std::function<void()>& beat_;
 };
 
-// One ghost step of `micros` micro-batches, read off.
+// One dry-run step of `micros` micro-batches, read off.
 template <class T>
-RankPlan ghost_step(const EngineConfig& config, int micros, const Layout& layout, int position, const std::function<void()>& beat) {
-  Grid grid = Grid::ghost(layout, position);
+RankPlan dry_run_step(const EngineConfig& config, int micros, const Layout& layout, int position, const std::function<void()>& beat) {
+  Grid grid = Grid::dry_run(layout, position);
   Timers timers(engine_timer_names());
   Engine<T> engine(config, grid, nullptr, timers);
   Pulse<T> pulse(beat);
-  if (beat) engine.stage().look(&pulse);
+  if (beat) engine.stage().set_hook(&pulse);
   engine.initialise(0);
   engine.device().clear_work();
-  const auto source = [&](int) { return MicroBatch{config.micro_batch, config.length, {}, {}}; };
+  const auto source = [&](int) { return MicroBatch{config.micro_batch_size, config.seq_length, {}, {}}; };
   if (config.training) engine.train(source, micros, 1, 0);
   else engine.evaluate(source, micros);
   RankPlan plan{position, engine.measured(), 0, engine.device().flops(), engine.device().work(), traffic_of(grid)};
@@ -69,9 +69,9 @@ template <class T>
 RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
   EngineConfig full = config;
   full.micros = std::min(config.micros, layout.size("pipeline"));
-  RankPlan plan = ghost_step<T>(full, 1, layout, position, beat);
+  RankPlan plan = dry_run_step<T>(full, 1, layout, position, beat);
   if (config.micros == 1) return plan;
-  const RankPlan more = ghost_step<T>(full, 2, layout, position, beat);
+  const RankPlan more = dry_run_step<T>(full, 2, layout, position, beat);
   plan.capacity = more.capacity;
   extend(plan, more, config.micros - 1);
   return plan;

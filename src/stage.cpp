@@ -10,7 +10,7 @@ namespace {
 // Copies host numbers into a tensor, wherever it lives.
 template <class V>
 void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
-  if (dev.ghost() || from.empty()) return;
+  if (dev.dry_run() || from.empty()) return;
   const Kokkos::View<const V*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(from.data(), from.size());
   Kokkos::deep_copy(to, host);
 }
@@ -20,12 +20,12 @@ std::vector<std::int32_t> positions_of(const Sequences& s, std::span<const std::
   if (packed.empty()) {
     std::vector<std::int32_t> counted;
     for (Index b = 0; b < s.batch; ++b)
-      for (Index t = 0; t < s.length; ++t) counted.push_back(std::int32_t(s.past_of(b) + t));
+      for (Index t = 0; t < s.seq_length; ++t) counted.push_back(std::int32_t(s.past_of(b) + t));
     return counted;
   }
   ensure(Index(packed.size()) == s.rows(), "{} positions for {} rows", packed.size(), s.rows());
   for (Index r = 0; r < s.rows(); ++r)
-    ensure(packed[r] == 0 || (packed[r] > 0 && (r % s.length == 0 || packed[r] == packed[r - 1] + 1)),
+    ensure(packed[r] == 0 || (packed[r] > 0 && (r % s.seq_length == 0 || packed[r] == packed[r - 1] + 1)),
            "row {} stands at position {} of a document and the row before it at {}", r, packed[r], r > 0 ? packed[r - 1] : -1);
   return {packed.begin(), packed.end()};
 }
@@ -54,7 +54,7 @@ Stage<T>::Stage(const ModelConfig& config, Grid& grid, Trained trained)
     });
   if (last_)
     declared([&] {
-      Parameter* table = config_.tied && first_ ? &embedding_->table() : nullptr;
+      Parameter* table = config_.tie_word_embeddings && first_ ? &embedding_->table() : nullptr;
       head_ = std::make_unique<Head<T>>(config_, table, parameters_);
     });
   // Ranges meet: padding in front of a parameter belongs to what comes after it.
@@ -63,15 +63,15 @@ Stage<T>::Stage(const ModelConfig& config, Grid& grid, Trained trained)
 }
 
 template <class T>
-Parameter* Stage<T>::shared_ends() {
-  if (!config_.tied || first_ == last_) return nullptr;
+Parameter* Stage<T>::shared_embedding() {
+  if (!config_.tie_word_embeddings || first_ == last_) return nullptr;
   return first_ ? &embedding_->table() : &head_->weight();
 }
 
 template <class T>
-void Stage<T>::make_slots(int count, Index bytes, bool ghost) {
+void Stage<T>::make_slots(int count, Index bytes, bool dry_run) {
   for (int i = 0; i < count; ++i)
-    slots_.push_back({ActivationStore(Arena::make(Memory::activations, bytes, ghost)), {}, {}, {}, {}, {}, {}, {}, {}, {}});
+    slots_.push_back({ActivationStore(Arena::make(Memory::activations, bytes, dry_run)), {}, {}, {}, {}, {}, {}, {}, {}, {}});
 }
 
 template <class T>
@@ -90,7 +90,7 @@ Index Stage<T>::slots_capacity() const {
 
 template <class T>
 Pass<T> Stage<T>::pass(Device& dev, Slot& slot) {
-  return {dev, slot.saved, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine, slot.documents, probe_};
+  return {dev, slot.saved, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine, slot.documents, hook_};
 }
 
 template <class T>
@@ -101,21 +101,21 @@ std::string Stage<T>::stream_name(Index layer) const {
 // Where every row stands: its position, the angles of that, and, of packed documents, how far it may look back.
 template <class T>
 void Stage<T>::place(Device& dev, Slot& slot, std::span<const std::int32_t> packed) {
-  const Index rows = slot.sequences.rows(), half = config_.attention.width / 2;
+  const Index rows = slot.sequences.rows(), half = config_.attention.head_dim / 2;
   auto positions = slot.saved.template push<Tensor1<std::int32_t>>("positions", rows);
   slot.cosine = slot.saved.template push<Tensor2<Acc<T>>>("cosine", rows, half);
   slot.sine = slot.saved.template push<Tensor2<Acc<T>>>("sine", rows, half);
-  if (!dev.ghost() || !packed.empty()) slot.host_positions = positions_of(slot.sequences, packed);
+  if (!dev.dry_run() || !packed.empty()) slot.host_positions = positions_of(slot.sequences, packed);
   upload<std::int32_t>(dev, slot.host_positions, positions);
   slot.documents = packed.empty() ? Documents() : Documents{positions, slot.host_positions};
-  rope_table<Acc<T>>(dev, positions, config_.attention.theta, slot.cosine, slot.sine);
+  rope_table<Acc<T>>(dev, positions, config_.attention.rope_theta, slot.cosine, slot.sine);
 }
 
 template <class T>
 Tensor2<T> Stage<T>::begin(Device& dev, int i, const MicroBatch& batch) {
   Slot& slot = slots_[i];
   ensure(slot.saved.empty(), "slot {} still holds a micro-batch", i);
-  slot.sequences = {batch.batch, batch.length, 0, {}};
+  slot.sequences = {batch.batch, batch.seq_length, 0, {}};
   const Index rows = slot.sequences.rows();
   slot.tokens = slot.saved.template push<Tensor1<Token>>("token ids", rows);
   slot.labels = slot.saved.template push<Tensor1<Token>>("labels", rows);
@@ -127,16 +127,16 @@ Tensor2<T> Stage<T>::begin(Device& dev, int i, const MicroBatch& batch) {
 
 template <class T>
 Tensor2<T> Stage<T>::push_input(Slot& slot) {
-  return slot.input = first_ ? Tensor2<T>() : slot.saved.template push<Tensor2<T>>("input", slot.sequences.rows(), config_.width);
+  return slot.input = first_ ? Tensor2<T>() : slot.saved.template push<Tensor2<T>>("input", slot.sequences.rows(), config_.hidden_size);
 }
 
 template <class T>
 Tensor2<T> Stage<T>::forward(Pass<T>& a, Slot& slot) {
   Tensor2<T> x = first_ ? embedding_->forward(a, slot.tokens) : slot.input;
-  if (first_) a.show(Seen::activation, stream_name(-1), x);
+  if (first_) a.show(Observed::activation, stream_name(-1), x);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     x = layers_[i]->forward(a, x);
-    a.show(Seen::activation, stream_name(Index(i)), x);
+    a.show(Observed::activation, stream_name(Index(i)), x);
   }
   return slot.output = x;
 }
@@ -172,7 +172,7 @@ template <class T>
 Tensor2<T> Stage<T>::begin_backward(int i) {
   Slot& slot = slots_[i];
   if (last_) return {};
-  return slot.saved.template push<Tensor2<T>>("dx", slot.sequences.rows(), config_.width);
+  return slot.saved.template push<Tensor2<T>>("dx", slot.sequences.rows(), config_.hidden_size);
 }
 
 template <class T>
@@ -184,14 +184,14 @@ Tensor2<T> Stage<T>::backward(Device& dev, int i, const std::function<void(int)>
   if (last_) done(--part);
   for (Index i = Index(layers_.size()) - 1; i >= 0; --i) {
     if (--part >= lowest_) {
-      a.show(Seen::gradient, stream_name(i), dx);
+      a.show(Observed::gradient, stream_name(i), dx);
       layers_[i]->backward(a, dx);
     }
     done(part);
   }
   if (first_) {
     if (--part >= lowest_) {
-      a.show(Seen::gradient, stream_name(-1), dx);
+      a.show(Observed::gradient, stream_name(-1), dx);
       embedding_->backward(a, dx);
     }
     done(part);
@@ -226,12 +226,12 @@ Tensor2<Acc<T>> Stage<T>::logits(Device& dev, Rows which) {
   Slot& slot = slots_.front();
   Pass<T> a = pass(dev, slot);
   Tensor2<T> x = slot.output;
-  if (const Index length = slot.sequences.length; which == Rows::last && length > 1) {
-    x = slot.saved.template push<Tensor2<T>>("last rows", slot.sequences.batch, config_.width);
+  if (const Index seq_length = slot.sequences.seq_length; which == Rows::last && seq_length > 1) {
+    x = slot.saved.template push<Tensor2<T>>("last rows", slot.sequences.batch, config_.hidden_size);
     for (Index b = 0; b < slot.sequences.batch; ++b)
-      convert<T, T>(dev, Matrix<T>(rows(slot.output, (b + 1) * length - 1, 1)), rows(x, b, 1));
+      convert<T, T>(dev, Matrix<T>(rows(slot.output, (b + 1) * seq_length - 1, 1)), rows(x, b, 1));
   }
-  auto out = slot.saved.template push<Tensor2<Acc<T>>>("logits", x.extent(0), head_->vocabulary_here());
+  auto out = slot.saved.template push<Tensor2<Acc<T>>>("logits", x.extent(0), head_->vocab_size_here());
   head_->logits(a, x, out);
   return out;
 }

@@ -14,11 +14,11 @@
 
 namespace gyr {
 
-// Tokens of one micro-batch, row b * length + t; labels[r] is the token row r must predict, or ignored_label. positions[r] is the place of
+// Tokens of one micro-batch, row b * seq_length + t; labels[r] is the token row r must predict, or ignored_label. positions[r] is the place of
 // row r in its document where documents are packed into the sequences: none sees another. Empty: every sequence is one document. Every
 // rank of a data coordinate has the same micro-batch.
 struct MicroBatch {
-  Index batch = 0, length = 0;
+  Index batch = 0, seq_length = 0;
   std::vector<Token> tokens, labels;
   std::vector<std::int32_t> positions = {};
 };
@@ -29,8 +29,8 @@ class Stage {
   // Declares the weights of this rank's layers and makes the tensor blocks they need. Collective over the tensor axis.
   Stage(const ModelConfig&, Grid&, Trained = {});
 
-  // Shows a probe the activations and their gradients from now on; null: nobody.
-  void look(Probe<T>* probe) { probe_ = probe; }
+  // Calls the hook with activations and their gradients from now on; null: no hook.
+  void set_hook(Hook<T>* hook) { hook_ = hook; }
 
   Parameters<T>& parameters() { return parameters_; }
   const ModelConfig& config() const { return config_; }
@@ -39,8 +39,8 @@ class Stage {
   // Range of the flat gradients that belongs to the embedding, to each layer in order, to the head.
   const std::vector<Span>& ranges() const { return ranges_; }
 
-  // Slots for micro-batches in flight, of `bytes` each; ghosts count without limit.
-  void make_slots(int count, Index bytes, bool ghost);
+  // Slots for micro-batches in flight, of `bytes` each; a dry run counts without limit.
+  void make_slots(int count, Index bytes, bool dry_run);
   Index slot_bytes() const;  // high-water of the fullest slot
   Index slots_capacity() const;
   int slots() const { return int(slots_.size()); }
@@ -63,12 +63,12 @@ class Stage {
   Tensor2<T> begin(Device&, const Sequences&, std::span<const Token> tokens);
   // Runs the layers after what `state` remembers. Returns the stage's output.
   Tensor2<T> forward(Device&, StateStore& state);
-  // On the last stage: next-token logits of this rank's vocabulary columns, (rows, vocabulary_here), of all rows or of each sequence's last.
+  // On the last stage: next-token logits of this rank's vocabulary columns, (rows, vocab_size_here), of all rows or of each sequence's last.
   enum class Rows { all, last };
   Tensor2<Acc<T>> logits(Device&, Rows);
   Head<T>& head() { return *head_; }
   // The embedding's or tied head's weight, where this stage shares it with the other end of the pipeline; otherwise null.
-  Parameter* shared_ends();
+  Parameter* shared_embedding();
 
  private:
   struct Slot {
@@ -98,7 +98,7 @@ class Stage {
   std::vector<Span> ranges_;
   int lowest_ = 0;  // part where backward may end
   Index first_layer_;
-  Probe<T>* probe_ = nullptr;
+  Hook<T>* hook_ = nullptr;
   std::deque<Slot> slots_;
 };
 

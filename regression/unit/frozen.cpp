@@ -26,14 +26,14 @@ ModelConfig model() {
 EngineConfig config_of(const ModelConfig& model, const Patterns& frozen) {
   EngineConfig c;
   c.model = model;
-  c.micro_batch = 2, c.length = 11;
-  c.optimizer.clip = 0;
+  c.micro_batch_size = 2, c.seq_length = 11;
+  c.optimizer.clip_grad = 0;
   c.optimizer.frozen = frozen;
   return c;
 }
 
 MicroBatches batch_of(const ModelConfig& m) {
-  return [vocabulary = m.vocabulary](int) { return micro_batch(0, 2, 11, vocabulary); };
+  return [vocab_size = m.vocab_size](int) { return micro_batch(0, 2, 11, vocab_size); };
 }
 
 std::vector<Patterns> choices() {
@@ -110,17 +110,17 @@ TEST(frozen, weights_count_neither_in_the_norm_nor_in_the_memory) {
     Rig<double> rig(config_of(m, frozen), alone(m.layers()));
     const double norm = rig.engine.gradients(batch_of(m), 1, 1).gradient_norm;
     double squares = 0;
-    Index trained = 0, padding = 0;
+    Index trained = 0, pad_token_id = 0;
     for (const auto& p : rig.engine.stage().parameters().all())
       if (p->trained) {
         for (const double g : gradients.at(p->weight.name)) squares += g * g;
-        trained += p->size(), padding += 64;
+        trained += p->size(), pad_token_id += 64;
       }
     EXPECT_NEAR(norm, std::sqrt(squares), 1e-12 * norm);
     const Capacity used = rig.engine.measured();
     EXPECT_GE(used.gradients, trained * 8);
-    EXPECT_LE(used.gradients, (trained + padding) * 8 + 256);
-    EXPECT_LE(used.optimizer, 2 * ((trained + padding) * 8 + 256));
+    EXPECT_LE(used.gradients, (trained + pad_token_id) * 8 + 256);
+    EXPECT_LE(used.optimizer, 2 * ((trained + pad_token_id) * 8 + 256));
     EXPECT_EQ(used.gradients, rig.capacity.gradients);
     EXPECT_EQ(used.optimizer, rig.capacity.optimizer);
     EXPECT_EQ(used.weights, whole.engine.measured().weights);
@@ -158,11 +158,11 @@ TEST(frozen, weights_cost_no_products) {
 TEST(frozen, weights_count_not_in_the_flops_of_a_step) {
   const ModelConfig m = model();
   const auto flops = [&](const Patterns& frozen) { return training_flops(m, 11, config_of(m, frozen).optimizer.trained()); };
-  const double forward = forward_flops(m, 11).minimal, head = 2.0 * double(m.width) * double(m.vocabulary);
+  const double forward = forward_flops(m, 11).minimal, head = 2.0 * double(m.hidden_size) * double(m.vocab_size);
   EXPECT_DOUBLE_EQ(flops({}), 3 * forward);
   EXPECT_DOUBLE_EQ(flops({"lm_head.weight"}), 3 * forward - head);
   EXPECT_DOUBLE_EQ(flops({"model.embed*", "model.layers.*"}), forward + 2 * head);
-  const double matrix = 2.0 * double(m.attention.key_heads * m.attention.width * m.width);
+  const double matrix = 2.0 * double(m.attention.num_kv_heads * m.attention.head_dim * m.hidden_size);
   EXPECT_DOUBLE_EQ(flops({"model.layers.2.self_attn.k_proj.*"}), 3 * forward - matrix);
   EXPECT_DOUBLE_EQ(flops({"model.embed*"}), 3 * forward);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The shape of the house: includes point one way (kernels <- modules <- src), and a backend's folder is nobody's business above it.
+// The structure of the sources: includes point one way (kernels <- modules <- src), and no file above kernels/ includes a backend's folder.
 #include <filesystem>
 #include <fstream>
 #include <regex>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Faults on order, to test what a run does when its machine fails it: deck keys fault.*.
+// Injected faults, to test how a run survives failures: deck keys fault.*.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct FaultSettings {
   FaultKind kind = FaultKind::none;
   double amount = 0;  // slow: times as slow; leave: exit code; bitflip, gradflip: which bit of the number; scale: factor of all this rank's weights
   std::string text;   // as in the deck
-  int rank = 0, life = 0;  // life -1: every one
+  int rank = 0, attempt = 0;  // attempt -1: every one
   Index step = 1;
 
   bool any() const { return kind != FaultKind::none; }
@@ -23,14 +23,14 @@ struct FaultSettings {
 // "kill", "stop", "hang", "exit:3", "slow:2.0", "nan", "bitflip:30", "gradflip:30", "scale:100"; "" none. Exit::config otherwise. nan and
 // gradflip spoil this rank's gradients once they are summed over the data axis, as a bad receive buffer would.
 FaultSettings parse_fault(const std::string& kind);
-// "rank 3 gets kill at step 7 of life 0 (fault.kind)"
+// "rank 3 gets kill at step 7 of attempt 0 (fault.kind)"
 std::string describe(const FaultSettings&);
 
 // Strikes on the rank and in the step that the settings name.
 template <class T>
 class Fault {
  public:
-  Fault(const FaultSettings&, int rank, int life, Engine<T>&, const Beacon&);
+  Fault(const FaultSettings&, int rank, int attempt, Engine<T>&, const Beacon&);
   // To be called before every step.
   void strike(Index step);
 
