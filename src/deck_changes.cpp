@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/deck/renamed_keys.hpp"
 #include "src/report/table.hpp"
 #include "src/run_config.hpp"
 
@@ -29,7 +30,7 @@ void flatten(const YamlValue& map, const std::string& above, std::map<std::strin
 
 std::map<std::string, std::string> values_of(const std::string& deck, const std::string& origin) {
   std::map<std::string, std::string> values;
-  flatten(parse_yaml(deck, origin), "", values);
+  flatten(with_names_of_now(parse_yaml(deck, origin)), "", values);
   return values;
 }
 

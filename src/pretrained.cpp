@@ -50,7 +50,7 @@ RunConfig run_of_checkpoint(const fs::path& checkpoint) {
   std::error_code error;
   if (const std::string way = way_to_model(checkpoint); !way.empty())
     fail(Exit::missing, "{}: {}{}", checkpoint.string(), fs::exists(checkpoint, error) ? "is no model" : "is not there", way);
-  Deck deck = Deck::parse(read_header(checkpoint).deck, checkpoint.string());
+  Deck deck = Deck::stored(read_header(checkpoint).deck, checkpoint.string());
   return read_run_config(deck);
 }
 

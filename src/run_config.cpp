@@ -324,6 +324,7 @@ std::string read_init_from(Deck& deck) {
 }
 
 RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
+  deck.refuse_renamed();
   RunConfig run;
   run.model = read_model_config(model_section(deck), defaults.model);
   run.data = read_data(data_section(deck), defaults);

@@ -93,6 +93,13 @@ TEST(bad_input, a_misspelt_key_is_named_with_its_line_and_the_right_name) {
   expect_refused_quietly(material().train(folder / "out", {"train.stesp=3"}), Exit::config, {"train.stesp", "did you mean `steps`"}, {0});
 }
 
+TEST(bad_input, a_key_of_an_older_deck_is_answered_with_its_name_of_now) {
+  const Folder folder;
+  const auto [deck, line] = deck_with(folder, "  hidden_size: 32", "  width: 32");
+  expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line) + ": model.width is called model.hidden_size now"});
+  expect_refused_quietly(material().train(folder / "out", {"optimizer.rate=1"}), Exit::config, {"`optimizer.rate=1`: optimizer.rate is called optimizer.lr now"}, {0});
+}
+
 TEST(bad_input, a_value_of_the_wrong_type_is_named_with_its_line) {
   const Folder folder;
   const auto [deck, line] = deck_with(folder, "  global_batch_size: 8", "  global_batch_size: eight");
