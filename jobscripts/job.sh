@@ -86,7 +86,7 @@ submit_again() {
 
 # Another job goes on where this one stopped.
 again() {
-  local life=$((${GYR_JOB:-1} + 1))
+  local attempt=$((${GYR_JOB:-1} + 1))
   if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
     say "the next element of the array goes on"
   elif [ "$(scheduler)" = slurm ]; then
@@ -94,8 +94,8 @@ again() {
     say "requeued"
     scontrol requeue "$SLURM_JOB_ID"
   elif [ "$(scheduler)" = pbs ]; then
-    [ "$life" -le "$most" ] || { say "$most jobs did not finish it"; return 75; }
-    say "submitted again: $(submit_again "$life")"
+    [ "$attempt" -le "$most" ] || { say "$most jobs did not finish it"; return 75; }
+    say "submitted again: $(submit_again "$attempt")"
   else
     return 75
   fi

@@ -8,7 +8,7 @@
 namespace gyr {
 
 struct AdamW {
-  double rate, beta1, beta2, epsilon, decay;
+  double lr, beta1, beta2, epsilon, weight_decay;
   double correction1, correction2;  // 1 - beta^t
   double gradient_scale;            // clipping: multiplies g
 };

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#ifdef __has_feature  // Clang's question; GCC has a macro
+#ifdef __has_feature  // Clang; GCC defines the macro itself
 #if __has_feature(address_sanitizer)
 #define __SANITIZE_ADDRESS__ 1
 #endif
@@ -54,7 +54,7 @@ Arena::Arena(Memory category, Index bytes) : category_(category), capacity_(alig
   }
   base_ = reinterpret_cast<char*>(aligned(reinterpret_cast<std::intptr_t>(memory_.get())));
 #ifdef MADV_HUGEPAGE
-  // Large pages where the system offers them: the arenas are read from end to end, and page walks cost.
+  // Large pages where the system offers them: the arenas are read from end to end, and address translation takes time.
   constexpr std::intptr_t page = 4096;
   const auto first = (reinterpret_cast<std::intptr_t>(base_) + page - 1) / page * page;
   const auto length = reinterpret_cast<std::intptr_t>(base_) + capacity_ - first;
@@ -64,9 +64,9 @@ Arena::Arena(Memory category, Index bytes) : category_(category), capacity_(alig
   forbid(base_, capacity_);
 }
 
-Arena Arena::ghost(Memory category) {
+Arena Arena::dry_run(Memory category) {
   Arena arena(category);
-  arena.base_ = reinterpret_cast<char*>(alignment);  // never followed: kernels do not run on a ghost device
+  arena.base_ = reinterpret_cast<char*>(alignment);  // never followed: kernels do not run on a dry-run device
   arena.capacity_ = std::numeric_limits<Index>::max() / 2;
   return arena;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory is a stack per category, taken once: push returns the next piece, release gives back everything above a mark.
-// A ghost arena owns no memory and only counts, which is how a plan learns the bytes of a rank before they are taken.
+// A dry-run arena owns no memory and only counts, which is how a plan learns the bytes of a rank before they are taken.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,9 @@ class Arena {
   // Takes `bytes` of device memory now; fails with Exit::device where there is less.
   Arena(Memory category, Index bytes);
   // Owns nothing and counts without limit.
-  static Arena ghost(Memory category);
-  // An arena of the same kind (ghost or not) as asked for.
-  static Arena make(Memory category, Index bytes, bool ghost) { return ghost ? Arena::ghost(category) : Arena(category, bytes); }
+  static Arena dry_run(Memory category);
+  // An arena of the same kind (dry run or not) as asked for.
+  static Arena make(Memory category, Index bytes, bool dry_run) { return dry_run ? Arena::dry_run(category) : Arena(category, bytes); }
 
   Arena(Arena&&) noexcept = default;
   Arena& operator=(Arena&&) noexcept = default;

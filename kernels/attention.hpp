@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Grouped-query attention over blocks of keys with carried state (o, m, l): online softmax, so that blocks may come from anywhere.
-//   B sequences, Tq queries and Tk keys of each, H query heads, K key heads (H % K == 0), E head width of queries and keys, V of values
+//   B sequences, Tq queries and Tk keys of each, H query heads, K key heads (H % K == 0), E head_dim of queries and keys, V of values
 //   For a block of keys:  S = scale q k',  m' = max(m, rowmax S),  p = exp(S - m'),  l = e^(m-m') l + rowsum p,  o = e^(m-m') o + p v
 //   At the end:  out = o / l,  lse = m + log l.   Rows that may see no key keep m = -infinity, l = 0 and give out = 0, lse = -infinity
 #pragma once
@@ -11,7 +11,7 @@
 namespace gyr {
 
 struct AttentionShape {
-  Index batch, queries, keys, heads, key_heads, width, value_width;
+  Index batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim;
 };
 
 // Which keys a query may see: key j of the block stands at position first_key + j, query i at first_query + i (the same in every sequence).

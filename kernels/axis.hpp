@@ -11,7 +11,7 @@ namespace gyr {
 
 class Axis {
  public:
-  explicit Axis(Communicator whole) : whole_(std::move(whole)) { add_block(1, Communicator("self", ghost_transport(0, 1))); }
+  explicit Axis(Communicator whole) : whole_(std::move(whole)) { add_block(1, Communicator("self", dry_transport(0, 1))); }
 
   int size() const { return whole_.size(); }
   int rank() const { return whole_.rank(); }

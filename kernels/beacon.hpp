@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where a rank stands, told by the thread that works and read by one that watches: relaxed stores, no lock, nobody waits.
-// Fields are stored one by one, so that what is read fits together only once the rank has stopped moving: when it matters.
+// What a rank is doing: written by the thread that works, read by the watchdog, with relaxed atomics and without a lock.
+// Fields are stored one by one: a reader may see fields of different moments while the rank moves, and consistent ones once it has stopped.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct Call {
   std::uint64_t number = 0;
 };
 
-// A beacon as it was seen.
+// A copy of the fields of a beacon.
 struct Sight {
   std::uint64_t progress = 0;  // grows with everything that gets done
   std::int64_t step = 0, micro = -1;

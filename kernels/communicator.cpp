@@ -66,9 +66,9 @@ double Communicator::max(double mine) {
 }
 
 namespace {
-class GhostTransport final : public Transport {
+class DryTransport final : public Transport {
  public:
-  GhostTransport(int rank, int size) : rank_(rank), size_(size) {}
+  DryTransport(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   Ticket all_reduce(void*, Index, DType, Reduction) override { return 0; }
@@ -85,6 +85,6 @@ class GhostTransport final : public Transport {
 };
 }  // namespace
 
-std::unique_ptr<Transport> ghost_transport(int rank, int size) { return std::make_unique<GhostTransport>(rank, size); }
+std::unique_ptr<Transport> dry_transport(int rank, int size) { return std::make_unique<DryTransport>(rank, size); }
 
 }  // namespace gyr

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Causal depthwise convolution followed by SiLU: c(t,j) = bias(j) + sum_k w(j,k) x(t-(K-1)+k, j),  y = silu(c).
-//   B sequences of T tokens (rows b T + t), C channels, K taps
+//   B sequences of T tokens (rows b T + t), C channels, kernel of K tokens
 //   before (B,K-1,C): the inputs that precede the first token; zeros where empty
-//   Taps that reach back beyond the first token of their document are left out, in `before` too.
+//   Inputs from before the first token of a document do not count for it, in `before` neither.
 #pragma once
 
 #include "kernels/device.hpp"

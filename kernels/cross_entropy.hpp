@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// loss(r) = log sum_v exp(l(r,v)) - l(r, label(r)), over logits dealt by vocabulary.
+// loss(r) = log sum_v exp(l(r,v)) - l(r, label(r)), over logits sharded by vocabulary.
 //   R rows, V columns on this rank, the first of them token `first`; columns from `valid` on are padding and count as -infinity
 // Three kernels with an all-reduce after each of the first two, so that no rank ever holds a whole row.
 #pragma once

@@ -5,7 +5,7 @@
 
 namespace gyr {
 
-Device::Device(bool ghost, Index scratch_bytes) : scratch(Arena::make(Memory::scratch, scratch_bytes, ghost)), ghost_(ghost) {}
+Device::Device(bool dry_run, Index scratch_bytes) : scratch(Arena::make(Memory::scratch, scratch_bytes, dry_run)), dry_run_(dry_run) {}
 
 Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
   std::size_t entry = 0;
@@ -19,11 +19,11 @@ Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
 
 Device::Launch::Launch(Device& device, std::size_t entry)
     : device_(device), entry_(entry) {
-  if (!device.ghost_) start_ = std::chrono::steady_clock::now();  // a rehearsal is nothing but launches, and the clock takes half of it
+  if (!device.dry_run_) start_ = std::chrono::steady_clock::now();  // a dry run consists of launches alone, and reading the clock would take half its time
 }
 
 Device::Launch::~Launch() {
-  if (device_.ghost_) return;
+  if (device_.dry_run_) return;
   device_.work_[entry_].seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 

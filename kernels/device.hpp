@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One device of one rank: where kernels run, their scratch memory, and the count of their work.
-// A ghost device runs nothing and counts everything, so that a plan is the program itself, without the arithmetic.
+// A dry-run device runs nothing and counts everything, so that a plan is the program itself, without the arithmetic.
 #pragma once
 
 #include <chrono>
@@ -19,20 +19,20 @@ struct Work {
 
 class Device {
  public:
-  Device(bool ghost, Index scratch_bytes);
+  Device(bool dry_run, Index scratch_bytes);
 
-  bool ghost() const { return ghost_; }
+  bool dry_run() const { return dry_run_; }
   Space exec;
   Arena scratch;
 
-  // Announces a kernel: `if (auto run = dev.launch("name", flops, bytes)) { ... }`. False on a ghost device.
+  // Announces a kernel: `if (auto run = dev.launch("name", flops, bytes)) { ... }`. False on a dry-run device.
   class Launch {
    public:
     Launch(Device& device, std::size_t entry);
     ~Launch();
     Launch(const Launch&) = delete;
     Launch& operator=(const Launch&) = delete;
-    explicit operator bool() const { return !device_.ghost_; }
+    explicit operator bool() const { return !device_.dry_run_; }
 
    private:
     Device& device_;
@@ -49,7 +49,7 @@ class Device {
   void clear_work() { work_.clear(); }
 
  private:
-  bool ghost_;
+  bool dry_run_;
   std::vector<Work> work_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Small passes over memory that no product could absorb.
+// Elementwise operations that are not part of a matrix product.
 #pragma once
 
 #include "kernels/device.hpp"

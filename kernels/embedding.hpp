@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows of a table picked by token.   R tokens, D width, V rows of the table on this rank, starting at token `first`
+// Rows of a table picked by token.   R tokens, D hidden_size, V rows of the table on this rank, starting at token `first`
 #pragma once
 
 #include "kernels/device.hpp"
@@ -12,10 +12,10 @@ using Token = std::int32_t;
 template <class T>
 void embedding(Device&, Tensor1<const Token> tokens /*(R)*/, Tensor2<const T> table /*(V,D)*/, Index first, double scale, Tensor2<T> x /*(R,D)*/);
 
-// dtable(token(r) - first) += scale dx(r) for the rows held here, except those of `padding` (none where negative).
+// dtable(token(r) - first) += scale dx(r) for the rows held here, except those of `pad_token_id` (none where negative).
 // Rows are added in the order of r: the same bits every run.
 template <class T>
-void embedding_backward(Device&, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale, Token padding,
+void embedding_backward(Device&, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale, Token pad_token_id,
                         Tensor2<Acc<T>> dtable /*(V,D) +=*/);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How anything that goes wrong is said: one message with the numbers and the way out, and one documented exit code.
+// Errors: one message with the numbers and what to do about it, and one documented exit code.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ enum class Exit : int {
   usage = 64,      // command line
   data = 65,       // a file's content is wrong
   missing = 66,    // a file is not there
-  internal = 70,   // our own mistake
+  internal = 70,   // a bug of this program
   device = 69,     // MPI or device set-up, wrong number of ranks
   io = 74,         // a write or read failed (full disk)
   again = 75,      // stopped early by a signal, the time limit or the watchdog: resubmit, and it goes on
@@ -42,7 +42,7 @@ void require(bool condition, Exit code, fmt::format_string<Args...> text, Args&&
     fail(code, text, std::forward<Args>(args)...);
 }
 
-// A condition only our own code can break.
+// A condition that only a bug of this program breaks.
 template <class... Args>
 void ensure(bool condition, fmt::format_string<Args...> text, Args&&... args) {
   if (!condition) [[unlikely]]

@@ -18,7 +18,7 @@ class Stream {
  public:
   Stream(std::uint64_t seed, std::string_view name);
   double uniform(Index i) const;  // [0, 1), 53 bits
-  double normal(Index i) const;   // mean 0, deviation 1 (Box-Muller)
+  double normal(Index i) const;   // mean 0, standard deviation 1 (Box-Muller)
 
  private:
   std::array<std::uint32_t, 2> key_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// y = g x / rms(x), row by row.   R rows (= B T), D model width
+// y = g x / rms(x), row by row.   R rows (= B T), D hidden_size
 #pragma once
 
 #include "kernels/device.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// y = up silu(m gate), with gate and up side by side in one matrix.   R rows, F inner width, m the gate multiplier
+// y = up silu(m gate), with gate and up side by side in one matrix.   R rows, F intermediate_size, m the gate multiplier
 #pragma once
 
 #include "kernels/device.hpp"

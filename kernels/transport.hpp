@@ -28,7 +28,7 @@ class Transport {
   virtual void rest() = 0;        // what to do between two polls that found nothing
 };
 
-// Goes nowhere: every operation is done at once and moves nothing. For plans.
-std::unique_ptr<Transport> ghost_transport(int rank, int size);
+// For dry runs: every operation is done at once and moves nothing.
+std::unique_ptr<Transport> dry_transport(int rank, int size);
 
 }  // namespace gyr

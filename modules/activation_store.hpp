@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What forward keeps for backward: a stack of named tensors. forward pushes, backward pops the same names in reverse; nobody frees.
+// What forward keeps for backward: a stack of named tensors. forward pushes, backward pops the same names in reverse, which gives the memory back.
 #pragma once
 
 #include <cstring>

@@ -12,28 +12,28 @@ namespace gyr {
 template <class T>
 Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.attention), name_(name) {
   using P = Parameters<T>;
-  const Index q = c_.heads * c_.width, k = c_.key_heads * c_.width;
+  const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
   const auto matrix = [&](const char* part, Index rows, Index units, typename P::Placement place) {
-    return &parameters.declare({name + part + ".weight", {rows, m.width}, by_rows({{rows, units}}), normal(m.deviation)}, place);
+    return &parameters.declare({name + part + ".weight", {rows, m.hidden_size}, by_rows({{rows, units}}), normal(m.init_std)}, place);
   };
   const auto bias = [&](const char* part, Index rows, Index units, typename P::Placement place) {
     return &parameters.declare({name + part + ".bias", {rows}, by_rows({{rows, units}}), zeros(), Storage::wide, false}, place);
   };
-  q_ = matrix(".q_proj", q, c_.heads, P::Placement::aligned);
-  k_ = matrix(".k_proj", k, c_.key_heads, P::Placement::adjacent);
-  v_ = matrix(".v_proj", k, c_.key_heads, P::Placement::adjacent);
-  o_ = &parameters.declare({name + ".o_proj.weight", {m.width, q}, by_columns({{q, c_.heads, true}}), normal(m.deviation)});
+  q_ = matrix(".q_proj", q, c_.num_heads, P::Placement::aligned);
+  k_ = matrix(".k_proj", k, c_.num_kv_heads, P::Placement::adjacent);
+  v_ = matrix(".v_proj", k, c_.num_kv_heads, P::Placement::adjacent);
+  o_ = &parameters.declare({name + ".o_proj.weight", {m.hidden_size, q}, by_columns({{q, c_.num_heads, true}}), normal(m.init_std)});
   if (c_.bias) {
-    q_bias_ = bias(".q_proj", q, c_.heads, P::Placement::aligned);
-    k_bias_ = bias(".k_proj", k, c_.key_heads, P::Placement::adjacent);
-    v_bias_ = bias(".v_proj", k, c_.key_heads, P::Placement::adjacent);
-    o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.width}, everywhere(), zeros(), Storage::wide, false});
+    q_bias_ = bias(".q_proj", q, c_.num_heads, P::Placement::aligned);
+    k_bias_ = bias(".k_proj", k, c_.num_kv_heads, P::Placement::adjacent);
+    v_bias_ = bias(".v_proj", k, c_.num_kv_heads, P::Placement::adjacent);
+    o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   }
-  heads_ = q_->rows() / c_.width;
-  key_heads_ = k_->rows() / c_.width;
-  value_width_ = o_->columns() / heads_;
-  first_value_ = o_->share.pieces[0].global % c_.width;
-  scale_ = 1 / std::sqrt(double(c_.width));
+  num_heads_ = q_->rows() / c_.head_dim;
+  num_kv_heads_ = k_->rows() / c_.head_dim;
+  v_head_dim_ = o_->columns() / num_heads_;
+  first_value_ = o_->shard.pieces[0].global % c_.head_dim;
+  scale_ = 1 / std::sqrt(double(c_.head_dim));
 }
 
 // q, k and v lie one behind the other: one product serves the three.
@@ -49,22 +49,22 @@ void Attention<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y
   a.saved.refer("h", h);
   auto qkv = a.saved.template push<Tensor2<T>>("qkv", rows, q_width() + 2 * k_width());
   auto out = a.saved.template push<Tensor2<T>>("out", rows, out_width());
-  auto lse = a.saved.template push<Tensor2<Acc<T>>>("lse", rows, heads_);
+  auto lse = a.saved.template push<Tensor2<Acc<T>>>("lse", rows, num_heads_);
 
   linear<T>(a.dev, h, w_qkv(), qkv, c_.in_multiplier);
   if (c_.bias)
     bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
-  rope<T, T>(a.dev, Turn::forward, heads_, 1, a.cosine, a.sine, q, q);
-  rope<T, T>(a.dev, Turn::forward, key_heads_, c_.key_multiplier, a.cosine, a.sine, k, k);
+  rope<T, T>(a.dev, Turn::forward, num_heads_, 1, a.cosine, a.sine, q, q);
+  rope<T, T>(a.dev, Turn::forward, num_kv_heads_, c_.key_multiplier, a.cosine, a.sine, k, k);
   {
     Scope scope(a.dev.scratch);
-    AttentionState<Acc<T>> state{{}, lse, a.dev.scratch.template tensor<Acc<T>>(rows, heads_)};
+    AttentionState<Acc<T>> state{{}, lse, a.dev.scratch.template tensor<Acc<T>>(rows, num_heads_)};
     if constexpr (std::is_same_v<T, Acc<T>>) state.o = out;
     else state.o = a.dev.scratch.template tensor<Acc<T>>(rows, out_width());
     if (a.state) attend_with_past(a, qkv, state);
     else attend(a, qkv, state);
-    attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.length, a.sequences.length), state, out, lse);
+    attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse);
   }
   contribute_once<T>(a.dev, *o_, out);
   a.show(name_, ".queries", q, *q_);
@@ -78,22 +78,22 @@ void Attention<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y
 template <class T>
 void Attention<T>::attend(Pass<T>& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.length, a.sequences.length), Mask{true, 0, 0, a.documents}, scale_, q, k,
+  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), Mask{true, 0, 0, a.documents}, scale_, q, k,
                channels<T>(v), Carry::fresh, state);
 }
 
 // Sequence by sequence, because each has its own past: new keys and values join the cache, then the queries meet all of it.
 template <class T>
 void Attention<T>::attend_with_past(Pass<T>& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
-  const Index length = a.sequences.length, width = 2 * k_width();
+  const Index seq_length = a.sequences.seq_length, width = 2 * k_width();
   auto cache = a.state->template tensor<Tensor3<T>>(a.dev, this, "keys and values", a.state->capacity(), width);
   for (Index b = 0; b < a.sequences.batch; ++b) {
-    const Index past = a.sequences.past_of(b), keys = past + length;
+    const Index past = a.sequences.past_of(b), keys = past + seq_length;
     const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * a.state->capacity() * width, keys, width);
-    convert<T, T>(a.dev, Matrix<T>(qkv).block(b * length, length, q_width(), width), rows(mine, past, length));
-    attention<T>(a.dev, shape(1, length, keys), Mask{true, past, 0}, scale_, Matrix<T>(qkv).block(b * length, length, 0, q_width()),
+    convert<T, T>(a.dev, Matrix<T>(qkv).block(b * seq_length, seq_length, q_width(), width), rows(mine, past, seq_length));
+    attention<T>(a.dev, shape(1, seq_length, keys), Mask{true, past, 0}, scale_, Matrix<T>(qkv).block(b * seq_length, seq_length, 0, q_width()),
                  columns(mine, 0, k_width()), channels<T>(columns(mine, k_width(), k_width())), Carry::fresh,
-                 {rows(state.o, b * length, length), rows(state.m, b * length, length), rows(state.l, b * length, length)});
+                 {rows(state.o, b * seq_length, seq_length), rows(state.m, b * seq_length, seq_length), rows(state.l, b * seq_length, seq_length)});
   }
 }
 
@@ -114,13 +114,13 @@ void Attention<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T>
   weights_backward<T>(a.dev, {o_}, dy, out, c_.out_multiplier);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
 
-  auto delta = scratch.template tensor<A>(rows, heads_);
+  auto delta = scratch.template tensor<A>(rows, num_heads_);
   auto dwide = scratch.template tensor<A>(rows, qkv.extent(1));
   fill<A>(a.dev, flat(dwide), 0);
   const auto part = [&](const auto& x, int i) {
     return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width() + (i - 1) * k_width(), k_width());
   };
-  const auto all = shape(a.sequences.batch, a.sequences.length, a.sequences.length);
+  const auto all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
   attention_delta<T>(a.dev, all, dout, out, delta);
   attention_backward<T>(a.dev, all, Mask{true, 0, 0, a.documents}, scale_, part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse,
                         delta, part(dwide, 0), part(dwide, 1), channels<A>(part(dwide, 2)));
@@ -132,19 +132,19 @@ void Attention<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T>
     dqkv = scratch.template tensor<T>(rows, qkv.extent(1));
     convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
   }
-  rope<A, T>(a.dev, Turn::backward, heads_, 1, a.cosine, a.sine, part(dwide, 0), part(dqkv, 0));
-  rope<A, T>(a.dev, Turn::backward, key_heads_, c_.key_multiplier, a.cosine, a.sine, part(dwide, 1), part(dqkv, 1));
+  rope<A, T>(a.dev, Turn::backward, num_heads_, 1, a.cosine, a.sine, part(dwide, 0), part(dqkv, 0));
+  rope<A, T>(a.dev, Turn::backward, num_kv_heads_, c_.key_multiplier, a.cosine, a.sine, part(dwide, 1), part(dqkv, 1));
 
   weights_backward<T>(a.dev, {q_, k_, v_}, dqkv, h, c_.in_multiplier);
   if (c_.bias) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
   linear_backward_input<T>(a.dev, dqkv, w_qkv(), dh, c_.in_multiplier, beta(add));
 }
 
-LayerFlops attention_flops(const ModelConfig& m, Index length) {
-  const double q = double(m.attention.heads) * m.attention.width, k = double(m.attention.key_heads) * m.attention.width;
+LayerFlops attention_flops(const ModelConfig& m, Index seq_length) {
+  const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   LayerFlops f;
-  f.products = 2.0 * m.width * (q + 2 * k) + 2.0 * q * m.width;
-  f.attention = 2.0 * double(length) * q;  // 4 * (length / 2) keys on average
+  f.products = 2.0 * m.hidden_size * (q + 2 * k) + 2.0 * q * m.hidden_size;
+  f.attention = 2.0 * double(seq_length) * q;  // 4 * (seq_length / 2) keys on average
   return f;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Causal grouped-query attention with rotary positions, dealt over the tensor axis by heads. Where ranks outnumber the query heads, the
+// Causal grouped-query attention with rotary positions, sharded over the tensor axis by heads. Where ranks outnumber the query heads, the
 // ranks of a head all have its scores, and each the values of its own channels.
 #pragma once
 
@@ -17,27 +17,27 @@ class Attention final : public Branch<T> {
   void backward(Pass<T>&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
 
  private:
-  Index q_width() const { return heads_ * c_.width; }
-  Index k_width() const { return key_heads_ * c_.width; }
-  Index out_width() const { return heads_ * value_width_; }
+  Index q_width() const { return num_heads_ * c_.head_dim; }
+  Index k_width() const { return num_kv_heads_ * c_.head_dim; }
+  Index out_width() const { return num_heads_ * v_head_dim_; }
   Matrix<const T> w_qkv() const;
   void attend(Pass<T>&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void attend_with_past(Pass<T>&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   // This rank's channels of the values, among all of its key heads.
-  template <class S> Matrix<S> channels(const Matrix<S>& v) const { return columns(v, first_value_, key_heads_ * value_width_); }
+  template <class S> Matrix<S> channels(const Matrix<S>& v) const { return columns(v, first_value_, num_kv_heads_ * v_head_dim_); }
   AttentionShape shape(Index batch, Index queries, Index keys) const {
-    return {batch, queries, keys, heads_, key_heads_, c_.width, value_width_};
+    return {batch, queries, keys, num_heads_, num_kv_heads_, c_.head_dim, v_head_dim_};
   }
 
   AttentionConfig c_;
   std::string name_;
-  Index heads_, key_heads_;         // on this rank
-  Index value_width_, first_value_; // channels of each head that this rank takes the values of
+  Index num_heads_, num_kv_heads_;  // on this rank
+  Index v_head_dim_, first_value_;  // channels of each head that this rank takes the values of
   double scale_;
   Parameter *q_, *k_, *v_, *o_;
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
 };
 
-LayerFlops attention_flops(const ModelConfig&, Index length);
+LayerFlops attention_flops(const ModelConfig&, Index seq_length);
 
 }  // namespace gyr

@@ -4,14 +4,14 @@
 namespace gyr {
 
 Weight embedding_weight(const ModelConfig& c) {
-  return {"model.embed_tokens.weight", {c.vocabulary, c.width}, by_rows({{c.vocabulary, 0}}), normal(c.deviation)};
+  return {"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, by_rows({{c.vocab_size, 0}}), normal(c.init_std)};
 }
 
 template <class T>
 Tensor2<T> Embedding<T>::forward(Pass<T>& a, Tensor1<const Token> tokens) {
   a.saved.refer("tokens", tokens);
-  auto x = a.saved.template push<Tensor2<T>>("embedded", tokens.extent(0), c_.width);
-  embedding<T>(a.dev, tokens, table_.matrix<const T>(), table_.share.pieces[0].global, c_.embedding_multiplier, x);
+  auto x = a.saved.template push<Tensor2<T>>("embedded", tokens.extent(0), c_.hidden_size);
+  embedding<T>(a.dev, tokens, table_.matrix<const T>(), table_.shard.pieces[0].global, c_.embedding_multiplier, x);
   a.tensor.whole().all_reduce(a.dev, flat(x));
   return x;
 }
@@ -21,7 +21,7 @@ void Embedding<T>::backward(Pass<T>& a, Tensor2<const T> dx) {
   a.saved.template pop<Tensor2<T>>("embedded");
   const auto tokens = a.saved.template pop<Tensor1<const Token>>("tokens");
   if (!table_.trained) return;
-  embedding_backward<T>(a.dev, tokens, dx, table_.share.pieces[0].global, c_.embedding_multiplier, c_.padding,
+  embedding_backward<T>(a.dev, tokens, dx, table_.shard.pieces[0].global, c_.embedding_multiplier, c_.pad_token_id,
                         table_.matrix_gradient<Acc<T>>());
 }
 

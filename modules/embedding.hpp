@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Token embedding, dealt over the tensor axis by vocabulary.
+// Token embedding, sharded over the tensor axis by vocabulary.
 #pragma once
 
 #include "kernels/embedding.hpp"

@@ -9,14 +9,14 @@
 
 namespace gyr {
 
-// What the modules declare: the declaration is the one place that knows.
+// The weights as the modules declare them.
 std::vector<Weight> declared_weights(const ModelConfig& c) {
   Parameters<float> parameters(1, 0);
   Embedding<float> embedding(c, parameters);
   std::vector<std::unique_ptr<Layer<float>>> layers;
   for (const char symbol : c.pattern)
     layers.push_back(std::get<MakeLayer<float>>(layer_type(symbol).make)(c, fmt::format("model.layers.{}", layers.size()), parameters));
-  Head<float> head(c, c.tied ? &embedding.table() : nullptr, parameters);
+  Head<float> head(c, c.tie_word_embeddings ? &embedding.table() : nullptr, parameters);
   std::vector<Weight> weights;
   for (const auto& p : parameters.all()) weights.push_back(p->weight);
   return weights;
@@ -28,11 +28,11 @@ Index parameter_count(const ModelConfig& c) {
   return count;
 }
 
-TokenFlops forward_flops(const ModelConfig& c, Index length) {
-  const double head = 2.0 * double(c.width) * double(c.vocabulary);
+TokenFlops forward_flops(const ModelConfig& c, Index seq_length) {
+  const double head = 2.0 * double(c.hidden_size) * double(c.vocab_size);
   TokenFlops sum{head, head, head};
   for (const char symbol : c.pattern) {
-    const LayerFlops f = layer_type(symbol).flops(c, length);
+    const LayerFlops f = layer_type(symbol).flops(c, seq_length);
     sum.minimal += f.products + f.attention + f.recurrence + f.convolution;
     sum.executed += f.products + f.attention + f.scan + f.convolution;
     sum.megatron += f.products + 2 * f.attention + f.recurrence * 7 / 5;
@@ -40,7 +40,7 @@ TokenFlops forward_flops(const ModelConfig& c, Index length) {
   return sum;
 }
 
-double training_flops(const ModelConfig& c, Index length, const Trained& trained) {
+double training_flops(const ModelConfig& c, Index seq_length, const Trained& trained) {
   std::map<std::string, std::vector<Weight>> parts;  // by the beginning of their names: "model.layers.3." is a part
   const std::string layers = "model.layers.";
   for (Weight& w : declared_weights(c)) {
@@ -61,22 +61,22 @@ double training_flops(const ModelConfig& c, Index length, const Trained& trained
   const std::string table = "model.embed_tokens.";
   add(table, 0);
   for (Index i = 0; i < c.layers(); ++i) {
-    const LayerFlops f = layer_type(c.pattern[i]).flops(c, length);
+    const LayerFlops f = layer_type(c.pattern[i]).flops(c, seq_length);
     add(fmt::format("{}{}.", layers, i), f.products + f.attention + f.recurrence + f.convolution);
   }
   add("model.final_layernorm.", 0);
-  add(c.tied ? table : "lm_head.", 2.0 * double(c.width) * double(c.vocabulary));
+  add(c.tie_word_embeddings ? table : "lm_head.", 2.0 * double(c.hidden_size) * double(c.vocab_size));
   return sum;
 }
 
-StageCosts stage_costs(const ModelConfig& c, Index length) {
+StageCosts stage_costs(const ModelConfig& c, Index seq_length) {
   StageCosts costs;
   for (const char symbol : c.pattern) {
-    const LayerFlops f = layer_type(symbol).flops(c, length);
+    const LayerFlops f = layer_type(symbol).flops(c, seq_length);
     costs.layers.push_back(f.products + f.attention + f.scan + f.convolution);
   }
-  costs.embedding = double(c.width);  // a copy per token
-  costs.head = 2.0 * double(c.width) * double(c.vocabulary);
+  costs.embedding = double(c.hidden_size);  // a copy per token
+  costs.head = 2.0 * double(c.hidden_size) * double(c.vocab_size);
   return costs;
 }
 

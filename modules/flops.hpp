@@ -19,19 +19,19 @@ Index parameter_count(const ModelConfig&);
 struct TokenFlops {
   double minimal = 0, executed = 0, megatron = 0;
 };
-TokenFlops forward_flops(const ModelConfig&, Index length);
+TokenFlops forward_flops(const ModelConfig&, Index seq_length);
 
 // A training step costs three forwards per token: one forward, two backward ...
 inline constexpr double training_factor = 3;
 // ... less what frozen weights save: the gradients of their matrices, and all of backward below the lowest weight that is trained. Minimal
 // flops of a step per token.
-double training_flops(const ModelConfig&, Index length, const Trained&);
+double training_flops(const ModelConfig&, Index seq_length, const Trained&);
 
 // Forward flops per token of each layer (executed), of the embedding and of the head: the costs by which stages are cut.
 struct StageCosts {
   std::vector<double> layers;
   double embedding = 0, head = 0;
 };
-StageCosts stage_costs(const ModelConfig&, Index length);
+StageCosts stage_costs(const ModelConfig&, Index seq_length);
 
 }  // namespace gyr

@@ -12,17 +12,17 @@ constexpr Index block_rows = 256;  // enough for a full-rate product, few enough
 
 template <class T>
 Head<T>::Head(const ModelConfig& c, Parameter* table, Parameters<T>& parameters)
-    : c_(c), norm_(c.width, c.epsilon, "model.final_layernorm", parameters), w_(table) {
+    : c_(c), norm_(c.hidden_size, c.rms_norm_eps, "model.final_layernorm", parameters), w_(table) {
   if (w_) return;
   Weight weight = embedding_weight(c);
-  if (!c.tied) weight.name = "lm_head.weight";
+  if (!c.tie_word_embeddings) weight.name = "lm_head.weight";
   w_ = &parameters.declare(std::move(weight));
-  w_->tied = c.tied;
+  w_->tied = c.tie_word_embeddings;
 }
 
 template <class T>
 void Head<T>::logits(Pass<T>& a, Tensor2<const T> x, Tensor2<Acc<T>> logits) {
-  linear<T, Acc<T>>(a.dev, norm_.forward(a, x), w_->template matrix<const T>(), logits, c_.head_multiplier);
+  linear<T, Acc<T>>(a.dev, norm_.forward(a, x), w_->template matrix<const T>(), logits, c_.lm_head_multiplier);
 }
 
 // Loss of some rows; with dh, also the gradient of scale * loss; with `each`, also the score of every row.
@@ -30,15 +30,15 @@ template <class T>
 double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh,
                            std::vector<TokenScore>* each) {
   using A = Acc<T>;
-  const Index n = h.extent(0), columns = vocabulary_here();
+  const Index n = h.extent(0), columns = vocab_size_here();
   Scope scope(a.dev.scratch);
   auto& scratch = a.dev.scratch;
   auto logits = scratch.template tensor<A>(n, columns);
   auto top = scratch.template tensor<A>(n);
   auto sums = scratch.template tensor<A>(2, n);
   auto losses = scratch.template tensor<double>(n);
-  linear<T, A>(a.dev, h, w_->template matrix<const T>(), logits, c_.head_multiplier);
-  if (each && see_ && !a.dev.ghost()) see_(logits);
+  linear<T, A>(a.dev, h, w_->template matrix<const T>(), logits, c_.lm_head_multiplier);
+  if (each && observer_ && !a.dev.dry_run()) observer_(logits);
   logits_top<A>(a.dev, logits, valid(), top);
   a.tensor.whole().all_reduce(a.dev, top, Reduction::max);
   logits_sums<A>(a.dev, logits, valid(), top, labels, first_token(), sums);
@@ -49,10 +49,10 @@ double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> 
     if constexpr (std::is_same_v<T, A>) dlogits = logits;
     else dlogits = scratch.template tensor<T>(n, columns);
     cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token(), scale, dlogits);
-    linear_backward_input<T>(a.dev, dlogits, w_->template matrix<const T>(), dh, c_.head_multiplier);
-    weights_backward<T>(a.dev, {w_}, dlogits, h, c_.head_multiplier);
+    linear_backward_input<T>(a.dev, dlogits, w_->template matrix<const T>(), dh, c_.lm_head_multiplier);
+    weights_backward<T>(a.dev, {w_}, dlogits, h, c_.lm_head_multiplier);
   }
-  if (a.dev.ghost()) return 0;
+  if (a.dev.dry_run()) return 0;
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses);
   double sum = 0;
   for (Index r = 0; r < n; ++r) sum += host(r);

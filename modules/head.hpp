@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Final norm, output matrix and next-token loss, dealt over the tensor axis by vocabulary. Logits exist for a block of rows at a time:
+// Final norm, output matrix and next-token loss, sharded over the tensor axis by vocabulary. Logits exist for a block of rows at a time:
 // the loss of a block and its gradient are taken together, and no rank ever holds a whole row.
 #pragma once
 
@@ -27,12 +27,12 @@ class Head {
   double loss_and_gradient(Pass<T>&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx);
   // This rank's columns of the logits, and which tokens they are.
   Parameter& weight() { return *w_; }
-  Index vocabulary_here() const { return w_->rows(); }
-  Index first_token() const { return w_->share.pieces[0].global; }
-  Index valid() const { return w_->share.pieces[0].extent; }
-  void logits(Pass<T>&, Tensor2<const T> x, Tensor2<Acc<T>> logits /*(R, vocabulary_here)*/);
-  // Shows the logits that scores are made of, (rows, vocabulary_here), block by block in the order of rows.
-  void look(std::function<void(Tensor2<const Acc<T>>)> see) { see_ = std::move(see); }
+  Index vocab_size_here() const { return w_->rows(); }
+  Index first_token() const { return w_->shard.pieces[0].global; }
+  Index valid() const { return w_->shard.pieces[0].extent; }
+  void logits(Pass<T>&, Tensor2<const T> x, Tensor2<Acc<T>> logits /*(R, vocab_size_here)*/);
+  // Shows the logits that scores are made of, (rows, vocab_size_here), block by block in the order of rows.
+  void set_observer(std::function<void(Tensor2<const Acc<T>>)> observer) { observer_ = std::move(observer); }
 
  private:
   double block_loss(Pass<T>&, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh, std::vector<TokenScore>* each);
@@ -40,7 +40,7 @@ class Head {
   ModelConfig c_;
   Norm<T> norm_;
   Parameter* w_;
-  std::function<void(Tensor2<const Acc<T>>)> see_;
+  std::function<void(Tensor2<const Acc<T>>)> observer_;
 };
 
 }  // namespace gyr

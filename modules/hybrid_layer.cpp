@@ -37,8 +37,8 @@ std::unique_ptr<Layer<T>> make(const ModelConfig& c, const std::string& name, Pa
 }
 
 const Registered here({'P', "hybrid", "attention and Mamba-2 side by side, then SwiGLU (Falcon-H1)", {make<double>, make<float>, make<bf16>},
-                       [](const ModelConfig& c, Index length) {
-                         return attention_flops(c, length) + mamba_flops(c, length) + mlp_flops(c, length);
+                       [](const ModelConfig& c, Index seq_length) {
+                         return attention_flops(c, seq_length) + mamba_flops(c, seq_length) + mlp_flops(c, seq_length);
                        }});
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A layer takes the residual stream and gives it back with its branches added; a branch reads the normed stream and adds its part.
-// Layer types announce themselves by symbol, so that a deck's pattern can name them and every law is checked for each of them.
+// Layer types register themselves by symbol, so that a deck's pattern can name them and every law is checked for each of them.
 #pragma once
 
 #include <memory>
@@ -38,7 +38,7 @@ inline double beta(Add add) { return add == Add::yes ? 1 : 0; }
 // Forward flops of one token in one layer, multiply-adds counting two, under the conventions of flops.hpp.
 struct LayerFlops {
   double products = 0;     // projections
-  double attention = 0;    // scores and values, the causal half of `length` keys
+  double attention = 0;    // scores and values, the causal half of `seq_length` keys
   double recurrence = 0;   // SSM as a plain recurrence
   double scan = 0;         // SSM as it is executed, chunk by chunk
   double convolution = 0;
@@ -54,7 +54,7 @@ struct LayerType {
   const char* name;
   const char* help;
   std::tuple<MakeLayer<double>, MakeLayer<float>, MakeLayer<bf16>> make;
-  LayerFlops (*flops)(const ModelConfig&, Index length);
+  LayerFlops (*flops)(const ModelConfig&, Index seq_length);
 };
 
 const std::vector<LayerType>& layer_types();  // by symbol

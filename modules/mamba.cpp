@@ -10,29 +10,29 @@
 namespace gyr {
 
 template <class T>
-Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mamba), name_(name), epsilon_(m.epsilon) {
-  const Index inner = c_.inner(), bc = c_.groups * c_.state;
-  const Run by_head{inner, c_.heads, true}, by_group{bc, c_.groups}, heads{c_.heads, c_.heads};
+Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mamba), name_(name), rms_norm_eps_(m.rms_norm_eps) {
+  const Index inner = c_.inner(), bc = c_.num_groups * c_.state_size;
+  const Run by_head{inner, c_.num_heads, true}, by_group{bc, c_.num_groups}, heads{c_.num_heads, c_.num_heads};
   const auto vector = [&](const char* part, Index size, std::vector<Run> runs, Init init) {
     return &parameters.declare({name + part, {size}, by_rows(std::move(runs)), init, Storage::wide, false});
   };
-  const double bound = 1 / std::sqrt(double(c_.taps));
-  in_ = &parameters.declare({name + ".in_proj.weight", {c_.projected(), m.width}, by_rows({by_head, by_head, by_group, by_group, heads}),
-                             normal(m.deviation)});
+  const double bound = 1 / std::sqrt(double(c_.conv_kernel));
+  in_ = &parameters.declare({name + ".in_proj.weight", {c_.projected(), m.hidden_size}, by_rows({by_head, by_head, by_group, by_group, heads}),
+                             normal(m.init_std)});
   if (c_.in_bias) in_bias_ = vector(".in_proj.bias", c_.projected(), {by_head, by_head, by_group, by_group, heads}, zeros());
-  conv_ = &parameters.declare({name + ".conv1d.weight", {c_.channels(), 1, c_.taps}, by_rows({by_head, by_group, by_group}), uniform(bound),
-                               Storage::wide, c_.decay_convolution});
-  if (c_.convolution_bias) conv_bias_ = vector(".conv1d.bias", c_.channels(), {by_head, by_group, by_group}, uniform(bound));
-  a_log_ = vector(".A_log", c_.heads, {heads}, log_of_uniform(1, 16));
-  d_ = vector(".D", c_.heads, {heads}, ones());
-  dt_bias_ = vector(".dt_bias", c_.heads, {heads}, step_bias(c_.dt_init_low, c_.dt_init_high));
+  conv_ = &parameters.declare({name + ".conv1d.weight", {c_.channels(), 1, c_.conv_kernel}, by_rows({by_head, by_group, by_group}), uniform(bound),
+                               Storage::wide, c_.decay_conv});
+  if (c_.conv_bias) conv_bias_ = vector(".conv1d.bias", c_.channels(), {by_head, by_group, by_group}, uniform(bound));
+  a_log_ = vector(".A_log", c_.num_heads, {heads}, log_of_uniform(1, 16));
+  d_ = vector(".D", c_.num_heads, {heads}, ones());
+  dt_bias_ = vector(".dt_bias", c_.num_heads, {heads}, step_bias(c_.dt_init_low, c_.dt_init_high));
   if (c_.norm != SsmNorm::none) norm_ = vector(".norm.weight", inner, {by_head}, ones());
-  out_ = &parameters.declare({name + ".out_proj.weight", {m.width, inner}, by_columns({by_head}), normal(m.deviation)});
-  if (c_.out_bias) out_bias_ = &parameters.declare({name + ".out_proj.bias", {m.width}, everywhere(), zeros(), Storage::wide, false});
-  heads_ = a_log_->rows();
-  width_ = out_->columns() / heads_;
-  groups_ = (conv_->rows() - heads_ * width_) / (2 * c_.state);
-  require(heads_ % groups_ == 0, Exit::config, "{}: {} heads do not split over {} groups on each of {} tensor ranks", name, heads_, groups_,
+  out_ = &parameters.declare({name + ".out_proj.weight", {m.hidden_size, inner}, by_columns({by_head}), normal(m.init_std)});
+  if (c_.out_bias) out_bias_ = &parameters.declare({name + ".out_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
+  num_heads_ = a_log_->rows();
+  head_dim_ = out_->columns() / num_heads_;
+  num_groups_ = (conv_->rows() - num_heads_ * head_dim_) / (2 * c_.state_size);
+  require(num_heads_ % num_groups_ == 0, Exit::config, "{}: {} heads do not split over {} groups on each of {} tensor ranks", name, num_heads_, num_groups_,
           parameters.ranks());
 }
 
@@ -40,7 +40,7 @@ template <class T>
 Tensor1<Acc<T>> Mamba<T>::multipliers(Device& dev) const {
   auto all = dev.scratch.tensor<A>(projected());
   Index at = 0, section = 0;
-  for (const Index width : {inner(), inner(), group_width(), group_width(), heads_}) {
+  for (const Index width : {inner(), inner(), group_width(), group_width(), num_heads_}) {
     fill<A>(dev, rows(all, at, width), c_.multipliers[section++]);
     at += width;
   }
@@ -49,7 +49,7 @@ Tensor1<Acc<T>> Mamba<T>::multipliers(Device& dev) const {
 
 template <class T>
 SsdShape Mamba<T>::scan_shape(const Sequences& s) const {
-  return {s.batch, s.length, heads_, groups_, width_, c_.state, std::min(c_.chunk, s.length), c_.dt_low, c_.dt_high};
+  return {s.batch, s.seq_length, num_heads_, num_groups_, head_dim_, c_.state_size, std::min(c_.chunk_size, s.seq_length), c_.dt_low, c_.dt_high};
 }
 
 template <class T>
@@ -66,8 +66,8 @@ void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
   auto p = saved.template push<Tensor2<T>>("projected", rows, projected());
   auto conv = saved.template push<Tensor2<T>>("convolved", rows, channels());
   auto scan = saved.template push<Tensor2<T>>("scan", rows, inner());
-  const SsdSaved<A> states{saved.template push<Tensor2<A>>("dt", rows, heads_),
-                           saved.template push<Tensor3<A>>("states", shape.batch, shape.chunks(), inner() * c_.state)};
+  const SsdSaved<A> states{saved.template push<Tensor2<A>>("dt", rows, num_heads_),
+                           saved.template push<Tensor3<A>>("states", shape.batch, shape.chunks(), inner() * c_.state_size)};
   auto gated = saved.template push<Tensor2<T>>("gated", rows, inner());
 
   linear<T>(a.dev, h, in_->matrix<const T>(), p, c_.in_multiplier);
@@ -78,17 +78,17 @@ void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
   if (a.state) {
     scan_with_past(a, p, conv, scan, states);
   } else {
-    convolution<T>(a.dev, shape.batch, xbc(p), taps(), optional(conv_bias_), {}, conv, a.documents);
+    convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), {}, conv, a.documents);
     ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), {}, scan, states, {});
   }
   contribute_once<T>(a.dev, *out_, scan);
   if (c_.norm == SsmNorm::none) {
     gate<T>(a.dev, scan, z(p), gated);
   } else {
-    auto squares = saved.template push<Tensor2<A>>("squares", rows, groups_);
+    auto squares = saved.template push<Tensor2<A>>("squares", rows, num_groups_);
     gated_norm_squares<T>(a.dev, order(), scan, z(p), squares);
     norm_ranks(a).all_reduce(a.dev, flat(squares));
-    gated_norm<T>(a.dev, order(), scan, z(p), norm_->vector<const A>(), squares, norm_width(), epsilon_, gated);
+    gated_norm<T>(a.dev, order(), scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, gated);
   }
   a.show(name_, ".projected", p, *in_);
   a.show(name_, ".convolved", conv, *conv_);
@@ -101,12 +101,12 @@ void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
 template <class T>
 void Mamba<T>::scan_with_past(Pass<T>& a, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
   const SsdShape shape = scan_shape(a.sequences);
-  const Index size = inner() * c_.state;
-  const auto before = part(a.state->template tensor<Tensor3<T>>(a.dev, this, "convolution", c_.taps - 1, channels()),
+  const Index size = inner() * c_.state_size;
+  const auto before = part(a.state->template tensor<Tensor3<T>>(a.dev, this, "convolution", c_.conv_kernel - 1, channels()),
                            a.sequences.first_sequence, shape.batch);
   const auto state = part(a.state->template tensor<Tensor3<A>>(a.dev, this, "scan", Index(1), size), a.sequences.first_sequence, shape.batch);
   const Tensor2<A> carried(state.data(), shape.batch, size);
-  convolution<T>(a.dev, shape.batch, xbc(p), taps(), optional(conv_bias_), before, conv);
+  convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), before, conv);
   convolution_tail<T>(a.dev, shape.batch, xbc(p), before, before);
   ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p)}, scan_weights(), carried, scan, states, carried);
 }
@@ -139,19 +139,19 @@ void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh)
     gate_backward<T>(a.dev, dgated, scan, z(p), dscan, z(dp));
   } else {
     Scope inside(scratch);
-    auto products = scratch.template tensor<A>(rows, groups_);
-    gated_norm_products<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, norm_width(), epsilon_, products,
+    auto products = scratch.template tensor<A>(rows, num_groups_);
+    gated_norm_products<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, products,
                            norm_->vector_gradient<A>());
     norm_ranks(a).all_reduce(a.dev, flat(products));
-    gated_norm_backward<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, products, norm_width(), epsilon_, dscan,
+    gated_norm_backward<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, products, norm_width(), rms_norm_eps_, dscan,
                            z(dp));
   }
   auto dconv = scratch.template tensor<T>(rows, channels());
   ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), {steps, states}, dscan, {},
                   {x(dconv), b(dconv), c(dconv), dt(dp)},
                   {dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()}, {});
-  convolution_backward<T>(a.dev, a.sequences.batch, dconv, xbc(p), taps(), optional(conv_bias_), {}, xbc(dp),
-                          conv_->trained ? Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.taps) : Tensor2<A>(),
+  convolution_backward<T>(a.dev, a.sequences.batch, dconv, xbc(p), conv_weight(), optional(conv_bias_), {}, xbc(dp),
+                          conv_->trained ? Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.conv_kernel) : Tensor2<A>(),
                           conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), {}, a.documents);
   bias_scale<T>(a.dev, {}, multipliers(a.dev), dp);
   if (in_bias_) biases_backward<T>(a.dev, {in_bias_}, dp);
@@ -161,12 +161,12 @@ void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh)
 
 LayerFlops mamba_flops(const ModelConfig& m, Index) {
   const MambaConfig& c = m.mamba;
-  const double e = double(c.inner()), gn = double(c.groups * c.state);
+  const double e = double(c.inner()), gn = double(c.num_groups * c.state_size);
   LayerFlops f;
-  f.products = 2.0 * m.width * double(c.projected()) + 2.0 * e * m.width;
-  f.convolution = 2.0 * c.taps * double(c.channels());
-  f.recurrence = 5.0 * e * c.state;
-  f.scan = 2.0 * c.chunk * (gn + e) + 4.0 * e * c.state;
+  f.products = 2.0 * m.hidden_size * double(c.projected()) + 2.0 * e * m.hidden_size;
+  f.convolution = 2.0 * c.conv_kernel * double(c.channels());
+  f.recurrence = 5.0 * e * c.state_size;
+  f.scan = 2.0 * c.chunk_size * (gn + e) + 4.0 * e * c.state_size;
   return f;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Mamba-2: projection to (z, x, B, C, dt), causal convolution of (x, B, C), SSD scan, gate or gated norm, projection back.
-// Dealt over the tensor axis by heads, B and C by groups; a norm group that spans ranks sums its statistics over them. Where ranks
+// Sharded over the tensor axis by heads, B and C by groups; a norm group that spans ranks sums its statistics over them. Where ranks
 // outnumber the heads, each has some of the channels of a head, and all of that head's states for them.
 #pragma once
 
@@ -21,13 +21,13 @@ class Mamba final : public Branch<T> {
  private:
   using A = Acc<T>;
   // Columns of the projected rows on this rank, in order.
-  Index inner() const { return heads_ * width_; }
-  Index group_width() const { return groups_ * c_.state; }
+  Index inner() const { return num_heads_ * head_dim_; }
+  Index group_width() const { return num_groups_ * c_.state_size; }
   Index channels() const { return inner() + 2 * group_width(); }
-  Index projected() const { return inner() + channels() + heads_; }
+  Index projected() const { return inner() + channels() + num_heads_; }
   template <class S> Matrix<S> z(const Tensor2<S>& p) const { return columns(p, 0, inner()); }
   template <class S> Matrix<S> xbc(const Tensor2<S>& p) const { return columns(p, inner(), channels()); }
-  template <class S> Matrix<S> dt(const Tensor2<S>& p) const { return columns(p, inner() + channels(), heads_); }
+  template <class S> Matrix<S> dt(const Tensor2<S>& p) const { return columns(p, inner() + channels(), num_heads_); }
   template <class S> Matrix<S> x(const Tensor2<S>& c) const { return columns(c, 0, inner()); }
   template <class S> Matrix<S> b(const Tensor2<S>& c) const { return columns(c, inner(), group_width()); }
   template <class S> Matrix<S> c(const Tensor2<S>& c) const { return columns(c, inner() + group_width(), group_width()); }
@@ -36,21 +36,21 @@ class Mamba final : public Branch<T> {
   SsdShape scan_shape(const Sequences&) const;
   SsdWeights<A> scan_weights() const;
   Tensor1<const A> optional(const Parameter* p) const { return p ? p->vector<const A>() : Tensor1<const A>(); }
-  Tensor2<const A> taps() const { return Tensor2<const A>(conv_->vector<const A>().data(), channels(), c_.taps); }
+  Tensor2<const A> conv_weight() const { return Tensor2<const A>(conv_->vector<const A>().data(), channels(), c_.conv_kernel); }
   GateOrder order() const { return c_.norm == SsmNorm::gate_first ? GateOrder::gate_first : GateOrder::norm_first; }
-  Index norm_width() const { return c_.inner() / c_.groups; }
-  Communicator& norm_ranks(Pass<T>& a) const { return a.tensor.block(std::max(1, a.tensor.size() / int(c_.groups))); }
+  Index norm_width() const { return c_.inner() / c_.num_groups; }
+  Communicator& norm_ranks(Pass<T>& a) const { return a.tensor.block(std::max(1, a.tensor.size() / int(c_.num_groups))); }
   void scan_with_past(Pass<T>&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
 
   MambaConfig c_;
   std::string name_;
-  double epsilon_;
-  Index heads_, groups_;  // on this rank
-  Index width_;           // channels of each head that this rank has
+  double rms_norm_eps_;
+  Index num_heads_, num_groups_;  // on this rank
+  Index head_dim_;                // channels of each head that this rank has
   Parameter *in_, *conv_, *a_log_, *d_, *dt_bias_, *out_;
   Parameter *in_bias_ = nullptr, *conv_bias_ = nullptr, *norm_ = nullptr, *out_bias_ = nullptr;
 };
 
-LayerFlops mamba_flops(const ModelConfig&, Index length);
+LayerFlops mamba_flops(const ModelConfig&, Index seq_length);
 
 }  // namespace gyr

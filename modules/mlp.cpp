@@ -10,43 +10,43 @@ namespace gyr {
 template <class T>
 Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mlp), name_(name) {
   using P = Parameters<T>;
-  const Run inner{c_.width, c_.width};
+  const Run inner{c_.intermediate_size, c_.intermediate_size};
   const auto matrix = [&](const char* part, typename P::Placement place) {
-    return &parameters.declare({name + part + ".weight", {c_.width, m.width}, by_rows({inner}), normal(m.deviation)}, place);
+    return &parameters.declare({name + part + ".weight", {c_.intermediate_size, m.hidden_size}, by_rows({inner}), normal(m.init_std)}, place);
   };
   const auto bias = [&](const char* part, typename P::Placement place) {
-    return &parameters.declare({name + part + ".bias", {c_.width}, by_rows({inner}), zeros(), Storage::wide, false}, place);
+    return &parameters.declare({name + part + ".bias", {c_.intermediate_size}, by_rows({inner}), zeros(), Storage::wide, false}, place);
   };
   gate_ = matrix(".gate_proj", P::Placement::aligned);
   up_ = matrix(".up_proj", P::Placement::adjacent);
-  down_ = &parameters.declare({name + ".down_proj.weight", {m.width, c_.width}, by_columns({inner}), normal(m.deviation)});
+  down_ = &parameters.declare({name + ".down_proj.weight", {m.hidden_size, c_.intermediate_size}, by_columns({inner}), normal(m.init_std)});
   if (c_.bias) {
     gate_bias_ = bias(".gate_proj", P::Placement::aligned);
     up_bias_ = bias(".up_proj", P::Placement::adjacent);
-    down_bias_ = &parameters.declare({name + ".down_proj.bias", {m.width}, everywhere(), zeros(), Storage::wide, false});
+    down_bias_ = &parameters.declare({name + ".down_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   }
-  width_ = gate_->rows();
+  intermediate_size_ = gate_->rows();
 }
 
 // gate and up lie one behind the other: one product serves both.
 template <class T>
 Matrix<const T> Mlp<T>::w_gate_up() const {
   const auto gate = gate_->template matrix<const T>();
-  return {gate.data(), 2 * width_, Index(gate.extent(1)), Index(gate.extent(1))};
+  return {gate.data(), 2 * intermediate_size_, Index(gate.extent(1)), Index(gate.extent(1))};
 }
 
 template <class T>
 void Mlp<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
   const Index rows = h.extent(0);
   a.saved.refer("h", h);
-  auto gate_up = a.saved.template push<Tensor2<T>>("gate and up", rows, 2 * width_);
-  auto inner = a.saved.template push<Tensor2<T>>("inner", rows, width_);
+  auto gate_up = a.saved.template push<Tensor2<T>>("gate and up", rows, 2 * intermediate_size_);
+  auto inner = a.saved.template push<Tensor2<T>>("inner", rows, intermediate_size_);
   linear<T>(a.dev, h, w_gate_up(), gate_up);
-  if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(gate_bias_->template vector<Acc<T>>().data(), 2 * width_), {}, gate_up);
+  if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(gate_bias_->template vector<Acc<T>>().data(), 2 * intermediate_size_), {}, gate_up);
   swiglu<T>(a.dev, gate_up, c_.gate_multiplier, inner);
   contribute_once<T>(a.dev, *down_, inner);
-  a.show(name_, ".gate", columns(gate_up, 0, width_), *gate_);
-  a.show(name_, ".up", columns(gate_up, width_, width_), *up_);
+  a.show(name_, ".gate", columns(gate_up, 0, intermediate_size_), *gate_);
+  a.show(name_, ".up", columns(gate_up, intermediate_size_, intermediate_size_), *up_);
   a.show(name_, ".inner", inner, *down_);
   linear<T>(a.dev, inner, down_->template matrix<const T>(), y, c_.down_multiplier, beta(add));
   if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, down_bias_->template vector<const Acc<T>>(), c_.down_multiplier, y);
@@ -59,8 +59,8 @@ void Mlp<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const auto h = a.saved.template pop<Tensor2<const T>>("h");
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
-  auto dinner = a.dev.scratch.template tensor<T>(rows, width_);
-  auto dgate_up = a.dev.scratch.template tensor<T>(rows, 2 * width_);
+  auto dinner = a.dev.scratch.template tensor<T>(rows, intermediate_size_);
+  auto dgate_up = a.dev.scratch.template tensor<T>(rows, 2 * intermediate_size_);
   linear_backward_input<T>(a.dev, dy, down_->template matrix<const T>(), dinner, c_.down_multiplier);
   contribute_once<T>(a.dev, *down_, dinner);
   weights_backward<T>(a.dev, {down_}, dy, inner, c_.down_multiplier);
@@ -75,7 +75,7 @@ void Mlp<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
 
 LayerFlops mlp_flops(const ModelConfig& m, Index) {
   LayerFlops f;
-  f.products = 6.0 * m.width * m.mlp.width;
+  f.products = 6.0 * m.hidden_size * m.mlp.intermediate_size;
   return f;
 }
 

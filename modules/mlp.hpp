@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SwiGLU: y = (up(h) silu(m gate(h))) down', dealt over the tensor axis by inner channels.
+// SwiGLU: y = (up(h) silu(m gate(h))) down', sharded over the tensor axis by inner channels.
 #pragma once
 
 #include "modules/layer.hpp"
@@ -19,11 +19,11 @@ class Mlp final : public Branch<T> {
 
   MlpConfig c_;
   std::string name_;
-  Index width_;  // on this rank
+  Index intermediate_size_;  // on this rank
   Parameter *gate_, *up_, *down_;
   Parameter *gate_bias_ = nullptr, *up_bias_ = nullptr, *down_bias_ = nullptr;
 };
 
-LayerFlops mlp_flops(const ModelConfig&, Index length);
+LayerFlops mlp_flops(const ModelConfig&, Index seq_length);
 
 }  // namespace gyr

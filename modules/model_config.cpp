@@ -11,10 +11,10 @@ void check(const ModelConfig& c) {
   };
   require(!c.pattern.empty(), Exit::config, "model.pattern: there must be at least one layer");
   for (const char symbol : c.pattern) layer_type(symbol);
-  divides(c.attention.key_heads, c.attention.heads, "attention.key_heads must divide attention.heads");
-  require(c.attention.width % 2 == 0, Exit::config, "model.attention.width: rotary positions need an even head width, not {}",
-          c.attention.width);
-  divides(c.mamba.groups, c.mamba.heads, "mamba.groups must divide mamba.heads");
+  divides(c.attention.num_kv_heads, c.attention.num_heads, "attention.num_kv_heads must divide attention.num_heads");
+  require(c.attention.head_dim % 2 == 0, Exit::config, "model.attention.head_dim: rotary positions need an even head_dim, not {}",
+          c.attention.head_dim);
+  divides(c.mamba.num_groups, c.mamba.num_heads, "mamba.num_groups must divide mamba.num_heads");
   require(c.mamba.dt_low <= c.mamba.dt_high, Exit::config, "model.mamba.dt_limit: {} is above {}", c.mamba.dt_low, c.mamba.dt_high);
 }
 

@@ -12,8 +12,8 @@
 namespace gyr {
 
 struct AttentionConfig {
-  Index heads = 8, key_heads = 2, width = 64;  // query heads, key/value heads, head width
-  double theta = 1e11;                         // base of the rotary embedding
+  Index num_heads = 8, num_kv_heads = 2, head_dim = 64;  // query heads, key/value heads, channels of a head
+  double rope_theta = 1e11;                              // base of the rotary embedding
   bool bias = false;
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
 };
@@ -21,34 +21,34 @@ struct AttentionConfig {
 enum class SsmNorm { none, gate_first, norm_first };
 
 struct MambaConfig {
-  Index heads = 24, width = 64, groups = 1, state = 128, taps = 4, chunk = 128;
+  Index num_heads = 24, head_dim = 64, num_groups = 1, state_size = 128, conv_kernel = 4, chunk_size = 128;
   SsmNorm norm = SsmNorm::none;
-  bool convolution_bias = true, in_bias = false, out_bias = false;
+  bool conv_bias = true, in_bias = false, out_bias = false;
   double dt_low = 0, dt_high = std::numeric_limits<double>::infinity();  // clamp of the time step
   double dt_init_low = 1e-3, dt_init_high = 0.1;                         // initial time steps
   double in_multiplier = 1, out_multiplier = 1;
   std::array<double, 5> multipliers{1, 1, 1, 1, 1};  // of z, x, B, C, dt
-  bool decay_convolution = true;                     // weight decay on the convolution's taps
+  bool decay_conv = true;                            // weight decay on the convolution's weights
 
-  Index inner() const { return heads * width; }
-  Index channels() const { return inner() + 2 * groups * state; }        // through the convolution
-  Index projected() const { return 2 * inner() + 2 * groups * state + heads; }
+  Index inner() const { return num_heads * head_dim; }
+  Index channels() const { return inner() + 2 * num_groups * state_size; }        // through the convolution
+  Index projected() const { return 2 * inner() + 2 * num_groups * state_size + num_heads; }
 };
 
 struct MlpConfig {
-  Index width = 2048;
+  Index intermediate_size = 2048;
   bool bias = false;
   double gate_multiplier = 1, down_multiplier = 1;
 };
 
 struct ModelConfig {
   std::string pattern;  // a symbol per layer, see layer.hpp
-  Index vocabulary = 32784, width = 1024;
-  double epsilon = 1e-5;
-  bool tied = false;
-  double embedding_multiplier = 1, head_multiplier = 1;
-  double deviation = 0.02;  // of initial matrices
-  std::int32_t padding = -1;  // token whose embedding takes no gradient; none where negative
+  Index vocab_size = 32784, hidden_size = 1024;
+  double rms_norm_eps = 1e-5;
+  bool tie_word_embeddings = false;
+  double embedding_multiplier = 1, lm_head_multiplier = 1;
+  double init_std = 0.02;  // of initial matrices
+  std::int32_t pad_token_id = -1;  // token whose embedding takes no gradient; none where negative
   AttentionConfig attention;
   MambaConfig mamba;
   MlpConfig mlp;
@@ -56,7 +56,7 @@ struct ModelConfig {
   Index layers() const { return Index(pattern.size()); }
 };
 
-// Exit::config naming the first contradiction: heads that do not divide, odd head width, unknown layer symbol...
+// Exit::config naming the first contradiction: heads that do not divide, odd head_dim, unknown layer symbol...
 void check(const ModelConfig&);
 
 }  // namespace gyr

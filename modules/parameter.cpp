@@ -14,7 +14,7 @@ Index aligned(Index n) { return (n + alignment - 1) / alignment * alignment; }
 template <class T>
 Parameter& Parameters<T>::declare(Weight weight, Placement placement) {
   auto p = std::make_unique<Parameter>();
-  p->share = deal(weight, ranks_, rank_);
+  p->shard = shard(weight, ranks_, rank_);
   p->weight = std::move(weight);
   p->trained = !trained_ || trained_(p->weight);
   if (p->trained) {
@@ -51,8 +51,8 @@ template <class T>
 std::vector<int> Parameters<T>::replica_counts() const {
   std::set<int> counts;
   for (const auto& p : all_)
-    if (!p->weight.dealing.runs.empty())
-      for (const Piece& piece : p->share.pieces)
+    if (!p->weight.sharding.runs.empty())
+      for (const Piece& piece : p->shard.pieces)
         if (piece.replicas > 1) counts.insert(piece.replicas);
   return {counts.begin(), counts.end()};
 }
@@ -65,7 +65,7 @@ void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, Axis& ten
     std::vector<Part> parts;
     Index total = 0;
     for (const auto& p : all_) {
-      if (p->weight.dealing.runs.empty() || !p->trained) continue;
+      if (p->weight.sharding.runs.empty() || !p->trained) continue;
       stretches(*p, [&](Index, Index local, Index count, const Piece& piece) {
         if (piece.replicas != replicas) return;
         parts.push_back({p->template vector_gradient<A>().data() + local, count});
@@ -79,7 +79,7 @@ void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, Axis& ten
       Index at = 0;
       for (const Part& part : parts) {
         const Tensor1<A> inside(packed.data() + at, part.count), outside(part.data, part.count);
-        if (!dev.ghost()) out ? Kokkos::deep_copy(dev.exec, outside, inside) : Kokkos::deep_copy(dev.exec, inside, outside);
+        if (!dev.dry_run()) out ? Kokkos::deep_copy(dev.exec, outside, inside) : Kokkos::deep_copy(dev.exec, inside, outside);
         at += part.count;
       }
     };
@@ -91,7 +91,7 @@ void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, Axis& ten
 
 template <class T>
 void assign(Device& dev, const Parameter& p, const std::function<double(Index)>& source) {
-  if (dev.ghost()) return;
+  if (dev.dry_run()) return;
   const auto write = [&](auto value) {
     using S = typename decltype(value)::value_type;
     auto host = Kokkos::create_mirror_view(Kokkos::HostSpace(), value);

@@ -14,15 +14,15 @@ namespace gyr {
 class Parameter {
  public:
   Weight weight;
-  Share share;
+  Shard shard;
   Index offset = 0;     // in the flat run of gradients
   bool trained = true;  // false: frozen, without gradient and optimizer state
   bool tied = false;    // another stage holds the same weight and counts it
 
-  Index size() const { return elements(share.shape); }
+  Index size() const { return elements(shard.shape); }
   // Of neighbours on the tensor axis that hold the same part, whether this rank is the first.
-  bool contributes() const { return share.pieces[0].replica == 0; }
-  Index rows() const { return share.shape[0]; }
+  bool contributes() const { return shard.pieces[0].replica == 0; }
+  Index rows() const { return shard.shape[0]; }
   Index columns() const { return size() / rows(); }
 
   template <class S> Tensor1<S> vector() const { return Tensor1<S>(typed<S>(value_), size()); }
@@ -94,11 +94,11 @@ void initialise(Device&, const Parameter&, std::uint64_t seed);
 template <class Visit>
 void stretches(const Parameter& p, Visit&& visit) {
   const Weight& w = p.weight;
-  Index inner = 1, outer = 1;  // elements behind and before the dealt dimension
-  for (int d = w.dealing.dim + 1; d < int(w.shape.size()); ++d) inner *= w.shape[d];
-  for (int d = 0; d < w.dealing.dim; ++d) outer *= w.shape[d];
-  const Index whole = w.shape[w.dealing.dim] * inner, local = p.share.shape[w.dealing.dim] * inner;
-  for (const Piece& piece : p.share.pieces)
+  Index inner = 1, outer = 1;  // elements behind and before the sharded dimension
+  for (int d = w.sharding.dim + 1; d < int(w.shape.size()); ++d) inner *= w.shape[d];
+  for (int d = 0; d < w.sharding.dim; ++d) outer *= w.shape[d];
+  const Index whole = w.shape[w.sharding.dim] * inner, local = p.shard.shape[w.sharding.dim] * inner;
+  for (const Piece& piece : p.shard.pieces)
     for (Index o = 0; o < outer; ++o)
       if (piece.extent > 0) visit(o * whole + piece.global * inner, o * local + piece.local * inner, piece.extent * inner, piece);
 }

@@ -6,19 +6,19 @@
 #include "kernels/documents.hpp"
 #include "modules/activation_store.hpp"
 #include "modules/parameter.hpp"
-#include "modules/probe.hpp"
+#include "modules/hook.hpp"
 #include "modules/state_store.hpp"
 
 namespace gyr {
 
-// `batch` sequences of `length` new tokens each, row b * length + t.
+// `batch` sequences of `seq_length` new tokens each, row b * seq_length + t.
 // With a state store, sequence b is number first_sequence + b of it and has seen past[b] tokens before.
 struct Sequences {
-  Index batch = 0, length = 0;
+  Index batch = 0, seq_length = 0;
   Index first_sequence = 0;
   std::vector<Index> past;  // (batch), or none: nothing came before
 
-  Index rows() const { return batch * length; }
+  Index rows() const { return batch * seq_length; }
   Index past_of(Index b) const { return past.empty() ? 0 : past[b]; }
 };
 
@@ -29,18 +29,18 @@ struct Pass {
   Axis& tensor;
   Sequences sequences;
   StateStore* state = nullptr;        // generation only
-  Tensor2<const Acc<T>> cosine, sine; // (rows, head width / 2) of every token's position; empty without attention
+  Tensor2<const Acc<T>> cosine, sine; // (rows, head_dim / 2) of every token's position; empty without attention
   Documents documents = {};           // packed ones; not in generation
-  Probe<T>* probe = nullptr;
+  Hook<T>* hook = nullptr;
 
-  // Shows the probe, if there is one, an activation whose columns are dealt over the tensor axis as a weight's rows or columns are.
+  // Calls the hook, if there is one, with an activation whose columns are sharded over the tensor axis as a weight's rows or columns are.
   void show(const std::string& name, const char* what, Matrix<const T> numbers, const Parameter& like) const {
-    if (probe) probe->see(Seen::activation, name + what, numbers, like.weight.shape[like.weight.dealing.dim], like.share.pieces);
+    if (hook) hook->observe(Observed::activation, name + what, numbers, like.weight.shape[like.weight.sharding.dim], like.shard.pieces);
   }
   // The same of what every rank of the tensor axis holds whole.
-  void show(Seen seen, const std::string& name, Matrix<const T> numbers) const {
+  void show(Observed observed, const std::string& name, Matrix<const T> numbers) const {
     const Piece whole{0, 0, numbers.columns, tensor.size(), tensor.rank()};
-    if (probe) probe->see(seen, name, numbers, numbers.columns, {&whole, 1});
+    if (hook) hook->observe(observed, name, numbers, numbers.columns, {&whole, 1});
   }
 };
 

@@ -10,7 +10,7 @@ template <class T>
 class Residual {
  public:
   Residual(const ModelConfig& c, const std::string& norm_name, Parameters<T>& parameters)
-      : norm_(c.width, c.epsilon, norm_name, parameters) {}
+      : norm_(c.hidden_size, c.rms_norm_eps, norm_name, parameters) {}
   void add(std::unique_ptr<Branch<T>> branch) { branches_.push_back(std::move(branch)); }
 
   Tensor2<T> forward(Pass<T>& a, Tensor2<const T> x);

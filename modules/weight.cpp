@@ -23,7 +23,7 @@ double draw(const Init& init, const Stream& stream, Index i) {
 namespace {
 
 // One run's piece, given where the run starts globally and locally. Returns the local rows it takes.
-Index deal_run(const Weight& w, const Run& run, Index global, Index local, int ranks, int rank, std::vector<Piece>& pieces) {
+Index shard_run(const Weight& w, const Run& run, Index global, Index local, int ranks, int rank, std::vector<Piece>& pieces) {
   if (run.units == 0) {
     const Index each = (run.extent + ranks - 1) / ranks;
     const Index first = std::min(run.extent, each * rank), last = std::min(run.extent, first + each);
@@ -37,8 +37,8 @@ Index deal_run(const Weight& w, const Run& run, Index global, Index local, int r
     return each;
   }
   require(ranks % run.units == 0, Exit::config,
-          "{}: {} units do not deal over {} tensor ranks; choose parallel.tensor to divide {} or to be a multiple of it", w.name, run.units,
-          ranks, run.units);
+          "{}: its {} units (heads, groups or channels) cannot be sharded over {} tensor ranks; set parallel.tensor to a divisor or a multiple of {}", w.name,
+          run.units, ranks, run.units);
   const Index parts = run.divisible ? std::gcd(unit, ranks / run.units) : 1, part = unit / parts;
   const int replicas = int(ranks / (run.units * parts));
   pieces.push_back({global + part * (rank / replicas), local, part, replicas, rank % replicas});
@@ -47,21 +47,21 @@ Index deal_run(const Weight& w, const Run& run, Index global, Index local, int r
 
 }  // namespace
 
-Share deal(const Weight& w, int ranks, int rank) {
-  Share share{w.shape, {}};
-  const Index whole = w.shape.at(w.dealing.dim);
-  if (w.dealing.runs.empty()) {
-    share.pieces.push_back({0, 0, whole, ranks, rank});
-    return share;
+Shard shard(const Weight& w, int ranks, int rank) {
+  Shard result{w.shape, {}};
+  const Index whole = w.shape.at(w.sharding.dim);
+  if (w.sharding.runs.empty()) {
+    result.pieces.push_back({0, 0, whole, ranks, rank});
+    return result;
   }
   Index global = 0, local = 0;
-  for (const Run& run : w.dealing.runs) {
-    local += deal_run(w, run, global, local, ranks, rank, share.pieces);
+  for (const Run& run : w.sharding.runs) {
+    local += shard_run(w, run, global, local, ranks, rank, result.pieces);
     global += run.extent;
   }
   ensure(global == whole, "{}: runs cover {} of {}", w.name, global, whole);
-  share.shape[w.dealing.dim] = local;
-  return share;
+  result.shape[w.sharding.dim] = local;
+  return result;
 }
 
 }  // namespace gyr

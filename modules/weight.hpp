@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A weight is declared once: its name, its logical shape and how it is dealt over the ranks of the tensor axis. Allocation, initial
+// A weight is declared once: its name, its logical shape and how it is sharded over the ranks of the tensor axis. Allocation, initial
 // values, gradient reduction, who counts in the norm, checkpoint slabs, resharding and parameter counts follow from this line.
 #pragma once
 
@@ -11,32 +11,32 @@
 
 namespace gyr {
 
-// Consecutive rows (or columns) made of equal units (heads, groups) that are dealt over the ranks in order.
+// Consecutive rows (or columns) made of equal units (heads, groups) that are sharded over the ranks in order.
 // More units than ranks: each rank holds units/ranks of them. Fewer: ranks/units neighbours hold the same unit and sum its gradient; of a
 // divisible unit each of them holds another part, as far as its rows divide, and only those left over hold the same part.
-// units == 0: single rows dealt as evenly as they go, the last rank holding fewer and padding the rest (vocabularies).
+// units == 0: single rows sharded as evenly as they go, the last rank holding fewer and padding the rest (vocabularies).
 struct Run {
   Index extent;
   Index units;
   bool divisible = false;
 };
 
-struct Dealing {
-  int dim = 0;             // which dimension is dealt
+struct Sharding {
+  int dim = 0;             // which dimension is sharded
   std::vector<Run> runs;   // none: every rank holds the whole
 };
-inline Dealing everywhere() { return {}; }
-inline Dealing by_rows(std::vector<Run> runs) { return {0, std::move(runs)}; }
-inline Dealing by_columns(std::vector<Run> runs) { return {1, std::move(runs)}; }
+inline Sharding replicated() { return {}; }
+inline Sharding by_rows(std::vector<Run> runs) { return {0, std::move(runs)}; }
+inline Sharding by_columns(std::vector<Run> runs) { return {1, std::move(runs)}; }
 
 // Where initial values come from.
 struct Init {
   enum Kind { constant, normal, uniform, log_of_uniform, step_bias } kind = constant;
-  double a = 0, b = 0;  // value | mean, deviation | low, high | low, high | dt low, dt high
+  double a = 0, b = 0;  // value | mean, std | low, high | low, high | dt low, dt high
 };
 inline Init ones() { return {Init::constant, 1}; }
 inline Init zeros() { return {Init::constant, 0}; }
-inline Init normal(double deviation) { return {Init::normal, 0, deviation}; }
+inline Init normal(double std) { return {Init::normal, 0, std}; }
 inline Init uniform(double bound) { return {Init::uniform, -bound, bound}; }
 inline Init log_of_uniform(double low, double high) { return {Init::log_of_uniform, low, high}; }
 // softplus^-1(dt) of dt log-uniform in [low, high], at least 1e-4: the bias of Mamba's time steps.
@@ -48,7 +48,7 @@ enum class Storage { narrow, wide };  // in the model's scalar, or always in its
 struct Weight {
   std::string name;  // Hugging Face's name
   Shape shape;       // logical, whole
-  Dealing dealing;
+  Sharding sharding;
   Init init;
   Storage storage = Storage::narrow;
   bool decays = true;  // weight decay applies
@@ -56,19 +56,19 @@ struct Weight {
   Index size() const { return elements(shape); }
 };
 
-// A part of the dealt dimension that this rank holds: logical [global, global + extent) lies at [local, local + extent).
+// A part of the sharded dimension that this rank holds: logical [global, global + extent) lies at [local, local + extent).
 struct Piece {
   Index global, local, extent;
   int replicas;  // neighbours that hold the same
   int replica;   // which of them this rank is
 };
 
-struct Share {
+struct Shard {
   Shape shape;                // local
-  std::vector<Piece> pieces;  // along dealing.dim (dimension 0 where replicated)
+  std::vector<Piece> pieces;  // along sharding.dim (dimension 0 where replicated)
 };
 
 // What rank `rank` of `ranks` holds of a weight; Exit::config naming the counts that would work where units do not divide.
-Share deal(const Weight&, int ranks, int rank);
+Shard shard(const Weight&, int ranks, int rank);
 
 }  // namespace gyr

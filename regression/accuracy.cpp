@@ -64,10 +64,10 @@ Index source(const Weight& w, Index i, const std::vector<Index>& order) {
 std::map<std::string, std::vector<double>> gradients_in_float(const Golden& g, std::uint64_t seed) {
   EngineConfig config;
   config.model = g.model;
-  config.micro_batch = g.batch.batch, config.length = g.batch.length, config.micros = 1;
+  config.micro_batch_size = g.batch.batch, config.seq_length = g.batch.seq_length, config.micros = 1;
   Rig<float> rig(config, alone(g.model.layers()));
   load_weights<float>(g.folder, rig.engine);
-  const auto order = order_of(g.model.width, seed);
+  const auto order = order_of(g.model.hidden_size, seed);
   std::map<std::string, const Weight*> weights;
   for (const auto& p : rig.engine.stage().parameters().all()) {
     const Tensor1<float> mine = p->template vector<float>();

@@ -13,11 +13,11 @@ namespace {
 ModelConfig base() {
   ModelConfig m;
   m.pattern = "PP";
-  m.vocabulary = 64, m.width = 32, m.epsilon = 1e-5;
-  m.embedding_multiplier = 2, m.head_multiplier = 0.5;
-  m.padding = 0;
+  m.vocab_size = 64, m.hidden_size = 32, m.rms_norm_eps = 1e-5;
+  m.embedding_multiplier = 2, m.lm_head_multiplier = 0.5;
+  m.pad_token_id = 0;
   m.attention = {4, 2, 8, 1e4, false, 1.25, 0.75, 0.8};
-  m.mamba.heads = 6, m.mamba.width = 8, m.mamba.groups = 1, m.mamba.state = 8, m.mamba.taps = 4, m.mamba.chunk = 8;
+  m.mamba.num_heads = 6, m.mamba.head_dim = 8, m.mamba.num_groups = 1, m.mamba.state_size = 8, m.mamba.conv_kernel = 4, m.mamba.chunk_size = 8;
   m.mamba.in_multiplier = 1.5, m.mamba.out_multiplier = 1.1;
   m.mamba.multipliers = {0.7, 1.5, 2.0, 1.75, 1.25};
   m.mlp = {48, false, 0.9, 0.7};
@@ -51,41 +51,41 @@ std::vector<Case> make_cases() {
   list.push_back({"T1", base(), 2, 21,
                   reference(30916, 4.2327038585, {-0.87821438, -0.26500214, -0.01764347}, 640.64478534, 0.84879972,
                             {0.12020331, 0.00933852, 0.00957227, 0.01035547, 0.06363107, 0.46082474, 0.02144416, 0.01867545})});
-  list.push_back({"T2", changed([](ModelConfig& m) { m.mamba.groups = 2, m.mamba.norm = SsmNorm::gate_first; }), 2, 21,
+  list.push_back({"T2", changed([](ModelConfig& m) { m.mamba.num_groups = 2, m.mamba.norm = SsmNorm::gate_first; }), 2, 21,
                   reference(32196, 4.2378364167, {-0.81597966, 0.16760347, -0.15537007}, 626.40347857, 1.05777161,
                             {0.15889437, 0.01279129, 0.00983275, 0.01006650, 0.10815018, 0.71427908, 0.02191203, 0.02078311, 0.03184092})});
   list.push_back({"T3", changed([](ModelConfig& m) { m.mamba.norm = SsmNorm::norm_first; }), 2, 21,
                   reference(31012, 4.2597989806, {-0.95915754, 0.09501054, -0.11463649}, 635.17852632, 0.56669342,
                             {0.08523088, 0.00368419, 0.00286582, 0.00451538, 0.02283609, 0.16985653, 0.01868516, 0.01648737, 0.01016975})});
-  list.push_back({"T4", changed([](ModelConfig& m) { m.mamba.groups = 3, m.mamba.norm = SsmNorm::norm_first; }), 2, 24,
+  list.push_back({"T4", changed([](ModelConfig& m) { m.mamba.num_groups = 3, m.mamba.norm = SsmNorm::norm_first; }), 2, 24,
                   reference(33380, 4.2398154932, {0.41850877, -0.09527966, -0.04582905}, 724.66894877, 0.54216031,
                             {0.08306182, 0.00283062, 0.00200699, 0.00270517, 0.01897645, 0.14749793, 0.01664067, 0.01530086, 0.01133072})});
-  list.push_back({"T5", changed([](ModelConfig& m) { m.tied = true, m.attention.key_heads = 1; }), 2, 5,
+  list.push_back({"T5", changed([](ModelConfig& m) { m.tie_word_embeddings = true, m.attention.num_kv_heads = 1; }), 2, 5,
                   reference(27844, 7.7049698601, {0.78354771, -0.40552669, 0.31447850}, 904.43606852, 5.51529262,
                             {1.81862407, 0.01505515, 0.01833180, 0.08745311, 0.22601932, 1.78174228, 0.46213944, 0.45142006})});
-  list.push_back({"T6", changed([](ModelConfig& m) { m.mamba.convolution_bias = false, m.mamba.in_bias = m.mamba.out_bias = true; }), 2, 21,
+  list.push_back({"T6", changed([](ModelConfig& m) { m.mamba.conv_bias = false, m.mamba.in_bias = m.mamba.out_bias = true; }), 2, 21,
                   reference(31088, 4.2366775861, {-0.86882701, -0.23947536, -0.01233480}, 642.80224448, 0.84056926,
                             {0.11730962, 0.01040812, 0.01045200, 0.01050965, 0.06091672, 0.44826061, 0.02089526, 0.01847950})});
-  list.push_back({"T7", changed([](ModelConfig& m) { m.attention.bias = m.mlp.bias = true, m.attention.key_heads = 4; }), 2, 21,
+  list.push_back({"T7", changed([](ModelConfig& m) { m.attention.bias = m.mlp.bias = true, m.attention.num_kv_heads = 4; }), 2, 21,
                   reference(33476, 4.2468734387, {-0.84376932, -0.31476977, 0.00600170}, 637.84878987, 0.84001265,
                             {0.11659445, 0.00953668, 0.00931879, 0.01067909, 0.06145789, 0.44973171, 0.01955513, 0.01936506})});
   list.push_back({"T8", changed([](ModelConfig& m) {
-                    m.mamba.groups = 2, m.mamba.norm = SsmNorm::gate_first;
+                    m.mamba.num_groups = 2, m.mamba.norm = SsmNorm::gate_first;
                     m.mamba.dt_low = 0.2, m.mamba.dt_high = 0.9;
                   }), 2, 21,
                   reference(32196, 4.2370196826, {-0.82339213, 0.16767537, -0.15531342}, 626.28022073, 0.93813017,
                             {0.13580543, 0.01279706, 0.00601646, 0.00610466, 0.06780107, 0.54752212, 0.02153460, 0.02107516, 0.03078197})});
   list.push_back({"T9", changed([](ModelConfig& m) {
-                    m.attention.width = 4, m.attention.theta = 1e11;
-                    m.mamba.taps = 2, m.mamba.heads = 3, m.mamba.state = 16, m.mamba.chunk = 16;
+                    m.attention.head_dim = 4, m.attention.rope_theta = 1e11;
+                    m.mamba.conv_kernel = 2, m.mamba.num_heads = 3, m.mamba.state_size = 16, m.mamba.chunk_size = 16;
                   }), 1, 33,
                   reference(23746, 4.2498816569, {0.16362702, 0.21935930, 0.13604616}, 491.70692677, 0.71217059,
                             {0.11729244, 0.00463945, 0.00464314, 0.00949134, 0.05745499, 0.36198929, 0.02023004, 0.01690987})});
-  list.push_back({"T10", changed([](ModelConfig& m) { m.mamba.groups = 2, m.mamba.norm = SsmNorm::gate_first; }), 3, 3,
+  list.push_back({"T10", changed([](ModelConfig& m) { m.mamba.num_groups = 2, m.mamba.norm = SsmNorm::gate_first; }), 3, 3,
                   reference(32196, 4.1149672053, {0.52303076, -0.44595751, -0.24118741}, 127.93881945, 1.95139816,
                             {0.25930299, 0.00500052, 0.01885128, 0.02855412, 0.17495897, 0.93335909, 0.02114576, 0.01824126, 0.06212440})});
   list.push_back({"T11", changed([](ModelConfig& m) {
-                    m.vocabulary = 62, m.mamba.heads = 8, m.mamba.groups = 2, m.mamba.norm = SsmNorm::gate_first;
+                    m.vocab_size = 62, m.mamba.num_heads = 8, m.mamba.num_groups = 2, m.mamba.norm = SsmNorm::gate_first;
                   }), 2, 21,
                   reference(35472, 4.2006308194, {0.31788407, 0.12955063, 0.18349288}, 612.87293581, 1.14757267,
                             {0.16401879, 0.00886134, 0.01056035, 0.02217427, 0.08612637, 0.71621686, 0.01967169, 0.01970336, 0.03422061})});
@@ -121,19 +121,19 @@ const Case& named(const std::string& name) {
 ModelConfig widened(const Case& c) {
   ModelConfig m = c.model;
   m.pattern = "PPPPPPPP";
-  m.attention.heads = 8;
-  m.attention.key_heads = std::min<Index>(8, c.model.attention.key_heads * (c.name == "T7" ? 2 : 1));
-  m.mamba.heads = 8;
-  m.mamba.groups = c.model.mamba.groups == 3 ? 4 : c.model.mamba.groups;
-  m.vocabulary = 62;  // pads over 4 and 8 ranks
+  m.attention.num_heads = 8;
+  m.attention.num_kv_heads = std::min<Index>(8, c.model.attention.num_kv_heads * (c.name == "T7" ? 2 : 1));
+  m.mamba.num_heads = 8;
+  m.mamba.num_groups = c.model.mamba.num_groups == 3 ? 4 : c.model.mamba.num_groups;
+  m.vocab_size = 62;  // pads over 4 and 8 ranks
   return m;
 }
 
 ModelConfig narrowed(const Case& c) {
   ModelConfig m = widened(c);
-  m.attention.heads = 2, m.attention.key_heads = 1, m.attention.width = 6;
-  m.mamba.heads = 2, m.mamba.groups = 1, m.mamba.width = 6;
-  m.mlp.width = 4;
+  m.attention.num_heads = 2, m.attention.num_kv_heads = 1, m.attention.head_dim = 6;
+  m.mamba.num_heads = 2, m.mamba.num_groups = 1, m.mamba.head_dim = 6;
+  m.mlp.intermediate_size = 4;
   return m;
 }
 
@@ -157,29 +157,29 @@ void set_weights(Engine<T>& engine) {
   engine.optimizer().reset(engine.device());
 }
 
-MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary) {
-  MicroBatch m{batch, length, {}, {}};
-  const auto token = [&](Index b, Index t) { return Token(1 + ((7 * t + 3 * b + 1) * (t + 1)) % (vocabulary - 1)); };
+MicroBatch micro_batch(Index first, Index batch, Index seq_length, Index vocab_size) {
+  MicroBatch m{batch, seq_length, {}, {}};
+  const auto token = [&](Index b, Index t) { return Token(1 + ((7 * t + 3 * b + 1) * (t + 1)) % (vocab_size - 1)); };
   for (Index b = first; b < first + batch; ++b)
-    for (Index t = 0; t < length; ++t) {
+    for (Index t = 0; t < seq_length; ++t) {
       m.tokens.push_back(token(b, t));
-      m.labels.push_back(t + 1 < length ? token(b, t + 1) : ignored_label);
+      m.labels.push_back(t + 1 < seq_length ? token(b, t + 1) : ignored_label);
     }
   return m;
 }
 
 MicroBatch packed(MicroBatch m, const Lengths& lengths, Index first) {
-  m.positions = positions_of(lengths, m.batch, m.length, first);
-  for (Index r = 1; r <= m.batch * m.length; ++r)
-    if (r == m.batch * m.length || m.positions[r] == 0) m.labels[r - 1] = ignored_label;
+  m.positions = positions_of(lengths, m.batch, m.seq_length, first);
+  for (Index r = 1; r <= m.batch * m.seq_length; ++r)
+    if (r == m.batch * m.seq_length || m.positions[r] == 0) m.labels[r - 1] = ignored_label;
   return m;
 }
 
 std::vector<MicroBatch> taken_apart(const MicroBatch& m) {
   std::vector<MicroBatch> documents;
-  for (const Extent& e : extents_of(m.positions, m.length)) {
+  for (const Extent& e : extents_of(m.positions, m.seq_length)) {
     const auto part = [&](const std::vector<Token>& x) {
-      const auto begin = x.begin() + e.sequence * m.length + e.first;
+      const auto begin = x.begin() + e.sequence * m.seq_length + e.first;
       return std::vector<Token>(begin, begin + e.count);
     };
     documents.push_back({1, e.count, part(m.tokens), part(m.labels)});
@@ -214,7 +214,7 @@ template <class T>
 std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>& engine) {
   using A = Acc<T>;
   // Every rank must know every name: stages hold different ones, so they are derived from a model on one rank.
-  Grid alone = Grid::ghost(grid_layout(1, 1, 1, {{0, engine.config().model.layers()}}), 0);
+  Grid alone = Grid::dry_run(grid_layout(1, 1, 1, {{0, engine.config().model.layers()}}), 0);
   Stage<T> whole(engine.config().model, alone, engine.config().optimizer.trained());
   std::map<std::string, std::vector<double>> all;
   for (const auto& p : whole.parameters().all()) {

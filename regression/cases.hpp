@@ -25,7 +25,7 @@ struct Reference {
 struct Case {
   std::string name;
   ModelConfig model;
-  Index batch, length;
+  Index batch, seq_length;
   Reference reference;
 };
 
@@ -42,7 +42,7 @@ template <class T>
 void set_weights(Engine<T>&);
 
 // Sequences `first` to `first + batch` of the cases' tokens; labels are the next tokens, the last one ignored.
-MicroBatch micro_batch(Index first, Index batch, Index length, Index vocabulary);
+MicroBatch micro_batch(Index first, Index batch, Index seq_length, Index vocab_size);
 
 // The same tokens as documents of these lengths, in other turns in every sequence (positions_of), of which the batch begins with number
 // `first`; the last token of each document has no label.
@@ -50,7 +50,7 @@ MicroBatch packed(MicroBatch, const Lengths&, Index first = 0);
 // Each document alone.
 std::vector<MicroBatch> taken_apart(const MicroBatch&);
 
-// An engine with its own memory on `grid`, sized by a ghost.
+// An engine with its own memory on `grid`, sized by a dry run.
 template <class T>
 struct Rig {
   Rig(const EngineConfig& config, Grid& grid);

@@ -35,9 +35,9 @@ struct Place {
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
   const ModelConfig& model() const { return config.model; }
-  Index rows() const { return config.micro_batch * config.length; }
-  Index stream_bytes() const { return rows() * model().width * narrow; }
-  Index tokens_here() const { return (model().vocabulary + tensor - 1) / tensor; }
+  Index rows() const { return config.micro_batch_size * config.seq_length; }
+  Index stream_bytes() const { return rows() * model().hidden_size * narrow; }
+  Index tokens_here() const { return (model().vocab_size + tensor - 1) / tensor; }
   std::string block(int size) const { return size == tensor ? "tensor" : fmt::format("tensor/{}", size); }
   Index count(const char* symbols) const {
     return std::count_if(layers.begin(), layers.end(), [&](char c) { return std::string(symbols).find(c) != std::string::npos; });
@@ -59,50 +59,50 @@ Part cut_units(const Place& p, Index units, Index width) {
 }
 
 // What a rank holds of the branches of a layer.
-struct Shares {
-  Index d, q, k, out, heads, inner, group, channels, projected, f;
+struct Shards {
+  Index d, q, k, out, num_heads, inner, group, channels, projected, f;
   int q_replicas, k_replicas, out_replicas, head_replicas, inner_replicas, group_replicas, f_replicas;
 
-  explicit Shares(const Place& p) {
+  explicit Shards(const Place& p) {
     const ModelConfig& m = p.model();
-    d = m.width;
-    const Part queries = whole_units(p, m.attention.heads), keys = whole_units(p, m.attention.key_heads);
-    const Part values = cut_units(p, m.attention.heads, m.attention.width);
-    q = queries.units * m.attention.width, q_replicas = queries.replicas;
-    k = keys.units * m.attention.width, k_replicas = keys.replicas;
+    d = m.hidden_size;
+    const Part queries = whole_units(p, m.attention.num_heads), keys = whole_units(p, m.attention.num_kv_heads);
+    const Part values = cut_units(p, m.attention.num_heads, m.attention.head_dim);
+    q = queries.units * m.attention.head_dim, q_replicas = queries.replicas;
+    k = keys.units * m.attention.head_dim, k_replicas = keys.replicas;
     out = values.units * values.width, out_replicas = values.replicas;
-    const Part ssm = whole_units(p, m.mamba.heads), x = cut_units(p, m.mamba.heads, m.mamba.width), bc = whole_units(p, m.mamba.groups);
-    heads = ssm.units, head_replicas = ssm.replicas;
+    const Part ssm = whole_units(p, m.mamba.num_heads), x = cut_units(p, m.mamba.num_heads, m.mamba.head_dim), bc = whole_units(p, m.mamba.num_groups);
+    num_heads = ssm.units, head_replicas = ssm.replicas;
     inner = x.units * x.width, inner_replicas = x.replicas;
-    group = bc.units * m.mamba.state, group_replicas = bc.replicas;
-    channels = inner + 2 * group, projected = inner + channels + heads;
-    const Part mlp = whole_units(p, m.mlp.width);
+    group = bc.units * m.mamba.state_size, group_replicas = bc.replicas;
+    channels = inner + 2 * group, projected = inner + channels + num_heads;
+    const Part mlp = whole_units(p, m.mlp.intermediate_size);
     f = mlp.units, f_replicas = mlp.replicas;
   }
 };
 
-void mamba_weights(const MambaConfig& c, const Shares& s, FlatRun& x) {
+void mamba_weights(const MambaConfig& c, const Shards& s, FlatRun& x) {
   x.next(s.projected * s.d);
   if (c.in_bias) x.next(s.projected);
-  x.next(s.channels * c.taps);
-  if (c.convolution_bias) x.next(s.channels);
-  for (int vector = 0; vector < 3; ++vector) x.next(s.heads);
+  x.next(s.channels * c.conv_kernel);
+  if (c.conv_bias) x.next(s.channels);
+  for (int vector = 0; vector < 3; ++vector) x.next(s.num_heads);
   if (c.norm != SsmNorm::none) x.next(s.inner);
   x.next(s.d * s.inner);
   if (c.out_bias) x.next(s.d);
 }
-void attention_weights(const AttentionConfig& c, const Shares& s, FlatRun& x) {
+void attention_weights(const AttentionConfig& c, const Shards& s, FlatRun& x) {
   x.next(s.q * s.d), x.more(s.k * s.d), x.more(s.k * s.d), x.next(s.d * s.out);
   if (c.bias) x.next(s.q), x.more(s.k), x.more(s.k), x.next(s.d);
 }
-void mlp_weights(const MlpConfig& c, const Shares& s, FlatRun& x) {
+void mlp_weights(const MlpConfig& c, const Shards& s, FlatRun& x) {
   x.next(s.f * s.d), x.more(s.f * s.d), x.next(s.d * s.f);
   if (c.bias) x.next(s.f), x.more(s.f), x.next(s.d);
 }
 
 Index flat_extent(const Place& p) {
   const ModelConfig& m = p.model();
-  const Shares s(p);
+  const Shards s(p);
   FlatRun x;
   if (p.first()) x.next(p.tokens_here() * s.d);
   for (const char symbol : p.layers) {
@@ -113,7 +113,7 @@ Index flat_extent(const Place& p) {
     if (symbol == 'P' || symbol == '-') mlp_weights(m.mlp, s, x);
   }
   if (p.last()) x.next(s.d);
-  if (p.last() && !(p.first() && m.tied)) x.next(p.tokens_here() * s.d);
+  if (p.last() && !(p.first() && m.tie_word_embeddings)) x.next(p.tokens_here() * s.d);
   x.align();
   return x.extent;
 }
@@ -131,7 +131,7 @@ void tensor_axis(const Place& p, Ledger& ledger) {
     reduce("tensor", micros, rows * p.wide);
     reduce("tensor", micros, 2 * rows * p.wide);
   }
-  const Part groups = whole_units(p, c.groups);
+  const Part groups = whole_units(p, c.num_groups);
   if (c.norm != SsmNorm::none && groups.replicas > 1)
     reduce(p.block(groups.replicas), micros * 2 * p.count("PM"), p.rows() * groups.units * p.wide);
 }
@@ -140,13 +140,13 @@ void tensor_axis(const Place& p, Ledger& ledger) {
 void replicas(const Place& p, Ledger& ledger) {
   const ModelConfig& m = p.model();
   const MambaConfig& c = m.mamba;
-  const Shares s(p);
+  const Shards s(p);
   const Index mamba = p.count("PM"), attention = p.count("P*"), mlp = p.count("P-");
   std::map<int, Index> elements;
-  const Index rows = s.d + c.in_bias, through = rows + c.taps + c.convolution_bias;  // of the projection, and of the convolution besides
+  const Index rows = s.d + c.in_bias, through = rows + c.conv_kernel + c.conv_bias;  // of the projection, and of the convolution besides
   elements[s.inner_replicas] += mamba * s.inner * (rows + through + (c.norm != SsmNorm::none) + s.d);
   elements[s.group_replicas] += mamba * 2 * s.group * through;
-  elements[s.head_replicas] += mamba * s.heads * (rows + 3);
+  elements[s.head_replicas] += mamba * s.num_heads * (rows + 3);
   elements[s.q_replicas] += attention * s.q * (s.d + m.attention.bias);
   elements[s.k_replicas] += attention * 2 * s.k * (s.d + m.attention.bias);
   elements[s.out_replicas] += attention * s.out * s.d;
@@ -159,8 +159,8 @@ void pipeline_axis(const Place& p, Ledger& ledger) {
   const Index neighbours = !p.first() + !p.last();
   add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.stream_bytes());
   add(ledger, "pipeline", Operation::receive, p.config.micros * neighbours, p.stream_bytes());
-  if (p.model().tied && p.pipeline > 1 && (p.first() || p.last()))
-    add(ledger, "ends", Operation::all_reduce, 1, p.tokens_here() * p.model().width * p.wide);
+  if (p.model().tie_word_embeddings && p.pipeline > 1 && (p.first() || p.last()))
+    add(ledger, "embedding", Operation::all_reduce, 1, p.tokens_here() * p.model().hidden_size * p.wide);
 }
 
 // All gradients once: together, or part by part where a bucket takes no more than one.
@@ -197,11 +197,11 @@ Index gradient_bytes(const EngineConfig& config, const Layout& layout, int posit
   return flat_extent(p) * p.wide;
 }
 
-bool deals(const ModelConfig& m, int tensor) {
+bool can_shard(const ModelConfig& m, int tensor) {
   const auto split = [&](Index units) { return units % tensor == 0 || tensor % units == 0; };
   const auto used = [&](const char* symbols) { return m.pattern.find_first_of(symbols) != std::string::npos; };
-  return (!used("P*") || (split(m.attention.heads) && split(m.attention.key_heads))) &&
-         (!used("PM") || (split(m.mamba.heads) && split(m.mamba.groups))) && (!used("P-") || split(m.mlp.width));
+  return (!used("P*") || (split(m.attention.num_heads) && split(m.attention.num_kv_heads))) &&
+         (!used("PM") || (split(m.mamba.num_heads) && split(m.mamba.num_groups))) && (!used("P-") || split(m.mlp.intermediate_size));
 }
 
 template Ledger closed_form<double>(const EngineConfig&, const Layout&, int);

@@ -37,7 +37,7 @@ Index gradient_bytes(const EngineConfig&, const Layout&, int position);
 
 inline constexpr Index part_by_part = 1, together = Index(1) << 30;  // EngineConfig::bucket_bytes
 
-// Whether the layers' heads, groups and channels can be dealt over so many tensor ranks at all.
-bool deals(const ModelConfig&, int tensor);
+// Whether the layers' heads, groups and channels can be sharded over so many tensor ranks at all.
+bool can_shard(const ModelConfig&, int tensor);
 
 }  // namespace gyr::testing

@@ -31,10 +31,10 @@ std::vector<Index> divisors(Index n) {
   return all;
 }
 
-// A count of heads, groups or channels that is dealt over so many ranks: divides their number or is a multiple of it.
+// A count of heads, groups or channels that is sharded over so many ranks: divides their number or is a multiple of it.
 Index units(Dice& dice, int ranks) { return dice.chance(0.5) ? dice.of(divisors(ranks)) : ranks * dice.between(1, 3); }
 
-// A multiple of `part` that is dealt over so many ranks; `part` itself is.
+// A multiple of `part` that is sharded over so many ranks; `part` itself is.
 Index multiple(Dice& dice, Index part, int ranks) {
   std::vector<Index> suit;
   for (Index n = part; n <= 24; n += part)
@@ -44,10 +44,10 @@ Index multiple(Dice& dice, Index part, int ranks) {
 
 AttentionConfig attention_of(Dice& dice, int tensor) {
   AttentionConfig c;
-  c.key_heads = units(dice, tensor);
-  c.heads = multiple(dice, c.key_heads, tensor);
-  c.width = 2 * dice.between(1, 6);
-  c.theta = 1e4;
+  c.num_kv_heads = units(dice, tensor);
+  c.num_heads = multiple(dice, c.num_kv_heads, tensor);
+  c.head_dim = 2 * dice.between(1, 6);
+  c.rope_theta = 1e4;
   c.bias = dice.chance(0.3);
   c.in_multiplier = dice.real(0.5, 2), c.key_multiplier = dice.real(0.5, 2), c.out_multiplier = dice.real(0.5, 2);
   return c;
@@ -55,11 +55,11 @@ AttentionConfig attention_of(Dice& dice, int tensor) {
 
 MambaConfig mamba_of(Dice& dice, int tensor) {
   MambaConfig c;
-  c.groups = units(dice, tensor);
-  c.heads = multiple(dice, c.groups, tensor);
-  c.width = dice.between(1, 8), c.state = dice.between(1, 6), c.taps = dice.between(2, 4), c.chunk = dice.of<Index>({1, 2, 4, 8});
+  c.num_groups = units(dice, tensor);
+  c.num_heads = multiple(dice, c.num_groups, tensor);
+  c.head_dim = dice.between(1, 8), c.state_size = dice.between(1, 6), c.conv_kernel = dice.between(2, 4), c.chunk_size = dice.of<Index>({1, 2, 4, 8});
   c.norm = dice.of<SsmNorm>({SsmNorm::none, SsmNorm::gate_first, SsmNorm::norm_first});
-  c.convolution_bias = dice.chance(0.6), c.in_bias = dice.chance(0.3), c.out_bias = dice.chance(0.3);
+  c.conv_bias = dice.chance(0.6), c.in_bias = dice.chance(0.3), c.out_bias = dice.chance(0.3);
   if (dice.chance(0.3)) c.dt_low = 0.1, c.dt_high = 0.6;
   c.in_multiplier = dice.real(0.5, 2), c.out_multiplier = dice.real(0.5, 2);
   for (double& m : c.multipliers) m = dice.real(0.5, 2);
@@ -69,11 +69,11 @@ MambaConfig mamba_of(Dice& dice, int tensor) {
 ModelConfig model_of(Dice& dice, int tensor, Index layers) {
   ModelConfig m;
   for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.7) ? 'P' : dice.of<char>({'M', '*', '-'});
-  m.width = dice.between(3, 14), m.vocabulary = dice.between(3, 40);
-  m.epsilon = dice.of<double>({1e-5, 1e-3});
-  m.tied = dice.chance(0.4);
-  m.embedding_multiplier = dice.real(0.5, 2), m.head_multiplier = dice.real(0.5, 2);
-  if (dice.chance(0.2)) m.padding = std::int32_t(dice.between(0, m.vocabulary - 1));
+  m.hidden_size = dice.between(3, 14), m.vocab_size = dice.between(3, 40);
+  m.rms_norm_eps = dice.of<double>({1e-5, 1e-3});
+  m.tie_word_embeddings = dice.chance(0.4);
+  m.embedding_multiplier = dice.real(0.5, 2), m.lm_head_multiplier = dice.real(0.5, 2);
+  if (dice.chance(0.2)) m.pad_token_id = std::int32_t(dice.between(0, m.vocab_size - 1));
   m.attention = attention_of(dice, tensor);
   m.mamba = mamba_of(dice, tensor);
   m.mlp = {units(dice, tensor), dice.chance(0.3), dice.real(0.5, 2), dice.real(0.5, 2)};
@@ -96,8 +96,8 @@ std::vector<int> permutation_of(Dice& dice, int ranks) {
 
 bool sound(const Draw& d) {
   const ModelConfig& m = d.model;
-  return m.attention.heads % m.attention.key_heads == 0 && m.mamba.heads % m.mamba.groups == 0 && m.layers() >= d.pipeline &&
-         deals(m, d.tensor);
+  return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 && m.layers() >= d.pipeline &&
+         can_shard(m, d.tensor);
 }
 
 }  // namespace
@@ -115,10 +115,10 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (layout.chance(0.3)) d.permutation = permutation_of(layout, int(ranks));
   d.model = model_of(dice, d.tensor, layers);
   if (dice.chance(0.03)) {  // counts as they come
-    d.model.mamba.groups = dice.between(1, 7), d.model.mamba.heads = d.model.mamba.groups * dice.between(1, 3);
-    d.model.mlp.width = dice.between(1, 30);
+    d.model.mamba.num_groups = dice.between(1, 7), d.model.mamba.num_heads = d.model.mamba.num_groups * dice.between(1, 3);
+    d.model.mlp.intermediate_size = dice.between(1, 30);
   }
-  d.micro_batch = dice.between(1, 2), d.length = dice.between(1, 13), d.micros = int(dice.between(1, 3));
+  d.micro_batch_size = dice.between(1, 2), d.seq_length = dice.between(1, 13), d.micros = int(dice.between(1, 3));
   d.packed = dice.chance(0.4), d.some_ignored = dice.chance(0.4);
   d.bucket_bytes = dice.of<Index>({part_by_part, together});
   if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
@@ -136,20 +136,20 @@ Layout Draw::layout() const {
 EngineConfig Draw::config(int micros_of_a_rank) const {
   EngineConfig c;
   c.model = model;
-  c.micro_batch = micro_batch, c.length = length, c.micros = micros_of_a_rank;
+  c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.micros = micros_of_a_rank;
   c.bucket_bytes = bucket_bytes;
   c.optimizer.frozen = frozen;
   return c;
 }
 
 MicroBatch Draw::batch(Index i) const {
-  MicroBatch m = testing::micro_batch(i * micro_batch, micro_batch, length, model.vocabulary);
+  MicroBatch m = testing::micro_batch(i * micro_batch_size, micro_batch_size, seq_length, model.vocab_size);
   Dice dice(1, fmt::format("batch {}", i));
   if (packed)
-    for (Index r = 0, at = 0; r < micro_batch * length; ++r) {
-      at = r % length == 0 || dice.chance(0.3) ? 0 : at + 1;
+    for (Index r = 0, at = 0; r < micro_batch_size * seq_length; ++r) {
+      at = r % seq_length == 0 || dice.chance(0.3) ? 0 : at + 1;
       m.positions.push_back(std::int32_t(at));
-      if (at == 0 && r % length != 0) m.labels[r - 1] = ignored_label;
+      if (at == 0 && r % seq_length != 0) m.labels[r - 1] = ignored_label;
     }
   for (Token& label : m.labels)
     if (some_ignored && dice.chance(0.5)) label = ignored_label;
@@ -167,16 +167,16 @@ std::string Draw::text() const {
   const MambaConfig& c = model.mamba;
   const char* norms[] = {"none", "gate first", "norm first"};
   const auto list = [](const auto& all) { return fmt::format("[{}]", fmt::join(all, " ")); };
-  std::string s = fmt::format("{}, {} micro-batches of {} x {}", layout_text(), micros, micro_batch, length);
+  std::string s = fmt::format("{}, {} micro-batches of {} x {}", layout_text(), micros, micro_batch_size, seq_length);
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
   if (!frozen.empty()) s += " frozen " + list(frozen);
-  s += fmt::format("; {} width {} vocabulary {}{}{}", model.pattern, model.width, model.vocabulary, model.tied ? " tied" : "",
-                   model.padding >= 0 ? " padding" : "");
-  s += fmt::format("; attention {}/{} heads of {}{}", a.heads, a.key_heads, a.width, a.bias ? " biases" : "");
-  s += fmt::format("; mamba {} heads of {}, {} groups of {}, taps {} chunk {} norm {}{}{}{}", c.heads, c.width, c.groups, c.state, c.taps, c.chunk,
-                   norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "", c.convolution_bias ? " conv_bias" : "");
-  return s + fmt::format("; mlp {}{}; buckets of {}", model.mlp.width, model.mlp.bias ? " biases" : "", bucket_bytes);
+  s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size, model.tie_word_embeddings ? " tied" : "",
+                   model.pad_token_id >= 0 ? " padding" : "");
+  s += fmt::format("; attention {}/{} heads of {}{}", a.num_heads, a.num_kv_heads, a.head_dim, a.bias ? " biases" : "");
+  s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups, c.state_size, c.conv_kernel, c.chunk_size,
+                   norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "", c.conv_bias ? " conv_bias" : "");
+  return s + fmt::format("; mlp {}{}; buckets of {}", model.mlp.intermediate_size, model.mlp.bias ? " biases" : "", bucket_bytes);
 }
 
 std::vector<Draw> simpler(const Draw& from) {
@@ -203,16 +203,16 @@ std::vector<Draw> simpler(const Draw& from) {
       });
   }
   attempt([](Draw& d) { d.micros = 1; });
-  attempt([](Draw& d) { d.micro_batch = 1; });
-  attempt([](Draw& d) { d.length = (d.length + 1) / 2; });
+  attempt([](Draw& d) { d.micro_batch_size = 1; });
+  attempt([](Draw& d) { d.seq_length = (d.seq_length + 1) / 2; });
   attempt([](Draw& d) { d.packed = false; });
   attempt([](Draw& d) { d.some_ignored = false; });
   attempt([](Draw& d) { d.frozen.clear(); });
-  attempt([](Draw& d) { d.model.tied = false; });
-  attempt([](Draw& d) { d.model.padding = -1; });
+  attempt([](Draw& d) { d.model.tie_word_embeddings = false; });
+  attempt([](Draw& d) { d.model.pad_token_id = -1; });
   attempt([](Draw& d) { d.model.mamba.norm = SsmNorm::none; });
   attempt([](Draw& d) { d.model.attention.bias = d.model.mlp.bias = false; });
-  attempt([](Draw& d) { d.model.mamba.in_bias = d.model.mamba.out_bias = d.model.mamba.convolution_bias = false; });
+  attempt([](Draw& d) { d.model.mamba.in_bias = d.model.mamba.out_bias = d.model.mamba.conv_bias = false; });
   for (const int tensor : {2, 3, 4, 6})
     attempt([&](Draw& d) {
       if (tensor < d.tensor) d.tensor = tensor, d.permutation.clear();
@@ -223,15 +223,15 @@ std::vector<Draw> simpler(const Draw& from) {
         if (smaller < member(d)) member(d) = smaller;
       });
   };
-  fewer([](Draw& d) -> Index& { return d.model.attention.key_heads; });
-  fewer([](Draw& d) -> Index& { return d.model.attention.heads; });
-  fewer([](Draw& d) -> Index& { return d.model.mamba.groups; });
-  fewer([](Draw& d) -> Index& { return d.model.mamba.heads; });
-  fewer([](Draw& d) -> Index& { return d.model.mamba.width; });
-  fewer([](Draw& d) -> Index& { return d.model.mamba.state; });
-  fewer([](Draw& d) -> Index& { return d.model.mlp.width; });
-  attempt([](Draw& d) { d.model.attention.width = 2; });
-  attempt([](Draw& d) { d.model.attention.width = std::min<Index>(d.model.attention.width, 4); });
+  fewer([](Draw& d) -> Index& { return d.model.attention.num_kv_heads; });
+  fewer([](Draw& d) -> Index& { return d.model.attention.num_heads; });
+  fewer([](Draw& d) -> Index& { return d.model.mamba.num_groups; });
+  fewer([](Draw& d) -> Index& { return d.model.mamba.num_heads; });
+  fewer([](Draw& d) -> Index& { return d.model.mamba.head_dim; });
+  fewer([](Draw& d) -> Index& { return d.model.mamba.state_size; });
+  fewer([](Draw& d) -> Index& { return d.model.mlp.intermediate_size; });
+  attempt([](Draw& d) { d.model.attention.head_dim = 2; });
+  attempt([](Draw& d) { d.model.attention.head_dim = std::min<Index>(d.model.attention.head_dim, 4); });
   return all;
 }
 

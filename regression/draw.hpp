@@ -12,7 +12,7 @@ struct Draw {
   int data = 1, pipeline = 1, tensor = 1;
   std::vector<Index> cuts;       // first layer of every stage but the first
   std::vector<int> permutation;  // or none
-  Index micro_batch = 1, length = 1;
+  Index micro_batch_size = 1, seq_length = 1;
   int micros = 1;                // per data rank
   bool packed = false;           // every sequence holds other documents
   bool some_ignored = false;     // labels that are not learned
@@ -28,7 +28,7 @@ struct Draw {
   std::string text() const;  // on one line, with the layout's
 };
 
-// At most `most_ranks`; five after one another have the layout in common. Nearly all can be dealt; the others are for the refusal.
+// At most `most_ranks`; five after one another have the layout in common. Nearly all can be sharded; the others are for the refusal.
 Draw draw(std::uint64_t seed, Index number, int most_ranks);
 
 // Every way to make it a little smaller or plainer; the boldest first.

@@ -26,14 +26,14 @@ constexpr double restart_seconds = 5;  // to end what is left of a job, start ei
 
 const Grid signal_grids[] = {{0, 1, {}}, {2, 2, {"parallel.data=2"}}, {4, 2, {"parallel.data=2", "parallel.tensor=2"}}};
 const Grid fault_grids[] = {{4, 2, {"parallel.data=2", "parallel.tensor=2"}},
-                            {3, 3, {"parallel.data=3", "train.batch=6"}},
+                            {3, 3, {"parallel.data=3", "train.global_batch_size=6"}},
                             {8, 4, {"parallel.data=4", "parallel.pipeline=2"}}};
 const Grid grids_of_eight[] = {{8, 8, {"parallel.data=8"}},
                                {8, 4, {"parallel.data=4", "parallel.pipeline=2"}},
                                {8, 2, {"parallel.data=2", "parallel.pipeline=2", "parallel.tensor=2"}},
                                {8, 2, {"parallel.data=2", "parallel.tensor=4"}}};
-const Grid slow_grid = {4, 4, {"parallel.data=4", "train.length=512", "train.micro_batch=2", fmt::format("train.steps={}", slow_steps)}};
-const Grid slow_grid_of_eight = {8, 8, {"parallel.data=8", "train.length=512", fmt::format("train.steps={}", slow_steps)}};
+const Grid slow_grid = {4, 4, {"parallel.data=4", "train.seq_length=512", "train.micro_batch_size=2", fmt::format("train.steps={}", slow_steps)}};
+const Grid slow_grid_of_eight = {8, 8, {"parallel.data=8", "train.seq_length=512", fmt::format("train.steps={}", slow_steps)}};
 
 Words settings(const Grid& grid) {
   Words words{fmt::format("train.steps={}", steps), fmt::format("optimizer.decay_steps={}", steps), fmt::format("checkpoint.every={}", save_every),
@@ -42,7 +42,7 @@ Words settings(const Grid& grid) {
   return words;
 }
 
-// A run on this grid that nobody disturbs, once per program.
+// An undisturbed run on this grid, once per program.
 const fs::path& undisturbed(const Grid& grid) {
   static std::map<const Grid*, std::unique_ptr<Folder>> done;
   static std::map<const Grid*, fs::path> paths;
@@ -169,15 +169,15 @@ double fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
   const auto status = json_in(folder / "supervisor.json");
   EXPECT_TRUE(status.is_object()) << r.out << r.err;
   if (!status.is_object()) return 0;
-  const auto& life = status["lives"][0];
-  const std::string culprit = life["culprit"], named = "rank " + std::to_string(rank);
+  const auto& attempt = status["attempts"][0];
+  const std::string culprit = attempt["culprit"], named = "rank " + std::to_string(rank);
   if (kind == "slow") {
     EXPECT_EQ(status["restarts"], 0) << status.dump(1);
-    EXPECT_TRUE(life["slow"].size() == 1 && std::string(life["slow"][0]).starts_with(named + " ")) << status.dump(1) << r.out;
+    EXPECT_TRUE(attempt["slow"].size() == 1 && std::string(attempt["slow"][0]).starts_with(named + " ")) << status.dump(1) << r.out;
   } else {
     EXPECT_EQ(status["restarts"], 1) << status.dump(1) << r.out << r.err;
     EXPECT_NE((culprit + " ").find(named + " "), std::string::npos) << culprit << "\n" << r.out << r.err;
-    EXPECT_GE(status["lives"][1]["from"], std::max(0, (step - 1) / save_every * save_every));  // nothing is lost but the steps since the last save
+    EXPECT_GE(status["attempts"][1]["from"], std::max(0, (step - 1) / save_every * save_every));  // nothing is lost but the steps since the last save
   }
   expect_same_end(undisturbed(grid), folder.path(), kind == "slow" ? slow_steps : steps);
   const double pause = longest_pause(folder.path());

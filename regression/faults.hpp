@@ -20,7 +20,7 @@ enum class Ranks { three_to_eight, eight };
 double fault_trial(const std::string& kind, unsigned seed, Ranks = Ranks::three_to_eight);
 
 // A run of eight ranks of which one dies at a step drawn from the seed, and whose newest checkpoint then has a shard with a flipped bit, cut
-// short, or removed: the next life names the file and goes on from the checkpoint before it.
+// short, or removed: the next attempt names the file and goes on from the checkpoint before it.
 enum class Damage { flipped_bit, cut_short, removed };
 void damage_trial(Damage, unsigned seed);
 

@@ -59,16 +59,16 @@ class Expected {
 // Sequences begin with their first real token; labels move to the token before them.
 void read_batch(const Expected& expected, Golden& g) {
   const auto tokens = expected.tokens("input_ids"), labels = expected.tokens("labels");
-  const Index batch = expected.shape("input_ids")[0], length = expected.shape("input_ids")[1];
+  const Index batch = expected.shape("input_ids")[0], seq_length = expected.shape("input_ids")[1];
   const auto mask = expected.has("attention_mask") ? expected.tokens("attention_mask") : std::vector<Token>(tokens.size(), 1);
-  g.batch = {batch, length, std::vector<Token>(tokens.size(), 0), std::vector<Token>(tokens.size(), ignored_label)};
+  g.batch = {batch, seq_length, std::vector<Token>(tokens.size(), 0), std::vector<Token>(tokens.size(), ignored_label)};
   g.row.assign(tokens.size(), -1);
   for (Index b = 0; b < batch; ++b) {
-    Index to = b * length;
-    for (Index from = b * length; from < (b + 1) * length; ++from) {
+    Index to = b * seq_length;
+    for (Index from = b * seq_length; from < (b + 1) * seq_length; ++from) {
       if (mask[from] == 0) continue;
       g.batch.tokens[to] = tokens[from];
-      if (from + 1 < (b + 1) * length) g.batch.labels[to] = labels[from + 1];
+      if (from + 1 < (b + 1) * seq_length) g.batch.labels[to] = labels[from + 1];
       g.row[to++] = from;
     }
   }
@@ -109,7 +109,7 @@ const Golden& golden(const std::string& name) {
 
 bool splits(const ModelConfig& m, int ranks) {
   const auto units = [&](Index n) { return n % ranks == 0 || ranks % n == 0; };
-  return m.attention.heads % ranks == 0 && m.mamba.heads % ranks == 0 && units(m.attention.key_heads) && units(m.mamba.groups);
+  return m.attention.num_heads % ranks == 0 && m.mamba.num_heads % ranks == 0 && units(m.attention.num_kv_heads) && units(m.mamba.num_groups);
 }
 
 template <class T>
@@ -120,22 +120,22 @@ GoldenReader<T>::GoldenReader(const Golden& g, const ModelConfig& model, Grid& g
 }
 
 template <class T>
-double GoldenReader<T>::error(const GoldenNumbers& expected, Index length) {
+double GoldenReader<T>::error(const GoldenNumbers& expected, Index seq_length) {
   const MicroBatch& all = g_.batch;
   std::vector<Token> tokens;
   for (Index b = 0; b < all.batch; ++b)
-    tokens.insert(tokens.end(), all.tokens.begin() + b * all.length, all.tokens.begin() + b * all.length + length);
-  StateStore state(Arena(Memory::activations, Index(1) << 20), all.batch, length);
-  stage_.begin(device_, {all.batch, length, 0, {}}, tokens);
+    tokens.insert(tokens.end(), all.tokens.begin() + b * all.seq_length, all.tokens.begin() + b * all.seq_length + seq_length);
+  StateStore state(Arena(Memory::activations, Index(1) << 20), all.batch, seq_length);
+  stage_.begin(device_, {all.batch, seq_length, 0, {}}, tokens);
   stage_.forward(device_, state);
   const auto logits = stage_.logits(device_, Stage<T>::Rows::all);
   const auto& head = stage_.head();
   double largest = 0, error = 0;
   for (const double x : expected.logits) largest = std::max(largest, std::abs(x));
   for (Index b = 0; b < all.batch; ++b)
-    for (Index t = 0; t < length; ++t)
-      for (Index v = 0, row = g_.row[b * all.length + t]; row >= 0 && v < head.valid(); ++v)
-        error = std::max(error, std::abs(double(logits(b * length + t, v)) - expected.logits[row * g_.model.vocabulary + head.first_token() + v]));
+    for (Index t = 0; t < seq_length; ++t)
+      for (Index v = 0, row = g_.row[b * all.seq_length + t]; row >= 0 && v < head.valid(); ++v)
+        error = std::max(error, std::abs(double(logits(b * seq_length + t, v)) - expected.logits[row * g_.model.vocab_size + head.first_token() + v]));
   return error / largest;
 }
 

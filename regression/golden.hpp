@@ -15,7 +15,7 @@ namespace gyr::testing {
 // In one precision.
 struct GoldenNumbers {
   double loss = 0;
-  std::vector<double> logits;  // (batch, length, vocabulary)
+  std::vector<double> logits;  // (batch, seq_length, vocab_size)
   std::map<std::string, std::vector<double>> gradients;
 };
 
@@ -43,8 +43,8 @@ class GoldenReader {
   Device& device() { return device_; }
   // The largest difference to the expected logits among this rank's columns, as a part of the largest of them, where only the first
   // `length` tokens of every sequence are read.
-  double error(const GoldenNumbers& expected, Index length);
-  double error(const GoldenNumbers& expected) { return error(expected, g_.batch.length); }
+  double error(const GoldenNumbers& expected, Index seq_length);
+  double error(const GoldenNumbers& expected) { return error(expected, g_.batch.seq_length); }
 
  private:
   const Golden& g_;

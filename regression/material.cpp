@@ -12,32 +12,32 @@ namespace {
 
 constexpr const char* deck_text = R"(model:
   pattern: P x 2
-  vocabulary: 300
-  width: 32
+  vocab_size: 300
+  hidden_size: 32
   attention:
-    heads: 4
-    key_heads: 2
-    width: 8
-    theta: 1e4
+    num_heads: 4
+    num_kv_heads: 2
+    head_dim: 8
+    rope_theta: 1e4
   mamba:
-    heads: 4
-    width: 8
-    state: 8
-    chunk: 16
+    num_heads: 4
+    head_dim: 8
+    state_size: 8
+    chunk_size: 16
     norm: gate_first
   mlp:
-    width: 64
+    intermediate_size: 64
 data:
   prefixes: [{FOLDER}/text]
   tokenizer: {FOLDER}/tokenizer.json
   split: "90,10,0"
 train:
   steps: 60
-  batch: 8
-  length: 32
+  global_batch_size: 8
+  seq_length: 32
 optimizer:
-  rate: 1e-2
-  warmup: 4
+  lr: 1e-2
+  warmup_steps: 4
 checkpoint:
   every: 30
 output:
@@ -80,7 +80,7 @@ Material::Material() {
   for (auto at = deck_of_folder.find(mark); at != std::string::npos; at = deck_of_folder.find(mark))
     deck_of_folder.replace(at, mark.size(), folder_.path());
   put_contents(deck(), deck_of_folder);
-  must({"tokenizer", "train", tokenizer(), text(), "--vocabulary", std::to_string(vocabulary), "--documents", "separator"});
+  must({"tokenizer", "train", tokenizer(), text(), "--vocab-size", std::to_string(vocab_size), "--documents", "separator"});
   must({"data", "build", text(), prefix(), "--tokenizer", tokenizer(), "--documents", "separator"});
   must({"train", deck()});
 }

@@ -23,7 +23,7 @@ class Material {
   std::filesystem::path trained() const { return checkpoint(output(), steps); }
   static std::filesystem::path checkpoint(const std::filesystem::path& output, int step);
   static std::filesystem::path shard(const std::filesystem::path& checkpoint) { return checkpoint / "shard_00000.h5"; }  // the first rank's
-  static constexpr int steps = 60, vocabulary = 300, length = 32;
+  static constexpr int steps = 60, vocab_size = 300, seq_length = 32;
 
  private:
   Material();

@@ -135,7 +135,7 @@ write_texts() {
 
 build_tokens() {
   local name=$work/data/tokenizer.json
-  launch 1 tokenizer train "$name" "$work/data/text.txt" --vocabulary 300 --documents separator || return 1
+  launch 1 tokenizer train "$name" "$work/data/text.txt" --vocab-size 300 --documents separator || return 1
   for name in "${!sources[@]}"; do
     local -a how=("$work/data/$name.txt" "$work/data/$name" --documents separator)
     [ "$name" != chat ] || how=("$work/data/chat.jsonl" "$work/data/chat" --no-end --template '<|bos|>user: {prompt}<|pad|>model: {response}<|endoftext|>')
@@ -155,7 +155,7 @@ launch() {
   timeout --foreground -k 10 "$limit" "${launcher[@]}" -n "$count" "$binary" "$@" < /dev/null
 }
 
-# train FOLDER GRID LOG [words]: one life of a run.
+# train FOLDER GRID LOG [words]: one attempt of a run.
 train() {
   local folder=$1 grid=$2 log=$3 data pipeline tensor
   local -a settings prefixes
@@ -169,7 +169,7 @@ train() {
     parallel.tensor="$tensor" output.folder="$folder" "$@" > "$log" 2>&1
 }
 
-# Whether a life ended as it should; launchers' own exit codes are not all to be trusted.
+# Whether an attempt ended as it should; launchers' own exit codes are not all to be trusted.
 ended() {
   local last said
   last=$(grep -a '^RUN ' "$1" | tail -n 1) || true

@@ -14,8 +14,8 @@ struct Update {
   A keep, step, beta1, gain1, beta2, gain2, root_correction, epsilon, gradient_scale;
 
   explicit Update(const AdamW& a)
-      : keep(A(1 - a.rate * a.decay)),
-        step(A(a.rate / a.correction1)),
+      : keep(A(1 - a.lr * a.weight_decay)),
+        step(A(a.lr / a.correction1)),
         beta1(A(a.beta1)),
         gain1(A(1 - a.beta1)),
         beta2(A(a.beta2)),

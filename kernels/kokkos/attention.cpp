@@ -2,7 +2,7 @@
 // Tiles of queries against tiles of keys. The query heads that share a key head are stacked: row r = h tile + i of a
 // stack is query i of head h of the group, so that one product serves the group and the sum of dk and dv over its heads
 // is part of the product.
-//   M rows of a stack = group * tile,  n keys of a tile,  E head width,  V that of values
+//   M rows of a stack = group * tile,  n keys of a tile,  E head_dim,  V that of values
 #include "kernels/attention.hpp"
 
 #include <algorithm>
@@ -70,11 +70,11 @@ struct Tiling {
   Tiling(const AttentionShape& s, const Mask& m)
       : shape(s),
         mask(m),
-        group(s.heads / s.key_heads),
+        group(s.num_heads / s.num_kv_heads),
         queries(std::clamp<Index>(stack_rows / group, 1, std::max<Index>(s.queries, 1))),
         keys(std::min(tile_keys, s.keys)) {
-    ensure(s.key_heads > 0 && s.heads % s.key_heads == 0, "{} query heads cannot share {} key heads evenly", s.heads,
-           s.key_heads);
+    ensure(s.num_kv_heads > 0 && s.num_heads % s.num_kv_heads == 0, "{} query heads cannot share {} key/value heads evenly", s.num_heads,
+           s.num_kv_heads);
     m.documents.check(s.batch * s.queries);
     ensure(m.causal || !m.documents.packed(), "attention to packed documents must be causal");
   }
@@ -99,7 +99,7 @@ struct Tiling {
   template <class Body>
   void for_stacks(const Body& body) const {
     for (Index b = 0; b < shape.batch; ++b)
-      for (Index kv = 0; kv < shape.key_heads; ++kv)
+      for (Index kv = 0; kv < shape.num_kv_heads; ++kv)
         for (Index i = 0; i < shape.queries; i += queries)
           body(Stack{b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i)}, i, b, kv);
   }
@@ -114,19 +114,19 @@ struct Tiling {
   // The n keys, or values, from j on of one sequence and key head.
   template <class T>
   Matrix<T> tile(Matrix<T> x, Index b, Index kv, Index j, Index n) const {
-    const Index width = x.columns / shape.key_heads;
+    const Index width = x.columns / shape.num_kv_heads;
     return x.block(b * shape.keys + j, n, kv * width, width);
   }
 };
 
 template <class T>
 void check(const AttentionShape& s, const Matrix<const T>& q, const Matrix<const T>& k, const Matrix<const T>& v) {
-  ensure(q.rows == s.batch * s.queries && q.columns == s.heads * s.width && k.rows == s.batch * s.keys &&
-             v.rows == k.rows && k.columns == s.key_heads * s.width && v.columns == s.key_heads * s.value_width,
+  ensure(q.rows == s.batch * s.queries && q.columns == s.num_heads * s.head_dim && k.rows == s.batch * s.keys &&
+             v.rows == k.rows && k.columns == s.num_kv_heads * s.head_dim && v.columns == s.num_kv_heads * s.v_head_dim,
          "attention of q ({},{}), k ({},{}), v ({},{}) for {} sequences of {} queries and {} keys, {} heads on {} of "
-         "width {}, values {}",
-         q.rows, q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.heads, s.key_heads,
-         s.width, s.value_width);
+         "head_dim {}, values {}",
+         q.rows, q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.num_heads, s.num_kv_heads,
+         s.head_dim, s.v_head_dim);
 }
 
 // The largest of m and n numbers, in lanes: a plain loop is not vectorised, because a maximum may not be reordered
@@ -166,7 +166,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
   using A = Acc<T>;
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
-  const Index E = shape.width, V = shape.value_width;
+  const Index E = shape.head_dim, V = shape.v_head_dim;
   Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), o_stack = dev.scratch.tensor<A>(tiling.rows(), V);
   const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
@@ -220,13 +220,13 @@ template <class T>
 void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out,
                       Tensor2<Acc<T>> lse) {
   using A = Acc<T>;
-  const Index R = shape.batch * shape.queries, V = shape.value_width;
-  const auto run = dev.launch("attention_finish", double(R) * shape.heads * V,
-                              double(R) * shape.heads * V * (sizeof(A) + sizeof(T)));
+  const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
+  const auto run = dev.launch("attention_finish", double(R) * shape.num_heads * V,
+                              double(R) * shape.num_heads * V * (sizeof(A) + sizeof(T)));
   if (!run) return;
   for_rows(
       dev, "attention_finish", R, KOKKOS_LAMBDA(const Index r) {
-        for (Index h = 0; h < shape.heads; ++h) {
+        for (Index h = 0; h < shape.num_heads; ++h) {
           const A l = state.l(r, h), inverse = l > 0 ? A(1) / l : A(0);
           lse(r, h) = l > 0 ? state.m(r, h) + std::log(l) : -std::numeric_limits<A>::infinity();
           const A* const o = &state.o(r, h * V);
@@ -241,12 +241,12 @@ template <class T>
 void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out,
                      Tensor2<Acc<T>> delta) {
   using A = Acc<T>;
-  const Index R = shape.batch * shape.queries, V = shape.value_width;
-  const auto run = dev.launch("attention_delta", 2.0 * R * shape.heads * V, 2.0 * R * shape.heads * V * sizeof(T));
+  const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
+  const auto run = dev.launch("attention_delta", 2.0 * R * shape.num_heads * V, 2.0 * R * shape.num_heads * V * sizeof(T));
   if (!run) return;
   for_rows(
       dev, "attention_delta", R, KOKKOS_LAMBDA(const Index r) {
-        for (Index h = 0; h < shape.heads; ++h) {
+        for (Index h = 0; h < shape.num_heads; ++h) {
           const T *const dy = &dout(r, h * V), *const y = &out(r, h * V);
           A sum = 0;
           for (Index e = 0; e < V; ++e) sum += A(dy[e]) * A(y[e]);
@@ -262,7 +262,7 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   using A = Acc<T>;
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
-  const Index E = shape.width, V = shape.value_width;
+  const Index E = shape.head_dim, V = shape.v_head_dim;
   Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
   const auto dout_stack = dev.scratch.tensor<A>(tiling.rows(), V);

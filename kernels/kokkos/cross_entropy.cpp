@@ -142,7 +142,7 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
         team.team_barrier();
         bool in_place = false;
         if constexpr (std::is_same_v<T, A>) {
-          in_place = l == d;  // said with one pointer, for two that may overlap are not vectorised
+          in_place = l == d;  // then one pointer serves both: a loop over two that may overlap is not vectorised
           if (in_place) each(team, valid, [=](Index v) { d[v] = k * fast_exp(d[v] - most); });
         }
         if (!in_place) each(team, valid, [=](Index v) { d[v] = T(k * fast_exp(l[v] - most)); });

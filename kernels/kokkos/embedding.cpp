@@ -9,21 +9,21 @@ template <class T>
 void embedding(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> table, Index first, double scale,
                Tensor2<T> x) {
   using A = Acc<T>;
-  const Index rows = x.extent(0), width = x.extent(1), held = table.extent(0);
-  ensure(Index(tokens.extent(0)) == rows && Index(table.extent(1)) == width,
-         "embedding of {} tokens of width {} into ({},{})", tokens.extent(0), table.extent(1), rows, width);
-  const auto run = dev.launch("embedding", double(rows) * width, 2.0 * sizeof(T) * rows * width);
+  const Index rows = x.extent(0), hidden_size = x.extent(1), held = table.extent(0);
+  ensure(Index(tokens.extent(0)) == rows && Index(table.extent(1)) == hidden_size,
+         "embedding of {} tokens of width {} into ({},{})", tokens.extent(0), table.extent(1), rows, hidden_size);
+  const auto run = dev.launch("embedding", double(rows) * hidden_size, 2.0 * sizeof(T) * rows * hidden_size);
   if (!run) return;
   const A s = A(scale);
   for_teams(
       "embedding", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         const Index row = Index(tokens.data()[r]) - first;
-        T* const to = x.data() + r * width;
+        T* const to = x.data() + r * hidden_size;
         if (row >= 0 && row < held) {
-          const T* const from = table.data() + row * width;
-          each(team, width, [=](Index d) { to[d] = T(s * A(from[d])); });
+          const T* const from = table.data() + row * hidden_size;
+          each(team, hidden_size, [=](Index d) { to[d] = T(s * A(from[d])); });
         } else {
-          each(team, width, [=](Index d) { to[d] = T(A(0)); });
+          each(team, hidden_size, [=](Index d) { to[d] = T(A(0)); });
         }
       });
 }
@@ -31,25 +31,25 @@ void embedding(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> table,
 // A team owns some columns of the table and walks over all tokens, so that equal tokens meet in order.
 template <class T>
 void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale,
-                        Token padding, Tensor2<Acc<T>> dtable) {
+                        Token pad_token_id, Tensor2<Acc<T>> dtable) {
   using A = Acc<T>;
-  const Index rows = dx.extent(0), width = dx.extent(1), held = dtable.extent(0);
-  ensure(Index(tokens.extent(0)) == rows && Index(dtable.extent(1)) == width,
-         "embedding gradient of {} tokens, ({},{}) into a table of width {}", tokens.extent(0), rows, width,
+  const Index rows = dx.extent(0), hidden_size = dx.extent(1), held = dtable.extent(0);
+  ensure(Index(tokens.extent(0)) == rows && Index(dtable.extent(1)) == hidden_size,
+         "embedding gradient of {} tokens, ({},{}) into a table of width {}", tokens.extent(0), rows, hidden_size,
          dtable.extent(1));
   const auto run =
-      dev.launch("embedding_backward", 2.0 * rows * width, double(sizeof(T) + 2 * sizeof(A)) * rows * width);
+      dev.launch("embedding_backward", 2.0 * rows * hidden_size, double(sizeof(T) + 2 * sizeof(A)) * rows * hidden_size);
   if (!run) return;
   const A s = A(scale);
   for_teams(
-      "embedding_backward", dev, ceil_div(width, sum_columns), KOKKOS_LAMBDA(const Team& team, Index part) {
-        const Index column = part * sum_columns, columns = least(sum_columns, width - column);
+      "embedding_backward", dev, ceil_div(hidden_size, sum_columns), KOKKOS_LAMBDA(const Team& team, Index part) {
+        const Index column = part * sum_columns, columns = least(sum_columns, hidden_size - column);
         for (Index r = 0; r < rows; ++r) {
           const Token token = tokens.data()[r];
           const Index row = Index(token) - first;
-          if (row < 0 || row >= held || (padding >= 0 && token == padding)) continue;
-          const T* const from = dx.data() + r * width + column;
-          A* const to = dtable.data() + row * width + column;
+          if (row < 0 || row >= held || (pad_token_id >= 0 && token == pad_token_id)) continue;
+          const T* const from = dx.data() + r * hidden_size + column;
+          A* const to = dtable.data() + row * hidden_size + column;
           each(team, columns, [=](Index d) { to[d] += s * A(from[d]); });
         }
       });

@@ -50,7 +50,7 @@ void product(Op op_a, Matrix<const A> a, Op op_b, Matrix<const A> b, Matrix<A> c
 // bf16 is storage here: operands are widened once, the product runs in float, the result is rounded once.
 Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
   auto wide = dev.scratch.tensor<float>(x.rows, x.columns);
-  if (!dev.ghost())
+  if (!dev.dry_run())
     for (Index r = 0; r < x.rows; ++r)
       for (Index c = 0; c < x.columns; ++c) wide(r, c) = float(x(r, c));
   return Matrix<float>(wide);

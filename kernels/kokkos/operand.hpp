@@ -29,7 +29,7 @@ Matrix<const Acc<T>> widened(Device& dev, Matrix<const T> x, Tensor2<Acc<T>> roo
     return x;
   } else {
     const auto to = part_of(room, x.rows, x.columns);
-    if (!dev.ghost())
+    if (!dev.dry_run())
       for_rows(
           dev, "widen", x.rows, KOKKOS_LAMBDA(const Index r) {
             for (Index c = 0; c < x.columns; ++c) to(r, c) = Acc<T>(x(r, c));
@@ -49,7 +49,7 @@ Matrix<Acc<T>> target(Matrix<T> y, Tensor2<Acc<T>> room) {
 template <class T>
 void deliver(Device& dev, Matrix<const Acc<T>> from, Matrix<T> y) {
   if constexpr (!std::is_same_v<T, Acc<T>>)
-    if (!dev.ghost())
+    if (!dev.dry_run())
       for_rows(
           dev, "narrow", y.rows, KOKKOS_LAMBDA(const Index r) {
             for (Index c = 0; c < y.columns; ++c) y(r, c) = T(from(r, c));

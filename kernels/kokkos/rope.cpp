@@ -8,7 +8,7 @@
 namespace gyr {
 
 template <class A>
-void rope_table(Device& dev, Tensor1<const std::int32_t> positions, double theta, Tensor2<A> cosine, Tensor2<A> sine) {
+void rope_table(Device& dev, Tensor1<const std::int32_t> positions, double rope_theta, Tensor2<A> cosine, Tensor2<A> sine) {
   const Index R = positions.extent(0), half = cosine.extent(1);
   const auto run = dev.launch("rope_table", 3.0 * R * half, 2.0 * sizeof(A) * R * half);
   Scope scope(dev.scratch);
@@ -16,7 +16,7 @@ void rope_table(Device& dev, Tensor1<const std::int32_t> positions, double theta
   if (!run) return;
   for_rows(
       dev, "rope_frequency", half,
-      KOKKOS_LAMBDA(const Index j) { frequency(j) = A(1) / std::pow(A(theta), A(2 * j) / A(2 * half)); });
+      KOKKOS_LAMBDA(const Index j) { frequency(j) = A(1) / std::pow(A(rope_theta), A(2 * j) / A(2 * half)); });
   for_rows(
       dev, "rope_table", R, KOKKOS_LAMBDA(const Index r) {
         for (Index j = 0; j < half; ++j) {
@@ -28,21 +28,21 @@ void rope_table(Device& dev, Tensor1<const std::int32_t> positions, double theta
 }
 
 template <class S, class T>
-void rope(Device& dev, Turn turn, Index heads, double scale, Tensor2<const Acc<T>> cosine, Tensor2<const Acc<T>> sine,
+void rope(Device& dev, Turn turn, Index num_heads, double scale, Tensor2<const Acc<T>> cosine, Tensor2<const Acc<T>> sine,
           Matrix<const S> x, Matrix<T> y) {
   using A = Acc<T>;
   const Index R = x.rows, half = cosine.extent(1);
-  ensure(x.columns == 2 * half * heads && y.columns == x.columns && y.rows == R && Index(cosine.extent(0)) == R,
-         "rope of ({},{}) into ({},{}) with {} heads and a table of ({},{})", R, x.columns, y.rows, y.columns, heads,
+  ensure(x.columns == 2 * half * num_heads && y.columns == x.columns && y.rows == R && Index(cosine.extent(0)) == R,
+         "rope of ({},{}) into ({},{}) with {} heads and a table of ({},{})", R, x.columns, y.rows, y.columns, num_heads,
          cosine.extent(0), half);
-  const auto run = dev.launch("rope", 7.0 * R * heads * half,
-                              double(R) * (heads * 2 * half * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(A)));
+  const auto run = dev.launch("rope", 7.0 * R * num_heads * half,
+                              double(R) * (num_heads * 2 * half * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(A)));
   if (!run) return;
   const A factor = A(scale), sense = A(turn == Turn::forward ? scale : -scale);
   for_rows(
       dev, "rope", R, KOKKOS_LAMBDA(const Index r) {
         const A *const c = &cosine(r, 0), *const s = &sine(r, 0);
-        for (Index h = 0; h < heads; ++h) {
+        for (Index h = 0; h < num_heads; ++h) {
           const S* const u = x.row(r) + 2 * half * h;
           T* const v = y.row(r) + 2 * half * h;
 #pragma GCC ivdep  // both halves are read before either is written, so u may be v

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How small kernels are dealt: a team per row, per block of rows or per strip of elements, unit-stride loops inside.
+// How small kernels are split over teams: a team per row, per block of rows or per strip of elements, unit-stride loops inside.
 // What is summed over rows is summed in blocks of fixed length, in order and without atomics: the same bits every run.
 #pragma once
 

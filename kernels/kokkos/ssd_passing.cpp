@@ -76,7 +76,7 @@ template <class A>
 void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
                    Tensor2<A> own) {
   check_passing<A>(shape, decay, states);
-  ensure(last.data() || dev.ghost(), "the own state of a sequence includes what its last chunk adds");
+  ensure(last.data() || dev.dry_run(), "the own state of a sequence includes what its last chunk adds");
   const Chunking n(shape);
   const States<const A> added{states, last};
   for_chunks(n, [&](const Chunk& k) {

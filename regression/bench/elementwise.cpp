@@ -270,35 +270,35 @@ struct Head {
         top(g.normal<float>(state.range(0))),
         sums(g.normal<float>(2, state.range(0))),
         labels(g.arena.tensor<Token>(state.range(0))),
-        vocabulary(state.range(1)) {
-    for (Index r = 0; r < state.range(0); ++r) labels(r) = Token(r * 7919 % vocabulary);
+        vocab_size(state.range(1)) {
+    for (Index r = 0; r < state.range(0); ++r) labels(r) = Token(r * 7919 % vocab_size);
     fill<float>(g.dev, top, 4);
-    fill<float>(g.dev, flat(sums), double(vocabulary));
+    fill<float>(g.dev, flat(sums), double(vocab_size));
   }
   Ground g;
   Tensor2<float> logits;
   Tensor1<float> top;
   Tensor2<float> sums;
   Tensor1<Token> labels;
-  Index vocabulary;
+  Index vocab_size;
 };
 
 void logits_maximum(benchmark::State& state) {
   Head a(state);
-  measure(state, a.g, [&](Index) { logits_top<float>(a.g.dev, a.logits, a.vocabulary, a.top); });
+  measure(state, a.g, [&](Index) { logits_top<float>(a.g.dev, a.logits, a.vocab_size, a.top); });
 }
 
 void logits_exponentials(benchmark::State& state) {
   Head a(state);
-  measure(state, a.g, [&](Index) { logits_sums<float>(a.g.dev, a.logits, a.vocabulary, a.top, a.labels, 0, a.sums); });
+  measure(state, a.g, [&](Index) { logits_sums<float>(a.g.dev, a.logits, a.vocab_size, a.top, a.labels, 0, a.sums); });
 }
 
 template <class T>
 void logits_gradient(benchmark::State& state) {
   Head a(state);
-  const auto dlogits = a.g.normal<T>(a.logits.extent(0), a.vocabulary);
+  const auto dlogits = a.g.normal<T>(a.logits.extent(0), a.vocab_size);
   measure(state, a.g, [&](Index) {
-    cross_entropy_backward<T>(a.g.dev, a.logits, a.vocabulary, a.top, a.sums, a.labels, 0, 1e-3, dlogits);
+    cross_entropy_backward<T>(a.g.dev, a.logits, a.vocab_size, a.top, a.sums, a.labels, 0, 1e-3, dlogits);
   });
 }
 

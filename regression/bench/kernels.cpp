@@ -17,7 +17,7 @@ namespace {
 constexpr Index tokens = 1024, document_tokens = 128;
 constexpr AttentionShape attention_shape{1, tokens, tokens, 4, 2, 64, 64};
 constexpr SsdShape ssd_shape{1, tokens, 12, 1, 64, 128, 128, 0, std::numeric_limits<double>::infinity()};
-constexpr Index conv_channels = 1024, conv_taps = 4;
+constexpr Index conv_channels = 1024, conv_kernel = 4;
 
 // Memory and a device for one benchmark.
 struct Bench {
@@ -67,14 +67,14 @@ struct AttentionBench : Bench {
     mask.documents = {Tensor1<const std::int32_t>(positions.data(), tokens), positions};
   }
   AttentionShape s = attention_shape;
-  Tensor2<T> q = filled<T>(tokens, s.heads*s.width), k = filled<T>(tokens, s.key_heads*s.width),
-             v = filled<T>(tokens, s.key_heads*s.width);
-  Tensor2<T> out = filled<T>(tokens, s.heads*s.width), dout = filled<T>(tokens, s.heads*s.width);
-  AttentionState<A> state{filled<A>(tokens, s.heads* s.width), filled<A>(tokens, s.heads), filled<A>(tokens, s.heads)};
-  Tensor2<A> lse = filled<A>(tokens, s.heads), delta = filled<A>(tokens, s.heads);
-  Tensor2<A> dq = filled<A>(tokens, s.heads*s.width), dk = filled<A>(tokens, s.key_heads*s.width),
-             dv = filled<A>(tokens, s.key_heads*s.width);
-  double flops = 2.0 * tokens * document * s.heads * s.width, bytes = sizeof(T) * 4.0 * tokens * s.heads * s.width;
+  Tensor2<T> q = filled<T>(tokens, s.num_heads*s.head_dim), k = filled<T>(tokens, s.num_kv_heads*s.head_dim),
+             v = filled<T>(tokens, s.num_kv_heads*s.head_dim);
+  Tensor2<T> out = filled<T>(tokens, s.num_heads*s.head_dim), dout = filled<T>(tokens, s.num_heads*s.head_dim);
+  AttentionState<A> state{filled<A>(tokens, s.num_heads* s.head_dim), filled<A>(tokens, s.num_heads), filled<A>(tokens, s.num_heads)};
+  Tensor2<A> lse = filled<A>(tokens, s.num_heads), delta = filled<A>(tokens, s.num_heads);
+  Tensor2<A> dq = filled<A>(tokens, s.num_heads*s.head_dim), dk = filled<A>(tokens, s.num_kv_heads*s.head_dim),
+             dv = filled<A>(tokens, s.num_kv_heads*s.head_dim);
+  double flops = 2.0 * tokens * document * s.num_heads * s.head_dim, bytes = sizeof(T) * 4.0 * tokens * s.num_heads * s.head_dim;
 
   void forward() {
     attention<T>(dev, s, mask, 0.125, Matrix<const T>(q), Matrix<const T>(k), Matrix<const T>(v), Carry::fresh, state);
@@ -161,7 +161,7 @@ struct ConvolutionBench : Bench {
   using A = Acc<T>;
   Tensor2<T> x = filled<T>(tokens, conv_channels), y = filled<T>(tokens, conv_channels),
              dy = filled<T>(tokens, conv_channels);
-  Tensor2<A> w = filled<A>(conv_channels, conv_taps), dw = filled<A>(conv_channels, conv_taps),
+  Tensor2<A> w = filled<A>(conv_channels, conv_kernel), dw = filled<A>(conv_channels, conv_kernel),
              bias = filled<A>(1, conv_channels), dbias = filled<A>(1, conv_channels);
   double elements = double(tokens) * conv_channels;
 };
@@ -169,13 +169,13 @@ struct ConvolutionBench : Bench {
 template <class T>
 void convolution_forward(benchmark::State& state) {
   ConvolutionBench<T> b;
-  report(state, b, 2.0 * conv_taps * b.elements, 2.0 * sizeof(T) * b.elements,
+  report(state, b, 2.0 * conv_kernel * b.elements, 2.0 * sizeof(T) * b.elements,
          [&] { convolution<T>(b.dev, 1, Matrix<const T>(b.x), b.w, flat(b.bias), {}, Matrix<T>(b.y)); });
 }
 template <class T>
 void convolution_backward(benchmark::State& state) {
   ConvolutionBench<T> b;
-  report(state, b, 4.0 * conv_taps * b.elements, 3.0 * sizeof(T) * b.elements, [&] {
+  report(state, b, 4.0 * conv_kernel * b.elements, 3.0 * sizeof(T) * b.elements, [&] {
     convolution_backward<T>(b.dev, 1, Matrix<const T>(b.dy), Matrix<const T>(b.x), b.w, flat(b.bias), {},
                             Matrix<T>(b.y), b.dw, flat(b.dbias), {});
   });

@@ -28,12 +28,12 @@ struct Linear {
   Index out, in;
 };
 std::vector<Linear> linears_of(const ModelConfig& m, char symbol) {
-  const Index q = m.attention.heads * m.attention.width, k = m.attention.key_heads * m.attention.width;
+  const Index q = m.attention.num_heads * m.attention.head_dim, k = m.attention.num_kv_heads * m.attention.head_dim;
   std::vector<Linear> all;
   const auto add = [&](Linear first, Linear second) { all.push_back(first), all.push_back(second); };
-  if (symbol == 'P' || symbol == 'M') add({m.mamba.projected(), m.width}, {m.width, m.mamba.inner()});
-  if (symbol == 'P' || symbol == '*') add({q + 2 * k, m.width}, {m.width, q});
-  if (symbol == 'P' || symbol == '-') add({2 * m.mlp.width, m.width}, {m.width, m.mlp.width});
+  if (symbol == 'P' || symbol == 'M') add({m.mamba.projected(), m.hidden_size}, {m.hidden_size, m.mamba.inner()});
+  if (symbol == 'P' || symbol == '*') add({q + 2 * k, m.hidden_size}, {m.hidden_size, q});
+  if (symbol == 'P' || symbol == '-') add({2 * m.mlp.intermediate_size, m.hidden_size}, {m.hidden_size, m.mlp.intermediate_size});
   return all;
 }
 
@@ -42,7 +42,7 @@ std::vector<Linear> linears_of(const ModelConfig& m, char symbol) {
 template <class T>
 class Mix {
  public:
-  Mix(const ModelConfig& m, Index rows) : rows_(rows), head_{m.vocabulary, m.width} {
+  Mix(const ModelConfig& m, Index rows) : rows_(rows), head_{m.vocab_size, m.hidden_size} {
     for (const char symbol : m.pattern)
       for (const Linear& linear : linears_of(m, symbol)) linears_.push_back(linear);
     Index weights = size(head_), widest = head_.in;
@@ -54,9 +54,9 @@ class Mix {
     logits_ = filled<Acc<T>>(activations_, head_rows * head_.out);
     for (const Linear& l : linears_) w_.push_back(filled<T>(weights_, size(l))), dw_.push_back(filled<Acc<T>>(weights_, size(l)));
     head_w_ = filled<T>(weights_, size(head_)), head_dw_ = filled<Acc<T>>(weights_, size(head_));
-    Device ghost(true, 0);
-    run(ghost);
-    alone_ = std::make_unique<Device>(false, ghost.scratch.high_water());
+    Device dry(true, 0);
+    run(dry);
+    alone_ = std::make_unique<Device>(false, dry.scratch.high_water());
   }
 
   double flops() const {
@@ -175,13 +175,13 @@ void print_kernels(std::vector<Work> work, int steps, double step) {
   fmt::print("{:24}{:8}{:10.1f}{:8.3f}\n", "outside kernels", "", 1e3 * (step - inside / steps), 1 - inside / steps / step);
 }
 
-void print_result(const std::vector<Window>& windows, const ModelConfig& model, double mix_flops, Index length, int ranks, double tokens, int micros) {
+void print_result(const std::vector<Window>& windows, const ModelConfig& model, double mix_flops, Index seq_length, int ranks, double tokens, int micros) {
   const auto over = [&](auto&& f) {
     std::vector<double> x;
     for (const Window& w : windows) x.push_back(f(w));
     return median(std::move(x));
   };
-  const double model_flops = training_factor * forward_flops(model, length).minimal * tokens;
+  const double model_flops = training_factor * forward_flops(model, seq_length).minimal * tokens;
   const double step = over([](const Window& w) { return w.step.seconds; });
   const auto line = [&](const std::string& what, double seconds, double micros, double products, double whole) {
     fmt::print("{:28}{:9.3f} s{:10.0f} tokens/s{:9.1f} model GFLOP/s   products {:5.3f}   MFU {:5.3f}\n", what, seconds, micros * tokens / seconds,
@@ -212,10 +212,10 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
   fmt::print("seconds per step: {:.3f}\nprocessor seconds per step: {:.3f}\n", step, over([](const Window& w) { return w.step.seconds * w.step.cores; }));
 }
 
-MicroBatch random_batch(Index batch, Index length, Index vocabulary, unsigned seed) {
+MicroBatch random_batch(Index batch, Index seq_length, Index vocab_size, unsigned seed) {
   std::mt19937 draw(seed);
-  MicroBatch m{batch, length, {}, {}};
-  for (Index i = 0; i < batch * length; ++i) m.tokens.push_back(Token(draw() % std::uint32_t(vocabulary))), m.labels.push_back(Token(draw() % std::uint32_t(vocabulary)));
+  MicroBatch m{batch, seq_length, {}, {}};
+  for (Index i = 0; i < batch * seq_length; ++i) m.tokens.push_back(Token(draw() % std::uint32_t(vocab_size))), m.labels.push_back(Token(draw() % std::uint32_t(vocab_size)));
   return m;
 }
 
@@ -227,13 +227,13 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
   const Capacity capacity = predicted_capacity<T>(config, layout, grid.position());
   Engine<T> engine(config, grid, &capacity, timers);
   engine.initialise(1);
-  const Mix<T> mix(config.model, config.micro_batch * config.length);
+  const Mix<T> mix(config.model, config.micro_batch_size * config.seq_length);
   const Copy copy;
 
   int steps = 0;
   const auto train = [&](int micros) {
     ++steps;
-    const auto source = [&](int i) { return random_batch(config.micro_batch, config.length, config.model.vocabulary, 1000 * steps + 10 * i + runtime.rank()); };
+    const auto source = [&](int i) { return random_batch(config.micro_batch_size, config.seq_length, config.model.vocab_size, 1000 * steps + 10 * i + runtime.rank()); };
     return time_of(grid.world(), [&] {
       auto t = timers.scope("step");
       engine.train(source, micros, steps, 1e-4);
@@ -265,7 +265,7 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
   for (int i = 0; i < extent.windows; ++i) windows.push_back(window());
   const std::vector<double> stopwatches = grid.world().gather(timers.packed());
   if (runtime.rank() != 0) return;
-  print_result(windows, config.model, mix.flops() * runtime.ranks(), config.length, runtime.ranks(), double(runtime.ranks() * config.micro_batch * config.length),
+  print_result(windows, config.model, mix.flops() * runtime.ranks(), config.seq_length, runtime.ranks(), double(runtime.ranks() * config.micro_batch_size * config.seq_length),
                extent.micros);
   double mean = 0;
   for (const Window& w : windows) mean += w.step.seconds / double(windows.size());
@@ -277,7 +277,7 @@ void compare(Runtime& runtime, const std::string& file, const Extent& extent, co
   Deck deck = Deck::read(file, overrides);
   RunConfig run = read_run_config(deck);
   deck.finish();
-  run.train.batch = extent.micros * runtime.ranks() * run.train.micro_batch;
+  run.train.global_batch_size = extent.micros * runtime.ranks() * run.train.micro_batch_size;
   const Layout layout = layout_of(run, runtime.ranks());
   require(layout.size("data") == runtime.ranks(), Exit::config, "the products of a step are known where all ranks are on the data axis");
   with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { compare<T>(runtime, run, layout, extent); });

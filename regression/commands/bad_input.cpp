@@ -87,17 +87,24 @@ void expect_data_refused(const Tokens& tokens, Exit code, const Words& parts) {
 
 TEST(bad_input, a_misspelt_key_is_named_with_its_line_and_the_right_name) {
   const Folder folder;
-  const auto [deck, line] = deck_with(folder, "  width: 32", "  widht: 32");
-  expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "model.widht", "did you mean `width`"});
-  expect_refused_quietly({"train", deck, "--dry-run"}, Exit::config, {"changed.yaml:" + std::to_string(line), "did you mean `width`"}, {0});
+  const auto [deck, line] = deck_with(folder, "  hidden_size: 32", "  hiden_size: 32");
+  expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "model.hiden_size", "did you mean `hidden_size`"});
+  expect_refused_quietly({"train", deck, "--dry-run"}, Exit::config, {"changed.yaml:" + std::to_string(line), "did you mean `hidden_size`"}, {0});
   expect_refused_quietly(material().train(folder / "out", {"train.stesp=3"}), Exit::config, {"train.stesp", "did you mean `steps`"}, {0});
+}
+
+TEST(bad_input, a_key_of_an_older_deck_is_answered_with_its_name_of_now) {
+  const Folder folder;
+  const auto [deck, line] = deck_with(folder, "  hidden_size: 32", "  width: 32");
+  expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line) + ": model.width is called model.hidden_size now"});
+  expect_refused_quietly(material().train(folder / "out", {"optimizer.rate=1"}), Exit::config, {"`optimizer.rate=1`: optimizer.rate is called optimizer.lr now"}, {0});
 }
 
 TEST(bad_input, a_value_of_the_wrong_type_is_named_with_its_line) {
   const Folder folder;
-  const auto [deck, line] = deck_with(folder, "  batch: 8", "  batch: eight");
-  expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "train.batch = eight", "integer"});
-  for (const char* change : {"train.batch=0", "train.batch=-8", "train.batch=1e99", "optimizer.beta1=1.5", "train.precision=fp8", "model.pattern=PQ"})
+  const auto [deck, line] = deck_with(folder, "  global_batch_size: 8", "  global_batch_size: eight");
+  expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "train.global_batch_size = eight", "integer"});
+  for (const char* change : {"train.global_batch_size=0", "train.global_batch_size=-8", "train.global_batch_size=1e99", "optimizer.beta1=1.5", "train.precision=fp8", "model.pattern=PQ"})
     expect_refused_quietly(material().train(folder / "out", {change}), Exit::config, {std::string(change).substr(0, std::strchr(change, '=') - change)}, {0});
 }
 
@@ -155,14 +162,14 @@ TEST(bad_input, figures_that_cannot_be_written_stop_eval_before_it_begins) {
 
 TEST(bad_input, heads_that_do_not_divide_name_both_numbers) {
   const Folder folder;
-  expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=2", "model.mamba.heads=3"}), Exit::config, {"3", "2 tensor ranks", "parallel.tensor"}, {2});
-  expect_refused_quietly(material().train(folder / "out", {"model.attention.heads=3"}), Exit::config, {"heads", "3", "2"});
+  expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=2", "model.mamba.num_heads=3"}), Exit::config, {"3", "2 tensor ranks", "parallel.tensor"}, {2});
+  expect_refused_quietly(material().train(folder / "out", {"model.attention.num_heads=3"}), Exit::config, {"heads", "3", "2"});
 }
 
 TEST(bad_input, a_batch_that_does_not_split_names_a_multiple) {
   const Folder folder;
-  expect_refused_quietly(material().train(folder / "out", {"train.batch=7"}), Exit::config, {"train.batch", "multiple of 2"}, {2});
-  expect_refused_quietly(material().train(folder / "out", {"train.micro_batch=3"}), Exit::config, {"train.batch", "multiple of 3"}, {0});
+  expect_refused_quietly(material().train(folder / "out", {"train.global_batch_size=7"}), Exit::config, {"train.global_batch_size", "multiple of 2"}, {2});
+  expect_refused_quietly(material().train(folder / "out", {"train.micro_batch_size=3"}), Exit::config, {"train.global_batch_size", "multiple of 3"}, {0});
 }
 
 TEST(bad_input, a_missing_file_is_named) {
@@ -181,7 +188,7 @@ TEST(bad_input, a_missing_file_is_named) {
 TEST(bad_input, a_tokenizer_larger_than_the_model_is_named) {
   const Folder folder;
   const fs::path large = folder / "large.json";
-  ASSERT_EQ(run({"tokenizer", "train", large, material().text(), "--vocabulary", "301", "--min-frequency", "1"}).code, 0);
+  ASSERT_EQ(run({"tokenizer", "train", large, material().text(), "--vocab-size", "301", "--min-frequency", "1"}).code, 0);
   expect_refused_quietly({"generate", material().trained(), "--prompt", "ka", "--tokenizer", large}, Exit::data, {"large.json", "301", "300"});
   expect_refused_quietly(material().train(folder / "out", {"data.tokenizer=" + large.string()}), Exit::data, {"large.json", "301", "300"});
   EXPECT_FALSE(fs::exists(folder / "out"));
@@ -237,7 +244,7 @@ TEST(bad_input, a_token_beyond_the_vocabulary_is_refused) {
 TEST(bad_input, an_error_of_one_rank_ends_the_job) {
   Tokens tokens;
   const std::uint16_t wrong = 32767;
-  tokens.poke(tokens.bin, 2 * (Material::length + Material::length / 2), &wrong, 2);
+  tokens.poke(tokens.bin, 2 * (Material::seq_length + Material::seq_length / 2), &wrong, 2);
   Words arguments = tokens.eval();
   for (const char* word : {"--tensor", "1"}) arguments.push_back(word);
   const Result r = run(arguments, {.ranks = 2, .limit = 30});
@@ -262,7 +269,7 @@ TEST(bad_input, a_truncated_checkpoint_is_refused) {
 
 void flip_a_bit(const fs::path& file) {
   std::string bytes = contents(file);
-  bytes[bytes.size() - 4096] = char(bytes[bytes.size() - 4096] ^ 4);  // in a tensor: header and sizes are as they should be
+  bytes[bytes.size() / 2] = char(bytes[bytes.size() / 2] ^ 4);  // in a tensor: header and sizes are as they should be
   put_contents(file, bytes);
 }
 
@@ -330,7 +337,7 @@ TEST(bad_input, resume_passes_over_a_checkpoint_with_a_flipped_bit) {
 
 TEST(bad_input, a_checkpoint_of_another_model_is_refused) {
   const Saves saves;
-  for (const char* change : {"model.mlp.width=48", "model.pattern=P", "model.pattern=PPP"})
+  for (const char* change : {"model.mlp.intermediate_size=48", "model.pattern=P", "model.pattern=PPP"})
     expect_refused_quietly(material().train(saves.folder.path(), {change, "train.steps=70", "--resume"}), Exit::config,
                            {"step_00000060", "another model"}, change == std::string("model.pattern=P") ? std::vector<int>{0, 2} : std::vector<int>{0});
 }
@@ -409,7 +416,7 @@ TEST(bad_input, a_value_an_option_may_not_hold_is_named_with_what_it_may) {
   generate({"--seed", "-1"}, "--seed -1: must be an integer, 0 or more");
   refused({"plan", material().deck(), "--ranks", "-3"}, "--ranks -3: must be an integer from 1 to 1048576");
   refused({"diff", "a.h5", "b.h5", "--tolerance", "-1e-3"}, "--tolerance -1e-3: must be a number, 0 or more");
-  refused({"tokenizer", "train", "t.json", "t.txt", "--vocabulary", "3.5"}, "--vocabulary 3.5: must be an integer");
+  refused({"tokenizer", "train", "t.json", "t.txt", "--vocab-size", "3.5"}, "--vocab-size 3.5: must be an integer");
   // The ends themselves are good: the command goes on to miss its file.
   for (const Words& option : {Words{"--limit", "0"}, Words{"--batch", "1"}, Words{"--tensor", "2147483647"}})
     expect_refused_quietly({"eval", "none.h5", option[0], option[1]}, Exit::missing, {"none.h5"}, {0});
@@ -428,7 +435,7 @@ TEST(bad_input, a_full_disk_ends_the_run_and_spares_what_was_saved) {
   const Folder folder;
   // MPI's shared memory is limited like files, hence checkpoints larger than it: 46 MB.
   const auto train = [&](const Words& more) {
-    Words words = material().train(folder.path(), {"model.mlp.width=20000", "checkpoint.files=single"});
+    Words words = material().train(folder.path(), {"model.mlp.intermediate_size=20000", "checkpoint.files=single"});
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };

@@ -25,7 +25,7 @@ struct Help {
 };
 
 const Help helps[] = {
-    {{"train"}, {"--help", "--init-from", "--resume", "--anew", "--accept-changes", "--take-over", "--dry-run", "--ranks", "--life", "--obituary", "--supervisor"}},
+    {{"train"}, {"--help", "--init-from", "--resume", "--anew", "--accept-changes", "--take-over", "--dry-run", "--ranks", "--attempt", "--exit-record", "--supervisor"}},
     {{"plan"}, {"--help", "--init-from", "--ranks"}},
     {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--accept-changes", "--take-over"}},
     {{"ps"}, {"--help"}},
@@ -41,7 +41,7 @@ const Help helps[] = {
     {{"diff"}, {"--help", "--tolerance", "--tolerances"}},
     {{"reshard"}, {"--help", "--files", "--deflate"}},
     {{"tokenizer"}, {"--help"}},
-    {{"tokenizer", "train"}, {"--help", "--vocabulary", "--min-frequency", "--documents", "--separator", "--key", "--skip-invalid"}},
+    {{"tokenizer", "train"}, {"--help", "--vocab-size", "--min-frequency", "--documents", "--separator", "--key", "--skip-invalid"}},
     {{"tokenizer", "encode"}, {"--help", "--text", "--special", "--json"}},
     {{"tokenizer", "decode"}, {"--help", "--skip-special", "--json"}},
     {{"data"}, {"--help"}},
@@ -59,7 +59,7 @@ std::set<std::string> options_of(const std::string& help) {
   return names;
 }
 
-// Paths of the keys of a deck, such as model.attention.heads.
+// Paths of the keys of a deck, such as model.attention.num_heads.
 std::set<std::string> keys_of_deck(const std::string& deck) {
   std::set<std::string> keys;
   Words sections;
@@ -156,15 +156,15 @@ TEST(commands, a_plan_of_34_billion_parameters_takes_no_memory) {
   const Folder folder;
   put_contents(folder / "34b.yaml", R"(model:
   pattern: P x 72
-  vocabulary: 261120
-  width: 5120
-  attention: {heads: 20, key_heads: 4, width: 128}
-  mamba: {heads: 32, width: 128, state: 256, groups: 2, norm: gate_first}
-  mlp: {width: 21504}
+  vocab_size: 261120
+  hidden_size: 5120
+  attention: {num_heads: 20, num_kv_heads: 4, head_dim: 128}
+  mamba: {num_heads: 32, head_dim: 128, state_size: 256, num_groups: 2, norm: gate_first}
+  mlp: {intermediate_size: 21504}
 train:
   precision: bf16
-  batch: 64
-  length: 4096
+  global_batch_size: 64
+  seq_length: 4096
 parallel:
   pipeline: 8
   tensor: 4
@@ -253,7 +253,7 @@ TEST(commands, metrics_are_a_json_object_per_line) {
     if (json.value("kind", "") != "step") continue;
     EXPECT_EQ(json.at("step"), ++steps);
     EXPECT_GT(json.at("loss").get<double>(), 0);
-    EXPECT_EQ(json.at("consumed_tokens"), steps * 8 * Material::length);
+    EXPECT_EQ(json.at("consumed_tokens"), steps * 8 * Material::seq_length);
   }
   EXPECT_EQ(steps, Material::steps);
 }

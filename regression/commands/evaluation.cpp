@@ -97,7 +97,7 @@ TEST(evaluation, token_files_have_the_same_summary) {
   const Evaluated e = evaluate(Material::get().trained(), {"--limit", "9"});
   const Json& r = e.summary.at("results");
   EXPECT_EQ(r.at("sequences"), 9);
-  EXPECT_EQ(r.at("tokens"), 9 * Material::length);
+  EXPECT_EQ(r.at("tokens"), 9 * Material::seq_length);
   EXPECT_EQ(e.summary.at("split"), "validation");
   EXPECT_EQ(e.records.size(), 9u);
   double sum = 0;

@@ -97,10 +97,10 @@ TEST(extremes, of_every_number_of_a_deck_are_planned_or_refused_by_name) {
 TEST(extremes, of_two_keys_together_are_planned_or_refused_by_name) {
   const Effort e = effort();
   std::mt19937 random(e.seed);
-  const std::vector<Key> pool{{"model.width", "4194304"}, {"model.vocabulary", "2147483647"}, {"model.mlp.width", "4194304"}, {"model.pattern", "M- x 8192"},
-                              {"model.mamba.heads", "4194304"}, {"model.mamba.width", "4194304"}, {"model.mamba.state", "4194304"},
-                              {"model.attention.heads", "4194304"}, {"model.attention.width", "4194304"}, {"train.batch", "16777216"},
-                              {"train.micro_batch", "16777216"}, {"train.steps", "1099511627776"}, {"parallel.data", "1048576"},
+  const std::vector<Key> pool{{"model.hidden_size", "4194304"}, {"model.vocab_size", "2147483647"}, {"model.mlp.intermediate_size", "4194304"}, {"model.pattern", "M- x 8192"},
+                              {"model.mamba.num_heads", "4194304"}, {"model.mamba.head_dim", "4194304"}, {"model.mamba.state_size", "4194304"},
+                              {"model.attention.num_heads", "4194304"}, {"model.attention.head_dim", "4194304"}, {"train.global_batch_size", "16777216"},
+                              {"train.micro_batch_size", "16777216"}, {"train.steps", "1099511627776"}, {"parallel.data", "1048576"},
                               {"parallel.bucket", "1048576"}, {"train.eval_batches", "16777216"}};
   Trials trials("extreme values of two keys");
   for (int draw = 0; draw < 10 * e.draws; ++draw) {
@@ -111,8 +111,8 @@ TEST(extremes, of_two_keys_together_are_planned_or_refused_by_name) {
 }
 
 TEST(extremes, many_layers_and_ranks_are_planned_in_seconds) {
-  for (const Words& changes : {Words{"model.pattern=P x 10000"}, Words{"model.pattern=M- x 1000", "parallel.pipeline=40"}, Words{"parallel.data=1048576", "train.batch=1048576"},
-                               Words{"train.batch=16777216"}}) {
+  for (const Words& changes : {Words{"model.pattern=P x 10000"}, Words{"model.pattern=M- x 1000", "parallel.pipeline=40"}, Words{"parallel.data=1048576", "train.global_batch_size=1048576"},
+                               Words{"train.global_batch_size=16777216"}}) {
     Words arguments{"plan", material().deck()};
     arguments.insert(arguments.end(), changes.begin(), changes.end());
     const Result r = run(arguments, {.limit = 90});
@@ -133,7 +133,7 @@ TEST(extremes, a_pattern_of_too_many_layers_says_how_many_are_possible) {
 // The data is looked at before anything that takes long.
 TEST(extremes, what_is_wrong_with_the_data_is_said_before_the_plan) {
   const Folder folder;
-  const Result r = run(material().train(folder / "out", {"train.length=4000000", "model.pattern=* x 50", "watchdog.seconds=5"}), {.limit = 60});
+  const Result r = run(material().train(folder / "out", {"train.seq_length=4000000", "model.pattern=* x 50", "watchdog.seconds=5"}), {.limit = 60});
   EXPECT_EQ(r.code, int(Exit::data)) << told(r);
   EXPECT_NE(r.err.find("one sample needs 4000001"), r.err.npos) << told(r);
   EXPECT_LT(r.cpu_seconds, 5);
@@ -144,7 +144,7 @@ TEST(extremes, what_is_wrong_with_the_data_is_said_before_the_plan) {
 TEST(extremes, a_plan_obeys_signals_and_is_no_standstill) {
   const Folder folder;
   int beats = 0;
-  const Result r = run(material().train(folder / "out", {"model.pattern=P x 16000", "train.batch=64", "watchdog.seconds=4"}),
+  const Result r = run(material().train(folder / "out", {"model.pattern=P x 16000", "train.global_batch_size=64", "watchdog.seconds=4"}),
                        {.limit = 60, .meanwhile = [&](int pid, const fs::path&) {
                           if (++beats == 2000) ::kill(pid, SIGTERM);
                         }});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Whichever call of a save the disk refuses, and why: the run ends with one message that names the file, what was saved before is whole, the
-// new checkpoint is whole or not there, and the next life ends with the bits of a run whose disk did not fail.
+// new checkpoint is whole or not there, and the next attempt ends with the bits of a run whose disk did not fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -37,7 +37,7 @@ struct Examples {
     built = run({"data", "build", lines, prefix, "--tokenizer", Material::get().tokenizer(), "--template", chat, "--no-end"});
   }
   Words train(const fs::path& output, const Words& changes) const {
-    Words words{"data.prefixes=[" + prefix.string() + "]", "data.order=documents", "data.documents=separate", "optimizer.warmup=5"};
+    Words words{"data.prefixes=[" + prefix.string() + "]", "data.order=documents", "data.documents=separate", "optimizer.warmup_steps=5"};
     words.insert(words.end(), changes.begin(), changes.end());
     return Material::get().train(output, words);
   }
@@ -71,7 +71,7 @@ TEST(fine_tuning, the_template_may_stand_in_a_file_and_ranks_write_the_same_byte
 // Trained on answers only, the model gives them, and the end mark after them.
 TEST(fine_tuning, a_model_learns_to_answer) {
   const Folder folder;
-  const Result r = run(examples().train(folder.path(), {"train.length=96", "train.steps=150", "train.eval_every=150", "train.eval_batches=1"}));
+  const Result r = run(examples().train(folder.path(), {"train.seq_length=96", "train.steps=150", "train.eval_every=150", "train.eval_batches=1"}));
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   EXPECT_NE(r.out.find("576 documents in "), std::string::npos) << r.out;
   EXPECT_NE(r.out.find(" % full"), std::string::npos) << r.out;
@@ -110,7 +110,7 @@ TEST(fine_tuning, a_model_learns_to_answer) {
 // Answers lie unevenly in the windows: the mean over tokens of the global batch does not mind who holds them.
 TEST(fine_tuning, one_and_four_data_ranks_take_the_same_steps) {
   const Folder one, four;
-  const Words steps{"train.steps=4", "train.length=64", "train.eval_every=4"};
+  const Words steps{"train.steps=4", "train.seq_length=64", "train.eval_every=4"};
   ASSERT_EQ(run(examples().train(one.path(), steps)).code, 0);
   ASSERT_EQ(run(examples().train(four.path(), steps), {.ranks = 4}).code, 0);
   for (const char* kind : {"step", "validation"}) {

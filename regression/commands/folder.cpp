@@ -42,7 +42,7 @@ std::string line_of(const Words& arguments) {
   return line;
 }
 
-// In a process of its own, while execute() minds another one: its exit code and what it says.
+// In a process of its own, while execute() waits for another one: its exit code and what it says.
 std::pair<int, std::string> beside(const std::string& line, const fs::path& out) {
   const int status = std::system((line + " > " + out.string() + " 2>&1 < /dev/null").c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(out)};
@@ -98,7 +98,7 @@ void second_starts(bool is_supervised) {
         refused(words, 74, "another run writes to this folder", before);
       }
     }
-    refused(train(out, {"train.batch=7", "train.micro_batch=2"}), 78, "batch", before);
+    refused(train(out, {"train.global_batch_size=7", "train.micro_batch_size=2"}), 78, "batch", before);
     refused(train(out, {"data.tokenizer=/none"}), 66, "/none", before);
     for (const int process : live) kill(process, SIGCONT);
   };
@@ -116,8 +116,8 @@ TEST(folder, of_a_run_that_lives_is_not_touched_by_another_start) {
   for (const bool is_supervised : {false, true}) second_starts(is_supervised);
 }
 
-// Between two lives none of a supervisor's ranks is there; the folder is its own all the same.
-TEST(folder, is_a_supervisors_between_two_lives) {
+// Between two attempts none of a supervisor's ranks is there; the folder is its own all the same.
+TEST(folder, is_a_supervisors_between_two_attempts) {
   const Folder folder;
   const fs::path out = folder / "out";
   bool done = false;
@@ -244,7 +244,7 @@ TEST(folder, on_a_full_disk_the_supervisor_still_tells_what_has_been) {
 
 // Files of an output folder that a run writes, and what it calls them before they are whole.
 std::vector<fs::path> names_in(const fs::path& folder) {
-  std::vector<fs::path> names{"obituary.0.json", "backtrace.00000.txt"};
+  std::vector<fs::path> names{"exit_record.0.json", "backtrace.00000.txt"};
   for (const auto& entry : fs::recursive_directory_iterator(folder))
     if (const fs::path name = fs::relative(entry.path(), folder); entry.is_regular_file() && name.string().find("step_") == std::string::npos)
       names.push_back(name), names.push_back(name.string() + ".tmp");

@@ -95,7 +95,7 @@ TEST(generate, loss_is_the_same_on_every_grid) {
   const auto file = Material::get().trained();
   const Score one = score(file);
   EXPECT_GT(one.sequences, 100);
-  EXPECT_EQ(one.tokens, one.sequences * Material::length);
+  EXPECT_EQ(one.tokens, one.sequences * Material::seq_length);
   EXPECT_NEAR(std::log(one.perplexity), one.loss, 1e-5);
   EXPECT_LT(one.loss, 4);
   EXPECT_NEAR(score(file, {"--tensor", "2"}, 2).loss, one.loss, 1e-6 * one.loss);
@@ -112,8 +112,8 @@ TEST(generate, loss_is_the_same_on_every_grid) {
 // The seed model's logits have a deviation of a few hundredths, which moves the loss by less than a hundredth.
 TEST(generate, loss_of_an_untrained_model_is_the_logarithm_of_its_vocabulary) {
   const Folder folder;
-  ASSERT_EQ(run(Material::get().train(folder.path(), {"train.steps=1", "optimizer.rate=0", "optimizer.decay=0"})).code, 0);
-  EXPECT_NEAR(score(Material::checkpoint(folder.path(), 1)).loss, std::log(double(Material::vocabulary)), 0.02);
+  ASSERT_EQ(run(Material::get().train(folder.path(), {"train.steps=1", "optimizer.lr=0", "optimizer.weight_decay=0"})).code, 0);
+  EXPECT_NEAR(score(Material::checkpoint(folder.path(), 1)).loss, std::log(double(Material::vocab_size)), 0.02);
 }
 
 // A special token spelt in the prompt is the token unless --plain is given, so the two ask different things.

@@ -144,7 +144,7 @@ TEST(hostile, names_in_files_forge_nothing) {
       put_contents(folder / "deck.yaml", "data:\n  prefixes: [" + quoted((folder / name).string()) + "]\n");
       expect_tame(run({"train", folder / "deck.yaml", "output.folder=" + (folder / "out").string()}), true);
       expect_tame(run({"plan", folder / names.draw_file()}), true);
-      expect_tame(run({"plan", material().deck(), "train.batch=" + name}), true);
+      expect_tame(run({"plan", material().deck(), "train.global_batch_size=" + name}), true);
       expect_tame(run({names.draw()}), false);
     });
     trials.attempt([&] {  // examples

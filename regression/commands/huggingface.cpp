@@ -125,7 +125,7 @@ TEST(huggingface, shards_hold_what_one_file_holds) {
 
 TEST(huggingface, tied_heads_are_stored_once) {
   const Folder folder;
-  must(material().train(folder / "out", {"model.tied=true", "train.steps=1", "train.precision=bf16"}));
+  must(material().train(folder / "out", {"model.tie_word_embeddings=true", "train.steps=1", "train.precision=bf16"}));
   must({"export-hf", Material::checkpoint(folder / "out", 1), folder / "a"});
   EXPECT_FALSE(tensors_in(folder / "a").contains("lm_head.weight"));
   must({"import-hf", folder / "a", folder / "ckpt"});
@@ -185,8 +185,8 @@ TEST(huggingface, a_run_starts_from_a_folder_or_a_checkpoint_on_any_grid) {
   const Result more = must({"train", deck, "output.folder=" + (folder / "one").string(), "train.steps=3", "--init-from", exported(), "--resume"});
   EXPECT_NE(more.out.find("resumed from"), std::string::npos) << more.out;
   // What the deck says of the model wins, and where it contradicts the weights the tensor is named.
-  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.mlp.width=60"}, Exit::config, "gate_proj.weight");
-  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.tied=true", "model.attention.bias=true"},
+  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.mlp.intermediate_size=60"}, Exit::config, "gate_proj.weight");
+  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.tie_word_embeddings=true", "model.attention.bias=true"},
                  Exit::config, "q_proj.bias");
   expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", folder / "absent"}, Exit::missing, "absent");
   // The exported run finds its way back to the folder it started from.
@@ -217,7 +217,7 @@ TEST(huggingface, what_a_deck_does_not_know_comes_from_like) {
   const Result without = must({"export-hf", material().trained(), folder / "b"});
   EXPECT_NE(without.err.find("note: no folder to take"), std::string::npos) << without.err;
   EXPECT_EQ(contents(folder / "b/tokenizer.json"), contents(material().tokenizer()));
-  EXPECT_EQ(Json::parse(contents(folder / "b/config.json"))["max_position_embeddings"], Material::length);
+  EXPECT_EQ(Json::parse(contents(folder / "b/config.json"))["max_position_embeddings"], Material::seq_length);
 }
 
 // What a folder's files say of a model's use goes with it: into the checkpoint, into those of runs and copies that begin there, and back out.
@@ -232,7 +232,7 @@ TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
     put_contents(folder / "hf/config.json", config.dump());
   };
   Json all;  // tokens: the first one made ends a text
-  for (int token = 0; token < Material::vocabulary; ++token) all.push_back(token);
+  for (int token = 0; token < Material::vocab_size; ++token) all.push_back(token);
   const std::string turns = "{% for message in messages %}{{ '<' + message['role'] + '>' + message['content'] + '\n' }}{% endfor %}";
   with_config(all);
   put_contents(folder / "hf/generation_config.json", "{ \"temperature\": 0.5,\n \"do_sample\":true}");
@@ -368,15 +368,15 @@ TEST(huggingface, what_is_no_such_model_is_refused) {
 TEST(huggingface, memory_does_not_grow_with_tensors) {
   const Folder folder;
   fs::create_directory(folder / "big");
-  const long vocabulary = 32768, width = 1024;
+  const long vocab_size = 32768, width = 1024;
   Json config = Json::parse(contents(exported() / "config.json"));
-  config.update({{"vocab_size", vocabulary}, {"hidden_size", width}, {"num_hidden_layers", 1}, {"tie_word_embeddings", true},
+  config.update({{"vocab_size", vocab_size}, {"hidden_size", width}, {"num_hidden_layers", 1}, {"tie_word_embeddings", true},
                  {"num_attention_heads", 2}, {"num_key_value_heads", 1}, {"head_dim", 8}, {"intermediate_size", 16}, {"mamba_d_ssm", 16},
                  {"mamba_n_heads", 2}, {"mamba_d_head", 8}, {"mamba_d_state", 4}, {"dtype", "bfloat16"}, {"torch_dtype", "bfloat16"}});
   folder.write("big/config.json", config.dump());
   const std::string layer = "model.layers.0.";
   const std::map<std::string, std::vector<long>> shapes{
-      {"model.embed_tokens.weight", {vocabulary, width}}, {"model.final_layernorm.weight", {width}},
+      {"model.embed_tokens.weight", {vocab_size, width}}, {"model.final_layernorm.weight", {width}},
       {layer + "input_layernorm.weight", {width}}, {layer + "pre_ff_layernorm.weight", {width}},
       {layer + "self_attn.q_proj.weight", {16, width}}, {layer + "self_attn.k_proj.weight", {8, width}},
       {layer + "self_attn.v_proj.weight", {8, width}}, {layer + "self_attn.o_proj.weight", {width, 16}},
@@ -399,7 +399,7 @@ TEST(huggingface, memory_does_not_grow_with_tensors) {
   folder.write("big/model.safetensors", std::string(reinterpret_cast<const char*>(&length), 8) + text);
   fs::resize_file(folder / "big/model.safetensors", 8 + length + end);  // zeros that take no room
 
-  const long tensor = vocabulary * width * 2 / 1024, base = must({"info", material().trained()}).peak_kib;
+  const long tensor = vocab_size * width * 2 / 1024, base = must({"info", material().trained()}).peak_kib;
   const long in = must({"import-hf", folder / "big", folder / "ckpt"}).peak_kib - base;
   const long out = must({"export-hf", folder / "ckpt", folder / "b"}).peak_kib - base;
   const long widened = must({"export-hf", folder / "ckpt", folder / "b", "--overwrite", "--dtype", "fp16"}).peak_kib - base;

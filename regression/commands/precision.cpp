@@ -22,7 +22,7 @@ class precision : public ::testing::Test {
     std::filesystem::create_directories(folder_);
     const std::string text = folder_ / "text.txt", tokens = folder_ / "tokenizer.json";
     ASSERT_EQ(std::system(("gzip -dc " + dictionary.string() + " | head -c 6000000 | tail -c 5900000 > " + text).c_str()), 0);
-    ASSERT_EQ(run({"tokenizer", "train", tokens, text, "--vocabulary", "4096", "--documents", "separator"}).code, 0);
+    ASSERT_EQ(run({"tokenizer", "train", tokens, text, "--vocab-size", "4096", "--documents", "separator"}).code, 0);
     ASSERT_EQ(run({"data", "build", text, folder_ / "text", "--tokenizer", tokens, "--documents", "separator"}).code, 0);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }

@@ -69,7 +69,7 @@ TEST_P(restart, ten_steps_equal_five_and_five) {
   });
 }
 
-// Each life is killed a random while after a random step was saved, which may be while the next one is; the last life is left alone.
+// Each attempt is killed a random while after a random step was saved, which may be while the next one is; the last attempt is left alone.
 TEST_P(restart, killed_at_any_moment_ends_with_the_same_bits) {
   const Case& c = GetParam();
   const Folder whole;
@@ -82,7 +82,7 @@ TEST_P(restart, killed_at_any_moment_ends_with_the_same_bits) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const Folder folder;
-    int saved = 0;  // the step that the next life waits for
+    int saved = 0;  // the step that the next attempt waits for
     for (bool done = false; !done;) {
       saved += 1 + int(random() % 4);
       const double delay = uninterrupted.seconds / steps * double(random() % 1000) / 1000;
@@ -146,7 +146,7 @@ Words of_seed(unsigned seed, const fs::path& folder, const Words& more) {
 
 }  // namespace
 
-// Runs of several seeds follow each other in one folder; each life is killed before some step, also before anything is saved. Whatever was
+// Runs of several seeds follow each other in one folder; each attempt is killed before some step, also before anything is saved. Whatever was
 // there before, the last run ends with its own bits.
 TEST(restart, a_run_goes_on_from_its_own_checkpoints_alone) {
   std::map<unsigned, std::unique_ptr<Folder>> undisturbed;
@@ -160,9 +160,9 @@ TEST(restart, a_run_goes_on_from_its_own_checkpoints_alone) {
     const Folder folder;
     unsigned seed = 0;
     std::string story = fmt::format("draw {}:", draw);
-    for (int life = 0, lives = 3 + int(random() % 3); life < lives; ++life) {
+    for (int attempt = 0, attempts = 3 + int(random() % 3); attempt < attempts; ++attempt) {
       const unsigned other = 1 + random() % 2;
-      const int what = life == 0 ? 0 : int(random() % 4), step = 1 + int(random() % steps);
+      const int what = attempt == 0 ? 0 : int(random() % 4), step = 1 + int(random() % steps);
       const Words kill{"fault.kind=kill", fmt::format("fault.step={}", step)};
       Words words;
       if (what <= 1) {  // another one begins
@@ -236,21 +236,21 @@ TEST(restart, what_has_changed_in_the_deck_is_told) {
   const Result layout = go(2, {"--resume", "checkpoint.every=2", "watchdog.seconds=99"});
   EXPECT_NE(layout.out.find("no number depends on it: checkpoint.every, watchdog.seconds\n"), std::string::npos) << layout.out;
   EXPECT_EQ(layout.out.find("the deck has changed"), std::string::npos) << layout.out;
-  const Result course = go(3, {"--resume", "optimizer.rate=0.02", "train.length=16"});
+  const Result course = go(3, {"--resume", "optimizer.lr=0.02", "train.seq_length=16"});
   EXPECT_EQ(course.code, 0) << course.err;
-  for (const char* line : {"key             was   is", "train.steps     2     3", "train.length    32    16", "optimizer.rate  0.01  0.02"})
+  for (const char* line : {"key               was   is", "train.steps       2     3", "train.seq_length  32    16", "optimizer.lr      0.01  0.02"})
     EXPECT_NE(course.out.find(fmt::format("\n  {}\n", line)), std::string::npos) << line << "\n" << course.out;  // a table, line by line
-  const Words other{"--resume", "optimizer.rate=0.02", "train.length=16", "model.mamba.norm=norm_first", "model.epsilon=0.01"};
+  const Words other{"--resume", "optimizer.lr=0.02", "train.seq_length=16", "model.mamba.norm=norm_first", "model.rms_norm_eps=0.01"};
   const Result refused = go(4, other);
   EXPECT_EQ(refused.code, int(Exit::config)) << refused.out;
-  for (const char* word : {"model.mamba.norm", "model.epsilon", "--accept-changes", "step_00000003"}) EXPECT_NE(refused.err.find(word), std::string::npos) << refused.err;
+  for (const char* word : {"model.mamba.norm", "model.rms_norm_eps", "--accept-changes", "step_00000003"}) EXPECT_NE(refused.err.find(word), std::string::npos) << refused.err;
   EXPECT_NE(refused.out.find("gate_first  norm_first  changes what the model computes"), std::string::npos) << refused.out;
   EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 4)));
   Words accepted = other;
   accepted.push_back("--accept-changes");
   EXPECT_EQ(go(4, accepted).code, 0);
   EXPECT_EQ(go(5, other).code, 0);  // it is the run's deck now
-  const Result shape = go(6, {"--resume", "model.mlp.width=32"});
+  const Result shape = go(6, {"--resume", "model.mlp.intermediate_size=32"});
   EXPECT_EQ(shape.code, int(Exit::config)) << shape.out;
   EXPECT_NE(shape.err.find("feed_forward"), std::string::npos) << shape.err;
 }
@@ -283,7 +283,7 @@ Case saving(bool async) {
   return {"", 4, {"parallel.data=2", "parallel.tensor=2", std::string("checkpoint.async=") + (async ? "true" : "false")}};
 }
 
-// A rank dies at a stage of the save of step 6: what was saved before is whole, the new checkpoint is whole or not there, and the next life
+// A rank dies at a stage of the save of step 6: what was saved before is whole, the new checkpoint is whole or not there, and the next attempt
 // ends with the bits of a run that nothing befell.
 void die_at(const std::string& stage, int rank, bool async, const fs::path& five_steps, const fs::path& whole) {
   SCOPED_TRACE(stage + " on rank " + std::to_string(rank) + (async ? ", asynchronously" : ""));
@@ -312,16 +312,16 @@ struct Reference {
   Folder whole, five_steps;
 };
 
-// Lives that are each killed a random while after a save has begun, until `kills` have been; the last one is left alone.
+// Attempts that are each killed a random while after a save has begun, until `kills` have been; the last one is left alone.
 void kill_in_saves(int kills, unsigned seed) {
   const Reference reference;
   std::mt19937 random(seed);
   const Folder folder;
   int killed = 0, in_a_save = 0;
   Trials trials("run killed while it saves");
-  for (int life = 0; killed < kills; ++life) {
-    SCOPED_TRACE("life " + std::to_string(life));
-    ASSERT_LT(life, 3 * kills);
+  for (int attempt = 0; killed < kills; ++attempt) {
+    SCOPED_TRACE("attempt " + std::to_string(attempt));
+    ASSERT_LT(attempt, 3 * kills);
     const auto before = whole_steps(folder.path());
     const int newest = before.empty() ? 0 : before.back();
     if (newest >= steps - 2) {  // begin anew rather than run out of steps
@@ -337,7 +337,7 @@ void kill_in_saves(int kills, unsigned seed) {
       return seen && std::chrono::duration<double>(std::chrono::steady_clock::now() - *seen).count() > delay;
     };
     trials.attempt([&] {
-      const Result r = run(train(saving(life % 2), folder.path(), steps, true), {.ranks = 4, .kill_when = kill_when});
+      const Result r = run(train(saving(attempt % 2), folder.path(), steps, true), {.ranks = 4, .kill_when = kill_when});
       killed += r.killed;
       in_a_save += fs::exists(begun);
       const auto after = whole_steps(folder.path());

@@ -101,7 +101,7 @@ TEST(survive, numbers_that_stay_bad_end_the_run) {
   const Result stop = run(train(folder.path(), {"parallel.data=2", "fault.kind=nan", "fault.step=5"}), {.ranks = 2});
   EXPECT_EQ(stop.code, 80) << told(stop);
   EXPECT_NE(stop.err.find("step 5"), std::string::npos) << told(stop);
-  const Result skips = run(train(other.path(), {"optimizer.rate=1e30", "optimizer.warmup=0", "optimizer.clip=0", "train.non_finite=skip", "train.max_skips=3"}));
+  const Result skips = run(train(other.path(), {"optimizer.lr=1e30", "optimizer.warmup_steps=0", "optimizer.clip_grad=0", "train.non_finite=skip", "train.max_skips=3"}));
   EXPECT_EQ(skips.code, 80) << told(skips);
   EXPECT_NE(skips.err.find("train.max_skips"), std::string::npos) << told(skips);
 }
@@ -130,14 +130,14 @@ TEST(survive, a_signal_in_the_last_validation_saves) {
 // The last update of all may be the one that goes wrong, and no step comes that would notice.
 TEST(survive, weights_that_the_validation_finds_bad_are_not_saved) {
   const Folder folder;
-  const Result r = run(train(folder.path(), {"train.steps=1", "optimizer.rate=1e37", "optimizer.warmup=0", "train.eval_every=1", "train.eval_batches=1"}));
+  const Result r = run(train(folder.path(), {"train.steps=1", "optimizer.lr=1e37", "optimizer.warmup_steps=0", "train.eval_every=1", "train.eval_batches=1"}));
   EXPECT_EQ(r.code, 80) << told(r);
   EXPECT_NE(r.err.find("validation loss"), std::string::npos) << told(r);
   EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 1)));
 }
 
 // Weights that are suddenly too large blow up the loss, not to infinity; the run goes back and the curve goes on as if nothing had been. The
-// losses it is measured against may be those of an earlier life.
+// losses it is measured against may be those of an earlier attempt.
 void spike(bool right_after_a_resume) {
   const Folder folder, clean;
   const Words settings{"train.steps=40", "optimizer.decay_steps=40", "checkpoint.every=10"};

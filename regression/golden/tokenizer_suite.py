@@ -219,7 +219,7 @@ def write(program):
         with tempfile.TemporaryDirectory() as folder:
             text = pathlib.Path(folder, "text.txt")
             text.write_text("".join(corpus()), newline="")
-            subprocess.run([program, "tokenizer", "train", FOLDER / "ours.json", text, "--vocabulary", "600"], check=True)
+            subprocess.run([program, "tokenizer", "train", FOLDER / "ours.json", text, "--vocab-size", "600"], check=True)
         dump(FOLDER / "ours.expected.json", expected(Tokenizer.from_file(str(FOLDER / "ours.json")), TEXTS))
 
 

@@ -39,14 +39,14 @@ void on_grid(const ModelConfig& model, const Shape3& shape, F&& f) {
   if (Grid* grid = grid_of(layout_of(shape))) {
     EngineConfig config;
     config.model = model;
-    config.length = 4;
+    config.seq_length = 4;
     Rig<T> rig(config, *grid);
     f(rig);
   }
   meet();
 }
 
-// With fewer weights in a layer: every kind of dealing is still among them.
+// With fewer weights in a layer: every kind of sharding is still among them.
 ModelConfig small(ModelConfig model) {
   model.pattern = "M*-M-*-M";
   return model;
@@ -84,7 +84,7 @@ void any_grid_reads_what_any_grid_wrote(const std::string& name, const ModelConf
 }
 
 class checkpoint : public ::testing::TestWithParam<std::string> {};
-// Two norm groups; one key head and tied ends; biases; each with a vocabulary that pads.
+// Two norm groups; one key head and tied embeddings; biases; each with a vocabulary that pads.
 TEST_P(checkpoint, of_any_grid_is_read_by_any_grid) { any_grid_reads_what_any_grid_wrote<float>(GetParam(), widened(named(GetParam()))); }
 INSTANTIATE_TEST_SUITE_P(T, checkpoint, ::testing::Values("T2", "T5", "T7"), [](const auto& info) { return info.param; });
 
@@ -283,7 +283,7 @@ TEST(checkpoint, survives_a_walk_through_every_layout) {
 TEST(checkpoint_matrix, every_layout_reads_what_every_layout_wrote) {
   const SharedFolder folder;
   ModelConfig model = small(widened(named("T5")));  // one key head, tied ends
-  model.attention.heads = model.mamba.heads = 24, model.mlp.width = 48;
+  model.attention.num_heads = model.mamba.num_heads = 24, model.mlp.intermediate_size = 48;
   std::vector<Shape3> shapes;
   for (const int ranks : {1, 2, 3, 4, 6, 8})
     for (int pipeline = 1; pipeline <= ranks; ++pipeline)

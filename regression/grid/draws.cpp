@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Models, batches and layouts drawn at random, on up to as many ranks as there are: loss and gathered gradients are those of one rank, and
-// bytes, calls and memory those of the plan and of the closed form. What cannot be dealt is refused before a rank starts.
+// bytes, calls and memory those of the plan and of the closed form. What cannot be sharded is refused before a rank starts.
 //   GYR_SEED=1 GYR_DRAWS=200 GYR_FIRST_DRAW=0   which draws; a failure says how to repeat it, made as small as it still fails
 #include <cmath>
 #include <cstdlib>
@@ -20,16 +20,16 @@ class World {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   }
-  // Whether any rank says yes, heard by all; waits without blocking inside MPI.
+  // Whether any rank says yes, told to all; waits without blocking inside MPI.
   bool any(bool mine) const {
-    int said = mine, heard = 0;
+    int local = mine, any = 0;
     MPI_Request request;
-    MPI_Iallreduce(&said, &heard, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request);
+    MPI_Iallreduce(&local, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request);
     for (int done = 0; !done;) {
       MPI_Test(&request, &done, MPI_STATUS_IGNORE);
       std::this_thread::sleep_for(std::chrono::microseconds(done ? 0 : 100));
     }
-    return heard;
+    return any;
   }
   // The grid of the first ranks, null on the others. Kept until another is asked for: to make one takes longer than a step.
   Grid* grid(const Draw& d) {
@@ -141,7 +141,7 @@ std::string wrong(World& world, const Draw& d) {
     if (!refused) complaint = e.what();
   }
   refused = world.any(refused);  // a stage without such layers has nothing to refuse
-  if (complaint.empty() && refused == deals(d.model, d.tensor)) complaint = refused ? "refused though it deals" : "not refused though it does not deal";
+  if (complaint.empty() && refused == can_shard(d.model, d.tensor)) complaint = refused ? "refused though it can be sharded" : "not refused though it cannot be sharded";
   if (world.any(!complaint.empty()) || refused) return complaint;
   Grid* const grid = world.grid(d);
   try {
@@ -180,7 +180,7 @@ TEST(draws, on_any_grid_are_one_rank) {
     const Draw d = draw(std::uint64_t(seed), i, world.size);
     const std::string complaint = wrong(world, d);
     if (!world.any(!complaint.empty())) {
-      ++seen[!deals(d.model, d.tensor) ? "refused" : d.tensor == 1 ? "tensor 1" : d.tensor < 5 ? "tensor 2 to 4" : "tensor 5 and more"];
+      ++seen[!can_shard(d.model, d.tensor) ? "refused" : d.tensor == 1 ? "tensor 1" : d.tensor < 5 ? "tensor 2 to 4" : "tensor 5 and more"];
       continue;
     }
     const auto [small, what] = smallest(world, d, complaint);

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Index sequences = 8, length = 11;
+constexpr Index sequences = 8, seq_length = 11;
 constexpr std::int64_t step = 3;
 
 CheckpointHeader header_of_step() {
@@ -34,11 +34,11 @@ std::map<std::string, std::vector<double>> dump(const ModelConfig& model, Grid& 
                                                 const std::vector<std::string>& what = {"/activations/*", "/gradients/*", "/model/*"}, Note say = {}) {
   EngineConfig config;
   config.model = model;
-  config.micro_batch = 2, config.length = length;
-  config.micros = int(sequences / grid.layout().size("data") / config.micro_batch);
+  config.micro_batch_size = 2, config.seq_length = seq_length;
+  config.micros = int(sequences / grid.layout().size("data") / config.micro_batch_size);
   Rig<T> rig(config, grid);
   const int data = grid.layout().size("data"), mine = grid.coordinate("data");
-  const auto source = [&](int micro) { return micro_batch((Index(micro) * data + mine) * 2, 2, length, model.vocabulary); };
+  const auto source = [&](int micro) { return micro_batch((Index(micro) * data + mine) * 2, 2, seq_length, model.vocab_size); };
   const Dump<T> looks(folder, header_of_step(), what, rig.engine, sequences, say);
   rig.engine.gradients(source, config.micros, step);
   return gathered_gradients(rig.engine);
@@ -82,11 +82,11 @@ void expect_near(const std::vector<double>& a, const std::vector<double>& b, con
 
 // Of every row and head: what its queries find in keys and values of the tokens up to it.
 std::vector<double> attended(const ModelConfig& model, const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v) {
-  const Index w = model.attention.width, heads = model.attention.heads, keys = model.attention.key_heads;
+  const Index w = model.attention.head_dim, heads = model.attention.num_heads, keys = model.attention.num_kv_heads;
   std::vector<double> out(q.size());
-  for (Index row = 0; row < sequences * length; ++row)
+  for (Index row = 0; row < sequences * seq_length; ++row)
     for (Index h = 0; h < heads; ++h) {
-      const Index key_head = h / (heads / keys), first = row / length * length;
+      const Index key_head = h / (heads / keys), first = row / seq_length * seq_length;
       const auto dot = [&](Index other) {
         double sum = 0;
         for (Index c = 0; c < w; ++c) sum += q[(row * heads + h) * w + c] * k[(other * keys + key_head) * w + c];
@@ -103,11 +103,11 @@ std::vector<double> attended(const ModelConfig& model, const std::vector<double>
   return out;
 }
 
-// Of a grid that deals everything: plain loops over what was dumped give what was dumped beside it.
+// Of a grid that shards everything: plain loops over what was dumped give what was dumped beside it.
 TEST(dump, holds_what_it_names) {
   const SharedFolder folder;
   const ModelConfig model = widened(named("T2"));
-  ASSERT_FALSE(model.tied);
+  ASSERT_FALSE(model.tie_word_embeddings);
   const auto gradients = dump<double>(model, *grid_of(layout_of(2, 2, 2)), folder.path());
   if (SharedFolder::rank() == 0) {
     const StoredCheckpoint stored(in(folder.path()));
@@ -123,13 +123,13 @@ TEST(dump, holds_what_it_names) {
     expect_near(numbers(stored, layer + "/self_attn/attended"), found, "attended");
 
     // The embedding takes a row of its matrix for each token, and gives that row the token's gradient.
-    const MicroBatch batch = micro_batch(0, sequences, length, model.vocabulary);
+    const MicroBatch batch = micro_batch(0, sequences, seq_length, model.vocab_size);
     const auto table = numbers(stored, "/model/embed_tokens/weight"), behind = numbers(stored, "/gradients/embed_tokens/output");
     std::vector<double> embedded, summed(table.size());
     for (std::size_t r = 0; r < batch.tokens.size(); ++r)
-      for (Index c = 0; c < model.width; ++c) {
-        embedded.push_back(model.embedding_multiplier * table[batch.tokens[r] * model.width + c]);
-        if (batch.tokens[r] != model.padding) summed[batch.tokens[r] * model.width + c] += model.embedding_multiplier * behind[Index(r) * model.width + c];
+      for (Index c = 0; c < model.hidden_size; ++c) {
+        embedded.push_back(model.embedding_multiplier * table[batch.tokens[r] * model.hidden_size + c]);
+        if (batch.tokens[r] != model.pad_token_id) summed[batch.tokens[r] * model.hidden_size + c] += model.embedding_multiplier * behind[Index(r) * model.hidden_size + c];
       }
     expect_near(numbers(stored, "/activations/embed_tokens/output"), embedded, "embedded");
     expect_near(numbers(stored, "/gradients/embed_tokens/weight"), summed, "gradient of the embedding");

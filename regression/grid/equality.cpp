@@ -10,7 +10,7 @@
 namespace gyr::testing {
 namespace {
 
-constexpr Index sequences = 8, length = 11;
+constexpr Index sequences = 8, seq_length = 11;
 
 struct Outcome {
   StepResult result;
@@ -27,7 +27,7 @@ struct Setting {
 EngineConfig config_of(const ModelConfig& model, const Layout& layout, const Setting& setting) {
   EngineConfig c;
   c.model = model;
-  c.micro_batch = 1, c.length = length;
+  c.micro_batch_size = 1, c.seq_length = seq_length;
   c.micros = int(sequences / layout.size("data"));
   c.bucket_bytes = 4096;  // several buckets
   c.optimizer.frozen = setting.frozen;
@@ -41,13 +41,13 @@ Outcome step(const ModelConfig& model, Grid& grid, const Setting& setting = {}) 
   const int data = grid.layout().size("data"), mine = grid.coordinate("data");
   const auto source = [&](int micro) {
     const Index first = Index(micro) * data + mine;
-    MicroBatch batch = micro_batch(first, 1, length, model.vocabulary);
+    MicroBatch batch = micro_batch(first, 1, seq_length, model.vocab_size);
     return setting.documents.empty() ? batch : packed(std::move(batch), setting.documents, first);
   };
   Outcome outcome{rig.engine.gradients(source, rig.engine.config().micros, 1), {}};
   outcome.gradients = gathered_gradients(rig.engine);
   const Capacity used = rig.engine.measured();
-  for (int i = 0; i < memory_categories; ++i)  // what the ghost foresaw; the optimizer's step itself takes nothing more
+  for (int i = 0; i < memory_categories; ++i)  // what the dry run counted; the optimizer's step itself takes nothing more
     EXPECT_LE(used.bytes(Memory(i)), rig.capacity.bytes(Memory(i))) << name_of(Memory(i));
   return outcome;
 }

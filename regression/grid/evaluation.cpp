@@ -27,8 +27,8 @@ std::unique_ptr<Evaluation> evaluation_of(const Json& arguments) {
   static const Tokenizer tokenizer = Tokenizer::load(folder / "tokenizer.json");
   std::map<std::string, std::string> options{{"--begin", "auto"}};
   for (std::size_t i = 0; i < arguments.size(); i += 2) options[arguments[i]] = arguments[i + 1];
-  const Index length = std::stol(options.at("--length"));
-  const TextSettings settings{tokenizer, 310, length, options["--begin"] == "none" ? std::nullopt : tokenizer.eod()};
+  const Index seq_length = std::stol(options.at("--length"));
+  const TextSettings settings{tokenizer, 310, seq_length, options["--begin"] == "none" ? std::nullopt : tokenizer.eod()};
   if (options.contains("--text")) return text_evaluation({folder / options["--text"]}, {}, std::stol(options.at("--stride")), settings);
   if (options.contains("--lambada")) return last_word_evaluation(folder / options["--lambada"], settings);
   return choices_evaluation(folder / options.at("--choices"), " ", settings);

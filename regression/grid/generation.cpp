@@ -12,7 +12,7 @@ constexpr Index made = 12;
 
 std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, const Sampling& sampling) {
   std::vector<std::vector<Token>> prompts;
-  for (const Index length : {5, 1, 9}) prompts.push_back(micro_batch(Index(prompts.size()), 1, length, model.vocabulary).tokens);
+  for (const Index seq_length : {5, 1, 9}) prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, model.vocab_size).tokens);
   Generator<double> generator(model, grid, Index(prompts.size()), 9, 9 + made);
   Device device(false, 0);
   for (const auto& p : generator.stage().parameters().all()) assign<double>(device, *p, [&](Index i) { return weight_value(p->weight, i); });

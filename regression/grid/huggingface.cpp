@@ -47,22 +47,22 @@ void on_grids(const Golden& g, bool shared, const F& f) {
 }
 
 MicroBatch sequence(const MicroBatch& all, Index b) {
-  const auto part = [&](const std::vector<Token>& x) { return std::vector<Token>(x.begin() + b * all.length, x.begin() + (b + 1) * all.length); };
-  return {1, all.length, part(all.tokens), part(all.labels)};
+  const auto part = [&](const std::vector<Token>& x) { return std::vector<Token>(x.begin() + b * all.seq_length, x.begin() + (b + 1) * all.seq_length); };
+  return {1, all.seq_length, part(all.tokens), part(all.labels)};
 }
 
 class huggingface : public ::testing::TestWithParam<std::string> {
  protected:
   const Golden& g = gyr::testing::golden(GetParam());
 
-  // Sequences one by one, dealt over the data axis.
+  // Sequences one by one, sharded over the data axis.
   template <class T>
   void expect_gradients() {
     on_grids(g, true, [&](Grid& grid, const std::string& where) {
       const int data = grid.layout().size("data"), micros = int(g.batch.batch) / data;
       EngineConfig config;
       config.model = g.model;
-      config.micro_batch = 1, config.length = g.batch.length, config.micros = micros;
+      config.micro_batch_size = 1, config.seq_length = g.batch.seq_length, config.micros = micros;
       Rig<T> rig(config, grid);
       load_weights<T>(g.folder, rig.engine);
       const auto source = [&](int micro) { return sequence(g.batch, Index(micro) * data + grid.coordinate("data")); };

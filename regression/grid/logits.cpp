@@ -17,12 +17,12 @@ namespace {
 Passages passages_of(const Golden& g) {
   Passages passages;
   for (Index b = 0; b < g.batch.batch; ++b) {
-    const auto row = g.row.begin() + b * g.batch.length;
-    passages.lengths.push_back(std::count_if(row, row + g.batch.length, [](Index r) { return r >= 0; }));
+    const auto row = g.row.begin() + b * g.batch.seq_length;
+    passages.lengths.push_back(std::count_if(row, row + g.batch.seq_length, [](Index r) { return r >= 0; }));
   }
   passages.make = [&g, lengths = passages.lengths](Index b) {
     const auto part = [&](const std::vector<Token>& x) {
-      const auto begin = x.begin() + b * g.batch.length;
+      const auto begin = x.begin() + b * g.batch.seq_length;
       return std::vector<Token>(begin, begin + lengths[b]);
     };
     return Passage{part(g.batch.tokens), part(g.batch.labels)};
@@ -45,7 +45,7 @@ void expect_written(const std::filesystem::path& path, const Golden& g, const Pa
   const hdf5::File file = hdf5::File::open(path);
   Index rows = 0;
   for (const Index length : passages.lengths) rows += length;
-  const auto logits = numbers_in<T>(file, "/logits", {rows, g.model.vocabulary});
+  const auto logits = numbers_in<T>(file, "/logits", {rows, g.model.vocab_size});
   const auto tokens = numbers_in<std::int32_t>(file, "/tokens", {rows}), labels = numbers_in<std::int32_t>(file, "/labels", {rows});
   const auto offsets = numbers_in<std::int64_t>(file, "/offsets", {passages.count() + 1});
   double largest = 0, error = 0;
@@ -56,9 +56,9 @@ void expect_written(const std::filesystem::path& path, const Golden& g, const Pa
     for (Index t = 0; t < passages.lengths[i]; ++t) {
       EXPECT_EQ(tokens[offsets[i] + t], p.tokens[t]) << where;
       EXPECT_EQ(labels[offsets[i] + t], p.labels[t]) << where;
-      const Index row = g.row[i * g.batch.length + t];
-      for (Index v = 0; v < g.model.vocabulary; ++v)
-        error = std::max(error, std::abs(double(logits[(offsets[i] + t) * g.model.vocabulary + v]) - expected.logits[row * g.model.vocabulary + v]));
+      const Index row = g.row[i * g.batch.seq_length + t];
+      for (Index v = 0; v < g.model.vocab_size; ++v)
+        error = std::max(error, std::abs(double(logits[(offsets[i] + t) * g.model.vocab_size + v]) - expected.logits[row * g.model.vocab_size + v]));
     }
   }
   EXPECT_LE(error, tolerance * largest) << where;
@@ -78,7 +78,7 @@ class logits : public ::testing::TestWithParam<std::string> {
         Grid* grid = grid_of(grid_layout(data, pipeline, tensor, stages));
         const std::string where = fmt::format("{} data {} pipeline {} tensor {}, {} together", g.name, data, pipeline, tensor, limits.passages);
         if (grid) {
-          LogitsFile<T> file(folder / "logits.h5", *grid, passages, g.model.vocabulary);
+          LogitsFile<T> file(folder / "logits.h5", *grid, passages, g.model.vocab_size);
           score_passages<T>(g.model, *grid, [&](Stage<T>& stage) { load_weights<T>(g.folder, *grid, stage); }, passages, limits, &file);
           file.finish();
         }

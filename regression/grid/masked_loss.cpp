@@ -10,12 +10,12 @@
 namespace gyr::testing {
 namespace {
 
-constexpr Index sequences = 8, length = 11;
+constexpr Index sequences = 8, seq_length = 11;
 
 // Sequence s keeps s labels of its 10: the first has none, the last 7.
-MicroBatch masked(Index s, Index vocabulary) {
-  MicroBatch m = micro_batch(s, 1, length, vocabulary);
-  for (Index t = 0; t < length; ++t)
+MicroBatch masked(Index s, Index vocab_size) {
+  MicroBatch m = micro_batch(s, 1, seq_length, vocab_size);
+  for (Index t = 0; t < seq_length; ++t)
     if ((3 * t) % 10 >= s) m.labels[std::size_t(t)] = ignored_label;
   return m;
 }
@@ -23,7 +23,7 @@ MicroBatch masked(Index s, Index vocabulary) {
 EngineConfig config_of(const ModelConfig& model, Index micros) {
   EngineConfig c;
   c.model = model;
-  c.length = length, c.micros = int(micros);
+  c.seq_length = seq_length, c.micros = int(micros);
   return c;
 }
 
@@ -33,7 +33,7 @@ std::pair<double, Index> by_hand(const ModelConfig& model) {
   double sum = 0;
   Index tokens = 0;
   for (Index s = 0; s < sequences; ++s) {
-    const MicroBatch m = masked(s, model.vocabulary);
+    const MicroBatch m = masked(s, model.vocab_size);
     const auto [loss, count] = rig.engine.evaluate([&](int) { return m; }, 1);
     EXPECT_EQ(count, Index(std::count_if(m.labels.begin(), m.labels.end(), [](Token t) { return t != ignored_label; })));
     sum += loss, tokens += count;
@@ -54,7 +54,7 @@ TEST(masked_loss, is_the_mean_over_labelled_tokens_of_the_global_batch) {
     if (!grid) continue;
     Rig<double> rig(config_of(model, sequences / data), *grid);
     const int mine = grid->coordinate("data");
-    const auto source = [&, d = data](int i) { return masked(Index(i) * d + mine, model.vocabulary); };
+    const auto source = [&, d = data](int i) { return masked(Index(i) * d + mine, model.vocab_size); };
     const StepResult result = rig.engine.gradients(source, rig.engine.config().micros, 1);
     EXPECT_EQ(result.tokens, tokens) << where;
     EXPECT_NEAR(result.loss, loss, 1e-12 * loss) << where;
@@ -79,7 +79,7 @@ TEST(masked_loss, a_batch_without_labels_stops_before_anything_changes) {
     return all;
   };
   const auto before = weights();
-  const auto nothing = [&](int) { return masked(0, model.vocabulary); };
+  const auto nothing = [&](int) { return masked(0, model.vocab_size); };
   try {
     rig.engine.train(nothing, 1, 5, 1e-2);
     ADD_FAILURE() << "a mean over nothing was taken";

@@ -24,7 +24,7 @@ void any_flipped_bit_is_noticed(std::set<Content> kinds) {
     if (grid) {
       EngineConfig config;
       config.model = model;
-      config.length = 4;
+      config.seq_length = 4;
       Rig<T> rig(config, *grid);
       set_state(rig.engine, 1);
       EXPECT_EQ(error_of([&] { check_replicas(rig.engine, 5); }).code, Exit::ok);

@@ -78,12 +78,12 @@ namespace {
 // Key heads and groups are fewer than tensor ranks can be: the tensor axis has blocks of 2 and 4 of its 8.
 ModelConfig model() {
   ModelConfig m = widened(named("T2"));
-  m.attention.key_heads = 4, m.mamba.groups = 2;
+  m.attention.num_kv_heads = 4, m.mamba.num_groups = 2;
   return m;
 }
 
 RunConfig run_on(const Layout& layout, const SharedFolder& folder, const std::string& name) {
-  Deck deck = Deck::parse("train: {batch: 8, length: 8, steps: 2}\ncheckpoint: {every: 1, files: node}\nmodel: {pattern: P x 8}\n", "startup.yaml", {});
+  Deck deck = Deck::parse("train: {global_batch_size: 8, seq_length: 8, steps: 2}\ncheckpoint: {every: 1, files: node}\nmodel: {pattern: P x 8}\n", "startup.yaml", {});
   RunConfig run = read_run_config(deck);
   run.model = model();
   run.data.prefixes = {folder / "text"}, run.data.split = "100,0,0", run.data.tokenizer.clear();
@@ -127,7 +127,7 @@ struct Shape {
 };
 constexpr Shape shapes[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {1, 2, 2}, {1, 1, 4}, {8, 1, 1}, {1, 8, 1}, {1, 1, 8}, {2, 2, 2}};
 
-// Beside the two communicators named, and but for one rank, which has nobody to tell anything, all grids take the same.
+// Beside the two communicators named, and but for one rank, which has no other to talk to, all grids take the same.
 TEST(startup, takes_the_same_calls_on_any_number_of_ranks) {
   const SharedFolder folder;
   write_text(folder);

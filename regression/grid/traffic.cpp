@@ -22,10 +22,10 @@ Layout layout_of(const Shape& s) {
   return grid_layout(s.data, s.pipeline, s.tensor, stages);
 }
 
-EngineConfig config_of(const ModelConfig& model, Index length, Index bucket_bytes) {
+EngineConfig config_of(const ModelConfig& model, Index seq_length, Index bucket_bytes) {
   EngineConfig c;
   c.model = model;
-  c.micro_batch = batch, c.length = length;
+  c.micro_batch_size = batch, c.seq_length = seq_length;
   c.micros = 3;
   c.bucket_bytes = bucket_bytes;
   return c;
@@ -40,7 +40,7 @@ Ledger expect_as_planned(const EngineConfig& config, const Layout& layout, const
   grid.visit([](Communicator& c) { c.clear_traffic(); });
   rig.engine.device().clear_work();
   const auto source = [&](int micro) {
-    return micro_batch(Index(micro) * batch, batch, config.length, config.model.vocabulary);
+    return micro_batch(Index(micro) * batch, batch, config.seq_length, config.model.vocab_size);
   };
   rig.engine.train(source, config.micros, 1, 1e-3);
 
@@ -98,7 +98,7 @@ TEST(traffic, of_frozen_weights_is_none) {
     const Ledger counted = expect_as_planned<double>(config, layout, where);
     const bool last = grid_of(layout)->coordinate("pipeline") == s.pipeline - 1;
     FlatRun head;
-    head.next(config.model.width), head.next((config.model.vocabulary + s.tensor - 1) / s.tensor * config.model.width), head.align();
+    head.next(config.model.hidden_size), head.next((config.model.vocab_size + s.tensor - 1) / s.tensor * config.model.hidden_size), head.align();
     const auto sums = counted.find({"data", Operation::all_reduce});
     EXPECT_EQ(sums == counted.end() ? Traffic{} : sums->second, (last && s.data > 1 ? Traffic{1, head.extent * 8} : Traffic{})) << where;
   }
@@ -109,15 +109,15 @@ TEST(traffic, of_frozen_weights_is_none) {
 TEST(traffic, of_grids_larger_than_this_one_is_the_closed_form) {
   ModelConfig model = named("T3").model;
   model.pattern = std::string(16, 'P');
-  model.width = 96, model.vocabulary = 1000;
+  model.hidden_size = 96, model.vocab_size = 1000;
   model.attention = {16, 4, 8, 1e4, true};
-  model.mamba.heads = 16, model.mamba.groups = 2, model.mamba.in_bias = model.mamba.out_bias = true;
+  model.mamba.num_heads = 16, model.mamba.num_groups = 2, model.mamba.in_bias = model.mamba.out_bias = true;
   model.mlp = {64, true};
   std::vector<Span> stages;
   for (int s = 0; s < 4; ++s) stages.push_back({4 * s, 4 * (s + 1)});
   const Layout layout = grid_layout(2, 4, 8, stages);
   for (const bool tied : {false, true}) {
-    model.tied = tied;
+    model.tie_word_embeddings = tied;
     const EngineConfig config = config_of(model, 400, part_by_part);
     for (int position = 0; position < layout.ranks(); ++position)
       EXPECT_EQ(ledger_of(plan_rank<bf16>(config, layout, position).traffic),

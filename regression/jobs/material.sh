@@ -5,10 +5,10 @@
 # Token files in `folder`, and `settings`, the changes that make input/demo.yaml a run of so many steps on them.
 make_material() {
   awk -v kind=text -v seed=11 -v documents=400 -f regression/table/material.awk > "$folder/text.txt"
-  "$build/bin/gyrfalcon" tokenizer train "$folder/tokenizer.json" "$folder/text.txt" --vocabulary 300 --documents separator > "$folder/data.log"
+  "$build/bin/gyrfalcon" tokenizer train "$folder/tokenizer.json" "$folder/text.txt" --vocab-size 300 --documents separator > "$folder/data.log"
   "$build/bin/gyrfalcon" data build "$folder/text.txt" "$folder/text" --tokenizer "$folder/tokenizer.json" --documents separator >> "$folder/data.log"
-  settings=("data.prefixes=[$folder/text]" "data.tokenizer=$folder/tokenizer.json" model.vocabulary=300 parallel.tensor=1 "train.steps=$1" train.batch=4 train.micro_batch=2
-            train.length=128 train.eval_every=0 checkpoint.every=0)
+  settings=("data.prefixes=[$folder/text]" "data.tokenizer=$folder/tokenizer.json" model.vocab_size=300 parallel.tensor=1 "train.steps=$1" train.global_batch_size=4 train.micro_batch_size=2
+            train.seq_length=128 train.eval_every=0 checkpoint.every=0)
 }
 
 # failed WHY [FILE...]: ends the test, behind the last lines of these files and of what jobs under the stand-in for PBS have said.

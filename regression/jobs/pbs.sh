@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# jobscripts/pbs-cpu.sh's whole life under a stand-in for PBS: submitted, saved before its time limit, submitted again by itself with what it
-# was given, finished. Loss and gradient norm of every step must then be, bit for bit, those of a run nobody disturbed.
+# jobscripts/pbs-cpu.sh from start to end under a stand-in for PBS: submitted, saved before its time limit, submitted again by itself with what it
+# was given, finished. Loss and gradient norm of every step must then be, bit for bit, those of an undisturbed run.
 #   regression/jobs/pbs.sh BUILD      BUILD the folder with bin/gyrfalcon
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -17,7 +17,7 @@ export OPENBLAS_NUM_THREADS=1
 
 steps=60
 make_material "$steps"
-settings+=('optimizer.groups=["*.A_log","*embed_tokens*"]' 'optimizer.group_rates=[1,0.5]')  # commas, which part the variables of qsub -v
+settings+=('optimizer.groups=["*.A_log","*embed_tokens*"]' 'optimizer.group_lrs=[1,0.5]')  # commas, which part the variables of qsub -v
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$build/bin/gyrfalcon")"
 begin=$(date +%s)
 "${launcher[@]}" -n 2 "$build/bin/gyrfalcon" train input/demo.yaml "${settings[@]}" output.folder="$folder/plain" > "$folder/plain.log" ||

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A real Slurm of two nodes on this machine, each with a host name of its own, and a jobscript's whole life in it: warned before its time limit,
+# A real Slurm of two nodes on this machine, each with a host name of its own, and a jobscript from start to end in it: warned before its time limit,
 # saved, requeued and finished; cancelled, and submitted once more; with a node that goes down, and on another node after that. The loss of every
-# step must then be, bit for bit, that of a run nobody disturbed. The ranks of the script for GPUs must each see a device of their own (plain files stand in for devices).
+# step must then be, bit for bit, that of an undisturbed run. The ranks of the script for GPUs must each see a device of their own (plain files stand in for devices).
 #   regression/jobs/slurm.sh BUILD      BUILD the folder with bin/gyrfalcon
 # Needs root and Debian's slurm-wlm; exit code 77 (skipped) where they are not. Everything runs on ports of its own, in a folder that is
 # removed at the end. The undisturbed run takes at least 20 seconds, because Slurm looks at time limits twice a minute: STEPS=400.
@@ -48,7 +48,7 @@ start_node() {
   unshare -u sh -c "hostname $1 && exec slurmd -D -N $1" &>> "$folder/slurmd-$1.out" &
   slurmds[$1]=$! daemons+=($!)
 }
-# A node loses its power: all that runs under its host name is gone at once, and nobody says a word.
+# A node loses its power: all that runs under its host name is gone at once, without a message.
 lose_node() {
   local name process number
   name=$(readlink "/proc/${slurmds[$1]}/ns/uts")
@@ -138,7 +138,7 @@ await() {  # await WHAT COMMAND...: every second until it is so
   done
   failed "$1 within 300 s" "$folder"/*.log
 }
-lives() { grep -c 'job: slurm' "$folder/$1.log" || true; }
+attempts() { grep -c 'job: slurm' "$folder/$1.log" || true; }
 finished() {
   grep -E 'job:|^RUN' "$folder/$1.log" || true
   grep -q '^RUN OK' "$folder/$1.log" || failed "the chain did not finish" "$folder/$1.log"
@@ -150,7 +150,7 @@ job=$(submit limited --time=1 --signal=B:USR1@50)
 await "the chain has not ended" has_left "$job"
 finished limited
 grep -q '^RUN STOPPED 75' "$folder/limited.log" || failed "the job was never warned" "$folder/limited.log"
-[ "$(lives limited)" -ge 2 ] || failed "the job was never requeued" "$folder/limited.log"
+[ "$(attempts limited)" -ge 2 ] || failed "the job was never requeued" "$folder/limited.log"
 
 say "the same as elements of an array, one after the other"
 job=$(GYRFALCON=$build/bin/gyrfalcon sbatch --parsable --array=1-6%1 --nodes=2 --ntasks=2 --ntasks-per-node=1 --time=1 --signal=B:USR1@50 \
@@ -180,7 +180,7 @@ sleep 20  # until slurmd has ended what ran there
 scontrol update NodeName=west State=RESUME
 await "the chain has not ended" has_left "$job"
 finished lost
-[ "$(lives lost)" -ge 2 ] || failed "Slurm did not start the job again" "$folder/lost.log"
+[ "$(attempts lost)" -ge 2 ] || failed "Slurm did not start the job again" "$folder/lost.log"
 
 say "on one node, which loses its power, and then on the other"
 job=$(submit moved --nodes=1 --ntasks-per-node=2)

@@ -24,7 +24,7 @@ void plain(const AdamW& a, const std::vector<double>& g, std::vector<double>& m,
     const double c = a.gradient_scale * g[i];
     m[i] = a.beta1 * m[i] + (1 - a.beta1) * c;
     v[i] = a.beta2 * v[i] + (1 - a.beta2) * c * c;
-    w[i] -= a.rate * (m[i] / a.correction1 / (std::sqrt(v[i] / a.correction2) + a.epsilon) + a.decay * w[i]);
+    w[i] -= a.lr * (m[i] / a.correction1 / (std::sqrt(v[i] / a.correction2) + a.epsilon) + a.weight_decay * w[i]);
   }
 }
 
@@ -69,7 +69,7 @@ TEST(adamw, the_first_step_has_the_length_of_the_rate) {
   AdamW a = at_step(1, 0);
   a.epsilon = 0;
   adamw<double>(bench.dev, a, g, m, v, {}, w);
-  for (Index i = 0; i < 100; ++i) EXPECT_NEAR(w(i), g(i) > 0 ? -a.rate : a.rate, 1e-15);
+  for (Index i = 0; i < 100; ++i) EXPECT_NEAR(w(i), g(i) > 0 ? -a.lr : a.lr, 1e-15);
 }
 
 TEST(adamw, rounded_weights_need_a_master) {
@@ -104,12 +104,12 @@ TEST(adamw, the_sum_of_squares_shows_nan_and_infinity) {
   EXPECT_TRUE(std::isnan(sum_of_squares<double>(bench.dev, x)));
 }
 
-TEST(adamw, a_ghost_takes_the_same_scratch_and_gives_zero) {
+TEST(adamw, a_dry_run_takes_the_same_scratch_and_gives_zero) {
   Workbench bench;
-  Device ghost(true, 0), real(false, 1 << 16);
-  Arena memory = Arena::ghost(Memory::gradients);
-  EXPECT_EQ(sum_of_squares<float>(ghost, memory.tensor<float>(n)), 0);
+  Device dry(true, 0), real(false, 1 << 16);
+  Arena memory = Arena::dry_run(Memory::gradients);
+  EXPECT_EQ(sum_of_squares<float>(dry, memory.tensor<float>(n)), 0);
   sum_of_squares<float>(real, bench.normal<float>(n));
-  EXPECT_EQ(ghost.scratch.high_water(), real.scratch.high_water());
-  EXPECT_EQ(ghost.flops(), real.flops());
+  EXPECT_EQ(dry.scratch.high_water(), real.scratch.high_water());
+  EXPECT_EQ(dry.flops(), real.flops());
 }

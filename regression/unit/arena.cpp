@@ -5,7 +5,7 @@
 
 using namespace gyr;
 
-extern "C" __attribute__((weak)) void* __asan_region_is_poisoned(void* begin, std::size_t size);  // the first byte nobody may touch
+extern "C" __attribute__((weak)) void* __asan_region_is_poisoned(void* begin, std::size_t size);  // the first byte that may not be accessed
 
 namespace {
 
@@ -26,16 +26,16 @@ void use(Arena& arena) {
 
 }  // namespace
 
-TEST(arena, a_ghost_counts_what_a_real_one_takes) {
-  Arena real(Memory::scratch, 1 << 16), ghost = Arena::ghost(Memory::scratch);
+TEST(arena, a_dry_run_counts_what_a_real_one_takes) {
+  Arena real(Memory::scratch, 1 << 16), dry = Arena::dry_run(Memory::scratch);
   use(real);
-  use(ghost);
-  EXPECT_EQ(ghost.used(), real.used());
-  EXPECT_EQ(ghost.high_water(), real.high_water());
+  use(dry);
+  EXPECT_EQ(dry.used(), real.used());
+  EXPECT_EQ(dry.high_water(), real.high_water());
   EXPECT_GT(real.high_water(), real.used());
-  Arena exact(Memory::scratch, ghost.high_water());  // the count is enough to do the same work again ...
+  Arena exact(Memory::scratch, dry.high_water());  // the count is enough to do the same work again ...
   EXPECT_NO_THROW(use(exact));
-  Arena less(Memory::scratch, ghost.high_water() - 256);  // ... and not a piece too much
+  Arena less(Memory::scratch, dry.high_water() - 256);  // ... and not a piece too much
   EXPECT_THROW(use(less), Error);
 }
 

@@ -21,10 +21,10 @@ struct Case {
     if (!positions.empty()) whole.documents = documents_of(positions);
     return whole;
   }
-  Index q_size() const { return shape.batch * shape.queries * shape.heads * shape.width; }
-  Index k_size() const { return shape.batch * shape.keys * shape.key_heads * shape.width; }
-  Index v_size() const { return shape.batch * shape.keys * shape.key_heads * shape.value_width; }
-  Index out_size() const { return shape.batch * shape.queries * shape.heads * shape.value_width; }
+  Index q_size() const { return shape.batch * shape.queries * shape.num_heads * shape.head_dim; }
+  Index k_size() const { return shape.batch * shape.keys * shape.num_kv_heads * shape.head_dim; }
+  Index v_size() const { return shape.batch * shape.keys * shape.num_kv_heads * shape.v_head_dim; }
+  Index out_size() const { return shape.batch * shape.queries * shape.num_heads * shape.v_head_dim; }
 };
 
 struct Arguments {
@@ -79,18 +79,18 @@ struct Call {
       : s(s),
         rows(s.shape.batch * s.shape.queries),
         key_rows(s.shape.batch * s.shape.keys),
-        columns(s.shape.heads * s.shape.width),
-        key_columns(s.shape.key_heads * s.shape.width),
-        value_columns(s.shape.key_heads * s.shape.value_width),
-        out_columns(s.shape.heads * s.shape.value_width),
+        columns(s.shape.num_heads * s.shape.head_dim),
+        key_columns(s.shape.num_kv_heads * s.shape.head_dim),
+        value_columns(s.shape.num_kv_heads * s.shape.v_head_dim),
+        out_columns(s.shape.num_heads * s.shape.v_head_dim),
         q(rows, columns, a.q, 3),
         k(key_rows, key_columns, a.k, 1),
         v(key_rows, value_columns, a.v, 2),
         o(rows, out_columns),
-        m(rows, s.shape.heads),
-        l(rows, s.shape.heads),
-        lse(rows, s.shape.heads),
-        delta(rows, s.shape.heads),
+        m(rows, s.shape.num_heads),
+        l(rows, s.shape.num_heads),
+        lse(rows, s.shape.num_heads),
+        delta(rows, s.shape.num_heads),
         out(rows, out_columns) {}
 
   AttentionState<A> state() { return {o.tensor(), m.tensor(), l.tensor()}; }
@@ -220,7 +220,7 @@ TEST(attention, gradient_of_packed_documents_holds_across_tiles) { expect_slopes
 TEST(attention, packed_documents_equal_separate_runs) {
   for (const auto& set : {packed_cases(), large_packed_cases()})
     for (const Case& s : set) {
-      const Index T = s.shape.queries, wq = s.shape.heads * s.shape.width, wk = s.shape.key_heads * s.shape.width, H = s.shape.heads;
+      const Index T = s.shape.queries, wq = s.shape.num_heads * s.shape.head_dim, wk = s.shape.num_kv_heads * s.shape.head_dim, H = s.shape.num_heads;
       if (s.shape.keys != T) continue;
       const Arguments a(s);
       const Values dout = numbers(s.out_size(), 9);
@@ -263,7 +263,7 @@ TEST(attention, one_document_a_sequence_keeps_the_bits_of_none) {
 // Forward and backward: what one document is made of, and what is asked of it, changes no bit of another.
 TEST(attention, documents_do_not_reach_each_other) {
   const Case s = large_packed_cases()[1];
-  const Index T = s.shape.queries, w = s.shape.heads * s.shape.width;
+  const Index T = s.shape.queries, w = s.shape.num_heads * s.shape.head_dim;
   const Arguments a(s);
   const Values dout = numbers(s.out_size(), 9);
   const Result y = forward<float>(s, a);
@@ -409,25 +409,25 @@ TEST(attention, large_scores_stay_finite) {
     for (const double x : *v) ASSERT_TRUE(std::isfinite(x));
 }
 
-void expect_ghost_counts_what_runs(const Case& s) {
+void expect_dry_run_counts_what_runs(const Case& s) {
   const Arguments a(s);
-  Device dev(false, 1 << 24), ghost(true, 0);
-  for (Device* d : {&dev, &ghost}) {
+  Device dev(false, 1 << 24), dry(true, 0);
+  for (Device* d : {&dev, &dry}) {
     Call<bf16> run(s, a);
     run.block(*d, Carry::fresh);
     run.finish(*d);
     run.backward(*d, numbers(s.out_size(), 9));
   }
-  EXPECT_EQ(dev.flops(), ghost.flops());
-  EXPECT_EQ(dev.scratch.high_water(), ghost.scratch.high_water());
-  ASSERT_EQ(dev.work().size(), ghost.work().size());
+  EXPECT_EQ(dev.flops(), dry.flops());
+  EXPECT_EQ(dev.scratch.high_water(), dry.scratch.high_water());
+  ASSERT_EQ(dev.work().size(), dry.work().size());
   for (std::size_t i = 0; i < dev.work().size(); ++i)
-    EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
+    EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
 }
 
-TEST(attention, ghost_counts_what_runs) { expect_ghost_counts_what_runs({{2, 300, 560, 3, 1, 8, 8}, {true, 260, 0}}); }
-TEST(attention, ghost_counts_what_runs_for_packed_documents) {
-  for (const Case& s : large_packed_cases()) expect_ghost_counts_what_runs(s);
+TEST(attention, dry_run_counts_what_runs) { expect_dry_run_counts_what_runs({{2, 300, 560, 3, 1, 8, 8}, {true, 260, 0}}); }
+TEST(attention, dry_run_counts_what_runs_for_packed_documents) {
+  for (const Case& s : large_packed_cases()) expect_dry_run_counts_what_runs(s);
 }
 
 // Tiles in the future cost nothing: a causal square does little more than half of the work of a full one.
@@ -435,11 +435,11 @@ TEST(attention, future_tiles_are_skipped) {
   Case s{{1, 2048, 2048, 2, 1, 16, 16}, {true, 0, 0}};
   const auto flops = [&](bool causal) {
     s.mask.causal = causal;
-    Device ghost(true, 0);
-    attention<float>(ghost, s.shape, s.whole_mask(), scale, Matrix<const float>(nullptr, 2048, 32, 32),
+    Device dry(true, 0);
+    attention<float>(dry, s.shape, s.whole_mask(), scale, Matrix<const float>(nullptr, 2048, 32, 32),
                      Matrix<const float>(nullptr, 2048, 16, 16), Matrix<const float>(nullptr, 2048, 16, 16),
                      Carry::fresh, {});
-    return ghost.flops();
+    return dry.flops();
   };
   EXPECT_LT(flops(true), 0.56 * flops(false));
   const double causal = flops(true);

@@ -72,7 +72,7 @@ void as_team(int size, const std::function<void(const Team&)>& action) {
         meet.arrive_and_wait();
         return all;
       };
-      team.together = [&](const std::function<void()>& part) {
+      team.collective_check = [&](const std::function<void()>& part) {
         auto& mine = errors[std::size_t(rank)] = nullptr;
         try {
           part();

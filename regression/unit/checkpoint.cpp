@@ -33,7 +33,7 @@ struct Single : Rig<T> {
   static EngineConfig config_of(const ModelConfig& model) {
     EngineConfig c;
     c.model = model;
-    c.length = 4;
+    c.seq_length = 4;
     return c;
   }
 };
@@ -157,10 +157,10 @@ TEST(checkpoint, of_another_model_is_refused_by_name) {
   const Error shorter = loaded([](ModelConfig& m) { m.pattern = "P"; });
   EXPECT_EQ(shorter.code, Exit::config);
   EXPECT_TRUE(says(shorter, "/model/layers/1/")) << shorter.what();
-  const Error wider = loaded([](ModelConfig& m) { m.mlp.width = 64; });
+  const Error wider = loaded([](ModelConfig& m) { m.mlp.intermediate_size = 64; });
   EXPECT_EQ(wider.code, Exit::config);
   EXPECT_TRUE(says(wider, "gate_proj") && says(wider, "48 x 32") && says(wider, "64 x 32")) << wider.what();
-  const Error tied = loaded([](ModelConfig& m) { m.tied = true; });
+  const Error tied = loaded([](ModelConfig& m) { m.tie_word_embeddings = true; });
   EXPECT_EQ(tied.code, Exit::config);
   EXPECT_TRUE(says(tied, "lm_head")) << tied.what();
   const Error missing = error_of([&] { load_checkpoint(folder / "step_00000099", rig.engine, LoadWhat::weights); });
@@ -271,7 +271,7 @@ TEST(checkpoint, of_an_older_format_is_read_to_the_last_bit) {
   const Folder folder;
   const fs::path golden = fs::path(GYR_SOURCE_DIR) / "regression/golden/checkpoint_1.0.h5";  // this program's own, of version 0.1.0
   ModelConfig model = named("T1").model;
-  model.pattern = "M-", model.vocabulary = 16, model.mlp.width = 16;
+  model.pattern = "M-", model.vocab_size = 16, model.mlp.intermediate_size = 16;
   Single<bf16> rig(model);
   const CheckpointHeader h = load_checkpoint(golden, rig.engine, LoadWhat::everything);
   expect_state(rig.engine, 10);
@@ -312,7 +312,7 @@ TEST(checkpoint, of_which_only_one_file_is_at_hand_is_checked_or_said_not_to_be)
   const fs::path golden = fs::path(GYR_SOURCE_DIR) / "regression/golden/checkpoint_1.0.h5", older = folder / "step_00000010.h5";
   fs::copy(golden, older);
   ModelConfig model = named("T1").model;
-  model.pattern = "M-", model.vocabulary = 16, model.mlp.width = 16;
+  model.pattern = "M-", model.vocab_size = 16, model.mlp.intermediate_size = 16;
   Single<bf16> small(model);
   const auto check = [](const fs::path& file) { return error_of([&] { describe_checkpoint(file, {.check = true}); }); };
   for (const fs::path& file : {path / "shard_00000.h5", path / "index.h5", older}) EXPECT_EQ(check(file).code, Exit::ok) << file << check(file).what();

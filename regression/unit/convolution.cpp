@@ -10,20 +10,20 @@ using namespace gyr::testing;
 namespace {
 
 struct Case {
-  Index batch = 2, length = 9, channels = 5, taps = 4;
+  Index batch = 2, seq_length = 9, channels = 5, conv_kernel = 4;
   bool with_bias = true, with_before = true;
   std::vector<std::int32_t> positions = {};  // of packed documents
   Documents documents() const { return positions.empty() ? Documents() : documents_of(positions); }
-  Index rows() const { return batch * length; }
+  Index rows() const { return batch * seq_length; }
 };
 
 struct Arguments {
   Values x, w, bias, before;
   explicit Arguments(const Case& s)
       : x(numbers(s.rows() * s.channels, 1)),
-        w(numbers(s.channels * s.taps, 2)),
+        w(numbers(s.channels * s.conv_kernel, 2)),
         bias(numbers(s.channels, 3)),
-        before(numbers(s.batch * (s.taps - 1) * s.channels, 4)) {}
+        before(numbers(s.batch * (s.conv_kernel - 1) * s.channels, 4)) {}
 };
 
 struct Gradients {
@@ -34,32 +34,32 @@ struct Gradients {
 Values oracle(const Case& s, const Arguments& a) {
   Values y(s.rows() * s.channels);
   for (Index b = 0; b < s.batch; ++b)
-    for (Index t = 0; t < s.length; ++t)
+    for (Index t = 0; t < s.seq_length; ++t)
       for (Index j = 0; j < s.channels; ++j) {
         double c = s.with_bias ? a.bias[j] : 0;
-        for (Index k = 0; k < s.taps; ++k) {
-          const Index at = t - (s.taps - 1) + k;
-          if (!s.positions.empty() && t - at > s.positions[b * s.length + t]) continue;
-          const double in = at >= 0         ? a.x[(b * s.length + at) * s.channels + j]
-                            : s.with_before ? a.before[(b * (s.taps - 1) + at + s.taps - 1) * s.channels + j]
+        for (Index k = 0; k < s.conv_kernel; ++k) {
+          const Index at = t - (s.conv_kernel - 1) + k;
+          if (!s.positions.empty() && t - at > s.positions[b * s.seq_length + t]) continue;
+          const double in = at >= 0         ? a.x[(b * s.seq_length + at) * s.channels + j]
+                            : s.with_before ? a.before[(b * (s.conv_kernel - 1) + at + s.conv_kernel - 1) * s.channels + j]
                                             : 0;
-          c += a.w[j * s.taps + k] * in;
+          c += a.w[j * s.conv_kernel + k] * in;
         }
-        y[(b * s.length + t) * s.channels + j] = c / (1 + std::exp(-c));
+        y[(b * s.seq_length + t) * s.channels + j] = c / (1 + std::exp(-c));
       }
   return y;
 }
 
 template <class T>
 Tensor3<T> window(const Case& s, Block<T>& before) {
-  return s.with_before ? before.tensor(s.batch, s.taps - 1, s.channels) : Tensor3<T>();
+  return s.with_before ? before.tensor(s.batch, s.conv_kernel - 1, s.channels) : Tensor3<T>();
 }
 
 template <class T>
 Values forward(Device& dev, const Case& s, const Arguments& a) {
   using A = Acc<T>;
   Block<T> x(s.rows(), s.channels, a.x, 2), y(s.rows(), s.channels, {}, 3), before(1, a.before.size(), a.before);
-  Block<A> w(s.channels, s.taps, a.w), bias(1, s.channels, a.bias);
+  Block<A> w(s.channels, s.conv_kernel, a.w), bias(1, s.channels, a.bias);
   convolution<T>(dev, s.batch, x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before),
                  y.matrix(), s.documents());
   return y.values();
@@ -71,8 +71,8 @@ Gradients backward(Device& dev, const Case& s, const Arguments& a, const Values&
   using A = Acc<T>;
   Block<T> x(s.rows(), s.channels, a.x, 2), dy(s.rows(), s.channels, dout, 1), dx(s.rows(), s.channels, {}, 3);
   Block<T> before(1, a.before.size(), a.before), dbefore(1, a.before.size());
-  Block<A> w(s.channels, s.taps, a.w), bias(1, s.channels, a.bias);
-  Block<A> dw(s.channels, s.taps, Values(a.w.size(), 1)), dbias(1, s.channels, Values(a.bias.size(), 1));
+  Block<A> w(s.channels, s.conv_kernel, a.w), bias(1, s.channels, a.bias);
+  Block<A> dw(s.channels, s.conv_kernel, Values(a.w.size(), 1)), dbias(1, s.channels, Values(a.bias.size(), 1));
   convolution_backward<T>(dev, s.batch, dy.matrix(), x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(),
                           window(s, before), dx.matrix(), dw.tensor(), s.with_bias ? dbias.vector() : Tensor1<A>(),
                           window(s, dbefore), s.documents());
@@ -134,7 +134,7 @@ void expect_central_differences(const std::vector<Case>& set) {
 TEST(convolution, gradient_is_the_central_difference) { expect_central_differences(cases()); }
 TEST(convolution, gradient_of_packed_documents_is_the_central_difference) { expect_central_differences(packed_cases()); }
 
-// Documents side by side give the bits that each gives alone, and the gradients of the taps add up.
+// Documents side by side give the bits that each gives alone, and the gradients of the weights add up.
 TEST(convolution, packed_documents_equal_separate_runs) {
   for (const Case& s : packed_cases()) {
     if (s.with_before) continue;
@@ -144,14 +144,14 @@ TEST(convolution, packed_documents_equal_separate_runs) {
     const Gradients g = backward<double>(dev, s, a, dout);
     Values apart = y;
     Gradients h{g.x, Values(g.w.size(), 0), Values(g.bias.size(), 0), {}};
-    for (const Extent& e : extents_of(s.positions, s.length)) {
+    for (const Extent& e : extents_of(s.positions, s.seq_length)) {
       Case one = s;
-      one.batch = 1, one.length = e.count, one.positions.clear();
+      one.batch = 1, one.seq_length = e.count, one.positions.clear();
       Arguments b = a;
-      b.x = cut_out(a.x, e, s.length, s.channels);
-      put_back(forward<double>(dev, one, b), e, s.length, s.channels, apart);
-      const Gradients d = backward<double>(dev, one, b, cut_out(dout, e, s.length, s.channels));
-      put_back(d.x, e, s.length, s.channels, h.x);
+      b.x = cut_out(a.x, e, s.seq_length, s.channels);
+      put_back(forward<double>(dev, one, b), e, s.seq_length, s.channels, apart);
+      const Gradients d = backward<double>(dev, one, b, cut_out(dout, e, s.seq_length, s.channels));
+      put_back(d.x, e, s.seq_length, s.channels, h.x);
       for (std::size_t i = 0; i < d.w.size(); ++i) h.w[i] += d.w[i];
       for (std::size_t i = 0; i < d.bias.size(); ++i) h.bias[i] += d.bias[i];
     }
@@ -168,8 +168,8 @@ TEST(convolution, one_document_a_sequence_keeps_the_bits_of_none) {
     const Arguments a(s);
     const Values dout = numbers(s.rows() * s.channels, 9), y = forward<float>(dev, s, a);
     const Gradients g = backward<float>(dev, s, a, dout);
-    s.positions = positions_of({s.length}, s.batch, s.length);
-    for (Index r = 0; s.with_before && r < s.rows(); ++r) s.positions[r] += s.taps;  // as long ago as the window shows
+    s.positions = positions_of({s.seq_length}, s.batch, s.seq_length);
+    for (Index r = 0; s.with_before && r < s.rows(); ++r) s.positions[r] += s.conv_kernel;  // as long ago as the window shows
     EXPECT_EQ(forward<float>(dev, s, a), y);
     const Gradients h = backward<float>(dev, s, a, dout);
     EXPECT_EQ(g.x, h.x);
@@ -181,7 +181,7 @@ TEST(convolution, one_document_a_sequence_keeps_the_bits_of_none) {
   }
 }
 
-// Forward is linear in the taps up to SiLU, so many channels are checked through one directional derivative.
+// Forward is linear in the weights up to SiLU, so many channels are checked through one directional derivative.
 void expect_slope(const Case& s) {
   Device dev(false, 1 << 24);
   const Arguments a(s);
@@ -232,9 +232,9 @@ TEST(convolution, two_calls_with_the_tail_equal_one) {
   const Arguments a(whole);
   Device dev(false, 1 << 24);
   const Values y = forward<double>(dev, whole, a);
-  for (Index cut = 1; cut < whole.length; ++cut) {  // pieces shorter than K-1 included
+  for (Index cut = 1; cut < whole.seq_length; ++cut) {  // pieces shorter than K-1 included
     Case first = whole, second = whole;
-    first.length = cut, second.length = whole.length - cut;
+    first.seq_length = cut, second.seq_length = whole.seq_length - cut;
     Arguments head = a, rest = a;
     head.x.assign(a.x.begin(), a.x.begin() + cut * 5);
     rest.x.assign(a.x.begin() + cut * 5, a.x.end());
@@ -268,12 +268,12 @@ TEST(convolution, future_tokens_do_not_reach_the_past) {
   EXPECT_NE(y[t * 5], z[t * 5]);
 }
 
-TEST(convolution, ghost_counts_what_runs) {
+TEST(convolution, dry_run_counts_what_runs) {
   const Case s{2, 20, 300, 4, true, true};
   const Arguments a(s);
-  Device dev(false, 1 << 24), ghost(true, 0);
-  for (Device* d : {&dev, &ghost}) forward<bf16>(*d, s, a), backward<bf16>(*d, s, a, numbers(s.rows() * s.channels, 9));
-  EXPECT_EQ(dev.flops(), ghost.flops());
-  EXPECT_EQ(dev.scratch.high_water(), ghost.scratch.high_water());
+  Device dev(false, 1 << 24), dry(true, 0);
+  for (Device* d : {&dev, &dry}) forward<bf16>(*d, s, a), backward<bf16>(*d, s, a, numbers(s.rows() * s.channels, 9));
+  EXPECT_EQ(dev.flops(), dry.flops());
+  EXPECT_EQ(dev.scratch.high_water(), dry.scratch.high_water());
   EXPECT_GT(dev.flops(), 0);
 }

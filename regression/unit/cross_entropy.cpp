@@ -7,13 +7,13 @@ using namespace gyr;
 
 namespace {
 
-constexpr Index height = 9, vocabulary = 1201;  // pieces and lanes with a rest
+constexpr Index height = 9, vocab_size = 1201;  // pieces and lanes with a rest
 constexpr double scale = 0.125;
 
 // Labels of any part of the vocabulary, first and last token among them, and one row without.
 Tensor1<Token> some_labels(Workbench& bench) {
   const auto labels = bench.zeros<Token>(height);
-  for (Index r = 0; r < height; ++r) labels(r) = Token(r * (vocabulary - 1) / (height - 1));
+  for (Index r = 0; r < height; ++r) labels(r) = Token(r * (vocab_size - 1) / (height - 1));
   labels(3) = ignored_label;
   return labels;
 }
@@ -26,19 +26,19 @@ Result plain(const std::vector<double>& logits, Tensor1<const Token> labels) {
   Result p{std::vector<double>(height), std::vector<double>(logits.size())};
   for (Index r = 0; r < height; ++r) {
     if (labels(r) == ignored_label) continue;
-    const double *const l = logits.data() + r * vocabulary, top = *std::max_element(l, l + vocabulary);
+    const double *const l = logits.data() + r * vocab_size, top = *std::max_element(l, l + vocab_size);
     double sum = 0;
-    for (Index v = 0; v < vocabulary; ++v) sum += std::exp(l[v] - top);
+    for (Index v = 0; v < vocab_size; ++v) sum += std::exp(l[v] - top);
     p.loss[r] = std::log(sum) + top - l[labels(r)];
-    for (Index v = 0; v < vocabulary; ++v)
-      p.dlogits[r * vocabulary + v] = scale * (std::exp(l[v] - top) / sum - (v == labels(r)));
+    for (Index v = 0; v < vocab_size; ++v)
+      p.dlogits[r * vocab_size + v] = scale * (std::exp(l[v] - top) / sum - (v == labels(r)));
   }
   return p;
 }
 
 // Loss and gradient by ranks that hold `parts` columns each and padding behind, their maxima and sums reduced by hand.
 template <class T>
-Result dealt(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token> labels,
+Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token> labels,
              const std::vector<Index>& parts, Index padding, bool in_place = false) {
   using A = Acc<T>;
   std::vector<Tensor2<A>> shards;
@@ -64,7 +64,7 @@ Result dealt(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token
   }
   const auto loss = bench.zeros<double>(height);
   cross_entropy<A>(bench.dev, sums, labels, loss);
-  Result result{numbers(loss), std::vector<double>(height * vocabulary)};
+  Result result{numbers(loss), std::vector<double>(height * vocab_size)};
   for (std::size_t i = 0; i < parts.size(); ++i) {
     auto dlogits = bench.normal<T>(height, parts[i] + padding);
     if constexpr (std::is_same_v<T, A>)
@@ -73,7 +73,7 @@ Result dealt(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token
     for (Index r = 0; r < height; ++r)
       for (Index v = 0; v < parts[i] + padding; ++v) {
         if (v < parts[i])
-          result.dlogits[r * vocabulary + firsts[i] + v] = double(dlogits(r, v));
+          result.dlogits[r * vocab_size + firsts[i] + v] = double(dlogits(r, v));
         else
           EXPECT_EQ(double(dlogits(r, v)), 0);
       }
@@ -84,9 +84,9 @@ Result dealt(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token
 template <class T>
 void agrees_with_plain_loops() {
   Workbench bench;
-  const auto logits = bench.normal<Acc<T>>(height, vocabulary);
+  const auto logits = bench.normal<Acc<T>>(height, vocab_size);
   const auto labels = some_labels(bench);
-  const Result want = plain(numbers(logits), labels), got = dealt<T>(bench, logits, labels, {vocabulary}, 0);
+  const Result want = plain(numbers(logits), labels), got = sharded<T>(bench, logits, labels, {vocab_size}, 0);
   EXPECT_LE(difference(got.loss, want.loss), tolerance<Acc<T>>);
   EXPECT_LE(difference(got.dlogits, want.dlogits), tolerance<T>);
   EXPECT_EQ(got.loss[3], 0);
@@ -100,15 +100,15 @@ TEST(cross_entropy, agrees_with_plain_loops) {
   agrees_with_plain_loops<bf16>();
 }
 
-TEST(cross_entropy, a_dealt_vocabulary_gives_the_whole_ones_loss_and_gradient) {
+TEST(cross_entropy, a_sharded_vocabulary_gives_the_whole_ones_loss_and_gradient) {
   Workbench bench;
-  const auto logits = bench.normal<double>(height, vocabulary);
+  const auto logits = bench.normal<double>(height, vocab_size);
   const auto labels = some_labels(bench);
-  const Result whole = dealt<double>(bench, logits, labels, {vocabulary}, 0);
+  const Result whole = sharded<double>(bench, logits, labels, {vocab_size}, 0);
   for (const Index padding : {0, 7})
     for (const std::vector<Index>& parts :
          {std::vector<Index>{600, 601}, {128, 0, 1, 1072}}) {  // one rank of padding alone
-      const Result split = dealt<double>(bench, logits, labels, parts, padding);
+      const Result split = sharded<double>(bench, logits, labels, parts, padding);
       EXPECT_LE(difference(split.loss, whole.loss), 1e-13);
       EXPECT_LE(difference(split.dlogits, whole.dlogits), 1e-13);
     }
@@ -116,10 +116,10 @@ TEST(cross_entropy, a_dealt_vocabulary_gives_the_whole_ones_loss_and_gradient) {
 
 TEST(cross_entropy, the_gradient_may_take_the_place_of_the_logits) {
   Workbench bench;
-  const auto logits = bench.normal<float>(height, vocabulary);
+  const auto logits = bench.normal<float>(height, vocab_size);
   const auto labels = some_labels(bench);
-  const Result apart = dealt<float>(bench, logits, labels, {600, 601}, 3),
-               in_place = dealt<float>(bench, logits, labels, {600, 601}, 3, true);
+  const Result apart = sharded<float>(bench, logits, labels, {600, 601}, 3),
+               in_place = sharded<float>(bench, logits, labels, {600, 601}, 3, true);
   EXPECT_LE(difference(in_place.dlogits, apart.dlogits), 1e-6);
 }
 
@@ -145,22 +145,22 @@ TEST(cross_entropy, the_gradient_is_the_slope) {
 TEST(cross_entropy, equal_logits_cost_the_logarithm_of_the_vocabulary) {
   Workbench bench;
   for (const float value : {0.0f, -3.0f, 1e4f}) {
-    const auto logits = bench.zeros<float>(height, vocabulary);
+    const auto logits = bench.zeros<float>(height, vocab_size);
     std::fill_n(logits.data(), logits.span(), value);
     const auto labels = some_labels(bench);
-    const Result got = dealt<float>(bench, logits, labels, {600, 601}, 3);
+    const Result got = sharded<float>(bench, logits, labels, {600, 601}, 3);
     for (Index r = 0; r < height; ++r)
-      EXPECT_NEAR(got.loss[r], labels(r) == ignored_label ? 0 : std::log(double(vocabulary)), 1e-6);
+      EXPECT_NEAR(got.loss[r], labels(r) == ignored_label ? 0 : std::log(double(vocab_size)), 1e-6);
   }
 }
 
 TEST(cross_entropy, extreme_logits_stay_finite) {
   Workbench bench;
-  const auto logits = bench.normal<float>(height, vocabulary);
-  for (Index i = 0; i < height * vocabulary; ++i) logits.data()[i] *= 1e4f;
+  const auto logits = bench.normal<float>(height, vocab_size);
+  for (Index i = 0; i < height * vocab_size; ++i) logits.data()[i] *= 1e4f;
   logits(0, 5) = -std::numeric_limits<float>::infinity();  // a token that is forbidden
   const auto labels = some_labels(bench);
-  const Result want = plain(numbers(logits), labels), got = dealt<float>(bench, logits, labels, {600, 601}, 3);
+  const Result want = plain(numbers(logits), labels), got = sharded<float>(bench, logits, labels, {600, 601}, 3);
   EXPECT_LE(difference(got.loss, want.loss), 1e-6);
   EXPECT_LE(difference(got.dlogits, want.dlogits), 1e-6);
   EXPECT_GT(*std::max_element(got.loss.begin(), got.loss.end()), 1e4);
@@ -169,11 +169,11 @@ TEST(cross_entropy, extreme_logits_stay_finite) {
 // The gradient of a softmax sums to zero over the vocabulary.
 TEST(cross_entropy, the_gradient_of_a_row_sums_to_zero) {
   Workbench bench;
-  const auto logits = bench.normal<float>(height, vocabulary);
-  const Result got = dealt<float>(bench, logits, some_labels(bench), {vocabulary}, 0);
+  const auto logits = bench.normal<float>(height, vocab_size);
+  const Result got = sharded<float>(bench, logits, some_labels(bench), {vocab_size}, 0);
   for (Index r = 0; r < height; ++r) {
     double sum = 0;
-    for (Index v = 0; v < vocabulary; ++v) sum += got.dlogits[r * vocabulary + v];
+    for (Index v = 0; v < vocab_size; ++v) sum += got.dlogits[r * vocab_size + v];
     EXPECT_NEAR(sum, 0, 1e-6 * scale);
   }
 }
@@ -181,9 +181,9 @@ TEST(cross_entropy, the_gradient_of_a_row_sums_to_zero) {
 TEST(cross_entropy, nan_and_infinity_show_in_the_loss) {
   for (const float bad : {NAN, INFINITY}) {
     Workbench bench;
-    const auto logits = bench.normal<float>(height, vocabulary);
+    const auto logits = bench.normal<float>(height, vocab_size);
     logits(1, 77) = bad;
-    const Result got = dealt<float>(bench, logits, some_labels(bench), {600, 601}, 0);
+    const Result got = sharded<float>(bench, logits, some_labels(bench), {600, 601}, 0);
     EXPECT_TRUE(std::isnan(got.loss[1]));
     EXPECT_TRUE(std::isfinite(got.loss[0]));
   }

@@ -18,41 +18,41 @@ namespace {
 
 // Under these no value is the default, so that a change of each can do something.
 const char* const base_deck = R"(
-model: {pattern: "P*", vocabulary: 24, width: 16, epsilon: 1e-3, embedding_multiplier: 1.5, head_multiplier: 0.5, padding: 3,
-        attention: {heads: 4, key_heads: 2, width: 4, theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9},
-        mamba: {heads: 4, width: 4, groups: 2, state: 4, chunk: 4, norm: gate_first, dt_limit: [0.01, 0.5], in_multiplier: 1.1, out_multiplier: 0.7,
+model: {pattern: "P*", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, pad_token_id: 3,
+        attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4, rope_theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9},
+        mamba: {num_heads: 4, head_dim: 4, num_groups: 2, state_size: 4, chunk_size: 4, norm: gate_first, dt_limit: [0.01, 0.5], in_multiplier: 1.1, out_multiplier: 0.7,
                 multipliers: [1.1, 0.9, 1.2, 0.8, 1.3]},
-        mlp: {width: 24, gate_multiplier: 1.2, down_multiplier: 0.9}}
+        mlp: {intermediate_size: 24, gate_multiplier: 1.2, down_multiplier: 0.9}}
 data: {prefixes: [x], weights: [1]}
-train: {length: 8, batch: 4, micro_batch: 2, precision: fp64}
-optimizer: {rate: 1e-2, clip: 0.5, decay: 0.2, groups: ["*.A_log", "*embed*"], group_rates: [0.5, 0.25], group_decays: [0.1, 0.3]}
+train: {seq_length: 8, global_batch_size: 4, micro_batch_size: 2, precision: fp64}
+optimizer: {lr: 1e-2, clip_grad: 0.5, weight_decay: 0.2, groups: ["*.A_log", "*embed*"], group_lrs: [0.5, 0.25], group_weight_decays: [0.1, 0.3]}
 )";
 
 const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
   using enum Effect;
   static const std::map<std::string, std::pair<const char*, Effect>> all{
-      {"model.pattern", {"P-", function}}, {"model.vocabulary", {"32", function}}, {"model.width", {"32", function}}, {"model.epsilon", {"1e-2", function}},
-      {"model.tied", {"true", function}}, {"model.embedding_multiplier", {"2", function}}, {"model.head_multiplier", {"1", function}},
-      {"model.deviation", {"0.5", none}}, {"model.padding", {"-1", course}}, {"model.attention.heads", {"2", function}},
-      {"model.attention.key_heads", {"1", function}}, {"model.attention.width", {"8", function}}, {"model.attention.theta", {"1e4", function}},
+      {"model.pattern", {"P-", function}}, {"model.vocab_size", {"32", function}}, {"model.hidden_size", {"32", function}}, {"model.rms_norm_eps", {"1e-2", function}},
+      {"model.tie_word_embeddings", {"true", function}}, {"model.embedding_multiplier", {"2", function}}, {"model.lm_head_multiplier", {"1", function}},
+      {"model.init_std", {"0.5", none}}, {"model.pad_token_id", {"-1", course}}, {"model.attention.num_heads", {"2", function}},
+      {"model.attention.num_kv_heads", {"1", function}}, {"model.attention.head_dim", {"8", function}}, {"model.attention.rope_theta", {"1e4", function}},
       {"model.attention.bias", {"true", function}}, {"model.attention.in_multiplier", {"1", function}}, {"model.attention.key_multiplier", {"1", function}},
-      {"model.attention.out_multiplier", {"1", function}}, {"model.mamba.heads", {"8", function}}, {"model.mamba.width", {"8", function}},
-      {"model.mamba.groups", {"1", function}}, {"model.mamba.state", {"8", function}}, {"model.mamba.taps", {"3", function}}, {"model.mamba.chunk", {"8", none}},
-      {"model.mamba.norm", {"norm_first", function}}, {"model.mamba.convolution_bias", {"false", function}}, {"model.mamba.in_bias", {"true", function}},
+      {"model.attention.out_multiplier", {"1", function}}, {"model.mamba.num_heads", {"8", function}}, {"model.mamba.head_dim", {"8", function}},
+      {"model.mamba.num_groups", {"1", function}}, {"model.mamba.state_size", {"8", function}}, {"model.mamba.conv_kernel", {"3", function}}, {"model.mamba.chunk_size", {"8", none}},
+      {"model.mamba.norm", {"norm_first", function}}, {"model.mamba.conv_bias", {"false", function}}, {"model.mamba.in_bias", {"true", function}},
       {"model.mamba.out_bias", {"true", function}}, {"model.mamba.dt_limit", {"[0.3, 0.4]", function}}, {"model.mamba.dt_init_low", {"0.01", none}},
       {"model.mamba.dt_init_high", {"0.5", none}}, {"model.mamba.in_multiplier", {"1", function}}, {"model.mamba.out_multiplier", {"1", function}},
-      {"model.mamba.multipliers", {"[1, 1, 1, 1, 1]", function}}, {"model.mamba.decay_convolution", {"false", course}}, {"model.mlp.width", {"32", function}},
+      {"model.mamba.multipliers", {"[1, 1, 1, 1, 1]", function}}, {"model.mamba.decay_conv", {"false", course}}, {"model.mlp.intermediate_size", {"32", function}},
       {"model.mlp.bias", {"true", function}}, {"model.mlp.gate_multiplier", {"1", function}}, {"model.mlp.down_multiplier", {"1", function}},
       {"data.prefixes", {"[a]", course}}, {"data.weights", {"[2]", course}}, {"data.split", {"1,0,0", course}}, {"data.order", {"documents", course}},
       {"data.documents", {"separate", course}}, {"data.tokenizer", {"t.json", none}}, {"data.seed", {"7", course}}, {"data.skip", {"[\"0:8\"]", course}},
-      {"train.init_from", {"model", none}}, {"train.precision", {"bf16", course}}, {"train.steps", {"7", course}}, {"train.batch", {"8", course}},
-      {"train.micro_batch", {"1", none}}, {"train.length", {"16", course}}, {"train.ramp", {"[\"0:4\"]", course}}, {"train.eval_every", {"7", none}},
+      {"train.init_from", {"model", none}}, {"train.precision", {"bf16", course}}, {"train.steps", {"7", course}}, {"train.global_batch_size", {"8", course}},
+      {"train.micro_batch_size", {"1", none}}, {"train.seq_length", {"16", course}}, {"train.ramp", {"[\"0:4\"]", course}}, {"train.eval_every", {"7", none}},
       {"train.eval_batches", {"7", none}}, {"train.log_every", {"7", none}}, {"train.seed", {"7", course}}, {"train.walltime", {"1:00:00", none}},
       {"train.non_finite", {"skip", course}}, {"train.max_skips", {"7", course}}, {"train.spike", {"2", course}}, {"train.check_replicas", {"7", none}},
-      {"optimizer.beta1", {"0.5", course}}, {"optimizer.beta2", {"0.5", course}}, {"optimizer.epsilon", {"1e-2", course}}, {"optimizer.decay", {"0.5", course}},
-      {"optimizer.clip", {"0.1", course}}, {"optimizer.groups", {"[\"*.D\", \"*embed*\"]", course}}, {"optimizer.group_rates", {"[2, 3]", course}},
-      {"optimizer.group_decays", {"[2, 3]", course}}, {"optimizer.frozen", {"[\"*.D\"]", course}}, {"optimizer.schedule", {"linear", course}},
-      {"optimizer.rate", {"0.5", course}}, {"optimizer.rate_floor", {"1e-4", course}}, {"optimizer.warmup", {"7", course}},
+      {"optimizer.beta1", {"0.5", course}}, {"optimizer.beta2", {"0.5", course}}, {"optimizer.epsilon", {"1e-2", course}}, {"optimizer.weight_decay", {"0.5", course}},
+      {"optimizer.clip_grad", {"0.1", course}}, {"optimizer.groups", {"[\"*.D\", \"*embed*\"]", course}}, {"optimizer.group_lrs", {"[2, 3]", course}},
+      {"optimizer.group_weight_decays", {"[2, 3]", course}}, {"optimizer.frozen", {"[\"*.D\"]", course}}, {"optimizer.schedule", {"linear", course}},
+      {"optimizer.lr", {"0.5", course}}, {"optimizer.min_lr", {"1e-4", course}}, {"optimizer.warmup_steps", {"7", course}},
       {"optimizer.decay_steps", {"7", course}}, {"optimizer.wsd_decay", {"7", course}}, {"optimizer.wsd_shape", {"linear", course}},
       {"parallel.data", {"2", none}}, {"parallel.pipeline", {"2", none}}, {"parallel.tensor", {"2", none}}, {"parallel.permutation", {"[0]", none}},
       {"parallel.layers", {"[2]", none}}, {"parallel.bucket", {"1", none}}, {"checkpoint.every", {"7", none}}, {"checkpoint.keep", {"7", none}},
@@ -60,7 +60,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
       {"checkpoint.verify", {"false", none}}, {"checkpoint.read", {"broadcast", none}}, {"dump.steps", {"[1]", none}}, {"dump.what", {"[\"/model/*\"]", none}},
       {"watchdog.seconds", {"7", none}}, {"watchdog.heartbeat", {"7", none}}, {"supervise.max_restarts", {"7", none}}, {"supervise.stale", {"7", none}},
       {"supervise.silent", {"7", none}}, {"supervise.slow", {"7", none}}, {"supervise.slow_steps", {"7", none}}, {"fault.kind", {"kill", none}},
-      {"fault.rank", {"7", none}}, {"fault.step", {"7", none}}, {"fault.life", {"7", none}}, {"output.folder", {"elsewhere", none}}, {"output.lock_seconds", {"7", none}}};
+      {"fault.rank", {"7", none}}, {"fault.step", {"7", none}}, {"fault.attempt", {"7", none}}, {"output.folder", {"elsewhere", none}}, {"output.lock_seconds", {"7", none}}};
   return all;
 }
 
@@ -113,18 +113,18 @@ Outcome outcome_of(const std::string& override) {
   Deck deck = deck_with(override);
   const RunConfig run = read_run_config(deck);
   EngineConfig config = engine_config(run, grid_layout(1, 1, 1, {{0, run.model.layers()}}));
-  config.micro_batch = 2, config.length = 8, config.micros = 1;
+  config.micro_batch_size = 2, config.seq_length = 8, config.micros = 1;
   Rig<double> rig(config, alone(run.model.layers()));
   set_weights(rig.engine);
-  MicroBatch batch = micro_batch(0, 2, 8, std::min<Index>(24, run.model.vocabulary));
+  MicroBatch batch = micro_batch(0, 2, 8, std::min<Index>(24, run.model.vocab_size));
   std::fill_n(batch.tokens.begin(), 4, 3);  // the one that takes no gradient
   const auto source = [&](int) { return batch; };
   Outcome o;
   for (const auto& p : rig.engine.stage().parameters().all()) o.shapes[p->weight.name] = p->weight.shape;
   const auto [sum, tokens] = rig.engine.evaluate(source, 1);
   o.loss = sum / double(tokens);
-  rig.engine.train(source, 1, {1, run.rate.peak, 0, std::numeric_limits<double>::infinity()});
-  rig.engine.train(source, 1, {2, run.rate.peak, 0, std::numeric_limits<double>::infinity()});
+  rig.engine.train(source, 1, {1, run.lr.lr, 0, std::numeric_limits<double>::infinity()});
+  rig.engine.train(source, 1, {2, run.lr.lr, 0, std::numeric_limits<double>::infinity()});
   for (const auto& p : rig.engine.stage().parameters().all())
     for (Index i = 0; i < p->size(); ++i) o.weights.push_back(p->template vector<double>()(i));
   return o;
@@ -140,7 +140,7 @@ TEST(deck_changes, a_key_changes_the_function_exactly_where_the_model_computes_s
   const Outcome base = outcome_of("");
   for (const std::string& key : keys()) {
     const bool model = key.starts_with("model."), optimizer = key.starts_with("optimizer.") && !key.starts_with("optimizer.wsd") && key != "optimizer.schedule" &&
-                                                              key != "optimizer.rate_floor" && key != "optimizer.warmup" && key != "optimizer.decay_steps";
+                                                              key != "optimizer.min_lr" && key != "optimizer.warmup_steps" && key != "optimizer.decay_steps";
     if (!model && !optimizer) continue;
     const auto& [value, effect] = another_value().at(key);
     const Outcome other = outcome_of(key + "=" + value);

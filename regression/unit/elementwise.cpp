@@ -132,7 +132,7 @@ TEST(elementwise, the_bias_gradient_sums_rows_the_same_way_every_time) {
   bias_gradient<bf16>();
 }
 
-TEST(elementwise, nothing_happens_to_empty_tensors_and_on_ghosts) {
+TEST(elementwise, nothing_happens_to_empty_tensors_and_on_dry_runs) {
   Workbench bench;
   const auto empty = bench.zeros<float>(0, 8);
   const auto dbias = bench.zeros<float>(8);
@@ -140,18 +140,18 @@ TEST(elementwise, nothing_happens_to_empty_tensors_and_on_ghosts) {
   fill<float>(bench.dev, flat(empty), 1);
   EXPECT_EQ(numbers(dbias), std::vector<double>(8));
 
-  Device ghost(true, 0);
-  Arena memory = Arena::ghost(Memory::activations);
+  Device dry(true, 0);
+  Arena memory = Arena::dry_run(Memory::activations);
   const auto dy = memory.tensor<float>(height, width);
   const auto db = memory.tensor<float>(width);
-  bias_backward<float>(ghost, Matrix<float>(dy), 1, db);
-  fill<float>(ghost, flat(dy), 1);
+  bias_backward<float>(dry, Matrix<float>(dy), 1, db);
+  fill<float>(dry, flat(dy), 1);
   const auto real = bench.normal<float>(height, width);
   Device counted(false, 1 << 20);
   bias_backward<float>(counted, Matrix<float>(real), 1, bench.zeros<float>(width));
-  EXPECT_EQ(ghost.scratch.high_water(), counted.scratch.high_water());
-  EXPECT_EQ(ghost.scratch.used(), 0);
-  EXPECT_EQ(ghost.work()[0].bytes, counted.work()[0].bytes);
+  EXPECT_EQ(dry.scratch.high_water(), counted.scratch.high_water());
+  EXPECT_EQ(dry.scratch.used(), 0);
+  EXPECT_EQ(dry.work()[0].bytes, counted.work()[0].bytes);
 }
 
 TEST(elementwise, wrong_shapes_are_internal_errors) {

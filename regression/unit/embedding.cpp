@@ -7,14 +7,14 @@ using namespace gyr;
 
 namespace {
 
-constexpr Index height = 60, width = 1100, vocabulary = 12;  // a width of more than one team's columns
+constexpr Index height = 60, width = 1100, vocab_size = 12;  // a width of more than one team's columns
 constexpr double scale = 1.75;
-constexpr Token padding = 3;
+constexpr Token pad_token_id = 3;
 
 // Tokens of the whole vocabulary, each of them many times.
 Tensor1<Token> some_tokens(Workbench& bench) {
   const auto tokens = bench.zeros<Token>(height);
-  for (Index r = 0; r < height; ++r) tokens(r) = Token(r * 7 % vocabulary);
+  for (Index r = 0; r < height; ++r) tokens(r) = Token(r * 7 % vocab_size);
   return tokens;
 }
 
@@ -33,7 +33,7 @@ void picks_rows(Index first, Index held) {
 }
 
 template <class T>
-void sums_rows(Index first, Index held, Token padding) {
+void sums_rows(Index first, Index held, Token pad_token_id) {
   using A = Acc<T>;
   Workbench bench;
   const auto tokens = some_tokens(bench);
@@ -42,18 +42,18 @@ void sums_rows(Index first, Index held, Token padding) {
   auto want = numbers(dtable);
   for (Index r = 0; r < height; ++r)
     for (Index d = 0; d < width; ++d)
-      if (tokens(r) >= first && tokens(r) < first + held && tokens(r) != padding)
+      if (tokens(r) >= first && tokens(r) < first + held && tokens(r) != pad_token_id)
         want[(tokens(r) - first) * width + d] += scale * double(dx(r, d));
-  embedding_backward<T>(bench.dev, tokens, dx, first, scale, padding, dtable);
+  embedding_backward<T>(bench.dev, tokens, dx, first, scale, pad_token_id, dtable);
   EXPECT_LE(difference(numbers(dtable), want), tolerance<A>);
-  embedding_backward<T>(bench.dev, tokens, dx, first, scale, padding, again);
+  embedding_backward<T>(bench.dev, tokens, dx, first, scale, pad_token_id, again);
   EXPECT_TRUE(same_bits(dtable, again));
 }
 
 }  // namespace
 
 TEST(embedding, picks_scaled_rows_and_leaves_zero_for_other_ranks) {
-  for (const auto& [first, held] : {std::pair<Index, Index>{0, vocabulary}, {4, 5}, {20, 3}}) {
+  for (const auto& [first, held] : {std::pair<Index, Index>{0, vocab_size}, {4, 5}, {20, 3}}) {
     picks_rows<double>(first, held);
     picks_rows<float>(first, held);
     picks_rows<bf16>(first, held);
@@ -63,7 +63,7 @@ TEST(embedding, picks_scaled_rows_and_leaves_zero_for_other_ranks) {
 TEST(embedding, parts_of_the_table_sum_to_the_whole) {
   Workbench bench;
   const auto tokens = some_tokens(bench);
-  const auto table = bench.normal<double>(vocabulary, width);
+  const auto table = bench.normal<double>(vocab_size, width);
   const auto whole = bench.zeros<double>(height, width), part = bench.zeros<double>(height, width);
   embedding<double>(bench.dev, tokens, table, 0, scale, whole);
   std::vector<double> total(height * width);
@@ -75,8 +75,8 @@ TEST(embedding, parts_of_the_table_sum_to_the_whole) {
 }
 
 TEST(embedding, the_gradient_sums_equal_tokens_and_leaves_out_padding) {
-  for (const Token pad : {padding, Token(-1)})
-    for (const auto& [first, held] : {std::pair<Index, Index>{0, vocabulary}, {2, 5}, {20, 3}}) {
+  for (const Token pad : {pad_token_id, Token(-1)})
+    for (const auto& [first, held] : {std::pair<Index, Index>{0, vocab_size}, {2, 5}, {20, 3}}) {
       sums_rows<double>(first, held, pad);
       sums_rows<float>(first, held, pad);
       sums_rows<bf16>(first, held, pad);
@@ -87,8 +87,8 @@ TEST(embedding, the_gradient_is_the_slope) {
   Workbench bench;
   const Index narrow = 3;
   const auto tokens = some_tokens(bench);
-  const auto table = bench.normal<double>(vocabulary, narrow), x = bench.zeros<double>(height, narrow);
-  const auto dx = bench.normal<double>(height, narrow), dtable = bench.zeros<double>(vocabulary, narrow);
+  const auto table = bench.normal<double>(vocab_size, narrow), x = bench.zeros<double>(height, narrow);
+  const auto dx = bench.normal<double>(height, narrow), dtable = bench.zeros<double>(vocab_size, narrow);
   const auto loss = [&] {
     embedding<double>(bench.dev, tokens, table, 0, scale, x);
     return dot(numbers(x), numbers(dx));
@@ -100,11 +100,11 @@ TEST(embedding, the_gradient_is_the_slope) {
 TEST(embedding, tokens_outside_of_any_table_are_zero_rows) {
   Workbench bench;
   const auto tokens = bench.zeros<Token>(3);
-  tokens(0) = -100, tokens(1) = vocabulary, tokens(2) = std::numeric_limits<Token>::max();
-  const auto table = bench.normal<float>(vocabulary, 8), x = bench.normal<float>(3, 8),
-             dtable = bench.zeros<float>(vocabulary, 8);
+  tokens(0) = -100, tokens(1) = vocab_size, tokens(2) = std::numeric_limits<Token>::max();
+  const auto table = bench.normal<float>(vocab_size, 8), x = bench.normal<float>(3, 8),
+             dtable = bench.zeros<float>(vocab_size, 8);
   embedding<float>(bench.dev, tokens, table, 0, 1, x);
   EXPECT_EQ(numbers(x), std::vector<double>(24));
   embedding_backward<float>(bench.dev, tokens, bench.normal<float>(3, 8), 0, 1, -1, dtable);
-  EXPECT_EQ(numbers(dtable), std::vector<double>(vocabulary * 8));
+  EXPECT_EQ(numbers(dtable), std::vector<double>(vocab_size * 8));
 }

@@ -13,7 +13,7 @@ namespace {
 EngineConfig config_of(const Case& c) {
   EngineConfig e;
   e.model = c.model;
-  e.micro_batch = c.batch, e.length = c.length;
+  e.micro_batch_size = c.batch, e.seq_length = c.seq_length;
   return e;
 }
 
@@ -35,7 +35,7 @@ TEST(engine, a_weight_that_is_not_finite_is_named_and_nothing_changes) {
     const auto& first = *rig.engine.stage().parameters().all().front();
     const std::vector<double> before = values(first);
     try {
-      rig.engine.train([&](int) { return micro_batch(0, c.batch, c.length, c.model.vocabulary); }, 1, 7, 1e-2);
+      rig.engine.train([&](int) { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); }, 1, 7, 1e-2);
       ADD_FAILURE() << bad << " went unnoticed";
     } catch (const Error& error) {
       EXPECT_EQ(error.code, Exit::numeric);
@@ -53,7 +53,7 @@ TEST(engine, a_gradient_that_overflows_is_named) {
     if (p->weight.name == "model.layers.1.feed_forward.down_proj.weight")  // finite, but its products are not
       assign<float>(rig.engine.device(), *p, [](Index) { return 3e38; });
   try {
-    rig.engine.train([&](int) { return micro_batch(0, c.batch, c.length, c.model.vocabulary); }, 1, 1, 1e-2);
+    rig.engine.train([&](int) { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); }, 1, 1, 1e-2);
     ADD_FAILURE() << "went unnoticed";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::numeric);

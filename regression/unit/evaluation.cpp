@@ -45,9 +45,9 @@ TEST(evaluation, batches_hold_every_passage_once_within_their_limits) {
     for (const Batch& batch : plan_batches(lengths, limits)) {
       Index longest = 0;
       for (const Index i : batch.members) seen.insert(i), longest = std::max(longest, lengths[i]);
-      EXPECT_EQ(batch.length, longest);
+      EXPECT_EQ(batch.seq_length, longest);
       EXPECT_LE(Index(batch.members.size()), limits.passages);
-      EXPECT_TRUE(batch.members.size() == 1 || Index(batch.members.size()) * batch.length <= limits.tokens);
+      EXPECT_TRUE(batch.members.size() == 1 || Index(batch.members.size()) * batch.seq_length <= limits.tokens);
     }
     EXPECT_EQ(seen.size(), lengths.size());
     EXPECT_EQ(std::set<Index>(seen.begin(), seen.end()).size(), lengths.size());

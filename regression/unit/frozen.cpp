@@ -26,24 +26,34 @@ ModelConfig model() {
 EngineConfig config_of(const ModelConfig& model, const Patterns& frozen) {
   EngineConfig c;
   c.model = model;
-  c.micro_batch = 2, c.length = 11;
-  c.optimizer.clip = 0;
+  c.micro_batch_size = 2, c.seq_length = 11;
+  c.optimizer.clip_grad = 0;
   c.optimizer.frozen = frozen;
   return c;
 }
 
 MicroBatches batch_of(const ModelConfig& m) {
-  return [vocabulary = m.vocabulary](int) { return micro_batch(0, 2, 11, vocabulary); };
+  return [vocab_size = m.vocab_size](int) { return micro_batch(0, 2, 11, vocab_size); };
 }
 
 std::vector<Patterns> choices() {
   return {{"model.layers.*.mamba.*", "lm_head*"},
           {"model.embed_tokens.weight", "model.layers.0.*", "model.layers.1.input_layernorm.weight"},  // backward ends early
           {"*.feed_forward.*", "*layernorm*"},
-          {"*.self_attn.k_proj.*", "*.self_attn.o_proj.bias", "*.up_proj.*"},  // one of several in one product
           {"*.A_log", "*.mamba.D", "*.conv1d.weight", "*.mamba.norm.weight", "*.mamba.in_proj.bias"},
-          {"*.dt_bias", "*.conv1d.bias", "*.q_proj.weight", "*.v_proj.bias", "*.gate_proj.weight", "*.out_proj.*"},
           {"model.embed*", "model.layers.*"}};  // only the head learns
+}
+
+// Some of the weights whose gradients are one product: the others' become products of other shapes, which a BLAS may sum in another order.
+std::vector<Patterns> choices_that_cut_products() {
+  return {{"*.self_attn.k_proj.*", "*.self_attn.o_proj.bias", "*.up_proj.*"},
+          {"*.dt_bias", "*.conv1d.bias", "*.q_proj.weight", "*.v_proj.bias", "*.gate_proj.weight", "*.out_proj.*"}};
+}
+
+std::vector<Patterns> all_choices() {
+  std::vector<Patterns> all = choices();
+  for (const Patterns& cut : choices_that_cut_products()) all.push_back(cut);
+  return all;
 }
 
 std::vector<std::byte> bytes_of(const Parameter& p, Index size) {
@@ -60,9 +70,24 @@ void put_bytes(Parameter& p, const std::vector<std::byte>& bytes) {
   std::memcpy(to, bytes.data(), bytes.size());
 }
 
-// Three steps beside three of a run whose frozen weights are put back after every step.
+double squares_between(const Parameter& a, const std::vector<std::byte>& b) {
+  const auto between = [&]<class S>(Tensor1<S> x) {
+    double sum = 0;
+    for (Index i = 0; i < a.size(); ++i) {
+      S y;
+      std::memcpy(&y, b.data() + i * sizeof(S), sizeof(S));
+      const double d = double(Acc<S>(x(i))) - double(Acc<S>(y));
+      sum += d * d;
+    }
+    return sum;
+  };
+  return a.dtype() == DType::f64 ? between(a.vector<double>()) : a.dtype() == DType::f32 ? between(a.vector<float>()) : between(a.vector<bf16>());
+}
+
+// Three steps beside three of a run whose frozen weights are put back after every step. `tolerance`: of the distance between the two, relative to
+// the way that the weights have gone; 0: the same bits.
 template <class T>
-void expect_masked_updates(const Patterns& frozen) {
+void expect_masked_updates(const Patterns& frozen, double tolerance) {
   const ModelConfig m = model();
   Rig<T> rig(config_of(m, frozen), alone(m.layers())), whole(config_of(m, {}), alone(m.layers()));
   const auto& mine = rig.engine.stage().parameters().all();
@@ -82,21 +107,34 @@ void expect_masked_updates(const Patterns& frozen) {
     }
   }
   int learning = 0;
+  double way = 0, distance = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     EXPECT_EQ(mine[i]->trained, !matches_any(frozen, mine[i]->weight.name));
-    EXPECT_EQ(bytes_of(*mine[i], mine[i]->size()), bytes_of(*all[i], all[i]->size())) << mine[i]->weight.name;
+    EXPECT_TRUE(tolerance > 0 || bytes_of(*mine[i], mine[i]->size()) == bytes_of(*all[i], all[i]->size())) << mine[i]->weight.name;
+    way += squares_between(*all[i], start[i]);
+    distance += squares_between(*mine[i], bytes_of(*all[i], all[i]->size()));
     EXPECT_EQ(bytes_of(*mine[i], mine[i]->size()) == start[i], !mine[i]->trained) << mine[i]->weight.name;
     learning += mine[i]->trained;
   }
   EXPECT_GT(learning, 0);
+  EXPECT_LE(std::sqrt(distance), tolerance * std::sqrt(way));
 }
 
 TEST(frozen, weights_keep_their_bits_and_the_others_learn_as_beside_masked_updates) {
   for (const Patterns& frozen : choices()) {
     SCOPED_TRACE(frozen.front());
-    expect_masked_updates<double>(frozen);
-    expect_masked_updates<float>(frozen);
-    expect_masked_updates<bf16>(frozen);
+    expect_masked_updates<double>(frozen, 0);
+    expect_masked_updates<float>(frozen, 0);
+    expect_masked_updates<bf16>(frozen, 0);
+  }
+}
+
+TEST(frozen, weights_of_a_shared_product_keep_their_bits_and_the_others_learn_to_rounding) {
+  for (const Patterns& frozen : choices_that_cut_products()) {
+    SCOPED_TRACE(frozen.front());
+    expect_masked_updates<double>(frozen, 1e-10);
+    expect_masked_updates<float>(frozen, 1e-3);
+    expect_masked_updates<bf16>(frozen, 5e-2);
   }
 }
 
@@ -105,7 +143,7 @@ TEST(frozen, weights_count_neither_in_the_norm_nor_in_the_memory) {
   Rig<double> whole(config_of(m, {}), alone(m.layers()));
   whole.engine.gradients(batch_of(m), 1, 1);
   const auto gradients = gathered_gradients(whole.engine);
-  for (const Patterns& frozen : choices()) {
+  for (const Patterns& frozen : all_choices()) {
     SCOPED_TRACE(frozen.front());
     Rig<double> rig(config_of(m, frozen), alone(m.layers()));
     const double norm = rig.engine.gradients(batch_of(m), 1, 1).gradient_norm;
@@ -158,11 +196,11 @@ TEST(frozen, weights_cost_no_products) {
 TEST(frozen, weights_count_not_in_the_flops_of_a_step) {
   const ModelConfig m = model();
   const auto flops = [&](const Patterns& frozen) { return training_flops(m, 11, config_of(m, frozen).optimizer.trained()); };
-  const double forward = forward_flops(m, 11).minimal, head = 2.0 * double(m.width) * double(m.vocabulary);
+  const double forward = forward_flops(m, 11).minimal, head = 2.0 * double(m.hidden_size) * double(m.vocab_size);
   EXPECT_DOUBLE_EQ(flops({}), 3 * forward);
   EXPECT_DOUBLE_EQ(flops({"lm_head.weight"}), 3 * forward - head);
   EXPECT_DOUBLE_EQ(flops({"model.embed*", "model.layers.*"}), forward + 2 * head);
-  const double matrix = 2.0 * double(m.attention.key_heads * m.attention.width * m.width);
+  const double matrix = 2.0 * double(m.attention.num_kv_heads * m.attention.head_dim * m.hidden_size);
   EXPECT_DOUBLE_EQ(flops({"model.layers.2.self_attn.k_proj.*"}), 3 * forward - matrix);
   EXPECT_DOUBLE_EQ(flops({"model.embed*"}), 3 * forward);
 }
@@ -197,7 +235,7 @@ void expect_resumes(const Patterns& frozen) {
 }
 
 TEST(frozen, run_resumes_with_the_same_bits) {
-  for (const Patterns& frozen : {choices()[0], choices()[3]}) {
+  for (const Patterns& frozen : {choices().front(), choices_that_cut_products().front()}) {
     expect_resumes<double>(frozen);
     expect_resumes<float>(frozen);
     expect_resumes<bf16>(frozen);

@@ -33,11 +33,11 @@ void agrees_with_loops(Index M, Index K = 11) {
         expect_near(C.values(), expected, tolerance_of<S>());
         EXPECT_EQ(dev.flops(), 2 * M * N * K);
 
-        Device ghost(true, 0);
-        gemm<T, S>(ghost, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha,
+        Device dry(true, 0);
+        gemm<T, S>(dry, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha,
                    beta);
-        EXPECT_EQ(ghost.flops(), dev.flops());
-        EXPECT_EQ(ghost.scratch.high_water(), dev.scratch.high_water());
+        EXPECT_EQ(dry.flops(), dev.flops());
+        EXPECT_EQ(dry.scratch.high_water(), dev.scratch.high_water());
       }
 }
 

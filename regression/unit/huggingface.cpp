@@ -15,7 +15,7 @@ using Multiplier = std::function<double&(ModelConfig&)>;
 const std::map<std::string, Multiplier>& multipliers() {
   static const std::map<std::string, Multiplier> all{
       {"embedding", [](ModelConfig& m) -> double& { return m.embedding_multiplier; }},
-      {"head", [](ModelConfig& m) -> double& { return m.head_multiplier; }},
+      {"head", [](ModelConfig& m) -> double& { return m.lm_head_multiplier; }},
       {"attention in", [](ModelConfig& m) -> double& { return m.attention.in_multiplier; }},
       {"key", [](ModelConfig& m) -> double& { return m.attention.key_multiplier; }},
       {"attention out", [](ModelConfig& m) -> double& { return m.attention.out_multiplier; }},
@@ -82,7 +82,7 @@ TEST_P(huggingface, sees_another_norm_of_the_gate) {
   }
 }
 
-// Heads are dealt to groups in runs (0 0 0 1 1 1): other ports had them in turns (0 1 0 1 0 1). The groups' own weights in the other order
+// Heads belong to groups in runs (0 0 0 1 1 1): other ports had them in turns (0 1 0 1 0 1). The groups' own weights in the other order
 // is what such a model would compute for the heads in question.
 TEST(huggingface, sees_heads_in_the_wrong_group) {
   const Golden& g = gyr::testing::golden("gate_first_two_groups");
@@ -91,9 +91,9 @@ TEST(huggingface, sees_heads_in_the_wrong_group) {
   for (const auto& p : reader.stage().parameters().all()) {
     if (!p->weight.name.ends_with("mamba.in_proj.weight")) continue;
     auto w = p->template matrix<double>();
-    for (Index n = 0; n < m.state; ++n)
-      for (Index column = 0; column < g.model.width; ++column)
-        std::swap(w(2 * m.inner() + n, column), w(2 * m.inner() + m.state + n, column));  // B of group 0 and 1
+    for (Index n = 0; n < m.state_size; ++n)
+      for (Index column = 0; column < g.model.hidden_size; ++column)
+        std::swap(w(2 * m.inner() + n, column), w(2 * m.inner() + m.state_size + n, column));  // B of group 0 and 1
   }
   EXPECT_GT(reader.error(g.twice), seen);
 }
@@ -109,7 +109,7 @@ TEST_P(huggingface, a_layer_has_one_input_norm) {
 // What stands behind a token does not change its logits: of sequences cut short, those of the tokens that are left.
 TEST_P(huggingface, beginnings_of_sequences_have_their_logits) {
   GoldenReader<double> reader(g, g.model, alone(g.model.layers()));
-  for (Index length = 1; length < g.batch.length; ++length) EXPECT_LT(reader.error(g.twice, length), 1e-13) << length;
+  for (Index seq_length = 1; seq_length < g.batch.seq_length; ++seq_length) EXPECT_LT(reader.error(g.twice, seq_length), 1e-13) << seq_length;
 }
 
 }  // namespace

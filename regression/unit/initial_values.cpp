@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where weights begin: range, mean and deviation of every kind of weight, of every type of layer, as papers and other programs have them.
+// Where weights begin: range, mean and standard deviation of every kind of weight, of every type of layer, as papers and other programs have them.
 #include <cmath>
 
 #include "modules/layer.hpp"
@@ -9,16 +9,16 @@
 namespace gyr::testing {
 namespace {
 
-constexpr double deviation = 0.02, dt_low = 1e-3, dt_high = 0.1;
-constexpr Index taps = 4;
+constexpr double init_std = 0.02, dt_low = 1e-3, dt_high = 0.1;
+constexpr Index conv_kernel = 4;
 
 // Wide enough for a thousand numbers of each kind.
 ModelConfig model_of(const std::string& pattern) {
   ModelConfig m;
   m.pattern = pattern;
-  m.vocabulary = 200, m.width = 64, m.deviation = deviation;
+  m.vocab_size = 200, m.hidden_size = 64, m.init_std = init_std;
   m.attention = {8, 2, 8, 1e4, true, 1, 1, 1};
-  m.mamba.heads = 1024, m.mamba.width = 2, m.mamba.groups = 2, m.mamba.state = 8, m.mamba.taps = taps, m.mamba.chunk = 8;
+  m.mamba.num_heads = 1024, m.mamba.head_dim = 2, m.mamba.num_groups = 2, m.mamba.state_size = 8, m.mamba.conv_kernel = conv_kernel, m.mamba.chunk_size = 8;
   m.mamba.norm = SsmNorm::gate_first;
   m.mamba.in_bias = m.mamba.out_bias = true;
   m.mamba.dt_init_low = dt_low, m.mamba.dt_init_high = dt_high;
@@ -29,23 +29,23 @@ ModelConfig model_of(const std::string& pattern) {
 // Numbers that are drawn: what is uniform or normal about them after `shape`.
 struct Law {
   enum { same, uniform, normal } kind;
-  double low = 0, high = 0;  // the one value | range | mean, deviation
+  double low = 0, high = 0;  // the one value | range | mean, std
   double (*shape)(double) = [](double x) { return x; };
 };
 
 // By the name alone, not by what the modules declare.
 Law law_of(const std::string& name) {
   const auto is = [&](const char* end) { return name.ends_with(end); };
-  const double bound = 1 / std::sqrt(double(taps));
+  const double bound = 1 / std::sqrt(double(conv_kernel));
   if (is("conv1d.weight") || is("conv1d.bias")) return {Law::uniform, -bound, bound};  // as PyTorch's convolutions
   if (is(".A_log")) return {Law::uniform, 1, 16, [](double x) { return std::exp(x); }};  // as Mamba-2
   if (is(".dt_bias")) return {Law::uniform, std::log(dt_low), std::log(dt_high), [](double x) { return std::log(std::log1p(std::exp(x))); }};
   if (is(".D") || is("norm.weight")) return {Law::same, 1, 1};
   if (is(".bias")) return {Law::same, 0, 0};
-  return {Law::normal, 0, deviation};
+  return {Law::normal, 0, init_std};
 }
 
-// Mean and deviation within five of their own standard errors; of uniform numbers, the range, nearly filled; of normal ones, tails as they are.
+// Mean and standard deviation within five of their own standard errors; of uniform numbers, the range, nearly filled; of normal ones, tails as they are.
 void expect_law(const std::vector<double>& raw, const Law& law, const std::string& name) {
   std::vector<double> x;
   for (const double value : raw) x.push_back(law.shape(value));
@@ -77,7 +77,7 @@ void expect_law(const std::vector<double>& raw, const Law& law, const std::strin
 std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, std::uint64_t seed) {
   EngineConfig config;
   config.model = model;
-  config.length = 8;
+  config.seq_length = 8;
   Rig<double> rig(config, alone(model.layers()));
   rig.engine.initialise(seed);
   std::map<std::string, std::vector<double>> all;

@@ -51,7 +51,7 @@ class Programs {
 };
 
 const Job in_slurm{"slurm", "big", "36", "0", 1};
-Job slurm(const std::string& id, const std::string& step = "0", int life = 0) { return {"slurm", "big", id, step, life}; }
+Job slurm(const std::string& id, const std::string& step = "0", int attempt = 0) { return {"slurm", "big", id, step, attempt}; }
 
 TEST(job, is_read_from_the_environment) {
   EXPECT_EQ((Environment({}), job_of_environment()), Job());
@@ -65,14 +65,14 @@ TEST(job, is_read_from_the_environment) {
   EXPECT_EQ(in({{"LSB_JOBID", "5"}, {"LSB_JOBINDEX", "0"}}).id, "5");
 }
 
-TEST(job, an_earlier_life_is_of_the_same_job_on_the_same_cluster) {
-  EXPECT_TRUE(earlier_life(slurm("36", "0", 0), in_slurm));
-  EXPECT_FALSE(earlier_life(slurm("36", "0", 1), in_slurm));  // another step of it may be at work
-  EXPECT_FALSE(earlier_life(slurm("36", "0", 2), in_slurm));
-  EXPECT_FALSE(earlier_life(slurm("37", "0", 0), in_slurm));
-  EXPECT_FALSE(earlier_life({"slurm", "small", "36", "0", 0}, in_slurm));
-  EXPECT_FALSE(earlier_life({"pbs", "big", "36", "", 0}, in_slurm));
-  EXPECT_FALSE(earlier_life({}, {}));
+TEST(job, an_earlier_attempt_is_of_the_same_job_on_the_same_cluster) {
+  EXPECT_TRUE(earlier_attempt(slurm("36", "0", 0), in_slurm));
+  EXPECT_FALSE(earlier_attempt(slurm("36", "0", 1), in_slurm));  // another step of it may be at work
+  EXPECT_FALSE(earlier_attempt(slurm("36", "0", 2), in_slurm));
+  EXPECT_FALSE(earlier_attempt(slurm("37", "0", 0), in_slurm));
+  EXPECT_FALSE(earlier_attempt({"slurm", "small", "36", "0", 0}, in_slurm));
+  EXPECT_FALSE(earlier_attempt({"pbs", "big", "36", "", 0}, in_slurm));
+  EXPECT_FALSE(earlier_attempt({}, {}));
 }
 
 TEST(job, slurm_tells_by_state_and_restarts) {
@@ -87,7 +87,7 @@ TEST(job, slurm_tells_by_state_and_restarts) {
     EXPECT_EQ(of(gone), JobState::gone) << gone;
   for (const char* there : {"RUNNING", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "NONSENSE", ""}) EXPECT_EQ(of(there), JobState::unknown) << there;
   EXPECT_EQ(of("SUSPENDED"), JobState::suspended);
-  EXPECT_EQ(of("RUNNING", 2), JobState::gone);  // in a later life
+  EXPECT_EQ(of("RUNNING", 2), JobState::gone);  // in a later attempt
 }
 
 // Asked for the first element of an array, scontrol tells of all; each has an id of its own.
@@ -128,7 +128,7 @@ TEST(job, of_two_steps_of_one_job_the_scheduler_knows) {
   EXPECT_EQ(with("exit 1", slurm("36", "3", 1)), JobState::unknown);
   EXPECT_EQ(with("echo 'Invalid job id specified'; exit 1", slurm("36", "0", 1)), JobState::unknown);  // this very step
   EXPECT_EQ(with("echo 'Invalid job id specified'; exit 1", slurm("36", "", 1)), JobState::unknown);
-  EXPECT_EQ(with("exit 1", slurm("36", "3", 0)), JobState::gone);  // of its life before
+  EXPECT_EQ(with("exit 1", slurm("36", "3", 0)), JobState::gone);  // of its attempt before
 }
 
 TEST(job, pbs_tells_by_state) {
@@ -144,7 +144,7 @@ TEST(job, pbs_tells_by_state) {
   EXPECT_EQ(with("echo 'qstat: Unknown Job Id 12[3].server' >&2; exit 153", mine), JobState::gone);
   EXPECT_EQ(with("echo 'qstat: 12[3].server Job has finished, use -x or -H to obtain historical job information' >&2; exit 35", mine), JobState::gone);
   EXPECT_EQ(with("echo 'qstat: cannot connect to server' >&2; exit 2", mine), JobState::unknown);
-  EXPECT_EQ(with("echo 'qstat: Unknown Job Id' >&2; exit 153", old), JobState::unknown);  // this very job: its own life before, or beside
+  EXPECT_EQ(with("echo 'qstat: Unknown Job Id' >&2; exit 153", old), JobState::unknown);  // this very job: its own attempt before, or beside
 }
 
 TEST(job, an_answer_that_does_not_come_is_not_waited_for) {

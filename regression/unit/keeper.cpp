@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A rank and its keeper: how the one ends the other ends too, and what nobody else has told is written down once, before anybody can notice.
+// A rank and its keeper: how the one ends the other ends too, and an end without a message is recorded once, before the launcher can notice.
 #include "src/watch/keeper.hpp"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 #include "src/supervisor/observer.hpp"
-#include "src/watch/obituary.hpp"
+#include "src/watch/exit_record.hpp"
 #include "src/watch/outcome.hpp"
 
 namespace {
@@ -27,10 +27,10 @@ using gyr::testing::Folder;
 class Launched {
  public:
   using Work = std::function<void(Kept&)>;
-  Launched(const std::filesystem::path& obituary, const Work& work, const std::function<void()>& before = [] {}) {
+  Launched(const std::filesystem::path& exit_record, const Work& work, const std::function<void()>& before = [] {}) {
     EXPECT_EQ(::pipe2(words_, O_CLOEXEC), 0);
     pid_ = ::fork();
-    if (pid_ == 0) become(obituary, work, before);
+    if (pid_ == 0) become(exit_record, work, before);
     ::setpgid(pid_, pid_);
     ::close(words_[1]);
     EXPECT_EQ(::read(words_[0], &rank_, sizeof rank_), ssize_t(sizeof rank_));
@@ -51,19 +51,19 @@ class Launched {
     EXPECT_EQ(::waitpid(std::exchange(pid_, -1), &status, 0) > 0, true);
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
   }
-  // Waits until nobody is left who could say anything: neither rank nor keeper.
+  // Waits until neither rank nor keeper is left.
   bool silence() const {
     char byte;
     return ::read(words_[0], &byte, 1) == 0;
   }
 
  private:
-  [[noreturn]] void become(const std::filesystem::path& obituary, const Work& work, const std::function<void()>& before) const {
+  [[noreturn]] void become(const std::filesystem::path& exit_record, const Work& work, const std::function<void()>& before) const {
     ::setpgid(0, 0);
     const rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
     before();
-    Kept kept(obituary);
+    Kept kept(exit_record);
     const pid_t rank = ::getpid();
     if (::write(words_[1], &rank, sizeof rank) == ssize_t(sizeof rank)) work(kept);
     ::_exit(0);
@@ -82,53 +82,53 @@ void die_of(int number) {
   for (;;) ::pause();
 }
 
-TEST(keeper, an_obituary_reads_back_and_half_of_one_does_not) {
+TEST(keeper, an_exit_record_reads_back_and_half_of_one_does_not) {
   const Folder folder;
-  const auto file = obituary_path(folder.path(), 3);
-  EXPECT_FALSE(read_obituary(file));
-  const Obituary dead{"node\"7", 4711, 5, "SIGSEGV", 0, 1.5};
-  EXPECT_TRUE(write_obituary(file, dead));
-  EXPECT_EQ(read_obituary(file), dead);
+  const auto file = exit_record_path(folder.path(), 3);
+  EXPECT_FALSE(read_exit_record(file));
+  const ExitRecord dead{"node\"7", 4711, 5, "SIGSEGV", 0, 1.5};
+  EXPECT_TRUE(write_exit_record(file, dead));
+  EXPECT_EQ(read_exit_record(file), dead);
   const std::string text = contents(file);
   for (const std::size_t length : {std::size_t(0), std::size_t(1), text.size() / 2, text.size() - 2}) {
     folder.write("half.json", text.substr(0, length));
-    EXPECT_FALSE(read_obituary(folder / "half.json")) << length;
+    EXPECT_FALSE(read_exit_record(folder / "half.json")) << length;
   }
   folder.write("other.json", "{\"host\":\"a\",\"pid\":\"many\"}");
-  EXPECT_FALSE(read_obituary(folder / "other.json"));
+  EXPECT_FALSE(read_exit_record(folder / "other.json"));
 }
 
-TEST(keeper, the_first_obituary_of_a_life_is_the_only_one) {
+TEST(keeper, the_first_exit_record_of_an_attempt_is_the_only_one) {
   const Folder folder;
-  const auto file = obituary_path(folder / "new", 0);
+  const auto file = exit_record_path(folder / "new", 0);
   std::atomic<int> written{0}, winner{-1};
   std::vector<std::thread> keepers;
   for (int rank = 0; rank < 8; ++rank)
     keepers.emplace_back([&, rank] {
-      if (write_obituary(file, {"h", 100 + rank, rank, "SIGKILL", 0, 0})) ++written, winner = rank;
+      if (write_exit_record(file, {"h", 100 + rank, rank, "SIGKILL", 0, 0})) ++written, winner = rank;
     });
   for (std::thread& keeper : keepers) keeper.join();
   EXPECT_EQ(written, 1);
-  ASSERT_TRUE(read_obituary(file));
-  EXPECT_EQ(read_obituary(file)->rank, winner);
+  ASSERT_TRUE(read_exit_record(file));
+  EXPECT_EQ(read_exit_record(file)->rank, winner);
 }
 
 TEST(keeper, a_signal_that_ends_a_rank_is_written_down_and_ends_its_keeper) {
   for (const int number : {SIGKILL, SIGSEGV, SIGABRT, SIGTERM}) {
     const Folder folder;
-    const auto file = obituary_path(folder.path(), 0);
+    const auto file = exit_record_path(folder.path(), 0);
     Launched launched(file, [&](Kept&) { die_of(number); }, [] { ::setenv("PMI_RANK", "5", 1); });
     EXPECT_EQ(launched.end(), -number);
-    const auto dead = read_obituary(file);
+    const auto dead = read_exit_record(file);
     ASSERT_TRUE(dead) << number;
-    EXPECT_EQ(*dead, (Obituary{host_name(), launched.rank(), 5, signal_name(number), 0, dead->time}));
+    EXPECT_EQ(*dead, (ExitRecord{host_name(), launched.rank(), 5, signal_name(number), 0, dead->time}));
     EXPECT_NEAR(dead->time, double(wall_nanoseconds()) * 1e-9, 60);
   }
 }
 
 TEST(keeper, a_rank_that_leaves_is_written_down_unless_it_has_said_why) {
   const Folder folder;
-  const auto file = obituary_path(folder.path(), 0);
+  const auto file = exit_record_path(folder.path(), 0);
   const auto code = [&](int leaves_with, bool agreed) {
     std::filesystem::remove(file);
     return Launched(file, [=](Kept& kept) {
@@ -138,18 +138,18 @@ TEST(keeper, a_rank_that_leaves_is_written_down_unless_it_has_said_why) {
   };
   for (const int number : {0, 3, 75}) {
     EXPECT_EQ(code(number, false), number);
-    ASSERT_TRUE(read_obituary(file)) << number;
-    EXPECT_EQ(read_obituary(file)->code, number);
-    EXPECT_EQ(read_obituary(file)->signal, "");
+    ASSERT_TRUE(read_exit_record(file)) << number;
+    EXPECT_EQ(read_exit_record(file)->code, number);
+    EXPECT_EQ(read_exit_record(file)->signal, "");
   }
   EXPECT_EQ(code(75, true), 75);
-  EXPECT_FALSE(read_obituary(file));
+  EXPECT_FALSE(read_exit_record(file));
   write_outcome(folder.path(), {"running", 0, 0, -1, ""});
   EXPECT_EQ(code(0, false), 0);
-  EXPECT_TRUE(read_obituary(file));
+  EXPECT_TRUE(read_exit_record(file));
   write_outcome(folder.path(), {"hung", 75, 3, 1, "rank 1 sleeps"});
   EXPECT_EQ(code(75, false), 75);
-  EXPECT_FALSE(read_obituary(file));
+  EXPECT_FALSE(read_exit_record(file));
 }
 
 TEST(keeper, signals_of_its_group_reach_the_rank_once) {
@@ -160,7 +160,7 @@ TEST(keeper, signals_of_its_group_reach_the_rank_once) {
     sigemptyset(&only);
     sigaddset(&only, number);
     ::pthread_sigmask(SIG_BLOCK, &only, &before);
-    Launched launched(obituary_path(folder.path(), 0), [&](Kept& kept) {
+    Launched launched(exit_record_path(folder.path(), 0), [&](Kept& kept) {
       kept.agreed();
       int count = 0;
       const timespec patience{2, 0}, moment{0, 20'000'000};
@@ -175,17 +175,17 @@ TEST(keeper, signals_of_its_group_reach_the_rank_once) {
 
 TEST(keeper, a_rank_dies_with_its_keeper) {
   const Folder folder;
-  Launched launched(obituary_path(folder.path(), 0), [](Kept&) { wait_forever(); });
+  Launched launched(exit_record_path(folder.path(), 0), [](Kept&) { wait_forever(); });
   EXPECT_NE(launched.rank(), launched.pid());
   ::kill(launched.pid(), SIGKILL);
   EXPECT_EQ(launched.end(), -SIGKILL);
   EXPECT_TRUE(launched.silence());
-  EXPECT_EQ(folder.files(), 0u);  // nobody was there to write one
+  EXPECT_EQ(folder.files(), 0u);  // there was no keeper to write one
 }
 
 TEST(keeper, a_rank_that_is_stopped_is_waited_for) {
   const Folder folder;
-  Launched launched(obituary_path(folder.path(), 0), [](Kept& kept) {
+  Launched launched(exit_record_path(folder.path(), 0), [](Kept& kept) {
     kept.agreed();
     ::raise(SIGSTOP);
     ::_exit(4);
@@ -204,16 +204,16 @@ TEST(keeper, a_rank_that_is_stopped_is_waited_for) {
 
 TEST(keeper, strange_surroundings_do_not_matter) {
   const Folder folder;
-  const auto file = obituary_path(folder.path(), 0);
+  const auto file = exit_record_path(folder.path(), 0);
   const auto closed = [] {
     for (int fd = 0; fd < 3; ++fd) ::close(fd);
     ::signal(SIGCHLD, SIG_IGN);  // as some first processes of a container leave it
   };
   EXPECT_EQ(Launched(file, [](Kept&) { die_of(SIGKILL); }, closed).end(), -SIGKILL);
-  EXPECT_TRUE(read_obituary(file));
+  EXPECT_TRUE(read_exit_record(file));
   // Nowhere to write: the same end.
   folder.write("file", "");
-  EXPECT_EQ(Launched(obituary_path(folder / "file", 0), [](Kept&) { ::_exit(3); }).end(), 3);
+  EXPECT_EQ(Launched(exit_record_path(folder / "file", 0), [](Kept&) { ::_exit(3); }).end(), 3);
 }
 
 TEST(keeper, without_a_file_there_is_none) {
@@ -224,11 +224,11 @@ TEST(keeper, without_a_file_there_is_none) {
 
 TEST(keeper, the_dead_are_found_among_the_heartbeats) {
   const Folder folder;
-  const auto obituary = obituary_path(folder.path(), 2);
-  write_obituary(obituary, {"of an earlier run", 1, 0, "SIGKILL", 0, 0});
+  const auto exit_record = exit_record_path(folder.path(), 2);
+  write_exit_record(exit_record, {"of an earlier run", 1, 0, "SIGKILL", 0, 0});
   Observer observer({}, folder.path(), 2);
   EXPECT_FALSE(observer.look());
-  write_obituary(obituary, {host_name(), int(::getpid()), 7, "SIGBUS", 0, 0});
+  write_exit_record(exit_record, {host_name(), int(::getpid()), 7, "SIGBUS", 0, 0});
   const auto early = observer.look();  // before its first heartbeat: as its launcher calls it
   ASSERT_TRUE(early);
   EXPECT_EQ(early->verdict.rank, 7);
@@ -240,8 +240,8 @@ TEST(keeper, the_dead_are_found_among_the_heartbeats) {
   EXPECT_EQ(late->state, "lost");
   EXPECT_EQ(late->verdict.rank, 0);
   EXPECT_NE(late->verdict.text.find("was ended by SIGBUS; last seen at: step 12, train"), std::string::npos) << late->verdict.text;
-  std::filesystem::remove(obituary);
-  write_obituary(obituary, {"elsewhere", 17, -1, "", 3, 0});
+  std::filesystem::remove(exit_record);
+  write_exit_record(exit_record, {"elsewhere", 17, -1, "", 3, 0});
   EXPECT_EQ(observer.told()->state, "died");
   EXPECT_EQ(observer.told()->code, 3);
   EXPECT_EQ(observer.told()->verdict.rank, -1);

@@ -35,7 +35,7 @@ struct Corpus {
     DatasetOptions o;
     o.corpora = {{prefix, {}}};
     o.split = "1";
-    o.seq_len = L;
+    o.seq_length = L;
     return o;
   }
   Error refusal() const {
@@ -68,7 +68,7 @@ TEST(loss_mask, says_what_is_learned_of_a_sample) {
   EXPECT_EQ(Dataset(o).sample(0).learned, (std::vector<std::uint8_t>{0, 1, 1, 0, 0, 1, 0, 1, 1}));
   o.separate = true;
   EXPECT_EQ(Dataset(o).sample(0).learned, (std::vector<std::uint8_t>{0, 1, 1, 0, 0, 1, 0, 0, 1})) << "but not the first of the last document";
-  o.order = SampleOrder::documents, o.seq_len = 3;  // each of four tokens, and padding
+  o.order = SampleOrder::documents, o.seq_length = 3;  // each of four tokens, and padding
   const Dataset packed(o);
   ASSERT_EQ(packed.per_epoch(0), 3);
   for (std::int64_t n = 0; n < 3; ++n) {

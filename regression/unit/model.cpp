@@ -19,10 +19,10 @@
 namespace gyr::testing {
 namespace {
 
-EngineConfig config_of(const ModelConfig& model, Index batch, Index length, int micros = 1) {
+EngineConfig config_of(const ModelConfig& model, Index batch, Index seq_length, int micros = 1) {
   EngineConfig c;
   c.model = model;
-  c.micro_batch = batch, c.length = length, c.micros = micros;
+  c.micro_batch_size = batch, c.seq_length = seq_length, c.micros = micros;
   return c;
 }
 
@@ -72,15 +72,15 @@ class Reader {
   }
   Index slot_bytes() const { return stage_.slots().front().bytes; }
   void forget() { state_.emplace(Arena(Memory::activations, Index(1) << 22), sequences_, capacity_); }
-  // Logits of every new token of every sequence, (sequences * length, vocabulary).
+  // Logits of every new token of every sequence, (sequences * seq_length, vocab_size).
   std::vector<std::vector<Acc<T>>> read(const std::vector<Token>& tokens, Index past) {
-    const Index length = Index(tokens.size()) / sequences_;
-    stage_.begin(device_, {sequences_, length, 0, std::vector<Index>(sequences_, past)}, tokens);
+    const Index seq_length = Index(tokens.size()) / sequences_;
+    stage_.begin(device_, {sequences_, seq_length, 0, std::vector<Index>(sequences_, past)}, tokens);
     stage_.forward(device_, *state_);
     const auto logits = stage_.logits(device_, Stage<T>::Rows::all);
     std::vector<std::vector<Acc<T>>> rows;
     for (Index r = 0; r < Index(logits.extent(0)); ++r)
-      rows.emplace_back(&logits(r, 0), &logits(r, 0) + model_.vocabulary);
+      rows.emplace_back(&logits(r, 0), &logits(r, 0) + model_.vocab_size);
     return rows;
   }
 
@@ -102,7 +102,7 @@ std::vector<std::string> all_names() {
 class model : public ::testing::TestWithParam<std::string> {
  protected:
   const Case& c = named(GetParam());
-  MicroBatch batch() const { return micro_batch(0, c.batch, c.length, c.model.vocabulary); }
+  MicroBatch batch() const { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); }
 };
 
 INSTANTIATE_TEST_SUITE_P(T, model, ::testing::ValuesIn(all_names()), [](const auto& info) { return info.param; });
@@ -112,7 +112,7 @@ TEST_P(model, reads_in_the_memory_of_one_layer) {
   const auto bytes = [&](const std::string& pattern) {
     ModelConfig model = c.model;
     model.pattern = pattern;
-    Reader<float> reader(model, c.batch, c.length);
+    Reader<float> reader(model, c.batch, c.seq_length);
     reader.read(batch().tokens, 0);
     return reader.slot_bytes();
   };
@@ -121,25 +121,25 @@ TEST_P(model, reads_in_the_memory_of_one_layer) {
 
 template <class T>
 void expect_causal(const Case& c) {
-  Reader<T> reader(c.model, c.batch, c.length);
-  const std::vector<Token> tokens = micro_batch(0, c.batch, c.length, c.model.vocabulary).tokens;
+  Reader<T> reader(c.model, c.batch, c.seq_length);
+  const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
   const auto before = reader.read(tokens, 0);
-  for (Index t = 0; t + 1 < c.length; ++t) {
+  for (Index t = 0; t + 1 < c.seq_length; ++t) {
     std::vector<Token> others = tokens;
     for (Index b = 0; b < c.batch; ++b)
-      for (Index later = t + 1; later < c.length; ++later) {
-        Token& token = others[b * c.length + later];
-        token = Token((token + 17) % c.model.vocabulary);
+      for (Index later = t + 1; later < c.seq_length; ++later) {
+        Token& token = others[b * c.seq_length + later];
+        token = Token((token + 17) % c.model.vocab_size);
       }
     reader.forget();
     const auto after = reader.read(others, 0);
     for (Index b = 0; b < c.batch; ++b) {
       for (Index now = 0; now <= t; ++now) {
-        const Index r = b * c.length + now;
+        const Index r = b * c.seq_length + now;
         ASSERT_EQ(std::memcmp(before[r].data(), after[r].data(), before[r].size() * sizeof(before[r][0])), 0)
             << "the tokens after " << t << " reached the logits of token " << now;
       }
-      EXPECT_NE(before[b * c.length + t + 1], after[b * c.length + t + 1]) << "the logits do not see their own token";
+      EXPECT_NE(before[b * c.seq_length + t + 1], after[b * c.seq_length + t + 1]) << "the logits do not see their own token";
     }
   }
 }
@@ -150,19 +150,19 @@ TEST_P(model, tokens_to_come_do_not_reach_the_logits_in_single) { expect_causal<
 // The same of training, which keeps no state: the loss of the first labels keeps its bits.
 template <class T>
 void expect_causal_loss(const Case& c) {
-  Rig<T> rig(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
-  const MicroBatch all = micro_batch(0, c.batch, c.length, c.model.vocabulary);
-  for (Index t = 0; t + 1 < c.length; ++t) {
+  Rig<T> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  const MicroBatch all = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
+  for (Index t = 0; t + 1 < c.seq_length; ++t) {
     MicroBatch before = all;
-    for (Index r = 0; r < c.batch * c.length; ++r)
-      if (r % c.length > t) before.labels[r] = ignored_label;
+    for (Index r = 0; r < c.batch * c.seq_length; ++r)
+      if (r % c.seq_length > t) before.labels[r] = ignored_label;
     MicroBatch after = before;
-    for (Index r = 0; r < c.batch * c.length; ++r)
-      if (r % c.length > t) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocabulary);
+    for (Index r = 0; r < c.batch * c.seq_length; ++r)
+      if (r % c.seq_length > t) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocab_size);
     ASSERT_EQ(loss(rig.engine, before), loss(rig.engine, after))
         << "the tokens after " << t << " reached the loss before them";
     for (Index b = 0; b < c.batch; ++b)
-      after.tokens[b * c.length + t] = Token((after.tokens[b * c.length + t] + 17) % c.model.vocabulary);
+      after.tokens[b * c.seq_length + t] = Token((after.tokens[b * c.seq_length + t] + 17) % c.model.vocab_size);
     EXPECT_NE(loss(rig.engine, before), loss(rig.engine, after)) << "the loss does not see token " << t;
   }
 }
@@ -172,28 +172,28 @@ TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_single) { expect_causal_lo
 
 template <class T>
 void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance) {
-  Reader<T> reader(c.model, c.batch, c.length);
-  const std::vector<Token> tokens = micro_batch(0, c.batch, c.length, c.model.vocabulary).tokens;
+  Reader<T> reader(c.model, c.batch, c.seq_length);
+  const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
   const auto whole = reader.read(tokens, 0);
   const auto expect_rows = [&](Index first, Index count, const std::string& how) {
     std::vector<Token> part;
     for (Index b = 0; b < c.batch; ++b)
-      part.insert(part.end(), tokens.begin() + b * c.length + first, tokens.begin() + b * c.length + first + count);
+      part.insert(part.end(), tokens.begin() + b * c.seq_length + first, tokens.begin() + b * c.seq_length + first + count);
     const auto rows = reader.read(part, first);
     double error = 0;
     for (Index b = 0; b < c.batch; ++b)
       for (Index t = 0; t < count; ++t)
-        for (Index v = 0; v < c.model.vocabulary; ++v)
+        for (Index v = 0; v < c.model.vocab_size; ++v)
           error =
-              std::max(error, std::abs(double(rows[b * count + t][v]) - double(whole[b * c.length + first + t][v])));
+              std::max(error, std::abs(double(rows[b * count + t][v]) - double(whole[b * c.seq_length + first + t][v])));
     EXPECT_LE(error, tolerance) << how << ", tokens from " << first;
   };
   reader.forget();
-  for (Index t = 0; t < c.length; ++t) expect_rows(t, 1, "token by token");
-  for (const Index k : {Index(1), Index(2), c.length / 2, c.length - 1}) {
+  for (Index t = 0; t < c.seq_length; ++t) expect_rows(t, 1, "token by token");
+  for (const Index k : {Index(1), Index(2), c.seq_length / 2, c.seq_length - 1}) {
     reader.forget();
     expect_rows(0, k, "prompt");
-    expect_rows(k, c.length - k, "several tokens after a prompt");
+    expect_rows(k, c.seq_length - k, "several tokens after a prompt");
   }
 }
 
@@ -208,8 +208,8 @@ TEST_P(model, generates_in_company_what_it_generates_alone) {
   const auto never = [](Index, Token) { return false; };
   const Sampling greedy{0, 0, 1, 1, made};
   std::vector<std::vector<Token>> prompts;
-  for (const Index length : {5, 1, 3})
-    prompts.push_back(micro_batch(Index(prompts.size()), 1, length, c.model.vocabulary).tokens);
+  for (const Index seq_length : {5, 1, 3})
+    prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, c.model.vocab_size).tokens);
   const auto generate = [&](const std::vector<std::vector<Token>>& these) {
     Generator<double> generator(c.model, alone(c.model.layers()), 3, 5, 5 + made);
     Device device(false, 0);
@@ -235,8 +235,8 @@ TEST_P(model, does_not_depend_on_the_chunk_length) {
   std::optional<Outcome> first;
   for (const Index chunk : {1, 4, 8, 64}) {
     ModelConfig changed = c.model;
-    changed.mamba.chunk = chunk;
-    Rig<double> rig(config_of(changed, c.batch, c.length), alone(changed.layers()));
+    changed.mamba.chunk_size = chunk;
+    Rig<double> rig(config_of(changed, c.batch, c.seq_length), alone(changed.layers()));
     const Outcome now = outcome(rig, {batch()});
     if (!first) first = now;
     EXPECT_NEAR(now.loss, first->loss, 1e-11 * first->loss) << chunk;
@@ -245,19 +245,19 @@ TEST_P(model, does_not_depend_on_the_chunk_length) {
 }
 
 TEST_P(model, with_a_zero_head_loses_ln_of_the_vocabulary) {
-  Rig<double> rig(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
+  Rig<double> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
   rig.engine.initialise(7);
-  EXPECT_GT(std::abs(loss(rig.engine, batch()) - std::log(double(c.model.vocabulary))), 1e-9);
+  EXPECT_GT(std::abs(loss(rig.engine, batch()) - std::log(double(c.model.vocab_size))), 1e-9);
   assign<double>(rig.engine.device(), rig.engine.stage().head().weight(), [](Index) { return 0; });
-  EXPECT_NEAR(loss(rig.engine, batch()), std::log(double(c.model.vocabulary)), 1e-14 * 8);
+  EXPECT_NEAR(loss(rig.engine, batch()), std::log(double(c.model.vocab_size)), 1e-14 * 8);
 }
 
 TEST_P(model, takes_four_sequences_together_or_one_by_one) {
-  Rig<double> together(config_of(c.model, 4, c.length), alone(c.model.layers()));
-  Rig<double> apart(config_of(c.model, 1, c.length, 4), alone(c.model.layers()));
+  Rig<double> together(config_of(c.model, 4, c.seq_length), alone(c.model.layers()));
+  Rig<double> apart(config_of(c.model, 1, c.seq_length, 4), alone(c.model.layers()));
   std::vector<MicroBatch> singles;
-  for (Index i = 0; i < 4; ++i) singles.push_back(micro_batch(i, 1, c.length, c.model.vocabulary));
-  const Outcome a = outcome(together, {micro_batch(0, 4, c.length, c.model.vocabulary)}), b = outcome(apart, singles);
+  for (Index i = 0; i < 4; ++i) singles.push_back(micro_batch(i, 1, c.seq_length, c.model.vocab_size));
+  const Outcome a = outcome(together, {micro_batch(0, 4, c.seq_length, c.model.vocab_size)}), b = outcome(apart, singles);
   EXPECT_NEAR(a.loss, b.loss, 1e-12 * a.loss);
   EXPECT_LE(difference(a.gradients, b.gradients), 1e-12);
 }
@@ -265,15 +265,15 @@ TEST_P(model, takes_four_sequences_together_or_one_by_one) {
 // A sequence without labels may say anything: loss and gradients keep their bits, and are those of the labelled
 // sequence alone.
 TEST_P(model, learns_nothing_from_tokens_without_labels) {
-  Rig<double> two(config_of(c.model, 2, c.length), alone(c.model.layers()));
-  Rig<double> one(config_of(c.model, 1, c.length), alone(c.model.layers()));
-  MicroBatch half = micro_batch(0, 2, c.length, c.model.vocabulary);
-  std::fill(half.labels.begin() + c.length, half.labels.end(), ignored_label);
+  Rig<double> two(config_of(c.model, 2, c.seq_length), alone(c.model.layers()));
+  Rig<double> one(config_of(c.model, 1, c.seq_length), alone(c.model.layers()));
+  MicroBatch half = micro_batch(0, 2, c.seq_length, c.model.vocab_size);
+  std::fill(half.labels.begin() + c.seq_length, half.labels.end(), ignored_label);
   half.labels[0] = ignored_label;
   MicroBatch other = half;
-  for (Index t = 0; t < c.length; ++t)
-    other.tokens[c.length + t] = Token((half.tokens[c.length + t] + 5) % c.model.vocabulary);
-  MicroBatch first = micro_batch(0, 1, c.length, c.model.vocabulary);
+  for (Index t = 0; t < c.seq_length; ++t)
+    other.tokens[c.seq_length + t] = Token((half.tokens[c.seq_length + t] + 5) % c.model.vocab_size);
+  MicroBatch first = micro_batch(0, 1, c.seq_length, c.model.vocab_size);
   first.labels[0] = ignored_label;
   const Outcome a = outcome(two, {half}), b = outcome(two, {other}), alone = outcome(one, {first});
   EXPECT_EQ(a.loss, b.loss);
@@ -284,10 +284,10 @@ TEST_P(model, learns_nothing_from_tokens_without_labels) {
 
 // Documents packed into sequences, however they are cut, give the loss and the gradients that they give one by one.
 template <class T>
-void expect_packed_is_apart(const ModelConfig& config, Index batch, Index length, double tolerance) {
-  Rig<T> rig(config_of(config, batch, length, int(batch * length)), alone(config.layers()));
-  for (const Lengths& lengths : cuts(length)) {
-    const MicroBatch together = packed(micro_batch(0, batch, length, config.vocabulary), lengths);
+void expect_packed_is_apart(const ModelConfig& config, Index batch, Index seq_length, double tolerance) {
+  Rig<T> rig(config_of(config, batch, seq_length, int(batch * seq_length)), alone(config.layers()));
+  for (const Lengths& lengths : cuts(seq_length)) {
+    const MicroBatch together = packed(micro_batch(0, batch, seq_length, config.vocab_size), lengths);
     if (std::all_of(together.labels.begin(), together.labels.end(), [](Token label) { return label == ignored_label; })) continue;
     const Outcome a = outcome(rig, {together}), b = outcome(rig, taken_apart(together));
     EXPECT_NEAR(a.loss, b.loss, tolerance * b.loss) << "documents of " << lengths.front() << ", ...";
@@ -310,9 +310,9 @@ TEST(model, of_every_layer_type_takes_documents_packed_or_one_by_one) {
 // One document that fills its sequence is what a sequence is: the same bits.
 template <class T>
 void expect_whole_is_unpacked(const Case& c) {
-  Rig<T> rig(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
-  const MicroBatch plain = micro_batch(0, c.batch, c.length, c.model.vocabulary);
-  const Outcome a = outcome(rig, {plain}), b = outcome(rig, {packed(plain, {c.length})});
+  Rig<T> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  const MicroBatch plain = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
+  const Outcome a = outcome(rig, {plain}), b = outcome(rig, {packed(plain, {c.seq_length})});
   EXPECT_EQ(a.loss, b.loss);
   EXPECT_EQ(a.gradients, b.gradients);
 }
@@ -326,19 +326,19 @@ TEST_P(model, whose_documents_fill_their_sequences_keeps_its_bits) {
 // The loss of a document keeps its bits whatever stands in the others.
 template <class T>
 void expect_documents_apart(const Case& c) {
-  constexpr Index length = 21;
-  Rig<T> rig(config_of(c.model, 1, length), alone(c.model.layers()));
-  const MicroBatch all = packed(micro_batch(0, 1, length, c.model.vocabulary), {3, 8, 2, 8});
-  const auto extents = extents_of(all.positions, length);
+  constexpr Index seq_length = 21;
+  Rig<T> rig(config_of(c.model, 1, seq_length), alone(c.model.layers()));
+  const MicroBatch all = packed(micro_batch(0, 1, seq_length, c.model.vocab_size), {3, 8, 2, 8});
+  const auto extents = extents_of(all.positions, seq_length);
   const auto inside = [](const Extent& e, Index r) { return r >= e.first && r < e.first + e.count; };
   for (const Extent& one : extents)
     for (const Extent& other : extents) {
       MicroBatch before = all;
-      for (Index r = 0; r < length; ++r)
+      for (Index r = 0; r < seq_length; ++r)
         if (!inside(one, r)) before.labels[r] = ignored_label;
       MicroBatch after = before;
-      for (Index r = 0; r < length; ++r)
-        if (inside(other, r)) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocabulary);
+      for (Index r = 0; r < seq_length; ++r)
+        if (inside(other, r)) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocab_size);
       EXPECT_EQ(loss(rig.engine, before) == loss(rig.engine, after), one.first != other.first)
           << "loss of the document at " << one.first << " when that at " << other.first << " changes";
     }
@@ -349,29 +349,29 @@ TEST_P(model, documents_do_not_reach_each_other_in_single) { expect_documents_ap
 
 TEST(model, refuses_positions_that_are_no_documents) {
   const Case& c = named("T1");
-  Rig<double> rig(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
-  MicroBatch bad = packed(micro_batch(0, c.batch, c.length, c.model.vocabulary), {5, 16});
+  Rig<double> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  MicroBatch bad = packed(micro_batch(0, c.batch, c.seq_length, c.model.vocab_size), {5, 16});
   bad.positions[3] = 7;
   EXPECT_THROW(loss(rig.engine, bad), Error);
   bad.positions.pop_back();
   EXPECT_THROW(loss(rig.engine, bad), Error);
 }
 
-// What a ghost counts for a packed micro-batch is what it takes, and short documents take less.
+// What a dry run counts for a packed micro-batch is what it takes, and short documents take less.
 TEST(model, work_of_packed_documents_is_counted) {
   const Case& c = named("T2");
-  constexpr Index length = 700;
-  const EngineConfig config = config_of(c.model, 1, length);
-  Grid grid = Grid::ghost(grid_layout(1, 1, 1, {{0, c.model.layers()}}), 0);
+  constexpr Index seq_length = 700;
+  const EngineConfig config = config_of(c.model, 1, seq_length);
+  Grid grid = Grid::dry_run(grid_layout(1, 1, 1, {{0, c.model.layers()}}), 0);
   Timers timers(engine_timer_names());
-  Engine<float> ghost(config, grid, nullptr, timers);
+  Engine<float> dry(config, grid, nullptr, timers);
   Rig<float> rig(config, alone(c.model.layers()));
-  const MicroBatch plain = micro_batch(0, 1, length, c.model.vocabulary);
+  const MicroBatch plain = micro_batch(0, 1, seq_length, c.model.vocab_size);
   double last = 0;
   for (const MicroBatch& batch : {packed(plain, Lengths(14, 50)), packed(plain, {350, 350}), plain}) {
-    ghost.device().clear_work(), rig.engine.device().clear_work();
-    ghost.gradients([&](int) { return batch; }, 1, 1), rig.engine.gradients([&](int) { return batch; }, 1, 1);
-    EXPECT_EQ(ghost.device().flops(), rig.engine.device().flops());
+    dry.device().clear_work(), rig.engine.device().clear_work();
+    dry.gradients([&](int) { return batch; }, 1, 1), rig.engine.gradients([&](int) { return batch; }, 1, 1);
+    EXPECT_EQ(dry.device().flops(), rig.engine.device().flops());
     EXPECT_GT(rig.engine.device().flops(), last);
     last = rig.engine.device().flops();
   }
@@ -380,8 +380,8 @@ TEST(model, work_of_packed_documents_is_counted) {
 }
 
 TEST_P(model, in_bf16_is_near_the_model_in_double) {
-  Rig<double> exact(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
-  Rig<bf16> rounded(config_of(c.model, c.batch, c.length), alone(c.model.layers()));
+  Rig<double> exact(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  Rig<bf16> rounded(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
   const double a = loss(exact.engine, batch()), b = loss(rounded.engine, batch());
   EXPECT_NEAR(a, b, 2e-2);
   EXPECT_NE(a, b);
@@ -389,11 +389,11 @@ TEST_P(model, in_bf16_is_near_the_model_in_double) {
 
 // Some elements of every weight against central differences of fourth order. The rounding of a loss of order one allows
 // for 1e-10.
-void expect_gradients_are_differences(const ModelConfig& config, Index batch, Index length) {
+void expect_gradients_are_differences(const ModelConfig& config, Index batch, Index seq_length) {
   constexpr double h = 1e-3;
   constexpr Index samples = 11;
-  Rig<double> rig(config_of(config, batch, length), alone(config.layers()));
-  const MicroBatch tokens = micro_batch(0, batch, length, config.vocabulary);
+  Rig<double> rig(config_of(config, batch, seq_length), alone(config.layers()));
+  const MicroBatch tokens = micro_batch(0, batch, seq_length, config.vocab_size);
   const Values gradients = outcome(rig, {tokens}).gradients;
   for (const auto& p : rig.engine.stage().parameters().all()) {
     const auto x = p->vector<double>();
@@ -413,7 +413,7 @@ void expect_gradients_are_differences(const ModelConfig& config, Index batch, In
 
 class gradient : public model {};
 
-TEST_P(gradient, is_the_central_difference) { expect_gradients_are_differences(c.model, c.batch, c.length); }
+TEST_P(gradient, is_the_central_difference) { expect_gradients_are_differences(c.model, c.batch, c.seq_length); }
 
 INSTANTIATE_TEST_SUITE_P(model, gradient, ::testing::Values("T2", "T3", "T5", "T6", "T7"),
                          [](const auto& info) { return info.param; });
@@ -435,10 +435,10 @@ TEST(model, gradient_of_every_layer_type_is_the_central_difference) {
 // The published shapes, with the sizes their makers print and the forward flops per token at 4096 tokens.
 struct Published {
   const char* name;
-  Index layers, width, heads, key_heads, head_width, mlp, ssm_heads, ssm_width, state, groups;
+  Index layers, hidden_size, num_heads, num_kv_heads, head_dim, intermediate_size, ssm_num_heads, ssm_head_dim, state_size, num_groups;
   bool norm;
-  Index vocabulary;
-  bool tied;
+  Index vocab_size;
+  bool tie_word_embeddings;
   Index parameters;
   double flops;  // to three digits; 0 where none is known
 };
@@ -456,11 +456,11 @@ constexpr Published published[] = {
 ModelConfig model_of(const Published& p) {
   ModelConfig m;
   m.pattern = std::string(p.layers, 'P');
-  m.vocabulary = p.vocabulary, m.width = p.width, m.tied = p.tied;
-  m.attention.heads = p.heads, m.attention.key_heads = p.key_heads, m.attention.width = p.head_width;
-  m.mamba.heads = p.ssm_heads, m.mamba.width = p.ssm_width, m.mamba.groups = p.groups, m.mamba.state = p.state;
+  m.vocab_size = p.vocab_size, m.hidden_size = p.hidden_size, m.tie_word_embeddings = p.tie_word_embeddings;
+  m.attention.num_heads = p.num_heads, m.attention.num_kv_heads = p.num_kv_heads, m.attention.head_dim = p.head_dim;
+  m.mamba.num_heads = p.ssm_num_heads, m.mamba.head_dim = p.ssm_head_dim, m.mamba.num_groups = p.num_groups, m.mamba.state_size = p.state_size;
   m.mamba.norm = p.norm ? SsmNorm::gate_first : SsmNorm::none;
-  m.mlp.width = p.mlp;
+  m.mlp.intermediate_size = p.intermediate_size;
   return m;
 }
 
@@ -471,10 +471,10 @@ TEST(model, of_every_published_shape_has_its_published_parameters) {
 TEST(model, flops_are_the_closed_form) {
   const double T = 4096, Q = 128, K = 4;
   for (const Published& p : published) {
-    const double d = p.width, q = p.heads * p.head_width, k = p.key_heads * p.head_width, H = p.ssm_heads,
-                 E = H * p.ssm_width;
-    const double N = p.state, GN = p.groups * N, V = p.vocabulary;
-    const double products = 2 * d * (q + 2 * k) + 2 * q * d + 2 * d * (2 * E + 2 * GN + H) + 2 * E * d + 6 * d * p.mlp;
+    const double d = p.hidden_size, q = p.num_heads * p.head_dim, k = p.num_kv_heads * p.head_dim, H = p.ssm_num_heads,
+                 E = H * p.ssm_head_dim;
+    const double N = p.state_size, GN = p.num_groups * N, V = p.vocab_size;
+    const double products = 2 * d * (q + 2 * k) + 2 * q * d + 2 * d * (2 * E + 2 * GN + H) + 2 * E * d + 6 * d * p.intermediate_size;
     const double scores = 2 * T * q, convolution = 2 * K * (E + 2 * GN);
     const TokenFlops flops = forward_flops(model_of(p), Index(T));
     EXPECT_EQ(flops.executed, p.layers * (products + scores + convolution + 2 * Q * (GN + E) + 4 * E * N) + 2 * d * V)
@@ -495,15 +495,15 @@ std::string deck_name(const Published& p) {
 
 // The width rule of the published multipliers: those of the 1.5B-Deep model, scaled by the widths they act on.
 void expect_multipliers_follow_the_width_rule(const ModelConfig& m, const std::string& deck) {
-  const double d = 1280 / double(m.width), attention = 768 / double(m.attention.heads * m.attention.width);
-  const double inner = 1536 / double(m.mamba.inner()), f = 3072 / double(m.mlp.width), n = 256 / double(m.mamba.state);
+  const double d = 1280 / double(m.hidden_size), attention = 768 / double(m.attention.num_heads * m.attention.head_dim);
+  const double inner = 1536 / double(m.mamba.inner()), f = 3072 / double(m.mlp.intermediate_size), n = 256 / double(m.mamba.state_size);
   const auto near = [&](double value, double rule, const char* what) {
     EXPECT_NEAR(value / rule, 1, 1e-12) << deck << " " << what;
   };
   near(m.embedding_multiplier, std::sqrt(32.0), "embedding");
-  near(m.head_multiplier, d / 32, "head");
+  near(m.lm_head_multiplier, d / 32, "head");
   near(m.attention.in_multiplier, 1, "attention in");
-  near(m.attention.key_multiplier, std::exp2(-2.5) * d * d * std::sqrt(128 / double(m.attention.width)), "key");
+  near(m.attention.key_multiplier, std::exp2(-2.5) * d * d * std::sqrt(128 / double(m.attention.head_dim)), "key");
   near(m.attention.out_multiplier, 0.5 * d * attention, "attention out");
   near(m.mamba.in_multiplier, d, "SSM in");
   near(m.mamba.out_multiplier, std::sqrt(2.0) / 6 * inner, "SSM out");
@@ -531,9 +531,9 @@ TEST(model, of_every_deck_is_what_its_name_says) {
     EXPECT_EQ(parameter_count(m), p->parameters);
     EXPECT_EQ(forward_flops(m, 4096).executed, forward_flops(model_of(*p), 4096).executed);
     EXPECT_EQ(m.mamba.norm, model_of(*p).mamba.norm);
-    EXPECT_EQ(m.attention.theta, 1e11);
-    EXPECT_EQ(m.epsilon, 1e-5);
-    if (!m.tied) expect_multipliers_follow_the_width_rule(m, name);
+    EXPECT_EQ(m.attention.rope_theta, 1e11);
+    EXPECT_EQ(m.rms_norm_eps, 1e-5);
+    if (!m.tie_word_embeddings) expect_multipliers_follow_the_width_rule(m, name);
   }
   EXPECT_GT(decks, 0);
 }

@@ -143,7 +143,7 @@ struct Single : Rig<T> {
   static EngineConfig config_of(const ModelConfig& model) {
     EngineConfig c;
     c.model = model;
-    c.length = 4;
+    c.seq_length = 4;
     return c;
   }
 };
@@ -200,7 +200,7 @@ TEST(model_folder, a_rank_reads_no_more_than_its_share) {
   Index all = 0, replicated = 0;
   for (const Weight& w : weights_of(model)) {
     all += 2 * w.size();
-    if (w.dealing.runs.empty()) replicated += 2 * w.size();
+    if (w.sharding.runs.empty()) replicated += 2 * w.size();
   }
   for (const auto& [stages, ranks] : std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {1, 4}, {2, 2}, {4, 2}}) {
     std::vector<Span> spans;
@@ -208,11 +208,11 @@ TEST(model_folder, a_rank_reads_no_more_than_its_share) {
     const Layout layout = grid_layout(1, stages, ranks, spans);
     Index sum = 0;
     for (int position = 0; position < layout.ranks(); ++position) {
-      Grid grid = Grid::ghost(layout, position);
+      Grid grid = Grid::dry_run(layout, position);
       Stage<float> stage(model, grid);
       Arena weights(Memory::weights, 4 << 20), none(Memory::gradients, 0);
       stage.parameters().allocate(weights, none, Gradients::none);
-      const FolderWeights source(folder.path(), model.tied);
+      const FolderWeights source(folder.path(), model.tie_word_embeddings);
       load_weights(source, stage);
       Index mine = 0;
       for (const auto& p : stage.parameters().all())
@@ -275,7 +275,7 @@ void write_folder_with_head(const fs::path& folder, const ModelConfig& config, H
   text.model = config;
   put_contents(folder / config_file_name, write_config_json(text));
   ModelConfig tied = config;
-  tied.tied = true;
+  tied.tie_word_embeddings = true;
   std::vector<safetensors::Tensor> tensors;
   std::map<std::string, std::string> data;
   const auto add = [&](const std::string& name, const Weight& w, const std::string& bytes) { tensors.push_back({name, type, w.shape}), data[name] = bytes; };
@@ -311,18 +311,18 @@ TEST(model_folder, a_head_is_tied_where_it_is_stored_once_or_equal) {
   std::mt19937 random(11);
   for (int draw = 0; draw < 20; ++draw) {
     ModelConfig config = named("T5").model;
-    config.pattern = "P", config.tied = draw % 4 != 3;
-    const Head head = config.tied ? Head(random() % 4) : random() % 2 ? Head::equal : Head::other;
+    config.pattern = "P", config.tie_word_embeddings = draw % 4 != 3;
+    const Head head = config.tie_word_embeddings ? Head(random() % 4) : random() % 2 ? Head::equal : Head::other;
     const Type type = std::array{Type::f32, Type::bf16, Type::f16}[random() % 3];
     const std::size_t number = random();
-    SCOPED_TRACE(fmt::format("draw {}: tied {}, head {}, type {}, number {}", draw, config.tied, int(head), name_of(type), number));
+    SCOPED_TRACE(fmt::format("draw {}: tied {}, head {}, type {}, number {}", draw, config.tie_word_embeddings, int(head), name_of(type), number));
     const Folder folder;
     write_folder_with_head(folder / "in", config, head, type, number);
     std::vector<std::string> notes;
     RunDefaults defaults = defaults_of(folder / "in", [&](const std::string& note) { notes.push_back(note); });
-    const bool tied = config.tied && head != Head::other;
-    EXPECT_EQ(defaults.model.tied, tied);
-    EXPECT_EQ(notes.size(), config.tied && !tied ? 1u : 0u);
+    const bool tied = config.tie_word_embeddings && head != Head::other;
+    EXPECT_EQ(defaults.model.tie_word_embeddings, tied);
+    EXPECT_EQ(notes.size(), config.tie_word_embeddings && !tied ? 1u : 0u);
 
     Single<float> rig(defaults.model);
     load_weights(folder / "in", rig.engine);
@@ -338,14 +338,14 @@ TEST(model_folder, a_head_is_tied_where_it_is_stored_once_or_equal) {
     import_folder(folder / "in", folder / "checkpoint", false, {});
     export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, [](const std::string&) {});
     EXPECT_TRUE(contents(folder / "in" / one_file_name) == contents(folder / "out" / one_file_name));
-    EXPECT_EQ(read_config_json(folder / "out" / config_file_name).model.tied, tied);
+    EXPECT_EQ(read_config_json(folder / "out" / config_file_name).model.tie_word_embeddings, tied);
 
     if (head != Head::other) continue;
-    defaults.model.tied = true;  // a deck that insists
+    defaults.model.tie_word_embeddings = true;  // a deck that insists
     Single<float> insisting(defaults.model);
     const Error error = error_of([&] { load_weights(folder / "in", insisting.engine); });
     EXPECT_EQ(error.code, Exit::config) << error.what();
-    EXPECT_NE(std::string(error.what()).find("model.tied=false"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("model.tie_word_embeddings=false"), std::string::npos) << error.what();
   }
 }
 
@@ -356,7 +356,7 @@ TEST(model_folder, a_head_that_is_stored_nowhere_is_named) {
   Single<float> rig(config);
   load_weights(folder.path(), rig.engine);
   expect_weights(rig.engine, Type::f32, "tied");
-  config.tied = false;
+  config.tie_word_embeddings = false;
   Single<float> untied(config);
   const Error error = error_of([&] { load_weights(folder.path(), untied.engine); });
   EXPECT_EQ(error.code, Exit::config);

@@ -10,7 +10,7 @@
 namespace gyr::testing {
 namespace {
 
-constexpr Index length = 11;
+constexpr Index seq_length = 11;
 
 // Every kind of layer, with all biases and a gated norm, so that every kind of weight is there.
 ModelConfig everything() {
@@ -23,7 +23,7 @@ ModelConfig everything() {
 EngineConfig config_of(const ModelConfig& model, const OptimizerConfig& optimizer = {}, int micros = 1) {
   EngineConfig c;
   c.model = model;
-  c.micro_batch = 2, c.length = length, c.micros = micros;
+  c.micro_batch_size = 2, c.seq_length = seq_length, c.micros = micros;
   c.optimizer = optimizer;
   return c;
 }
@@ -31,7 +31,7 @@ EngineConfig config_of(const ModelConfig& model, const OptimizerConfig& optimize
 std::vector<double> values(const Tensor1<double>& x) { return {x.data(), x.data() + x.extent(0)}; }
 
 // The factor that one step without gradients puts on each weight, by name.
-std::map<std::string, double> factors(const ModelConfig& model, const OptimizerConfig& optimizer, double rate) {
+std::map<std::string, double> factors(const ModelConfig& model, const OptimizerConfig& optimizer, double lr) {
   Rig<double> rig(config_of(model, optimizer), alone(model.layers()));
   auto& engine = rig.engine;
   const auto& all = engine.stage().parameters().all();
@@ -39,7 +39,7 @@ std::map<std::string, double> factors(const ModelConfig& model, const OptimizerC
   engine.optimizer().reset(engine.device());
   const auto gradients = engine.stage().parameters().gradients();
   std::fill_n(gradients.data(), gradients.extent(0), 0.0);
-  engine.optimizer().step(engine.device(), rate, 1, 1);
+  engine.optimizer().step(engine.device(), lr, 1, 1);
   std::map<std::string, double> factors;
   for (const auto& p : all) {
     const auto w = p->vector<double>();
@@ -49,7 +49,7 @@ std::map<std::string, double> factors(const ModelConfig& model, const OptimizerC
   return factors;
 }
 
-// By the names alone: matrices and embeddings decay, and the convolution's taps where the deck says so; vectors never do.
+// By the names alone: matrices and embeddings decay, and the convolution's weights where the deck says so; vectors never do.
 bool should_decay(const std::string& name, bool convolution) {
   if (name.ends_with("conv1d.weight")) return convolution;
   for (const char* matrix : {"_proj.weight", "embed_tokens.weight", "lm_head.weight"})
@@ -62,11 +62,11 @@ bool should_decay(const std::string& name, bool convolution) {
 
 TEST(optimizer, decays_matrices_and_embeddings_and_nothing_else) {
   OptimizerConfig optimizer;
-  optimizer.decay = 0.25;
+  optimizer.weight_decay = 0.25;
   for (const bool tied : {false, true})
     for (const bool convolution : {false, true}) {
       ModelConfig model = everything();
-      model.tied = tied, model.mamba.decay_convolution = convolution;
+      model.tie_word_embeddings = tied, model.mamba.decay_conv = convolution;
       int decaying = 0;
       for (const auto& [name, factor] : factors(model, optimizer, 0.5)) {
         const bool decays = should_decay(name, convolution);
@@ -80,11 +80,11 @@ TEST(optimizer, decays_matrices_and_embeddings_and_nothing_else) {
 
 TEST(optimizer, the_last_group_that_matches_counts_alone) {
   OptimizerConfig optimizer;
-  optimizer.decay = 0.1;
+  optimizer.weight_decay = 0.1;
   optimizer.groups = {{"*", 0.5, 2}, {"model.layers.0.*", 3, 0.5}, {"*.in_proj.weight", 1, 4}, {"model.layers.1.*", 7, 1}};
   const auto of = factors(everything(), optimizer, 0.1);
-  const auto expect = [&](const char* name, double rate, double decay) {
-    EXPECT_NEAR(of.at(name), 1 - 0.1 * rate * 0.1 * decay, 1e-14) << name;
+  const auto expect = [&](const char* name, double lr, double weight_decay) {
+    EXPECT_NEAR(of.at(name), 1 - 0.1 * lr * 0.1 * weight_decay, 1e-14) << name;
   };
   expect("lm_head.weight", 0.5, 2);
   expect("model.layers.0.self_attn.q_proj.weight", 3, 0.5);  // factors of the groups before it are forgotten, not multiplied
@@ -97,20 +97,20 @@ TEST(optimizer, the_last_group_that_matches_counts_alone) {
 TEST(optimizer, clips_the_gradients_of_a_step_once) {
   const ModelConfig model = everything();
   constexpr int micros = 2;
-  const MicroBatches source = [&](int micro) { return micro_batch(2 * micro, 2, length, model.vocabulary); };
-  const auto run = [&](double clip, auto&& look) {
+  const MicroBatches source = [&](int micro) { return micro_batch(2 * micro, 2, seq_length, model.vocab_size); };
+  const auto run = [&](double clip_grad, auto&& look) {
     OptimizerConfig optimizer;
-    optimizer.clip = clip;
+    optimizer.clip_grad = clip_grad;
     Rig<double> rig(config_of(model, optimizer, micros), alone(model.layers()));
     const StepResult result = rig.engine.train(source, micros, {1, 0.01});
     look(rig.engine, result);
     return result.gradient_norm;
   };
   const double norm = run(0, [](auto&&...) {});
-  for (const double clip : {0.0, 0.25 * norm, 0.999 * norm, 1.001 * norm, 40 * norm})
-    run(clip, [&](Engine<double>& engine, const StepResult& result) {
+  for (const double clip_grad : {0.0, 0.25 * norm, 0.999 * norm, 1.001 * norm, 40 * norm})
+    run(clip_grad, [&](Engine<double>& engine, const StepResult& result) {
       EXPECT_NEAR(result.gradient_norm, norm, 1e-12 * norm) << "what is told is the norm before";
-      const double factor = clip > 0 && clip < norm ? clip / norm : 1;
+      const double factor = clip_grad > 0 && clip_grad < norm ? clip_grad / norm : 1;
       double squares = 0;
       for (const auto& p : engine.stage().parameters().all()) {
         const auto g = values(p->vector_gradient<double>()), m = values(engine.optimizer().moment1(*p)), v = values(engine.optimizer().moment2(*p));
@@ -121,9 +121,9 @@ TEST(optimizer, clips_the_gradients_of_a_step_once) {
           largest = std::max(largest, std::abs(seen));
           squares += m[i] / 0.1 * m[i] / 0.1;
         }
-        EXPECT_LE(worst, 1e-12 * largest) << p->weight.name << " clipped at " << clip;
+        EXPECT_LE(worst, 1e-12 * largest) << p->weight.name << " clipped at " << clip_grad;
       }
-      EXPECT_NEAR(std::sqrt(squares), factor * norm, 1e-12 * norm) << "clipped at " << clip;
+      EXPECT_NEAR(std::sqrt(squares), factor * norm, 1e-12 * norm) << "clipped at " << clip_grad;
     });
 }
 

@@ -48,7 +48,7 @@ DatasetOptions options_of(const Corpus& corpus, std::int64_t L, SampleOrder orde
   DatasetOptions o;
   o.corpora = {{corpus.prefix, {}}};
   o.split = "1";
-  o.seq_len = L;
+  o.seq_length = L;
   o.order = order;
   o.separate = separate;
   o.samples = 1000;
@@ -208,7 +208,7 @@ TEST(packing, samples_are_a_function_of_seed_and_number) {
   EXPECT_EQ(from_a, 66);
   EXPECT_GT(changed, 90);
   for (const auto d : held_out) EXPECT_TRUE(d == 0 || !documents.contains(d)) << d;  // 0: padding
-  for (const int data : {1, 2, 4}) {  // micro-batches of two, dealt as the trainer deals them
+  for (const int data : {1, 2, 4}) {  // micro-batches of two, sharded as the trainer shards them
     std::multiset<Ids> rows;
     for (int rank = 0; rank < data; ++rank)
       for (int i = 0; i < 4 / data; ++i) {

@@ -21,7 +21,7 @@ double norm(const std::vector<double>& x) {
 EngineConfig config_of(const Case& c) {
   EngineConfig e;
   e.model = c.model;
-  e.micro_batch = c.batch, e.length = c.length, e.micros = 1;
+  e.micro_batch_size = c.batch, e.seq_length = c.seq_length, e.micros = 1;
   return e;
 }
 
@@ -31,7 +31,7 @@ TEST_P(parity, parameters_loss_and_gradients) {
   const Case& c = named(GetParam());
   EXPECT_EQ(parameter_count(c.model), c.reference.parameters);
   Rig<double> rig(config_of(c), alone(c.model.layers()));
-  const StepResult result = rig.engine.gradients([&](int) { return micro_batch(0, c.batch, c.length, c.model.vocabulary); }, 1, 1);
+  const StepResult result = rig.engine.gradients([&](int) { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); }, 1, 1);
   EXPECT_NEAR(result.loss, c.reference.loss, 1e-10 + 1e-9 * c.reference.loss);
   EXPECT_NEAR(result.gradient_norm, c.reference.gradient_norm, printed);
   const auto gradients = gathered_gradients(rig.engine);
@@ -42,7 +42,7 @@ TEST_P(parity, parameters_loss_and_gradients) {
 TEST_P(parity, logits) {
   const Case& c = named(GetParam());
   Rig<double> rig(config_of(c), alone(c.model.layers()));
-  StateStore state(Arena(Memory::activations, Index(1) << 22), c.batch, c.length);
+  StateStore state(Arena(Memory::activations, Index(1) << 22), c.batch, c.seq_length);
   Stage<double> stage(c.model, alone(c.model.layers()));
   stage.make_slots({{1, Index(1) << 24}}, false);
   Arena weights(Memory::weights, Index(1) << 22), none(Memory::gradients, 0);
@@ -50,14 +50,14 @@ TEST_P(parity, logits) {
   for (const auto& p : stage.parameters().all())
     assign<double>(rig.engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
   Device device(false, Index(1) << 26);
-  const MicroBatch batch = micro_batch(0, c.batch, c.length, c.model.vocabulary);
-  stage.begin(device, {c.batch, c.length, 0, {}}, batch.tokens);
+  const MicroBatch batch = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
+  stage.begin(device, {c.batch, c.seq_length, 0, {}}, batch.tokens);
   stage.forward(device, state);
   const auto logits = stage.logits(device, Stage<double>::Rows::all);
-  for (int i = 0; i < 3; ++i) EXPECT_NEAR(logits(c.length - 1, i), c.reference.logits[i], printed) << i;
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(logits(c.seq_length - 1, i), c.reference.logits[i], printed) << i;
   double sum = 0;
-  for (Index r = 0; r < c.batch * c.length; ++r)
-    for (Index v = 0; v < c.model.vocabulary; ++v) sum += std::abs(logits(r, v));
+  for (Index r = 0; r < c.batch * c.seq_length; ++r)
+    for (Index v = 0; v < c.model.vocab_size; ++v) sum += std::abs(logits(r, v));
   EXPECT_NEAR(sum, c.reference.logits_sum, 6e-9 * c.reference.logits_sum);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When a run is started again, and on how many ranks: laws over lives drawn at random.
+// When a run is started again, and on how many ranks: laws over attempts drawn at random.
 #include "src/supervisor/policy.hpp"
 
 #include <random>
@@ -23,11 +23,11 @@ Policy policy_of(int data, int model_ranks = 1, int spares = -1, Index max_resta
   return {data * model_ranks, model_ranks, spares, max_restarts, [](int most) { return largest_that_splits(most); }};
 }
 
-Life killed(int ranks, int rank, const std::string& host, int hosts, bool progress) {
-  Life life;
-  life.ranks = ranks, life.rank = rank, life.host = host, life.hosts = hosts;
-  life.state = "lost", life.code = int(Exit::again), life.to = progress ? 1 : 0;
-  return life;
+Attempt killed(int ranks, int rank, const std::string& host, int hosts, bool progress) {
+  Attempt attempt;
+  attempt.ranks = ranks, attempt.rank = rank, attempt.host = host, attempt.hosts = hosts;
+  attempt.state = "lost", attempt.code = int(Exit::again), attempt.to = progress ? 1 : 0;
+  return attempt;
 }
 
 std::string host_of(int rank) { return "node" + std::to_string(rank / 4); }
@@ -39,11 +39,11 @@ TEST(policy, a_run_that_saves_goes_on_whichever_ranks_it_loses) {
     std::mt19937 random(seed);
     const int data = largest_that_splits(1 + int(random() % 12)), model_ranks = 1 + int(random() % 4), ranks = data * model_ranks;
     const Policy policy = policy_of(data, model_ranks);
-    std::vector<Life> lives;
+    std::vector<Attempt> attempts;
     for (Index restarts = 0; restarts <= policy.max_restarts; ++restarts) {
       const int rank = int(random() % unsigned(std::min(ranks, 2)));
-      lives.push_back(killed(ranks, rank, host_of(rank), 1 + (ranks - 1) / 4, true));
-      const Decision next = decide(lives, policy);
+      attempts.push_back(killed(ranks, rank, host_of(rank), 1 + (ranks - 1) / 4, true));
+      const Decision next = decide(attempts, policy);
       EXPECT_EQ(next.go_on, restarts < policy.max_restarts) << restarts;
       if (next.go_on) {
         EXPECT_EQ(next.ranks, ranks);
@@ -56,10 +56,10 @@ TEST(policy, a_run_that_saves_goes_on_whichever_ranks_it_loses) {
 
 TEST(policy, there_are_as_many_restarts_as_the_deck_says) {
   for (Index most = 0; most < 5; ++most) {
-    std::vector<Life> lives;
-    do lives.push_back(killed(2, 0, "a", 1, true));
-    while (decide(lives, policy_of(2, 1, -1, most)).go_on);
-    EXPECT_EQ(Index(lives.size()), most + 1);
+    std::vector<Attempt> attempts;
+    do attempts.push_back(killed(2, 0, "a", 1, true));
+    while (decide(attempts, policy_of(2, 1, -1, most)).go_on);
+    EXPECT_EQ(Index(attempts.size()), most + 1);
   }
 }
 
@@ -67,26 +67,26 @@ TEST(policy, what_another_start_cannot_mend_is_not_started_again) {
   for (const Exit code : {Exit::usage, Exit::data, Exit::missing, Exit::config, Exit::io, Exit::again, Exit::numeric, Exit::internal, Exit::device}) {
     const bool final = code == Exit::usage || code == Exit::data || code == Exit::missing || code == Exit::config;
     for (const char* state : {"failed", "died", "lost"}) {
-      Life life = killed(4, 1, "a", 2, true);
-      life.code = int(code), life.state = state;
-      EXPECT_EQ(decide({life}, policy_of(4)).go_on, !final) << int(code) << " " << state;
+      Attempt attempt = killed(4, 1, "a", 2, true);
+      attempt.code = int(code), attempt.state = state;
+      EXPECT_EQ(decide({attempt}, policy_of(4)).go_on, !final) << int(code) << " " << state;
     }
   }
   for (const char* state : {"done", "stopped"}) {
-    Life life = killed(4, -1, "", 2, true);
-    life.state = state;
-    const Decision next = decide({life}, policy_of(4));
+    Attempt attempt = killed(4, -1, "", 2, true);
+    attempt.state = state;
+    const Decision next = decide({attempt}, policy_of(4));
     EXPECT_FALSE(next.go_on);
     EXPECT_EQ(next.why, "");
   }
 }
 
-TEST(policy, two_lives_that_save_nothing_are_enough) {
+TEST(policy, two_attempts_that_save_nothing_are_enough) {
   for (const bool before : {false, true})
     for (const char* state : {"lost", "died", "failed", "hung", "stale"}) {
-      std::vector<Life> lives{killed(4, 1, "a", 1, before), killed(4, 1, "a", 1, false)};
-      lives.back().state = state;
-      const Decision next = decide(lives, policy_of(4));
+      std::vector<Attempt> attempts{killed(4, 1, "a", 1, before), killed(4, 1, "a", 1, false)};
+      attempts.back().state = state;
+      const Decision next = decide(attempts, policy_of(4));
       EXPECT_EQ(next.go_on, before) << state;
       if (next.go_on) {
         EXPECT_EQ(next.ranks, 4) << state;  // on one host nothing is won by fewer
@@ -99,20 +99,20 @@ TEST(policy, a_bad_host_shrinks_the_data_axis_until_something_is_saved) {
   for (const int model_ranks : {1, 3}) {
     const Policy policy = policy_of(4, model_ranks);
     const int all = 4 * model_ranks, fewer = 3 * model_ranks;
-    std::vector<Life> lives{killed(all, 1, "a", 2, true), killed(all, 2, "a", 2, false)};
-    EXPECT_EQ(decide(lives, policy).ranks, fewer);
+    std::vector<Attempt> attempts{killed(all, 1, "a", 2, true), killed(all, 2, "a", 2, false)};
+    EXPECT_EQ(decide(attempts, policy).ranks, fewer);
     for (const auto& [other, hosts] : {std::pair("b", 2), {"a", 1}, {"", 2}}) {
-      const std::vector<Life> innocent{killed(all, 1, other, hosts, true), killed(all, 1, other == std::string("b") ? "a" : other, hosts, false)};
+      const std::vector<Attempt> innocent{killed(all, 1, other, hosts, true), killed(all, 1, other == std::string("b") ? "a" : other, hosts, false)};
       EXPECT_EQ(decide(innocent, policy).ranks, all) << other << hosts;
     }
-    lives.push_back(killed(fewer, 0, "a", 2, true));
-    EXPECT_EQ(decide(lives, policy).ranks, all);
-    lives.back() = killed(fewer, 0, "b", 2, false);
-    EXPECT_FALSE(decide(lives, policy).go_on);
-    lives.back() = killed(fewer, 0, "a", 2, false);
-    EXPECT_EQ(decide(lives, policy).ranks, 2 * model_ranks);
+    attempts.push_back(killed(fewer, 0, "a", 2, true));
+    EXPECT_EQ(decide(attempts, policy).ranks, all);
+    attempts.back() = killed(fewer, 0, "b", 2, false);
+    EXPECT_FALSE(decide(attempts, policy).go_on);
+    attempts.back() = killed(fewer, 0, "a", 2, false);
+    EXPECT_EQ(decide(attempts, policy).ranks, 2 * model_ranks);
   }
-  const std::vector<Life> alone{killed(2, 1, "a", 2, true), killed(2, 1, "a", 2, false)};
+  const std::vector<Attempt> alone{killed(2, 1, "a", 2, true), killed(2, 1, "a", 2, false)};
   EXPECT_EQ(decide(alone, policy_of(1, 2)).ranks, 2);  // there is no replica to do without
 }
 
@@ -122,17 +122,17 @@ TEST(policy, ranks_beyond_the_spares_are_missing_for_good) {
     std::mt19937 random(seed);
     const int data = largest_that_splits(2 + int(random() % 11)), model_ranks = 1 + int(random() % 3), spares = int(random() % 4);
     const Policy policy = policy_of(data, model_ranks, spares, 1000);
-    std::vector<Life> lives;
+    std::vector<Attempt> attempts;
     int ranks = policy.ranks, lost = 0;
     while (true) {
       const bool loses = random() % 2 == 0;
-      lives.push_back(killed(ranks, loses ? 0 : -1, "a", 1, true));
+      attempts.push_back(killed(ranks, loses ? 0 : -1, "a", 1, true));
       lost += loses;
       const int left = policy.ranks - std::max(0, lost - spares);
       int splits = 0;
       for (int d = 1; d * model_ranks <= left && d <= data; ++d)
         if (batch % d == 0) splits = d;
-      const Decision next = decide(lives, policy);
+      const Decision next = decide(attempts, policy);
       EXPECT_EQ(next.go_on, splits > 0);
       if (!next.go_on) break;
       EXPECT_EQ(next.ranks, splits * model_ranks);

@@ -110,18 +110,18 @@ TEST(rmsnorm, the_scale_of_a_row_does_not_matter_without_eps) {
   EXPECT_LE(difference(numbers(z), numbers(y)), 1e-6);
 }
 
-TEST(rmsnorm, a_ghost_counts_the_same_work_and_scratch) {
+TEST(rmsnorm, a_dry_run_counts_the_same_work_and_scratch) {
   Workbench bench;
-  Device ghost(true, 0), real(false, 1 << 20);
-  Arena memory = Arena::ghost(Memory::activations);
+  Device dry(true, 0), real(false, 1 << 20);
+  Arena memory = Arena::dry_run(Memory::activations);
   const auto use = [](Device& dev, Tensor2<float> x, Tensor1<float> g, Tensor1<float> rstd) {
     rmsnorm<float>(dev, x, g, eps, x, rstd);
     rmsnorm_backward<float>(dev, x, x, g, rstd, Add::yes, x, g);
   };
-  use(ghost, memory.tensor<float>(height, width), memory.tensor<float>(width), memory.tensor<float>(height));
+  use(dry, memory.tensor<float>(height, width), memory.tensor<float>(width), memory.tensor<float>(height));
   use(real, bench.normal<float>(height, width), bench.normal<float>(width), bench.normal<float>(height));
-  EXPECT_EQ(ghost.scratch.high_water(), real.scratch.high_water());
-  EXPECT_EQ(ghost.scratch.used(), 0);
-  EXPECT_EQ(ghost.flops(), real.flops());
-  EXPECT_GT(ghost.flops(), 0);
+  EXPECT_EQ(dry.scratch.high_water(), real.scratch.high_water());
+  EXPECT_EQ(dry.scratch.used(), 0);
+  EXPECT_EQ(dry.flops(), real.flops());
+  EXPECT_GT(dry.flops(), 0);
 }

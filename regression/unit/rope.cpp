@@ -9,8 +9,8 @@ using namespace gyr::testing;
 namespace {
 
 struct Case {
-  Index rows = 5, heads = 3, width = 8;
-  double theta = 1e4, scale = 0.75;
+  Index rows = 5, num_heads = 3, head_dim = 8;
+  double rope_theta = 1e4, scale = 0.75;
   std::vector<std::int32_t> positions{0, 1, 7, 30, 1000};
   Tensor1<const std::int32_t> places() const { return Tensor1<const std::int32_t>(positions.data(), rows); }
 };
@@ -19,10 +19,10 @@ template <class T>
 Values turned(const Case& s, Turn turn, const Values& x, bool in_place = false) {
   using A = Acc<T>;
   Device dev(false, 1 << 20);
-  Block<A> cosine(s.rows, s.width / 2), sine(s.rows, s.width / 2);
-  rope_table<A>(dev, s.places(), s.theta, cosine.tensor(), sine.tensor());
-  Block<T> from(s.rows, s.heads * s.width, x, 3), to(s.rows, s.heads * s.width, {}, 5);
-  rope<T, T>(dev, turn, s.heads, s.scale, cosine.tensor(), sine.tensor(), from.template matrix<const T>(),
+  Block<A> cosine(s.rows, s.head_dim / 2), sine(s.rows, s.head_dim / 2);
+  rope_table<A>(dev, s.places(), s.rope_theta, cosine.tensor(), sine.tensor());
+  Block<T> from(s.rows, s.num_heads * s.head_dim, x, 3), to(s.rows, s.num_heads * s.head_dim, {}, 5);
+  rope<T, T>(dev, turn, s.num_heads, s.scale, cosine.tensor(), sine.tensor(), from.template matrix<const T>(),
              in_place ? from.matrix() : to.matrix());
   return in_place ? from.values() : to.values();
 }
@@ -32,13 +32,13 @@ Values turned(const Case& s, Turn turn, const Values& x, bool in_place = false) 
 // A pair (u_j, u_{j+E/2}) is the complex number u_j + i u_{j+E/2}, turned by e^{i position theta^(-2j/E)}.
 TEST(rope, turns_complex_pairs) {
   const Case s;
-  const Index half = s.width / 2;
-  const Values x = numbers(s.rows * s.heads * s.width, 1), y = turned<double>(s, Turn::forward, x);
+  const Index half = s.head_dim / 2;
+  const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1), y = turned<double>(s, Turn::forward, x);
   for (Index r = 0; r < s.rows; ++r)
-    for (Index h = 0; h < s.heads; ++h)
+    for (Index h = 0; h < s.num_heads; ++h)
       for (Index j = 0; j < half; ++j) {
-        const Index at = (r * s.heads + h) * s.width + j;
-        const double angle = s.positions[r] * std::pow(s.theta, -2.0 * j / s.width);
+        const Index at = (r * s.num_heads + h) * s.head_dim + j;
+        const double angle = s.positions[r] * std::pow(s.rope_theta, -2.0 * j / s.head_dim);
         EXPECT_NEAR(y[at], s.scale * (x[at] * std::cos(angle) - x[at + half] * std::sin(angle)), 1e-12);
         EXPECT_NEAR(y[at + half], s.scale * (x[at + half] * std::cos(angle) + x[at] * std::sin(angle)), 1e-12);
       }
@@ -46,7 +46,7 @@ TEST(rope, turns_complex_pairs) {
 
 TEST(rope, backward_is_the_transpose) {
   const Case s;
-  const Index n = s.rows * s.heads * s.width;
+  const Index n = s.rows * s.num_heads * s.head_dim;
   const Values x = numbers(n, 1), y = numbers(n, 2);
   EXPECT_NEAR(dot(turned<double>(s, Turn::forward, x), y), dot(x, turned<double>(s, Turn::backward, y)), 1e-12);
 }
@@ -55,20 +55,20 @@ TEST(rope, backward_is_the_transpose) {
 TEST(rope, products_depend_on_the_distance_alone) {
   Case s, later;
   s.rows = later.rows = 2;
-  s.heads = later.heads = 1;
+  s.num_heads = later.num_heads = 1;
   s.positions = {3, 11};
   later.positions = {3 + 500, 11 + 500};
-  const Values x = numbers(2 * s.width, 4);
+  const Values x = numbers(2 * s.head_dim, 4);
   const auto product = [&](const Case& at) {
     const Values y = turned<double>(at, Turn::forward, x);
-    return dot(Values(y.begin(), y.begin() + s.width), Values(y.begin() + s.width, y.end()));
+    return dot(Values(y.begin(), y.begin() + s.head_dim), Values(y.begin() + s.head_dim, y.end()));
   };
   EXPECT_NEAR(product(s), product(later), 1e-12);
 }
 
 TEST(rope, may_run_in_place) {
   const Case s;
-  const Values x = numbers(s.rows * s.heads * s.width, 1);
+  const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1);
   EXPECT_EQ(turned<float>(s, Turn::forward, x, true), turned<float>(s, Turn::forward, x));
   EXPECT_EQ(turned<bf16>(s, Turn::backward, x, true), turned<bf16>(s, Turn::backward, x));
 }
@@ -76,7 +76,7 @@ TEST(rope, may_run_in_place) {
 TEST(rope, float_and_bf16_follow_double) {
   Case s;
   s.positions.back() = 50;
-  const Values x = rounded<bf16>(numbers(s.rows * s.heads * s.width, 1)), y = turned<double>(s, Turn::forward, x);
+  const Values x = rounded<bf16>(numbers(s.rows * s.num_heads * s.head_dim, 1)), y = turned<double>(s, Turn::forward, x);
   expect_near(turned<float>(s, Turn::forward, x), y, 1e-5);
   expect_near(turned<bf16>(s, Turn::forward, x), y, 2e-2);
 }
@@ -85,15 +85,15 @@ TEST(rope, float_and_bf16_follow_double) {
 TEST(rope, changes_the_type_on_the_way) {
   const Case s;
   Device dev(false, 1 << 20);
-  Block<float> cosine(s.rows, s.width / 2), sine(s.rows, s.width / 2);
-  rope_table<float>(dev, s.places(), s.theta, cosine.tensor(), sine.tensor());
-  const Index columns = s.heads * s.width;
+  Block<float> cosine(s.rows, s.head_dim / 2), sine(s.rows, s.head_dim / 2);
+  rope_table<float>(dev, s.places(), s.rope_theta, cosine.tensor(), sine.tensor());
+  const Index columns = s.num_heads * s.head_dim;
   const Values x = rounded<bf16>(numbers(s.rows * columns, 1));
   Block<float> wide(s.rows, columns, x), wide_out(s.rows, columns);
   Block<bf16> narrow(s.rows, columns, x), narrow_out(s.rows, columns);
-  rope<float, bf16>(dev, Turn::forward, s.heads, s.scale, cosine.tensor(), sine.tensor(), wide.matrix(),
+  rope<float, bf16>(dev, Turn::forward, s.num_heads, s.scale, cosine.tensor(), sine.tensor(), wide.matrix(),
                     narrow_out.matrix());
-  rope<bf16, float>(dev, Turn::forward, s.heads, s.scale, cosine.tensor(), sine.tensor(), narrow.matrix(),
+  rope<bf16, float>(dev, Turn::forward, s.num_heads, s.scale, cosine.tensor(), sine.tensor(), narrow.matrix(),
                     wide_out.matrix());
   EXPECT_EQ(narrow_out.values(), turned<bf16>(s, Turn::forward, x));
   EXPECT_EQ(wide_out.values(), turned<float>(s, Turn::forward, x));
@@ -102,11 +102,11 @@ TEST(rope, changes_the_type_on_the_way) {
 // At theta = 1e11 and far positions the float table still holds cos^2 + sin^2 = 1, and position 0 turns nothing.
 TEST(rope, table_is_of_unit_length) {
   Case s;
-  s.theta = 1e11;
+  s.rope_theta = 1e11;
   s.positions = {0, 1, 100, 16383, 262143};
   Device dev(false, 1 << 20);
   Block<float> cosine(s.rows, 32), sine(s.rows, 32);
-  rope_table<float>(dev, s.places(), s.theta, cosine.tensor(), sine.tensor());
+  rope_table<float>(dev, s.places(), s.rope_theta, cosine.tensor(), sine.tensor());
   const Values c = cosine.values(), d = sine.values();
   for (std::size_t i = 0; i < c.size(); ++i) EXPECT_NEAR(c[i] * c[i] + d[i] * d[i], 1, 1e-6);
   EXPECT_EQ(Values(c.begin(), c.begin() + 32), Values(32, 1));

@@ -19,7 +19,7 @@ RunConfig run_of(const std::string& text, const std::vector<std::string>& overri
 }
 
 const std::string ramped =
-    "train: {ramp: [\"0:16\", \"1000:32\", \"1e6:64\"], batch: 8, length: 10}\nmodel: {pattern: P x 8}\n";
+    "train: {ramp: [\"0:16\", \"1000:32\", \"1e6:64\"], global_batch_size: 8, seq_length: 10}\nmodel: {pattern: P x 8}\n";
 
 void expect_refused(const std::function<void()>& what, std::initializer_list<const char*> parts) {
   try {
@@ -37,7 +37,7 @@ TEST(run_config, the_batch_follows_its_ramp) {
        std::vector<std::pair<double, Index>>{{0, 16}, {999, 16}, {1000, 32}, {999999, 32}, {1e6, 64}, {1e15, 64}})
     EXPECT_EQ(run.batch_after(tokens), batch) << tokens;
   EXPECT_EQ(run.largest_batch(), 64);
-  const RunConfig plain = run_of("train: {batch: 8}");
+  const RunConfig plain = run_of("train: {global_batch_size: 8}");
   EXPECT_EQ(plain.batch_after(0), 8);
   EXPECT_EQ(plain.batch_after(1e15), 8);
   EXPECT_EQ(plain.largest_batch(), 8);
@@ -46,7 +46,7 @@ TEST(run_config, the_batch_follows_its_ramp) {
 // The largest batch need not be the last one, and the engine has room for it.
 TEST(run_config, the_engine_has_room_for_the_largest_batch) {
   const RunConfig run =
-      run_of("train: {ramp: [\"0:16\", \"10:64\", \"20:8\"], micro_batch: 2, length: 10}\nmodel: {pattern: P x 8}");
+      run_of("train: {ramp: [\"0:16\", \"10:64\", \"20:8\"], micro_batch_size: 2, seq_length: 10}\nmodel: {pattern: P x 8}");
   EXPECT_EQ(run.largest_batch(), 64);
   EXPECT_EQ(engine_config(run, layout_of(run, 4)).micros, 8);
 }
@@ -59,21 +59,21 @@ TEST(run_config, refuses_ramps_that_are_none) {
 
 TEST(run_config, lists_that_belong_together_have_one_length) {
   expect_refused([] { run_of("data: {prefixes: [a, b], weights: [1]}"); }, {"data.weights has 1 numbers for 2 prefixes"});
-  expect_refused([] { run_of("optimizer: {groups: [x], group_rates: [1, 2]}"); }, {"optimizer.group_rates has 2 numbers for 1 groups"});
+  expect_refused([] { run_of("optimizer: {groups: [x], group_lrs: [1, 2]}"); }, {"optimizer.group_lrs has 2 numbers for 1 groups"});
   EXPECT_EQ(run_of("data: {prefixes: [a, b], weights: [1, 3]}").data.weights, (std::vector<double>{1, 3}));
 }
 
 TEST(run_config, groups_and_frozen_weights_are_named_by_patterns) {
-  const RunConfig run = run_of("optimizer: {groups: [\"*.A_log\"], group_rates: [0.5], frozen: [\"model.layers.*.mamba.*\", \"lm_head*\"]}");
+  const RunConfig run = run_of("optimizer: {groups: [\"*.A_log\"], group_lrs: [0.5], frozen: [\"model.layers.*.mamba.*\", \"lm_head*\"]}");
   EXPECT_EQ(run.optimizer.frozen.size(), 2u);
-  const auto trained = [&](const std::string& name) { return run.optimizer.trained()({name, {1}, everywhere(), ones()}); };
+  const auto trained = [&](const std::string& name) { return run.optimizer.trained()({name, {1}, replicated(), ones()}); };
   EXPECT_FALSE(trained("model.layers.3.mamba.D"));
   EXPECT_FALSE(trained("lm_head.weight"));
   EXPECT_TRUE(trained("model.layers.3.self_attn.q_proj.weight"));
   expect_refused([] { run_of("optimizer: {frozen: [mamba]}"); }, {"optimizer.frozen: 'mamba' matches no weight", "the nearest is model.layers.0.mamba"});
   expect_refused([] { run_of("optimizer: {groups: [\"*.a_log\"]}"); }, {"optimizer.groups: '*.a_log'", "model.layers.0.mamba.A_log"});
   expect_refused([] { run_of("optimizer: {frozen: [\"*\"]}"); }, {"leaves no weight to train"});
-  expect_refused([] { run_of("optimizer: {groups: [\"*.D\"], group_rates: [0]}"); }, {"group_rates"});
+  expect_refused([] { run_of("optimizer: {groups: [\"*.D\"], group_lrs: [0]}"); }, {"group_lrs"});
 }
 
 TEST(run_config, every_step_of_a_ramp_must_split_over_the_grid) {
@@ -112,22 +112,22 @@ TEST(run_config, layers_of_stages_are_taken_as_given) {
 TEST(run_config, the_samples_of_a_run_are_those_of_its_steps) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 300; ++trial) {
-    RunConfig run = run_of("train: {length: 10}\nmodel: {pattern: P}");
-    run.train.steps = Index(random() % 200), run.train.length = 1 + Index(random() % 50), run.train.batch = 1 + Index(random() % 9);
+    RunConfig run = run_of("train: {seq_length: 10}\nmodel: {pattern: P}");
+    run.train.steps = Index(random() % 200), run.train.seq_length = 1 + Index(random() % 50), run.train.global_batch_size = 1 + Index(random() % 9);
     for (double tokens = trial % 2 ? 0 : 7; run.train.ramp.size() < random() % 5; tokens += double(1 + random() % 3000))
       run.train.ramp.push_back({tokens, 1 + Index(random() % 16)});
     Index samples = 0;
-    for (Index step = 0; step < run.train.steps; ++step) samples += run.batch_after(double(samples * run.train.length));
+    for (Index step = 0; step < run.train.steps; ++step) samples += run.batch_after(double(samples * run.train.seq_length));
     EXPECT_EQ(samples_of(run), samples) << trial;
   }
-  EXPECT_EQ(samples_of(run_of("train: {steps: 1099511627776, batch: 8}")), Index(8) << 40);
+  EXPECT_EQ(samples_of(run_of("train: {steps: 1099511627776, global_batch_size: 8}")), Index(8) << 40);
 }
 
 TEST(run_config, what_keys_make_together_is_bounded_and_named) {
-  expect_refused([] { run_of("model:\n  attention:\n    heads: 4194304\n    key_heads: 1", {"model.attention.width=4"}); },
-                 {"test.yaml:3: model.attention.heads = 4194304", "command line `model.attention.width=4`", "together", "channels"});
-  expect_refused([] { run_of("train:\n  micro_batch: 16777216\n  batch: 16777216"); }, {"test.yaml:2: train.micro_batch", "train.length = 1024", "tokens"});
-  expect_refused([] { run_of("model: {pattern: M- x 8192, width: 4194304}"); }, {"model.width", "weights"});
+  expect_refused([] { run_of("model:\n  attention:\n    num_heads: 4194304\n    num_kv_heads: 1", {"model.attention.head_dim=4"}); },
+                 {"test.yaml:3: model.attention.num_heads = 4194304", "command line `model.attention.head_dim=4`", "together", "channels"});
+  expect_refused([] { run_of("train:\n  micro_batch_size: 16777216\n  global_batch_size: 16777216"); }, {"test.yaml:2: train.micro_batch_size", "train.seq_length = 1024", "tokens"});
+  expect_refused([] { run_of("model: {pattern: M- x 8192, hidden_size: 4194304}"); }, {"model.hidden_size", "weights"});
   expect_refused([] { run_of("parallel: {pipeline: 1024, tensor: 1024}"); }, {"parallel.pipeline", "parallel.tensor", "ranks of one model"});
 }
 
@@ -137,8 +137,8 @@ TEST(run_config, patterns_expand_and_are_checked) {
   EXPECT_EQ(run_of("model: {pattern: M*-P}").model.pattern, "M*-P");
   for (const char* pattern : {"P x 0", "P x -1", "P x 3x", "P x ", "Q"})
     expect_refused([&] { run_of(fmt::format("model: {{pattern: \"{}\"}}", pattern)); }, {"model.pattern"});
-  expect_refused([] { run_of("model: {attention: {heads: 6, key_heads: 4}}"); }, {"key_heads"});
-  expect_refused([] { run_of("model: {mamba: {heads: 6, groups: 4}}"); }, {"groups"});
+  expect_refused([] { run_of("model: {attention: {num_heads: 6, num_kv_heads: 4}}"); }, {"num_kv_heads"});
+  expect_refused([] { run_of("model: {mamba: {num_heads: 6, num_groups: 4}}"); }, {"groups"});
 }
 
 }  // namespace

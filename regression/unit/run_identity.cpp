@@ -53,7 +53,7 @@ TEST(run_identity, of_older_checkpoints_ends_at_the_latest) {
     EXPECT_EQ(newest_step_of_run(folder.path()), own);
     auto run = identity_in(folder.path());
     ASSERT_TRUE(run);
-    // A new program goes on: what the older one has left beyond stays nobody's, and everything up to there serves.
+    // A new program goes on: later checkpoints of the older one belong to no run, and all up to there are used.
     write_identity(folder.path(), *run);
     EXPECT_EQ(newest_step_of_run(folder.path()), own);
     const int further = own + 1 + int(random() % 3);

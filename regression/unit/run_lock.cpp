@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One run at a time has an output folder; what a dead one has left stands in nobody's way on its own machine.
+// One run at a time has an output folder; what a dead one has left does not block the next one on the same machine.
 #include "src/job/run_lock.hpp"
 
 #include <sys/wait.h>
@@ -100,10 +100,10 @@ TEST(run_lock, of_another_machine_is_taken_over_at_once_where_that_is_said) {
   EXPECT_NE(lock.note().find("elsewhere"), std::string::npos);
 }
 
-TEST(run_lock, of_the_life_before_of_the_same_job_is_taken_over_at_once) {
+TEST(run_lock, of_the_attempt_before_of_the_same_job_is_taken_over_at_once) {
   const Folder folder;
-  const auto before = [&](const char* id, int life) {
-    folder.write("lock", fmt::format(R"({{"host": "elsewhere", "pid": 77, "job": "{}", "scheduler": "slurm", "cluster": "big", "step": "0", "life": {}}})", id, life));
+  const auto before = [&](const char* id, int attempt) {
+    folder.write("lock", fmt::format(R"({{"host": "elsewhere", "pid": 77, "job": "{}", "scheduler": "slurm", "cluster": "big", "step": "0", "attempt": {}}})", id, attempt));
   };
   for (const auto& [name, value] : {std::pair("SLURM_JOB_ID", "36"), {"SLURM_CLUSTER_NAME", "big"}, {"SLURM_RESTART_COUNT", "1"}, {"SLURM_STEP_ID", "0"}}) setenv(name, value, 1);
   before("36", 0);
@@ -111,8 +111,8 @@ TEST(run_lock, of_the_life_before_of_the_same_job_is_taken_over_at_once) {
   const double seconds = seconds_of([&] { note = RunLock(folder.path()).note(); });
   EXPECT_NE(note.find("its job has been started again"), std::string::npos) << note;
   EXPECT_LT(seconds, 2);
-  for (const auto& [id, life] : {std::pair("36", 1), {"35", 0}}) {  // another step of this life; another element of an array
-    before(id, life);
+  for (const auto& [id, attempt] : {std::pair("36", 1), {"35", 0}}) {  // another step of this attempt; another element of an array
+    before(id, attempt);
     EXPECT_GE(seconds_of([&] { note = RunLock(folder.path(), {.patience = 0.5}).note(); }), 0.5);
     EXPECT_NE(note.find("no sign of life"), std::string::npos) << note;
   }

@@ -16,11 +16,11 @@ Json told(const Folder& folder, int ranks) {
   const std::filesystem::path output = folder / std::to_string(ranks);
   std::filesystem::create_directories(output);
   const std::vector<std::string> changes{"output.folder=" + output.string()};
-  Deck deck = Deck::parse("train: {length: 50, steps: 9}\nmodel: {pattern: P x 2, width: 64}\n", "test.yaml", changes);
+  Deck deck = Deck::parse("train: {seq_length: 50, steps: 9}\nmodel: {pattern: P x 2, hidden_size: 64}\n", "test.yaml", changes);
   const RunConfig run = read_run_config(deck);
   deck.finish();
   StepReport report;
-  report.step = 9, report.steps = 9, report.global_batch = 12, report.seconds = 0.25, report.loss = 1;
+  report.step = 9, report.steps = 9, report.global_batch_size = 12, report.seconds = 0.25, report.loss = 1;
   RunLog(run, "", "", TensorBoard::Resumed{8, 96}, 3e9, ranks).step(report);
   std::ifstream lines(output / "metrics.jsonl");
   std::string line;

@@ -169,7 +169,7 @@ TEST(samples, dataset_joins_corpora_and_splits) {
   gyr::DatasetOptions options;
   options.corpora = {{a.prefix(), 3.0}, {b.prefix(), 1.0}};
   options.split = "3,1";
-  options.seq_len = 9;
+  options.seq_length = 9;
   options.vocab_size = vocab;
   for (const auto order : {gyr::SampleOrder::shuffled, gyr::SampleOrder::megatron}) {
     options.order = order;
@@ -203,7 +203,7 @@ TEST(samples, dataset_says_what_is_wrong) {
     gyr::DatasetOptions options;
     options.corpora = {{corpus.prefix(), {}}};
     options.split = "1";
-    options.seq_len = 10;
+    options.seq_length = 10;
     change(options);
     return code_of([&] {
       const gyr::Dataset data(options);
@@ -211,13 +211,13 @@ TEST(samples, dataset_says_what_is_wrong) {
     });
   };
   EXPECT_EQ(code([](auto&) {}), 0);
-  EXPECT_EQ(code([](auto& o) { o.seq_len = 149; }), 0);
-  EXPECT_EQ(code([](auto& o) { o.seq_len = 150; }), int(Exit::data));
+  EXPECT_EQ(code([](auto& o) { o.seq_length = 149; }), 0);
+  EXPECT_EQ(code([](auto& o) { o.seq_length = 150; }), int(Exit::data));
   EXPECT_EQ(code([](auto& o) { o.which = gyr::Split::test; }), int(Exit::data));
   EXPECT_EQ(code([](auto& o) { o.vocab_size = 100; }), int(Exit::data));
   EXPECT_EQ(code([](auto& o) { o.corpora[0].prefix += "x"; }), int(Exit::missing));
   EXPECT_EQ(code([](auto& o) { o.corpora.clear(); }), int(Exit::config));
-  EXPECT_EQ(code([](auto& o) { o.seq_len = 0; }), int(Exit::config));
+  EXPECT_EQ(code([](auto& o) { o.seq_length = 0; }), int(Exit::config));
   EXPECT_EQ(code([](auto& o) { o.corpora.push_back({o.corpora[0].prefix, 2.0}); }), int(Exit::config));
   EXPECT_EQ(code([](auto& o) { o.corpora[0].weight = -1; }), int(Exit::config));
   EXPECT_EQ(code([](auto& o) { o.order = gyr::SampleOrder::megatron; }), int(Exit::config));

@@ -117,7 +117,7 @@ TEST(sampling, every_sequence_has_random_numbers_of_its_own) {
 
 TEST(sampling, a_model_that_knows_nothing_draws_all_tokens_alike) {
   const auto texts = guesses(std::vector(16, std::vector<Token>{5, 9, 2}), 11, 40);
-  std::vector<Index> counts(named("T1").model.vocabulary, 0), repeats(2, 0);
+  std::vector<Index> counts(named("T1").model.vocab_size, 0), repeats(2, 0);
   for (const auto& text : texts)
     for (std::size_t i = 0; i < text.size(); ++i) {
       counts[text[i]] += 1;

@@ -519,24 +519,24 @@ TEST(ssd, clamped_time_steps_have_no_gradient) {
   EXPECT_NE(g.a_log[0], 0);
 }
 
-void expect_ghost_counts_what_runs(const Positions& positions) {
+void expect_dry_run_counts_what_runs(const Positions& positions) {
   const SsdShape s{2, 75, 4, 2, 8, 16, 32, 0, infinity};
   const Arguments a(s);
-  Device dev(false, 1 << 24), ghost(true, 0);
-  for (Device* d : {&dev, &ghost}) {
+  Device dev(false, 1 << 24), dry(true, 0);
+  for (Device* d : {&dev, &dry}) {
     Call<bf16> call(s, a, positions);
     call.forward(*d);
     call.backward(*d, random_dy(s), random_dlast(s));
   }
-  EXPECT_EQ(dev.flops(), ghost.flops());
-  EXPECT_EQ(dev.scratch.high_water(), ghost.scratch.high_water());
-  ASSERT_EQ(dev.work().size(), ghost.work().size());
+  EXPECT_EQ(dev.flops(), dry.flops());
+  EXPECT_EQ(dev.scratch.high_water(), dry.scratch.high_water());
+  ASSERT_EQ(dev.work().size(), dry.work().size());
   for (std::size_t i = 0; i < dev.work().size(); ++i)
-    EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
+    EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
 }
 
-TEST(ssd, ghost_counts_what_runs) { expect_ghost_counts_what_runs({}); }
-TEST(ssd, ghost_counts_what_runs_for_packed_documents) { expect_ghost_counts_what_runs(positions_of({10, 1, 40, 75}, 2, 75)); }
+TEST(ssd, dry_run_counts_what_runs) { expect_dry_run_counts_what_runs({}); }
+TEST(ssd, dry_run_counts_what_runs_for_packed_documents) { expect_dry_run_counts_what_runs(positions_of({10, 1, 40, 75}, 2, 75)); }
 
 // ---- The pieces of the scan, as ranks that hold parts of one sequence use them ----
 
@@ -721,18 +721,18 @@ TEST(ssd, pieces_of_a_cut_sequence_equal_the_whole) {
   }
 }
 
-TEST(ssd, ghost_counts_what_the_pieces_run) {
+TEST(ssd, dry_run_counts_what_the_pieces_run) {
   const SsdShape s{2, 75, 4, 2, 8, 16, 32, 0, infinity};
   const Arguments a(s);
-  Device dev(false, 1 << 24), ghost(true, 0);
-  for (Device* d : {&dev, &ghost}) {
+  Device dev(false, 1 << 24), dry(true, 0);
+  for (Device* d : {&dev, &dry}) {
     Rank<bf16> rank(s, a, positions_of({10, 1, 40, 75}, 2, 75), random_dy(s), 0, s.seq_length);
     rank.chunk_states(*d), rank.outputs(*d, a.initial), rank.outputs_backward(*d), rank.chunk_states_backward(*d, random_dlast(s));
   }
-  EXPECT_EQ(dev.flops(), ghost.flops());
-  EXPECT_EQ(dev.scratch.high_water(), ghost.scratch.high_water());
-  ASSERT_EQ(dev.work().size(), ghost.work().size());
-  for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, ghost.work()[i].calls) << dev.work()[i].kernel;
+  EXPECT_EQ(dev.flops(), dry.flops());
+  EXPECT_EQ(dev.scratch.high_water(), dry.scratch.high_water());
+  ASSERT_EQ(dev.work().size(), dry.work().size());
+  for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
 }
 
 // One token costs a step of the recurrence, whatever the chunk length.

@@ -55,7 +55,7 @@ TEST(watch, a_rank_that_has_ended_is_not_silent) {
   EXPECT_EQ(silent(records, records), std::vector<int>{0});
 }
 
-TEST(watch, heartbeats_read_back_by_rank_and_of_the_newest_life_only) {
+TEST(watch, heartbeats_read_back_by_rank_and_of_the_newest_attempt_only) {
   const Folder folder;
   const auto path = heartbeat_path(folder.path());
   EXPECT_TRUE(read_heartbeats(path).empty());
@@ -68,7 +68,7 @@ TEST(watch, heartbeats_read_back_by_rank_and_of_the_newest_life_only) {
   ASSERT_EQ(read_heartbeats(path).size(), 4u);
   for (const int rank : {0, 1, 2}) {
     Heartbeat newer = beat(rank, 1, true, 2 * second, 0);
-    newer.life = 1;
+    newer.attempt = 1;
     file.write(newer);
   }
   const auto read = read_heartbeats(path);
@@ -128,7 +128,7 @@ TEST(watch, samples_to_skip_are_jumped_by_the_batch_that_would_touch_them) {
 
 TEST(watch, the_data_axis_shrinks_to_what_the_batches_divide_by) {
   RunConfig run;
-  run.train.batch = 24, run.train.micro_batch = 2;
+  run.train.global_batch_size = 24, run.train.micro_batch_size = 2;
   EXPECT_EQ(data_axis_of(run, 5), 4);
   EXPECT_EQ(data_axis_of(run, 3), 3);
   EXPECT_EQ(data_axis_of(run, 0), 0);

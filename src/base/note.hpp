@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where one says what was passed over and why, a sentence at a time.
+// Is told what was ignored and why, a sentence at a time.
 #pragma once
 
 #include <functional>

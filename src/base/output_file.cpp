@@ -35,7 +35,7 @@ OutputFile OutputFile::join(const std::filesystem::path& final_path) { return Ou
 OutputFile::OutputFile(const std::filesystem::path& final_path, bool owner)
     : final_(final_path), temporary_(temporary(final_path)), owner_(owner) {
   const int create = owner ? O_CREAT | O_TRUNC : 0;
-  const auto open = [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666); };  // the umask has the last word
+  const auto open = [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666); };  // the umask may take bits away
   fd_ = open();
   if (fd_ < 0 && errno == ELOOP && owner && ::unlink(temporary_.c_str()) == 0) fd_ = open();
   if (fd_ < 0) {

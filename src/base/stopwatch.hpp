@@ -5,7 +5,7 @@
 
 namespace gyr {
 
-// Adds the time of its life.
+// Adds the time from its construction to its destruction.
 class Stopwatch {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds) {}

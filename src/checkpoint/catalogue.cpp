@@ -28,8 +28,8 @@ template <class T>
 std::vector<PlacedWeight> model_weights(const ModelConfig& config, const Layout& layout, const Trained& trained) {
   std::vector<PlacedWeight> all;
   for (int s = 0; s < layout.size("pipeline"); ++s) {
-    Grid ghost = Grid::ghost(layout, position_at(layout, s, 0));
-    Stage<T> stage(config, ghost, trained);
+    Grid dry = Grid::dry_run(layout, position_at(layout, s, 0));
+    Stage<T> stage(config, dry, trained);
     for (const auto& p : stage.parameters().all())
       if (!p->tied) all.push_back({p->weight, s, p->trained});
   }
@@ -90,8 +90,8 @@ std::vector<GivenBox> given_boxes(const std::vector<PlacedTensor>& tensors, cons
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     if (tensors[t].stage != stage) continue;
     const Weight& w = tensors[t].weight;
-    const int dim = w.dealing.dim;
-    for (const Piece& piece : deal(w, ranks, rank).pieces) {
+    const int dim = w.sharding.dim;
+    for (const Piece& piece : shard(w, ranks, rank).pieces) {
       if (piece.replica != 0 || piece.extent == 0) continue;
       GivenBox& b = boxes.emplace_back(GivenBox{t, whole(w.shape), Shape(w.shape.size(), 0)});
       b.box.first[dim] = piece.global, b.box.count[dim] = piece.extent, b.local[dim] = piece.local;

@@ -18,7 +18,7 @@ struct PlacedWeight {
 // Every weight of a model once, in the order of the model.
 template <class T>
 std::vector<PlacedWeight> model_weights(const ModelConfig&, const Layout&, const Trained& = {});
-// The same where nobody cares for stages.
+// The same without the stages.
 template <class T>
 std::vector<PlacedWeight> model_weights(const ModelConfig&, const Trained& = {});
 

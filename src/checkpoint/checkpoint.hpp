@@ -95,7 +95,7 @@ struct LoadTraffic {
 // the moments start at zero. Masters, and weights stored in another precision, come from the checkpoint's masters where it has them.
 // The ranks first share the work of comparing all files with their checksums. Collective over the engine's grid; an error on one rank is
 // thrown by all. Exit::config naming the first tensor where the checkpoint is of another model, or holds no moments of a weight that is
-// trained now (it was frozen then): moments at zero beside a late step's bias correction would take steps of several times the rate.
+// trained now (it was frozen then): moments at zero beside a late step's bias correction would take steps of several times the learning rate.
 // Moments of weights that are frozen now are not read. Exit::data naming file and tensor where its content is damaged.
 template <class T>
 CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, Engine<T>&, LoadWhat, Reading = Reading::all, LoadTraffic* = nullptr);

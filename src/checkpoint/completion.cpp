@@ -38,7 +38,7 @@ bool Completion::all_ready(const std::future<Result>& work) {
 Completion::Result Completion::agreed(std::future<Result>& work) {
   Result mine;
   try {
-    together(world_, [&] { mine = work.get(); });
+    collective_check(world_, [&] { mine = work.get(); });
   } catch (...) {  // on every rank
     transaction_.reset();
     world_.barrier();
@@ -47,7 +47,7 @@ Completion::Result Completion::agreed(std::future<Result>& work) {
   return mine;
 }
 
-// The first rank hears which files there are.
+// Tells the first rank which files there are.
 void Completion::collect(const std::optional<ManifestFile>& mine) {
   for (std::string& text : gather_texts(world_, mine ? text_of(*mine) : ""))
     if (!text.empty()) manifest_.files.push_back(manifest_file(text, "another rank"));

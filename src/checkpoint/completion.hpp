@@ -44,7 +44,7 @@ class Completion {
   std::unique_ptr<Transaction> transaction_;
   bool written_ = false;
   Saved saved_;
-  std::future<Result> writing_, committing_;  // last: they end before what they work on goes
+  std::future<Result> writing_, committing_;  // last member: the threads end before the members that they use are destroyed
 };
 
 }  // namespace gyr

@@ -42,7 +42,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// Under a name that says it is not whole any more, because a folder goes file by file.
+// Renamed first: a folder is removed file by file, and must not look like a whole checkpoint meanwhile.
 std::error_code remove_checkpoint(const fs::path& path) {
   std::error_code error;
   const fs::path dying = fs::path(path) += unfinished_suffix;
@@ -110,7 +110,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& no
 
 std::optional<fs::path> newest_checkpoint(const fs::path& folder, Communicator& world, const Note& note, std::int64_t before, const RunIdentity* run) {
   double step = -1;
-  together(world, [&] {
+  collective_check(world, [&] {
     if (world.rank() != 0) return;
     if (const auto path = newest_checkpoint(folder, note, before, run)) step = double(*step_of(path->filename().string()));
   });
@@ -148,7 +148,7 @@ void remove_unfinished(const fs::path& folder) {
 
 void require_space(const fs::path& folder, Index bytes) {
   struct statvfs status;
-  if (::statvfs(folder.c_str(), &status) != 0) return;  // not every file system tells; the write itself will
+  if (::statvfs(folder.c_str(), &status) != 0) return;  // not every file system says how much is free; a write without room fails later
   const double free = double(status.f_bavail) * double(status.f_frsize);
   require(free >= double(bytes), Exit::io, "{}: a checkpoint takes {:.3f} GB and {:.3f} GB are free; make room or keep fewer checkpoints",
           folder.string(), double(bytes) * 1e-9, free * 1e-9);

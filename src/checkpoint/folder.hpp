@@ -25,7 +25,7 @@ std::filesystem::path existing_path(const std::filesystem::path& folder, std::in
 // and looks at the sizes of files, not at tensors.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, const Note& note = {},
                                                        std::int64_t before = std::numeric_limits<std::int64_t>::max(), const RunIdentity* run = nullptr);
-// The same for all ranks of `world`: its first rank looks and alone knows the run, the others hear. Collective.
+// The same for all ranks of `world`: the first rank reads the folder and tells the others; it alone needs to know the run. Collective.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, Communicator& world, const Note& note = {},
                                                        std::int64_t before = std::numeric_limits<std::int64_t>::max(), const RunIdentity* run = nullptr);
 

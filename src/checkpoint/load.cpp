@@ -41,16 +41,16 @@ template <class S>
 std::vector<S> share(const StoredNumbers& tensor, const Parameter& p) {
   const Index count = p.size();
   std::vector<BoxPair> parts;
-  for (const Piece& piece : p.share.pieces) {
+  for (const Piece& piece : p.shard.pieces) {
     if (piece.extent == 0) continue;
-    const int dim = p.weight.dealing.dim;
-    Box there = whole(p.weight.shape), here = whole(p.share.shape);
+    const int dim = p.weight.sharding.dim;
+    Box there = whole(p.weight.shape), here = whole(p.shard.shape);
     there.first[dim] = piece.global, here.first[dim] = piece.local;
     there.count[dim] = here.count[dim] = piece.extent;
     parts.push_back({there, here});
   }
   std::vector<std::byte> stored(count * size_of(tensor.dtype));
-  tensor.read_parts(parts, stored.data(), p.share.shape);
+  tensor.read_parts(parts, stored.data(), p.shard.shape);
   std::vector<S> numbers(count);
   convert_numbers(tensor.dtype, stored.data(), count, numbers.data(), tensor.name);
   return numbers;
@@ -130,11 +130,11 @@ void load_moments(Fetch& fetch, const CheckpointFile& file, Engine<T>& engine) {
 template <class T, class Open>
 void open_checked(Communicator& world, const ModelConfig& model, Open&& open) {
   const WeightSource* source = nullptr;
-  together(world, [&] {
+  collective_check(world, [&] {
     source = open();
     check_model<T>(*source, model);
   });
-  together(world, [&] { source->check(world.rank(), world.size()); });
+  collective_check(world, [&] { source->check(world.rank(), world.size()); });
 }
 
 }  // namespace
@@ -160,8 +160,8 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& path, Engine<T>& e
     source.emplace(path);
     return &*source;
   });
-  if (what == LoadWhat::everything) together(world, [&] { check_moments<T>(*source, engine.config()); });
-  together(world, [&] {
+  if (what == LoadWhat::everything) collective_check(world, [&] { check_moments<T>(*source, engine.config()); });
+  collective_check(world, [&] {
     Fetch fetch(reading == Reading::broadcast ? &engine.grid().data() : nullptr);
     load_anew(fetch, *source, engine);
     if (what == LoadWhat::everything) load_moments(fetch, *source, engine);
@@ -175,7 +175,7 @@ template <class T>
 void load_weights_from(const OpenWeights& open, Engine<T>& engine) {
   std::unique_ptr<WeightSource> source;
   open_checked<T>(engine.grid().world(), engine.config().model, [&] { return (source = open()).get(); });
-  together(engine.grid().world(), [&] {
+  collective_check(engine.grid().world(), [&] {
     Fetch fetch;
     load_anew(fetch, *source, engine);
   });
@@ -185,7 +185,7 @@ template <class T>
 void load_weights_from(const OpenWeights& open, Grid& grid, Stage<T>& stage) {
   std::unique_ptr<WeightSource> source;
   open_checked<T>(grid.world(), stage.config(), [&] { return (source = open()).get(); });
-  together(grid.world(), [&] {
+  collective_check(grid.world(), [&] {
     Fetch fetch;
     load_values(fetch, *source, stage);
   });

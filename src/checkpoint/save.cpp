@@ -124,10 +124,10 @@ typename Saver<T>::Write Saver<T>::hand_over(const std::filesystem::path& shard,
     return [this, make_file] { return write_copy(*make_file(), delivery_->boxes(), logical_, buffer_.data()); };
   }
   std::shared_ptr<ShardFile> file;
-  together(world, [&] {
+  collective_check(world, [&] {
     if (writes) file = make_file();
   });
-  together(world, [&] {
+  collective_check(world, [&] {
     std::optional<FileSink> sink;
     if (writes) sink.emplace([&](const GivenBox& b, Index rows, const void* data) { file->write(b, rows, data); });
     delivery_->run(sink ? &*sink : nullptr);
@@ -145,7 +145,7 @@ void Saver<T>::begin(CheckpointHeader header) {
   const std::filesystem::path target = checkpoint_path(folder_, step);
 
   std::unique_ptr<Transaction> transaction;  // on the first rank
-  together(world, [&] {
+  collective_check(world, [&] {
     if (world.rank() != leader) return;
     remove_unfinished(folder_);
     transaction = std::make_unique<Transaction>(target, manifest.header, manifest.bytes());

@@ -30,7 +30,7 @@ std::string type_name(const Option::Target& target) {
   return std::visit(Name(), target);
 }
 
-// What a number has to be, in words; the ends of its type are only news to who went beyond them.
+// What a number has to be, in words; the limits of its type are named only where they were exceeded.
 template <class T>
 std::string rule(std::optional<double> least, std::optional<double> most, bool beyond) {
   const char* noun = std::is_integral_v<T> ? "an integer" : "a number";
@@ -47,7 +47,7 @@ std::string listed(const std::vector<std::string>& choices) {
 
 // What was wrong with the words, as one sentence.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> left = app.remaining();  // CLI11 misses a command before it minds a word that is none
+  const std::vector<std::string> left = app.remaining();  // CLI11 reports a missing command before an unknown word
   if (!app.get_subcommands().empty() || left.empty()) return error.what();
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());

@@ -85,9 +85,9 @@ int build(const Arguments& a) {
           for (const double value : grid.world().gather({&mine, 1})) all.push_back(std::int64_t(value));
           return all;
         };
-        team.together = [&](const std::function<void()>& action) { together(grid.world(), action); };
+        team.collective_check = [&](const std::function<void()>& action) { collective_check(grid.world(), action); };
         if (runtime.rank() == 0) say_marks(options.format, a.tokenizer);
-        team.together([&] {
+        team.collective_check([&] {
           if (runtime.rank() == 0) make_folder_of(options.prefix);
         });
         const auto begin = std::chrono::steady_clock::now();

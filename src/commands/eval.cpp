@@ -27,7 +27,7 @@ struct Arguments {
   std::string checkpoint, split = "validation", precision, tokenizer, begin = "auto", delimiter = " ", lambada, choices, json, records, logits;
   std::vector<std::string> prefixes, texts;
   DocumentsOption documents;
-  Index limit = 0, length = 0, stride = 0;
+  Index limit = 0, seq_length = 0, stride = 0;
   BatchLimits batch;
   int tensor = 0, pipeline = 1;
 
@@ -49,22 +49,22 @@ One task a run:
              choice of the largest sum of ln p, acc_norm that divided by the choice's bytes, acc_token by its tokens.
 Context and continuation are encoded together: the continuation's tokens are those of encode(context + continuation) after the first
 |encode(context)|, and white space at the context's end belongs to the continuation. What does not fit into --length loses its beginning.
---logits FILE.h5, for h5py and h5ls, in each task: /logits (rows, vocabulary) has what the model says after each token, float32 (with --precision
+--logits FILE.h5, for h5py and h5ls, in each task: /logits (rows, vocab_size) has what the model says after each token, float32 (with --precision
 fp64 float64); /tokens (rows) the tokens read; /labels (rows) what is to follow, -100 where nothing is asked for; /offsets: sequence, window or
 example i is the rows from offsets[i] to before offsets[i+1]. The file appears when it is whole. --limit and --length make it small.
 Errors are standard errors of a mean; a perplexity's is its own times that of the logarithm. Figures do not depend on the number of ranks.)";
 
-DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index length) {
+DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index seq_length) {
   DatasetOptions data;
   for (const std::string& prefix : a.prefixes.empty() ? run.data.prefixes : a.prefixes) data.corpora.push_back({prefix, std::nullopt});
   require(!data.corpora.empty(), Exit::usage, "the checkpoint's deck names no data: give --data, --text, --lambada or --choices");
   data.split = a.prefixes.empty() ? run.data.split : "1";
   data.which = a.prefixes.empty() ? (a.split == "test" ? Split::test : a.split == "train" ? Split::train : Split::validation) : Split::train;
-  data.seq_len = length;
+  data.seq_length = seq_length;
   data.seed = run.data.seed;
   if (run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
   data.separate = run.data.separate;
-  data.vocab_size = run.model.vocabulary;
+  data.vocab_size = run.model.vocab_size;
   return data;
 }
 
@@ -78,12 +78,12 @@ std::optional<Token> begin_of(const Tokenizer& tokenizer, const std::string& nam
 
 // The task, and every setting that its figures depend on.
 std::unique_ptr<Evaluation> make_evaluation(const Arguments& a, const RunConfig& run, Json& settings) {
-  const Index length = a.length > 0 ? a.length : run.train.length;
-  require(length <= longest, Exit::usage, "--length {}: {} are the most", length, longest);
-  settings["length"] = length;
+  const Index seq_length = a.seq_length > 0 ? a.seq_length : run.train.seq_length;
+  require(seq_length <= longest, Exit::usage, "--length {}: {} are the most", seq_length, longest);
+  settings["length"] = seq_length;
   if (a.limit > 0) settings["limit"] = a.limit;
   if (!a.reads_text()) {
-    const DatasetOptions data = dataset_options(a, run, length);
+    const DatasetOptions data = dataset_options(a, run, seq_length);
     settings["task"] = "data";
     for (const Corpus& corpus : data.corpora) settings["files"].push_back(corpus.prefix.string());
     if (a.prefixes.empty()) settings["split"] = a.split;
@@ -92,7 +92,7 @@ std::unique_ptr<Evaluation> make_evaluation(const Arguments& a, const RunConfig&
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
   require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
   const Tokenizer tokenizer = Tokenizer::load(file);
-  const TextSettings text{tokenizer, run.model.vocabulary, length, begin_of(tokenizer, a.begin), a.limit};
+  const TextSettings text{tokenizer, run.model.vocab_size, seq_length, begin_of(tokenizer, a.begin), a.limit};
   settings["tokenizer"] = file;
   settings["begin"] = text.begin ? Json(*text.begin) : Json();
   if (!a.lambada.empty()) {
@@ -103,8 +103,8 @@ std::unique_ptr<Evaluation> make_evaluation(const Arguments& a, const RunConfig&
     settings["task"] = "choices", settings["files"] = {a.choices}, settings["delimiter"] = a.delimiter;
     return choices_evaluation(a.choices, a.delimiter, text);
   }
-  const Index stride = a.stride > 0 ? a.stride : length;
-  require(stride <= length, Exit::usage, "--stride {} would leave tokens unread between windows of {}", stride, length);
+  const Index stride = a.stride > 0 ? a.stride : seq_length;
+  require(stride <= seq_length, Exit::usage, "--stride {} would leave tokens unread between windows of {}", stride, seq_length);
   settings["task"] = "text", settings["files"] = a.texts, settings["stride"] = stride, settings["documents"] = a.documents.rule;
   return text_evaluation({a.texts.begin(), a.texts.end()}, a.documents.format(), stride, text);
 }
@@ -117,7 +117,7 @@ Layout layout_of(const Arguments& a, RunConfig run, int ranks) {
   run.parallel.permutation.clear();
   run.parallel.layers.clear();
   run.train.ramp.clear();
-  run.train.micro_batch = 1, run.train.batch = ranks;  // an evaluation has batches of its own: --batch
+  run.train.micro_batch_size = 1, run.train.global_batch_size = ranks;  // an evaluation has batches of its own: --batch
   const int model = run.parallel.tensor * run.parallel.pipeline;
   require(ranks % model == 0, Exit::config, "--tensor {} x --pipeline {} does not divide the {} ranks", run.parallel.tensor, a.pipeline, ranks);
   return gyr::layout_of(run, ranks);
@@ -148,12 +148,12 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   Json settings{{"gyrfalcon", version()}, {"checkpoint", a.checkpoint}, {"task", ""}};
   std::unique_ptr<Evaluation> evaluation;
   std::optional<Outputs> outputs;
-  together(grid.world(), [&] {
+  collective_check(grid.world(), [&] {
     evaluation = make_evaluation(a, run, settings);
     outputs.emplace(a, runtime.rank() == 0);
   });
   std::optional<LogitsFile<T>> logits;
-  if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), run.model.vocabulary);
+  if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), run.model.vocab_size);
   const auto scores = score_passages<T>(run.model, grid, [&](Stage<T>& stage) { load_weights<T>(a.checkpoint, grid, stage); },
                                         evaluation->passages(), a.batch, logits ? &*logits : nullptr);
   if (logits) logits->finish();
@@ -162,7 +162,7 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   settings["grid"] = {{"data", grid.layout().size("data")}, {"pipeline", a.pipeline}, {"tensor", grid.layout().size("tensor")}};
   settings["batch"] = {{"passages", a.batch.passages}, {"tokens", a.batch.tokens}};
   settings["results"] = conclusion.results;
-  together(grid.world(), [&] { outputs->write(settings, conclusion.records); });
+  collective_check(grid.world(), [&] { outputs->write(settings, conclusion.records); });
   if (runtime.rank() == 0) std::printf("%s\n", conclusion.text.c_str());
 }
 
@@ -200,7 +200,7 @@ void add_eval(Command& app, Action& action) {
   c->add_option("--choices", a->choices, "JSONL of multiple choice")->excludes(data)->excludes(text)->excludes(lambada);
   c->add_option("--split", a->split, "Which split of the training data")->one_of({"train", "validation", "test"})->show_default();
   c->add_option("--limit,--sequences", a->limit, "Most sequences, documents or examples to score; 0: all")->not_negative()->show_default();
-  c->add_option("--length", a->length, "Tokens read at once; 0: as trained")->not_negative()->show_default();
+  c->add_option("--length", a->seq_length, "Tokens read at once; 0: as trained")->not_negative()->show_default();
   c->add_option("--stride", a->stride, "Tokens from one window of a text to the next; 0: --length")->not_negative()->show_default();
   a->documents.add(*c);
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");

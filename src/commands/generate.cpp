@@ -64,9 +64,9 @@ Questions read_questions(const Arguments& a, const Tokenizer& tokenizer) {
   return q;
 }
 
-Grid grid_of(const Arguments& a, const RunConfig& run, Index length, Runtime& runtime) {
+Grid grid_of(const Arguments& a, const RunConfig& run, Index seq_length, Runtime& runtime) {
   require(runtime.ranks() % a.pipeline == 0, Exit::config, "--pipeline {} does not divide the {} ranks", a.pipeline, runtime.ranks());
-  const StageCosts costs = stage_costs(run.model, length);
+  const StageCosts costs = stage_costs(run.model, seq_length);
   return Grid(grid_layout(1, a.pipeline, runtime.ranks() / a.pipeline, cut_stages(costs.layers, costs.embedding, costs.head, a.pipeline)),
               runtime.world(), patience_of(runtime.world()));
 }
@@ -101,8 +101,8 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
   require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
   const Tokenizer tokenizer = Tokenizer::load(file);
-  require(tokenizer.size() <= run.model.vocabulary, Exit::data,
-          "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocabulary);
+  require(tokenizer.size() <= run.model.vocab_size, Exit::data,
+          "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocab_size);
   const Questions questions = read_questions(a, tokenizer);
   const Index count = Index(questions.prompts.size()), asked = questions.longest();
   require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: {} are the most after a prompt of {}", a.sampling.tokens, longest - asked, asked);

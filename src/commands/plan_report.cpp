@@ -89,8 +89,8 @@ std::string plan_report(const RunConfig& run, int ranks) {
   const Layout layout = layout_of(run, ranks);
   const EngineConfig config = engine_config(run, layout);
   const auto list = plans(run, layout);
-  const TokenFlops flops = forward_flops(run.model, run.train.length);
-  const double tokens = double(run.largest_batch() * run.train.length);
+  const TokenFlops flops = forward_flops(run.model, run.train.seq_length);
+  const double tokens = double(run.largest_batch() * run.train.seq_length);
   Index most = 0;
   double least_flops = list[0].flops, most_flops = 0;
   for (const RankPlan& p : list) {
@@ -104,9 +104,9 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"grid", fmt::format("{} data x {} pipeline x {} tensor = {} ranks, {}", layout.size("data"), layout.size("pipeline"),
                                    layout.size("tensor"), layout.ranks(), run.train.precision)});
   summary.row({"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(),
-                                     run.train.length, config.micros, config.micro_batch)});
+                                     run.train.seq_length, config.micros, config.micro_batch_size)});
   summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
-                                          training_flops(run.model, run.train.length, run.optimizer.trained()) * tokens, flops.minimal, flops.executed, flops.megatron)});
+                                          training_flops(run.model, run.train.seq_length, run.optimizer.trained()) * tokens, flops.minimal, flops.executed, flops.megatron)});
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
   summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * idle_part(pipeline_shape(layout, config.micros)))});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(most))});

@@ -68,7 +68,7 @@ std::vector<int> agreed(const Runtime& runtime, Exit mine) {
   MPI_Request request;
   MPI_Iallgather(&code, 1, MPI_INT, codes.data(), 1, MPI_INT, runtime.world(), &request);
   const auto begin = std::chrono::steady_clock::now();
-  // A rank that is done waits for the others as long as it takes; one that has failed suspects that they wait for it.
+  // A rank that is done waits for the others without limit; one that has failed does not, because they may be waiting for it.
   const auto patience = std::chrono::seconds(mine == Exit::ok ? 1 << 30 : 5);
   for (int done = 0; !done;) {
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -90,8 +90,8 @@ int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) 
     std::fflush(stderr);
     if (last_line) std::printf("%s\n", gyr::last_line(failure.code).c_str());
     std::fflush(stdout);
-    const timespec heard{0, 300'000'000};  // launchers drop what they have not passed on when a job is aborted
-    nanosleep(&heard, nullptr);
+    const timespec passed_on{0, 300'000'000};  // launchers drop what they have not passed on when a job is aborted
+    nanosleep(&passed_on, nullptr);
     MPI_Abort(runtime.world(), int(failure.code));
   }
   const auto first = std::find_if(codes.begin(), codes.end(), [](int c) { return c != 0; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The life of one process of a run: MPI and Kokkos started once, and one exit code that all ranks agree on.
+// One process of a run, from start to end: MPI and Kokkos started once, and one exit code that all ranks agree on.
 #pragma once
 
 #include <mpi.h>

@@ -91,7 +91,7 @@ void add_tokenizer(Command& app, Action& action) {
   Command* t = c->add_command("train", "Learn a vocabulary from text and write it as tokenizer.json");
   t->add_option("tokenizer", a->tokenizer, "tokenizer.json to write")->required();
   t->add_option("files", a->files, "Text or JSONL files")->required();
-  t->add_option("--vocabulary", a->options.vocab_size, "Tokens, special ones and the 256 bytes included")->show_default();
+  t->add_option("--vocab-size", a->options.vocab_size, "Tokens, special ones and the 256 bytes included")->show_default();
   t->add_option("--min-frequency", a->options.min_frequency, "A pair seen less often makes no token")->show_default();
   a->documents.add(*t);
   t->callback([a, &action] { action = [a] { return guarded([&] { train(*a); }); }; });

@@ -22,10 +22,10 @@ namespace gyr {
 namespace {
 
 struct Arguments {
-  std::string deck, init_from, obituary, supervisor;
+  std::string deck, init_from, exit_record, supervisor;
   std::vector<std::string> overrides;
   bool resume = false, anew = false, accept_changes = false, take_over = false, dry_run = false;
-  int ranks = 0, life = 0;
+  int ranks = 0, attempt = 0;
 };
 
 // --help lists what the deck may say; it is made from the declarations themselves.
@@ -55,8 +55,8 @@ RunConfig read(const Arguments& a, const Runtime& runtime, std::string& effectiv
   RunDefaults defaults;
   if (!from.empty()) {
     defaults = defaults_of(from, notes_of(runtime));
-    defaults.precision = RunDefaults().precision;  // how to compute is the deck's matter
-    defaults.length = RunDefaults().length;
+    defaults.precision = RunDefaults().precision;  // precision and sequence length come from the deck, not from the model
+    defaults.seq_length = RunDefaults().seq_length;
   }
   RunConfig run = read_run_config(deck, defaults);
   deck.finish();
@@ -94,7 +94,7 @@ void with_outcome(RunFolder& folder, const std::function<void()>& body) {
 int train(const Arguments& a) {
   if (a.dry_run) return plan(a);
   const StopSignals signals;  // before MPI, so that none of them ends a run while it starts
-  Kept kept(a.obituary);
+  Kept kept(a.exit_record);
   const int code = run_on_all_ranks(
       [&](Runtime& runtime) {
         signals.claim();
@@ -106,7 +106,7 @@ int train(const Arguments& a) {
           std::fflush(stdout);
         }
         RunFolder folder;
-        const TrainOptions options{a.resume, a.anew, a.accept_changes, a.take_over, a.life, a.supervisor, &folder};
+        const TrainOptions options{a.resume, a.anew, a.accept_changes, a.take_over, a.attempt, a.supervisor, &folder};
         with_outcome(folder, [&] {
           with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { train<T>(run, effective, options, runtime.world()); });
         });
@@ -128,9 +128,9 @@ void add_train(Command& app, Action& action) {
   command->add_flag("--take-over", a->take_over, "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
   command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
   command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->between(1, double(most_ranks));
-  command->add_option("--life", a->life, "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.life name it")
+  command->add_option("--attempt", a->attempt, "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.attempt name it")
       ->from_environment("SLURM_RESTART_COUNT")->not_negative();
-  command->add_option("--obituary", a->obituary, "Have a process of its own watch over each rank; that of the first one that ends without having said why writes this file (gyrfalcon run)");
+  command->add_option("--exit-record", a->exit_record, "Have a process of its own watch over each rank; that of the first one that ends without having said why writes this file (gyrfalcon run)");
   command->add_option("--supervisor", a->supervisor, "Token in OUTPUT/supervisor.lock of the gyrfalcon run that starts this run");
   command->callback([a, &action] {
     require(!(a->resume && a->anew), Exit::usage, "--resume goes on with the run that --anew would set aside; give one of them");

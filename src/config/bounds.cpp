@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All in double, in which nothing wraps around.
+// Computed in double, which does not overflow here.
 #include "src/config/bounds.hpp"
 
 #include <map>
@@ -21,7 +21,7 @@ struct ModelSize {
   double weights = 0, channels = 0;  // elements of all weights; of what they make of a token
 };
 
-// A layer of each type tells for all of its type.
+// One layer of each type stands for all of its type.
 ModelSize size_of(const ModelConfig& model) {
   std::map<char, double> layers;
   for (const char symbol : model.pattern) layers[symbol] += 1;
@@ -47,30 +47,30 @@ void check_bounds(const ModelConfig& m, const Section& model) {
     at_most(double(a) * double(b), double(widest), what, s.told({key_a, key_b}));
   };
   const Section attention = model.known("attention"), mamba = model.known("mamba");
-  product(attention, m.attention.heads, m.attention.width, "heads", "width", "channels");
-  product(mamba, m.mamba.heads, m.mamba.width, "heads", "width", "channels");
-  product(mamba, m.mamba.groups, m.mamba.state, "groups", "state", "channels");
+  product(attention, m.attention.num_heads, m.attention.head_dim, "num_heads", "head_dim", "channels");
+  product(mamba, m.mamba.num_heads, m.mamba.head_dim, "num_heads", "head_dim", "channels");
+  product(mamba, m.mamba.num_groups, m.mamba.state_size, "num_groups", "state_size", "channels");
   at_most(size_of(m).weights, most_weights, "weights",
-          model.told({"pattern", "vocabulary", "width", "attention.heads", "attention.width", "mamba.heads", "mamba.width", "mamba.state", "mlp.width"}));
+          model.told({"pattern", "vocab_size", "hidden_size", "attention.num_heads", "attention.head_dim", "mamba.num_heads", "mamba.head_dim", "mamba.state_size", "mlp.intermediate_size"}));
 }
 
 void check_bounds(const RunConfig& run, const Deck& deck) {
   const TrainConfig& t = run.train;
   const ModelConfig& m = run.model;
-  const double rows = double(t.micro_batch) * double(t.length), chunks = rows / double(std::min(m.mamba.chunk, t.length)) + 1;
-  const Index together = t.micro_batch * std::max(1, run.parallel.data);
-  for (const BatchStep& step : t.ramp.empty() ? std::vector<BatchStep>{{0, t.batch}} : t.ramp)
-    require(step.batch % together == 0, Exit::config, "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.batch",
-            deck.told({"train.batch", "train.ramp", "train.micro_batch", "parallel.data"}), step.batch, t.micro_batch,
-            run.parallel.data > 0 ? fmt::format(" on {} data ranks", run.parallel.data) : "", together);
-  at_most(rows, most_rows, "tokens in a micro-batch", deck.told({"train.micro_batch", "train.length"}));
+  const double rows = double(t.micro_batch_size) * double(t.seq_length), chunks = rows / double(std::min(m.mamba.chunk_size, t.seq_length)) + 1;
+  const Index at_once = t.micro_batch_size * std::max(1, run.parallel.data);
+  for (const BatchStep& step : t.ramp.empty() ? std::vector<BatchStep>{{0, t.global_batch_size}} : t.ramp)
+    require(step.batch % at_once == 0, Exit::config, "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.global_batch_size",
+            deck.told({"train.global_batch_size", "train.ramp", "train.micro_batch_size", "parallel.data"}), step.batch, t.micro_batch_size,
+            run.parallel.data > 0 ? fmt::format(" on {} data ranks", run.parallel.data) : "", at_once);
+  at_most(rows, most_rows, "tokens in a micro-batch", deck.told({"train.micro_batch_size", "train.seq_length"}));
   at_most(rows * size_of(m).channels, most_numbers, "numbers of a micro-batch",
-          deck.told({"train.micro_batch", "train.length", "model.pattern", "model.vocabulary", "model.width", "model.mlp.width"}));
+          deck.told({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size", "model.mlp.intermediate_size"}));
   if (m.pattern.find_first_of("PM") != std::string::npos)
-    at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state), most_numbers, "numbers of scan states",
-            deck.told({"train.micro_batch", "train.length", "model.mamba.chunk", "model.mamba.heads", "model.mamba.width", "model.mamba.state"}));
-  at_most(double(t.steps) * double(run.largest_batch()) * double(t.length), most_samples_tokens, "tokens of a run",
-          deck.told({"train.steps", "train.batch", "train.ramp", "train.length"}));
+    at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_numbers, "numbers of scan states",
+            deck.told({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim", "model.mamba.state_size"}));
+  at_most(double(t.steps) * double(run.largest_batch()) * double(t.seq_length), most_samples_tokens, "tokens of a run",
+          deck.told({"train.steps", "train.global_batch_size", "train.ramp", "train.seq_length"}));
   at_most(double(run.parallel.pipeline) * double(run.parallel.tensor), double(most_model_ranks), "ranks of one model",
           deck.told({"parallel.pipeline", "parallel.tensor"}));
   at_most(double(std::max(1, run.parallel.data)) * run.parallel.pipeline * run.parallel.tensor, double(most_ranks), "ranks",

@@ -6,6 +6,7 @@
 
 #include "src/base/table.hpp"
 #include "src/config/run_config.hpp"
+#include "src/deck/renamed_keys.hpp"
 
 namespace gyr {
 
@@ -29,7 +30,7 @@ void flatten(const YamlValue& map, const std::string& above, std::map<std::strin
 
 std::map<std::string, std::string> values_of(const std::string& deck, const std::string& origin) {
   std::map<std::string, std::string> values;
-  flatten(parse_yaml(deck, origin), "", values);
+  flatten(with_names_of_now(parse_yaml(deck, origin)), "", values);
   return values;
 }
 

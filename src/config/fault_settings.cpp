@@ -46,7 +46,7 @@ FaultSettings parse_fault(const std::string& kind) {
 
 std::string describe(const FaultSettings& s) {
   return fmt::format("FAULT INJECTION (fault.kind, for tests): rank {} gets {} at step {} of {}", s.rank, s.text, s.step,
-                     s.life < 0 ? "every life" : fmt::format("life {}", s.life));
+                     s.attempt < 0 ? "every attempt" : fmt::format("attempt {}", s.attempt));
 }
 
 }  // namespace gyr

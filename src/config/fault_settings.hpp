@@ -14,7 +14,7 @@ struct FaultSettings {
   FaultKind kind = FaultKind::none;
   double amount = 0;  // slow: times as slow; leave: exit code; bitflip, gradflip: which bit of the number; scale: factor of all this rank's weights
   std::string text;   // as in the deck
-  int rank = 0, life = 0;  // life -1: every one
+  int rank = 0, attempt = 0;  // attempt -1: every one
   Index step = 1;
 
   bool any() const { return kind != FaultKind::none; }
@@ -23,7 +23,7 @@ struct FaultSettings {
 // "kill", "stop", "hang", "exit:3", "slow:2.0", "nan", "bitflip:30", "gradflip:30", "scale:100"; "" none. Exit::config otherwise. nan and
 // gradflip spoil this rank's gradients once they are summed over the data axis, as a bad receive buffer would.
 FaultSettings parse_fault(const std::string& kind);
-// "rank 3 gets kill at step 7 of life 0 (fault.kind)"
+// "rank 3 gets kill at step 7 of attempt 0 (fault.kind)"
 std::string describe(const FaultSettings&);
 
 }  // namespace gyr

@@ -9,7 +9,7 @@ namespace gyr {
 
 namespace {
 
-// What is left of the way from peak to floor after the fraction x of a decay, from 1 to 0.
+// What is left of the way from lr to min_lr after the fraction x of a decay, from 1 to 0.
 double left(const std::string& shape, double x) {
   if (shape == "linear") return 1 - x;
   if (shape == "cosine") return 0.5 * (1 + std::cos(std::numbers::pi * x));
@@ -20,14 +20,14 @@ double left(const std::string& shape, double x) {
 }  // namespace
 
 double LearningRate::at(std::int64_t step) const {
-  if (step <= warmup) return peak * double(step) / double(warmup);
-  if (schedule == "constant") return peak;
+  if (step <= warmup_steps) return lr * double(step) / double(warmup_steps);
+  if (schedule == "constant") return lr;
   if (schedule == "inverse-sqrt")
-    return std::max(floor, peak * std::sqrt(double(std::max<std::int64_t>(warmup, 1)) / double(step)));
-  const std::int64_t begin = schedule == "wsd" ? std::max(warmup, steps - decay) : warmup;
-  if (step <= begin) return peak;
-  const double x = std::min(1.0, double(step - begin) / double(std::max<std::int64_t>(1, steps - begin)));
-  return floor + (peak - floor) * left(schedule == "wsd" ? decay_shape : schedule, x);
+    return std::max(min_lr, lr * std::sqrt(double(std::max<std::int64_t>(warmup_steps, 1)) / double(step)));
+  const std::int64_t begin = schedule == "wsd" ? std::max(warmup_steps, decay_steps - wsd_decay) : warmup_steps;
+  if (step <= begin) return lr;
+  const double x = std::min(1.0, double(step - begin) / double(std::max<std::int64_t>(1, decay_steps - begin)));
+  return min_lr + (lr - min_lr) * left(schedule == "wsd" ? wsd_shape : schedule, x);
 }
 
 }  // namespace gyr

@@ -9,12 +9,12 @@ namespace gyr {
 
 struct LearningRate {
   std::string schedule;           // constant, linear, cosine, inverse-sqrt, wsd
-  double peak, floor;
-  std::int64_t warmup, steps;     // steps: where the decay ends
-  std::int64_t decay;             // wsd: length of its final decay
-  std::string decay_shape;        // wsd: linear, cosine, exponential, minus-sqrt
+  double lr, min_lr;
+  std::int64_t warmup_steps, decay_steps;  // decay_steps: the step where the decay ends
+  std::int64_t wsd_decay;                  // wsd: length of its final decay
+  std::string wsd_shape;                   // wsd: linear, cosine, exponential, minus-sqrt
 
-  // Rate of step `step`, counted from 1.
+  // Learning rate of step `step`, counted from 1.
   double at(std::int64_t step) const;
 };
 

@@ -18,10 +18,10 @@ namespace {
 
 AttentionConfig read_attention(Section s, const AttentionConfig& d) {
   AttentionConfig c = d;
-  c.heads = s.get("heads", d.heads, "query heads, dealt over the tensor axis").positive().at_most(widest);
-  c.key_heads = s.get("key_heads", d.key_heads, "key/value heads; fewer than tensor ranks: neighbours share one").positive().at_most(widest);
-  c.width = s.get("width", d.width, "channels of a head").positive().multiple_of(2).at_most(widest);
-  c.theta = s.get("theta", d.theta, "base of the rotary positions").positive();
+  c.num_heads = s.get("num_heads", d.num_heads, "query heads, sharded over the tensor axis").positive().at_most(widest);
+  c.num_kv_heads = s.get("num_kv_heads", d.num_kv_heads, "key/value heads; fewer than tensor ranks: neighbours share one").positive().at_most(widest);
+  c.head_dim = s.get("head_dim", d.head_dim, "channels of a head").positive().multiple_of(2).at_most(widest);
+  c.rope_theta = s.get("rope_theta", d.rope_theta, "base of the rotary positions").positive();
   c.bias = s.get("bias", d.bias, "biases on q, k, v and o");
   c.in_multiplier = s.get("in_multiplier", d.in_multiplier, "scales the normed input");
   c.key_multiplier = s.get("key_multiplier", d.key_multiplier, "scales the keys");
@@ -33,16 +33,16 @@ const char* name_of(SsmNorm norm) { return norm == SsmNorm::none ? "none" : norm
 
 MambaConfig read_mamba(Section s, const MambaConfig& d) {
   MambaConfig c = d;
-  c.heads = s.get("heads", d.heads, "SSM heads, dealt over the tensor axis").positive().at_most(widest);
-  c.width = s.get("width", d.width, "channels of a head").positive().at_most(widest);
-  c.groups = s.get("groups", d.groups, "groups of heads that share B and C").positive().at_most(widest);
-  c.state = s.get("state", d.state, "SSM state per channel").positive().at_most(widest);
-  c.taps = s.get("taps", d.taps, "taps of the causal convolution").unit("tokens").at_least(2).at_most(16);
-  c.chunk = s.get("chunk", d.chunk, "chunk length of the SSD scan; changes rounding only").unit("tokens").positive().at_most(longest).effect(Effect::none);
+  c.num_heads = s.get("num_heads", d.num_heads, "SSM heads, sharded over the tensor axis").positive().at_most(widest);
+  c.head_dim = s.get("head_dim", d.head_dim, "channels of a head").positive().at_most(widest);
+  c.num_groups = s.get("num_groups", d.num_groups, "groups of heads that share B and C").positive().at_most(widest);
+  c.state_size = s.get("state_size", d.state_size, "SSM state per channel").positive().at_most(widest);
+  c.conv_kernel = s.get("conv_kernel", d.conv_kernel, "tokens that the causal convolution reads for each").unit("tokens").at_least(2).at_most(16);
+  c.chunk_size = s.get("chunk_size", d.chunk_size, "chunk length of the SSD scan; changes rounding only").unit("tokens").positive().at_most(longest).effect(Effect::none);
   const std::string norm = s.get("norm", name_of(d.norm), "gated RMSNorm: norm(y silu(z)), norm(y) silu(z), or plain y silu(z)")
                                .one_of({"none", "gate_first", "norm_first"});
   c.norm = norm == "none" ? SsmNorm::none : norm == "gate_first" ? SsmNorm::gate_first : SsmNorm::norm_first;
-  c.convolution_bias = s.get("convolution_bias", d.convolution_bias, "bias of the convolution");
+  c.conv_bias = s.get("conv_bias", d.conv_bias, "bias of the convolution");
   c.in_bias = s.get("in_bias", d.in_bias, "bias of in_proj");
   c.out_bias = s.get("out_bias", d.out_bias, "bias of out_proj");
   const std::vector<double> limit = s.get("dt_limit", std::vector<double>{d.dt_low, d.dt_high},
@@ -56,13 +56,13 @@ MambaConfig read_mamba(Section s, const MambaConfig& d) {
   const std::vector<double> m = s.get("multipliers", std::vector<double>(d.multipliers.begin(), d.multipliers.end()), "scale the projected z, x, B, C and dt");
   require(m.size() == 5, Exit::config, "model.mamba.multipliers takes five numbers (z, x, B, C, dt), not {}", m.size());
   std::copy(m.begin(), m.end(), c.multipliers.begin());
-  c.decay_convolution = s.get("decay_convolution", d.decay_convolution, "weight decay on the convolution's taps").effect(Effect::course);
+  c.decay_conv = s.get("decay_conv", d.decay_conv, "weight decay on the convolution's weights").effect(Effect::course);
   return c;
 }
 
 MlpConfig read_mlp(Section s, const MlpConfig& d) {
   MlpConfig c = d;
-  c.width = s.get("width", d.width, "inner channels, dealt over the tensor axis").positive().at_most(widest);
+  c.intermediate_size = s.get("intermediate_size", d.intermediate_size, "inner channels, sharded over the tensor axis").positive().at_most(widest);
   c.bias = s.get("bias", d.bias, "biases on gate, up and down");
   c.gate_multiplier = s.get("gate_multiplier", d.gate_multiplier, "scales the gate before SiLU");
   c.down_multiplier = s.get("down_multiplier", d.down_multiplier, "scales the output");
@@ -159,9 +159,9 @@ TrainConfig read_train(Section s, const RunDefaults& d) {
   c.precision = s.get("precision", d.precision, "arithmetic; bf16: bf16 storage and products, fp32 sums and masters")
                     .one_of({"fp32", "fp64", "bf16"});
   c.steps = s.get("steps", 1000, "optimizer steps").at_least(0).at_most(most_steps);
-  c.batch = s.get("batch", 8, "sequences in a step, over all ranks").positive().at_most(most_sequences);
-  c.micro_batch = s.get("micro_batch", 1, "sequences in a micro-batch of a rank").positive().at_most(most_sequences).effect(Effect::none);
-  c.length = s.get("length", d.length, "tokens in a sequence").unit("tokens").positive().at_most(longest);
+  c.global_batch_size = s.get("global_batch_size", 8, "sequences in a step, over all ranks").positive().at_most(most_sequences);
+  c.micro_batch_size = s.get("micro_batch_size", 1, "sequences in a micro-batch of a rank").positive().at_most(most_sequences).effect(Effect::none);
+  c.seq_length = s.get("seq_length", d.seq_length, "tokens in a sequence").unit("tokens").positive().at_most(longest);
   c.ramp = read_ramp(s.get("ramp", std::vector<std::string>{}, "batch by consumed tokens: TOKENS:SEQUENCES; the last one stays").value());
   c.eval_every = s.get("eval_every", 0, "steps between evaluations on the validation split; 0: never").unit("steps").at_least(0).at_most(most_steps).effect(Effect::none);
   c.eval_batches = s.get("eval_batches", 8, "global batches of an evaluation").positive().at_most(most_sequences).effect(Effect::none);
@@ -189,7 +189,7 @@ FaultSettings read_fault(Section s) {
   FaultSettings c = parse_fault(s.get("kind", "", "for tests: kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR; empty: none").value());
   c.rank = s.get("rank", 0, "the rank it happens to").at_least(0);
   c.step = s.get("step", 1, "the step before which it happens").positive().at_most(most_steps);
-  c.life = s.get("life", 0, "the start of the run it happens in, as counted by gyrfalcon run; -1: every one").at_least(-1);
+  c.attempt = s.get("attempt", 0, "the attempt it happens in, as counted by gyrfalcon run; -1: every one").at_least(-1);
   return c;
 }
 
@@ -214,20 +214,20 @@ OptimizerConfig read_optimizer(Section s, const std::vector<std::string>& weight
   c.beta1 = s.get("beta1", 0.9, "decay of the first moment").at_least(0).below(1);
   c.beta2 = s.get("beta2", 0.95, "decay of the second moment").at_least(0).below(1);
   c.epsilon = s.get("epsilon", 1e-8, "added to the root of the second moment").positive();
-  c.decay = s.get("decay", 0.1, "weight decay of matrices").at_least(0);
-  c.clip = s.get("clip", 1.0, "largest global gradient norm; 0: no clipping").at_least(0);
+  c.weight_decay = s.get("weight_decay", 0.1, "weight decay of matrices").at_least(0);
+  c.clip_grad = s.get("clip_grad", 1.0, "largest global gradient norm; 0: no clipping").at_least(0);
   const std::vector<std::string> patterns =
       s.get("groups", std::vector<std::string>{},
             "parameter groups: patterns of names, e.g. [\"*.A_log\", \"*embed_tokens*\"]; of several that match a weight the last one counts alone");
-  const std::vector<double> rates = s.get("group_rates", std::vector<double>{}, "factor on the rate of each group; to freeze, see frozen").positive();
-  const std::vector<double> decays = s.get("group_decays", std::vector<double>{}, "factor on the decay of each group").at_least(0);
-  require(rates.empty() || rates.size() == patterns.size(), Exit::config, "optimizer.group_rates has {} numbers for {} groups", rates.size(),
+  const std::vector<double> lrs = s.get("group_lrs", std::vector<double>{}, "factor on the learning rate of each group; to freeze, see frozen").positive();
+  const std::vector<double> weight_decays = s.get("group_weight_decays", std::vector<double>{}, "factor on the weight decay of each group").at_least(0);
+  require(lrs.empty() || lrs.size() == patterns.size(), Exit::config, "optimizer.group_lrs has {} numbers for {} groups", lrs.size(),
           patterns.size());
-  require(decays.empty() || decays.size() == patterns.size(), Exit::config, "optimizer.group_decays has {} numbers for {} groups",
-          decays.size(), patterns.size());
+  require(weight_decays.empty() || weight_decays.size() == patterns.size(), Exit::config, "optimizer.group_weight_decays has {} numbers for {} groups",
+          weight_decays.size(), patterns.size());
   for (std::size_t i = 0; i < patterns.size(); ++i) {
-    const double rate = rates.empty() ? 1 : rates[i];
-    c.groups.push_back({patterns[i], rate, decays.empty() ? 1 : decays[i]});
+    const double lr = lrs.empty() ? 1 : lrs[i];
+    c.groups.push_back({patterns[i], lr, weight_decays.empty() ? 1 : weight_decays[i]});
   }
   c.frozen = s.get("frozen", std::vector<std::string>{}, "weights that stay as they are: patterns of names, e.g. [\"model.layers.*.mamba.*\"]").value();
   check_patterns("optimizer.groups", patterns, weights);
@@ -237,17 +237,17 @@ OptimizerConfig read_optimizer(Section s, const std::vector<std::string>& weight
   return c;
 }
 
-LearningRate read_rate(Section s, Index steps) {
+LearningRate read_learning_rate(Section s, Index steps) {
   LearningRate r;
-  r.schedule = s.get("schedule", "cosine", "decay of the rate after the warm-up")
+  r.schedule = s.get("schedule", "cosine", "decay of the learning rate after the warm-up")
                    .one_of({"constant", "linear", "cosine", "inverse-sqrt", "wsd"});
-  r.peak = s.get("rate", 1e-3, "learning rate after the warm-up").at_least(0).finite();
-  r.floor = s.get("rate_floor", 0.0, "rate at the end of the decay").at_least(0).finite();
-  r.warmup = s.get("warmup", 100, "length of the linear warm-up").unit("steps").at_least(0).at_most(most_steps);
+  r.lr = s.get("lr", 1e-3, "learning rate after the warm-up").at_least(0).finite();
+  r.min_lr = s.get("min_lr", 0.0, "learning rate at the end of the decay").at_least(0).finite();
+  r.warmup_steps = s.get("warmup_steps", 100, "length of the linear warm-up").unit("steps").at_least(0).at_most(most_steps);
   const Index end = s.get("decay_steps", 0, "step where the decay ends; 0: train.steps").unit("steps").at_least(0).at_most(most_steps);
-  r.steps = end > 0 ? end : steps;
-  r.decay = s.get("wsd_decay", 100, "length of the final decay of wsd").unit("steps").positive().at_most(most_steps);
-  r.decay_shape = s.get("wsd_shape", "exponential", "shape of the final decay of wsd")
+  r.decay_steps = end > 0 ? end : steps;
+  r.wsd_decay = s.get("wsd_decay", 100, "length of the final decay of wsd").unit("steps").positive().at_most(most_steps);
+  r.wsd_shape = s.get("wsd_shape", "exponential", "shape of the final decay of wsd")
                       .one_of({"linear", "cosine", "exponential", "minus-sqrt"});
   return r;
 }
@@ -294,14 +294,14 @@ DumpConfig read_dump(Section s) {
 ModelConfig read_model_config(Section s, const ModelConfig& d) {
   ModelConfig c = d;
   c.pattern = read_pattern(s, contract_pattern(d.pattern), pattern_help());
-  c.vocabulary = s.get("vocabulary", d.vocabulary, "tokens of the vocabulary").at_least(2).at_most(most_tokens);
-  c.width = s.get("width", d.width, "channels of the residual stream").positive().at_most(widest);
-  c.epsilon = s.get("epsilon", d.epsilon, "added to the mean square in every norm").at_least(0);
-  c.tied = s.get("tied", d.tied, "the head uses the embedding's matrix");
+  c.vocab_size = s.get("vocab_size", d.vocab_size, "tokens of the vocabulary").at_least(2).at_most(most_tokens);
+  c.hidden_size = s.get("hidden_size", d.hidden_size, "channels of the residual stream").positive().at_most(widest);
+  c.rms_norm_eps = s.get("rms_norm_eps", d.rms_norm_eps, "added to the mean square in every norm").at_least(0);
+  c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the head uses the embedding's matrix");
   c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
-  c.head_multiplier = s.get("head_multiplier", d.head_multiplier, "scales the logits");
-  c.deviation = s.get("deviation", d.deviation, "deviation of initial matrices").at_least(0).effect(Effect::none);
-  c.padding = s.get("padding", d.padding, "token whose embedding takes no gradient; -1: none").at_least(-1).at_most(most_tokens).effect(Effect::course);
+  c.lm_head_multiplier = s.get("lm_head_multiplier", d.lm_head_multiplier, "scales the logits");
+  c.init_std = s.get("init_std", d.init_std, "standard deviation of initial matrices").at_least(0).effect(Effect::none);
+  c.pad_token_id = s.get("pad_token_id", d.pad_token_id, "token whose embedding takes no gradient; -1: none").at_least(-1).at_most(most_tokens).effect(Effect::course);
   c.attention = read_attention(s.section("attention", "grouped-query attention"), d.attention);
   c.mamba = read_mamba(s.section("mamba", "Mamba-2 state-space branch"), d.mamba);
   c.mlp = read_mlp(s.section("mlp", "SwiGLU block"), d.mlp);
@@ -324,20 +324,21 @@ std::string read_init_from(Deck& deck) {
 }
 
 RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
+  deck.refuse_renamed();
   RunConfig run;
   run.model = read_model_config(model_section(deck), defaults.model);
   run.data = read_data(data_section(deck), defaults);
   run.train = read_train(train_section(deck), defaults);
   Section optimizer = deck.section("optimizer", "AdamW and its learning rate", Effect::course);
   run.optimizer = read_optimizer(optimizer, names_of(declared_weights(run.model)));
-  run.rate = read_rate(optimizer, run.train.steps);
+  run.lr = read_learning_rate(optimizer, run.train.steps);
   run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x tensor", Effect::none));
   Section checkpoint = deck.section("checkpoint", "saving", Effect::none);
   run.checkpoint = read_checkpoint(checkpoint);
   run.dump = read_dump(deck.section("dump", "a step's numbers, for people", Effect::none));
   run.watch = read_watch(deck.section("watchdog", "ending a job that hangs", Effect::none));
-  run.supervise = read_supervise(deck.section("supervise", "what gyrfalcon run minds", Effect::none));
-  run.fault = read_fault(deck.section("fault", "faults on order, to test what a run does when its machine fails it", Effect::none));
+  run.supervise = read_supervise(deck.section("supervise", "what gyrfalcon run watches", Effect::none));
+  run.fault = read_fault(deck.section("fault", "injected faults, to test how a run survives failures", Effect::none));
   Section output = deck.section("output", "where results go", Effect::none);
   run.output = output.get("folder", "out", "folder of checkpoints, logs and metrics").value();
   run.watch.lock_patience = output.get("lock_seconds", run.watch.lock_patience, "time without a sign of life of a run on another machine that has not given the folder back, until this one takes it over; at once where the scheduler says that its job is gone").unit("s").positive();
@@ -346,7 +347,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
 }
 
 Index RunConfig::largest_batch() const {
-  Index most = train.ramp.empty() ? train.batch : 0;
+  Index most = train.ramp.empty() ? train.global_batch_size : 0;
   for (const BatchStep& step : train.ramp) most = std::max(most, step.batch);
   return most;
 }
@@ -358,7 +359,7 @@ Index RunConfig::next_sample(Index first, Index batch, const std::vector<Span>& 
 }
 
 Index RunConfig::batch_after(double tokens) const {
-  Index batch = train.ramp.empty() ? train.batch : train.ramp.front().batch;
+  Index batch = train.ramp.empty() ? train.global_batch_size : train.ramp.front().batch;
   for (const BatchStep& step : train.ramp)
     if (tokens >= step.tokens) batch = step.batch;
   return batch;
@@ -368,9 +369,9 @@ Layout layout_of(const RunConfig& run, int ranks) {
   const ParallelConfig& p = run.parallel;
   const ModelConfig& m = run.model;
   std::vector<Index> units;
-  if (m.pattern.find_first_of("P*") != std::string::npos) units.push_back(m.attention.heads), units.push_back(m.attention.key_heads);
-  if (m.pattern.find_first_of("PM") != std::string::npos) units.push_back(m.mamba.heads), units.push_back(m.mamba.groups);
-  if (m.pattern.find_first_of("P-") != std::string::npos) units.push_back(m.mlp.width);
+  if (m.pattern.find_first_of("P*") != std::string::npos) units.push_back(m.attention.num_heads), units.push_back(m.attention.num_kv_heads);
+  if (m.pattern.find_first_of("PM") != std::string::npos) units.push_back(m.mamba.num_heads), units.push_back(m.mamba.num_groups);
+  if (m.pattern.find_first_of("P-") != std::string::npos) units.push_back(m.mlp.intermediate_size);
   const int model_ranks = p.pipeline * p.tensor;
   const int data = p.data > 0 ? p.data : std::max(1, ranks / model_ranks);
   require(data * model_ranks == ranks, Exit::config,
@@ -380,7 +381,7 @@ Layout layout_of(const RunConfig& run, int ranks) {
 
   std::vector<Span> stages;
   if (p.layers.empty()) {
-    const StageCosts costs = stage_costs(m, run.train.length);
+    const StageCosts costs = stage_costs(m, run.train.seq_length);
     stages = cut_stages(costs.layers, costs.embedding, costs.head, p.pipeline);
   } else {
     require(int(p.layers.size()) == p.pipeline, Exit::config, "parallel.layers names {} stages, parallel.pipeline says {}", p.layers.size(),
@@ -389,13 +390,13 @@ Layout layout_of(const RunConfig& run, int ranks) {
     for (const Index n : p.layers) stages.push_back({first, first + n}), first += n;
     require(first == m.layers(), Exit::config, "parallel.layers adds up to {} layers, the model has {}", first, m.layers());
   }
-  for (const BatchStep& step : run.train.ramp.empty() ? std::vector<BatchStep>{{0, run.train.batch}} : run.train.ramp)
-    require(step.batch % (data * run.train.micro_batch) == 0, Exit::config,
-            "train.batch: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}", step.batch,
-            run.train.micro_batch, data, data * run.train.micro_batch);
-  const Index micros = run.largest_batch() / (data * run.train.micro_batch);
-  require(micros <= most_micro_batches, Exit::config, "train.batch: {} sequences in micro-batches of {} are {} of them on each data rank; more than {} are not scheduled: raise train.micro_batch",
-          run.largest_batch(), run.train.micro_batch, micros, most_micro_batches);
+  for (const BatchStep& step : run.train.ramp.empty() ? std::vector<BatchStep>{{0, run.train.global_batch_size}} : run.train.ramp)
+    require(step.batch % (data * run.train.micro_batch_size) == 0, Exit::config,
+            "train.global_batch_size: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}", step.batch,
+            run.train.micro_batch_size, data, data * run.train.micro_batch_size);
+  const Index micros = run.largest_batch() / (data * run.train.micro_batch_size);
+  require(micros <= most_micro_batches, Exit::config, "train.global_batch_size: {} sequences in micro-batches of {} are {} of them on each data rank; more than {} are not scheduled: raise train.micro_batch_size",
+          run.largest_batch(), run.train.micro_batch_size, micros, most_micro_batches);
   return grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation);
 }
 
@@ -403,9 +404,9 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   EngineConfig c;
   c.model = run.model;
   c.optimizer = run.optimizer;
-  c.micro_batch = run.train.micro_batch;
-  c.length = run.train.length;
-  c.micros = int(run.largest_batch() / (layout.size("data") * run.train.micro_batch));
+  c.micro_batch_size = run.train.micro_batch_size;
+  c.seq_length = run.train.seq_length;
+  c.micros = int(run.largest_batch() / (layout.size("data") * run.train.micro_batch_size));
   c.bucket_bytes = run.parallel.bucket_bytes;
   c.must_be_finite = run.train.non_finite == NonFinite::stop;
   return c;

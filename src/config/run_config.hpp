@@ -31,7 +31,7 @@ enum class NonFinite { stop, skip, rollback };
 
 struct TrainConfig {
   std::string init_from, precision;
-  Index steps, batch, micro_batch, length;
+  Index steps, global_batch_size, micro_batch_size, seq_length;
   std::vector<BatchStep> ramp;
   Index eval_every, eval_batches, log_every;
   std::uint64_t seed;
@@ -66,7 +66,7 @@ struct RunConfig {
   DataConfig data;
   TrainConfig train;
   OptimizerConfig optimizer;
-  LearningRate rate;
+  LearningRate lr;
   ParallelConfig parallel;
   CheckpointConfig checkpoint;
   DumpConfig dump;
@@ -88,7 +88,7 @@ struct RunDefaults {
   RunDefaults();
   ModelConfig model;
   std::string tokenizer, precision = "fp32";
-  Index length = 1024;
+  Index seq_length = 1024;
 };
 
 // Declares and reads every key of a run; the deck still has to be finished by the caller.

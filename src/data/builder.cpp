@@ -148,20 +148,20 @@ class Builder {
       : tokenizer_(tokenizer), options_(options), team_(team) {}
 
   BuildReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
-    team_.together([&] { prepare(); });
-    team_.together([&] { encode(progress); });
+    team_.collective_check([&] { prepare(); });
+    team_.collective_check([&] { encode(progress); });
     const Place place = place_of(part_, team_);
-    team_.together([&] {
+    team_.collective_check([&] {
       require(place.sequences > 0, Exit::data, "the {} input files hold no document; is the document rule right?",
               options_.inputs.size());
       if (team_.rank == 0)
         each_output([](Output& output) { output.create_index(); });
     });
-    team_.together([&] {
+    team_.collective_check([&] {
       if (!part_.lengths.empty()) part_.lengths.back() = Part::checked(part_.lengths.back() + place.tail);
       each_output([&](Output& output) { output.assemble(part_, place); });
     });
-    team_.together([&] {
+    team_.collective_check([&] {
       if (team_.rank == 0) commit();
     });
     return {sum(part_.bytes), place.sequences, place.tokens, sum(learned_), sum(part_.skipped_lines)};

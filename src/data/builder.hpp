@@ -21,7 +21,7 @@ struct Team {
   std::function<std::vector<std::int64_t>(std::int64_t)> all_gather = [](std::int64_t x) {
     return std::vector{x};
   };  // [rank]
-  std::function<void(const std::function<void()>&)> together = [](const std::function<void()>& action) { action(); };
+  std::function<void(const std::function<void()>&)> collective_check = [](const std::function<void()>& action) { action(); };
 };
 
 struct BuildOptions {

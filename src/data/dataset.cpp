@@ -57,10 +57,10 @@ SequenceRange split_range(std::string_view shares, Split which, std::int64_t N) 
 
 Dataset::Dataset(const DatasetOptions& options) : options_(options) {
   require(!options.corpora.empty(), Exit::config, "no corpus is named");
-  require(options.seq_len >= 1 && options.seq_len <= (std::int64_t(1) << 30), Exit::config,
-          "a sequence length of {} is not possible", options.seq_len);
+  require(options.seq_length >= 1 && options.seq_length <= (std::int64_t(1) << 30), Exit::config,
+          "a sequence length of {} is not possible", options.seq_length);
   require(options.vocab_size >= 1 && options.vocab_size <= TokenFile::max_vocab, Exit::config,
-          "a vocabulary of {} is not possible", options.vocab_size);
+          "a vocab_size of {} is not possible", options.vocab_size);
   const auto weights = given_weights();
   const auto count = options.corpora.size();
   const bool megatron = options.order == SampleOrder::megatron;
@@ -82,11 +82,11 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
     if (megatron) {
       const double share = count == 1 ? 1.0 : std::ceil(double(options.samples) * blend_->weights()[c]);
       const auto requested = count == 1 ? options.samples : std::int64_t(std::ceil(share * (1 + surplus)));
-      samples_.push_back(megatron_samples(file, range, options.seq_len, options.seed, requested));
+      samples_.push_back(megatron_samples(file, range, options.seq_length, options.seed, requested));
     } else {
       // Corpora of equal size must not walk in step: each has a seed of its own.
       const auto make = options.order == SampleOrder::documents ? packed_samples : shuffled_samples;
-      samples_.push_back(make(file, range, options.seq_len, options.seed + (std::uint64_t(c) << 32)));
+      samples_.push_back(make(file, range, options.seq_length, options.seed + (std::uint64_t(c) << 32)));
     }
     windows.push_back(double(samples_.back()->per_epoch()));
   }
@@ -111,7 +111,7 @@ std::vector<std::int32_t> Sample::labels(std::int32_t ignored) const {
 
 Sample Dataset::sample(std::int64_t number) const {
   const Blend::Pick pick = samples_.size() == 1 ? Blend::Pick{0, number} : blend_->at(number);
-  const auto c = std::size_t(pick.corpus), length = std::size_t(options_.seq_len) + 1;
+  const auto c = std::size_t(pick.corpus), length = std::size_t(options_.seq_length) + 1;
   Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length)};
   if (options_.separate) s.positions.resize(length);
   const auto separate = [&](std::size_t first, std::size_t count) {

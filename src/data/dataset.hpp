@@ -44,7 +44,7 @@ struct DatasetOptions {
   std::vector<Corpus> corpora;
   std::string split = "949,50,1";  // shares of train, validation and test among the sequences of each corpus; any sum
   Split which = Split::train;
-  std::int64_t seq_len = 0;  // L: samples hold L + 1 tokens
+  std::int64_t seq_length = 0;  // L: samples hold L + 1 tokens
   std::uint64_t seed = 1234;
   SampleOrder order = SampleOrder::shuffled;
   bool separate = false;  // documents do not see each other
@@ -69,7 +69,7 @@ class Dataset {
   // What the user should know of the corpora, a line each: how full windows are, how many documents are cut.
   std::vector<std::string> notes() const;
 
-  std::int64_t seq_len() const { return options_.seq_len; }
+  std::int64_t seq_length() const { return options_.seq_length; }
   std::int64_t corpora() const { return std::int64_t(files_.size()); }
   const TokenFile& file(std::int64_t corpus) const { return *files_[std::size_t(corpus)]; }
   std::int64_t per_epoch(std::int64_t corpus) const { return samples_[std::size_t(corpus)]->per_epoch(); }

@@ -15,7 +15,7 @@ namespace gyr {
 // grow along the row and none exceeds `room`. Windows are numbered as they are opened.
 std::vector<std::uint32_t> best_fit(const std::vector<std::int64_t>& sizes, std::int64_t room);
 
-// Documents are packed once, longest first, so that an epoch always has the same number of windows; each epoch then deals
+// Documents are packed once, longest first, so that an epoch always has the same number of windows; each epoch then distributes
 // the documents of equal length anew over their places, and shuffles the windows and the documents inside each. Sample n
 // is a pure function of (seed, n). `file` must outlive the result. Takes 8 bytes per document and 4 per window (24 more per document while it packs).
 // Exit::data when the range holds no document of two tokens or more, with which nothing can be predicted; Exit::config

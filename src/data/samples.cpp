@@ -47,15 +47,15 @@ std::vector<Extract> cut(const TokenFile& file, SequenceAt&& sequence_at, std::i
 class ShuffledSamples : public Samples {
  public:
   ShuffledSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed)
-      : file_(file), range_(r), start_(file.first_token(r.first)), length_(L), windows_(windows_in(file, r, L)), seed_(seed) {}
+      : file_(file), range_(r), start_(file.first_token(r.first)), seq_length_(L), windows_(windows_in(file, r, L)), seed_(seed) {}
 
   std::vector<Extract> extracts(std::int64_t number) const override {
     ensure(number >= 0, "sample {} was asked for", number);
     const std::int64_t epoch = number / windows_;
     const std::int64_t window = permuted(number % windows_, windows_, epoch_key(seed_, epoch));
-    const std::int64_t begin = start_ + window * length_;
+    const std::int64_t begin = start_ + window * seq_length_;
     const std::int64_t sequence = sequence_of(begin);
-    return cut(file_, [&](std::int64_t i) { return sequence + i; }, begin - file_.first_token(sequence), length_ + 1);
+    return cut(file_, [&](std::int64_t i) { return sequence + i; }, begin - file_.first_token(sequence), seq_length_ + 1);
   }
   std::int64_t per_epoch() const override { return windows_; }
   std::int64_t size() const override { return std::numeric_limits<std::int64_t>::max(); }
@@ -73,7 +73,7 @@ class ShuffledSamples : public Samples {
 
   const TokenFile& file_;
   SequenceRange range_;
-  std::int64_t start_, length_, windows_;
+  std::int64_t start_, seq_length_, windows_;
   std::uint64_t seed_;
 };
 
@@ -103,7 +103,7 @@ class LegacyShuffle {
 class MegatronSamples : public Samples {
  public:
   MegatronSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, std::int64_t requested)
-      : file_(file), length_(L), windows_(windows_in(file, r, L)) {
+      : file_(file), seq_length_(L), windows_(windows_in(file, r, L)) {
     require(seed <= std::numeric_limits<std::uint32_t>::max(), Exit::config,
             "seed {} does not fit the 32 bits of the megatron order", seed);
     require(requested >= 1 && requested <= max_index, Exit::config,
@@ -133,12 +133,12 @@ class MegatronSamples : public Samples {
         number >= 0 && number < size(), Exit::config,
         "sample {} was asked for, and the megatron order was made for {}; it cannot be extended in the middle of a run",
         number, size());
-    const std::int64_t position = std::int64_t(samples_[std::size_t(number)]) * length_;
+    const std::int64_t position = std::int64_t(samples_[std::size_t(number)]) * seq_length_;
     const auto block =
         std::upper_bound(block_starts_.begin(), block_starts_.end(), position) - block_starts_.begin() - 1;
     const auto first = std::size_t(block) * block_documents;
     return cut(file_, [&](std::int64_t i) { return documents_[first + std::size_t(i)]; },
-               position - block_starts_[std::size_t(block)], length_ + 1);
+               position - block_starts_[std::size_t(block)], seq_length_ + 1);
   }
   std::int64_t per_epoch() const override { return windows_; }
   std::int64_t size() const override { return std::int64_t(samples_.size()); }
@@ -161,7 +161,7 @@ class MegatronSamples : public Samples {
   }
 
   const TokenFile& file_;
-  std::int64_t length_, windows_;
+  std::int64_t seq_length_, windows_;
   std::vector<std::uint32_t> documents_;    // sequence ids in the order in which their tokens are joined
   std::vector<std::int64_t> block_starts_;  // tokens before every 64th of them
   std::vector<std::uint32_t> samples_;      // [number]: which window of the joined tokens

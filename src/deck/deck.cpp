@@ -9,6 +9,7 @@
 
 #include "src/base/nearest.hpp"
 #include "src/base/table.hpp"
+#include "src/deck/renamed_keys.hpp"
 
 namespace gyr {
 namespace deck {
@@ -97,7 +98,7 @@ void apply(YamlValue& root, const std::string& override) {
   node->where = where;
 }
 
-// ---- names nobody declared ----
+// ---- undeclared names ----
 
 void settings_called(const Group& group, const std::string& key, std::vector<std::string>& paths) {
   for (const auto& e : group.entries) {
@@ -132,7 +133,28 @@ void check(const Group& root, Group& group, std::vector<std::string>& unknown) {
   }
 }
 
-// A key written in the deck, declared by nobody so far, that looks like `key`: "run.yaml:3 has `widht`".
+// Every key of the text that has another name now: "run.yaml:3: model.width is called model.hidden_size now".
+void list_renamed(const YamlValue& section, const std::string& path, std::vector<std::string>& renamed) {
+  for (std::size_t i = 0; i < section.names.size(); ++i) {
+    const std::string key = below(path, section.names[i]);
+    if (const std::string_view now = name_now(key); !now.empty())
+      renamed.push_back(fmt::format("{}: {} is called {} now", section.items[i].where, key, now));
+    else list_renamed(section.items[i], key, renamed);
+  }
+}
+
+// One message of several lines, at most ten of them.
+void refuse_all(std::vector<std::string> complaints) {
+  constexpr std::size_t most = 10;
+  if (complaints.size() > most) {
+    const std::size_t more = complaints.size() - most;
+    complaints.resize(most);
+    complaints.push_back(fmt::format("and {} more", more));
+  }
+  require(complaints.empty(), Exit::config, "{}", joined(complaints, "\n"));
+}
+
+// A key written in the deck, not declared so far, that looks like `key`: "run.yaml:3 has `widht`".
 std::string slip(Group& group, const std::string& key) {
   if (!group.written) {
     const auto parent = group.parent.lock();
@@ -197,7 +219,7 @@ std::shared_ptr<Group> section_of(const std::shared_ptr<Group>& group, std::stri
   return section;
 }
 
-// "run.yaml:3: model.width = 64", and of a default "model.width = 64 (default)".
+// "run.yaml:3: model.hidden_size = 64", and of a default "model.hidden_size = 64 (default)".
 std::string told_of(Group& root, const std::vector<std::string>& paths) {
   std::string given, defaults;
   for (const std::string& path : paths) {
@@ -298,14 +320,20 @@ Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> 
   return parse(text, name, overrides);
 }
 
-Deck Deck::parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides) {
-  auto written = std::make_shared<YamlValue>(parse_yaml(text, origin));
-  for (const std::string& override : overrides) apply(*written, override);
+Deck Deck::of(YamlValue written, const std::string& origin) {
   auto root = std::make_shared<Group>();
   root->origin = origin;
-  root->written = std::move(written);
+  root->written = std::make_shared<YamlValue>(std::move(written));
   return Deck(std::move(root));
 }
+
+Deck Deck::parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides) {
+  YamlValue written = parse_yaml(text, origin);
+  for (const std::string& override : overrides) apply(written, override);
+  return of(std::move(written), origin);
+}
+
+Deck Deck::stored(const std::string& text, const std::string& origin) { return of(with_names_of_now(parse_yaml(text, origin)), origin); }
 
 Deck Deck::describe() {
   auto root = std::make_shared<Group>();
@@ -320,16 +348,16 @@ Section Deck::section(std::string_view name, std::string_view help, Effect effec
   return Section(std::move(section));
 }
 
+void Deck::refuse_renamed() const {
+  std::vector<std::string> renamed;
+  if (root_->written) list_renamed(*root_->written, "", renamed);
+  refuse_all(std::move(renamed));
+}
+
 void Deck::finish() const {
-  constexpr std::size_t most = 10;
   std::vector<std::string> unknown;
   check(*root_, *root_, unknown);
-  if (unknown.size() > most) {
-    const std::size_t more = unknown.size() - most;
-    unknown.resize(most);
-    unknown.push_back(fmt::format("and {} more", more));
-  }
-  require(unknown.empty(), Exit::config, "{}", joined(unknown, "\n"));
+  refuse_all(std::move(unknown));
 }
 
 std::string Deck::effective() const {

@@ -4,7 +4,7 @@
 //
 //   Deck deck = Deck::read("run.yaml", overrides);
 //   Section s = deck.section("mamba", "state-space branch");
-//   Index chunk = s.get("chunk", 128, "SSD chunk length in tokens").power_of_two().at_most(512);
+//   Index chunk_size = s.get("chunk_size", 128, "SSD chunk length in tokens").power_of_two().at_most(512);
 //   deck.finish();
 //
 // Integers are 64-bit (an `int` on either side is converted, with a range check); numbers are doubles, `inf` included.
@@ -40,7 +40,7 @@ enum class Effect {
 
 // One declared setting: what help, effective deck and messages need to know of it.
 struct Declaration {
-  std::string path;      // "mamba.chunk"
+  std::string path;      // "mamba.chunk_size"
   std::string type;      // "integer"
   std::string fallback;  // YAML; empty when the setting has no default
   std::string help, unit;
@@ -240,18 +240,22 @@ class Deck {
   static Deck read(const std::filesystem::path& file, std::span<const std::string> overrides = {});
   // The same from memory; messages call it `origin`.
   static Deck parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides = {});
+  // A deck that a checkpoint holds: keys that have another name now (renamed_keys.hpp) are read under it.
+  static Deck stored(const std::string& text, const std::string& origin);
   // An empty deck that only collects declarations, for help: nothing is required of it.
   static Deck describe();
 
   // `effect`: of the settings in it that do not say another one.
   Section section(std::string_view name, std::string_view help, Effect effect = Effect::course);
-  void finish() const;  // Error(config) for keys nobody declared, with file:line and the nearest declared name
+  void refuse_renamed() const;  // Error(config) for keys that have another name now, with file:line and that name
+  void finish() const;  // Error(config) for undeclared keys, with file:line and the nearest declared name
   std::string effective() const;  // YAML of every declared key and the value in use; reads back to the same settings
   std::vector<Declaration> settings() const;  // all that were declared
   std::string told(const std::vector<std::string>& paths) const;  // as Section::told
   std::string help() const;       // key, default, unit, range and help by section, at most 120 columns wide
 
  private:
+  static Deck of(YamlValue written, const std::string& origin);
   explicit Deck(std::shared_ptr<deck::Group> root) : root_(std::move(root)) {}
   std::shared_ptr<deck::Group> root_;
 };

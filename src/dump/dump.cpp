@@ -70,26 +70,26 @@ Dump<T>::Dump(const std::filesystem::path& folder, const CheckpointHeader& heade
   const Stopwatch watch(seconds_);
   Communicator& world = engine_.grid().world();
   const std::filesystem::path target = checkpoint_path(folder, header.step);
-  together(world, [&] {
+  collective_check(world, [&] {
     Index bytes = 0;
     for (const PlacedTensor& t : weights_) bytes += elements(t.tensor.shape) * size_of(t.tensor.dtype);
     if (world.rank() == leader) transaction_ = std::make_unique<Transaction>(target, header_, bytes);
   });
   file_.emplace(Transaction::temporary(target) / shard_name(world.rank()), header_);
-  engine_.look(this);
+  engine_.set_hook(this);
 }
 
 template <class T>
 Dump<T>::~Dump() {
-  engine_.look(nullptr);
+  engine_.set_hook(nullptr);
 }
 
 template <class T>
-LogicalTensor Dump<T>::activation(Seen seen, const std::string& name, Index columns) const {
-  const bool gradient = seen == Seen::gradient;
+LogicalTensor Dump<T>::activation(Observed observed, const std::string& name, Index columns) const {
+  const bool gradient = observed == Observed::gradient;
   const Content content = gradient ? Content::gradient : Content::activation;
   return {path_of(content, name), name, std::string(gradient ? "gradient of the loss with respect to " : "activation ") + name, dtype_of<T>(),
-          {samples_, engine_.config().length, columns}, std::string(name_of(dtype_of<T>()))};
+          {samples_, engine_.config().seq_length, columns}, std::string(name_of(dtype_of<T>()))};
 }
 
 // Row-major on the host.
@@ -104,18 +104,18 @@ const T* Dump<T>::packed(Matrix<const T> numbers) {
 }
 
 template <class T>
-void Dump<T>::see(Seen seen, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Piece> pieces) {
-  const LogicalTensor tensor = activation(seen, name, columns);
+void Dump<T>::observe(Observed observed, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Piece> pieces) {
+  const LogicalTensor tensor = activation(observed, name, columns);
   if (failed_ || !matches_any(what_, tensor.path)) return;
   const Stopwatch watch(seconds_);
   const EngineConfig& config = engine_.config();
-  const Index first = first_sample(config.micro_batch, micro_, engine_.grid());
+  const Index first = first_sample(config.micro_batch_size, micro_, engine_.grid());
   engine_.device().exec.fence();
   try {
     for (const Piece& piece : pieces) {
       if (piece.replica != 0 || piece.extent == 0) continue;  // a neighbour's
-      const Box box{{first, 0, piece.global}, {config.micro_batch, config.length, piece.extent}};
-      file_->write(tensor, box, config.micro_batch, packed(gyr::columns(numbers, piece.local, piece.extent)));
+      const Box box{{first, 0, piece.global}, {config.micro_batch_size, config.seq_length, piece.extent}};
+      file_->write(tensor, box, config.micro_batch_size, packed(gyr::columns(numbers, piece.local, piece.extent)));
     }
   } catch (const Error& error) {
     failed_ = error;
@@ -152,7 +152,7 @@ void Dump<T>::gradients_are_whole() {
   engine_.grid().tell("dump");
   std::optional<DumpPart> mine;
   try {
-    together(world, [&] {
+    collective_check(world, [&] {
       const Stopwatch watch(seconds_);
       if (failed_) throw *failed_;
       write_weights();
@@ -164,7 +164,7 @@ void Dump<T>::gradients_are_whole() {
   }
   const double seconds = world.max(seconds_);
   const std::vector<std::string> parts = gather_texts(world, mine ? text_of(*mine) : "");
-  together(world, [&] {
+  collective_check(world, [&] {
     if (!transaction_) return;
     const Manifest manifest = whole(parts);
     transaction_->commit(manifest);

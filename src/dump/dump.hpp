@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "modules/probe.hpp"
+#include "modules/hook.hpp"
 #include "src/base/note.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/transaction.hpp"
@@ -18,7 +18,7 @@
 namespace gyr {
 
 template <class T>
-class Dump final : public Probe<T> {
+class Dump final : public Hook<T> {
  public:
   // Of the engine's next training step, of `samples` sequences, into FOLDER/step_N where N is header.step. What a tensor's path matches one
   // of the patterns `what` (weight_pattern.hpp) is taken. Collective, as the step itself is; Exit::io on every rank where it fails on one,
@@ -27,11 +27,11 @@ class Dump final : public Probe<T> {
   ~Dump() override;
 
   void micro_batch(int micro) override { micro_ = micro; }
-  void see(Seen, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Piece>) override;
+  void observe(Observed, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Piece>) override;
   void gradients_are_whole() override;  // writes them and the weights, and commits
 
  private:
-  LogicalTensor activation(Seen, const std::string& name, Index columns) const;
+  LogicalTensor activation(Observed, const std::string& name, Index columns) const;
   const T* packed(Matrix<const T> numbers);
   void write_weights();
   Manifest whole(const std::vector<std::string>& parts) const;

@@ -10,7 +10,7 @@ namespace {
 // Copies host numbers into a tensor, wherever it lives.
 template <class V>
 void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
-  if (dev.ghost() || from.empty()) return;
+  if (dev.dry_run() || from.empty()) return;
   const Kokkos::View<const V*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(from.data(), from.size());
   Kokkos::deep_copy(to, host);
 }
@@ -20,12 +20,12 @@ std::vector<std::int32_t> positions_of(const Sequences& s, std::span<const std::
   if (packed.empty()) {
     std::vector<std::int32_t> counted;
     for (Index b = 0; b < s.batch; ++b)
-      for (Index t = 0; t < s.length; ++t) counted.push_back(std::int32_t(s.past_of(b) + t));
+      for (Index t = 0; t < s.seq_length; ++t) counted.push_back(std::int32_t(s.past_of(b) + t));
     return counted;
   }
   ensure(Index(packed.size()) == s.rows(), "{} positions for {} rows", packed.size(), s.rows());
   for (Index r = 0; r < s.rows(); ++r)
-    ensure(packed[r] == 0 || (packed[r] > 0 && (r % s.length == 0 || packed[r] == packed[r - 1] + 1)),
+    ensure(packed[r] == 0 || (packed[r] > 0 && (r % s.seq_length == 0 || packed[r] == packed[r - 1] + 1)),
            "row {} stands at position {} of a document and the row before it at {}", r, packed[r], r > 0 ? packed[r - 1] : -1);
   return {packed.begin(), packed.end()};
 }
@@ -49,8 +49,8 @@ Chunk<T>::Chunk(const ModelConfig& config, Span layers, Parameters<T>& parameter
     });
   if (last)
     declared([&] {
-      if (config_.tied && first) table = &embedding_->table();
-      head_ = std::make_unique<Head<T>>(config_, config_.tied ? table : nullptr, parameters);
+      if (config_.tie_word_embeddings && first) table = &embedding_->table();
+      head_ = std::make_unique<Head<T>>(config_, config_.tie_word_embeddings ? table : nullptr, parameters);
     });
   // Ranges meet: padding in front of a parameter belongs to what comes after it.
   for (std::size_t i = 1; i < ranges_.size(); ++i) ranges_[i].first = ranges_[i - 1].last;
@@ -64,20 +64,20 @@ std::string Chunk<T>::stream_name(Index layer) const {
 // Where every row stands: its position, the angles of that, and, of packed documents, how far it may look back.
 template <class T>
 void Chunk<T>::place(Device& dev, Slot<T>& slot, std::span<const std::int32_t> packed) const {
-  const Index rows = slot.sequences.rows(), half = config_.attention.width / 2;
+  const Index rows = slot.sequences.rows(), half = config_.attention.head_dim / 2;
   auto positions = slot.saved.template push<Tensor1<std::int32_t>>("positions", rows);
   slot.cosine = slot.saved.template push<Tensor2<Acc<T>>>("cosine", rows, half);
   slot.sine = slot.saved.template push<Tensor2<Acc<T>>>("sine", rows, half);
-  if (!dev.ghost() || !packed.empty()) slot.host_positions = positions_of(slot.sequences, packed);
+  if (!dev.dry_run() || !packed.empty()) slot.host_positions = positions_of(slot.sequences, packed);
   upload<std::int32_t>(dev, slot.host_positions, positions);
   slot.documents = packed.empty() ? Documents() : Documents{positions, slot.host_positions};
-  rope_table<Acc<T>>(dev, positions, config_.attention.theta, slot.cosine, slot.sine);
+  rope_table<Acc<T>>(dev, positions, config_.attention.rope_theta, slot.cosine, slot.sine);
 }
 
 template <class T>
 Tensor2<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const MicroBatch& batch) const {
   ensure(slot.saved.empty(), "the slot still holds a micro-batch");
-  slot.sequences = {batch.batch, batch.length, 0, {}};
+  slot.sequences = {batch.batch, batch.seq_length, 0, {}};
   const Index rows = slot.sequences.rows();
   slot.tokens = slot.saved.template push<Tensor1<Token>>("token ids", rows);
   slot.labels = slot.saved.template push<Tensor1<Token>>("labels", rows);
@@ -99,16 +99,16 @@ Tensor2<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const Sequences& sequence
 
 template <class T>
 Tensor2<T> Chunk<T>::push_input(Slot<T>& slot) const {
-  return slot.input = first() ? Tensor2<T>() : slot.saved.template push<Tensor2<T>>("input", slot.sequences.rows(), config_.width);
+  return slot.input = first() ? Tensor2<T>() : slot.saved.template push<Tensor2<T>>("input", slot.sequences.rows(), config_.hidden_size);
 }
 
 template <class T>
 Tensor2<T> Chunk<T>::run_and_keep(Pass<T>& a, Slot<T>& slot) {
   Tensor2<T> x = first() ? embedding_->forward(a, slot.tokens) : slot.input;
-  if (first()) a.show(Seen::activation, stream_name(-1), x);
+  if (first()) a.show(Observed::activation, stream_name(-1), x);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     x = layers_[i]->forward(a, x);
-    a.show(Seen::activation, stream_name(Index(i)), x);
+    a.show(Observed::activation, stream_name(Index(i)), x);
   }
   return slot.output = x;
 }
@@ -144,7 +144,7 @@ Tensor2<T> Chunk<T>::forward(Pass<T>& a, Slot<T>& slot, double scale, double& lo
 template <class T>
 Tensor2<T> Chunk<T>::begin_backward(Slot<T>& slot) const {
   if (last()) return {};
-  return slot.saved.template push<Tensor2<T>>("dx", slot.sequences.rows(), config_.width);
+  return slot.saved.template push<Tensor2<T>>("dx", slot.sequences.rows(), config_.hidden_size);
 }
 
 template <class T>
@@ -161,7 +161,7 @@ template <class T>
 void Chunk<T>::backward_part(Pass<T>& a, Index part, Tensor2<T> dx) {
   const Index layer = part - Index(first());
   if (layer == Index(layers_.size())) return;
-  a.show(Seen::gradient, stream_name(layer), dx);
+  a.show(Observed::gradient, stream_name(layer), dx);
   if (layer < 0) embedding_->backward(a, dx);
   else layers_[layer]->backward(a, dx);
 }

@@ -13,11 +13,11 @@
 
 namespace gyr {
 
-// Tokens of one micro-batch, row b * length + t; labels[r] is the token row r must predict, or ignored_label. positions[r] is the place of
+// Tokens of one micro-batch, row b * seq_length + t; labels[r] is the token row r must predict, or ignored_label. positions[r] is the place of
 // row r in its document where documents are packed into the sequences: none sees another. Empty: every sequence is one document. Every
 // rank of a data coordinate has the same micro-batch.
 struct MicroBatch {
-  Index batch = 0, length = 0;
+  Index batch = 0, seq_length = 0;
   std::vector<Token> tokens, labels;
   std::vector<std::int32_t> positions = {};
 };

@@ -46,13 +46,13 @@ std::vector<std::string> engine_timer_names() {
 namespace {
 
 Arena arena(Memory category, const Capacity* capacity) {
-  return capacity ? Arena(category, capacity->bytes(category)) : Arena::ghost(category);
+  return capacity ? Arena(category, capacity->bytes(category)) : Arena::dry_run(category);
 }
 
 }  // namespace
 
-Index first_sample(Index micro_batch, Index i, const Grid& grid) {
-  return (i * grid.layout().size("data") + grid.coordinate("data")) * micro_batch;
+Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
+  return (i * grid.layout().size("data") + grid.coordinate("data")) * micro_batch_size;
 }
 
 template <class T>
@@ -101,10 +101,10 @@ Program Engine<T>::training_program(int micros) const {
 }
 
 template <class T>
-void Engine<T>::look(Probe<T>* probe) {
-  ensure(!device_.ghost(), "a ghost has no numbers to look at");
-  stage_.look(probe_ = probe);
-  executor_.set_probe(probe);
+void Engine<T>::set_hook(Hook<T>* hook) {
+  ensure(!device_.dry_run(), "a dry run has no numbers for a hook");
+  stage_.set_hook(hook_ = hook);
+  executor_.set_hook(hook);
 }
 
 template <class T>
@@ -123,7 +123,7 @@ std::vector<MicroBatch> Engine<T>::collect(const MicroBatches& source, int micro
 template <class T>
 Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
   grid_.tell("count labels");
-  if (device_.ghost()) return Index(batches.size()) * config_.micro_batch * config_.length * grid_.data().size();
+  if (device_.dry_run()) return Index(batches.size()) * config_.micro_batch_size * config_.seq_length * grid_.data().size();
   double count = 0;
   for (const MicroBatch& batch : batches)
     for (const Token label : batch.labels) count += label != ignored_label;
@@ -147,32 +147,32 @@ RunResult Engine<T>::run_forward(const std::vector<MicroBatch>& batches, bool sc
   return run(compile(forward_only, pipeline_shape(grid_.layout(), int(batches.size())), grid_.coordinate("pipeline")), batches, {0, scores});
 }
 
-// Buckets first, then what the tensor axis shares, then the matrix both ends of a pipeline hold: sums commute.
+// Buckets first, then gradients that ranks of the tensor axis share, then the matrix of the embedding group; the order does not matter for sums.
 template <class T>
 void Engine<T>::finish_gradients() {
   auto t = timers_.scope("reduce gradients");
   grid_.tell("reduce gradients");
   executor_.wait_for_reductions();
   stage_.parameters().reduce_replicas(device_, communication_, grid_.tensor());
-  if (Parameter* shared = stage_.shared_ends(); shared && shared->trained) grid_.ends()->all_reduce(device_, shared->template vector_gradient<Acc<T>>());
+  if (Parameter* shared = stage_.shared_embedding(); shared && shared->trained) grid_.embedding_group()->all_reduce(device_, shared->template vector_gradient<Acc<T>>());
 }
 
 template <class T>
-typename Engine<T>::Agreed Engine<T>::together_over(Communicator& ranks, const Agreed& mine) {
-  const double said[] = {mine.sum, mine.word, mine.bad};
-  const std::vector<double> all = ranks.gather(said);
+typename Engine<T>::Agreed Engine<T>::agree_over(Communicator& ranks, const Agreed& mine) {
+  const double local[] = {mine.sum, mine.stop_request, mine.not_finite};
+  const std::vector<double> all = ranks.gather(local);
   Agreed agreed;
   for (std::size_t i = 0; i < all.size(); i += 3)
-    agreed = {agreed.sum + all[i], std::max(agreed.word, all[i + 1]), std::max(agreed.bad, all[i + 2])};
+    agreed = {agreed.sum + all[i], std::max(agreed.stop_request, all[i + 1]), std::max(agreed.not_finite, all[i + 2])};
   return agreed;
 }
 
 template <class T>
 typename Engine<T>::Agreed Engine<T>::from_last_stage(const Agreed& mine) {
-  if (device_.ghost()) return mine;
-  const Agreed replicas = together_over(grid_.data(), mine);
+  if (device_.dry_run()) return mine;
+  const Agreed replicas = agree_over(grid_.data(), mine);
   const bool last = grid_.coordinate("pipeline") == grid_.pipeline().size() - 1;
-  return together_over(grid_.pipeline(), {last ? replicas.sum : 0, replicas.word, replicas.bad});
+  return agree_over(grid_.pipeline(), {last ? replicas.sum : 0, replicas.stop_request, replicas.not_finite});
 }
 
 template <class T>
@@ -184,19 +184,19 @@ StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const St
   fill<Acc<T>>(device_, stage_.parameters().gradients(), 0);
   const double sum = run(training_program(micros), batches, {1.0 / double(result.tokens)}).loss;
   finish_gradients();
-  if (on_gradients_ && !device_.ghost()) on_gradients_(device_, stage_.parameters().gradients());
-  if (probe_) probe_->gradients_are_whole();
+  if (on_gradients_ && !device_.dry_run()) on_gradients_(device_, stage_.parameters().gradients());
+  if (hook_) hook_->gradients_are_whole();
 
-  // The norm is one replica's, the loss everybody's: what a rank has to say reaches its replica with the one, and all with the other.
+  // The norm is summed over a replica, the loss over all ranks: stop requests and flags travel with both sums and so reach every rank.
   auto t = timers_.scope("gradient norm");
   grid_.tell("gradient norm");
-  Agreed squares{optimizer_->gradient_squares(device_), order.said, double(!std::isfinite(sum))};
-  if (!device_.ghost()) squares = together_over(grid_.pipeline(), together_over(grid_.tensor().whole(), squares));
+  Agreed squares{optimizer_->gradient_squares(device_), order.stop_request, double(!std::isfinite(sum))};
+  if (!device_.dry_run()) squares = agree_over(grid_.pipeline(), agree_over(grid_.tensor().whole(), squares));
   result.gradient_norm = std::sqrt(squares.sum);
-  const Agreed loss = from_last_stage({sum, squares.word, std::max(squares.bad, double(!std::isfinite(result.gradient_norm)))});
+  const Agreed loss = from_last_stage({sum, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm)))});
   result.loss = loss.sum / double(result.tokens);
-  result.heard = loss.word;
-  result.finite = device_.ghost() || (loss.bad == 0 && std::isfinite(result.loss));
+  result.stop_request = loss.stop_request;
+  result.finite = device_.dry_run() || (loss.not_finite == 0 && std::isfinite(result.loss));
   if (!result.finite && config_.must_be_finite) not_finite(order.number, result);
   return result;
 }
@@ -208,8 +208,8 @@ StepResult Engine<T>::train(const MicroBatches& source, int micros, const StepOr
   if (!result.applied) return result;
   auto t = timers_.scope("optimizer");
   grid_.tell("optimizer");
-  const double clip = config_.optimizer.clip;
-  optimizer_->step(device_, order.rate, order.number, clip > 0 && result.gradient_norm > clip ? clip / result.gradient_norm : 1);
+  const double clip_grad = config_.optimizer.clip_grad;
+  optimizer_->step(device_, order.lr, order.number, clip_grad > 0 && result.gradient_norm > clip_grad ? clip_grad / result.gradient_norm : 1);
   return result;
 }
 
@@ -268,10 +268,10 @@ void Engine<T>::not_finite(std::int64_t step, const StepResult& result) {
   const auto found = weight.second >= 0 ? weight : gradient;
   const int stage = found.first, index = found.second;
   const std::string alone = only_some_replicas(bad_weight >= 0 || bad_gradient >= 0);
-  together(grid_.world(), [&] {  // the stage that holds it knows its name; all stop with what it says
+  collective_check(grid_.world(), [&] {  // only the stage that holds the weight can name it; all ranks end with its error
     if (stage == grid_.coordinate("pipeline"))
       fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}{}. No weight has been changed: "
-           "lower optimizer.rate, lengthen the warm-up, or look at the data of this step",
+           "lower optimizer.lr, lengthen the warm-up, or look at the data of this step",
            step, loss, norm, weight.second >= 0 ? "value" : "gradient", all[index]->weight.name, alone);
   });
   fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite", step, loss, norm);

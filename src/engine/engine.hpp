@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Everything one rank needs for a training step: stage, optimizer, memory, and the programs it runs.
-// A ghost engine runs the same step without arithmetic or messages and so knows bytes, flops and traffic before they are taken.
+// A dry-run engine runs the same step without arithmetic or messages and so knows bytes, flops and traffic before they are taken.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,10 @@ namespace gyr {
 struct EngineConfig {
   ModelConfig model;
   OptimizerConfig optimizer;
-  Index micro_batch = 1;  // sequences in a micro-batch
-  Index length = 1024;    // tokens in a sequence
-  int micros = 1;         // micro-batches per step and data rank, at most
-  bool training = true;   // false: forwards only, without gradients and optimizer
+  Index micro_batch_size = 1;  // sequences in a micro-batch
+  Index seq_length = 1024;     // tokens in a sequence
+  int micros = 1;              // micro-batches per step and data rank, at most
+  bool training = true;        // false: forwards only, without gradients and optimizer
   Index bucket_bytes = Index(32) << 20;  // gradients reduced together over the data axis
   Schedule schedule = one_f_one_b;
   bool must_be_finite = true;  // otherwise a step whose numbers are not finite says so and changes nothing
@@ -44,26 +44,26 @@ struct StepResult {
   Index tokens = 0;          // labelled tokens of the global batch
   bool finite = true;        // loss and norm, on every rank
   bool applied = true;       // the weights have been updated
-  double heard = 0;          // the greatest word a rank has said
+  double stop_request = 0;   // the greatest stop request of all ranks
 };
 
 // What a step is told besides its data.
 struct StepOrder {
   std::int64_t number = 1;  // counts from 1
-  double rate = 0;
-  double said = 0;          // this rank's word: all hear the greatest, with the sums that travel anyway
+  double lr = 0;
+  double stop_request = 0;  // of this rank, 0: none; the greatest of all ranks counts and travels with the step's sums
   double loss_limit = std::numeric_limits<double>::infinity();  // a higher loss changes nothing
 };
 
 // Micro-batch number i of this rank's data coordinate in the present step.
 using MicroBatches = std::function<MicroBatch(int)>;
 // The sample, counted within the step, that it begins with: replicas take turns, so that a step's samples do not depend on the grid.
-Index first_sample(Index micro_batch, Index i, const Grid&);
+Index first_sample(Index micro_batch_size, Index i, const Grid&);
 
 template <class T>
 class Engine {
  public:
-  // `capacity` is what a ghost's `measured` said after one step of the same configuration; null makes a ghost, on a ghost grid.
+  // `capacity`: what `measured` returned after one step of a dry run of the same configuration. Null makes a dry run, on a dry-run grid.
   Engine(const EngineConfig&, Grid&, const Capacity* capacity, Timers&);
 
   // Draws the weights by (seed, name, element) and resets the optimizer.
@@ -72,15 +72,15 @@ class Engine {
   // One optimizer step over `micros` micro-batches. Where loss or gradient is not finite on some rank, or the loss is above the limit, no
   // weight changes on any; where they must be finite, Exit::numeric names step and layer.
   StepResult train(const MicroBatches&, int micros, const StepOrder&);
-  StepResult train(const MicroBatches& source, int micros, std::int64_t step, double rate) { return train(source, micros, {step, rate}); }
+  StepResult train(const MicroBatches& source, int micros, std::int64_t step, double lr) { return train(source, micros, {step, lr}); }
   // Loss and gradients only, as train has them before the update: every rank's gradients are whole and reduced.
   StepResult gradients(const MicroBatches&, int micros, const StepOrder&);
   StepResult gradients(const MicroBatches& source, int micros, std::int64_t step) { return gradients(source, micros, StepOrder{step}); }
   // After a step that was not finite, and before the next: throws Exit::numeric with the name of the weight where it was first seen.
   [[noreturn]] void not_finite(std::int64_t step, const StepResult&);
-  // Shows a probe the training steps from now on, outside of ghosts; null: nobody.
-  void look(Probe<T>* probe);
-  // Called with the flat gradients once they are whole, before anybody looks at them: for the injection of faults.
+  // Calls the hook in training steps from now on; null: no hook. Not in a dry run.
+  void set_hook(Hook<T>* hook);
+  // Called with the flat gradients once they are whole, before they are used: for the injection of faults.
   void on_gradients(std::function<void(Device&, Tensor1<Acc<T>>)> f) { on_gradients_ = std::move(f); }
   // Sum of losses and number of labelled tokens over the global batch; no gradients.
   std::pair<double, Index> evaluate(const MicroBatches&, int micros);
@@ -102,12 +102,12 @@ class Engine {
   std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;
   Index labelled(const std::vector<MicroBatch>&);
   void finish_gradients();
-  // A sum, and what all ranks hear with it: the greatest word, and whether a rank has met a number that is not finite.
+  // A sum over ranks, and what is agreed on with it: the greatest stop request, and whether a rank has a number that is not finite.
   struct Agreed {
-    double sum = 0, word = 0, bad = 0;
+    double sum = 0, stop_request = 0, not_finite = 0;
   };
   std::string only_some_replicas(bool bad);
-  static Agreed together_over(Communicator&, const Agreed& mine);
+  static Agreed agree_over(Communicator&, const Agreed& mine);
   Agreed from_last_stage(const Agreed& mine);  // summed over the data axis, as the last stage knows it, told to every stage
 
   EngineConfig config_;
@@ -120,7 +120,7 @@ class Engine {
   GradientParts parts_;
   Executor<T> executor_;
   std::function<void(Device&, Tensor1<Acc<T>>)> on_gradients_;
-  Probe<T>* probe_ = nullptr;
+  Hook<T>* hook_ = nullptr;
 };
 
 }  // namespace gyr

@@ -135,7 +135,7 @@ void Executor<T>::forward(Run& run, const Task& task, Flow& flow) {
   if (chunk.first()) begin(run, task, flow);
   wait(flow.input);
   auto t = timers_.scope("forward");
-  if (probe_) probe_->micro_batch(task.micro);
+  if (hook_) hook_->micro_batch(task.micro);
   Slot<T>& slot = stage_.slot(task.chunk, task.slot);
   Pass<T> pass = stage_.pass(device_, slot);
   flow.output = chunk.forward(pass, slot, run.order.scale, run.result.loss, run.order.scores ? &run.result.scores[task.micro] : nullptr);
@@ -146,7 +146,7 @@ void Executor<T>::backward(Run&, const Task& task, Flow& flow) {
   grid_.tell("backward", task.micro);
   wait(flow.gradient);
   auto t = timers_.scope("backward");
-  if (probe_) probe_->micro_batch(task.micro);
+  if (hook_) hook_->micro_batch(task.micro);
   Slot<T>& slot = stage_.slot(task.chunk, task.slot);
   Pass<T> pass = stage_.pass(device_, slot);
   flow.input_gradient = stage_.chunk(task.chunk).backward(pass, slot, task.parts);
@@ -156,7 +156,7 @@ void Executor<T>::backward(Run&, const Task& task, Flow& flow) {
 // stands for the others.
 template <class T>
 bool Executor<T>::repeats(const Run& run, const Task& task) const {
-  return device_.ghost() && task.micro > 0 && task.micro < run.program.shape.micros - 1 && task.op != Op::reduce && task.op != Op::step;
+  return device_.dry_run() && task.micro > 0 && task.micro < run.program.shape.micros - 1 && task.op != Op::reduce && task.op != Op::step;
 }
 
 template class Executor<double>;

@@ -8,7 +8,7 @@
 namespace gyr {
 
 namespace {
-constexpr Token no_token = -1;  // drawn from logits that are no numbers; all ranks hear of it
+constexpr Token no_token = -1;  // drawn from logits that are not finite; told to all ranks
 }
 
 Token sample_token(std::span<const double> logits, const Sampling& s, const Stream& stream, Index index) {
@@ -49,15 +49,15 @@ Generator<T>::Generator(const ModelConfig& config, Grid& grid, Index sequences, 
 }
 
 template <class T>
-void Generator<T>::make(bool ghost, Index scratch, Index slot, Index state) {
+void Generator<T>::make(bool dry_run, Index scratch, Index slot, Index state) {
   const Index weights = weights_ ? weights_->high_water() : 0;
   stage_ = std::make_unique<Stage<T>>(config_, grid_);
-  device_ = std::make_unique<Device>(ghost, scratch);
-  weights_ = std::make_unique<Arena>(Arena::make(Memory::weights, weights, ghost));
-  none_ = std::make_unique<Arena>(Arena::make(Memory::gradients, 0, ghost));
+  device_ = std::make_unique<Device>(dry_run, scratch);
+  weights_ = std::make_unique<Arena>(Arena::make(Memory::weights, weights, dry_run));
+  none_ = std::make_unique<Arena>(Arena::make(Memory::gradients, 0, dry_run));
   stage_->parameters().allocate(*weights_, *none_, Gradients::none);
-  stage_->make_slots({{1, slot}}, ghost);
-  state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, ghost), sequences_, capacity_);
+  stage_->make_slots({{1, slot}}, dry_run);
+  state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, dry_run), sequences_, capacity_);
 }
 
 template <class T>
@@ -89,11 +89,11 @@ std::vector<double> Generator<T>::whole_rows(Tensor2<const Acc<T>> mine) {
     grid_.tensor().whole().start_all_gather<A>(*device_, flat(mine), flat(gathered)).wait();
     all = gathered;
   }
-  std::vector<double> logits(rows * config_.vocabulary);
-  if (device_->ghost()) return logits;
+  std::vector<double> logits(rows * config_.vocab_size);
+  if (device_->dry_run()) return logits;
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), all);
   for (Index r = 0; r < rows; ++r)
-    for (Index v = 0; v < config_.vocabulary; ++v) logits[r * config_.vocabulary + v] = double(host(v / here, r * here + v % here));
+    for (Index v = 0; v < config_.vocab_size; ++v) logits[r * config_.vocab_size + v] = double(host(v / here, r * here + v % here));
   return logits;
 }
 
@@ -141,7 +141,7 @@ std::vector<std::vector<Token>> Generator<T>::generate(const std::vector<std::ve
   while (!std::all_of(done.begin(), done.end(), [](bool d) { return d; })) {
     const auto logits = advance({count, 1, 0, past}, last);
     for (Index i = 0; i < count; ++i)  // a finished sequence is computed along, at the same place, and ignored
-      if (draws && !done[i]) draw(i, std::span(logits).subspan(i * config_.vocabulary, config_.vocabulary));
+      if (draws && !done[i]) draw(i, std::span(logits).subspan(i * config_.vocab_size, config_.vocab_size));
     last = from_last_stage(last);
     for (Index i = 0; i < count; ++i) {
       if (done[i]) continue;

@@ -37,9 +37,9 @@ class Generator {
   Index bytes() const;
 
  private:
-  void make(bool ghost, Index scratch, Index slot, Index state);
+  void make(bool dry_run, Index scratch, Index slot, Index state);
   // Reads new tokens of some sequences. On the last stage: logits of the whole vocabulary for the last token of each, (sequences,
-  // vocabulary) row by row; elsewhere none.
+  // vocab_size) row by row; elsewhere none.
   std::vector<double> advance(const Sequences&, std::span<const Token>);
   std::vector<double> whole_rows(Tensor2<const Acc<T>> mine);
   // What the last stage says, told to every stage.

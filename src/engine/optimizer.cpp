@@ -48,7 +48,7 @@ double Optimizer<T>::gradient_squares(Device& dev) const {
     if (p->tied || !p->trained) continue;
     const auto g = p->template vector_gradient<A>();
     bool whole = true;
-    for (const Piece& piece : p->share.pieces) whole = whole && piece.replica == 0;
+    for (const Piece& piece : p->shard.pieces) whole = whole && piece.replica == 0;
     if (whole) {
       sum += sum_of_squares<A>(dev, g);
       continue;
@@ -61,11 +61,11 @@ double Optimizer<T>::gradient_squares(Device& dev) const {
 }
 
 template <class T>
-void Optimizer<T>::step(Device& dev, double rate, std::int64_t step, double gradient_scale) {
+void Optimizer<T>::step(Device& dev, double lr, std::int64_t step, double gradient_scale) {
   for (const auto& p : parameters_.all()) {
     if (!p->trained) continue;
     const ParameterGroup g = group(*p);
-    const AdamW update{rate * g.rate_factor, c_.beta1, c_.beta2, c_.epsilon, p->weight.decays ? c_.decay * g.decay_factor : 0,
+    const AdamW update{lr * g.lr_factor, c_.beta1, c_.beta2, c_.epsilon, p->weight.decays ? c_.weight_decay * g.weight_decay_factor : 0,
                        1 - std::pow(c_.beta1, double(step)), 1 - std::pow(c_.beta2, double(step)), gradient_scale};
     const auto gradient = p->template vector_gradient<const A>();
     if (p->dtype() == dtype_of<T>())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// AdamW over a stage's parameters: master weights and moments in the accumulator's precision, decay and rate per group of parameters.
+// AdamW over a stage's parameters: master weights and moments in the accumulator's precision, weight decay and learning rate per group of parameters.
 #pragma once
 
 #include "kernels/adamw.hpp"
@@ -10,12 +10,12 @@ namespace gyr {
 // Parameters whose name matches `pattern` (weight_pattern.hpp) take these factors; the last matching group counts.
 struct ParameterGroup {
   std::string pattern;
-  double rate_factor = 1, decay_factor = 1;
+  double lr_factor = 1, weight_decay_factor = 1;
 };
 
 struct OptimizerConfig {
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, decay = 0.1;
-  double clip = 1;  // largest global gradient norm; 0: never clip
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  double clip_grad = 1;  // largest global gradient norm; 0: never clip
   std::vector<ParameterGroup> groups;
   std::vector<std::string> frozen;  // patterns: weights that keep their bits, without gradient, moments and master
 
@@ -34,7 +34,7 @@ class Optimizer {
   // Sum of squares of the gradients this rank counts: every logical element once over tensor and pipeline axes.
   double gradient_squares(Device&) const;
   // One update with gradients scaled by gradient_scale; `step` counts from 1.
-  void step(Device&, double rate, std::int64_t step, double gradient_scale);
+  void step(Device&, double lr, std::int64_t step, double gradient_scale);
 
   // Where the state of a trained parameter lies: first moment, second moment, master. The master is the weight itself where empty.
   Tensor1<A> moment1(const Parameter& p) const { return part(m_, p); }

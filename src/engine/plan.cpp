@@ -17,11 +17,11 @@ namespace {
 
 // Sees every layer pass, and lets the plan be interrupted there.
 template <class T>
-class Pulse : public Probe<T> {
+class Pulse : public Hook<T> {
  public:
   explicit Pulse(const std::function<void()>& beat) : beat_(beat) {}
   void micro_batch(int) override {}
-  void see(Seen, const std::string&, Matrix<const T>, Index, std::span<const Piece>) override { beat_(); }
+  void observe(Observed, const std::string&, Matrix<const T>, Index, std::span<const Piece>) override { beat_(); }
   void gradients_are_whole() override {}
 
  private:
@@ -32,14 +32,14 @@ class Pulse : public Probe<T> {
 
 template <class T>
 RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
-  Grid grid = Grid::ghost(layout, position);
+  Grid grid = Grid::dry_run(layout, position);
   Timers timers(engine_timer_names());
   Engine<T> engine(config, grid, nullptr, timers);
   Pulse<T> pulse(beat);
-  if (beat) engine.stage().look(&pulse);
+  if (beat) engine.stage().set_hook(&pulse);
   engine.initialise(0);
   engine.device().clear_work();
-  const auto source = [&](int) { return MicroBatch{config.micro_batch, config.length, {}, {}}; };
+  const auto source = [&](int) { return MicroBatch{config.micro_batch_size, config.seq_length, {}, {}}; };
   if (config.training) engine.train(source, config.micros, 1, 0);
   else engine.evaluate(source, config.micros);
   RankPlan plan{position, engine.measured(), 0, engine.device().flops(), engine.device().work(), traffic_of(grid)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a run will take, before it takes it: a ghost of each rank executes one step and is read off.
+// What a run will take, before it takes it: one step of each rank is done as a dry run and counted.
 #pragma once
 
 #include "src/engine/engine.hpp"

@@ -57,7 +57,7 @@ void check_replicas(Engine<T>& engine, std::int64_t step) {
   const std::vector<double> all = grid.data().gather(halves);
   std::map<std::pair<double, double>, std::vector<int>> holders;
   for (int replica = 0; replica < grid.data().size(); ++replica) holders[{all[2 * replica], all[2 * replica + 1]}].push_back(replica);
-  together(grid.world(), [&] {
+  collective_check(grid.world(), [&] {
     if (holders.size() == 1) return;
     std::vector<int> odd, some;
     for (const auto& [sum, replicas] : holders) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks along the data axis hold the same weights and optimizer state, bit for bit. Where they do not, a machine has lost a bit.
+// Ranks along the data axis hold the same weights and optimizer state, bit for bit. Where they do not, memory or a processor has failed.
 #pragma once
 
 #include "src/engine/engine.hpp"

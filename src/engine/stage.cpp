@@ -16,8 +16,8 @@ Stage<T>::Stage(const ModelConfig& config, Grid& grid, Trained trained)
 }
 
 template <class T>
-Parameter* Stage<T>::shared_ends() {
-  if (!config_.tied || first() == last()) return nullptr;
+Parameter* Stage<T>::shared_embedding() {
+  if (!config_.tie_word_embeddings || first() == last()) return nullptr;
   return first() ? &chunks_.front()->embedding()->table() : &head().weight();
 }
 
@@ -37,10 +37,10 @@ std::vector<Span> Stage<T>::ranges() const {
 }
 
 template <class T>
-void Stage<T>::make_slots(const std::vector<SlotMemory>& memory, bool ghost) {
+void Stage<T>::make_slots(const std::vector<SlotMemory>& memory, bool dry_run) {
   for (const SlotMemory& chunk : memory) {
     auto& slots = slots_.emplace_back();
-    for (int i = 0; i < chunk.count; ++i) slots.push_back({ActivationStore(Arena::make(Memory::activations, chunk.bytes, ghost))});
+    for (int i = 0; i < chunk.count; ++i) slots.push_back({ActivationStore(Arena::make(Memory::activations, chunk.bytes, dry_run))});
   }
 }
 
@@ -64,7 +64,7 @@ Index Stage<T>::slots_capacity() const {
 
 template <class T>
 Pass<T> Stage<T>::pass(Device& dev, Slot<T>& slot) {
-  return {dev, slot.saved, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine, slot.documents, probe_};
+  return {dev, slot.saved, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine, slot.documents, hook_};
 }
 
 template <class T>
@@ -85,12 +85,12 @@ Tensor2<Acc<T>> Stage<T>::logits(Device& dev, Rows which) {
   Slot<T>& slot = this->slot(0, 0);
   Pass<T> a = pass(dev, slot);
   Tensor2<T> x = slot.output;
-  if (const Index length = slot.sequences.length; which == Rows::last && length > 1) {
-    x = slot.saved.template push<Tensor2<T>>("last rows", slot.sequences.batch, config_.width);
+  if (const Index seq_length = slot.sequences.seq_length; which == Rows::last && seq_length > 1) {
+    x = slot.saved.template push<Tensor2<T>>("last rows", slot.sequences.batch, config_.hidden_size);
     for (Index b = 0; b < slot.sequences.batch; ++b)
-      convert<T, T>(dev, Matrix<T>(rows(slot.output, (b + 1) * length - 1, 1)), rows(x, b, 1));
+      convert<T, T>(dev, Matrix<T>(rows(slot.output, (b + 1) * seq_length - 1, 1)), rows(x, b, 1));
   }
-  auto out = slot.saved.template push<Tensor2<Acc<T>>>("logits", x.extent(0), head().vocabulary_here());
+  auto out = slot.saved.template push<Tensor2<Acc<T>>>("logits", x.extent(0), head().vocab_size_here());
   head().logits(a, x, out);
   return out;
 }

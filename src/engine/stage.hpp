@@ -22,8 +22,8 @@ class Stage {
   // Declares the weights of this rank's layers and makes the tensor blocks they need. Collective over the tensor axis.
   Stage(const ModelConfig&, Grid&, Trained = {});
 
-  // Shows a probe the activations and their gradients from now on; null: nobody.
-  void look(Probe<T>* probe) { probe_ = probe; }
+  // Calls the hook with activations and their gradients from now on; null: no hook.
+  void set_hook(Hook<T>* hook) { hook_ = hook; }
 
   Parameters<T>& parameters() { return parameters_; }
   const ModelConfig& config() const { return config_; }
@@ -35,8 +35,8 @@ class Stage {
   GradientParts parts() const;
   std::vector<Span> ranges() const;
 
-  // Makes slots for each chunk; ghosts count without limit.
-  void make_slots(const std::vector<SlotMemory>&, bool ghost);
+  // Makes slots for each chunk; a dry run counts without limit.
+  void make_slots(const std::vector<SlotMemory>&, bool dry_run);
   Slot<T>& slot(int chunk, int i) { return slots_[chunk][i]; }
   std::vector<SlotMemory> slots() const;  // their numbers and the high-water of the fullest of each chunk
   Index slots_capacity() const;           // bytes of all
@@ -48,19 +48,19 @@ class Stage {
   Tensor2<T> begin(Device&, const Sequences&, std::span<const Token> tokens);
   // Runs the layers after what `state` remembers. Returns the stage's output.
   Tensor2<T> forward(Device&, StateStore& state);
-  // On the last stage: next-token logits of this rank's vocabulary columns, (rows, vocabulary_here), of all rows or of each sequence's last.
+  // On the last stage: next-token logits of this rank's vocabulary columns, (rows, vocab_size_here), of all rows or of each sequence's last.
   enum class Rows { all, last };
   Tensor2<Acc<T>> logits(Device&, Rows);
   Head<T>& head() { return *chunks_.back()->head(); }
   // The embedding's or tied head's weight, where this stage shares it with the other end of the pipeline; otherwise null.
-  Parameter* shared_ends();
+  Parameter* shared_embedding();
 
  private:
   ModelConfig config_;
   Grid& grid_;
   Parameters<T> parameters_;
   std::vector<std::unique_ptr<Chunk<T>>> chunks_;
-  Probe<T>* probe_ = nullptr;
+  Hook<T>* hook_ = nullptr;
   std::vector<std::deque<Slot<T>>> slots_;  // of each chunk
 };
 

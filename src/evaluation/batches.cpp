@@ -13,7 +13,7 @@ std::vector<Batch> plan_batches(std::span<const Index> lengths, const BatchLimit
   std::vector<Batch> batches;
   for (const Index i : order) {
     const Index members = batches.empty() ? limits.passages : Index(batches.back().members.size());
-    if (members >= limits.passages || (members + 1) * batches.back().length > limits.tokens) batches.push_back({{}, lengths[i]});
+    if (members >= limits.passages || (members + 1) * batches.back().seq_length > limits.tokens) batches.push_back({{}, lengths[i]});
     batches.back().members.push_back(i);
   }
   return batches;

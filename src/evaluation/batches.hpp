@@ -17,7 +17,7 @@ struct BatchLimits {
 
 struct Batch {
   std::vector<Index> members;  // numbers of passages
-  Index length = 0;            // of the longest, to which the others are padded
+  Index seq_length = 0;        // of the longest, to which the others are padded
 };
 
 // Every passage once, the longest first; equal lengths in their order.

@@ -34,7 +34,7 @@ class Evaluation {
 // What evaluations of text have in common.
 struct TextSettings {
   const Tokenizer& tokenizer;
-  Index vocabulary;            // of the model; a token beyond it is Exit::data
+  Index vocab_size;            // of the model; a token beyond it is Exit::data
   Index window;                // most tokens a model reads at once
   std::optional<Token> begin;  // put before a text, so that its first token too follows something
   Index limit = 0;             // first documents or examples only; 0: all

@@ -52,8 +52,8 @@ const std::string& text_under(const Json& object, const char* key, const std::st
 std::vector<Token> encoded(const std::string& text, const TextSettings& settings, const std::string& place) {
   std::vector<Token> tokens = settings.tokenizer.encode(text);
   for (const Token token : tokens)
-    require(token < settings.vocabulary, Exit::data, "{}: token {} is beyond the model's vocabulary of {}: is this the model's tokenizer?",
-            place, token, settings.vocabulary);
+    require(token < settings.vocab_size, Exit::data, "{}: token {} is beyond the model's vocabulary of {}: is this the model's tokenizer?",
+            place, token, settings.vocab_size);
   return tokens;
 }
 

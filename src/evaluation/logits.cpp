@@ -14,10 +14,10 @@ constexpr Index numbers_at_once = Index(1) << 22;  // that travel together
 }  // namespace
 
 template <class T>
-LogitsFile<T>::LogitsFile(const std::filesystem::path& file, Grid& grid, const Passages& passages, Index vocabulary)
-    : file_(file), temporary_(file.string() + ".tmp"), grid_(grid), passages_(passages), vocabulary_(vocabulary), offsets_{0} {
+LogitsFile<T>::LogitsFile(const std::filesystem::path& file, Grid& grid, const Passages& passages, Index vocab_size)
+    : file_(file), temporary_(file.string() + ".tmp"), grid_(grid), passages_(passages), vocab_size_(vocab_size), offsets_{0} {
   for (const Index length : passages.lengths) offsets_.push_back(offsets_.back() + length);
-  together(grid.world(), [&] {
+  collective_check(grid.world(), [&] {
     if (grid.world().rank() == 0) make();
   });
 }
@@ -45,15 +45,15 @@ void LogitsFile<T>::make() {
   out_->create_dataset("/tokens", DType::i32, {rows}).write_rows(0, rows, tokens.data());
   out_->create_dataset("/labels", DType::i32, {rows}).write_rows(0, rows, labels.data());
   out_->create_dataset("/offsets", DType::i64, {Index(offsets_.size())}).write_rows(0, Index(offsets_.size()), offsets_.data());
-  logits_ = out_->create_dataset("/logits", dtype_of<A>(), {rows, vocabulary_});
+  logits_ = out_->create_dataset("/logits", dtype_of<A>(), {rows, vocab_size_});
 }
 
 template <class T>
-void LogitsFile<T>::look(Stage<T>& stage) {
+void LogitsFile<T>::attach(Stage<T>& stage) {
   if (!stage.last()) return;
   Head<T>& head = stage.head();
-  first_column_ = head.first_token(), columns_ = std::min(head.valid(), vocabulary_ - head.first_token());
-  head.look([this](Tensor2<const A> logits) {
+  first_column_ = head.first_token(), columns_ = std::min(head.valid(), vocab_size_ - head.first_token());
+  head.set_observer([this](Tensor2<const A> logits) {
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), logits);
     for (Index r = 0; r < Index(host.extent(0)); ++r)
       for (Index c = 0; c < columns_; ++c) seen_.push_back(host(r, c));
@@ -71,18 +71,18 @@ void LogitsFile<T>::write(Device& dev, const std::vector<const Batch*>& batches)
 template <class T>
 void LogitsFile<T>::write_batch(Device& dev, int data, const Batch& batch) {
   const bool mine = grid_.coordinate("data") == data && !seen_.empty();
-  const Index at_once = std::max<Index>(1, numbers_at_once / vocabulary_);
+  const Index at_once = std::max<Index>(1, numbers_at_once / vocab_size_);
   std::vector<double> block;
   std::vector<A> rounded;
   for (std::size_t m = 0; m < batch.members.size(); ++m) {
     const Index passage = batch.members[m], length = passages_.lengths[passage];
     for (Index first = 0; first < length; first += at_once) {
       const Index rows = std::min(at_once, length - first);
-      block.assign(std::size_t(rows * vocabulary_), 0);
+      block.assign(std::size_t(rows * vocab_size_), 0);
       for (Index r = 0; mine && r < rows; ++r)
-        std::copy_n(seen_.begin() + (Index(m) * batch.length + first + r) * columns_, columns_, block.begin() + r * vocabulary_ + first_column_);
+        std::copy_n(seen_.begin() + (Index(m) * batch.seq_length + first + r) * columns_, columns_, block.begin() + r * vocab_size_ + first_column_);
       grid_.world().all_reduce(dev, Tensor1<double>(block.data(), block.size()));
-      together(grid_.world(), [&] {
+      collective_check(grid_.world(), [&] {
         if (!logits_) return;
         rounded.assign(block.begin(), block.end());
         logits_->write_rows(offsets_[passage] + first, rows, rounded.data());
@@ -93,7 +93,7 @@ void LogitsFile<T>::write_batch(Device& dev, int data, const Batch& batch) {
 
 template <class T>
 void LogitsFile<T>::finish() {
-  together(grid_.world(), [&] {
+  collective_check(grid_.world(), [&] {
     if (!out_) return;
     logits_.reset();
     out_->close();

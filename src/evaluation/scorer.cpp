@@ -14,15 +14,15 @@ namespace {
 constexpr std::size_t batches_at_once = 16;  // of a data coordinate: enough to fill a pipeline
 
 MicroBatch padded(const Passages& passages, const Batch& batch) {
-  MicroBatch m{Index(batch.members.size()), batch.length, {}, {}, {}};
+  MicroBatch m{Index(batch.members.size()), batch.seq_length, {}, {}, {}};
   for (const Index i : batch.members) {
     const Passage p = passages.make(i);
     m.tokens.insert(m.tokens.end(), p.tokens.begin(), p.tokens.end());
     m.labels.insert(m.labels.end(), p.labels.begin(), p.labels.end());
     m.positions.insert(m.positions.end(), p.positions.begin(), p.positions.end());
-    ensure(p.positions.empty() || Index(p.positions.size()) == batch.length, "packed passages are of one length");
+    ensure(p.positions.empty() || Index(p.positions.size()) == batch.seq_length, "packed passages are of one length");
     // What stands behind the last token reaches nothing before it: any token will do.
-    m.tokens.resize(m.labels.size() + batch.length - p.tokens.size(), 0);
+    m.tokens.resize(m.labels.size() + batch.seq_length - p.tokens.size(), 0);
     m.labels.resize(m.tokens.size(), ignored_label);
   }
   return m;
@@ -33,12 +33,12 @@ template <class T>
 Capacity capacity_of(EngineConfig config, const Grid& grid, const std::vector<Batch>& batches) {
   std::map<Index, Index> longest;
   for (const Batch& batch : batches) {
-    Index& length = longest[Index(batch.members.size())];
-    length = std::max(length, batch.length);
+    Index& seq_length = longest[Index(batch.members.size())];
+    seq_length = std::max(seq_length, batch.seq_length);
   }
   Capacity most;
   for (const auto& [members, length] : longest) {
-    config.micro_batch = members, config.length = length;
+    config.micro_batch_size = members, config.seq_length = length;
     most = most_of(most, predicted_capacity<T>(config, grid.layout(), grid.position()));
   }
   return most;
@@ -60,7 +60,7 @@ void score(Engine<T>& engine, const Passages& passages, const std::vector<const 
   if (engine.grid().tensor().rank() != 0) return;
   for (std::size_t i = 0; i < micros.size(); ++i)
     for (std::size_t r = 0; r < each[i].size(); ++r)  // none before the last stage
-      if (micros[i].labels[r] != ignored_label) add_up(scores[batches[i]->members[r / batches[i]->length]], each[i][r]);
+      if (micros[i].labels[r] != ignored_label) add_up(scores[batches[i]->members[r / batches[i]->seq_length]], each[i][r]);
 }
 
 // Sums over all ranks, where each number comes from one of them.
@@ -92,7 +92,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, Grid& grid, c
   Engine<T> engine(config, grid, &capacity, timers);
   fill(engine.stage());
 
-  if (logits) logits->look(engine.stage());
+  if (logits) logits->attach(engine.stage());
 
   // Data coordinates take turns; those that write logits stay together from turn to turn.
   const std::size_t sharers = grid.layout().size("data"), rounds = (batches.size() + sharers - 1) / sharers, at_once = logits ? 1 : batches_at_once;

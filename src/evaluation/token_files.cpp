@@ -13,7 +13,7 @@ class TokenFileEvaluation : public Evaluation {
   TokenFileEvaluation(const DatasetOptions& options, Index limit) : dataset_(options) {
     Index windows = 0;
     for (Index i = 0; i < dataset_.corpora(); ++i) windows += dataset_.per_epoch(i);
-    passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, options.seq_len);
+    passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, options.seq_length);
     passages_.make = [this](Index i) {
       Sample s = dataset_.sample(i);
       std::vector<Token> labels = s.labels(ignored_label);

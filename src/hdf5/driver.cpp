@@ -23,7 +23,7 @@ struct File {
   H5FD_t base;  // HDF5's own part comes first
   int descriptor;
   haddr_t end_of_addresses, end_of_file, handed_over;
-  std::shared_ptr<Condition> condition = std::make_shared<Condition>();  // outlives the file where somebody holds it
+  std::shared_ptr<Condition> condition = std::make_shared<Condition>();  // outlives the file where a caller still holds it
 };
 
 File& file_of(H5FD_t* base) { return *reinterpret_cast<File*>(base); }
@@ -154,7 +154,7 @@ hid_t registered() {
 }  // namespace
 
 hid_t driver() {
-  static const hid_t once = registered();  // never given back: closing a file, HDF5 1.10 still reads a driver that nobody holds any more
+  static const hid_t once = registered();  // never unregistered: HDF5 1.10 still reads the driver while it closes a file
   return once;
 }
 

@@ -19,7 +19,7 @@ using Companions = std::map<std::string, std::string>;  // text by name of the f
 inline constexpr const char *generation_file_name = "generation_config.json", *tokenizer_config_name = "tokenizer_config.json";
 
 const std::vector<std::string>& companion_names();
-// Those of a folder that a checkpoint carries. One that has more than a mebibyte or is no UTF-8 is left behind, and `note` hears of it.
+// Those of a folder that a checkpoint carries. One that has more than a mebibyte or is no UTF-8 is left behind, and `note` is told.
 Companions companions_in(const std::filesystem::path& folder, const Note& note);
 
 // Tokens that end what the model writes, as transformers' generate() has them: those of generation_config.json or, where it names none,

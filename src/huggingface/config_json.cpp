@@ -153,8 +153,8 @@ class Reader {
 
   void read_shape() {
     ModelConfig& m = c_.model;
-    m.vocabulary = integer("vocab_size", 128000, 2, most_tokens);
-    m.width = size("hidden_size", 4096);
+    m.vocab_size = integer("vocab_size", 128000, 2, most_tokens);
+    m.hidden_size = size("hidden_size", 4096);
     m.pattern.assign(std::size_t(integer("num_hidden_layers", 32, 1, most_layers)), 'P');
     for (const char* key : {"layer_types", "layers_block_type"}) {
       const json& kinds = value(key);
@@ -162,26 +162,26 @@ class Reader {
                                               std::all_of(kinds.begin(), kinds.end(), [](const json& kind) { return kind == "hybrid"; }));
       demand(hybrid, key, "is {}; every layer must be \"hybrid\"", text_of(kinds));
     }
-    m.epsilon = finite("rms_norm_eps", 1e-5);
-    demand(m.epsilon >= 0, "rms_norm_eps", "is negative");
-    m.deviation = finite("initializer_range", 0.02);
-    demand(m.deviation >= 0, "initializer_range", "is negative");
-    m.tied = flag("tie_word_embeddings", false);
+    m.rms_norm_eps = finite("rms_norm_eps", 1e-5);
+    demand(m.rms_norm_eps >= 0, "rms_norm_eps", "is negative");
+    m.init_std = finite("initializer_range", 0.02);
+    demand(m.init_std >= 0, "initializer_range", "is negative");
+    m.tie_word_embeddings = flag("tie_word_embeddings", false);
     m.embedding_multiplier = finite("embedding_multiplier", 1);
-    m.head_multiplier = finite("lm_head_multiplier", 1);
+    m.lm_head_multiplier = finite("lm_head_multiplier", 1);
   }
 
   void read_attention() {
     AttentionConfig& a = c_.model.attention;
-    a.heads = size("num_attention_heads", 32);
-    a.key_heads = file_.contains("num_key_value_heads") && value("num_key_value_heads").is_null() ? a.heads : size("num_key_value_heads", 8);
+    a.num_heads = size("num_attention_heads", 32);
+    a.num_kv_heads = file_.contains("num_key_value_heads") && value("num_key_value_heads").is_null() ? a.num_heads : size("num_key_value_heads", 8);
     if (!value("head_dim").is_null()) {
-      a.width = size("head_dim", 0);
+      a.head_dim = size("head_dim", 0);
     } else {
-      a.width = c_.model.width / a.heads;
-      demand(a.width > 0, "num_attention_heads", "is {}, more than hidden_size; give head_dim", a.heads);
+      a.head_dim = c_.model.hidden_size / a.num_heads;
+      demand(a.head_dim > 0, "num_attention_heads", "is {}, more than hidden_size; give head_dim", a.num_heads);
     }
-    demand(a.heads * a.width <= widest, "num_attention_heads", "times head_dim is {}; {} is the most", a.heads * a.width, widest);
+    demand(a.num_heads * a.head_dim <= widest, "num_attention_heads", "times head_dim is {}; {} is the most", a.num_heads * a.head_dim, widest);
     a.bias = flag("attention_bias", false);
     a.in_multiplier = finite("attention_in_multiplier", 1);
     a.key_multiplier = finite("key_multiplier", 1);
@@ -190,23 +190,23 @@ class Reader {
 
   void read_mamba() {
     MambaConfig& m = c_.model.mamba;
-    const Index expanded = integer("mamba_expand", 2, 1, widest) * c_.model.width;
+    const Index expanded = integer("mamba_expand", 2, 1, widest) * c_.model.hidden_size;
     const bool by_expansion = file_.contains("mamba_d_ssm") && value("mamba_d_ssm").is_null();
     const Index inner = by_expansion ? expanded : size("mamba_d_ssm", 1024);
     demand(inner <= widest, "mamba_expand", "times hidden_size is {}; {} is the most", inner, widest);
-    m.heads = size("mamba_n_heads", 128);
-    demand(inner % m.heads == 0, "mamba_n_heads", "is {}, which does not divide the {} SSM channels (mamba_d_ssm)", m.heads, inner);
-    m.width = inner / m.heads;
+    m.num_heads = size("mamba_n_heads", 128);
+    demand(inner % m.num_heads == 0, "mamba_n_heads", "is {}, which does not divide the {} SSM channels (mamba_d_ssm)", m.num_heads, inner);
+    m.head_dim = inner / m.num_heads;
     if (given("mamba_d_head") && value("mamba_d_head") != "auto") {
       const Index width = size("mamba_d_head", 0);
-      demand(width == m.width, "mamba_d_head", "is {}: times mamba_n_heads {} it is not mamba_d_ssm {}", width, m.heads, inner);
+      demand(width == m.head_dim, "mamba_d_head", "is {}: times mamba_n_heads {} it is not mamba_d_ssm {}", width, m.num_heads, inner);
     }
-    m.groups = size("mamba_n_groups", 1);
-    m.state = size("mamba_d_state", 256);
-    demand(m.groups * m.state <= widest, "mamba_n_groups", "times mamba_d_state is {}; {} is the most", m.groups * m.state, widest);
-    m.taps = integer("mamba_d_conv", 4, 2, 16);
-    m.chunk = size("mamba_chunk_size", 256);
-    m.convolution_bias = flag("mamba_conv_bias", true);
+    m.num_groups = size("mamba_n_groups", 1);
+    m.state_size = size("mamba_d_state", 256);
+    demand(m.num_groups * m.state_size <= widest, "mamba_n_groups", "times mamba_d_state is {}; {} is the most", m.num_groups * m.state_size, widest);
+    m.conv_kernel = integer("mamba_d_conv", 4, 2, 16);
+    m.chunk_size = size("mamba_chunk_size", 256);
+    m.conv_bias = flag("mamba_conv_bias", true);
     m.in_bias = flag("mamba_proj_bias", false);
     m.out_bias = flag("projectors_bias", false);
     const bool norm_first = c_.norm_before_gate = flag("mamba_norm_before_gate", true);
@@ -234,7 +234,7 @@ class Reader {
 
   void read_mlp() {
     MlpConfig& m = c_.model.mlp;
-    m.width = size("intermediate_size", 14336);
+    m.intermediate_size = size("intermediate_size", 14336);
     m.bias = flag("mlp_bias", false);
     const std::vector<double> two = multipliers("mlp_multipliers", 2);
     m.gate_multiplier = two[0], m.down_multiplier = two[1];
@@ -270,20 +270,20 @@ class Reader {
     demand(value("partial_rotary_factor").is_null() || value("partial_rotary_factor") == 1, "partial_rotary_factor",
            "is {}; rotary positions of a part of a head are not supported", text_of(value("partial_rotary_factor")));
     demand(base != nullptr, "rope_theta", "is missing, beside and inside rope_parameters, and its default differs between versions: write it");
-    c_.model.attention.theta = *base;
+    c_.model.attention.rope_theta = *base;
   }
 
-  Index token(const json& x, const std::string& key) const { return integer(x, key, 0, c_.model.vocabulary - 1); }
+  Index token(const json& x, const std::string& key) const { return integer(x, key, 0, c_.model.vocab_size - 1); }
 
   void read_tokens() {
     const json& pad = value("pad_token_id");
-    if (!given("pad_token_id")) c_.model.padding = 0;
-    else c_.model.padding = pad.is_null() ? -1 : std::int32_t(token(pad, "pad_token_id"));
+    if (!given("pad_token_id")) c_.model.pad_token_id = 0;
+    else c_.model.pad_token_id = pad.is_null() ? -1 : std::int32_t(token(pad, "pad_token_id"));
     if (!given("bos_token_id")) c_.begin_token = 1;
     else if (!value("bos_token_id").is_null()) c_.begin_token = token(value("bos_token_id"), "bos_token_id");
     const json& end = value("eos_token_id");
     if (!given("eos_token_id")) {
-      if (c_.model.vocabulary > 2) c_.end_tokens = {2};
+      if (c_.model.vocab_size > 2) c_.end_tokens = {2};
     } else if (end.is_array()) {
       demand(end.size() <= 1024, "eos_token_id", "lists {} tokens", end.size());
       for (const json& x : end) c_.end_tokens.push_back(token(x, "eos_token_id"));
@@ -339,35 +339,35 @@ std::string write_config_json(const HuggingFaceConfig& c) {
   j["architectures"] = {"FalconH1ForCausalLM"};
   j["model_type"] = "falcon_h1";
   if (!c.dtype.empty()) j["dtype"] = c.dtype, j["torch_dtype"] = c.dtype;
-  j["vocab_size"] = m.vocabulary;
-  j["hidden_size"] = m.width;
-  j["intermediate_size"] = m.mlp.width;
+  j["vocab_size"] = m.vocab_size;
+  j["hidden_size"] = m.hidden_size;
+  j["intermediate_size"] = m.mlp.intermediate_size;
   j["num_hidden_layers"] = m.layers();
-  j["num_attention_heads"] = m.attention.heads;
-  j["num_key_value_heads"] = m.attention.key_heads;
-  j["head_dim"] = m.attention.width;
+  j["num_attention_heads"] = m.attention.num_heads;
+  j["num_key_value_heads"] = m.attention.num_kv_heads;
+  j["head_dim"] = m.attention.head_dim;
   j["hidden_act"] = "silu";
-  j["rms_norm_eps"] = m.epsilon;
-  j["initializer_range"] = m.deviation;
-  j["tie_word_embeddings"] = m.tied;
+  j["rms_norm_eps"] = m.rms_norm_eps;
+  j["initializer_range"] = m.init_std;
+  j["tie_word_embeddings"] = m.tie_word_embeddings;
   j["max_position_embeddings"] = c.positions;
-  j["rope_theta"] = m.attention.theta;
+  j["rope_theta"] = m.attention.rope_theta;
   j["rope_scaling"] = nullptr;
-  j["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", m.attention.theta}};
+  j["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", m.attention.rope_theta}};
   j["attention_dropout"] = 0.0;
   j["attention_bias"] = m.attention.bias;
   j["mlp_bias"] = m.mlp.bias;
   j["projectors_bias"] = m.mamba.out_bias;
   j["mamba_proj_bias"] = m.mamba.in_bias;
-  j["mamba_conv_bias"] = m.mamba.convolution_bias;
+  j["mamba_conv_bias"] = m.mamba.conv_bias;
   j["mamba_d_ssm"] = m.mamba.inner();
   j["mamba_expand"] = 2;
-  j["mamba_n_heads"] = m.mamba.heads;
-  j["mamba_d_head"] = m.mamba.width;
-  j["mamba_n_groups"] = m.mamba.groups;
-  j["mamba_d_state"] = m.mamba.state;
-  j["mamba_d_conv"] = m.mamba.taps;
-  j["mamba_chunk_size"] = m.mamba.chunk;
+  j["mamba_n_heads"] = m.mamba.num_heads;
+  j["mamba_d_head"] = m.mamba.head_dim;
+  j["mamba_n_groups"] = m.mamba.num_groups;
+  j["mamba_d_state"] = m.mamba.state_size;
+  j["mamba_d_conv"] = m.mamba.conv_kernel;
+  j["mamba_chunk_size"] = m.mamba.chunk_size;
   j["mamba_rms_norm"] = m.mamba.norm != SsmNorm::none;
   j["mamba_norm_before_gate"] = m.mamba.norm == SsmNorm::none ? c.norm_before_gate : m.mamba.norm == SsmNorm::norm_first;
   j["time_step_min"] = m.mamba.dt_init_low;
@@ -378,7 +378,7 @@ std::string write_config_json(const HuggingFaceConfig& c) {
   };
   if (m.mamba.dt_low != 0 || std::isfinite(m.mamba.dt_high)) j["time_step_limit"] = {limit(m.mamba.dt_low), limit(m.mamba.dt_high)};
   j["embedding_multiplier"] = m.embedding_multiplier;
-  j["lm_head_multiplier"] = m.head_multiplier;
+  j["lm_head_multiplier"] = m.lm_head_multiplier;
   j["attention_in_multiplier"] = m.attention.in_multiplier;
   j["key_multiplier"] = m.attention.key_multiplier;
   j["attention_out_multiplier"] = m.attention.out_multiplier;
@@ -389,7 +389,7 @@ std::string write_config_json(const HuggingFaceConfig& c) {
   j["num_logits_to_keep"] = 1;
   j["use_cache"] = true;
   const auto token = [](bool known, Index id) { return known ? nlohmann::ordered_json(id) : nlohmann::ordered_json(nullptr); };
-  j["pad_token_id"] = token(m.padding >= 0, m.padding);
+  j["pad_token_id"] = token(m.pad_token_id >= 0, m.pad_token_id);
   j["bos_token_id"] = token(c.begin_token.has_value(), c.begin_token.value_or(0));
   j["eos_token_id"] = token(!c.end_tokens.empty(), c.end_tokens.empty() ? 0 : c.end_tokens[0]);
   if (c.end_tokens.size() > 1) j["eos_token_id"] = c.end_tokens;

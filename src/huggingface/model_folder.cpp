@@ -221,7 +221,7 @@ std::vector<std::string> FolderWeights::keys() const {
 
 void FolderWeights::check(int rank, int ranks) const {
   if (!tied_ || !folder_.has(embedding_name) || !folder_.has(head_name)) return;
-  require(same_rows(folder_, rank, ranks), Exit::config, "{}: {} is another matrix than {}, and the deck's head is tied; set model.tied=false", name(),
+  require(same_rows(folder_, rank, ranks), Exit::config, "{}: {} is another matrix than {}, and the deck's head is tied; set model.tie_word_embeddings=false", name(),
           head_name, embedding_name);
 }
 

@@ -55,7 +55,7 @@ JobState state_in_slurm(const Job& old, double seconds) {
   for (std::string line; std::getline(lines, line);) {  // asked for the first element of an array it tells of all
     if (value(line, "JobId") != old.id) continue;
     const std::string state = value(line, "JobState");
-    if (among(state, slurm_gone) || std::atoi(value(line, "Restarts").c_str()) > old.life) return JobState::gone;
+    if (among(state, slurm_gone) || std::atoi(value(line, "Restarts").c_str()) > old.attempt) return JobState::gone;
     return among(state, slurm_still) ? JobState::suspended : JobState::unknown;
   }
   return JobState::unknown;
@@ -64,8 +64,8 @@ JobState state_in_slurm(const Job& old, double seconds) {
 JobState step_in_slurm(const Job& old, double seconds) {
   const auto answer = answer_of({"scontrol", "-o", "show", "step", old.id + "." + old.step}, seconds);
   if (!answer || answer->code == 0) return JobState::unknown;
-  const std::string said = answer->out + answer->err;
-  return said.find("Invalid job id") != std::string::npos || said.find(" not found") != std::string::npos ? JobState::gone : JobState::unknown;
+  const std::string answered = answer->out + answer->err;
+  return answered.find("Invalid job id") != std::string::npos || answered.find(" not found") != std::string::npos ? JobState::gone : JobState::unknown;
 }
 
 // Ids mean something else on another cluster, and a machine for logging in names none.
@@ -100,11 +100,11 @@ Job job_of_environment() {
 
 bool same_job(const Job& a, const Job& b) { return !a.id.empty() && a.scheduler == b.scheduler && a.cluster == b.cluster && a.id == b.id; }
 
-bool earlier_life(const Job& old, const Job& mine) { return same_job(old, mine) && old.scheduler == "slurm" && old.life < mine.life; }
+bool earlier_attempt(const Job& old, const Job& mine) { return same_job(old, mine) && old.scheduler == "slurm" && old.attempt < mine.attempt; }
 
 JobState state_of(const Job& old, const Job& mine, double seconds) {
   if (!is_id(old.id)) return JobState::unknown;
-  if (earlier_life(old, mine)) return JobState::gone;
+  if (earlier_attempt(old, mine)) return JobState::gone;
   if (old.scheduler == "pbs" && !same_job(old, mine)) return state_in_pbs(old, seconds);
   if (old.scheduler != "slurm") return JobState::unknown;
   if (same_job(old, mine)) return is_id(old.step) && old.step != mine.step ? step_in_slurm(old, seconds) : JobState::unknown;

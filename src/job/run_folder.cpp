@@ -13,7 +13,7 @@ void RunFolder::take(const std::filesystem::path& output, const LockSettings& se
   lock_.emplace(output, settings);
   const std::filesystem::path other = output / RunLock::of_supervisor;
   if (std::filesystem::exists(other, error) && (supervisor.empty() || RunLock::token_in(other) != supervisor)) try {
-      const RunLock nobodys(output, settings, RunLock::of_supervisor);
+      const RunLock other_supervisor(output, settings, RunLock::of_supervisor);
     } catch (...) {
       lock_.reset();
       throw;

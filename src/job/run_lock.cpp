@@ -56,7 +56,7 @@ RunLock::Owner RunLock::myself() {
   return {host, line_of("/proc/sys/kernel/random/boot_id"), drawn_token(), job_of_environment(), getpid()};
 }
 
-// Nobody where the text is empty or says nothing we understand.
+// No owner where the text is empty or not understood.
 RunLock::Owner RunLock::owner_in(const std::string& text) {
   const Json json = json_in(text);
   if (!json.is_object()) return {};
@@ -65,7 +65,7 @@ RunLock::Owner RunLock::owner_in(const std::string& text) {
     owner.host = json.at("host"), owner.pid = json.at("pid"), owner.job.id = json.at("job");
     owner.boot = json.value("boot", ""), owner.token = json.value("token", "");
     owner.job.scheduler = json.value("scheduler", ""), owner.job.cluster = json.value("cluster", "");
-    owner.job.step = json.value("step", ""), owner.job.life = json.value("life", 0);
+    owner.job.step = json.value("step", ""), owner.job.attempt = json.value("attempt", json.value("life", 0));
   } catch (const Json::exception&) {
     return {};
   }
@@ -97,13 +97,13 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
 }
 
-// `locked`: nobody of this machine has the file open as its own.
+// `locked`: no other process of this machine holds the file.
 void RunLock::require_free(const Owner& before, bool locked, const LockSettings& settings) {
   const auto taken_over = [&](const std::string& why) { note_ = fmt::format("output folder taken over from {}, which has ended without giving it back{}", before.text(), why); };
   const bool here = before.host == me_.host && (before.boot.empty() || before.boot == me_.boot);
   if (here && (locked || (::kill(pid_t(before.pid), 0) != 0 && errno == ESRCH))) return taken_over("");
   if (settings.take_over) return taken_over(", as --take-over says");
-  if (earlier_life(before.job, me_.job)) return taken_over(": its job has been started again");
+  if (earlier_attempt(before.job, me_.job)) return taken_over(": its job has been started again");
   const JobState state = here ? JobState::unknown : state_of(before.job, me_.job);
   require(state != JobState::suspended, Exit::io, "{}: another run writes to this folder: {}, whose job is suspended; wait for it, end it, or choose another output.folder",
           name_.string(), before.text());
@@ -135,10 +135,10 @@ void RunLock::require_still(const Owner& before, double seconds) const {
 void RunLock::write(std::uint64_t beat) {
   const Job& job = me_.job;
   const Json json = {{"host", me_.host},       {"pid", me_.pid},         {"job", job.id},    {"scheduler", job.scheduler}, {"cluster", job.cluster},
-                     {"step", job.step},       {"life", job.life},       {"boot", me_.boot}, {"token", me_.token},         {"beat", fmt::format("{:012}", beat)}};
+                     {"step", job.step},       {"attempt", job.attempt},       {"boot", me_.boot}, {"token", me_.token},         {"beat", fmt::format("{:012}", beat)}};
   const std::string text = json_text(json) + "\n";
-  const bool said = (beat > 0 || ftruncate(descriptor_, 0) == 0) && pwrite(descriptor_, text.data(), text.size(), 0) == ssize_t(text.size());
-  require(said && (!shared_ || fsync(descriptor_) == 0), Exit::io, "{}: cannot be written: {}", name_.string(), std::strerror(errno));
+  const bool written = (beat > 0 || ftruncate(descriptor_, 0) == 0) && pwrite(descriptor_, text.data(), text.size(), 0) == ssize_t(text.size());
+  require(written && (!shared_ || fsync(descriptor_) == 0), Exit::io, "{}: cannot be written: {}", name_.string(), std::strerror(errno));
 }
 
 void RunLock::settle() const {
@@ -162,7 +162,7 @@ void RunLock::look() {
   if (!why_lost_.empty()) return lost_.store(true);
   try {
     write(++beat_);
-  } catch (const Error&) {  // a disk that is full for a while: the next one comes in a second
+  } catch (const Error&) {  // the disk may be full for a while: the next beat comes in a second
   }
 }
 

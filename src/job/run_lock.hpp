@@ -3,10 +3,10 @@
 //
 // Where the file system carries flock from machine to machine that is enough, also for runs that start at the same instant. Where it does not,
 // what is written decides: a holder on this machine lives if its process does. One on another machine has ended if its job is known to be over
-// or is this job's life before, and gives no sign of life for a few beats; or if it gives none for `patience` seconds, by the clock of the one
+// or is this job's attempt before, and gives no sign of life for a few beats; or if it gives none for `patience` seconds, by the clock of the one
 // that waits. A run that has written its name waits `settle` seconds and looks whether it still stands there; one that finds another's name in
 // its file, or no file, has lost the folder and ends. Assumed: what one machine has written and flushed another reads when it opens the
-// file anew (NFS's close-to-open), and nobody is held up for longer than `settle` between looking at a lock and writing to it.
+// file anew (NFS's close-to-open), and no process is held up for longer than `settle` between reading a lock and writing to it.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ struct LockSettings {
 class RunLock {
  public:
   static constexpr const char* of_run = "lock";                       // of the ranks of a run
-  static constexpr const char* of_supervisor = "supervisor.lock";     // of gyrfalcon run, also between two lives of its ranks
+  static constexpr const char* of_supervisor = "supervisor.lock";     // of gyrfalcon run, also between two attempts of its ranks
 
   // Exit::io naming host, process and job where another run has the folder; Exit::again where a signal tells to stop while it waits.
   explicit RunLock(const std::filesystem::path& folder, const LockSettings& = {}, const char* name = of_run);
@@ -50,7 +50,7 @@ class RunLock {
   struct Owner {
     std::string host, boot, token;
     Job job;
-    long pid = 0;  // 0: nobody
+    long pid = 0;  // 0: none
     std::string text() const;
   };
   static Owner myself();

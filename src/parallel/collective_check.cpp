@@ -7,7 +7,7 @@ namespace gyr {
 
 namespace {
 
-std::optional<Error> attempt(const std::function<void()>& f) {
+std::optional<Error> error_of(const std::function<void()>& f) {
   try {
     f();
     return {};
@@ -20,14 +20,14 @@ std::optional<Error> attempt(const std::function<void()>& f) {
 
 }  // namespace
 
-void together(Communicator& world, const std::function<void()>& f) {
-  const std::optional<Error> mine = attempt(f);
+void collective_check(Communicator& world, const std::function<void()>& f) {
+  const std::optional<Error> mine = error_of(f);
   if (world.size() == 1) {
     if (mine) throw *mine;
     return;
   }
-  const double said[] = {double(mine ? int(mine->code) : 0), mine ? double(std::string_view(mine->what()).size()) : 0};
-  const std::vector<double> all = world.gather(said);
+  const double local[] = {double(mine ? int(mine->code) : 0), mine ? double(std::string_view(mine->what()).size()) : 0};
+  const std::vector<double> all = world.gather(local);
   for (int rank = 0; rank < world.size(); ++rank) {
     const auto code = Exit(int(all[2 * rank]));
     if (code == Exit::ok) continue;

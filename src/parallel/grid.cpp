@@ -46,24 +46,24 @@ Grid::Grid(Layout layout, MPI_Comm world, Patience patience, Beacon* beacon)
   const MPI_Comm pipeline = along(cart_, layout_, "pipeline");
   const int stages = layout_.size("pipeline"), stage = coordinate("pipeline");
   const bool end = stages > 1 && (stage == 0 || stage == stages - 1);
-  const MPI_Comm ends = split(pipeline, end ? 0 : MPI_UNDEFINED, stage);
-  if (end) ends_.emplace(communicator("ends", ends));
+  const MPI_Comm embedding_group = split(pipeline, end ? 0 : MPI_UNDEFINED, stage);
+  if (end) embedding_group_.emplace(communicator("embedding", embedding_group));
   pipeline_.emplace(communicator("pipeline", pipeline));
   const MPI_Comm tensor = along(cart_, layout_, "tensor");
   MPI_Comm_dup(tensor, &tensor_cart_.comm);
   tensor_.emplace(communicator("tensor", tensor));
 }
 
-Grid Grid::ghost(Layout layout, int position) {
-  Grid grid(std::move(layout), position, Ghost{});
-  const auto communicator = [&](std::string name, int size, int rank) { return Communicator(std::move(name), ghost_transport(rank, size)); };
+Grid Grid::dry_run(Layout layout, int position) {
+  Grid grid(std::move(layout), position, DryRun{});
+  const auto communicator = [&](std::string name, int size, int rank) { return Communicator(std::move(name), dry_transport(rank, size)); };
   const auto axis = [&](std::string name) { return communicator(name, grid.layout_.size(name), grid.coordinate(name)); };
   grid.world_.emplace(communicator("world", grid.layout_.ranks(), position));
   grid.data_.emplace(axis("data"));
   grid.pipeline_.emplace(axis("pipeline"));
   grid.tensor_.emplace(axis("tensor"));
   const int stages = grid.layout_.size("pipeline"), stage = grid.coordinate("pipeline");
-  if (stages > 1 && (stage == 0 || stage == stages - 1)) grid.ends_.emplace(communicator("ends", 2, stage == 0 ? 0 : 1));
+  if (stages > 1 && (stage == 0 || stage == stages - 1)) grid.embedding_group_.emplace(communicator("embedding", 2, stage == 0 ? 0 : 1));
   return grid;
 }
 
@@ -71,7 +71,7 @@ void Grid::add_tensor_blocks(const std::vector<int>& sizes) {
   const int rank = tensor_->rank();
   for (const int size : sizes) {
     if (tensor_->has_block(size)) continue;
-    auto transport = is_ghost() ? ghost_transport(rank % size, size)
+    auto transport = is_dry_run() ? dry_transport(rank % size, size)
                                 : mpi_transport(split(tensor_cart_, rank / size, rank), patience_);
     tensor_->add_block(size, Communicator(fmt::format("tensor/{}", size), std::move(transport), beacon_));
   }
@@ -94,9 +94,9 @@ Grid::~Grid() {
 std::string suitable_grids(int ranks, Index layers, const std::vector<Index>& units) {
   std::string list;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
-    bool deals = ranks % tensor == 0;
-    for (const Index n : units) deals = deals && (n % tensor == 0 || tensor % n == 0);
-    if (!deals) continue;
+    bool fits = ranks % tensor == 0;
+    for (const Index n : units) fits = fits && (n % tensor == 0 || tensor % n == 0);
+    if (!fits) continue;
     for (int pipeline = 1; pipeline <= ranks / tensor; ++pipeline)
       if (ranks / tensor % pipeline == 0 && pipeline <= layers)
         list += fmt::format("{}{}x{}x{}", list.empty() ? "" : ", ", ranks / tensor / pipeline, pipeline, tensor);

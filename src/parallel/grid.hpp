@@ -18,13 +18,13 @@ class Grid {
   // Collective over `world`, whose size must be the layout's. `patience`: of all the job's ranks on this machine. `beacon`: told what
   // this rank does and waits for; may be null, and outlives the grid.
   Grid(Layout layout, MPI_Comm world, Patience patience, Beacon* beacon = nullptr);
-  // The same place without anybody else: for plans.
-  static Grid ghost(Layout layout, int position);
+  // The same place without communication: for plans.
+  static Grid dry_run(Layout layout, int position);
 
   const Layout& layout() const { return layout_; }
   int position() const { return position_; }
   int coordinate(const std::string& axis) const { return layout_.coordinate(position_, axis); }
-  bool is_ghost() const { return cart_ == MPI_COMM_NULL; }
+  bool is_dry_run() const { return cart_ == MPI_COMM_NULL; }
   // What this rank does from now on, for those who watch it. `task`: a literal.
   void tell(const char* task, std::int64_t micro = -1) {
     if (beacon_) beacon_->task(task, micro);
@@ -34,7 +34,8 @@ class Grid {
   Axis& tensor() { return *tensor_; }
   Communicator& pipeline() { return *pipeline_; }
   Communicator& data() { return *data_; }
-  Communicator* ends() { return ends_ ? &*ends_ : nullptr; }  // first and last stage: null on the others and where they are one
+  // First and last stage, which share a tied embedding: null on the others and where they are one.
+  Communicator* embedding_group() { return embedding_group_ ? &*embedding_group_ : nullptr; }
 
   // Makes the blocks of the tensor axis that weights with fewer units than ranks need. Collective over the tensor axis.
   void add_tensor_blocks(const std::vector<int>& sizes);
@@ -46,7 +47,7 @@ class Grid {
     tensor_->visit(visit);
     visit(*pipeline_);
     visit(*data_);
-    if (ends_) visit(*ends_);
+    if (embedding_group_) visit(*embedding_group_);
   }
 
   Grid(Grid&&) = default;
@@ -54,8 +55,8 @@ class Grid {
   ~Grid();
 
  private:
-  struct Ghost {};
-  Grid(Layout layout, int position, Ghost) : layout_(std::move(layout)), position_(position) {}
+  struct DryRun {};
+  Grid(Layout layout, int position, DryRun) : layout_(std::move(layout)), position_(position) {}
   Layout layout_;
   int position_ = 0;
   struct Owned {
@@ -66,7 +67,7 @@ class Grid {
     operator MPI_Comm() const { return comm; }
   };
   Owned plain_, cart_, tensor_cart_;
-  std::optional<Communicator> world_, pipeline_, data_, ends_;
+  std::optional<Communicator> world_, pipeline_, data_, embedding_group_;
   std::optional<Axis> tensor_;
   Patience patience_ = Patience::spin;
   Beacon* beacon_ = nullptr;

@@ -29,7 +29,7 @@ class Conveyor {
   void has_filled() { advance(filled_); }
   void has_drained() { advance(drained_); }
 
-  // The first failure counts, and nobody goes on after it.
+  // The first failure is kept, and both sides stop.
   void fail(std::exception_ptr failure) {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::move(failure);

@@ -74,7 +74,7 @@ Job job_of(const CheckpointFile& file, const Weight& w, std::optional<Type> want
 
 // Under which names a folder with a tied head stores its one matrix.
 std::vector<std::string> names_of_tied(const fs::path& like) {
-  if (like.empty() || !has_weights(like) || !read_config_json(like / config_file_name).model.tied) return {embedding_name};
+  if (like.empty() || !has_weights(like) || !read_config_json(like / config_file_name).model.tie_word_embeddings) return {embedding_name};
   const ModelFolder stored(like);
   std::vector<std::string> names;
   for (const char* name : {embedding_name, head_name})
@@ -86,7 +86,7 @@ std::vector<std::string> names_of_tied(const fs::path& like) {
 std::vector<Job> jobs_of(const CheckpointFile& file, const std::vector<Weight>& weights, const RunConfig& run, const ExportOptions& options, const fs::path& like) {
   std::vector<Job> jobs;
   for (const Weight& w : weights) {
-    const bool tied = run.model.tied && w.name == embedding_name;
+    const bool tied = run.model.tie_word_embeddings && w.name == embedding_name;
     for (const std::string& name : tied ? names_of_tied(like) : std::vector<std::string>{w.name})
       jobs.emplace_back(job_of(file, w, options.type)).to.name = name;
   }
@@ -240,9 +240,9 @@ bool copy_files(const std::vector<std::string>& names, const fs::path& from, con
 
 // What a config.json knows beyond the deck; `from` is what messages call its folder.
 void learn(const HuggingFaceConfig& known, const std::string& from, HuggingFaceConfig& config, const Note& note) {
-  if (known.model.vocabulary != config.model.vocabulary)
-    note(fmt::format("{}: its vocabulary has {} tokens, and the model's {}: its tokenizer may not fit", from, known.model.vocabulary,
-                     config.model.vocabulary));
+  if (known.model.vocab_size != config.model.vocab_size)
+    note(fmt::format("{}: its vocabulary has {} tokens, and the model's {}: its tokenizer may not fit", from, known.model.vocab_size,
+                     config.model.vocab_size));
   config.begin_token = known.begin_token, config.end_tokens = known.end_tokens, config.positions = known.positions;
   config.norm_before_gate = known.norm_before_gate;
 }
@@ -275,7 +275,7 @@ void take_carried(const CheckpointFile& file, const RunConfig& run, const fs::pa
 
 // What the deck alone knows.
 void make_do(const RunConfig& run, const OutputFolder& to, HuggingFaceConfig& config, const Note& note) {
-  config.positions = run.train.length;
+  config.positions = run.train.seq_length;
   std::error_code error;
   const fs::path tokenizer = run.data.tokenizer;
   const bool known = !tokenizer.empty() && fs::is_regular_file(tokenizer, error);
@@ -284,7 +284,7 @@ void make_do(const RunConfig& run, const OutputFolder& to, HuggingFaceConfig& co
                    known ? fmt::format("tokenizer and end of text are those of {}", tokenizer.string()) : "there is no tokenizer"));
   if (!known) return;
   copy_tokenizer_of(run, to);
-  if (const auto end = Tokenizer::load(tokenizer).eod(); end && *end < config.model.vocabulary) config.end_tokens = {*end};
+  if (const auto end = Tokenizer::load(tokenizer).eod(); end && *end < config.model.vocab_size) config.end_tokens = {*end};
 }
 
 std::string generation_json(const nlohmann::json& config) {

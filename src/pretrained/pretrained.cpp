@@ -29,8 +29,8 @@ std::string precision_for(const std::string& dtype) { return dtype == "bfloat16"
 
 RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
   HuggingFaceConfig config = read_config_json(folder / config_file_name);
-  if (config.model.tied && has_weights(folder) && !head_is_tied(ModelFolder(folder))) {
-    config.model.tied = false;
+  if (config.model.tie_word_embeddings && has_weights(folder) && !head_is_tied(ModelFolder(folder))) {
+    config.model.tie_word_embeddings = false;
     config.notes.push_back(fmt::format("{}: tie_word_embeddings is true, and {} is stored beside another {}: each is used as it is stored, as transformers does",
                                        (folder / config_file_name).string(), head_name, embedding_name));
   }
@@ -42,7 +42,7 @@ RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
   const fs::path tokenizer = fs::absolute(folder, error) / "tokenizer.json";
   if (fs::exists(tokenizer, error)) defaults.tokenizer = tokenizer.lexically_normal().string();
   defaults.precision = precision_for(config.dtype.empty() ? dtype_of_weights(folder) : config.dtype);
-  defaults.length = std::min(defaults.length, config.positions);
+  defaults.seq_length = std::min(defaults.seq_length, config.positions);
   return defaults;
 }
 
@@ -50,7 +50,7 @@ RunConfig run_of_checkpoint(const fs::path& checkpoint) {
   std::error_code error;
   if (const std::string way = way_to_model(checkpoint); !way.empty())
     fail(Exit::missing, "{}: {}{}", checkpoint.string(), fs::exists(checkpoint, error) ? "is no model" : "is not there", way);
-  Deck deck = Deck::parse(read_header(checkpoint).deck, checkpoint.string());
+  Deck deck = Deck::stored(read_header(checkpoint).deck, checkpoint.string());
   return read_run_config(deck);
 }
 

@@ -11,7 +11,7 @@
 namespace gyr {
 
 // What a run that goes on from the model takes over where its deck says nothing: shape and tokenizer; of a folder also the precision its
-// weights have. `note` hears what of a config.json was passed over. Exit::missing, Exit::data.
+// weights have. `note` is told what of a config.json was passed over. Exit::missing, Exit::data.
 RunDefaults defaults_of(const std::filesystem::path& model, const Note& note = {});
 
 // The run the model came from; of a folder, one that would start from it.

@@ -24,7 +24,7 @@ std::string json_of(const StepReport& r) {
                                        {"steps", r.steps},
                                        {"consumed_samples", r.samples},
                                        {"consumed_tokens", r.tokens},
-                                       {"global_batch", r.global_batch},
+                                       {"global_batch", r.global_batch_size},
                                        {"seconds", r.seconds},
                                        {"tokens_per_second", r.tokens_per_second},
                                        {"tflops_per_rank", r.tflops},

@@ -66,7 +66,7 @@ std::string step_line(const StepReport& r) {
   field("elapsed time per iteration (ms)", fmt::format("{:.1f}", r.seconds * 1000));
   field("throughput per GPU (TFLOP/s/GPU)", fmt::format("{:.3f}", r.tflops));
   field("learning rate", fmt::format("{:.6E}", r.learning_rate));
-  field("global batch size", fmt::format("{:5}", r.global_batch));
+  field("global batch size", fmt::format("{:5}", r.global_batch_size));
   field("lm loss", fmt::format("{:.6E}", r.loss));
   field("loss scale", "1.0");  // bf16 needs none
   field("grad norm", fmt::format("{:.3f}", r.grad_norm));
@@ -112,7 +112,7 @@ ProgressStyle progress_style(std::FILE* out, Index every) {
 }
 
 void Progress::write(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), out_);  // a log nobody can read any more must not end the training
+  std::fwrite(text.data(), 1, text.size(), out_);  // output that cannot be written any more must not end the training
   std::fflush(out_);
 }
 

@@ -13,7 +13,7 @@ struct StepReport {
   double time = 0;                // seconds since 1970, when the step ended
   Index step = 0, steps = 0;      // done so far, and wanted
   Index samples = 0, tokens = 0;  // consumed since the training began
-  Index global_batch = 0;         // samples per step
+  Index global_batch_size = 0;    // samples per step
   double seconds = 0;             // per step
   double tokens_per_second = 0;   // all ranks together
   double tflops = 0;              // 10^12 floating-point operations per second and rank

@@ -111,7 +111,7 @@ void TensorBoard::write(const StepReport& r) {
   };
   both("lm loss", r.loss);
   both("learning-rate", r.learning_rate);
-  both("batch-size", double(r.global_batch));
+  both("batch-size", double(r.global_batch_size));
   both("grad-norm", r.grad_norm);
   if (r.params_norm) both("params-norm", *r.params_norm);
   steps_.scalar(r.time, r.step, "iteration-time", r.seconds);

@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "src/watch/obituary.hpp"
+#include "src/watch/exit_record.hpp"
 
 namespace gyr {
 
@@ -20,7 +20,7 @@ double median(std::vector<double> x) {
 
 enum class ProcessState { alive, gone, elsewhere };
 
-// Only a process of this host can be asked after. One that nobody has awaited yet is gone all the same.
+// Only processes of this host can be looked up. A zombie counts as gone.
 ProcessState state_of(const Heartbeat& h) {
   static const std::string here = host_name();
   if (host_of(h) != here) return ProcessState::elsewhere;
@@ -33,10 +33,10 @@ ProcessState state_of(const Heartbeat& h) {
 
 }  // namespace
 
-Observer::Observer(const SuperviseSettings& settings, const std::filesystem::path& output, int life)
-    : settings_(settings), heartbeats_(heartbeat_path(output)), obituary_(obituary_path(output, life)), life_(life) {
+Observer::Observer(const SuperviseSettings& settings, const std::filesystem::path& output, int attempt)
+    : settings_(settings), heartbeats_(heartbeat_path(output)), exit_record_(exit_record_path(output, attempt)), attempt_(attempt) {
   std::error_code ignored;
-  std::filesystem::remove(obituary_, ignored);
+  std::filesystem::remove(exit_record_, ignored);
 }
 
 Index Observer::step() const {
@@ -63,7 +63,7 @@ double Observer::stale_limit() const {
 
 void Observer::read(Clock::time_point now) {
   auto all = read_heartbeats(heartbeats_);
-  std::erase_if(all, [&](const Heartbeat& h) { return h.life != life_; });
+  std::erase_if(all, [&](const Heartbeat& h) { return h.attempt != attempt_; });
   now_ = std::move(all);
   for (const Heartbeat& h : now_) {
     Seen& seen = seen_[h.rank];
@@ -75,7 +75,7 @@ void Observer::read(Clock::time_point now) {
 }
 
 std::optional<Finding> Observer::told() const {
-  const auto dead = read_obituary(obituary_);
+  const auto dead = read_exit_record(exit_record_);
   if (!dead) return {};
   const auto beat = std::find_if(now_.begin(), now_.end(), [&](const Heartbeat& h) { return h.pid == dead->pid && host_of(h) == dead->host; });
   const int rank = beat == now_.end() ? dead->rank : beat->rank;  // before its first heartbeat only its launcher knows it

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Looks at the heartbeats and the obituary of a life from outside, again and again, and says what is wrong with it.
+// Looks at the heartbeats and the exit record of an attempt from outside, again and again, and says what is wrong with it.
 #pragma once
 
 #include <chrono>
@@ -14,18 +14,18 @@ namespace gyr {
 struct Finding {
   std::string state;  // lost: a rank is dead, stopped or cut off; died: it left by itself; stale: no rank moves
   Verdict verdict;
-  int code = int(Exit::again);  // that the life ends with
-  std::string host{};           // of the rank that is to blame, where an obituary names it
+  int code = int(Exit::again);  // that the attempt ends with
+  std::string host{};           // of the rank that is to blame, where an exit record names it
 };
 
 class Observer {
  public:
-  // Takes away an obituary that an earlier run has left.
-  Observer(const SuperviseSettings&, const std::filesystem::path& output, int life);
+  // Takes away an exit record that an earlier run has left.
+  Observer(const SuperviseSettings&, const std::filesystem::path& output, int attempt);
 
-  // To be called every few beats. A finding ends the life.
+  // To be called every few beats. A finding ends the attempt.
   std::optional<Finding> look(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
-  // What the obituary says, if there is one: also once the launcher has gone.
+  // What the exit record says, if there is one: also once the launcher has gone.
   std::optional<Finding> told() const;
   // "rank 2 on node7 is slow: it works 2.1 times as long as the median rank ...", once for each slow rank.
   std::vector<std::string> slow_ranks();
@@ -47,8 +47,8 @@ class Observer {
   std::optional<Finding> lost_rank(Clock::time_point now) const;
 
   SuperviseSettings settings_;
-  std::filesystem::path heartbeats_, obituary_;
-  int life_;
+  std::filesystem::path heartbeats_, exit_record_;
+  int attempt_;
   Clock::time_point begin_ = Clock::now(), moved_ = begin_, stepped_ = begin_;
   std::map<int, Seen> seen_;
   std::vector<Heartbeat> now_, window_;  // window_: where the measurement of slowness began

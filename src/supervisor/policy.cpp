@@ -12,15 +12,15 @@ namespace {
 
 Decision give_up(const std::string& why) { return {false, 0, why}; }
 
-// Two lives in a row without a new checkpoint, or one: the last ones.
-bool stands_still(const std::vector<Life>& lives, std::size_t count) {
-  return lives.size() >= count && std::none_of(lives.end() - std::ptrdiff_t(count), lives.end(), [](const Life& life) { return life.made_progress(); });
+// Two attempts in a row without a new checkpoint, or one: the last ones.
+bool stands_still(const std::vector<Attempt>& attempts, std::size_t count) {
+  return attempts.size() >= count && std::none_of(attempts.end() - std::ptrdiff_t(count), attempts.end(), [](const Attempt& attempt) { return attempt.made_progress(); });
 }
 
-bool host_fails_again(const std::vector<Life>& lives) {
-  if (lives.size() < 2) return false;
-  const Life &last = lives.back(), &before = lives[lives.size() - 2];
-  return last.lost_a_rank() && before.lost_a_rank() && !last.host.empty() && last.host == before.host && last.hosts > 1 && stands_still(lives, 1);
+bool host_fails_again(const std::vector<Attempt>& attempts) {
+  if (attempts.size() < 2) return false;
+  const Attempt &last = attempts.back(), &before = attempts[attempts.size() - 2];
+  return last.lost_a_rank() && before.lost_a_rank() && !last.host.empty() && last.host == before.host && last.hosts > 1 && stands_still(attempts, 1);
 }
 
 }  // namespace
@@ -31,23 +31,23 @@ bool is_final(int code) {
   return false;
 }
 
-Decision decide(const std::vector<Life>& lives, const Policy& policy) {
-  const Life& last = lives.back();
+Decision decide(const std::vector<Attempt>& attempts, const Policy& policy) {
+  const Attempt& last = attempts.back();
   if (last.state == "done" || last.state == "stopped") return {};
   if (is_final(last.code)) return give_up(fmt::format("another start would end the same way ({})", meaning(Exit(last.code))));
-  const auto restarts = Index(lives.size()) - 1;
+  const auto restarts = Index(attempts.size()) - 1;
   if (restarts >= policy.max_restarts) return give_up(fmt::format("{} restarts (supervise.max_restarts)", restarts));
 
   const int now = last.ranks / policy.model_ranks;
-  const auto losses = std::count_if(lives.begin(), lives.end(), [](const Life& life) { return life.lost_a_rank(); });
+  const auto losses = std::count_if(attempts.begin(), attempts.end(), [](const Attempt& attempt) { return attempt.lost_a_rank(); });
   const int missing = policy.spares < 0 ? 0 : int(std::max<std::ptrdiff_t>(0, losses - policy.spares));
   int data = policy.data_axis(std::max(0, policy.ranks - missing) / policy.model_ranks);
   if (data == 0)
     return give_up(fmt::format("rank {} is lost, there is no spare, and the batches do not split on fewer than {} data ranks", last.rank, now));
   std::string why = fmt::format("rank {} is lost and there is no spare", last.rank);
-  const int fewer = host_fails_again(lives) ? policy.data_axis(now - 1) : 0;
+  const int fewer = host_fails_again(attempts) ? policy.data_axis(now - 1) : 0;
   if (fewer > 0 && fewer < data) data = fewer, why = fmt::format("{} has lost a rank for the second time, and nothing was saved in between", last.host);
-  if (data >= now && stands_still(lives, 2)) return give_up(fmt::format("two lives without a new checkpoint: no progress since step {}", last.to));
+  if (data >= now && stands_still(attempts, 2)) return give_up(fmt::format("two attempts without a new checkpoint: no progress since step {}", last.to));
   if (data > now) why = fmt::format("step {} was saved", last.to);
   if (data == now) return {true, last.ranks, ""};
   return {true, data * policy.model_ranks, fmt::format("{}: from {} to {} data ranks, the same batch in {} micro-batches", why, now, data, data < now ? "more" : "fewer")};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether a run is started again, and on how many ranks: a function of its lives so far.
+// Whether a run is started again, and on how many ranks: a function of its attempts so far.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 namespace gyr {
 
 // From one start of the run to its end.
-struct Life {
+struct Attempt {
   int number = 0, ranks = 0;
   Index from = 0, to = 0, reached = 0;  // newest checkpoint before and after; step under way at the end
   double seconds = 0;
@@ -38,16 +38,16 @@ struct Policy {
 
 struct Decision {
   bool go_on = false;
-  int ranks = 0;    // of the next life
+  int ranks = 0;    // of the next attempt
   std::string why;  // why it is given up, or runs on another number of ranks; empty where there is nothing to say
 };
 
 // Never again: a run that is done or was told to stop, an end that another start would come to as well (Exit::usage, data, missing, config),
-// more than max_restarts, two lives in a row without a new checkpoint.
+// more than max_restarts, two attempts in a row without a new checkpoint.
 // A lost rank is replaced while there are spares; the ranks that are then missing for good take their replicas with them. A host on which two
-// lives in a row lose a rank, the second before it has saved anything, costs the data axis too, where there are other hosts: for as long as
-// that makes no progress. Any life that has saved something is followed by one on all ranks there are.
-Decision decide(const std::vector<Life>&, const Policy&);
+// attempts in a row lose a rank, the second before it has saved anything, costs the data axis too, where there are other hosts: for as long as
+// that makes no progress. Any attempt that has saved something is followed by one on all ranks there are.
+Decision decide(const std::vector<Attempt>&, const Policy&);
 
 // Codes that another start would end with too.
 bool is_final(int code);

@@ -82,7 +82,7 @@ bool Process::pass_on(const Stream& stream) {
   if (count <= 0) return false;
   for (ssize_t done = 0; done < count;) {
     const ssize_t written = ::write(stream.to, bytes + done, std::size_t(count - done));
-    if (written < 0 && errno != EINTR) break;  // nobody listens any more: the run goes on
+    if (written < 0 && errno != EINTR) break;  // the output is closed: the run goes on without it
     done += std::max<ssize_t>(written, 0);
   }
   return true;
@@ -98,7 +98,7 @@ std::optional<int> Process::attend(double seconds) {
   reap();
   if (!status_) {
     const bool closed = ::poll(waits, 2, int(seconds * 1000)) > 0 && !((waits[0].revents | waits[1].revents) & POLLIN);
-    if (closed) pause(int(seconds * 1000));  // hung up, yet not ended
+    if (closed) pause(int(seconds * 1000));  // its output is closed, and it has not ended
   }
   reap();
   for (const Stream& stream : streams_)

@@ -13,7 +13,7 @@
 #include "src/supervisor/observer.hpp"
 #include "src/supervisor/policy.hpp"
 #include "src/supervisor/process.hpp"
-#include "src/watch/obituary.hpp"
+#include "src/watch/exit_record.hpp"
 #include "src/watch/outcome.hpp"
 #include "src/watch/stop.hpp"
 
@@ -34,12 +34,12 @@ class Supervisor {
 
   int run() {
     do {
-      lives_.push_back(live());
-      tell(lives_.back());
+      attempts_.push_back(run_attempt());
+      tell(attempts_.back());
       write_status("running");
     } while (go_on());
     end();
-    return lives_.back().code;
+    return attempts_.back().code;
   }
 
  private:
@@ -49,10 +49,10 @@ class Supervisor {
   // is left in the folder of a run that lives.
   std::unique_ptr<RunLock> taken_folder() const {
     const LockSettings settings{options_.take_over, run_.watch.lock_patience, say};
-    std::optional<RunLock> nobodys;
-    if (!std::filesystem::exists(output() / RunLock::of_supervisor)) nobodys.emplace(output(), settings);
+    std::optional<RunLock> rank_lock;
+    if (!std::filesystem::exists(output() / RunLock::of_supervisor)) rank_lock.emplace(output(), settings);
     auto mine = std::make_unique<RunLock>(output(), settings, RunLock::of_supervisor);
-    if (!nobodys) nobodys.emplace(output(), settings);
+    if (!rank_lock) rank_lock.emplace(output(), settings);
     return mine;
   }
   Index newest() const { return newest_step_of_run(output()); }
@@ -62,7 +62,7 @@ class Supervisor {
   }
 
   Words command(int number) const {
-    Words program{options_.program, "train", options_.deck, "--resume", "--life", std::to_string(number), "--obituary", obituary_path(output(), number),
+    Words program{options_.program, "train", options_.deck, "--resume", "--attempt", std::to_string(number), "--exit-record", exit_record_path(output(), number),
                   "--supervisor", lock_->token()};
     if (options_.accept_changes) program.push_back("--accept-changes");
     program.insert(program.end(), options_.overrides.begin(), options_.overrides.end());
@@ -78,32 +78,32 @@ class Supervisor {
     return run_.parallel.permutation.empty() ? data_axis_of(run_, most) : 0;  // which names every rank
   }
 
-  Life live() {
-    Life life;
-    life.number = int(lives_.size()), life.ranks = ranks_, life.from = newest();
+  Attempt run_attempt() {
+    Attempt attempt;
+    attempt.number = int(attempts_.size()), attempt.ranks = ranks_, attempt.from = newest();
     std::error_code ignored;
-    std::filesystem::remove(status_path(output()), ignored);  // of the life before
+    std::filesystem::remove(status_path(output()), ignored);  // of the attempt before
     const Clock::time_point begin = Clock::now();
-    Observer observer(run_.supervise, output(), life.number);
+    Observer observer(run_.supervise, output(), attempt.number);
     std::optional<Finding> finding;
     std::optional<int> code;
     {
-      Process process(command(life.number));
+      Process process(command(attempt.number));
       while (!(code = process.attend(0.05)) && !(finding = observer.look())) {
         forward(process);
         for (const std::string& slow : observer.slow_ranks()) say(slow);
       }
       if (code) finding = observer.told();
-      if (finding) say(finding->verdict.text + "; ending this life");
+      if (finding) say(finding->verdict.text + "; ending this attempt");
       process.end(0.5);
     }
-    life.seconds = since(begin);
-    life.to = newest(), life.reached = observer.step();
-    for (const auto& [rank, words] : observer.slow()) life.slow.push_back(words);
-    judge_end(life, code, finding);
-    life.hosts = observer.hosts();
-    if (life.host.empty()) life.host = observer.host(life.rank);
-    return life;
+    attempt.seconds = since(begin);
+    attempt.to = newest(), attempt.reached = observer.step();
+    for (const auto& [rank, words] : observer.slow()) attempt.slow.push_back(words);
+    judge_end(attempt, code, finding);
+    attempt.hosts = observer.hosts();
+    if (attempt.host.empty()) attempt.host = observer.host(attempt.rank);
+    return attempt;
   }
 
   // Each signal to this process is one to the ranks.
@@ -112,68 +112,68 @@ class Supervisor {
       for (int& count = forwarded_[number]; count < StopSignals::count(number); ++count) process.signal(number);
   }
 
-  // What has ended the life counts: a finding, or the run itself, in its own words or by its exit code.
-  void judge_end(Life& life, std::optional<int> code, const std::optional<Finding>& finding) const {
+  // What has ended the attempt counts: a finding, or the run itself, in its own words or by its exit code.
+  void judge_end(Attempt& attempt, std::optional<int> code, const std::optional<Finding>& finding) const {
     const auto outcome = read_outcome(output());
     if (finding) {
-      life.state = finding->state, life.code = finding->code;
-      life.rank = finding->verdict.rank, life.host = finding->host, life.culprit = finding->verdict.text;
+      attempt.state = finding->state, attempt.code = finding->code;
+      attempt.rank = finding->verdict.rank, attempt.host = finding->host, attempt.culprit = finding->verdict.text;
     } else if (outcome && outcome->state != "running") {
-      life.state = outcome->state, life.code = outcome->code;
-      life.rank = outcome->rank, life.culprit = outcome->message;
+      attempt.state = outcome->state, attempt.code = outcome->code;
+      attempt.rank = outcome->rank, attempt.culprit = outcome->message;
     } else if (code && is_final(*code)) {  // before there was a folder to say it in
-      life.state = "failed", life.code = *code;
+      attempt.state = "failed", attempt.code = *code;
     } else {
-      life.state = "died";
-      life.code = code.value_or(int(Exit::internal));
-      if (life.code == 0) life.code = int(Exit::internal);  // without having said that it was done
-      life.culprit = fmt::format("the launcher ended with code {}, and no rank has left word of its end", life.code);
+      attempt.state = "died";
+      attempt.code = code.value_or(int(Exit::internal));
+      if (attempt.code == 0) attempt.code = int(Exit::internal);  // without having said that it was done
+      attempt.culprit = fmt::format("the launcher ended with code {}, and there is no exit record of a rank", attempt.code);
     }
   }
 
   bool go_on() {
-    const Life& life = lives_.back();
-    Decision next = decide(lives_, policy_);
+    const Attempt& attempt = attempts_.back();
+    Decision next = decide(attempts_, policy_);
     if (next.go_on && StopSignals::caught() != 0) next = {false, 0, "it was told to stop"};
     if (next.go_on && run_.train.walltime > 0 && since(begin_) >= run_.train.walltime) next = {false, 0, "train.walltime is over"};
     try {
-      if (next.go_on) lock_->require_held();  // a life would make the folder anew
+      if (next.go_on) lock_->require_held();  // an attempt would make the folder anew
     } catch (const Error& lost) {
       next = {false, 0, lost.what()};
     }
     if (!next.why.empty()) say((next.go_on ? "" : "gives up: ") + next.why);
-    if (!next.go_on && life.state != "done" && life.state != "stopped") gave_up_ = next.why;
+    if (!next.go_on && attempt.state != "done" && attempt.state != "stopped") gave_up_ = next.why;
     if (next.go_on) ranks_ = next.ranks;
     return next.go_on;
   }
 
-  static void tell(const Life& life) {
-    say(fmt::format("life {} on {} ranks: {} after {:.1f} s in step {}, checkpoint at {}{}", life.number, life.ranks, life.state, life.seconds, life.reached,
-                    life.to, life.culprit.empty() ? "" : "; " + life.culprit));
+  static void tell(const Attempt& attempt) {
+    say(fmt::format("attempt {} on {} ranks: {} after {:.1f} s in step {}, checkpoint at {}{}", attempt.number, attempt.ranks, attempt.state, attempt.seconds, attempt.reached,
+                    attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
   }
 
   double ratio() const { return useful_seconds(output() / "metrics.jsonl", epoch_) / std::max(1e-9, since(begin_)); }
 
   void end() {
-    Table table({{"life", true}, {"ranks", true}, {"from", true}, {"to", true}, {"reached", true}, {"s", true}, {"code", true}, {"end"}, {"culprit", false, 80}});
-    for (const Life& life : lives_)
-      table.row({std::to_string(life.number), std::to_string(life.ranks), std::to_string(life.from), std::to_string(life.to), std::to_string(life.reached),
-                 fmt::format("{:.1f}", life.seconds), std::to_string(life.code), life.state, life.culprit});
+    Table table({{"attempt", true}, {"ranks", true}, {"from", true}, {"to", true}, {"reached", true}, {"s", true}, {"code", true}, {"end"}, {"culprit", false, 80}});
+    for (const Attempt& attempt : attempts_)
+      table.row({std::to_string(attempt.number), std::to_string(attempt.ranks), std::to_string(attempt.from), std::to_string(attempt.to), std::to_string(attempt.reached),
+                 fmt::format("{:.1f}", attempt.seconds), std::to_string(attempt.code), attempt.state, attempt.culprit});
     const double wall = since(begin_), useful = useful_seconds(output() / "metrics.jsonl", epoch_);
     std::printf("%s", table.str().c_str());
-    say(fmt::format("effective training time {:.3f}: {:.1f} s of steps that count in {:.1f} s, {} restarts", useful / wall, useful, wall, lives_.size() - 1));
-    write_status(lives_.back().state);
-    std::printf("%s\n", last_line(Exit(lives_.back().code)).c_str());
+    say(fmt::format("effective training time {:.3f}: {:.1f} s of steps that count in {:.1f} s, {} restarts", useful / wall, useful, wall, attempts_.size() - 1));
+    write_status(attempts_.back().state);
+    std::printf("%s\n", last_line(Exit(attempts_.back().code)).c_str());
   }
 
   void write_status(const std::string& state) const {
-    Json lives = Json::array();
-    for (const Life& life : lives_)
-      lives.push_back({{"life", life.number}, {"ranks", life.ranks}, {"from", life.from}, {"to", life.to}, {"reached", life.reached},
-                       {"seconds", life.seconds}, {"code", life.code}, {"state", life.state}, {"rank", life.rank}, {"host", life.host},
-                       {"culprit", life.culprit}, {"slow", life.slow}});
-    const Json json = {{"state", state}, {"code", lives_.back().code}, {"gave_up", gave_up_}, {"restarts", lives_.size() - 1},
-                                         {"effective_time_ratio", ratio()}, {"seconds", since(begin_)}, {"lives", lives}};
+    Json attempts = Json::array();
+    for (const Attempt& attempt : attempts_)
+      attempts.push_back({{"attempt", attempt.number}, {"ranks", attempt.ranks}, {"from", attempt.from}, {"to", attempt.to}, {"reached", attempt.reached},
+                       {"seconds", attempt.seconds}, {"code", attempt.code}, {"state", attempt.state}, {"rank", attempt.rank}, {"host", attempt.host},
+                       {"culprit", attempt.culprit}, {"slow", attempt.slow}});
+    const Json json = {{"state", state}, {"code", attempts_.back().code}, {"gave_up", gave_up_}, {"restarts", attempts_.size() - 1},
+                                         {"effective_time_ratio", ratio()}, {"seconds", since(begin_)}, {"attempts", attempts}};
     try {
       lock_->require_held();
       OutputFile file(output() / "supervisor.json");
@@ -193,19 +193,19 @@ class Supervisor {
   int ranks_;
   std::map<int, int> forwarded_;  // signals, how many of each
   const Policy policy_;
-  std::vector<Life> lives_;
+  std::vector<Attempt> attempts_;
   std::string gave_up_;
 };
 
 }  // namespace
 
 int data_axis_of(const RunConfig& run, int most) {
-  std::vector<Index> batches{run.train.batch};
+  std::vector<Index> batches{run.train.global_batch_size};
   if (!run.train.ramp.empty()) batches.clear();
   for (const BatchStep& step : run.train.ramp) batches.push_back(step.batch);
   for (int data = most; data > 0; --data) {
     bool splits = true;
-    for (const Index batch : batches) splits = splits && batch % (data * run.train.micro_batch) == 0;
+    for (const Index batch : batches) splits = splits && batch % (data * run.train.micro_batch_size) == 0;
     if (splits) return data;
   }
   return 0;

@@ -18,7 +18,7 @@ struct SuperviseOptions {
   bool take_over = false;  // the output folder, from a run on another machine
 };
 
-// Returns the exit code of the last life. Exit::usage where the launcher cannot be started, Exit::io where another run has the folder.
+// Returns the exit code of the last attempt. Exit::usage where the launcher cannot be started, Exit::io where another run has the folder.
 int supervise(const RunConfig&, const SuperviseOptions&);
 
 // The largest data axis up to so many ranks on which every batch of the run splits; 0: there is none.

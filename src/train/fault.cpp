@@ -15,8 +15,8 @@
 namespace gyr {
 
 template <class T>
-Fault<T>::Fault(const FaultSettings& settings, int rank, int life, Engine<T>& engine, const Beacon& beacon)
-    : settings_(settings), mine_(settings.any() && settings.rank == rank && (settings.life < 0 || settings.life == life)), engine_(engine),
+Fault<T>::Fault(const FaultSettings& settings, int rank, int attempt, Engine<T>& engine, const Beacon& beacon)
+    : settings_(settings), mine_(settings.any() && settings.rank == rank && (settings.attempt < 0 || settings.attempt == attempt)), engine_(engine),
       beacon_(beacon), last_(std::chrono::steady_clock::now()) {
   if (!mine_ || (settings_.kind != FaultKind::nan && settings_.kind != FaultKind::gradflip)) return;
   engine_.on_gradients([this](Device& dev, Tensor1<Acc<T>> gradients) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Faults on order, to test what a run does when its machine fails it: deck keys fault.*.
+// Injected faults, to test how a run survives failures: deck keys fault.*.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace gyr {
 template <class T>
 class Fault {
  public:
-  Fault(const FaultSettings&, int rank, int life, Engine<T>&, const Beacon&);
+  Fault(const FaultSettings&, int rank, int attempt, Engine<T>&, const Beacon&);
   // To be called before every step.
   void strike(Index step);
 

@@ -14,12 +14,12 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
     o.corpora.push_back({run.data.prefixes[i], run.data.weights.empty() ? std::nullopt : std::optional(run.data.weights[i])});
   o.split = run.data.split;
   o.which = which;
-  o.seq_len = run.train.length;
+  o.seq_length = run.train.seq_length;
   o.seed = run.data.seed;
   o.order = parse_sample_order(run.data.order);
   o.separate = run.data.separate;
   o.samples = samples;
-  o.vocab_size = run.model.vocabulary;
+  o.vocab_size = run.model.vocab_size;
   return o;
 }
 
@@ -29,13 +29,13 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
 Index samples_of(const RunConfig& run) {
   Index samples = 0;
   for (Index left = run.train.steps; left > 0;) {
-    const Index batch = run.batch_after(double(samples * run.train.length));
-    const auto same = [&](Index steps) { return run.batch_after(double((samples + steps * batch) * run.train.length)) == batch; };
+    const Index batch = run.batch_after(double(samples * run.train.seq_length));
+    const auto same = [&](Index steps) { return run.batch_after(double((samples + steps * batch) * run.train.seq_length)) == batch; };
     Index taken = 1;
     double next = HUGE_VAL;  // tokens at which the ramp goes on
     for (const BatchStep& step : run.train.ramp)
-      if (step.tokens > double(samples * run.train.length)) next = std::min(next, step.tokens);
-    const double until = (next / double(run.train.length) - double(samples)) / double(batch);  // steps, to rounding
+      if (step.tokens > double(samples * run.train.seq_length)) next = std::min(next, step.tokens);
+    const double until = (next / double(run.train.seq_length) - double(samples)) / double(batch);  // steps, to rounding
     taken = until >= double(left) + 1 ? left : std::clamp<Index>(Index(until) - 1, 1, left);
     while (taken < left && same(taken)) ++taken;
     samples += taken * batch;
@@ -50,8 +50,8 @@ Dataset validation_set(const RunConfig& run) {
   return Dataset(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
 }
 
-MicroBatch read_micro_batch(const Dataset& dataset, Index first, Index batch, Index length) {
-  MicroBatch m{batch, length, {}, {}, {}};
+MicroBatch read_micro_batch(const Dataset& dataset, Index first, Index batch, Index seq_length) {
+  MicroBatch m{batch, seq_length, {}, {}, {}};
   for (Index b = 0; b < batch; ++b) {
     const Sample s = dataset.sample(first + b);
     m.tokens.insert(m.tokens.end(), s.tokens.begin(), s.tokens.end() - 1);
@@ -63,14 +63,14 @@ MicroBatch read_micro_batch(const Dataset& dataset, Index first, Index batch, In
 }
 
 MicroBatches feed(const Dataset& dataset, Index first, const EngineConfig& config, Grid& grid) {
-  return [=, &dataset, &grid, micro = config.micro_batch, length = config.length](int i) {
-    return read_micro_batch(dataset, first + first_sample(micro, i, grid), micro, length);
+  return [=, &dataset, &grid, micro = config.micro_batch_size, seq_length = config.seq_length](int i) {
+    return read_micro_batch(dataset, first + first_sample(micro, i, grid), micro, seq_length);
   };
 }
 
 template <class T>
 std::optional<double> validation_loss(Engine<T>& engine, const Dataset& dataset, Index batches, Index batch, const std::function<bool()>& stop) {
-  const Index micros = batch / (engine.grid().layout().size("data") * engine.config().micro_batch);
+  const Index micros = batch / (engine.grid().layout().size("data") * engine.config().micro_batch_size);
   double loss = 0;
   Index tokens = 0;
   for (Index i = 0; i < batches; ++i) {

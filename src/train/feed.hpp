@@ -18,7 +18,7 @@ Dataset validation_set(const RunConfig&);
 Index samples_of(const RunConfig&);
 
 // Sequences [first, first + batch) of a dataset as a micro-batch: labels are the next tokens, where these are to be predicted.
-MicroBatch read_micro_batch(const Dataset&, Index first, Index batch, Index length);
+MicroBatch read_micro_batch(const Dataset&, Index first, Index batch, Index seq_length);
 // The micro-batches of this rank's data coordinate of a global batch that begins at sample `first`.
 MicroBatches feed(const Dataset&, Index first, const EngineConfig&, Grid&);
 

@@ -18,7 +18,7 @@ std::filesystem::path in(const RunConfig& run, const char* name) { return std::f
 }  // namespace
 
 RunLog::RunLog(const RunConfig& run, const std::string& deck, const std::string& id, const std::optional<TensorBoard::Resumed>& resumed, double peak, int ranks)
-    : length_(run.train.length), flops_(training_flops(run.model, run.train.length, run.optimizer.trained())), peak_(peak), ranks_(ranks),
+    : seq_length_(run.train.seq_length), flops_(training_flops(run.model, run.train.seq_length, run.optimizer.trained())), peak_(peak), ranks_(ranks),
       progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(in(run, "metrics.jsonl")), tensorboard_(in(run, "tensorboard"), now(), resumed) {
   OutputFile file(in(run, "deck.yaml"));
   file.append(deck);
@@ -27,7 +27,7 @@ RunLog::RunLog(const RunConfig& run, const std::string& deck, const std::string&
 }
 
 void RunLog::step(StepReport report) {
-  const double tokens = double(report.global_batch * length_);
+  const double tokens = double(report.global_batch_size * seq_length_);
   report.time = now();
   report.tokens_per_second = tokens / report.seconds;
   report.tflops = flops_ * tokens / report.seconds / ranks_ / 1e12;

@@ -29,7 +29,7 @@ class RunLog {
   void timers(const std::vector<std::string>& names, const std::vector<double>& all);
 
  private:
-  Index length_;
+  Index seq_length_;
   double flops_;  // of a token
   double peak_;
   int ranks_;

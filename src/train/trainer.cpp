@@ -35,7 +35,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Where a run stands: all that, with the weights, makes the rest of it.
+// Progress of a run. With weights and optimizer state it determines all further steps.
 struct Progressed {
   Index step = 0, samples = 0, tokens = 0;
 };
@@ -45,18 +45,18 @@ class Trainer {
  public:
   Trainer(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world)
       : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()),
-        watch_(run.watch, {rank(world), ranks(world), options.life}, [world](int code) { MPI_Abort(world, code); }),
+        watch_(run.watch, {rank(world), ranks(world), options.attempt}, [world](int code) { MPI_Abort(world, code); }),
         walltime_(run.train.walltime, options.begin), grid_(layout_of(run, ranks(world)), world, patience_of(world), &watch_.beacon()),
         engine_config_(engine_config(run, grid_.layout())),
         training_(checked_training_set()), validation_(checked_validation_set()),
         capacity_(predicted_capacity<T>(engine_config_, grid_.layout(), grid_.position(), [this] { planning(); })),
         engine_(engine_config_, grid_, &capacity_, timers_), folder_(options.folder ? *options.folder : own_folder_),
-        fault_(run.fault, rank(world), options.life, engine_, watch_.beacon()),
+        fault_(run.fault, rank(world), options.attempt, engine_, watch_.beacon()),
         guard_(run.train), skip_(run.data.skip) {
-    const bool fault_now = run.fault.any() && (run.fault.life < 0 || run.fault.life == options.life);
+    const bool fault_now = run.fault.any() && (run.fault.attempt < 0 || run.fault.attempt == options.attempt);
     require(!fault_now || run.fault.rank < grid_.layout().ranks(), Exit::config, "fault.rank = {}, but there are {} ranks", run.fault.rank,
             grid_.layout().ranks());
-    together(grid_.world(), [&] {
+    collective_check(grid_.world(), [&] {
       if (!lead()) return;
       take_folder(options);
       identity_ = identity(options);
@@ -68,7 +68,7 @@ class Trainer {
     const double peak = grid_.world().sum(product_rate<T>()) / grid_.world().size();
     saver_.emplace(checkpoints(), save_options(run), engine_);
     memory_ = grid_.world().max(double(capacity_.total() + saver_->buffer_bytes()));
-    together(grid_.world(), [&] {
+    collective_check(grid_.world(), [&] {
       if (!lead()) return;
       write_identity(run.output, identity_);
       open_log(peak);
@@ -79,9 +79,9 @@ class Trainer {
   void run() {
     const Clock::time_point begin = Clock::now();
     const Index first = progressed_.step;
-    heard_ = hear();
-    if (validation_ && !heard_ && validation_due() && progressed_.step > 0 && !validated_) validate();  // it was stopped in the middle
-    while (!heard_ && progressed_.step < run_.train.steps) {
+    stop_request_ = agreed_stop_request();
+    if (validation_ && !stop_request_ && validation_due() && progressed_.step > 0 && !validated_) validate();  // it was stopped in the middle
+    while (!stop_request_ && progressed_.step < run_.train.steps) {
       watch_.beacon().phase("train");
       const Clock::time_point start = Clock::now();
       const double waited = watch_.beacon().waited();
@@ -94,27 +94,27 @@ class Trainer {
       if (log_) log_->step(*report);
       tell(timed("checkpoint", [&] { return saver_->poll(); }));
       if (check_due()) check_replicas<T>(engine_, progressed_.step);
-      if (heard_ == folder_lost_reason || (heard_ && !finished())) break;
+      if (stop_request_ == folder_lost_reason || (stop_request_ && !finished())) break;
       if (validation_ && validation_due()) validate();
-      if (finished() || heard_ || (run_.checkpoint.every > 0 && progressed_.step % run_.checkpoint.every == 0)) save();
+      if (finished() || stop_request_ || (run_.checkpoint.every > 0 && progressed_.step % run_.checkpoint.every == 0)) save();
     }
-    if (heard_ == folder_lost_reason || (heard_ && !finished() && saved_ != progressed_.step)) save();
+    if (stop_request_ == folder_lost_reason || (stop_request_ && !finished() && saved_ != progressed_.step)) save();
     finish_save();
     if (finished()) require_folder();
     grid_.tell("report");
     say_timers();
-    if (heard_ && !finished()) stopped();
+    if (stop_request_ && !finished()) stopped();
   }
 
  private:
-  // What can be known of deck and data without planning is, before the plan, which may take its time.
+  // Deck and data are checked before the plan, which may take long.
   Dataset checked_training_set() {
     grid_.tell("data");
     require(run_.train.non_finite != NonFinite::rollback || run_.data.order != "megatron", Exit::config,
             "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
     require(!run_.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
     Dataset set = training_set(run_);
-    together(grid_.world(), [&] {
+    collective_check(grid_.world(), [&] {
       if (lead() && !run_.data.tokenizer.empty()) check_tokenizer();
     });
     return set;
@@ -133,8 +133,8 @@ class Trainer {
 
   void check_tokenizer() const {
     const Index size = Tokenizer::load(run_.data.tokenizer).size();
-    require(size <= run_.model.vocabulary, Exit::data, "data.tokenizer {}: {} tokens, and model.vocabulary is {}; raise that, or name the model's tokenizer",
-            run_.data.tokenizer, size, run_.model.vocabulary);
+    require(size <= run_.model.vocab_size, Exit::data, "data.tokenizer {}: {} tokens, and model.vocab_size is {}; raise that, or name the model's tokenizer",
+            run_.data.tokenizer, size, run_.model.vocab_size);
   }
 
   static int ranks(MPI_Comm world) {
@@ -152,20 +152,20 @@ class Trainer {
   bool check_due() const { return run_.train.check_replicas > 0 && progressed_.step % run_.train.check_replicas == 0; }
   bool validation_due() const { return finished() || progressed_.step % run_.train.eval_every == 0; }
 
-  // Why this rank would stop now, and why all do. The latter costs a message.
-  int said() const {
+  // The stop request of this rank, 0: none; and the one that all ranks agree on, which takes a reduction.
+  int own_stop_request() const {
     if (folder_.lost()) return folder_lost_reason;
     if (walltime_.over(longest_step_, longest_save_)) return walltime_reason;
     return watch_.stop_file_seen() ? stop_file_reason : StopSignals::caught();
   }
-  int hear() { return int(grid_.world().max(said())); }
+  int agreed_stop_request() { return int(grid_.world().max(own_stop_request())); }
 
   [[noreturn]] void stopped() {
-    together(grid_.world(), [&] {
+    collective_check(grid_.world(), [&] {
       std::error_code ignored;
-      if (lead()) std::filesystem::remove(stop_file(run_.output), ignored);  // obeyed
+      if (lead()) std::filesystem::remove(stop_file(run_.output), ignored);  // it has been followed
     });
-    fail(Exit::again, "stopped by {} after step {} of {}, everything saved; go on with --resume", stop_reason(heard_), progressed_.step, run_.train.steps);
+    fail(Exit::again, "stopped by {} after step {} of {}, everything saved; go on with --resume", stop_reason(stop_request_), progressed_.step, run_.train.steps);
   }
 
   void take_folder(const TrainOptions& options) {
@@ -178,7 +178,7 @@ class Trainer {
     std::error_code error;
     remove_unfinished(checkpoints());
     remove_unfinished(dumps());
-    std::filesystem::remove(heartbeat_path(run_.output), error);  // of an earlier life, which may have had more ranks
+    std::filesystem::remove(heartbeat_path(run_.output), error);  // of an earlier attempt, which may have had more ranks
     require(!error, Exit::io, "{}: cannot be removed: {}", heartbeat_path(run_.output).string(), error.message());
   }
 
@@ -199,7 +199,7 @@ class Trainer {
     return {files_of(c.files), {c.deflate, c.verify}, {int(c.keep), c.keep_every}, c.async};
   }
 
-  // What the first rank alone has read: which run this is, and what earlier lives have left in metrics.jsonl that matters here, the losses
+  // What the first rank alone has read: which run this is, and what earlier attempts have left in metrics.jsonl that matters here, the losses
   // before this step and whether it was validated.
   void remember() {
     constexpr std::size_t before_losses = 3;
@@ -225,16 +225,16 @@ class Trainer {
     const std::string& from = run_.train.init_from;
     if (from.empty()) return engine_.initialise(run_.train.seed);
     load_weights(from, engine_);
-    together(grid_.world(), [&] {
+    collective_check(grid_.world(), [&] {
       if (lead()) companions_ = companions_of(from);  // who writes manifests
     });
     if (lead()) std::printf("weights from %s\n", printable(from).c_str());
   }
 
-  // A model that computes something else is not what was saved; where not even the shapes are the same no option would help.
-  void weigh(const std::vector<DeckChange>& changed, const std::filesystem::path& checkpoint) {
+  // The deck must describe the model that was saved. Other shapes are refused first, because --accept-changes does not help there.
+  void require_same_model(const std::vector<DeckChange>& changed, const std::filesystem::path& checkpoint) {
     if (!changes_function(changed)) return;
-    together(grid_.world(), [&] {
+    collective_check(grid_.world(), [&] {
       if (lead()) check_shapes<T>(checkpoint, run_.model);
     });
     require_same_function(changed, checkpoint.filename().string());
@@ -255,7 +255,7 @@ class Trainer {
       const std::vector<DeckChange> changed = changes == Changes::known ? std::vector<DeckChange>() : deck_changes(saved.deck, deck_);
       say(text_of(changed, name));
       try {
-        if (changes == Changes::weighed) weigh(changed, *newest);
+        if (changes == Changes::weighed) require_same_model(changed, *newest);
         const CheckpointHeader header = load_checkpoint<T>(*newest, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
         progressed_ = {header.step, header.samples, header.tokens};
         companions_ = header.companions;
@@ -265,8 +265,8 @@ class Trainer {
         say(fmt::format("passed over: {}", error.what()));
       }
     }
-    // To begin anew would write over what may still be saved.
-    together(grid_.world(), [&] {
+    // Starting over would overwrite checkpoints that may still be repaired.
+    collective_check(grid_.world(), [&] {
       require(!lead() || committed_steps(checkpoints()).empty(), Exit::data,
               "{}: none of its checkpoints can be read and is of this run; --anew sets them aside and begins anew", checkpoints().string());
     });
@@ -297,27 +297,27 @@ class Trainer {
       grid_.tell("data", i);
       return read(i);
     };
-    const int micros = int(batch / (grid_.layout().size("data") * run_.train.micro_batch));
-    const double rate = run_.rate.at(number);
+    const int micros = int(batch / (grid_.layout().size("data") * run_.train.micro_batch_size));
+    const double lr = run_.lr.at(number);
     const std::unique_ptr<Dump<T>> dump = dump_of(number, batch);
-    const StepResult result = engine_.train(source, micros, {number, rate, double(said()), guard_.loss_limit()});
-    heard_ = int(result.heard);
+    const StepResult result = engine_.train(source, micros, {number, lr, double(own_stop_request()), guard_.loss_limit()});
+    stop_request_ = int(result.stop_request);
     watch_.beacon().loss(result.loss);
     if (!result.applied && !leave_out(number, result, {first, first + batch})) return {};
-    progressed_ = {number, first + batch, progressed_.tokens + batch * run_.train.length};
+    progressed_ = {number, first + batch, progressed_.tokens + batch * run_.train.seq_length};
     if (result.applied) guard_.applied(result.loss, number > furthest_);
     furthest_ = std::max(furthest_, number);
 
     StepReport report;
     report.step = number, report.steps = run_.train.steps;
-    report.samples = progressed_.samples, report.tokens = progressed_.tokens, report.global_batch = batch;
-    report.loss = result.loss, report.grad_norm = result.gradient_norm, report.learning_rate = rate;
+    report.samples = progressed_.samples, report.tokens = progressed_.tokens, report.global_batch_size = batch;
+    report.loss = result.loss, report.grad_norm = result.gradient_norm, report.learning_rate = lr;
     report.skipped = guard_.skipped(), report.nans = guard_.not_finite();
     report.memory_bytes = Index(memory_);
     return report;
   }
 
-  // Looks at the step that comes, where its numbers are wanted.
+  // The hook that dumps this step, where the deck asks for it.
   std::unique_ptr<Dump<T>> dump_of(Index number, Index batch) {
     const std::vector<Index>& steps = run_.dump.steps;
     if (std::find(steps.begin(), steps.end(), number) == steps.end()) return nullptr;
@@ -357,14 +357,14 @@ class Trainer {
     watch_.beacon().phase("validate");
     ValidationReport report;
     const auto loss = validation_loss<T>(engine_, *validation_, run_.train.eval_batches, run_.batch_after(double(progressed_.tokens)), [&] {
-      heard_ = hear();
-      return heard_ != 0;
+      stop_request_ = agreed_stop_request();
+      return stop_request_ != 0;
     });
-    if (!loss) {  // the next life begins with it
-      if (log_ && finished()) log_->say(fmt::format("told to stop by {}: all steps are done, the last validation is left to --resume", stop_reason(heard_)));
+    if (!loss) {  // the next attempt begins with it
+      if (log_ && finished()) log_->say(fmt::format("told to stop by {}: all steps are done, the last validation is left to --resume", stop_reason(stop_request_)));
       return;
     }
-    require(std::isfinite(*loss), Exit::numeric, "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.rate",
+    require(std::isfinite(*loss), Exit::numeric, "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.lr",
             progressed_.step, *loss);
     report.loss = *loss;
     report.step = progressed_.step, report.samples = progressed_.samples;
@@ -377,9 +377,9 @@ class Trainer {
     return f();
   }
 
-  // What is saved into a folder that has been deleted would make it anew.
+  // A save would create a deleted folder again.
   void require_folder() {
-    together(grid_.world(), [&] { folder_.require_held(); });
+    collective_check(grid_.world(), [&] { folder_.require_held(); });
   }
 
   void save() {
@@ -445,14 +445,14 @@ class Trainer {
   RunFolder& folder_;
   Fault<T> fault_;
   std::optional<Saver<T>> saver_;
-  RunIdentity identity_;  // what it owns is for the first rank to say, its id all know
+  RunIdentity identity_;  // complete on the first rank; the others know the id only
   Progressed progressed_;
   Companions companions_;  // of the model that the run started from
   Guard guard_;
   std::vector<Span> skip_;          // samples that no step takes
   Index saved_ = 0, furthest_ = 0;  // steps: last saved or resumed from, and highest taken
-  int heard_ = 0;                   // why all ranks stop, 0: they go on
-  bool validated_ = false;          // an earlier life has validated the step this one begins at
+  int stop_request_ = 0;            // why all ranks stop, 0: they go on
+  bool validated_ = false;          // an earlier attempt has validated the step this one begins at
   double longest_step_ = 0;         // seconds
   std::optional<double> longest_save_;
   double memory_ = 0;  // bytes of the rank that takes most

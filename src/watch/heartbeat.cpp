@@ -52,7 +52,7 @@ Heartbeat heartbeat_of(const Identity& who, const Sight& sight, std::int64_t mov
   static const std::string host = host_name();
   Heartbeat h{};
   std::memcpy(h.magic, magic, sizeof h.magic);
-  h.rank = who.rank, h.ranks = who.ranks, h.life = who.life, h.pid = getpid();
+  h.rank = who.rank, h.ranks = who.ranks, h.attempt = who.attempt, h.pid = getpid();
   h.step = sight.step, h.micro = sight.micro, h.progress = sight.progress;
   h.written = wall_nanoseconds(), h.moved = moved, h.monotonic = nanoseconds<std::chrono::steady_clock>();
   h.waited = sight.waited, h.worked = sight.worked, h.stepped = sight.stepped, h.loss = sight.loss, h.sent = sight.sent;
@@ -83,9 +83,9 @@ std::vector<Heartbeat> read_heartbeats(const std::filesystem::path& file) {
   for (off_t rank = 0; ::pread(fd, &h, sizeof h, rank * off_t(sizeof h)) == ssize_t(sizeof h); ++rank)
     if (std::memcmp(h.magic, magic, sizeof h.magic) == 0 && h.rank == rank) all.push_back(h);
   ::close(fd);
-  int life = 0;
-  for (const Heartbeat& one : all) life = std::max(life, one.life);
-  std::erase_if(all, [&](const Heartbeat& one) { return one.life != life; });
+  int attempt = 0;
+  for (const Heartbeat& one : all) attempt = std::max(attempt, one.attempt);
+  std::erase_if(all, [&](const Heartbeat& one) { return one.attempt != attempt; });
   return all;
 }
 
@@ -100,10 +100,10 @@ std::string whereabouts(const Heartbeat& h) {
 }
 
 std::string heartbeat_table(const std::vector<Heartbeat>& all, std::int64_t now) {
-  Table table({{"rank", true}, {"host"}, {"pid", true}, {"life", true}, {"loss", true}, {"sent MB", true}, {"waited s", true},
+  Table table({{"rank", true}, {"host"}, {"pid", true}, {"attempt", true}, {"loss", true}, {"sent MB", true}, {"waited s", true},
                {"beat s ago", true}, {"moved s ago", true}, {"where", false, 96}});
   for (const Heartbeat& h : all)
-    table.row({fmt::format("{}", h.rank), text(h.host), fmt::format("{}", h.pid), fmt::format("{}", h.life), fmt::format("{:.4f}", h.loss),
+    table.row({fmt::format("{}", h.rank), text(h.host), fmt::format("{}", h.pid), fmt::format("{}", h.attempt), fmt::format("{:.4f}", h.loss),
                fmt::format("{:.1f}", double(h.sent) * 1e-6), fmt::format("{:.1f}", h.waited), fmt::format("{:.1f}", double(now - h.written) * nano),
                fmt::format("{:.1f}", double(now - h.moved) * nano), whereabouts(h)});
   return table.str();

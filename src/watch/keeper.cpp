@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "src/watch/heartbeat.hpp"
-#include "src/watch/obituary.hpp"
+#include "src/watch/exit_record.hpp"
 #include "src/watch/outcome.hpp"
 
 namespace gyr {
@@ -25,17 +25,17 @@ int wait_for(pid_t rank, const sigset_t& all) {
   }
 }
 
-bool has_said_why(const std::filesystem::path& output) {
+bool has_outcome(const std::filesystem::path& output) {
   const auto outcome = read_outcome(output);
   return outcome && outcome->state != "running";
 }
 
-void report(const std::filesystem::path& obituary, pid_t rank, int status) {
+void report(const std::filesystem::path& exit_record, pid_t rank, int status) {
   // A rank may leave because another has died: that one's keeper comes first.
   const timespec respect{0, 200'000'000};
   if (WIFEXITED(status)) nanosleep(&respect, nullptr);
-  if (has_said_why(obituary.parent_path())) return;
-  write_obituary(obituary, {host_name(), rank, rank_by_environment(), WIFSIGNALED(status) ? signal_name(WTERMSIG(status)) : "",
+  if (has_outcome(exit_record.parent_path())) return;
+  write_exit_record(exit_record, {host_name(), rank, rank_by_environment(), WIFSIGNALED(status) ? signal_name(WTERMSIG(status)) : "",
                             WIFEXITED(status) ? WEXITSTATUS(status) : 0, double(wall_nanoseconds()) * 1e-9});
 }
 
@@ -49,12 +49,12 @@ void report(const std::filesystem::path& obituary, pid_t rank, int status) {
   sigaddset(&only, number);
   ::kill(::getpid(), number);
   ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
-  ::_exit(128 + number);  // the first process of a container does not die of signals
+  ::_exit(128 + number);  // the first process of a container is not ended by signals
 }
 
-[[noreturn]] void keep(pid_t rank, const sigset_t& all, const std::filesystem::path& obituary, const std::atomic<bool>& agreed) {
+[[noreturn]] void keep(pid_t rank, const sigset_t& all, const std::filesystem::path& exit_record, const std::atomic<bool>& agreed) {
   const int status = wait_for(rank, all);
-  if (WIFSIGNALED(status) || !agreed.load()) report(obituary, rank, status);
+  if (WIFSIGNALED(status) || !agreed.load()) report(exit_record, rank, status);
   end_like(status);
 }
 
@@ -66,8 +66,8 @@ void become_rank(pid_t keeper) {
 
 }  // namespace
 
-Kept::Kept(const std::filesystem::path& obituary) {
-  if (obituary.empty()) return;
+Kept::Kept(const std::filesystem::path& exit_record) {
+  if (exit_record.empty()) return;
   void* page = ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return;
   agreed_ = new (page) std::atomic<bool>(false);
@@ -76,7 +76,7 @@ Kept::Kept(const std::filesystem::path& obituary) {
   ::sigprocmask(SIG_SETMASK, &all, &before);
   ::signal(SIGCHLD, SIG_DFL);  // where it is ignored children vanish without a status
   const pid_t keeper = ::getpid(), rank = ::fork();
-  if (rank > 0) keep(rank, all, obituary, *agreed_);
+  if (rank > 0) keep(rank, all, exit_record, *agreed_);
   if (rank == 0) become_rank(keeper);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }

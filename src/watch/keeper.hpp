@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who outlives a rank for a moment, to tell how it ended. A launcher that notices a death may end all other ranks within a millisecond,
-// and then nobody can see from outside which was the first. So the process that the launcher has started makes the rank its child and
-// becomes its keeper: it holds what the launcher watches, waits, and ends the same way once it has written the obituary.
+// The keeper: a parent process of each rank that writes down how the rank ended. A launcher that notices a death may end all other ranks within a millisecond,
+// and then it cannot be seen from outside which was the first. So the process that the launcher has started makes the rank its child and
+// becomes its keeper: it holds what the launcher watches, waits, and ends the same way once it has written the exit record.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@ class Kept {
  public:
   // Returns in the rank, which dies with its keeper and is a process group of its own, so that what is sent to the launcher's group comes
   // to it once, from the keeper. To be made before MPI starts and while there is but one thread. Without a file there is no keeper, nor
-  // where the system refuses another process: a run does not end for want of it.
-  explicit Kept(const std::filesystem::path& obituary);
+  // where the system refuses another process: the run goes on without one.
+  explicit Kept(const std::filesystem::path& exit_record);
   ~Kept();
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
 
-  // The exit code that comes now is what all ranks have agreed on: no obituary.
+  // The exit code that comes now is what all ranks have agreed on: no exit record.
   void agreed();
 
  private:

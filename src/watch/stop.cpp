@@ -14,7 +14,7 @@ namespace gyr {
 
 namespace {
 
-// What a handler may touch must be reachable without an argument: signals are the one thing a process has only once.
+// Global, because a signal handler gets no argument and signals belong to the process.
 std::atomic<int> caught_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 

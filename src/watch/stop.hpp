@@ -17,7 +17,7 @@ namespace gyr {
 inline constexpr int stop_file_reason = 1000, walltime_reason = 1001, folder_lost_reason = 1002;
 std::string stop_reason(int);  // "SIGTERM", "the file STOP", "train.walltime", "the loss of the output folder"
 
-// SIGTERM, SIGUSR1 and SIGINT only leave their number behind while one of these lives; a second SIGINT ends the process as it always did.
+// SIGTERM, SIGUSR1 and SIGINT only record their number while one of these exists; a second SIGINT ends the process as it always did.
 // One at a time: signals are the process'.
 class StopSignals {
  public:
@@ -25,7 +25,7 @@ class StopSignals {
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
-  // Again, after MPI has started: MPICH takes SIGUSR1 for news of a dead process, and alone on a machine never comes back from asking.
+  // Again, after MPI has started: MPICH handles SIGUSR1 as the news of a dead process, and without a launcher its handler never returns.
   void claim() const;
   static int caught();  // the last one, 0: none so far
   static int count(int number);  // how many times this one

@@ -53,8 +53,8 @@ Verdict judge(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>
     return named(*h, fmt::format("gives no sign of life{} (stopped, dead, or its node is gone); last seen at",
                                  seconds(h->written, now) < shortest_told ? "" : fmt::format(" for {:.1f} s", seconds(h->written, now))));
   if (const Heartbeat* h = first_of(after, [](const Heartbeat& r) { return !r.waiting; }, by_move))
-    return named(*h, seconds(h->moved, now) < shortest_told ? "waits for nobody and moved a moment ago: the others wait for it, at"
-                                                            : fmt::format("waits for nobody and has not moved for {:.1f} s, at", seconds(h->moved, now)));
+    return named(*h, seconds(h->moved, now) < shortest_told ? "does not wait and moved a moment ago: the others wait for it, at"
+                                                            : fmt::format("does not wait and has not moved for {:.1f} s, at", seconds(h->moved, now)));
   const Heartbeat* h = first_of(after, [](const Heartbeat&) { return true; }, by_place);
   return named(*h, "is behind the others, which all wait, at");
 }

@@ -17,7 +17,7 @@ namespace gyr {
 
 namespace {
 
-// Past stdio: the thread that hangs may hold its locks.
+// Not through stdio: the thread that hangs may hold its lock.
 void say(int fd, const std::string& text) { [[maybe_unused]] const ssize_t lost = ::write(fd, text.data(), text.size()); }
 
 void leave_after(double seconds) {
@@ -104,7 +104,7 @@ void Watch::bark() {
   const auto look_around = [&] { return output_.empty() ? std::vector<Heartbeat>() : read_heartbeats(heartbeat_path(output_)); };
   beat(true);
   const auto before = look_around();
-  for (int i = 0; i < 3; ++i) {  // beats in which those who are awake show that they are
+  for (int i = 0; i < 3; ++i) {  // beats in which watchdogs that still run show it
     if (!rest(settings_.interval)) return;
     beat(true);
   }
@@ -113,10 +113,10 @@ void Watch::bark() {
   if (!here.waiting && !output_.empty()) write_backtrace(worker_, output_ / fmt::format("backtrace.{:05}.txt", who_.rank));
   const auto after = look_around();
   const auto quiet = silent(before, after);
-  const auto speaker = std::find_if(after.begin(), after.end(), [&](const Heartbeat& h) {
+  const auto reporter = std::find_if(after.begin(), after.end(), [&](const Heartbeat& h) {
     return h.alarm && std::find(quiet.begin(), quiet.end(), h.rank) == quiet.end();
   });
-  if (speaker == after.end() || speaker->rank == who_.rank) {
+  if (reporter == after.end() || reporter->rank == who_.rank) {
     const Verdict verdict = judge(before, after);
     say(2, report(after, verdict, seconds));
     if (!output_.empty()) write_outcome(output_, {"hung", int(Exit::again), here.step, verdict.rank, verdict.text});
@@ -125,7 +125,7 @@ void Watch::bark() {
     std::thread(leave_after, 2.0).detach();                       // where the launcher cannot be told
     end_job_(int(Exit::again));
   } else {
-    rest(3 * settings_.interval + 1);  // for the speaker, who ends the job
+    rest(3 * settings_.interval + 1);  // until the reporting rank ends the job
   }
   ::_exit(int(Exit::again));
 }

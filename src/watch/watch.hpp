@@ -22,7 +22,7 @@ struct WatchSettings {
 class Watch {
  public:
   // To be made by the thread that works: it is the one whose backtrace a hang is told with. `end_job`: tells the launcher to end all ranks
-  // with this exit code; it is called as the last thing by the one rank that speaks, and need not return.
+  // with this exit code; it is called as the last thing by the one rank that reports the hang, and need not return.
   Watch(const WatchSettings&, const Identity&, std::function<void(int)> end_job);
   ~Watch();
   Watch(const Watch&) = delete;
@@ -36,10 +36,10 @@ class Watch {
  private:
   void run();
   void beat(bool alarm);
-  double limit();            // seconds without progress that it bears
+  double limit();            // seconds without progress until the job is ended
   double still_for() const;  // ... and those there have been
   bool rest(double seconds);  // false: the rank is done
-  // Looks around, lets the lowest rank that is awake name the culprit, and ends the process with Exit::again. Returns when the rank
+  // Reads the heartbeats, lets the lowest rank whose watchdog runs name the rank at fault, and ends the process with Exit::again. Returns when the rank
   // moves again.
   void bark();
 
@@ -50,7 +50,7 @@ class Watch {
   Beacon beacon_;
   std::uint64_t progress_ = 0;  // as last seen by the thread
   std::int64_t moved_;          // when it last grew, ns since 1970
-  std::chrono::steady_clock::time_point moved_at_ = std::chrono::steady_clock::now();  // the same, on a clock nobody sets
+  std::chrono::steady_clock::time_point moved_at_ = std::chrono::steady_clock::now();  // the same, on the monotonic clock
   std::atomic<bool> stop_file_seen_{false};
   std::mutex mutex_;  // of what follows
   std::condition_variable wake_;

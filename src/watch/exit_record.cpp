@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/watch/obituary.hpp"
+#include "src/watch/exit_record.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -33,9 +33,9 @@ std::string signal_name(int number) {
   return fmt::format("signal {}", number);
 }
 
-std::filesystem::path obituary_path(const std::filesystem::path& output, int life) { return output / fmt::format("obituary.{}.json", life); }
+std::filesystem::path exit_record_path(const std::filesystem::path& output, int attempt) { return output / fmt::format("exit_record.{}.json", attempt); }
 
-bool write_obituary(const std::filesystem::path& file, const Obituary& o) noexcept {
+bool write_exit_record(const std::filesystem::path& file, const ExitRecord& o) noexcept {
   try {
     const Json json = {{"host", o.host}, {"pid", o.pid}, {"rank", o.rank}, {"signal", o.signal}, {"code", o.code}, {"time", o.time}};
     const std::string text = json_text(json) + "\n";
@@ -50,18 +50,18 @@ bool write_obituary(const std::filesystem::path& file, const Obituary& o) noexce
   }
 }
 
-std::optional<Obituary> read_obituary(const std::filesystem::path& file) {
+std::optional<ExitRecord> read_exit_record(const std::filesystem::path& file) {
   const Json json = json_of_file(file);
   if (!json.is_object()) return {};
   try {
-    return Obituary{json.at("host"), json.at("pid"), json.at("rank"), json.at("signal"), json.at("code"), json.at("time")};
+    return ExitRecord{json.at("host"), json.at("pid"), json.at("rank"), json.at("signal"), json.at("code"), json.at("time")};
   } catch (const Json::exception&) {
     return {};
   }
 }
 
-std::string manner(const Obituary& o) {
-  return o.signal.empty() ? fmt::format("left with exit code {} and without a word", o.code) : "was ended by " + o.signal;
+std::string manner(const ExitRecord& o) {
+  return o.signal.empty() ? fmt::format("left with exit code {} without a message", o.code) : "was ended by " + o.signal;
 }
 
 int rank_by_environment() {
