@@ -89,7 +89,7 @@ Conversation read_conversation(std::string_view line, const ConversationFormat& 
     if (f.text.of_turns()) {
       add_turns(value_of(row, f.messages, ""), f, result.utterances);
     } else {
-      const std::string& prompt = string_of(row, f.prompt);
+      const std::string prompt = string_of(row, f.prompt);
       f.text.fill(prompt, string_of(row, f.response), true, result.utterances);
     }
   } catch (const Problem& problem) {

@@ -25,6 +25,9 @@ namespace {
 
 void one_chunk(const PipelineShape& shape, const char* name) { ensure(shape.chunks == 1, "{} has one chunk per rank, not {}", name, shape.chunks); }
 
+// Forwards before the first backward under 1F1B: as many as there are ranks behind.
+int warm_up_of(const PipelineShape& shape, int rank) { return std::min(shape.ranks - rank - 1, shape.micros); }
+
 }  // namespace
 
 std::vector<Turn> forward_only(const PipelineShape& shape, int) {
@@ -45,7 +48,7 @@ std::vector<Turn> all_forward_all_backward(const PipelineShape& shape, int) {
 std::vector<Turn> one_f_one_b(const PipelineShape& shape, int rank) {
   one_chunk(shape, "1F1B");
   std::vector<Turn> list;
-  const int warm_up = std::min(shape.ranks - rank - 1, shape.micros);
+  const int warm_up = warm_up_of(shape, rank);
   for (int i = 0; i < warm_up; ++i) list.push_back({Op::forward, 0, i});
   for (int i = warm_up; i < shape.micros; ++i) {
     list.push_back({Op::forward, 0, i});
@@ -82,7 +85,7 @@ std::vector<Turn> zero_bubble(const PipelineShape& shape, int rank) {
     list.push_back({Op::backward_input, 0, i});
     for (; left <= i - leave; ++left) list.push_back({Op::backward_weights, 0, left});
   };
-  const int warm_up = std::min(shape.ranks - rank - 1, shape.micros);
+  const int warm_up = warm_up_of(shape, rank);
   for (int i = 0; i < warm_up; ++i) list.push_back({Op::forward, 0, i});
   for (int i = warm_up; i < shape.micros; ++i) {
     list.push_back({Op::forward, 0, i});
