@@ -36,6 +36,7 @@ GoogleTest       | libgtest-dev           | googletest          | cmake GTest
 benchmark        | libbenchmark-dev       | benchmark           |
 text for the demo| dict-gcide             |                     |
 h5py, one test   | python3-h5py           | py-h5py             |
+formatter, one   | clang-format           | llvm                |
 "
 
 # The n-th column of every part, without the spaces around it.

@@ -49,8 +49,8 @@ Arena::Arena(Memory category, Index bytes) : category_(category), capacity_(alig
   try {
     memory_.reset(Kokkos::kokkos_malloc<Space::memory_space>("arena", capacity_ + alignment));
   } catch (const std::exception&) {
-    fail(Exit::device, "{} bytes for {} are more than this machine has; use more ranks, a smaller micro-batch or a smaller model",
-         bytes, name_of(category));
+    fail(Exit::device, "{} bytes for {} are more than this machine has; use more ranks, a smaller micro-batch or a smaller model", bytes,
+         name_of(category));
   }
   base_ = reinterpret_cast<char*>(aligned(reinterpret_cast<std::intptr_t>(memory_.get())));
 #ifdef MADV_HUGEPAGE
@@ -73,8 +73,8 @@ Arena Arena::dry_run(Memory category) {
 
 void* Arena::push(Index bytes) {
   const Index next = used_ + aligned(bytes);
-  ensure(bytes >= 0 && next <= capacity_, "the {} arena holds {} bytes and {} more were asked for beyond {}", name_of(category_),
-         capacity_, bytes, used_);
+  ensure(bytes >= 0 && next <= capacity_, "the {} arena holds {} bytes and {} more were asked for beyond {}", name_of(category_), capacity_, bytes,
+         used_);
   char* piece = base_ + used_;
   if (memory_) allow(piece, bytes);
   used_ = next;

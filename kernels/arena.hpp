@@ -28,10 +28,22 @@ class Arena {
 
   // The next bytes of the stack, aligned to 256; an internal error where the capacity is exceeded.
   void* push(Index bytes);
-  template <class T> Tensor1<T> tensor(Index a) { return Tensor1<T>(room<T>(a), a); }
-  template <class T> Tensor2<T> tensor(Index a, Index b) { return Tensor2<T>(room<T>(a * b), a, b); }
-  template <class T> Tensor3<T> tensor(Index a, Index b, Index c) { return Tensor3<T>(room<T>(a * b * c), a, b, c); }
-  template <class T> Tensor4<T> tensor(Index a, Index b, Index c, Index d) { return Tensor4<T>(room<T>(a * b * c * d), a, b, c, d); }
+  template <class T>
+  Tensor1<T> tensor(Index a) {
+    return Tensor1<T>(room<T>(a), a);
+  }
+  template <class T>
+  Tensor2<T> tensor(Index a, Index b) {
+    return Tensor2<T>(room<T>(a * b), a, b);
+  }
+  template <class T>
+  Tensor3<T> tensor(Index a, Index b, Index c) {
+    return Tensor3<T>(room<T>(a * b * c), a, b, c);
+  }
+  template <class T>
+  Tensor4<T> tensor(Index a, Index b, Index c, Index d) {
+    return Tensor4<T>(room<T>(a * b * c * d), a, b, c, d);
+  }
 
   Index mark() const { return used_; }
   void release(Index mark);
@@ -42,9 +54,14 @@ class Arena {
   Index high_water() const { return high_water_; }
 
  private:
-  struct Free { void operator()(void* p) const; };
+  struct Free {
+    void operator()(void* p) const;
+  };
   explicit Arena(Memory category) : category_(category) {}
-  template <class T> T* room(Index count) { return static_cast<T*>(push(count * Index(sizeof(T)))); }
+  template <class T>
+  T* room(Index count) {
+    return static_cast<T*>(push(count * Index(sizeof(T))));
+  }
 
   Memory category_;
   std::unique_ptr<void, Free> memory_;

@@ -38,7 +38,8 @@ void attention(Device&, const AttentionShape&, const Mask&, double scale, Matrix
 
 // out = o / l, lse = m + log l; lse may be state.m, and out may be state.o's memory where T is Acc<T>.
 template <class T>
-void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> state, Tensor2<T> out /*(B Tq, H V)*/, Tensor2<Acc<T>> lse /*(B Tq, H)*/);
+void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> state, Tensor2<T> out /*(B Tq, H V)*/,
+                      Tensor2<Acc<T>> lse /*(B Tq, H)*/);
 
 // delta(r, h) = sum over the head's channels of do * out
 template <class T>

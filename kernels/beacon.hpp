@@ -31,7 +31,7 @@ struct Sight {
   std::string channel, operation;
   std::uint64_t number = 0;
   Index bytes = 0, sent = 0;
-  double waited = 0;  // seconds, in all
+  double waited = 0;               // seconds, in all
   double worked = 0, stepped = 0;  // seconds of steps, without and with waiting
   double loss = 0;
 };
@@ -90,7 +90,9 @@ class Beacon {
 
  private:
   template <class T>
-  static void set(std::atomic<T>& field, T value) { field.store(value, std::memory_order_relaxed); }
+  static void set(std::atomic<T>& field, T value) {
+    field.store(value, std::memory_order_relaxed);
+  }
   void begin(const Call& call) {
     set(channel_, call.channel);
     set(operation_, call.operation);

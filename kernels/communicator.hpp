@@ -61,8 +61,7 @@ class Communicator {
   // x = sum or max of every rank's x, in place.
   template <class T>
   Request start_all_reduce(Device& dev, Tensor1<T> x, Reduction how = Reduction::sum) {
-    return start(dev, Operation::all_reduce, x.span() * sizeof(T),
-                 [&] { return transport_->all_reduce(x.data(), x.span(), dtype_of<T>(), how); });
+    return start(dev, Operation::all_reduce, x.span() * sizeof(T), [&] { return transport_->all_reduce(x.data(), x.span(), dtype_of<T>(), how); });
   }
   // mine (n) = this rank's part of the sum of every rank's data (size * n)
   template <class T>
@@ -78,22 +77,21 @@ class Communicator {
   }
   template <class T>
   Request start_broadcast(Device& dev, Tensor1<T> x, int root) {
-    return start(dev, Operation::broadcast, x.span() * sizeof(T),
-                 [&] { return transport_->broadcast(x.data(), x.span(), dtype_of<T>(), root); });
+    return start(dev, Operation::broadcast, x.span() * sizeof(T), [&] { return transport_->broadcast(x.data(), x.span(), dtype_of<T>(), root); });
   }
   template <class T>
   Request start_send(Device& dev, Tensor1<const T> x, int to, int tag = 0) {
-    return start(dev, Operation::send, x.span() * sizeof(T),
-                 [&] { return transport_->send(x.data(), x.span(), dtype_of<T>(), to, tag); });
+    return start(dev, Operation::send, x.span() * sizeof(T), [&] { return transport_->send(x.data(), x.span(), dtype_of<T>(), to, tag); });
   }
   template <class T>
   Request start_receive(Device& dev, Tensor1<T> x, int from, int tag = 0) {
-    return start(dev, Operation::receive, x.span() * sizeof(T),
-                 [&] { return transport_->receive(x.data(), x.span(), dtype_of<T>(), from, tag); });
+    return start(dev, Operation::receive, x.span() * sizeof(T), [&] { return transport_->receive(x.data(), x.span(), dtype_of<T>(), from, tag); });
   }
 
   template <class T>
-  void all_reduce(Device& dev, Tensor1<T> x, Reduction how = Reduction::sum) { start_all_reduce(dev, x, how).wait(); }
+  void all_reduce(Device& dev, Tensor1<T> x, Reduction how = Reduction::sum) {
+    start_all_reduce(dev, x, how).wait();
+  }
 
   // Numbers on the host, for bookkeeping: every rank's values, in rank order. Not counted.
   std::vector<double> gather(std::span<const double> mine);

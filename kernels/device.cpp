@@ -17,9 +17,9 @@ Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
   return Launch(*this, entry);
 }
 
-Device::Launch::Launch(Device& device, std::size_t entry)
-    : device_(device), entry_(entry) {
-  if (!device.dry_run_) start_ = std::chrono::steady_clock::now();  // a dry run consists of launches alone, and reading the clock would take half its time
+Device::Launch::Launch(Device& device, std::size_t entry) : device_(device), entry_(entry) {
+  if (!device.dry_run_)
+    start_ = std::chrono::steady_clock::now();  // a dry run consists of launches alone, and reading the clock would take half its time
 }
 
 Device::Launch::~Launch() {

@@ -6,16 +6,22 @@
 
 namespace gyr {
 
-template <class T> void fill(Device&, Tensor1<T> x, double value);
+template <class T>
+void fill(Device&, Tensor1<T> x, double value);
 // y += x
-template <class T> void add(Device&, Tensor1<const T> x, Tensor1<T> y);
+template <class T>
+void add(Device&, Tensor1<const T> x, Tensor1<T> y);
 // y = x, converting S to T.
-template <class S, class T> void convert(Device&, Matrix<const S> x, Matrix<T> y);
+template <class S, class T>
+void convert(Device&, Matrix<const S> x, Matrix<T> y);
 // y(r, c) = scale(c) (y(r, c) + bias(c)); either of bias and scale may be empty.   (C) each
-template <class T> void bias_scale(Device&, Tensor1<const Acc<T>> bias, Tensor1<const Acc<T>> scale, Matrix<T> y);
+template <class T>
+void bias_scale(Device&, Tensor1<const Acc<T>> bias, Tensor1<const Acc<T>> scale, Matrix<T> y);
 // y(r, c) += scale * bias(c)
-template <class T> void add_bias(Device&, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y);
+template <class T>
+void add_bias(Device&, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y);
 // dbias(c) += scale * sum over rows of dy(r, c)
-template <class T> void bias_backward(Device&, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias);
+template <class T>
+void bias_backward(Device&, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias);
 
 }  // namespace gyr

@@ -13,15 +13,15 @@ namespace gyr {
 // Exit codes of every command (sysexits.h where it has one). Jobscripts resubmit on `again` only.
 enum class Exit : int {
   ok = 0,
-  usage = 64,      // command line
-  data = 65,       // a file's content is wrong
-  missing = 66,    // a file is not there
-  internal = 70,   // a bug of this program
-  device = 69,     // MPI or device set-up, wrong number of ranks
-  io = 74,         // a write or read failed (full disk)
-  again = 75,      // stopped early by a signal, the time limit or the watchdog: resubmit, and it goes on
-  config = 78,     // the deck
-  numeric = 80,    // loss or gradient not finite, or replicas that differ
+  usage = 64,     // command line
+  data = 65,      // a file's content is wrong
+  missing = 66,   // a file is not there
+  internal = 70,  // a bug of this program
+  device = 69,    // MPI or device set-up, wrong number of ranks
+  io = 74,        // a write or read failed (full disk)
+  again = 75,     // stopped early by a signal, the time limit or the watchdog: resubmit, and it goes on
+  config = 78,    // the deck
+  numeric = 80,   // loss or gradient not finite, or replicas that differ
 };
 
 class Error : public std::runtime_error {

@@ -23,13 +23,14 @@ void gated_norm_squares(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z
 
 // With rstd = 1 / sqrt(squares / width + eps):   gate_first: out = w v rstd,   norm_first: out = w y rstd silu(z)
 template <class T>
-void gated_norm(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w /*(E)*/, Tensor2<const Acc<T>> squares,
-                Index width, double eps, Tensor2<T> out /*(R,E)*/);
+void gated_norm(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w /*(E)*/, Tensor2<const Acc<T>> squares, Index width,
+                double eps, Tensor2<T> out /*(R,E)*/);
 
 // With vh = v rstd, dn = do (gate first) or do silu(z) (norm first):   products(r, g) = sum of dn w vh,   dw += sum over rows of dn vh
 template <class T>
 void gated_norm_products(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products /*(R,G)*/, Tensor1<Acc<T>> dw /*+=, or empty*/);
+                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products /*(R,G)*/,
+                         Tensor1<Acc<T>> dw /*+=, or empty*/);
 
 // dv = rstd (dn w - vh products / width);   gate first: dy = dv silu(z), dz = dv y silu'(z);   norm first: dy = dv, dz = do w vh silu'(z)
 template <class T>

@@ -21,12 +21,13 @@ void set_blas_threads(int threads);
 
 // The three products of a linear layer with weight w (N,K): y = x w', dx = dy w, dw = dy' x.
 template <class T, class S = T>
-void linear(Device& dev, Matrix<const T> x /*(R,K)*/, Matrix<const T> w /*(N,K)*/, Matrix<std::type_identity_t<S>> y /*(R,N)*/, double alpha = 1, double beta = 0) {
+void linear(Device& dev, Matrix<const T> x /*(R,K)*/, Matrix<const T> w /*(N,K)*/, Matrix<std::type_identity_t<S>> y /*(R,N)*/, double alpha = 1,
+            double beta = 0) {
   gemm<T, S>(dev, Op::none, x, Op::transpose, w, y, alpha, beta);
 }
 template <class T, class S = T>
-void linear_backward_input(Device& dev, Matrix<const T> dy /*(R,N)*/, Matrix<const T> w /*(N,K)*/, Matrix<std::type_identity_t<S>> dx /*(R,K)*/, double alpha = 1,
-                           double beta = 0) {
+void linear_backward_input(Device& dev, Matrix<const T> dy /*(R,N)*/, Matrix<const T> w /*(N,K)*/, Matrix<std::type_identity_t<S>> dx /*(R,K)*/,
+                           double alpha = 1, double beta = 0) {
   gemm<T, S>(dev, Op::none, dy, Op::none, w, dx, alpha, beta);
 }
 template <class T>

@@ -31,10 +31,17 @@ KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
   return x <= highest ? y : x + __builtin_inff();
 }
 
-template <class A> KOKKOS_INLINE_FUNCTION A sigmoid(A x) { return A(1) / (A(1) + fast_exp(-x)); }
-template <class A> KOKKOS_INLINE_FUNCTION A silu(A x) { return x * sigmoid(x); }
+template <class A>
+KOKKOS_INLINE_FUNCTION A sigmoid(A x) {
+  return A(1) / (A(1) + fast_exp(-x));
+}
+template <class A>
+KOKKOS_INLINE_FUNCTION A silu(A x) {
+  return x * sigmoid(x);
+}
 // silu'(x) = sig(x) (1 + x (1 - sig(x)))
-template <class A> KOKKOS_INLINE_FUNCTION A silu_slope(A x) {
+template <class A>
+KOKKOS_INLINE_FUNCTION A silu_slope(A x) {
   const A s = sigmoid(x);
   return s * (A(1) + x * (A(1) - s));
 }

@@ -77,10 +77,11 @@ extern "C" __attribute__((constructor(101))) void gyr_check_processor() {
   if (gyr::missing_features(gyr::compiled_for, gyr::cpu_registers(), missing, sizeof missing) == 0) return;
   gethostname(host, sizeof host - 1);
   gyr::put_processor_name(name);
-  const int length = snprintf(line, sizeof line,
-                              "gyrfalcon: this program was compiled for another processor than that of %s (%s), which does not have:%s; configure it with "
-                              "-DGYR_NATIVE_ARCH=OFF to run on both, or with that and -DCMAKE_CXX_FLAGS=-march=NAME, the oldest it is to run on\n",
-                              host, name, missing);
+  const int length =
+      snprintf(line, sizeof line,
+               "gyrfalcon: this program was compiled for another processor than that of %s (%s), which does not have:%s; configure it with "
+               "-DGYR_NATIVE_ARCH=OFF to run on both, or with that and -DCMAKE_CXX_FLAGS=-march=NAME, the oldest it is to run on\n",
+               host, name, missing);
   if (write(STDERR_FILENO, line, size_t(length)) < 0) _exit(70);
   // MPICH's launcher goes on waiting for a rank that ended before it was one, and the others with it: this is how a rank ends the job.
   static const char abort[] = "cmd=abort exitcode=69\n";

@@ -18,10 +18,14 @@ using View = Kokkos::View<Data, Kokkos::LayoutRight, Space::memory_space, Kokkos
 }
 
 // Row-major tensors. An empty one (data() == nullptr) stands for "absent" where a function says so.
-template <class T> using Tensor1 = detail::View<T*>;
-template <class T> using Tensor2 = detail::View<T**>;
-template <class T> using Tensor3 = detail::View<T***>;
-template <class T> using Tensor4 = detail::View<T****>;
+template <class T>
+using Tensor1 = detail::View<T*>;
+template <class T>
+using Tensor2 = detail::View<T**>;
+template <class T>
+using Tensor3 = detail::View<T***>;
+template <class T>
+using Tensor4 = detail::View<T****>;
 
 // Element (r, c) of a row-major matrix whose rows are `stride` apart: a whole Tensor2 or some of its columns.
 template <class T>
@@ -30,14 +34,11 @@ struct Matrix {
   Index rows = 0, columns = 0, stride = 0;
 
   Matrix() = default;
-  KOKKOS_INLINE_FUNCTION Matrix(T* data, Index rows, Index columns, Index stride)
-      : data(data), rows(rows), columns(columns), stride(stride) {}
+  KOKKOS_INLINE_FUNCTION Matrix(T* data, Index rows, Index columns, Index stride) : data(data), rows(rows), columns(columns), stride(stride) {}
   template <class U>
-    requires std::is_convertible_v<U (*)[], T (*)[]>
-  Matrix(const Tensor2<U>& x) : Matrix(x.data(), x.extent(0), x.extent(1), x.extent(1)) {}
+  requires std::is_convertible_v<U (*)[], T (*)[]> Matrix(const Tensor2<U>& x) : Matrix(x.data(), x.extent(0), x.extent(1), x.extent(1)) {}
   template <class U>
-    requires std::is_convertible_v<U (*)[], T (*)[]>
-  Matrix(const Matrix<U>& x) : Matrix(x.data, x.rows, x.columns, x.stride) {}
+  requires std::is_convertible_v<U (*)[], T (*)[]> Matrix(const Matrix<U>& x) : Matrix(x.data, x.rows, x.columns, x.stride) {}
 
   KOKKOS_INLINE_FUNCTION T& operator()(Index r, Index c) const { return data[r * stride + c]; }
   KOKKOS_INLINE_FUNCTION T* row(Index r) const { return data + r * stride; }
@@ -48,9 +49,13 @@ struct Matrix {
 
 // Columns [first, first + count) of x.
 template <class T>
-Matrix<T> columns(Matrix<T> x, Index first, Index count) { return x.block(0, x.rows, first, count); }
+Matrix<T> columns(Matrix<T> x, Index first, Index count) {
+  return x.block(0, x.rows, first, count);
+}
 template <class T>
-Matrix<T> columns(const Tensor2<T>& x, Index first, Index count) { return columns(Matrix<T>(x), first, count); }
+Matrix<T> columns(const Tensor2<T>& x, Index first, Index count) {
+  return columns(Matrix<T>(x), first, count);
+}
 
 // Rows [first, first + count) of x.
 template <class T>
@@ -58,11 +63,15 @@ Tensor2<T> rows(const Tensor2<T>& x, Index first, Index count) {
   return Tensor2<T>(x.data() + first * Index(x.extent(1)), count, x.extent(1));
 }
 template <class T>
-Tensor1<T> rows(const Tensor1<T>& x, Index first, Index count) { return Tensor1<T>(x.data() + first, count); }
+Tensor1<T> rows(const Tensor1<T>& x, Index first, Index count) {
+  return Tensor1<T>(x.data() + first, count);
+}
 
 // All elements of a tensor in storage order.
 template <class View>
-auto flat(const View& x) { return Tensor1<typename View::value_type>(x.data(), x.span()); }
+auto flat(const View& x) {
+  return Tensor1<typename View::value_type>(x.data(), x.span());
+}
 
 using Shape = std::vector<Index>;
 inline Index elements(const Shape& shape) {

@@ -52,8 +52,7 @@ void Attention<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y
   auto lse = a.saved.template push<Tensor2<Acc<T>>>("lse", rows, num_heads_);
 
   linear<T>(a.dev, h, w_qkv(), qkv, c_.in_multiplier);
-  if (c_.bias)
-    bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
+  if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
   rope<T, T>(a.dev, Turn::forward, num_heads_, 1, a.cosine, a.sine, q, q);
   rope<T, T>(a.dev, Turn::forward, num_kv_heads_, c_.key_multiplier, a.cosine, a.sine, k, k);
@@ -117,13 +116,11 @@ void Attention<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T>
   auto delta = scratch.template tensor<A>(rows, num_heads_);
   auto dwide = scratch.template tensor<A>(rows, qkv.extent(1));
   fill<A>(a.dev, flat(dwide), 0);
-  const auto part = [&](const auto& x, int i) {
-    return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width() + (i - 1) * k_width(), k_width());
-  };
+  const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width() + (i - 1) * k_width(), k_width()); };
   const auto all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
   attention_delta<T>(a.dev, all, dout, out, delta);
-  attention_backward<T>(a.dev, all, Mask{true, 0, 0, a.documents}, scale_, part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse,
-                        delta, part(dwide, 0), part(dwide, 1), channels<A>(part(dwide, 2)));
+  attention_backward<T>(a.dev, all, Mask{true, 0, 0, a.documents}, scale_, part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse, delta,
+                        part(dwide, 0), part(dwide, 1), channels<A>(part(dwide, 2)));
 
   Tensor2<T> dqkv;
   if constexpr (std::is_same_v<T, A>) {

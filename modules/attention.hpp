@@ -24,7 +24,10 @@ class Attention final : public Branch<T> {
   void attend(Pass<T>&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void attend_with_past(Pass<T>&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   // This rank's channels of the values, among all of its key heads.
-  template <class S> Matrix<S> channels(const Matrix<S>& v) const { return columns(v, first_value_, num_kv_heads_ * v_head_dim_); }
+  template <class S>
+  Matrix<S> channels(const Matrix<S>& v) const {
+    return columns(v, first_value_, num_kv_heads_ * v_head_dim_);
+  }
   AttentionShape shape(Index batch, Index queries, Index keys) const {
     return {batch, queries, keys, num_heads_, num_kv_heads_, c_.head_dim, v_head_dim_};
   }

@@ -21,8 +21,7 @@ void Embedding<T>::backward(Pass<T>& a, Tensor2<const T> dx) {
   a.saved.template pop<Tensor2<T>>("embedded");
   const auto tokens = a.saved.template pop<Tensor1<const Token>>("tokens");
   if (!table_.trained) return;
-  embedding_backward<T>(a.dev, tokens, dx, table_.shard.pieces[0].global, c_.embedding_multiplier, c_.pad_token_id,
-                        table_.matrix_gradient<Acc<T>>());
+  embedding_backward<T>(a.dev, tokens, dx, table_.shard.pieces[0].global, c_.embedding_multiplier, c_.pad_token_id, table_.matrix_gradient<Acc<T>>());
 }
 
 template class Embedding<double>;

@@ -27,8 +27,7 @@ void Head<T>::logits(Pass<T>& a, Tensor2<const T> x, Tensor2<Acc<T>> logits) {
 
 // Loss of some rows; with dh, also the gradient of scale * loss; with `each`, also the score of every row.
 template <class T>
-double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh,
-                           std::vector<TokenScore>* each) {
+double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh, std::vector<TokenScore>* each) {
   using A = Acc<T>;
   const Index n = h.extent(0), columns = vocab_size_here();
   Scope scope(a.dev.scratch);

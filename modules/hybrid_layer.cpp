@@ -13,8 +13,7 @@ namespace {
 template <class T>
 class HybridLayer final : public Layer<T> {
  public:
-  HybridLayer(const ModelConfig& c, const std::string& name, Parameters<T>& parameters)
-      : mixer_(c, name + ".input_layernorm", parameters) {
+  HybridLayer(const ModelConfig& c, const std::string& name, Parameters<T>& parameters) : mixer_(c, name + ".input_layernorm", parameters) {
     mixer_.add(std::make_unique<Mamba<T>>(c, name + ".mamba", parameters));
     mixer_.add(std::make_unique<Attention<T>>(c, name + ".self_attn", parameters));
     feed_forward_.emplace(c, name + ".pre_ff_layernorm", parameters);
@@ -36,7 +35,10 @@ std::unique_ptr<Layer<T>> make(const ModelConfig& c, const std::string& name, Pa
   return std::make_unique<HybridLayer<T>>(c, name, parameters);
 }
 
-const Registered here({'P', "hybrid", "attention and Mamba-2 side by side, then SwiGLU (Falcon-H1)", {make<double>, make<float>, make<bf16>},
+const Registered here({'P',
+                       "hybrid",
+                       "attention and Mamba-2 side by side, then SwiGLU (Falcon-H1)",
+                       {make<double>, make<float>, make<bf16>},
                        [](const ModelConfig& c, Index seq_length) {
                          return attention_flops(c, seq_length) + mamba_flops(c, seq_length) + mlp_flops(c, seq_length);
                        }});

@@ -17,11 +17,15 @@ Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& pa
     return &parameters.declare({name + part, {size}, by_rows(std::move(runs)), init, Storage::wide, false});
   };
   const double bound = 1 / std::sqrt(double(c_.conv_kernel));
-  in_ = &parameters.declare({name + ".in_proj.weight", {c_.projected(), m.hidden_size}, by_rows({by_head, by_head, by_group, by_group, heads}),
-                             normal(m.init_std)});
+  in_ = &parameters.declare(
+      {name + ".in_proj.weight", {c_.projected(), m.hidden_size}, by_rows({by_head, by_head, by_group, by_group, heads}), normal(m.init_std)});
   if (c_.in_bias) in_bias_ = vector(".in_proj.bias", c_.projected(), {by_head, by_head, by_group, by_group, heads}, zeros());
-  conv_ = &parameters.declare({name + ".conv1d.weight", {c_.channels(), 1, c_.conv_kernel}, by_rows({by_head, by_group, by_group}), uniform(bound),
-                               Storage::wide, c_.decay_conv});
+  conv_ = &parameters.declare({name + ".conv1d.weight",
+                               {c_.channels(), 1, c_.conv_kernel},
+                               by_rows({by_head, by_group, by_group}),
+                               uniform(bound),
+                               Storage::wide,
+                               c_.decay_conv});
   if (c_.conv_bias) conv_bias_ = vector(".conv1d.bias", c_.channels(), {by_head, by_group, by_group}, uniform(bound));
   a_log_ = vector(".A_log", c_.num_heads, {heads}, log_of_uniform(1, 16));
   d_ = vector(".D", c_.num_heads, {heads}, ones());
@@ -32,8 +36,8 @@ Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& pa
   num_heads_ = a_log_->rows();
   head_dim_ = out_->columns() / num_heads_;
   num_groups_ = (conv_->rows() - num_heads_ * head_dim_) / (2 * c_.state_size);
-  require(num_heads_ % num_groups_ == 0, Exit::config, "{}: {} heads do not split over {} groups on each of {} tensor ranks", name, num_heads_, num_groups_,
-          parameters.ranks());
+  require(num_heads_ % num_groups_ == 0, Exit::config, "{}: {} heads do not split over {} groups on each of {} tensor ranks", name, num_heads_,
+          num_groups_, parameters.ranks());
 }
 
 template <class T>
@@ -102,8 +106,8 @@ template <class T>
 void Mamba<T>::scan_with_past(Pass<T>& a, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
   const SsdShape shape = scan_shape(a.sequences);
   const Index size = inner() * c_.state_size;
-  const auto before = part(a.state->template tensor<Tensor3<T>>(a.dev, this, "convolution", c_.conv_kernel - 1, channels()),
-                           a.sequences.first_sequence, shape.batch);
+  const auto before =
+      part(a.state->template tensor<Tensor3<T>>(a.dev, this, "convolution", c_.conv_kernel - 1, channels()), a.sequences.first_sequence, shape.batch);
   const auto state = part(a.state->template tensor<Tensor3<A>>(a.dev, this, "scan", Index(1), size), a.sequences.first_sequence, shape.batch);
   const Tensor2<A> carried(state.data(), shape.batch, size);
   convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), before, conv);
@@ -148,8 +152,8 @@ void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh)
   }
   auto dconv = scratch.template tensor<T>(rows, channels());
   ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), {steps, states}, dscan, {},
-                  {x(dconv), b(dconv), c(dconv), dt(dp)},
-                  {dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()}, {});
+                  {x(dconv), b(dconv), c(dconv), dt(dp)}, {dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()},
+                  {});
   convolution_backward<T>(a.dev, a.sequences.batch, dconv, xbc(p), conv_weight(), optional(conv_bias_), {}, xbc(dp),
                           conv_->trained ? Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.conv_kernel) : Tensor2<A>(),
                           conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), {}, a.documents);

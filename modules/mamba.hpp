@@ -25,12 +25,30 @@ class Mamba final : public Branch<T> {
   Index group_width() const { return num_groups_ * c_.state_size; }
   Index channels() const { return inner() + 2 * group_width(); }
   Index projected() const { return inner() + channels() + num_heads_; }
-  template <class S> Matrix<S> z(const Tensor2<S>& p) const { return columns(p, 0, inner()); }
-  template <class S> Matrix<S> xbc(const Tensor2<S>& p) const { return columns(p, inner(), channels()); }
-  template <class S> Matrix<S> dt(const Tensor2<S>& p) const { return columns(p, inner() + channels(), num_heads_); }
-  template <class S> Matrix<S> x(const Tensor2<S>& c) const { return columns(c, 0, inner()); }
-  template <class S> Matrix<S> b(const Tensor2<S>& c) const { return columns(c, inner(), group_width()); }
-  template <class S> Matrix<S> c(const Tensor2<S>& c) const { return columns(c, inner() + group_width(), group_width()); }
+  template <class S>
+  Matrix<S> z(const Tensor2<S>& p) const {
+    return columns(p, 0, inner());
+  }
+  template <class S>
+  Matrix<S> xbc(const Tensor2<S>& p) const {
+    return columns(p, inner(), channels());
+  }
+  template <class S>
+  Matrix<S> dt(const Tensor2<S>& p) const {
+    return columns(p, inner() + channels(), num_heads_);
+  }
+  template <class S>
+  Matrix<S> x(const Tensor2<S>& c) const {
+    return columns(c, 0, inner());
+  }
+  template <class S>
+  Matrix<S> b(const Tensor2<S>& c) const {
+    return columns(c, inner(), group_width());
+  }
+  template <class S>
+  Matrix<S> c(const Tensor2<S>& c) const {
+    return columns(c, inner() + group_width(), group_width());
+  }
 
   Tensor1<A> multipliers(Device&) const;  // of every projected column, on scratch
   SsdShape scan_shape(const Sequences&) const;

@@ -31,7 +31,7 @@ struct MambaConfig {
   bool decay_conv = true;                            // weight decay on the convolution's weights
 
   Index inner() const { return num_heads * head_dim; }
-  Index channels() const { return inner() + 2 * num_groups * state_size; }        // through the convolution
+  Index channels() const { return inner() + 2 * num_groups * state_size; }  // through the convolution
   Index projected() const { return 2 * inner() + 2 * num_groups * state_size + num_heads; }
 };
 
@@ -47,7 +47,7 @@ struct ModelConfig {
   double rms_norm_eps = 1e-5;
   bool tie_word_embeddings = false;
   double embedding_multiplier = 1, lm_head_multiplier = 1;
-  double init_std = 0.02;  // of initial matrices
+  double init_std = 0.02;          // of initial matrices
   std::int32_t pad_token_id = -1;  // token whose embedding takes no gradient; none where negative
   AttentionConfig attention;
   MambaConfig mamba;

@@ -61,7 +61,10 @@ template <class T>
 void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, Axis& tensor) const {
   using A = Acc<T>;
   for (const int replicas : replica_counts()) {
-    struct Part { A* data; Index count; };
+    struct Part {
+      A* data;
+      Index count;
+    };
     std::vector<Part> parts;
     Index total = 0;
     for (const auto& p : all_) {

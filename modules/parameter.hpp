@@ -25,18 +25,29 @@ class Parameter {
   Index rows() const { return shard.shape[0]; }
   Index columns() const { return size() / rows(); }
 
-  template <class S> Tensor1<S> vector() const { return Tensor1<S>(typed<S>(value_), size()); }
-  template <class S> Tensor2<S> matrix() const { return Tensor2<S>(typed<S>(value_), rows(), columns()); }
+  template <class S>
+  Tensor1<S> vector() const {
+    return Tensor1<S>(typed<S>(value_), size());
+  }
+  template <class S>
+  Tensor2<S> matrix() const {
+    return Tensor2<S>(typed<S>(value_), rows(), columns());
+  }
   // Empty where the weight is frozen.
-  template <class A> Tensor1<A> vector_gradient() const { return trained ? Tensor1<A>(static_cast<A*>(gradient_), size()) : Tensor1<A>(); }
-  template <class A> Tensor2<A> matrix_gradient() const {
+  template <class A>
+  Tensor1<A> vector_gradient() const {
+    return trained ? Tensor1<A>(static_cast<A*>(gradient_), size()) : Tensor1<A>();
+  }
+  template <class A>
+  Tensor2<A> matrix_gradient() const {
     return trained ? Tensor2<A>(static_cast<A*>(gradient_), rows(), columns()) : Tensor2<A>();
   }
   bool has_gradient() const { return gradient_ != nullptr; }
   DType dtype() const { return dtype_; }
 
  private:
-  template <class T> friend class Parameters;
+  template <class T>
+  friend class Parameters;
   template <class S>
   S* typed(void* p) const {
     ensure(dtype_of<std::remove_const_t<S>>() == dtype_, "{} is stored as {}", weight.name, name_of(dtype_));
@@ -64,8 +75,8 @@ class Parameters {
 
   int ranks() const { return ranks_; }
   int rank() const { return rank_; }
-  Index extent() const { return extent_; }                              // of the flat run, with its padding
-  Tensor1<Acc<T>> gradients() const { return gradients_; }              // (extent)
+  Index extent() const { return extent_; }                  // of the flat run, with its padding
+  Tensor1<Acc<T>> gradients() const { return gradients_; }  // (extent)
   const std::vector<std::unique_ptr<Parameter>>& all() const { return all_; }
 
   // Sums gradients of units that several neighbours of the tensor axis hold: one all-reduce per number of replicas.

@@ -5,8 +5,8 @@
 #include "kernels/axis.hpp"
 #include "kernels/documents.hpp"
 #include "modules/activation_store.hpp"
-#include "modules/parameter.hpp"
 #include "modules/hook.hpp"
+#include "modules/parameter.hpp"
 #include "modules/state_store.hpp"
 
 namespace gyr {
@@ -28,9 +28,9 @@ struct Pass {
   ActivationStore& saved;
   Axis& tensor;
   Sequences sequences;
-  StateStore* state = nullptr;        // generation only
-  Tensor2<const Acc<T>> cosine, sine; // (rows, head_dim / 2) of every token's position; empty without attention
-  Documents documents = {};           // packed ones; not in generation
+  StateStore* state = nullptr;         // generation only
+  Tensor2<const Acc<T>> cosine, sine;  // (rows, head_dim / 2) of every token's position; empty without attention
+  Documents documents = {};            // packed ones; not in generation
   Hook<T>* hook = nullptr;
 
   // Calls the hook, if there is one, with an activation whose columns are sharded over the tensor axis as a weight's rows or columns are.

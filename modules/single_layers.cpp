@@ -36,8 +36,8 @@ std::unique_ptr<Layer<T>> make_mlp(const ModelConfig& c, const std::string& name
 }
 
 const Registered mamba({'M', "mamba", "Mamba-2 alone", {make_mamba<double>, make_mamba<float>, make_mamba<bf16>}, mamba_flops});
-const Registered attention({'*', "attention", "attention alone", {make_attention<double>, make_attention<float>, make_attention<bf16>},
-                            attention_flops});
+const Registered attention(
+    {'*', "attention", "attention alone", {make_attention<double>, make_attention<float>, make_attention<bf16>}, attention_flops});
 const Registered mlp({'-', "mlp", "SwiGLU alone", {make_mlp<double>, make_mlp<float>, make_mlp<bf16>}, mlp_flops});
 
 }  // namespace

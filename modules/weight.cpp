@@ -37,8 +37,8 @@ Index shard_run(const Weight& w, const Run& run, Index global, Index local, int 
     return each;
   }
   require(ranks % run.units == 0, Exit::config,
-          "{}: its {} units (heads, groups or channels) cannot be sharded over {} tensor ranks; set parallel.tensor to a divisor or a multiple of {}", w.name,
-          run.units, ranks, run.units);
+          "{}: its {} units (heads, groups or channels) cannot be sharded over {} tensor ranks; set parallel.tensor to a divisor or a multiple of {}",
+          w.name, run.units, ranks, run.units);
   const Index parts = run.divisible ? std::gcd(unit, ranks / run.units) : 1, part = unit / parts;
   const int replicas = int(ranks / (run.units * parts));
   pieces.push_back({global + part * (rank / replicas), local, part, replicas, rank % replicas});

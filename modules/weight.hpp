@@ -22,8 +22,8 @@ struct Run {
 };
 
 struct Sharding {
-  int dim = 0;             // which dimension is sharded
-  std::vector<Run> runs;   // none: every rank holds the whole
+  int dim = 0;            // which dimension is sharded
+  std::vector<Run> runs;  // none: every rank holds the whole
 };
 inline Sharding replicated() { return {}; }
 inline Sharding by_rows(std::vector<Run> runs) { return {0, std::move(runs)}; }

@@ -72,23 +72,25 @@ std::vector<Case> make_cases() {
   list.push_back({"T8", changed([](ModelConfig& m) {
                     m.mamba.num_groups = 2, m.mamba.norm = SsmNorm::gate_first;
                     m.mamba.dt_low = 0.2, m.mamba.dt_high = 0.9;
-                  }), 2, 21,
+                  }),
+                  2, 21,
                   reference(32196, 4.2370196826, {-0.82339213, 0.16767537, -0.15531342}, 626.28022073, 0.93813017,
                             {0.13580543, 0.01279706, 0.00601646, 0.00610466, 0.06780107, 0.54752212, 0.02153460, 0.02107516, 0.03078197})});
   list.push_back({"T9", changed([](ModelConfig& m) {
                     m.attention.head_dim = 4, m.attention.rope_theta = 1e11;
                     m.mamba.conv_kernel = 2, m.mamba.num_heads = 3, m.mamba.state_size = 16, m.mamba.chunk_size = 16;
-                  }), 1, 33,
+                  }),
+                  1, 33,
                   reference(23746, 4.2498816569, {0.16362702, 0.21935930, 0.13604616}, 491.70692677, 0.71217059,
                             {0.11729244, 0.00463945, 0.00464314, 0.00949134, 0.05745499, 0.36198929, 0.02023004, 0.01690987})});
   list.push_back({"T10", changed([](ModelConfig& m) { m.mamba.num_groups = 2, m.mamba.norm = SsmNorm::gate_first; }), 3, 3,
                   reference(32196, 4.1149672053, {0.52303076, -0.44595751, -0.24118741}, 127.93881945, 1.95139816,
                             {0.25930299, 0.00500052, 0.01885128, 0.02855412, 0.17495897, 0.93335909, 0.02114576, 0.01824126, 0.06212440})});
-  list.push_back({"T11", changed([](ModelConfig& m) {
-                    m.vocab_size = 62, m.mamba.num_heads = 8, m.mamba.num_groups = 2, m.mamba.norm = SsmNorm::gate_first;
-                  }), 2, 21,
-                  reference(35472, 4.2006308194, {0.31788407, 0.12955063, 0.18349288}, 612.87293581, 1.14757267,
-                            {0.16401879, 0.00886134, 0.01056035, 0.02217427, 0.08612637, 0.71621686, 0.01967169, 0.01970336, 0.03422061})});
+  list.push_back(
+      {"T11", changed([](ModelConfig& m) { m.vocab_size = 62, m.mamba.num_heads = 8, m.mamba.num_groups = 2, m.mamba.norm = SsmNorm::gate_first; }),
+       2, 21,
+       reference(35472, 4.2006308194, {0.31788407, 0.12955063, 0.18349288}, 612.87293581, 1.14757267,
+                 {0.16401879, 0.00886134, 0.01056035, 0.02217427, 0.08612637, 0.71621686, 0.01967169, 0.01970336, 0.03422061})});
   return list;
 }
 
@@ -152,8 +154,7 @@ double weight_value(const Weight& w, Index i) {
 
 template <class T>
 void set_weights(Engine<T>& engine) {
-  for (const auto& p : engine.stage().parameters().all())
-    assign<T>(engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
+  for (const auto& p : engine.stage().parameters().all()) assign<T>(engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
   engine.optimizer().reset(engine.device());
 }
 
@@ -189,8 +190,7 @@ std::vector<MicroBatch> taken_apart(const MicroBatch& m) {
 
 template <class T>
 Rig<T>::Rig(const EngineConfig& config, Grid& grid)
-    : timers(engine_timer_names()), capacity(predicted_capacity<T>(config, grid.layout(), grid.position())),
-      engine(config, grid, &capacity, timers) {
+    : timers(engine_timer_names()), capacity(predicted_capacity<T>(config, grid.layout(), grid.position())), engine(config, grid, &capacity, timers) {
   set_weights(engine);
 }
 

@@ -29,8 +29,14 @@ struct Place {
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
     const int stage = layout.coordinate(position, "pipeline");
     const Span span = layout.stages[stage];
-    return {c,     layout.size("data"),         layout.size("pipeline"), layout.size("tensor"),
-            stage, c.model.pattern.substr(span.first, span.size()), Index(sizeof(T)), std::is_same_v<T, double> ? 8 : 4};
+    return {c,
+            layout.size("data"),
+            layout.size("pipeline"),
+            layout.size("tensor"),
+            stage,
+            c.model.pattern.substr(span.first, span.size()),
+            Index(sizeof(T)),
+            std::is_same_v<T, double> ? 8 : 4};
   }
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
@@ -49,9 +55,7 @@ struct Part {
   Index units, width;
   int replicas;
 };
-Part whole_units(const Place& p, Index units) {
-  return {std::max<Index>(1, units / p.tensor), 0, int(std::max<Index>(1, p.tensor / units))};
-}
+Part whole_units(const Place& p, Index units) { return {std::max<Index>(1, units / p.tensor), 0, int(std::max<Index>(1, p.tensor / units))}; }
 Part cut_units(const Place& p, Index units, Index width) {
   const Part whole = whole_units(p, units);
   const int parts = std::gcd(int(width), whole.replicas);
@@ -71,7 +75,8 @@ struct Shards {
     q = queries.units * m.attention.head_dim, q_replicas = queries.replicas;
     k = keys.units * m.attention.head_dim, k_replicas = keys.replicas;
     out = values.units * values.width, out_replicas = values.replicas;
-    const Part ssm = whole_units(p, m.mamba.num_heads), x = cut_units(p, m.mamba.num_heads, m.mamba.head_dim), bc = whole_units(p, m.mamba.num_groups);
+    const Part ssm = whole_units(p, m.mamba.num_heads), x = cut_units(p, m.mamba.num_heads, m.mamba.head_dim),
+               bc = whole_units(p, m.mamba.num_groups);
     num_heads = ssm.units, head_replicas = ssm.replicas;
     inner = x.units * x.width, inner_replicas = x.replicas;
     group = bc.units * m.mamba.state_size, group_replicas = bc.replicas;
@@ -132,8 +137,7 @@ void tensor_axis(const Place& p, Ledger& ledger) {
     reduce("tensor", micros, 2 * rows * p.wide);
   }
   const Part groups = whole_units(p, c.num_groups);
-  if (c.norm != SsmNorm::none && groups.replicas > 1)
-    reduce(p.block(groups.replicas), micros * 2 * p.count("PM"), p.rows() * groups.units * p.wide);
+  if (c.norm != SsmNorm::none && groups.replicas > 1) reduce(p.block(groups.replicas), micros * 2 * p.count("PM"), p.rows() * groups.units * p.wide);
 }
 
 // What several ranks hold the same of: the gradients are summed once per step, all those of one number of replicas together.

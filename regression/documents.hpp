@@ -12,8 +12,8 @@ namespace gyr::testing {
 // Lengths of the documents of a sequence, one behind the other; the last of a sequence is cut at its end.
 using Lengths = std::vector<Index>;
 
-// Cuts that matter for chunks of 4 and a convolution over 4 tokens: a document per token, shorter than that, longer than a chunk, at the edges of chunks
-// and beside them, and the whole.
+// Cuts that matter for chunks of 4 and a convolution over 4 tokens: a document per token, shorter than that, longer than a chunk, at the edges of
+// chunks and beside them, and the whole.
 inline std::vector<Lengths> cuts(Index seq_length) {
   return {Lengths(seq_length, 1), {1, 2, 3, 1, 2, seq_length}, {3, 9, 1, seq_length}, {4, 4, 8, seq_length}, {5, 6, 2, seq_length}, {seq_length}};
 }

@@ -17,7 +17,9 @@ class Dice {
   bool chance(double p) { return stream_.uniform(rolled_++) < p; }
   double real(double low, double high) { return low + (high - low) * stream_.uniform(rolled_++); }
   template <class V>
-  V of(const std::vector<V>& all) { return all[between(0, Index(all.size()) - 1)]; }
+  V of(const std::vector<V>& all) {
+    return all[between(0, Index(all.size()) - 1)];
+  }
 
  private:
   Stream stream_;
@@ -171,11 +173,12 @@ std::string Draw::text() const {
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
   if (!frozen.empty()) s += " frozen " + list(frozen);
-  s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size, model.tie_word_embeddings ? " tied" : "",
-                   model.pad_token_id >= 0 ? " padding" : "");
+  s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size,
+                   model.tie_word_embeddings ? " tied" : "", model.pad_token_id >= 0 ? " padding" : "");
   s += fmt::format("; attention {}/{} heads of {}{}", a.num_heads, a.num_kv_heads, a.head_dim, a.bias ? " biases" : "");
-  s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups, c.state_size, c.conv_kernel, c.chunk_size,
-                   norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "", c.conv_bias ? " conv_bias" : "");
+  s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
+                   c.state_size, c.conv_kernel, c.chunk_size, norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "",
+                   c.conv_bias ? " conv_bias" : "");
   return s + fmt::format("; mlp {}{}; buckets of {}", model.mlp.intermediate_size, model.mlp.bias ? " biases" : "", bucket_bytes);
 }
 

@@ -13,9 +13,9 @@ struct Draw {
   std::vector<Index> cuts;       // first layer of every stage but the first
   std::vector<int> permutation;  // or none
   Index micro_batch_size = 1, seq_length = 1;
-  int micros = 1;                // per data rank
-  bool packed = false;           // every sequence holds other documents
-  bool some_ignored = false;     // labels that are not learned
+  int micros = 1;             // per data rank
+  bool packed = false;        // every sequence holds other documents
+  bool some_ignored = false;  // labels that are not learned
   Index bucket_bytes = 1;
   std::vector<std::string> frozen;
 

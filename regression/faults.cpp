@@ -36,8 +36,12 @@ const Grid slow_grid = {4, 4, {"parallel.data=4", "train.seq_length=512", "train
 const Grid slow_grid_of_eight = {8, 8, {"parallel.data=8", "train.seq_length=512", fmt::format("train.steps={}", slow_steps)}};
 
 Words settings(const Grid& grid) {
-  Words words{fmt::format("train.steps={}", steps), fmt::format("optimizer.decay_steps={}", steps), fmt::format("checkpoint.every={}", save_every),
-              "train.eval_every=4", "train.eval_batches=4", "watchdog.heartbeat=0.1"};
+  Words words{fmt::format("train.steps={}", steps),
+              fmt::format("optimizer.decay_steps={}", steps),
+              fmt::format("checkpoint.every={}", save_every),
+              "train.eval_every=4",
+              "train.eval_batches=4",
+              "watchdog.heartbeat=0.1"};
   words.insert(words.end(), grid.settings.begin(), grid.settings.end());
   return words;
 }
@@ -157,9 +161,10 @@ double fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
   const Folder folder;
   Words words = Material::get().train(folder.path(), settings(grid));
   words[0] = "run";
-  for (const std::string& more : {std::string("-n"), std::to_string(grid.ranks), std::string("--launcher"), std::string(GYR_MPIEXEC) + " -disable-auto-cleanup",
-                                  "fault.kind=" + spelt, fmt::format("fault.rank={}", rank), fmt::format("fault.step={}", kind == "slow" ? 1 : step),
-                                  fmt::format("watchdog.seconds={}", patience), std::string("supervise.silent=3"), std::string("supervise.slow_steps=15")})
+  for (const std::string& more :
+       {std::string("-n"), std::to_string(grid.ranks), std::string("--launcher"), std::string(GYR_MPIEXEC) + " -disable-auto-cleanup",
+        "fault.kind=" + spelt, fmt::format("fault.rank={}", rank), fmt::format("fault.step={}", kind == "slow" ? 1 : step),
+        fmt::format("watchdog.seconds={}", patience), std::string("supervise.silent=3"), std::string("supervise.slow_steps=15")})
     words.push_back(more);
   if (kind == "bitflip") words.push_back("train.check_replicas=1");
   const Result r = run(words);
@@ -193,7 +198,8 @@ void damage_trial(Damage how, unsigned seed) {
   const Folder folder;
   Words words = Material::get().train(folder.path(), settings(grid));
   Words dying = words;
-  for (const std::string& more : {std::string("fault.kind=kill"), fmt::format("fault.rank={}", rank), fmt::format("fault.step={}", step)}) dying.push_back(more);
+  for (const std::string& more : {std::string("fault.kind=kill"), fmt::format("fault.rank={}", rank), fmt::format("fault.step={}", step)})
+    dying.push_back(more);
   EXPECT_NE(run(dying, {.ranks = grid.ranks}).code, 0);
   const fs::path newest = newest_of(folder.path());
   ASSERT_EQ(newest.filename(), Material::checkpoint({}, 2 * save_every).filename());
@@ -219,9 +225,9 @@ void full_disk_trial(unsigned seed) {
   SCOPED_TRACE(fmt::format("seed {}: the disk of rank {} of {} takes {} bytes, a save {}", seed, rank, grid.ranks, space, of_a_save));
   const Folder folder;
   Words words = Material::get().train(folder.path(), settings(grid));
-  const Result r = run(words, {.ranks = grid.ranks, .env = {{"LD_PRELOAD", GYR_FAILING_CALLS},
-                                                            {"GYR_DISK_SPACE", std::to_string(space)},
-                                                            {"GYR_DISK_RANK", std::to_string(rank)}}});
+  const Result r =
+      run(words, {.ranks = grid.ranks,
+                  .env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_DISK_SPACE", std::to_string(space)}, {"GYR_DISK_RANK", std::to_string(rank)}}});
   EXPECT_EQ(r.code, 74) << r.out << r.err;
   EXPECT_NE(r.err.find("full disk: "), std::string::npos) << r.err;
   // Of the first rank it may also be the index or the manifest that does not fit.

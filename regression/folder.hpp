@@ -32,9 +32,7 @@ class Folder {
     std::ofstream(path_ / name, std::ios::binary) << bytes;
     return path_ / name;
   }
-  std::size_t files() const {
-    return std::size_t(std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
-  }
+  std::size_t files() const { return std::size_t(std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator())); }
 
  private:
   std::filesystem::path path_;
@@ -44,9 +42,7 @@ inline std::string contents(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
-inline void put_contents(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
+inline void put_contents(const std::filesystem::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
 // The Error that f throws; Exit::ok where it throws none.
 template <class F>

@@ -23,10 +23,10 @@ struct Golden {
   std::string name;
   std::filesystem::path folder;
   ModelConfig model;
-  MicroBatch batch;                     // labels are next tokens; padding stands at the right of every sequence, without labels
-  std::vector<Index> row;               // row[r]: where row r of the batch lies in the expected logits; -1 where it pads
-  GoldenNumbers single, twice;          // fp32 and fp64
-  std::vector<Token> prompt, generated; // greedy, in fp32
+  MicroBatch batch;                      // labels are next tokens; padding stands at the right of every sequence, without labels
+  std::vector<Index> row;                // row[r]: where row r of the batch lies in the expected logits; -1 where it pads
+  GoldenNumbers single, twice;           // fp32 and fp64
+  std::vector<Token> prompt, generated;  // greedy, in fp32
 };
 
 const std::vector<std::string>& golden_names();

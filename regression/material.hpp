@@ -19,7 +19,7 @@ class Material {
   std::filesystem::path tokenizer() const { return folder_ / "tokenizer.json"; }
   std::filesystem::path prefix() const { return folder_ / "text"; }
   std::filesystem::path deck() const { return folder_ / "deck.yaml"; }
-  std::filesystem::path output() const { return folder_ / "out"; }   // of the training run
+  std::filesystem::path output() const { return folder_ / "out"; }  // of the training run
   std::filesystem::path trained() const { return checkpoint(output(), steps); }
   static std::filesystem::path checkpoint(const std::filesystem::path& output, int step);
   static std::filesystem::path shard(const std::filesystem::path& checkpoint) { return checkpoint / "shard_00000.h5"; }  // the first rank's

@@ -74,10 +74,8 @@ class Block {
     for (Index r = 0; r < rows_; ++r)
       for (Index c = 0; c < stride_; ++c) {
         const double v = double(memory_[r * stride_ + c]);
-        if (c < columns_)
-          x.push_back(v);
-        else
-          EXPECT_TRUE(std::isnan(v)) << "the gap after row " << r << " was written";
+        if (c < columns_) x.push_back(v);
+        else EXPECT_TRUE(std::isnan(v)) << "the gap after row " << r << " was written";
       }
     return x;
   }
@@ -98,13 +96,12 @@ inline void expect_near(const Values& a, const Values& b, double tolerance, cons
     const double e = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]);  // equal infinities agree
     if (!(e <= error)) error = e, where = i;
   }
-  EXPECT_LE(error, tolerance * (1 + size))
-      << what << " at " << where << ": " << (a.empty() ? 0 : a[where]) << " and " << (b.empty() ? 0 : b[where]);
+  EXPECT_LE(error, tolerance * (1 + size)) << what << " at " << where << ": " << (a.empty() ? 0 : a[where]) << " and " << (b.empty() ? 0 : b[where]);
 }
 
 // gradient(i) against the central difference of f in x(i)
-inline void expect_gradient(const std::function<double(const Values&)>& f, Values x, const Values& gradient,
-                            const char* what, double step = 1e-5, double tolerance = 1e-7) {
+inline void expect_gradient(const std::function<double(const Values&)>& f, Values x, const Values& gradient, const char* what, double step = 1e-5,
+                            double tolerance = 1e-7) {
   Values difference(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double kept = x[i];

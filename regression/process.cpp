@@ -2,8 +2,8 @@
 // A killed mpiexec leaves its ranks behind. The test is their subreaper: they become its children, and it ends and awaits them.
 #include "regression/process.hpp"
 
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>

@@ -28,8 +28,8 @@ struct Result {
   std::string out, err;
   double seconds = 0;      // on the clock
   double cpu_seconds = 0;  // of the process and those it has waited for
-  long peak_kib = 0;  // largest resident set of one process
-  bool killed = false;  // by kill_when
+  long peak_kib = 0;       // largest resident set of one process
+  bool killed = false;     // by kill_when
 };
 
 // Runs any program, its first word. Returns when it and all its descendants are gone.

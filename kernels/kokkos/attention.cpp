@@ -17,8 +17,7 @@ namespace gyr {
 namespace {
 
 template <class A>
-void product(Device& dev, Op op_a, Matrix<const A> a, Op op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1,
-             double beta = 0) {
+void product(Device& dev, Op op_a, Matrix<const A> a, Op op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1, double beta = 0) {
   gemm<A>(dev, op_a, a, op_b, b, c, alpha, beta, "attention_gemm");
 }
 
@@ -68,10 +67,7 @@ struct Tiling {
   Index group, queries, keys;  // extents of the largest tiles
 
   Tiling(const AttentionShape& s, const Mask& m)
-      : shape(s),
-        mask(m),
-        group(s.num_heads / s.num_kv_heads),
-        queries(std::clamp<Index>(stack_rows / group, 1, std::max<Index>(s.queries, 1))),
+      : shape(s), mask(m), group(s.num_heads / s.num_kv_heads), queries(std::clamp<Index>(stack_rows / group, 1, std::max<Index>(s.queries, 1))),
         keys(std::min(tile_keys, s.keys)) {
     ensure(s.num_kv_heads > 0 && s.num_heads % s.num_kv_heads == 0, "{} query heads cannot share {} key/value heads evenly", s.num_heads,
            s.num_kv_heads);
@@ -84,9 +80,7 @@ struct Tiling {
   KOKKOS_INLINE_FUNCTION Index seen(Index i) const {
     return mask.causal ? within(mask.first_query + i - mask.first_key + 1, shape.keys) : shape.keys;
   }
-  KOKKOS_INLINE_FUNCTION Index hidden(Index i, Index reach) const {
-    return within(mask.first_query + i - mask.first_key - reach, shape.keys);
-  }
+  KOKKOS_INLINE_FUNCTION Index hidden(Index i, Index reach) const { return within(mask.first_query + i - mask.first_key - reach, shape.keys); }
   // Those of the n keys from j on, counted from j, that query i of sequence b may see: [first, last).
   struct View {
     Index first, last;
@@ -108,8 +102,7 @@ struct Tiling {
   template <class Body>
   void for_keys(Index b, Index i, Index count, const Body& body) const {
     const Index end = seen(i + count - 1);
-    for (Index j = hidden(i, mask.documents.planned_reach(b * shape.queries + i)); j < end; j += keys)
-      body(j, std::min(keys, end - j));
+    for (Index j = hidden(i, mask.documents.planned_reach(b * shape.queries + i)); j < end; j += keys) body(j, std::min(keys, end - j));
   }
   // The n keys, or values, from j on of one sequence and key head.
   template <class T>
@@ -121,12 +114,11 @@ struct Tiling {
 
 template <class T>
 void check(const AttentionShape& s, const Matrix<const T>& q, const Matrix<const T>& k, const Matrix<const T>& v) {
-  ensure(q.rows == s.batch * s.queries && q.columns == s.num_heads * s.head_dim && k.rows == s.batch * s.keys &&
-             v.rows == k.rows && k.columns == s.num_kv_heads * s.head_dim && v.columns == s.num_kv_heads * s.v_head_dim,
+  ensure(q.rows == s.batch * s.queries && q.columns == s.num_heads * s.head_dim && k.rows == s.batch * s.keys && v.rows == k.rows &&
+             k.columns == s.num_kv_heads * s.head_dim && v.columns == s.num_kv_heads * s.v_head_dim,
          "attention of q ({},{}), k ({},{}), v ({},{}) for {} sequences of {} queries and {} keys, {} heads on {} of "
          "head_dim {}, values {}",
-         q.rows, q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.num_heads, s.num_kv_heads,
-         s.head_dim, s.v_head_dim);
+         q.rows, q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.num_heads, s.num_kv_heads, s.head_dim, s.v_head_dim);
 }
 
 // The largest of m and n numbers, in lanes: a plain loop is not vectorised, because a maximum may not be reordered
@@ -161,8 +153,8 @@ KOKKOS_INLINE_FUNCTION A online_softmax(A* s, Index seen, A& m, A& l) {
 }  // namespace
 
 template <class T>
-void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q,
-               Matrix<const T> k, Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state) {
+void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+               Carry carry, AttentionState<Acc<T>> state) {
   using A = Acc<T>;
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
@@ -217,12 +209,10 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
 }
 
 template <class T>
-void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out,
-                      Tensor2<Acc<T>> lse) {
+void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   using A = Acc<T>;
   const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
-  const auto run = dev.launch("attention_finish", double(R) * shape.num_heads * V,
-                              double(R) * shape.num_heads * V * (sizeof(A) + sizeof(T)));
+  const auto run = dev.launch("attention_finish", double(R) * shape.num_heads * V, double(R) * shape.num_heads * V * (sizeof(A) + sizeof(T)));
   if (!run) return;
   for_rows(
       dev, "attention_finish", R, KOKKOS_LAMBDA(const Index r) {
@@ -238,8 +228,7 @@ void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<A
 }
 
 template <class T>
-void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out,
-                     Tensor2<Acc<T>> delta) {
+void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta) {
   using A = Acc<T>;
   const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
   const auto run = dev.launch("attention_delta", 2.0 * R * shape.num_heads * V, 2.0 * R * shape.num_heads * V * sizeof(T));
@@ -256,9 +245,9 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
 }
 
 template <class T>
-void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q,
-                        Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
-                        Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
+void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
+                        Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
+                        Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   using A = Acc<T>;
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
@@ -266,8 +255,7 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
   const auto dout_stack = dev.scratch.tensor<A>(tiling.rows(), V);
-  const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys),
-             dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
+  const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys), dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
   const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, V);
 
   tiling.for_stacks([&](const Stack& stack, Index i, Index b, Index kv) {
@@ -288,8 +276,7 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
         for_rows(
             dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
               const auto [first, last] = tiling.view(b, i + r % stack.queries, j, n);
-              const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)),
-                      factor = A(scale);
+              const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)), factor = A(scale);
               A *const p = s.row(r), *const d = ds.row(r);
 #pragma GCC ivdep
               for (Index c = first; c < last; ++c) {
@@ -303,21 +290,18 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
       product<A>(dev, Op::transpose, ds, Op::none, queries, tiling.tile(dk, b, kv, j, n), 1, 1);
       product<A>(dev, Op::none, ds, Op::none, keys, dqueries, 1, 1);
     });
-    if (const auto run = dev.launch("attention_backward", 0, 2.0 * sizeof(A) * M * E))
-      scatter(dev, stack, Matrix<const A>(dqueries), dq);
+    if (const auto run = dev.launch("attention_backward", 0, 2.0 * sizeof(A) * M * E)) scatter(dev, stack, Matrix<const A>(dqueries), dq);
   });
 }
 
-#define GYR_ATTENTION(T)                                                                                            \
-  template void attention<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, \
-                             Matrix<const T>, Carry, AttentionState<Acc<T>>);                                       \
-  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>,             \
-                                    Tensor2<Acc<T>>);                                                               \
-  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>,              \
-                                   Tensor2<Acc<T>>);                                                                \
-  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>,         \
-                                      Matrix<const T>, Matrix<const T>, Tensor2<const T>, Tensor2<const Acc<T>>,    \
-                                      Tensor2<const Acc<T>>, Matrix<Acc<T>>, Matrix<Acc<T>>, Matrix<Acc<T>>);
+#define GYR_ATTENTION(T)                                                                                                                      \
+  template void attention<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>, Carry,   \
+                             AttentionState<Acc<T>>);                                                                                         \
+  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>);                     \
+  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                      \
+  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>, \
+                                      Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>, Matrix<Acc<T>>,         \
+                                      Matrix<Acc<T>>);
 GYR_ATTENTION(double)
 GYR_ATTENTION(float)
 GYR_ATTENTION(bf16)

@@ -40,9 +40,8 @@ struct Filter {
   Tensor1<T> zeros;
 
   Filter(Device& dev, Tensor2<const A> w)
-      : weight(dev.scratch.tensor<A>(w.extent(1), w.extent(0))),
-        bias(dev.scratch.tensor<A>(w.extent(0))),
-        zeros(dev.scratch.tensor<T>(w.extent(0))) {}
+      : weight(dev.scratch.tensor<A>(w.extent(1), w.extent(0))), bias(dev.scratch.tensor<A>(w.extent(0))), zeros(dev.scratch.tensor<T>(w.extent(0))) {
+  }
 
   void fill(Device& dev, Tensor2<const A> w, Tensor1<const A> given_bias) const {
     const auto to = *this;
@@ -70,12 +69,10 @@ struct Filter {
 template <class T>
 void check(Index batch, const Matrix<const T>& x, const Tensor2<const Acc<T>>& w, const Tensor3<const T>& before) {
   const Index C = x.columns, K = w.extent(1);
-  ensure(batch > 0 && x.rows % batch == 0 && Index(w.extent(0)) == C && K > 0,
-         "convolution of {} sequences in ({},{}) with weights ({},{})", batch, x.rows, C, w.extent(0), K);
-  ensure(!before.data() ||
-             (Index(before.extent(0)) == batch && Index(before.extent(1)) == K - 1 && Index(before.extent(2)) == C),
-         "convolution needs ({},{},{}) inputs from before, not ({},{},{})", batch, K - 1, C, before.extent(0),
-         before.extent(1), before.extent(2));
+  ensure(batch > 0 && x.rows % batch == 0 && Index(w.extent(0)) == C && K > 0, "convolution of {} sequences in ({},{}) with weights ({},{})", batch,
+         x.rows, C, w.extent(0), K);
+  ensure(!before.data() || (Index(before.extent(0)) == batch && Index(before.extent(1)) == K - 1 && Index(before.extent(2)) == C),
+         "convolution needs ({},{},{}) inputs from before, not ({},{},{})", batch, K - 1, C, before.extent(0), before.extent(1), before.extent(2));
 }
 
 Index pieces(Index whole, Index piece) { return (whole + piece - 1) / piece; }
@@ -83,8 +80,8 @@ Index pieces(Index whole, Index piece) { return (whole + piece - 1) / piece; }
 }  // namespace
 
 template <class T>
-void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
-                 Tensor3<const T> before, Matrix<T> y, const Documents& documents) {
+void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before,
+                 Matrix<T> y, const Documents& documents) {
   using A = Acc<T>;
   check(batch, x, w, before);
   documents.check(x.rows);
@@ -112,9 +109,9 @@ void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<
 // Time runs backwards, so that dx(t) finds dc(t .. t+K-1) in a ring of K rows. A block of channels owns its dw and
 // dbias.
 template <class T>
-void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w,
-                          Tensor1<const Acc<T>> bias, Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw,
-                          Tensor1<Acc<T>> dbias, Tensor3<T> dbefore, const Documents& documents) {
+void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                          Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore,
+                          const Documents& documents) {
   using A = Acc<T>;
   check(batch, x, w, before);
   documents.check(x.rows);
@@ -175,25 +172,21 @@ void convolution_tail(Device& dev, Index batch, Matrix<const T> x, Tensor3<const
   if (!run) return;
   for_rows(
       dev, "convolution_tail", batch, KOKKOS_LAMBDA(const Index b) {
-        for (Index i = 0; i < K - 1;
-             ++i) {  // ascending: a row that moves inside `before` moves to where it is no longer needed
+        for (Index i = 0; i < K - 1; ++i) {  // ascending: a row that moves inside `before` moves to where it is no longer needed
           const Index t = seq_length - (K - 1) + i;
           for (Index j = 0; j < C; ++j) {
-            if (t >= 0)
-              after(b, i, j) = x(b * seq_length + t, j);
-            else
-              after(b, i, j) = before.data() ? before(b, t + K - 1, j) : T(Acc<T>(0));
+            if (t >= 0) after(b, i, j) = x(b * seq_length + t, j);
+            else after(b, i, j) = before.data() ? before(b, t + K - 1, j) : T(Acc<T>(0));
           }
         }
       });
 }
 
-#define GYR_CONVOLUTION(T)                                                                                       \
-  template void convolution<T>(Device&, Index, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>,    \
-                               Tensor3<const T>, Matrix<T>, const Documents&);                                   \
-  template void convolution_backward<T>(Device&, Index, Matrix<const T>, Matrix<const T>, Tensor2<const Acc<T>>, \
-                                        Tensor1<const Acc<T>>, Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>,     \
-                                        Tensor1<Acc<T>>, Tensor3<T>, const Documents&);                          \
+#define GYR_CONVOLUTION(T)                                                                                                                 \
+  template void convolution<T>(Device&, Index, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor3<const T>, Matrix<T>, \
+                               const Documents&);                                                                                          \
+  template void convolution_backward<T>(Device&, Index, Matrix<const T>, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>,    \
+                                        Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>, Tensor1<Acc<T>>, Tensor3<T>, const Documents&);      \
   template void convolution_tail<T>(Device&, Index, Matrix<const T>, Tensor3<const T>, Tensor3<T>);
 GYR_CONVOLUTION(double)
 GYR_CONVOLUTION(float)

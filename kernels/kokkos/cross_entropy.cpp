@@ -52,8 +52,7 @@ struct Columns {
 template <class A>
 Columns checked(const char* kernel, const Tensor2<const A>& logits, Index valid, Index first, Index others) {
   const Index rows = logits.extent(0), held = logits.extent(1);
-  ensure(valid <= held && others == rows, "{} of ({},{}), {} columns valid, {} rows beside it", kernel, rows, held,
-         valid, others);
+  ensure(valid <= held && others == rows, "{} of ({},{}), {} columns valid, {} rows beside it", kernel, rows, held, valid, others);
   return {held, valid > 0 ? valid : 0, first};
 }
 
@@ -76,13 +75,11 @@ void logits_top(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<A> to
 }
 
 template <class A>
-void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels,
-                 Index first, Tensor2<A> sums) {
+void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first, Tensor2<A> sums) {
   const Index rows = logits.extent(0);
   const Columns columns = checked("logits_sums", logits, valid, first, sums.extent(1));
   ensure(sums.extent(0) == 2 && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows,
-         "logits_sums of {} rows with {} maxima and {} labels into {} sums", rows, top.extent(0), labels.extent(0),
-         sums.extent(0));
+         "logits_sums of {} rows with {} maxima and {} labels into {} sums", rows, top.extent(0), labels.extent(0), sums.extent(0));
   const auto run = dev.launch("logits_sums", 3.0 * rows * columns.valid, double(sizeof(A)) * rows * columns.valid);
   if (!run) return;
   for_teams(
@@ -106,30 +103,26 @@ template <class A>
 void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const Token> labels, Tensor1<double> loss) {
   const Index rows = loss.extent(0);
   ensure(sums.extent(0) == 2 && Index(sums.extent(1)) == rows && Index(labels.extent(0)) == rows,
-         "cross_entropy of ({},{}) sums and {} labels into {} losses", sums.extent(0), sums.extent(1), labels.extent(0),
-         rows);
+         "cross_entropy of ({},{}) sums and {} labels into {} losses", sums.extent(0), sums.extent(1), labels.extent(0), rows);
   const auto run = dev.launch("cross_entropy", 2.0 * rows, (2.0 * sizeof(A) + sizeof(Token) + sizeof(double)) * rows);
   if (!run) return;
   for_flat(
       "cross_entropy", dev, rows, KOKKOS_LAMBDA(Index r) {
-        loss.data()[r] =
-            labels.data()[r] == ignored_label ? 0 : std::log(double(sums.data()[r])) - double(sums.data()[rows + r]);
+        loss.data()[r] = labels.data()[r] == ignored_label ? 0 : std::log(double(sums.data()[r])) - double(sums.data()[rows + r]);
       });
 }
 
 template <class T>
-void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top,
-                            Tensor2<const Acc<T>> sums, Tensor1<const Token> labels, Index first, double scale,
-                            Tensor2<T> dlogits) {
+void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
+                            Tensor1<const Token> labels, Index first, double scale, Tensor2<T> dlogits) {
   using A = Acc<T>;
   const Index rows = logits.extent(0);
   const Columns columns = checked("cross_entropy_backward", logits, valid, first, dlogits.extent(0));
-  ensure(sums.extent(0) == 2 && Index(sums.extent(1)) == rows && Index(top.extent(0)) == rows &&
-             Index(labels.extent(0)) == rows && Index(dlogits.extent(1)) == columns.held,
-         "cross_entropy_backward of ({},{}) with {} maxima, {} sums, {} labels into rows of {}", rows, columns.held,
-         top.extent(0), sums.extent(1), labels.extent(0), dlogits.extent(1));
-  const auto run = dev.launch("cross_entropy_backward", 3.0 * rows * columns.valid,
-                              double(sizeof(A) + sizeof(T)) * rows * columns.held);
+  ensure(sums.extent(0) == 2 && Index(sums.extent(1)) == rows && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows &&
+             Index(dlogits.extent(1)) == columns.held,
+         "cross_entropy_backward of ({},{}) with {} maxima, {} sums, {} labels into rows of {}", rows, columns.held, top.extent(0), sums.extent(1),
+         labels.extent(0), dlogits.extent(1));
+  const auto run = dev.launch("cross_entropy_backward", 3.0 * rows * columns.valid, double(sizeof(A) + sizeof(T)) * rows * columns.held);
   if (!run) return;
   for_teams(
       "cross_entropy_backward", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
@@ -154,18 +147,15 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
 
 template void logits_top<double>(Device&, Tensor2<const double>, Index, Tensor1<double>);
 template void logits_top<float>(Device&, Tensor2<const float>, Index, Tensor1<float>);
-template void logits_sums<double>(Device&, Tensor2<const double>, Index, Tensor1<const double>, Tensor1<const Token>,
-                                  Index, Tensor2<double>);
-template void logits_sums<float>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor1<const Token>,
-                                 Index, Tensor2<float>);
+template void logits_sums<double>(Device&, Tensor2<const double>, Index, Tensor1<const double>, Tensor1<const Token>, Index, Tensor2<double>);
+template void logits_sums<float>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor1<const Token>, Index, Tensor2<float>);
 template void cross_entropy<double>(Device&, Tensor2<const double>, Tensor1<const Token>, Tensor1<double>);
 template void cross_entropy<float>(Device&, Tensor2<const float>, Tensor1<const Token>, Tensor1<double>);
-template void cross_entropy_backward<double>(Device&, Tensor2<const double>, Index, Tensor1<const double>,
-                                             Tensor2<const double>, Tensor1<const Token>, Index, double,
-                                             Tensor2<double>);
-template void cross_entropy_backward<float>(Device&, Tensor2<const float>, Index, Tensor1<const float>,
-                                            Tensor2<const float>, Tensor1<const Token>, Index, double, Tensor2<float>);
-template void cross_entropy_backward<bf16>(Device&, Tensor2<const float>, Index, Tensor1<const float>,
-                                           Tensor2<const float>, Tensor1<const Token>, Index, double, Tensor2<bf16>);
+template void cross_entropy_backward<double>(Device&, Tensor2<const double>, Index, Tensor1<const double>, Tensor2<const double>,
+                                             Tensor1<const Token>, Index, double, Tensor2<double>);
+template void cross_entropy_backward<float>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor2<const float>, Tensor1<const Token>,
+                                            Index, double, Tensor2<float>);
+template void cross_entropy_backward<bf16>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor2<const float>, Tensor1<const Token>,
+                                           Index, double, Tensor2<bf16>);
 
 }  // namespace gyr

@@ -30,8 +30,7 @@ void add(Device& dev, Tensor1<const T> x, Tensor1<T> y) {
 
 template <class S, class T>
 void convert(Device& dev, Matrix<const S> x, Matrix<T> y) {
-  ensure(x.rows == y.rows && x.columns == y.columns, "convert of ({},{}) to ({},{})", x.rows, x.columns, y.rows,
-         y.columns);
+  ensure(x.rows == y.rows && x.columns == y.columns, "convert of ({},{}) to ({},{})", x.rows, x.columns, y.rows, y.columns);
   const auto run = dev.launch("convert", 0, double(sizeof(S) + sizeof(T)) * x.rows * x.columns);
   if (!run) return;
   if (x.stride == x.columns && y.stride == y.columns) {
@@ -56,18 +55,14 @@ void bias_scale(Device& dev, Tensor1<const Acc<T>> bias, Tensor1<const Acc<T>> s
   ensure((!b || Index(bias.extent(0)) == y.columns) && (!s || Index(scale.extent(0)) == y.columns),
          "bias of {} and scale of {} numbers for {} columns", bias.extent(0), scale.extent(0), y.columns);
   if (!b && !s) return;
-  const auto run = dev.launch("bias_scale", double((b != nullptr) + (s != nullptr)) * y.rows * y.columns,
-                              2.0 * sizeof(T) * y.rows * y.columns);
+  const auto run = dev.launch("bias_scale", double((b != nullptr) + (s != nullptr)) * y.rows * y.columns, 2.0 * sizeof(T) * y.rows * y.columns);
   if (!run) return;
   for_teams(
       "bias_scale", dev, y.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         T* const to = y.row(r);
-        if (b && s)
-          each(team, y.columns, [=](Index c) { to[c] = T(s[c] * (A(to[c]) + b[c])); });
-        else if (b)
-          each(team, y.columns, [=](Index c) { to[c] = T(A(to[c]) + b[c]); });
-        else
-          each(team, y.columns, [=](Index c) { to[c] = T(s[c] * A(to[c])); });
+        if (b && s) each(team, y.columns, [=](Index c) { to[c] = T(s[c] * (A(to[c]) + b[c])); });
+        else if (b) each(team, y.columns, [=](Index c) { to[c] = T(A(to[c]) + b[c]); });
+        else each(team, y.columns, [=](Index c) { to[c] = T(s[c] * A(to[c])); });
       });
 }
 
@@ -79,17 +74,17 @@ void add_bias(Device& dev, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y
   const auto run = dev.launch("add_bias", 2.0 * y.rows * y.columns, 2.0 * sizeof(T) * y.rows * y.columns);
   if (!run) return;
   const A k = A(scale);
-  for_teams("add_bias", dev, y.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
-    T* const to = y.row(r);
-    each(team, y.columns, [=](Index c) { to[c] = T(A(to[c]) + k * b[c]); });
-  });
+  for_teams(
+      "add_bias", dev, y.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
+        T* const to = y.row(r);
+        each(team, y.columns, [=](Index c) { to[c] = T(A(to[c]) + k * b[c]); });
+      });
 }
 
 template <class T>
 void bias_backward(Device& dev, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias) {
   using A = Acc<T>;
-  ensure(Index(dbias.extent(0)) == dy.columns, "bias gradient of {} numbers for {} columns", dbias.extent(0),
-         dy.columns);
+  ensure(Index(dbias.extent(0)) == dy.columns, "bias gradient of {} numbers for {} columns", dbias.extent(0), dy.columns);
   Scope scope(dev.scratch);
   const Index blocks = ceil_div(dy.rows, block_rows);
   const auto partial = dev.scratch.tensor<A>(blocks, dy.columns);

@@ -13,7 +13,9 @@ namespace {
 
 CBLAS_TRANSPOSE cblas(Op op) { return op == Op::none ? CblasNoTrans : CblasTrans; }
 
-struct Extents { Index m, n, k; };
+struct Extents {
+  Index m, n, k;
+};
 
 template <class A, class C>
 Extents extents(Op op_a, const Matrix<const A>& a, Op op_b, const Matrix<const A>& b, const Matrix<C>& c) {
@@ -85,8 +87,7 @@ void few_rows_product(Device& dev, Matrix<const float> a, Matrix<const bf16> b, 
 }  // namespace
 
 template <class T, class S>
-void gemm(Device& dev, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta,
-          const char* kernel) {
+void gemm(Device& dev, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta, const char* kernel) {
   const Extents e = extents(op_a, a, op_b, b, c);
   const double bytes = double(sizeof(T)) * (a.rows * a.columns + b.rows * b.columns) + double(sizeof(S)) * c.rows * c.columns;
   const auto run = dev.launch(kernel, 2.0 * e.m * e.n * e.k, bytes);

@@ -10,10 +10,8 @@ namespace gyr {
 // Scratch for the copy of a block of up to (rows, columns); empty where none is needed.
 template <class T>
 Tensor2<Acc<T>> room_for(Device& dev, Index rows, Index columns) {
-  if constexpr (std::is_same_v<T, Acc<T>>)
-    return {};
-  else
-    return dev.scratch.tensor<Acc<T>>(rows, columns);
+  if constexpr (std::is_same_v<T, Acc<T>>) return {};
+  else return dev.scratch.tensor<Acc<T>>(rows, columns);
 }
 
 // The part of the room that a block of x's extents takes.
@@ -41,10 +39,8 @@ Matrix<const Acc<T>> widened(Device& dev, Matrix<const T> x, Tensor2<Acc<T>> roo
 // Where products for y go; `deliver` rounds them into y if that was not y itself.
 template <class T>
 Matrix<Acc<T>> target(Matrix<T> y, Tensor2<Acc<T>> room) {
-  if constexpr (std::is_same_v<T, Acc<T>>)
-    return y;
-  else
-    return part_of(room, y.rows, y.columns);
+  if constexpr (std::is_same_v<T, Acc<T>>) return y;
+  else return part_of(room, y.rows, y.columns);
 }
 template <class T>
 void deliver(Device& dev, Matrix<const Acc<T>> from, Matrix<T> y) {

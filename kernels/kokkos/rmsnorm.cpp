@@ -9,10 +9,8 @@ template <class T>
 void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
-  ensure(Index(g.extent(0)) == width && Index(y.extent(0)) == rows && Index(y.extent(1)) == width &&
-             Index(rstd.extent(0)) == rows,
-         "rmsnorm of ({},{}) with {} weights into ({},{}) and {} statistics", rows, width, g.extent(0), y.extent(0),
-         y.extent(1), rstd.extent(0));
+  ensure(Index(g.extent(0)) == width && Index(y.extent(0)) == rows && Index(y.extent(1)) == width && Index(rstd.extent(0)) == rows,
+         "rmsnorm of ({},{}) with {} weights into ({},{}) and {} statistics", rows, width, g.extent(0), y.extent(0), y.extent(1), rstd.extent(0));
   const auto run = dev.launch("rmsnorm", 4.0 * rows * width, (2.0 * sizeof(T) * width + sizeof(A)) * rows);
   if (!run) return;
   for_teams(
@@ -31,8 +29,8 @@ namespace {
 
 // A row is read from memory once: the mean finds it there, the rest in cache.
 template <Add add, class T>
-void backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd,
-              Tensor2<T> dx, Tensor2<Acc<T>> partial) {
+void backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Tensor2<T> dx,
+              Tensor2<Acc<T>> partial) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
   for_teams(
@@ -59,38 +57,32 @@ void backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<cons
 }  // namespace
 
 template <class T>
-void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g,
-                      Tensor1<const Acc<T>> rstd, Add add, Tensor2<T> dx, Tensor1<Acc<T>> dg) {
+void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add add,
+                      Tensor2<T> dx, Tensor1<Acc<T>> dg) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
   for (const auto& same : {Tensor2<const T>(dx), dy})
-    ensure(Index(same.extent(0)) == rows && Index(same.extent(1)) == width, "rmsnorm_backward of ({},{}) and ({},{})",
-           rows, width, same.extent(0), same.extent(1));
+    ensure(Index(same.extent(0)) == rows && Index(same.extent(1)) == width, "rmsnorm_backward of ({},{}) and ({},{})", rows, width, same.extent(0),
+           same.extent(1));
   ensure(Index(g.extent(0)) == width && (!dg.data() || Index(dg.extent(0)) == width) && Index(rstd.extent(0)) == rows,
-         "rmsnorm_backward of ({},{}) with {} weights, {} of their gradients, {} statistics", rows, width, g.extent(0),
-         dg.extent(0), rstd.extent(0));
+         "rmsnorm_backward of ({},{}) with {} weights, {} of their gradients, {} statistics", rows, width, g.extent(0), dg.extent(0), rstd.extent(0));
   Scope scope(dev.scratch);
   const auto partial = dev.scratch.tensor<A>(ceil_div(rows, block_rows), width);
-  const auto run =
-      dev.launch("rmsnorm_backward", 11.0 * rows * width, sizeof(T) * (add == Add::yes ? 4.0 : 3.0) * rows * width);
+  const auto run = dev.launch("rmsnorm_backward", 11.0 * rows * width, sizeof(T) * (add == Add::yes ? 4.0 : 3.0) * rows * width);
   if (!run) return;
-  if (add == Add::yes)
-    backward<Add::yes, T>(dev, dy, x, g, rstd, dx, partial);
-  else
-    backward<Add::no, T>(dev, dy, x, g, rstd, dx, partial);
+  if (add == Add::yes) backward<Add::yes, T>(dev, dy, x, g, rstd, dx, partial);
+  else backward<Add::no, T>(dev, dy, x, g, rstd, dx, partial);
   if (dg.data()) add_blocks<A>("rmsnorm_backward", dev, partial, 1, dg);
 }
 
-template void rmsnorm<double>(Device&, Tensor2<const double>, Tensor1<const double>, double, Tensor2<double>,
-                              Tensor1<double>);
-template void rmsnorm<float>(Device&, Tensor2<const float>, Tensor1<const float>, double, Tensor2<float>,
-                             Tensor1<float>);
+template void rmsnorm<double>(Device&, Tensor2<const double>, Tensor1<const double>, double, Tensor2<double>, Tensor1<double>);
+template void rmsnorm<float>(Device&, Tensor2<const float>, Tensor1<const float>, double, Tensor2<float>, Tensor1<float>);
 template void rmsnorm<bf16>(Device&, Tensor2<const bf16>, Tensor1<const float>, double, Tensor2<bf16>, Tensor1<float>);
-template void rmsnorm_backward<double>(Device&, Tensor2<const double>, Tensor2<const double>, Tensor1<const double>,
-                                       Tensor1<const double>, Add, Tensor2<double>, Tensor1<double>);
-template void rmsnorm_backward<float>(Device&, Tensor2<const float>, Tensor2<const float>, Tensor1<const float>,
-                                      Tensor1<const float>, Add, Tensor2<float>, Tensor1<float>);
-template void rmsnorm_backward<bf16>(Device&, Tensor2<const bf16>, Tensor2<const bf16>, Tensor1<const float>,
-                                     Tensor1<const float>, Add, Tensor2<bf16>, Tensor1<float>);
+template void rmsnorm_backward<double>(Device&, Tensor2<const double>, Tensor2<const double>, Tensor1<const double>, Tensor1<const double>, Add,
+                                       Tensor2<double>, Tensor1<double>);
+template void rmsnorm_backward<float>(Device&, Tensor2<const float>, Tensor2<const float>, Tensor1<const float>, Tensor1<const float>, Add,
+                                      Tensor2<float>, Tensor1<float>);
+template void rmsnorm_backward<bf16>(Device&, Tensor2<const bf16>, Tensor2<const bf16>, Tensor1<const float>, Tensor1<const float>, Add,
+                                     Tensor2<bf16>, Tensor1<float>);
 
 }  // namespace gyr

@@ -15,8 +15,7 @@ void rope_table(Device& dev, Tensor1<const std::int32_t> positions, double rope_
   const auto frequency = dev.scratch.tensor<A>(half);
   if (!run) return;
   for_rows(
-      dev, "rope_frequency", half,
-      KOKKOS_LAMBDA(const Index j) { frequency(j) = A(1) / std::pow(A(rope_theta), A(2 * j) / A(2 * half)); });
+      dev, "rope_frequency", half, KOKKOS_LAMBDA(const Index j) { frequency(j) = A(1) / std::pow(A(rope_theta), A(2 * j) / A(2 * half)); });
   for_rows(
       dev, "rope_table", R, KOKKOS_LAMBDA(const Index r) {
         for (Index j = 0; j < half; ++j) {
@@ -28,15 +27,14 @@ void rope_table(Device& dev, Tensor1<const std::int32_t> positions, double rope_
 }
 
 template <class S, class T>
-void rope(Device& dev, Turn turn, Index num_heads, double scale, Tensor2<const Acc<T>> cosine, Tensor2<const Acc<T>> sine,
-          Matrix<const S> x, Matrix<T> y) {
+void rope(Device& dev, Turn turn, Index num_heads, double scale, Tensor2<const Acc<T>> cosine, Tensor2<const Acc<T>> sine, Matrix<const S> x,
+          Matrix<T> y) {
   using A = Acc<T>;
   const Index R = x.rows, half = cosine.extent(1);
   ensure(x.columns == 2 * half * num_heads && y.columns == x.columns && y.rows == R && Index(cosine.extent(0)) == R,
-         "rope of ({},{}) into ({},{}) with {} heads and a table of ({},{})", R, x.columns, y.rows, y.columns, num_heads,
-         cosine.extent(0), half);
-  const auto run = dev.launch("rope", 7.0 * R * num_heads * half,
-                              double(R) * (num_heads * 2 * half * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(A)));
+         "rope of ({},{}) into ({},{}) with {} heads and a table of ({},{})", R, x.columns, y.rows, y.columns, num_heads, cosine.extent(0), half);
+  const auto run =
+      dev.launch("rope", 7.0 * R * num_heads * half, double(R) * (num_heads * 2 * half * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(A)));
   if (!run) return;
   const A factor = A(scale), sense = A(turn == Turn::forward ? scale : -scale);
   for_rows(
@@ -58,9 +56,8 @@ void rope(Device& dev, Turn turn, Index num_heads, double scale, Tensor2<const A
 template void rope_table<double>(Device&, Tensor1<const std::int32_t>, double, Tensor2<double>, Tensor2<double>);
 template void rope_table<float>(Device&, Tensor1<const std::int32_t>, double, Tensor2<float>, Tensor2<float>);
 
-#define GYR_ROPE(S, T)                                                                                 \
-  template void rope<S, T>(Device&, Turn, Index, double, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, \
-                           Matrix<const S>, Matrix<T>);
+#define GYR_ROPE(S, T) \
+  template void rope<S, T>(Device&, Turn, Index, double, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<const S>, Matrix<T>);
 GYR_ROPE(double, double)
 GYR_ROPE(float, float)
 GYR_ROPE(bf16, bf16)

@@ -54,8 +54,7 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
   const Chunking n(shape, in.documents);
   const States<A> states{saved.states, last};
   time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
-  for (Index b = 0; b < n.batch; ++b)
-    copy<A>(dev, "ssd", initial.data() ? &initial(b, 0) : nullptr, &saved.states(b, 0, 0), n.state_elements());
+  for (Index b = 0; b < n.batch; ++b) copy<A>(dev, "ssd", initial.data() ? &initial(b, 0) : nullptr, &saved.states(b, 0, 0), n.state_elements());
 
   Scope scope(dev.scratch);
   const Decay<A> decay(dev, n);
@@ -77,9 +76,8 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
 // From the last chunk to the first, with dS the gradient of the state that leaves a chunk: group_backward has the gradients of the chunk's
 // tokens, and that of the state that entered is  dS <- exp(s_Q) dS + exp(s) dY' C
 template <class T>
-void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
-                  Tensor2<const T> dy, Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in, SsdWeightGradient<Acc<T>> dw,
-                  Tensor2<Acc<T>> dinitial) {
+void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
+                  Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in, SsdWeightGradient<Acc<T>> dw, Tensor2<Acc<T>> dinitial) {
   using A = Acc<T>;
   check(shape, in, saved);
   const Chunking n(shape, in.documents);
@@ -105,14 +103,14 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   }
 }
 
-#define GYR_SSD(T)                                                                                                                              \
-  template void scan::check<T>(const SsdShape&, const SsdInput<T>&, const SsdSaved<Acc<T>>&);                                                   \
-  template void scan::group_backward<T>(Device&, const SsdShape&, const Group<T>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&,               \
-                                        Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const Acc<T>>,                 \
-                                        const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);                                          \
-  template void ssd<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>, Tensor2<T>,              \
-                       SsdSaved<Acc<T>>, Tensor2<Acc<T>>);                                                                                      \
-  template void ssd_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<const T>,    \
+#define GYR_SSD(T)                                                                                                                                   \
+  template void scan::check<T>(const SsdShape&, const SsdInput<T>&, const SsdSaved<Acc<T>>&);                                                        \
+  template void scan::group_backward<T>(Device&, const SsdShape&, const Group<T>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&,                    \
+                                        Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const Acc<T>>,                      \
+                                        const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);                                               \
+  template void ssd<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>, Tensor2<T>, SsdSaved<Acc<T>>, \
+                       Tensor2<Acc<T>>);                                                                                                             \
+  template void ssd_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<const T>,         \
                                 Tensor2<const Acc<T>>, SsdInputGradient<T>, SsdWeightGradient<Acc<T>>, Tensor2<Acc<T>>);
 GYR_SSD(double)
 GYR_SSD(float)

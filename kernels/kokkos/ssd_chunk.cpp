@@ -61,8 +61,8 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
     const Matrix<A> carried = dev.scratch.tensor<A>(k.tokens, k.channels());
     const auto wide_dy = widened<T>(dev, k.part(Matrix<const T>(dy)), room_for<T>(dev, k.tokens, k.channels()));
     carried_outputs<T>(dev, k, wide_dy, carried);
-    group_backward<T>(dev, shape, k, in, w, n.state<const A>(states.entering(k.chunk), k.number), n.state(dleaving, k.number), wide_dy, carried,
-                      d_in, dw);
+    group_backward<T>(dev, shape, k, in, w, n.state<const A>(states.entering(k.chunk), k.number), n.state(dleaving, k.number), wide_dy, carried, d_in,
+                      dw);
   });
 }
 
@@ -92,15 +92,15 @@ void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>&
   });
 }
 
-#define GYR_SSD(T)                                                                                                                             \
-  template void ssd_chunk_states<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>,                 \
-                                    Tensor2<Acc<T>>, Tensor3<Acc<T>>);                                                                         \
-  template void ssd_chunk_states_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>,        \
-                                             Tensor2<const T>, Tensor3<const Acc<T>>, Tensor2<const Acc<T>>, SsdInputGradient<T>,              \
-                                             SsdWeightGradient<Acc<T>>);                                                                       \
-  template void ssd_outputs<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<T>);         \
-  template void ssd_outputs_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>,             \
-                                        Tensor2<const T>, Tensor3<Acc<T>>);
+#define GYR_SSD(T)                                                                                                                                   \
+  template void ssd_chunk_states<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<Acc<T>>,      \
+                                    Tensor3<Acc<T>>);                                                                                                \
+  template void ssd_chunk_states_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>,              \
+                                             Tensor2<const T>, Tensor3<const Acc<T>>, Tensor2<const Acc<T>>, SsdInputGradient<T>,                    \
+                                             SsdWeightGradient<Acc<T>>);                                                                             \
+  template void ssd_outputs<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<T>);               \
+  template void ssd_outputs_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<const T>, \
+                                        Tensor3<Acc<T>>);
 GYR_SSD(double)
 GYR_SSD(float)
 GYR_SSD(bf16)

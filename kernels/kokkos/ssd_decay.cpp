@@ -6,10 +6,8 @@ namespace gyr::scan {
 
 template <class A>
 Decay<A>::Decay(Device& dev, const Chunking& n)
-    : sum(dev.scratch.tensor<A>(n.num_heads, n.chunk_size)),
-      rest(dev.scratch.tensor<A>(n.num_heads, n.chunk_size)),
-      from_start(dev.scratch.tensor<A>(n.num_heads, n.chunk_size)),
-      to_end(dev.scratch.tensor<A>(n.num_heads, n.chunk_size)) {}
+    : sum(dev.scratch.tensor<A>(n.num_heads, n.chunk_size)), rest(dev.scratch.tensor<A>(n.num_heads, n.chunk_size)),
+      from_start(dev.scratch.tensor<A>(n.num_heads, n.chunk_size)), to_end(dev.scratch.tensor<A>(n.num_heads, n.chunk_size)) {}
 
 template <class A>
 void Decay<A>::fill(Device& dev, const char* kernel, const Chunk& k, Tensor2<const A> dt, Tensor1<const A> a_log) const {

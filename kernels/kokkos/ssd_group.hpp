@@ -39,22 +39,12 @@ struct Chunking {
   Documents documents;
 
   explicit Chunking(const SsdShape& s, const Documents& packed = {})
-      : batch(s.batch),
-        seq_length(s.seq_length),
-        num_heads(s.num_heads),
-        num_groups(s.num_groups),
-        head_dim(s.head_dim),
-        state_size(s.state_size),
-        chunk_size(std::min(s.chunk_size, s.seq_length)),
-        chunks(s.chunks()),
-        heads_per_group(s.num_heads / s.num_groups),
-        documents(packed) {}
+      : batch(s.batch), seq_length(s.seq_length), num_heads(s.num_heads), num_groups(s.num_groups), head_dim(s.head_dim), state_size(s.state_size),
+        chunk_size(std::min(s.chunk_size, s.seq_length)), chunks(s.chunks()), heads_per_group(s.num_heads / s.num_groups), documents(packed) {}
 
-  Index channels() const { return heads_per_group * head_dim; }                   // of a group: R P
-  Index state_elements() const { return num_heads * head_dim * state_size; }      // of a sequence: H P N
-  Chunk at(Index b, Index c) const {
-    return {b, c, b * seq_length + c * chunk_size, std::min(chunk_size, seq_length - c * chunk_size), documents};
-  }
+  Index channels() const { return heads_per_group * head_dim; }               // of a group: R P
+  Index state_elements() const { return num_heads * head_dim * state_size; }  // of a sequence: H P N
+  Chunk at(Index b, Index c) const { return {b, c, b * seq_length + c * chunk_size, std::min(chunk_size, seq_length - c * chunk_size), documents}; }
   // The state of all heads, (H P, N), and of a group's, (R P, N).
   template <class A>
   Matrix<A> state(A* all) const {
@@ -92,9 +82,7 @@ struct States {
 // difference, and in float its digits would be those that the sums have not. The multiply-add keeps the compiler, which may reorder
 // sums, from adding a rest to its own sum. Double has digits to spare.
 constexpr double rest_unit = 0x1p-24;
-KOKKOS_INLINE_FUNCTION float difference(float a, float a_rest, float b, float b_rest) {
-  return std::fma(a_rest - b_rest, float(rest_unit), a - b);
-}
+KOKKOS_INLINE_FUNCTION float difference(float a, float a_rest, float b, float b_rest) { return std::fma(a_rest - b_rest, float(rest_unit), a - b); }
 KOKKOS_INLINE_FUNCTION double difference(double a, double, double b, double) { return a - b; }
 
 // Decay between places of a chunk, (H, Q): s_l = sum(h,l) + 2^-24 rest(h,l), from_start = exp(s_l), to_end = exp(s_Q - s_l); zero where a
@@ -121,17 +109,8 @@ struct Group {
   Matrix<const A> b, c;  // (q, N)
 
   Group(Device& dev, const Chunking& n, const Chunk& chunk, Index g, const SsdInput<T>& in, Tensor2<const A> dt, const Decay<A>& decay)
-      : chunk(chunk),
-        number(g),
-        groups(n.num_groups),
-        tokens(chunk.length),
-        heads(n.heads_per_group),
-        head_dim(n.head_dim),
-        first_head(g * heads),
-        decay(decay),
-        dt(dt),
-        x(part(in.x)),
-        b(widened<T>(dev, part(in.b), room_for<T>(dev, tokens, n.state_size))),
+      : chunk(chunk), number(g), groups(n.num_groups), tokens(chunk.length), heads(n.heads_per_group), head_dim(n.head_dim), first_head(g * heads),
+        decay(decay), dt(dt), x(part(in.x)), b(widened<T>(dev, part(in.b), room_for<T>(dev, tokens, n.state_size))),
         c(widened<T>(dev, part(in.c), room_for<T>(dev, tokens, n.state_size))) {}
 
   Index channels() const { return heads * head_dim; }
@@ -170,14 +149,9 @@ struct GroupGradient {
 
   template <class T>
   GroupGradient(Device& dev, const Group<T>& k, Matrix<A> db, Matrix<A> dc)
-      : u(dev.scratch.tensor<A>(k.tokens, k.channels())),
-        du(dev.scratch.tensor<A>(k.tokens, k.channels())),
-        b(db),
-        c(dc),
-        within(dev.scratch.tensor<double>(k.heads, k.tokens)),
-        inflow(dev.scratch.tensor<A>(k.heads, k.tokens)),
-        outflow(dev.scratch.tensor<A>(k.heads, k.tokens)),
-        through(dev.scratch.tensor<A>(k.channels())) {}
+      : u(dev.scratch.tensor<A>(k.tokens, k.channels())), du(dev.scratch.tensor<A>(k.tokens, k.channels())), b(db), c(dc),
+        within(dev.scratch.tensor<double>(k.heads, k.tokens)), inflow(dev.scratch.tensor<A>(k.heads, k.tokens)),
+        outflow(dev.scratch.tensor<A>(k.heads, k.tokens)), through(dev.scratch.tensor<A>(k.channels())) {}
 };
 
 // ---- ssd.cpp ----

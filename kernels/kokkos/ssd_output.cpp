@@ -202,10 +202,10 @@ void chunk_output_backward(Device& dev, const Group<T>& k, Matrix<const Acc<T>> 
   from_tokens_backward<T>(dev, k, dy, grad);
 }
 
-#define GYR_SSD(T)                                                                                                                            \
-  template void chunk_output<T>(Device&, const Group<T>&, Tensor1<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<T>);      \
-  template void carried_outputs<T>(Device&, const Group<T>&, Matrix<const Acc<T>>, Matrix<Acc<T>>);                                           \
-  template void chunk_output_backward<T>(Device&, const Group<T>&, Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const Acc<T>>,          \
+#define GYR_SSD(T)                                                                                                                       \
+  template void chunk_output<T>(Device&, const Group<T>&, Tensor1<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<T>); \
+  template void carried_outputs<T>(Device&, const Group<T>&, Matrix<const Acc<T>>, Matrix<Acc<T>>);                                      \
+  template void chunk_output_backward<T>(Device&, const Group<T>&, Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const Acc<T>>,     \
                                          const GroupGradient<Acc<T>>&);
 GYR_SSD(double)
 GYR_SSD(float)

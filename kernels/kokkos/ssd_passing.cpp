@@ -19,8 +19,7 @@ void copy(Device& dev, const char* kernel, const A* from, A* to, Index count) {
 }
 
 template <class A>
-void pass_state(Device& dev, const char* kernel, Index head_dim, Matrix<const A> factor, Matrix<const A> from, Matrix<const A> added,
-                Matrix<A> to) {
+void pass_state(Device& dev, const char* kernel, Index head_dim, Matrix<const A> factor, Matrix<const A> from, Matrix<const A> added, Matrix<A> to) {
   const double elements = double(to.rows) * to.columns;
   const auto run = dev.launch(kernel, elements, 2.0 * sizeof(A) * elements);
   if (!run) return;
@@ -58,8 +57,8 @@ void check_passing(const SsdShape& s, const Tensor3<const A>& decay, const Tenso
          "passing of states with decays ({},{},{}) for {} sequences of {} chunks, {} heads", decay.extent(0), decay.extent(1), decay.extent(2),
          s.batch, s.chunks(), s.num_heads);
   ensure(Index(states.extent(0)) == s.batch && Index(states.extent(1)) == s.chunks() && Index(states.extent(2)) == elements,
-         "passing of states ({},{},{}) for {} sequences of {} chunks, {} numbers each", states.extent(0), states.extent(1), states.extent(2),
-         s.batch, s.chunks(), elements);
+         "passing of states ({},{},{}) for {} sequences of {} chunks, {} numbers each", states.extent(0), states.extent(1), states.extent(2), s.batch,
+         s.chunks(), elements);
 }
 
 // to = g_c from + added, all heads of chunk c of sequence b
@@ -81,10 +80,8 @@ void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, T
   const States<const A> added{states, last};
   for_chunks(n, [&](const Chunk& k) {
     A* const to = &own(k.sequence, 0);
-    if (k.number == 0)
-      copy<A>(dev, "ssd", added.leaving(k), to, n.state_elements());
-    else
-      pass_over<A>(dev, "ssd", n, k, decay, to, added.leaving(k), to);
+    if (k.number == 0) copy<A>(dev, "ssd", added.leaving(k), to, n.state_elements());
+    else pass_over<A>(dev, "ssd", n, k, decay, to, added.leaving(k), to);
   });
   const auto run = dev.launch("ssd", double(n.batch) * n.chunks * n.num_heads, double(sizeof(A)) * n.batch * n.chunks * n.num_heads);
   if (!run) return;
@@ -132,10 +129,10 @@ void ssd_pass_states_backward(Device& dev, const SsdShape& shape, Tensor3<const 
     }
 }
 
-#define GYR_SSD(A)                                                                                                                    \
+#define GYR_SSD(A)                                                                                                                        \
   template void ssd_own_state<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<const A>, Tensor2<A>, Tensor2<A>); \
-  template void ssd_own_state_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<A>);                  \
-  template void ssd_pass_states<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>, Tensor2<A>);             \
+  template void ssd_own_state_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<A>);                      \
+  template void ssd_pass_states<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>, Tensor2<A>);                 \
   template void ssd_pass_states_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>);
 GYR_SSD(double)
 GYR_SSD(float)

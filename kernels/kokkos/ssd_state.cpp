@@ -82,8 +82,8 @@ void chunk_state_backward(Device& dev, const Group<T>& k, Matrix<const Acc<T>> e
   decay_backward<T>(dev, k, entering, dleaving, g.through);
 }
 
-#define GYR_SSD(T)                                                                                                                   \
-  template void chunk_state<T>(Device&, const Group<T>&, Matrix<Acc<T>>, double, Matrix<Acc<T>>);                                    \
+#define GYR_SSD(T)                                                                                \
+  template void chunk_state<T>(Device&, const Group<T>&, Matrix<Acc<T>>, double, Matrix<Acc<T>>); \
   template void chunk_state_backward<T>(Device&, const Group<T>&, Matrix<const Acc<T>>, Matrix<const Acc<T>>, const GroupGradient<Acc<T>>&);
 GYR_SSD(double)
 GYR_SSD(float)

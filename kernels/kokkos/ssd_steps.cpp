@@ -135,11 +135,11 @@ void step_inputs_backward(Device& dev, const SsdShape& shape, const Group<T>& k,
   steps_backward<T>(dev, shape, k, in.dt_raw, w, g, ddt, dd, d_in.dt_raw, dw);
 }
 
-#define GYR_SSD(T)                                                                                                                          \
-  template void time_steps<T>(Device&, const SsdShape&, Matrix<const T>, Tensor1<const Acc<T>>, Tensor2<Acc<T>>);                           \
-  template void step_inputs<T>(Device&, const Group<T>&, Matrix<Acc<T>>);                                                                   \
-  template void step_inputs_backward<T>(Device&, const SsdShape&, const Group<T>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&,           \
-                                        Matrix<const Acc<T>>, const GroupGradient<Acc<T>>&, const SsdInputGradient<T>&,                     \
+#define GYR_SSD(T)                                                                                                                \
+  template void time_steps<T>(Device&, const SsdShape&, Matrix<const T>, Tensor1<const Acc<T>>, Tensor2<Acc<T>>);                 \
+  template void step_inputs<T>(Device&, const Group<T>&, Matrix<Acc<T>>);                                                         \
+  template void step_inputs_backward<T>(Device&, const SsdShape&, const Group<T>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, \
+                                        Matrix<const Acc<T>>, const GroupGradient<Acc<T>>&, const SsdInputGradient<T>&,           \
                                         const SsdWeightGradient<Acc<T>>&);
 GYR_SSD(double)
 GYR_SSD(float)

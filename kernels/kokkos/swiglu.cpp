@@ -10,8 +10,8 @@ template <class T>
 void swiglu(Device& dev, Tensor2<const T> gate_up, double multiplier, Tensor2<T> y) {
   using A = Acc<T>;
   const Index rows = y.extent(0), width = y.extent(1);
-  ensure(Index(gate_up.extent(0)) == rows && Index(gate_up.extent(1)) == 2 * width, "swiglu of ({},{}) into ({},{})",
-         gate_up.extent(0), gate_up.extent(1), rows, width);
+  ensure(Index(gate_up.extent(0)) == rows && Index(gate_up.extent(1)) == 2 * width, "swiglu of ({},{}) into ({},{})", gate_up.extent(0),
+         gate_up.extent(1), rows, width);
   const auto run = dev.launch("swiglu", 6.0 * rows * width, 3.0 * sizeof(T) * rows * width);
   if (!run) return;
   const A m = A(multiplier);
@@ -24,20 +24,18 @@ void swiglu(Device& dev, Tensor2<const T> gate_up, double multiplier, Tensor2<T>
 }
 
 template <class T>
-void swiglu_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> gate_up, double multiplier,
-                     Tensor2<T> dgate_up) {
+void swiglu_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> gate_up, double multiplier, Tensor2<T> dgate_up) {
   using A = Acc<T>;
   const Index rows = dy.extent(0), width = dy.extent(1);
   for (const auto& pair : {gate_up, Tensor2<const T>(dgate_up)})
-    ensure(Index(pair.extent(0)) == rows && Index(pair.extent(1)) == 2 * width,
-           "swiglu_backward of ({},{}) with ({},{})", rows, width, pair.extent(0), pair.extent(1));
+    ensure(Index(pair.extent(0)) == rows && Index(pair.extent(1)) == 2 * width, "swiglu_backward of ({},{}) with ({},{})", rows, width,
+           pair.extent(0), pair.extent(1));
   const auto run = dev.launch("swiglu_backward", 12.0 * rows * width, 5.0 * sizeof(T) * rows * width);
   if (!run) return;
   const A m = A(multiplier);
   for_teams(
       "swiglu_backward", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
-        const T *const gate = gate_up.data() + 2 * r * width, *const up = gate + width,
-                       *const dout = dy.data() + r * width;
+        const T *const gate = gate_up.data() + 2 * r * width, *const up = gate + width, *const dout = dy.data() + r * width;
         T *const dgate = dgate_up.data() + 2 * r * width, *const dup = dgate + width;
         each(team, width, [=](Index f) {
           const A s = m * A(gate[f]), sig = sigmoid(s), d = A(dout[f]);

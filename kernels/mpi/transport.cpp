@@ -57,20 +57,16 @@ class MpiTransport final : public Transport {
   }
   Ticket reduce_scatter(const void* data, void* mine, Index count_each, DType type) override {
     ensure(count_each <= most, "reduce_scatter of {} elements each", count_each);
-    return started([&](MPI_Request* request) {
-      MPI_Ireduce_scatter_block(data, mine, int(count_each), mpi(type), mpi(Reduction::sum, type), comm_, request);
-    });
+    return started(
+        [&](MPI_Request* request) { MPI_Ireduce_scatter_block(data, mine, int(count_each), mpi(type), mpi(Reduction::sum, type), comm_, request); });
   }
   Ticket all_gather(const void* mine, void* all, Index count_each, DType type) override {
     ensure(count_each <= most, "all_gather of {} elements each", count_each);
-    return started([&](MPI_Request* request) {
-      MPI_Iallgather(mine, int(count_each), mpi(type), all, int(count_each), mpi(type), comm_, request);
-    });
+    return started([&](MPI_Request* request) { MPI_Iallgather(mine, int(count_each), mpi(type), all, int(count_each), mpi(type), comm_, request); });
   }
   Ticket broadcast(void* data, Index count, DType type, int root) override {
-    return in_parts(count, type, [&](Index first, int n, MPI_Request* request) {
-      MPI_Ibcast(at(data, first, type), n, mpi(type), root, comm_, request);
-    });
+    return in_parts(count, type,
+                    [&](Index first, int n, MPI_Request* request) { MPI_Ibcast(at(data, first, type), n, mpi(type), root, comm_, request); });
   }
   Ticket send(const void* data, Index count, DType type, int to, int tag) override {
     return in_parts(count, type, [&](Index first, int n, MPI_Request* request) {
@@ -78,9 +74,8 @@ class MpiTransport final : public Transport {
     });
   }
   Ticket receive(void* data, Index count, DType type, int from, int tag) override {
-    return in_parts(count, type, [&](Index first, int n, MPI_Request* request) {
-      MPI_Irecv(at(data, first, type), n, mpi(type), from, tag, comm_, request);
-    });
+    return in_parts(count, type,
+                    [&](Index first, int n, MPI_Request* request) { MPI_Irecv(at(data, first, type), n, mpi(type), from, tag, comm_, request); });
   }
 
   bool done(Ticket ticket) override {
@@ -129,8 +124,7 @@ class MpiTransport final : public Transport {
   template <class Start>
   Ticket in_parts(Index count, DType, Start&& start) {
     const Ticket ticket = next();
-    for (Index first = 0; first < count; first += most)
-      start(first, int(std::min(most, count - first)), &under_way_[ticket].emplace_back());
+    for (Index first = 0; first < count; first += most) start(first, int(std::min(most, count - first)), &under_way_[ticket].emplace_back());
     return ticket;
   }
   Ticket next() {

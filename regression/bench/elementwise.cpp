@@ -2,9 +2,9 @@
 // Rates of the kernels that memory bounds, in flops and bytes as the device counts them; of_copy is the ratio that
 // matters, and 0.7 is what we ask for. They work on memory that no cache holds: every call takes the next rows of tensors
 // much taller than it needs, as a step does that walks through its layers.
+#include "kernels/elementwise.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/cross_entropy.hpp"
-#include "kernels/elementwise.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/random.hpp"
 #include "kernels/swiglu.hpp"
@@ -79,9 +79,7 @@ void rmsnorm_backward(benchmark::State& state) {
   const Index width = state.range(0);
   const auto x = g.normal<T>(all, width), dy = g.normal<T>(all, width), dx = g.normal<T>(all, width);
   const auto w = g.normal<Acc<T>>(width), dw = g.normal<Acc<T>>(width), rstd = g.normal<Acc<T>>(all);
-  measure(state, g, [&](Index i) {
-    rmsnorm_backward<T>(g.dev, part(dy, i), part(x, i), w, part(rstd, i), Add::no, part(dx, i), dw);
-  });
+  measure(state, g, [&](Index i) { rmsnorm_backward<T>(g.dev, part(dy, i), part(x, i), w, part(rstd, i), Add::no, part(dx, i), dw); });
 }
 
 template <class T>
@@ -104,17 +102,9 @@ void swiglu_backward(benchmark::State& state) {
 template <class T>
 struct Gated {
   explicit Gated(benchmark::State& state)
-      : width(state.range(0)),
-        wide(g.normal<T>(all, 3 * width)),
-        out(g.normal<T>(all, width)),
-        dout(g.normal<T>(all, width)),
-        y(g.normal<T>(all, width)),
-        z(columns(wide, 0, width)),
-        dz(columns(wide, width, width)),
-        w(g.normal<Acc<T>>(width)),
-        dw(g.normal<Acc<T>>(width)),
-        squares(g.normal<Acc<T>>(all, 1)),
-        products(g.normal<Acc<T>>(all, 1)) {
+      : width(state.range(0)), wide(g.normal<T>(all, 3 * width)), out(g.normal<T>(all, width)), dout(g.normal<T>(all, width)),
+        y(g.normal<T>(all, width)), z(columns(wide, 0, width)), dz(columns(wide, width, width)), w(g.normal<Acc<T>>(width)),
+        dw(g.normal<Acc<T>>(width)), squares(g.normal<Acc<T>>(all, 1)), products(g.normal<Acc<T>>(all, 1)) {
     fill<Acc<T>>(g.dev, flat(squares), double(width));
   }
   Ground g;
@@ -134,9 +124,7 @@ void gate_forward(benchmark::State& state) {
 template <class T>
 void gate_backward(benchmark::State& state) {
   Gated<T> a(state);
-  measure(state, a.g, [&](Index i) {
-    gate_backward<T>(a.g.dev, part(a.dout, i), part(a.y, i), part(a.z, i), part(a.out, i), part(a.dz, i));
-  });
+  measure(state, a.g, [&](Index i) { gate_backward<T>(a.g.dev, part(a.dout, i), part(a.y, i), part(a.z, i), part(a.out, i), part(a.dz, i)); });
 }
 
 constexpr auto order = GateOrder::gate_first;
@@ -144,24 +132,22 @@ constexpr auto order = GateOrder::gate_first;
 template <class T>
 void gated_norm_statistics(benchmark::State& state) {
   Gated<T> a(state);
-  measure(state, a.g,
-          [&](Index i) { gated_norm_squares<T>(a.g.dev, order, part(a.y, i), part(a.z, i), part(a.squares, i)); });
+  measure(state, a.g, [&](Index i) { gated_norm_squares<T>(a.g.dev, order, part(a.y, i), part(a.z, i), part(a.squares, i)); });
 }
 
 template <class T>
 void gated_norm_forward(benchmark::State& state) {
   Gated<T> a(state);
-  measure(state, a.g, [&](Index i) {
-    gated_norm<T>(a.g.dev, order, part(a.y, i), part(a.z, i), a.w, part(a.squares, i), a.width, 1e-5, part(a.out, i));
-  });
+  measure(state, a.g,
+          [&](Index i) { gated_norm<T>(a.g.dev, order, part(a.y, i), part(a.z, i), a.w, part(a.squares, i), a.width, 1e-5, part(a.out, i)); });
 }
 
 template <class T>
 void gated_norm_products(benchmark::State& state) {
   Gated<T> a(state);
   measure(state, a.g, [&](Index i) {
-    gated_norm_products<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i),
-                           a.width, 1e-5, part(a.products, i), a.dw);
+    gated_norm_products<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i), a.width, 1e-5, part(a.products, i),
+                           a.dw);
   });
 }
 
@@ -169,8 +155,8 @@ template <class T>
 void gated_norm_backward(benchmark::State& state) {
   Gated<T> a(state);
   measure(state, a.g, [&](Index i) {
-    gated_norm_backward<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i),
-                           part(a.products, i), a.width, 1e-5, part(a.out, i), part(a.dz, i));
+    gated_norm_backward<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i), part(a.products, i), a.width, 1e-5,
+                           part(a.out, i), part(a.dz, i));
   });
 }
 
@@ -195,8 +181,7 @@ void convert_columns(benchmark::State& state) {
   Ground g;
   const auto x = g.normal<S>(all, 2 * state.range(0));
   const auto y = g.normal<T>(all, state.range(0));
-  measure(state, g,
-          [&](Index i) { convert<S, T>(g.dev, part(columns(x, 0, state.range(0)), i), Matrix<T>(part(y, i))); });
+  measure(state, g, [&](Index i) { convert<S, T>(g.dev, part(columns(x, 0, state.range(0)), i), Matrix<T>(part(y, i))); });
 }
 
 template <class T>
@@ -220,9 +205,7 @@ void bias_gradient(benchmark::State& state) {
 template <class T>
 struct Table {
   explicit Table(benchmark::State& state)
-      : tokens(g.arena.tensor<Token>(all)),
-        table(g.normal<T>(32768, state.range(0))),
-        x(g.normal<T>(all, state.range(0))) {
+      : tokens(g.arena.tensor<Token>(all)), table(g.normal<T>(32768, state.range(0))), x(g.normal<T>(all, state.range(0))) {
     for (Index r = 0; r < all; ++r) tokens(r) = Token(r * 7919 % 32768);
   }
   Ground g;
@@ -240,8 +223,7 @@ template <class T>
 void embedding_gradient(benchmark::State& state) {
   Table<T> a(state);
   const auto dtable = a.g.template normal<Acc<T>>(32768, state.range(0));
-  measure(state, a.g,
-          [&](Index i) { embedding_backward<T>(a.g.dev, part(a.tokens, i), part(a.x, i), 0, 2, -1, dtable); });
+  measure(state, a.g, [&](Index i) { embedding_backward<T>(a.g.dev, part(a.tokens, i), part(a.x, i), 0, 2, -1, dtable); });
 }
 
 template <class T>
@@ -266,11 +248,8 @@ void sum_of_squares_f32(benchmark::State& state) {
 // One rank's share of a head: rows of logits, their maxima, sums and labels.
 struct Head {
   explicit Head(benchmark::State& state)
-      : logits(g.normal<float>(state.range(0), state.range(1))),
-        top(g.normal<float>(state.range(0))),
-        sums(g.normal<float>(2, state.range(0))),
-        labels(g.arena.tensor<Token>(state.range(0))),
-        vocab_size(state.range(1)) {
+      : logits(g.normal<float>(state.range(0), state.range(1))), top(g.normal<float>(state.range(0))), sums(g.normal<float>(2, state.range(0))),
+        labels(g.arena.tensor<Token>(state.range(0))), vocab_size(state.range(1)) {
     for (Index r = 0; r < state.range(0); ++r) labels(r) = Token(r * 7919 % vocab_size);
     fill<float>(g.dev, top, 4);
     fill<float>(g.dev, flat(sums), double(vocab_size));
@@ -297,9 +276,7 @@ template <class T>
 void logits_gradient(benchmark::State& state) {
   Head a(state);
   const auto dlogits = a.g.normal<T>(a.logits.extent(0), a.vocab_size);
-  measure(state, a.g, [&](Index) {
-    cross_entropy_backward<T>(a.g.dev, a.logits, a.vocab_size, a.top, a.sums, a.labels, 0, 1e-3, dlogits);
-  });
+  measure(state, a.g, [&](Index) { cross_entropy_backward<T>(a.g.dev, a.logits, a.vocab_size, a.top, a.sums, a.labels, 0, 1e-3, dlogits); });
 }
 
 #define ROWS(kernel)                                      \

@@ -28,8 +28,7 @@ struct Bench {
   Tensor2<T> filled(Index rows, Index columns) {
     const auto x = memory.tensor<T>(rows, columns);
     std::uint32_t s = 1;
-    for (Index i = 0; i < rows * columns; ++i)
-      x.data()[i] = T(float(int(s = s * 1664525u + 1013904223u) >> 8) * 0x1p-23f);
+    for (Index i = 0; i < rows * columns; ++i) x.data()[i] = T(float(int(s = s * 1664525u + 1013904223u) >> 8) * 0x1p-23f);
     return x;
   }
 };
@@ -82,8 +81,8 @@ struct AttentionBench : Bench {
   }
   void backward() {
     attention_delta<T>(dev, s, dout, out, delta);
-    attention_backward<T>(dev, s, mask, 0.125, Matrix<const T>(q), Matrix<const T>(k), Matrix<const T>(v), dout, lse,
-                          delta, Matrix<A>(dq), Matrix<A>(dk), Matrix<A>(dv));
+    attention_backward<T>(dev, s, mask, 0.125, Matrix<const T>(q), Matrix<const T>(k), Matrix<const T>(v), dout, lse, delta, Matrix<A>(dq),
+                          Matrix<A>(dk), Matrix<A>(dv));
   }
 };
 
@@ -121,26 +120,20 @@ struct SsdBench : Bench {
   Tensor2<T> dx = filled<T>(tokens, channels), db = filled<T>(tokens, s.state_size), dc = filled<T>(tokens, s.state_size),
              ddt = filled<T>(tokens, s.num_heads);
   Tensor2<A> weights = filled<A>(3, s.num_heads), dweights = filled<A>(3, s.num_heads);
-  SsdSaved<A> saved{filled<A>(tokens, s.num_heads),
-                    Tensor3<A>(filled<A>(s.chunks(), state_size).data(), 1, s.chunks(), state_size)};
+  SsdSaved<A> saved{filled<A>(tokens, s.num_heads), Tensor3<A>(filled<A>(s.chunks(), state_size).data(), 1, s.chunks(), state_size)};
   Tensor2<A> last = filled<A>(1, state_size);
   double flops = tokens * (2.0 * s.chunk_size * (s.num_groups * s.state_size + channels) + 4.0 * channels * s.state_size);
   double bytes = sizeof(T) * tokens * 2.0 * (channels + s.num_groups * s.state_size);
 
-  SsdInput<T> input() const {
-    return {Matrix<const T>(x), Matrix<const T>(b), Matrix<const T>(c), Matrix<const T>(dt)};
-  }
+  SsdInput<T> input() const { return {Matrix<const T>(x), Matrix<const T>(b), Matrix<const T>(c), Matrix<const T>(dt)}; }
   template <class X>
   Tensor1<X> row(const Tensor2<A>& w, Index i) const {
     return Tensor1<X>(&w(i, 0), s.num_heads);
   }
-  SsdWeights<A> weight() const {
-    return {row<const A>(weights, 0), row<const A>(weights, 1), row<const A>(weights, 2)};
-  }
+  SsdWeights<A> weight() const { return {row<const A>(weights, 0), row<const A>(weights, 1), row<const A>(weights, 2)}; }
   void forward() { ssd<T>(dev, s, input(), weight(), {}, y, saved, last); }
   void backward() {
-    ssd_backward<T>(dev, s, input(), weight(), saved, dy, {}, {dx, db, dc, ddt},
-                    {row<A>(dweights, 0), row<A>(dweights, 1), row<A>(dweights, 2)}, {});
+    ssd_backward<T>(dev, s, input(), weight(), saved, dy, {}, {dx, db, dc, ddt}, {row<A>(dweights, 0), row<A>(dweights, 1), row<A>(dweights, 2)}, {});
   }
 };
 
@@ -159,10 +152,9 @@ void ssd_backward(benchmark::State& state) {
 template <class T>
 struct ConvolutionBench : Bench {
   using A = Acc<T>;
-  Tensor2<T> x = filled<T>(tokens, conv_channels), y = filled<T>(tokens, conv_channels),
-             dy = filled<T>(tokens, conv_channels);
-  Tensor2<A> w = filled<A>(conv_channels, conv_kernel), dw = filled<A>(conv_channels, conv_kernel),
-             bias = filled<A>(1, conv_channels), dbias = filled<A>(1, conv_channels);
+  Tensor2<T> x = filled<T>(tokens, conv_channels), y = filled<T>(tokens, conv_channels), dy = filled<T>(tokens, conv_channels);
+  Tensor2<A> w = filled<A>(conv_channels, conv_kernel), dw = filled<A>(conv_channels, conv_kernel), bias = filled<A>(1, conv_channels),
+             dbias = filled<A>(1, conv_channels);
   double elements = double(tokens) * conv_channels;
 };
 
@@ -176,8 +168,7 @@ template <class T>
 void convolution_backward(benchmark::State& state) {
   ConvolutionBench<T> b;
   report(state, b, 4.0 * conv_kernel * b.elements, 3.0 * sizeof(T) * b.elements, [&] {
-    convolution_backward<T>(b.dev, 1, Matrix<const T>(b.dy), Matrix<const T>(b.x), b.w, flat(b.bias), {},
-                            Matrix<T>(b.y), b.dw, flat(b.dbias), {});
+    convolution_backward<T>(b.dev, 1, Matrix<const T>(b.dy), Matrix<const T>(b.x), b.w, flat(b.bias), {}, Matrix<T>(b.y), b.dw, flat(b.dbias), {});
   });
 }
 

@@ -87,7 +87,9 @@ class Mix {
     return x;
   }
   template <class S>
-  static Matrix<S> matrix(const Tensor1<S>& x, Index rows, Index columns) { return {x.data(), rows, columns, columns}; }
+  static Matrix<S> matrix(const Tensor1<S>& x, Index rows, Index columns) {
+    return {x.data(), rows, columns, columns};
+  }
 
   void forward(Device& dev, const Linear& l, const Tensor1<T>& w, Index rows) const {
     linear<T>(dev, matrix<T>(x_, rows, l.in), matrix<T>(w, l.out, l.in), matrix<T>(y_, rows, l.out));
@@ -111,7 +113,8 @@ class Mix {
 // y = a x from memory.
 class Copy {
  public:
-  Copy() : memory_(Memory::activations, 2 * copied * Index(sizeof(float)) + 1024), x_(memory_.tensor<float>(copied)), y_(memory_.tensor<float>(copied)) {
+  Copy()
+      : memory_(Memory::activations, 2 * copied * Index(sizeof(float)) + 1024), x_(memory_.tensor<float>(copied)), y_(memory_.tensor<float>(copied)) {
     std::fill_n(x_.data(), copied, 1.0f);
     std::fill_n(y_.data(), copied, 1.0f);
   }
@@ -165,7 +168,8 @@ struct Extent {
 
 void print_kernels(std::vector<Work> work, int steps, double step) {
   std::sort(work.begin(), work.end(), [](const Work& a, const Work& b) { return a.seconds > b.seconds; });
-  fmt::print("\nkernels of rank 0, per step of one micro-batch\n{:24}{:>8}{:>10}{:>8}{:>10}{:>8}\n", "kernel", "calls", "ms", "share", "GFLOP/s", "GB/s");
+  fmt::print("\nkernels of rank 0, per step of one micro-batch\n{:24}{:>8}{:>10}{:>8}{:>10}{:>8}\n", "kernel", "calls", "ms", "share", "GFLOP/s",
+             "GB/s");
   double inside = 0;
   for (const Work& w : work) {
     inside += w.seconds;
@@ -175,7 +179,8 @@ void print_kernels(std::vector<Work> work, int steps, double step) {
   fmt::print("{:24}{:8}{:10.1f}{:8.3f}\n", "outside kernels", "", 1e3 * (step - inside / steps), 1 - inside / steps / step);
 }
 
-void print_result(const std::vector<Window>& windows, const ModelConfig& model, double mix_flops, Index seq_length, int ranks, double tokens, int micros) {
+void print_result(const std::vector<Window>& windows, const ModelConfig& model, double mix_flops, Index seq_length, int ranks, double tokens,
+                  int micros) {
   const auto over = [&](auto&& f) {
     std::vector<double> x;
     for (const Window& w : windows) x.push_back(f(w));
@@ -193,7 +198,8 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
   line("step, 1 micro-batch", step, 1, ratio, ratio * whole);
   if (micros > 1) {
     const double long_ratio = over([&](const Window& w) { return micros * w.mix.seconds / w.long_step.seconds; });
-    line(fmt::format("step, {} micro-batches", micros), over([](const Window& w) { return w.long_step.seconds; }), micros, long_ratio, long_ratio * whole);
+    line(fmt::format("step, {} micro-batches", micros), over([](const Window& w) { return w.long_step.seconds; }), micros, long_ratio,
+         long_ratio * whole);
   }
   const double mix_seconds = over([](const Window& w) { return w.mix.seconds; });
   fmt::print("matrix products alone       {:9.3f} s{:>38.1f} GFLOP/s\n", mix_seconds, 1e-9 * mix_flops / mix_seconds);
@@ -202,20 +208,23 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
   fmt::print("cores in use                {:9.2f} of {} during the step, {:.2f} during its products alone\n",
              over([](const Window& w) { return w.step.cores; }), ranks, over([](const Window& w) { return w.mix.cores; }));
   fmt::print("copy                        {:>49.1f} GB/s\n", over([&](const Window& w) { return 1e-9 * Copy::bytes * ranks / w.copy.seconds; }));
-  fmt::print("products: flops of the products of layers and head / seconds of the whole step, over the rate of the same products alone in\n"
-             "          the same window. Attention's and the scan's own products count as overhead. At least 0.50 is asked for.\n"
-             "MFU:      flops of the model (attention's causal half, minimal recurrence, nothing recomputed; {:.1f} GFLOP per micro-batch of a\n"
-             "          rank) / seconds of the whole step, over the same rate\n"
-             "Where the cores in use are fewer than the ranks, others use the machine: then trust the line by processor time, which counts\n"
-             "waiting for another rank as work of the step.\n",
-             1e-9 * model_flops / ranks);
-  fmt::print("seconds per step: {:.3f}\nprocessor seconds per step: {:.3f}\n", step, over([](const Window& w) { return w.step.seconds * w.step.cores; }));
+  fmt::print(
+      "products: flops of the products of layers and head / seconds of the whole step, over the rate of the same products alone in\n"
+      "          the same window. Attention's and the scan's own products count as overhead. At least 0.50 is asked for.\n"
+      "MFU:      flops of the model (attention's causal half, minimal recurrence, nothing recomputed; {:.1f} GFLOP per micro-batch of a\n"
+      "          rank) / seconds of the whole step, over the same rate\n"
+      "Where the cores in use are fewer than the ranks, others use the machine: then trust the line by processor time, which counts\n"
+      "waiting for another rank as work of the step.\n",
+      1e-9 * model_flops / ranks);
+  fmt::print("seconds per step: {:.3f}\nprocessor seconds per step: {:.3f}\n", step,
+             over([](const Window& w) { return w.step.seconds * w.step.cores; }));
 }
 
 MicroBatch random_batch(Index batch, Index seq_length, Index vocab_size, unsigned seed) {
   std::mt19937 draw(seed);
   MicroBatch m{batch, seq_length, {}, {}};
-  for (Index i = 0; i < batch * seq_length; ++i) m.tokens.push_back(Token(draw() % std::uint32_t(vocab_size))), m.labels.push_back(Token(draw() % std::uint32_t(vocab_size)));
+  for (Index i = 0; i < batch * seq_length; ++i)
+    m.tokens.push_back(Token(draw() % std::uint32_t(vocab_size))), m.labels.push_back(Token(draw() % std::uint32_t(vocab_size)));
   return m;
 }
 
@@ -233,7 +242,9 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
   int steps = 0;
   const auto train = [&](int micros) {
     ++steps;
-    const auto source = [&](int i) { return random_batch(config.micro_batch_size, config.seq_length, config.model.vocab_size, 1000 * steps + 10 * i + runtime.rank()); };
+    const auto source = [&](int i) {
+      return random_batch(config.micro_batch_size, config.seq_length, config.model.vocab_size, 1000 * steps + 10 * i + runtime.rank());
+    };
     return time_of(grid.world(), [&] {
       auto t = timers.scope("step");
       engine.train(source, micros, steps, 1e-4);
@@ -257,16 +268,15 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
   window();  // touches all memory
   timers.reset();
   for (const Work& w : work)
-    if (std::string_view(w.kernel) == "gemm")
-      ensure(w.flops == mix.flops(), "the step's products take {} flops, the mix {}", w.flops, mix.flops());
+    if (std::string_view(w.kernel) == "gemm") ensure(w.flops == mix.flops(), "the step's products take {} flops, the mix {}", w.flops, mix.flops());
   work.clear();
 
   std::vector<Window> windows;
   for (int i = 0; i < extent.windows; ++i) windows.push_back(window());
   const std::vector<double> stopwatches = grid.world().gather(timers.packed());
   if (runtime.rank() != 0) return;
-  print_result(windows, config.model, mix.flops() * runtime.ranks(), config.seq_length, runtime.ranks(), double(runtime.ranks() * config.micro_batch_size * config.seq_length),
-               extent.micros);
+  print_result(windows, config.model, mix.flops() * runtime.ranks(), config.seq_length, runtime.ranks(),
+               double(runtime.ranks() * config.micro_batch_size * config.seq_length), extent.micros);
   double mean = 0;
   for (const Window& w : windows) mean += w.step.seconds / double(windows.size());
   print_kernels(std::move(work), extent.windows, mean);

@@ -97,21 +97,26 @@ TEST(bad_input, a_key_of_an_older_deck_is_answered_with_its_name_of_now) {
   const Folder folder;
   const auto [deck, line] = deck_with(folder, "  hidden_size: 32", "  width: 32");
   expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line) + ": model.width is called model.hidden_size now"});
-  expect_refused_quietly(material().train(folder / "out", {"optimizer.rate=1"}), Exit::config, {"`optimizer.rate=1`: optimizer.rate is called optimizer.lr now"}, {0});
+  expect_refused_quietly(material().train(folder / "out", {"optimizer.rate=1"}), Exit::config,
+                         {"`optimizer.rate=1`: optimizer.rate is called optimizer.lr now"}, {0});
 }
 
 TEST(bad_input, a_value_of_the_wrong_type_is_named_with_its_line) {
   const Folder folder;
   const auto [deck, line] = deck_with(folder, "  global_batch_size: 8", "  global_batch_size: eight");
   expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "train.global_batch_size = eight", "integer"});
-  for (const char* change : {"train.global_batch_size=0", "train.global_batch_size=-8", "train.global_batch_size=1e99", "optimizer.beta1=1.5", "train.precision=fp8", "model.pattern=PQ"})
-    expect_refused_quietly(material().train(folder / "out", {change}), Exit::config, {std::string(change).substr(0, std::strchr(change, '=') - change)}, {0});
+  for (const char* change : {"train.global_batch_size=0", "train.global_batch_size=-8", "train.global_batch_size=1e99", "optimizer.beta1=1.5",
+                             "train.precision=fp8", "model.pattern=PQ"})
+    expect_refused_quietly(material().train(folder / "out", {change}), Exit::config,
+                           {std::string(change).substr(0, std::strchr(change, '=') - change)}, {0});
 }
 
 TEST(bad_input, an_impossible_grid_lists_those_that_work) {
   const Folder folder;
-  expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=3"}), Exit::config, {"3 ranks", "there are 2", "1x1x2", "1x2x1", "2x1x1"}, {2});
-  expect_refused_quietly(material().train(folder / "out", {"parallel.pipeline=2", "parallel.data=2"}), Exit::config, {"4 ranks", "there are 1", "1x1x1"}, {0});
+  expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=3"}), Exit::config, {"3 ranks", "there are 2", "1x1x2", "1x2x1", "2x1x1"},
+                         {2});
+  expect_refused_quietly(material().train(folder / "out", {"parallel.pipeline=2", "parallel.data=2"}), Exit::config,
+                         {"4 ranks", "there are 1", "1x1x1"}, {0});
 }
 
 TEST(bad_input, what_the_grid_lists_does_work) {
@@ -162,14 +167,17 @@ TEST(bad_input, figures_that_cannot_be_written_stop_eval_before_it_begins) {
 
 TEST(bad_input, heads_that_do_not_divide_name_both_numbers) {
   const Folder folder;
-  expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=2", "model.mamba.num_heads=3"}), Exit::config, {"3", "2 tensor ranks", "parallel.tensor"}, {2});
+  expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=2", "model.mamba.num_heads=3"}), Exit::config,
+                         {"3", "2 tensor ranks", "parallel.tensor"}, {2});
   expect_refused_quietly(material().train(folder / "out", {"model.attention.num_heads=3"}), Exit::config, {"heads", "3", "2"});
 }
 
 TEST(bad_input, a_batch_that_does_not_split_names_a_multiple) {
   const Folder folder;
-  expect_refused_quietly(material().train(folder / "out", {"train.global_batch_size=7"}), Exit::config, {"train.global_batch_size", "multiple of 2"}, {2});
-  expect_refused_quietly(material().train(folder / "out", {"train.micro_batch_size=3"}), Exit::config, {"train.global_batch_size", "multiple of 3"}, {0});
+  expect_refused_quietly(material().train(folder / "out", {"train.global_batch_size=7"}), Exit::config, {"train.global_batch_size", "multiple of 2"},
+                         {2});
+  expect_refused_quietly(material().train(folder / "out", {"train.micro_batch_size=3"}), Exit::config, {"train.global_batch_size", "multiple of 3"},
+                         {0});
 }
 
 TEST(bad_input, a_missing_file_is_named) {
@@ -339,7 +347,8 @@ TEST(bad_input, a_checkpoint_of_another_model_is_refused) {
   const Saves saves;
   for (const char* change : {"model.mlp.intermediate_size=48", "model.pattern=P", "model.pattern=PPP"})
     expect_refused_quietly(material().train(saves.folder.path(), {change, "train.steps=70", "--resume"}), Exit::config,
-                           {"step_00000060", "another model"}, change == std::string("model.pattern=P") ? std::vector<int>{0, 2} : std::vector<int>{0});
+                           {"step_00000060", "another model"},
+                           change == std::string("model.pattern=P") ? std::vector<int>{0, 2} : std::vector<int>{0});
 }
 
 void lock_of_another_machine() {
@@ -347,7 +356,8 @@ void lock_of_another_machine() {
   put_contents(folder / "lock", R"({"host": "elsewhere", "pid": 77, "job": "4711"})");
   const Result waited = run(material().train(folder.path(), {"train.steps=1", "output.lock_seconds=1"}));
   EXPECT_EQ(waited.code, 0) << told(waited);
-  for (const char* part : {"lock", "77 on elsewhere", "4711", "output.lock_seconds", "taken over"}) EXPECT_NE(waited.out.find(part), std::string::npos) << told(waited);
+  for (const char* part : {"lock", "77 on elsewhere", "4711", "output.lock_seconds", "taken over"})
+    EXPECT_NE(waited.out.find(part), std::string::npos) << told(waited);
   put_contents(folder / "lock", R"({"host": "elsewhere", "pid": 77, "job": "4711"})");
   const Result over = run(material().train(folder.path(), {"train.steps=1", "--anew", "--take-over"}));
   EXPECT_EQ(over.code, 0) << told(over);
@@ -358,17 +368,18 @@ void second_run_while_the_first_lives() {
   const Folder folder;
   bool asked = false;
   const Result first = run(material().train(folder.path(), {"train.steps=100000"}), {.kill_when = [&] {
-    if (asked || contents(folder / "metrics.jsonl").find("\"step\":3,") == std::string::npos) return asked;
-    asked = true;
-    const Words command = material().train(folder.path(), {"train.steps=1"});
-    // In a process of its own: `run` would take the first run's ranks for its own orphans.
-    std::string line = program();
-    for (const std::string& word : command) line += " '" + word + "'";
-    const int status = std::system((line + " > " + (folder / "second").string() + " 2>&1").c_str());
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == int(Exit::io)) << contents(folder / "second");
-    EXPECT_NE(contents(folder / "second").find("another run writes to this folder"), std::string::npos) << contents(folder / "second");
-    return true;
-  }});
+                             if (asked || contents(folder / "metrics.jsonl").find("\"step\":3,") == std::string::npos) return asked;
+                             asked = true;
+                             const Words command = material().train(folder.path(), {"train.steps=1"});
+                             // In a process of its own: `run` would take the first run's ranks for its own orphans.
+                             std::string line = program();
+                             for (const std::string& word : command) line += " '" + word + "'";
+                             const int status = std::system((line + " > " + (folder / "second").string() + " 2>&1").c_str());
+                             EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == int(Exit::io)) << contents(folder / "second");
+                             EXPECT_NE(contents(folder / "second").find("another run writes to this folder"), std::string::npos)
+                                 << contents(folder / "second");
+                             return true;
+                           }});
   EXPECT_TRUE(first.killed && asked) << told(first);
   const Result again = run(material().train(folder.path(), {"train.steps=1", "--anew"}));  // the killed one has left its name
   EXPECT_EQ(again.code, 0) << told(again);
@@ -411,8 +422,10 @@ TEST(bad_input, a_value_an_option_may_not_hold_is_named_with_what_it_may) {
   const auto generate = [&](const Words& option, const std::string& sentence) {
     refused({"generate", "none.h5", "--prompt", "x", option[0], option[1]}, sentence);
   };
-  for (const char* p : {"1.5", "-0.1", "nan", "inf", "half"}) generate({"--top-p", p}, std::string("--top-p ") + p + ": must be a number from 0 to 1");
-  for (const char* t : {"-1", "nan", "inf", "warm"}) generate({"--temperature", t}, std::string("--temperature ") + t + ": must be a number, 0 or more");
+  for (const char* p : {"1.5", "-0.1", "nan", "inf", "half"})
+    generate({"--top-p", p}, std::string("--top-p ") + p + ": must be a number from 0 to 1");
+  for (const char* t : {"-1", "nan", "inf", "warm"})
+    generate({"--temperature", t}, std::string("--temperature ") + t + ": must be a number, 0 or more");
   generate({"--seed", "-1"}, "--seed -1: must be an integer, 0 or more");
   refused({"plan", material().deck(), "--ranks", "-3"}, "--ranks -3: must be an integer from 1 to 1048576");
   refused({"diff", "a.h5", "b.h5", "--tolerance", "-1e-3"}, "--tolerance -1e-3: must be a number, 0 or more");
@@ -420,7 +433,8 @@ TEST(bad_input, a_value_an_option_may_not_hold_is_named_with_what_it_may) {
   // The ends themselves are good: the command goes on to miss its file.
   for (const Words& option : {Words{"--limit", "0"}, Words{"--batch", "1"}, Words{"--tensor", "2147483647"}})
     expect_refused_quietly({"eval", "none.h5", option[0], option[1]}, Exit::missing, {"none.h5"}, {0});
-  for (const char* p : {"0", "1", "1e-3"}) expect_refused_quietly({"generate", "none.h5", "--prompt", "x", "--top-p", p}, Exit::missing, {"none.h5"}, {0});
+  for (const char* p : {"0", "1", "1e-3"})
+    expect_refused_quietly({"generate", "none.h5", "--prompt", "x", "--top-p", p}, Exit::missing, {"none.h5"}, {0});
 }
 
 TEST(bad_input, an_output_folder_that_cannot_be_made_is_refused) {

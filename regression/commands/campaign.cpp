@@ -61,7 +61,8 @@ TEST(campaign, sixty_signals) {
 // the rank named.
 void flip_every_bit(const std::string& what, const std::string& kind) {
   constexpr int step = 3;
-  const Words settings{"train.steps=6", "optimizer.decay_steps=6", "parallel.data=3", "train.global_batch_size=6", "train.check_replicas=2", "fault.rank=1", fmt::format("fault.step={}", step)};
+  const Words settings{"train.steps=6", "optimizer.decay_steps=6",         "parallel.data=3", "train.global_batch_size=6", "train.check_replicas=2",
+                       "fault.rank=1",  fmt::format("fault.step={}", step)};
   std::string noticed;
   Trials trials(what);
   for (int bit = 0; bit < 32; ++bit)
@@ -121,17 +122,19 @@ TEST(campaign, ten_kills_cost_less_than_a_tenth_of_the_time) {
     const int victim = process_of(folder.path(), int(random() % 2), (killed + 1) * steps / (kills + 1) + int(random() % 50));
     if (victim > 0 && ::kill(victim, SIGKILL) == 0) ++killed;
   };
-  Words words = Material::get().train(folder.path(), {fmt::format("train.steps={}", steps), "checkpoint.every=50", "checkpoint.async=true", "parallel.data=2", "train.seq_length=512",
-                                                      "supervise.max_restarts=20", "watchdog.heartbeat=0.2"});
+  Words words =
+      Material::get().train(folder.path(), {fmt::format("train.steps={}", steps), "checkpoint.every=50", "checkpoint.async=true", "parallel.data=2",
+                                            "train.seq_length=512", "supervise.max_restarts=20", "watchdog.heartbeat=0.2"});
   words[0] = "run";
-  for (const std::string& more : {std::string("-n"), std::string("2"), std::string("--launcher"), std::string(GYR_MPIEXEC) + " -disable-auto-cleanup"})
+  for (const std::string& more :
+       {std::string("-n"), std::string("2"), std::string("--launcher"), std::string(GYR_MPIEXEC) + " -disable-auto-cleanup"})
     words.push_back(more);
   const Result r = run(words, {.limit = 1800, .meanwhile = kill_ranks});
   EXPECT_EQ(r.code, 0) << r.out << r.err;
   const auto status = json_in(folder / "supervisor.json");
   ASSERT_TRUE(status.is_object());
-  std::printf("%d kills in %.0f s, %d restarts: effective training time %.3f\n", killed, status["seconds"].get<double>(), status["restarts"].get<int>(),
-              status["effective_time_ratio"].get<double>());
+  std::printf("%d kills in %.0f s, %d restarts: effective training time %.3f\n", killed, status["seconds"].get<double>(),
+              status["restarts"].get<int>(), status["effective_time_ratio"].get<double>());
   EXPECT_EQ(killed, kills);
   EXPECT_EQ(status["restarts"], kills);
   EXPECT_GE(status["effective_time_ratio"], 0.9);
@@ -162,10 +165,12 @@ TEST(campaign, two_thousand_steps_and_fifty_saves_take_no_more_memory_or_files) 
     if (now - last < std::chrono::milliseconds(50)) return;
     last = now;
     for (const int part : {0, 1})
-      if (process_of(folder.path(), 0, 500 + part * 1000) > 0 && process_of(folder.path(), 0, 1000 + part * 1000) == 0) seen[part].push_back(holdings_of(pid));
+      if (process_of(folder.path(), 0, 500 + part * 1000) > 0 && process_of(folder.path(), 0, 1000 + part * 1000) == 0)
+        seen[part].push_back(holdings_of(pid));
   };
-  const Result r = run(Material::get().train(folder.path(), {"train.steps=2000", "checkpoint.every=40", "checkpoint.async=true", "train.eval_every=100"}),
-                       {.limit = 600, .meanwhile = look});
+  const Result r =
+      run(Material::get().train(folder.path(), {"train.steps=2000", "checkpoint.every=40", "checkpoint.async=true", "train.eval_every=100"}),
+          {.limit = 600, .meanwhile = look});
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   Holdings least[2];  // between saves
   for (const int part : {0, 1}) {
@@ -183,7 +188,8 @@ TEST(campaign, two_thousand_steps_and_fifty_saves_take_no_more_memory_or_files) 
 // 86 million parameters, most of them in two wide layers. Of the last save the run awaits the end.
 TEST(campaign, a_gigabyte_is_saved_beside_the_steps) {
   const Folder folder;
-  const Result r = run(Material::get().train(folder.path(), {"model.mlp.intermediate_size=446000", "train.steps=12", "checkpoint.every=3", "checkpoint.async=true", "parallel.data=2"}),
+  const Result r = run(Material::get().train(folder.path(), {"model.mlp.intermediate_size=446000", "train.steps=12", "checkpoint.every=3",
+                                                             "checkpoint.async=true", "parallel.data=2"}),
                        {.ranks = 2, .limit = 600});
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   double bytes = 0, writing = 0, blocked = 0;

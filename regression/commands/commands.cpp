@@ -25,18 +25,20 @@ struct Help {
 };
 
 const Help helps[] = {
-    {{"train"}, {"--help", "--init-from", "--resume", "--anew", "--accept-changes", "--take-over", "--dry-run", "--ranks", "--attempt", "--exit-record", "--supervisor"}},
+    {{"train"},
+     {"--help", "--init-from", "--resume", "--anew", "--accept-changes", "--take-over", "--dry-run", "--ranks", "--attempt", "--exit-record",
+      "--supervisor"}},
     {{"plan"}, {"--help", "--init-from", "--ranks"}},
     {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--accept-changes", "--take-over"}},
     {{"ps"}, {"--help"}},
     {{"import-hf"}, {"--help", "--overwrite"}},
     {{"export-hf"}, {"--help", "--dtype", "--shard-size", "--like", "--overwrite"}},
-    {{"eval"},
-     {"--help", "--data", "--text", "--lambada", "--choices", "--split", "--limit", "--length", "--stride", "--documents", "--separator", "--key",
-      "--skip-invalid", "--tokenizer", "--begin", "--delimiter", "--json", "--records", "--logits", "--batch", "--batch-tokens", "--tensor", "--pipeline",
-      "--precision"}},
+    {{"eval"}, {"--help",   "--data",      "--text",      "--lambada", "--choices",      "--split",     "--limit",    "--length",
+                "--stride", "--documents", "--separator", "--key",     "--skip-invalid", "--tokenizer", "--begin",    "--delimiter",
+                "--json",   "--records",   "--logits",    "--batch",   "--batch-tokens", "--tensor",    "--pipeline", "--precision"}},
     {{"generate"},
-     {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--chat", "--greedy", "--top-k", "--top-p", "--seed", "--stop", "--pipeline", "--precision", "--plain"}},
+     {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--chat", "--greedy", "--top-k", "--top-p", "--seed", "--stop",
+      "--pipeline", "--precision", "--plain"}},
     {{"info"}, {"--help", "--check", "--statistics"}},
     {{"diff"}, {"--help", "--tolerance", "--tolerances"}},
     {{"reshard"}, {"--help", "--files", "--deflate"}},
@@ -45,7 +47,8 @@ const Help helps[] = {
     {{"tokenizer", "encode"}, {"--help", "--text", "--special", "--json"}},
     {{"tokenizer", "decode"}, {"--help", "--skip-special", "--json"}},
     {{"data"}, {"--help"}},
-    {{"data", "build"}, {"--help", "--tokenizer", "--documents", "--separator", "--key", "--skip-invalid", "--template", "--prompt-key", "--response-key",
+    {{"data", "build"},
+     {"--help", "--tokenizer", "--documents", "--separator", "--key", "--skip-invalid", "--template", "--prompt-key", "--response-key",
       "--messages-key", "--role-key", "--content-key", "--assistant", "--no-end", "--overwrite"}},
 };
 
@@ -220,8 +223,9 @@ TEST(commands, token_files_do_not_depend_on_the_ranks_that_built_them) {
   std::string bin, idx;
   for (const int ranks : {0, 2, 3}) {
     const fs::path prefix = folder / std::to_string(ranks);
-    const Result r = run({"data", "build", material().text(), folder / "b.txt", prefix, "--tokenizer", material().tokenizer(), "--documents", "separator"},
-                         {.ranks = ranks});
+    const Result r =
+        run({"data", "build", material().text(), folder / "b.txt", prefix, "--tokenizer", material().tokenizer(), "--documents", "separator"},
+            {.ranks = ranks});
     ASSERT_EQ(r.code, 0) << r.err;
     if (bin.empty()) bin = contents(prefix.string() + ".bin"), idx = contents(prefix.string() + ".idx");
     EXPECT_EQ(contents(prefix.string() + ".bin"), bin) << ranks;
@@ -338,8 +342,9 @@ TEST(commands, a_resharded_checkpoint_is_the_same) {
 TEST(commands, python_reads_a_weight_by_its_plain_name) {
   const char* python = "/usr/bin/python3";
   if (!fs::exists(python) || execute({python, "-c", "import h5py"}).code != 0) GTEST_SKIP() << "no h5py";
-  const Result r = execute({python, "-c", "import sys, h5py, numpy; w = h5py.File(sys.argv[1])['/model/embed_tokens/weight'][...]; "
-                                          "print(w.shape, w.dtype, numpy.isfinite(w).all() and w.std() > 0)",
+  const Result r = execute({python, "-c",
+                            "import sys, h5py, numpy; w = h5py.File(sys.argv[1])['/model/embed_tokens/weight'][...]; "
+                            "print(w.shape, w.dtype, numpy.isfinite(w).all() and w.std() > 0)",
                             material().trained() / "index.h5"});
   EXPECT_EQ(r.out, "(300, 32) float32 True\n") << r.err;
 }
@@ -352,10 +357,10 @@ TEST(commands, the_first_step_comes_within_two_seconds) {
     double first = -1;
     const auto begin = std::chrono::steady_clock::now();
     const Result r = run(material().train(folder.path(), {"train.steps=3"}), {.kill_when = [&] {
-      if (first < 0 && contents(folder / "metrics.jsonl").find('\n') != std::string::npos)
-        first = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      return false;
-    }});
+                           if (first < 0 && contents(folder / "metrics.jsonl").find('\n') != std::string::npos)
+                             first = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+                           return false;
+                         }});
     ASSERT_EQ(r.code, 0) << r.err;
     least = std::min(least, first < 0 ? r.seconds : first);
   }

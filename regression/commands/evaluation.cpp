@@ -51,7 +51,8 @@ Evaluated evaluate(const fs::path& model, const Words& more, int ranks = 0) {
 void expect_near(const Json& a, const Json& b, double tolerance) {
   ASSERT_EQ(a.size(), b.size()) << a << b;
   for (const auto& [key, value] : b.items()) {
-    if (value.is_number_float()) EXPECT_NEAR(a.at(key).get<double>(), value.get<double>(), tolerance * std::max(1.0, std::abs(value.get<double>()))) << key;
+    if (value.is_number_float())
+      EXPECT_NEAR(a.at(key).get<double>(), value.get<double>(), tolerance * std::max(1.0, std::abs(value.get<double>()))) << key;
     else EXPECT_EQ(a.at(key), value) << key;
   }
 }
@@ -113,8 +114,10 @@ TEST(evaluation, logits_are_a_file_that_other_programs_read) {
     const Evaluated e = evaluate(Material::get().trained(), {"--limit", "3", "--logits", folder / "logits.h5"}, ranks);
     EXPECT_EQ(e.summary.at("results").at("sequences"), 3);
     const Result listed = execute({"/usr/bin/env", "h5ls", folder / "logits.h5"});
-    EXPECT_EQ(listed.out, "labels                   Dataset {96}\nlogits                   Dataset {96, 300}\noffsets                  Dataset {4}\n"
-                          "tokens                   Dataset {96}\n") << listed.err;
+    EXPECT_EQ(listed.out,
+              "labels                   Dataset {96}\nlogits                   Dataset {96, 300}\noffsets                  Dataset {4}\n"
+              "tokens                   Dataset {96}\n")
+        << listed.err;
     const Result dumped = execute({"/usr/bin/env", "h5dump", "-y", "-w", "0", "-d", "/offsets", folder / "logits.h5"});
     EXPECT_NE(dumped.out.find("0, 32, 64, 96"), std::string::npos) << dumped.out;
     EXPECT_EQ(folder.files(), 1u);
@@ -163,10 +166,12 @@ TEST(evaluation, of_weights_that_are_no_numbers_fails_and_says_so) {
   ASSERT_EQ(run({"export-hf", m.trained(), folder / "model", "--dtype", "fp32"}).code, 0);
   folder.write("words.jsonl", "{\"text\": \"ka mi ka\"}\n");
   folder.write("choices.jsonl", "{\"context\": \"ka\", \"choices\": [\" mi\", \" ka\"], \"answer\": 0}\n");
-  const std::vector<Words> tasks{{"eval", "--data", m.prefix(), "--limit", "4"}, {"eval", "--text", m.text(), "--limit", "1"}, {"eval", "--lambada", folder / "words.jsonl"},
-                                 {"eval", "--choices", folder / "choices.jsonl"}, {"generate", "--prompt", "ka", "--greedy"}, {"generate", "--prompt", "ka", "--prompt", "mi"}};
-  const std::string weights[] = {"model.layers.0.mamba.in_proj.weight", "model.layers.1.self_attn.q_proj.weight", "model.layers.0.mamba.A_log",
-                                 "model.layers.1.feed_forward.down_proj.weight", "model.final_layernorm.weight", "lm_head.weight"};
+  const std::vector<Words> tasks{{"eval", "--data", m.prefix(), "--limit", "4"}, {"eval", "--text", m.text(), "--limit", "1"},
+                                 {"eval", "--lambada", folder / "words.jsonl"},  {"eval", "--choices", folder / "choices.jsonl"},
+                                 {"generate", "--prompt", "ka", "--greedy"},     {"generate", "--prompt", "ka", "--prompt", "mi"}};
+  const std::string weights[] = {"model.layers.0.mamba.in_proj.weight", "model.layers.1.self_attn.q_proj.weight",
+                                 "model.layers.0.mamba.A_log",          "model.layers.1.feed_forward.down_proj.weight",
+                                 "model.final_layernorm.weight",        "lm_head.weight"};
   const std::string whole = contents(folder / "model/model.safetensors");
   std::mt19937 random(3);
   for (const Words& task : tasks) {

@@ -44,8 +44,20 @@ std::vector<Key> all_keys() {
 bool is_number(const std::string& text) { return !text.empty() && text.find_first_not_of("-.0123456789einf+") == text.npos; }
 bool is_integer(const std::string& text) { return is_number(text) && text.find_first_not_of("-0123456789") == text.npos; }
 
-const Words integers{"9223372036854775807", "-9223372036854775808", "9223372036854775808", "4611686018427387904", "4611686018427387903", "9007199254740993",
-                     "1099511627777", "4294967296", "2147483648", "2147483647", "1000000000", "-2147483648", "-1", "0"};
+const Words integers{"9223372036854775807",
+                     "-9223372036854775808",
+                     "9223372036854775808",
+                     "4611686018427387904",
+                     "4611686018427387903",
+                     "9007199254740993",
+                     "1099511627777",
+                     "4294967296",
+                     "2147483648",
+                     "2147483647",
+                     "1000000000",
+                     "-2147483648",
+                     "-1",
+                     "0"};
 const Words numbers{"1.0e+308", "-1.0e+308", "5.0e-324", ".inf", "-.inf", "0", "-1", "9223372036854775807"};
 
 struct Effort {
@@ -68,7 +80,8 @@ void expect_planned_or_refused(const Words& paths, const Words& changes) {
   EXPECT_LT(r.cpu_seconds, 8) << told(r);
   EXPECT_TRUE(r.code == 0 || r.code == int(Exit::config)) << told(r);
   if (r.code == 0) return;
-  const bool named = std::any_of(changes.begin(), changes.end(), [&](const std::string& change) { return r.err.find("command line `" + change + "`") != r.err.npos; });
+  const bool named = std::any_of(changes.begin(), changes.end(),
+                                 [&](const std::string& change) { return r.err.find("command line `" + change + "`") != r.err.npos; });
   EXPECT_TRUE(named && std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return r.err.find(path) != r.err.npos; })) << told(r);
 }
 
@@ -97,11 +110,21 @@ TEST(extremes, of_every_number_of_a_deck_are_planned_or_refused_by_name) {
 TEST(extremes, of_two_keys_together_are_planned_or_refused_by_name) {
   const Effort e = effort();
   std::mt19937 random(e.seed);
-  const std::vector<Key> pool{{"model.hidden_size", "4194304"}, {"model.vocab_size", "2147483647"}, {"model.mlp.intermediate_size", "4194304"}, {"model.pattern", "M- x 8192"},
-                              {"model.mamba.num_heads", "4194304"}, {"model.mamba.head_dim", "4194304"}, {"model.mamba.state_size", "4194304"},
-                              {"model.attention.num_heads", "4194304"}, {"model.attention.head_dim", "4194304"}, {"train.global_batch_size", "16777216"},
-                              {"train.micro_batch_size", "16777216"}, {"train.steps", "1099511627776"}, {"parallel.data", "1048576"},
-                              {"parallel.bucket", "1048576"}, {"train.eval_batches", "16777216"}};
+  const std::vector<Key> pool{{"model.hidden_size", "4194304"},
+                              {"model.vocab_size", "2147483647"},
+                              {"model.mlp.intermediate_size", "4194304"},
+                              {"model.pattern", "M- x 8192"},
+                              {"model.mamba.num_heads", "4194304"},
+                              {"model.mamba.head_dim", "4194304"},
+                              {"model.mamba.state_size", "4194304"},
+                              {"model.attention.num_heads", "4194304"},
+                              {"model.attention.head_dim", "4194304"},
+                              {"train.global_batch_size", "16777216"},
+                              {"train.micro_batch_size", "16777216"},
+                              {"train.steps", "1099511627776"},
+                              {"parallel.data", "1048576"},
+                              {"parallel.bucket", "1048576"},
+                              {"train.eval_batches", "16777216"}};
   Trials trials("extreme values of two keys");
   for (int draw = 0; draw < 10 * e.draws; ++draw) {
     const Key &a = pool[random() % pool.size()], &b = pool[random() % pool.size()];
@@ -111,8 +134,8 @@ TEST(extremes, of_two_keys_together_are_planned_or_refused_by_name) {
 }
 
 TEST(extremes, many_layers_and_ranks_are_planned_in_seconds) {
-  for (const Words& changes : {Words{"model.pattern=P x 10000"}, Words{"model.pattern=M- x 1000", "parallel.pipeline=40"}, Words{"parallel.data=1048576", "train.global_batch_size=1048576"},
-                               Words{"train.global_batch_size=16777216"}}) {
+  for (const Words& changes : {Words{"model.pattern=P x 10000"}, Words{"model.pattern=M- x 1000", "parallel.pipeline=40"},
+                               Words{"parallel.data=1048576", "train.global_batch_size=1048576"}, Words{"train.global_batch_size=16777216"}}) {
     Words arguments{"plan", material().deck()};
     arguments.insert(arguments.end(), changes.begin(), changes.end());
     const Result r = run(arguments, {.limit = 90});

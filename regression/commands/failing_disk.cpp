@@ -50,9 +50,9 @@ void fail_call(const Reference& reference, long call, int error) {
   SCOPED_TRACE(fmt::format("call {} fails with {}", call, std::strerror(error)));
   const Folder folder;
   fs::copy(reference.before.path(), folder.path(), fs::copy_options::recursive);
-  const Result r = run(train(folder.path(), saved + 1, true), {.env = {{"LD_PRELOAD", GYR_FAILING_CALLS},
-                                                                       {"GYR_FAILING_CALL", std::to_string(call)},
-                                                                       {"GYR_FAILING_ERROR", std::to_string(error)}}});
+  const Result r =
+      run(train(folder.path(), saved + 1, true),
+          {.env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_FAILING_CALL", std::to_string(call)}, {"GYR_FAILING_ERROR", std::to_string(error)}}});
   EXPECT_NE(r.err.find("failing call: "), std::string::npos) << r.err;
   const std::string& said = r.code == 0 ? r.out : r.err;  // an older checkpoint that cannot be removed does not end the run
   EXPECT_TRUE(r.code == int(Exit::io) || (r.code == 0 && said.find("cannot be removed") != std::string::npos)) << r.code << r.out << r.err;
@@ -115,7 +115,8 @@ TEST(failing_disk, a_name_is_given_to_what_is_on_disk_and_is_itself_brought_ther
       const fs::path log = beside / "calls";
       Words words{"train.steps=3", "checkpoint.every=1", "checkpoint.keep=1", std::string("checkpoint.async=") + (async ? "true" : "false")};
       if (ranks > 0) words.insert(words.end(), {"parallel.data=2", "parallel.tensor=2"});
-      const Result r = run(Material::get().train(folder.path(), words), {.ranks = ranks, .env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_CALL_LOG", log}}});
+      const Result r =
+          run(Material::get().train(folder.path(), words), {.ranks = ranks, .env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_CALL_LOG", log}}});
       ASSERT_EQ(r.code, 0) << r.err;
       const std::vector<Call> calls = calls_in(log);
       const auto parent = [](const std::string& path) { return fs::path(path).parent_path().string(); };
@@ -134,16 +135,22 @@ TEST(failing_disk, a_name_is_given_to_what_is_on_disk_and_is_itself_brought_ther
         EXPECT_GE(written.size(), is_checkpoint ? 1u + unsigned(std::max(1, ranks)) : 1u);  // an index or manifest, and shards
         for (const auto& [path, last] : written) {
           // What was written under a temporary name inside a folder got its own before.
-          const long synced = last_call(calls, [&, path = path](const Call& c) { return c.what == "fsync" && c.path == path; }, i);
+          const long synced = last_call(
+              calls, [&, path = path](const Call& c) { return c.what == "fsync" && c.path == path; }, i);
           EXPECT_GT(synced, last) << path;
           if (is_checkpoint) {
-            EXPECT_GT(last_call(calls, [&](const Call& c) { return c.what == "fsync" && c.path == name.path; }, i), synced) << path;
+            EXPECT_GT(last_call(
+                          calls, [&](const Call& c) { return c.what == "fsync" && c.path == name.path; }, i),
+                      synced)
+                << path;
           }
         }
         // The name itself is on disk before the next file or folder of the folder of checkpoints gets one.
         std::size_t next = i + 1;
         while (next < calls.size() && !(calls[next].what == "rename" && parent(calls[next].path) == parent(name.to))) ++next;
-        EXPECT_GT(last_call(calls, [&](const Call& c) { return c.what == "fsync" && c.path == parent(name.to); }, next), long(i));
+        EXPECT_GT(last_call(
+                      calls, [&](const Call& c) { return c.what == "fsync" && c.path == parent(name.to); }, next),
+                  long(i));
       }
       EXPECT_EQ(checkpoints, 3);
       EXPECT_GT(renames, 2 * 3);  // manifests, `latest`

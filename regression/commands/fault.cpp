@@ -36,7 +36,8 @@ TEST(fault, eight_ranks_lose_nothing_to_damaged_or_full_disks) {
 // A lost rank that is not replaced takes its replica with it; the batch stays, and the losses to rounding.
 TEST(fault, without_a_spare_the_data_axis_shrinks_and_the_batch_stays) {
   const Folder whole, folder;
-  const Words settings{"train.steps=8", "optimizer.decay_steps=8", "checkpoint.every=2", "parallel.tensor=1", "watchdog.heartbeat=0.1", "supervise.silent=2"};
+  const Words settings{"train.steps=8",     "optimizer.decay_steps=8", "checkpoint.every=2",
+                       "parallel.tensor=1", "watchdog.heartbeat=0.1",  "supervise.silent=2"};
   ASSERT_EQ(run(Material::get().train(whole.path(), settings)).code, 0);
   Words words = Material::get().train(folder.path(), settings);
   words[0] = "run";
@@ -54,7 +55,8 @@ TEST(fault, without_a_spare_the_data_axis_shrinks_and_the_batch_stays) {
 // Killed in the same step in every attempt, it never reaches the next checkpoint.
 TEST(fault, a_run_that_makes_no_progress_is_given_up) {
   const Folder folder;
-  Words words = Material::get().train(folder.path(), {"train.steps=8", "checkpoint.every=2", "fault.kind=exit:7", "fault.attempt=-1", "fault.step=4"});
+  Words words =
+      Material::get().train(folder.path(), {"train.steps=8", "checkpoint.every=2", "fault.kind=exit:7", "fault.attempt=-1", "fault.step=4"});
   words[0] = "run";
   for (const char* more : {"-n", "1", "--launcher", "none"}) words.push_back(more);
   const Result r = run(words);

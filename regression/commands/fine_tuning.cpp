@@ -61,8 +61,9 @@ TEST(fine_tuning, build_says_what_is_learned) {
 TEST(fine_tuning, the_template_may_stand_in_a_file_and_ranks_write_the_same_bytes) {
   const Folder folder;
   put_contents(folder / "template", chat + "\n");
-  const Words words{"data", "build", examples().lines, folder / "p", "--tokenizer", Material::get().tokenizer(), "--no-end", "--template",
-                    "@" + (folder / "template").string()};
+  const Words words{"data",       "build",       examples().lines,
+                    folder / "p", "--tokenizer", Material::get().tokenizer(),
+                    "--no-end",   "--template",  "@" + (folder / "template").string()};
   ASSERT_EQ(run(words, {.ranks = 2}).code, 0);
   for (const char* file : {".bin", ".idx", "_mask.bin", "_mask.idx"})
     EXPECT_EQ(contents((folder / "p").string() + file), contents(examples().prefix.string() + file)) << file;
@@ -158,7 +159,8 @@ TEST(fine_tuning, what_is_wrong_is_refused) {
   refused(build({"--template", "{prompt}{response}", "--documents", "line"}), Exit::usage, "--documents line");
   refused(build({"--template", "{prompt}{response}", "--separator", "x"}), Exit::usage, "--separator");
   refused(build({"--prompt-key", "q"}), Exit::usage, "--template");
-  refused(build({"--template", "{prompt}{response}", "--prompt-key", "q"}), Exit::data, "chat.jsonl:1: the line has no key 'q' (keys: prompt, response)");
+  refused(build({"--template", "{prompt}{response}", "--prompt-key", "q"}), Exit::data,
+          "chat.jsonl:1: the line has no key 'q' (keys: prompt, response)");
   refused(build({"--template", "{role}{content}"}), Exit::data, "chat.jsonl:1: the line has no key 'messages'");
 
   for (const char* file : {".bin", ".idx", "_mask.idx"}) fs::copy(examples().prefix.string() + file, (folder / "q").string() + file);

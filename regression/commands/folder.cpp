@@ -66,7 +66,8 @@ std::map<std::string, std::string> snapshot(const fs::path& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     struct stat s {};
     lstat(entry.path().c_str(), &s);
-    all[entry.path().string()] = fmt::format("{} {}.{} {}", s.st_ino, s.st_mtim.tv_sec, s.st_mtim.tv_nsec, entry.is_regular_file() ? contents(entry.path()) : "");
+    all[entry.path().string()] =
+        fmt::format("{} {}.{} {}", s.st_ino, s.st_mtim.tv_sec, s.st_mtim.tv_nsec, entry.is_regular_file() ? contents(entry.path()) : "");
   }
   return all;
 }
@@ -145,8 +146,9 @@ TEST(folder, of_a_killed_run_is_taken_over_on_another_machine) {
   const Folder folder;
   const auto killed = [&](const std::string& name, const std::string& job, bool is_supervised) {
     const Words words{"train.steps=100000", "checkpoint.every=2"};
-    const Result r = execute({"/bin/sh", "-c", "exec env " + on("east", job) + line_of(is_supervised ? supervised(folder / name, words) : train(folder / name, words))},
-                             {.kill_when = [&] { return fs::exists(Material::checkpoint(folder / name, 4)); }});
+    const Result r = execute(
+        {"/bin/sh", "-c", "exec env " + on("east", job) + line_of(is_supervised ? supervised(folder / name, words) : train(folder / name, words))},
+        {.kill_when = [&] { return fs::exists(Material::checkpoint(folder / name, 4)); }});
     EXPECT_TRUE(r.killed) << told(r);
   };
   const auto next = [&](const std::string& name, const std::string& job, bool is_supervised, const Words& more, const std::string& why) {
@@ -184,7 +186,8 @@ TEST(folder, is_one_runs_where_two_machines_start_at_once) {
       const Words settings{"train.steps=300", "train.log_every=1000"};
       const fs::path out = folder / fmt::format("out{}", pair);
       const Words words = random() % 3 == 0 ? supervised(out, settings) : train(out, settings);
-      script += fmt::format("(sleep 0.{:03}; {}{} > {}.{} 2>&1; echo $? > {}.{}.code) &\n", random() % 150, on(host, "GYR_NFS=1"), line_of(words), out.string(), host, out.string(), host);
+      script += fmt::format("(sleep 0.{:03}; {}{} > {}.{} 2>&1; echo $? > {}.{}.code) &\n", random() % 150, on(host, "GYR_NFS=1"), line_of(words),
+                            out.string(), host, out.string(), host);
     }
   const Result r = execute({"/bin/bash", "-c", script + "wait"});
   Trials trials("two machines that start in one folder at once");
@@ -195,7 +198,8 @@ TEST(folder, is_one_runs_where_two_machines_start_at_once) {
         codes.push_back(contents(folder / fmt::format("out{}.{}.code", pair, host)));
         said.push_back(contents(folder / fmt::format("out{}.{}", pair, host)));
       }
-      EXPECT_TRUE((codes == std::vector<std::string>{"0\n", "74\n"}) || (codes == std::vector<std::string>{"74\n", "0\n"})) << codes[0] << said[0] << codes[1] << said[1];
+      EXPECT_TRUE((codes == std::vector<std::string>{"0\n", "74\n"}) || (codes == std::vector<std::string>{"74\n", "0\n"}))
+          << codes[0] << said[0] << codes[1] << said[1];
       EXPECT_NE(said[codes[0] == "0\n"].find("another run"), std::string::npos) << said[codes[0] == "0\n"];
       EXPECT_EQ(losses(folder / fmt::format("out{}", pair)).size(), 300u);
     });
@@ -236,9 +240,11 @@ TEST(folder, on_a_full_disk_the_supervisor_still_tells_what_has_been) {
   fs::permissions(folder / "launcher", fs::perms::owner_all);
   Words words = train(folder / "out", {});
   words[0] = "run";
-  for (const std::string& word : {std::string("-n"), std::string("1"), std::string("--launcher"), (folder / "launcher").string()}) words.push_back(word);
+  for (const std::string& word : {std::string("-n"), std::string("1"), std::string("--launcher"), (folder / "launcher").string()})
+    words.push_back(word);
   const Result r = execute({"/bin/sh", "-c", "(ulimit -f 1; trap '' XFSZ; exec " + line_of(words) + ") 2>&1 | cat"});
-  for (const char* part : {"culprit", "effective training time", "supervisor.json", "gives up"}) EXPECT_NE(r.out.find(part), std::string::npos) << part << told(r);
+  for (const char* part : {"culprit", "effective training time", "supervisor.json", "gives up"})
+    EXPECT_NE(r.out.find(part), std::string::npos) << part << told(r);
   EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << told(r);
 }
 
@@ -290,8 +296,8 @@ TEST(folder, with_links_in_it_leaves_alone_what_they_point_to) {
 TEST(folder, of_a_supervised_run_hears_every_signal) {
   const Folder folder;
   const fs::path heard = folder / "heard";
-  put_contents(folder / "launcher", "#!/bin/bash\nfor s in TERM USR1 INT; do trap \"echo $s >> " + heard.string() + "\" $s; done\necho ready >> " + heard.string() +
-                                        "\nwhile [ ! -e " + (folder / "enough").string() + " ]; do sleep 0.05; done\nexit 78\n");
+  put_contents(folder / "launcher", "#!/bin/bash\nfor s in TERM USR1 INT; do trap \"echo $s >> " + heard.string() + "\" $s; done\necho ready >> " +
+                                        heard.string() + "\nwhile [ ! -e " + (folder / "enough").string() + " ]; do sleep 0.05; done\nexit 78\n");
   fs::permissions(folder / "launcher", fs::perms::owner_all);
   const std::vector<std::pair<int, std::string>> sent{{SIGUSR1, "USR1"}, {SIGUSR1, "USR1"}, {SIGTERM, "TERM"}, {SIGINT, "INT"}, {SIGTERM, "TERM"}};
   std::string expected = "ready\n";
@@ -304,7 +310,8 @@ TEST(folder, of_a_supervised_run_hears_every_signal) {
   };
   Words words = train(folder / "out", {});
   words[0] = "run";
-  for (const std::string& word : {std::string("-n"), std::string("1"), std::string("--launcher"), (folder / "launcher").string()}) words.push_back(word);
+  for (const std::string& word : {std::string("-n"), std::string("1"), std::string("--launcher"), (folder / "launcher").string()})
+    words.push_back(word);
   const Result r = run(words, {.limit = 30, .meanwhile = signal});
   EXPECT_EQ(r.code, 78) << told(r);
   EXPECT_EQ(contents(heard), expected);
@@ -344,7 +351,8 @@ TEST(folder, of_a_run_whose_only_rank_is_killed_again_and_again_is_finished) {
     if (killed == kills || !fs::exists(Material::checkpoint(folder / "out", saved))) return;
     if (const int pid = process_past(folder / "out", saved); pid > 0 && kill(pid, SIGKILL) == 0) ++killed;
   };
-  const Result r = run(supervised(folder / "out", {fmt::format("train.steps={}", steps), "checkpoint.every=15", "checkpoint.keep=100"}), {.meanwhile = kill_it});
+  const Result r =
+      run(supervised(folder / "out", {fmt::format("train.steps={}", steps), "checkpoint.every=15", "checkpoint.keep=100"}), {.meanwhile = kill_it});
   EXPECT_EQ(r.code, 0) << told(r);
   EXPECT_EQ(killed, kills);
   EXPECT_EQ(json_in(folder / "out/supervisor.json")["restarts"], kills);

@@ -32,7 +32,8 @@ Score score(const std::filesystem::path& checkpoint, const Words& more = {}, int
   const Result r = run(arguments, {.ranks = ranks});
   EXPECT_EQ(r.code, 0) << r.err;
   Score s;
-  EXPECT_EQ(std::sscanf(r.out.c_str(), "loss %lf | perplexity %lf | %ld tokens of %ld sequences", &s.loss, &s.perplexity, &s.tokens, &s.sequences), 4) << r.out;
+  EXPECT_EQ(std::sscanf(r.out.c_str(), "loss %lf | perplexity %lf | %ld tokens of %ld sequences", &s.loss, &s.perplexity, &s.tokens, &s.sequences), 4)
+      << r.out;
   return s;
 }
 

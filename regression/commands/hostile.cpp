@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Names and texts in files may be anybody's. Whatever is printed of them moves no cursor, begins no line of its own and looks like no last line of a run.
+// Names and texts in files may be anybody's. Whatever is printed of them moves no cursor, begins no line of its own and looks like no last line of a
+// run.
 //   GYR_HOSTILE=DRAWS:SEED tries more of them
 #include <gtest/gtest.h>
 
@@ -50,7 +51,22 @@ class Names {
  public:
   explicit Names(unsigned seed) : random_(seed) {}
   std::string draw() {
-    static const Words pieces{"\n", "\nRUN OK\n", "RUN OK", "\x1b[2J", "\x1b]0;x\x07", "\r", "\b\b", "\t", "\x7f", "\xc2\x9b""2J", "\xe2\x80\xae", "a", "weight", "{}", "%s%n"};
+    static const Words pieces{"\n",
+                              "\nRUN OK\n",
+                              "RUN OK",
+                              "\x1b[2J",
+                              "\x1b]0;x\x07",
+                              "\r",
+                              "\b\b",
+                              "\t",
+                              "\x7f",
+                              "\xc2\x9b"
+                              "2J",
+                              "\xe2\x80\xae",
+                              "a",
+                              "weight",
+                              "{}",
+                              "%s%n"};
     std::string name;
     for (unsigned n = 1 + random_() % 4; n > 0; --n) name += pieces[random_() % pieces.size()];
     return name + "\nRUN OK";
@@ -82,8 +98,9 @@ std::string safetensors(const std::string& header) {
 }
 
 Json small_config() {
-  return {{"model_type", "falcon_h1"}, {"hidden_size", 16}, {"num_hidden_layers", 1}, {"rope_theta", 1e4}, {"num_attention_heads", 2}, {"num_key_value_heads", 1},
-          {"mamba_d_ssm", 16}, {"mamba_n_heads", 2}, {"mamba_d_state", 4}, {"intermediate_size", 16}, {"vocab_size", 32}};
+  return {{"model_type", "falcon_h1"}, {"hidden_size", 16},        {"num_hidden_layers", 1}, {"rope_theta", 1e4},
+          {"num_attention_heads", 2},  {"num_key_value_heads", 1}, {"mamba_d_ssm", 16},      {"mamba_n_heads", 2},
+          {"mamba_d_state", 4},        {"intermediate_size", 16},  {"vocab_size", 32}};
 }
 
 void refuse_model_folder(const Folder& folder, Names& names, const std::string& config, const std::string& weights) {
@@ -115,8 +132,10 @@ TEST(hostile, names_in_files_forge_nothing) {
       refuse_model_folder(folder, names, "{" + quoted(name) + ": " + name, "");
     });
     trials.attempt([&] {  // tensors and fields of a header
-      refuse_model_folder(folder, names, small_config().dump(), safetensors("{" + quoted(name) + R"(:{"dtype":"F32","shape":[],"data_offsets":[0,0]}})"));
-      refuse_model_folder(folder, names, small_config().dump(), safetensors("{" + quoted(name) + R"(:{"dtype":"BF16","shape":[0],"data_offsets":[0,0]}})"));
+      refuse_model_folder(folder, names, small_config().dump(),
+                          safetensors("{" + quoted(name) + R"(:{"dtype":"F32","shape":[],"data_offsets":[0,0]}})"));
+      refuse_model_folder(folder, names, small_config().dump(),
+                          safetensors("{" + quoted(name) + R"(:{"dtype":"BF16","shape":[0],"data_offsets":[0,0]}})"));
       refuse_model_folder(folder, names, small_config().dump(), safetensors(R"({"a":{"dtype":)" + quoted(name) + "}}"));
     });
     trials.attempt([&] {  // shards of an index

@@ -79,7 +79,8 @@ std::map<std::string, std::string> tensors_in(const fs::path& folder) {
     for (const auto& [tensor, entry] : header.items()) {
       if (tensor == "__metadata__") continue;
       const std::size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
-      const bool fresh = tensors.try_emplace(tensor, entry["dtype"].dump() + entry["shape"].dump() + bytes.substr(8 + length + begin, end - begin)).second;
+      const bool fresh =
+          tensors.try_emplace(tensor, entry["dtype"].dump() + entry["shape"].dump() + bytes.substr(8 + length + begin, end - begin)).second;
       EXPECT_TRUE(fresh) << tensor;
     }
   }
@@ -90,7 +91,8 @@ std::map<std::string, std::string> tensors_in(const fs::path& folder) {
 
 TEST(huggingface, out_and_in_and_out_again_keeps_every_bit) {
   const Folder folder;
-  for (const Words& options : std::vector<Words>{{}, {"--dtype", "bf16"}, {"--dtype", "fp16"}, {"--dtype", "fp32"}, {"--shard-size", "20KB", "--dtype", "bf16"}}) {
+  for (const Words& options :
+       std::vector<Words>{{}, {"--dtype", "bf16"}, {"--dtype", "fp16"}, {"--dtype", "fp32"}, {"--shard-size", "20KB", "--dtype", "bf16"}}) {
     Words out{"export-hf", material().trained(), folder / "a"};
     out.insert(out.end(), options.begin(), options.end());
     must(out);
@@ -172,7 +174,9 @@ TEST(huggingface, a_run_starts_from_a_folder_or_a_checkpoint_on_any_grid) {
   EXPECT_LT(one[0], std::log(300.) - 1);  // it has learnt something before
   EXPECT_EQ(losses("checkpoint", {"--init-from", material().trained()}, 0), one);
   EXPECT_EQ(losses("key", {"train.init_from=" + exported().string()}, 0), one);
-  for (const auto& [name, grid] : std::map<std::string, Words>{{"t2", {"parallel.tensor=2"}}, {"p2", {"parallel.pipeline=2"}}, {"t4", {"parallel.tensor=4"}},
+  for (const auto& [name, grid] : std::map<std::string, Words>{{"t2", {"parallel.tensor=2"}},
+                                                               {"p2", {"parallel.pipeline=2"}},
+                                                               {"t4", {"parallel.tensor=4"}},
                                                                {"p2t2", {"parallel.pipeline=2", "parallel.tensor=2"}}}) {
     Words more = grid;
     more.insert(more.end(), {"--init-from", exported()});
@@ -185,8 +189,10 @@ TEST(huggingface, a_run_starts_from_a_folder_or_a_checkpoint_on_any_grid) {
   const Result more = must({"train", deck, "output.folder=" + (folder / "one").string(), "train.steps=3", "--init-from", exported(), "--resume"});
   EXPECT_NE(more.out.find("resumed from"), std::string::npos) << more.out;
   // What the deck says of the model wins, and where it contradicts the weights the tensor is named.
-  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.mlp.intermediate_size=60"}, Exit::config, "gate_proj.weight");
-  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.tie_word_embeddings=true", "model.attention.bias=true"},
+  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.mlp.intermediate_size=60"},
+                 Exit::config, "gate_proj.weight");
+  expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.tie_word_embeddings=true",
+                  "model.attention.bias=true"},
                  Exit::config, "q_proj.bias");
   expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", folder / "absent"}, Exit::missing, "absent");
   // The exported run finds its way back to the folder it started from.
@@ -280,7 +286,8 @@ TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
   expect_refused({"generate", exported(), "--prompt", "ka", "--chat"}, Exit::data, "has no chat template; write one with --template");
   expect_refused({"generate", exported(), "--prompt", "ka", "--chat", "--template", "{role}{content}"}, Exit::usage, "--chat");
   // Data is written down as the model says, too.
-  folder.write("chat.jsonl", R"({"messages": [{"role": "user", "content": "ka"}, {"role": "assistant", "content": "lo"}]})" "\n");
+  folder.write("chat.jsonl", R"({"messages": [{"role": "user", "content": "ka"}, {"role": "assistant", "content": "lo"}]})"
+                             "\n");
   must({"data", "build", folder / "chat.jsonl", folder / "by-model", "--tokenizer", tokenizer, "--template", "@" + (folder / "ckpt").string()});
   must({"data", "build", folder / "chat.jsonl", folder / "by-hand", "--tokenizer", tokenizer, "--template", "<{role}>{content}\n"});
   for (const char* end : {".bin", ".idx", "_mask.bin"})
@@ -370,21 +377,41 @@ TEST(huggingface, memory_does_not_grow_with_tensors) {
   fs::create_directory(folder / "big");
   const long vocab_size = 32768, width = 1024;
   Json config = Json::parse(contents(exported() / "config.json"));
-  config.update({{"vocab_size", vocab_size}, {"hidden_size", width}, {"num_hidden_layers", 1}, {"tie_word_embeddings", true},
-                 {"num_attention_heads", 2}, {"num_key_value_heads", 1}, {"head_dim", 8}, {"intermediate_size", 16}, {"mamba_d_ssm", 16},
-                 {"mamba_n_heads", 2}, {"mamba_d_head", 8}, {"mamba_d_state", 4}, {"dtype", "bfloat16"}, {"torch_dtype", "bfloat16"}});
+  config.update({{"vocab_size", vocab_size},
+                 {"hidden_size", width},
+                 {"num_hidden_layers", 1},
+                 {"tie_word_embeddings", true},
+                 {"num_attention_heads", 2},
+                 {"num_key_value_heads", 1},
+                 {"head_dim", 8},
+                 {"intermediate_size", 16},
+                 {"mamba_d_ssm", 16},
+                 {"mamba_n_heads", 2},
+                 {"mamba_d_head", 8},
+                 {"mamba_d_state", 4},
+                 {"dtype", "bfloat16"},
+                 {"torch_dtype", "bfloat16"}});
   folder.write("big/config.json", config.dump());
   const std::string layer = "model.layers.0.";
-  const std::map<std::string, std::vector<long>> shapes{
-      {"model.embed_tokens.weight", {vocab_size, width}}, {"model.final_layernorm.weight", {width}},
-      {layer + "input_layernorm.weight", {width}}, {layer + "pre_ff_layernorm.weight", {width}},
-      {layer + "self_attn.q_proj.weight", {16, width}}, {layer + "self_attn.k_proj.weight", {8, width}},
-      {layer + "self_attn.v_proj.weight", {8, width}}, {layer + "self_attn.o_proj.weight", {width, 16}},
-      {layer + "mamba.in_proj.weight", {2 * 16 + 2 * 4 + 2, width}}, {layer + "mamba.conv1d.weight", {16 + 2 * 4, 1, 4}},
-      {layer + "mamba.conv1d.bias", {16 + 2 * 4}}, {layer + "mamba.A_log", {2}}, {layer + "mamba.D", {2}}, {layer + "mamba.dt_bias", {2}},
-      {layer + "mamba.norm.weight", {16}}, {layer + "mamba.out_proj.weight", {width, 16}},
-      {layer + "feed_forward.gate_proj.weight", {16, width}}, {layer + "feed_forward.up_proj.weight", {16, width}},
-      {layer + "feed_forward.down_proj.weight", {width, 16}}};
+  const std::map<std::string, std::vector<long>> shapes{{"model.embed_tokens.weight", {vocab_size, width}},
+                                                        {"model.final_layernorm.weight", {width}},
+                                                        {layer + "input_layernorm.weight", {width}},
+                                                        {layer + "pre_ff_layernorm.weight", {width}},
+                                                        {layer + "self_attn.q_proj.weight", {16, width}},
+                                                        {layer + "self_attn.k_proj.weight", {8, width}},
+                                                        {layer + "self_attn.v_proj.weight", {8, width}},
+                                                        {layer + "self_attn.o_proj.weight", {width, 16}},
+                                                        {layer + "mamba.in_proj.weight", {2 * 16 + 2 * 4 + 2, width}},
+                                                        {layer + "mamba.conv1d.weight", {16 + 2 * 4, 1, 4}},
+                                                        {layer + "mamba.conv1d.bias", {16 + 2 * 4}},
+                                                        {layer + "mamba.A_log", {2}},
+                                                        {layer + "mamba.D", {2}},
+                                                        {layer + "mamba.dt_bias", {2}},
+                                                        {layer + "mamba.norm.weight", {16}},
+                                                        {layer + "mamba.out_proj.weight", {width, 16}},
+                                                        {layer + "feed_forward.gate_proj.weight", {16, width}},
+                                                        {layer + "feed_forward.up_proj.weight", {16, width}},
+                                                        {layer + "feed_forward.down_proj.weight", {width, 16}}};
   Json header;
   std::uint64_t end = 0;
   for (const auto& [name, shape] : shapes) {

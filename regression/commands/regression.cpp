@@ -80,8 +80,8 @@ bool has(const std::string& text, const std::string& pattern) { return std::rege
 }  // namespace
 
 TEST(regression, a_rewritten_curve_says_who_made_it_and_why) {
-  for (const char* line : {"# reason     made for the tests\n", "# date       20\\d\\d-", "# version    \\d+\\.\\d+.*, git \\w+", "# grid       1x1x1\n",
-                           "# agreed on  1x1x1 2x1x1 1x1x1>1x1x1\n", "\n6\t\\d\\S*\t\\d\\S*\t\\d*"})
+  for (const char* line : {"# reason     made for the tests\n", "# date       20\\d\\d-", "# version    \\d+\\.\\d+.*, git \\w+",
+                           "# grid       1x1x1\n", "# agreed on  1x1x1 2x1x1 1x1x1>1x1x1\n", "\n6\t\\d\\S*\t\\d\\S*\t\\d*"})
     EXPECT_TRUE(has(golden_curve(), line)) << line << golden_curve();
 }
 
@@ -103,7 +103,8 @@ TEST(regression, a_number_beyond_its_tolerance_fails_with_step_numbers_and_log) 
     put_contents(table.golden(), doctored(4, column, 1.01));
     const Result r = table.call({"--only", "tiny", "--ranks", "1"});
     EXPECT_EQ(r.code, 1);
-    const std::string line = fmt::format("\nFAILED tiny 1x1x1: step 4: {} is \\d\\S*, in the golden curve \\d\\S*: off by 9.9e-03, allowed 1e-\\d; log (\\S+)\n", name);
+    const std::string line =
+        fmt::format("\nFAILED tiny 1x1x1: step 4: {} is \\d\\S*, in the golden curve \\d\\S*: off by 9.9e-03, allowed 1e-\\d; log (\\S+)\n", name);
     std::smatch match;
     ASSERT_TRUE(std::regex_search(r.out, match, std::regex(line))) << r.out << r.err;
     EXPECT_NE(contents(match[1].str()).find("RUN OK"), std::string::npos);

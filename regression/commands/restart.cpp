@@ -207,7 +207,8 @@ TEST(restart, checkpoints_of_another_run_are_neither_taken_nor_removed) {
   };
   ASSERT_EQ(run(of_run(mine, "train.seed=1", {})).code, 0);
   ASSERT_EQ(run(of_run(other, "train.seed=2", {"train.steps=5", "checkpoint.keep=9"})).code, 0);
-  for (const int step : {1, 2, 5}) fs::copy(Material::checkpoint(other.path(), step), Material::checkpoint(mine.path(), step), fs::copy_options::recursive);
+  for (const int step : {1, 2, 5})
+    fs::copy(Material::checkpoint(other.path(), step), Material::checkpoint(mine.path(), step), fs::copy_options::recursive);
   const Result r = run(of_run(mine, "train.seed=1", {"train.steps=4", "--resume"}));
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("at step 3"), std::string::npos) << r.out;
@@ -243,7 +244,8 @@ TEST(restart, what_has_changed_in_the_deck_is_told) {
   const Words other{"--resume", "optimizer.lr=0.02", "train.seq_length=16", "model.mamba.norm=norm_first", "model.rms_norm_eps=0.01"};
   const Result refused = go(4, other);
   EXPECT_EQ(refused.code, int(Exit::config)) << refused.out;
-  for (const char* word : {"model.mamba.norm", "model.rms_norm_eps", "--accept-changes", "step_00000003"}) EXPECT_NE(refused.err.find(word), std::string::npos) << refused.err;
+  for (const char* word : {"model.mamba.norm", "model.rms_norm_eps", "--accept-changes", "step_00000003"})
+    EXPECT_NE(refused.err.find(word), std::string::npos) << refused.err;
   EXPECT_NE(refused.out.find("gate_first  norm_first  changes what the model computes"), std::string::npos) << refused.out;
   EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 4)));
   Words accepted = other;
@@ -277,11 +279,10 @@ bool unfinished(const fs::path& folder) {
 
 // What ranks pass on the way of a save; the stages of a commit only the first rank passes.
 constexpr const char* stage_trials = "rank killed at a stage of a save";
-const Words stages_of_all{"begin", "copied", "shard", "written", "synced", "agreed"}, stages_of_first{"index", "manifest", "renamed", "latest", "pruned"};
+const Words stages_of_all{"begin", "copied", "shard", "written", "synced", "agreed"},
+    stages_of_first{"index", "manifest", "renamed", "latest", "pruned"};
 
-Case saving(bool async) {
-  return {"", 4, {"parallel.data=2", "parallel.tensor=2", std::string("checkpoint.async=") + (async ? "true" : "false")}};
-}
+Case saving(bool async) { return {"", 4, {"parallel.data=2", "parallel.tensor=2", std::string("checkpoint.async=") + (async ? "true" : "false")}}; }
 
 // A rank dies at a stage of the save of step 6: what was saved before is whole, the new checkpoint is whole or not there, and the next attempt
 // ends with the bits of a run that nothing befell.
@@ -289,7 +290,8 @@ void die_at(const std::string& stage, int rank, bool async, const fs::path& five
   SCOPED_TRACE(stage + " on rank " + std::to_string(rank) + (async ? ", asynchronously" : ""));
   const Folder folder;
   fs::copy(five_steps, folder.path(), fs::copy_options::recursive);
-  const Result r = run(train(saving(async), folder.path(), 8, true), {.ranks = 4, .env = {{"GYR_FAULT_POINT", stage + ":" + std::to_string(rank) + ":6"}}});
+  const Result r =
+      run(train(saving(async), folder.path(), 8, true), {.ranks = 4, .env = {{"GYR_FAULT_POINT", stage + ":" + std::to_string(rank) + ":6"}}});
   EXPECT_NE(r.code, 0) << "nobody died\n" << r.out;
   const auto saved = whole_steps(folder.path());
   const bool has_six = std::count(saved.begin(), saved.end(), 6) == 1;

@@ -41,7 +41,8 @@ TEST(survive, the_file_stop_ends_a_run_and_is_taken_away) {
 
 TEST(survive, a_run_saves_before_its_time_is_over) {
   const Folder folder;
-  const Result r = run(train(folder.path(), {"train.steps=1000000", "train.walltime=0:00:05", "checkpoint.every=0", "train.log_every=1000000"}), {.ranks = 2});
+  const Result r =
+      run(train(folder.path(), {"train.steps=1000000", "train.walltime=0:00:05", "checkpoint.every=0", "train.log_every=1000000"}), {.ranks = 2});
   EXPECT_EQ(r.code, 75) << told(r);
   EXPECT_NE(r.err.find("train.walltime"), std::string::npos) << told(r);
   EXPECT_LT(r.seconds, 6.5);  // with what starting and ending the processes takes
@@ -79,7 +80,8 @@ TEST(survive, a_rollback_equals_a_clean_run_without_that_batch) {
     SCOPED_TRACE(step);
     const Folder folder, clean;
     const std::string skip = "data.skip=[\"" + std::to_string(8 * (std::stoi(step) - 1)) + ":8\"]";
-    Words with{"parallel.data=2", "train.non_finite=rollback", "fault.kind=nan", "fault.rank=1", "fault.step=" + step}, without{"parallel.data=2", skip};
+    Words with{"parallel.data=2", "train.non_finite=rollback", "fault.kind=nan", "fault.rank=1", "fault.step=" + step},
+        without{"parallel.data=2", skip};
     for (Words* words : {&with, &without}) words->insert(words->end(), more.begin(), more.end());
     ASSERT_EQ(run(train(clean.path(), without), {.ranks = 2}).code, 0);
     const Result r = run(train(folder.path(), with), options);
@@ -101,7 +103,8 @@ TEST(survive, numbers_that_stay_bad_end_the_run) {
   const Result stop = run(train(folder.path(), {"parallel.data=2", "fault.kind=nan", "fault.step=5"}), {.ranks = 2});
   EXPECT_EQ(stop.code, 80) << told(stop);
   EXPECT_NE(stop.err.find("step 5"), std::string::npos) << told(stop);
-  const Result skips = run(train(other.path(), {"optimizer.lr=1e30", "optimizer.warmup_steps=0", "optimizer.clip_grad=0", "train.non_finite=skip", "train.max_skips=3"}));
+  const Result skips = run(
+      train(other.path(), {"optimizer.lr=1e30", "optimizer.warmup_steps=0", "optimizer.clip_grad=0", "train.non_finite=skip", "train.max_skips=3"}));
   EXPECT_EQ(skips.code, 80) << told(skips);
   EXPECT_NE(skips.err.find("train.max_skips"), std::string::npos) << told(skips);
 }
@@ -130,7 +133,8 @@ TEST(survive, a_signal_in_the_last_validation_saves) {
 // The last update of all may be the one that goes wrong, and no step comes that would notice.
 TEST(survive, weights_that_the_validation_finds_bad_are_not_saved) {
   const Folder folder;
-  const Result r = run(train(folder.path(), {"train.steps=1", "optimizer.lr=1e37", "optimizer.warmup_steps=0", "train.eval_every=1", "train.eval_batches=1"}));
+  const Result r =
+      run(train(folder.path(), {"train.steps=1", "optimizer.lr=1e37", "optimizer.warmup_steps=0", "train.eval_every=1", "train.eval_batches=1"}));
   EXPECT_EQ(r.code, 80) << told(r);
   EXPECT_NE(r.err.find("validation loss"), std::string::npos) << told(r);
   EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 1)));
@@ -169,7 +173,8 @@ TEST(survive, the_watchdog_ends_a_hanging_job_and_names_the_rank) {
   for (const char* kind : {"stop", "hang"}) {
     SCOPED_TRACE(kind);
     const Folder folder;
-    const Result r = run(train(folder.path(), {"parallel.data=2", "parallel.tensor=2", "watchdog.seconds=1", "fault.rank=2", "fault.step=5", std::string("fault.kind=") + kind}),
+    const Result r = run(train(folder.path(), {"parallel.data=2", "parallel.tensor=2", "watchdog.seconds=1", "fault.rank=2", "fault.step=5",
+                                               std::string("fault.kind=") + kind}),
                          {.ranks = 4});
     EXPECT_EQ(r.code, 75) << told(r);
     EXPECT_NE(r.err.find("culprit: rank 2"), std::string::npos) << told(r);
@@ -193,7 +198,10 @@ TEST(survive, the_slurm_script_requeues_on_75_only) {
     int script;
     bool requeued;
   };
-  for (const Case& c : {Case{75, "RUN STOPPED 75", 0, true}, {0, "RUN OK", 0, false}, {80, "RUN FAILED 80", 80, false}, {0, "RUN STOPPED 75", 0, true},
+  for (const Case& c : {Case{75, "RUN STOPPED 75", 0, true},
+                        {0, "RUN OK", 0, false},
+                        {80, "RUN FAILED 80", 80, false},
+                        {0, "RUN STOPPED 75", 0, true},
                         {0, "iteration 7", 70, false}}) {
     SCOPED_TRACE(fmt::format("{}, {}", c.srun, c.last_line));
     const Folder folder;
@@ -204,8 +212,8 @@ TEST(survive, the_slurm_script_requeues_on_75_only) {
     program("srun", fmt::format("echo \"$@\" > {}; echo {}; exit {}", (folder / "started").string(), c.last_line, c.srun));
     program("scontrol", "echo \"$@\" > " + (folder / "requeued").string());
     const Result r = execute({"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
-                              std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh",
-                              "deck.yaml", "train.steps=5"});
+                              std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash",
+                              std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "deck.yaml", "train.steps=5"});
     EXPECT_EQ(r.code, c.script) << told(r);
     const std::string started = contents(folder / "started");
     EXPECT_NE(started.find("-K1"), std::string::npos) << started;
@@ -227,9 +235,10 @@ TEST(survive, a_cancelled_job_is_not_requeued) {
   const auto cancel = [&](int pid, const fs::path&) {
     if (!sent && contents(folder / "started") == "ready\n") sent = kill(pid, SIGTERM) == 0;
   };
-  const Result r = execute({"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
-                            std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "deck.yaml"},
-                           {.meanwhile = cancel});
+  const Result r =
+      execute({"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
+               std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "deck.yaml"},
+              {.meanwhile = cancel});
   EXPECT_EQ(r.code, 75) << told(r);
   EXPECT_NE(r.out.find("not queued again"), std::string::npos) << told(r);
   EXPECT_FALSE(fs::exists(folder / "requeued"));
@@ -237,8 +246,9 @@ TEST(survive, a_cancelled_job_is_not_requeued) {
 
 TEST(survive, keys_that_make_no_sense_are_refused) {
   const Folder folder;
-  for (const char* wrong : {"train.walltime=soon", "fault.kind=explode", "fault.kind=slow", "fault.kind=slow:0.5", "fault.kind=kill:3", "data.skip=[\"5\"]",
-                            "data.skip=[\"8:8\",\"4:2\"]", "train.spike=0.5", "watchdog.seconds=-1", "train.non_finite=ignore"}) {
+  for (const char* wrong :
+       {"train.walltime=soon", "fault.kind=explode", "fault.kind=slow", "fault.kind=slow:0.5", "fault.kind=kill:3", "data.skip=[\"5\"]",
+        "data.skip=[\"8:8\",\"4:2\"]", "train.spike=0.5", "watchdog.seconds=-1", "train.non_finite=ignore"}) {
     const Result r = run(train(folder.path(), {wrong}));
     EXPECT_EQ(r.code, 78) << wrong << told(r);
     EXPECT_NE(r.err.find(std::string(wrong).substr(0, std::string(wrong).find('='))), std::string::npos) << told(r);

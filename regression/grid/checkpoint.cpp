@@ -110,8 +110,10 @@ struct Way {
   int expected;  // files
   bool async;
 };
-const std::vector<Way> ways{{"rank", Files::rank, {}, 8, false},  {"rank, asynchronously", Files::rank, {}, 8, true},
-                            {"node", Files::node, {}, 1, true},   {"nodes", Files::node, {0, 0, 2, 2, 2, 2, 2, 2}, 2, false},
+const std::vector<Way> ways{{"rank", Files::rank, {}, 8, false},
+                            {"rank, asynchronously", Files::rank, {}, 8, true},
+                            {"node", Files::node, {}, 1, true},
+                            {"nodes", Files::node, {0, 0, 2, 2, 2, 2, 2, 2}, 2, false},
                             {"single", Files::single, {}, 1, false}};
 
 TEST(checkpoint, is_the_same_however_its_files_are_written) {
@@ -127,7 +129,8 @@ TEST(checkpoint, is_the_same_however_its_files_are_written) {
       EXPECT_EQ(saved.has_value(), !async);
       if (async) {
         set_state(rig.engine, 2);
-        while (!(saved = saver.poll())) {}
+        while (!(saved = saver.poll())) {
+        }
         set_state(rig.engine, 1);
       }
       EXPECT_EQ(saved->files, way.expected) << name;

@@ -121,8 +121,7 @@ std::string of_step(const Draw& d, Grid& grid) {
   if (d.packed ? flops > plan.flops : flops != plan.flops) return fmt::format("{} flops, planned {}", flops, plan.flops);
   for (int i = 0; i < memory_categories; ++i)
     if (rig.engine.measured().bytes(Memory(i)) != plan.capacity.bytes(Memory(i)))
-      return fmt::format("{} takes {} bytes, planned {}", name_of(Memory(i)), rig.engine.measured().bytes(Memory(i)),
-                         plan.capacity.bytes(Memory(i)));
+      return fmt::format("{} takes {} bytes, planned {}", name_of(Memory(i)), rig.engine.measured().bytes(Memory(i)), plan.capacity.bytes(Memory(i)));
   if (grid.position() != 0) return "";
   const auto [one, expected] = alone_of(d);
   return difference(one, expected, result, gradients);
@@ -141,7 +140,8 @@ std::string wrong(World& world, const Draw& d) {
     if (!refused) complaint = e.what();
   }
   refused = world.any(refused);  // a stage without such layers has nothing to refuse
-  if (complaint.empty() && refused == can_shard(d.model, d.tensor)) complaint = refused ? "refused though it can be sharded" : "not refused though it cannot be sharded";
+  if (complaint.empty() && refused == can_shard(d.model, d.tensor))
+    complaint = refused ? "refused though it can be sharded" : "not refused though it cannot be sharded";
   if (world.any(!complaint.empty()) || refused) return complaint;
   Grid* const grid = world.grid(d);
   try {

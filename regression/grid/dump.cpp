@@ -31,7 +31,8 @@ CheckpointHeader header_of_step() {
 // Takes a step's gradients on a grid and dumps it into `folder`; what the step gave besides.
 template <class T>
 std::map<std::string, std::vector<double>> dump(const ModelConfig& model, Grid& grid, const fs::path& folder,
-                                                const std::vector<std::string>& what = {"/activations/*", "/gradients/*", "/model/*"}, Note say = {}) {
+                                                const std::vector<std::string>& what = {"/activations/*", "/gradients/*", "/model/*"},
+                                                Note say = {}) {
   EngineConfig config;
   config.model = model;
   config.micro_batch_size = 2, config.seq_length = seq_length;
@@ -129,7 +130,8 @@ TEST(dump, holds_what_it_names) {
     for (std::size_t r = 0; r < batch.tokens.size(); ++r)
       for (Index c = 0; c < model.hidden_size; ++c) {
         embedded.push_back(model.embedding_multiplier * table[batch.tokens[r] * model.hidden_size + c]);
-        if (batch.tokens[r] != model.pad_token_id) summed[batch.tokens[r] * model.hidden_size + c] += model.embedding_multiplier * behind[Index(r) * model.hidden_size + c];
+        if (batch.tokens[r] != model.pad_token_id)
+          summed[batch.tokens[r] * model.hidden_size + c] += model.embedding_multiplier * behind[Index(r) * model.hidden_size + c];
       }
     expect_near(numbers(stored, "/activations/embed_tokens/output"), embedded, "embedded");
     expect_near(numbers(stored, "/gradients/embed_tokens/weight"), summed, "gradient of the embedding");

@@ -131,7 +131,9 @@ TEST(equality, survives_other_schedules) {
   };
   equal(all_forward_all_backward, layout_of(2, 4, 1), "all forward, all backward");
   equal(zero_bubble, layout_of(1, 4, 2), "zero bubble");
-  const auto chunks = [](int data, int pipeline, int tensor, std::vector<Span> stages) { return grid_layout(data, pipeline, tensor, std::move(stages)); };
+  const auto chunks = [](int data, int pipeline, int tensor, std::vector<Span> stages) {
+    return grid_layout(data, pipeline, tensor, std::move(stages));
+  };
   equal(interleaved, chunks(2, 2, 2, {{0, 1}, {1, 4}, {4, 6}, {6, 8}}), "two ranks of two chunks");
   equal(interleaved, chunks(1, 2, 1, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 8}}), "two ranks of four chunks");
   equal(interleaved, chunks(2, 4, 1, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 8}}), "four ranks of two chunks");

@@ -84,11 +84,13 @@ struct Setting {
 TEST_P(evaluation, is_the_same_on_every_grid_and_in_any_batches) {
   const auto asked = evaluation_of(run["arguments"]);
   std::optional<Conclusion> one;
-  for (const auto& [data, pipeline, tensor, limits] : {Setting{1, 1, 1, {}}, Setting{1, 1, 1, {3, 100}}, Setting{3, 1, 1, {}}, Setting{2, 2, 2, {3, 100}}})
+  for (const auto& [data, pipeline, tensor, limits] :
+       {Setting{1, 1, 1, {}}, Setting{1, 1, 1, {3, 100}}, Setting{3, 1, 1, {}}, Setting{2, 2, 2, {3, 100}}})
     if (Grid* grid = grid_with(data, pipeline, tensor)) {
       const Conclusion c = conclusion<double>(*asked, *grid, limits);
       if (!one) one = c;
-      const std::string where = fmt::format("{} data {} pipeline {} tensor {} batch {}", run["arguments"].dump(), data, pipeline, tensor, limits.passages);
+      const std::string where =
+          fmt::format("{} data {} pipeline {} tensor {} batch {}", run["arguments"].dump(), data, pipeline, tensor, limits.passages);
       expect_same(c.results, one->results, 1e-11, where);
       expect_same(c.records, one->records, 1e-11, where);
     }

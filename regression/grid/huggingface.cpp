@@ -47,7 +47,9 @@ void on_grids(const Golden& g, bool shared, const F& f) {
 }
 
 MicroBatch sequence(const MicroBatch& all, Index b) {
-  const auto part = [&](const std::vector<Token>& x) { return std::vector<Token>(x.begin() + b * all.seq_length, x.begin() + (b + 1) * all.seq_length); };
+  const auto part = [&](const std::vector<Token>& x) {
+    return std::vector<Token>(x.begin() + b * all.seq_length, x.begin() + (b + 1) * all.seq_length);
+  };
   return {1, all.seq_length, part(all.tokens), part(all.labels)};
 }
 

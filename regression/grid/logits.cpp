@@ -79,7 +79,8 @@ class logits : public ::testing::TestWithParam<std::string> {
         const std::string where = fmt::format("{} data {} pipeline {} tensor {}, {} together", g.name, data, pipeline, tensor, limits.passages);
         if (grid) {
           LogitsFile<T> file(folder / "logits.h5", *grid, passages, g.model.vocab_size);
-          score_passages<T>(g.model, *grid, [&](Stage<T>& stage) { load_weights<T>(g.folder, *grid, stage); }, passages, limits, &file);
+          score_passages<T>(
+              g.model, *grid, [&](Stage<T>& stage) { load_weights<T>(g.folder, *grid, stage); }, passages, limits, &file);
           file.finish();
         }
         meet();

@@ -59,7 +59,9 @@ void any_flipped_bit_is_noticed(std::set<Content> kinds) {
 TEST(replicas, of_any_state_are_compared_to_the_last_bit) {
   any_flipped_bit_is_noticed<float>({Content::weight, Content::first_moment, Content::second_moment});
 }
-TEST(replicas, of_masters_too) { any_flipped_bit_is_noticed<bf16>({Content::weight, Content::first_moment, Content::second_moment, Content::master}); }
+TEST(replicas, of_masters_too) {
+  any_flipped_bit_is_noticed<bf16>({Content::weight, Content::first_moment, Content::second_moment, Content::master});
+}
 
 }  // namespace
 }  // namespace gyr::testing

@@ -13,7 +13,7 @@ namespace {
 
 // Calls of this rank.
 struct Count {
-  int communicators = 0;     // made, this rank being in them
+  int communicators = 0;  // made, this rank being in them
   int barriers = 0;
   int wide = 0, narrow = 0;  // other collectives: of as many ranks as the job has, and of fewer
 };
@@ -58,18 +58,24 @@ int MPI_Bcast(void* x, int n, MPI_Datatype t, int root, MPI_Comm c) { return tol
 int MPI_Ibcast(void* x, int n, MPI_Datatype t, int root, MPI_Comm c, MPI_Request* r) { return told(c), PMPI_Ibcast(x, n, t, root, c, r); }
 int MPI_Reduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, int root, MPI_Comm c) { return told(c), PMPI_Reduce(x, y, n, t, o, root, c); }
 int MPI_Allreduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c) { return told(c), PMPI_Allreduce(x, y, n, t, o, c); }
-int MPI_Iallreduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request* r) { return told(c), PMPI_Iallreduce(x, y, n, t, o, c, r); }
+int MPI_Iallreduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request* r) {
+  return told(c), PMPI_Iallreduce(x, y, n, t, o, c, r);
+}
 int MPI_Ireduce_scatter_block(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request* r) {
   return told(c), PMPI_Ireduce_scatter_block(x, y, n, t, o, c, r);
 }
 int MPI_Gather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, int root, MPI_Comm c) {
   return told(c), PMPI_Gather(x, n, t, y, m, u, root, c);
 }
-int MPI_Allgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c) { return told(c), PMPI_Allgather(x, n, t, y, m, u, c); }
+int MPI_Allgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c) {
+  return told(c), PMPI_Allgather(x, n, t, y, m, u, c);
+}
 int MPI_Iallgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c, MPI_Request* r) {
   return told(c), PMPI_Iallgather(x, n, t, y, m, u, c, r);
 }
-int MPI_Alltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c) { return told(c), PMPI_Alltoall(x, n, t, y, m, u, c); }
+int MPI_Alltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c) {
+  return told(c), PMPI_Alltoall(x, n, t, y, m, u, c);
+}
 }
 
 namespace gyr::testing {
@@ -83,7 +89,8 @@ ModelConfig model() {
 }
 
 RunConfig run_on(const Layout& layout, const SharedFolder& folder, const std::string& name) {
-  Deck deck = Deck::parse("train: {global_batch_size: 8, seq_length: 8, steps: 2}\ncheckpoint: {every: 1, files: node}\nmodel: {pattern: P x 8}\n", "startup.yaml", {});
+  Deck deck = Deck::parse("train: {global_batch_size: 8, seq_length: 8, steps: 2}\ncheckpoint: {every: 1, files: node}\nmodel: {pattern: P x 8}\n",
+                          "startup.yaml", {});
   RunConfig run = read_run_config(deck);
   run.model = model();
   run.data.prefixes = {folder / "text"}, run.data.split = "100,0,0", run.data.tokenizer.clear();

@@ -39,16 +39,13 @@ Ledger expect_as_planned(const EngineConfig& config, const Layout& layout, const
   Rig<T> rig(config, grid);
   grid.visit([](Communicator& c) { c.clear_traffic(); });
   rig.engine.device().clear_work();
-  const auto source = [&](int micro) {
-    return micro_batch(Index(micro) * batch, batch, config.seq_length, config.model.vocab_size);
-  };
+  const auto source = [&](int micro) { return micro_batch(Index(micro) * batch, batch, config.seq_length, config.model.vocab_size); };
   rig.engine.train(source, config.micros, 1, 1e-3);
 
   const Ledger counted = ledger_of(traffic_of(grid));
   EXPECT_EQ(ledger_of(plan.traffic), counted) << where;
   for (int i = 0; i < memory_categories; ++i)
-    EXPECT_EQ(rig.engine.measured().bytes(Memory(i)), plan.capacity.bytes(Memory(i)))
-        << where << " " << name_of(Memory(i));
+    EXPECT_EQ(rig.engine.measured().bytes(Memory(i)), plan.capacity.bytes(Memory(i))) << where << " " << name_of(Memory(i));
   EXPECT_EQ(rig.engine.device().flops(), plan.flops) << where;
   EXPECT_GT(plan.flops, 0) << where;
   return counted;
@@ -75,8 +72,7 @@ TEST_P(traffic, is_the_closed_form_and_the_plan_in_double) { every_layout<double
 TEST_P(traffic, is_the_closed_form_and_the_plan_in_single) { every_layout<float>(GetParam(), together); }
 TEST_P(traffic, is_the_closed_form_and_the_plan_in_bf16) { every_layout<bf16>(GetParam(), part_by_part); }
 
-INSTANTIATE_TEST_SUITE_P(T, traffic, ::testing::Values("T2", "T3", "T5", "T6", "T7"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(T, traffic, ::testing::Values("T2", "T3", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
 
 // Logits go block by block: the head of a long micro-batch reduces each block by itself, the last one shorter.
 TEST(traffic, of_several_blocks_of_logits) {
@@ -120,9 +116,7 @@ TEST(traffic, of_grids_larger_than_this_one_is_the_closed_form) {
     model.tie_word_embeddings = tied;
     const EngineConfig config = config_of(model, 400, part_by_part);
     for (int position = 0; position < layout.ranks(); ++position)
-      EXPECT_EQ(ledger_of(plan_rank<bf16>(config, layout, position).traffic),
-                closed_form<bf16>(config, layout, position))
-          << position;
+      EXPECT_EQ(ledger_of(plan_rank<bf16>(config, layout, position).traffic), closed_form<bf16>(config, layout, position)) << position;
   }
 }
 

@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <string_view>
 
-#define GYR_MUTANT(name)                                                                \
-  ([] {                                                                                 \
-    static const bool on = [] {                                                         \
-      const char* const chosen = std::getenv("GYRFALCON_MUTANT");                       \
-      return chosen != nullptr && std::string_view(chosen) == std::string_view(name);   \
-    }();                                                                                \
-    return on;                                                                          \
+#define GYR_MUTANT(name)                                                              \
+  ([] {                                                                               \
+    static const bool on = [] {                                                       \
+      const char* const chosen = std::getenv("GYRFALCON_MUTANT");                     \
+      return chosen != nullptr && std::string_view(chosen) == std::string_view(name); \
+    }();                                                                              \
+    return on;                                                                        \
   }())

@@ -80,8 +80,10 @@ std::vector<Mutant> parse_mutants(const std::string& text, const std::string& or
   const auto close = [&] {
     if (mutants.empty()) return;
     const Mutant& m = mutants.back();
-    if (m.file.empty() || m.was.empty() || m.why.empty() || (m.now.empty() && !m.was.ends_with(';'))) wrong("mutant " + m.name + " lacks file, was, now or why");
-    if (!whole(m.was, m.was.ends_with(';')) || !whole(m.now, m.was.ends_with(';'))) wrong("mutant " + m.name + " is no whole expression or statement");
+    if (m.file.empty() || m.was.empty() || m.why.empty() || (m.now.empty() && !m.was.ends_with(';')))
+      wrong("mutant " + m.name + " lacks file, was, now or why");
+    if (!whole(m.was, m.was.ends_with(';')) || !whole(m.now, m.was.ends_with(';')))
+      wrong("mutant " + m.name + " is no whole expression or statement");
     if (m.was == m.now) wrong("mutant " + m.name + " changes nothing");
     if (!m.file.ends_with(".cpp")) wrong("mutant " + m.name + ": only .cpp files can be switched");
   };

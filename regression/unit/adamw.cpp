@@ -18,8 +18,7 @@ AdamW at_step(int t, double decay) {
 }
 
 // The formula of the header, one parameter after the other.
-void plain(const AdamW& a, const std::vector<double>& g, std::vector<double>& m, std::vector<double>& v,
-           std::vector<double>& w) {
+void plain(const AdamW& a, const std::vector<double>& g, std::vector<double>& m, std::vector<double>& v, std::vector<double>& w) {
   for (std::size_t i = 0; i < w.size(); ++i) {
     const double c = a.gradient_scale * g[i];
     m[i] = a.beta1 * m[i] + (1 - a.beta1) * c;
@@ -64,8 +63,7 @@ TEST(adamw, follows_the_formula_over_steps) {
 // With bias correction the first step is rate * sign(g), whatever the size of g.
 TEST(adamw, the_first_step_has_the_length_of_the_rate) {
   Workbench bench;
-  const auto g = bench.normal<double>(100), m = bench.zeros<double>(100), v = bench.zeros<double>(100),
-             w = bench.zeros<double>(100);
+  const auto g = bench.normal<double>(100), m = bench.zeros<double>(100), v = bench.zeros<double>(100), w = bench.zeros<double>(100);
   AdamW a = at_step(1, 0);
   a.epsilon = 0;
   adamw<double>(bench.dev, a, g, m, v, {}, w);

@@ -76,37 +76,23 @@ struct Call {
   Block<T> out;
 
   Call(const Case& s, const Arguments& a)
-      : s(s),
-        rows(s.shape.batch * s.shape.queries),
-        key_rows(s.shape.batch * s.shape.keys),
-        columns(s.shape.num_heads * s.shape.head_dim),
-        key_columns(s.shape.num_kv_heads * s.shape.head_dim),
-        value_columns(s.shape.num_kv_heads * s.shape.v_head_dim),
-        out_columns(s.shape.num_heads * s.shape.v_head_dim),
-        q(rows, columns, a.q, 3),
-        k(key_rows, key_columns, a.k, 1),
-        v(key_rows, value_columns, a.v, 2),
-        o(rows, out_columns),
-        m(rows, s.shape.num_heads),
-        l(rows, s.shape.num_heads),
-        lse(rows, s.shape.num_heads),
-        delta(rows, s.shape.num_heads),
-        out(rows, out_columns) {}
+      : s(s), rows(s.shape.batch * s.shape.queries), key_rows(s.shape.batch * s.shape.keys), columns(s.shape.num_heads * s.shape.head_dim),
+        key_columns(s.shape.num_kv_heads * s.shape.head_dim), value_columns(s.shape.num_kv_heads * s.shape.v_head_dim),
+        out_columns(s.shape.num_heads * s.shape.v_head_dim), q(rows, columns, a.q, 3), k(key_rows, key_columns, a.k, 1),
+        v(key_rows, value_columns, a.v, 2), o(rows, out_columns), m(rows, s.shape.num_heads), l(rows, s.shape.num_heads),
+        lse(rows, s.shape.num_heads), delta(rows, s.shape.num_heads), out(rows, out_columns) {}
 
   AttentionState<A> state() { return {o.tensor(), m.tensor(), l.tensor()}; }
-  void block(Device& dev, Carry carry) {
-    attention<T>(dev, s.shape, s.whole_mask(), scale, q.matrix(), k.matrix(), v.matrix(), carry, state());
-  }
+  void block(Device& dev, Carry carry) { attention<T>(dev, s.shape, s.whole_mask(), scale, q.matrix(), k.matrix(), v.matrix(), carry, state()); }
   void finish(Device& dev) { attention_finish<T>(dev, s.shape, state(), out.tensor(), lse.tensor()); }
 
   Gradients backward(Device& dev, const Values& dout) {
     Block<T> dy(rows, out_columns, dout);
     Block<A> dq(rows, columns, Values(rows * columns, 1), 2);
-    Block<A> dk(key_rows, key_columns, Values(key_rows * key_columns, 1), 3),
-        dv(key_rows, value_columns, Values(key_rows * value_columns, 1), 1);
+    Block<A> dk(key_rows, key_columns, Values(key_rows * key_columns, 1), 3), dv(key_rows, value_columns, Values(key_rows * value_columns, 1), 1);
     attention_delta<T>(dev, s.shape, dy.tensor(), out.tensor(), delta.tensor());
-    attention_backward<T>(dev, s.shape, s.whole_mask(), scale, q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(),
-                          delta.tensor(), dq.matrix(), dk.matrix(), dv.matrix());
+    attention_backward<T>(dev, s.shape, s.whole_mask(), scale, q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(), delta.tensor(),
+                          dq.matrix(), dk.matrix(), dv.matrix());
     Gradients g{dq.values(), dk.values(), dv.values()};
     for (Values* x : {&g.q, &g.k, &g.v})
       for (double& e : *x) e -= 1;  // they were added to ones
@@ -134,11 +120,10 @@ Gradients backward(const Case& s, const Arguments& a, const Values& dout) {
 
 // batch, queries, keys, heads, key_heads, width, value_width; causal, first_query, first_key
 std::vector<Case> cases() {
-  return {
-      {{2, 7, 7, 4, 2, 4, 2}, {true, 0, 0}}, {{1, 5, 5, 3, 1, 6, 3}, {true, 0, 0}}, {{1, 6, 6, 2, 2, 4, 4}, {false, 0, 0}},
-      {{2, 1, 9, 4, 2, 4, 2}, {true, 8, 0}}, {{1, 3, 8, 2, 1, 4, 1}, {true, 5, 0}},  // decode and continuation with a cache
-      {{1, 6, 4, 2, 1, 4, 4}, {true, 3, 5}}, {{1, 3, 4, 2, 1, 4, 4}, {true, 0, 9}},  // some and all rows without a key
-      {{1, 4, 9, 2, 2, 4, 4}, {false, 0, 0}}};
+  return {{{2, 7, 7, 4, 2, 4, 2}, {true, 0, 0}}, {{1, 5, 5, 3, 1, 6, 3}, {true, 0, 0}}, {{1, 6, 6, 2, 2, 4, 4}, {false, 0, 0}},
+          {{2, 1, 9, 4, 2, 4, 2}, {true, 8, 0}}, {{1, 3, 8, 2, 1, 4, 1}, {true, 5, 0}},  // decode and continuation with a cache
+          {{1, 6, 4, 2, 1, 4, 4}, {true, 3, 5}}, {{1, 3, 4, 2, 1, 4, 4}, {true, 0, 9}},  // some and all rows without a key
+          {{1, 4, 9, 2, 2, 4, 4}, {false, 0, 0}}};
 }
 std::vector<Case> packed_cases() {
   std::vector<Case> list;
@@ -154,9 +139,7 @@ std::vector<Case> large_packed_cases() {
           {{2, 900, 900, 2, 2, 4, 4}, {true, 0, 0}, positions_of({250, 600, 1, 900}, 2, 900)}};
 }
 std::vector<Case> large_cases() {  // several tiles each way
-  return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}},
-          {{1, 290, 600, 2, 2, 4, 6}, {true, 310, 0}},
-          {{1, 70, 530, 5, 1, 4, 4}, {false, 0, 0}}};
+  return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}}, {{1, 290, 600, 2, 2, 4, 6}, {true, 310, 0}}, {{1, 70, 530, 5, 1, 4, 4}, {false, 0, 0}}};
 }
 
 }  // namespace
@@ -421,8 +404,7 @@ void expect_dry_run_counts_what_runs(const Case& s) {
   EXPECT_EQ(dev.flops(), dry.flops());
   EXPECT_EQ(dev.scratch.high_water(), dry.scratch.high_water());
   ASSERT_EQ(dev.work().size(), dry.work().size());
-  for (std::size_t i = 0; i < dev.work().size(); ++i)
-    EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
+  for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
 }
 
 TEST(attention, dry_run_counts_what_runs) { expect_dry_run_counts_what_runs({{2, 300, 560, 3, 1, 8, 8}, {true, 260, 0}}); }
@@ -436,9 +418,8 @@ TEST(attention, future_tiles_are_skipped) {
   const auto flops = [&](bool causal) {
     s.mask.causal = causal;
     Device dry(true, 0);
-    attention<float>(dry, s.shape, s.whole_mask(), scale, Matrix<const float>(nullptr, 2048, 32, 32),
-                     Matrix<const float>(nullptr, 2048, 16, 16), Matrix<const float>(nullptr, 2048, 16, 16),
-                     Carry::fresh, {});
+    attention<float>(dry, s.shape, s.whole_mask(), scale, Matrix<const float>(nullptr, 2048, 32, 32), Matrix<const float>(nullptr, 2048, 16, 16),
+                     Matrix<const float>(nullptr, 2048, 16, 16), Carry::fresh, {});
     return dry.flops();
   };
   EXPECT_LT(flops(true), 0.56 * flops(false));

@@ -43,14 +43,11 @@ class Folder {
     return path_ / "in" / name;
   }
   fs::path out() const { return path_ / "out" / "corpus"; }
-  std::size_t results() const {
-    return std::size_t(std::distance(fs::directory_iterator(path_ / "out"), fs::directory_iterator()));
-  }
+  std::size_t results() const { return std::size_t(std::distance(fs::directory_iterator(path_ / "out"), fs::directory_iterator())); }
 
  private:
   fs::path path_;
 };
-
 
 Tokenizer bytes_only() { return Tokenizer(gyr::byte_vocabulary(std::vector<std::string>{"<|endoftext|>"})); }
 Tokenizer with_marks() { return Tokenizer(gyr::byte_vocabulary(std::vector<std::string>{"<|endoftext|>", "<|start|>", "<|end|>"})); }
@@ -91,8 +88,7 @@ void as_team(int size, const std::function<void(const Team&)>& action) {
 }
 
 // Builds with `ranks` threads; every rank's exit code and message.
-std::vector<std::pair<int, std::string>> build(const Tokenizer& tokenizer, BuildOptions options, int ranks,
-                                               BuildReport* report = nullptr) {
+std::vector<std::pair<int, std::string>> build(const Tokenizer& tokenizer, BuildOptions options, int ranks, BuildReport* report = nullptr) {
   std::vector<std::pair<int, std::string>> outcome(static_cast<std::size_t>(ranks));
   as_team(ranks, [&](const Team& team) {
     try {
@@ -179,8 +175,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 std::string prose(std::size_t bytes, unsigned seed) {
   std::mt19937 random(seed);
-  const char* words[] = {
-      "the ", "falcon ", "flew ", "over ", "hills\n", "and\n\n", "  far ", "away. ", "\xc3\xa9t\xc3\xa9 ", "\n\n\n"};
+  const char* words[] = {"the ", "falcon ", "flew ", "over ", "hills\n", "and\n\n", "  far ", "away. ", "\xc3\xa9t\xc3\xa9 ", "\n\n\n"};
   std::string text;
   while (text.size() < bytes) text += words[random() % 10];
   return text;
@@ -194,8 +189,7 @@ TEST(builder, documents_end_where_the_rule_says) {
   EXPECT_EQ(built("a.txt", "\xef\xbb\xbf" + text, {}), (Texts{text}));
   EXPECT_EQ(built("a.txt", text, rule(Rule::separator)), (Texts{" one\ntwo\n", " three\r\n", "four"}));
   EXPECT_EQ(built("a.txt", text, rule(Rule::line)), (Texts{" one", "two", " \t", " three", "four"}));
-  EXPECT_EQ(built("a.txt", "a\n\n\nb\n<eot>\n<eot>\r\nc <eot>\n<eot>", rule(Rule::separator, "<eot>")),
-            (Texts{"a\n\n\nb\n", "c <eot>\n"}));
+  EXPECT_EQ(built("a.txt", "a\n\n\nb\n<eot>\n<eot>\r\nc <eot>\n<eot>", rule(Rule::separator, "<eot>")), (Texts{"a\n\n\nb\n", "c <eot>\n"}));
   std::string all;
   for (int b = 0; b < 256; ++b) all += char(b);
   EXPECT_EQ(built("a.txt", all, {}), (Texts{all}));
@@ -214,19 +208,18 @@ TEST(builder, reads_json_lines) {
 
 TEST(builder, bad_lines_stop_with_file_and_line_or_are_counted) {
   const std::string good = "{\"text\":\"x\"}\n";
-  const std::pair<std::string, std::string> bad[] = {
-      {"{\"text\": \"x\"", "not valid JSON"},
-      {"{\"text\": \"\xff\"}", "not valid JSON"},
-      {"{\"text\": \"\\ud800\"}", "not valid JSON"},
-      {"{\"text\": \"x\"} 1", "not valid JSON"},
-      {"{\"text\": \"x\"}" + std::string("\0 y", 3), "not valid JSON at character 14: a zero byte"},
-      {"{\"txt\": \"x\"}", "no key 'text' (keys: txt)"},
-      {"{\"text\": 7}", "a number under 'text'"},
-      {"{\"text\": [\"x\"]}", "an array under 'text'"},
-      {"{\"text\": \"x\", \"text\": \"y\"}", "twice"},
-      {"[\"x\"]", "not a JSON object"},
-      {"\"x\"", "not a JSON object"},
-      {"{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}", "nested deeper"}};
+  const std::pair<std::string, std::string> bad[] = {{"{\"text\": \"x\"", "not valid JSON"},
+                                                     {"{\"text\": \"\xff\"}", "not valid JSON"},
+                                                     {"{\"text\": \"\\ud800\"}", "not valid JSON"},
+                                                     {"{\"text\": \"x\"} 1", "not valid JSON"},
+                                                     {"{\"text\": \"x\"}" + std::string("\0 y", 3), "not valid JSON at character 14: a zero byte"},
+                                                     {"{\"txt\": \"x\"}", "no key 'text' (keys: txt)"},
+                                                     {"{\"text\": 7}", "a number under 'text'"},
+                                                     {"{\"text\": [\"x\"]}", "an array under 'text'"},
+                                                     {"{\"text\": \"x\", \"text\": \"y\"}", "twice"},
+                                                     {"[\"x\"]", "not a JSON object"},
+                                                     {"\"x\"", "not a JSON object"},
+                                                     {"{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}", "nested deeper"}};
   for (const auto& [line, reason] : bad) {
     const std::string message = error_in("a.jsonl", good + good + line + "\n" + good);
     EXPECT_TRUE(has(message, "a.jsonl:3: ") && has(message, reason)) << message;
@@ -240,8 +233,7 @@ TEST(builder, bad_lines_stop_with_file_and_line_or_are_counted) {
   }
   DocumentFormat narrow;
   narrow.max_line_bytes = 20;
-  EXPECT_TRUE(
-      has(error_in("a.jsonl", good + "{\"text\":\"0123456789\"}\n", narrow), "a.jsonl:2: the line has 21 bytes"));
+  EXPECT_TRUE(has(error_in("a.jsonl", good + "{\"text\":\"0123456789\"}\n", narrow), "a.jsonl:2: the line has 21 bytes"));
 }
 
 TEST(builder, marks_what_is_learned_of_a_conversation) {
@@ -265,10 +257,11 @@ TEST(builder, marks_what_is_learned_of_a_conversation) {
   EXPECT_EQ(marked("Q{prompt}A{response}", "{\"prompt\":\"x\",\"response\":\"y\"}"), (Texts{"QxA[y<|endoftext|>]"}))
       << "the end of the document closes an answer that nothing else closes";
   EXPECT_EQ(marked("Q{prompt}A{response}", "{\"prompt\":\"x\",\"response\":\"y\"}", false), (Texts{"QxA[y]"}));
-  EXPECT_EQ(marked(of_turns,
-                   "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"assistant\",\"content\":\"a\",\"n\":1},"
-                   "{\"content\":\"b\",\"role\":\"user\"},{\"role\":\"assistant\",\"content\":\"c\"}]}"),
-            (Texts{"<|start|>system\ns<|end|>\n<|start|>assistant\n[a<|end|>]\n<|start|>user\nb<|end|>\n<|start|>assistant\n[c<|end|>]\n<|endoftext|>"}));
+  EXPECT_EQ(
+      marked(of_turns,
+             "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"assistant\",\"content\":\"a\",\"n\":1},"
+             "{\"content\":\"b\",\"role\":\"user\"},{\"role\":\"assistant\",\"content\":\"c\"}]}"),
+      (Texts{"<|start|>system\ns<|end|>\n<|start|>assistant\n[a<|end|>]\n<|start|>user\nb<|end|>\n<|start|>assistant\n[c<|end|>]\n<|endoftext|>"}));
 }
 
 TEST(builder, bad_conversations_stop_with_file_and_line_or_are_counted) {
@@ -360,7 +353,8 @@ TEST(builder, marks_do_not_depend_on_the_ranks) {
   EXPECT_TRUE(bytes[0] == bytes[1] && bytes[0] == bytes[2]);
   const auto texts = marked_documents_of(tokenizer, folder.out());
   for (std::size_t i = 0; i < texts.size(); i += 97)
-    EXPECT_EQ(texts[i], "<|start|>user\n" + std::string(i % 3000, 'p') + "<|end|>\n<|start|>assistant\n[" + std::string(i % 701, 'r') + "<|end|>]\n<|endoftext|>");
+    EXPECT_EQ(texts[i], "<|start|>user\n" + std::string(i % 3000, 'p') + "<|end|>\n<|start|>assistant\n[" + std::string(i % 701, 'r') +
+                            "<|end|>]\n<|endoftext|>");
 }
 
 TEST(builder, refuses_what_is_no_text) {
@@ -396,17 +390,14 @@ TEST(builder, bytes_do_not_depend_on_the_ranks) {
   gyr::TrainerOptions training;
   training.vocab_size = 400;
   const auto tokenizer = gyr::train_tokenizer(std::vector{folder.in("t.txt", prose(50000, 3))}, training);
-  const std::vector<fs::path> inputs = {
-      folder.in("big.txt", big),   folder.in("tiny.txt", "x"),
-      folder.in("empty.txt", ""),  folder.in("other.txt", other),
-      folder.in("l.jsonl", lines), folder.in("line.txt", std::string(1'200'000, 'z') + "\n\nend")};
-  for (const auto& format :
-       {rule(Rule::automatic), rule(Rule::separator), rule(Rule::line), rule(Rule::separator, "hills")}) {
+  const std::vector<fs::path> inputs = {folder.in("big.txt", big),   folder.in("tiny.txt", "x"),
+                                        folder.in("empty.txt", ""),  folder.in("other.txt", other),
+                                        folder.in("l.jsonl", lines), folder.in("line.txt", std::string(1'200'000, 'z') + "\n\nend")};
+  for (const auto& format : {rule(Rule::automatic), rule(Rule::separator), rule(Rule::line), rule(Rule::separator, "hills")}) {
     std::string bin, idx;
     for (const int ranks : {1, 2, 3, 5}) {
       BuildReport report;
-      for (const auto& [code, message] : build(tokenizer, {inputs, folder.out(), format, 2, true}, ranks, &report))
-        ASSERT_EQ(code, 0) << message;
+      for (const auto& [code, message] : build(tokenizer, {inputs, folder.out(), format, 2, true}, ranks, &report)) ASSERT_EQ(code, 0) << message;
       EXPECT_EQ(folder.results(), 2u);
       if (ranks == 1) {
         bin = gyr::testing::contents(gyr::tokens_path(folder.out()));

@@ -32,8 +32,7 @@ std::string refusal(std::string_view format) {
 }
 
 TEST(chat_template, learns_the_response_with_the_mark_that_closes_it) {
-  EXPECT_EQ(filled("<|start|>user\\n{prompt}<|end|>\\n<|start|>bot\\n{response}<|end|>\\n", "hi", "ho"),
-            "#1|user\nhi|#2|\n|#1|bot\n|[ho]|[#2]|\n");
+  EXPECT_EQ(filled("<|start|>user\\n{prompt}<|end|>\\n<|start|>bot\\n{response}<|end|>\\n", "hi", "ho"), "#1|user\nhi|#2|\n|#1|bot\n|[ho]|[#2]|\n");
   EXPECT_EQ(filled("Q: {prompt}\nA: {response}\n\n", "hi", "ho"), "Q: hi\nA: |[ho\n\n]");
   EXPECT_EQ(filled("{prompt}|{response}.<|end|><|end|>", "hi", "ho"), "hi||[ho.]|[#2]|#2");
   EXPECT_EQ(filled("{prompt}{response}<|end|>", "", ""), "[#2]");
@@ -112,7 +111,8 @@ TEST(chat_template, a_question_has_the_ids_that_were_learned_from) {
     return ids;
   };
   const std::string asked = "<|start|>user\n\n two<|end|>\n<|start|>assistant\n";
-  for (const std::string_view format : {"<|start|>user\n{prompt}<|end|>\n<|start|>assistant\n{response}<|end|>\n", "<|start|>{role}\n{content}<|end|>\n"}) {
+  for (const std::string_view format :
+       {"<|start|>user\n{prompt}<|end|>\n<|start|>assistant\n{response}<|end|>\n", "<|start|>{role}\n{content}<|end|>\n"}) {
     const ChatTemplate chat(format, t);
     std::vector<Utterance> learned;
     if (chat.of_turns()) chat.fill("user", "\n two", false, learned);

@@ -2,7 +2,6 @@
 // Checkpoints give back every bit, or say what is wrong; whatever happens while one is written, the one before stays good.
 #include "src/checkpoint/checkpoint.hpp"
 
-
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -259,7 +258,8 @@ TEST(checkpoint, of_many_files_is_checked_to_the_last_one_by_any_number_of_ranks
     put_contents(file, bytes);
     for (const int ranks : {1, 2, 3, 5, 7, 8, 16}) {
       int noticed = 0;
-      for (int rank = 0; rank < ranks; ++rank) noticed += error_of([&] { StoredCheckpoint(folder / "many").check_files(rank, ranks); }).code == Exit::data;
+      for (int rank = 0; rank < ranks; ++rank)
+        noticed += error_of([&] { StoredCheckpoint(folder / "many").check_files(rank, ranks); }).code == Exit::data;
       EXPECT_EQ(noticed, 1) << file << " on " << ranks << " ranks";
     }
     put_contents(file, whole);
@@ -315,7 +315,8 @@ TEST(checkpoint, of_which_only_one_file_is_at_hand_is_checked_or_said_not_to_be)
   model.pattern = "M-", model.vocab_size = 16, model.mlp.intermediate_size = 16;
   Single<bf16> small(model);
   const auto check = [](const fs::path& file) { return error_of([&] { describe_checkpoint(file, {.check = true}); }); };
-  for (const fs::path& file : {path / "shard_00000.h5", path / "index.h5", older}) EXPECT_EQ(check(file).code, Exit::ok) << file << check(file).what();
+  for (const fs::path& file : {path / "shard_00000.h5", path / "index.h5", older})
+    EXPECT_EQ(check(file).code, Exit::ok) << file << check(file).what();
 
   std::mt19937 random(1);
   Trials trials("flipped bit in the one file that is checked");
@@ -406,14 +407,21 @@ TEST(checkpoint, of_another_format_is_refused) {
     h.version = "1.0", h.writer = "somebody", h.created = "some time";
     return h;
   };
-  refused("a.h5", [](hdf5::File&) {}, "not a checkpoint");
-  refused("b.h5", [](hdf5::File& f) { f.set("format", "something"); }, "not a checkpoint");
-  refused("c.h5", [&](hdf5::File& f) { write_header(f, old(1), checkpoint_format); }, "never finished");
-  refused("d.h5", [](hdf5::File& f) { f.set("format", checkpoint_format), f.set("format_version", "3.0"); }, "3.0");
-  refused("e.h5", [&](hdf5::File& f) {
-    write_header(f, old(-1), checkpoint_format);
-    f.set("complete", std::int64_t(1));
-  }, "negative");
+  refused(
+      "a.h5", [](hdf5::File&) {}, "not a checkpoint");
+  refused(
+      "b.h5", [](hdf5::File& f) { f.set("format", "something"); }, "not a checkpoint");
+  refused(
+      "c.h5", [&](hdf5::File& f) { write_header(f, old(1), checkpoint_format); }, "never finished");
+  refused(
+      "d.h5", [](hdf5::File& f) { f.set("format", checkpoint_format), f.set("format_version", "3.0"); }, "3.0");
+  refused(
+      "e.h5",
+      [&](hdf5::File& f) {
+        write_header(f, old(-1), checkpoint_format);
+        f.set("complete", std::int64_t(1));
+      },
+      "negative");
 
   // Manifests whose checksum is right but whose sense is not.
   Single<float> rig(named("T9").model);
@@ -601,7 +609,8 @@ assert abs(s - {:.17g}) < 1e-9, s
 assert f.attrs['step'] == 12 and f.attrs['seed'] == 0xfedcba9876543210
 assert f.attrs['format'].decode() == 'gyrfalcon checkpoint index'
 assert x.attrs['hf_name'].decode() == 'model.embed_tokens.weight'
-)", (path / "index.h5").string(), p.weight.shape[0], p.weight.shape[1], sum));
+)",
+                                               (path / "index.h5").string(), p.weight.shape[0], p.weight.shape[1], sum));
   int result = -1;
   for (const char* python : {"python3", "/usr/bin/python3"}) {  // whichever has h5py
     result = std::system(fmt::format("{} {}", python, (folder / "read.py").string()).c_str());
@@ -711,9 +720,7 @@ TEST(checkpoint, of_a_save_that_nobody_awaits_is_not_there) {
   EXPECT_FALSE(fs::exists(folder / "step_00000001.tmp"));
 }
 
-std::size_t open_files() {
-  return std::size_t(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
-}
+std::size_t open_files() { return std::size_t(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator())); }
 Index resident_pages() {
   std::ifstream file("/proc/self/statm");
   Index all = 0, resident = 0;

@@ -147,8 +147,8 @@ TEST(config_json, what_is_left_out_is_the_default) {
 }
 
 TEST(config_json, norms_and_gates) {
-  for (const auto& [rms, before, norm] : std::vector<std::tuple<bool, bool, SsmNorm>>{{false, true, SsmNorm::none}, {false, false, SsmNorm::none},
-                                                                                      {true, true, SsmNorm::norm_first}, {true, false, SsmNorm::gate_first}}) {
+  for (const auto& [rms, before, norm] : std::vector<std::tuple<bool, bool, SsmNorm>>{
+           {false, true, SsmNorm::none}, {false, false, SsmNorm::none}, {true, true, SsmNorm::norm_first}, {true, false, SsmNorm::gate_first}}) {
     Json json = early();
     json["mamba_rms_norm"] = rms, json["mamba_norm_before_gate"] = before;
     EXPECT_EQ(parse(json).model.mamba.norm, norm);
@@ -227,12 +227,12 @@ TEST(config_json, wrong_types_and_impossible_numbers_name_the_key) {
   for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
                           "head_dim", "mamba_d_ssm", "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv",
                           "mamba_expand", "mamba_chunk_size", "max_position_embeddings"})
-    for (const Json& bad : {Json("12"), Json(1.5), Json(true), Json::array({1}), Json::object(), Json(0), Json(-1), Json(INT64_MIN),
-                            Json(INT64_MAX), Json(UINT64_MAX), Json(1e300)})
+    for (const Json& bad : {Json("12"), Json(1.5), Json(true), Json::array({1}), Json::object(), Json(0), Json(-1), Json(INT64_MIN), Json(INT64_MAX),
+                            Json(UINT64_MAX), Json(1e300)})
       expect_refused(key, bad, std::string(key) + " is ");
-  for (const char* key : {"rms_norm_eps", "initializer_range", "rope_theta", "lm_head_multiplier", "embedding_multiplier", "key_multiplier",
-                          "attention_in_multiplier", "attention_out_multiplier", "ssm_in_multiplier", "ssm_out_multiplier",
-                          "attention_dropout", "time_step_min", "time_step_max"})
+  for (const char* key :
+       {"rms_norm_eps", "initializer_range", "rope_theta", "lm_head_multiplier", "embedding_multiplier", "key_multiplier", "attention_in_multiplier",
+        "attention_out_multiplier", "ssm_in_multiplier", "ssm_out_multiplier", "attention_dropout", "time_step_min", "time_step_max"})
     for (const Json& bad : {Json("1"), Json(true), Json::array({1.0}), Json({{"__float__", "Infinity"}}), Json({{"__float__", "NaN"}})})
       expect_refused(key, bad, std::string(key) + " is ");
   for (const char* key : {"rms_norm_eps", "initializer_range", "rope_theta", "attention_dropout", "time_step_min"})
@@ -305,8 +305,8 @@ TEST(config_json, what_is_passed_over_is_said) {
 TEST(config_json, survives_ten_thousand_damaged_files) {
   const std::string good = early().dump();
   std::mt19937 random(1);
-  const std::vector<std::string> words{"null", "-1", "1e999", "NaN", "Infinity", "[", "]", "{", "}", "\"", ",", ":", "\\", "0", "99999999999999999999",
-                                       "true", "\"auto\"", "\xc3"};
+  const std::vector<std::string> words{
+      "null", "-1", "1e999", "NaN", "Infinity", "[", "]", "{", "}", "\"", ",", ":", "\\", "0", "99999999999999999999", "true", "\"auto\"", "\xc3"};
   int accepted = 0;
   for (int trial = 0; trial < 10000; ++trial) {
     std::string bad = good;

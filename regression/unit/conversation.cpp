@@ -8,9 +8,7 @@
 namespace gyr::testing {
 namespace {
 
-ConversationFormat format(std::string_view text) {
-  return {ChatTemplate(text, Tokenizer(byte_vocabulary(std::vector<std::string>{"<|end|>"})))};
-}
+ConversationFormat format(std::string_view text) { return {ChatTemplate(text, Tokenizer(byte_vocabulary(std::vector<std::string>{"<|end|>"})))}; }
 
 std::string text_of(const Conversation& c) {
   std::string text;

@@ -31,11 +31,12 @@ TEST(conveyor, brings_every_block_once_in_order) {
   for (const Aside aside : sides)
     for (const std::size_t count : {0, 1, 2, 3, 4, 1000}) {
       std::vector<std::size_t> arrived;
-      convey(count, sizeof count, aside, [](std::size_t i, auto block) { put(block, i * i); },
-             [&](std::size_t i, auto block) {
-               EXPECT_EQ(i, arrived.size());
-               arrived.push_back(got(block));
-             });
+      convey(
+          count, sizeof count, aside, [](std::size_t i, auto block) { put(block, i * i); },
+          [&](std::size_t i, auto block) {
+            EXPECT_EQ(i, arrived.size());
+            arrived.push_back(got(block));
+          });
       ASSERT_EQ(arrived.size(), count);
       for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(arrived[i], i * i);
     }
@@ -51,18 +52,19 @@ TEST(conveyor, no_side_is_further_ahead_than_there_are_blocks) {
   for (const Aside aside : sides)
     for (const bool slow_drain : {false, true}) {
       std::atomic<std::size_t> filled = 0, drained = 0, most = 0;
-      convey(30, 8, aside,
-             [&](std::size_t i, auto) {
-               EXPECT_LT(i - drained, blocks);
-               if (!slow_drain) rest();
-               filled = i + 1;
-             },
-             [&](std::size_t i, auto) {
-               if (slow_drain) rest();
-               EXPECT_GT(filled, i);
-               most = std::max<std::size_t>(most, filled - i);
-               drained = i + 1;
-             });
+      convey(
+          30, 8, aside,
+          [&](std::size_t i, auto) {
+            EXPECT_LT(i - drained, blocks);
+            if (!slow_drain) rest();
+            filled = i + 1;
+          },
+          [&](std::size_t i, auto) {
+            if (slow_drain) rest();
+            EXPECT_GT(filled, i);
+            most = std::max<std::size_t>(most, filled - i);
+            drained = i + 1;
+          });
       if (slow_drain) {
         EXPECT_GT(most, 1u);
       }

@@ -20,9 +20,7 @@ struct Case {
 struct Arguments {
   Values x, w, bias, before;
   explicit Arguments(const Case& s)
-      : x(numbers(s.rows() * s.channels, 1)),
-        w(numbers(s.channels * s.conv_kernel, 2)),
-        bias(numbers(s.channels, 3)),
+      : x(numbers(s.rows() * s.channels, 1)), w(numbers(s.channels * s.conv_kernel, 2)), bias(numbers(s.channels, 3)),
         before(numbers(s.batch * (s.conv_kernel - 1) * s.channels, 4)) {}
 };
 
@@ -60,8 +58,7 @@ Values forward(Device& dev, const Case& s, const Arguments& a) {
   using A = Acc<T>;
   Block<T> x(s.rows(), s.channels, a.x, 2), y(s.rows(), s.channels, {}, 3), before(1, a.before.size(), a.before);
   Block<A> w(s.channels, s.conv_kernel, a.w), bias(1, s.channels, a.bias);
-  convolution<T>(dev, s.batch, x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before),
-                 y.matrix(), s.documents());
+  convolution<T>(dev, s.batch, x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before), y.matrix(), s.documents());
   return y.values();
 }
 
@@ -73,9 +70,8 @@ Gradients backward(Device& dev, const Case& s, const Arguments& a, const Values&
   Block<T> before(1, a.before.size(), a.before), dbefore(1, a.before.size());
   Block<A> w(s.channels, s.conv_kernel, a.w), bias(1, s.channels, a.bias);
   Block<A> dw(s.channels, s.conv_kernel, Values(a.w.size(), 1)), dbias(1, s.channels, Values(a.bias.size(), 1));
-  convolution_backward<T>(dev, s.batch, dy.matrix(), x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(),
-                          window(s, before), dx.matrix(), dw.tensor(), s.with_bias ? dbias.vector() : Tensor1<A>(),
-                          window(s, dbefore), s.documents());
+  convolution_backward<T>(dev, s.batch, dy.matrix(), x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before),
+                          dx.matrix(), dw.tensor(), s.with_bias ? dbias.vector() : Tensor1<A>(), window(s, dbefore), s.documents());
   Gradients g{dx.values(), dw.values(), dbias.values(), dbefore.values()};
   for (Values* v : {&g.w, &g.bias})
     for (double& e : *v) e -= 1;
@@ -196,8 +192,8 @@ void expect_slope(const Case& s) {
     }
     return dot(oracle(s, m), dout);
   };
-  const double analytic = dot(g.x, numbers(g.x.size(), 77)) + dot(g.w, numbers(g.w.size(), 77)) +
-                          dot(g.bias, numbers(g.bias.size(), 77)) + dot(g.before, numbers(g.before.size(), 77));
+  const double analytic = dot(g.x, numbers(g.x.size(), 77)) + dot(g.w, numbers(g.w.size(), 77)) + dot(g.bias, numbers(g.bias.size(), 77)) +
+                          dot(g.before, numbers(g.before.size(), 77));
   EXPECT_NEAR((moved(h) - moved(-h)) / (2 * h), analytic, 1e-6 * std::abs(analytic));
 }
 
@@ -207,12 +203,10 @@ TEST(convolution, gradient_of_packed_documents_holds_across_blocks) { expect_slo
 void expect_float_and_bf16_follow_double(const Case& s) {
   Device dev(false, 1 << 24);
   Arguments a(s);
-  a.x = rounded<bf16>(a.x), a.before = rounded<bf16>(a.before), a.w = rounded<float>(a.w),
-  a.bias = rounded<float>(a.bias);
+  a.x = rounded<bf16>(a.x), a.before = rounded<bf16>(a.before), a.w = rounded<float>(a.w), a.bias = rounded<float>(a.bias);
   const Values dout = rounded<bf16>(numbers(s.rows() * s.channels, 9));
   const Values y = oracle(s, a);
-  const Gradients g = backward<double>(dev, s, a, dout), f = backward<float>(dev, s, a, dout),
-                  h = backward<bf16>(dev, s, a, dout);
+  const Gradients g = backward<double>(dev, s, a, dout), f = backward<float>(dev, s, a, dout), h = backward<bf16>(dev, s, a, dout);
   expect_near(forward<float>(dev, s, a), y, 1e-5);
   expect_near(forward<bf16>(dev, s, a), y, 2e-2);
   for (const auto part : {&Gradients::x, &Gradients::w, &Gradients::bias, &Gradients::before}) {

@@ -30,16 +30,15 @@ Result plain(const std::vector<double>& logits, Tensor1<const Token> labels) {
     double sum = 0;
     for (Index v = 0; v < vocab_size; ++v) sum += std::exp(l[v] - top);
     p.loss[r] = std::log(sum) + top - l[labels(r)];
-    for (Index v = 0; v < vocab_size; ++v)
-      p.dlogits[r * vocab_size + v] = scale * (std::exp(l[v] - top) / sum - (v == labels(r)));
+    for (Index v = 0; v < vocab_size; ++v) p.dlogits[r * vocab_size + v] = scale * (std::exp(l[v] - top) / sum - (v == labels(r)));
   }
   return p;
 }
 
 // Loss and gradient by ranks that hold `parts` columns each and padding behind, their maxima and sums reduced by hand.
 template <class T>
-Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token> labels,
-             const std::vector<Index>& parts, Index padding, bool in_place = false) {
+Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token> labels, const std::vector<Index>& parts, Index padding,
+               bool in_place = false) {
   using A = Acc<T>;
   std::vector<Tensor2<A>> shards;
   std::vector<Index> firsts;
@@ -50,8 +49,7 @@ Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Tok
   for (const Index count : parts) {
     const auto shard = bench.normal<A>(height, count + padding);
     for (Index r = 0; r < height; ++r)
-      for (Index v = 0; v < count + padding; ++v)
-        shard(r, v) = v < count ? logits(r, first + v) : A(1e30);  // padding must not be read
+      for (Index v = 0; v < count + padding; ++v) shard(r, v) = v < count ? logits(r, first + v) : A(1e30);  // padding must not be read
     logits_top<A>(bench.dev, shard, count, part_top);
     for (Index r = 0; r < height; ++r) top(r) = std::max(top(r), part_top(r));
     shards.push_back(shard);
@@ -72,10 +70,8 @@ Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Tok
     cross_entropy_backward<T>(bench.dev, shards[i], parts[i], top, sums, labels, firsts[i], scale, dlogits);
     for (Index r = 0; r < height; ++r)
       for (Index v = 0; v < parts[i] + padding; ++v) {
-        if (v < parts[i])
-          result.dlogits[r * vocab_size + firsts[i] + v] = double(dlogits(r, v));
-        else
-          EXPECT_EQ(double(dlogits(r, v)), 0);
+        if (v < parts[i]) result.dlogits[r * vocab_size + firsts[i] + v] = double(dlogits(r, v));
+        else EXPECT_EQ(double(dlogits(r, v)), 0);
       }
   }
   return result;
@@ -106,8 +102,7 @@ TEST(cross_entropy, a_sharded_vocabulary_gives_the_whole_ones_loss_and_gradient)
   const auto labels = some_labels(bench);
   const Result whole = sharded<double>(bench, logits, labels, {vocab_size}, 0);
   for (const Index padding : {0, 7})
-    for (const std::vector<Index>& parts :
-         {std::vector<Index>{600, 601}, {128, 0, 1, 1072}}) {  // one rank of padding alone
+    for (const std::vector<Index>& parts : {std::vector<Index>{600, 601}, {128, 0, 1, 1072}}) {  // one rank of padding alone
       const Result split = sharded<double>(bench, logits, labels, parts, padding);
       EXPECT_LE(difference(split.loss, whole.loss), 1e-13);
       EXPECT_LE(difference(split.dlogits, whole.dlogits), 1e-13);
@@ -118,16 +113,14 @@ TEST(cross_entropy, the_gradient_may_take_the_place_of_the_logits) {
   Workbench bench;
   const auto logits = bench.normal<float>(height, vocab_size);
   const auto labels = some_labels(bench);
-  const Result apart = sharded<float>(bench, logits, labels, {600, 601}, 3),
-               in_place = sharded<float>(bench, logits, labels, {600, 601}, 3, true);
+  const Result apart = sharded<float>(bench, logits, labels, {600, 601}, 3), in_place = sharded<float>(bench, logits, labels, {600, 601}, 3, true);
   EXPECT_LE(difference(in_place.dlogits, apart.dlogits), 1e-6);
 }
 
 TEST(cross_entropy, the_gradient_is_the_slope) {
   Workbench bench;
   const Index rows = 3, few = 11;
-  const auto logits = bench.normal<double>(rows, few), sums = bench.zeros<double>(2, rows),
-             dlogits = bench.zeros<double>(rows, few);
+  const auto logits = bench.normal<double>(rows, few), sums = bench.zeros<double>(2, rows), dlogits = bench.zeros<double>(rows, few);
   const auto top = bench.zeros<double>(rows), loss = bench.zeros<double>(rows);
   const auto labels = bench.zeros<Token>(rows);
   labels(0) = 4, labels(1) = ignored_label, labels(2) = 10;
@@ -149,8 +142,7 @@ TEST(cross_entropy, equal_logits_cost_the_logarithm_of_the_vocabulary) {
     std::fill_n(logits.data(), logits.span(), value);
     const auto labels = some_labels(bench);
     const Result got = sharded<float>(bench, logits, labels, {600, 601}, 3);
-    for (Index r = 0; r < height; ++r)
-      EXPECT_NEAR(got.loss[r], labels(r) == ignored_label ? 0 : std::log(double(vocab_size)), 1e-6);
+    for (Index r = 0; r < height; ++r) EXPECT_NEAR(got.loss[r], labels(r) == ignored_label ? 0 : std::log(double(vocab_size)), 1e-6);
   }
 }
 

@@ -90,12 +90,10 @@ std::pair<Exit, std::string> outcome(const std::string& text, const Strings& ove
   return {Exit::ok, ""};
 }
 
-void expect_refused(const std::string& text, const Strings& said, const Strings& overrides = {},
-                    Exit code = Exit::config) {
+void expect_refused(const std::string& text, const Strings& said, const Strings& overrides = {}, Exit code = Exit::config) {
   const auto [got, message] = outcome(text, overrides);
   EXPECT_EQ(got, code) << message;
-  for (const std::string& part : said)
-    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+  for (const std::string& part : said) EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
 }
 
 // `good` with the first `from` replaced.
@@ -130,18 +128,10 @@ std::string misspelt(std::string word, std::mt19937& random) {
   while (word == right) {
     const std::size_t i = random() % (word.size() - 1);
     switch (random() % 4) {
-      case 0:
-        word.erase(i, 1);
-        break;
-      case 1:
-        word.insert(i, 1, word[i]);
-        break;
-      case 2:
-        word[i] = char('a' + random() % 26);
-        break;
-      case 3:
-        std::swap(word[i], word[i + 1]);
-        break;
+      case 0: word.erase(i, 1); break;
+      case 1: word.insert(i, 1, word[i]); break;
+      case 2: word[i] = char('a' + random() % 26); break;
+      case 3: std::swap(word[i], word[i + 1]); break;
     }
   }
   return word;
@@ -202,9 +192,8 @@ TEST(deck, every_declared_key_is_in_help_and_effective_deck) {
   declare(deck);
   Deck described = Deck::describe();
   declare(described);
-  const Strings keys = {"width",         "layers",    "pattern", "tied_embeddings", "chunk", "steps",
-                        "learning_rate", "clip_norm", "betas",   "schedule",        "seed",  "grid",
-                        "prefix",        "files"};
+  const Strings keys = {"width",    "layers", "pattern", "tied_embeddings", "chunk", "steps", "learning_rate", "clip_norm", "betas",
+                        "schedule", "seed",   "grid",    "prefix",          "files"};
   const std::string help = "\n" + described.help(), effective = deck.effective();
   std::size_t last = 0;
   for (const std::string& key : keys) {
@@ -220,17 +209,14 @@ TEST(deck, every_declared_key_is_in_help_and_effective_deck) {
 TEST(deck, help_lines_up_within_120_columns) {
   Deck deck = Deck::describe();
   Section s = deck.section("a_section", "help");
-  (void)s
-      .get("a_key_that_is_longer_than_any_reasonable_key_would_be", std::string(300, 'x'),
-           "help " + std::string(200, 'y'))
+  (void)s.get("a_key_that_is_longer_than_any_reasonable_key_would_be", std::string(300, 'x'), "help " + std::string(200, 'y'))
       .unit("microseconds per token")
       .one_of({std::string(300, 'x'), "another long word to choose from"});
   declare(deck);
   const std::string help = deck.help();
   const Strings lines = lines_of(help);
   for (const std::string& line : lines) EXPECT_LE(line.size(), 120u) << line;
-  for (const char* word : {"tokens", "power of 2, <= 512", "(must be given)", "1234"})
-    EXPECT_NE(help.find(word), std::string::npos) << word;
+  for (const char* word : {"tokens", "power of 2, <= 512", "(must be given)", "1234"}) EXPECT_NE(help.find(word), std::string::npos) << word;
   const std::size_t column = lines[0].find("default");
   for (const auto& [key, fallback] : {std::pair{"chunk ", "128"}, std::pair{"seed ", "1234"}})
     EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
@@ -239,9 +225,8 @@ TEST(deck, help_lines_up_within_120_columns) {
 }
 
 TEST(deck, command_line_wins_and_is_named) {
-  Deck deck = Deck::parse(good, "run.yaml",
-                          Strings{"model.mamba.chunk=32", "train.steps=1", "train.steps=2", "run.prefix=a # b: c",
-                                  "run.grid=[2, 2]", "train.seed=7"});
+  Deck deck = Deck::parse(
+      good, "run.yaml", Strings{"model.mamba.chunk=32", "train.steps=1", "train.steps=2", "run.prefix=a # b: c", "run.grid=[2, 2]", "train.seed=7"});
   const Settings a = declare(deck);
   EXPECT_EQ(a.chunk, 32);
   EXPECT_EQ(a.steps, 2);
@@ -249,23 +234,18 @@ TEST(deck, command_line_wins_and_is_named) {
   EXPECT_EQ(a.grid, (std::vector<Index>{2, 2}));
   EXPECT_EQ(a.seed, 7);
 
-  expect_refused(good,
-                 {"command line `model.mamba.chunk=33`", "model.mamba.chunk = 33", "power of 2, <= 512", "default 128"},
+  expect_refused(good, {"command line `model.mamba.chunk=33`", "model.mamba.chunk = 33", "power of 2, <= 512", "default 128"},
                  {"model.mamba.chunk=33"});
-  expect_refused(good, {"command line `train.stpes=3`", "unknown key `train.stpes`", "did you mean `steps`?"},
-                 {"train.stpes=3"});
-  expect_refused(good, {"command line `model.width.x=3`", "`model.width` is a value (run.yaml:3)"},
-                 {"model.width.x=3"});
+  expect_refused(good, {"command line `train.stpes=3`", "unknown key `train.stpes`", "did you mean `steps`?"}, {"train.stpes=3"});
+  expect_refused(good, {"command line `model.width.x=3`", "`model.width` is a value (run.yaml:3)"}, {"model.width.x=3"});
   expect_refused(good, {"command line `model.mamba=3`", "is a section"}, {"model.mamba=3"});
   expect_refused(good, {"command line `train.steps=`"}, {"train.steps="});
-  for (const char* malformed :
-       {"train.steps", "steps=3", ".steps=3", "train.=3", "train..steps=3", "=", "", "run.x={a: 1}"})
+  for (const char* malformed : {"train.steps", "steps=3", ".steps=3", "train.=3", "train..steps=3", "=", "", "run.x={a: 1}"})
     expect_refused(good, {"command line"}, {malformed}, Exit::usage);
 }
 
 TEST(deck, wrong_values_are_refused_with_place_and_range) {
-  expect_refused(with("chunk: 64", "chunk: 1024"),
-                 {"run.yaml:8:", "model.mamba.chunk = 1024", "power of 2, <= 512, in tokens", "SSD chunk length"});
+  expect_refused(with("chunk: 64", "chunk: 1024"), {"run.yaml:8:", "model.mamba.chunk = 1024", "power of 2, <= 512, in tokens", "SSD chunk length"});
   expect_refused(with("width: 256", "width: abc"), {"run.yaml:3:", "model.width = abc is not an integer"});
   expect_refused(with("width: 256", "width: 1.5"), {"1.5 is not an integer"});
   expect_refused(with("steps: 100", "steps: 1e6"), {"write 1000000"});
@@ -277,8 +257,7 @@ TEST(deck, wrong_values_are_refused_with_place_and_range) {
   expect_refused(with("steps: 100", "steps:"), {"(nothing) is not an integer"});
   expect_refused(with("layers: 4", "layers: 3000000000"), {"run.yaml:4:", "<= 2147483647"});
   for (const char* word : {"yes", "no", "on", "True", "1", "\"true\""})
-    expect_refused(with("tied_embeddings: true", std::string("tied_embeddings: ") + word),
-                   {"run.yaml:6:", "neither true nor false"});
+    expect_refused(with("tied_embeddings: true", std::string("tied_embeddings: ") + word), {"run.yaml:6:", "neither true nor false"});
   for (const char* number : {"nan", ".nan", "0x10", "1e999", "1,5", "1.5.2", "infinity", "--1", "+"})
     expect_refused(with("clip_norm: 1", std::string("clip_norm: ") + number), {"run.yaml:12:", "is not a number"});
   expect_refused(with("1e-3", "inf"), {"finite"});
@@ -289,8 +268,7 @@ TEST(deck, wrong_values_are_refused_with_place_and_range) {
 }
 
 TEST(deck, missing_settings_are_named_with_the_slip_that_hid_them) {
-  expect_refused(with("  steps: 100\n", ""),
-                 {"run.yaml:", "train.steps must be given", "optimizer steps", "train.steps=VALUE"});
+  expect_refused(with("  steps: 100\n", ""), {"run.yaml:", "train.steps must be given", "optimizer steps", "train.steps=VALUE"});
   expect_refused(with("  steps:", "  stesp:"), {"run.yaml:10 has `stesp`; did you mean `steps`?"});
   expect_refused(with("model:", "modle:"), {"run.yaml:2 has `modle`; did you mean `model`?"});
 }
@@ -339,9 +317,8 @@ TEST(deck, files_that_cannot_be_read_are_named) {
   std::ofstream(folder / "bad.yaml") << with("chunk: 64", "chunk: 65");
   Deck deck = Deck::read(folder / "good.yaml", Strings{"train.steps=5"});
   EXPECT_EQ(declare(deck).steps, 5);
-  for (const auto& [name, code, said] :
-       {std::tuple{"bad.yaml", Exit::config, "bad.yaml:8:"}, std::tuple{"none.yaml", Exit::missing, "no such deck"},
-        std::tuple{"", Exit::missing, "is a folder"}}) {
+  for (const auto& [name, code, said] : {std::tuple{"bad.yaml", Exit::config, "bad.yaml:8:"}, std::tuple{"none.yaml", Exit::missing, "no such deck"},
+                                         std::tuple{"", Exit::missing, "is a folder"}}) {
     try {
       Deck wrong = Deck::read(folder / name);
       declare(wrong);
@@ -467,8 +444,7 @@ TEST(deck, hundreds_of_broken_decks_are_all_refused) {
     if (lines[i].find("  ") == 0) twice.insert(twice.begin() + long(i), lines[i]), twice.pop_back();
     try_one(twice);
     Strings unknown = lines;
-    unknown.insert(unknown.begin() + long(i),
-                   std::string(lines[i].find(key), ' ') + "no_such_key_" + std::to_string(i) + ": 1");
+    unknown.insert(unknown.begin() + long(i), std::string(lines[i].find(key), ' ') + "no_such_key_" + std::to_string(i) + ": 1");
     try_one(unknown);
     if (!wrong.contains(key)) continue;
     for (const std::string& value : wrong.at(key)) {
@@ -491,15 +467,9 @@ TEST(deck, no_bytes_crash_the_reader) {
     for (unsigned n = 1 + random() % 6; n > 0; --n) {
       const std::size_t at = random() % text.size();
       switch (random() % 3) {
-        case 0:
-          text[at] = alphabet[random() % alphabet.size()];
-          break;
-        case 1:
-          text.insert(at, 1, alphabet[random() % alphabet.size()]);
-          break;
-        case 2:
-          text.erase(at, 1 + random() % 20);
-          break;
+        case 0: text[at] = alphabet[random() % alphabet.size()]; break;
+        case 1: text.insert(at, 1, alphabet[random() % alphabet.size()]); break;
+        case 2: text.erase(at, 1 + random() % 20); break;
       }
     }
     const Exit code = outcome(text).first;

@@ -36,8 +36,7 @@ void converts(bool strided) {
   Workbench bench;
   const auto x = bench.normal<S>(height, 2 * width);
   const auto y = bench.zeros<T>(height, 3 * width);
-  const Matrix<const S> from =
-      strided ? columns(x, width, width) : Matrix<const S>(Tensor2<S>(x.data(), height, width));
+  const Matrix<const S> from = strided ? columns(x, width, width) : Matrix<const S>(Tensor2<S>(x.data(), height, width));
   const Matrix<T> to = strided ? columns(y, width, width) : Matrix<T>(Tensor2<T>(y.data(), height, width));
   convert<S, T>(bench.dev, from, to);
   EXPECT_EQ(numbers(to), numbers(from));  // exact: the numbers are bf16 in every type
@@ -53,8 +52,7 @@ void bias_and_scale(bool with_bias, bool with_scale) {
   Workbench bench;
   const auto wide = bench.normal<T>(height, width + 3);
   const auto y = columns(wide, 2, width);
-  const auto bias = with_bias ? bench.normal<A>(width) : Tensor1<A>(),
-             scale = with_scale ? bench.normal<A>(width) : Tensor1<A>();
+  const auto bias = with_bias ? bench.normal<A>(width) : Tensor1<A>(), scale = with_scale ? bench.normal<A>(width) : Tensor1<A>();
   auto want = numbers(wide);
   for (Index r = 0; r < height; ++r)
     for (Index c = 0; c < width; ++c) {
@@ -157,6 +155,5 @@ TEST(elementwise, nothing_happens_to_empty_tensors_and_on_dry_runs) {
 TEST(elementwise, wrong_shapes_are_internal_errors) {
   Workbench bench;
   EXPECT_THROW(add<float>(bench.dev, bench.zeros<float>(3), bench.zeros<float>(4)), Error);
-  EXPECT_THROW(bias_backward<float>(bench.dev, Matrix<float>(bench.zeros<float>(2, 3)), 1, bench.zeros<float>(2)),
-               Error);
+  EXPECT_THROW(bias_backward<float>(bench.dev, Matrix<float>(bench.zeros<float>(2, 3)), 1, bench.zeros<float>(2)), Error);
 }

@@ -27,8 +27,7 @@ void picks_rows(Index first, Index held) {
   std::vector<double> want(height * width);
   for (Index r = 0; r < height; ++r)
     for (Index d = 0; d < width; ++d)
-      if (tokens(r) >= first && tokens(r) < first + held)
-        want[r * width + d] = scale * double(table(tokens(r) - first, d));
+      if (tokens(r) >= first && tokens(r) < first + held) want[r * width + d] = scale * double(table(tokens(r) - first, d));
   EXPECT_LE(difference(numbers(x), want), tolerance<T>);
 }
 
@@ -101,8 +100,7 @@ TEST(embedding, tokens_outside_of_any_table_are_zero_rows) {
   Workbench bench;
   const auto tokens = bench.zeros<Token>(3);
   tokens(0) = -100, tokens(1) = vocab_size, tokens(2) = std::numeric_limits<Token>::max();
-  const auto table = bench.normal<float>(vocab_size, 8), x = bench.normal<float>(3, 8),
-             dtable = bench.zeros<float>(vocab_size, 8);
+  const auto table = bench.normal<float>(vocab_size, 8), x = bench.normal<float>(3, 8), dtable = bench.zeros<float>(vocab_size, 8);
   embedding<float>(bench.dev, tokens, table, 0, 1, x);
   EXPECT_EQ(numbers(x), std::vector<double>(24));
   embedding_backward<float>(bench.dev, tokens, bench.normal<float>(3, 8), 0, 1, -1, dtable);

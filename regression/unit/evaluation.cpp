@@ -114,8 +114,10 @@ std::vector<PassageScore> losses(std::initializer_list<double> values) {
 TEST(evaluation, choices_are_told_apart_by_sum_by_bytes_and_by_tokens) {
   const Folder folder;
   Bytes bytes;
-  const auto file = folder.write("choices.jsonl", R"({"context":"a","choices":["bb","cccc"],"answer":0})" "\n\n"
-                                                  R"({"context":"a","choices":["bb","cccc"],"answer":1})" "\n");
+  const auto file = folder.write("choices.jsonl", R"({"context":"a","choices":["bb","cccc"],"answer":0})"
+                                                  "\n\n"
+                                                  R"({"context":"a","choices":["bb","cccc"],"answer":1})"
+                                                  "\n");
   const auto asked = choices_evaluation(file, " ", bytes.settings);
   ASSERT_EQ(asked->passages().count(), 4);
   // By sum the short one; by bytes 3/2 > 5/4 the long one; by tokens, of which the delimiter is one, 3/3 = 5/5 the first of equals.
@@ -131,7 +133,10 @@ TEST(evaluation, choices_are_told_apart_by_sum_by_bytes_and_by_tokens) {
 TEST(evaluation, documents_words_and_bytes_are_counted_as_they_stand) {
   const Folder folder;
   Bytes bytes;
-  const auto file = folder.write("text.jsonl", R"({"text":" one  two\n"})" "\n" R"({"text":"three"})" "\n");
+  const auto file = folder.write("text.jsonl", R"({"text":" one  two\n"})"
+                                               "\n"
+                                               R"({"text":"three"})"
+                                               "\n");
   const auto asked = text_evaluation({file}, {}, 16, bytes.settings);
   ASSERT_EQ(asked->passages().count(), 2);
   EXPECT_EQ(bytes.text(asked->passages().make(1).labels), "three");

@@ -187,7 +187,8 @@ TEST(frozen, weights_cost_no_products) {
   // Below the head there is nothing to learn: of the layers only the forward is run.
   double matrices = 0, head = 0;
   for (const Weight& w : declared_weights(m))
-    if (w.shape.size() == 2 && w.name != "model.embed_tokens.weight") (w.name == "lm_head.weight" ? head : matrices) += 2.0 * 2 * 11 * double(w.size());
+    if (w.shape.size() == 2 && w.name != "model.embed_tokens.weight")
+      (w.name == "lm_head.weight" ? head : matrices) += 2.0 * 2 * 11 * double(w.size());
   EXPECT_EQ(all, 3 * (matrices + head));
   EXPECT_EQ(flops({"model.embed*", "model.layers.*"}), matrices + 3 * head);
 }

@@ -17,17 +17,10 @@ double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 template <class T>
 struct Inputs {
   Inputs(Workbench& bench, Index rows, Index channels)
-      : wide_y(bench.normal<T>(rows, channels + 3)),
-        wide_z(bench.normal<T>(rows, 2 * channels)),
-        wide_dz(bench.zeros<T>(rows, channels + 5)),
-        y(columns(wide_y, 2, channels)),
-        z(columns(wide_z, channels, channels)),
-        dz(columns(wide_dz, 4, channels)),
-        dout(bench.normal<T>(rows, channels)),
-        out(bench.normal<T>(rows, channels)),
-        dy(bench.normal<T>(rows, channels)),
-        w(bench.normal<Acc<T>>(channels)),
-        dw(bench.zeros<Acc<T>>(channels)) {}
+      : wide_y(bench.normal<T>(rows, channels + 3)), wide_z(bench.normal<T>(rows, 2 * channels)), wide_dz(bench.zeros<T>(rows, channels + 5)),
+        y(columns(wide_y, 2, channels)), z(columns(wide_z, channels, channels)), dz(columns(wide_dz, 4, channels)),
+        dout(bench.normal<T>(rows, channels)), out(bench.normal<T>(rows, channels)), dy(bench.normal<T>(rows, channels)),
+        w(bench.normal<Acc<T>>(channels)), dw(bench.zeros<Acc<T>>(channels)) {}
   Tensor2<T> wide_y, wide_z, wide_dz;
   Matrix<T> y, z, dz;
   Tensor2<T> dout, out, dy;
@@ -41,8 +34,7 @@ void forward(Workbench& bench, GateOrder order, const Inputs<T>& in, Tensor2<Acc
   gated_norm<T>(bench.dev, order, in.y, in.z, in.w, squares, in.y.columns / squares.extent(1), eps, in.out);
 }
 template <class T>
-void backward(Workbench& bench, GateOrder order, const Inputs<T>& in, Tensor2<Acc<T>> squares,
-              Tensor2<Acc<T>> products) {
+void backward(Workbench& bench, GateOrder order, const Inputs<T>& in, Tensor2<Acc<T>> squares, Tensor2<Acc<T>> products) {
   const Index width = in.y.columns / squares.extent(1);
   gated_norm_products<T>(bench.dev, order, in.dout, in.y, in.z, in.w, squares, width, eps, products, in.dw);
   gated_norm_backward<T>(bench.dev, order, in.dout, in.y, in.z, in.w, squares, products, width, eps, in.dy, in.dz);
@@ -57,8 +49,8 @@ template <class T>
 Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
   const bool gate_first = order == GateOrder::gate_first;
   const Index width = channels / groups;
-  Plain p{std::vector<double>(height * channels), std::vector<double>(height * channels),
-          std::vector<double>(height * channels), std::vector<double>(channels)};
+  Plain p{std::vector<double>(height * channels), std::vector<double>(height * channels), std::vector<double>(height * channels),
+          std::vector<double>(channels)};
   for (Index r = 0; r < height; ++r)
     for (Index g = 0; g < groups; ++g) {
       std::vector<double> v(width), dn(width);
@@ -74,8 +66,7 @@ Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
       for (Index i = 0; i < width; ++i) {
         const Index e = g * width + i, at = r * channels + e;
         const double y = double(in.y(r, e)), z = double(in.z(r, e)), w = double(in.w(e)), sig = sigmoid_of(z);
-        const double slope = sig * (1 + z * (1 - sig)), n = w * v[i] * k,
-                     dv = k * (dn[i] * w - v[i] * k * product / width);
+        const double slope = sig * (1 + z * (1 - sig)), n = w * v[i] * k, dv = k * (dn[i] * w - v[i] * k * product / width);
         p.out[at] = gate_first ? n : n * z * sig;
         p.dy[at] = gate_first ? dv * z * sig : dv;
         p.dz[at] = gate_first ? dv * y * slope : double(in.dout(r, e)) * n * slope;
@@ -99,8 +90,7 @@ void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups) {
   EXPECT_LE(difference(numbers(in.dz), want.dz), tolerance<T>);
   EXPECT_LE(difference(numbers(in.dw), want.dw), tolerance<A>);
   for (Index r = 0; r < height; ++r)
-    for (const Index c : {Index(0), Index(3), channels + 4})
-      ASSERT_EQ(float(in.wide_dz(r, c)), 0);  // the columns beside dz
+    for (const Index c : {Index(0), Index(3), channels + 4}) ASSERT_EQ(float(in.wide_dz(r, c)), 0);  // the columns beside dz
 
   const auto first = bench.copy(in.dw);
   backward(bench, order, in, squares, products);  // adds the same again
@@ -198,8 +188,7 @@ TEST(gate, a_group_may_span_ranks) {
 
     const Index half = channels / 2;
     std::vector<Inputs<double>> ranks;
-    const auto squares_sum = bench.zeros<double>(height, 1), products_sum = bench.zeros<double>(height, 1),
-               part = bench.zeros<double>(height, 1);
+    const auto squares_sum = bench.zeros<double>(height, 1), products_sum = bench.zeros<double>(height, 1), part = bench.zeros<double>(height, 1);
     const auto add_part = [&](Tensor2<double> sum) {
       for (Index r = 0; r < height; ++r) sum(r, 0) += part(r, 0);
     };
@@ -216,15 +205,13 @@ TEST(gate, a_group_may_span_ranks) {
     EXPECT_LE(difference(numbers(squares_sum), numbers(squares)), 1e-13);
     for (const auto& rank : ranks) {
       gated_norm<double>(bench.dev, order, rank.y, rank.z, rank.w, squares_sum, channels, eps, rank.out);
-      gated_norm_products<double>(bench.dev, order, rank.dout, rank.y, rank.z, rank.w, squares_sum, channels, eps, part,
-                                  rank.dw);
+      gated_norm_products<double>(bench.dev, order, rank.dout, rank.y, rank.z, rank.w, squares_sum, channels, eps, part, rank.dw);
       add_part(products_sum);
     }
     EXPECT_LE(difference(numbers(products_sum), numbers(products)), 1e-13);
     for (int i = 0; i < 2; ++i) {
       const auto& rank = ranks[i];
-      gated_norm_backward<double>(bench.dev, order, rank.dout, rank.y, rank.z, rank.w, squares_sum, products_sum,
-                                  channels, eps, rank.dy, rank.dz);
+      gated_norm_backward<double>(bench.dev, order, rank.dout, rank.y, rank.z, rank.w, squares_sum, products_sum, channels, eps, rank.dy, rank.dz);
       EXPECT_LE(difference(numbers(Matrix<double>(rank.out)), numbers(columns(whole.out, i * half, half))), 1e-12);
       EXPECT_LE(difference(numbers(Matrix<double>(rank.dy)), numbers(columns(whole.dy, i * half, half))), 1e-12);
       EXPECT_LE(difference(numbers(rank.dz), numbers(columns(whole.dz, i * half, half))), 1e-12);
@@ -236,6 +223,5 @@ TEST(gate, a_group_may_span_ranks) {
 TEST(gate, channels_that_do_not_split_into_groups_are_an_internal_error) {
   Workbench bench;
   const Inputs<float> in(bench, 3, 10);
-  EXPECT_THROW(gated_norm_squares<float>(bench.dev, GateOrder::gate_first, in.y, in.z, bench.zeros<float>(3, 4)),
-               Error);
+  EXPECT_THROW(gated_norm_squares<float>(bench.dev, GateOrder::gate_first, in.y, in.z, bench.zeros<float>(3, 4)), Error);
 }

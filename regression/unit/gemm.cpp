@@ -16,8 +16,7 @@ void agrees_with_loops(Index M, Index K = 11) {
     for (const Op op_b : {Op::none, Op::transpose})
       for (const double beta : {0.0, 1.0, -0.5}) {
         const bool ta = op_a == Op::transpose, tb = op_b == Op::transpose;
-        const Values a = rounded<T>(numbers(M * K, 1)), b = rounded<T>(numbers(K * N, 2)),
-                     c = rounded<S>(numbers(M * N, 3));
+        const Values a = rounded<T>(numbers(M * K, 1)), b = rounded<T>(numbers(K * N, 2)), c = rounded<S>(numbers(M * N, 3));
         Values expected(M * N);
         for (Index m = 0; m < M; ++m)
           for (Index n = 0; n < N; ++n) {
@@ -28,14 +27,12 @@ void agrees_with_loops(Index M, Index K = 11) {
         Block<T> A(ta ? K : M, ta ? M : K, a, 3), B(tb ? N : K, tb ? K : N, b, 1);
         Block<S> C(M, N, beta == 0 ? Values{} : c, 2);  // beta = 0 does not read C: it holds NaN
         Device dev(false, 1 << 20);
-        gemm<T, S>(dev, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha,
-                   beta);
+        gemm<T, S>(dev, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha, beta);
         expect_near(C.values(), expected, tolerance_of<S>());
         EXPECT_EQ(dev.flops(), 2 * M * N * K);
 
         Device dry(true, 0);
-        gemm<T, S>(dry, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha,
-                   beta);
+        gemm<T, S>(dry, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha, beta);
         EXPECT_EQ(dry.flops(), dev.flops());
         EXPECT_EQ(dry.scratch.high_water(), dev.scratch.high_water());
       }

@@ -2,7 +2,6 @@
 // The layer over HDF5: what is written is read back in any box, and every failure names file and object.
 #include "src/hdf5/file.hpp"
 
-
 #include <numeric>
 #include <random>
 #include <thread>
@@ -223,9 +222,8 @@ TEST(hdf5, any_boxes_are_read_from_any_chunks) {
       Shape array = box.count, corner(shape.size());
       for (std::size_t d = 0; d < shape.size(); ++d) array[d] += corner[d] = below(3);
       std::vector<float> read(elements(array), -1), expected = read;
-      box_runs(shape, box, array, {corner, box.count}, [&](Index from, Index to, Index count) {
-        std::copy_n(numbers.begin() + from, count, expected.begin() + to);
-      });
+      box_runs(shape, box, array, {corner, box.count},
+               [&](Index from, Index to, Index count) { std::copy_n(numbers.begin() + from, count, expected.begin() + to); });
       dataset.read(box, read.data(), array, {corner, box.count});
       ASSERT_TRUE(read == expected) << shape.size() << " dimensions, trial " << trial;
     }

@@ -13,21 +13,20 @@ namespace {
 using Multiplier = std::function<double&(ModelConfig&)>;
 
 const std::map<std::string, Multiplier>& multipliers() {
-  static const std::map<std::string, Multiplier> all{
-      {"embedding", [](ModelConfig& m) -> double& { return m.embedding_multiplier; }},
-      {"head", [](ModelConfig& m) -> double& { return m.lm_head_multiplier; }},
-      {"attention in", [](ModelConfig& m) -> double& { return m.attention.in_multiplier; }},
-      {"key", [](ModelConfig& m) -> double& { return m.attention.key_multiplier; }},
-      {"attention out", [](ModelConfig& m) -> double& { return m.attention.out_multiplier; }},
-      {"ssm in", [](ModelConfig& m) -> double& { return m.mamba.in_multiplier; }},
-      {"ssm out", [](ModelConfig& m) -> double& { return m.mamba.out_multiplier; }},
-      {"z", [](ModelConfig& m) -> double& { return m.mamba.multipliers[0]; }},
-      {"x", [](ModelConfig& m) -> double& { return m.mamba.multipliers[1]; }},
-      {"B", [](ModelConfig& m) -> double& { return m.mamba.multipliers[2]; }},
-      {"C", [](ModelConfig& m) -> double& { return m.mamba.multipliers[3]; }},
-      {"dt", [](ModelConfig& m) -> double& { return m.mamba.multipliers[4]; }},
-      {"gate", [](ModelConfig& m) -> double& { return m.mlp.gate_multiplier; }},
-      {"down", [](ModelConfig& m) -> double& { return m.mlp.down_multiplier; }}};
+  static const std::map<std::string, Multiplier> all{{"embedding", [](ModelConfig& m) -> double& { return m.embedding_multiplier; }},
+                                                     {"head", [](ModelConfig& m) -> double& { return m.lm_head_multiplier; }},
+                                                     {"attention in", [](ModelConfig& m) -> double& { return m.attention.in_multiplier; }},
+                                                     {"key", [](ModelConfig& m) -> double& { return m.attention.key_multiplier; }},
+                                                     {"attention out", [](ModelConfig& m) -> double& { return m.attention.out_multiplier; }},
+                                                     {"ssm in", [](ModelConfig& m) -> double& { return m.mamba.in_multiplier; }},
+                                                     {"ssm out", [](ModelConfig& m) -> double& { return m.mamba.out_multiplier; }},
+                                                     {"z", [](ModelConfig& m) -> double& { return m.mamba.multipliers[0]; }},
+                                                     {"x", [](ModelConfig& m) -> double& { return m.mamba.multipliers[1]; }},
+                                                     {"B", [](ModelConfig& m) -> double& { return m.mamba.multipliers[2]; }},
+                                                     {"C", [](ModelConfig& m) -> double& { return m.mamba.multipliers[3]; }},
+                                                     {"dt", [](ModelConfig& m) -> double& { return m.mamba.multipliers[4]; }},
+                                                     {"gate", [](ModelConfig& m) -> double& { return m.mlp.gate_multiplier; }},
+                                                     {"down", [](ModelConfig& m) -> double& { return m.mlp.down_multiplier; }}};
   return all;
 }
 

@@ -18,7 +18,8 @@ ModelConfig model_of(const std::string& pattern) {
   m.pattern = pattern;
   m.vocab_size = 200, m.hidden_size = 64, m.init_std = init_std;
   m.attention = {8, 2, 8, 1e4, true, 1, 1, 1};
-  m.mamba.num_heads = 1024, m.mamba.head_dim = 2, m.mamba.num_groups = 2, m.mamba.state_size = 8, m.mamba.conv_kernel = conv_kernel, m.mamba.chunk_size = 8;
+  m.mamba.num_heads = 1024, m.mamba.head_dim = 2, m.mamba.num_groups = 2, m.mamba.state_size = 8, m.mamba.conv_kernel = conv_kernel,
+  m.mamba.chunk_size = 8;
   m.mamba.norm = SsmNorm::gate_first;
   m.mamba.in_bias = m.mamba.out_bias = true;
   m.mamba.dt_init_low = dt_low, m.mamba.dt_init_high = dt_high;
@@ -37,7 +38,7 @@ struct Law {
 Law law_of(const std::string& name) {
   const auto is = [&](const char* end) { return name.ends_with(end); };
   const double bound = 1 / std::sqrt(double(conv_kernel));
-  if (is("conv1d.weight") || is("conv1d.bias")) return {Law::uniform, -bound, bound};  // as PyTorch's convolutions
+  if (is("conv1d.weight") || is("conv1d.bias")) return {Law::uniform, -bound, bound};    // as PyTorch's convolutions
   if (is(".A_log")) return {Law::uniform, 1, 16, [](double x) { return std::exp(x); }};  // as Mamba-2
   if (is(".dt_bias")) return {Law::uniform, std::log(dt_low), std::log(dt_high), [](double x) { return std::log(std::log1p(std::exp(x))); }};
   if (is(".D") || is("norm.weight")) return {Law::same, 1, 1};
@@ -45,7 +46,8 @@ Law law_of(const std::string& name) {
   return {Law::normal, 0, init_std};
 }
 
-// Mean and standard deviation within five of their own standard errors; of uniform numbers, the range, nearly filled; of normal ones, tails as they are.
+// Mean and standard deviation within five of their own standard errors; of uniform numbers, the range, nearly filled; of normal ones, tails as they
+// are.
 void expect_law(const std::vector<double>& raw, const Law& law, const std::string& name) {
   std::vector<double> x;
   for (const double value : raw) x.push_back(law.shape(value));

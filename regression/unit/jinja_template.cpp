@@ -81,8 +81,11 @@ TEST(jinja_template, what_is_not_taken_is_named) {
       {loop + turn + end + "bye", "`bye` is not supported"},
       {loop + turn + end + "{% if add_generation_prompt %}bot: {% endif %}", "another beginning of an answer"},
       {loop + turn + end + "{% if add_generation_prompt %}{{ message['role'] }}{% endif %}", "a part of a message that is none"},
-      {loop + "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% elif message['role'] == 'assistant' %}[assistant]"
-              "{{ message['content'] }}{% endif %}" + end, "writes another form than the one before"},
+      {loop +
+           "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% elif message['role'] == 'assistant' %}[assistant]"
+           "{{ message['content'] }}{% endif %}" +
+           end,
+       "writes another form than the one before"},
       {loop + "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% else %}<assistant>{{ message['content'] }}{% endif %}" + end,
        "`else` is not a branch on one role"},
       {loop + "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% endif %}" + end, "none is the assistant's"},

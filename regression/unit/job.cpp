@@ -16,7 +16,8 @@ namespace {
 class Environment {
  public:
   explicit Environment(const std::map<std::string, std::string>& values) {
-    for (const char* name : {"SLURM_JOB_ID", "SLURM_CLUSTER_NAME", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "LSB_JOBID", "LSB_JOBINDEX", "PATH"}) {
+    for (const char* name :
+         {"SLURM_JOB_ID", "SLURM_CLUSTER_NAME", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "LSB_JOBID", "LSB_JOBINDEX", "PATH"}) {
       const char* before = std::getenv(name);
       before_.emplace_back(name, before ? std::optional<std::string>(before) : std::nullopt);
       if (name != std::string("PATH")) ::unsetenv(name);
@@ -78,22 +79,26 @@ TEST(job, an_earlier_attempt_is_of_the_same_job_on_the_same_cluster) {
 TEST(job, slurm_tells_by_state_and_restarts) {
   const Job old = slurm("40", "0", 1);
   const auto of = [&](const std::string& s, int restarts = 1) {
-    const Programs programs(std::vector<Script>{{"scontrol", fmt::format("echo 'JobId=40 JobName=x Requeue=1 Restarts={} BatchFlag=1 JobState={} Reason=None'", restarts, s)}});
+    const Programs programs(std::vector<Script>{
+        {"scontrol", fmt::format("echo 'JobId=40 JobName=x Requeue=1 Restarts={} BatchFlag=1 JobState={} Reason=None'", restarts, s)}});
     const JobState said = state_of(old, in_slurm);
     EXPECT_EQ(programs.asked(), "-o show job 40\n");
     return said;
   };
-  for (const char* gone : {"PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"})
+  for (const char* gone :
+       {"PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"})
     EXPECT_EQ(of(gone), JobState::gone) << gone;
-  for (const char* there : {"RUNNING", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "NONSENSE", ""}) EXPECT_EQ(of(there), JobState::unknown) << there;
+  for (const char* there : {"RUNNING", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "NONSENSE", ""})
+    EXPECT_EQ(of(there), JobState::unknown) << there;
   EXPECT_EQ(of("SUSPENDED"), JobState::suspended);
   EXPECT_EQ(of("RUNNING", 2), JobState::gone);  // in a later attempt
 }
 
 // Asked for the first element of an array, scontrol tells of all; each has an id of its own.
 TEST(job, elements_of_an_array_are_jobs_of_their_own) {
-  const Programs programs(std::vector<Script>{{"scontrol", "echo 'JobId=42 ArrayJobId=40 ArrayTaskId=2 JobState=COMPLETED Restarts=0'\n"
-                                        "echo 'JobId=40 ArrayJobId=40 ArrayTaskId=3 JobState=RUNNING Restarts=0'\n"}});
+  const Programs programs(std::vector<Script>{{"scontrol",
+                                               "echo 'JobId=42 ArrayJobId=40 ArrayTaskId=2 JobState=COMPLETED Restarts=0'\n"
+                                               "echo 'JobId=40 ArrayJobId=40 ArrayTaskId=3 JobState=RUNNING Restarts=0'\n"}});
   EXPECT_EQ(state_of(slurm("40"), in_slurm), JobState::unknown);
   EXPECT_EQ(state_of(slurm("42"), in_slurm), JobState::gone);
   EXPECT_EQ(state_of(slurm("43"), in_slurm), JobState::unknown);
@@ -107,11 +112,13 @@ TEST(job, nobody_is_taken_for_gone_on_an_unclear_answer) {
   };
   EXPECT_EQ(with({}, in_slurm), JobState::unknown);
   EXPECT_EQ(with({{"scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"}}, in_slurm), JobState::gone);
-  EXPECT_EQ(with({{"scontrol", "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1"}}, in_slurm), JobState::unknown);
+  EXPECT_EQ(with({{"scontrol", "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1"}}, in_slurm),
+            JobState::unknown);
   EXPECT_EQ(with({{"scontrol", "exit 0"}}, in_slurm), JobState::unknown);
   EXPECT_EQ(with({{"scontrol", "kill -9 $$"}}, in_slurm), JobState::unknown);
   // Another cluster's, and a machine in none.
-  const std::string answers = "case \"$*\" in *config) echo 'ClusterName             = big';; *) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1;; esac";
+  const std::string answers =
+      "case \"$*\" in *config) echo 'ClusterName             = big';; *) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1;; esac";
   EXPECT_EQ(with({{"scontrol", answers}}, {"slurm", "small", "36", "0", 0}), JobState::unknown);
   EXPECT_EQ(with({{"scontrol", answers}}, {}), JobState::gone);
   EXPECT_EQ(state_of({"slurm", "small", "40", "0", 0}, {}), JobState::unknown);
@@ -137,19 +144,23 @@ TEST(job, pbs_tells_by_state) {
     const Programs programs(std::vector<Script>{{"qstat", script}});
     return state_of(old, me, 1);
   };
-  const auto of = [&](const char* state) { return with(fmt::format("printf 'Job Id: 12[3].server\\n    Job_Name = a\\n    job_state = {}\\n    queue = workq\\n'", state), mine); };
+  const auto of = [&](const char* state) {
+    return with(fmt::format("printf 'Job Id: 12[3].server\\n    Job_Name = a\\n    job_state = {}\\n    queue = workq\\n'", state), mine);
+  };
   for (const char* gone : {"F", "C", "X", "Q", "H", "W", "T"}) EXPECT_EQ(of(gone), JobState::gone) << gone;
   for (const char* there : {"R", "E", "B", "M", ""}) EXPECT_EQ(of(there), JobState::unknown) << there;
   for (const char* still : {"S", "U"}) EXPECT_EQ(of(still), JobState::suspended) << still;
   EXPECT_EQ(with("echo 'qstat: Unknown Job Id 12[3].server' >&2; exit 153", mine), JobState::gone);
-  EXPECT_EQ(with("echo 'qstat: 12[3].server Job has finished, use -x or -H to obtain historical job information' >&2; exit 35", mine), JobState::gone);
+  EXPECT_EQ(with("echo 'qstat: 12[3].server Job has finished, use -x or -H to obtain historical job information' >&2; exit 35", mine),
+            JobState::gone);
   EXPECT_EQ(with("echo 'qstat: cannot connect to server' >&2; exit 2", mine), JobState::unknown);
   EXPECT_EQ(with("echo 'qstat: Unknown Job Id' >&2; exit 153", old), JobState::unknown);  // this very job: its own attempt before, or beside
 }
 
 TEST(job, an_answer_that_does_not_come_is_not_waited_for) {
   const auto begin = std::chrono::steady_clock::now();
-  const Programs programs(std::vector<Script>{{"scontrol", "/bin/sleep 60 & /bin/sleep 60"}, {"chatter", "while :; do echo words words words; done"}, {"left", "/bin/sleep 60 & echo here"}});
+  const Programs programs(std::vector<Script>{
+      {"scontrol", "/bin/sleep 60 & /bin/sleep 60"}, {"chatter", "while :; do echo words words words; done"}, {"left", "/bin/sleep 60 & echo here"}});
   EXPECT_FALSE(answer_of({"scontrol"}, 0.3));
   EXPECT_FALSE(answer_of({"chatter"}, 0.3));
   EXPECT_FALSE(answer_of({"none"}, 0.3));

@@ -27,7 +27,8 @@ using gyr::testing::Folder;
 class Launched {
  public:
   using Work = std::function<void(Kept&)>;
-  Launched(const std::filesystem::path& exit_record, const Work& work, const std::function<void()>& before = [] {}) {
+  Launched(
+      const std::filesystem::path& exit_record, const Work& work, const std::function<void()>& before = [] {}) {
     EXPECT_EQ(::pipe2(words_, O_CLOEXEC), 0);
     pid_ = ::fork();
     if (pid_ == 0) become(exit_record, work, before);
@@ -117,7 +118,8 @@ TEST(keeper, a_signal_that_ends_a_rank_is_written_down_and_ends_its_keeper) {
   for (const int number : {SIGKILL, SIGSEGV, SIGABRT, SIGTERM}) {
     const Folder folder;
     const auto file = exit_record_path(folder.path(), 0);
-    Launched launched(file, [&](Kept&) { die_of(number); }, [] { ::setenv("PMI_RANK", "5", 1); });
+    Launched launched(
+        file, [&](Kept&) { die_of(number); }, [] { ::setenv("PMI_RANK", "5", 1); });
     EXPECT_EQ(launched.end(), -number);
     const auto dead = read_exit_record(file);
     ASSERT_TRUE(dead) << number;
@@ -131,10 +133,12 @@ TEST(keeper, a_rank_that_leaves_is_written_down_unless_it_has_said_why) {
   const auto file = exit_record_path(folder.path(), 0);
   const auto code = [&](int leaves_with, bool agreed) {
     std::filesystem::remove(file);
-    return Launched(file, [=](Kept& kept) {
-             if (agreed) kept.agreed();
-             ::_exit(leaves_with);
-           }).end();
+    return Launched(file,
+                    [=](Kept& kept) {
+                      if (agreed) kept.agreed();
+                      ::_exit(leaves_with);
+                    })
+        .end();
   };
   for (const int number : {0, 3, 75}) {
     EXPECT_EQ(code(number, false), number);
@@ -209,7 +213,10 @@ TEST(keeper, strange_surroundings_do_not_matter) {
     for (int fd = 0; fd < 3; ++fd) ::close(fd);
     ::signal(SIGCHLD, SIG_IGN);  // as some first processes of a container leave it
   };
-  EXPECT_EQ(Launched(file, [](Kept&) { die_of(SIGKILL); }, closed).end(), -SIGKILL);
+  EXPECT_EQ(Launched(
+                file, [](Kept&) { die_of(SIGKILL); }, closed)
+                .end(),
+            -SIGKILL);
   EXPECT_TRUE(read_exit_record(file));
   // Nowhere to write: the same end.
   folder.write("file", "");

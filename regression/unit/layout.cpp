@@ -56,8 +56,7 @@ TEST(layout, cuts_layers_as_well_as_every_other_cut) {
           EXPECT_EQ(spans[s].first, s == 0 ? 0 : spans[s - 1].last);
         }
         EXPECT_EQ(spans.back().last, layers);
-        EXPECT_EQ(dearest(spans, costs, before, after), least(costs, before, after, stages))
-            << layers << " layers, " << stages << " stages";
+        EXPECT_EQ(dearest(spans, costs, before, after), least(costs, before, after, stages)) << layers << " layers, " << stages << " stages";
       }
 }
 
@@ -109,9 +108,7 @@ TEST(layout, positions_and_coordinates_name_each_other) {
   EXPECT_EQ(l.size("tensor"), 4);
   EXPECT_EQ(l.size("no such axis"), 1);
   for (int position = 0; position < l.ranks(); ++position)
-    EXPECT_EQ((l.coordinate(position, "data") * 2 + l.coordinate(position, "pipeline")) * 4 +
-                  l.coordinate(position, "tensor"),
-              position);
+    EXPECT_EQ((l.coordinate(position, "data") * 2 + l.coordinate(position, "pipeline")) * 4 + l.coordinate(position, "tensor"), position);
 }
 
 TEST(layout, a_permutation_is_inverted) {
@@ -124,8 +121,7 @@ TEST(layout, a_permutation_is_inverted) {
 TEST(layout, refuses_what_is_no_permutation) {
   check_permutation({}, 4);
   check_permutation({3, 1, 0, 2}, 4);
-  for (const std::vector<int>& wrong :
-       {std::vector{0, 1, 2}, {0, 1, 2, 2}, {1, 2, 3, 4}, {-1, 0, 1, 2}, {0, 1, 2, 3, 4}})
+  for (const std::vector<int>& wrong : {std::vector{0, 1, 2}, {0, 1, 2, 2}, {1, 2, 3, 4}, {-1, 0, 1, 2}, {0, 1, 2, 3, 4}})
     EXPECT_THROW(check_permutation(wrong, 4), Error);
 }
 

@@ -18,10 +18,9 @@ LearningRate schedule_of(const std::string& schedule, const std::string& shape =
 }
 
 const std::vector<LearningRate>& all() {
-  static const std::vector<LearningRate> list{
-      schedule_of("constant"),           schedule_of("linear"),           schedule_of("cosine"),
-      schedule_of("inverse-sqrt"),       schedule_of("wsd", "linear"),    schedule_of("wsd", "cosine"),
-      schedule_of("wsd", "exponential"), schedule_of("wsd", "minus-sqrt")};
+  static const std::vector<LearningRate> list{schedule_of("constant"),           schedule_of("linear"),           schedule_of("cosine"),
+                                              schedule_of("inverse-sqrt"),       schedule_of("wsd", "linear"),    schedule_of("wsd", "cosine"),
+                                              schedule_of("wsd", "exponential"), schedule_of("wsd", "minus-sqrt")};
   return list;
 }
 
@@ -49,8 +48,7 @@ TEST(learning_rate, ends_at_the_floor_and_stays) {
   for (const LearningRate& r : all()) {
     if (r.schedule == "constant" || r.schedule == "inverse-sqrt") continue;
     EXPECT_GT(r.at(steps - 1), lowest) << name_of(r);
-    for (const std::int64_t step : {steps, steps + 1, 10 * steps})
-      EXPECT_NEAR(r.at(step), lowest, 1e-12) << name_of(r) << " " << step;
+    for (const std::int64_t step : {steps, steps + 1, 10 * steps}) EXPECT_NEAR(r.at(step), lowest, 1e-12) << name_of(r) << " " << step;
   }
   EXPECT_EQ(schedule_of("inverse-sqrt").at(1000000000), lowest);
   EXPECT_EQ(schedule_of("constant").at(1000000000), lr);

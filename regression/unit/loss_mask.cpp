@@ -23,7 +23,8 @@ void write(const std::filesystem::path& prefix, const Lists& sequences, TokenTyp
   }
   add(documents, std::int64_t(sequences.size()));
   put_contents(tokens_path(prefix), tokens);
-  put_contents(index_path(prefix), index_header(type, std::int64_t(sequences.size()), std::int64_t(sequences.size())) + lengths + pointers + documents);
+  put_contents(index_path(prefix),
+               index_header(type, std::int64_t(sequences.size()), std::int64_t(sequences.size())) + lengths + pointers + documents);
 }
 
 struct Corpus {
@@ -84,7 +85,8 @@ TEST(loss_mask, must_belong_to_its_tokens) {
   const auto expect = [](const Corpus& corpus, Exit code, std::initializer_list<const char*> parts) {
     const Error error = corpus.refusal();
     EXPECT_EQ(error.code, code) << error.what();
-    for (const char* part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << "'" << part << "' is not in: " << error.what();
+    for (const char* part : parts)
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << "'" << part << "' is not in: " << error.what();
   };
   const Corpus corpus;
   const auto mask = mask_prefix(corpus.prefix);

@@ -45,8 +45,7 @@ double difference(const Values& a, const Values& b) {
   for (const auto& [name, x] : a) {
     const auto& y = b.at(name);
     double error = 0, size = 1e-300;
-    for (std::size_t i = 0; i < x.size(); ++i)
-      error = std::max(error, std::abs(x[i] - y[i])), size = std::max(size, std::abs(x[i]));
+    for (std::size_t i = 0; i < x.size(); ++i) error = std::max(error, std::abs(x[i] - y[i])), size = std::max(size, std::abs(x[i]));
     worst = std::max(worst, error / size);
   }
   return worst;
@@ -66,8 +65,7 @@ class Reader {
       : model_(model), sequences_(sequences), capacity_(capacity), stage_(model, alone(model.layers())) {
     stage_.make_slots({{1, Index(1) << 24}}, false);
     stage_.parameters().allocate(weights_, none_, Gradients::none);
-    for (const auto& p : stage_.parameters().all())
-      assign<T>(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
+    for (const auto& p : stage_.parameters().all()) assign<T>(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
     forget();
   }
   Index slot_bytes() const { return stage_.slots().front().bytes; }
@@ -79,8 +77,7 @@ class Reader {
     stage_.forward(device_, *state_);
     const auto logits = stage_.logits(device_, Stage<T>::Rows::all);
     std::vector<std::vector<Acc<T>>> rows;
-    for (Index r = 0; r < Index(logits.extent(0)); ++r)
-      rows.emplace_back(&logits(r, 0), &logits(r, 0) + model_.vocab_size);
+    for (Index r = 0; r < Index(logits.extent(0)); ++r) rows.emplace_back(&logits(r, 0), &logits(r, 0) + model_.vocab_size);
     return rows;
   }
 
@@ -159,10 +156,8 @@ void expect_causal_loss(const Case& c) {
     MicroBatch after = before;
     for (Index r = 0; r < c.batch * c.seq_length; ++r)
       if (r % c.seq_length > t) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocab_size);
-    ASSERT_EQ(loss(rig.engine, before), loss(rig.engine, after))
-        << "the tokens after " << t << " reached the loss before them";
-    for (Index b = 0; b < c.batch; ++b)
-      after.tokens[b * c.seq_length + t] = Token((after.tokens[b * c.seq_length + t] + 17) % c.model.vocab_size);
+    ASSERT_EQ(loss(rig.engine, before), loss(rig.engine, after)) << "the tokens after " << t << " reached the loss before them";
+    for (Index b = 0; b < c.batch; ++b) after.tokens[b * c.seq_length + t] = Token((after.tokens[b * c.seq_length + t] + 17) % c.model.vocab_size);
     EXPECT_NE(loss(rig.engine, before), loss(rig.engine, after)) << "the loss does not see token " << t;
   }
 }
@@ -184,8 +179,7 @@ void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance)
     for (Index b = 0; b < c.batch; ++b)
       for (Index t = 0; t < count; ++t)
         for (Index v = 0; v < c.model.vocab_size; ++v)
-          error =
-              std::max(error, std::abs(double(rows[b * count + t][v]) - double(whole[b * c.seq_length + first + t][v])));
+          error = std::max(error, std::abs(double(rows[b * count + t][v]) - double(whole[b * c.seq_length + first + t][v])));
     EXPECT_LE(error, tolerance) << how << ", tokens from " << first;
   };
   reader.forget();
@@ -197,9 +191,7 @@ void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance)
   }
 }
 
-TEST_P(model, reads_token_by_token_as_at_once_in_double) {
-  expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12);
-}
+TEST_P(model, reads_token_by_token_as_at_once_in_double) { expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12); }
 TEST_P(model, reads_token_by_token_as_at_once_in_single) { expect_reading_in_parts_is_reading_at_once<float>(c, 1e-5); }
 
 // Three prompts of different lengths together, each alone, and each the most likely token after all before it.
@@ -208,13 +200,11 @@ TEST_P(model, generates_in_company_what_it_generates_alone) {
   const auto never = [](Index, Token) { return false; };
   const Sampling greedy{0, 0, 1, 1, made};
   std::vector<std::vector<Token>> prompts;
-  for (const Index seq_length : {5, 1, 3})
-    prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, c.model.vocab_size).tokens);
+  for (const Index seq_length : {5, 1, 3}) prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, c.model.vocab_size).tokens);
   const auto generate = [&](const std::vector<std::vector<Token>>& these) {
     Generator<double> generator(c.model, alone(c.model.layers()), 3, 5, 5 + made);
     Device device(false, 0);
-    for (const auto& p : generator.stage().parameters().all())
-      assign<double>(device, *p, [&](Index i) { return weight_value(p->weight, i); });
+    for (const auto& p : generator.stage().parameters().all()) assign<double>(device, *p, [&](Index i) { return weight_value(p->weight, i); });
     return generator.generate(these, greedy, never);
   };
   const auto together = generate(prompts);
@@ -226,8 +216,7 @@ TEST_P(model, generates_in_company_what_it_generates_alone) {
     Reader<double> reader(c.model, 1, Index(text.size()));
     const auto logits = reader.read(text, 0);
     for (std::size_t t = prompts[i].size(); t < text.size(); ++t)
-      EXPECT_EQ(std::max_element(logits[t - 1].begin(), logits[t - 1].end()) - logits[t - 1].begin(), text[t])
-          << "prompt " << i << " at " << t;
+      EXPECT_EQ(std::max_element(logits[t - 1].begin(), logits[t - 1].end()) - logits[t - 1].begin(), text[t]) << "prompt " << i << " at " << t;
   }
 }
 
@@ -271,8 +260,7 @@ TEST_P(model, learns_nothing_from_tokens_without_labels) {
   std::fill(half.labels.begin() + c.seq_length, half.labels.end(), ignored_label);
   half.labels[0] = ignored_label;
   MicroBatch other = half;
-  for (Index t = 0; t < c.seq_length; ++t)
-    other.tokens[c.seq_length + t] = Token((half.tokens[c.seq_length + t] + 5) % c.model.vocab_size);
+  for (Index t = 0; t < c.seq_length; ++t) other.tokens[c.seq_length + t] = Token((half.tokens[c.seq_length + t] + 5) % c.model.vocab_size);
   MicroBatch first = micro_batch(0, 1, c.seq_length, c.model.vocab_size);
   first.labels[0] = ignored_label;
   const Outcome a = outcome(two, {half}), b = outcome(two, {other}), alone = outcome(one, {first});
@@ -415,8 +403,7 @@ class gradient : public model {};
 
 TEST_P(gradient, is_the_central_difference) { expect_gradients_are_differences(c.model, c.batch, c.seq_length); }
 
-INSTANTIATE_TEST_SUITE_P(model, gradient, ::testing::Values("T2", "T3", "T5", "T6", "T7"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(model, gradient, ::testing::Values("T2", "T3", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
 
 // Every layer type there is, alone and twice, with every bias.
 TEST(model, gradient_of_every_layer_type_is_the_central_difference) {
@@ -471,14 +458,12 @@ TEST(model, of_every_published_shape_has_its_published_parameters) {
 TEST(model, flops_are_the_closed_form) {
   const double T = 4096, Q = 128, K = 4;
   for (const Published& p : published) {
-    const double d = p.hidden_size, q = p.num_heads * p.head_dim, k = p.num_kv_heads * p.head_dim, H = p.ssm_num_heads,
-                 E = H * p.ssm_head_dim;
+    const double d = p.hidden_size, q = p.num_heads * p.head_dim, k = p.num_kv_heads * p.head_dim, H = p.ssm_num_heads, E = H * p.ssm_head_dim;
     const double N = p.state_size, GN = p.num_groups * N, V = p.vocab_size;
     const double products = 2 * d * (q + 2 * k) + 2 * q * d + 2 * d * (2 * E + 2 * GN + H) + 2 * E * d + 6 * d * p.intermediate_size;
     const double scores = 2 * T * q, convolution = 2 * K * (E + 2 * GN);
     const TokenFlops flops = forward_flops(model_of(p), Index(T));
-    EXPECT_EQ(flops.executed, p.layers * (products + scores + convolution + 2 * Q * (GN + E) + 4 * E * N) + 2 * d * V)
-        << p.name;
+    EXPECT_EQ(flops.executed, p.layers * (products + scores + convolution + 2 * Q * (GN + E) + 4 * E * N) + 2 * d * V) << p.name;
     EXPECT_EQ(flops.minimal, p.layers * (products + scores + convolution + 5 * E * N) + 2 * d * V) << p.name;
     EXPECT_EQ(flops.megatron, p.layers * (products + 2 * scores + 7 * E * N) + 2 * d * V) << p.name;
     EXPECT_TRUE(p.flops == 0 || std::abs(flops.executed / p.flops - 1) < 0.005) << p.name << " " << flops.executed;
@@ -497,9 +482,7 @@ std::string deck_name(const Published& p) {
 void expect_multipliers_follow_the_width_rule(const ModelConfig& m, const std::string& deck) {
   const double d = 1280 / double(m.hidden_size), attention = 768 / double(m.attention.num_heads * m.attention.head_dim);
   const double inner = 1536 / double(m.mamba.inner()), f = 3072 / double(m.mlp.intermediate_size), n = 256 / double(m.mamba.state_size);
-  const auto near = [&](double value, double rule, const char* what) {
-    EXPECT_NEAR(value / rule, 1, 1e-12) << deck << " " << what;
-  };
+  const auto near = [&](double value, double rule, const char* what) { EXPECT_NEAR(value / rule, 1, 1e-12) << deck << " " << what; };
   near(m.embedding_multiplier, std::sqrt(32.0), "embedding");
   near(m.lm_head_multiplier, d / 32, "head");
   near(m.attention.in_multiplier, 1, "attention in");
@@ -525,8 +508,7 @@ TEST(model, of_every_deck_is_what_its_name_says) {
     deck.finish();
     decks += 1;
     if (!name.starts_with("falcon-h1-")) continue;
-    const auto p = std::find_if(std::begin(published), std::end(published),
-                                [&](const Published& one) { return deck_name(one) == name; });
+    const auto p = std::find_if(std::begin(published), std::end(published), [&](const Published& one) { return deck_name(one) == name; });
     ASSERT_NE(p, std::end(published)) << "no published model has this name";
     EXPECT_EQ(parameter_count(m), p->parameters);
     EXPECT_EQ(forward_flops(m, 4096).executed, forward_flops(model_of(*p), 4096).executed);

@@ -117,13 +117,14 @@ TEST(model_folder, the_total_must_be_right) {
 }
 
 TEST(model_folder, broken_indices_are_refused) {
-  for (const auto& [text, why] : std::map<std::string, std::string>{{"", "not valid JSON"},
-                                                                    {"[]", "no weight_map"},
-                                                                    {"{}", "no weight_map"},
-                                                                    {R"({"weight_map":[]})", "no weight_map"},
-                                                                    {R"({"weight_map":{}})", "lists no tensors"},
-                                                                    {R"({"weight_map":{"a":"b","a":"c"}})", "given twice"},
-                                                                    {R"({"weight_map":{"a":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}})", "nested deeper"}}) {
+  for (const auto& [text, why] :
+       std::map<std::string, std::string>{{"", "not valid JSON"},
+                                          {"[]", "no weight_map"},
+                                          {"{}", "no weight_map"},
+                                          {R"({"weight_map":[]})", "no weight_map"},
+                                          {R"({"weight_map":{}})", "lists no tensors"},
+                                          {R"({"weight_map":{"a":"b","a":"c"}})", "given twice"},
+                                          {R"({"weight_map":{"a":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}})", "nested deeper"}}) {
     const Folder folder;
     folder.write(shard_index_name, text);
     const Error error = error_of([&] { ModelFolder f(folder.path()); });
@@ -256,7 +257,8 @@ TEST(model_folder, missing_strange_and_misshaped_tensors_are_named) {
   for (const Type type : {Type::boolean, Type::i32, Type::f8_e4m3}) {
     std::vector<safetensors::Tensor> tensors;
     std::string bytes;
-    for (const Weight& w : weights_of(base)) tensors.push_back({w.name, type, w.shape}), bytes += std::string(std::size_t(w.size() * safetensors::size_of(type)), '\1');
+    for (const Weight& w : weights_of(base))
+      tensors.push_back({w.name, type, w.shape}), bytes += std::string(std::size_t(w.size() * safetensors::size_of(type)), '\1');
     safetensors::Writer writer(folder / one_file_name, tensors);
     writer.write(bytes.data(), Index(bytes.size()));
     writer.commit();
@@ -278,13 +280,17 @@ void write_folder_with_head(const fs::path& folder, const ModelConfig& config, H
   tied.tie_word_embeddings = true;
   std::vector<safetensors::Tensor> tensors;
   std::map<std::string, std::string> data;
-  const auto add = [&](const std::string& name, const Weight& w, const std::string& bytes) { tensors.push_back({name, type, w.shape}), data[name] = bytes; };
+  const auto add = [&](const std::string& name, const Weight& w, const std::string& bytes) {
+    tensors.push_back({name, type, w.shape}), data[name] = bytes;
+  };
   for (const Weight& w : weights_of(tied)) {
     std::string bytes;
     for (Index i = 0; i < w.size(); ++i) bytes += bytes_of(type, weight_value(w, i));
     if (w.name != embedding_name || head != Head::alone) add(w.name, w, bytes);
     if (w.name != embedding_name || head == Head::absent) continue;
-    if (head == Head::other) bytes.replace(number % std::size_t(w.size()) * std::size_t(safetensors::size_of(type)), std::size_t(safetensors::size_of(type)), bytes_of(type, 7));
+    if (head == Head::other)
+      bytes.replace(number % std::size_t(w.size()) * std::size_t(safetensors::size_of(type)), std::size_t(safetensors::size_of(type)),
+                    bytes_of(type, 7));
     add(head_name, w, bytes);
   }
   std::sort(tensors.begin(), tensors.end(), safetensors::written_before);

@@ -67,15 +67,18 @@ const std::string source = "// licence\nint f(int a) {\n  a += 1;\n  return a * 
 std::vector<Mutant> one(const std::string& more) { return parse_mutants("mutant x\nfile f.cpp\nwhy because\n" + more, "list"); }
 
 TEST(mutants, an_expression_and_a_statement_become_switches) {
-  EXPECT_EQ(switched(source, "f.cpp", one("was a * 2\nnow a + 2\n")),
-            "// licence\n#include \"regression/mutants/mutant.hpp\"\nint f(int a) {\n  a += 1;\n  return (GYR_MUTANT(\"x\") ? (a + 2) : (a * 2));\n}\n"
-            "int g(int a) { return a * 3; }\n");
+  EXPECT_EQ(
+      switched(source, "f.cpp", one("was a * 2\nnow a + 2\n")),
+      "// licence\n#include \"regression/mutants/mutant.hpp\"\nint f(int a) {\n  a += 1;\n  return (GYR_MUTANT(\"x\") ? (a + 2) : (a * 2));\n}\n"
+      "int g(int a) { return a * 3; }\n");
   EXPECT_NE(switched(source, "f.cpp", one("was a += 1;\nnow\n")).find("  { if (GYR_MUTANT(\"x\")) {  } else { a += 1; } }\n"), std::string::npos);
-  EXPECT_NE(switched(source, "f.cpp", one("in int g\nwas int a\nnow int b\n")).find("int g((GYR_MUTANT(\"x\") ? (int b) : (int a))) {"), std::string::npos);
+  EXPECT_NE(switched(source, "f.cpp", one("in int g\nwas int a\nnow int b\n")).find("int g((GYR_MUTANT(\"x\") ? (int b) : (int a))) {"),
+            std::string::npos);
 }
 
 TEST(mutants, a_snippet_that_is_gone_or_comes_twice_is_told_by_name) {
-  EXPECT_NE(error_of([] { switched(source, "f.cpp", one("was b * 2\nnow 1\n")); }).find("mutant x: what stands in f.cpp occurs 0 times"), std::string::npos);
+  EXPECT_NE(error_of([] { switched(source, "f.cpp", one("was b * 2\nnow 1\n")); }).find("mutant x: what stands in f.cpp occurs 0 times"),
+            std::string::npos);
   EXPECT_NE(error_of([] { switched(source, "f.cpp", one("was a *\nnow 1\n")); }).find("occurs 2 times"), std::string::npos);
   EXPECT_NE(error_of([] { switched(source, "f.cpp", one("in int h\nwas a *\nnow 1\n")); }).find("around it occurs 0 times"), std::string::npos);
 }

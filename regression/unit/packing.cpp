@@ -133,7 +133,8 @@ TEST(packing, equal_lengths_change_their_company) {
 TEST(packing, the_note_counts_what_is_cut) {
   const Corpus corpus({10, 12, 0, 4, 11, 3});
   EXPECT_EQ(Dataset(options_of(corpus, 9, SampleOrder::documents)).notes(),
-            (std::vector<std::string>{corpus.prefix.string() + ": 5 documents in 4 windows of 10 tokens, 92.5 % full; 2 longer than a window lose the end"}));
+            (std::vector<std::string>{corpus.prefix.string() +
+                                      ": 5 documents in 4 windows of 10 tokens, 92.5 % full; 2 longer than a window lose the end"}));
   EXPECT_TRUE(Dataset(options_of(corpus, 9, SampleOrder::shuffled)).notes().empty());
   const auto refused = [](const Ids& lengths) {
     const Corpus none(lengths);
@@ -208,7 +209,7 @@ TEST(packing, samples_are_a_function_of_seed_and_number) {
   EXPECT_EQ(from_a, 66);
   EXPECT_GT(changed, 90);
   for (const auto d : held_out) EXPECT_TRUE(d == 0 || !documents.contains(d)) << d;  // 0: padding
-  for (const int data : {1, 2, 4}) {  // micro-batches of two, sharded as the trainer shards them
+  for (const int data : {1, 2, 4}) {                                                 // micro-batches of two, sharded as the trainer shards them
     std::multiset<Ids> rows;
     for (int rank = 0; rank < data; ++rank)
       for (int i = 0; i < 4 / data; ++i) {

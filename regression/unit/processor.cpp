@@ -79,17 +79,31 @@ TEST(processor, a_long_list_is_cut_at_a_name) {
 // Every bit of the table is where the compiler's own run time looks for it, on this machine. It knows some features by other names, or not at all.
 TEST(processor, the_registers_are_read_as_the_compiler_reads_them) {
 #ifdef __x86_64__
-  const std::vector<std::pair<std::string, bool>> known = {
-      {"sse3", __builtin_cpu_supports("sse3")},         {"ssse3", __builtin_cpu_supports("ssse3")},       {"sse4.1", __builtin_cpu_supports("sse4.1")},
-      {"sse4.2", __builtin_cpu_supports("sse4.2")},     {"popcnt", __builtin_cpu_supports("popcnt")},     {"avx", __builtin_cpu_supports("avx")},
-      {"avx2", __builtin_cpu_supports("avx2")},         {"bmi", __builtin_cpu_supports("bmi")},           {"bmi2", __builtin_cpu_supports("bmi2")},
-      {"fma", __builtin_cpu_supports("fma")},           {"fma4", __builtin_cpu_supports("fma4")},         {"xop", __builtin_cpu_supports("xop")},
-      {"gfni", __builtin_cpu_supports("gfni")},         {"avx512f", __builtin_cpu_supports("avx512f")},   {"avx512dq", __builtin_cpu_supports("avx512dq")},
-      {"avx512cd", __builtin_cpu_supports("avx512cd")}, {"avx512bw", __builtin_cpu_supports("avx512bw")}, {"avx512vl", __builtin_cpu_supports("avx512vl")},
-      {"avx512ifma", __builtin_cpu_supports("avx512ifma")}, {"avx512vbmi", __builtin_cpu_supports("avx512vbmi")},
-      {"avx512vbmi2", __builtin_cpu_supports("avx512vbmi2")}, {"avx512vnni", __builtin_cpu_supports("avx512vnni")},
-      {"avx512bitalg", __builtin_cpu_supports("avx512bitalg")}, {"avx512vpopcntdq", __builtin_cpu_supports("avx512vpopcntdq")},
-      {"avx512bf16", __builtin_cpu_supports("avx512bf16")}};
+  const std::vector<std::pair<std::string, bool>> known = {{"sse3", __builtin_cpu_supports("sse3")},
+                                                           {"ssse3", __builtin_cpu_supports("ssse3")},
+                                                           {"sse4.1", __builtin_cpu_supports("sse4.1")},
+                                                           {"sse4.2", __builtin_cpu_supports("sse4.2")},
+                                                           {"popcnt", __builtin_cpu_supports("popcnt")},
+                                                           {"avx", __builtin_cpu_supports("avx")},
+                                                           {"avx2", __builtin_cpu_supports("avx2")},
+                                                           {"bmi", __builtin_cpu_supports("bmi")},
+                                                           {"bmi2", __builtin_cpu_supports("bmi2")},
+                                                           {"fma", __builtin_cpu_supports("fma")},
+                                                           {"fma4", __builtin_cpu_supports("fma4")},
+                                                           {"xop", __builtin_cpu_supports("xop")},
+                                                           {"gfni", __builtin_cpu_supports("gfni")},
+                                                           {"avx512f", __builtin_cpu_supports("avx512f")},
+                                                           {"avx512dq", __builtin_cpu_supports("avx512dq")},
+                                                           {"avx512cd", __builtin_cpu_supports("avx512cd")},
+                                                           {"avx512bw", __builtin_cpu_supports("avx512bw")},
+                                                           {"avx512vl", __builtin_cpu_supports("avx512vl")},
+                                                           {"avx512ifma", __builtin_cpu_supports("avx512ifma")},
+                                                           {"avx512vbmi", __builtin_cpu_supports("avx512vbmi")},
+                                                           {"avx512vbmi2", __builtin_cpu_supports("avx512vbmi2")},
+                                                           {"avx512vnni", __builtin_cpu_supports("avx512vnni")},
+                                                           {"avx512bitalg", __builtin_cpu_supports("avx512bitalg")},
+                                                           {"avx512vpopcntdq", __builtin_cpu_supports("avx512vpopcntdq")},
+                                                           {"avx512bf16", __builtin_cpu_supports("avx512bf16")}};
   const auto all = features();
   for (const auto& [name, there] : known) {
     std::vector<bool> wanted;

@@ -19,8 +19,8 @@ TEST(random, philox_gives_the_published_answers) {
 }
 
 TEST(random, numbers_depend_on_seed_name_and_index_alone) {
-  const Stream a(7, "blocks.0.w_in"), again(7, "blocks.0.w_in"), other_name(7, "blocks.1.w_in"),
-      other_seed(8, "blocks.0.w_in"), high_seed(7 + (std::uint64_t(1) << 32), "blocks.0.w_in");
+  const Stream a(7, "blocks.0.w_in"), again(7, "blocks.0.w_in"), other_name(7, "blocks.1.w_in"), other_seed(8, "blocks.0.w_in"),
+      high_seed(7 + (std::uint64_t(1) << 32), "blocks.0.w_in");
   const Index far = (Index(1) << 40) + 3;
   a.normal(0);
   for (const Index i : {Index(0), Index(5), Index(1) << 32, far}) {
@@ -75,6 +75,5 @@ TEST(random, streams_and_neighbours_are_uncorrelated) {
     names += x * y / n, seeds += x * c.normal(i) / n, neighbours += x * a.normal(i + 1) / n;
     squares += (x * x - 1) * (y * y - 1) / n;
   }
-  for (const double correlation : {names, seeds, neighbours, squares / 2})
-    EXPECT_NEAR(correlation, 0, 5 * std::sqrt(1.0 / n));
+  for (const double correlation : {names, seeds, neighbours, squares / 2}) EXPECT_NEAR(correlation, 0, 5 * std::sqrt(1.0 / n));
 }

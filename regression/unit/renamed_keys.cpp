@@ -95,7 +95,8 @@ TEST(renamed_keys, of_a_stored_deck_are_read) {
   EXPECT_EQ(effective(Deck::stored(older, "model")), now);
   EXPECT_EQ(effective(Deck::stored(newer, "model")), now);
   EXPECT_TRUE(deck_changes(older, newer).empty());
-  for (const RenamedKey& key : renamed_keys()) EXPECT_NE(std::string(older).find(key.before.substr(key.before.rfind('.') + 1)), std::string::npos) << key.before;
+  for (const RenamedKey& key : renamed_keys())
+    EXPECT_NE(std::string(older).find(key.before.substr(key.before.rfind('.') + 1)), std::string::npos) << key.before;
 }
 
 }  // namespace gyr::testing

@@ -120,20 +120,11 @@ Message message(std::string_view bytes) {
   while (!bytes.empty()) {
     const std::uint64_t key = read_varint(bytes);
     switch (key & 7) {
-      case 0:
-        m.numbers[int(key >> 3)] = read_varint(bytes);
-        break;
-      case 1:
-        m.numbers[int(key >> 3)] = read_number(bytes, 8);
-        break;
-      case 2:
-        m.parts[int(key >> 3)] = read_bytes(bytes, read_varint(bytes));
-        break;
-      case 5:
-        m.numbers[int(key >> 3)] = read_number(bytes, 4);
-        break;
-      default:
-        throw std::runtime_error("no such wire type");
+      case 0: m.numbers[int(key >> 3)] = read_varint(bytes); break;
+      case 1: m.numbers[int(key >> 3)] = read_number(bytes, 8); break;
+      case 2: m.parts[int(key >> 3)] = read_bytes(bytes, read_varint(bytes)); break;
+      case 5: m.numbers[int(key >> 3)] = read_number(bytes, 4); break;
+      default: throw std::runtime_error("no such wire type");
     }
   }
   return m;
@@ -169,14 +160,13 @@ std::vector<Message> events(std::string_view file) {
 TEST(report, plain_lines_keep_the_field_order_that_scripts_parse) {
   StepReport r = step(100);
   r.params_norm = 99.9;
-  const std::regex order(
-      R"( \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] iteration +100/ +500 \| consumed samples: +25600 \|)"
-      R"( elapsed time per iteration \(ms\): 1234\.5 \| throughput per GPU \(TFLOP/s/GPU\): 412\.300 \|)"
-      R"( learning rate: 1\.500000E-04 \| global batch size: +256 \| lm loss: 2\.345678E\+00 \|)"
-      R"( loss scale: 1\.0 \| grad norm: 0\.123 \| params norm: 99\.900 \|)"
-      R"( number of skipped iterations: +0 \| number of nan iterations: +0 \|)"
-      R"( tokens per second: 424706\.0 \| MFU \(%\): 41\.70 \| memory \(MiB\): 3\.0 \|)"
-      R"( time left: 1:02:05 \|)");
+  const std::regex order(R"( \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] iteration +100/ +500 \| consumed samples: +25600 \|)"
+                         R"( elapsed time per iteration \(ms\): 1234\.5 \| throughput per GPU \(TFLOP/s/GPU\): 412\.300 \|)"
+                         R"( learning rate: 1\.500000E-04 \| global batch size: +256 \| lm loss: 2\.345678E\+00 \|)"
+                         R"( loss scale: 1\.0 \| grad norm: 0\.123 \| params norm: 99\.900 \|)"
+                         R"( number of skipped iterations: +0 \| number of nan iterations: +0 \|)"
+                         R"( tokens per second: 424706\.0 \| MFU \(%\): 41\.70 \| memory \(MiB\): 3\.0 \|)"
+                         R"( time left: 1:02:05 \|)");
   EXPECT_TRUE(std::regex_match(step_line(r), order)) << step_line(r);
   r.params_norm.reset();
   r.mfu.reset();
@@ -224,8 +214,7 @@ TEST(report, other_lines_do_not_break_the_live_line) {
 }
 
 TEST(report, the_live_line_fits_its_terminal) {
-  for (int width = 0; width < 200; ++width)
-    EXPECT_LT(int(live_line(step(77), width, false).size()), std::max(width, 1));
+  for (int width = 0; width < 200; ++width) EXPECT_LT(int(live_line(step(77), width, false).size()), std::max(width, 1));
   for (const char* part : {"step 77/500 [====>", "loss 2.3457", "425k tokens/s", "MFU 41.7%", "left 1:02:05"})
     EXPECT_NE(live_line(step(77), 120, false).find(part), std::string::npos) << part;
 }
@@ -256,7 +245,13 @@ TEST(report, durations_read_as_clocks) {
 }
 
 TEST(report, json_takes_any_bytes_and_reads_half_a_line_as_none) {
-  EXPECT_EQ(json_text({{"file", "a\xff" "b"}, {"loss", std::nan("")}, {"step", 3}}), "{\"file\":\"a\xef\xbf\xbd" "b\",\"loss\":null,\"step\":3}");
+  EXPECT_EQ(json_text({{"file",
+                        "a\xff"
+                        "b"},
+                       {"loss", std::nan("")},
+                       {"step", 3}}),
+            "{\"file\":\"a\xef\xbf\xbd"
+            "b\",\"loss\":null,\"step\":3}");
   const double third = 1.0 / 3;
   EXPECT_EQ(json_in(json_text({{"x", third}})).at("x").get<double>(), third);
   EXPECT_TRUE(json_in("{\"step\": 3, \"lo").is_discarded());

@@ -16,8 +16,7 @@ struct Plain {
 
 // The formulas of the header in plain loops.
 Plain plain(const std::vector<double>& x, const std::vector<double>& g, const std::vector<double>& dy) {
-  Plain p{std::vector<double>(x.size()), std::vector<double>(height), std::vector<double>(x.size()),
-          std::vector<double>(width)};
+  Plain p{std::vector<double>(x.size()), std::vector<double>(height), std::vector<double>(x.size()), std::vector<double>(width)};
   for (Index r = 0; r < height; ++r) {
     const Index at = r * width;
     double squares = 0, product = 0;
@@ -73,8 +72,7 @@ TEST(rmsnorm, agrees_with_plain_loops) {
 TEST(rmsnorm, gradients_are_slopes) {
   Workbench bench;
   const Index rows = 5, narrow = 7;
-  const auto x = bench.normal<double>(rows, narrow), dy = bench.normal<double>(rows, narrow),
-             y = bench.zeros<double>(rows, narrow);
+  const auto x = bench.normal<double>(rows, narrow), dy = bench.normal<double>(rows, narrow), y = bench.zeros<double>(rows, narrow);
   const auto g = bench.normal<double>(narrow), rstd = bench.zeros<double>(rows);
   const auto loss = [&] {
     rmsnorm<double>(bench.dev, x, g, eps, y, rstd);
@@ -95,14 +93,12 @@ TEST(rmsnorm, the_normalised_row_is_rounded_before_the_weight) {
   const auto g = bench.normal<float>(width), rstd = bench.zeros<float>(height);
   rmsnorm<bf16>(bench.dev, x, g, eps, y, rstd);
   for (Index r = 0; r < height; ++r)
-    for (Index d = 0; d < width; ++d)
-      ASSERT_EQ(float(y(r, d)), float(bf16(g(d) * float(bf16(float(x(r, d)) * rstd(r))))));
+    for (Index d = 0; d < width; ++d) ASSERT_EQ(float(y(r, d)), float(bf16(g(d) * float(bf16(float(x(r, d)) * rstd(r))))));
 }
 
 TEST(rmsnorm, the_scale_of_a_row_does_not_matter_without_eps) {
   Workbench bench;
-  const auto x = bench.normal<float>(height, width), y = bench.zeros<float>(height, width),
-             z = bench.zeros<float>(height, width);
+  const auto x = bench.normal<float>(height, width), y = bench.zeros<float>(height, width), z = bench.zeros<float>(height, width);
   const auto g = bench.normal<float>(width), rstd = bench.zeros<float>(height);
   rmsnorm<float>(bench.dev, x, g, 0, y, rstd);
   for (Index i = 0; i < height * width; ++i) x.data()[i] *= 1024;

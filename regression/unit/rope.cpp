@@ -91,10 +91,8 @@ TEST(rope, changes_the_type_on_the_way) {
   const Values x = rounded<bf16>(numbers(s.rows * columns, 1));
   Block<float> wide(s.rows, columns, x), wide_out(s.rows, columns);
   Block<bf16> narrow(s.rows, columns, x), narrow_out(s.rows, columns);
-  rope<float, bf16>(dev, Turn::forward, s.num_heads, s.scale, cosine.tensor(), sine.tensor(), wide.matrix(),
-                    narrow_out.matrix());
-  rope<bf16, float>(dev, Turn::forward, s.num_heads, s.scale, cosine.tensor(), sine.tensor(), narrow.matrix(),
-                    wide_out.matrix());
+  rope<float, bf16>(dev, Turn::forward, s.num_heads, s.scale, cosine.tensor(), sine.tensor(), wide.matrix(), narrow_out.matrix());
+  rope<bf16, float>(dev, Turn::forward, s.num_heads, s.scale, cosine.tensor(), sine.tensor(), narrow.matrix(), wide_out.matrix());
   EXPECT_EQ(narrow_out.values(), turned<bf16>(s, Turn::forward, x));
   EXPECT_EQ(wide_out.values(), turned<float>(s, Turn::forward, x));
 }
@@ -111,6 +109,5 @@ TEST(rope, table_is_of_unit_length) {
   for (std::size_t i = 0; i < c.size(); ++i) EXPECT_NEAR(c[i] * c[i] + d[i] * d[i], 1, 1e-6);
   EXPECT_EQ(Values(c.begin(), c.begin() + 32), Values(32, 1));
   EXPECT_EQ(Values(d.begin(), d.begin() + 32), Values(32, 0));
-  for (Index r = 0; r < s.rows; ++r)
-    EXPECT_NEAR(c[r * 32], std::cos(double(s.positions[r])), 1e-6);  // j = 0: the angle is the position
+  for (Index r = 0; r < s.rows; ++r) EXPECT_NEAR(c[r * 32], std::cos(double(s.positions[r])), 1e-6);  // j = 0: the angle is the position
 }

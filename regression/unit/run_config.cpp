@@ -18,8 +18,7 @@ RunConfig run_of(const std::string& text, const std::vector<std::string>& overri
   return run;
 }
 
-const std::string ramped =
-    "train: {ramp: [\"0:16\", \"1000:32\", \"1e6:64\"], global_batch_size: 8, seq_length: 10}\nmodel: {pattern: P x 8}\n";
+const std::string ramped = "train: {ramp: [\"0:16\", \"1000:32\", \"1e6:64\"], global_batch_size: 8, seq_length: 10}\nmodel: {pattern: P x 8}\n";
 
 void expect_refused(const std::function<void()>& what, std::initializer_list<const char*> parts) {
   try {
@@ -33,8 +32,7 @@ void expect_refused(const std::function<void()>& what, std::initializer_list<con
 
 TEST(run_config, the_batch_follows_its_ramp) {
   const RunConfig run = run_of(ramped);
-  for (const auto& [tokens, batch] :
-       std::vector<std::pair<double, Index>>{{0, 16}, {999, 16}, {1000, 32}, {999999, 32}, {1e6, 64}, {1e15, 64}})
+  for (const auto& [tokens, batch] : std::vector<std::pair<double, Index>>{{0, 16}, {999, 16}, {1000, 32}, {999999, 32}, {1e6, 64}, {1e15, 64}})
     EXPECT_EQ(run.batch_after(tokens), batch) << tokens;
   EXPECT_EQ(run.largest_batch(), 64);
   const RunConfig plain = run_of("train: {global_batch_size: 8}");
@@ -45,15 +43,13 @@ TEST(run_config, the_batch_follows_its_ramp) {
 
 // The largest batch need not be the last one, and the engine has room for it.
 TEST(run_config, the_engine_has_room_for_the_largest_batch) {
-  const RunConfig run =
-      run_of("train: {ramp: [\"0:16\", \"10:64\", \"20:8\"], micro_batch_size: 2, seq_length: 10}\nmodel: {pattern: P x 8}");
+  const RunConfig run = run_of("train: {ramp: [\"0:16\", \"10:64\", \"20:8\"], micro_batch_size: 2, seq_length: 10}\nmodel: {pattern: P x 8}");
   EXPECT_EQ(run.largest_batch(), 64);
   EXPECT_EQ(engine_config(run, layout_of(run, 4)).micros, 8);
 }
 
 TEST(run_config, refuses_ramps_that_are_none) {
-  for (const char* ramp : {"\"16\"", "\"0:\"", "\"0:0\"", "\"0:-4\"", "\"a:4\"", "\"0:4x\"", "\"-1:4\"",
-                           "\"0:4\", \"0:8\"", "\"10:4\", \"5:8\""})
+  for (const char* ramp : {"\"16\"", "\"0:\"", "\"0:0\"", "\"0:-4\"", "\"a:4\"", "\"0:4x\"", "\"-1:4\"", "\"0:4\", \"0:8\"", "\"10:4\", \"5:8\""})
     expect_refused([&] { run_of(fmt::format("train: {{ramp: [{}]}}", ramp)); }, {"train.ramp"});
 }
 
@@ -70,7 +66,8 @@ TEST(run_config, groups_and_frozen_weights_are_named_by_patterns) {
   EXPECT_FALSE(trained("model.layers.3.mamba.D"));
   EXPECT_FALSE(trained("lm_head.weight"));
   EXPECT_TRUE(trained("model.layers.3.self_attn.q_proj.weight"));
-  expect_refused([] { run_of("optimizer: {frozen: [mamba]}"); }, {"optimizer.frozen: 'mamba' matches no weight", "the nearest is model.layers.0.mamba"});
+  expect_refused([] { run_of("optimizer: {frozen: [mamba]}"); },
+                 {"optimizer.frozen: 'mamba' matches no weight", "the nearest is model.layers.0.mamba"});
   expect_refused([] { run_of("optimizer: {groups: [\"*.a_log\"]}"); }, {"optimizer.groups: '*.a_log'", "model.layers.0.mamba.A_log"});
   expect_refused([] { run_of("optimizer: {frozen: [\"*\"]}"); }, {"leaves no weight to train"});
   expect_refused([] { run_of("optimizer: {groups: [\"*.D\"], group_lrs: [0]}"); }, {"group_lrs"});
@@ -97,16 +94,8 @@ TEST(run_config, layers_of_stages_are_taken_as_given) {
   const Layout layout = layout_of(run, 2);
   EXPECT_EQ(layout.stages[0].size(), 3);
   EXPECT_EQ(layout.stages[1].size(), 5);
-  expect_refused(
-      [] {
-        layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[3, 4]"}), 2);
-      },
-      {"7 layers", "8"});
-  expect_refused(
-      [] {
-        layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2);
-      },
-      {"1 stages", "2"});
+  expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[3, 4]"}), 2); }, {"7 layers", "8"});
+  expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2); }, {"1 stages", "2"});
 }
 
 TEST(run_config, the_samples_of_a_run_are_those_of_its_steps) {
@@ -126,7 +115,8 @@ TEST(run_config, the_samples_of_a_run_are_those_of_its_steps) {
 TEST(run_config, what_keys_make_together_is_bounded_and_named) {
   expect_refused([] { run_of("model:\n  attention:\n    num_heads: 4194304\n    num_kv_heads: 1", {"model.attention.head_dim=4"}); },
                  {"test.yaml:3: model.attention.num_heads = 4194304", "command line `model.attention.head_dim=4`", "together", "channels"});
-  expect_refused([] { run_of("train:\n  micro_batch_size: 16777216\n  global_batch_size: 16777216"); }, {"test.yaml:2: train.micro_batch_size", "train.seq_length = 1024", "tokens"});
+  expect_refused([] { run_of("train:\n  micro_batch_size: 16777216\n  global_batch_size: 16777216"); },
+                 {"test.yaml:2: train.micro_batch_size", "train.seq_length = 1024", "tokens"});
   expect_refused([] { run_of("model: {pattern: M- x 8192, hidden_size: 4194304}"); }, {"model.hidden_size", "weights"});
   expect_refused([] { run_of("parallel: {pipeline: 1024, tensor: 1024}"); }, {"parallel.pipeline", "parallel.tensor", "ranks of one model"});
 }

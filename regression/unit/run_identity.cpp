@@ -81,7 +81,8 @@ TEST(run_identity, of_older_checkpoints_without_a_latest_is_that_of_the_newest) 
 TEST(run_identity, that_cannot_be_read_is_no_other) {
   const Folder folder;
   save(folder.path(), 1, "");
-  for (const char* text : {"", "{}", "{\"run\": 7, \"unmarked_until\": 1}", "{\"run\": \"0123\", \"unmarked_until\": 1}", "{\"run\": \"0123456789abcdef\"}"}) {
+  for (const char* text :
+       {"", "{}", "{\"run\": 7, \"unmarked_until\": 1}", "{\"run\": \"0123\", \"unmarked_until\": 1}", "{\"run\": \"0123456789abcdef\"}"}) {
     put_contents(folder / "run.json", text);
     EXPECT_EQ(error_of([&] { identity_in(folder.path()); }).code, Exit::data) << text;
   }
@@ -111,7 +112,9 @@ TEST(run_identity, decides_which_old_checkpoints_make_room) {
   const Folder folder;
   const std::string mine = "00000000000000aa", other = "00000000000000bb";
   const auto steps = [&] { return committed_steps(folder / "checkpoints"); };
-  for (const auto& [step, run] : std::vector<std::pair<int, std::string>>{{1, mine}, {2, other}, {3, ""}, {4, other}, {5, mine}, {6, mine}, {9, other}}) save(folder.path(), step, run);
+  for (const auto& [step, run] :
+       std::vector<std::pair<int, std::string>>{{1, mine}, {2, other}, {3, ""}, {4, other}, {5, mine}, {6, mine}, {9, other}})
+    save(folder.path(), step, run);
   EXPECT_TRUE(prune(folder / "checkpoints", 6, {2, 0}, mine).empty());
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 4, 5, 6, 9}));
   EXPECT_TRUE(prune(folder / "checkpoints", 6, {1, 0}, mine).empty());

@@ -88,7 +88,8 @@ TEST(run_lock, of_another_machine_is_left_alone_while_it_gives_signs_of_life) {
     done = true;
     holder.join();
     EXPECT_EQ(error.code, Exit::io);
-    for (const char* part : {"process 77 on elsewhere, job 4711", "signs of life"}) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    for (const char* part : {"process 77 on elsewhere, job 4711", "signs of life"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
     EXPECT_NE(contents(folder / "lock").find("elsewhere"), std::string::npos);
   }
 }
@@ -103,9 +104,13 @@ TEST(run_lock, of_another_machine_is_taken_over_at_once_where_that_is_said) {
 TEST(run_lock, of_the_attempt_before_of_the_same_job_is_taken_over_at_once) {
   const Folder folder;
   const auto before = [&](const char* id, int attempt) {
-    folder.write("lock", fmt::format(R"({{"host": "elsewhere", "pid": 77, "job": "{}", "scheduler": "slurm", "cluster": "big", "step": "0", "attempt": {}}})", id, attempt));
+    folder.write("lock",
+                 fmt::format(R"({{"host": "elsewhere", "pid": 77, "job": "{}", "scheduler": "slurm", "cluster": "big", "step": "0", "attempt": {}}})",
+                             id, attempt));
   };
-  for (const auto& [name, value] : {std::pair("SLURM_JOB_ID", "36"), {"SLURM_CLUSTER_NAME", "big"}, {"SLURM_RESTART_COUNT", "1"}, {"SLURM_STEP_ID", "0"}}) setenv(name, value, 1);
+  for (const auto& [name, value] :
+       {std::pair("SLURM_JOB_ID", "36"), {"SLURM_CLUSTER_NAME", "big"}, {"SLURM_RESTART_COUNT", "1"}, {"SLURM_STEP_ID", "0"}})
+    setenv(name, value, 1);
   before("36", 0);
   std::string note;
   const double seconds = seconds_of([&] { note = RunLock(folder.path()).note(); });
@@ -145,7 +150,8 @@ TEST(run_lock, is_lost_with_its_file) {
     EXPECT_TRUE(lock.lost());
     const Error error = error_of([&] { lock.require_held(); });
     EXPECT_EQ(error.code, Exit::io);
-    for (const std::string& part : {(folder / "out/lock").string(), std::string(words)}) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    for (const std::string& part : {(folder / "out/lock").string(), std::string(words)})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
   };
   losing("deleted", [](const Folder& f) { std::filesystem::remove_all(f / "out"); });
   losing("deleted or moved", [](const Folder& f) { std::filesystem::rename(f / "out", f / "moved"); });

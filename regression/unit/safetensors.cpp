@@ -118,7 +118,8 @@ TEST(safetensors, a_header_that_others_pad_or_order_otherwise_is_read) {
   EXPECT_TRUE(safetensors::read_header(file_of("{}", 0), "x").tensors.empty());
   EXPECT_EQ(safetensors::read_header(file_of(R"({"__metadata__":{"k":"v","\u00e9":""}})", 0), "x").metadata.size(), 2u);
   for (const char* type : {"BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3"})
-    EXPECT_FALSE(safetensors::is_weight_type(safetensors::read_header(file_of("{" + entry("a", type, "[3]", "[0,3]") + "}", 3), "x").tensors[0].type));
+    EXPECT_FALSE(
+        safetensors::is_weight_type(safetensors::read_header(file_of("{" + entry("a", type, "[3]", "[0,3]") + "}", 3), "x").tensors[0].type));
   for (const char* type : {"F16", "BF16"})
     EXPECT_TRUE(safetensors::is_weight_type(safetensors::read_header(file_of("{" + entry("a", type, "[3]", "[0,6]") + "}", 6), "x").tensors[0].type));
 }
@@ -192,7 +193,9 @@ TEST(safetensors, numbers_that_are_no_sizes_are_refused) {
 
 TEST(safetensors, tensors_cover_the_data_to_the_byte) {
   const std::string a = entry("a", "F32", "[2]", "[0,8]");
-  const auto two = [&](const std::string& offsets, std::size_t data) { return file_of("{" + a + "," + entry("b", "F32", "[2]", offsets) + "}", data); };
+  const auto two = [&](const std::string& offsets, std::size_t data) {
+    return file_of("{" + a + "," + entry("b", "F32", "[2]", offsets) + "}", data);
+  };
   EXPECT_EQ(safetensors::read_header(two("[8,16]", 16), "x").tensors.size(), 2u);
   expect_refused(two("[4,12]", 16), "overlap");
   expect_refused(two("[0,8]", 8), "overlap");
@@ -243,7 +246,8 @@ TEST(safetensors, a_file_that_shrinks_while_it_is_read_is_an_error) {
 TEST(safetensors, survives_ten_thousand_damaged_files) {
   std::string good = "{\"__metadata__\":{\"format\":\"pt\"}";
   Index end = 0;
-  for (int i = 0; i < 6; ++i, end += 24) good += "," + entry(fmt::format("model.layers.{}.w", i), "BF16", "[3,4]", fmt::format("[{},{}]", end, end + 24));
+  for (int i = 0; i < 6; ++i, end += 24)
+    good += "," + entry(fmt::format("model.layers.{}.w", i), "BF16", "[3,4]", fmt::format("[{},{}]", end, end + 24));
   good = file_of(good + "}  ", std::size_t(end));
   ASSERT_EQ(safetensors::read_header(good, "x").tensors.size(), 6u);
   std::mt19937 random(1);

@@ -117,8 +117,7 @@ TEST(samples, every_epoch_visits_every_window_once) {
     }
     EXPECT_TRUE(W <= 10 || orders.size() == 3) << "epochs are shuffled apart";
   }
-  EXPECT_NE(read(file, *gyr::shuffled_samples(file, {0, 7}, 2, 1), 0, 2),
-            read(file, *gyr::shuffled_samples(file, {0, 7}, 2, 2), 0, 2));
+  EXPECT_NE(read(file, *gyr::shuffled_samples(file, {0, 7}, 2, 1), 0, 2), read(file, *gyr::shuffled_samples(file, {0, 7}, 2, 2), 0, 2));
 }
 
 // The arrays were drawn by numpy: regression/golden/megatron_order.py.
@@ -140,8 +139,7 @@ TEST(samples, megatron_order_is_that_of_numpy) {
     ASSERT_EQ(samples->size(), std::int64_t(c["shuffle_index"].size()));
     for (std::int64_t i = 0; i < samples->size(); ++i) {
       const auto& start = c["sample_index"][c["shuffle_index"][std::size_t(i)].get<std::size_t>()];
-      const auto from =
-          stream.begin() + std::ptrdiff_t(begins[start[0].get<std::size_t>()] + start[1].get<std::size_t>());
+      const auto from = stream.begin() + std::ptrdiff_t(begins[start[0].get<std::size_t>()] + start[1].get<std::size_t>());
       ASSERT_EQ(read(file, *samples, i, L), Ids(from, from + L + 1)) << "sample " << i << " of seed " << c["seed"];
     }
     EXPECT_EQ(code_of([&] { read(file, *samples, samples->size(), L); }), int(Exit::config));
@@ -190,8 +188,7 @@ TEST(samples, dataset_joins_corpora_and_splits) {
   options.corpora = {{a.prefix(), {}}, {b.prefix(), {}}};
   options.order = gyr::SampleOrder::shuffled;
   options.which = gyr::Split::train;
-  const gyr::Dataset whole(
-      options);  // in proportion to the windows: 299/9 = 33 and 749/9 = 83; one epoch visits each once
+  const gyr::Dataset whole(options);  // in proportion to the windows: 299/9 = 33 and 749/9 = 83; one epoch visits each once
   std::set<std::int32_t> starts;
   for (int i = 0; i < 33 + 83; ++i) starts.insert(whole.sample(i).tokens[0]);
   EXPECT_EQ(starts.size(), 33u + 83u);
@@ -222,6 +219,5 @@ TEST(samples, dataset_says_what_is_wrong) {
   EXPECT_EQ(code([](auto& o) { o.corpora[0].weight = -1; }), int(Exit::config));
   EXPECT_EQ(code([](auto& o) { o.order = gyr::SampleOrder::megatron; }), int(Exit::config));
   EXPECT_EQ(code([](auto& o) { o.order = gyr::SampleOrder::megatron, o.samples = 14; }), 0);
-  EXPECT_EQ(code([](auto& o) { o.order = gyr::SampleOrder::megatron, o.samples = 14, o.seed = 1ull << 32; }),
-            int(Exit::config));
+  EXPECT_EQ(code([](auto& o) { o.order = gyr::SampleOrder::megatron, o.samples = 14, o.seed = 1ull << 32; }), int(Exit::config));
 }

@@ -11,7 +11,7 @@ using gyr::bf16;
 // The neighbours of x in bf16 are x(1 +- 2^-7); rounding to nearest errs by at most half of that.
 TEST(scalar, bf16_rounds_to_nearest) {
   for (float x = 1e-3f; x < 1e3f; x *= 1.0137f) EXPECT_LE(std::abs(float(bf16(x)) - x), x / 256) << x;
-  EXPECT_EQ(float(bf16(1.0f + 1.0f / 256)), 1.0f);             // a tie goes to the even neighbour
+  EXPECT_EQ(float(bf16(1.0f + 1.0f / 256)), 1.0f);  // a tie goes to the even neighbour
   EXPECT_EQ(float(bf16(1.0f + 3.0f / 256)), 1.0f + 4.0f / 256);
 }
 

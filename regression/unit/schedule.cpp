@@ -52,7 +52,8 @@ TEST(schedule, every_chunk_passes_every_micro_batch_once_forward_and_once_back) 
       ASSERT_EQ(int(seen.size()), shape.chunks * shape.micros);
       for (const auto& [where, ops] : seen) {
         const bool split = ops.size() == 3;
-        EXPECT_EQ(ops, split ? (std::vector<Op>{Op::forward, Op::backward_input, Op::backward_weights}) : (std::vector<Op>{Op::forward, Op::backward}));
+        EXPECT_EQ(ops,
+                  split ? (std::vector<Op>{Op::forward, Op::backward_input, Op::backward_weights}) : (std::vector<Op>{Op::forward, Op::backward}));
       }
     }
   });

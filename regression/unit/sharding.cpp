@@ -38,8 +38,7 @@ void expect_sharded(const Weight& w, int ranks) {
         EXPECT_EQ(piece.replicas, expected_replicas(w, piece.global + i, ranks));
       }
     const bool pads = !w.sharding.runs.empty() && w.sharding.runs[0].units == 0;
-    for (const int times : filled)
-      EXPECT_TRUE(times == 1 || (times == 0 && pads)) << "a local row stands for " << times << " rows";
+    for (const int times : filled) EXPECT_TRUE(times == 1 || (times == 0 && pads)) << "a local row stands for " << times << " rows";
     Shape whole_shape = held.shape;
     whole_shape[w.sharding.dim] = whole;
     EXPECT_EQ(whole_shape, w.shape);
@@ -69,8 +68,7 @@ TEST(sharding, gives_every_row_its_holders) {
 
 TEST(sharding, of_several_runs_keeps_their_order) {
   for (int ranks : {1, 2, 3, 4, 6, 8, 12}) {
-    const std::vector<gyr::Run> runs{
-        {48, 24}, {48, 24}, {10, ranks % 2 == 0 ? 2 : 1}, {10, ranks % 2 == 0 ? 2 : 1}, {24, 24}};
+    const std::vector<gyr::Run> runs{{48, 24}, {48, 24}, {10, ranks % 2 == 0 ? 2 : 1}, {10, ranks % 2 == 0 ? 2 : 1}, {24, 24}};
     expect_sharded({"rows", {140, 3}, by_rows(runs), zeros()}, ranks);
     expect_sharded({"columns", {3, 140}, by_columns(runs), zeros()}, ranks);
     expect_sharded({"everywhere", {7}, replicated(), zeros()}, ranks);
@@ -110,8 +108,7 @@ TEST(sharding, says_which_tensor_sizes_would_do) {
     FAIL() << "6 units were sharded over 4 ranks";
   } catch (const Error& e) {
     EXPECT_EQ(e.code, Exit::config);
-    for (const char* part : {"A_log", "6 units", "4 tensor ranks"})
-      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    for (const char* part : {"A_log", "6 units", "4 tensor ranks"}) EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
   }
 }
 
@@ -130,14 +127,12 @@ std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, const
       initialise<T>(device, *p, 11);
       std::vector<double> mine(p->size());
       for (Index i = 0; i < p->size(); ++i)
-        mine[i] =
-            p->dtype() == dtype_of<T>() ? double(p->template vector<T>()(i)) : double(p->template vector<Acc<T>>()(i));
+        mine[i] = p->dtype() == dtype_of<T>() ? double(p->template vector<T>()(i)) : double(p->template vector<Acc<T>>()(i));
       auto& values = all.try_emplace(p->weight.name, p->weight.size(), NAN).first->second;
       stretches(*p, [&](Index logical, Index local, Index count, const Piece&) {
         for (Index i = 0; i < count; ++i) {
           double& value = values.at(logical + i);
-          EXPECT_TRUE(std::isnan(value) || value == mine.at(local + i))
-              << p->weight.name << ": holders disagree at " << logical + i;
+          EXPECT_TRUE(std::isnan(value) || value == mine.at(local + i)) << p->weight.name << ": holders disagree at " << logical + i;
           value = mine.at(local + i);
         }
       });
@@ -150,8 +145,7 @@ template <class T>
 void expect_one_draw(const std::string& name) {
   const ModelConfig model = widened(named(name));
   const auto one = drawn<T>(model, grid_layout(1, 1, 1, {{0, 8}}));
-  for (const int tensor : {2, 4, 8})
-    EXPECT_EQ(drawn<T>(model, grid_layout(1, 1, tensor, {{0, 8}})), one) << name << " tensor " << tensor;
+  for (const int tensor : {2, 4, 8}) EXPECT_EQ(drawn<T>(model, grid_layout(1, 1, tensor, {{0, 8}})), one) << name << " tensor " << tensor;
   EXPECT_EQ(drawn<T>(model, grid_layout(2, 2, 2, {{0, 3}, {3, 8}})), one) << name;
   EXPECT_EQ(drawn<T>(model, grid_layout(1, 4, 1, {{0, 1}, {1, 2}, {2, 6}, {6, 8}})), one) << name;
 }
@@ -163,8 +157,7 @@ TEST(sharding, does_not_change_initial_values) {
 TEST(sharding, draws_weights_of_different_names_differently) {
   const auto all = drawn<double>(widened(named("T2")), grid_layout(1, 1, 1, {{0, 8}}));
   EXPECT_NE(all.at("model.layers.0.mamba.in_proj.weight"), all.at("model.layers.1.mamba.in_proj.weight"));
-  EXPECT_NE(all.at("model.layers.0.feed_forward.gate_proj.weight"),
-            all.at("model.layers.0.feed_forward.up_proj.weight"));
+  EXPECT_NE(all.at("model.layers.0.feed_forward.gate_proj.weight"), all.at("model.layers.0.feed_forward.up_proj.weight"));
 }
 
 }  // namespace

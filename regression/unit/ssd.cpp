@@ -16,13 +16,9 @@ struct Arguments {
   Values x, b, c, dt_raw, dt_bias, a_log, d, initial;
 
   explicit Arguments(const SsdShape& s)
-      : x(numbers(s.batch * s.seq_length * s.num_heads * s.head_dim, 1)),
-        b(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 2)),
-        c(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 3)),
-        dt_raw(numbers(s.batch * s.seq_length * s.num_heads, 4)),
-        dt_bias(numbers(s.num_heads, 5)),
-        a_log(numbers(s.num_heads, 6)),
-        d(numbers(s.num_heads, 7)),
+      : x(numbers(s.batch * s.seq_length * s.num_heads * s.head_dim, 1)), b(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 2)),
+        c(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 3)), dt_raw(numbers(s.batch * s.seq_length * s.num_heads, 4)),
+        dt_bias(numbers(s.num_heads, 5)), a_log(numbers(s.num_heads, 6)), d(numbers(s.num_heads, 7)),
         initial(numbers(s.batch * s.num_heads * s.head_dim * s.state_size, 8)) {
     for (double& v : dt_raw) v *= 3;  // so that time steps lie on either side of the clamps
   }
@@ -84,26 +80,12 @@ struct Call {
   Positions positions;
 
   Call(const SsdShape& s, const Arguments& a, const Positions& packed = {})
-      : s(s),
-        rows(s.batch * s.seq_length),
-        state(s.num_heads * s.head_dim * s.state_size),
-        x(rows, s.num_heads * s.head_dim, a.x, 3),
-        b(rows, s.num_groups * s.state_size, a.b, 1),
-        c(rows, s.num_groups * s.state_size, a.c, 2),
-        dt_raw(rows, s.num_heads, a.dt_raw, 1),
-        y(rows, s.num_heads * s.head_dim),
-        dt_bias(1, s.num_heads, a.dt_bias),
-        a_log(1, s.num_heads, a.a_log),
-        d(1, s.num_heads, a.d),
-        initial(s.batch, state, a.initial),
-        dt(rows, s.num_heads),
-        states(s.batch * s.chunks(), state),
-        last(s.batch, state),
-        positions(packed) {}
+      : s(s), rows(s.batch * s.seq_length), state(s.num_heads * s.head_dim * s.state_size), x(rows, s.num_heads * s.head_dim, a.x, 3),
+        b(rows, s.num_groups * s.state_size, a.b, 1), c(rows, s.num_groups * s.state_size, a.c, 2), dt_raw(rows, s.num_heads, a.dt_raw, 1),
+        y(rows, s.num_heads * s.head_dim), dt_bias(1, s.num_heads, a.dt_bias), a_log(1, s.num_heads, a.a_log), d(1, s.num_heads, a.d),
+        initial(s.batch, state, a.initial), dt(rows, s.num_heads), states(s.batch * s.chunks(), state), last(s.batch, state), positions(packed) {}
 
-  SsdInput<T> input() {
-    return {x.matrix(), b.matrix(), c.matrix(), dt_raw.matrix(), positions.empty() ? Documents() : documents_of(positions)};
-  }
+  SsdInput<T> input() { return {x.matrix(), b.matrix(), c.matrix(), dt_raw.matrix(), positions.empty() ? Documents() : documents_of(positions)}; }
   SsdWeights<A> weights() { return {dt_bias.vector(), a_log.vector(), d.vector()}; }
   SsdSaved<A> saved() { return {dt.tensor(), states.tensor(s.batch, s.chunks(), state)}; }
 
@@ -114,15 +96,13 @@ struct Call {
 
   // The weights' gradients start from ones, which are taken off again: they must have been added to.
   Arguments backward(Device& dev, const Values& dy_values, const Values& dlast_values, double start = 1) {
-    Block<T> dy(rows, s.num_heads * s.head_dim, dy_values), dx(rows, s.num_heads * s.head_dim, {}, 2),
-        db(rows, s.num_groups * s.state_size, {}, 3), dc(rows, s.num_groups * s.state_size, {}, 1), ddt(rows, s.num_heads, {}, 2);
+    Block<T> dy(rows, s.num_heads * s.head_dim, dy_values), dx(rows, s.num_heads * s.head_dim, {}, 2), db(rows, s.num_groups * s.state_size, {}, 3),
+        dc(rows, s.num_groups * s.state_size, {}, 1), ddt(rows, s.num_heads, {}, 2);
     Block<A> dlast(s.batch, state, dlast_values), dinitial(s.batch, state);
     const Values ones(s.num_heads, start);
     Block<A> ddt_bias(1, s.num_heads, ones), da_log(1, s.num_heads, ones), dd(1, s.num_heads, ones);
-    ssd_backward<T>(dev, s, input(), weights(), saved(), dy.tensor(),
-                    dlast_values.empty() ? Tensor2<A>() : dlast.tensor(),
-                    {dx.matrix(), db.matrix(), dc.matrix(), ddt.matrix()},
-                    {ddt_bias.vector(), da_log.vector(), dd.vector()}, dinitial.tensor());
+    ssd_backward<T>(dev, s, input(), weights(), saved(), dy.tensor(), dlast_values.empty() ? Tensor2<A>() : dlast.tensor(),
+                    {dx.matrix(), db.matrix(), dc.matrix(), ddt.matrix()}, {ddt_bias.vector(), da_log.vector(), dd.vector()}, dinitial.tensor());
     Arguments g(s);
     g.x = dx.values(), g.b = db.values(), g.c = dc.values(), g.dt_raw = ddt.values();
     g.dt_bias = ddt_bias.values(), g.a_log = da_log.values(), g.d = dd.values(), g.initial = dinitial.values();
@@ -378,8 +358,7 @@ TEST(ssd, two_calls_with_the_state_equal_one) {
       Values sum = early.*part;
       if ((early.*part).size() == (late.*part).size() && part != &Arguments::initial && (a.*part).size() == 2)
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += (late.*part)[i];  // weights
-      else if (part != &Arguments::initial)
-        sum.insert(sum.end(), (late.*part).begin(), (late.*part).end());
+      else if (part != &Arguments::initial) sum.insert(sum.end(), (late.*part).begin(), (late.*part).end());
       expect_near(sum, g.*part, 1e-12, name);
     }
   }
@@ -390,8 +369,8 @@ TEST(ssd, last_may_be_the_memory_of_initial) {
   Call<float> apart(s, Arguments(s)), together(s, Arguments(s));
   Device dev(false, 1 << 24);
   const Result y = apart.forward(dev);
-  ssd<float>(dev, s, together.input(), together.weights(), together.initial.tensor(), together.y.tensor(),
-             together.saved(), together.initial.tensor());
+  ssd<float>(dev, s, together.input(), together.weights(), together.initial.tensor(), together.y.tensor(), together.saved(),
+             together.initial.tensor());
   EXPECT_EQ(together.y.values(), y.y);
   EXPECT_EQ(together.initial.values(), y.last);
 }
@@ -531,8 +510,7 @@ void expect_dry_run_counts_what_runs(const Positions& positions) {
   EXPECT_EQ(dev.flops(), dry.flops());
   EXPECT_EQ(dev.scratch.high_water(), dry.scratch.high_water());
   ASSERT_EQ(dev.work().size(), dry.work().size());
-  for (std::size_t i = 0; i < dev.work().size(); ++i)
-    EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
+  for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
 }
 
 TEST(ssd, dry_run_counts_what_runs) { expect_dry_run_counts_what_runs({}); }
@@ -554,8 +532,7 @@ Values cut_out_of_all(const Values& x, const SsdShape& s, Index first, Index cou
 }
 void put_back_into_all(const Values& part, const SsdShape& s, Index first, Index count, Values& x) {
   const Index width = Index(x.size()) / (s.batch * s.seq_length);
-  for (Index b = 0; b < s.batch; ++b)
-    put_back(cut_out(part, {b, 0, count}, count, width), {b, first, count}, s.seq_length, width, x);
+  for (Index b = 0; b < s.batch; ++b) put_back(cut_out(part, {b, 0, count}, count, width), {b, first, count}, s.seq_length, width, x);
 }
 
 const std::vector<Part> token_parts{&Arguments::x, &Arguments::b, &Arguments::c, &Arguments::dt_raw};
@@ -571,13 +548,9 @@ struct Rank {
   Block<T> dy;
 
   Rank(const SsdShape& whole, const Arguments& a, const Positions& positions, const Values& dy, Index first, Index count)
-      : first(first),
-        call(shape_of(whole, count), part_of(a, whole, first, count), positions_of_part(positions, whole, first, count)),
-        decay(whole.batch * chunks(), whole.num_heads),
-        total(whole.batch, whole.num_heads),
-        own(whole.batch, call.state),
-        dstates(whole.batch * chunks(), call.state),
-        dy(call.rows, whole.num_heads * whole.head_dim, cut_out_of_all(dy, whole, first, count)) {}
+      : first(first), call(shape_of(whole, count), part_of(a, whole, first, count), positions_of_part(positions, whole, first, count)),
+        decay(whole.batch * chunks(), whole.num_heads), total(whole.batch, whole.num_heads), own(whole.batch, call.state),
+        dstates(whole.batch * chunks(), call.state), dy(call.rows, whole.num_heads * whole.head_dim, cut_out_of_all(dy, whole, first, count)) {}
 
   void chunk_states(Device& dev) {
     ssd_chunk_states<T>(dev, call.s, call.input(), call.weights(), call.saved(), call.last.tensor(), decays());

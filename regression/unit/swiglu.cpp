@@ -20,8 +20,7 @@ void agrees_with_plain_loops() {
   std::vector<double> want(height * width), slopes(2 * height * width);
   for (Index r = 0; r < height; ++r)
     for (Index f = 0; f < width; ++f) {
-      const double s = m * double(gate_up(r, f)), up = double(gate_up(r, width + f)), sig = sigmoid_of(s),
-                   d = double(dy(r, f));
+      const double s = m * double(gate_up(r, f)), up = double(gate_up(r, width + f)), sig = sigmoid_of(s), d = double(dy(r, f));
       want[r * width + f] = up * s * sig;
       slopes[2 * r * width + f] = d * up * sig * (1 + s * (1 - sig)) * m;
       slopes[(2 * r + 1) * width + f] = d * s * sig;

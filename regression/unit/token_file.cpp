@@ -43,9 +43,8 @@ std::string raw_header(int type, std::uint64_t n, std::uint64_t d) {
 template <class T>
 void write_small(const fs::path& prefix, int type) {
   write(gyr::tokens_path(prefix), raw<T>({5, 6, 7, 1, 2}));
-  write(gyr::index_path(prefix), raw_header(type, 3, 3) + raw<std::int32_t>({3, 0, 2}) +
-                                     raw<std::int64_t>({0, 3 * sizeof(T), 3 * sizeof(T)}) +
-                                     raw<std::int64_t>({0, 2, 3}));
+  write(gyr::index_path(prefix),
+        raw_header(type, 3, 3) + raw<std::int32_t>({3, 0, 2}) + raw<std::int64_t>({0, 3 * sizeof(T), 3 * sizeof(T)}) + raw<std::int64_t>({0, 2, 3}));
 }
 
 std::pair<int, std::string> error_of(const std::function<void()>& action) {
@@ -103,10 +102,9 @@ TEST(token_file, writer_gives_the_published_bytes) {
     EXPECT_FALSE(fs::exists(gyr::index_path(prefix)) && !wide);
     writer.finish();
     const std::int64_t item = wide ? 4 : 2;
-    EXPECT_EQ(gyr::testing::contents(gyr::tokens_path(prefix)),
-              wide ? raw<std::int32_t>({1, 2, 65498, 7}) : raw<std::uint16_t>({1, 2, 65498, 7}));
-    EXPECT_EQ(gyr::testing::contents(gyr::index_path(prefix)), raw_header(wide ? 4 : 8, 2, 3) + raw<std::int32_t>({3, 1}) +
-                                                     raw<std::int64_t>({0, 3 * item}) + raw<std::int64_t>({0, 1, 2}));
+    EXPECT_EQ(gyr::testing::contents(gyr::tokens_path(prefix)), wide ? raw<std::int32_t>({1, 2, 65498, 7}) : raw<std::uint16_t>({1, 2, 65498, 7}));
+    EXPECT_EQ(gyr::testing::contents(gyr::index_path(prefix)),
+              raw_header(wide ? 4 : 8, 2, 3) + raw<std::int32_t>({3, 1}) + raw<std::int64_t>({0, 3 * item}) + raw<std::int64_t>({0, 1, 2}));
     EXPECT_EQ(folder.files(), 2u);
     EXPECT_EQ(TokenFile(prefix).tokens(), 4);
   }
@@ -158,9 +156,7 @@ TEST(token_file, says_what_is_wrong_and_where) {
     EXPECT_NE(message.find(name), std::string::npos) << message;
     EXPECT_NE(message.find(prefix.string()), std::string::npos) << message;
   };
-  const auto put = [](std::string& bytes, std::size_t at, auto value) {
-    std::memcpy(&bytes[at], &value, sizeof value);
-  };
+  const auto put = [](std::string& bytes, std::size_t at, auto value) { std::memcpy(&bytes[at], &value, sizeof value); };
   refused("MMIDIDX", [](auto& index, auto&) { index[0] = 'X'; });
   refused("MMIDIDX", [](auto& index, auto&) { index.clear(); });
   refused("cut off at byte 20", [](auto& index, auto&) { index.resize(20); });
@@ -168,10 +164,8 @@ TEST(token_file, says_what_is_wrong_and_where) {
   refused("byte 17", [](auto& index, auto&) { index[17] = 7; });
   refused("byte 17", [](auto& index, auto&) { index[17] = 0; });
   refused("bytes 18", [&](auto& index, auto&) { put(index, 18, std::uint64_t(4)); });
-  refused("bytes 18",
-          [&](auto& index, auto&) { put(index, 18, std::uint64_t(3) + (std::uint64_t(1) << 62)); });  // 12 n wraps
-  refused("bytes 18",
-          [&](auto& index, auto&) { put(index, 26, std::uint64_t(3) + (std::uint64_t(1) << 61)); });  // 8 d wraps
+  refused("bytes 18", [&](auto& index, auto&) { put(index, 18, std::uint64_t(3) + (std::uint64_t(1) << 62)); });  // 12 n wraps
+  refused("bytes 18", [&](auto& index, auto&) { put(index, 26, std::uint64_t(3) + (std::uint64_t(1) << 61)); });  // 8 d wraps
   refused("byte 26", [&](auto& index, auto&) { put(index, 26, std::uint64_t(0)); });
   refused("bytes 18", [](auto& index, auto&) { index += std::string(3, '\0'); });
   refused("sequence 0 has -3 tokens", [&](auto& index, auto&) { put(index, 34, std::int32_t(-3)); });
@@ -212,12 +206,8 @@ TEST(token_file, survives_damaged_files) {
       std::string& bytes = random() % 8 ? bad : bad_tokens;
       const std::size_t at = bytes.empty() ? 0 : random() % bytes.size();
       switch (random() % 4) {
-        case 0:
-          bytes.resize(at);
-          break;
-        case 1:
-          bytes.insert(at, std::string(random() % 9, char(random())));
-          break;
+        case 0: bytes.resize(at); break;
+        case 1: bytes.insert(at, std::string(random() % 9, char(random()))); break;
         case 2:
           if (!bytes.empty()) bytes[at] = char(random());
           break;
@@ -249,8 +239,8 @@ TEST(token_file, counts_past_31_bits) {
   std::ofstream(gyr::tokens_path(prefix), std::ios::binary | std::ios::app) << std::string(std::size_t(2), 'a');
   fs::resize_file(gyr::tokens_path(prefix), 4 * std::uintmax_t(half) - 2);
   std::ofstream(gyr::tokens_path(prefix), std::ios::binary | std::ios::app) << raw<std::uint16_t>({77});
-  write(gyr::index_path(prefix), raw_header(8, 2, 3) + raw<std::int32_t>({half, half}) +
-                                     raw<std::int64_t>({0, 2 * std::int64_t(half)}) + raw<std::int64_t>({0, 1, 2}));
+  write(gyr::index_path(prefix),
+        raw_header(8, 2, 3) + raw<std::int32_t>({half, half}) + raw<std::int64_t>({0, 2 * std::int64_t(half)}) + raw<std::int64_t>({0, 1, 2}));
   const TokenFile file(prefix);
   EXPECT_EQ(file.tokens(), 2 * std::int64_t(half));
   EXPECT_EQ(read(file, 1, half - 1, 1), Ids{77});

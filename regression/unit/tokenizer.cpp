@@ -30,11 +30,9 @@ namespace {
 
 using gyr::testing::Folder;
 
-
 // Prose-like text: words drawn with the frequencies of a Zipf law, from a small set of syllables.
 std::string prose(std::size_t words, unsigned seed = 1) {
-  const std::vector<std::string> syllables = {"the",  "fal", "con", "er", "ing",           "wind",
-                                              "over", "an",  "d",   "ly", "\u00e9t\u00e9", "moon"};
+  const std::vector<std::string> syllables = {"the", "fal", "con", "er", "ing", "wind", "over", "an", "d", "ly", "\u00e9t\u00e9", "moon"};
   std::mt19937 random(seed);
   std::string text;
   for (std::size_t i = 0; i < words; ++i) {
@@ -104,13 +102,11 @@ json small_file() {
 
 TEST(tokenizer, gives_back_any_bytes) {
   std::mt19937 random(7);
-  const std::string signs[] = {
-      "a", " ", "\n", "\xff", "\xc3", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\xa6\x85", "\xed\xa0\x80", "\0", "'s", "9"};
+  const std::string signs[] = {"a", " ", "\n", "\xff", "\xc3", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\xa6\x85", "\xed\xa0\x80", "\0", "'s", "9"};
   for (int trial = 0; trial < 2000; ++trial) {
     std::string text;
     const bool structured = trial % 2;
-    for (unsigned i = random() % 60; i > 0; --i)
-      text += structured ? signs[random() % 12] : std::string(1, char(random()));
+    for (unsigned i = random() % 60; i > 0; --i) text += structured ? signs[random() % 12] : std::string(1, char(random()));
     EXPECT_EQ(trained().decode(trained().encode(text)), text);
   }
   std::string all;
@@ -123,16 +119,15 @@ TEST(tokenizer, gives_back_any_bytes) {
 TEST(tokenizer, knows_utf8) {
   const auto valid = [](std::string_view s) { return gyr::valid_utf8_prefix(s); };
   EXPECT_EQ(valid("caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\xa6\x85 ok"), 17u);
-  for (const char* broken : {"\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80",
-                             "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\x80", "\xc3", "\xe2\x82", "\xf0\x9f\xa6"})
+  for (const char* broken : {"\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
+                             "\x80", "\xc3", "\xe2\x82", "\xf0\x9f\xa6"})
     EXPECT_EQ(valid("01234567" + std::string(broken)), 8u) << broken;
 }
 
 TEST(tokenizer, cuts_text_as_gpt2_does) {
   EXPECT_EQ(gpt2_pieces("Hello world's 123 --go!"), (Words{"Hello", " world", "'s", " 123", " --", "go", "!"}));
   EXPECT_EQ(gpt2_pieces("a   b\n\n c  "), (Words{"a", "  ", " b", "\n\n", " c", "  "}));
-  EXPECT_EQ(gpt2_pieces("\u00c9t\u00e9 \u6771\u4eac\u0661\u0662 x\u00b2"),
-            (Words{"\u00c9t\u00e9", " \u6771\u4eac", "\u0661\u0662", " x", "\u00b2"}));
+  EXPECT_EQ(gpt2_pieces("\u00c9t\u00e9 \u6771\u4eac\u0661\u0662 x\u00b2"), (Words{"\u00c9t\u00e9", " \u6771\u4eac", "\u0661\u0662", " x", "\u00b2"}));
   EXPECT_EQ(gpt2_pieces("I'LL we'll"), (Words{"I", "'", "LL", " we", "'ll"}));
 }
 
@@ -165,8 +160,7 @@ TEST(tokenizer, merges_as_the_definition_says) {
     for (;;) {
       std::size_t best = v.merges.size(), at = 0;
       for (std::size_t i = 0; i + 1 < ids.size(); ++i)
-        if (const auto it = rank.find({ids[i], ids[i + 1]}); it != rank.end() && it->second < best)
-          best = it->second, at = i;
+        if (const auto it = rank.find({ids[i], ids[i + 1]}); it != rank.end() && it->second < best) best = it->second, at = i;
       if (best == v.merges.size()) break;
       ids[at] = v.merges[best].result;
       ids.erase(ids.begin() + std::ptrdiff_t(at) + 1);
@@ -269,15 +263,13 @@ TEST(tokenizer, reads_what_published_files_hold) {
   auto file = small_file();
   file["model"]["merges"] = json::array({json::array({"b", "c"}), json::array({"a", "b"}), json::array({"ab", "c"})});
   file["added_tokens"].push_back({{"id", 260}, {"content", "[tool]"}, {"special", false}});
-  file["pre_tokenizer"] = {{"type", "Sequence"},
-                           {"pretokenizers",
-                            {{{"type", "Split"},
-                              {"pattern", {{"Regex", R"(\p{N}{1,3}|\s+(?!\S)|\s+|[^\s\p{N}]+)"}}},
-                              {"behavior", "Isolated"},
-                              {"invert", false}},
-                             {{"type", "Punctuation"}, {"behavior", "Contiguous"}},
-                             {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}},
-                             {{"type", "Digits"}, {"individual_digits", true}}}}};
+  file["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"}, {"pattern", {{"Regex", R"(\p{N}{1,3}|\s+(?!\S)|\s+|[^\s\p{N}]+)"}}}, {"behavior", "Isolated"}, {"invert", false}},
+        {{"type", "Punctuation"}, {"behavior", "Contiguous"}},
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}},
+        {{"type", "Digits"}, {"individual_digits", true}}}}};
   file["post_processor"] = {{"type", "TemplateProcessing"}, {"single", {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}}};
   const fs::path path = folder.write("t.json", file.dump());
   const auto t = Tokenizer::load(path);
@@ -305,7 +297,11 @@ TEST(tokenizer, refuses_by_name_what_it_cannot_do) {
   };
   refused([](json& f) { f["model"]["type"] = "WordPiece"; }, "WordPiece");
   refused([](json& f) { f["normalizer"] = {{"type", "Precompiled"}}; }, "normalizer: 'Precompiled'");
-  refused([](json& f) { f["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Nmt"}}}}}; }, "normalizer.normalizers[1]: 'Nmt'");
+  refused(
+      [](json& f) {
+        f["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Nmt"}}}}};
+      },
+      "normalizer.normalizers[1]: 'Nmt'");
   refused([](json& f) { f["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", "x*"}}}, {"content", "y"}}; }, "nothing at all");
   refused([](json& f) { f["version"] = "2.0"; }, "version");
   refused([](json& f) { f["pre_tokenizer"] = {{"type", "Metaspace"}}; }, "Metaspace");
@@ -381,9 +377,7 @@ TEST(tokenizer, refuses_by_name_what_it_cannot_do) {
       "'<s>', which is not among");
   refused([](json& f) { f["decoder"] = {{"type", "Sequence"}, {"decoders", {{{"type", "Fuse"}}}}}; }, "0 ByteLevel");
 
-  const auto load = [&](const std::string& bytes) {
-    return error_of([&] { Tokenizer::load(folder.write("x.json", bytes)); });
-  };
+  const auto load = [&](const std::string& bytes) { return error_of([&] { Tokenizer::load(folder.write("x.json", bytes)); }); };
   EXPECT_EQ(load("").first, int(Exit::data));
   EXPECT_EQ(load("{").first, int(Exit::data));
   // `tokenizers` refuses what follows a zero byte; the JSON library does not see it.
@@ -397,7 +391,8 @@ TEST(tokenizer, refuses_by_name_what_it_cannot_do) {
   EXPECT_NE(load(R"({"version":"1.0","version":"1.0"})").second.find("twice"), std::string::npos);
   EXPECT_NE(load(R"({"version":"\ud800"})").second.find("surrogate"), std::string::npos);
   EXPECT_NE(load("{\"version\":\"\xff\"}").second.find("UTF-8"), std::string::npos);
-  EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"\u0000":0},"merges":[]},"pre_tokenizer":null})").second.find("byte alphabet"), std::string::npos);
+  EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"\u0000":0},"merges":[]},"pre_tokenizer":null})").second.find("byte alphabet"),
+            std::string::npos);
   EXPECT_EQ(error_of([&] { Tokenizer::load(folder / "none.json"); }).first, int(Exit::missing));
   EXPECT_EQ(error_of([&] { bytes_only().decode(std::vector<std::int32_t>{257}); }).first, int(Exit::data));
   EXPECT_EQ(error_of([&] { bytes_only().decode(std::vector<std::int32_t>{-1}); }).first, int(Exit::data));
@@ -416,17 +411,10 @@ TEST(tokenizer, survives_damaged_files) {
     for (unsigned n = 1 + random() % 3; n > 0; --n) {
       const std::size_t at = random() % bad.size();
       switch (random() % 4) {
-        case 0:
-          bad[at] = char(random());
-          break;
-        case 1:
-          bad[at] = "{}[]\",:0123456789-"[random() % 18];
-          break;
-        case 2:
-          bad.erase(at, random() % 9);
-          break;
-        default:
-          bad.insert(at, bad.substr(random() % bad.size(), random() % 30));
+        case 0: bad[at] = char(random()); break;
+        case 1: bad[at] = "{}[]\",:0123456789-"[random() % 18]; break;
+        case 2: bad.erase(at, random() % 9); break;
+        default: bad.insert(at, bad.substr(random() % bad.size(), random() % 30));
       }
     }
     try {
@@ -483,7 +471,9 @@ TEST(tokenizer, bytes_that_are_not_utf8_stand_apart) {
   EXPECT_EQ(t.decode(t.encode("the \xff\xe6\x9d")), "the \xff\xe6\x9d");
   const auto lossy = [](std::string_view s) { return gyr::lossy_utf8(s); };
   const std::string sign = "\xef\xbf\xbd";
-  EXPECT_EQ(lossy("a\xff" "b"), "a" + sign + "b");
+  EXPECT_EQ(lossy("a\xff"
+                  "b"),
+            "a" + sign + "b");
   EXPECT_EQ(lossy("\xf0\x9f\x98!"), sign + "!");
   EXPECT_EQ(lossy("\xe6\x9d"), sign);
   EXPECT_EQ(lossy("\xed\xa0\x80"), sign + sign + sign);
@@ -542,8 +532,7 @@ TEST(tokenizer, threads_encode_together) {
   const auto expected = trained().encode(text);
   std::vector<std::thread> threads;
   std::vector<int> same(4);
-  for (std::size_t i = 0; i < same.size(); ++i)
-    threads.emplace_back([&, i] { same[i] = trained().encode(text) == expected; });
+  for (std::size_t i = 0; i < same.size(); ++i) threads.emplace_back([&, i] { same[i] = trained().encode(text) == expected; });
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(same, std::vector<int>(4, 1));
 }

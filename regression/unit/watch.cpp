@@ -38,7 +38,8 @@ TEST(watch, a_silent_rank_is_to_blame_before_one_that_computes_and_one_that_is_b
   EXPECT_EQ(judge(before, after).rank, 1);
   after[1].waiting = 1;
   EXPECT_EQ(judge(before, after).rank, 2);
-  EXPECT_NE(judge(before, after).text.find("step 6, train, forward of micro-batch 3, waiting for all_reduce 381 of 4096 bytes on tensor"), std::string::npos)
+  EXPECT_NE(judge(before, after).text.find("step 6, train, forward of micro-batch 3, waiting for all_reduce 381 of 4096 bytes on tensor"),
+            std::string::npos)
       << judge(before, after).text;
 }
 
@@ -104,7 +105,8 @@ TEST(watch, times_are_hours_minutes_seconds_or_minutes) {
   EXPECT_EQ(walltime_seconds("1.5"), 90);
   EXPECT_EQ(walltime_seconds("02:30"), 150);
   EXPECT_EQ(walltime_seconds("24:00:01"), 86401);
-  for (const char* wrong : {"x", "1:", "1:2:3:4", "-5", "1h", "inf"}) EXPECT_EQ(gyr::testing::error_of([&] { walltime_seconds(wrong); }).code, Exit::config) << wrong;
+  for (const char* wrong : {"x", "1:", "1:2:3:4", "-5", "1h", "inf"})
+    EXPECT_EQ(gyr::testing::error_of([&] { walltime_seconds(wrong); }).code, Exit::config) << wrong;
 }
 
 TEST(watch, time_is_kept_back_for_the_slowest_step_and_save) {
@@ -113,7 +115,7 @@ TEST(watch, time_is_kept_back_for_the_slowest_step_and_save) {
   EXPECT_FALSE(Walltime(200, begin).over(1, 10));
   EXPECT_TRUE(Walltime(200, begin).over(1, 80));
   EXPECT_TRUE(Walltime(200, begin).over(80, 1));
-  EXPECT_TRUE(Walltime(110, begin).over(1, {}));   // a tenth before the first save
+  EXPECT_TRUE(Walltime(110, begin).over(1, {}));  // a tenth before the first save
   EXPECT_FALSE(Walltime(114, begin).over(1, 0.1));
 }
 
@@ -142,7 +144,9 @@ TEST(watch, a_job_that_stands_still_is_told_of_after_its_time) {
   SuperviseSettings settings;
   settings.stale = 100, settings.silent = 1e9;
   const auto begin = std::chrono::steady_clock::now();
-  const auto after = [&](double seconds) { return begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds)); };
+  const auto after = [&](double seconds) {
+    return begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  };
   Observer waiting(settings, folder.path(), 0);
   EXPECT_FALSE(waiting.look(after(990)));
   ASSERT_TRUE(waiting.look(after(1010)));
@@ -167,8 +171,9 @@ TEST(watch, a_job_that_stands_still_is_told_of_after_its_time) {
 
 TEST(watch, useful_seconds_count_each_step_once) {
   const Folder folder;
-  folder.write("m.jsonl", "{\"kind\":\"step\",\"time\":5,\"step\":1,\"seconds\":9}\n{\"kind\":\"step\",\"time\":11,\"step\":1,\"seconds\":2}\n"
-                          "{\"kind\":\"step\",\"time\":12,\"step\":2,\"seconds\":3}\n{\"kind\":\"step\",\"time\":13,\"step\":2,\"seconds\":4}\n{\"kind\":\"st");
+  folder.write("m.jsonl",
+               "{\"kind\":\"step\",\"time\":5,\"step\":1,\"seconds\":9}\n{\"kind\":\"step\",\"time\":11,\"step\":1,\"seconds\":2}\n"
+               "{\"kind\":\"step\",\"time\":12,\"step\":2,\"seconds\":3}\n{\"kind\":\"step\",\"time\":13,\"step\":2,\"seconds\":4}\n{\"kind\":\"st");
   EXPECT_EQ(useful_seconds(folder / "m.jsonl", 10), 6);
 }
 

@@ -11,7 +11,8 @@ struct Foreign {
   std::string_view begin, text;
 };
 
-constexpr std::string_view web_page = "is a web page: the download was refused or the address was wrong; look at it with `head`, and download the file itself";
+constexpr std::string_view web_page =
+    "is a web page: the download was refused or the address was wrong; look at it with `head`, and download the file itself";
 constexpr std::array<Foreign, 6> known{{
     {"version ", "is a pointer of Git LFS and not the file itself, which was not downloaded: run `git lfs pull` in its folder, or download it again"},
     {"<!DOCTYP", web_page},

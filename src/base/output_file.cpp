@@ -24,35 +24,27 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
 
 }  // namespace
 
-std::filesystem::path OutputFile::temporary(const std::filesystem::path& final_path) {
-  return std::filesystem::path(final_path) += ".tmp";
-}
+std::filesystem::path OutputFile::temporary(const std::filesystem::path& final_path) { return std::filesystem::path(final_path) += ".tmp"; }
 
 OutputFile::OutputFile(const std::filesystem::path& final_path) : OutputFile(final_path, true) {}
 
 OutputFile OutputFile::join(const std::filesystem::path& final_path) { return OutputFile(final_path, false); }
 
-OutputFile::OutputFile(const std::filesystem::path& final_path, bool owner)
-    : final_(final_path), temporary_(temporary(final_path)), owner_(owner) {
+OutputFile::OutputFile(const std::filesystem::path& final_path, bool owner) : final_(final_path), temporary_(temporary(final_path)), owner_(owner) {
   const int create = owner ? O_CREAT | O_TRUNC : 0;
   const auto open = [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666); };  // the umask may take bits away
   fd_ = open();
   if (fd_ < 0 && errno == ELOOP && owner && ::unlink(temporary_.c_str()) == 0) fd_ = open();
   if (fd_ < 0) {
     const int error = errno;
-    fail(error == ENOENT ? Exit::missing : Exit::io, "{}: cannot be created: {}; the folder must exist and be writable",
-         temporary_.string(), why_not_opened(error));
+    fail(error == ENOENT ? Exit::missing : Exit::io, "{}: cannot be created: {}; the folder must exist and be writable", temporary_.string(),
+         why_not_opened(error));
   }
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
-    : final_(std::move(other.final_)),
-      temporary_(std::move(other.temporary_)),
-      owner_(std::exchange(other.owner_, false)),
-      fd_(std::exchange(other.fd_, -1)),
-      buffer_(std::move(other.buffer_)),
-      appended_(other.appended_),
-      written_back_(other.written_back_) {}
+    : final_(std::move(other.final_)), temporary_(std::move(other.temporary_)), owner_(std::exchange(other.owner_, false)),
+      fd_(std::exchange(other.fd_, -1)), buffer_(std::move(other.buffer_)), appended_(other.appended_), written_back_(other.written_back_) {}
 
 OutputFile::~OutputFile() {
   if (fd_ >= 0) ::close(fd_);
@@ -60,8 +52,8 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::failed(std::string_view doing, std::int64_t offset, int error) const {
-  fail(Exit::io, "{}: {} failed at byte {}: {}; nothing was kept, free some space or choose another folder",
-       temporary_.string(), doing, offset, std::strerror(error));
+  fail(Exit::io, "{}: {} failed at byte {}: {}; nothing was kept, free some space or choose another folder", temporary_.string(), doing, offset,
+       std::strerror(error));
 }
 
 void OutputFile::append(std::string_view bytes) {
@@ -107,8 +99,7 @@ void OutputFile::sync() {
 
 void OutputFile::commit() {
   sync();
-  if (::close(std::exchange(fd_, -1)) != 0)
-    failed("closing", appended_, errno);  // network file systems report quota here
+  if (::close(std::exchange(fd_, -1)) != 0) failed("closing", appended_, errno);  // network file systems report quota here
   if (::rename(temporary_.c_str(), final_.c_str()) != 0) failed("renaming", appended_, errno);
   owner_ = false;
   sync_folder(folder_of(final_));

@@ -35,8 +35,8 @@ OutputFolder::OutputFolder(const fs::path& final_path, Existing existing, const 
     }
   }
   if (existing == Existing::replace) fs::remove_all(temporary_, error);
-  require(!fs::exists(temporary_, error), Exit::usage,
-          "{}: is there: another process writes it, or one was killed; remove it, or give --overwrite", temporary_.string());
+  require(!fs::exists(temporary_, error), Exit::usage, "{}: is there: another process writes it, or one was killed; remove it, or give --overwrite",
+          temporary_.string());
   fs::create_directories(parent_of(final_), error);
   const bool made = fs::create_directory(temporary_, error);
   require(made, Exit::io, "{}: cannot be made: {}", temporary_.string(), error.message());

@@ -48,11 +48,9 @@ std::vector<std::string> hanging(const std::string& text, std::size_t width) {
   return lines;
 }
 
-std::string line_of(const std::vector<std::string>& cells, const std::vector<TableColumn>& columns,
-                    const std::vector<std::size_t>& widths) {
+std::string line_of(const std::vector<std::string>& cells, const std::vector<TableColumn>& columns, const std::vector<std::size_t>& widths) {
   std::string line;
-  for (std::size_t c = 0; c < cells.size(); ++c)
-    line.append(c ? "  " : "").append(padded(cells[c], widths[c], columns[c].right));
+  for (std::size_t c = 0; c < cells.size(); ++c) line.append(c ? "  " : "").append(padded(cells[c], widths[c], columns[c].right));
   line.erase(line.find_last_not_of(' ') + 1);
   return line + '\n';
 }

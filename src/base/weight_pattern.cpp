@@ -29,12 +29,10 @@ void check_patterns(std::string_view key, std::span<const std::string> patterns,
   for (const std::string& pattern : patterns) {
     if (std::any_of(weights.begin(), weights.end(), [&](const std::string& name) { return matches(pattern, name); })) continue;
     const std::string within = "*" + pattern + "*";  // a part of a name is near to it
-    const auto nearest = std::min_element(weights.begin(), weights.end(), [&](const std::string& a, const std::string& b) {
-      return misfit(within, a) < misfit(within, b);
-    });
-    fail(Exit::config,
-         "{}: '{}' matches no weight of the model; the nearest is {} (* stands for any letters, and the whole name counts)", key, pattern,
-         nearest == weights.end() ? "none" : *nearest);
+    const auto nearest = std::min_element(weights.begin(), weights.end(),
+                                          [&](const std::string& a, const std::string& b) { return misfit(within, a) < misfit(within, b); });
+    fail(Exit::config, "{}: '{}' matches no weight of the model; the nearest is {} (* stands for any letters, and the whole name counts)", key,
+         pattern, nearest == weights.end() ? "none" : *nearest);
   }
 }
 

@@ -33,7 +33,8 @@ struct Saved {
 };
 
 class Completion;
-template <class T> class Delivery;
+template <class T>
+class Delivery;
 struct PlacedTensor;
 
 // Saves an engine's state as FOLDER/step_N, again and again. Everything here is collective over the engine's grid; an error of one rank

@@ -35,8 +35,7 @@ std::uint64_t sum_of_hex(const std::string& digits, const std::string& origin) {
   return sum;
 }
 
-SummedFile::SummedFile(const std::filesystem::path& file)
-    : name_(file.string()), descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+SummedFile::SummedFile(const std::filesystem::path& file) : name_(file.string()), descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
   const int why = errno;
   require(descriptor_ >= 0, why == ENOENT || why == ENOTDIR ? Exit::missing : Exit::io, "{}: cannot be opened: {}", name_, std::strerror(why));
   struct stat status;

@@ -52,7 +52,8 @@ class SummedFile {
   Sums sums(std::span<const std::vector<hdf5::Extent>> lists) const;
 
  private:
-  template <class Visit> void blocks(const hdf5::Extent& part, Visit&& visit) const;
+  template <class Visit>
+  void blocks(const hdf5::Extent& part, Visit&& visit) const;
 
   std::string name_;
   int descriptor_;

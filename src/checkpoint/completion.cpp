@@ -13,7 +13,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 }
 
-Completion::Completion(Communicator& world, const std::filesystem::path& folder, const SaveOptions& options, Manifest manifest, std::unique_ptr<Transaction> transaction, Write write)
+Completion::Completion(Communicator& world, const std::filesystem::path& folder, const SaveOptions& options, Manifest manifest,
+                       std::unique_ptr<Transaction> transaction, Write write)
     : world_(world), options_(options), manifest_(std::move(manifest)), transaction_(std::move(transaction)),
       writing_(start([write = std::move(write)](Result& r) { r.file = write(); })) {
   saved_.step = manifest_.header.step;

@@ -45,9 +45,7 @@ const std::byte* Delivery<T>::share(const PlacedTensor& t) const {
     case Content::second_moment: data = on_host(optimizer.moment2(p), copy_); break;
     case Content::master: data = on_host(optimizer.master(p), copy_); break;
     case Content::gradient: data = on_host(p.vector_gradient<Acc<T>>(), copy_); break;
-    case Content::weight:
-      data = p.dtype() == dtype_of<T>() ? on_host(p.vector<const T>(), copy_) : on_host(p.vector<const Acc<T>>(), copy_);
-      break;
+    case Content::weight: data = p.dtype() == dtype_of<T>() ? on_host(p.vector<const T>(), copy_) : on_host(p.vector<const Acc<T>>(), copy_); break;
     case Content::activation: fail(Exit::internal, "{} is no state of a rank", t.tensor.weight_name);
   }
   copied_ = data == copy_.data() ? &t : nullptr;
@@ -61,9 +59,8 @@ void Delivery<T>::pack(const GivenBox& b, Index first, Index rows, std::byte* to
   local.first[0] += first, local.count[0] = rows;
   const std::byte* data = share(t);
   const Index size = size_of(t.tensor.dtype);
-  box_runs(parameters_.at(t.tensor.weight_name)->shard.shape, local, local.count, whole(local.count), [&](Index from, Index there, Index count) {
-    std::memcpy(to + there * size, data + from * size, std::size_t(count * size));
-  });
+  box_runs(parameters_.at(t.tensor.weight_name)->shard.shape, local, local.count, whole(local.count),
+           [&](Index from, Index there, Index count) { std::memcpy(to + there * size, data + from * size, std::size_t(count * size)); });
 }
 
 template <class T>

@@ -108,7 +108,8 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& no
   return {};
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& folder, Communicator& world, const Note& note, std::int64_t before, const RunIdentity* run) {
+std::optional<fs::path> newest_checkpoint(const fs::path& folder, Communicator& world, const Note& note, std::int64_t before,
+                                          const RunIdentity* run) {
   double step = -1;
   collective_check(world, [&] {
     if (world.rank() != 0) return;

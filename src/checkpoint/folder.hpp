@@ -24,10 +24,12 @@ std::filesystem::path existing_path(const std::filesystem::path& folder, std::in
 // The checkpoint of the highest step below `before` that opens as a complete one, if any; with `run` only one of its own. Reads manifests
 // and looks at the sizes of files, not at tensors.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, const Note& note = {},
-                                                       std::int64_t before = std::numeric_limits<std::int64_t>::max(), const RunIdentity* run = nullptr);
+                                                       std::int64_t before = std::numeric_limits<std::int64_t>::max(),
+                                                       const RunIdentity* run = nullptr);
 // The same for all ranks of `world`: the first rank reads the folder and tells the others; it alone needs to know the run. Collective.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder, Communicator& world, const Note& note = {},
-                                                       std::int64_t before = std::numeric_limits<std::int64_t>::max(), const RunIdentity* run = nullptr);
+                                                       std::int64_t before = std::numeric_limits<std::int64_t>::max(),
+                                                       const RunIdentity* run = nullptr);
 
 // Steps that bear their final name, in rising order.
 std::vector<std::int64_t> committed_steps(const std::filesystem::path& folder);

@@ -20,16 +20,16 @@ struct CheckpointHeader {
   // Randomness is counted, not stored: with the seed these are the whole state of a run besides its tensors.
   std::int64_t step = 0, samples = 0, tokens = 0;  // finished optimizer steps; sequences and tokens taken so far
   std::uint64_t seed = 0;
-  std::string precision;         // of the model: float64, float32, bfloat16
-  std::string deck;              // effective deck, YAML
-  std::string provenance = "{}"; // JSON object: git hash, versions, host
-  std::string run;               // id of the run that it is a step of; empty: of none, or written by an older program
+  std::string precision;                               // of the model: float64, float32, bfloat16
+  std::string deck;                                    // effective deck, YAML
+  std::string provenance = "{}";                       // JSON object: git hash, versions, host
+  std::string run;                                     // id of the run that it is a step of; empty: of none, or written by an older program
   std::map<std::string, std::string> companions = {};  // of a model from Hugging Face: small files beside its weights, text by name
   // Filled in when it is written.
-  std::string layout = "none";   // of the ranks that wrote it
-  std::int64_t world = 1;        // their number
-  std::string writer, created;   // program and version; UTC, ISO 8601
-  std::string version;           // of the format
+  std::string layout = "none";  // of the ranks that wrote it
+  std::int64_t world = 1;       // their number
+  std::string writer, created;  // program and version; UTC, ISO 8601
+  std::string version;          // of the format
 };
 
 enum class Content { weight, first_moment, second_moment, master, gradient, activation };

@@ -123,8 +123,7 @@ std::string describe_checkpoint(const std::filesystem::path& path, const Descrip
     if (wanted.statistics) {
       const Statistics s = statistics_of(stored, *tensor);
       const Index finite = count - s.not_finite;
-      for (const double x : {s.low, s.high, std::sqrt(s.squares / double(finite))})
-        cells.push_back(finite ? fmt::format("{:.4g}", x) : "-");
+      for (const double x : {s.low, s.high, std::sqrt(s.squares / double(finite))}) cells.push_back(finite ? fmt::format("{:.4g}", x) : "-");
       cells.push_back(fmt::format("{}", s.not_finite));
     }
     table.row(std::move(cells));

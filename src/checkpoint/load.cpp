@@ -26,7 +26,8 @@ void check_moments(const CheckpointFile& file, const EngineConfig& config) {
     const bool first = file.has(Content::first_moment, name), second = file.has(Content::second_moment, name);
     require(first || second, Exit::config,
             "{}: holds no moments of {}, which was frozen or never trained when it was written; keep it frozen, or start a new run from "
-            "these weights", file.name(), name);
+            "these weights",
+            file.name(), name);
     require(first && second, Exit::data, "{}: holds one moment of {} without the other", file.name(), name);
     for (const Content content : {Content::first_moment, Content::second_moment}) {
       const StoredNumbers moment = file.open(content, name);

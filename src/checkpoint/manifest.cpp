@@ -17,8 +17,13 @@ constexpr std::string_view before_sum = "{\"xxh3\": \"", before_manifest = "\",\
 Json json_of(const StoredBox& b) {
   Json extents = Json::array();
   for (const hdf5::Extent& e : b.extents) extents.push_back({e.offset, e.bytes});
-  return {{"tensor", b.tensor},   {"dataset", b.dataset},          {"first", b.box.first},           {"count", b.box.count},
-          {"extents", extents}, {"numbers_xxh3", hex(b.numbers_sum)}, {"stored_xxh3", hex(b.stored_sum)}};
+  return {{"tensor", b.tensor},
+          {"dataset", b.dataset},
+          {"first", b.box.first},
+          {"count", b.box.count},
+          {"extents", extents},
+          {"numbers_xxh3", hex(b.numbers_sum)},
+          {"stored_xxh3", hex(b.stored_sum)}};
 }
 
 Json json_of(const ManifestFile& f) {
@@ -67,10 +72,10 @@ LogicalTensor tensor_of(const Json& j, const std::string& origin) {
 void check_cover(const LogicalTensor& t, const std::vector<const Box*>& boxes, const std::string& origin) {
   Index covered = 0;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
-    require(lies_within(*boxes[i], t.shape) && elements(boxes[i]->count) > 0, Exit::data, "{}: a box of {} lies outside of it", origin, printable(t.path));
+    require(lies_within(*boxes[i], t.shape) && elements(boxes[i]->count) > 0, Exit::data, "{}: a box of {} lies outside of it", origin,
+            printable(t.path));
     covered += elements(boxes[i]->count);
-    for (std::size_t j = 0; j < i; ++j)
-      require(!common(*boxes[i], *boxes[j]), Exit::data, "{}: two boxes of {} overlap", origin, printable(t.path));
+    for (std::size_t j = 0; j < i; ++j) require(!common(*boxes[i], *boxes[j]), Exit::data, "{}: two boxes of {} overlap", origin, printable(t.path));
   }
   require(covered == elements(t.shape), Exit::data, "{}: {} of the {} numbers of {} are in no file", origin, elements(t.shape) - covered,
           elements(t.shape), printable(t.path));
@@ -90,7 +95,11 @@ Json json_of(const Manifest& m) {
   const CheckpointHeader& h = m.header;
   Json tensors = Json::array(), files = Json::array();
   for (const LogicalTensor& t : m.tensors)
-    tensors.push_back({{"path", t.path}, {"hf_name", t.hf_name}, {"long_name", t.long_name}, {"dtype", name_of(t.dtype)}, {"dtype_semantic", t.meaning},
+    tensors.push_back({{"path", t.path},
+                       {"hf_name", t.hf_name},
+                       {"long_name", t.long_name},
+                       {"dtype", name_of(t.dtype)},
+                       {"dtype_semantic", t.meaning},
                        {"shape", t.shape}});
   for (const ManifestFile& f : m.files) files.push_back(json_of(f));
   Json j{{"format", checkpoint_format},
@@ -151,7 +160,11 @@ auto reading(const std::string& text, const std::string& origin, Read&& read) {
 }  // namespace
 
 LogicalTensor logical(const StoredTensor& t) {
-  return {path_of(t.content, t.weight_name), t.weight_name, fmt::format("{} of {}", name_of(t.content), t.weight_name), t.dtype, t.shape,
+  return {path_of(t.content, t.weight_name),
+          t.weight_name,
+          fmt::format("{} of {}", name_of(t.content), t.weight_name),
+          t.dtype,
+          t.shape,
           t.meaning.empty() ? std::string(name_of(t.dtype)) : t.meaning};
 }
 
@@ -178,8 +191,8 @@ Manifest manifest_of(const std::string& text, const std::string& origin) {
   return reading(std::string(body_of(text, origin)), origin, [&](const Json& j) {
     require(j.at("format") == checkpoint_format, Exit::data, "{}: is not of a checkpoint of gyrfalcon", origin);
     const std::string version = j.at("format_version");
-    require(version.substr(0, version.find('.')) == "2", Exit::data,
-            "{}: has format version {}, and this program reads 1.x and 2.x; use a newer one", origin, printable(version));
+    require(version.substr(0, version.find('.')) == "2", Exit::data, "{}: has format version {}, and this program reads 1.x and 2.x; use a newer one",
+            origin, printable(version));
     Manifest m;
     m.header = header_of(j);
     for (const Json& t : j.at("tensors")) m.tensors.push_back(tensor_of(t, origin));

@@ -25,9 +25,9 @@ struct StoredBox {
   std::size_t tensor;  // number in the manifest's list
   std::string dataset;
   Box box;
-  std::uint64_t numbers_sum = 0;       // of its numbers, row-major: taken in memory while it was written
-  std::vector<hdf5::Extent> extents;   // where in the file it is stored ...
-  std::uint64_t stored_sum = 0;        // ... and of the bytes there
+  std::uint64_t numbers_sum = 0;      // of its numbers, row-major: taken in memory while it was written
+  std::vector<hdf5::Extent> extents;  // where in the file it is stored ...
+  std::uint64_t stored_sum = 0;       // ... and of the bytes there
 };
 
 struct ManifestFile {
@@ -49,8 +49,8 @@ struct Manifest {
 
 inline constexpr const char *manifest_name = "manifest.json", *index_name = "index.h5";
 
-std::string text_of(const ManifestFile&);                                           // JSON, to travel between ranks
-ManifestFile manifest_file(const std::string& json, const std::string& origin);     // and back
+std::string text_of(const ManifestFile&);                                        // JSON, to travel between ranks
+ManifestFile manifest_file(const std::string& json, const std::string& origin);  // and back
 std::string text_of(const Manifest&);
 // Exit::data naming `origin` where a bit of the text has changed, its version is not one this program reads, names lead out of the
 // folder, or the boxes of a tensor do not cover it exactly once.

@@ -24,9 +24,10 @@ bool is_id(const std::string& id) { return id.size() == 16 && id.find_first_not_
 
 RunIdentity read_identity(const fs::path& file) {
   const Json json = json_of_file(file.string());
-  const bool whole = json.is_object() && json.contains("run") && json["run"].is_string() && is_id(json["run"]) &&
-                     json.contains("unmarked_until") && json["unmarked_until"].is_number_integer();
-  require(whole, Exit::data, "{}: does not say which run this folder belongs to; remove it to go on from what checkpoints/latest names", file.string());
+  const bool whole = json.is_object() && json.contains("run") && json["run"].is_string() && is_id(json["run"]) && json.contains("unmarked_until") &&
+                     json["unmarked_until"].is_number_integer();
+  require(whole, Exit::data, "{}: does not say which run this folder belongs to; remove it to go on from what checkpoints/latest names",
+          file.string());
   return {json["run"], json["unmarked_until"]};
 }
 

@@ -12,7 +12,7 @@
 namespace gyr {
 
 struct RunIdentity {
-  std::string id;                  // 16 hexadecimal digits
+  std::string id;                    // 16 hexadecimal digits
   std::int64_t unmarked_until = -1;  // checkpoints without an id, of older programs, are the run's own up to this step
 
   static RunIdentity drawn();

@@ -38,8 +38,8 @@ std::vector<int> writers_of(Files files, Grid& grid) {
 // The file that this rank writes, with the points where tests stop it.
 class ShardFile {
  public:
-  ShardFile(const std::filesystem::path& path, const CheckpointHeader& header, const ShardOptions& options,
-            const std::vector<LogicalTensor>& tensors, int position)
+  ShardFile(const std::filesystem::path& path, const CheckpointHeader& header, const ShardOptions& options, const std::vector<LogicalTensor>& tensors,
+            int position)
       : writer_(path, header, options), tensors_(tensors), position_(position), step_(header.step) {}
 
   void write(const GivenBox& b, Index rows, const void* data) {
@@ -94,7 +94,8 @@ Files files_of(const std::string& name) { return name == "rank" ? Files::rank : 
 template <class T>
 Saver<T>::Saver(std::filesystem::path folder, const SaveOptions& options, Engine<T>& engine, std::vector<int> writers)
     : folder_(std::move(folder)), options_(options), engine_(engine),
-      tensors_(std::make_unique<const std::vector<PlacedTensor>>(model_tensors<T>(engine.config().model, engine.grid().layout(), engine.config().optimizer.trained()))) {
+      tensors_(std::make_unique<const std::vector<PlacedTensor>>(
+          model_tensors<T>(engine.config().model, engine.grid().layout(), engine.config().optimizer.trained()))) {
   for (const PlacedTensor& t : *tensors_) logical_.push_back(logical(t.tensor));
   if (writers.empty()) writers = writers_of(options.files, engine.grid());
   delivery_ = std::make_unique<const Delivery<T>>(engine, *tensors_, std::move(writers), options.files != Files::single);

@@ -41,8 +41,8 @@ void check_file(const fs::path& folder, const ManifestFile& file, const Manifest
   const SummedFile summed(folder / file.name);
   if (summed.sum() == file.sum) return;
   for (const StoredBox& box : file.boxes)
-    require(summed.sum(box.extents) == box.stored_sum, Exit::data, "{}:{}: its content is damaged: {} does not match its checksum",
-            summed.name(), printable(box.dataset), printable(m.tensors[box.tensor].hf_name));
+    require(summed.sum(box.extents) == box.stored_sum, Exit::data, "{}:{}: its content is damaged: {} does not match its checksum", summed.name(),
+            printable(box.dataset), printable(m.tensors[box.tensor].hf_name));
   fail(Exit::data, "{}: is damaged beside its numbers: it does not match its checksum", summed.name());
 }
 
@@ -95,7 +95,8 @@ void StoredCheckpoint::open_file(Expect expect) {
 }
 
 const LogicalTensor* StoredCheckpoint::find(const std::string& path) const {
-  const auto at = std::lower_bound(by_path_.begin(), by_path_.end(), path, [&](std::size_t t, const std::string& p) { return tensors()[t].path < p; });
+  const auto at =
+      std::lower_bound(by_path_.begin(), by_path_.end(), path, [&](std::size_t t, const std::string& p) { return tensors()[t].path < p; });
   return at != by_path_.end() && tensors()[*at].path == path ? &tensors()[*at] : nullptr;
 }
 

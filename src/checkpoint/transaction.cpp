@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* index_format = "gyrfalcon checkpoint index";
 constexpr Index bytes_of_files = Index(2) << 20;  // HDF5's structures and attributes, views and manifests, at most
-constexpr int leader = 0;  // the rank that commits
+constexpr int leader = 0;                         // the rank that commits
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 

@@ -20,8 +20,8 @@ void check_weights(const WeightSource& source, const std::vector<Weight>& weight
   }
   std::sort(known.begin(), known.end());
   for (const std::string& key : keys)
-    require(std::binary_search(known.begin(), known.end(), key), Exit::config,
-            "{}: holds {}, which the deck's model has not: it is of another model", source.name(), printable(key));
+    require(std::binary_search(known.begin(), known.end(), key), Exit::config, "{}: holds {}, which the deck's model has not: it is of another model",
+            source.name(), printable(key));
 }
 
 }  // namespace gyr

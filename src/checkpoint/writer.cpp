@@ -17,12 +17,12 @@ Index row_bytes(const LogicalTensor& t) { return elements(t.shape) / t.shape[0] 
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader& header,
-                                   const std::vector<StoredTensor>& tensors, int files, const ShardOptions& options)
+CheckpointWriter::CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader& header, const std::vector<StoredTensor>& tensors,
+                                   int files, const ShardOptions& options)
     : CheckpointWriter(target, header, logical(tensors), files, options) {}
 
-CheckpointWriter::CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader& header, std::vector<LogicalTensor> tensors,
-                                   int files, const ShardOptions& options)
+CheckpointWriter::CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader& header, std::vector<LogicalTensor> tensors, int files,
+                                   const ShardOptions& options)
     : manifest_{stamped(header), std::move(tensors), {}, {}}, options_(options), files_(files), bytes_(manifest_.bytes()),
       transaction_(target, manifest_.header, bytes_) {}
 
@@ -38,9 +38,7 @@ void CheckpointWriter::close_file() {
   shard_.reset();
 }
 
-Index CheckpointWriter::part_of(Index row) const {
-  return Cut{bytes_, files_}.part_of(bytes_done_ + row * row_bytes(manifest_.tensors[tensor_]));
-}
+Index CheckpointWriter::part_of(Index row) const { return Cut{bytes_, files_}.part_of(bytes_done_ + row * row_bytes(manifest_.tensors[tensor_])); }
 
 Box CheckpointWriter::box_in(Index part) const {
   const LogicalTensor& t = manifest_.tensors[tensor_];

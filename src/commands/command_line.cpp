@@ -67,9 +67,11 @@ bool Option::given() const { return option_->count() > 0; }
 std::string Option::name() const { return option_->get_name(); }
 
 Option* Option::show_default() {
-  std::visit([&](const auto* target) {
-    if constexpr (!std::is_same_v<decltype(target), const std::vector<std::string>*>) option_->default_str(fmt::format("{}", *target));
-  }, target_);
+  std::visit(
+      [&](const auto* target) {
+        if constexpr (!std::is_same_v<decltype(target), const std::vector<std::string>*>) option_->default_str(fmt::format("{}", *target));
+      },
+      target_);
   return this;
 }
 
@@ -113,10 +115,12 @@ void Option::store(const std::string& word, T& number) const {
 }
 
 void Option::store(const std::vector<std::string>& words) const {
-  std::visit([&](auto* target) {
-    if constexpr (std::is_same_v<decltype(target), std::vector<std::string>*>) *target = words;
-    else store(words.front(), *target);
-  }, target_);
+  std::visit(
+      [&](auto* target) {
+        if constexpr (std::is_same_v<decltype(target), std::vector<std::string>*>) *target = words;
+        else store(words.front(), *target);
+      },
+      target_);
 }
 
 Command::Command(const std::string& name, const std::string& help) : app_(std::make_shared<CLI::App>(help, name)) {}
@@ -138,7 +142,8 @@ Option* Command::add(const std::string& name, Option::Target target, const std::
 }
 
 void Command::add_flag(const std::string& name, bool& target, const std::string& help) {
-  app_->add_flag_function(name, [&target](std::int64_t count) { target = count > 0; }, help);
+  app_->add_flag_function(
+      name, [&target](std::int64_t count) { target = count > 0; }, help);
 }
 
 void Command::add_version(const std::function<std::string()>& text) { app_->set_version_flag("--version", text, "Version, compiler and libraries"); }

@@ -78,7 +78,7 @@ class Command {
   void require_command();  // one of those added has to follow
   void footer(const std::string& text);
   void footer(const std::function<std::string()>& text);  // made where help is asked for
-  void callback(const std::function<void()>& chosen);  // called when all words are read; may refuse them with Exit::usage
+  void callback(const std::function<void()>& chosen);     // called when all words are read; may refuse them with Exit::usage
   bool given(const std::string& option) const;
 
   // Of the program: reads the words and calls back the commands they name. False where there is nothing more to do: help and version

@@ -154,8 +154,9 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   });
   std::optional<LogitsFile<T>> logits;
   if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), run.model.vocab_size);
-  const auto scores = score_passages<T>(run.model, grid, [&](Stage<T>& stage) { load_weights<T>(a.checkpoint, grid, stage); },
-                                        evaluation->passages(), a.batch, logits ? &*logits : nullptr);
+  const auto scores = score_passages<T>(
+      run.model, grid, [&](Stage<T>& stage) { load_weights<T>(a.checkpoint, grid, stage); }, evaluation->passages(), a.batch,
+      logits ? &*logits : nullptr);
   if (logits) logits->finish();
   const Conclusion conclusion = evaluation->conclude(scores);
   settings["precision"] = a.precision.empty() ? run.train.precision : a.precision;
@@ -170,8 +171,7 @@ int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
-        with_scalar(a.precision.empty() ? run.train.precision : a.precision,
-                    [&]<class T>(std::type_identity<T>) { evaluate<T>(a, run, runtime); });
+        with_scalar(a.precision.empty() ? run.train.precision : a.precision, [&]<class T>(std::type_identity<T>) { evaluate<T>(a, run, runtime); });
       },
       true);
 }
@@ -194,7 +194,9 @@ void add_eval(Command& app, Action& action) {
   Command* c = app.add_command("eval", "What a checkpoint scores on token files, text, last words or multiple choice");
   c->footer(footer);
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
-  Option* data = c->add_option("--data", a->prefixes, "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without a task the split of the training data");
+  Option* data = c->add_option("--data", a->prefixes,
+                               "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without a task "
+                               "the split of the training data");
   Option* text = c->add_option("--text", a->texts, "Text files whose perplexity is wanted")->excludes(data);
   Option* lambada = c->add_option("--lambada", a->lambada, "JSONL of texts whose last word is to be predicted")->excludes(data)->excludes(text);
   c->add_option("--choices", a->choices, "JSONL of multiple choice")->excludes(data)->excludes(text)->excludes(lambada);
@@ -204,14 +206,19 @@ void add_eval(Command& app, Action& action) {
   c->add_option("--stride", a->stride, "Tokens from one window of a text to the next; 0: --length")->not_negative()->show_default();
   a->documents.add(*c);
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
-  c->add_option("--begin", a->begin, "Token before a text or an empty context; auto: the tokenizer's own for the begin or else the end of a text, where it has one")->show_default();
+  c->add_option("--begin", a->begin,
+                "Token before a text or an empty context; auto: the tokenizer's own for the begin or else the end of a text, where it has one")
+      ->show_default();
   c->add_option("--delimiter", a->delimiter, "Between context and choice; without it one space");
   c->add_option("--json", a->json, "Write settings and figures to this file, as one line of JSON");
   c->add_option("--records", a->records, "Write one line of JSON per sequence, window or example to this file");
   c->add_option("--logits", a->logits, "Write the next-token logits of all that is read to this HDF5 file, see below");
   c->add_option("--batch", a->batch.passages, "Most sequences computed together")->positive()->show_default();
   c->add_option("--batch-tokens", a->batch.tokens, "Most tokens computed together, where a sequence alone has not more")->positive()->show_default();
-  c->add_option("--tensor", a->tensor, "Ranks that share each layer; 0: as in training, as far as the ranks allow. Ranks beyond those of one model share the sequences")->not_negative()->show_default();
+  c->add_option("--tensor", a->tensor,
+                "Ranks that share each layer; 0: as in training, as far as the ranks allow. Ranks beyond those of one model share the sequences")
+      ->not_negative()
+      ->show_default();
   c->add_option("--pipeline", a->pipeline, "Ranks that share the layers")->positive()->show_default();
   c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->one_of({"fp32", "fp64", "bf16"});
   c->callback([a, c, &action] {

@@ -105,7 +105,8 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
           "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocab_size);
   const Questions questions = read_questions(a, tokenizer);
   const Index count = Index(questions.prompts.size()), asked = questions.longest();
-  require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: {} are the most after a prompt of {}", a.sampling.tokens, longest - asked, asked);
+  require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: {} are the most after a prompt of {}", a.sampling.tokens, longest - asked,
+          asked);
   Grid grid = grid_of(a, run, asked, runtime);
   Generator<T> generator(run.model, grid, count, asked, asked + a.sampling.tokens);
   load_weights<T>(a.checkpoint, grid, generator.stage());
@@ -132,8 +133,7 @@ int run(const Arguments& a) {
       [&](Runtime& runtime) {
         const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
         say_customs(a, notes_of(runtime));
-        with_scalar(a.precision.empty() ? run.train.precision : a.precision,
-                    [&]<class T>(std::type_identity<T>) { generate<T>(a, run, runtime); });
+        with_scalar(a.precision.empty() ? run.train.precision : a.precision, [&]<class T>(std::type_identity<T>) { generate<T>(a, run, runtime); });
       },
       false);
 }
@@ -144,7 +144,8 @@ void add_generate(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   a->sampling.temperature = 0.8;
   Command* c = app.add_command("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model");
-  c->footer("\nThe text goes out as the model made it, control characters included: look at what an unknown model says with `| cat -v`.\n\n" + exit_codes());
+  c->footer("\nThe text goes out as the model made it, control characters included: look at what an unknown model says with `| cat -v`.\n\n" +
+            exit_codes());
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
   c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->repeated();
   a->chat.add(*c, "Ask a fine-tuned model: each prompt stands in this text, as in data build, and the model goes on where the response begins.");
@@ -154,16 +155,17 @@ void add_generate(Command& app, Action& action) {
               "Special tokens spelt in a prompt are text, and those that the tokenizer puts around a text (begin of text, ...) are left out; "
               "without this prompts are encoded as Hugging Face's tokenizer(prompt) does");
   c->add_option("--tokens", a->sampling.tokens, "Most new tokens of a prompt")->positive()->show_default();
-  c->add_option("--temperature", a->sampling.temperature, "Sharpness of the draw; 0 takes the most likely token")
-      ->not_negative()->show_default();
+  c->add_option("--temperature", a->sampling.temperature, "Sharpness of the draw; 0 takes the most likely token")->not_negative()->show_default();
   c->add_flag("--greedy", a->greedy, "The same as --temperature 0");
-  c->add_option("--top-k", a->sampling.top_k, "Draw among the k most likely, the lower token first where two are alike; 0: all")->not_negative()->show_default();
+  c->add_option("--top-k", a->sampling.top_k, "Draw among the k most likely, the lower token first where two are alike; 0: all")
+      ->not_negative()
+      ->show_default();
   c->add_option("--top-p", a->sampling.top_p, "Draw among the most likely of these, up to the one with which they reach p of their mass")
-      ->between(0, 1)->show_default();
+      ->between(0, 1)
+      ->show_default();
   c->add_option("--seed", a->sampling.seed, "Seed of the draws")->show_default();
   c->add_option("--stop", a->stop, "End a text where this appears; may be given several times")->repeated();
-  c->add_option("--pipeline", a->pipeline, "Stages the layers are cut into; the ranks of a stage share each layer")->positive()
-      ->show_default();
+  c->add_option("--pipeline", a->pipeline, "Stages the layers are cut into; the ranks of a stage share each layer")->positive()->show_default();
   c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->one_of({"fp32", "fp64", "bf16"});
   c->callback([a, &action] {
     if (a->greedy) a->sampling.temperature = 0;

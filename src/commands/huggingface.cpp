@@ -17,8 +17,8 @@ namespace {
 
 // "5GB", "500MB", "1000000" to bytes; powers of 1000, as in transformers' max_shard_size.
 Index bytes_in(const std::string& text) {
-  static const std::map<std::string, double> units{{"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-                                                   {"KIB", 0x1p10}, {"MIB", 0x1p20}, {"GIB", 0x1p30}, {"TIB", 0x1p40}};
+  static const std::map<std::string, double> units{{"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+                                                   {"TB", 1e12}, {"KIB", 0x1p10}, {"MIB", 0x1p20}, {"GIB", 0x1p30}, {"TIB", 0x1p40}};
   double number = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   std::string unit(rest, text.data() + text.size());
@@ -69,9 +69,9 @@ void add_export_hf(Command& app, Action& action) {
   Command* c = app.add_command("export-hf", "Write a checkpoint's model as a Hugging Face folder that transformers load");
   c->add_option("checkpoint", a->checkpoint, "Checkpoint")->required();
   c->add_option("folder", a->folder, "Folder to write")->required();
-  c->add_option("--dtype", a->type, "Type of all weights: bf16, fp16 or fp32; without it as they are stored")
-      ->one_of({"bf16", "fp16", "fp32"});
-  c->add_option("--shard-size", a->shard_size, "Most of a file, unless one tensor is larger; without it the files are those of the folder the model came from, or 5GB each");
+  c->add_option("--dtype", a->type, "Type of all weights: bf16, fp16 or fp32; without it as they are stored")->one_of({"bf16", "fp16", "fp32"});
+  c->add_option("--shard-size", a->shard_size,
+                "Most of a file, unless one tensor is larger; without it the files are those of the folder the model came from, or 5GB each");
   c->add_option("--like", a->like,
                 "Folder to take token ids, context length, generation_config.json, tokenizer and chat template from; without it the folder the "
                 "model came from");

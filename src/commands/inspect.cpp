@@ -18,11 +18,10 @@ void add_info(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   Command* c = app.add_command("info", "Header, files and tensors of a checkpoint");
   c->add_option("file", a->file, "Checkpoint, or any HDF5 file with tensors")->required();
-  c->add_flag("--check", a->wanted.check, "Compare every file with its checksum; of a shard that in the manifest beside it, of a file of format 1 those inside it");
+  c->add_flag("--check", a->wanted.check,
+              "Compare every file with its checksum; of a shard that in the manifest beside it, of a file of format 1 those inside it");
   c->add_flag("--statistics", a->wanted.statistics, "Read every tensor: range, root mean square, numbers that are not finite");
-  c->callback([a, &action] {
-    action = [a] { return guarded([&] { std::printf("%s", describe_checkpoint(a->file, a->wanted).c_str()); }); };
-  });
+  c->callback([a, &action] { action = [a] { return guarded([&] { std::printf("%s", describe_checkpoint(a->file, a->wanted).c_str()); }); }; });
 }
 
 void add_diff(Command& app, Action& action) {
@@ -34,8 +33,7 @@ void add_diff(Command& app, Action& action) {
   Command* c = app.add_command("diff", "Differences of two checkpoints; exit code 65 where they are beyond the tolerance");
   c->add_option("a", a->a, "Checkpoint, or any HDF5 file with tensors")->required();
   c->add_option("b", a->b, "Checkpoint, or any HDF5 file with tensors")->required();
-  c->add_option("--tolerance", a->tolerance, "Largest difference allowed, relative to a tensor's largest number")
-      ->not_negative()->show_default();
+  c->add_option("--tolerance", a->tolerance, "Largest difference allowed, relative to a tensor's largest number")->not_negative()->show_default();
   c->add_option("--tolerances", a->tolerances, "File of lines PATTERN ABSOLUTE RELATIVE; the last that matches a tensor counts");
   c->callback([a, &action] {
     action = [a] {

@@ -50,8 +50,8 @@ std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layo
       for (int op = 0; op < operations; ++op) {
         const Traffic& t = c.by_operation[op];
         if (t.calls == 0) continue;
-        table.row({fmt::format("{}", layout.coordinate(p.position, "pipeline")), fmt::format("{}", layout.coordinate(p.position, "tensor")),
-                   c.name, fmt::format("{}", c.size), std::string(name_of(Operation(op))), fmt::format("{}", t.calls), mebi(t.bytes)});
+        table.row({fmt::format("{}", layout.coordinate(p.position, "pipeline")), fmt::format("{}", layout.coordinate(p.position, "tensor")), c.name,
+                   fmt::format("{}", c.size), std::string(name_of(Operation(op))), fmt::format("{}", t.calls), mebi(t.bytes)});
       }
   return table.str();
 }
@@ -103,10 +103,11 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"parameters", fmt::format("{}", parameters)});
   summary.row({"grid", fmt::format("{} data x {} pipeline x {} tensor = {} ranks, {}", layout.size("data"), layout.size("pipeline"),
                                    layout.size("tensor"), layout.ranks(), run.train.precision)});
-  summary.row({"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(),
-                                     run.train.seq_length, config.micros, config.micro_batch_size)});
+  summary.row({"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(), run.train.seq_length,
+                                     config.micros, config.micro_batch_size)});
   summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
-                                          training_flops(run.model, run.train.seq_length, run.optimizer.trained()) * tokens, flops.minimal, flops.executed, flops.megatron)});
+                                          training_flops(run.model, run.train.seq_length, run.optimizer.trained()) * tokens, flops.minimal,
+                                          flops.executed, flops.megatron)});
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
   summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * idle_part(pipeline_shape(layout, config.micros)))});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(most))});

@@ -18,13 +18,22 @@ void add_run(Command& app, Action& action) {
   c->add_option("deck", a->deck, "Input deck (YAML)")->required();
   c->add_option("overrides", a->overrides, "Changes to the deck, as in train.steps=10");
   c->add_option("-n,--ranks", a->ranks, "MPI ranks")->required()->positive();
-  c->add_option("--launcher", a->launcher, "mpiexec, srun, none (one rank), or any words that take -n RANKS PROGRAM; without it the mpiexec of this program's MPI");
-  c->add_option("--spares", a->spares, "Ranks that can be lost and replaced; beyond that the data axis shrinks and the batch stays. Without it any number. Where one of several "
-                                       "hosts loses a rank in two attempts in a row, the second before anything is saved, the axis shrinks until something is")->not_negative();
+  c->add_option("--launcher", a->launcher,
+                "mpiexec, srun, none (one rank), or any words that take -n RANKS PROGRAM; without it the mpiexec of this program's MPI");
+  c->add_option(
+       "--spares", a->spares,
+       "Ranks that can be lost and replaced; beyond that the data axis shrinks and the batch stays. Without it any number. Where one of several "
+       "hosts loses a rank in two attempts in a row, the second before anything is saved, the axis shrinks until something is")
+      ->not_negative();
   c->add_flag("--accept-changes", a->accept_changes, "Go on though keys of the deck have changed that make the model compute something else");
-  c->add_flag("--take-over", a->take_over, "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
-  c->footer("\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are handed on. OUTPUT/supervisor.json tells of every attempt,\n"
-            "OUTPUT/exit_record.ATTEMPT.json of the process that ended one, keys supervise.* of the deck set the limits. The exit code is that of the last attempt.\n\n" + exit_codes());
+  c->add_flag("--take-over", a->take_over,
+              "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
+  c->footer(
+      "\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are handed on. OUTPUT/supervisor.json tells of every "
+      "attempt,\n"
+      "OUTPUT/exit_record.ATTEMPT.json of the process that ended one, keys supervise.* of the deck set the limits. The exit code is that of the last "
+      "attempt.\n\n" +
+      exit_codes());
   c->callback([a, &action] {
     action = [a] {
       int code = 0;

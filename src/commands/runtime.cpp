@@ -55,10 +55,8 @@ Failure attempt(const std::function<void()>& body) {
 void say(const Failure& failure, int rank, int ranks) {
   const std::string text = printable_lines(failure.text);
   std::fflush(stdout);
-  if (ranks > 1)
-    std::fprintf(stderr, "gyrfalcon: rank %d: %s\n", rank, text.c_str());
-  else
-    std::fprintf(stderr, "gyrfalcon: %s\n", text.c_str());
+  if (ranks > 1) std::fprintf(stderr, "gyrfalcon: rank %d: %s\n", rank, text.c_str());
+  else std::fprintf(stderr, "gyrfalcon: %s\n", text.c_str());
 }
 
 // Every rank's code, or nothing where some rank does not come within the time.

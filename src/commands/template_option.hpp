@@ -19,11 +19,13 @@ namespace gyr {
 class TemplateOption {
  public:
   Option* add(Command& command, const std::string& help) {
-    return option_ = command.add_option("--template", text_,
-                                        help + " Or @FILE: as that file has it, without its last line end; of a file .jinja, or @FOLDER of a model or "
-                                               "checkpoint, its chat template, where that writes every turn in one form. {prompt} and {response}, or for lists of "
-                                               "messages {role} and {content}; \\n, \\t, \\r, \\\\ are escapes, {{ and }} braces; special tokens "
-                                               "count in the template and are text elsewhere");
+    return option_ = command.add_option(
+               "--template", text_,
+               help +
+                   " Or @FILE: as that file has it, without its last line end; of a file .jinja, or @FOLDER of a model or "
+                   "checkpoint, its chat template, where that writes every turn in one form. {prompt} and {response}, or for lists of "
+                   "messages {role} and {content}; \\n, \\t, \\r, \\\\ are escapes, {{ and }} braces; special tokens "
+                   "count in the template and are text elsewhere");
   }
   bool given() const { return option_->given(); }
   // Exit::usage for a bad one, Exit::missing for a file that is not there, Exit::data for a model's that cannot be taken.
@@ -56,8 +58,8 @@ class ConversationOption {
   // `text_key`, the key of plain text, has no meaning beside a template.
   void add(Command& command, Option* text_key) {
     Option* option = template_.add(command,
-                                        "Fine-tuning data: JSONL of prompts and responses, written down as this text, one of turns once per message. "
-                                        "Only responses and the special token that closes them are marked for learning, in PREFIX_mask.bin and .idx.");
+                                   "Fine-tuning data: JSONL of prompts and responses, written down as this text, one of turns once per message. "
+                                   "Only responses and the special token that closes them are marked for learning, in PREFIX_mask.bin and .idx.");
     option->excludes(text_key);
     const auto add_key = [&](const char* name, std::string& key, const char* help, bool of_turns) {
       keys_.emplace_back(command.add_option(name, key, help)->show_default()->needs(option), of_turns);

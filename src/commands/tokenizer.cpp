@@ -95,7 +95,8 @@ void add_tokenizer(Command& app, Action& action) {
   t->add_option("--min-frequency", a->options.min_frequency, "A pair seen less often makes no token")->show_default();
   a->documents.add(*t);
   t->callback([a, &action] { action = [a] { return guarded([&] { train(*a); }); }; });
-  Command* e = c->add_command("encode", "Text (standard input, or --text) to token ids; any bytes: those that are not UTF-8 are encoded apart, and decode to themselves");
+  Command* e = c->add_command(
+      "encode", "Text (standard input, or --text) to token ids; any bytes: those that are not UTF-8 are encoded apart, and decode to themselves");
   e->add_option("tokenizer", a->tokenizer, "tokenizer.json")->required();
   e->add_option("--text", a->text, "Text instead of standard input");
   e->add_flag("--special", a->special,

@@ -14,8 +14,8 @@ namespace gyr {
 inline Tokenizer encoding_tokenizer(const std::string& file, bool speaks) {
   Tokenizer tokenizer = Tokenizer::load(file);
   if (const int lacking = tokenizer.lacks_bytes(); lacking > 0 && speaks)
-    std::fprintf(stderr, "warning: %s has no token of its own for %d of the 256 bytes: they become the unknown token or are left out\n", printable(file).c_str(),
-                 lacking);
+    std::fprintf(stderr, "warning: %s has no token of its own for %d of the 256 bytes: they become the unknown token or are left out\n",
+                 printable(file).c_str(), lacking);
   return tokenizer;
 }
 

@@ -41,8 +41,7 @@ void describe_deck(Command& command) {
 
 void add_deck(Command& command, Arguments& a) {
   command.add_option("deck", a.deck, "Input deck (YAML)")->required();
-  command.add_option("--init-from", a.init_from,
-                     "Hugging Face folder or checkpoint (.h5) whose weights a new run starts from (train.init_from)");
+  command.add_option("--init-from", a.init_from, "Hugging Face folder or checkpoint (.h5) whose weights a new run starts from (train.init_from)");
   command.add_option("overrides", a.overrides, "Changes to the deck, as in parallel.tensor=2 train.steps=10");
   describe_deck(command);
 }
@@ -122,15 +121,24 @@ void add_train(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   Command* command = app.add_command("train", "Train a model as a deck says");
   add_deck(*command, *a);
-  command->add_flag("--resume", a->resume, "Go on from the newest whole checkpoint of the run that the output folder belongs to; begin where there is none");
-  command->add_flag("--anew", a->anew, "Begin another run in a folder where one has left checkpoints: they and its logs are moved to OUTPUT/set_aside/RUN");
-  command->add_flag("--accept-changes", a->accept_changes, "With --resume: go on though keys of the deck have changed that make the model compute something else");
-  command->add_flag("--take-over", a->take_over, "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
+  command->add_flag("--resume", a->resume,
+                    "Go on from the newest whole checkpoint of the run that the output folder belongs to; begin where there is none");
+  command->add_flag("--anew", a->anew,
+                    "Begin another run in a folder where one has left checkpoints: they and its logs are moved to OUTPUT/set_aside/RUN");
+  command->add_flag("--accept-changes", a->accept_changes,
+                    "With --resume: go on though keys of the deck have changed that make the model compute something else");
+  command->add_flag("--take-over", a->take_over,
+                    "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
   command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
   command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->between(1, double(most_ranks));
-  command->add_option("--attempt", a->attempt, "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.attempt name it")
-      ->from_environment("SLURM_RESTART_COUNT")->not_negative();
-  command->add_option("--exit-record", a->exit_record, "Have a process of its own watch over each rank; that of the first one that ends without having said why writes this file (gyrfalcon run)");
+  command
+      ->add_option("--attempt", a->attempt,
+                   "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.attempt name it")
+      ->from_environment("SLURM_RESTART_COUNT")
+      ->not_negative();
+  command->add_option(
+      "--exit-record", a->exit_record,
+      "Have a process of its own watch over each rank; that of the first one that ends without having said why writes this file (gyrfalcon run)");
   command->add_option("--supervisor", a->supervisor, "Token in OUTPUT/supervisor.lock of the gyrfalcon run that starts this run");
   command->callback([a, &action] {
     require(!(a->resume && a->anew), Exit::usage, "--resume goes on with the run that --anew would set aside; give one of them");

@@ -51,7 +51,8 @@ void check_bounds(const ModelConfig& m, const Section& model) {
   product(mamba, m.mamba.num_heads, m.mamba.head_dim, "num_heads", "head_dim", "channels");
   product(mamba, m.mamba.num_groups, m.mamba.state_size, "num_groups", "state_size", "channels");
   at_most(size_of(m).weights, most_weights, "weights",
-          model.told({"pattern", "vocab_size", "hidden_size", "attention.num_heads", "attention.head_dim", "mamba.num_heads", "mamba.head_dim", "mamba.state_size", "mlp.intermediate_size"}));
+          model.told({"pattern", "vocab_size", "hidden_size", "attention.num_heads", "attention.head_dim", "mamba.num_heads", "mamba.head_dim",
+                      "mamba.state_size", "mlp.intermediate_size"}));
 }
 
 void check_bounds(const RunConfig& run, const Deck& deck) {
@@ -60,15 +61,18 @@ void check_bounds(const RunConfig& run, const Deck& deck) {
   const double rows = double(t.micro_batch_size) * double(t.seq_length), chunks = rows / double(std::min(m.mamba.chunk_size, t.seq_length)) + 1;
   const Index at_once = t.micro_batch_size * std::max(1, run.parallel.data);
   for (const BatchStep& step : t.ramp.empty() ? std::vector<BatchStep>{{0, t.global_batch_size}} : t.ramp)
-    require(step.batch % at_once == 0, Exit::config, "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.global_batch_size",
+    require(step.batch % at_once == 0, Exit::config,
+            "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.global_batch_size",
             deck.told({"train.global_batch_size", "train.ramp", "train.micro_batch_size", "parallel.data"}), step.batch, t.micro_batch_size,
             run.parallel.data > 0 ? fmt::format(" on {} data ranks", run.parallel.data) : "", at_once);
   at_most(rows, most_rows, "tokens in a micro-batch", deck.told({"train.micro_batch_size", "train.seq_length"}));
   at_most(rows * size_of(m).channels, most_numbers, "numbers of a micro-batch",
-          deck.told({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size", "model.mlp.intermediate_size"}));
+          deck.told({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size",
+                     "model.mlp.intermediate_size"}));
   if (m.pattern.find_first_of("PM") != std::string::npos)
     at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_numbers, "numbers of scan states",
-            deck.told({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim", "model.mamba.state_size"}));
+            deck.told({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim",
+                       "model.mamba.state_size"}));
   at_most(double(t.steps) * double(run.largest_batch()) * double(t.seq_length), most_samples_tokens, "tokens of a run",
           deck.told({"train.steps", "train.global_batch_size", "train.ramp", "train.seq_length"}));
   at_most(double(run.parallel.pipeline) * double(run.parallel.tensor), double(most_model_ranks), "ranks of one model",

@@ -63,7 +63,8 @@ std::vector<DeckChange> deck_changes(const std::string& before, const std::strin
 std::string text_of(const std::vector<DeckChange>& changes, const std::string& since) {
   Table table({{"key"}, {"was"}, {"is"}, {""}});
   for (const DeckChange& c : changes)
-    if (c.effect != Effect::none) table.row({c.key, shown(c.was), shown(c.is), c.effect == Effect::function ? "changes what the model computes" : ""});
+    if (c.effect != Effect::none)
+      table.row({c.key, shown(c.was), shown(c.is), c.effect == Effect::function ? "changes what the model computes" : ""});
   const std::string quiet = names_of(changes, Effect::none);
   const bool any = std::any_of(changes.begin(), changes.end(), [](const DeckChange& c) { return c.effect != Effect::none; });
   std::string text = any ? fmt::format("the deck has changed since {} was saved:\n{}", since, table.str()) : "";

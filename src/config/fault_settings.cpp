@@ -16,11 +16,11 @@ struct Name {
   bool takes_number, needs_number;
   double fallback, least, most;
 };
-constexpr Name names[] = {{"kill", FaultKind::kill, false, false, 0, 0, 0},       {"stop", FaultKind::stop, false, false, 0, 0, 0},
-                          {"hang", FaultKind::hang, false, false, 0, 0, 0},       {"exit", FaultKind::leave, true, true, 0, 0, 255},
-                          {"slow", FaultKind::slow, true, true, 0, 1, 1e6},       {"nan", FaultKind::nan, false, false, 0, 0, 0},
-                          {"bitflip", FaultKind::bitflip, true, false, 22, 0, 63},
-                          {"gradflip", FaultKind::gradflip, true, false, 22, 0, 63}, {"scale", FaultKind::scale, true, true, 0, 0, 1e30}};
+constexpr Name names[] = {{"kill", FaultKind::kill, false, false, 0, 0, 0},        {"stop", FaultKind::stop, false, false, 0, 0, 0},
+                          {"hang", FaultKind::hang, false, false, 0, 0, 0},        {"exit", FaultKind::leave, true, true, 0, 0, 255},
+                          {"slow", FaultKind::slow, true, true, 0, 1, 1e6},        {"nan", FaultKind::nan, false, false, 0, 0, 0},
+                          {"bitflip", FaultKind::bitflip, true, false, 22, 0, 63}, {"gradflip", FaultKind::gradflip, true, false, 22, 0, 63},
+                          {"scale", FaultKind::scale, true, true, 0, 0, 1e30}};
 
 }  // namespace
 
@@ -38,7 +38,8 @@ FaultSettings parse_fault(const std::string& kind) {
     s.amount = std::strtod(number, &end);
     const bool fine = name.takes_number && end != number && *end == 0 && s.amount >= name.least && s.amount <= name.most;
     require(fine, Exit::config, "fault.kind = {}: {} takes {}", kind, name.text,
-            name.takes_number ? fmt::format("a number from {} to {}, as in {}:{}", name.least, name.most, name.text, std::max(name.least, 2.0)) : "no number");
+            name.takes_number ? fmt::format("a number from {} to {}, as in {}:{}", name.least, name.most, name.text, std::max(name.least, 2.0))
+                              : "no number");
     return s;
   }
   fail(Exit::config, "fault.kind = {}: choose kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR", kind);

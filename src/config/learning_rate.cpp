@@ -22,8 +22,7 @@ double left(const std::string& shape, double x) {
 double LearningRate::at(std::int64_t step) const {
   if (step <= warmup_steps) return lr * double(step) / double(warmup_steps);
   if (schedule == "constant") return lr;
-  if (schedule == "inverse-sqrt")
-    return std::max(min_lr, lr * std::sqrt(double(std::max<std::int64_t>(warmup_steps, 1)) / double(step)));
+  if (schedule == "inverse-sqrt") return std::max(min_lr, lr * std::sqrt(double(std::max<std::int64_t>(warmup_steps, 1)) / double(step)));
   const std::int64_t begin = schedule == "wsd" ? std::max(warmup_steps, decay_steps - wsd_decay) : warmup_steps;
   if (step <= begin) return lr;
   const double x = std::min(1.0, double(step - begin) / double(std::max<std::int64_t>(1, decay_steps - begin)));

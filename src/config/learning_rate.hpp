@@ -8,7 +8,7 @@
 namespace gyr {
 
 struct LearningRate {
-  std::string schedule;           // constant, linear, cosine, inverse-sqrt, wsd
+  std::string schedule;  // constant, linear, cosine, inverse-sqrt, wsd
   double lr, min_lr;
   std::int64_t warmup_steps, decay_steps;  // decay_steps: the step where the decay ends
   std::int64_t wsd_decay;                  // wsd: length of its final decay

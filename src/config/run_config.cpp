@@ -38,22 +38,26 @@ MambaConfig read_mamba(Section s, const MambaConfig& d) {
   c.num_groups = s.get("num_groups", d.num_groups, "groups of heads that share B and C").positive().at_most(widest);
   c.state_size = s.get("state_size", d.state_size, "SSM state per channel").positive().at_most(widest);
   c.conv_kernel = s.get("conv_kernel", d.conv_kernel, "tokens that the causal convolution reads for each").unit("tokens").at_least(2).at_most(16);
-  c.chunk_size = s.get("chunk_size", d.chunk_size, "chunk length of the SSD scan; changes rounding only").unit("tokens").positive().at_most(longest).effect(Effect::none);
+  c.chunk_size = s.get("chunk_size", d.chunk_size, "chunk length of the SSD scan; changes rounding only")
+                     .unit("tokens")
+                     .positive()
+                     .at_most(longest)
+                     .effect(Effect::none);
   const std::string norm = s.get("norm", name_of(d.norm), "gated RMSNorm: norm(y silu(z)), norm(y) silu(z), or plain y silu(z)")
                                .one_of({"none", "gate_first", "norm_first"});
   c.norm = norm == "none" ? SsmNorm::none : norm == "gate_first" ? SsmNorm::gate_first : SsmNorm::norm_first;
   c.conv_bias = s.get("conv_bias", d.conv_bias, "bias of the convolution");
   c.in_bias = s.get("in_bias", d.in_bias, "bias of in_proj");
   c.out_bias = s.get("out_bias", d.out_bias, "bias of out_proj");
-  const std::vector<double> limit = s.get("dt_limit", std::vector<double>{d.dt_low, d.dt_high},
-                                          "clamp of the time step: least, greatest");
+  const std::vector<double> limit = s.get("dt_limit", std::vector<double>{d.dt_low, d.dt_high}, "clamp of the time step: least, greatest");
   require(limit.size() == 2, Exit::config, "model.mamba.dt_limit takes two numbers, not {}", limit.size());
   c.dt_low = limit[0], c.dt_high = limit[1];
   c.dt_init_low = s.get("dt_init_low", d.dt_init_low, "least initial time step").positive().effect(Effect::none);
   c.dt_init_high = s.get("dt_init_high", d.dt_init_high, "greatest initial time step").positive().effect(Effect::none);
   c.in_multiplier = s.get("in_multiplier", d.in_multiplier, "scales the normed input");
   c.out_multiplier = s.get("out_multiplier", d.out_multiplier, "scales the output");
-  const std::vector<double> m = s.get("multipliers", std::vector<double>(d.multipliers.begin(), d.multipliers.end()), "scale the projected z, x, B, C and dt");
+  const std::vector<double> m =
+      s.get("multipliers", std::vector<double>(d.multipliers.begin(), d.multipliers.end()), "scale the projected z, x, B, C and dt");
   require(m.size() == 5, Exit::config, "model.mamba.multipliers takes five numbers (z, x, B, C, dt), not {}", m.size());
   std::copy(m.begin(), m.end(), c.multipliers.begin());
   c.decay_conv = s.get("decay_conv", d.decay_conv, "weight decay on the convolution's weights").effect(Effect::course);
@@ -108,7 +112,8 @@ std::vector<Span> read_skip(const std::vector<std::string>& entries) {
   for (const std::string& entry : entries) {
     Index first = 0, count = 0;
     char rest = 0;
-    const bool pair = std::sscanf(entry.c_str(), "%ld:%ld%c", &first, &count, &rest) == 2 && first >= 0 && first <= most_skipped && count > 0 && count <= most_skipped;
+    const bool pair = std::sscanf(entry.c_str(), "%ld:%ld%c", &first, &count, &rest) == 2 && first >= 0 && first <= most_skipped && count > 0 &&
+                      count <= most_skipped;
     require(pair && (skip.empty() || skip.back().last <= first), Exit::config,
             "data.skip: '{}' is not 'FIRST:COUNT' with rising samples, as in [\"640:32\", \"1280:32\"]", entry);
     skip.push_back({first, first + count});
@@ -118,19 +123,24 @@ std::vector<Span> read_skip(const std::vector<std::string>& entries) {
 
 DataConfig read_data(Section s, const RunDefaults& d) {
   DataConfig c;
-  c.prefixes = s.get("prefixes", std::vector<std::string>{}, "token files, each PREFIX.bin and PREFIX.idx; with PREFIX_mask.bin and .idx only marked tokens are predicted").value();
+  c.prefixes = s.get("prefixes", std::vector<std::string>{},
+                     "token files, each PREFIX.bin and PREFIX.idx; with PREFIX_mask.bin and .idx only marked tokens are predicted")
+                   .value();
   c.weights = s.get("weights", std::vector<double>{}, "share of each prefix in the blend; none: by size").at_least(0).value();
   require(c.weights.empty() || c.weights.size() == c.prefixes.size(), Exit::config, "data.weights has {} numbers for {} prefixes", c.weights.size(),
           c.prefixes.size());
   c.split = s.get("split", "949,50,1", "train, validation and test shares of the documents").value();
-  c.order = s.get("order", "shuffled", "order of samples; megatron: Megatron-LM's own; documents: whole documents packed into windows").one_of({"shuffled", "megatron", "documents"});
-  const std::string documents = s.get("documents", "joined", "separate: documents of a window do not see or predict each other, positions begin at 0 in each")
-                                    .one_of({"joined", "separate"});
+  c.order = s.get("order", "shuffled", "order of samples; megatron: Megatron-LM's own; documents: whole documents packed into windows")
+                .one_of({"shuffled", "megatron", "documents"});
+  const std::string documents =
+      s.get("documents", "joined", "separate: documents of a window do not see or predict each other, positions begin at 0 in each")
+          .one_of({"joined", "separate"});
   c.separate = documents == "separate";
   c.tokenizer = s.get("tokenizer", d.tokenizer, "tokenizer.json of the data; samples are printed as text with it").effect(Effect::none).value();
   c.seed = std::uint64_t(Index(s.get("seed", 1234, "seed of the sample order").at_least(0)));
   c.skip = read_skip(s.get("skip", std::vector<std::string>{}, "samples that no step takes: FIRST:COUNT; a batch begins behind them").value());
-  require(c.skip.empty() || c.order != "megatron", Exit::config, "data.skip does not go with data.order megatron: that order depends on how many samples are read");
+  require(c.skip.empty() || c.order != "megatron", Exit::config,
+          "data.skip does not go with data.order megatron: that order depends on how many samples are read");
   return c;
 }
 
@@ -142,51 +152,72 @@ std::vector<BatchStep> read_ramp(const std::vector<std::string>& entries) {
     step.tokens = std::strtod(entry.c_str(), &end);
     const bool number = end != entry.c_str() && *end == ':';
     if (number) step.batch = std::strtoll(end + 1, &end, 10);
-    require(number && *end == 0 && step.batch > 0 && step.batch <= most_sequences && step.tokens >= 0 && (ramp.empty() || ramp.back().tokens < step.tokens), Exit::config,
-            "train.ramp: '{}' is not 'TOKENS:SEQUENCES' with rising tokens, as in [\"0:16\", \"1e6:64\"]", entry);
+    require(number && *end == 0 && step.batch > 0 && step.batch <= most_sequences && step.tokens >= 0 &&
+                (ramp.empty() || ramp.back().tokens < step.tokens),
+            Exit::config, "train.ramp: '{}' is not 'TOKENS:SEQUENCES' with rising tokens, as in [\"0:16\", \"1e6:64\"]", entry);
     ramp.push_back(step);
   }
   return ramp;
 }
 
 std::string init_from(Section train) {
-  return train.get("init_from", "", "weights to start from: Hugging Face folder or checkpoint (.h5); model keys default to its shape").effect(Effect::none).value();
+  return train.get("init_from", "", "weights to start from: Hugging Face folder or checkpoint (.h5); model keys default to its shape")
+      .effect(Effect::none)
+      .value();
 }
 
 TrainConfig read_train(Section s, const RunDefaults& d) {
   TrainConfig c;
   c.init_from = init_from(s);
-  c.precision = s.get("precision", d.precision, "arithmetic; bf16: bf16 storage and products, fp32 sums and masters")
-                    .one_of({"fp32", "fp64", "bf16"});
+  c.precision =
+      s.get("precision", d.precision, "arithmetic; bf16: bf16 storage and products, fp32 sums and masters").one_of({"fp32", "fp64", "bf16"});
   c.steps = s.get("steps", 1000, "optimizer steps").at_least(0).at_most(most_steps);
   c.global_batch_size = s.get("global_batch_size", 8, "sequences in a step, over all ranks").positive().at_most(most_sequences);
   c.micro_batch_size = s.get("micro_batch_size", 1, "sequences in a micro-batch of a rank").positive().at_most(most_sequences).effect(Effect::none);
   c.seq_length = s.get("seq_length", d.seq_length, "tokens in a sequence").unit("tokens").positive().at_most(longest);
   c.ramp = read_ramp(s.get("ramp", std::vector<std::string>{}, "batch by consumed tokens: TOKENS:SEQUENCES; the last one stays").value());
-  c.eval_every = s.get("eval_every", 0, "steps between evaluations on the validation split; 0: never").unit("steps").at_least(0).at_most(most_steps).effect(Effect::none);
+  c.eval_every = s.get("eval_every", 0, "steps between evaluations on the validation split; 0: never")
+                     .unit("steps")
+                     .at_least(0)
+                     .at_most(most_steps)
+                     .effect(Effect::none);
   c.eval_batches = s.get("eval_batches", 8, "global batches of an evaluation").positive().at_most(most_sequences).effect(Effect::none);
   c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive().at_most(most_steps).effect(Effect::none);
   c.seed = std::uint64_t(Index(s.get("seed", 1, "seed of the initial weights").at_least(0)));
-  c.walltime = walltime_seconds(s.get("walltime", "", "time of the job, hh:mm:ss or minutes: the run saves and ends with code 75 before it is over; empty: none").effect(Effect::none).value());
-  const std::string policy = s.get("non_finite", "stop", "where loss or gradient is not finite: end the run, leave out the update, or go back to the last checkpoint and leave out the batch")
-                                 .one_of({"stop", "skip", "rollback"});
+  c.walltime = walltime_seconds(
+      s.get("walltime", "", "time of the job, hh:mm:ss or minutes: the run saves and ends with code 75 before it is over; empty: none")
+          .effect(Effect::none)
+          .value());
+  const std::string policy =
+      s.get("non_finite", "stop",
+            "where loss or gradient is not finite: end the run, leave out the update, or go back to the last checkpoint and leave out the batch")
+          .one_of({"stop", "skip", "rollback"});
   c.non_finite = policy == "skip" ? NonFinite::skip : policy == "rollback" ? NonFinite::rollback : NonFinite::stop;
   c.max_skips = s.get("max_skips", 10, "batches left out in a row that end the run with code 80").at_least(1).at_most(most_steps);
-  auto spike = s.get("spike", 0.0, "a loss so many times the mean of the last 32 is treated as train.non_finite says; 0: any loss is fine").at_least(0);
+  auto spike =
+      s.get("spike", 0.0, "a loss so many times the mean of the last 32 is treated as train.non_finite says; 0: any loss is fine").at_least(0);
   c.spike = spike.must("0 or above 1", spike.value() == 0 || spike.value() > 1);
-  c.check_replicas = s.get("check_replicas", 0, "steps between comparisons of the weights over the data axis, also before each save; 0: never").unit("steps").at_least(0).at_most(most_steps).effect(Effect::none);
+  c.check_replicas = s.get("check_replicas", 0, "steps between comparisons of the weights over the data axis, also before each save; 0: never")
+                         .unit("steps")
+                         .at_least(0)
+                         .at_most(most_steps)
+                         .effect(Effect::none);
   return c;
 }
 
 WatchSettings read_watch(Section s) {
   WatchSettings c;
-  c.patience = s.get("seconds", 600.0, "time without progress of a rank, in computation or in any communicator, until the job is ended with code 75; 0: never").unit("s").at_least(0);
+  c.patience =
+      s.get("seconds", 600.0, "time without progress of a rank, in computation or in any communicator, until the job is ended with code 75; 0: never")
+          .unit("s")
+          .at_least(0);
   c.interval = s.get("heartbeat", 1.0, "time between records in OUTPUT/heartbeat.bin").unit("s").at_least(0.01).at_most(60);
   return c;
 }
 
 FaultSettings read_fault(Section s) {
-  FaultSettings c = parse_fault(s.get("kind", "", "for tests: kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR; empty: none").value());
+  FaultSettings c = parse_fault(
+      s.get("kind", "", "for tests: kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR; empty: none").value());
   c.rank = s.get("rank", 0, "the rank it happens to").at_least(0);
   c.step = s.get("step", 1, "the step before which it happens").positive().at_most(most_steps);
   c.attempt = s.get("attempt", 0, "the attempt it happens in, as counted by gyrfalcon run; -1: every one").at_least(-1);
@@ -196,7 +227,9 @@ FaultSettings read_fault(Section s) {
 SuperviseSettings read_supervise(Section s) {
   SuperviseSettings c;
   c.max_restarts = s.get("max_restarts", c.max_restarts, "restarts until gyrfalcon run gives up").at_least(0);
-  c.stale = s.get("stale", c.stale, "time in which no rank moves until the job is ended; five times the median step where that is more").unit("s").positive();
+  c.stale = s.get("stale", c.stale, "time in which no rank moves until the job is ended; five times the median step where that is more")
+                .unit("s")
+                .positive();
   c.silent = s.get("silent", c.silent, "time without a heartbeat of a rank until it is taken for lost").unit("s").positive();
   c.slow = s.get("slow", c.slow, "a rank that works so many times as long as the median rank is reported").above(1);
   c.slow_steps = s.get("slow_steps", c.slow_steps, "steps over which that is measured").unit("steps").positive().at_most(most_steps);
@@ -219,17 +252,20 @@ OptimizerConfig read_optimizer(Section s, const std::vector<std::string>& weight
   const std::vector<std::string> patterns =
       s.get("groups", std::vector<std::string>{},
             "parameter groups: patterns of names, e.g. [\"*.A_log\", \"*embed_tokens*\"]; of several that match a weight the last one counts alone");
-  const std::vector<double> lrs = s.get("group_lrs", std::vector<double>{}, "factor on the learning rate of each group; to freeze, see frozen").positive();
-  const std::vector<double> weight_decays = s.get("group_weight_decays", std::vector<double>{}, "factor on the weight decay of each group").at_least(0);
+  const std::vector<double> lrs =
+      s.get("group_lrs", std::vector<double>{}, "factor on the learning rate of each group; to freeze, see frozen").positive();
+  const std::vector<double> weight_decays =
+      s.get("group_weight_decays", std::vector<double>{}, "factor on the weight decay of each group").at_least(0);
   require(lrs.empty() || lrs.size() == patterns.size(), Exit::config, "optimizer.group_lrs has {} numbers for {} groups", lrs.size(),
           patterns.size());
-  require(weight_decays.empty() || weight_decays.size() == patterns.size(), Exit::config, "optimizer.group_weight_decays has {} numbers for {} groups",
-          weight_decays.size(), patterns.size());
+  require(weight_decays.empty() || weight_decays.size() == patterns.size(), Exit::config,
+          "optimizer.group_weight_decays has {} numbers for {} groups", weight_decays.size(), patterns.size());
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     const double lr = lrs.empty() ? 1 : lrs[i];
     c.groups.push_back({patterns[i], lr, weight_decays.empty() ? 1 : weight_decays[i]});
   }
-  c.frozen = s.get("frozen", std::vector<std::string>{}, "weights that stay as they are: patterns of names, e.g. [\"model.layers.*.mamba.*\"]").value();
+  c.frozen =
+      s.get("frozen", std::vector<std::string>{}, "weights that stay as they are: patterns of names, e.g. [\"model.layers.*.mamba.*\"]").value();
   check_patterns("optimizer.groups", patterns, weights);
   check_patterns("optimizer.frozen", c.frozen, weights);
   require(c.frozen.empty() || !std::all_of(weights.begin(), weights.end(), [&](const auto& name) { return matches_any(c.frozen, name); }),
@@ -239,16 +275,15 @@ OptimizerConfig read_optimizer(Section s, const std::vector<std::string>& weight
 
 LearningRate read_learning_rate(Section s, Index steps) {
   LearningRate r;
-  r.schedule = s.get("schedule", "cosine", "decay of the learning rate after the warm-up")
-                   .one_of({"constant", "linear", "cosine", "inverse-sqrt", "wsd"});
+  r.schedule =
+      s.get("schedule", "cosine", "decay of the learning rate after the warm-up").one_of({"constant", "linear", "cosine", "inverse-sqrt", "wsd"});
   r.lr = s.get("lr", 1e-3, "learning rate after the warm-up").at_least(0).finite();
   r.min_lr = s.get("min_lr", 0.0, "learning rate at the end of the decay").at_least(0).finite();
   r.warmup_steps = s.get("warmup_steps", 100, "length of the linear warm-up").unit("steps").at_least(0).at_most(most_steps);
   const Index end = s.get("decay_steps", 0, "step where the decay ends; 0: train.steps").unit("steps").at_least(0).at_most(most_steps);
   r.decay_steps = end > 0 ? end : steps;
   r.wsd_decay = s.get("wsd_decay", 100, "length of the final decay of wsd").unit("steps").positive().at_most(most_steps);
-  r.wsd_shape = s.get("wsd_shape", "exponential", "shape of the final decay of wsd")
-                      .one_of({"linear", "cosine", "exponential", "minus-sqrt"});
+  r.wsd_shape = s.get("wsd_shape", "exponential", "shape of the final decay of wsd").one_of({"linear", "cosine", "exponential", "minus-sqrt"});
   return r;
 }
 
@@ -269,7 +304,8 @@ CheckpointConfig read_checkpoint(Section s) {
   CheckpointConfig c;
   c.every = s.get("every", 0, "steps between checkpoints; 0: only at the end").unit("steps").at_least(0).at_most(most_steps);
   c.keep = s.get("keep", 2, "newest checkpoints that stay").positive().at_most(1 << 20);
-  c.keep_every = s.get("keep_every", 0, "checkpoints of multiples of so many steps stay for ever; 0: none").unit("steps").at_least(0).at_most(most_steps);
+  c.keep_every =
+      s.get("keep_every", 0, "checkpoints of multiples of so many steps stay for ever; 0: none").unit("steps").at_least(0).at_most(most_steps);
   c.files = s.get("files", "rank", "who writes a file: every rank, the first rank of each node for all of it, or a single rank for all")
                 .one_of({"rank", "node", "single"});
   c.async = s.get("async", false, "the steps go on while a copy in memory is written; the copy takes as much as the rank's file");
@@ -281,9 +317,14 @@ CheckpointConfig read_checkpoint(Section s) {
 
 DumpConfig read_dump(Section s) {
   DumpConfig c;
-  c.steps = s.get("steps", std::vector<Index>{}, "steps whose numbers go to OUTPUT/dumps/step_N, for gyrfalcon info and diff, h5py and the like").positive().at_most(most_steps).value();
+  c.steps = s.get("steps", std::vector<Index>{}, "steps whose numbers go to OUTPUT/dumps/step_N, for gyrfalcon info and diff, h5py and the like")
+                .positive()
+                .at_most(most_steps)
+                .value();
   const std::vector<std::string> roots{"/activations/", "/gradients/", "/model/"};
-  c.what = s.get("what", std::vector<std::string>{"/activations/*", "/gradients/*", "/model/*"}, "patterns of the tensors' paths, as /gradients/layers/0/*; /model/ holds the weights").value();
+  c.what = s.get("what", std::vector<std::string>{"/activations/*", "/gradients/*", "/model/*"},
+                 "patterns of the tensors' paths, as /gradients/layers/0/*; /model/ holds the weights")
+               .value();
   for (const std::string& pattern : c.what)
     require(std::any_of(roots.begin(), roots.end(), [&](const std::string& root) { return pattern.starts_with(root); }), Exit::config,
             "dump.what: '{}' begins with none of /activations/, /gradients/ and /model/", pattern);
@@ -301,7 +342,10 @@ ModelConfig read_model_config(Section s, const ModelConfig& d) {
   c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
   c.lm_head_multiplier = s.get("lm_head_multiplier", d.lm_head_multiplier, "scales the logits");
   c.init_std = s.get("init_std", d.init_std, "standard deviation of initial matrices").at_least(0).effect(Effect::none);
-  c.pad_token_id = s.get("pad_token_id", d.pad_token_id, "token whose embedding takes no gradient; -1: none").at_least(-1).at_most(most_tokens).effect(Effect::course);
+  c.pad_token_id = s.get("pad_token_id", d.pad_token_id, "token whose embedding takes no gradient; -1: none")
+                       .at_least(-1)
+                       .at_most(most_tokens)
+                       .effect(Effect::course);
   c.attention = read_attention(s.section("attention", "grouped-query attention"), d.attention);
   c.mamba = read_mamba(s.section("mamba", "Mamba-2 state-space branch"), d.mamba);
   c.mlp = read_mlp(s.section("mlp", "SwiGLU block"), d.mlp);
@@ -341,7 +385,12 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.fault = read_fault(deck.section("fault", "injected faults, to test how a run survives failures", Effect::none));
   Section output = deck.section("output", "where results go", Effect::none);
   run.output = output.get("folder", "out", "folder of checkpoints, logs and metrics").value();
-  run.watch.lock_patience = output.get("lock_seconds", run.watch.lock_patience, "time without a sign of life of a run on another machine that has not given the folder back, until this one takes it over; at once where the scheduler says that its job is gone").unit("s").positive();
+  run.watch.lock_patience = output
+                                .get("lock_seconds", run.watch.lock_patience,
+                                     "time without a sign of life of a run on another machine that has not given the folder back, until this one "
+                                     "takes it over; at once where the scheduler says that its job is gone")
+                                .unit("s")
+                                .positive();
   check_bounds(run, deck);
   return run;
 }
@@ -395,7 +444,9 @@ Layout layout_of(const RunConfig& run, int ranks) {
             "train.global_batch_size: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}", step.batch,
             run.train.micro_batch_size, data, data * run.train.micro_batch_size);
   const Index micros = run.largest_batch() / (data * run.train.micro_batch_size);
-  require(micros <= most_micro_batches, Exit::config, "train.global_batch_size: {} sequences in micro-batches of {} are {} of them on each data rank; more than {} are not scheduled: raise train.micro_batch_size",
+  require(micros <= most_micro_batches, Exit::config,
+          "train.global_batch_size: {} sequences in micro-batches of {} are {} of them on each data rank; more than {} are not scheduled: raise "
+          "train.micro_batch_size",
           run.largest_batch(), run.train.micro_batch_size, micros, most_micro_batches);
   return grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation);
 }

@@ -35,17 +35,17 @@ struct TrainConfig {
   std::vector<BatchStep> ramp;
   Index eval_every, eval_batches, log_every;
   std::uint64_t seed;
-  double walltime;        // seconds, 0: without end
+  double walltime;  // seconds, 0: without end
   NonFinite non_finite;
-  Index max_skips;        // in a row
-  double spike;           // times the mean of recent losses, 0: any
-  Index check_replicas;   // steps between, 0: never
+  Index max_skips;       // in a row
+  double spike;          // times the mean of recent losses, 0: any
+  Index check_replicas;  // steps between, 0: never
 };
 
 struct ParallelConfig {
   int data, pipeline, tensor;  // data 0: whatever the ranks leave
   std::vector<int> permutation;
-  std::vector<Index> layers;   // per stage; empty: cut by cost
+  std::vector<Index> layers;  // per stage; empty: cut by cost
   Index bucket_bytes;
 };
 

@@ -8,10 +8,10 @@ namespace gyr {
 
 struct SuperviseSettings {
   Index max_restarts = 10;
-  double stale = 60;     // seconds in which no rank moves until the job is ended from outside
-  double silent = 10;    // seconds in which one rank gives no sign of life and others do, until it is taken for lost
-  double slow = 1.7;     // times the median rank's work that make a rank slow ...
-  Index slow_steps = 20; // ... over so many steps
+  double stale = 60;      // seconds in which no rank moves until the job is ended from outside
+  double silent = 10;     // seconds in which one rank gives no sign of life and others do, until it is taken for lost
+  double slow = 1.7;      // times the median rank's work that make a rank slow ...
+  Index slow_steps = 20;  // ... over so many steps
 };
 
 }  // namespace gyr

@@ -19,8 +19,7 @@ constexpr std::int64_t interval = 1024;
 
 Blend::Blend(std::vector<double> weights) : weights_(std::move(weights)), marks_(weights_.size(), 0) {
   require(!weights_.empty(), Exit::config, "there is no corpus to take samples from");
-  for (const double w : weights_)
-    require(std::isfinite(w) && w > 0, Exit::config, "a corpus has weight {}; weights are positive numbers", w);
+  for (const double w : weights_) require(std::isfinite(w) && w > 0, Exit::config, "a corpus has weight {}; weights are positive numbers", w);
   const double sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   for (double& w : weights_) w /= sum;
 }

@@ -23,7 +23,7 @@ constexpr std::int64_t max_length = std::numeric_limits<std::int32_t>::max();
 // What one rank has encoded.
 struct Part {
   std::vector<std::int32_t> lengths;  // of the sequences that begin here
-  std::int64_t lead = 0;  // tokens before the first of them: the end of a document that began on an earlier rank
+  std::int64_t lead = 0;              // tokens before the first of them: the end of a document that began on an earlier rank
   std::int64_t tokens = 0, skipped_lines = 0, bytes = 0;
 
   void add(bool begins, std::int64_t count) {
@@ -36,8 +36,7 @@ struct Part {
     }
   }
   static std::int32_t checked(std::int64_t length) {
-    require(length <= max_length, Exit::data,
-            "a document has more than {} tokens, which the format cannot hold; divide it, or choose a separator",
+    require(length <= max_length, Exit::data, "a document has more than {} tokens, which the format cannot hold; divide it, or choose a separator",
             max_length);
     return std::int32_t(length);
   }
@@ -144,18 +143,15 @@ class Output {
 
 class Builder {
  public:
-  Builder(const Tokenizer& tokenizer, const BuildOptions& options, const Team& team)
-      : tokenizer_(tokenizer), options_(options), team_(team) {}
+  Builder(const Tokenizer& tokenizer, const BuildOptions& options, const Team& team) : tokenizer_(tokenizer), options_(options), team_(team) {}
 
   BuildReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
     team_.collective_check([&] { prepare(); });
     team_.collective_check([&] { encode(progress); });
     const Place place = place_of(part_, team_);
     team_.collective_check([&] {
-      require(place.sequences > 0, Exit::data, "the {} input files hold no document; is the document rule right?",
-              options_.inputs.size());
-      if (team_.rank == 0)
-        each_output([](Output& output) { output.create_index(); });
+      require(place.sequences > 0, Exit::data, "the {} input files hold no document; is the document rule right?", options_.inputs.size());
+      if (team_.rank == 0) each_output([](Output& output) { output.create_index(); });
     });
     team_.collective_check([&] {
       if (!part_.lengths.empty()) part_.lengths.back() = Part::checked(part_.lengths.back() + place.tail);
@@ -210,8 +206,7 @@ class Builder {
       constexpr std::int64_t stride = 16;
       for (std::int64_t block = from; block < to; block += stride) {
         const std::int64_t end = std::min(block + stride, to);
-        part_.skipped_lines += file.visit(block - first_block_[f], end - first_block_[f],
-                                          [&](const Fragment& fragment) { add(fragment); });
+        part_.skipped_lines += file.visit(block - first_block_[f], end - first_block_[f], [&](const Fragment& fragment) { add(fragment); });
         if (progress) progress((end - first) * DocumentFile::block_bytes, (last - first) * DocumentFile::block_bytes);
       }
     }

@@ -89,16 +89,17 @@ void ChatTemplate::add_placeholder(std::string_view name, std::size_t character)
   const auto known = std::find(placeholders.begin(), placeholders.end(), name);
   if (known == placeholders.end()) {
     const std::string near = nearest(name, placeholders);
-    fail(Exit::usage, "template, character {}: there is no placeholder {{{}}}, {}{{prompt}} and {{response}}, or {{role}} and {{content}}", character, name,
-         near.empty() ? "only " : fmt::format("did you mean {{{}}}? There are ", near));
+    fail(Exit::usage, "template, character {}: there is no placeholder {{{}}}, {}{{prompt}} and {{response}}, or {{role}} and {{content}}", character,
+         name, near.empty() ? "only " : fmt::format("did you mean {{{}}}? There are ", near));
   }
   const auto number = std::size_t(known - placeholders.begin());
   std::size_t before = 0;
   for (const Part& part : parts_) before += part.placeholder.has_value();
   if (before == 0) of_turns_ = number >= 2;
-  require(before < 2 && number == before + (of_turns_ ? 2 : 0), Exit::usage,
-          "template, character {}: {{{}}} is out of place; a template has {{prompt}} and then {{response}}, or {{role}} and then {{content}}, each once",
-          character, name);
+  require(
+      before < 2 && number == before + (of_turns_ ? 2 : 0), Exit::usage,
+      "template, character {}: {{{}}} is out of place; a template has {{prompt}} and then {{response}}, or {{role}} and then {{content}}, each once",
+      character, name);
   parts_.push_back({{}, before});
 }
 

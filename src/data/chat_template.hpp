@@ -64,8 +64,7 @@ class ChatTemplate {
   void find_unknown_marks(const std::string& text, const Tokenizer& tokenizer);
   void mark_learned();
   Parts::const_iterator answer() const;  // the second placeholder
-  void fill_until(Parts::const_iterator end, std::array<std::string_view, 2> values, bool learn,
-                  std::vector<Utterance>& utterances) const;
+  void fill_until(Parts::const_iterator end, std::array<std::string_view, 2> values, bool learn, std::vector<Utterance>& utterances) const;
 
   Parts parts_;
   std::vector<std::string> unknown_marks_;

@@ -39,9 +39,7 @@ std::vector<double> parse_shares(std::string_view text) {
 
 }  // namespace
 
-std::string_view name_of(Split split) {
-  return split == Split::train ? "train" : split == Split::validation ? "validation" : "test";
-}
+std::string_view name_of(Split split) { return split == Split::train ? "train" : split == Split::validation ? "validation" : "test"; }
 
 SequenceRange split_range(std::string_view shares, Split which, std::int64_t N) {
   const auto share = parse_shares(shares);
@@ -57,17 +55,15 @@ SequenceRange split_range(std::string_view shares, Split which, std::int64_t N) 
 
 Dataset::Dataset(const DatasetOptions& options) : options_(options) {
   require(!options.corpora.empty(), Exit::config, "no corpus is named");
-  require(options.seq_length >= 1 && options.seq_length <= (std::int64_t(1) << 30), Exit::config,
-          "a sequence length of {} is not possible", options.seq_length);
-  require(options.vocab_size >= 1 && options.vocab_size <= TokenFile::max_vocab, Exit::config,
-          "a vocab_size of {} is not possible", options.vocab_size);
+  require(options.seq_length >= 1 && options.seq_length <= (std::int64_t(1) << 30), Exit::config, "a sequence length of {} is not possible",
+          options.seq_length);
+  require(options.vocab_size >= 1 && options.vocab_size <= TokenFile::max_vocab, Exit::config, "a vocab_size of {} is not possible",
+          options.vocab_size);
   const auto weights = given_weights();
   const auto count = options.corpora.size();
   const bool megatron = options.order == SampleOrder::megatron;
-  require(!megatron || options.samples >= 1, Exit::config,
-          "the megatron order needs to know how many samples will be read");
-  require(!megatron || count == 1 || !weights.empty(), Exit::config,
-          "the megatron order needs a weight for each of the {} corpora", count);
+  require(!megatron || options.samples >= 1, Exit::config, "the megatron order needs to know how many samples will be read");
+  require(!megatron || count == 1 || !weights.empty(), Exit::config, "the megatron order needs a weight for each of the {} corpora", count);
   if (!weights.empty()) blend_ = std::make_unique<Blend>(weights);
 
   std::vector<double> windows;
@@ -76,9 +72,8 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
     const TokenFile& file = *files_.back();
     masks_.push_back(LossMask::beside(file));
     const SequenceRange range = split_range(options.split, options.which, file.sequences());
-    require(range.first < range.last, Exit::data,
-            "{}: the {} split is empty: {} of {} sequences makes none; give it a larger share", file.prefix().string(),
-            name_of(options.which), options.split, file.sequences());
+    require(range.first < range.last, Exit::data, "{}: the {} split is empty: {} of {} sequences makes none; give it a larger share",
+            file.prefix().string(), name_of(options.which), options.split, file.sequences());
     if (megatron) {
       const double share = count == 1 ? 1.0 : std::ceil(double(options.samples) * blend_->weights()[c]);
       const auto requested = count == 1 ? options.samples : std::int64_t(std::ceil(share * (1 + surplus)));
@@ -98,8 +93,7 @@ std::vector<double> Dataset::given_weights() const {
   for (const Corpus& corpus : options_.corpora)
     if (corpus.weight) weights.push_back(*corpus.weight);
   require(weights.empty() || weights.size() == options_.corpora.size(), Exit::config,
-          "{} of {} corpora have a weight; give one to all of them or to none", weights.size(),
-          options_.corpora.size());
+          "{} of {} corpora have a weight; give one to all of them or to none", weights.size(), options_.corpora.size());
   return weights;
 }
 

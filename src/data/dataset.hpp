@@ -26,8 +26,7 @@ std::string_view name_of(Split split);
 
 struct Corpus {
   std::filesystem::path prefix;  // of PREFIX.bin and PREFIX.idx, and of a loss mask where it has one
-  std::optional<double>
-      weight;  // share of the samples; for all corpora or none. Without: in proportion to their windows
+  std::optional<double> weight;  // share of the samples; for all corpora or none. Without: in proportion to their windows
 };
 
 // A sample as a model meets it: token t + 1 is to be predicted from tokens 0 to t, if learned[t + 1].
@@ -47,7 +46,7 @@ struct DatasetOptions {
   std::int64_t seq_length = 0;  // L: samples hold L + 1 tokens
   std::uint64_t seed = 1234;
   SampleOrder order = SampleOrder::shuffled;
-  bool separate = false;  // documents do not see each other
+  bool separate = false;                           // documents do not see each other
   std::int64_t samples = 0;                        // how many will be read: needed by the megatron order only
   std::int64_t vocab_size = TokenFile::max_vocab;  // ids not below it stop the run where they are read
 };

@@ -76,8 +76,7 @@ class TextOfObject : public nlohmann::json_sax<json> {
     return true;
   }
   bool close() {
-    if (--depth_ == 0 && !text)
-      return refuse(fmt::format("has no key '{}' (keys: {}); name the key that holds the text", wanted_, others_));
+    if (--depth_ == 0 && !text) return refuse(fmt::format("has no key '{}' (keys: {}); name the key that holds the text", wanted_, others_));
     return true;
   }
 
@@ -94,18 +93,14 @@ Rule rule_for(const std::filesystem::path& path, Rule rule) {
 }  // namespace
 
 Rule parse_document_rule(std::string_view name) {
-  constexpr std::pair<std::string_view, Rule> rules[] = {{"auto", Rule::automatic},
-                                                         {"file", Rule::file},
-                                                         {"separator", Rule::separator},
-                                                         {"line", Rule::line},
-                                                         {"jsonl", Rule::json_lines}};
+  constexpr std::pair<std::string_view, Rule> rules[] = {
+      {"auto", Rule::automatic}, {"file", Rule::file}, {"separator", Rule::separator}, {"line", Rule::line}, {"jsonl", Rule::json_lines}};
   for (const auto& [known, rule] : rules)
     if (name == known) return rule;
   fail(Exit::config, "'{}' is no document rule; there are auto, file, separator, line, jsonl", name);
 }
 
-DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentFormat& format)
-    : file_(path), format_(format) {
+DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentFormat& format) : file_(path), format_(format) {
   format_.rule = rule_for(path, format.rule);
   const std::string_view text = file_.text();
   for (const std::string_view magic : {"\x1f\x8b", "\x28\xb5\x2f\xfd",
@@ -113,14 +108,11 @@ DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentForm
                                        "7zXZ"})
     require(!text.starts_with(magic), Exit::data, "{}: is compressed; decompress it first", path.string());
   for (const std::string_view mark : {"\xff\xfe", "\xfe\xff"})
-    require(!text.starts_with(mark), Exit::data, "{}: is UTF-16; convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)",
-            path.string());
+    require(!text.starts_with(mark), Exit::data, "{}: is UTF-16; convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)", path.string());
   start_ = text.starts_with("\xef\xbb\xbf") ? 3 : 0;
 }
 
-std::int64_t DocumentFile::blocks() const {
-  return std::max<std::int64_t>(1, (bytes() + block_bytes - 1) / block_bytes);
-}
+std::int64_t DocumentFile::blocks() const { return std::max<std::int64_t>(1, (bytes() + block_bytes - 1) / block_bytes); }
 
 // The first good line start at or after `offset`: any, where lines are documents. In running text it is one at which
 // GPT-2's split rule cuts anyway, so that blocks leave no trace in the tokens: a run of white space gives its last
@@ -159,8 +151,7 @@ bool DocumentFile::continues(std::int64_t offset) const {
   return !separates(before) && !separates(offset);
 }
 
-std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last,
-                                 const std::function<void(const Fragment&)>& visit) const {
+std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last, const std::function<void(const Fragment&)>& visit) const {
   std::int64_t skipped = 0;
   std::int64_t begin = cut_after(first * block_bytes);
   for (std::int64_t block = first; block < last; ++block) {
@@ -168,14 +159,9 @@ std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last,
     const std::int64_t end = block + 1 == blocks() ? bytes() : begin >= border ? begin : cut_after(border);
     if (begin < end) {
       switch (format_.rule) {
-        case Rule::file:
-          visit_text(begin, end, visit);
-          break;
-        case Rule::separator:
-          visit_separated(begin, end, visit);
-          break;
-        default:
-          skipped += visit_lines(begin, end, visit);
+        case Rule::file: visit_text(begin, end, visit); break;
+        case Rule::separator: visit_separated(begin, end, visit); break;
+        default: skipped += visit_lines(begin, end, visit);
       }
     }
     begin = end;
@@ -183,16 +169,12 @@ std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last,
   return skipped;
 }
 
-void DocumentFile::visit_text(std::int64_t begin, std::int64_t end,
-                              const std::function<void(const Fragment&)>& visit) const {
+void DocumentFile::visit_text(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const {
   visit({file_.text().substr(std::size_t(begin), std::size_t(end - begin)), begin == start_, end == bytes()});
 }
 
-void DocumentFile::visit_separated(std::int64_t begin, std::int64_t end,
-                                   const std::function<void(const Fragment&)>& visit) const {
-  const auto text = [&](std::int64_t from, std::int64_t to) {
-    return file_.text().substr(std::size_t(from), std::size_t(to - from));
-  };
+void DocumentFile::visit_separated(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const {
+  const auto text = [&](std::int64_t from, std::int64_t to) { return file_.text().substr(std::size_t(from), std::size_t(to - from)); };
   constexpr std::int64_t none = -1;
   bool begins = !continues(begin);
   std::int64_t open = begins ? none : begin;  // where the current document's text starts
@@ -208,8 +190,7 @@ void DocumentFile::visit_separated(std::int64_t begin, std::int64_t end,
   if (open != none) visit({text(open, end), begins, !continues(end)});
 }
 
-std::int64_t DocumentFile::visit_lines(std::int64_t begin, std::int64_t end,
-                                       const std::function<void(const Fragment&)>& visit) const {
+std::int64_t DocumentFile::visit_lines(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const {
   std::int64_t skipped = 0;
   for (std::int64_t at = begin, next; at < end; at = next) {
     next = line_end(at);
@@ -224,8 +205,7 @@ std::int64_t DocumentFile::visit_lines(std::int64_t begin, std::int64_t end,
 }
 
 // Visits what one JSON line holds. False if the line is invalid and invalid lines are skipped.
-bool DocumentFile::visit_object(std::string_view line, std::int64_t offset,
-                                const std::function<void(const Fragment&)>& visit) const {
+bool DocumentFile::visit_object(std::string_view line, std::int64_t offset, const std::function<void(const Fragment&)>& visit) const {
   const std::string problem = problem_of_object(line, visit);
   if (problem.empty()) return true;
   if (format_.invalid == DocumentFormat::Invalid::skip) return false;
@@ -235,8 +215,7 @@ bool DocumentFile::visit_object(std::string_view line, std::int64_t offset,
 }
 
 // Nothing is visited where there is a problem.
-std::string DocumentFile::problem_of_object(std::string_view line,
-                                            const std::function<void(const Fragment&)>& visit) const {
+std::string DocumentFile::problem_of_object(std::string_view line, const std::function<void(const Fragment&)>& visit) const {
   if (std::int64_t(line.size()) > format_.max_line_bytes)
     return fmt::format("has {} bytes, more than the {} allowed", line.size(), format_.max_line_bytes);
   if (const auto at = zero_byte(line)) return fmt::format("is not valid JSON at character {}: a zero byte", *at + 1);

@@ -30,11 +30,11 @@ struct DocumentFormat {
   enum class Invalid { stop, skip };
 
   Rule rule = Rule::automatic;
-  std::string separator;            // "" is a blank line (white space only); any run of them is one cut
-  std::string key = "text";         // of json_lines
+  std::string separator;                                   // "" is a blank line (white space only); any run of them is one cut
+  std::string key = "text";                                // of json_lines
   std::shared_ptr<const ConversationFormat> conversation;  // of json_lines: instead of the text under `key`
-  Invalid invalid = Invalid::stop;  // a line that is not such an object: stop with file:line, or skip and count
-  std::int64_t max_line_bytes = std::int64_t(64) << 20;  // of json_lines: a longer line is invalid
+  Invalid invalid = Invalid::stop;                         // a line that is not such an object: stop with file:line, or skip and count
+  std::int64_t max_line_bytes = std::int64_t(64) << 20;    // of json_lines: a longer line is invalid
 };
 
 // "auto", "file", "separator", "line", "jsonl", as users write it. Exit::config for anything else.
@@ -44,7 +44,7 @@ DocumentFormat::Rule parse_document_rule(std::string_view name);
 // Views are valid during the call.
 struct Fragment {
   std::string_view text;
-  bool begins, ends;               // the document begins or ends here
+  bool begins, ends;                           // the document begins or ends here
   std::span<const Utterance> utterances = {};  // of a conversation, which comes whole; there is no text then
 };
 
@@ -72,10 +72,8 @@ class DocumentFile {
   bool continues(std::int64_t offset) const;
   void visit_text(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const;
   void visit_separated(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const;
-  std::int64_t visit_lines(std::int64_t begin, std::int64_t end,
-                           const std::function<void(const Fragment&)>& visit) const;
-  bool visit_object(std::string_view line, std::int64_t offset,
-                    const std::function<void(const Fragment&)>& visit) const;
+  std::int64_t visit_lines(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const;
+  bool visit_object(std::string_view line, std::int64_t offset, const std::function<void(const Fragment&)>& visit) const;
   std::string problem_of_object(std::string_view line, const std::function<void(const Fragment&)>& visit) const;
 
   MappedFile file_;

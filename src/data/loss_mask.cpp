@@ -19,8 +19,8 @@ std::unique_ptr<LossMask> LossMask::beside(const TokenFile& tokens) {
 LossMask::LossMask(const TokenFile& tokens) : marks_(mask_prefix(tokens.prefix())) {
   const std::string name = index_path(marks_.prefix()).string(), other = index_path(tokens.prefix()).string();
   const char* advice = "build both again, or move the mask away to predict every token";
-  require(marks_.type() == TokenType::u8, Exit::data, "{}: byte 17: a loss mask is of type 1 (u8), this is of type {}; {}", name,
-          int(marks_.type()), advice);
+  require(marks_.type() == TokenType::u8, Exit::data, "{}: byte 17: a loss mask is of type 1 (u8), this is of type {}; {}", name, int(marks_.type()),
+          advice);
   require(marks_.sequences() == tokens.sequences(), Exit::data, "{}: a loss mask of {} sequences beside {}, which has {}; {}", name,
           marks_.sequences(), other, tokens.sequences(), advice);
   for (std::int64_t s = 0; s < tokens.sequences(); ++s)

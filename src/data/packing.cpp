@@ -38,17 +38,15 @@ namespace {
 
 class PackedSamples : public Samples {
  public:
-  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed)
-      : file_(file), room_(L + 1), seed_(seed) {
+  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed) : file_(file), room_(L + 1), seed_(seed) {
     require(r.last <= std::numeric_limits<std::uint32_t>::max(), Exit::config,
             "{}: {} documents pass the 32-bit numbers of the documents order; use the shuffled order", file.prefix().string(), r.last);
     for (std::int64_t s = r.first; s < r.last; ++s)
       if (file.length(s) > 0) documents_.push_back(std::uint32_t(s));
-    std::stable_sort(documents_.begin(), documents_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return kept(a) > kept(b); });
+    std::stable_sort(documents_.begin(), documents_.end(), [&](std::uint32_t a, std::uint32_t b) { return kept(a) > kept(b); });
     require(!documents_.empty() && kept(documents_.front()) > 1, Exit::data,
-            "{}: no document among sequences {} to {} has two tokens, and with fewer nothing can be predicted", file.prefix().string(),
-            r.first, r.last);
+            "{}: no document among sequences {} to {} has two tokens, and with fewer nothing can be predicted", file.prefix().string(), r.first,
+            r.last);
     pack();
   }
 
@@ -74,8 +72,8 @@ class PackedSamples : public Samples {
       tokens += kept(document);
       cut += file_.length(document) > room_;
     }
-    return fmt::format("{}: {} documents in {} windows of {} tokens, {:.1f} % full{}", file_.prefix().string(), documents_.size(), per_epoch(),
-                       room_, 100.0 * double(tokens) / double(room_ * per_epoch()),
+    return fmt::format("{}: {} documents in {} windows of {} tokens, {:.1f} % full{}", file_.prefix().string(), documents_.size(), per_epoch(), room_,
+                       100.0 * double(tokens) / double(room_ * per_epoch()),
                        cut == 0 ? "" : fmt::format("; {} longer than a window lose{} the end", cut, cut == 1 ? "s" : ""));
   }
 

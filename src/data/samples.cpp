@@ -15,9 +15,7 @@ namespace {
 
 constexpr std::int64_t max_index = std::int64_t(std::numeric_limits<std::uint32_t>::max()) - 2;
 
-std::int64_t tokens_in(const TokenFile& file, SequenceRange r) {
-  return file.first_token(r.last) - file.first_token(r.first);
-}
+std::int64_t tokens_in(const TokenFile& file, SequenceRange r) { return file.first_token(r.last) - file.first_token(r.first); }
 
 // W, checked to be at least one.
 std::int64_t windows_in(const TokenFile& file, SequenceRange r, std::int64_t L) {
@@ -55,7 +53,8 @@ class ShuffledSamples : public Samples {
     const std::int64_t window = permuted(number % windows_, windows_, epoch_key(seed_, epoch));
     const std::int64_t begin = start_ + window * seq_length_;
     const std::int64_t sequence = sequence_of(begin);
-    return cut(file_, [&](std::int64_t i) { return sequence + i; }, begin - file_.first_token(sequence), seq_length_ + 1);
+    return cut(
+        file_, [&](std::int64_t i) { return sequence + i; }, begin - file_.first_token(sequence), seq_length_ + 1);
   }
   std::int64_t per_epoch() const override { return windows_; }
   std::int64_t size() const override { return std::numeric_limits<std::int64_t>::max(); }
@@ -104,11 +103,9 @@ class MegatronSamples : public Samples {
  public:
   MegatronSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, std::int64_t requested)
       : file_(file), seq_length_(L), windows_(windows_in(file, r, L)) {
-    require(seed <= std::numeric_limits<std::uint32_t>::max(), Exit::config,
-            "seed {} does not fit the 32 bits of the megatron order", seed);
+    require(seed <= std::numeric_limits<std::uint32_t>::max(), Exit::config, "seed {} does not fit the 32 bits of the megatron order", seed);
     require(requested >= 1 && requested <= max_index, Exit::config,
-            "the megatron order needs to know how many samples will be read: from 1 to {}, not {}", max_index,
-            requested);
+            "the megatron order needs to know how many samples will be read: from 1 to {}, not {}", max_index, requested);
     const std::int64_t tokens = tokens_in(file, r), documents = r.last - r.first;
     const std::int64_t epochs = std::max<std::int64_t>(1, (requested * L + 1 + tokens - 1) / tokens);
     const std::int64_t total = (epochs * tokens - 1) / L;
@@ -129,16 +126,13 @@ class MegatronSamples : public Samples {
   }
 
   std::vector<Extract> extracts(std::int64_t number) const override {
-    require(
-        number >= 0 && number < size(), Exit::config,
-        "sample {} was asked for, and the megatron order was made for {}; it cannot be extended in the middle of a run",
-        number, size());
+    require(number >= 0 && number < size(), Exit::config,
+            "sample {} was asked for, and the megatron order was made for {}; it cannot be extended in the middle of a run", number, size());
     const std::int64_t position = std::int64_t(samples_[std::size_t(number)]) * seq_length_;
-    const auto block =
-        std::upper_bound(block_starts_.begin(), block_starts_.end(), position) - block_starts_.begin() - 1;
+    const auto block = std::upper_bound(block_starts_.begin(), block_starts_.end(), position) - block_starts_.begin() - 1;
     const auto first = std::size_t(block) * block_documents;
-    return cut(file_, [&](std::int64_t i) { return documents_[first + std::size_t(i)]; },
-               position - block_starts_[std::size_t(block)], seq_length_ + 1);
+    return cut(
+        file_, [&](std::int64_t i) { return documents_[first + std::size_t(i)]; }, position - block_starts_[std::size_t(block)], seq_length_ + 1);
   }
   std::int64_t per_epoch() const override { return windows_; }
   std::int64_t size() const override { return std::int64_t(samples_.size()); }
@@ -204,8 +198,7 @@ std::unique_ptr<Samples> shuffled_samples(const TokenFile& file, SequenceRange r
   return std::make_unique<ShuffledSamples>(file, r, L, seed);
 }
 
-std::unique_ptr<Samples> megatron_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed,
-                                          std::int64_t requested) {
+std::unique_ptr<Samples> megatron_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, std::int64_t requested) {
   return std::make_unique<MegatronSamples>(file, r, L, seed, requested);
 }
 

@@ -53,8 +53,7 @@ std::unique_ptr<Samples> shuffled_samples(const TokenFile& file, SequenceRange r
 // come from one MT19937 stream as numpy's RandomState(seed) draws it, and the last epoch is shuffled apart when less
 // than 80 % of it is used. Takes 4 bytes per document and epoch, and 4 per sample. Exit::config when seed or counts
 // pass 32 bits.
-std::unique_ptr<Samples> megatron_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed,
-                                          std::int64_t requested);
+std::unique_ptr<Samples> megatron_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, std::int64_t requested);
 
 // A permutation of [0, n), evaluated one element at a time: a Feistel network on the next even number of bits, walked
 // until the value falls below n (Black and Rogaway 2002). `key` picks the permutation.

@@ -17,18 +17,12 @@ static_assert(std::endian::native == std::endian::little, "the files are little-
 template <class Action>
 void with_type(TokenType type, Action&& action) {
   switch (type) {
-    case TokenType::u8:
-      return action(std::uint8_t{});
-    case TokenType::i8:
-      return action(std::int8_t{});
-    case TokenType::i16:
-      return action(std::int16_t{});
-    case TokenType::i32:
-      return action(std::int32_t{});
-    case TokenType::i64:
-      return action(std::int64_t{});
-    case TokenType::u16:
-      return action(std::uint16_t{});
+    case TokenType::u8: return action(std::uint8_t{});
+    case TokenType::i8: return action(std::int8_t{});
+    case TokenType::i16: return action(std::int16_t{});
+    case TokenType::i32: return action(std::int32_t{});
+    case TokenType::i64: return action(std::int64_t{});
+    case TokenType::u16: return action(std::uint16_t{});
   }
 }
 
@@ -40,15 +34,10 @@ std::int64_t bytes_of(TokenType type) {
   return bytes;
 }
 
-std::filesystem::path tokens_path(const std::filesystem::path& prefix) {
-  return std::filesystem::path(prefix) += ".bin";
-}
-std::filesystem::path index_path(const std::filesystem::path& prefix) {
-  return std::filesystem::path(prefix) += ".idx";
-}
+std::filesystem::path tokens_path(const std::filesystem::path& prefix) { return std::filesystem::path(prefix) += ".bin"; }
+std::filesystem::path index_path(const std::filesystem::path& prefix) { return std::filesystem::path(prefix) += ".idx"; }
 
-TokenFile::TokenFile(const std::filesystem::path& prefix)
-    : prefix_(prefix), index_(index_path(prefix)), bin_(tokens_path(prefix)) {
+TokenFile::TokenFile(const std::filesystem::path& prefix) : prefix_(prefix), index_(index_path(prefix)), bin_(tokens_path(prefix)) {
   check_header();
   check_sequences();
   check_documents();
@@ -56,24 +45,21 @@ TokenFile::TokenFile(const std::filesystem::path& prefix)
 
 void TokenFile::check_header() {
   const std::string name = index_.path().string();
-  require(index_.text().substr(0, index_magic.size()) == index_magic, Exit::data,
-          "{}: byte 0: does not begin with MMIDIDX: not an index of tokens", name);
-  require(std::int64_t(index_.size()) >= index_header_bytes, Exit::data,
-          "{}: cut off at byte {}, inside its header of {}", name, index_.size(), index_header_bytes);
+  require(index_.text().substr(0, index_magic.size()) == index_magic, Exit::data, "{}: byte 0: does not begin with MMIDIDX: not an index of tokens",
+          name);
+  require(std::int64_t(index_.size()) >= index_header_bytes, Exit::data, "{}: cut off at byte {}, inside its header of {}", name, index_.size(),
+          index_header_bytes);
   const auto version = at<std::uint64_t>(9, 0);
-  require(version == index_version, Exit::data, "{}: byte 9: version {}, and only {} is known", name, version,
-          index_version);
+  require(version == index_version, Exit::data, "{}: byte 9: version {}, and only {} is known", name, version, index_version);
   const unsigned code = at<std::uint8_t>(17, 0);
-  require((code >= 1 && code <= 5) || code == 8, Exit::data, "{}: byte 17: {} is not the code of an integer type", name,
-          code);
+  require((code >= 1 && code <= 5) || code == 8, Exit::data, "{}: byte 17: {} is not the code of an integer type", name, code);
   type_ = TokenType(code);
   const auto n = at<std::uint64_t>(18, 0), d = at<std::uint64_t>(26, 0);
   require(d >= 1, Exit::data, "{}: byte 26: the document index is empty; it has at least its closing entry", name);
   std::uint64_t sequence_bytes, document_bytes, total;
-  const bool too_big = __builtin_mul_overflow(n, std::uint64_t(12), &sequence_bytes) ||
-                       __builtin_mul_overflow(d, std::uint64_t(8), &document_bytes) ||
-                       __builtin_add_overflow(sequence_bytes, document_bytes, &total) ||
-                       __builtin_add_overflow(total, std::uint64_t(index_header_bytes), &total);
+  const bool too_big =
+      __builtin_mul_overflow(n, std::uint64_t(12), &sequence_bytes) || __builtin_mul_overflow(d, std::uint64_t(8), &document_bytes) ||
+      __builtin_add_overflow(sequence_bytes, document_bytes, &total) || __builtin_add_overflow(total, std::uint64_t(index_header_bytes), &total);
   require(!too_big && total == index_.size(), Exit::data,
           "{}: bytes 18 to 33: {} sequences and {} document entries do not make a file of {} bytes; it is damaged, or "
           "holds more "
@@ -95,8 +81,7 @@ void TokenFile::check_sequences() {
     if (length < 0 || pointer != next || length * item > std::int64_t(bin_.size()) - next) [[unlikely]] {
       const std::string name = index_.path().string();
       require(length >= 0, Exit::data, "{}: byte {}: sequence {} has {} tokens", name, lengths_ + 4 * s, s, length);
-      require(pointer == next, Exit::data,
-              "{}: byte {}: sequence {} begins at byte {} of the tokens, but the ones before end at {}", name,
+      require(pointer == next, Exit::data, "{}: byte {}: sequence {} begins at byte {} of the tokens, but the ones before end at {}", name,
               pointers_ + 8 * s, s, pointer, next);
       fail(Exit::data,
            "{}: byte {}: sequence {} ends at byte {} of {}, which has {}: the two files do not belong together, or it "
@@ -105,9 +90,8 @@ void TokenFile::check_sequences() {
     }
     next += length * item;
   }
-  require(next == std::int64_t(bin_.size()), Exit::data,
-          "{}: has {} bytes, but its index accounts for {}: the two files do not belong together", bin_.path().string(),
-          bin_.size(), next);
+  require(next == std::int64_t(bin_.size()), Exit::data, "{}: has {} bytes, but its index accounts for {}: the two files do not belong together",
+          bin_.path().string(), bin_.size(), next);
   tokens_ = next / item;
 }
 
@@ -115,10 +99,8 @@ void TokenFile::check_documents() const {
   std::int64_t before = 0;
   for (std::int64_t d = 0; d <= documents_; ++d) {
     const std::int64_t start = first_sequence(d);
-    const bool right =
-        start >= before && start <= sequences_ && (d > 0 || start == 0) && (d < documents_ || start == sequences_);
-    require(right, Exit::data,
-            "{}: byte {}: document {} begins at sequence {}; the one before at {}, and there are {} sequences",
+    const bool right = start >= before && start <= sequences_ && (d > 0 || start == 0) && (d < documents_ || start == sequences_);
+    require(right, Exit::data, "{}: byte {}: document {} begins at sequence {}; the one before at {}, and there are {} sequences",
             index_.path().string(), document_starts_ + 8 * d, d, start, before, sequences_);
     before = start;
   }
@@ -128,17 +110,15 @@ std::int64_t TokenFile::first_token(std::int64_t sequence) const {
   return sequence == sequences_ ? tokens_ : at<std::int64_t>(pointers_, sequence) / bytes_of(type_);
 }
 
-void TokenFile::read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out,
-                     std::int64_t vocab_size) const {
+void TokenFile::read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out, std::int64_t vocab_size) const {
   ensure(sequence >= 0 && sequence < sequences_ && offset >= 0 && offset + std::int64_t(out.size()) <= length(sequence),
-         "{}: tokens {} to {} of sequence {} were asked for", prefix_.string(), offset,
-         offset + std::int64_t(out.size()), sequence);
+         "{}: tokens {} to {} of sequence {} were asked for", prefix_.string(), offset, offset + std::int64_t(out.size()), sequence);
   read_stream(first_token(sequence) + offset, out, vocab_size);
 }
 
 void TokenFile::read_stream(std::int64_t position, std::span<std::int32_t> out, std::int64_t vocab_size) const {
-  ensure(position >= 0 && position + std::int64_t(out.size()) <= tokens_, "{}: tokens {} to {} of {} were asked for",
-         prefix_.string(), position, position + std::int64_t(out.size()), tokens_);
+  ensure(position >= 0 && position + std::int64_t(out.size()) <= tokens_, "{}: tokens {} to {} of {} were asked for", prefix_.string(), position,
+         position + std::int64_t(out.size()), tokens_);
   with_type(type_, [&]<class T>(T) {
     const char* from = bin_.data() + position * std::int64_t(sizeof(T));
     bool good = true;
@@ -154,9 +134,8 @@ void TokenFile::read_stream(std::int64_t position, std::span<std::int32_t> out, 
       T token;
       std::memcpy(&token, from + i * sizeof(T), sizeof(T));
       require(token >= 0 && std::int64_t(token) < vocab_size, Exit::data,
-              "{}: byte {}: token id {} is not in the vocabulary of {}; was the data made with another tokenizer?",
-              bin_.path().string(), (position + std::int64_t(i)) * std::int64_t(sizeof(T)), std::int64_t(token),
-              vocab_size);
+              "{}: byte {}: token id {} is not in the vocabulary of {}; was the data made with another tokenizer?", bin_.path().string(),
+              (position + std::int64_t(i)) * std::int64_t(sizeof(T)), std::int64_t(token), vocab_size);
     }
   });
 }

@@ -54,8 +54,7 @@ class TokenFile {
 
   // Fills `out` with the tokens from `offset` on, counted within `sequence` or over the whole file. Exit::data for an
   // id that is negative, not below `vocab_size`, or past 2^31: the message says where it stands.
-  void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out,
-            std::int64_t vocab_size = max_vocab) const;
+  void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out, std::int64_t vocab_size = max_vocab) const;
   void read_stream(std::int64_t position, std::span<std::int32_t> out, std::int64_t vocab_size = max_vocab) const;
 
   // Reads the whole file: Exit::data if it holds an id that is negative or not below `vocab_size`. Returns the largest

@@ -53,15 +53,10 @@ void commit_pair(const std::filesystem::path& prefix, OutputFile& tokens, Output
 }
 
 TokenWriter::TokenWriter(const std::filesystem::path& prefix, std::int64_t vocab_size)
-    : prefix_(prefix),
-      vocab_size_(vocab_size),
-      type_(token_type_for(vocab_size)),
-      bin_(tokens_path(prefix)),
-      index_(index_path(prefix)) {}
+    : prefix_(prefix), vocab_size_(vocab_size), type_(token_type_for(vocab_size)), bin_(tokens_path(prefix)), index_(index_path(prefix)) {}
 
 void TokenWriter::add(std::span<const std::int32_t> ids) {
-  for (const std::int32_t id : ids)
-    require(id >= 0 && id < vocab_size_, Exit::data, "token id {} is not in the vocabulary of {}", id, vocab_size_);
+  for (const std::int32_t id : ids) require(id >= 0 && id < vocab_size_, Exit::data, "token id {} is not in the vocabulary of {}", id, vocab_size_);
   open_ += std::int64_t(ids.size());
   require(open_ <= std::numeric_limits<std::int32_t>::max(), Exit::data,
           "document {} has more than 2^31 - 1 tokens, which the format cannot hold; divide it", documents());

@@ -14,9 +14,7 @@
 namespace gyr {
 
 // Two bytes per token for vocabularies below 65500, four for larger ones: the rule by which Megatron-LM's tools write.
-constexpr TokenType token_type_for(std::int64_t vocab_size) {
-  return vocab_size < 65500 ? TokenType::u16 : TokenType::i32;
-}
+constexpr TokenType token_type_for(std::int64_t vocab_size) { return vocab_size < 65500 ? TokenType::u16 : TokenType::i32; }
 
 // `ids` as they lie in the file, appended to `bytes`.
 void append_tokens(std::string& bytes, std::span<const std::int32_t> ids, TokenType type);

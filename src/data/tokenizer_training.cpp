@@ -32,16 +32,14 @@ using PieceCounts = std::unordered_map<std::string, std::int64_t, PieceHash, std
 void check(const TrainerOptions& options) {
   const auto smallest = std::int64_t(options.specials.size()) + 256;
   require(options.vocab_size >= smallest && options.vocab_size <= max_vocab_size, Exit::config,
-          "a vocabulary of {} tokens is not possible: {} special tokens and 256 bytes need {}, and {} is the most",
-          options.vocab_size, options.specials.size(), smallest, max_vocab_size);
-  require(options.min_frequency >= 1, Exit::config, "min_frequency is {}, and must be at least 1",
-          options.min_frequency);
-  require(options.max_token_bytes >= 2, Exit::config, "max_token_bytes is {}, and must be at least 2",
-          options.max_token_bytes);
+          "a vocabulary of {} tokens is not possible: {} special tokens and 256 bytes need {}, and {} is the most", options.vocab_size,
+          options.specials.size(), smallest, max_vocab_size);
+  require(options.min_frequency >= 1, Exit::config, "min_frequency is {}, and must be at least 1", options.min_frequency);
+  require(options.max_token_bytes >= 2, Exit::config, "max_token_bytes is {}, and must be at least 2", options.max_token_bytes);
 }
 
-PieceCounts count_pieces(std::span<const std::filesystem::path> files, const TrainerOptions& options,
-                         const Vocabulary& start, const TrainerProgress& progress) {
+PieceCounts count_pieces(std::span<const std::filesystem::path> files, const TrainerOptions& options, const Vocabulary& start,
+                         const TrainerProgress& progress) {
   const Splitter splitter(start.split);
   Splitter::Scratch scratch;
   PieceCounts counts;
@@ -82,8 +80,7 @@ PieceCounts count_pieces(std::span<const std::filesystem::path> files, const Tra
 
 class Trainer {
  public:
-  Trainer(const PieceCounts& counts, Vocabulary start, const TrainerOptions& options)
-      : vocabulary_(std::move(start)), options_(options) {
+  Trainer(const PieceCounts& counts, Vocabulary start, const TrainerOptions& options) : vocabulary_(std::move(start)), options_(options) {
     for (std::size_t id = options.specials.size(); id < vocabulary_.tokens.size(); ++id) {
       const std::string& byte = *vocabulary_.tokens[id];
       id_of_byte_[static_cast<unsigned char>(byte[0])] = std::int32_t(id);
@@ -133,9 +130,7 @@ class Trainer {
     }
   };
 
-  void report(const TrainerProgress& progress) const {
-    progress("merging", std::int64_t(vocabulary_.tokens.size()), options_.vocab_size);
-  }
+  void report(const TrainerProgress& progress) const { progress("merging", std::int64_t(vocabulary_.tokens.size()), options_.vocab_size); }
 
   std::int64_t length_of(std::int32_t id) const { return std::int64_t(vocabulary_.tokens[std::size_t(id)]->size()); }
 
@@ -156,9 +151,7 @@ class Trainer {
     touched_.push_back(index);
   }
 
-  void remove(std::int32_t left, std::int32_t right, std::int64_t count) {
-    pairs_[index_of_.find(left, right)].count -= count;
-  }
+  void remove(std::int32_t left, std::int32_t right, std::int64_t count) { pairs_[index_of_.find(left, right)].count -= count; }
 
   void offer(std::uint32_t index) {
     const Pair& pair = pairs_[index];
@@ -170,8 +163,7 @@ class Trainer {
   std::int32_t result_of(std::uint32_t index) {
     Pair& pair = pairs_[index];
     if (pair.result >= 0) return pair.result;
-    const std::string bytes =
-        *vocabulary_.tokens[std::size_t(pair.left)] + *vocabulary_.tokens[std::size_t(pair.right)];
+    const std::string bytes = *vocabulary_.tokens[std::size_t(pair.left)] + *vocabulary_.tokens[std::size_t(pair.right)];
     const auto [it, fresh] = id_of_token_.emplace(bytes, std::int32_t(vocabulary_.tokens.size()));
     if (fresh) vocabulary_.tokens.emplace_back(bytes);
     pair.result = it->second;
@@ -229,8 +221,7 @@ class Trainer {
 
 }  // namespace
 
-Tokenizer train_tokenizer(std::span<const std::filesystem::path> files, const TrainerOptions& options,
-                          const TrainerProgress& progress) {
+Tokenizer train_tokenizer(std::span<const std::filesystem::path> files, const TrainerOptions& options, const TrainerProgress& progress) {
   check(options);
   Vocabulary start = byte_vocabulary(options.specials);
   const PieceCounts counts = count_pieces(files, options, start, progress);

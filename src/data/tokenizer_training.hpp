@@ -17,9 +17,9 @@
 namespace gyr {
 
 struct TrainerOptions {
-  std::int64_t vocab_size = 32768;     // tokens, special ones and the 256 bytes included
-  std::int64_t min_frequency = 2;      // a pair seen less often makes no token
-  std::int64_t max_token_bytes = 128;  // a longer token is never made (rulers of dashes, base64)
+  std::int64_t vocab_size = 32768;                                              // tokens, special ones and the 256 bytes included
+  std::int64_t min_frequency = 2;                                               // a pair seen less often makes no token
+  std::int64_t max_token_bytes = 128;                                           // a longer token is never made (rulers of dashes, base64)
   std::vector<std::string> specials = {"<|pad|>", "<|bos|>", "<|endoftext|>"};  // ids 0, 1, 2, ...
   DocumentFormat format;                                                        // how the files hold text
 };
@@ -31,7 +31,6 @@ using TrainerProgress = std::function<void(std::string_view phase, std::int64_t 
 // smaller left id, then the smaller right id, goes first. Where the text has too few pairs, the vocabulary stays
 // smaller than asked. Memory is proportional to the number of distinct pieces, not to the text. Exit::config for
 // impossible options, Exit::data when the files hold no text, and what DocumentFile throws.
-Tokenizer train_tokenizer(std::span<const std::filesystem::path> files, const TrainerOptions& options,
-                          const TrainerProgress& progress = {});
+Tokenizer train_tokenizer(std::span<const std::filesystem::path> files, const TrainerOptions& options, const TrainerProgress& progress = {});
 
 }  // namespace gyr

@@ -51,9 +51,7 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
   return text;
 }
 
-std::string below(const std::string& path, std::string_view key) {
-  return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
-}
+std::string below(const std::string& path, std::string_view key) { return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key); }
 
 // ---- the command line ----
 
@@ -73,16 +71,16 @@ void apply(YamlValue& root, const std::string& override) {
   const std::string where = fmt::format("command line `{}`", shown(override));
   const auto equals = override.find('=');
   const std::string path = override.substr(0, equals);
-  require(equals != std::string::npos && path.find('.') != std::string::npos && path.front() != '.' &&
-              path.back() != '.' && path.find("..") == std::string::npos,
+  require(equals != std::string::npos && path.find('.') != std::string::npos && path.front() != '.' && path.back() != '.' &&
+              path.find("..") == std::string::npos,
           Exit::usage, "{}: an override is written section.key=value, with no spaces around `=`", where);
   YamlValue* node = &root;
   for (std::size_t begin = 0; begin < path.size();) {
     const std::size_t end = std::min(path.find('.', begin), path.size());
     const std::string key = path.substr(begin, end - begin);
     if (node->kind == YamlValue::Kind::null) node->kind = YamlValue::Kind::map;
-    require(node->kind == YamlValue::Kind::map, Exit::config, "{}: `{}` is a value ({}), not a section", where,
-            path.substr(0, begin - 1), node->where);
+    require(node->kind == YamlValue::Kind::map, Exit::config, "{}: `{}` is a value ({}), not a section", where, path.substr(0, begin - 1),
+            node->where);
     YamlValue* next = node->find(key);
     if (!next) {
       node->names.push_back(key);
@@ -92,8 +90,7 @@ void apply(YamlValue& root, const std::string& override) {
     node = next;
     begin = end + 1;
   }
-  require(node->kind != YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); set its keys one by one",
-          where, path, node->where);
+  require(node->kind != YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); set its keys one by one", where, path, node->where);
   *node = override_value(override.substr(equals + 1), where);
   node->where = where;
 }
@@ -109,14 +106,12 @@ void settings_called(const Group& group, const std::string& key, std::vector<std
 
 // Where a wrong name should have pointed: a neighbour spelt alike, the same name in another section, or what there is.
 std::string way_out(const Group& root, const Group& group, const std::string& key) {
-  if (const std::string name = nearest(key, group.keys()); !name.empty())
-    return fmt::format("did you mean `{}`?", name);
+  if (const std::string name = nearest(key, group.keys()); !name.empty()) return fmt::format("did you mean `{}`?", name);
   std::vector<std::string> elsewhere;
   settings_called(root, key, elsewhere);
   if (!elsewhere.empty()) return fmt::format("did you mean `{}`?", joined(elsewhere, "` or `"));
   if (group.entries.empty()) return fmt::format("section `{}` has no settings here; remove it", group.path);
-  return fmt::format("{} has: {}", group.path.empty() ? "the deck" : "section `" + group.path + "`",
-                     joined(group.keys(), ", "));
+  return fmt::format("{} has: {}", group.path.empty() ? "the deck" : "section `" + group.path + "`", joined(group.keys(), ", "));
 }
 
 void check(const Group& root, Group& group, std::vector<std::string>& unknown) {
@@ -124,8 +119,8 @@ void check(const Group& root, Group& group, std::vector<std::string>& unknown) {
     const std::string& key = group.written->names[i];
     if (!group.entry(key))
       unknown.push_back(fmt::format("{}: unknown {} `{}`; {}", group.written->items[i].where,
-                                    group.written->items[i].kind == YamlValue::Kind::map ? "section" : "key",
-                                    shown(below(group.path, key)), way_out(root, group, key)));
+                                    group.written->items[i].kind == YamlValue::Kind::map ? "section" : "key", shown(below(group.path, key)),
+                                    way_out(root, group, key)));
   }
   for (auto& e : group.entries) {
     if (e.setting) e.setting->confirm();
@@ -180,11 +175,9 @@ void write(const Group& group, const std::string& indent, std::string& text) {
 
 void list_settings(const Group& group, Table& table) {
   const auto is_setting = [](const Group::Entry& e) { return bool(e.setting); };
-  if (std::any_of(group.entries.begin(), group.entries.end(), is_setting))
-    table.heading(fmt::format("{}: {}", group.path, group.help));
+  if (std::any_of(group.entries.begin(), group.entries.end(), is_setting)) table.heading(fmt::format("{}: {}", group.path, group.help));
   for (const auto& e : group.entries)
-    if (const auto& s = e.setting)
-      table.row({e.key, s->fallback.empty() ? "(must be given)" : s->fallback, s->unit, s->range(), s->help});
+    if (const auto& s = e.setting) table.row({e.key, s->fallback.empty() ? "(must be given)" : s->fallback, s->unit, s->range(), s->help});
   for (const auto& e : group.entries)
     if (e.section) list_settings(*e.section, table);
 }
@@ -204,8 +197,8 @@ std::shared_ptr<Group> section_of(const std::shared_ptr<Group>& group, std::stri
   const YamlValue* node = group->find(name);
   const std::string path = below(group->path, name);
   const bool absent = !node || node->kind == YamlValue::Kind::null;
-  require(absent || node->kind == YamlValue::Kind::map, Exit::config,
-          "{}: `{}` is a section ({}); write its keys indented below it", absent ? "" : node->where, path, help);
+  require(absent || node->kind == YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); write its keys indented below it",
+          absent ? "" : node->where, path, help);
   auto section = std::make_shared<Group>();
   section->key = name;
   section->path = path;
@@ -257,24 +250,20 @@ void Declaration::confirm() const {
 
 void Declaration::refuse(std::string_view why) const {
   ensure(!where.empty(), "deck: {} = {} breaks its own range: {}", path, value, range());
-  fail(Exit::config, "{}: {} = {} {}{}; allowed: {}{} ({}{})", where, path, value, why,
-       hint.empty() ? "" : "; did you mean `" + hint + "`?", range(), unit.empty() ? "" : ", in " + unit, help,
-       fallback.empty() ? "" : "; default " + fallback);
+  fail(Exit::config, "{}: {} = {} {}{}; allowed: {}{} ({}{})", where, path, value, why, hint.empty() ? "" : "; did you mean `" + hint + "`?", range(),
+       unit.empty() ? "" : ", in " + unit, help, fallback.empty() ? "" : "; default " + fallback);
 }
 
 std::string Declaration::range() const { return rules.empty() ? type : joined(rules, ", "); }
 
-Section Section::section(std::string_view name, std::string_view help) {
-  return Section(section_of(group_, name, help));
-}
+Section Section::section(std::string_view name, std::string_view help) { return Section(section_of(group_, name, help)); }
 
-std::shared_ptr<Declaration> Section::declare(std::string_view key, std::string type, std::string fallback,
-                                              std::string_view help) {
+std::shared_ptr<Declaration> Section::declare(std::string_view key, std::string type, std::string fallback, std::string_view help) {
   if (const auto* known = group_->entry(key)) {
     ensure(bool(known->setting), "deck: `{}` is declared as a section and as a setting", below(group_->path, key));
     const Declaration& first = *known->setting;
-    ensure(first.type == type && first.fallback == fallback, "deck: `{}` is declared as {} = {} and as {} = {}",
-           first.path, first.type, first.fallback, type, fallback);
+    ensure(first.type == type && first.fallback == fallback, "deck: `{}` is declared as {} = {} and as {} = {}", first.path, first.type,
+           first.fallback, type, fallback);
     return known->setting;
   }
   auto declaration = std::make_shared<Declaration>();
@@ -299,9 +288,8 @@ bool Section::describing() const { return group_->describing; }
 const std::string& Section::path() const { return group_->path; }
 
 void Section::miss(std::string_view key, const Declaration& wanted) const {
-  fail(Exit::config, "{}: {} must be given ({}; {}). {}Write `{}:` under `{}:`, or {}=VALUE on the command line",
-       group_->origin, wanted.path, wanted.help, wanted.type, slip(*group_, std::string(key)), key, group_->path,
-       wanted.path);
+  fail(Exit::config, "{}: {} must be given ({}; {}). {}Write `{}:` under `{}:`, or {}=VALUE on the command line", group_->origin, wanted.path,
+       wanted.help, wanted.type, slip(*group_, std::string(key)), key, group_->path, wanted.path);
 }
 
 Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> overrides) {
@@ -375,8 +363,7 @@ std::vector<Declaration> Deck::settings() const {
 std::string Deck::told(const std::vector<std::string>& paths) const { return told_of(*root_, paths); }
 
 std::string Deck::help() const {
-  Table table(
-      {{"key", false, 26}, {"default", false, 16}, {"unit", false, 10}, {"range", false, 20}, {"help", false, 40}});
+  Table table({{"key", false, 26}, {"default", false, 16}, {"unit", false, 10}, {"range", false, 20}, {"help", false, 40}});
   list_settings(*root_, table);
   return table.str();
 }

@@ -185,8 +185,7 @@ class [[nodiscard]] Setting {
     if constexpr (std::integral<U>) {
       using Limits = std::numeric_limits<U>;
       if (!std::in_range<U>(value_))
-        declaration_->rule(value_ < 0 ? fmt::format(">= {}", Limits::min()) : fmt::format("<= {}", Limits::max()),
-                           false);
+        declaration_->rule(value_ < 0 ? fmt::format(">= {}", Limits::min()) : fmt::format("<= {}", Limits::max()), false);
     }
     return U(value());
   }
@@ -212,7 +211,7 @@ class Section {
   template <class T>
   auto need(std::string_view key, std::string_view help) -> Setting<typename deck::Kept<T>::type>;
 
-  bool given(std::string_view key) const;  // does the deck or the command line set it?
+  bool given(std::string_view key) const;      // does the deck or the command line set it?
   Section known(std::string_view name) const;  // a section inside this one that was named before
   // Values of these keys (or paths of keys, from here) as a message shows them, each with where it was given.
   std::string told(const std::vector<std::string>& paths) const;
@@ -221,8 +220,7 @@ class Section {
  private:
   friend class Deck;
   explicit Section(std::shared_ptr<deck::Group> group) : group_(std::move(group)) {}
-  std::shared_ptr<Declaration> declare(std::string_view key, std::string type, std::string fallback,
-                                       std::string_view help);
+  std::shared_ptr<Declaration> declare(std::string_view key, std::string type, std::string fallback, std::string_view help);
   const YamlValue* find(std::string_view key) const;
   bool describing() const;
   [[noreturn]] void miss(std::string_view key, const Declaration&) const;
@@ -247,12 +245,12 @@ class Deck {
 
   // `effect`: of the settings in it that do not say another one.
   Section section(std::string_view name, std::string_view help, Effect effect = Effect::course);
-  void refuse_renamed() const;  // Error(config) for keys that have another name now, with file:line and that name
-  void finish() const;  // Error(config) for undeclared keys, with file:line and the nearest declared name
-  std::string effective() const;  // YAML of every declared key and the value in use; reads back to the same settings
-  std::vector<Declaration> settings() const;  // all that were declared
+  void refuse_renamed() const;                                    // Error(config) for keys that have another name now, with file:line and that name
+  void finish() const;                                            // Error(config) for undeclared keys, with file:line and the nearest declared name
+  std::string effective() const;                                  // YAML of every declared key and the value in use; reads back to the same settings
+  std::vector<Declaration> settings() const;                      // all that were declared
   std::string told(const std::vector<std::string>& paths) const;  // as Section::told
-  std::string help() const;       // key, default, unit, range and help by section, at most 120 columns wide
+  std::string help() const;                                       // key, default, unit, range and help by section, at most 120 columns wide
 
  private:
   static Deck of(YamlValue written, const std::string& origin);
@@ -276,8 +274,7 @@ template <class T>
 Setting<T>& Setting<T>::one_of(const std::vector<Element>& allowed) {
   std::string text;
   for (const Element& word : allowed) text += (text.empty() ? "" : " | ") + write_yaml(word);
-  if constexpr (std::same_as<Element, std::string>)
-    deck::for_each(value_, [&](const std::string& x) { declaration_->suggest(x, allowed); });
+  if constexpr (std::same_as<Element, std::string>) deck::for_each(value_, [&](const std::string& x) { declaration_->suggest(x, allowed); });
   const auto known = [&](const Element& x) { return std::find(allowed.begin(), allowed.end(), x) != allowed.end(); };
   return rule(text, allowed.front(), known);
 }

@@ -28,8 +28,7 @@ class Builder : public YAML::EventHandler {
 
   YamlValue take() {
     if (root_.kind == Kind::null) root_.kind = Kind::map;
-    require(root_.kind == Kind::map, Exit::config,
-            "{}: a deck is a map of sections; write `section:` and its keys below", root_.where);
+    require(root_.kind == Kind::map, Exit::config, "{}: a deck is a map of sections; write `section:` and its keys below", root_.where);
     return std::move(root_);
   }
 
@@ -37,26 +36,21 @@ class Builder : public YAML::EventHandler {
     if (++documents_ > 1) refuse(mark, "a second document begins here; a deck is one document");
   }
   void OnDocumentEnd() override {}
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    refuse(mark, "aliases are not allowed; write the value out");
-  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse(mark, "aliases are not allowed; write the value out"); }
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(mark, anchor, Kind::null); }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& text) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
     check_tag(mark, tag);
     if (expects_key()) return add_key(mark, anchor, text);
     YamlValue& node = add(mark, anchor, Kind::scalar);
     node.text = text;
     node.quoted = tag == "!";
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
     check_tag(mark, tag);
     open(mark, add(mark, anchor, Kind::list));
   }
   void OnSequenceEnd() override { stack_.pop_back(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
     check_tag(mark, tag);
     open(mark, add(mark, anchor, Kind::map));
   }
@@ -64,9 +58,7 @@ class Builder : public YAML::EventHandler {
 
  private:
   std::string at(const YAML::Mark& mark) const { return fmt::format("{}:{}", origin_, mark.line + 1); }
-  [[noreturn]] void refuse(const YAML::Mark& mark, std::string_view why) const {
-    fail(Exit::config, "{}: {}", at(mark), why);
-  }
+  [[noreturn]] void refuse(const YAML::Mark& mark, std::string_view why) const { fail(Exit::config, "{}: {}", at(mark), why); }
 
   // Plain scalars carry the tag "?", quoted ones "!".
   void check_tag(const YAML::Mark& mark, const std::string& tag) const {
@@ -74,8 +66,7 @@ class Builder : public YAML::EventHandler {
   }
 
   bool expects_key() const {
-    return !stack_.empty() && stack_.back()->kind == Kind::map &&
-           stack_.back()->names.size() == stack_.back()->items.size();
+    return !stack_.empty() && stack_.back()->kind == Kind::map && stack_.back()->names.size() == stack_.back()->items.size();
   }
 
   void add_key(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& key) {
@@ -84,8 +75,7 @@ class Builder : public YAML::EventHandler {
     if (const YamlValue* first = map.find(key))
       refuse(mark, fmt::format("key `{}` is given twice (first at {}); remove one", shown(key), first->where));
     if (key.find('.') != std::string::npos)
-      refuse(mark, fmt::format("key `{}` has a dot; in a deck a section is a map, write `section:` and its keys below",
-                               shown(key)));
+      refuse(mark, fmt::format("key `{}` has a dot; in a deck a section is a map, write `section:` and its keys below", shown(key)));
     map.names.push_back(key);
     key_line_ = at(mark);
   }
@@ -120,14 +110,12 @@ class Builder : public YAML::EventHandler {
 
 // What yaml-cpp would let pass or repair silently.
 void check_text(const std::string& text, const std::string& origin) {
-  require(text.size() <= max_bytes, Exit::config, "{}: {} bytes; a deck may have at most {}", origin, text.size(),
-          max_bytes);
+  require(text.size() <= max_bytes, Exit::config, "{}: {} bytes; a deck may have at most {}", origin, text.size(), max_bytes);
   Index line = 1;
   bool indent = true;
   for (std::size_t i = 0; i < text.size();) {
     utf8proc_int32_t c = 0;
-    const auto length =
-        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + i, text.size() - i, &c);
+    const auto length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + i, text.size() - i, &c);
     require(length > 0, Exit::config, "{}:{}: not UTF-8 text at byte {}", origin, line, i);
     const bool control = (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
     require(!control, Exit::config, "{}:{}: control character 0x{:02x} at byte {}; remove it", origin, line, int(c), i);
@@ -160,8 +148,7 @@ bool is_number(std::string_view text, double& value) {
 
 // Text that needs no quotes in any YAML reader: a word or a path that is no number, boolean or null.
 bool is_word(const std::string& text) {
-  static constexpr std::string_view taken[] = {"null", "true", "false", "yes", "no", "on",
-                                               "off",  "y",    "n",     "inf", "nan"};
+  static constexpr std::string_view taken[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan"};
   std::string lower;
   for (const char c : text) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -211,9 +198,7 @@ std::string read_yaml(const YamlValue& node, Index& value) {
   return fmt::format("is not written as an integer; write {}", Index(number));
 }
 
-std::string read_yaml(const YamlValue& node, double& value) {
-  return is_plain(node) && is_number(node.text, value) ? "" : "is not a number";
-}
+std::string read_yaml(const YamlValue& node, double& value) { return is_plain(node) && is_number(node.text, value) ? "" : "is not a number"; }
 
 std::string read_yaml(const YamlValue& node, std::string& value) {
   if (node.kind != Kind::scalar) return "is not text; write one value, in \"quotes\" where it has special characters";
@@ -235,12 +220,9 @@ std::string write_yaml(const std::string& value) {
   std::string text = "\"";
   for (const char c : value) {
     if (c == '"' || c == '\\') text += '\\';
-    if (c == '\n')
-      text += "\\n";
-    else if ((unsigned char)c < 0x20 || c == 0x7f)
-      text += fmt::format("\\x{:02x}", (unsigned char)c);
-    else
-      text += c;
+    if (c == '\n') text += "\\n";
+    else if ((unsigned char)c < 0x20 || c == 0x7f) text += fmt::format("\\x{:02x}", (unsigned char)c);
+    else text += c;
   }
   return text + '"';
 }
@@ -254,14 +236,10 @@ std::string shown(std::string_view text) {
 
 std::string shown(const YamlValue& node) {
   switch (node.kind) {
-    case Kind::null:
-      return "(nothing)";
-    case Kind::list:
-      return fmt::format("(a list of {})", node.items.size());
-    case Kind::map:
-      return fmt::format("(a map of {} keys)", node.items.size());
-    case Kind::scalar:
-      return node.quoted ? '"' + shown(node.text) + '"' : shown(node.text);
+    case Kind::null: return "(nothing)";
+    case Kind::list: return fmt::format("(a list of {})", node.items.size());
+    case Kind::map: return fmt::format("(a map of {} keys)", node.items.size());
+    case Kind::scalar: return node.quoted ? '"' + shown(node.text) + '"' : shown(node.text);
   }
   return "";
 }

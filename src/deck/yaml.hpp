@@ -60,8 +60,7 @@ std::string read_yaml(const YamlValue& node, std::vector<T>& list) {
   list.clear();
   for (const YamlValue& item : node.items) {
     T element{};
-    if (auto wrong = read_yaml(item, element); !wrong.empty())
-      return "has an element " + shown(item) + " that " + wrong;
+    if (auto wrong = read_yaml(item, element); !wrong.empty()) return "has an element " + shown(item) + " that " + wrong;
     list.push_back(std::move(element));
   }
   return "";

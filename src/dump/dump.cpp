@@ -88,8 +88,12 @@ template <class T>
 LogicalTensor Dump<T>::activation(Observed observed, const std::string& name, Index columns) const {
   const bool gradient = observed == Observed::gradient;
   const Content content = gradient ? Content::gradient : Content::activation;
-  return {path_of(content, name), name, std::string(gradient ? "gradient of the loss with respect to " : "activation ") + name, dtype_of<T>(),
-          {samples_, engine_.config().seq_length, columns}, std::string(name_of(dtype_of<T>()))};
+  return {path_of(content, name),
+          name,
+          std::string(gradient ? "gradient of the loss with respect to " : "activation ") + name,
+          dtype_of<T>(),
+          {samples_, engine_.config().seq_length, columns},
+          std::string(name_of(dtype_of<T>()))};
 }
 
 // Row-major on the host.
@@ -140,7 +144,8 @@ Manifest Dump<T>::whole(const std::vector<std::string>& parts) const {
 template <class T>
 void Dump<T>::tell(const Manifest& m, double seconds) const {
   if (!say_) return;
-  say_(fmt::format("dump {}, {} tensors of {:.1f} MB in {:.3f} s", transaction_->target().string(), m.tensors.size(), double(m.bytes()) / 1e6, seconds));
+  say_(fmt::format("dump {}, {} tensors of {:.1f} MB in {:.3f} s", transaction_->target().string(), m.tensors.size(), double(m.bytes()) / 1e6,
+                   seconds));
   for (const std::string& pattern : what_)
     if (std::none_of(m.tensors.begin(), m.tensors.end(), [&](const LogicalTensor& t) { return matches(pattern, t.path); }))
       say_(fmt::format("dump.what: nothing is called {}; `gyrfalcon info` shows the names", pattern));

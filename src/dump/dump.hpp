@@ -45,7 +45,7 @@ class Dump final : public Hook<T> {
   CheckpointHeader header_;
   std::unique_ptr<Transaction> transaction_;  // on the first rank
   std::optional<DumpFile> file_;
-  std::optional<Error> failed_;               // while the step went on
+  std::optional<Error> failed_;  // while the step went on
   double seconds_ = 0;
   std::vector<std::byte> copy_;  // of numbers that the host cannot read
   std::vector<T> packed_;

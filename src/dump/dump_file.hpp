@@ -14,9 +14,9 @@ struct DumpPart {
   std::vector<LogicalTensor> tensors;
   ManifestFile file;
 };
-std::string text_of(const DumpPart&);               // to travel between ranks
-DumpPart dump_part(const std::string& text);        // and back
-void add(Manifest&, DumpPart);                      // its tensors become the manifest's, each once
+std::string text_of(const DumpPart&);         // to travel between ranks
+DumpPart dump_part(const std::string& text);  // and back
+void add(Manifest&, DumpPart);                // its tensors become the manifest's, each once
 
 class DumpFile {
  public:

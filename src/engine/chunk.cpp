@@ -126,7 +126,9 @@ Tensor2<T> Chunk<T>::run_through(Pass<T>& a, Slot<T>& slot) {
 }
 
 template <class T>
-Tensor2<T> Chunk<T>::forward(Pass<T>& a, Slot<T>& slot) { return run_through(a, slot); }
+Tensor2<T> Chunk<T>::forward(Pass<T>& a, Slot<T>& slot) {
+  return run_through(a, slot);
+}
 
 template <class T>
 Tensor2<T> Chunk<T>::forward(Pass<T>& a, Slot<T>& slot, double scale, double& loss, std::vector<TokenScore>* each) {

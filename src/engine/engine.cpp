@@ -26,8 +26,8 @@ Index Capacity::bytes(Memory category) const {
 }
 
 Capacity most_of(const Capacity& a, const Capacity& b) {
-  Capacity most{std::max(a.weights, b.weights), std::max(a.gradients, b.gradients), std::max(a.optimizer, b.optimizer), std::max(a.scratch, b.scratch),
-                std::max(a.communication, b.communication), a.slots.size() > b.slots.size() ? a.slots : b.slots};
+  Capacity most{std::max(a.weights, b.weights), std::max(a.gradients, b.gradients),         std::max(a.optimizer, b.optimizer),
+                std::max(a.scratch, b.scratch), std::max(a.communication, b.communication), a.slots.size() > b.slots.size() ? a.slots : b.slots};
   for (std::size_t i = 0; i < std::min(a.slots.size(), b.slots.size()); ++i)
     most.slots[i] = {std::max(a.slots[i].count, b.slots[i].count), std::max(a.slots[i].bytes, b.slots[i].bytes)};
   return most;
@@ -40,14 +40,13 @@ Index Capacity::total() const {
 }
 
 std::vector<std::string> engine_timer_names() {
-  return {"step", "data", "forward", "backward", "pipeline wait", "reduce gradients", "gradient norm", "optimizer", "evaluate", "checkpoint", "checkpoint write"};
+  return {"step",          "data",      "forward",  "backward",   "pipeline wait",   "reduce gradients",
+          "gradient norm", "optimizer", "evaluate", "checkpoint", "checkpoint write"};
 }
 
 namespace {
 
-Arena arena(Memory category, const Capacity* capacity) {
-  return capacity ? Arena(category, capacity->bytes(category)) : Arena::dry_run(category);
-}
+Arena arena(Memory category, const Capacity* capacity) { return capacity ? Arena(category, capacity->bytes(category)) : Arena::dry_run(category); }
 
 }  // namespace
 
@@ -57,18 +56,18 @@ Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
 
 template <class T>
 Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity, Timers& timers)
-    : config_(config), grid_(grid), timers_(timers), device_(!capacity, capacity ? capacity->scratch : 0),
-      weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
-      optimizer_memory_(arena(Memory::optimizer, capacity)), communication_(arena(Memory::communication, capacity)),
-      stage_(config.model, grid, config.optimizer.trained()), parts_(gradient_parts()), executor_(device_, grid, stage_, timers) {
+    : config_(config), grid_(grid), timers_(timers), device_(!capacity, capacity ? capacity->scratch : 0), weights_(arena(Memory::weights, capacity)),
+      gradients_(arena(Memory::gradients, capacity)), optimizer_memory_(arena(Memory::optimizer, capacity)),
+      communication_(arena(Memory::communication, capacity)), stage_(config.model, grid, config.optimizer.trained()), parts_(gradient_parts()),
+      executor_(device_, grid, stage_, timers) {
   stage_.parameters().allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none);
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
   if (capacity) {
     stage_.make_slots(capacity->slots, false);
     return;
   }
-  const Program program = config.training ? training_program(config.micros)
-                                          : compile(forward_only, pipeline_shape(grid.layout(), 1), grid.coordinate("pipeline"));
+  const Program program =
+      config.training ? training_program(config.micros) : compile(forward_only, pipeline_shape(grid.layout(), 1), grid.coordinate("pipeline"));
   std::vector<SlotMemory> slots;
   for (const int count : program.slots) slots.push_back({count, 0});
   stage_.make_slots(slots, true);
@@ -76,8 +75,8 @@ Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capaci
 
 template <class T>
 Capacity Engine<T>::measured() const {
-  return {weights_.high_water(), gradients_.high_water(), optimizer_memory_.high_water(), device_.scratch.high_water(), communication_.high_water(),
-          stage_.slots()};
+  return {weights_.high_water(),        gradients_.high_water(),     optimizer_memory_.high_water(),
+          device_.scratch.high_water(), communication_.high_water(), stage_.slots()};
 }
 
 // Parts are gathered from the back, in the order backward completes them, until a bucket has its bytes. Parts without gradients wait for
@@ -154,7 +153,8 @@ void Engine<T>::finish_gradients() {
   grid_.tell("reduce gradients");
   executor_.wait_for_reductions();
   stage_.parameters().reduce_replicas(device_, communication_, grid_.tensor());
-  if (Parameter* shared = stage_.shared_embedding(); shared && shared->trained) grid_.embedding_group()->all_reduce(device_, shared->template vector_gradient<Acc<T>>());
+  if (Parameter* shared = stage_.shared_embedding(); shared && shared->trained)
+    grid_.embedding_group()->all_reduce(device_, shared->template vector_gradient<Acc<T>>());
 }
 
 template <class T>
@@ -180,7 +180,9 @@ StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const St
   const auto batches = collect(source, micros);
   StepResult result;
   result.tokens = labelled(batches);
-  require(result.tokens > 0, Exit::data, "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off", order.number);
+  require(result.tokens > 0, Exit::data,
+          "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off",
+          order.number);
   fill<Acc<T>>(device_, stage_.parameters().gradients(), 0);
   const double sum = run(training_program(micros), batches, {1.0 / double(result.tokens)}).loss;
   finish_gradients();
@@ -270,7 +272,8 @@ void Engine<T>::not_finite(std::int64_t step, const StepResult& result) {
   const std::string alone = only_some_replicas(bad_weight >= 0 || bad_gradient >= 0);
   collective_check(grid_.world(), [&] {  // only the stage that holds the weight can name it; all ranks end with its error
     if (stage == grid_.coordinate("pipeline"))
-      fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}{}. No weight has been changed: "
+      fail(Exit::numeric,
+           "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}{}. No weight has been changed: "
            "lower optimizer.lr, lengthen the warm-up, or look at the data of this step",
            step, loss, norm, weight.second >= 0 ? "value" : "gradient", all[index]->weight.name, alone);
   });

@@ -15,10 +15,10 @@ namespace gyr {
 struct EngineConfig {
   ModelConfig model;
   OptimizerConfig optimizer;
-  Index micro_batch_size = 1;  // sequences in a micro-batch
-  Index seq_length = 1024;     // tokens in a sequence
-  int micros = 1;              // micro-batches per step and data rank, at most
-  bool training = true;        // false: forwards only, without gradients and optimizer
+  Index micro_batch_size = 1;            // sequences in a micro-batch
+  Index seq_length = 1024;               // tokens in a sequence
+  int micros = 1;                        // micro-batches per step and data rank, at most
+  bool training = true;                  // false: forwards only, without gradients and optimizer
   Index bucket_bytes = Index(32) << 20;  // gradients reduced together over the data axis
   Schedule schedule = one_f_one_b;
   bool must_be_finite = true;  // otherwise a step whose numbers are not finite says so and changes nothing

@@ -11,7 +11,7 @@ namespace gyr {
 
 // What a run over micro-batches gives besides gradients.
 struct RunResult {
-  double loss = 0;  // sum over the labelled tokens of this rank's data coordinate, on the last stage
+  double loss = 0;                              // sum over the labelled tokens of this rank's data coordinate, on the last stage
   std::vector<std::vector<TokenScore>> scores;  // of each row of each micro-batch on the last stage, where they were asked for
 };
 

@@ -124,7 +124,8 @@ std::vector<std::vector<Token>> Generator<T>::generate(const std::vector<std::ve
   };
   const auto accept = [&](Index i) {
     require(last[i] != no_token, Exit::numeric,
-            "the logits of token {} after prompt {} are not all finite: the weights are no numbers (`info --statistics` shows where), or too large for this precision",
+            "the logits of token {} after prompt {} are not all finite: the weights are no numbers (`info --statistics` shows where), or too large "
+            "for this precision",
             made[i].size() + 1, i + 1);
     made[i].push_back(last[i]);
     done[i] = finished(i, last[i]) || Index(made[i].size()) >= sampling.tokens;

@@ -13,7 +13,7 @@ struct Sampling {
   Index top_k = 0;         // only the k most likely; 0: all
   double top_p = 1;        // of these, only the most likely tokens, up to the one with which they reach p of their mass
   std::uint64_t seed = 1;
-  Index tokens = 100;      // at most so many new ones
+  Index tokens = 100;  // at most so many new ones
 };
 
 // The token drawn from one row of logits; `stream` and `index` name the random number, so that a draw does not depend on the layout.

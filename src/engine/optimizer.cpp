@@ -65,13 +65,17 @@ void Optimizer<T>::step(Device& dev, double lr, std::int64_t step, double gradie
   for (const auto& p : parameters_.all()) {
     if (!p->trained) continue;
     const ParameterGroup g = group(*p);
-    const AdamW update{lr * g.lr_factor, c_.beta1, c_.beta2, c_.epsilon, p->weight.decays ? c_.weight_decay * g.weight_decay_factor : 0,
-                       1 - std::pow(c_.beta1, double(step)), 1 - std::pow(c_.beta2, double(step)), gradient_scale};
+    const AdamW update{lr * g.lr_factor,
+                       c_.beta1,
+                       c_.beta2,
+                       c_.epsilon,
+                       p->weight.decays ? c_.weight_decay * g.weight_decay_factor : 0,
+                       1 - std::pow(c_.beta1, double(step)),
+                       1 - std::pow(c_.beta2, double(step)),
+                       gradient_scale};
     const auto gradient = p->template vector_gradient<const A>();
-    if (p->dtype() == dtype_of<T>())
-      adamw<T>(dev, update, gradient, moment1(*p), moment2(*p), master(*p), p->template vector<T>());
-    else
-      adamw<A>(dev, update, gradient, moment1(*p), moment2(*p), {}, p->template vector<A>());
+    if (p->dtype() == dtype_of<T>()) adamw<T>(dev, update, gradient, moment1(*p), moment2(*p), master(*p), p->template vector<T>());
+    else adamw<A>(dev, update, gradient, moment1(*p), moment2(*p), {}, p->template vector<A>());
   }
 }
 

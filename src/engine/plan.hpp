@@ -15,9 +15,9 @@ struct CommunicatorTraffic {
 struct RankPlan {
   int position;
   Capacity capacity;
-  Index parameters;            // elements on this rank, replicas and padding included
-  double flops;                // of one step, as executed
-  std::vector<Work> work;      // by kernel, of one step
+  Index parameters;                          // elements on this rank, replicas and padding included
+  double flops;                              // of one step, as executed
+  std::vector<Work> work;                    // by kernel, of one step
   std::vector<CommunicatorTraffic> traffic;  // of one step
 };
 

@@ -87,8 +87,7 @@ Tensor2<Acc<T>> Stage<T>::logits(Device& dev, Rows which) {
   Tensor2<T> x = slot.output;
   if (const Index seq_length = slot.sequences.seq_length; which == Rows::last && seq_length > 1) {
     x = slot.saved.template push<Tensor2<T>>("last rows", slot.sequences.batch, config_.hidden_size);
-    for (Index b = 0; b < slot.sequences.batch; ++b)
-      convert<T, T>(dev, Matrix<T>(rows(slot.output, (b + 1) * seq_length - 1, 1)), rows(x, b, 1));
+    for (Index b = 0; b < slot.sequences.batch; ++b) convert<T, T>(dev, Matrix<T>(rows(slot.output, (b + 1) * seq_length - 1, 1)), rows(x, b, 1));
   }
   auto out = slot.saved.template push<Tensor2<Acc<T>>>("logits", x.extent(0), head().vocab_size_here());
   head().logits(a, x, out);

@@ -37,15 +37,27 @@ class ChoicesEvaluation : public Evaluation {
         cut += choices_[at].cut;
       }
       plain.add(best(sum) == q.answer), by_byte.add(best(per_byte) == q.answer), by_token.add(best(per_token) == q.answer);
-      c.records.push_back({{"example", e}, {"answer", q.answer}, {"chosen", best(sum)}, {"chosen_norm", best(per_byte)},
-                           {"chosen_token", best(per_token)}, {"log_likelihoods", sum}, {"bytes", q.bytes}, {"tokens", tokens}});
+      c.records.push_back({{"example", e},
+                           {"answer", q.answer},
+                           {"chosen", best(sum)},
+                           {"chosen_norm", best(per_byte)},
+                           {"chosen_token", best(per_token)},
+                           {"log_likelihoods", sum},
+                           {"bytes", q.bytes},
+                           {"tokens", tokens}});
     }
-    c.text = fmt::format("accuracy {:.4f} ± {:.4f} | by bytes {:.4f} ± {:.4f} | by tokens {:.4f} ± {:.4f} | {} examples, {} choices, {} cut to the window",
-                         plain.value(), plain.error(), by_byte.value(), by_byte.error(), by_token.value(), by_token.error(), questions_.size(),
-                         choices_.size(), cut);
-    c.results = {{"acc", plain.value()}, {"acc_stderr", plain.error()}, {"acc_norm", by_byte.value()}, {"acc_norm_stderr", by_byte.error()},
-                 {"acc_token", by_token.value()}, {"acc_token_stderr", by_token.error()}, {"examples", questions_.size()},
-                 {"choices", choices_.size()}, {"cut", cut}};
+    c.text = fmt::format(
+        "accuracy {:.4f} ± {:.4f} | by bytes {:.4f} ± {:.4f} | by tokens {:.4f} ± {:.4f} | {} examples, {} choices, {} cut to the window",
+        plain.value(), plain.error(), by_byte.value(), by_byte.error(), by_token.value(), by_token.error(), questions_.size(), choices_.size(), cut);
+    c.results = {{"acc", plain.value()},
+                 {"acc_stderr", plain.error()},
+                 {"acc_norm", by_byte.value()},
+                 {"acc_norm_stderr", by_byte.error()},
+                 {"acc_token", by_token.value()},
+                 {"acc_token_stderr", by_token.error()},
+                 {"examples", questions_.size()},
+                 {"choices", choices_.size()},
+                 {"cut", cut}};
     return c;
   }
 

@@ -45,7 +45,8 @@ std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions&, Index l
 
 // Perplexity of text documents, each read in windows of at most `window` tokens that go on by `stride`: see strided_windows.
 // Exit::missing, Exit::data.
-std::unique_ptr<Evaluation> text_evaluation(const std::vector<std::filesystem::path>& files, const DocumentFormat&, Index stride, const TextSettings&);
+std::unique_ptr<Evaluation> text_evaluation(const std::vector<std::filesystem::path>& files, const DocumentFormat&, Index stride,
+                                            const TextSettings&);
 
 // The last word of each {"text": ...} of a JSONL file, given all before it, as LAMBADA has it. Exit::missing; Exit::data with file:line.
 std::unique_ptr<Evaluation> last_word_evaluation(const std::filesystem::path& file, const TextSettings&);

@@ -18,8 +18,7 @@ Json parsed(std::string_view line, const std::string& place) {
   } catch (const Json::exception& error) {
     fail(Exit::data, "{}: the line is not valid JSON: {}", place, error.what());
   }
-  require(object.is_object(), Exit::data, "{}: the line is {} {}, not a JSON object", place, object.is_array() ? "an" : "a",
-          object.type_name());
+  require(object.is_object(), Exit::data, "{}: the line is {} {}, not a JSON object", place, object.is_array() ? "an" : "a", object.type_name());
   return object;
 }
 
@@ -52,8 +51,8 @@ const std::string& text_under(const Json& object, const char* key, const std::st
 std::vector<Token> encoded(const std::string& text, const TextSettings& settings, const std::string& place) {
   std::vector<Token> tokens = settings.tokenizer.encode(text);
   for (const Token token : tokens)
-    require(token < settings.vocab_size, Exit::data, "{}: token {} is beyond the model's vocabulary of {}: is this the model's tokenizer?",
-            place, token, settings.vocab_size);
+    require(token < settings.vocab_size, Exit::data, "{}: token {} is beyond the model's vocabulary of {}: is this the model's tokenizer?", place,
+            token, settings.vocab_size);
   return tokens;
 }
 

@@ -27,9 +27,14 @@ class LastWordEvaluation : public Evaluation {
     const double perplexity = std::exp(loss.value());
     c.text = fmt::format("accuracy {:.4f} ± {:.4f} | perplexity {:.4f} ± {:.4f} | {} examples, {} cut to the window", accuracy.value(),
                          accuracy.error(), perplexity, perplexity * loss.error(), scores.size(), cut);
-    c.results = {{"accuracy", accuracy.value()}, {"accuracy_stderr", accuracy.error()}, {"correct", Index(accuracy.sum())},
-                 {"perplexity", perplexity}, {"perplexity_stderr", perplexity * loss.error()}, {"log_likelihood", -loss.sum()},
-                 {"examples", scores.size()}, {"cut", cut}};
+    c.results = {{"accuracy", accuracy.value()},
+                 {"accuracy_stderr", accuracy.error()},
+                 {"correct", Index(accuracy.sum())},
+                 {"perplexity", perplexity},
+                 {"perplexity_stderr", perplexity * loss.error()},
+                 {"log_likelihood", -loss.sum()},
+                 {"examples", scores.size()},
+                 {"cut", cut}};
     return c;
   }
 

@@ -11,7 +11,7 @@ namespace gyr {
 
 struct Passage {
   std::vector<Token> tokens;
-  std::vector<Token> labels;  // labels[i] follows tokens[i]; ignored_label where it is not asked for
+  std::vector<Token> labels;                 // labels[i] follows tokens[i]; ignored_label where it is not asked for
   std::vector<std::int32_t> positions = {};  // of each token in its document, where several are packed; none: one document
 };
 

@@ -74,7 +74,8 @@ void require_numbers(const std::vector<PassageScore>& scores) {
   const auto bad = [](const PassageScore& s) { return !std::isfinite(s.loss); };
   const auto first = std::find_if(scores.begin(), scores.end(), bad);
   require(first == scores.end(), Exit::numeric,
-          "the loss of sequence {} is {}, and {} of {} are not finite: the weights are none (`info --statistics` shows where), or too large for this precision",
+          "the loss of sequence {} is {}, and {} of {} are not finite: the weights are none (`info --statistics` shows where), or too large for this "
+          "precision",
           first - scores.begin(), first == scores.end() ? 0 : first->loss, std::count_if(first, scores.end(), bad), scores.size());
 }
 
@@ -116,10 +117,10 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, Grid& grid, c
 }
 
 template std::vector<PassageScore> score_passages<double>(const ModelConfig&, Grid&, const Fill<double>&, const Passages&, const BatchLimits&,
-                                                           LogitsFile<double>*);
+                                                          LogitsFile<double>*);
 template std::vector<PassageScore> score_passages<float>(const ModelConfig&, Grid&, const Fill<float>&, const Passages&, const BatchLimits&,
-                                                           LogitsFile<float>*);
+                                                         LogitsFile<float>*);
 template std::vector<PassageScore> score_passages<bf16>(const ModelConfig&, Grid&, const Fill<bf16>&, const Passages&, const BatchLimits&,
-                                                           LogitsFile<bf16>*);
+                                                        LogitsFile<bf16>*);
 
 }  // namespace gyr

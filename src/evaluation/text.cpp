@@ -55,12 +55,21 @@ class TextEvaluation : public Evaluation {
     Index words = 0, bytes = 0;
     for (const Document& d : documents_) words += d.words, bytes += d.bytes;
     const double perplexity = std::exp(loss.value()), word = std::exp(loss.sum() / double(words)), bits = loss.sum() / double(bytes) / std::log(2.0);
-    c.text = fmt::format("loss {:.6f} ± {:.6f} | perplexity {:.4f} | word perplexity {:.4f} | byte perplexity {:.6f} | bits per byte {:.6f} | "
-                         "{} tokens, {} words, {} bytes of {} documents",
-                         loss.value(), loss.error(), perplexity, word, std::exp2(bits), bits, Index(loss.count()), words, bytes, documents_.size());
-    c.results = {{"loss", loss.value()}, {"loss_stderr", loss.error()}, {"perplexity", perplexity}, {"word_perplexity", word},
-                 {"byte_perplexity", std::exp2(bits)}, {"bits_per_byte", bits}, {"log_likelihood", -loss.sum()},
-                 {"tokens", Index(loss.count())}, {"words", words}, {"bytes", bytes}, {"documents", documents_.size()},
+    c.text = fmt::format(
+        "loss {:.6f} ± {:.6f} | perplexity {:.4f} | word perplexity {:.4f} | byte perplexity {:.6f} | bits per byte {:.6f} | "
+        "{} tokens, {} words, {} bytes of {} documents",
+        loss.value(), loss.error(), perplexity, word, std::exp2(bits), bits, Index(loss.count()), words, bytes, documents_.size());
+    c.results = {{"loss", loss.value()},
+                 {"loss_stderr", loss.error()},
+                 {"perplexity", perplexity},
+                 {"word_perplexity", word},
+                 {"byte_perplexity", std::exp2(bits)},
+                 {"bits_per_byte", bits},
+                 {"log_likelihood", -loss.sum()},
+                 {"tokens", Index(loss.count())},
+                 {"words", words},
+                 {"bytes", bytes},
+                 {"documents", documents_.size()},
                  {"windows", scores.size()}};
     if (skipped_ > 0) c.text += fmt::format(", {} lines skipped", skipped_), c.results["skipped"] = skipped_;
     return c;
@@ -86,7 +95,7 @@ class TextEvaluation : public Evaluation {
   }
 
   std::vector<Document> documents_;
-  Index skipped_ = 0;  // lines
+  Index skipped_ = 0;                                    // lines
   std::vector<std::pair<std::size_t, Window>> windows_;  // and the document each reads
   Passages passages_;
 };
@@ -94,7 +103,7 @@ class TextEvaluation : public Evaluation {
 }  // namespace
 
 std::unique_ptr<Evaluation> text_evaluation(const std::vector<std::filesystem::path>& files, const DocumentFormat& format, Index stride,
-                                const TextSettings& settings) {
+                                            const TextSettings& settings) {
   return std::make_unique<TextEvaluation>(files, format, stride, settings);
 }
 

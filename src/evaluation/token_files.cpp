@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Loss and perplexity over the windows of token files.
 #include "kernels/printable.hpp"
-#include "src/evaluation/mean.hpp"
 #include "src/evaluation/evaluation.hpp"
+#include "src/evaluation/mean.hpp"
 
 namespace gyr {
 
@@ -33,10 +33,13 @@ class TokenFileEvaluation : public Evaluation {
     }
     require(loss.count() > 0, Exit::data, "no token of the {} sequences is to be predicted; score more of them, or longer ones", scores.size());
     for (const std::string& note : dataset_.notes()) c.text += printable(note) + "\n";
-    c.text += fmt::format("loss {:.6f} | perplexity {:.4f} | {} tokens of {} sequences", loss.value(), std::exp(loss.value()),
-                         Index(loss.count()), scores.size());
-    c.results = {{"loss", loss.value()}, {"loss_stderr", loss.error()}, {"perplexity", std::exp(loss.value())},
-                 {"tokens", Index(loss.count())}, {"sequences", scores.size()}};
+    c.text += fmt::format("loss {:.6f} | perplexity {:.4f} | {} tokens of {} sequences", loss.value(), std::exp(loss.value()), Index(loss.count()),
+                          scores.size());
+    c.results = {{"loss", loss.value()},
+                 {"loss_stderr", loss.error()},
+                 {"perplexity", std::exp(loss.value())},
+                 {"tokens", Index(loss.count())},
+                 {"sequences", scores.size()}};
     return c;
   }
 
@@ -47,6 +50,8 @@ class TokenFileEvaluation : public Evaluation {
 
 }  // namespace
 
-std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions& options, Index limit) { return std::make_unique<TokenFileEvaluation>(options, limit); }
+std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions& options, Index limit) {
+  return std::make_unique<TokenFileEvaluation>(options, limit);
+}
 
 }  // namespace gyr

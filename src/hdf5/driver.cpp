@@ -118,7 +118,8 @@ herr_t write(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, cons
 herr_t truncate(H5FD_t* base, hid_t, hbool_t) {
   File& file = file_of(base);
   if (file.end_of_file == file.end_of_addresses) return 0;
-  if (file.condition->failure.empty() && ftruncate(file.descriptor, off_t(file.end_of_addresses)) != 0) file.condition->failure = std::strerror(errno);
+  if (file.condition->failure.empty() && ftruncate(file.descriptor, off_t(file.end_of_addresses)) != 0)
+    file.condition->failure = std::strerror(errno);
   file.end_of_file = file.end_of_addresses;
   return 0;
 }

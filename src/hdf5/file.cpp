@@ -32,12 +32,13 @@ constexpr std::size_t longest_text = std::size_t(64) << 20;
 // What HDF5 says of its last failure: the innermost of its messages.
 std::string reason() {
   std::string text;
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD,
-           [](unsigned depth, const H5E_error2_t* error, void* to) {
-             if (depth == 0 && error->desc) *static_cast<std::string*>(to) = error->desc;
-             return herr_t(0);
-           },
-           &text);
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned depth, const H5E_error2_t* error, void* to) {
+        if (depth == 0 && error->desc) *static_cast<std::string*>(to) = error->desc;
+        return herr_t(0);
+      },
+      &text);
   return text.empty() ? "HDF5 gives no reason (gyrfalcon info --check compares files with their checksums)" : text;
 }
 
@@ -167,8 +168,8 @@ I Object::number(const char* name) const {
   const Handle attribute = this->attribute(name);
   const Handle type = owned(H5Aget_type(attribute), H5Tclose, name_);
   const Handle space = owned(H5Aget_space(attribute), H5Sclose, name_);
-  require(H5Tget_class(type) == H5T_INTEGER && H5Sget_simple_extent_npoints(space) == 1, Exit::data, "{}: attribute '{}' is not a number",
-          name_, name);
+  require(H5Tget_class(type) == H5T_INTEGER && H5Sget_simple_extent_npoints(space) == 1, Exit::data, "{}: attribute '{}' is not a number", name_,
+          name);
   I value = 0;
   const hid_t native = std::is_signed_v<I> ? H5T_NATIVE_INT64 : H5T_NATIVE_UINT64;
   require(H5Aread(attribute, native, &value) >= 0, Exit::data, "{}: attribute '{}': {}", name_, name, reason());
@@ -195,8 +196,7 @@ Shape shape_in(const Handle& space, const std::string& name) {
   Index count = 8;  // bytes, at most
   Shape shape;
   for (const hsize_t extent : extents) {
-    const bool fits = extent > 0 && extent < hsize_t(std::numeric_limits<Index>::max()) &&
-                      !__builtin_mul_overflow(count, Index(extent), &count);
+    const bool fits = extent > 0 && extent < hsize_t(std::numeric_limits<Index>::max()) && !__builtin_mul_overflow(count, Index(extent), &count);
     require(fits, Exit::data, "{}: has impossible extents", name);
     shape.push_back(Index(extent));
   }
@@ -257,8 +257,8 @@ std::vector<Extent> Dataset::extents() const {
     unsigned filters = 0;
     haddr_t address = 0;
     hsize_t size = 0;
-    require(H5Dget_chunk_info(object_, space, i, corner.data(), &filters, &address, &size) >= 0, Exit::data,
-            "{}: its list of chunks is damaged: {}", name_, reason());
+    require(H5Dget_chunk_info(object_, space, i, corner.data(), &filters, &address, &size) >= 0, Exit::data, "{}: its list of chunks is damaged: {}",
+            name_, reason());
     list.push_back({Index(address), Index(size)});
   }
   std::sort(list.begin(), list.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
@@ -348,8 +348,7 @@ std::vector<std::byte> no_number(DType type) {
 
 Dataset File::create(const std::string& path, DType type, const Shape& shape, const Handle& properties) {
   const std::string name = name_ + ":" + path;
-  Handle dataset(H5Dcreate2(object_, path.c_str(), type_of(type), space_of(shape), with_groups_on_the_way(), properties, H5P_DEFAULT),
-                 H5Dclose);
+  Handle dataset(H5Dcreate2(object_, path.c_str(), type_of(type), space_of(shape), with_groups_on_the_way(), properties, H5P_DEFAULT), H5Dclose);
   if (dataset < 0) fail_write(name, reason());
   return Dataset(name, std::move(dataset), object_);
 }
@@ -393,12 +392,13 @@ void File::name_root(const std::string& name) {
 std::vector<std::string> File::datasets() const {
   const Turn turn;
   std::vector<std::string> links, paths;
-  const herr_t visited = H5Lvisit(object_, H5_INDEX_NAME, H5_ITER_INC,
-                                  [](hid_t, const char* name, const H5L_info_t* info, void* to) {
-                                    if (info->type == H5L_TYPE_HARD) static_cast<std::vector<std::string>*>(to)->push_back(name);
-                                    return herr_t(0);
-                                  },
-                                  &links);
+  const herr_t visited = H5Lvisit(
+      object_, H5_INDEX_NAME, H5_ITER_INC,
+      [](hid_t, const char* name, const H5L_info_t* info, void* to) {
+        if (info->type == H5L_TYPE_HARD) static_cast<std::vector<std::string>*>(to)->push_back(name);
+        return herr_t(0);
+      },
+      &links);
   require(visited >= 0, Exit::data, "{}: its list of contents is damaged: {}", name_, reason());
   for (const std::string& link : links) {
     const Handle object = owned(H5Oopen(object_, link.c_str(), H5P_DEFAULT), H5Oclose, name_ + ":/" + link);

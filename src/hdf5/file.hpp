@@ -64,7 +64,8 @@ class Object {
   void set(const char* attribute, const Shape& numbers);
   bool has(const char* attribute) const;
   std::string text(const char* attribute) const;
-  template <class I> I number(const char* attribute) const;  // std::int64_t or std::uint64_t
+  template <class I>
+  I number(const char* attribute) const;  // std::int64_t or std::uint64_t
 
  protected:
   Object(std::string name, Handle object) : name_(std::move(name)), object_(std::move(object)) {}
@@ -119,8 +120,8 @@ class File : public Object {
   static File create(const std::filesystem::path& path);  // empties what is there
   static File open(const std::filesystem::path& path);    // to read
 
-  // A dataset in equal chunks of at most about 2 MiB along its first dimensions, each with its checksum, and compressed where `deflate` (1 to 9) says so;
-  // groups on the way are made.
+  // A dataset in equal chunks of at most about 2 MiB along its first dimensions, each with its checksum, and compressed where `deflate` (1 to 9) says
+  // so; groups on the way are made.
   Dataset create_dataset(const std::string& path, DType type, const Shape& shape, int deflate = 0);
   // A dataset made of others, with not-a-number where none is or its file is missing. HDF5 looks for relative names beside this file.
   Dataset create_virtual(const std::string& path, DType type, const Shape& shape, const std::vector<VirtualPart>& parts);

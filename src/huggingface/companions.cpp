@@ -67,8 +67,8 @@ std::optional<std::string> template_in(const json& value, const std::string& fil
 }  // namespace
 
 const std::vector<std::string>& companion_names() {
-  static const std::vector<std::string> names{config_file_name, generation_file_name, tokenizer_config_name, "special_tokens_map.json",
-                                              "added_tokens.json", jinja_name, template_name};
+  static const std::vector<std::string> names{config_file_name,    generation_file_name, tokenizer_config_name, "special_tokens_map.json",
+                                              "added_tokens.json", jinja_name,           template_name};
   return names;
 }
 

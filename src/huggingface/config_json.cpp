@@ -20,19 +20,52 @@ constexpr Index most_positions = Index(1) << 40;
 constexpr const char* word_for_infinity = "__float__";
 
 // Keys that say nothing about the function of the model, or repeat what other keys say.
-const std::set<std::string> harmless{
-    "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path", "architectures", "attn_layer_indices",
-    "expansion_factor", "id2label", "is_encoder_decoder", "label2id", "mamba_use_mlp", "mlp_expansion_factor", "num_logits_to_keep",
-    "output_attentions", "output_hidden_states", "problem_type", "return_dict", "sliding_window", "time_step_floor", "tokenizer_class",
-    "torchscript", "transformers_version", "use_bfloat16", "use_cache"};
+const std::set<std::string> harmless{"_attn_implementation", "_attn_implementation_autoset",
+                                     "_commit_hash",         "_name_or_path",
+                                     "architectures",        "attn_layer_indices",
+                                     "expansion_factor",     "id2label",
+                                     "is_encoder_decoder",   "label2id",
+                                     "mamba_use_mlp",        "mlp_expansion_factor",
+                                     "num_logits_to_keep",   "output_attentions",
+                                     "output_hidden_states", "problem_type",
+                                     "return_dict",          "sliding_window",
+                                     "time_step_floor",      "tokenizer_class",
+                                     "torchscript",          "transformers_version",
+                                     "use_bfloat16",         "use_cache"};
 
 // Defaults for generation, which earlier versions wrote among the rest; they belong to generation_config.json and say nothing of the model.
-const std::set<std::string> generation{
-    "bad_words_ids", "begin_suppress_tokens", "chunk_size_feed_forward", "decoder_start_token_id", "diversity_penalty", "do_sample",
-    "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "forced_bos_token_id", "forced_eos_token_id",
-    "length_penalty", "max_length", "max_new_tokens", "min_length", "min_new_tokens", "no_repeat_ngram_size", "num_beam_groups", "num_beams",
-    "num_return_sequences", "output_scores", "prefix", "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "sep_token_id",
-    "suppress_tokens", "task_specific_params", "temperature", "top_k", "top_p", "typical_p"};
+const std::set<std::string> generation{"bad_words_ids",
+                                       "begin_suppress_tokens",
+                                       "chunk_size_feed_forward",
+                                       "decoder_start_token_id",
+                                       "diversity_penalty",
+                                       "do_sample",
+                                       "early_stopping",
+                                       "encoder_no_repeat_ngram_size",
+                                       "exponential_decay_length_penalty",
+                                       "forced_bos_token_id",
+                                       "forced_eos_token_id",
+                                       "length_penalty",
+                                       "max_length",
+                                       "max_new_tokens",
+                                       "min_length",
+                                       "min_new_tokens",
+                                       "no_repeat_ngram_size",
+                                       "num_beam_groups",
+                                       "num_beams",
+                                       "num_return_sequences",
+                                       "output_scores",
+                                       "prefix",
+                                       "remove_invalid_values",
+                                       "repetition_penalty",
+                                       "return_dict_in_generate",
+                                       "sep_token_id",
+                                       "suppress_tokens",
+                                       "task_specific_params",
+                                       "temperature",
+                                       "top_k",
+                                       "top_p",
+                                       "typical_p"};
 
 class Reader {
  public:

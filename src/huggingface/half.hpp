@@ -24,7 +24,7 @@ constexpr std::uint16_t float_to_half(float x) {
     const std::uint32_t rounded = size + 0xfffu + (size >> 13 & 1u);
     return std::uint16_t(sign | ((rounded >> 13) - (112u << 10)));
   }
-  if (size < 0x33000000u) return std::uint16_t(sign);             // below 2^-25
+  if (size < 0x33000000u) return std::uint16_t(sign);  // below 2^-25
   const std::uint32_t shift = 126u - (size >> 23), fraction = (size & 0x7fffffu) | 0x800000u;
   const std::uint32_t kept = fraction >> shift, rest = fraction & ((1u << shift) - 1), middle = 1u << (shift - 1);
   return std::uint16_t(sign | (kept + (rest > middle || (rest == middle && (kept & 1u)))));

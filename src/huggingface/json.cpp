@@ -74,8 +74,7 @@ json parse_json(std::string_view text, const std::string& origin) {
 
 std::string read_text(const std::string& file, std::size_t most_bytes) {
   const MappedFile mapped(file);
-  require(mapped.size() <= most_bytes, Exit::data, "{}: has {} bytes, and {} are the most such a file may have", file, mapped.size(),
-          most_bytes);
+  require(mapped.size() <= most_bytes, Exit::data, "{}: has {} bytes, and {} are the most such a file may have", file, mapped.size(), most_bytes);
   return std::string(mapped.text());
 }
 

@@ -31,14 +31,14 @@ bool is_plain_name(const std::string& name) {
 
 ShardIndex read_index(const std::string& file) {
   const nlohmann::json json = parse_json(read_text(file, largest_index), file);
-  require(json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(), Exit::data,
-          "{}: has no weight_map of tensors and files", file);
+  require(json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(), Exit::data, "{}: has no weight_map of tensors and files",
+          file);
   ShardIndex index;
   for (const auto& [tensor, shard] : json["weight_map"].items()) {
     require(shard.is_string(), Exit::data, "{}: the file of tensor `{}` is no text", file, shown(tensor));
     const auto& name = shard.get_ref<const std::string&>();
-    require(is_plain_name(name), Exit::data, "{}: tensor `{}` is said to be in `{}`, which is no name of a file in this folder", file,
-            shown(tensor), shown(name));
+    require(is_plain_name(name), Exit::data, "{}: tensor `{}` is said to be in `{}`, which is no name of a file in this folder", file, shown(tensor),
+            shown(name));
     index.file_of[tensor] = name;
   }
   require(!index.file_of.empty(), Exit::data, "{}: lists no tensors", file);
@@ -68,12 +68,14 @@ std::string way_to_model(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::exists(path / "adapter_config.json", error) && !fs::exists(path / config_file_name, error))
-    return "; it holds an adapter (adapter_config.json), which is a change to a model: merge it into the model it was made for (merge_and_unload of peft), and take that";
+    return "; it holds an adapter (adapter_config.json), which is a change to a model: merge it into the model it was made for (merge_and_unload of "
+           "peft), and take that";
   const std::string text = path.string();
   const auto slash = text.find('/');
-  const bool like_id = !fs::exists(path, error) && slash != text.npos && slash > 0 && slash + 1 < text.size() && slash == text.rfind('/') && text[0] != '.' &&
-                       text[0] != '~' && !text.ends_with(".h5");
-  return like_id ? fmt::format("; a model of the Hugging Face hub is downloaded first: `hf download {} --local-dir DIR`, and then take DIR", text) : "";
+  const bool like_id = !fs::exists(path, error) && slash != text.npos && slash > 0 && slash + 1 < text.size() && slash == text.rfind('/') &&
+                       text[0] != '.' && text[0] != '~' && !text.ends_with(".h5");
+  return like_id ? fmt::format("; a model of the Hugging Face hub is downloaded first: `hf download {} --local-dir DIR`, and then take DIR", text)
+                 : "";
 }
 
 ModelFolder::ModelFolder(const std::filesystem::path& folder) : folder_(folder), name_(folder.string()) {
@@ -114,13 +116,12 @@ void ModelFolder::open_shards() {
     const auto found = places_.find(tensor);
     require(found != places_.end(), Exit::data, "{}: tensor `{}` is said to be in {}, and no shard has it", file, shown(tensor), shard);
     const std::string& where = found->second.reader->name();
-    require(where == (folder_ / shard).string(), Exit::data, "{}: tensor `{}` is said to be in {}, and is in {}", file, shown(tensor), shard,
-            where);
+    require(where == (folder_ / shard).string(), Exit::data, "{}: tensor `{}` is said to be in {}, and is in {}", file, shown(tensor), shard, where);
   }
   for (const auto& [tensor, place] : places_)
     require(index.file_of.contains(tensor), Exit::data, "{}: does not list tensor `{}` of {}", file, shown(tensor), place.reader->name());
-  require(!index.total_size || *index.total_size == double(bytes()), Exit::data, "{}: says total_size {}, and the tensors have {} bytes",
-          file, index.total_size.value_or(0), bytes());
+  require(!index.total_size || *index.total_size == double(bytes()), Exit::data, "{}: says total_size {}, and the tensors have {} bytes", file,
+          index.total_size.value_or(0), bytes());
 }
 
 const ModelFolder::Place& ModelFolder::place(const std::string& name) const {
@@ -149,9 +150,8 @@ auto box_by_box(Read read) {
 StoredNumbers ModelFolder::open(const std::string& name) const {
   const Place at = place(name);
   const std::string label = at.reader->name() + ":" + shown(name);
-  const auto as_stored = box_by_box([at](const Box& box, void* data, const Shape& array, const Box& there) {
-    at.reader->read(*at.tensor, box, data, array, there);
-  });
+  const auto as_stored =
+      box_by_box([at](const Box& box, void* data, const Shape& array, const Box& there) { at.reader->read(*at.tensor, box, data, array, there); });
   const auto widened = box_by_box([at](const Box& box, void* data, const Shape& array, const Box& there) {
     std::vector<std::uint16_t> halves(std::size_t(elements(box.count)));
     at.reader->read(*at.tensor, box, halves.data(), box.count, whole(box.count));
@@ -205,9 +205,7 @@ bool same_rows(const ModelFolder& folder, int part, int parts) {
 
 }  // namespace
 
-bool head_is_tied(const ModelFolder& folder) {
-  return !folder.has(embedding_name) || !folder.has(head_name) || same_rows(folder, 0, 1);
-}
+bool head_is_tied(const ModelFolder& folder) { return !folder.has(embedding_name) || !folder.has(head_name) || same_rows(folder, 0, 1); }
 
 std::string FolderWeights::key(const std::string& weight) const {
   return tied_ && weight == embedding_name && !folder_.has(weight) && folder_.has(head_name) ? head_name : weight;
@@ -221,8 +219,8 @@ std::vector<std::string> FolderWeights::keys() const {
 
 void FolderWeights::check(int rank, int ranks) const {
   if (!tied_ || !folder_.has(embedding_name) || !folder_.has(head_name)) return;
-  require(same_rows(folder_, rank, ranks), Exit::config, "{}: {} is another matrix than {}, and the deck's head is tied; set model.tie_word_embeddings=false", name(),
-          head_name, embedding_name);
+  require(same_rows(folder_, rank, ranks), Exit::config,
+          "{}: {} is another matrix than {}, and the deck's head is tied; set model.tie_word_embeddings=false", name(), head_name, embedding_name);
 }
 
 }  // namespace gyr

@@ -25,8 +25,21 @@ struct TypeInfo {
   Index size;
 };
 // By the order of Type.
-constexpr std::array<TypeInfo, 15> types{{{"BOOL", 1}, {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"U8", 1}, {"I8", 1}, {"I16", 2}, {"U16", 2}, {"I32", 4},
-                                          {"U32", 4}, {"I64", 8}, {"U64", 8}, {"F16", 2}, {"BF16", 2}, {"F32", 4}, {"F64", 8}}};
+constexpr std::array<TypeInfo, 15> types{{{"BOOL", 1},
+                                          {"F8_E5M2", 1},
+                                          {"F8_E4M3", 1},
+                                          {"U8", 1},
+                                          {"I8", 1},
+                                          {"I16", 2},
+                                          {"U16", 2},
+                                          {"I32", 4},
+                                          {"U32", 4},
+                                          {"I64", 8},
+                                          {"U64", 8},
+                                          {"F16", 2},
+                                          {"BF16", 2},
+                                          {"F32", 4},
+                                          {"F64", 8}}};
 
 // Builds the header while the text is read: nothing of a shape that the format has not is ever stored.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
@@ -108,9 +121,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
  private:
   enum class In { nothing, file, metadata, tensor, shape, offsets };
 
-  void refuse_unless(bool fine, std::string_view why) const {
-    require(fine, Exit::data, "{}: tensor `{}` {}", origin_, shown(tensor_.name), why);
-  }
+  void refuse_unless(bool fine, std::string_view why) const { require(fine, Exit::data, "{}: tensor `{}` {}", origin_, shown(tensor_.name), why); }
   bool once(bool& seen) {
     refuse_unless(!seen, "has a field twice");
     return seen = true;
@@ -152,8 +163,8 @@ void check_names(const std::vector<Tensor>& tensors, const std::string& origin) 
 void check_cover(const std::vector<Tensor>& tensors, Index data_bytes, const std::string& origin) {
   Index end = 0;
   for (const Tensor& t : tensors) {
-    require(t.begin == end, Exit::data, "{}: data of tensor `{}` begins at {} where {} is expected: tensors {}", origin, shown(t.name), t.begin,
-            end, t.begin < end ? "overlap" : "leave a hole");
+    require(t.begin == end, Exit::data, "{}: data of tensor `{}` begins at {} where {} is expected: tensors {}", origin, shown(t.name), t.begin, end,
+            t.begin < end ? "overlap" : "leave a hole");
     end = t.end;
   }
   require(end == data_bytes, Exit::data, "{}: its tensors take {} bytes, and the file has {} of data{}", origin, end, data_bytes,
@@ -167,15 +178,15 @@ Index size_of(Type type) { return types[std::size_t(type)].size; }
 bool is_weight_type(Type type) { return type >= Type::f16; }
 
 Index header_length(std::string_view first, Index file_bytes, const std::string& origin) {
-  require(file_bytes >= length_bytes && Index(first.size()) >= length_bytes, Exit::data, "{}: is not a safetensors file: it has {} bytes",
-          origin, file_bytes);
+  require(file_bytes >= length_bytes && Index(first.size()) >= length_bytes, Exit::data, "{}: is not a safetensors file: it has {} bytes", origin,
+          file_bytes);
   if (const auto foreign = foreign_file(first); !foreign.empty()) fail(Exit::data, "{}: {}", origin, foreign);
   std::uint64_t length = 0;
   std::memcpy(&length, first.data(), sizeof length);
   require(length <= std::uint64_t(longest_header), Exit::data, "{}: is not a safetensors file: its header would have {} bytes, and {} are the most",
           origin, length, longest_header);
-  require(Index(length) <= file_bytes - length_bytes, Exit::data, "{}: its header would have {} bytes, and the file has {}: it was cut short",
-          origin, length, file_bytes);
+  require(Index(length) <= file_bytes - length_bytes, Exit::data, "{}: its header would have {} bytes, and the file has {}: it was cut short", origin,
+          length, file_bytes);
   return Index(length);
 }
 

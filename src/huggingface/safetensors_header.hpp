@@ -22,14 +22,14 @@ bool is_weight_type(Type);
 struct Tensor {
   std::string name;
   Type type = Type::f32;
-  Shape shape;                // {} for a scalar; an extent may be 0
-  Index begin = 0, end = 0;   // bytes of the data area
+  Shape shape;               // {} for a scalar; an extent may be 0
+  Index begin = 0, end = 0;  // bytes of the data area
 };
 
 struct Header {
-  std::vector<Tensor> tensors;                  // in the order of their data
+  std::vector<Tensor> tensors;  // in the order of their data
   std::map<std::string, std::string> metadata;
-  Index data_begin = 0;                         // byte of the file where the data area begins
+  Index data_begin = 0;  // byte of the file where the data area begins
 };
 
 constexpr Index length_bytes = 8;

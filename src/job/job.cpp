@@ -20,7 +20,9 @@ std::string environment(const char* name) {
 // Ids come from a file that anybody may have written: no options, no patterns.
 bool is_id(const std::string& id) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto plain = [&](char c) { return digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || std::string_view(".-_[]").find(c) != std::string_view::npos; };
+  const auto plain = [&](char c) {
+    return digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || std::string_view(".-_[]").find(c) != std::string_view::npos;
+  };
   return !id.empty() && digit(id[0]) && id.size() < 256 && std::all_of(id.begin(), id.end(), plain);
 }
 
@@ -41,7 +43,7 @@ bool among(const std::string& word, const std::array<std::string_view, N>& list)
 }
 
 // Of a job that is over, or waits to be started again.
-constexpr std::array<std::string_view, 11> slurm_gone{"PENDING",  "COMPLETED", "CANCELLED", "FAILED",  "TIMEOUT", "NODE_FAIL",
+constexpr std::array<std::string_view, 11> slurm_gone{"PENDING",   "COMPLETED", "CANCELLED", "FAILED",  "TIMEOUT",      "NODE_FAIL",
                                                       "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "REVOKED", "OUT_OF_MEMORY"};
 constexpr std::array<std::string_view, 2> slurm_still{"SUSPENDED", "STOPPED"};
 constexpr std::array<std::string_view, 7> pbs_gone{"F", "C", "X", "Q", "H", "W", "T"};
@@ -65,7 +67,8 @@ JobState step_in_slurm(const Job& old, double seconds) {
   const auto answer = answer_of({"scontrol", "-o", "show", "step", old.id + "." + old.step}, seconds);
   if (!answer || answer->code == 0) return JobState::unknown;
   const std::string answered = answer->out + answer->err;
-  return answered.find("Invalid job id") != std::string::npos || answered.find(" not found") != std::string::npos ? JobState::gone : JobState::unknown;
+  return answered.find("Invalid job id") != std::string::npos || answered.find(" not found") != std::string::npos ? JobState::gone
+                                                                                                                  : JobState::unknown;
 }
 
 // Ids mean something else on another cluster, and a machine for logging in names none.

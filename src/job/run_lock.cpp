@@ -82,7 +82,8 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
     const bool locked = flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
     const bool taken = !locked && errno == EWOULDBLOCK;
     const Owner before = owner_in(contents(name_));
-    require(!taken, Exit::io, "{}: another run writes to this folder: {}; wait for it, end it, or choose another output.folder", name_.string(), before.text());
+    require(!taken, Exit::io, "{}: another run writes to this folder: {}; wait for it, end it, or choose another output.folder", name_.string(),
+            before.text());
     if (before.pid != 0) require_free(before, locked, settings);
     write(0);
     if (shared_ || !locked) settle();
@@ -99,21 +100,25 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
 
 // `locked`: no other process of this machine holds the file.
 void RunLock::require_free(const Owner& before, bool locked, const LockSettings& settings) {
-  const auto taken_over = [&](const std::string& why) { note_ = fmt::format("output folder taken over from {}, which has ended without giving it back{}", before.text(), why); };
+  const auto taken_over = [&](const std::string& why) {
+    note_ = fmt::format("output folder taken over from {}, which has ended without giving it back{}", before.text(), why);
+  };
   const bool here = before.host == me_.host && (before.boot.empty() || before.boot == me_.boot);
   if (here && (locked || (::kill(pid_t(before.pid), 0) != 0 && errno == ESRCH))) return taken_over("");
   if (settings.take_over) return taken_over(", as --take-over says");
   if (earlier_attempt(before.job, me_.job)) return taken_over(": its job has been started again");
   const JobState state = here ? JobState::unknown : state_of(before.job, me_.job);
-  require(state != JobState::suspended, Exit::io, "{}: another run writes to this folder: {}, whose job is suspended; wait for it, end it, or choose another output.folder",
-          name_.string(), before.text());
+  require(state != JobState::suspended, Exit::io,
+          "{}: another run writes to this folder: {}, whose job is suspended; wait for it, end it, or choose another output.folder", name_.string(),
+          before.text());
   if (state == JobState::gone) {
     require_still(before, 3 * beat_seconds);
     return taken_over(": its scheduler says that the job is gone");
   }
   if (settings.say)
-    settings.say(fmt::format("{}: {} has not given this folder back; it is taken over after {} s without a sign of life (output.lock_seconds, --take-over)", name_.string(),
-                             before.text(), settings.patience));
+    settings.say(
+        fmt::format("{}: {} has not given this folder back; it is taken over after {} s without a sign of life (output.lock_seconds, --take-over)",
+                    name_.string(), before.text(), settings.patience));
   require_still(before, settings.patience);
   taken_over(fmt::format(": no sign of life for {} s", settings.patience));
 }
@@ -126,16 +131,18 @@ void RunLock::require_still(const Owner& before, double seconds) const {
   while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds) {
     require(StopSignals::caught() == 0, Exit::again, "stopped by {} while it waited for {}", stop_reason(StopSignals::caught()), name_.string());
     sleep(0.1);
-    require(look() == first, Exit::io, "{}: another run writes to this folder: {}, which gives signs of life; wait for it, end it, or choose another output.folder", name_.string(),
-            before.text());
+    require(look() == first, Exit::io,
+            "{}: another run writes to this folder: {}, which gives signs of life; wait for it, end it, or choose another output.folder",
+            name_.string(), before.text());
   }
 }
 
 // A text that never shrinks, so that whoever reads while it is written reads one of the two.
 void RunLock::write(std::uint64_t beat) {
   const Job& job = me_.job;
-  const Json json = {{"host", me_.host},       {"pid", me_.pid},         {"job", job.id},    {"scheduler", job.scheduler}, {"cluster", job.cluster},
-                     {"step", job.step},       {"attempt", job.attempt},       {"boot", me_.boot}, {"token", me_.token},         {"beat", fmt::format("{:012}", beat)}};
+  const Json json = {
+      {"host", me_.host}, {"pid", me_.pid},         {"job", job.id},    {"scheduler", job.scheduler}, {"cluster", job.cluster},
+      {"step", job.step}, {"attempt", job.attempt}, {"boot", me_.boot}, {"token", me_.token},         {"beat", fmt::format("{:012}", beat)}};
   const std::string text = json_text(json) + "\n";
   const bool written = (beat > 0 || ftruncate(descriptor_, 0) == 0) && pwrite(descriptor_, text.data(), text.size(), 0) == ssize_t(text.size());
   require(written && (!shared_ || fsync(descriptor_) == 0), Exit::io, "{}: cannot be written: {}", name_.string(), std::strerror(errno));
@@ -144,19 +151,25 @@ void RunLock::write(std::uint64_t beat) {
 void RunLock::settle() const {
   sleep(settle_seconds);
   const Owner now = owner_in(contents(name_));
-  require(now.token == me_.token, Exit::io, "{}: another run has taken this folder at the same moment: {}; wait for it, end it, or choose another output.folder", name_.string(), now.text());
+  require(now.token == me_.token, Exit::io,
+          "{}: another run has taken this folder at the same moment: {}; wait for it, end it, or choose another output.folder", name_.string(),
+          now.text());
 }
 
 void RunLock::look() {
   if (lost()) return;
   const int seen = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   const bool gone = seen < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP);
-  struct stat there {}, mine {};
-  const bool other = seen >= 0 && (fstat(seen, &there) != 0 || fstat(descriptor_, &mine) != 0 || there.st_ino != mine.st_ino || there.st_dev != mine.st_dev);
+  struct stat there {
+  }, mine{};
+  const bool other =
+      seen >= 0 && (fstat(seen, &there) != 0 || fstat(descriptor_, &mine) != 0 || there.st_ino != mine.st_ino || there.st_dev != mine.st_dev);
   if (seen >= 0) ::close(seen);
   const Owner now = seen >= 0 ? owner_in(contents(name_)) : me_;
   if (gone)
-    why_lost_ = fmt::format("{}: is not there any more: the output folder has been deleted or moved while the run was at work, and nothing can be saved in it", name_.string());
+    why_lost_ = fmt::format(
+        "{}: is not there any more: the output folder has been deleted or moved while the run was at work, and nothing can be saved in it",
+        name_.string());
   else if (other || (now.pid != 0 && now.token != me_.token))
     why_lost_ = fmt::format("{}: {} has taken this folder; nothing more is written to it", name_.string(), now.pid != 0 ? now.text() : "another run");
   if (!why_lost_.empty()) return lost_.store(true);

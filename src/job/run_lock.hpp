@@ -29,8 +29,8 @@ struct LockSettings {
 
 class RunLock {
  public:
-  static constexpr const char* of_run = "lock";                       // of the ranks of a run
-  static constexpr const char* of_supervisor = "supervisor.lock";     // of gyrfalcon run, also between two attempts of its ranks
+  static constexpr const char* of_run = "lock";                    // of the ranks of a run
+  static constexpr const char* of_supervisor = "supervisor.lock";  // of gyrfalcon run, also between two attempts of its ranks
 
   // Exit::io naming host, process and job where another run has the folder; Exit::again where a signal tells to stop while it waits.
   explicit RunLock(const std::filesystem::path& folder, const LockSettings& = {}, const char* name = of_run);
@@ -38,7 +38,7 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  const std::string& note() const { return note_; }    // from whom the folder was taken over, and why
+  const std::string& note() const { return note_; }       // from whom the folder was taken over, and why
   const std::string& token() const { return me_.token; }  // that no other lock has had
   static std::string token_in(const std::filesystem::path& file);
 

@@ -22,8 +22,7 @@ MPI_Comm split(MPI_Comm comm, int color, int key) {
 
 }  // namespace
 
-Grid::Grid(Layout layout, MPI_Comm world, Patience patience, Beacon* beacon)
-    : layout_(std::move(layout)), patience_(patience), beacon_(beacon) {
+Grid::Grid(Layout layout, MPI_Comm world, Patience patience, Beacon* beacon) : layout_(std::move(layout)), patience_(patience), beacon_(beacon) {
   int ranks = 0, rank = 0;
   MPI_Comm_size(world, &ranks);
   MPI_Comm_rank(world, &rank);
@@ -71,8 +70,7 @@ void Grid::add_tensor_blocks(const std::vector<int>& sizes) {
   const int rank = tensor_->rank();
   for (const int size : sizes) {
     if (tensor_->has_block(size)) continue;
-    auto transport = is_dry_run() ? dry_transport(rank % size, size)
-                                : mpi_transport(split(tensor_cart_, rank / size, rank), patience_);
+    auto transport = is_dry_run() ? dry_transport(rank % size, size) : mpi_transport(split(tensor_cart_, rank / size, rank), patience_);
     tensor_->add_block(size, Communicator(fmt::format("tensor/{}", size), std::move(transport), beacon_));
   }
 }

@@ -30,7 +30,7 @@ class Grid {
     if (beacon_) beacon_->task(task, micro);
   }
 
-  Communicator& world() { return *world_; }      // all ranks, in the order of positions
+  Communicator& world() { return *world_; }  // all ranks, in the order of positions
   Axis& tensor() { return *tensor_; }
   Communicator& pipeline() { return *pipeline_; }
   Communicator& data() { return *data_; }

@@ -27,8 +27,8 @@ struct Layout {
   std::vector<Span> stages;      // layers of each position of the pipeline axis
 
   int ranks() const;
-  int size(const std::string& axis) const;                     // 1 where there is no such axis
-  int coordinate(int position, const std::string& axis) const; // of a position in the grid
+  int size(const std::string& axis) const;                      // 1 where there is no such axis
+  int coordinate(int position, const std::string& axis) const;  // of a position in the grid
   int position_of(int rank) const;
   int rank_at(int position) const { return permutation.empty() ? position : permutation[position]; }
 };

@@ -73,8 +73,7 @@ class Compiler {
           program_.tasks.push_back(task(turn, {part - parts.first, part - parts.first + 1}));
           complete(part);
         }
-      else
-        program_.tasks.push_back(task(turn, {0, parts.size()}));
+      else program_.tasks.push_back(task(turn, {0, parts.size()}));
       after(turn);
       if (lifetimes.ends(turn, i)) end(turn);
     }
@@ -84,7 +83,9 @@ class Compiler {
   }
 
  private:
-  Task task(const Turn& turn, Span parts) { return {.op = turn.op, .chunk = turn.chunk, .micro = turn.micro, .slot = slots_[turn.chunk].of(turn.micro), .parts = parts}; }
+  Task task(const Turn& turn, Span parts) {
+    return {.op = turn.op, .chunk = turn.chunk, .micro = turn.micro, .slot = slots_[turn.chunk].of(turn.micro), .parts = parts};
+  }
 
   // `stage` is where the message begins to be needed.
   void transfer(Op op, const Turn& turn, Payload payload, int peer_stage, int needing_stage) {
@@ -155,7 +156,9 @@ std::string to_text(const Program& program) {
   for (const Task& t : program.tasks) {
     text += fmt::format("{:<17}", name_of(t.op));
     if (t.micro >= 0) text += fmt::format(" chunk {} micro {} slot {}", t.chunk, t.micro, t.slot);
-    if (t.peer >= 0) text += fmt::format(" {} {} rank {} tag {}", t.payload == Payload::activations ? "activations" : "gradients", t.op == Op::send ? "to" : "from", t.peer, t.tag);
+    if (t.peer >= 0)
+      text += fmt::format(" {} {} rank {} tag {}", t.payload == Payload::activations ? "activations" : "gradients", t.op == Op::send ? "to" : "from",
+                          t.peer, t.tag);
     if (t.bucket >= 0) text += fmt::format(" bucket {}", t.bucket);
     text += '\n';
   }

@@ -117,10 +117,11 @@ class Simulator {
     }
     ensure(stuck.empty(), "the schedule deadlocks:{}", stuck);
     for (const auto& [pair, line] : lines_) {
-      ensure(line.sent.size() == line.receives.size(), "rank {} sends {} messages to rank {}, which receives {}", pair.first, line.sent.size(), pair.second, line.receives.size());
+      ensure(line.sent.size() == line.receives.size(), "rank {} sends {} messages to rank {}, which receives {}", pair.first, line.sent.size(),
+             pair.second, line.receives.size());
       for (std::size_t i = 0; i < line.sent.size(); ++i)
-        ensure(line.sent[i].first == line.receives[i], "message {} from rank {} to rank {} is sent with tag {} and received with tag {}", i, pair.first, pair.second,
-               line.sent[i].first, line.receives[i]);
+        ensure(line.sent[i].first == line.receives[i], "message {} from rank {} to rank {} is sent with tag {} and received with tag {}", i,
+               pair.first, pair.second, line.sent[i].first, line.receives[i]);
     }
   }
 

@@ -83,7 +83,8 @@ std::vector<std::string> names_of_tied(const fs::path& like) {
 }
 
 // A job for every tensor of the folder that is to be.
-std::vector<Job> jobs_of(const CheckpointFile& file, const std::vector<Weight>& weights, const RunConfig& run, const ExportOptions& options, const fs::path& like) {
+std::vector<Job> jobs_of(const CheckpointFile& file, const std::vector<Weight>& weights, const RunConfig& run, const ExportOptions& options,
+                         const fs::path& like) {
   std::vector<Job> jobs;
   for (const Weight& w : weights) {
     const bool tied = run.model.tie_word_embeddings && w.name == embedding_name;
@@ -279,9 +280,10 @@ void make_do(const RunConfig& run, const OutputFolder& to, HuggingFaceConfig& co
   std::error_code error;
   const fs::path tokenizer = run.data.tokenizer;
   const bool known = !tokenizer.empty() && fs::is_regular_file(tokenizer, error);
-  note(fmt::format("no folder to take token ids, context length and chat template from (--like DIR): max_position_embeddings is the trained "
-                   "length {}, {}", config.positions,
-                   known ? fmt::format("tokenizer and end of text are those of {}", tokenizer.string()) : "there is no tokenizer"));
+  note(
+      fmt::format("no folder to take token ids, context length and chat template from (--like DIR): max_position_embeddings is the trained "
+                  "length {}, {}",
+                  config.positions, known ? fmt::format("tokenizer and end of text are those of {}", tokenizer.string()) : "there is no tokenizer"));
   if (!known) return;
   copy_tokenizer_of(run, to);
   if (const auto end = Tokenizer::load(tokenizer).eod(); end && *end < config.model.vocab_size) config.end_tokens = {*end};

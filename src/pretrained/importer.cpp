@@ -30,9 +30,10 @@ CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefault
 
 // What check_weights says, told of the folder alone.
 std::string without_deck(std::string text) {
-  const std::pair<std::string_view, std::string> words[] = {{": it is of another model than the deck's", fmt::format(", and {} asks for it", config_file_name)},
-                                                           {" in the model of the deck: it is of another model", fmt::format(" by {}", config_file_name)},
-                                                           {", which the deck's model has not: it is of another model", fmt::format(", which {} does not ask for", config_file_name)}};
+  const std::pair<std::string_view, std::string> words[] = {
+      {": it is of another model than the deck's", fmt::format(", and {} asks for it", config_file_name)},
+      {" in the model of the deck: it is of another model", fmt::format(" by {}", config_file_name)},
+      {", which the deck's model has not: it is of another model", fmt::format(", which {} does not ask for", config_file_name)}};
   for (const auto& [deck, folder] : words)
     if (const auto at = text.find(deck); at != text.npos) text.replace(at, deck.size(), folder);
   return text;

@@ -31,8 +31,9 @@ RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
   HuggingFaceConfig config = read_config_json(folder / config_file_name);
   if (config.model.tie_word_embeddings && has_weights(folder) && !head_is_tied(ModelFolder(folder))) {
     config.model.tie_word_embeddings = false;
-    config.notes.push_back(fmt::format("{}: tie_word_embeddings is true, and {} is stored beside another {}: each is used as it is stored, as transformers does",
-                                       (folder / config_file_name).string(), head_name, embedding_name));
+    config.notes.push_back(
+        fmt::format("{}: tie_word_embeddings is true, and {} is stored beside another {}: each is used as it is stored, as transformers does",
+                    (folder / config_file_name).string(), head_name, embedding_name));
   }
   for (const std::string& text : config.notes)
     if (note) note(text);

@@ -25,8 +25,7 @@ std::vector<std::pair<std::string, std::string>> build_facts() {
           {"compiler", GYR_COMPILER},
           {"flags", GYR_FLAGS},
           {"MPI", mpi_line},
-          {"Kokkos", fmt::format("{}.{}.{}, {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
-                                 Space::name())},
+          {"Kokkos", fmt::format("{}.{}.{}, {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100, Space::name())},
           {"HDF5", hdf5::library_version()},
           {"BLAS", blas_version()},
           {"backend", GYR_BACKEND}};

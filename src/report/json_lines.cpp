@@ -19,31 +19,30 @@ Json maybe(const std::optional<double>& x) { return x ? Json(*x) : nullptr; }
 
 std::string json_of(const StepReport& r) {
   const Json json = {{"kind", "step"},
-                                       {"time", r.time},
-                                       {"step", r.step},
-                                       {"steps", r.steps},
-                                       {"consumed_samples", r.samples},
-                                       {"consumed_tokens", r.tokens},
-                                       {"global_batch", r.global_batch_size},
-                                       {"seconds", r.seconds},
-                                       {"tokens_per_second", r.tokens_per_second},
-                                       {"tflops_per_rank", r.tflops},
-                                       {"mfu", maybe(r.mfu)},
-                                       {"learning_rate", r.learning_rate},
-                                       {"loss", r.loss},
-                                       {"grad_norm", r.grad_norm},
-                                       {"params_norm", maybe(r.params_norm)},
-                                       {"skipped", r.skipped},
-                                       {"nans", r.nans},
-                                       {"memory_bytes", r.memory_bytes},
-                                       {"seconds_left", r.seconds_left}};
+                     {"time", r.time},
+                     {"step", r.step},
+                     {"steps", r.steps},
+                     {"consumed_samples", r.samples},
+                     {"consumed_tokens", r.tokens},
+                     {"global_batch", r.global_batch_size},
+                     {"seconds", r.seconds},
+                     {"tokens_per_second", r.tokens_per_second},
+                     {"tflops_per_rank", r.tflops},
+                     {"mfu", maybe(r.mfu)},
+                     {"learning_rate", r.learning_rate},
+                     {"loss", r.loss},
+                     {"grad_norm", r.grad_norm},
+                     {"params_norm", maybe(r.params_norm)},
+                     {"skipped", r.skipped},
+                     {"nans", r.nans},
+                     {"memory_bytes", r.memory_bytes},
+                     {"seconds_left", r.seconds_left}};
   return json_text(json);
 }
 
 std::string json_of(const ValidationReport& r) {
-  const Json json = {{"kind", "validation"}, {"time", r.time},
-                                       {"step", r.step},       {"consumed_samples", r.samples},
-                                       {"loss", r.loss},       {"perplexity", r.perplexity()}};
+  const Json json = {{"kind", "validation"},          {"time", r.time}, {"step", r.step},
+                     {"consumed_samples", r.samples}, {"loss", r.loss}, {"perplexity", r.perplexity()}};
   return json_text(json);
 }
 
@@ -58,8 +57,7 @@ JsonLines::JsonLines(const std::filesystem::path& file) : name_(file.string()), 
 void JsonLines::line(const std::string& json) {
   std::fseek(file_.get(), 0, SEEK_END);
   const std::string text = json + '\n';
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() && std::fflush(file_.get()) == 0;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() && std::fflush(file_.get()) == 0;
   require(written, Exit::io, "{}: writing failed: {}", name_, std::strerror(errno));
 }
 

@@ -59,9 +59,7 @@ std::string duration(double seconds) {
 
 std::string step_line(const StepReport& r) {
   std::string line = fmt::format(" [{}] iteration {:8}/{:8} |", date(r.time), r.step, r.steps);
-  const auto field = [&](std::string_view name, const std::string& value) {
-    line += fmt::format(" {}: {} |", name, value);
-  };
+  const auto field = [&](std::string_view name, const std::string& value) { line += fmt::format(" {}: {} |", name, value); };
   field("consumed samples", fmt::format("{:12}", r.samples));
   field("elapsed time per iteration (ms)", fmt::format("{:.1f}", r.seconds * 1000));
   field("throughput per GPU (TFLOP/s/GPU)", fmt::format("{:.3f}", r.tflops));
@@ -81,8 +79,7 @@ std::string step_line(const StepReport& r) {
 }
 
 std::string validation_line(const ValidationReport& r) {
-  return fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", r.step, r.loss,
-                     r.perplexity());
+  return fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", r.step, r.loss, r.perplexity());
 }
 
 std::string live_line(const StepReport& r, int width, bool colour) {

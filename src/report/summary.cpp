@@ -18,34 +18,24 @@ std::string last_line(Exit code) {
 
 std::string_view meaning(Exit code) {
   switch (code) {
-    case Exit::ok:
-      return "done";
-    case Exit::usage:
-      return "command line";
-    case Exit::data:
-      return "a file's content is wrong";
-    case Exit::missing:
-      return "a file is not there";
-    case Exit::internal:
-      return "internal error: please report it";
-    case Exit::device:
-      return "MPI, device, processor or number of ranks";
-    case Exit::io:
-      return "reading or writing failed";
-    case Exit::again:
-      return "stopped early: submit again to go on from the last checkpoint";
-    case Exit::config:
-      return "the deck";
-    case Exit::numeric:
-      return "loss or gradient not finite, or replicas differ";
+    case Exit::ok: return "done";
+    case Exit::usage: return "command line";
+    case Exit::data: return "a file's content is wrong";
+    case Exit::missing: return "a file is not there";
+    case Exit::internal: return "internal error: please report it";
+    case Exit::device: return "MPI, device, processor or number of ranks";
+    case Exit::io: return "reading or writing failed";
+    case Exit::again: return "stopped early: submit again to go on from the last checkpoint";
+    case Exit::config: return "the deck";
+    case Exit::numeric: return "loss or gradient not finite, or replicas differ";
   }
   return "unknown";
 }
 
 std::string exit_codes() {
   std::string text = "Exit codes:", line;
-  for (const Exit code : {Exit::ok, Exit::usage, Exit::data, Exit::missing, Exit::device, Exit::internal, Exit::io, Exit::again, Exit::config,
-                          Exit::numeric}) {
+  for (const Exit code :
+       {Exit::ok, Exit::usage, Exit::data, Exit::missing, Exit::device, Exit::internal, Exit::io, Exit::again, Exit::config, Exit::numeric}) {
     const std::string entry = fmt::format(" {} {}{}", int(code), meaning(code), code == Exit::numeric ? "." : ";");
     if (line.size() + entry.size() > 116) text += line + "\n  ", line.clear();
     line += entry;

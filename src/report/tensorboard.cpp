@@ -45,15 +45,9 @@ std::string varint(std::uint64_t value) {
 enum Wire { as_varint = 0, as_64_bits = 1, as_bytes = 2, as_32_bits = 5 };
 std::string key(int number, Wire wire) { return varint(std::uint64_t(number) << 3 | wire); }
 std::string field(int number, Index value) { return key(number, as_varint) + varint(std::uint64_t(value)); }
-std::string field(int number, double value) {
-  return key(number, as_64_bits) + little_endian(std::bit_cast<std::uint64_t>(value));
-}
-std::string field(int number, float value) {
-  return key(number, as_32_bits) + little_endian(std::bit_cast<std::uint32_t>(value));
-}
-std::string field(int number, std::string_view bytes) {
-  return key(number, as_bytes).append(varint(bytes.size())).append(bytes);
-}
+std::string field(int number, double value) { return key(number, as_64_bits) + little_endian(std::bit_cast<std::uint64_t>(value)); }
+std::string field(int number, float value) { return key(number, as_32_bits) + little_endian(std::bit_cast<std::uint32_t>(value)); }
+std::string field(int number, std::string_view bytes) { return key(number, as_bytes).append(varint(bytes.size())).append(bytes); }
 
 std::string file_name(double time) {
   std::array<char, 256> host{};
@@ -90,15 +84,12 @@ void EventFile::scalar(double time, Index step, std::string_view tag, double val
 
 void EventFile::record(const std::string& payload) {
   const std::string length = little_endian(std::uint64_t(payload.size()));
-  const std::string bytes =
-      length + little_endian(masked_crc32c(length)) + payload + little_endian(masked_crc32c(payload));
+  const std::string bytes = length + little_endian(masked_crc32c(length)) + payload + little_endian(masked_crc32c(payload));
   const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) == bytes.size();
   require(written, Exit::io, "{}: writing failed: {}", name_.string(), std::strerror(errno));
 }
 
-void EventFile::flush() {
-  require(std::fflush(file_.get()) == 0, Exit::io, "{}: writing failed: {}", name_.string(), std::strerror(errno));
-}
+void EventFile::flush() { require(std::fflush(file_.get()) == 0, Exit::io, "{}: writing failed: {}", name_.string(), std::strerror(errno)); }
 
 TensorBoard::TensorBoard(const std::filesystem::path& folder, double time, std::optional<Resumed> resumed)
     : steps_(folder, time, resumed ? std::optional(resumed->step) : std::nullopt),

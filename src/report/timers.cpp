@@ -20,8 +20,7 @@ struct OverRanks {
 
 std::vector<OverRanks> merge(std::span<const std::string> names, std::span<const double> packed) {
   const std::size_t row = 2 * names.size();
-  ensure(row > 0 && !packed.empty() && packed.size() % row == 0, "timers: {} numbers are not rows of {}", packed.size(),
-         row);
+  ensure(row > 0 && !packed.empty() && packed.size() % row == 0, "timers: {} numbers are not rows of {}", packed.size(), row);
   const std::size_t ranks = packed.size() / row;
   std::vector<OverRanks> all;
   for (std::size_t n = 0; n < names.size(); ++n) {
@@ -72,29 +71,18 @@ std::vector<double> Timers::packed() const {
 void Timers::reset() { std::fill(entries_.begin(), entries_.end(), Entry{}); }
 
 std::string Timers::table(std::span<const std::string> names, std::span<const double> packed) {
-  Table table({{"section"},
-               {"calls", true},
-               {"min s", true},
-               {"mean s", true},
-               {"max s", true},
-               {"%", true},
-               {"max/mean", true}});
+  Table table({{"section"}, {"calls", true}, {"min s", true}, {"mean s", true}, {"max s", true}, {"%", true}, {"max/mean", true}});
   for (const OverRanks& a : merge(names, packed))
-    table.row({a.name, fmt::format("{}", a.calls), fmt::format("{:.3f}", a.least), fmt::format("{:.3f}", a.mean),
-               fmt::format("{:.3f}", a.most), fmt::format("{:.1f}", 100 * a.part),
-               a.mean > 0 ? fmt::format("{:.2f}", a.most / a.mean) : "-"});
+    table.row({a.name, fmt::format("{}", a.calls), fmt::format("{:.3f}", a.least), fmt::format("{:.3f}", a.mean), fmt::format("{:.3f}", a.most),
+               fmt::format("{:.1f}", 100 * a.part), a.mean > 0 ? fmt::format("{:.2f}", a.most / a.mean) : "-"});
   return table.str();
 }
 
 std::string Timers::json(std::span<const std::string> names, std::span<const double> packed) {
   Json sections = Json::array();
   for (const OverRanks& a : merge(names, packed))
-    sections.push_back({{"name", a.name},
-                        {"calls", a.calls},
-                        {"min_seconds", a.least},
-                        {"mean_seconds", a.mean},
-                        {"max_seconds", a.most},
-                        {"part", a.part}});
+    sections.push_back(
+        {{"name", a.name}, {"calls", a.calls}, {"min_seconds", a.least}, {"mean_seconds", a.mean}, {"max_seconds", a.most}, {"part", a.part}});
   return json_text({{"kind", "timers"}, {"sections", sections}});
 }
 

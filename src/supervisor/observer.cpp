@@ -79,8 +79,8 @@ std::optional<Finding> Observer::told() const {
   if (!dead) return {};
   const auto beat = std::find_if(now_.begin(), now_.end(), [&](const Heartbeat& h) { return h.pid == dead->pid && host_of(h) == dead->host; });
   const int rank = beat == now_.end() ? dead->rank : beat->rank;  // before its first heartbeat only its launcher knows it
-  const Verdict verdict{rank, fmt::format("{} on {} (pid {}) {}{}", rank < 0 ? "a rank" : fmt::format("rank {}", rank), dead->host, dead->pid, manner(*dead),
-                                          beat == now_.end() ? "" : "; last seen at: " + whereabouts(*beat))};
+  const Verdict verdict{rank, fmt::format("{} on {} (pid {}) {}{}", rank < 0 ? "a rank" : fmt::format("rank {}", rank), dead->host, dead->pid,
+                                          manner(*dead), beat == now_.end() ? "" : "; last seen at: " + whereabouts(*beat))};
   if (!dead->signal.empty()) return Finding{"lost", verdict, int(Exit::again), dead->host};
   return Finding{"died", verdict, dead->code != 0 ? dead->code : int(Exit::internal), dead->host};  // 0 without having said that it was done
 }

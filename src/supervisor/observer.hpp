@@ -31,7 +31,7 @@ class Observer {
   std::vector<std::string> slow_ranks();
   // Ranks that were slow, with the words.
   const std::map<int, std::string>& slow() const { return slow_; }
-  Index step() const;  // under way on the rank that is furthest
+  Index step() const;                // under way on the rank that is furthest
   std::string host(int rank) const;  // by its heartbeat, empty: it has had none
   int hosts() const;                 // of all ranks
 

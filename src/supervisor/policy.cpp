@@ -14,7 +14,8 @@ Decision give_up(const std::string& why) { return {false, 0, why}; }
 
 // Two attempts in a row without a new checkpoint, or one: the last ones.
 bool stands_still(const std::vector<Attempt>& attempts, std::size_t count) {
-  return attempts.size() >= count && std::none_of(attempts.end() - std::ptrdiff_t(count), attempts.end(), [](const Attempt& attempt) { return attempt.made_progress(); });
+  return attempts.size() >= count &&
+         std::none_of(attempts.end() - std::ptrdiff_t(count), attempts.end(), [](const Attempt& attempt) { return attempt.made_progress(); });
 }
 
 bool host_fails_again(const std::vector<Attempt>& attempts) {
@@ -46,11 +47,14 @@ Decision decide(const std::vector<Attempt>& attempts, const Policy& policy) {
     return give_up(fmt::format("rank {} is lost, there is no spare, and the batches do not split on fewer than {} data ranks", last.rank, now));
   std::string why = fmt::format("rank {} is lost and there is no spare", last.rank);
   const int fewer = host_fails_again(attempts) ? policy.data_axis(now - 1) : 0;
-  if (fewer > 0 && fewer < data) data = fewer, why = fmt::format("{} has lost a rank for the second time, and nothing was saved in between", last.host);
-  if (data >= now && stands_still(attempts, 2)) return give_up(fmt::format("two attempts without a new checkpoint: no progress since step {}", last.to));
+  if (fewer > 0 && fewer < data)
+    data = fewer, why = fmt::format("{} has lost a rank for the second time, and nothing was saved in between", last.host);
+  if (data >= now && stands_still(attempts, 2))
+    return give_up(fmt::format("two attempts without a new checkpoint: no progress since step {}", last.to));
   if (data > now) why = fmt::format("step {} was saved", last.to);
   if (data == now) return {true, last.ranks, ""};
-  return {true, data * policy.model_ranks, fmt::format("{}: from {} to {} data ranks, the same batch in {} micro-batches", why, now, data, data < now ? "more" : "fewer")};
+  return {true, data * policy.model_ranks,
+          fmt::format("{}: from {} to {} data ranks, the same batch in {} micro-batches", why, now, data, data < now ? "more" : "fewer")};
 }
 
 }  // namespace gyr

@@ -54,7 +54,8 @@ std::vector<pid_t> children() {
 Process::Process(const std::vector<std::string>& command) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   int out[2], err[2], report[2];
-  require(::pipe2(out, O_CLOEXEC) == 0 && ::pipe2(err, O_CLOEXEC) == 0 && ::pipe2(report, O_CLOEXEC) == 0, Exit::io, "no pipe: {}", std::strerror(errno));
+  require(::pipe2(out, O_CLOEXEC) == 0 && ::pipe2(err, O_CLOEXEC) == 0 && ::pipe2(report, O_CLOEXEC) == 0, Exit::io, "no pipe: {}",
+          std::strerror(errno));
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   require(pid_ >= 0, Exit::io, "no process can be started: {}", std::strerror(errno));

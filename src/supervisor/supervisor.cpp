@@ -27,8 +27,9 @@ double since(Clock::time_point begin) { return std::chrono::duration<double>(Clo
 class Supervisor {
  public:
   Supervisor(const RunConfig& run, const SuperviseOptions& options)
-      : run_(run), options_(options), lock_(taken_folder()), ranks_(options.ranks),
-        policy_{options.ranks, model_ranks(), options.spares, run.supervise.max_restarts, [this](int most) { return data_axis_up_to(most); }} {
+      : run_(run), options_(options), lock_(taken_folder()),
+        ranks_(options.ranks), policy_{options.ranks, model_ranks(), options.spares, run.supervise.max_restarts,
+                                       [this](int most) { return data_axis_up_to(most); }} {
     if (!lock_->note().empty()) say(lock_->note());
   }
 
@@ -62,8 +63,11 @@ class Supervisor {
   }
 
   Words command(int number) const {
-    Words program{options_.program, "train", options_.deck, "--resume", "--attempt", std::to_string(number), "--exit-record", exit_record_path(output(), number),
-                  "--supervisor", lock_->token()};
+    Words program{options_.program, "train",
+                  options_.deck,    "--resume",
+                  "--attempt",      std::to_string(number),
+                  "--exit-record",  exit_record_path(output(), number),
+                  "--supervisor",   lock_->token()};
     if (options_.accept_changes) program.push_back("--accept-changes");
     program.insert(program.end(), options_.overrides.begin(), options_.overrides.end());
     if (ranks_ != options_.ranks) program.push_back(fmt::format("parallel.data={}", data_axis()));
@@ -148,20 +152,30 @@ class Supervisor {
   }
 
   static void tell(const Attempt& attempt) {
-    say(fmt::format("attempt {} on {} ranks: {} after {:.1f} s in step {}, checkpoint at {}{}", attempt.number, attempt.ranks, attempt.state, attempt.seconds, attempt.reached,
-                    attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
+    say(fmt::format("attempt {} on {} ranks: {} after {:.1f} s in step {}, checkpoint at {}{}", attempt.number, attempt.ranks, attempt.state,
+                    attempt.seconds, attempt.reached, attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
   }
 
   double ratio() const { return useful_seconds(output() / "metrics.jsonl", epoch_) / std::max(1e-9, since(begin_)); }
 
   void end() {
-    Table table({{"attempt", true}, {"ranks", true}, {"from", true}, {"to", true}, {"reached", true}, {"s", true}, {"code", true}, {"end"}, {"culprit", false, 80}});
+    Table table({{"attempt", true},
+                 {"ranks", true},
+                 {"from", true},
+                 {"to", true},
+                 {"reached", true},
+                 {"s", true},
+                 {"code", true},
+                 {"end"},
+                 {"culprit", false, 80}});
     for (const Attempt& attempt : attempts_)
-      table.row({std::to_string(attempt.number), std::to_string(attempt.ranks), std::to_string(attempt.from), std::to_string(attempt.to), std::to_string(attempt.reached),
-                 fmt::format("{:.1f}", attempt.seconds), std::to_string(attempt.code), attempt.state, attempt.culprit});
+      table.row({std::to_string(attempt.number), std::to_string(attempt.ranks), std::to_string(attempt.from), std::to_string(attempt.to),
+                 std::to_string(attempt.reached), fmt::format("{:.1f}", attempt.seconds), std::to_string(attempt.code), attempt.state,
+                 attempt.culprit});
     const double wall = since(begin_), useful = useful_seconds(output() / "metrics.jsonl", epoch_);
     std::printf("%s", table.str().c_str());
-    say(fmt::format("effective training time {:.3f}: {:.1f} s of steps that count in {:.1f} s, {} restarts", useful / wall, useful, wall, attempts_.size() - 1));
+    say(fmt::format("effective training time {:.3f}: {:.1f} s of steps that count in {:.1f} s, {} restarts", useful / wall, useful, wall,
+                    attempts_.size() - 1));
     write_status(attempts_.back().state);
     std::printf("%s\n", last_line(Exit(attempts_.back().code)).c_str());
   }
@@ -169,11 +183,25 @@ class Supervisor {
   void write_status(const std::string& state) const {
     Json attempts = Json::array();
     for (const Attempt& attempt : attempts_)
-      attempts.push_back({{"attempt", attempt.number}, {"ranks", attempt.ranks}, {"from", attempt.from}, {"to", attempt.to}, {"reached", attempt.reached},
-                       {"seconds", attempt.seconds}, {"code", attempt.code}, {"state", attempt.state}, {"rank", attempt.rank}, {"host", attempt.host},
-                       {"culprit", attempt.culprit}, {"slow", attempt.slow}});
-    const Json json = {{"state", state}, {"code", attempts_.back().code}, {"gave_up", gave_up_}, {"restarts", attempts_.size() - 1},
-                                         {"effective_time_ratio", ratio()}, {"seconds", since(begin_)}, {"attempts", attempts}};
+      attempts.push_back({{"attempt", attempt.number},
+                          {"ranks", attempt.ranks},
+                          {"from", attempt.from},
+                          {"to", attempt.to},
+                          {"reached", attempt.reached},
+                          {"seconds", attempt.seconds},
+                          {"code", attempt.code},
+                          {"state", attempt.state},
+                          {"rank", attempt.rank},
+                          {"host", attempt.host},
+                          {"culprit", attempt.culprit},
+                          {"slow", attempt.slow}});
+    const Json json = {{"state", state},
+                       {"code", attempts_.back().code},
+                       {"gave_up", gave_up_},
+                       {"restarts", attempts_.size() - 1},
+                       {"effective_time_ratio", ratio()},
+                       {"seconds", since(begin_)},
+                       {"attempts", attempts}};
     try {
       lock_->require_held();
       OutputFile file(output() / "supervisor.json");
@@ -226,7 +254,8 @@ double useful_seconds(const std::filesystem::path& metrics, double begin) {
 
 int supervise(const RunConfig& run, const SuperviseOptions& options) {
   const int model_ranks = run.parallel.pipeline * run.parallel.tensor;
-  require(options.ranks % model_ranks == 0, Exit::config, "-n {}: not a multiple of parallel.pipeline x parallel.tensor = {}", options.ranks, model_ranks);
+  require(options.ranks % model_ranks == 0, Exit::config, "-n {}: not a multiple of parallel.pipeline x parallel.tensor = {}", options.ranks,
+          model_ranks);
   std::error_code error;
   std::filesystem::create_directories(run.output, error);
   require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", run.output, error.message());

@@ -14,8 +14,8 @@ struct SuperviseOptions {
   std::string launcher;
   int ranks = 1;
   bool accept_changes = false;  // as of train
-  int spares = -1;  // ranks that can be lost and replaced, -1: any number; beyond that the data axis shrinks
-  bool take_over = false;  // the output folder, from a run on another machine
+  int spares = -1;              // ranks that can be lost and replaced, -1: any number; beyond that the data axis shrinks
+  bool take_over = false;       // the output folder, from a run on another machine
 };
 
 // Returns the exit code of the last attempt. Exit::usage where the launcher cannot be started, Exit::io where another run has the folder.

@@ -48,16 +48,14 @@ bool AddedMatcher::stands_alone(std::string_view text, const Part& part) const {
     append_character(one, stand_in(c.point).value_or(c.point));
     return word_.find(one, 0, scratch).has_value();
   };
-  return (part.begin == 0 || !is_word(character_before(text, part.begin))) &&
-         (part.end == text.size() || !is_word(character_at(text, part.end)));
+  return (part.begin == 0 || !is_word(character_before(text, part.begin))) && (part.end == text.size() || !is_word(character_at(text, part.end)));
 }
 
 // Takes in white space before, but not before `done`, and after.
 void AddedMatcher::widen(std::string_view text, std::size_t done, Part& part) {
   if (part.token->lstrip) {
     part.begin = std::max(part.begin, done);
-    while (part.begin > done && is_white_space(character_before(text, part.begin).point))
-      part.begin -= character_before(text, part.begin).length;
+    while (part.begin > done && is_white_space(character_before(text, part.begin).point)) part.begin -= character_before(text, part.begin).length;
   }
   if (part.token->rstrip)
     while (part.end < text.size() && is_white_space(character_at(text, part.end).point)) part.end += character_at(text, part.end).length;

@@ -17,11 +17,11 @@ namespace gyr {
 struct AddedToken {
   std::int32_t id;
   std::string content;
-  bool special = true;       // stands for structure, not for text
-  bool normalized = false;   // looked for after normalizing, in its normalized form
-  bool single_word = false;  // only where no letter or digit touches it
+  bool special = true;                  // stands for structure, not for text
+  bool normalized = false;              // looked for after normalizing, in its normalized form
+  bool single_word = false;             // only where no letter or digit touches it
   bool lstrip = false, rstrip = false;  // takes the white space before, after it
-  bool in_model = true;      // the model's vocabulary has it too
+  bool in_model = true;                 // the model's vocabulary has it too
 };
 
 // Finds added tokens: the leftmost, of those that begin there the longest, then on from its end.

@@ -12,9 +12,7 @@
 
 namespace gyr {
 
-constexpr bool stands_for_itself(int byte) {
-  return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255);
-}
+constexpr bool stands_for_itself(int byte) { return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255); }
 
 // letter_of[b]: the code point of byte b.
 inline constexpr std::array<std::uint16_t, 256> letter_of = [] {

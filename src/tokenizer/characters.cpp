@@ -25,8 +25,8 @@ const Row* row_of(const Row (&table)[N], char32_t c) {
 
 bool is_white_space(char32_t c) {
   if (c < 0x80) return (c >= 9 && c <= 13) || c == ' ';
-  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
-         c == 0x205f || c == 0x3000;
+  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
 }
 
 bool is_number(char32_t c) { return c < 0x80 ? c >= '0' && c <= '9' : row_of(numbers, c) != nullptr; }

@@ -14,8 +14,8 @@ struct DecoderStep {
   // byte_level joins the tokens and turns letters of the byte alphabet into bytes; fuse joins them; replace and strip change each token.
   enum class Kind { byte_level, fuse, replace, strip };
   Kind kind;
-  std::string pattern;               // of replace: PCRE2's syntax
-  std::string text;                  // of replace: what is put there; of strip: the character that goes
+  std::string pattern;              // of replace: PCRE2's syntax
+  std::string text;                 // of replace: what is put there; of strip: the character that goes
   std::size_t left = 0, right = 0;  // of strip: how many at most
 };
 

@@ -127,7 +127,10 @@ void Normalizer::apply(std::string& text, Pattern::Scratch& scratch) const {
   for (const Step& step : steps_) {
     const NormalizerStep& what = step.what;
     switch (what.kind) {
-      case Kind::nfc: case Kind::nfd: case Kind::nfkc: case Kind::nfkd: text = normal(text, what.kind); break;
+      case Kind::nfc:
+      case Kind::nfd:
+      case Kind::nfkc:
+      case Kind::nfkd: text = normal(text, what.kind); break;
       case Kind::lowercase: text = by_characters(text, append_small); break;
       case Kind::strip_accents:
         text = by_characters(text, [](std::string& out, char32_t c) {

@@ -14,8 +14,8 @@ namespace gyr {
 struct NormalizerStep {
   enum class Kind { nfc, nfd, nfkc, nfkd, lowercase, strip_accents, strip, prepend, replace };
   Kind kind;
-  std::string pattern;             // of replace: PCRE2's syntax
-  std::string text;                // of prepend and replace: what is put there
+  std::string pattern;               // of replace: PCRE2's syntax
+  std::string text;                  // of prepend and replace: what is put there
   bool left = false, right = false;  // of strip: where white space goes
 };
 

@@ -20,8 +20,8 @@ constexpr char32_t end = 0xffffffff;  // no character
 // \w of Oniguruma; PCRE2's has fewer members.
 constexpr const char* word_members = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
-constexpr std::array categories{"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc",
-                                "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
+constexpr std::array categories{"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P", "Pc",
+                                "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S", "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
 constexpr std::array scripts{"Han", "Hiragana", "Katakana", "Hangul"};  // by script alone, without PCRE2's script extensions
 
 bool is_letter_or_digit(char32_t c) { return c < 0x80 && ((c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z')); }
@@ -86,7 +86,9 @@ class Translator {
       case '.': return emit(".", Previous::atom);
       case '^': return emit(R"((?:\A|(?<=\n)(?!\z)))", Previous::position);
       case '$': return emit(R"((?=\n|\z))", Previous::position);
-      case '?': case '*': case '+': return quantifier(c);
+      case '?':
+      case '*':
+      case '+': return quantifier(c);
       case '{': return interval();
       default: literal(c, before);
     }
@@ -98,8 +100,8 @@ class Translator {
     emit(quoted(c), Previous::atom);
     if (!any_case()) return;
     folded_ = is_letter_or_digit(c) ? c | 0x20 : c;
-    const bool one_letter = (before == 's' && (folded_ == 's' || folded_ == 't')) ||
-                            (before == 'f' && (folded_ == 'f' || folded_ == 'i' || folded_ == 'l'));
+    const bool one_letter =
+        (before == 's' && (folded_ == 's' || folded_ == 't')) || (before == 'f' && (folded_ == 'f' || folded_ == 'i' || folded_ == 'l'));
     refuse(one_letter, "'{}{}' in any case", char(before), char(folded_));
   }
 

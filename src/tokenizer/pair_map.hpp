@@ -35,9 +35,7 @@ class PairMap {
     std::uint32_t value = none;
   };
 
-  static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
-    return std::uint64_t(std::uint32_t(left)) << 32 | std::uint32_t(right);
-  }
+  static std::uint64_t key_of(std::int32_t left, std::int32_t right) { return std::uint64_t(std::uint32_t(left)) << 32 | std::uint32_t(right); }
 
   // The slot that holds `key`, or the free one where it belongs. Fibonacci hashing: the upper bits of key times
   // 2^64/phi.

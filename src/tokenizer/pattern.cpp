@@ -110,8 +110,8 @@ std::optional<Pattern::Match> Pattern::find(std::string_view subject, std::size_
       const PCRE2_SIZE* found = pcre2_get_ovector_pointer_8(s.match.get());
       return Match{found[0], found[1]};
     }
-    require(rc == PCRE2_ERROR_NOMATCH, Exit::data, "splitting text: the pre-tokenizer's pattern gave up at byte {} of {}: {}", at,
-            subject.size(), message_of(rc));
+    require(rc == PCRE2_ERROR_NOMATCH, Exit::data, "splitting text: the pre-tokenizer's pattern gave up at byte {} of {}: {}", at, subject.size(),
+            message_of(rc));
     if (!in_windows || last >= subject.size()) return std::nullopt;
     at = last + 1;
     while (at < subject.size() && (static_cast<unsigned char>(subject[at]) & 0xc0) == 0x80) ++at;

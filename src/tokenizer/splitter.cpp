@@ -56,8 +56,7 @@ void join(std::vector<Stretch>& stretches, Behavior behavior, std::vector<Splitt
       add(s, joins);
     }
   }
-  pieces.erase(std::remove_if(pieces.begin() + std::ptrdiff_t(first), pieces.end(), [](const auto& p) { return p.begin == p.end; }),
-               pieces.end());
+  pieces.erase(std::remove_if(pieces.begin() + std::ptrdiff_t(first), pieces.end(), [](const auto& p) { return p.begin == p.end; }), pieces.end());
 }
 
 }  // namespace
@@ -79,9 +78,7 @@ Splitter::~Splitter() = default;
 // Leaves in scratch.stretches what `step` finds in `subject`.
 void Splitter::look(const Step& step, std::string_view subject, Scratch& scratch) {
   scratch.stretches.clear();
-  const auto note = [&](std::size_t begin, std::size_t end, bool found) {
-    scratch.stretches.push_back({begin, end, found != step.what.invert});
-  };
+  const auto note = [&](std::size_t begin, std::size_t end, bool found) { scratch.stretches.push_back({begin, end, found != step.what.invert}); };
   switch (step.what.by) {
     case By::pattern: return step.pattern->visit(subject, scratch.patterns, note);
     case By::number: return visit_characters(subject, is_number, note);

@@ -16,8 +16,7 @@ namespace gyr {
 
 // GPT-2's rule, the default of byte-level vocabularies: contractions, then letters, numbers or other signs with at most
 // one leading space, then white space (which leaves its last space to the word that follows).
-inline constexpr std::string_view gpt2_pattern =
-    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view gpt2_pattern = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 struct SplitStep {
   // What a step looks for: matches of a pattern, or characters of a kind (characters.hpp). `space` instead puts a space before every

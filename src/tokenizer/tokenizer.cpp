@@ -22,8 +22,7 @@
 namespace gyr {
 namespace {
 
-constexpr std::string_view gpt2_pre_tokenizer =
-    R"({"add_prefix_space":false,"trim_offsets":true,"type":"ByteLevel","use_regex":true})";
+constexpr std::string_view gpt2_pre_tokenizer = R"({"add_prefix_space":false,"trim_offsets":true,"type":"ByteLevel","use_regex":true})";
 
 // The ids of pieces met before: text repeats its words. One slot per hash value, the newest piece stays.
 class PieceCache {
@@ -36,9 +35,7 @@ class PieceCache {
     std::array<char, max_bytes> piece;
   };
 
-  Slot& slot_of(std::string_view piece) {
-    return slots_[XXH3_64bits(piece.data(), piece.size()) & (slots_.size() - 1)];
-  }
+  Slot& slot_of(std::string_view piece) { return slots_[XXH3_64bits(piece.data(), piece.size()) & (slots_.size() - 1)]; }
 
   static bool holds(const Slot& slot, std::string_view piece) {
     return slot.length == piece.size() && std::memcmp(slot.piece.data(), piece.data(), piece.size()) == 0;
@@ -84,10 +81,10 @@ struct Tokenizer::State {
   std::array<Symbols, 256> symbols_of;
   int lacking = 0;  // bytes without token of their own
   PairMap rank_of;
-  std::vector<const AddedToken*> added;  // [id]
-  std::vector<std::string> spelling_of;  // [id] of added tokens, as the decoder sees them
+  std::vector<const AddedToken*> added;    // [id]
+  std::vector<std::string> spelling_of;    // [id] of added tokens, as the decoder sees them
   std::deque<std::string> bytes_of_added;  // of those that the model has too, as it spells them
-  AddedMatcher raw, normalized;          // added tokens looked for before and after normalizing
+  AddedMatcher raw, normalized;            // added tokens looked for before and after normalizing
   std::mutex mutex;
   std::vector<std::unique_ptr<Workspace>> idle;  // workspaces no thread is using
 
@@ -114,15 +111,13 @@ Vocabulary byte_vocabulary(std::span<const std::string> specials) {
   Vocabulary v;
   for (const std::string& name : specials) {
     require(!name.empty(), Exit::config, "a special token is empty");
-    for (const AddedToken& other : v.added)
-      require(other.content != name, Exit::config, "special token '{}' is named twice", name);
+    for (const AddedToken& other : v.added) require(other.content != name, Exit::config, "special token '{}' is named twice", name);
     v.added.push_back({std::int32_t(v.tokens.size()), name});
     v.tokens.emplace_back(bytes_of_spelling(name));
   }
   std::array<int, 256> order;
   for (int b = 0; b < 256; ++b) order[std::size_t(b)] = b;
-  std::sort(order.begin(), order.end(),
-            [](int a, int b) { return letter_of[std::size_t(a)] < letter_of[std::size_t(b)]; });
+  std::sort(order.begin(), order.end(), [](int a, int b) { return letter_of[std::size_t(a)] < letter_of[std::size_t(b)]; });
   for (const int b : order) v.tokens.emplace_back(std::string(1, char(b)));
   v.split = {{std::string(gpt2_pattern)}};
   v.pre_tokenizer_json = gpt2_pre_tokenizer;
@@ -140,8 +135,7 @@ Tokenizer::State::State(Vocabulary v)
   }
   for (const Template& t : vocabulary.templates)
     for (const auto* ids : {&t.before, &t.after})
-      for (const std::int32_t id : *ids)
-        require(known(id), Exit::data, "the post-processor adds id {}, which no token has", id);
+      for (const std::int32_t id : *ids) require(known(id), Exit::data, "the post-processor adds id {}, which no token has", id);
 }
 
 void Tokenizer::State::take_added() {
@@ -184,8 +178,7 @@ void Tokenizer::State::take_merges() {
     const auto [left, right, result] = vocabulary.merges[rank];
     require(known(left) && known(right) && known(result), Exit::data, "merge {} names an id without a token", rank);
     const bool fresh = rank_of.insert(left, right, std::uint32_t(rank)).second;
-    require(fresh, Exit::data, "merge {} repeats merge {}: the pair ({}, {})", rank, rank_of.find(left, right), left,
-            right);
+    require(fresh, Exit::data, "merge {} repeats merge {}: the pair ({}, {})", rank, rank_of.find(left, right), left, right);
   }
 }
 
@@ -337,8 +330,8 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, Shown shown) co
   std::string text;
   std::vector<std::string> spellings;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    require(state_->known(ids[i]), Exit::data, "token {} of {} has id {}, which this vocabulary of {} does not have", i, ids.size(),
-            ids[i], tokens.size());
+    require(state_->known(ids[i]), Exit::data, "token {} of {} has id {}, which this vocabulary of {} does not have", i, ids.size(), ids[i],
+            tokens.size());
     const auto id = std::size_t(ids[i]);
     const AddedToken* added = state_->added[id];
     if (shown == Shown::without_specials && added && is_special(id_of(state_->spelling_of[id]).value_or(-1))) continue;
@@ -378,15 +371,9 @@ std::optional<std::int32_t> first_known(const std::unordered_map<std::string_vie
 
 }  // namespace
 
-std::optional<std::int32_t> Tokenizer::eod() const {
-  return first_known(state_->id_of_added, {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"});
-}
-std::optional<std::int32_t> Tokenizer::pad() const {
-  return first_known(state_->id_of_added, {"<|pad|>", "<pad>", "[PAD]"});
-}
-std::optional<std::int32_t> Tokenizer::bos() const {
-  return first_known(state_->id_of_added, {"<|bos|>", "<|begin_of_text|>", "<s>", "<bos>"});
-}
+std::optional<std::int32_t> Tokenizer::eod() const { return first_known(state_->id_of_added, {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}); }
+std::optional<std::int32_t> Tokenizer::pad() const { return first_known(state_->id_of_added, {"<|pad|>", "<pad>", "[PAD]"}); }
+std::optional<std::int32_t> Tokenizer::bos() const { return first_known(state_->id_of_added, {"<|bos|>", "<|begin_of_text|>", "<s>", "<bos>"}); }
 
 const Vocabulary& Tokenizer::vocabulary() const { return state_->vocabulary; }
 

@@ -34,8 +34,8 @@ struct Vocabulary {
   std::vector<std::optional<std::string>> tokens;  // [id]: the bytes it stands for; nothing where no token has this id
   std::vector<Merge> merges;
   std::vector<AddedToken> added;
-  bool ignore_merges = false;  // a piece that is a token becomes that token, whether or not merges lead there
-  bool byte_fallback = false;  // a letter without token becomes the tokens "<0xC4>" of its UTF-8 bytes where there are such
+  bool ignore_merges = false;           // a piece that is a token becomes that token, whether or not merges lead there
+  bool byte_fallback = false;           // a letter without token becomes the tokens "<0xC4>" of its UTF-8 bytes where there are such
   std::optional<std::int32_t> unknown;  // of a byte without token otherwise; without this one it is left out
   bool fuse_unknown = false;            // several of them in a row become one
   std::vector<NormalizerStep> normalizer;

@@ -49,7 +49,8 @@ class Node {
   std::string dump() const { return value_.dump(); }
   // As a message shows it: an entry's type for an entry, else the start of its text.
   std::string shown() const {
-    return value_.is_object() && value_.contains("type") ? value_["type"].dump() : value_.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 60);
+    return value_.is_object() && value_.contains("type") ? value_["type"].dump()
+                                                         : value_.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 60);
   }
 
   bool has(const char* name) const { return value_.is_object() && value_.contains(name) && !value_[name].is_null(); }
@@ -142,13 +143,15 @@ class Parser {
   // False: the value is not kept.
   bool watch(Event event, json& value) {
     switch (event) {
-      case Event::object_start: case Event::array_start:
+      case Event::object_start:
+      case Event::array_start:
         check(levels_.size() < max_depth, "nested deeper than {} levels", max_depth);
         if (in_vocab()) check(false, "model.vocab: the id of '{}' is not a whole number", levels_.back().key);
         check(!in_merges() && !inside("merges", 1), "model.merges: merge {} is not a pair of strings", lists_->merges.size());
         levels_.push_back({event == Event::object_start, {}, {}});
         return true;
-      case Event::object_end: case Event::array_end: {
+      case Event::object_end:
+      case Event::array_end: {
         const bool merge = inside("merges", 1);
         check(!merge || pair_.size() == 2, "model.merges: merge {} is not a pair of strings", lists_->merges.size());
         if (merge) lists_->merges.emplace_back(std::move(pair_[0]), std::move(pair_[1]));
@@ -304,8 +307,8 @@ class Reader {
       if (known != ids_.end()) {
         node.check(known->second == added.id, "'{}' has id {} here and {} in the vocabulary", added.content, added.id, known->second);
       } else {
-        node.check(added.id == next, "'{}' has id {}, but is number {} after the {} tokens of model.vocab: `tokenizers` would use {}",
-                   added.content, added.id, next - model_tokens_, model_tokens_, next);
+        node.check(added.id == next, "'{}' has id {}, but is number {} after the {} tokens of model.vocab: `tokenizers` would use {}", added.content,
+                   added.id, next - model_tokens_, model_tokens_, next);
         ++next;
         place(node, added.content, added.id);
       }
@@ -320,8 +323,8 @@ class Reader {
     for (std::size_t id = 0; id < spellings_.size(); ++id) {
       if (!spellings_[id]) continue;
       result_.tokens[id] = added_.contains(std::int32_t(id)) ? bytes_of_spelling(*spellings_[id]) : from_letters(*spellings_[id]);
-      root.check(result_.tokens[id].has_value(),
-                 "model.vocab: token {} '{}' is not spelt in the byte alphabet: not a byte-level vocabulary", id, *spellings_[id]);
+      root.check(result_.tokens[id].has_value(), "model.vocab: token {} '{}' is not spelt in the byte alphabet: not a byte-level vocabulary", id,
+                 *spellings_[id]);
     }
   }
 
@@ -344,9 +347,12 @@ class Reader {
 
   void add_normalizer(const Node& entry) {
     using Kind = NormalizerStep::Kind;
-    static const std::unordered_map<std::string, Kind> plain = {{"NFC", Kind::nfc},   {"NFD", Kind::nfd},
-                                                                {"NFKC", Kind::nfkc}, {"NFKD", Kind::nfkd},
-                                                                {"Lowercase", Kind::lowercase}, {"StripAccents", Kind::strip_accents}};
+    static const std::unordered_map<std::string, Kind> plain = {{"NFC", Kind::nfc},
+                                                                {"NFD", Kind::nfd},
+                                                                {"NFKC", Kind::nfkc},
+                                                                {"NFKD", Kind::nfkd},
+                                                                {"Lowercase", Kind::lowercase},
+                                                                {"StripAccents", Kind::strip_accents}};
     const std::string type = entry.type();
     if (const auto kind = plain.find(type); kind != plain.end()) {
       result_.normalizer.push_back({kind->second, {}, {}});
@@ -511,8 +517,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   std::error_code error;
   require(!std::filesystem::is_directory(path, error), Exit::data, "{}: is a folder; name the tokenizer.json in it", path.string());
   const MappedFile file(path);
-  require(file.size() <= max_file_bytes, Exit::data, "{}: {} bytes; a tokenizer.json has at most {}", path.string(),
-          file.size(), max_file_bytes);
+  require(file.size() <= max_file_bytes, Exit::data, "{}: {} bytes; a tokenizer.json has at most {}", path.string(), file.size(), max_file_bytes);
   return parse(file.text(), path.string());
 }
 
@@ -548,8 +553,7 @@ void Tokenizer::save(const std::filesystem::path& path) const {
   for (std::size_t id = 0; id < letters.size(); ++id)
     if (in_model[id]) append(vocab, letters[id], id);
   auto merges = ordered_json::array();
-  for (const Merge& merge : v.merges)
-    merges.push_back(letters[std::size_t(merge.left)] + " " + letters[std::size_t(merge.right)]);
+  for (const Merge& merge : v.merges) merges.push_back(letters[std::size_t(merge.left)] + " " + letters[std::size_t(merge.right)]);
 
   ordered_json file;
   file["version"] = "1.0";

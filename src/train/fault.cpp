@@ -40,12 +40,14 @@ void Fault<T>::strike(Index step) {
     case FaultKind::leave: ::_exit(int(settings_.amount));
     case FaultKind::hang:
       for (;;) ::pause();
-    case FaultKind::nan: case FaultKind::gradflip: spoil_ = true; break;
+    case FaultKind::nan:
+    case FaultKind::gradflip: spoil_ = true; break;
     case FaultKind::bitflip: flip_weight(largest()); break;
     case FaultKind::scale:
       for (const auto& p : engine_.stage().parameters().all()) scale(*p);
       break;
-    case FaultKind::slow: case FaultKind::none: break;
+    case FaultKind::slow:
+    case FaultKind::none: break;
   }
 }
 

@@ -17,9 +17,11 @@ std::filesystem::path in(const RunConfig& run, const char* name) { return std::f
 
 }  // namespace
 
-RunLog::RunLog(const RunConfig& run, const std::string& deck, const std::string& id, const std::optional<TensorBoard::Resumed>& resumed, double peak, int ranks)
+RunLog::RunLog(const RunConfig& run, const std::string& deck, const std::string& id, const std::optional<TensorBoard::Resumed>& resumed, double peak,
+               int ranks)
     : seq_length_(run.train.seq_length), flops_(training_flops(run.model, run.train.seq_length, run.optimizer.trained())), peak_(peak), ranks_(ranks),
-      progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(in(run, "metrics.jsonl")), tensorboard_(in(run, "tensorboard"), now(), resumed) {
+      progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(in(run, "metrics.jsonl")),
+      tensorboard_(in(run, "tensorboard"), now(), resumed) {
   OutputFile file(in(run, "deck.yaml"));
   file.append(deck);
   file.commit();
@@ -46,19 +48,29 @@ void RunLog::validation(ValidationReport report) {
 
 void RunLog::saved(const Saved& saved) {
   const double megabytes = double(saved.bytes) / 1e6;
-  say(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), blocked for {:.3f} s", saved.path.string(),
-                  megabytes, saved.files, saved.files == 1 ? "" : "s", saved.write_seconds, megabytes / saved.write_seconds,
-                  saved.blocked_seconds));
-  metrics_.line(json_text({{"kind", "checkpoint"}, {"time", now()}, {"step", saved.step}, {"bytes", saved.bytes}, {"files", saved.files},
-                           {"write_seconds", saved.write_seconds}, {"blocked_seconds", saved.blocked_seconds}}));
+  say(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), blocked for {:.3f} s", saved.path.string(), megabytes,
+                  saved.files, saved.files == 1 ? "" : "s", saved.write_seconds, megabytes / saved.write_seconds, saved.blocked_seconds));
+  metrics_.line(json_text({{"kind", "checkpoint"},
+                           {"time", now()},
+                           {"step", saved.step},
+                           {"bytes", saved.bytes},
+                           {"files", saved.files},
+                           {"write_seconds", saved.write_seconds},
+                           {"blocked_seconds", saved.blocked_seconds}}));
   for (const std::string& note : saved.notes) say(note);
 }
 
 void RunLog::left_out(Index step, const Span& samples, const std::string& why, std::optional<Index> back) {
-  say(fmt::format("{}. {}", why, back ? fmt::format("Back to step {} and on without samples {} to {}", *back, samples.first, samples.last - 1)
-                                      : std::string("The update is left out on all ranks")));
-  metrics_.line(json_text({{"kind", back ? "rollback" : "skip"}, {"time", now()}, {"step", step}, {"to", back.value_or(step)},
-                           {"first_sample", samples.first}, {"samples", samples.size()}, {"why", why}}));
+  say(fmt::format("{}. {}", why,
+                  back ? fmt::format("Back to step {} and on without samples {} to {}", *back, samples.first, samples.last - 1)
+                       : std::string("The update is left out on all ranks")));
+  metrics_.line(json_text({{"kind", back ? "rollback" : "skip"},
+                           {"time", now()},
+                           {"step", step},
+                           {"to", back.value_or(step)},
+                           {"first_sample", samples.first},
+                           {"samples", samples.size()},
+                           {"why", why}}));
 }
 
 void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all) {

@@ -18,7 +18,8 @@ class RunLog {
  public:
   // Also writes the effective deck, OUTPUT/deck.yaml. `run`: its id. `resumed`: where an earlier start has come to. `peak`: flop/s of a rank.
   // Exit::io.
-  RunLog(const RunConfig&, const std::string& deck, const std::string& run, const std::optional<TensorBoard::Resumed>& resumed, double peak, int ranks);
+  RunLog(const RunConfig&, const std::string& deck, const std::string& run, const std::optional<TensorBoard::Resumed>& resumed, double peak,
+         int ranks);
 
   void say(std::string_view line) { progress_.say(printable(line)); }
   void step(StepReport);  // adds time and rates

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/pretrained/weights.hpp"
 #include "src/train/trainer.hpp"
+#include "src/pretrained/weights.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -47,12 +47,10 @@ class Trainer {
       : run_(run), deck_(deck), world_(world), timers_(engine_timer_names()),
         watch_(run.watch, {rank(world), ranks(world), options.attempt}, [world](int code) { MPI_Abort(world, code); }),
         walltime_(run.train.walltime, options.begin), grid_(layout_of(run, ranks(world)), world, patience_of(world), &watch_.beacon()),
-        engine_config_(engine_config(run, grid_.layout())),
-        training_(checked_training_set()), validation_(checked_validation_set()),
+        engine_config_(engine_config(run, grid_.layout())), training_(checked_training_set()), validation_(checked_validation_set()),
         capacity_(predicted_capacity<T>(engine_config_, grid_.layout(), grid_.position(), [this] { planning(); })),
         engine_(engine_config_, grid_, &capacity_, timers_), folder_(options.folder ? *options.folder : own_folder_),
-        fault_(run.fault, rank(world), options.attempt, engine_, watch_.beacon()),
-        guard_(run.train), skip_(run.data.skip) {
+        fault_(run.fault, rank(world), options.attempt, engine_, watch_.beacon()), guard_(run.train), skip_(run.data.skip) {
     const bool fault_now = run.fault.any() && (run.fault.attempt < 0 || run.fault.attempt == options.attempt);
     require(!fault_now || run.fault.rank < grid_.layout().ranks(), Exit::config, "fault.rank = {}, but there are {} ranks", run.fault.rank,
             grid_.layout().ranks());
@@ -127,14 +125,14 @@ class Trainer {
   // Called again and again while the plan is made.
   void planning() {
     watch_.beacon().advance();
-    if (const int reason = StopSignals::caught())
-      fail(Exit::again, "stopped by {} before the first step, nothing was begun", stop_reason(reason));
+    if (const int reason = StopSignals::caught()) fail(Exit::again, "stopped by {} before the first step, nothing was begun", stop_reason(reason));
   }
 
   void check_tokenizer() const {
     const Index size = Tokenizer::load(run_.data.tokenizer).size();
-    require(size <= run_.model.vocab_size, Exit::data, "data.tokenizer {}: {} tokens, and model.vocab_size is {}; raise that, or name the model's tokenizer",
-            run_.data.tokenizer, size, run_.model.vocab_size);
+    require(size <= run_.model.vocab_size, Exit::data,
+            "data.tokenizer {}: {} tokens, and model.vocab_size is {}; raise that, or name the model's tokenizer", run_.data.tokenizer, size,
+            run_.model.vocab_size);
   }
 
   static int ranks(MPI_Comm world) {
@@ -165,7 +163,8 @@ class Trainer {
       std::error_code ignored;
       if (lead()) std::filesystem::remove(stop_file(run_.output), ignored);  // it has been followed
     });
-    fail(Exit::again, "stopped by {} after step {} of {}, everything saved; go on with --resume", stop_reason(stop_request_), progressed_.step, run_.train.steps);
+    fail(Exit::again, "stopped by {} after step {} of {}, everything saved; go on with --resume", stop_reason(stop_request_), progressed_.step,
+         run_.train.steps);
   }
 
   void take_folder(const TrainOptions& options) {
@@ -185,10 +184,12 @@ class Trainer {
   // Which run this is: the folder's, or a new one where it holds no checkpoints any more.
   RunIdentity identity(const TrainOptions& options) {
     if (options.anew)
-      if (const auto aside = set_aside(run_.output)) std::printf("what another run has left in %s is in %s now\n", run_.output.c_str(), aside->c_str());
+      if (const auto aside = set_aside(run_.output))
+        std::printf("what another run has left in %s is in %s now\n", run_.output.c_str(), aside->c_str());
     const auto steps = committed_steps(checkpoints());
     require(options.resume || steps.empty(), Exit::usage,
-            "{}: holds checkpoints of another run, the last of step {}; --resume goes on from them, --anew sets them aside, another output.folder leaves them alone",
+            "{}: holds checkpoints of another run, the last of step {}; --resume goes on from them, --anew sets them aside, another output.folder "
+            "leaves them alone",
             checkpoints().string(), steps.empty() ? 0 : steps.back());
     const auto known = options.resume ? identity_in(run_.output) : std::nullopt;
     return known ? *known : RunIdentity::drawn();
@@ -361,10 +362,12 @@ class Trainer {
       return stop_request_ != 0;
     });
     if (!loss) {  // the next attempt begins with it
-      if (log_ && finished()) log_->say(fmt::format("told to stop by {}: all steps are done, the last validation is left to --resume", stop_reason(stop_request_)));
+      if (log_ && finished())
+        log_->say(fmt::format("told to stop by {}: all steps are done, the last validation is left to --resume", stop_reason(stop_request_)));
       return;
     }
-    require(std::isfinite(*loss), Exit::numeric, "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.lr",
+    require(std::isfinite(*loss), Exit::numeric,
+            "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.lr",
             progressed_.step, *loss);
     report.loss = *loss;
     report.step = progressed_.step, report.samples = progressed_.samples;
@@ -455,7 +458,7 @@ class Trainer {
   bool validated_ = false;          // an earlier attempt has validated the step this one begins at
   double longest_step_ = 0;         // seconds
   std::optional<double> longest_save_;
-  double memory_ = 0;  // bytes of the rank that takes most
+  double memory_ = 0;          // bytes of the rank that takes most
   std::optional<RunLog> log_;  // the first rank's
 };
 

@@ -20,10 +20,11 @@ struct Name {
   const char* text;
 };
 // Those whose default is to end a process.
-constexpr Name names[] = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},   {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},
-                          {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"}, {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},
-                          {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"}, {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}, {SIGVTALRM, "SIGVTALRM"},
-                          {SIGPROF, "SIGPROF"}, {SIGIO, "SIGIO"},     {SIGSYS, "SIGSYS"}};
+constexpr Name names[] = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"},     {SIGILL, "SIGILL"},   {SIGTRAP, "SIGTRAP"},
+                          {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},       {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},
+                          {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"}, {SIGPIPE, "SIGPIPE"},     {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
+                          {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}, {SIGVTALRM, "SIGVTALRM"}, {SIGPROF, "SIGPROF"}, {SIGIO, "SIGIO"},
+                          {SIGSYS, "SIGSYS"}};
 
 }  // namespace
 
@@ -33,7 +34,9 @@ std::string signal_name(int number) {
   return fmt::format("signal {}", number);
 }
 
-std::filesystem::path exit_record_path(const std::filesystem::path& output, int attempt) { return output / fmt::format("exit_record.{}.json", attempt); }
+std::filesystem::path exit_record_path(const std::filesystem::path& output, int attempt) {
+  return output / fmt::format("exit_record.{}.json", attempt);
+}
 
 bool write_exit_record(const std::filesystem::path& file, const ExitRecord& o) noexcept {
   try {

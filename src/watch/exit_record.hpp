@@ -10,12 +10,12 @@
 namespace gyr {
 
 struct ExitRecord {
-  std::string host;    // as in heartbeats
+  std::string host;  // as in heartbeats
   int pid = 0;
   int rank = -1;       // as the launcher has told the process, -1: not in a way that is known here
   std::string signal;  // "SIGSEGV"; empty: it left with `code`
   int code = 0;
-  double time = 0;     // seconds since 1970
+  double time = 0;  // seconds since 1970
 
   bool operator==(const ExitRecord&) const = default;
 };

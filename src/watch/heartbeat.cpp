@@ -94,14 +94,22 @@ std::string whereabouts(const Heartbeat& h) {
   if (h.task[0]) place += fmt::format(", {}", text(h.task));
   if (h.task[0] && h.micro >= 0) place += fmt::format(" of micro-batch {}", h.micro);
   if (h.waiting)
-    place += fmt::format(", waiting for {} {} of {} bytes on {}", text(h.operation), h.number, h.bytes,
-                         h.channel[0] ? text(h.channel) : "a communicator");
+    place +=
+        fmt::format(", waiting for {} {} of {} bytes on {}", text(h.operation), h.number, h.bytes, h.channel[0] ? text(h.channel) : "a communicator");
   return place;
 }
 
 std::string heartbeat_table(const std::vector<Heartbeat>& all, std::int64_t now) {
-  Table table({{"rank", true}, {"host"}, {"pid", true}, {"attempt", true}, {"loss", true}, {"sent MB", true}, {"waited s", true},
-               {"beat s ago", true}, {"moved s ago", true}, {"where", false, 96}});
+  Table table({{"rank", true},
+               {"host"},
+               {"pid", true},
+               {"attempt", true},
+               {"loss", true},
+               {"sent MB", true},
+               {"waited s", true},
+               {"beat s ago", true},
+               {"moved s ago", true},
+               {"where", false, 96}});
   for (const Heartbeat& h : all)
     table.row({fmt::format("{}", h.rank), text(h.host), fmt::format("{}", h.pid), fmt::format("{}", h.attempt), fmt::format("{:.4f}", h.loss),
                fmt::format("{:.1f}", double(h.sent) * 1e-6), fmt::format("{:.1f}", h.waited), fmt::format("{:.1f}", double(now - h.written) * nano),

@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "src/watch/heartbeat.hpp"
 #include "src/watch/exit_record.hpp"
+#include "src/watch/heartbeat.hpp"
 #include "src/watch/outcome.hpp"
 
 namespace gyr {
@@ -36,7 +36,7 @@ void report(const std::filesystem::path& exit_record, pid_t rank, int status) {
   if (WIFEXITED(status)) nanosleep(&respect, nullptr);
   if (has_outcome(exit_record.parent_path())) return;
   write_exit_record(exit_record, {host_name(), rank, rank_by_environment(), WIFSIGNALED(status) ? signal_name(WTERMSIG(status)) : "",
-                            WIFEXITED(status) ? WEXITSTATUS(status) : 0, double(wall_nanoseconds()) * 1e-9});
+                                  WIFEXITED(status) ? WEXITSTATUS(status) : 0, double(wall_nanoseconds()) * 1e-9});
 }
 
 [[noreturn]] void end_like(int status) {

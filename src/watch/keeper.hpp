@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The keeper: a parent process of each rank that writes down how the rank ended. A launcher that notices a death may end all other ranks within a millisecond,
-// and then it cannot be seen from outside which was the first. So the process that the launcher has started makes the rank its child and
+// The keeper: a parent process of each rank that writes down how the rank ended. A launcher that notices a death may end all other ranks within a
+// millisecond, and then it cannot be seen from outside which was the first. So the process that the launcher has started makes the rank its child and
 // becomes its keeper: it holds what the launcher watches, waits, and ends the same way once it has written the exit record.
 #pragma once
 

@@ -11,8 +11,8 @@ std::filesystem::path status_path(const std::filesystem::path& output) { return 
 
 void write_outcome(const std::filesystem::path& output, const Outcome& o) noexcept {
   try {
-    const Json json = {{"state", o.state}, {"code", o.code}, {"step", o.step}, {"rank", o.rank}, {"message", o.message},
-                                         {"time", double(wall_nanoseconds()) * 1e-9}};
+    const Json json = {{"state", o.state}, {"code", o.code},       {"step", o.step},
+                       {"rank", o.rank},   {"message", o.message}, {"time", double(wall_nanoseconds()) * 1e-9}};
     OutputFile file(status_path(output));
     file.append(json_text(json, 2) + "\n");
     file.commit();

@@ -9,11 +9,11 @@
 namespace gyr {
 
 struct Outcome {
-  std::string state;       // running | done | stopped | hung | failed
-  int code = 0;            // exit code (kernels/error.hpp)
-  std::int64_t step = 0;   // where it was
-  int rank = -1;           // that is to blame, -1: none
-  std::string message;     // one line
+  std::string state;      // running | done | stopped | hung | failed
+  int code = 0;           // exit code (kernels/error.hpp)
+  std::int64_t step = 0;  // where it was
+  int rank = -1;          // that is to blame, -1: none
+  std::string message;    // one line
 };
 
 std::filesystem::path status_path(const std::filesystem::path& output);

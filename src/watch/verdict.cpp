@@ -49,13 +49,17 @@ Verdict judge(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>
   const auto by_record = [](const Heartbeat& h) { return h.written; };
   const auto by_move = [](const Heartbeat& h) { return h.moved; };
   const auto by_place = [](const Heartbeat& h) { return std::tuple(h.step, h.number, h.moved); };
-  if (const Heartbeat* h = first_of(after, [&](const Heartbeat& r) { return std::find(quiet.begin(), quiet.end(), r.rank) != quiet.end(); }, by_record))
+  if (const Heartbeat* h = first_of(
+          after, [&](const Heartbeat& r) { return std::find(quiet.begin(), quiet.end(), r.rank) != quiet.end(); }, by_record))
     return named(*h, fmt::format("gives no sign of life{} (stopped, dead, or its node is gone); last seen at",
                                  seconds(h->written, now) < shortest_told ? "" : fmt::format(" for {:.1f} s", seconds(h->written, now))));
-  if (const Heartbeat* h = first_of(after, [](const Heartbeat& r) { return !r.waiting; }, by_move))
-    return named(*h, seconds(h->moved, now) < shortest_told ? "does not wait and moved a moment ago: the others wait for it, at"
-                                                            : fmt::format("does not wait and has not moved for {:.1f} s, at", seconds(h->moved, now)));
-  const Heartbeat* h = first_of(after, [](const Heartbeat&) { return true; }, by_place);
+  if (const Heartbeat* h = first_of(
+          after, [](const Heartbeat& r) { return !r.waiting; }, by_move))
+    return named(*h, seconds(h->moved, now) < shortest_told
+                         ? "does not wait and moved a moment ago: the others wait for it, at"
+                         : fmt::format("does not wait and has not moved for {:.1f} s, at", seconds(h->moved, now)));
+  const Heartbeat* h = first_of(
+      after, [](const Heartbeat&) { return true; }, by_place);
   return named(*h, "is behind the others, which all wait, at");
 }
 

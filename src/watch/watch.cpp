@@ -113,9 +113,8 @@ void Watch::bark() {
   if (!here.waiting && !output_.empty()) write_backtrace(worker_, output_ / fmt::format("backtrace.{:05}.txt", who_.rank));
   const auto after = look_around();
   const auto quiet = silent(before, after);
-  const auto reporter = std::find_if(after.begin(), after.end(), [&](const Heartbeat& h) {
-    return h.alarm && std::find(quiet.begin(), quiet.end(), h.rank) == quiet.end();
-  });
+  const auto reporter = std::find_if(after.begin(), after.end(),
+                                     [&](const Heartbeat& h) { return h.alarm && std::find(quiet.begin(), quiet.end(), h.rank) == quiet.end(); });
   if (reporter == after.end() || reporter->rank == who_.rank) {
     const Verdict verdict = judge(before, after);
     say(2, report(after, verdict, seconds));

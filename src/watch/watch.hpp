@@ -14,8 +14,8 @@
 namespace gyr {
 
 struct WatchSettings {
-  double patience = 600;  // seconds without progress of this rank until the job is ended; 0: never
-  double interval = 1;    // seconds between heartbeats
+  double patience = 600;      // seconds without progress of this rank until the job is ended; 0: never
+  double interval = 1;        // seconds between heartbeats
   double lock_patience = 60;  // seconds for which a run may wait for its folder (src/job/run_lock.hpp), on top of `patience` until it has it
 };
 
@@ -36,11 +36,11 @@ class Watch {
  private:
   void run();
   void beat(bool alarm);
-  double limit();            // seconds without progress until the job is ended
-  double still_for() const;  // ... and those there have been
+  double limit();             // seconds without progress until the job is ended
+  double still_for() const;   // ... and those there have been
   bool rest(double seconds);  // false: the rank is done
-  // Reads the heartbeats, lets the lowest rank whose watchdog runs name the rank at fault, and ends the process with Exit::again. Returns when the rank
-  // moves again.
+  // Reads the heartbeats, lets the lowest rank whose watchdog runs name the rank at fault, and ends the process with Exit::again. Returns when the
+  // rank moves again.
   void bark();
 
   const WatchSettings settings_;
@@ -48,8 +48,8 @@ class Watch {
   const std::function<void(int)> end_job_;
   const pthread_t worker_;
   Beacon beacon_;
-  std::uint64_t progress_ = 0;  // as last seen by the thread
-  std::int64_t moved_;          // when it last grew, ns since 1970
+  std::uint64_t progress_ = 0;                                                         // as last seen by the thread
+  std::int64_t moved_;                                                                 // when it last grew, ns since 1970
   std::chrono::steady_clock::time_point moved_at_ = std::chrono::steady_clock::now();  // the same, on the monotonic clock
   std::atomic<bool> stop_file_seen_{false};
   std::mutex mutex_;  // of what follows
