@@ -91,6 +91,27 @@ TEST(structure, only_main_lies_beside_the_folders_of_src) {
         << entry.path();
 }
 
+// The files that the README names for a first reading, in the paragraph that begins so, are there and short together.
+TEST(structure, the_reading_path_is_under_1000_lines) {
+  const fs::path root(GYR_SOURCE_DIR);
+  std::ifstream in(root / "README.md");
+  std::string text, line;
+  bool inside = false;
+  while (std::getline(in, line)) {
+    inside = inside ? !line.empty() : line.starts_with("To read it");
+    if (inside) text += line + "\n";
+  }
+  static const std::regex name(R"re(`((?:src|modules|kernels)/[a-z_/0-9]+\.[ch]pp)`)re");
+  int files = 0, lines = 0;
+  for (std::sregex_iterator match(text.begin(), text.end(), name), end; match != end; ++match, ++files) {
+    std::ifstream file(root / (*match)[1].str());
+    EXPECT_TRUE(file.good()) << (*match)[1];
+    while (std::getline(file, line)) ++lines;
+  }
+  EXPECT_GE(files, 6);
+  EXPECT_LT(lines, 1000);
+}
+
 TEST(structure, no_preprocessor_branches_above_kernels) {
   static const std::regex branch(R"re(^\s*#\s*(if|ifdef|ifndef|elif)\b)re");
   const std::set<std::string> excused{"driver.cpp"};  // follows a change of the HDF5 library's own interface

@@ -9,6 +9,7 @@
 
 #include "src/engine/executor.hpp"
 #include "src/engine/optimizer.hpp"
+#include "src/engine/reduction.hpp"
 
 namespace gyr {
 
@@ -23,17 +24,6 @@ struct EngineConfig {
   Schedule schedule = one_f_one_b;
   bool must_be_finite = true;  // otherwise a step whose numbers are not finite says so and changes nothing
 };
-
-// Bytes a rank takes, by category; activations are all slots of all chunks.
-struct Capacity {
-  Index weights = 0, gradients = 0, optimizer = 0, scratch = 0, communication = 0;
-  std::vector<SlotMemory> slots = {};
-  Index bytes(Memory) const;
-  Index total() const;
-};
-
-// Room for either.
-Capacity most_of(const Capacity&, const Capacity&);
 
 // Stopwatches of an engine, in order; the first is the whole.
 std::vector<std::string> engine_timer_names();
@@ -95,20 +85,12 @@ class Engine {
   Capacity measured() const;  // high-water marks so far
 
  private:
-  GradientParts gradient_parts() const;
   Program training_program(int micros) const;
   RunResult run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
   RunResult run_forward(const std::vector<MicroBatch>&, bool scores);
   std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;
   Index labelled(const std::vector<MicroBatch>&);
   void finish_gradients();
-  // A sum over ranks, and what is agreed on with it: the greatest stop request, and whether a rank has a number that is not finite.
-  struct Agreed {
-    double sum = 0, stop_request = 0, not_finite = 0;
-  };
-  std::string only_some_replicas(bool bad);
-  static Agreed agree_over(Communicator&, const Agreed& mine);
-  Agreed from_last_stage(const Agreed& mine);  // summed over the data axis, as the last stage knows it, told to every stage
 
   EngineConfig config_;
   Grid& grid_;
@@ -117,7 +99,7 @@ class Engine {
   Arena weights_, gradients_, optimizer_memory_, communication_;
   Stage<T> stage_;
   std::optional<Optimizer<T>> optimizer_;
-  GradientParts parts_;
+  GradientReduction<T> reduction_;
   Executor<T> executor_;
   std::function<void(Device&, Tensor1<Acc<T>>)> on_gradients_;
   Hook<T>* hook_ = nullptr;

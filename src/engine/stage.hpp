@@ -4,17 +4,12 @@
 
 #include <deque>
 
+#include "src/engine/capacity.hpp"
 #include "src/engine/chunk.hpp"
 #include "src/parallel/grid.hpp"
 #include "src/parallel/program.hpp"
 
 namespace gyr {
-
-// Slots of a chunk, of `bytes` each.
-struct SlotMemory {
-  int count = 0;
-  Index bytes = 0;
-};
 
 template <class T>
 class Stage {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/agreement.hpp"
+
+#include <algorithm>
+
+namespace gyr {
+
+Agreed agree_over(Communicator& ranks, const Agreed& mine) {
+  const double local[] = {mine.sum, mine.stop_request, mine.not_finite};
+  const std::vector<double> all = ranks.gather(local);
+  Agreed agreed;
+  for (std::size_t i = 0; i < all.size(); i += 3)
+    agreed = {agreed.sum + all[i], std::max(agreed.stop_request, all[i + 1]), std::max(agreed.not_finite, all[i + 2])};
+  return agreed;
+}
+
+Agreed agree_in_replica(Grid& grid, const Agreed& mine) {
+  return grid.is_dry_run() ? mine : agree_over(grid.pipeline(), agree_over(grid.tensor().whole(), mine));
+}
+
+Agreed agree_from_last_stage(Grid& grid, const Agreed& mine) {
+  if (grid.is_dry_run()) return mine;
+  const Agreed replicas = agree_over(grid.data(), mine);
+  const bool last = grid.coordinate("pipeline") == grid.pipeline().size() - 1;
+  return agree_over(grid.pipeline(), {last ? replicas.sum : 0, replicas.stop_request, replicas.not_finite});
+}
+
+}  // namespace gyr

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What all ranks know after a step: sums, and with them what one rank alone has met.
+#pragma once
+
+#include "src/parallel/grid.hpp"
+
+namespace gyr {
+
+// A sum over ranks, and what is agreed on with it: the greatest stop request, and whether a rank has a number that is not finite.
+struct Agreed {
+  double sum = 0, stop_request = 0, not_finite = 0;
+};
+
+Agreed agree_over(Communicator&, const Agreed& mine);
+// Over all ranks of a replica, each of which has its own part of the sum.
+Agreed agree_in_replica(Grid&, const Agreed& mine);
+// Over all ranks; the sum is that over the data axis as the last stage has it.
+Agreed agree_from_last_stage(Grid&, const Agreed& mine);
+
+}  // namespace gyr
