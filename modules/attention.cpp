@@ -44,12 +44,12 @@ Matrix<const T> Attention<T>::w_qkv() const {
 }
 
 template <class T>
-void Attention<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
+void Attention<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
   const Index rows = h.extent(0);
-  a.saved.refer("h", h);
-  auto qkv = a.saved.template push<Tensor2<T>>("qkv", rows, q_width() + 2 * k_width());
-  auto out = a.saved.template push<Tensor2<T>>("out", rows, out_width());
-  auto lse = a.saved.template push<Tensor2<Acc<T>>>("lse", rows, num_heads_);
+  frame.refer(Keys::input, h);
+  const auto qkv = frame.put(Keys::qkv, rows, q_width() + 2 * k_width());
+  const auto out = frame.put(Keys::attended, rows, out_width());
+  const auto lse = frame.put(Keys::lse, rows, num_heads_);
 
   linear<T>(a.dev, h, w_qkv(), qkv, c_.in_multiplier);
   if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
@@ -85,7 +85,7 @@ void Attention<T>::attend(Pass<T>& a, Tensor2<T> qkv, AttentionState<Acc<T>> sta
 template <class T>
 void Attention<T>::attend_with_past(Pass<T>& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const Index seq_length = a.sequences.seq_length, width = 2 * k_width();
-  auto cache = a.state->template tensor<Tensor3<T>>(a.dev, this, "keys and values", a.state->capacity(), width);
+  auto cache = a.state->tensor(a.dev, this, Keys::cache, a.state->capacity(), width);
   for (Index b = 0; b < a.sequences.batch; ++b) {
     const Index past = a.sequences.past_of(b), keys = past + seq_length;
     const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * a.state->capacity() * width, keys, width);
@@ -97,12 +97,11 @@ void Attention<T>::attend_with_past(Pass<T>& a, Tensor2<T> qkv, AttentionState<A
 }
 
 template <class T>
-void Attention<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+void Attention<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   using A = Acc<T>;
-  const auto lse = a.saved.template pop<Tensor2<A>>("lse");
-  const auto out = a.saved.template pop<Tensor2<T>>("out");
-  const auto qkv = a.saved.template pop<Tensor2<T>>("qkv");
-  const auto h = a.saved.template pop<Tensor2<const T>>("h");
+  const auto lse = frame.get(Keys::lse);
+  const auto out = frame.get(Keys::attended), qkv = frame.get(Keys::qkv);
+  const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
   auto& scratch = a.dev.scratch;

@@ -13,10 +13,16 @@ class Attention final : public Branch<T> {
  public:
   // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj
   Attention(const ModelConfig&, const std::string& name, Parameters<T>&);
-  void forward(Pass<T>&, Tensor2<const T> h, Add, Tensor2<T> y) override;
-  void backward(Pass<T>&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void forward(Pass<T>&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
+  void backward(Pass<T>&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
 
  private:
+  struct Keys {
+    static constexpr Key<Tensor2<const T>> input{"input"};
+    static constexpr Key<Tensor2<T>> qkv{"queries, keys and values"}, attended{"attended"};
+    static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums"};
+    static constexpr Key<Tensor3<T>> cache{"keys and values"};
+  };
   Index q_width() const { return num_heads_ * c_.head_dim; }
   Index k_width() const { return num_kv_heads_ * c_.head_dim; }
   Index out_width() const { return num_heads_ * v_head_dim_; }

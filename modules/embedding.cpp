@@ -8,19 +8,18 @@ Weight embedding_weight(const ModelConfig& c) {
 }
 
 template <class T>
-Tensor2<T> Embedding<T>::forward(Pass<T>& a, Tensor1<const Token> tokens) {
-  a.saved.refer("tokens", tokens);
-  auto x = a.saved.template push<Tensor2<T>>("embedded", tokens.extent(0), c_.hidden_size);
+Tensor2<T> Embedding<T>::forward(Pass<T>& a, Frame& frame, Tensor1<const Token> tokens) {
+  frame.refer(input, tokens);
+  const auto x = frame.put(embedded, tokens.extent(0), c_.hidden_size);
   embedding<T>(a.dev, tokens, table_.matrix<const T>(), table_.shard.pieces[0].global, c_.embedding_multiplier, x);
   a.tensor.whole().all_reduce(a.dev, flat(x));
   return x;
 }
 
 template <class T>
-void Embedding<T>::backward(Pass<T>& a, Tensor2<const T> dx) {
-  a.saved.template pop<Tensor2<T>>("embedded");
-  const auto tokens = a.saved.template pop<Tensor1<const Token>>("tokens");
+void Embedding<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dx) {
   if (!table_.trained) return;
+  const auto tokens = frame.get(input);
   embedding_backward<T>(a.dev, tokens, dx, table_.shard.pieces[0].global, c_.embedding_multiplier, c_.pad_token_id, table_.matrix_gradient<Acc<T>>());
 }
 

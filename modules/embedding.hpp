@@ -15,12 +15,15 @@ class Embedding {
  public:
   Embedding(const ModelConfig& c, Parameters<T>& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {}
 
-  // x = table(tokens) * embedding_multiplier, a tensor on pass.saved. One all-reduce over the tensor axis.
-  Tensor2<T> forward(Pass<T>& a, Tensor1<const Token> tokens);
-  void backward(Pass<T>& a, Tensor2<const T> dx);
+  // x = table(tokens) * embedding_multiplier, a tensor of the frame. One all-reduce over the tensor axis.
+  Tensor2<T> forward(Pass<T>& a, Frame&, Tensor1<const Token> tokens);
+  void backward(Pass<T>& a, Frame&, Tensor2<const T> dx);
   Parameter& table() { return table_; }
 
  private:
+  static constexpr Key<Tensor1<const Token>> input{"tokens"};
+  static constexpr Key<Tensor2<T>> embedded{"embedded"};
+
   ModelConfig c_;
   Parameter& table_;
 };

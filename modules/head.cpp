@@ -21,8 +21,8 @@ Head<T>::Head(const ModelConfig& c, Parameter* table, Parameters<T>& parameters)
 }
 
 template <class T>
-void Head<T>::logits(Pass<T>& a, Tensor2<const T> x, Tensor2<Acc<T>> logits) {
-  linear<T, Acc<T>>(a.dev, norm_.forward(a, x), w_->template matrix<const T>(), logits, c_.lm_head_multiplier);
+void Head<T>::logits(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor2<Acc<T>> logits) {
+  linear<T, Acc<T>>(a.dev, norm_.forward(a, frame, x), w_->template matrix<const T>(), logits, c_.lm_head_multiplier);
 }
 
 // Loss of some rows; with dh, also the gradient of scale * loss; with `each`, also the score of every row.
@@ -63,8 +63,8 @@ double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> 
 }
 
 template <class T>
-double Head<T>::loss(Pass<T>& a, Tensor2<const T> x, Tensor1<const Token> labels, std::vector<TokenScore>* each) {
-  const Tensor2<const T> h = norm_.forward(a, x);
+double Head<T>::loss(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, std::vector<TokenScore>* each) {
+  const Tensor2<const T> h = norm_.forward(a, frame, x);
   double sum = 0;
   for (Index first = 0; first < Index(h.extent(0)); first += block_rows) {
     const Index n = std::min<Index>(block_rows, h.extent(0) - first);
@@ -74,8 +74,8 @@ double Head<T>::loss(Pass<T>& a, Tensor2<const T> x, Tensor1<const Token> labels
 }
 
 template <class T>
-double Head<T>::loss_and_gradient(Pass<T>& a, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx) {
-  const Tensor2<const T> h = norm_.forward(a, x);
+double Head<T>::loss_and_gradient(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx) {
+  const Tensor2<const T> h = norm_.forward(a, frame, x);
   Scope scope(a.dev.scratch);
   auto dh = a.dev.scratch.template tensor<T>(h.extent(0), h.extent(1));
   double sum = 0;
@@ -84,7 +84,7 @@ double Head<T>::loss_and_gradient(Pass<T>& a, Tensor2<const T> x, Tensor1<const 
     sum += block_loss(a, rows(h, first, n), rows(labels, first, n), scale, rows(dh, first, n), nullptr);
   }
   a.tensor.whole().all_reduce(a.dev, flat(dh));
-  norm_.backward(a, dh, Add::no, dx);
+  norm_.backward(a, frame, dh, Add::no, dx);
   return sum;
 }
 

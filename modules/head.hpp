@@ -22,15 +22,15 @@ class Head {
   Head(const ModelConfig&, Parameter* table, Parameters<T>&);
 
   // Sum of the losses of all labelled rows; `each`, if given, gets the score of every row besides (rows without a label mean nothing).
-  double loss(Pass<T>&, Tensor2<const T> x, Tensor1<const Token> labels, std::vector<TokenScore>* each = nullptr);
+  double loss(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, std::vector<TokenScore>* each = nullptr);
   // The same, and the gradient of scale * loss: of the weights (added up) and of x (dx).
-  double loss_and_gradient(Pass<T>&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx);
+  double loss_and_gradient(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx);
   // This rank's columns of the logits, and which tokens they are.
   Parameter& weight() { return *w_; }
   Index vocab_size_here() const { return w_->rows(); }
   Index first_token() const { return w_->shard.pieces[0].global; }
   Index valid() const { return w_->shard.pieces[0].extent; }
-  void logits(Pass<T>&, Tensor2<const T> x, Tensor2<Acc<T>> logits /*(R, vocab_size_here)*/);
+  void logits(Pass<T>&, Frame&, Tensor2<const T> x, Tensor2<Acc<T>> logits /*(R, vocab_size_here)*/);
   // Shows the logits that scores are made of, (rows, vocab_size_here), block by block in the order of rows.
   void set_observer(std::function<void(Tensor2<const Acc<T>>)> observer) { observer_ = std::move(observer); }
 

@@ -19,10 +19,13 @@ class HybridLayer final : public Layer<T> {
     feed_forward_.emplace(c, name + ".pre_ff_layernorm", parameters);
     feed_forward_->add(std::make_unique<Mlp<T>>(c, name + ".feed_forward", parameters));
   }
-  Tensor2<T> forward(Pass<T>& a, Tensor2<const T> x) override { return feed_forward_->forward(a, mixer_.forward(a, x)); }
-  void backward(Pass<T>& a, Tensor2<T> dx) override {
-    feed_forward_->backward(a, dx);
-    mixer_.backward(a, dx);
+  void forward(Pass<T>& a, Frame& frame, Bundle<T>& bundle) override {
+    const auto mixed = mixer_.forward(a, frame.nested(0, "mixer"), bundle.x);
+    bundle.x = feed_forward_->forward(a, frame.nested(1, "feed forward"), mixed);
+  }
+  void backward_input(Pass<T>& a, Frame& frame, Bundle<T>& gradient) override {
+    feed_forward_->backward(a, frame.nested(1), gradient.x);
+    mixer_.backward(a, frame.nested(0), gradient.x);
   }
 
  private:

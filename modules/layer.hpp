@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A layer takes the residual stream and gives it back with its branches added; a branch reads the normed stream and adds its part.
+// A layer takes the bundle that travels through a model and gives it back with its branches added to the residual stream; a branch reads the
+// normed stream and adds its part.
 // Layer types register themselves by symbol, so that a deck's pattern can name them and every law is checked for each of them.
 #pragma once
 
@@ -13,14 +14,30 @@
 
 namespace gyr {
 
+// What one layer hands to the next, and a stage of the pipeline to the next: the residual stream x (R,D), or its gradient.
+template <class T>
+struct Bundle {
+  Tensor2<T> x = {};
+
+  // body(tensor) for each tensor of it, in an order that is the same everywhere.
+  template <class Body>
+  void each(Body&& body) const {
+    body(x);
+  }
+};
+
 template <class T>
 class Layer {
  public:
   virtual ~Layer() = default;
-  // Returns x + branches(x), a tensor on pass.saved, where x must stay until backward.
-  virtual Tensor2<T> forward(Pass<T>&, Tensor2<const T> x /*(R,D)*/) = 0;
-  // dx holds the gradient of the output on entry and that of the input on return.
-  virtual void backward(Pass<T>&, Tensor2<T> dx /*(R,D)*/) = 0;
+  // x becomes x + branches(x), a tensor of the frame; the tensor that x was must stay until the backward has ended.
+  virtual void forward(Pass<T>&, Frame&, Bundle<T>&) = 0;
+  // The gradient of the output becomes that of the input, in place. A layer that does not split its backward also adds up all gradients of
+  // its weights here.
+  virtual void backward_input(Pass<T>&, Frame&, Bundle<T>& gradient) = 0;
+  // Adds up the gradients of weights that backward_input has left, and says whether it leaves any.
+  virtual void backward_weights(Pass<T>&, Frame&) {}
+  virtual bool splits() const { return false; }
 };
 
 template <class T>
@@ -28,9 +45,9 @@ class Branch {
  public:
   virtual ~Branch() = default;
   // y (= or +=) this rank's part of the branch's output: the sum over the tensor axis is the whole.
-  virtual void forward(Pass<T>&, Tensor2<const T> h /*(R,D)*/, Add, Tensor2<T> y /*(R,D)*/) = 0;
+  virtual void forward(Pass<T>&, Frame&, Tensor2<const T> h /*(R,D)*/, Add, Tensor2<T> y /*(R,D)*/) = 0;
   // dh (= or +=) this rank's part of the gradient of h; gradients of weights are added up.
-  virtual void backward(Pass<T>&, Tensor2<const T> dy, Add, Tensor2<T> dh) = 0;
+  virtual void backward(Pass<T>&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) = 0;
 };
 
 inline double beta(Add add) { return add == Add::yes ? 1 : 0; }

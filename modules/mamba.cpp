@@ -62,17 +62,14 @@ SsdWeights<Acc<T>> Mamba<T>::scan_weights() const {
 }
 
 template <class T>
-void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
+void Mamba<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
   const Index rows = h.extent(0);
   const SsdShape shape = scan_shape(a.sequences);
-  auto& saved = a.saved;
-  saved.refer("h", h);
-  auto p = saved.template push<Tensor2<T>>("projected", rows, projected());
-  auto conv = saved.template push<Tensor2<T>>("convolved", rows, channels());
-  auto scan = saved.template push<Tensor2<T>>("scan", rows, inner());
-  const SsdSaved<A> states{saved.template push<Tensor2<A>>("dt", rows, num_heads_),
-                           saved.template push<Tensor3<A>>("states", shape.batch, shape.chunks(), inner() * c_.state_size)};
-  auto gated = saved.template push<Tensor2<T>>("gated", rows, inner());
+  frame.refer(Keys::input, h);
+  const auto p = frame.put(Keys::projected, rows, projected());
+  const auto conv = frame.put(Keys::convolved, rows, channels()), scan = frame.put(Keys::scan, rows, inner());
+  const SsdSaved<A> states{frame.put(Keys::dt, rows, num_heads_), frame.put(Keys::states, shape.batch, shape.chunks(), inner() * c_.state_size)};
+  const auto gated = frame.put(Keys::gated, rows, inner());
 
   linear<T>(a.dev, h, in_->matrix<const T>(), p, c_.in_multiplier);
   {
@@ -89,7 +86,7 @@ void Mamba<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
   if (c_.norm == SsmNorm::none) {
     gate<T>(a.dev, scan, z(p), gated);
   } else {
-    auto squares = saved.template push<Tensor2<A>>("squares", rows, num_groups_);
+    const auto squares = frame.put(Keys::squares, rows, num_groups_);
     gated_norm_squares<T>(a.dev, order(), scan, z(p), squares);
     norm_ranks(a).all_reduce(a.dev, flat(squares));
     gated_norm<T>(a.dev, order(), scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, gated);
@@ -106,9 +103,8 @@ template <class T>
 void Mamba<T>::scan_with_past(Pass<T>& a, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
   const SsdShape shape = scan_shape(a.sequences);
   const Index size = inner() * c_.state_size;
-  const auto before =
-      part(a.state->template tensor<Tensor3<T>>(a.dev, this, "convolution", c_.conv_kernel - 1, channels()), a.sequences.first_sequence, shape.batch);
-  const auto state = part(a.state->template tensor<Tensor3<A>>(a.dev, this, "scan", Index(1), size), a.sequences.first_sequence, shape.batch);
+  const auto before = part(a.state->tensor(a.dev, this, Keys::convolution, c_.conv_kernel - 1, channels()), a.sequences.first_sequence, shape.batch);
+  const auto state = part(a.state->tensor(a.dev, this, Keys::state, Index(1), size), a.sequences.first_sequence, shape.batch);
   const Tensor2<A> carried(state.data(), shape.batch, size);
   convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), before, conv);
   convolution_tail<T>(a.dev, shape.batch, xbc(p), before, before);
@@ -116,17 +112,10 @@ void Mamba<T>::scan_with_past(Pass<T>& a, Tensor2<T> p, Tensor2<T> conv, Tensor2
 }
 
 template <class T>
-void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
-  auto& saved = a.saved;
-  Tensor2<A> squares;
-  if (c_.norm != SsmNorm::none) squares = saved.template pop<Tensor2<A>>("squares");
-  const auto gated = saved.template pop<Tensor2<T>>("gated");
-  const auto states = saved.template pop<Tensor3<A>>("states");
-  const auto steps = saved.template pop<Tensor2<A>>("dt");
-  const auto scan = saved.template pop<Tensor2<T>>("scan");
-  const auto conv = saved.template pop<Tensor2<T>>("convolved");
-  const auto p = saved.template pop<Tensor2<T>>("projected");
-  const auto h = saved.template pop<Tensor2<const T>>("h");
+void Mamba<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+  const auto p = frame.get(Keys::projected), conv = frame.get(Keys::convolved), scan = frame.get(Keys::scan), gated = frame.get(Keys::gated);
+  const SsdSaved<A> states{frame.get(Keys::dt), frame.get(Keys::states)};
+  const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
   auto& scratch = a.dev.scratch;
@@ -143,6 +132,7 @@ void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh)
     gate_backward<T>(a.dev, dgated, scan, z(p), dscan, z(dp));
   } else {
     Scope inside(scratch);
+    const auto squares = frame.get(Keys::squares);
     auto products = scratch.template tensor<A>(rows, num_groups_);
     gated_norm_products<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, products,
                            norm_->vector_gradient<A>());
@@ -151,7 +141,7 @@ void Mamba<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh)
                            z(dp));
   }
   auto dconv = scratch.template tensor<T>(rows, channels());
-  ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), {steps, states}, dscan, {},
+  ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), states, dscan, {},
                   {x(dconv), b(dconv), c(dconv), dt(dp)}, {dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()},
                   {});
   convolution_backward<T>(a.dev, a.sequences.batch, dconv, xbc(p), conv_weight(), optional(conv_bias_), {}, xbc(dp),

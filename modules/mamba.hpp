@@ -15,11 +15,18 @@ class Mamba final : public Branch<T> {
  public:
   // Weights NAME.in_proj, .conv1d, .A_log, .D, .dt_bias, .norm and .out_proj
   Mamba(const ModelConfig&, const std::string& name, Parameters<T>&);
-  void forward(Pass<T>&, Tensor2<const T> h, Add, Tensor2<T> y) override;
-  void backward(Pass<T>&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void forward(Pass<T>&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
+  void backward(Pass<T>&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
 
  private:
   using A = Acc<T>;
+  struct Keys {
+    static constexpr Key<Tensor2<const T>> input{"input"};
+    static constexpr Key<Tensor2<T>> projected{"projected"}, convolved{"convolved"}, scan{"scan"}, gated{"gated"};
+    static constexpr Key<Tensor2<A>> dt{"time steps"}, squares{"squares of norm groups"};
+    static constexpr Key<Tensor3<A>> states{"states of chunks"}, state{"scan"};
+    static constexpr Key<Tensor3<T>> convolution{"convolution"};
+  };
   // Columns of the projected rows on this rank, in order.
   Index inner() const { return num_heads_ * head_dim_; }
   Index group_width() const { return num_groups_ * c_.state_size; }

@@ -36,11 +36,11 @@ Matrix<const T> Mlp<T>::w_gate_up() const {
 }
 
 template <class T>
-void Mlp<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
+void Mlp<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
   const Index rows = h.extent(0);
-  a.saved.refer("h", h);
-  auto gate_up = a.saved.template push<Tensor2<T>>("gate and up", rows, 2 * intermediate_size_);
-  auto inner = a.saved.template push<Tensor2<T>>("inner", rows, intermediate_size_);
+  frame.refer(Keys::input, h);
+  const auto gate_up = frame.put(Keys::gate_up, rows, 2 * intermediate_size_);
+  const auto inner = frame.put(Keys::inner, rows, intermediate_size_);
   linear<T>(a.dev, h, w_gate_up(), gate_up);
   if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(gate_bias_->template vector<Acc<T>>().data(), 2 * intermediate_size_), {}, gate_up);
   swiglu<T>(a.dev, gate_up, c_.gate_multiplier, inner);
@@ -53,10 +53,9 @@ void Mlp<T>::forward(Pass<T>& a, Tensor2<const T> h, Add add, Tensor2<T> y) {
 }
 
 template <class T>
-void Mlp<T>::backward(Pass<T>& a, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
-  const auto inner = a.saved.template pop<Tensor2<T>>("inner");
-  const auto gate_up = a.saved.template pop<Tensor2<T>>("gate and up");
-  const auto h = a.saved.template pop<Tensor2<const T>>("h");
+void Mlp<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+  const auto inner = frame.get(Keys::inner), gate_up = frame.get(Keys::gate_up);
+  const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
   auto dinner = a.dev.scratch.template tensor<T>(rows, intermediate_size_);

@@ -13,23 +13,25 @@ class Norm {
       : name_(name), rms_norm_eps_(rms_norm_eps),
         g_(parameters.declare({name + ".weight", {hidden_size}, replicated(), ones(), Storage::wide, false})) {}
 
-  // Keeps x by reference: it must stay on pass.saved until backward.
-  Tensor2<T> forward(Pass<T>& a, Tensor2<const T> x) {
-    a.saved.refer("x", x);
-    auto rstd = a.saved.template push<Tensor1<Acc<T>>>("rstd", x.extent(0));
-    auto h = a.saved.template push<Tensor2<T>>("h", x.extent(0), x.extent(1));
+  // Keeps x by reference: it must stay until the backward has ended.
+  Tensor2<T> forward(Pass<T>& a, Frame& frame, Tensor2<const T> x) {
+    frame.refer(input, x);
+    const auto rstd = frame.put(inverse_rms, x.extent(0));
+    const auto h = frame.put(normed, x.extent(0), x.extent(1));
     rmsnorm<T>(a.dev, x, g_.template vector<const Acc<T>>(), rms_norm_eps_, h, rstd);
     a.show(Observed::activation, name_, h);
     return h;
   }
-  void backward(Pass<T>& a, Tensor2<const T> dh, Add add, Tensor2<T> dx) {
-    a.saved.template pop<Tensor2<T>>("h");
-    const auto rstd = a.saved.template pop<Tensor1<Acc<T>>>("rstd");
-    const auto x = a.saved.template pop<Tensor2<const T>>("x");
-    rmsnorm_backward<T>(a.dev, dh, x, g_.template vector<const Acc<T>>(), rstd, add, dx, g_.template vector_gradient<Acc<T>>());
+  void backward(Pass<T>& a, Frame& frame, Tensor2<const T> dh, Add add, Tensor2<T> dx) {
+    rmsnorm_backward<T>(a.dev, dh, frame.get(input), g_.template vector<const Acc<T>>(), frame.get(inverse_rms), add, dx,
+                        g_.template vector_gradient<Acc<T>>());
   }
 
  private:
+  static constexpr Key<Tensor2<const T>> input{"norm input"};
+  static constexpr Key<Tensor1<Acc<T>>> inverse_rms{"inverse root mean square"};
+  static constexpr Key<Tensor2<T>> normed{"normed"};
+
   std::string name_;
   double rms_norm_eps_;
   Parameter& g_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a layer needs besides its weights while one micro-batch passes: device, store, the tensor axis and the tokens' layout.
+// What a layer needs besides its weights and its frame while one micro-batch passes: device, the tensor axis and the tokens' layout.
 #pragma once
 
 #include "kernels/axis.hpp"
 #include "kernels/documents.hpp"
-#include "modules/activation_store.hpp"
+#include "modules/frame.hpp"
 #include "modules/hook.hpp"
 #include "modules/parameter.hpp"
 #include "modules/state_store.hpp"
@@ -25,7 +25,6 @@ struct Sequences {
 template <class T>
 struct Pass {
   Device& dev;
-  ActivationStore& saved;
   Axis& tensor;
   Sequences sequences;
   StateStore* state = nullptr;         // generation only

@@ -13,10 +13,14 @@ class Residual {
       : norm_(c.hidden_size, c.rms_norm_eps, norm_name, parameters) {}
   void add(std::unique_ptr<Branch<T>> branch) { branches_.push_back(std::move(branch)); }
 
-  Tensor2<T> forward(Pass<T>& a, Tensor2<const T> x);
-  void backward(Pass<T>& a, Tensor2<T> dx);
+  // Returns y, a tensor of the frame.
+  Tensor2<T> forward(Pass<T>& a, Frame&, Tensor2<const T> x);
+  // dx holds the gradient of y on entry and that of x on return.
+  void backward(Pass<T>& a, Frame&, Tensor2<T> dx);
 
  private:
+  static constexpr Key<Tensor2<T>> output{"output"};
+
   Norm<T> norm_;
   std::vector<std::unique_ptr<Branch<T>>> branches_;
 };

@@ -15,8 +15,8 @@ class SingleLayer final : public Layer<T> {
       : residual_(c, name + ".input_layernorm", parameters) {
     residual_.add(std::make_unique<Mixer<T>>(c, name + branch, parameters));
   }
-  Tensor2<T> forward(Pass<T>& a, Tensor2<const T> x) override { return residual_.forward(a, x); }
-  void backward(Pass<T>& a, Tensor2<T> dx) override { residual_.backward(a, dx); }
+  void forward(Pass<T>& a, Frame& frame, Bundle<T>& bundle) override { bundle.x = residual_.forward(a, frame, bundle.x); }
+  void backward_input(Pass<T>& a, Frame& frame, Bundle<T>& gradient) override { residual_.backward(a, frame, gradient.x); }
 
  private:
   Residual<T> residual_;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a model carries from token to token when it generates: keys and values, convolution inputs, SSM states. Each module asks for its
-// tensors by (itself, name); the first time they are made and set to zero, later the same ones come back.
+// tensors by (itself, key); the first time they are made and set to zero, later the same ones come back.
 #pragma once
 
 #include <map>
 
 #include "kernels/elementwise.hpp"
+#include "modules/frame.hpp"
 
 namespace gyr {
 
@@ -20,9 +21,9 @@ class StateStore {
 
   // (sequences, extents...) of one owner.
   template <class Tensor, class... Extent>
-  Tensor tensor(Device& dev, const void* owner, const char* name, Extent... extent) {
+  Tensor tensor(Device& dev, const void* owner, const Key<Tensor>& key, Extent... extent) {
     using Value = typename Tensor::value_type;
-    auto [entry, fresh] = made_.try_emplace({owner, name}, nullptr);
+    auto [entry, fresh] = made_.try_emplace({owner, &key}, nullptr);
     if (fresh) {
       auto tensor = arena_.tensor<Value>(sequences_, Index(extent)...);
       fill<Value>(dev, flat(tensor), 0);
@@ -34,7 +35,7 @@ class StateStore {
  private:
   Arena arena_;
   Index sequences_, capacity_;
-  std::map<std::pair<const void*, std::string>, void*> made_;
+  std::map<std::pair<const void*, const void*>, void*> made_;
 };
 
 // Sequences [first, first + count) of a state.

@@ -65,9 +65,9 @@ std::string Chunk<T>::stream_name(Index layer) const {
 template <class T>
 void Chunk<T>::place(Device& dev, Slot<T>& slot, std::span<const std::int32_t> packed) const {
   const Index rows = slot.sequences.rows(), half = config_.attention.head_dim / 2;
-  auto positions = slot.saved.template push<Tensor1<std::int32_t>>("positions", rows);
-  slot.cosine = slot.saved.template push<Tensor2<Acc<T>>>("cosine", rows, half);
-  slot.sine = slot.saved.template push<Tensor2<Acc<T>>>("sine", rows, half);
+  const auto positions = slot.frame.put(Keys::positions, rows);
+  slot.cosine = slot.frame.put(Keys::cosine, rows, half);
+  slot.sine = slot.frame.put(Keys::sine, rows, half);
   if (!dev.dry_run() || !packed.empty()) slot.host_positions = positions_of(slot.sequences, packed);
   upload<std::int32_t>(dev, slot.host_positions, positions);
   slot.documents = packed.empty() ? Documents() : Documents{positions, slot.host_positions};
@@ -75,97 +75,106 @@ void Chunk<T>::place(Device& dev, Slot<T>& slot, std::span<const std::int32_t> p
 }
 
 template <class T>
-Tensor2<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const MicroBatch& batch) const {
-  ensure(slot.saved.empty(), "the slot still holds a micro-batch");
+Bundle<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const MicroBatch& batch) const {
+  ensure(slot.frame.empty(), "the slot still holds a micro-batch");
   slot.sequences = {batch.batch, batch.seq_length, 0, {}};
   const Index rows = slot.sequences.rows();
-  slot.tokens = slot.saved.template push<Tensor1<Token>>("token ids", rows);
-  slot.labels = slot.saved.template push<Tensor1<Token>>("labels", rows);
+  slot.tokens = slot.frame.put(Keys::tokens, rows);
+  slot.labels = slot.frame.put(Keys::labels, rows);
   if (first()) upload<Token>(dev, batch.tokens, slot.tokens);
   if (last()) upload<Token>(dev, batch.labels, slot.labels);
   place(dev, slot, batch.positions);
-  return push_input(slot);
+  return put_input(slot);
 }
 
 template <class T>
-Tensor2<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const Sequences& sequences, std::span<const Token> tokens) const {
-  slot.saved.clear();
+Bundle<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const Sequences& sequences, std::span<const Token> tokens) const {
+  slot.frame.clear();
   slot.sequences = sequences;
-  slot.tokens = slot.saved.template push<Tensor1<Token>>("token ids", sequences.rows());
+  slot.tokens = slot.frame.put(Keys::tokens, sequences.rows());
   if (first()) upload<Token>(dev, tokens, slot.tokens);
   place(dev, slot, {});
-  return push_input(slot);
+  return put_input(slot);
 }
 
 template <class T>
-Tensor2<T> Chunk<T>::push_input(Slot<T>& slot) const {
-  return slot.input = first() ? Tensor2<T>() : slot.saved.template push<Tensor2<T>>("input", slot.sequences.rows(), config_.hidden_size);
+Bundle<T> Chunk<T>::put_input(Slot<T>& slot) const {
+  slot.stream = {};
+  if (!first()) slot.stream.x = slot.frame.put(Keys::input, slot.sequences.rows(), config_.hidden_size);
+  return slot.stream;
 }
 
 template <class T>
-Tensor2<T> Chunk<T>::run_and_keep(Pass<T>& a, Slot<T>& slot) {
-  Tensor2<T> x = first() ? embedding_->forward(a, slot.tokens) : slot.input;
-  if (first()) a.show(Observed::activation, stream_name(-1), x);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    x = layers_[i]->forward(a, x);
-    a.show(Observed::activation, stream_name(Index(i)), x);
+void Chunk<T>::embed(Pass<T>& a, Slot<T>& slot) {
+  if (first()) slot.stream.x = embedding_->forward(a, frame_of(slot, -1), slot.tokens);
+}
+
+template <class T>
+void Chunk<T>::run_and_keep(Pass<T>& a, Slot<T>& slot) {
+  embed(a, slot);
+  if (first()) a.show(Observed::activation, stream_name(-1), slot.stream.x);
+  for (Index i = 0; i < Index(layers_.size()); ++i) {
+    layers_[i]->forward(a, frame_of(slot, i), slot.stream);
+    a.show(Observed::activation, stream_name(i), slot.stream.x);
   }
-  return slot.output = x;
 }
 
-// For passes that no backward follows: what a layer has kept makes room for the next one's, and the stream stays in one place.
+// What a layer has kept makes room for the next one's, and the stream stays in one place.
 template <class T>
-Tensor2<T> Chunk<T>::run_through(Pass<T>& a, Slot<T>& slot) {
-  const Tensor2<T> x = first() ? embedding_->forward(a, slot.tokens) : slot.input;
-  for (auto& layer : layers_) {
-    const std::size_t before = a.saved.count();
-    convert<T, T>(a.dev, Matrix<T>(layer->forward(a, x)), Matrix<T>(x));
-    a.saved.forget(before);
+void Chunk<T>::run_through(Pass<T>& a, Slot<T>& slot) {
+  embed(a, slot);
+  for (Index i = 0; i < Index(layers_.size()); ++i) {
+    Bundle<T> out = slot.stream;
+    layers_[i]->forward(a, frame_of(slot, i), out);
+    convert<T, T>(a.dev, Matrix<T>(out.x), Matrix<T>(slot.stream.x));
+    frame_of(slot, i).clear();
   }
-  return slot.output = x;
 }
 
 template <class T>
-Tensor2<T> Chunk<T>::forward(Pass<T>& a, Slot<T>& slot) {
-  return run_through(a, slot);
-}
-
-template <class T>
-Tensor2<T> Chunk<T>::forward(Pass<T>& a, Slot<T>& slot, double scale, double& loss, std::vector<TokenScore>* each) {
-  const Tensor2<T> x = scale == 0 ? run_through(a, slot) : run_and_keep(a, slot);
-  if (!last()) return x;
+void Chunk<T>::forward(Pass<T>& a, Slot<T>& slot, double scale, double& loss, std::vector<TokenScore>* each) {
+  scale == 0 ? run_through(a, slot) : run_and_keep(a, slot);
+  if (!last()) return;
+  const Tensor2<T> x = slot.stream.x;
   if (scale == 0) {
-    loss += head_->loss(a, x, slot.labels, each);
+    loss += head_->loss(a, head_frame(slot), x, slot.labels, each);
   } else {
-    auto dx = slot.saved.template push<Tensor2<T>>("dx", x.extent(0), x.extent(1));
-    loss += head_->loss_and_gradient(a, x, slot.labels, scale, dx);
+    slot.gradient.x = slot.frame.put(Keys::gradient, x.extent(0), x.extent(1));
+    loss += head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scale, slot.gradient.x);
   }
-  return x;
 }
 
 template <class T>
-Tensor2<T> Chunk<T>::begin_backward(Slot<T>& slot) const {
-  if (last()) return {};
-  return slot.saved.template push<Tensor2<T>>("dx", slot.sequences.rows(), config_.hidden_size);
+Bundle<T> Chunk<T>::begin_backward(Slot<T>& slot) const {
+  if (!last()) slot.gradient.x = slot.frame.put(Keys::gradient, slot.sequences.rows(), config_.hidden_size);
+  return slot.gradient;
 }
 
 template <class T>
-Tensor2<T> Chunk<T>::backward(Pass<T>& a, Slot<T>& slot, const Span& parts) {
-  const bool begins = parts.last == Index(ranges_.size());
-  if (begins) slot.dx = slot.saved.template pop<Tensor2<T>>("dx");
-  for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) backward_part(a, part, slot.dx);
-  if (parts.first == 0) slot.saved.clear();
-  return slot.dx;
+void Chunk<T>::backward_input(Pass<T>& a, Slot<T>& slot, const Span& parts) {
+  for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
+    backward_part(a, slot, part);
+    slot.frame.nested(int(part)).release(Phase::input_gradients);
+  }
+}
+
+template <class T>
+void Chunk<T>::backward_weights(Pass<T>& a, Slot<T>& slot, const Span& parts) {
+  for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
+    const Index layer = part - Index(first());
+    if (layer >= 0 && layer < Index(layers_.size())) layers_[layer]->backward_weights(a, frame_of(slot, layer));
+    slot.frame.nested(int(part)).release(Phase::weight_gradients);
+  }
 }
 
 // The head's is done with its forward.
 template <class T>
-void Chunk<T>::backward_part(Pass<T>& a, Index part, Tensor2<T> dx) {
+void Chunk<T>::backward_part(Pass<T>& a, Slot<T>& slot, Index part) {
   const Index layer = part - Index(first());
   if (layer == Index(layers_.size())) return;
-  a.show(Observed::gradient, stream_name(layer), dx);
-  if (layer < 0) embedding_->backward(a, dx);
-  else layers_[layer]->backward(a, dx);
+  a.show(Observed::gradient, stream_name(layer), slot.gradient.x);
+  if (layer < 0) embedding_->backward(a, frame_of(slot, layer), slot.gradient.x);
+  else layers_[layer]->backward_input(a, frame_of(slot, layer), slot.gradient);
 }
 
 template class Chunk<double>;

@@ -22,16 +22,21 @@ struct MicroBatch {
   std::vector<std::int32_t> positions = {};
 };
 
-// What a micro-batch is and what its forward keeps.
+// What a micro-batch is and what its forward keeps: in the frame itself what all layers see, in nested ones what each part keeps.
 template <class T>
 struct Slot {
-  ActivationStore saved;
+  explicit Slot(Arena memory) : arena(std::move(memory)) {}
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+
+  Arena arena;
+  Frame frame{arena, "micro-batch"};
   Sequences sequences = {};
   std::vector<std::int32_t> host_positions = {};  // of every row
   Tensor1<Token> tokens = {}, labels = {};
   Documents documents = {};
   Tensor2<Acc<T>> cosine = {}, sine = {};
-  Tensor2<T> input = {}, output = {}, dx = {};
+  Bundle<T> stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
 };
 
 template <class T>
@@ -48,30 +53,41 @@ class Chunk {
   Head<T>* head() { return head_.get(); }
 
   // Brings the micro-batch into an empty slot. Where this is not the first chunk, the tensor its input must be received into.
-  Tensor2<T> begin(Device&, Slot<T>&, const MicroBatch&) const;
+  Bundle<T> begin(Device&, Slot<T>&, const MicroBatch&) const;
   // Runs the layers. On the last chunk also the head: adds to `loss` the sum over labelled tokens, and, where scale is not 0, keeps the
-  // gradient of scale * loss; where it is 0, `each`, if given, gets the score of every row. Returns the chunk's output.
-  Tensor2<T> forward(Pass<T>&, Slot<T>&, double scale, double& loss, std::vector<TokenScore>* each = nullptr);
+  // gradient of scale * loss; where it is 0, `each`, if given, gets the score of every row. The slot's stream is the chunk's output then.
+  void forward(Pass<T>&, Slot<T>&, double scale, double& loss, std::vector<TokenScore>* each = nullptr);
   // Where the gradient of the output must be received, except on the last chunk.
-  Tensor2<T> begin_backward(Slot<T>&) const;
-  // Runs back through the parts [first, last) of ranges(), the last of which is the one below where it ended before. Adds up the gradients
-  // of their weights and returns the gradient of their input. On the first chunk, parts below the lowest weight that is trained are not
-  // run through.
-  Tensor2<T> backward(Pass<T>&, Slot<T>&, const Span& parts);
+  Bundle<T> begin_backward(Slot<T>&) const;
+  // Run back through the parts [first, last) of ranges(), the last of which is the one below where it ended before: from the slot's gradient
+  // of their output to that of their input, and to the gradients of their weights. On the first chunk, parts below the lowest weight that
+  // is trained are not run through.
+  void backward_input(Pass<T>&, Slot<T>&, const Span& parts);
+  void backward_weights(Pass<T>&, Slot<T>&, const Span& parts);
 
   // Generation: brings the tokens in, as above.
-  Tensor2<T> begin(Device&, Slot<T>&, const Sequences&, std::span<const Token> tokens) const;
-  // Runs the layers after what the pass's state remembers. Returns the chunk's output.
-  Tensor2<T> forward(Pass<T>&, Slot<T>&);
+  Bundle<T> begin(Device&, Slot<T>&, const Sequences&, std::span<const Token> tokens) const;
+  // Runs the layers after what the pass's state remembers, and keeps nothing. The slot's stream is the chunk's output then.
+  void run_through(Pass<T>&, Slot<T>&);
+  // The head's frame in a slot.
+  Frame& head_frame(Slot<T>& slot) const { return slot.frame.nested(int(ranges_.size()) - 1, "head"); }
 
  private:
   // The residual stream as it leaves the embedding (layer -1) or a layer of this chunk, counted from 0.
   std::string stream_name(Index layer) const;
-  Tensor2<T> run_and_keep(Pass<T>&, Slot<T>&);
-  Tensor2<T> run_through(Pass<T>&, Slot<T>&);
-  Tensor2<T> push_input(Slot<T>&) const;
+  struct Keys {
+    static constexpr Key<Tensor1<Token>> tokens{"token ids"}, labels{"labels"};
+    static constexpr Key<Tensor1<std::int32_t>> positions{"positions"};
+    static constexpr Key<Tensor2<Acc<T>>> cosine{"cosine"}, sine{"sine"};
+    static constexpr Key<Tensor2<T>> input{"input"}, gradient{"gradient"};
+  };
+  int part_of(Index layer) const { return int(layer) + int(first()); }  // layer -1: the embedding
+  Frame& frame_of(Slot<T>& slot, Index layer) const { return slot.frame.nested(part_of(layer), "part"); }
+  void embed(Pass<T>&, Slot<T>&);
+  void run_and_keep(Pass<T>&, Slot<T>&);
+  Bundle<T> put_input(Slot<T>&) const;
   void place(Device&, Slot<T>&, std::span<const std::int32_t> packed) const;
-  void backward_part(Pass<T>&, Index part, Tensor2<T> dx);
+  void backward_part(Pass<T>&, Slot<T>&, Index part);
 
   ModelConfig config_;
   Index first_layer_;

@@ -70,9 +70,8 @@ RunResult Executor<T>::run(const Program& program, const std::vector<MicroBatch>
   }
   auto t = timers_.scope("pipeline wait");
   grid_.tell("last transfers");
-  for (auto& chunk : run.flows)
-    for (Flow& flow : chunk)
-      for (Request& send : flow.sends) send.wait();
+  for (std::size_t chunk = 0; chunk < run.flows.size(); ++chunk)
+    for (std::size_t i = 0; i < run.flows[chunk].size(); ++i) clear(run.flows[chunk][i], stage_.slot(int(chunk), int(i)));
   return std::move(run.result);
 }
 
@@ -91,32 +90,37 @@ void Executor<T>::execute(Run& run, const Task& task) {
     case Op::receive: receive(run, task, flow); break;
     case Op::send: send(task, flow); break;
     case Op::forward: forward(run, task, flow); break;
-    case Op::backward:
-    case Op::backward_input: backward(run, task, flow); break;
-    default: break;  // backward_weights: the layers there are have added theirs up in backward_input
+    default: backward(task, flow); break;
   }
-  if (task.last_use) stage_.slot(task.chunk, task.slot).saved.clear();
+  flow.over = task.last_use;
+}
+
+// In the order in which they began.
+template <class T>
+void Executor<T>::wait(std::vector<Request>& requests) {
+  for (Request& request : requests) request.wait();
+  requests.clear();
+}
+
+// What a send reads stays until it has ended.
+template <class T>
+void Executor<T>::clear(Flow& flow, Slot<T>& slot) {
+  wait(flow.sends);
+  if (flow.over) slot.frame.clear();
+  flow.over = false;
 }
 
 template <class T>
-void Executor<T>::wait(Request& request) {
-  auto t = timers_.scope("pipeline wait");
-  request.wait();
-}
-
-// A slot is free when nobody reads it any more.
-template <class T>
-Tensor2<T> Executor<T>::begin(Run& run, const Task& task, Flow& flow) {
-  while (!flow.sends.empty()) {
-    flow.sends.back().wait();
-    flow.sends.pop_back();
-  }
+Bundle<T> Executor<T>::begin(Run& run, const Task& task, Flow& flow) {
+  clear(flow, stage_.slot(task.chunk, task.slot));
   return stage_.chunk(task.chunk).begin(device_, stage_.slot(task.chunk, task.slot), run.batches[task.micro]);
 }
 
 template <class T>
 void Executor<T>::receive(Run& run, const Task& task, Flow& flow) {
-  const auto into = [&](Request& request, const Tensor2<T>& x) { request = grid_.pipeline().start_receive(device_, flat(x), task.peer, task.tag); };
+  const auto into = [&](std::vector<Request>& requests, const Bundle<T>& bundle) {
+    bundle.each([&](const Tensor2<T>& x) { requests.push_back(grid_.pipeline().start_receive(device_, flat(x), task.peer, task.tag)); });
+  };
   if (task.payload == Payload::gradients) return into(flow.gradient, stage_.chunk(task.chunk).begin_backward(stage_.slot(task.chunk, task.slot)));
   auto t = timers_.scope("pipeline wait");
   into(flow.input, begin(run, task, flow));
@@ -124,8 +128,9 @@ void Executor<T>::receive(Run& run, const Task& task, Flow& flow) {
 
 template <class T>
 void Executor<T>::send(const Task& task, Flow& flow) {
-  const Tensor2<T>& x = task.payload == Payload::activations ? flow.output : flow.input_gradient;
-  flow.sends.push_back(grid_.pipeline().start_send<T>(device_, flat(x), task.peer, task.tag));
+  const Slot<T>& slot = stage_.slot(task.chunk, task.slot);
+  const Bundle<T>& bundle = task.payload == Payload::activations ? slot.stream : slot.gradient;
+  bundle.each([&](const Tensor2<T>& x) { flow.sends.push_back(grid_.pipeline().template start_send<T>(device_, flat(x), task.peer, task.tag)); });
 }
 
 template <class T>
@@ -133,23 +138,30 @@ void Executor<T>::forward(Run& run, const Task& task, Flow& flow) {
   grid_.tell("forward", task.micro);
   Chunk<T>& chunk = stage_.chunk(task.chunk);
   if (chunk.first()) begin(run, task, flow);
-  wait(flow.input);
+  {
+    auto t = timers_.scope("pipeline wait");
+    wait(flow.input);
+  }
   auto t = timers_.scope("forward");
   if (hook_) hook_->micro_batch(task.micro);
   Slot<T>& slot = stage_.slot(task.chunk, task.slot);
   Pass<T> pass = stage_.pass(device_, slot);
-  flow.output = chunk.forward(pass, slot, run.order.scale, run.result.loss, run.order.scores ? &run.result.scores[task.micro] : nullptr);
+  chunk.forward(pass, slot, run.order.scale, run.result.loss, run.order.scores ? &run.result.scores[task.micro] : nullptr);
 }
 
 template <class T>
-void Executor<T>::backward(Run&, const Task& task, Flow& flow) {
+void Executor<T>::backward(const Task& task, Flow& flow) {
   grid_.tell("backward", task.micro);
-  wait(flow.gradient);
+  {
+    auto t = timers_.scope("pipeline wait");
+    wait(flow.gradient);
+  }
   auto t = timers_.scope("backward");
   if (hook_) hook_->micro_batch(task.micro);
   Slot<T>& slot = stage_.slot(task.chunk, task.slot);
   Pass<T> pass = stage_.pass(device_, slot);
-  flow.input_gradient = stage_.chunk(task.chunk).backward(pass, slot, task.parts);
+  if (task.op != Op::backward_weights) stage_.chunk(task.chunk).backward_input(pass, slot, task.parts);
+  if (task.op != Op::backward_input) stage_.chunk(task.chunk).backward_weights(pass, slot, task.parts);
 }
 
 // In a dry run all micro-batches but the first and the last, which ends with reductions, take the same: the second is counted, and the count

@@ -35,9 +35,9 @@ class Executor {
  private:
   // What is under way around a slot.
   struct Flow {
-    Request input, gradient;
-    Tensor2<T> output, input_gradient;
-    std::vector<Request> sends;  // transfers that still read its memory
+    std::vector<Request> input, gradient;  // transfers into its memory, which are waited for before it is read
+    std::vector<Request> sends;            // transfers that still read it
+    bool over = false;                     // nothing else does
   };
   // A program on its way.
   struct Run {
@@ -51,11 +51,12 @@ class Executor {
 
   void execute(Run&, const Task&);
   void forward(Run&, const Task&, Flow&);
-  void backward(Run&, const Task&, Flow&);
+  void backward(const Task&, Flow&);
   void send(const Task&, Flow&);
   void receive(Run&, const Task&, Flow&);
-  Tensor2<T> begin(Run&, const Task&, Flow&);
-  void wait(Request&);
+  Bundle<T> begin(Run&, const Task&, Flow&);
+  void clear(Flow&, Slot<T>&);
+  void wait(std::vector<Request>&);
 
   bool repeats(const Run&, const Task&) const;
 

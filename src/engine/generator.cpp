@@ -69,9 +69,9 @@ template <class T>
 std::vector<double> Generator<T>::advance(const Sequences& sequences, std::span<const Token> tokens) {
   Communicator& pipeline = grid_.pipeline();
   const int rank = pipeline.rank();
-  const Tensor2<T> input = stage_->begin(*device_, sequences, tokens);
+  const Tensor2<T> input = stage_->begin(*device_, sequences, tokens).x;
   if (rank > 0) pipeline.start_receive(*device_, flat(input), rank - 1).wait();
-  const Tensor2<T> output = stage_->forward(*device_, *state_);
+  const Tensor2<T> output = stage_->forward(*device_, *state_).x;
   if (rank == pipeline.size() - 1) return whole_rows(stage_->logits(*device_, Stage<T>::Rows::last));
   pipeline.start_send<T>(*device_, flat(output), rank + 1).wait();
   return {};

@@ -40,7 +40,7 @@ template <class T>
 void Stage<T>::make_slots(const std::vector<SlotMemory>& memory, bool dry_run) {
   for (const SlotMemory& chunk : memory) {
     auto& slots = slots_.emplace_back();
-    for (int i = 0; i < chunk.count; ++i) slots.push_back({ActivationStore(Arena::make(Memory::activations, chunk.bytes, dry_run))});
+    for (int i = 0; i < chunk.count; ++i) slots.emplace_back(Arena::make(Memory::activations, chunk.bytes, dry_run));
   }
 }
 
@@ -49,7 +49,7 @@ std::vector<SlotMemory> Stage<T>::slots() const {
   std::vector<SlotMemory> memory;
   for (const auto& chunk : slots_) {
     memory.push_back({int(chunk.size()), 0});
-    for (const Slot<T>& slot : chunk) memory.back().bytes = std::max(memory.back().bytes, slot.saved.arena().high_water());
+    for (const Slot<T>& slot : chunk) memory.back().bytes = std::max(memory.back().bytes, slot.arena.high_water());
   }
   return memory;
 }
@@ -58,39 +58,41 @@ template <class T>
 Index Stage<T>::slots_capacity() const {
   Index sum = 0;
   for (const auto& chunk : slots_)
-    for (const Slot<T>& slot : chunk) sum += slot.saved.arena().capacity();
+    for (const Slot<T>& slot : chunk) sum += slot.arena.capacity();
   return sum;
 }
 
 template <class T>
 Pass<T> Stage<T>::pass(Device& dev, Slot<T>& slot) {
-  return {dev, slot.saved, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine, slot.documents, hook_};
+  return {dev, grid_.tensor(), slot.sequences, nullptr, slot.cosine, slot.sine, slot.documents, hook_};
 }
 
 template <class T>
-Tensor2<T> Stage<T>::begin(Device& dev, const Sequences& sequences, std::span<const Token> tokens) {
+Bundle<T> Stage<T>::begin(Device& dev, const Sequences& sequences, std::span<const Token> tokens) {
   ensure(chunks() == 1, "a stage of {} chunks does not generate", chunks());
   return chunk(0).begin(dev, slot(0, 0), sequences, tokens);
 }
 
 template <class T>
-Tensor2<T> Stage<T>::forward(Device& dev, StateStore& state) {
+Bundle<T> Stage<T>::forward(Device& dev, StateStore& state) {
   Pass<T> a = pass(dev, slot(0, 0));
   a.state = &state;
-  return chunk(0).forward(a, slot(0, 0));
+  chunk(0).run_through(a, slot(0, 0));
+  return slot(0, 0).stream;
 }
 
 template <class T>
 Tensor2<Acc<T>> Stage<T>::logits(Device& dev, Rows which) {
   Slot<T>& slot = this->slot(0, 0);
   Pass<T> a = pass(dev, slot);
-  Tensor2<T> x = slot.output;
+  const Tensor2<T> all = slot.stream.x;
+  Tensor2<T> x = all;
   if (const Index seq_length = slot.sequences.seq_length; which == Rows::last && seq_length > 1) {
-    x = slot.saved.template push<Tensor2<T>>("last rows", slot.sequences.batch, config_.hidden_size);
-    for (Index b = 0; b < slot.sequences.batch; ++b) convert<T, T>(dev, Matrix<T>(rows(slot.output, (b + 1) * seq_length - 1, 1)), rows(x, b, 1));
+    x = slot.frame.put(Keys::last_rows, slot.sequences.batch, config_.hidden_size);
+    for (Index b = 0; b < slot.sequences.batch; ++b) convert<T, T>(dev, Matrix<T>(rows(all, (b + 1) * seq_length - 1, 1)), rows(x, b, 1));
   }
-  auto out = slot.saved.template push<Tensor2<Acc<T>>>("logits", x.extent(0), head().vocab_size_here());
-  head().logits(a, x, out);
+  const auto out = slot.frame.put(Keys::logits, x.extent(0), head().vocab_size_here());
+  head().logits(a, chunk(0).head_frame(slot), x, out);
   return out;
 }
 

@@ -40,9 +40,9 @@ class Stage {
 
   // Generation with the one chunk there is, in slot 0: brings the tokens in. Where this is not the first stage, the tensor its input must be
   // received into.
-  Tensor2<T> begin(Device&, const Sequences&, std::span<const Token> tokens);
+  Bundle<T> begin(Device&, const Sequences&, std::span<const Token> tokens);
   // Runs the layers after what `state` remembers. Returns the stage's output.
-  Tensor2<T> forward(Device&, StateStore& state);
+  Bundle<T> forward(Device&, StateStore& state);
   // On the last stage: next-token logits of this rank's vocabulary columns, (rows, vocab_size_here), of all rows or of each sequence's last.
   enum class Rows { all, last };
   Tensor2<Acc<T>> logits(Device&, Rows);
@@ -51,6 +51,11 @@ class Stage {
   Parameter* shared_embedding();
 
  private:
+  struct Keys {
+    static constexpr Key<Tensor2<T>> last_rows{"last rows"};
+    static constexpr Key<Tensor2<Acc<T>>> logits{"logits"};
+  };
+
   ModelConfig config_;
   Grid& grid_;
   Parameters<T> parameters_;

@@ -111,7 +111,9 @@ class Compiler {
   }
 
   void end(const Turn& turn) {
-    program_.tasks.back().last_use = true;
+    auto last = program_.tasks.rbegin();
+    while (last->op == Op::reduce) ++last;
+    last->last_use = true;
     slots_[turn.chunk].give_back(slots_[turn.chunk].of(turn.micro));
   }
 

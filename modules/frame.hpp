@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a layer keeps of a micro-batch from its forward for its backward: tensors under keys, found again in any order.
+//   static constexpr Key<Tensor2<T>> qkv{"qkv"};
+//   auto x = frame.put(qkv, rows, columns);       forward
+//   const auto x = frame.get(qkv);                backward
+//   frame.release(Phase::weight_gradients);       who called backward: the tensors are gone
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/arena.hpp"
+
+namespace gyr {
+
+// A tensor's name, known at compile time: the key is the object itself, its text is for messages.
+template <class Tensor>
+struct Key {
+  const char* name;
+};
+
+// The halves of a backward, in order: what they need is kept so long.
+enum class Phase { input_gradients, weight_gradients };
+
+// Memory comes from an arena, on top of what is there, and goes back when the frame is cleared, with all that came after it. Nested frames
+// (a layer's branches, a chunk's layers) take from the same arena; they stay from micro-batch to micro-batch and are filled anew.
+class Frame {
+ public:
+  explicit Frame(Arena& arena, std::string name = "frame") : arena_(&arena), name_(std::move(name)) {}
+
+  template <class Tensor, class... Extent>
+  Tensor put(const Key<Tensor>& key, Extent... extent) {
+    return put(key, Phase::weight_gradients, Index(extent)...);
+  }
+  // The tensor is needed until the end of a phase.
+  template <class Tensor, class... Extent>
+  Tensor put(const Key<Tensor>& key, Phase until, Extent... extent) {
+    Entry& entry = add(&key, key.name, until);
+    const auto tensor = arena_->tensor<typename Tensor::value_type>(Index(extent)...);
+    entry.data = tensor.data();
+    entry.extents = {Index(extent)...};
+    return tensor;
+  }
+  // Remembers a tensor that lies elsewhere, so that backward finds it without a copy.
+  template <class Tensor>
+  void refer(const Key<Tensor>& key, const std::type_identity_t<Tensor>& tensor) {
+    Entry& entry = add(&key, key.name, Phase::weight_gradients);
+    entry.data = const_cast<std::remove_const_t<typename Tensor::value_type>*>(tensor.data());
+    for (int d = 0; d < int(Tensor::rank); ++d) entry.extents[d] = tensor.extent(d);
+  }
+  // What was put or referred to under this very key; an internal error where it was not, or is released.
+  template <class Tensor>
+  Tensor get(const Key<Tensor>& key) const {
+    const Entry& entry = find(&key, key.name);
+    typename Tensor::array_layout layout;
+    for (int d = 0; d < int(Tensor::rank); ++d) layout.dimension[d] = entry.extents[d];
+    return Tensor(static_cast<typename Tensor::pointer_type>(entry.data), layout);
+  }
+
+  // Of the i-th part of what this frame is of. The name is told when it is first asked for.
+  Frame& nested(int i, const char* name = "part");
+
+  // What was needed until the end of this phase, here and in nested frames, may not be asked for any more.
+  void release(Phase);
+  // Forgets everything, and gives back the memory from the first tensor of this frame on.
+  void clear();
+  bool empty() const;
+
+ private:
+  struct Entry {
+    const void* key;
+    const char* name;
+    Phase until;
+    bool released = false;
+    void* data = nullptr;
+    std::array<Index, 4> extents{};
+  };
+  Entry& add(const void* key, const char* name, Phase until);
+  const Entry& find(const void* key, const char* name) const;
+  void forget();
+
+  Arena* arena_;
+  std::string name_;
+  Index mark_ = -1;  // where the arena stood before the first tensor of this frame or a nested one; -1: there is none
+  Frame* outer_ = nullptr;
+  std::vector<Entry> entries_;
+  std::vector<std::unique_ptr<Frame>> nested_;
+};
+
+}  // namespace gyr
