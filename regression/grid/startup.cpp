@@ -106,7 +106,7 @@ Count start(RunConfig run, MPI_Comm comm) {
   ::testing::internal::CaptureStdout();
   counting = {{}, 0};
   PMPI_Comm_size(comm, &counting.ranks);
-  const Error end = error_of([&] { train<float>(run, "", {}, comm); });
+  const Error end = error_of([&] { train(run, "", {}, comm); });
   const Count count = std::exchange(counting, {}).count;
   ::testing::internal::GetCapturedStdout();
   EXPECT_EQ(end.code, Exit::again) << end.what();

@@ -21,7 +21,9 @@ Json told(const Folder& folder, int ranks) {
   deck.finish();
   StepReport report;
   report.step = 9, report.steps = 9, report.global_batch_size = 12, report.seconds = 0.25, report.loss = 1;
-  RunLog(run, "", "", TensorBoard::Resumed{8, 96}, 3e9, ranks).step(report);
+  CheckpointHeader at;
+  at.step = 8, at.samples = 96;
+  RunLog(run, at, {ranks, 3e9, 0}).step(report);
   std::ifstream lines(output / "metrics.jsonl");
   std::string line;
   std::getline(lines, line);

@@ -39,21 +39,30 @@ struct PlacedTensor;
 
 // Saves an engine's state as FOLDER/step_N, again and again. Everything here is collective over the engine's grid; an error of one rank
 // (Exit::io, disk full) is thrown by all, and what was committed before stays as it was.
-template <class T>
-class Saver {
+class StateSaver {
  public:
-  // `writers`: by position, who writes for it, in place of what `files` means on this machine.
-  Saver(std::filesystem::path folder, const SaveOptions&, Engine<T>&, std::vector<int> writers = {});
-  ~Saver();  // waits for a writing thread; what is not committed by then will not be
+  virtual ~StateSaver() = default;  // waits for a writing thread; what is not committed by then will not be
 
   // Saves the present state as step header.step; ends a save that is under way first. With `async` the state may change as soon as this
   // returns, which tells of the save before; otherwise it tells of this one.
-  std::optional<Saved> save(CheckpointHeader header);
+  virtual std::optional<Saved> save(CheckpointHeader header) = 0;
   // Takes a save under way further, without waiting: returns what it became, once.
-  std::optional<Saved> poll();
-  std::optional<Saved> finish();  // the same, waiting
+  virtual std::optional<Saved> poll() = 0;
+  virtual std::optional<Saved> finish() = 0;  // the same, waiting
 
-  Index buffer_bytes() const;  // of this rank's copy, 0 unless `async`
+  virtual Index buffer_bytes() const = 0;  // of this rank's copy, 0 unless `async`
+};
+
+template <class T>
+class Saver final : public StateSaver {
+ public:
+  // `writers`: by position, who writes for it, in place of what `files` means on this machine.
+  Saver(std::filesystem::path folder, const SaveOptions&, Engine<T>&, std::vector<int> writers = {});
+  ~Saver() override;
+  std::optional<Saved> save(CheckpointHeader header) override;
+  std::optional<Saved> poll() override;
+  std::optional<Saved> finish() override;
+  Index buffer_bytes() const override;
 
  private:
   using Write = std::function<std::optional<ManifestFile>()>;

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "modules/flops.hpp"
-#include "src/base/precision.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/notes.hpp"
 #include "src/commands/plan_report.hpp"
@@ -106,9 +105,7 @@ int train(const Arguments& a) {
         }
         RunFolder folder;
         const TrainOptions options{a.resume, a.anew, a.accept_changes, a.take_over, a.attempt, a.supervisor, &folder};
-        with_outcome(folder, [&] {
-          with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { train<T>(run, effective, options, runtime.world()); });
-        });
+        with_outcome(folder, [&] { train(run, effective, options, runtime.world()); });
       },
       true);
   kept.agreed();

@@ -15,9 +15,11 @@
 namespace gyr {
 
 template <class T>
-Fault<T>::Fault(const FaultSettings& settings, int rank, int attempt, Engine<T>& engine, const Beacon& beacon)
-    : settings_(settings), mine_(settings.any() && settings.rank == rank && (settings.attempt < 0 || settings.attempt == attempt)), engine_(engine),
-      beacon_(beacon), last_(std::chrono::steady_clock::now()) {
+Fault<T>::Fault(const FaultSettings& settings, const Identity& me, Engine<T>& engine, const Beacon& beacon)
+    : settings_(settings), engine_(engine), beacon_(beacon), last_(std::chrono::steady_clock::now()) {
+  const bool now = settings.any() && (settings.attempt < 0 || settings.attempt == me.attempt);
+  require(!now || settings.rank < me.ranks, Exit::config, "fault.rank = {}, but there are {} ranks", settings.rank, me.ranks);
+  mine_ = now && settings.rank == me.rank;
   if (!mine_ || (settings_.kind != FaultKind::nan && settings_.kind != FaultKind::gradflip)) return;
   engine_.on_gradients([this](Device& dev, Tensor1<Acc<T>> gradients) {
     if (std::exchange(spoil_, false)) spoil(dev, gradients);

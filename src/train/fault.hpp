@@ -6,6 +6,7 @@
 
 #include "src/config/fault_settings.hpp"
 #include "src/engine/engine.hpp"
+#include "src/watch/heartbeat.hpp"
 
 namespace gyr {
 
@@ -13,7 +14,8 @@ namespace gyr {
 template <class T>
 class Fault {
  public:
-  Fault(const FaultSettings&, int rank, int attempt, Engine<T>&, const Beacon&);
+  // Exit::config where it is to strike in this attempt, on a rank that there is not.
+  Fault(const FaultSettings&, const Identity&, Engine<T>&, const Beacon&);
   // To be called before every step.
   void strike(Index step);
 
@@ -29,7 +31,7 @@ class Fault {
   void with_values(const Parameter&, F&&);
 
   FaultSettings settings_;
-  bool mine_;
+  bool mine_ = false;
   Engine<T>& engine_;
   const Beacon& beacon_;
   bool spoil_ = false;  // the gradients of this step

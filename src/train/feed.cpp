@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/parallel/collective_check.hpp"
+#include "src/tokenizer/tokenizer.hpp"
+
 namespace gyr {
 
 namespace {
@@ -21,6 +24,13 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   o.samples = samples;
   o.vocab_size = run.model.vocab_size;
   return o;
+}
+
+void check_tokenizer(const RunConfig& run) {
+  const Index size = Tokenizer::load(run.data.tokenizer).size();
+  require(size <= run.model.vocab_size, Exit::data,
+          "data.tokenizer {}: {} tokens, and model.vocab_size is {}; raise that, or name the model's tokenizer", run.data.tokenizer, size,
+          run.model.vocab_size);
 }
 
 }  // namespace
@@ -44,10 +54,17 @@ Index samples_of(const RunConfig& run) {
   return samples;
 }
 
-Dataset training_set(const RunConfig& run) { return Dataset(dataset_options(run, Split::train, samples_of(run))); }
-
-Dataset validation_set(const RunConfig& run) {
-  return Dataset(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
+RunData open_data(const RunConfig& run, Grid& grid) {
+  grid.tell("data");
+  require(run.train.non_finite != NonFinite::rollback || run.data.order != "megatron", Exit::config,
+          "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
+  require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
+  RunData data{Dataset(dataset_options(run, Split::train, samples_of(run))), {}};
+  collective_check(grid.world(), [&] {
+    if (grid.position() == 0 && !run.data.tokenizer.empty()) check_tokenizer(run);
+  });
+  if (run.train.eval_every > 0) data.validation.emplace(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
+  return data;
 }
 
 MicroBatch read_micro_batch(const Dataset& dataset, Index first, Index batch, Index seq_length) {
@@ -67,23 +84,5 @@ MicroBatches feed(const Dataset& dataset, Index first, const EngineConfig& confi
     return read_micro_batch(dataset, first + first_sample(micro, i, grid), micro, seq_length);
   };
 }
-
-template <class T>
-std::optional<double> validation_loss(Engine<T>& engine, const Dataset& dataset, Index batches, Index batch, const std::function<bool()>& stop) {
-  const Index micros = batch / (engine.grid().layout().size("data") * engine.config().micro_batch_size);
-  double loss = 0;
-  Index tokens = 0;
-  for (Index i = 0; i < batches; ++i) {
-    const auto [sum, count] = engine.evaluate(feed(dataset, i * batch, engine.config(), engine.grid()), int(micros));
-    loss += sum, tokens += count;
-    if (stop && i + 1 < batches && stop()) return {};
-  }
-  require(tokens > 0, Exit::data, "no token of the {} validation batches is to be predicted; take more of them, or longer sequences", batches);
-  return loss / double(tokens);
-}
-
-template std::optional<double> validation_loss<double>(Engine<double>&, const Dataset&, Index, Index, const std::function<bool()>&);
-template std::optional<double> validation_loss<float>(Engine<float>&, const Dataset&, Index, Index, const std::function<bool()>&);
-template std::optional<double> validation_loss<bf16>(Engine<bf16>&, const Dataset&, Index, Index, const std::function<bool()>&);
 
 }  // namespace gyr

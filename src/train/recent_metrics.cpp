@@ -2,11 +2,14 @@
 #include "src/train/recent_metrics.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "src/base/json.hpp"
+#include "src/checkpoint/checksum.hpp"
 
 namespace gyr {
 
@@ -36,6 +39,23 @@ RecentMetrics recent_metrics(const std::filesystem::path& file, Index step, std:
   for (auto loss = losses.rbegin(); loss != losses.rend() && recent.losses.size() < most; ++loss)
     recent.losses.insert(recent.losses.begin(), loss->second);
   return recent;
+}
+
+// The id as two halves, which a double holds exactly; losses that there are not as NaN.
+Past past_of(Communicator& world, const std::string& run, const std::filesystem::path& file, Index step, std::size_t most) {
+  constexpr std::size_t before_losses = 3;
+  std::vector<double> found(before_losses + most, std::numeric_limits<double>::quiet_NaN());
+  if (world.rank() == 0) {
+    const std::uint64_t id = sum_of_hex(run, file.string());
+    const RecentMetrics recent = step > 0 ? recent_metrics(file, step, most) : RecentMetrics();
+    found[0] = double(id >> 32), found[1] = double(id & 0xffffffffu), found[2] = recent.validated;
+    std::copy(recent.losses.begin(), recent.losses.end(), found.begin() + before_losses);
+  }
+  const std::vector<double> told = world.gather(found);
+  Past past{hex(std::uint64_t(told[0]) << 32 | std::uint64_t(told[1])), {{}, told[2] == 1}};
+  for (std::size_t i = before_losses; i < found.size(); ++i)
+    if (!std::isnan(told[i])) past.metrics.losses.push_back(told[i]);
+  return past;
 }
 
 }  // namespace gyr

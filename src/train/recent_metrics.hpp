@@ -3,9 +3,10 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
-#include "kernels/scalar.hpp"
+#include "kernels/communicator.hpp"
 
 namespace gyr {
 
@@ -16,5 +17,12 @@ struct RecentMetrics {
 
 // At most `most` losses, from the file's last megabyte; of a step that was taken several times, the last. Steps not applied are left out.
 RecentMetrics recent_metrics(const std::filesystem::path& file, Index step, std::size_t most);
+
+// What the first rank alone can read, for all of them: which run this is, as `run` tells there, and its recent metrics. Collective.
+struct Past {
+  std::string run;
+  RecentMetrics metrics;
+};
+Past past_of(Communicator& world, const std::string& run, const std::filesystem::path& file, Index step, std::size_t most);
 
 }  // namespace gyr

@@ -6,6 +6,7 @@
 #include "modules/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/base/output_file.hpp"
+#include "src/train/run_paths.hpp"
 
 namespace gyr {
 
@@ -13,27 +14,30 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 namespace {
 
-std::filesystem::path in(const RunConfig& run, const char* name) { return std::filesystem::path(run.output) / name; }
+std::optional<TensorBoard::Resumed> resumed(const CheckpointHeader& at) {
+  if (at.step == 0) return {};
+  return TensorBoard::Resumed{at.step, at.samples};
+}
 
 }  // namespace
 
-RunLog::RunLog(const RunConfig& run, const std::string& deck, const std::string& id, const std::optional<TensorBoard::Resumed>& resumed, double peak,
-               int ranks)
-    : seq_length_(run.train.seq_length), flops_(training_flops(run.model, run.train.seq_length, run.optimizer.trained())), peak_(peak), ranks_(ranks),
-      progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(in(run, "metrics.jsonl")),
-      tensorboard_(in(run, "tensorboard"), now(), resumed) {
-  OutputFile file(in(run, "deck.yaml"));
-  file.append(deck);
+RunLog::RunLog(const RunConfig& run, const CheckpointHeader& at, const Resources& resources)
+    : seq_length_(run.train.seq_length), flops_(training_flops(run.model, run.train.seq_length, run.optimizer.trained())), resources_(resources),
+      progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(metrics_of(run)),
+      tensorboard_(path_in(run, "tensorboard"), now(), resumed(at)) {
+  OutputFile file(path_in(run, "deck.yaml"));
+  file.append(at.deck);
   file.commit();
-  if (!resumed) metrics_.line(json_text({{"kind", "run"}, {"time", now()}, {"run", id}}));
+  if (at.step == 0) metrics_.line(json_text({{"kind", "run"}, {"time", now()}, {"run", at.run}}));
 }
 
 void RunLog::step(StepReport report) {
   const double tokens = double(report.global_batch_size * seq_length_);
   report.time = now();
   report.tokens_per_second = tokens / report.seconds;
-  report.tflops = flops_ * tokens / report.seconds / ranks_ / 1e12;
-  report.mfu = report.tflops * 1e12 / peak_;
+  report.tflops = flops_ * tokens / report.seconds / resources_.ranks / 1e12;
+  report.mfu = report.tflops * 1e12 / resources_.peak;
+  report.memory_bytes = resources_.memory_bytes;
   progress_.show(report);
   metrics_.write(report);
   tensorboard_.write(report);

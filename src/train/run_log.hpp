@@ -14,15 +14,20 @@ namespace gyr {
 
 double now();  // seconds since 1970
 
+// What a run computes with.
+struct Resources {
+  int ranks = 1;
+  double peak = 0;         // flop/s of a rank
+  Index memory_bytes = 0;  // of the rank that takes most
+};
+
 class RunLog {
  public:
-  // Also writes the effective deck, OUTPUT/deck.yaml. `run`: its id. `resumed`: where an earlier start has come to. `peak`: flop/s of a rank.
-  // Exit::io.
-  RunLog(const RunConfig&, const std::string& deck, const std::string& run, const std::optional<TensorBoard::Resumed>& resumed, double peak,
-         int ranks);
+  // Also writes the effective deck, OUTPUT/deck.yaml. `at`: what the run goes on from, with its id and deck. Exit::io.
+  RunLog(const RunConfig&, const CheckpointHeader& at, const Resources&);
 
   void say(std::string_view line) { progress_.say(printable(line)); }
-  void step(StepReport);  // adds time and rates
+  void step(StepReport);  // adds time, rates and memory
   void validation(ValidationReport);
   void saved(const Saved&);
   // A step that was not applied; `back`: to where the run goes instead of leaving the update out.
@@ -32,8 +37,7 @@ class RunLog {
  private:
   Index seq_length_;
   double flops_;  // of a token
-  double peak_;
-  int ranks_;
+  Resources resources_;
   Progress progress_;
   JsonLines metrics_;
   TensorBoard tensorboard_;

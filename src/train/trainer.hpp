@@ -2,27 +2,15 @@
 // A training run: model, data and optimizer brought together, step after step, with what people watch and what is saved.
 #pragma once
 
-#include <chrono>
+#include <mpi.h>
 
 #include "src/config/run_config.hpp"
-#include "src/job/run_folder.hpp"
+#include "src/train/train_options.hpp"
 
 namespace gyr {
 
-struct TrainOptions {
-  bool resume = false;          // from the newest whole checkpoint of the output folder's run, where there is one
-  bool anew = false;            // what a run has left in the output folder is set aside
-  bool accept_changes = false;  // of the deck, that make the model compute something else than what was saved
-  bool take_over = false;       // the output folder, though a run on another machine may still write to it
-  int attempt = 0;              // which start of the run this is
-  std::string supervisor{};     // token of the supervisor's lock, where one has started the run
-  RunFolder* folder = nullptr;  // that the first rank takes; without one the trainer has its own
-  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  // of the job's time
-};
-
 // Collective over `world`. Returns when all steps are done and saved; Exit::again where it was to stop before (StopSignals, the file
 // STOP, train.walltime), with everything saved.
-template <class T>
 void train(const RunConfig&, const std::string& effective_deck, const TrainOptions&, MPI_Comm world);
 
 }  // namespace gyr

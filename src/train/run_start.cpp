@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/train/run_start.hpp"
+
+#include <cstdio>
+
+#include "kernels/printable.hpp"
+#include "src/base/json.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/parallel/collective_check.hpp"
+#include "src/pretrained/pretrained.hpp"
+#include "src/report/build_facts.hpp"
+#include "src/train/run_paths.hpp"
+
+namespace gyr {
+
+CheckpointHeader RunStart::begin() {
+  CheckpointHeader at = header();
+  const std::string& from = parts_.run.train.init_from;
+  if (from.empty()) {
+    parts_.engine.initialise();
+    return at;
+  }
+  parts_.engine.load_weights(from);
+  collective_check(parts_.grid.world(), [&] {
+    if (parts_.lead()) at.companions = companions_of(from);  // who writes manifests
+  });
+  say("weights from " + printable(from));
+  return at;
+}
+
+CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
+  parts_.watch.beacon().phase("load");
+  Communicator& world = parts_.grid.world();
+  const std::filesystem::path folder = checkpoints_of(parts_.run);
+  while (const auto newest = newest_checkpoint(
+             folder, world, [this](const std::string& note) { say(note); }, before, &identity_)) {
+    const CheckpointHeader saved = read_header(*newest);
+    before = saved.step;
+    const auto changed = changes == Changes::known ? std::vector<DeckChange>() : deck_changes(saved.deck, parts_.deck);
+    say(text_of(changed, newest->filename().string()));
+    try {
+      if (changes == Changes::weighed) require_same_model(changed, *newest);
+      return loaded(*newest);
+    } catch (const Error& error) {  // the same on every rank
+      if (error.code != Exit::data) throw;
+      say(fmt::format("passed over: {}", error.what()));
+    }
+  }
+  // Starting over would overwrite checkpoints that may still be repaired.
+  collective_check(world, [&] {
+    require(!parts_.lead() || committed_steps(folder).empty(), Exit::data,
+            "{}: none of its checkpoints can be read and is of this run; --anew sets them aside and begins anew", folder.string());
+  });
+  return begin();
+}
+
+CheckpointHeader RunStart::header() const {
+  Json provenance;
+  for (const auto& [name, value] : build_facts()) provenance[name] = value;
+  CheckpointHeader h;
+  h.deck = parts_.deck;
+  h.seed = parts_.run.train.seed;
+  h.provenance = json_text(provenance);
+  h.run = identity_.id;
+  return h;
+}
+
+CheckpointHeader RunStart::loaded(const std::filesystem::path& checkpoint) {
+  const CheckpointHeader saved = parts_.engine.load(checkpoint);
+  CheckpointHeader at = header();
+  at.step = saved.step, at.samples = saved.samples, at.tokens = saved.tokens;
+  at.companions = saved.companions;
+  say(fmt::format("resumed from {} at step {}", checkpoint.string(), at.step));
+  return at;
+}
+
+// The deck must describe the model that was saved. Other shapes are refused first, because --accept-changes does not help there.
+void RunStart::require_same_model(const std::vector<DeckChange>& changed, const std::filesystem::path& checkpoint) {
+  if (!changes_function(changed)) return;
+  collective_check(parts_.grid.world(), [&] {
+    if (parts_.lead()) parts_.engine.check_shapes(checkpoint);
+  });
+  require_same_function(changed, checkpoint.filename().string());
+}
+
+void RunStart::say(const std::string& lines) const {
+  if (parts_.lead() && !lines.empty()) std::printf("%s\n", printable_lines(lines).c_str());
+}
+
+}  // namespace gyr

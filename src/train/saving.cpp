@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/train/saving.hpp"
+
+#include "src/parallel/collective_check.hpp"
+
+namespace gyr {
+
+void Saving::save(const CheckpointHeader& at) {
+  parts_.watch.beacon().phase("save");
+  require_folder();  // a save would create a deleted folder again
+  if (agenda_.checks_replicas_to_save(at.step)) parts_.engine.check_replicas(at.step);
+  take([&] { return saver_.save(at); });
+  last_ = at.step;
+}
+
+void Saving::poll() {
+  take([&] { return saver_.poll(); });
+}
+
+void Saving::finish() {
+  parts_.watch.beacon().phase("save");
+  take([&] { return saver_.finish(); });
+}
+
+void Saving::require_folder() const {
+  collective_check(parts_.grid.world(), [&] { parts_.folder.require_held(); });
+}
+
+// Tells of a save once it is committed.
+template <class Save>
+void Saving::take(Save&& save) {
+  std::optional<Saved> saved;
+  {
+    auto t = parts_.timers.scope("checkpoint");
+    saved = save();
+  }
+  if (!saved) return;
+  parts_.timers.add("checkpoint write", saved->write_seconds);
+  longest_ = std::max(longest_.value_or(0), saved->write_seconds + saved->blocked_seconds);
+  if (log_) log_->saved(*saved);
+}
+
+}  // namespace gyr

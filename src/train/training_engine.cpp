@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/train/training_engine.hpp"
+
+#include <algorithm>
+
+#include "src/base/precision.hpp"
+#include "src/dump/dump.hpp"
+#include "src/engine/plan.hpp"
+#include "src/engine/product_rate.hpp"
+#include "src/engine/replicas.hpp"
+#include "src/pretrained/weights.hpp"
+#include "src/train/fault.hpp"
+#include "src/train/feed.hpp"
+#include "src/train/run_paths.hpp"
+#include "src/watch/stop.hpp"
+
+namespace gyr {
+
+namespace {
+
+template <class T>
+class EngineOf final : public TrainingEngine {
+ public:
+  EngineOf(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Identity& me, Grid& grid, Timers& timers,
+           const Beacon& beacon)
+      : run_(run), bytes_(capacity.total()), timers_(timers), engine_(config, grid, &capacity, timers), fault_(run.fault, me, engine_, beacon) {}
+
+  void initialise() override { engine_.initialise(run_.train.seed); }
+  void load_weights(const std::filesystem::path& model) override { gyr::load_weights(model, engine_); }
+  CheckpointHeader load(const std::filesystem::path& checkpoint) override {
+    return load_checkpoint<T>(checkpoint, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
+  }
+  void check_shapes(const std::filesystem::path& checkpoint) const override { gyr::check_shapes<T>(checkpoint, run_.model); }
+
+  void before(Index step) override { fault_.strike(step); }
+
+  StepResult step(const StepOrder& order, const Dataset& data, const Span& samples, const CheckpointHeader& state, const Note& say) override {
+    const auto source = [&, read = feed(data, samples.first, engine_.config(), engine_.grid())](int i) {
+      auto t = timers_.scope("data");
+      engine_.grid().tell("data", i);
+      return read(i);
+    };
+    const std::unique_ptr<Dump<T>> dump = dump_of(order.number, samples.size(), state, say);
+    return engine_.train(source, micros(samples.size()), order);
+  }
+
+  std::string bad_number(Index step, const StepResult& result) override {
+    try {
+      engine_.not_finite(step, result);
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+  std::optional<double> validation_loss(const Dataset& data, Index batches, Index batch, const std::function<bool()>& stop) override {
+    double loss = 0;
+    Index tokens = 0;
+    for (Index i = 0; i < batches; ++i) {
+      const auto [sum, count] = engine_.evaluate(feed(data, i * batch, engine_.config(), engine_.grid()), micros(batch));
+      loss += sum, tokens += count;
+      if (i + 1 < batches && stop()) return {};
+    }
+    require(tokens > 0, Exit::data, "no token of the {} validation batches is to be predicted; take more of them, or longer sequences", batches);
+    return loss / double(tokens);
+  }
+
+  void check_replicas(Index step) override { gyr::check_replicas<T>(engine_, step); }
+
+  std::unique_ptr<StateSaver> saver() override {
+    const CheckpointConfig& c = run_.checkpoint;
+    const SaveOptions options{files_of(c.files), {c.deflate, c.verify}, {int(c.keep), c.keep_every}, c.async};
+    return std::make_unique<Saver<T>>(checkpoints_of(run_), options, engine_);
+  }
+  Index bytes() const override { return bytes_; }
+  double product_rate() const override { return gyr::product_rate<T>(); }
+
+ private:
+  // Micro-batches of this rank in a global batch.
+  int micros(Index batch) { return int(batch / (engine_.grid().layout().size("data") * engine_.config().micro_batch_size)); }
+
+  // The hook that dumps this step, where the deck asks for it.
+  std::unique_ptr<Dump<T>> dump_of(Index step, Index batch, CheckpointHeader header, const Note& say) {
+    const std::vector<Index>& steps = run_.dump.steps;
+    if (std::find(steps.begin(), steps.end(), step) == steps.end()) return nullptr;
+    header.step = step;
+    return std::make_unique<Dump<T>>(dumps_of(run_), header, run_.dump.what, engine_, batch, say);
+  }
+
+  const RunConfig& run_;
+  const Index bytes_;
+  Timers& timers_;
+  Engine<T> engine_;
+  Fault<T> fault_;
+};
+
+// Called again and again while the plan is made.
+void planning(Beacon& beacon) {
+  beacon.advance();
+  if (const int reason = StopSignals::caught()) fail(Exit::again, "stopped by {} before the first step, nothing was begun", stop_reason(reason));
+}
+
+}  // namespace
+
+std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const Identity& me, Grid& grid, Timers& timers,
+                                                Beacon& beacon) {
+  return with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) -> std::unique_ptr<TrainingEngine> {
+    const Capacity capacity = predicted_capacity<T>(config, grid.layout(), grid.position(), [&] { planning(beacon); });
+    return std::make_unique<EngineOf<T>>(run, config, capacity, me, grid, timers, beacon);
+  });
+}
+
+}  // namespace gyr

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/train/training_loop.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "src/parallel/collective_check.hpp"
+#include "src/train/recent_metrics.hpp"
+#include "src/train/run_paths.hpp"
+
+namespace gyr {
+
+namespace {
+
+using Clock = Walltime::Clock;
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(const RunParts& parts, const RunData& data, RunStart& start, Saving& saving, RunLog* log, const CheckpointHeader& at)
+    : parts_(parts), data_(data), start_(start), saving_(saving), log_(log), at_(at), agenda_(parts.run), guard_(parts.run.train),
+      skip_(parts.run.data.skip), furthest_(at.step) {}
+
+void TrainingLoop::run() {
+  remember();
+  begin_ = Clock::now(), first_ = at_.step;
+  stop_request_ = agreed_stop_request();
+  if (!stop_request_ && !validated_ && agenda_.validates(at_.step)) validate();  // it was stopped in the middle
+  while (agenda_.takes_another(at_.step, stop_request_)) {
+    parts_.watch.beacon().phase("train");
+    if (!timed_step()) continue;  // went back
+    saving_.poll();
+    if (agenda_.checks_replicas(at_.step)) parts_.engine.check_replicas(at_.step);
+    if (agenda_.leaves(at_.step, stop_request_)) break;
+    if (agenda_.validates(at_.step)) validate();
+    if (agenda_.saves(at_.step, stop_request_)) saving_.save(at_);
+  }
+  finish();
+}
+
+// Which run this is, and the losses before this step.
+void TrainingLoop::remember() {
+  const Past past = past_of(parts_.grid.world(), at_.run, metrics_of(parts_.run), at_.step, Guard::window);
+  at_.run = past.run;
+  validated_ = past.metrics.validated;
+  for (const double loss : past.metrics.losses) guard_.remember(loss);
+}
+
+// Whether a step was taken, and not gone back instead.
+bool TrainingLoop::timed_step() {
+  Beacon& beacon = parts_.watch.beacon();
+  const Clock::time_point start = Clock::now();
+  const double waited = beacon.waited();
+  std::optional<StepReport> report = step();
+  if (!report) return false;
+  report->seconds = since(start);
+  beacon.stepped(report->seconds, beacon.waited() - waited);
+  longest_step_ = std::max(longest_step_, report->seconds);
+  report->seconds_left = since(begin_) / double(at_.step - first_) * double(report->steps - at_.step);
+  if (log_) log_->step(*report);
+  return true;
+}
+
+std::optional<StepReport> TrainingLoop::step() {
+  auto t = parts_.timers.scope("step");
+  const RunConfig& run = parts_.run;
+  const Index number = at_.step + 1;
+  parts_.watch.beacon().step(number);
+  parts_.engine.before(number);
+  const Index batch = run.batch_after(double(at_.tokens)), first = RunConfig::next_sample(at_.samples, batch, skip_);
+  const Span samples{first, first + batch};
+  const StepOrder order{number, run.lr.at(number), double(own_stop_request()), guard_.loss_limit()};
+  const StepResult result = parts_.engine.step(order, data_.training, samples, at_, [this](const std::string& line) { log_->say(line); });
+  stop_request_ = int(result.stop_request);
+  parts_.watch.beacon().loss(result.loss);
+  if (!result.applied && !leave_out(number, result, samples)) return {};
+  at_.step = number, at_.samples = samples.last, at_.tokens += batch * run.train.seq_length;
+  if (result.applied) guard_.applied(result.loss, number > furthest_);
+  furthest_ = std::max(furthest_, number);
+  return report(result, batch, order.lr);
+}
+
+StepReport TrainingLoop::report(const StepResult& result, Index batch, double lr) const {
+  StepReport r;
+  r.step = at_.step, r.steps = parts_.run.train.steps;
+  r.samples = at_.samples, r.tokens = at_.tokens, r.global_batch_size = batch;
+  r.loss = result.loss, r.grad_norm = result.gradient_norm, r.learning_rate = lr;
+  r.skipped = guard_.skipped(), r.nans = guard_.not_finite();
+  return r;
+}
+
+// What to do about a step that was not applied, the same on every rank: end the run, count the step as taken (true), or go back to where
+// the last checkpoint was saved and never take these samples again (false).
+bool TrainingLoop::leave_out(Index step, const StepResult& result, const Span& samples) {
+  const std::string why = result.finite ? guard_.spike(step, result.loss) : parts_.engine.bad_number(step, result);
+  const bool back = guard_.bad(result.finite, why) == Guard::Verdict::rollback;
+  if (log_) log_->left_out(step, samples, why, back ? std::optional(saving_.last()) : std::nullopt);
+  if (back) go_back(samples);
+  return !back;
+}
+
+void TrainingLoop::go_back(const Span& samples) {
+  saving_.finish();  // what it goes back to may still be on its way to disk
+  skip_.insert(std::upper_bound(skip_.begin(), skip_.end(), samples, [](const Span& a, const Span& b) { return a.first < b.first; }), samples);
+  guard_.forget();
+  const Index saved = saving_.last();
+  at_ = saved > 0 ? start_.resume(RunStart::Changes::known, saved + 1) : start_.begin();
+  remember();
+}
+
+void TrainingLoop::validate() {
+  auto t = parts_.timers.scope("evaluate");
+  parts_.watch.beacon().phase("validate");
+  const TrainConfig& c = parts_.run.train;
+  const auto loss = parts_.engine.validation_loss(*data_.validation, c.eval_batches, parts_.run.batch_after(double(at_.tokens)), [&] {
+    stop_request_ = agreed_stop_request();
+    return stop_request_ != 0;
+  });
+  if (!loss) {  // the next attempt begins with it
+    if (log_ && finished())
+      log_->say(fmt::format("told to stop by {}: all steps are done, the last validation is left to --resume", stop_reason(stop_request_)));
+    return;
+  }
+  require(std::isfinite(*loss), Exit::numeric,
+          "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.lr", at_.step,
+          *loss);
+  ValidationReport report;
+  report.step = at_.step, report.samples = at_.samples, report.loss = *loss;
+  if (log_) log_->validation(report);
+}
+
+void TrainingLoop::finish() {
+  if (agenda_.saves_to_leave(at_.step, stop_request_, saving_.last())) saving_.save(at_);
+  saving_.finish();
+  if (finished()) saving_.require_folder();
+  parts_.grid.tell("report");
+  const std::vector<double> seconds = parts_.grid.world().gather(parts_.timers.packed());
+  if (log_) log_->timers(parts_.timers.names(), seconds);
+  if (stop_request_ && !finished()) stopped();
+}
+
+void TrainingLoop::stopped() {
+  collective_check(parts_.grid.world(), [&] {
+    std::error_code ignored;
+    if (parts_.lead()) std::filesystem::remove(stop_file(parts_.run.output), ignored);  // it has been followed
+  });
+  fail(Exit::again, "stopped by {} after step {} of {}, everything saved; go on with --resume", stop_reason(stop_request_), at_.step,
+       parts_.run.train.steps);
+}
+
+// The stop request of this rank, 0: none; and the one that all ranks agree on, which takes a reduction.
+int TrainingLoop::own_stop_request() const {
+  if (parts_.folder.lost()) return folder_lost_reason;
+  if (parts_.walltime.over(longest_step_, saving_.longest_seconds())) return walltime_reason;
+  return parts_.watch.stop_file_seen() ? stop_file_reason : StopSignals::caught();
+}
+int TrainingLoop::agreed_stop_request() { return int(parts_.grid.world().max(own_stop_request())); }
+
+}  // namespace gyr
