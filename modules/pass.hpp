@@ -2,7 +2,7 @@
 // What a layer needs besides its weights while one micro-batch passes: device, store, the tensor axis and the tokens' layout.
 #pragma once
 
-#include "kernels/axis.hpp"
+#include "kernels/blocked_communicator.hpp"
 #include "kernels/documents.hpp"
 #include "modules/activation_store.hpp"
 #include "modules/hook.hpp"
@@ -26,7 +26,7 @@ template <class T>
 struct Pass {
   Device& dev;
   ActivationStore& saved;
-  Axis& tensor;
+  BlockedCommunicator& tensor;
   Sequences sequences;
   StateStore* state = nullptr;         // generation only
   Tensor2<const Acc<T>> cosine, sine;  // (rows, head_dim / 2) of every token's position; empty without attention

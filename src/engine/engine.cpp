@@ -51,7 +51,7 @@ Arena arena(Memory category, const Capacity* capacity) { return capacity ? Arena
 }  // namespace
 
 Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
-  return (i * grid.layout().size("data") + grid.coordinate("data")) * micro_batch_size;
+  return (i * grid.layout().size(Axis::data) + grid.coordinate(Axis::data)) * micro_batch_size;
 }
 
 template <class T>
@@ -67,7 +67,7 @@ Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capaci
     return;
   }
   const Program program =
-      config.training ? training_program(config.micros) : compile(forward_only, pipeline_shape(grid.layout(), 1), grid.coordinate("pipeline"));
+      config.training ? training_program(config.micros) : compile(forward_only, pipeline_shape(grid.layout(), 1), grid.coordinate(Axis::pipeline));
   std::vector<SlotMemory> slots;
   for (const int count : program.slots) slots.push_back({count, 0});
   stage_.make_slots(slots, true);
@@ -96,7 +96,7 @@ GradientParts Engine<T>::gradient_parts() const {
 
 template <class T>
 Program Engine<T>::training_program(int micros) const {
-  return compile(config_.schedule, pipeline_shape(grid_.layout(), micros), grid_.coordinate("pipeline"), parts_);
+  return compile(config_.schedule, pipeline_shape(grid_.layout(), micros), grid_.coordinate(Axis::pipeline), parts_);
 }
 
 template <class T>
@@ -122,11 +122,11 @@ std::vector<MicroBatch> Engine<T>::collect(const MicroBatches& source, int micro
 template <class T>
 Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
   grid_.tell("count labels");
-  if (device_.dry_run()) return Index(batches.size()) * config_.micro_batch_size * config_.seq_length * grid_.data().size();
+  if (device_.dry_run()) return Index(batches.size()) * config_.micro_batch_size * config_.seq_length * grid_.group(Axis::data).size();
   double count = 0;
   for (const MicroBatch& batch : batches)
     for (const Token label : batch.labels) count += label != ignored_label;
-  return Index(grid_.data().sum(count));
+  return Index(grid_.group(Axis::data).sum(count));
 }
 
 template <class T>
@@ -137,13 +137,13 @@ RunResult Engine<T>::run(const Program& program, const std::vector<MicroBatch>& 
     const Index first = ranges[parts.first].first;
     const Index last = parts.last == Index(ranges.size()) ? stage_.parameters().extent() : ranges[parts.last - 1].last;
     if (first == last) return Request();
-    return grid_.data().start_all_reduce(device_, rows(stage_.parameters().gradients(), first, last - first));
+    return grid_.group(Axis::data).start_all_reduce(device_, rows(stage_.parameters().gradients(), first, last - first));
   });
 }
 
 template <class T>
 RunResult Engine<T>::run_forward(const std::vector<MicroBatch>& batches, bool scores) {
-  return run(compile(forward_only, pipeline_shape(grid_.layout(), int(batches.size())), grid_.coordinate("pipeline")), batches, {0, scores});
+  return run(compile(forward_only, pipeline_shape(grid_.layout(), int(batches.size())), grid_.coordinate(Axis::pipeline)), batches, {0, scores});
 }
 
 // Buckets first, then gradients that ranks of the tensor axis share, then the matrix of the embedding group; the order does not matter for sums.
@@ -170,9 +170,9 @@ typename Engine<T>::Agreed Engine<T>::agree_over(Communicator& ranks, const Agre
 template <class T>
 typename Engine<T>::Agreed Engine<T>::from_last_stage(const Agreed& mine) {
   if (device_.dry_run()) return mine;
-  const Agreed replicas = agree_over(grid_.data(), mine);
-  const bool last = grid_.coordinate("pipeline") == grid_.pipeline().size() - 1;
-  return agree_over(grid_.pipeline(), {last ? replicas.sum : 0, replicas.stop_request, replicas.not_finite});
+  const Agreed replicas = agree_over(grid_.group(Axis::data), mine);
+  const bool last = grid_.coordinate(Axis::pipeline) == grid_.group(Axis::pipeline).size() - 1;
+  return agree_over(grid_.group(Axis::pipeline), {last ? replicas.sum : 0, replicas.stop_request, replicas.not_finite});
 }
 
 template <class T>
@@ -193,7 +193,7 @@ StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const St
   auto t = timers_.scope("gradient norm");
   grid_.tell("gradient norm");
   Agreed squares{optimizer_->gradient_squares(device_), order.stop_request, double(!std::isfinite(sum))};
-  if (!device_.dry_run()) squares = agree_over(grid_.pipeline(), agree_over(grid_.tensor().whole(), squares));
+  if (!device_.dry_run()) squares = agree_over(grid_.group(Axis::pipeline), agree_over(grid_.tensor().whole(), squares));
   result.gradient_norm = std::sqrt(squares.sum);
   const Agreed loss = from_last_stage({sum, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm)))});
   result.loss = loss.sum / double(result.tokens);
@@ -229,11 +229,11 @@ std::string Engine<T>::only_some_replicas(bool bad) {
   const Layout& layout = grid_.layout();
   const double mine = bad;
   const std::vector<double> seen = grid_.world().gather({&mine, 1});
-  std::vector<bool> replicas(layout.size("data"), false);
+  std::vector<bool> replicas(layout.size(Axis::data), false);
   std::string ranks;
   for (int position = 0; position < layout.ranks(); ++position) {
     if (seen[position] == 0) continue;
-    replicas[layout.coordinate(position, "data")] = true;
+    replicas[layout.coordinate(position, Axis::data)] = true;
     ranks += fmt::format("{} {}", ranks.empty() ? "" : ",", layout.rank_at(position));
   }
   if (std::count(replicas.begin(), replicas.end(), true) == std::ptrdiff_t(replicas.size())) return "";
@@ -262,7 +262,7 @@ void Engine<T>::not_finite(std::int64_t step, const StepResult& result) {
   // The last stage that has one: its number and the index there.
   const auto last_stage_with = [&](double mine) {
     mine = grid_.tensor().whole().max(mine);
-    const auto stages = grid_.pipeline().gather({&mine, 1});
+    const auto stages = grid_.group(Axis::pipeline).gather({&mine, 1});
     const auto found = std::find_if(stages.rbegin(), stages.rend(), [](double index) { return index >= 0; });
     return std::pair(int(stages.rend() - found) - 1, found == stages.rend() ? -1 : int(*found));
   };
@@ -271,7 +271,7 @@ void Engine<T>::not_finite(std::int64_t step, const StepResult& result) {
   const int stage = found.first, index = found.second;
   const std::string alone = only_some_replicas(bad_weight >= 0 || bad_gradient >= 0);
   collective_check(grid_.world(), [&] {  // only the stage that holds the weight can name it; all ranks end with its error
-    if (stage == grid_.coordinate("pipeline"))
+    if (stage == grid_.coordinate(Axis::pipeline))
       fail(Exit::numeric,
            "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}{}. No weight has been changed: "
            "lower optimizer.lr, lengthen the warm-up, or look at the data of this step",

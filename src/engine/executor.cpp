@@ -116,7 +116,9 @@ Tensor2<T> Executor<T>::begin(Run& run, const Task& task, Flow& flow) {
 
 template <class T>
 void Executor<T>::receive(Run& run, const Task& task, Flow& flow) {
-  const auto into = [&](Request& request, const Tensor2<T>& x) { request = grid_.pipeline().start_receive(device_, flat(x), task.peer, task.tag); };
+  const auto into = [&](Request& request, const Tensor2<T>& x) {
+    request = grid_.group(Axis::pipeline).start_receive(device_, flat(x), task.peer, task.tag);
+  };
   if (task.payload == Payload::gradients) return into(flow.gradient, stage_.chunk(task.chunk).begin_backward(stage_.slot(task.chunk, task.slot)));
   auto t = timers_.scope("pipeline wait");
   into(flow.input, begin(run, task, flow));
@@ -125,7 +127,7 @@ void Executor<T>::receive(Run& run, const Task& task, Flow& flow) {
 template <class T>
 void Executor<T>::send(const Task& task, Flow& flow) {
   const Tensor2<T>& x = task.payload == Payload::activations ? flow.output : flow.input_gradient;
-  flow.sends.push_back(grid_.pipeline().start_send<T>(device_, flat(x), task.peer, task.tag));
+  flow.sends.push_back(grid_.group(Axis::pipeline).start_send<T>(device_, flat(x), task.peer, task.tag));
 }
 
 template <class T>

@@ -67,7 +67,7 @@ Index Generator<T>::bytes() const {
 
 template <class T>
 std::vector<double> Generator<T>::advance(const Sequences& sequences, std::span<const Token> tokens) {
-  Communicator& pipeline = grid_.pipeline();
+  Communicator& pipeline = grid_.group(Axis::pipeline);
   const int rank = pipeline.rank();
   const Tensor2<T> input = stage_->begin(*device_, sequences, tokens);
   if (rank > 0) pipeline.start_receive(*device_, flat(input), rank - 1).wait();
@@ -100,7 +100,7 @@ std::vector<double> Generator<T>::whole_rows(Tensor2<const Acc<T>> mine) {
 template <class T>
 std::vector<Token> Generator<T>::from_last_stage(const std::vector<Token>& tokens) {
   const std::vector<double> mine(tokens.begin(), tokens.end());
-  const std::vector<double> all = grid_.pipeline().gather(mine);
+  const std::vector<double> all = grid_.group(Axis::pipeline).gather(mine);
   return {all.end() - std::ptrdiff_t(mine.size()), all.end()};
 }
 
@@ -113,7 +113,7 @@ std::vector<std::vector<Token>> Generator<T>::generate(const std::vector<std::ve
   std::vector<Index> past(count);
   std::vector<Token> last(count);
   std::vector<bool> done(count, false);
-  const bool draws = grid_.pipeline().rank() == grid_.pipeline().size() - 1;
+  const bool draws = grid_.group(Axis::pipeline).rank() == grid_.group(Axis::pipeline).size() - 1;
   const auto draw = [&](Index i, std::span<const double> logits) {
     if (!std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); })) {
       last[i] = no_token;

@@ -70,7 +70,7 @@ void LogitsFile<T>::write(Device& dev, const std::vector<const Batch*>& batches)
 // Every number comes from one rank, and the others add zeros.
 template <class T>
 void LogitsFile<T>::write_batch(Device& dev, int data, const Batch& batch) {
-  const bool mine = grid_.coordinate("data") == data && !seen_.empty();
+  const bool mine = grid_.coordinate(Axis::data) == data && !seen_.empty();
   const Index at_once = std::max<Index>(1, numbers_at_once / vocab_size_);
   std::vector<double> block;
   std::vector<A> rounded;

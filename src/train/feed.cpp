@@ -70,7 +70,7 @@ MicroBatches feed(const Dataset& dataset, Index first, const EngineConfig& confi
 
 template <class T>
 std::optional<double> validation_loss(Engine<T>& engine, const Dataset& dataset, Index batches, Index batch, const std::function<bool()>& stop) {
-  const Index micros = batch / (engine.grid().layout().size("data") * engine.config().micro_batch_size);
+  const Index micros = batch / (engine.grid().layout().size(Axis::data) * engine.config().micro_batch_size);
   double loss = 0;
   Index tokens = 0;
   for (Index i = 0; i < batches; ++i) {

@@ -278,8 +278,8 @@ class Trainer {
     if (progressed_.step > 0) resumed = {progressed_.step, progressed_.samples};
     const Layout& layout = grid_.layout();
     log_.emplace(run_, deck_, identity_.id, resumed, peak, layout.ranks());
-    log_->say(fmt::format("grid {} data x {} pipeline x {} tensor, {} parameters in {}, {:.1f} MiB on the fullest rank", layout.size("data"),
-                          layout.size("pipeline"), layout.size("tensor"), parameter_count(run_.model), run_.train.precision, memory_ / (1 << 20)));
+    log_->say(fmt::format("grid {}, {} parameters in {}, {:.1f} MiB on the fullest rank", layout.text(), parameter_count(run_.model),
+                          run_.train.precision, memory_ / (1 << 20)));
     for (const std::string& note : training_->notes()) log_->say(note);
     if (validation_)
       for (const std::string& note : validation_->notes()) log_->say("validation: " + note);
@@ -298,7 +298,7 @@ class Trainer {
       grid_.tell("data", i);
       return read(i);
     };
-    const int micros = int(batch / (grid_.layout().size("data") * run_.train.micro_batch_size));
+    const int micros = int(batch / (grid_.layout().size(Axis::data) * run_.train.micro_batch_size));
     const double lr = run_.lr.at(number);
     const std::unique_ptr<Dump<T>> dump = dump_of(number, batch);
     const StepResult result = engine_.train(source, micros, {number, lr, double(own_stop_request()), guard_.loss_limit()});
