@@ -13,6 +13,8 @@ std::string_view name_of(Operation op) {
     case Operation::broadcast: return "broadcast";
     case Operation::send: return "send";
     case Operation::receive: return "receive";
+    case Operation::all_to_all: return "all_to_all";
+    case Operation::shift: return "shift";
   }
   return "";
 }
@@ -77,6 +79,9 @@ class DryTransport final : public Transport {
   Ticket broadcast(void*, Index, DType, int) override { return 0; }
   Ticket send(const void*, Index, DType, int, int) override { return 0; }
   Ticket receive(void*, Index, DType, int, int) override { return 0; }
+  Ticket all_to_all(const void*, void*, Index, DType) override { return 0; }
+  Ticket all_to_all(const void*, std::span<const Index>, void*, std::span<const Index>, DType) override { return 0; }
+  Ticket shift(const void*, Index, int, void*, Index, int, DType, int) override { return 0; }
   bool done(Ticket) override { return true; }
   void rest() override {}
 

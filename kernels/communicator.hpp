@@ -14,8 +14,8 @@
 
 namespace gyr {
 
-enum class Operation { all_reduce, reduce_scatter, all_gather, broadcast, send, receive };
-inline constexpr int operations = 6;
+enum class Operation { all_reduce, reduce_scatter, all_gather, broadcast, send, receive, all_to_all, shift };
+inline constexpr int operations = 8;
 std::string_view name_of(Operation);
 
 struct Traffic {
@@ -86,6 +86,25 @@ class Communicator {
   template <class T>
   Request start_receive(Device& dev, Tensor1<T> x, int from, int tag = 0) {
     return start(dev, Operation::receive, x.span() * sizeof(T), [&] { return transport_->receive(x.data(), x.span(), dtype_of<T>(), from, tag); });
+  }
+  // The r-th of `size` equal parts of every rank's data goes to rank r, which has those of all ranks then in rank order.
+  template <class T>
+  Request start_all_to_all(Device& dev, Tensor1<const T> data, Tensor1<T> received) {
+    return start(dev, Operation::all_to_all, data.span() * sizeof(T),
+                 [&] { return transport_->all_to_all(data.data(), received.data(), data.span() / size(), dtype_of<T>()); });
+  }
+  // The same of parts of any length: counts[r] elements go to rank r, received_counts[r] come from there.
+  template <class T>
+  Request start_all_to_all(Device& dev, Tensor1<const T> data, std::span<const Index> counts, Tensor1<T> received,
+                           std::span<const Index> received_counts) {
+    return start(dev, Operation::all_to_all, data.span() * sizeof(T),
+                 [&] { return transport_->all_to_all(data.data(), counts, received.data(), received_counts, dtype_of<T>()); });
+  }
+  // Sends to one rank and receives from another, as the ranks of a ring do all at once.
+  template <class T>
+  Request start_shift(Device& dev, Tensor1<const T> x, int to, Tensor1<T> received, int from, int tag = 0) {
+    return start(dev, Operation::shift, x.span() * sizeof(T),
+                 [&] { return transport_->shift(x.data(), x.span(), to, received.data(), received.span(), from, dtype_of<T>(), tag); });
   }
 
   template <class T>

@@ -73,6 +73,13 @@ int MPI_Allgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Data
 int MPI_Iallgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c, MPI_Request* r) {
   return told(c), PMPI_Iallgather(x, n, t, y, m, u, c, r);
 }
+int MPI_Ialltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c, MPI_Request* r) {
+  return told(c), PMPI_Ialltoall(x, n, t, y, m, u, c, r);
+}
+int MPI_Ialltoallv(const void* x, const int* n, const int* d, MPI_Datatype t, void* y, const int* m, const int* e, MPI_Datatype u, MPI_Comm c,
+                   MPI_Request* r) {
+  return told(c), PMPI_Ialltoallv(x, n, d, t, y, m, e, u, c, r);
+}
 int MPI_Alltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c) {
   return told(c), PMPI_Alltoall(x, n, t, y, m, u, c);
 }
