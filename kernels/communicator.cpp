@@ -19,26 +19,15 @@ std::string_view name_of(Operation op) {
   return "";
 }
 
-bool Request::done() {
-  if (transport_ && transport_->done(ticket_)) transport_ = nullptr;
-  return transport_ == nullptr;
-}
-
-void Request::wait() {
-  if (done()) return;
-  const Beacon::Waiting waiting(beacon_, call_);
-  while (!done()) transport_->rest();
-}
-
 Communicator::Communicator(std::string name, std::unique_ptr<Transport> transport, Beacon* beacon)
     : name_(std::move(name)), transport_(std::move(transport)), beacon_(beacon) {
   if (beacon_) channel_ = beacon_->channel(name_);
 }
 
-Request Communicator::under_way(Operation op, Index bytes, Transport::Ticket ticket) {
+Event Communicator::under_way(Operation op, Index bytes, Transport::Ticket ticket) {
   ++started_;
   if (beacon_) beacon_->send(bytes);
-  return Request(transport_.get(), ticket, beacon_, {channel_, name_of(op).data(), bytes, started_});
+  return Event(transport_.get(), ticket, beacon_, {channel_, name_of(op).data(), bytes, started_});
 }
 
 void Communicator::add(const std::array<Traffic, operations>& more) {
@@ -51,7 +40,7 @@ std::vector<double> Communicator::gather(std::span<const double> mine) {
     std::copy(mine.begin(), mine.end(), all.begin());
   } else {
     const auto ticket = transport_->all_gather(mine.data(), all.data(), Index(mine.size()), DType::f64);
-    under_way(Operation::all_gather, Index(mine.size() * sizeof(double)), ticket).wait();
+    under_way(Operation::all_gather, Index(mine.size() * sizeof(double)), ticket).host_wait();
   }
   return all;
 }

@@ -231,7 +231,7 @@ std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>& engine)
             }
           });
         }
-    engine.grid().world().all_reduce(engine.device(), Tensor1<double>(values.data(), values.size()));
+    engine.grid().world().start_all_reduce(engine.device(), Tensor1<double>(values.data(), values.size())).host_wait();
     for (Index i = 0; i < p->weight.size(); ++i)
       ensure(values[p->weight.size() + i] == 1, "{}: element {} has {} owners", p->weight.name, i, values[p->weight.size() + i]);
     values.resize(p->weight.size());

@@ -88,14 +88,14 @@ void exchange(Grid& grid, std::mt19937 random) {
 
     const Index each = 1 + Index(random() % 20);
     auto equal = buffers<T>(rank, ranks, [&](int, int) { return each; });
-    c.start_all_to_all<T>(dev, equal.data(), equal.place()).wait();
+    c.start_all_to_all<T>(dev, equal.data(), equal.place()).host_wait();
     EXPECT_TRUE(ranks == 1 || same(equal)) << where;
     expect_counted(c, Operation::all_to_all, 1, ranks * each * Index(sizeof(T)), where);
 
     const Counts counts(random, ranks);
     auto any = buffers<T>(rank, ranks, counts);
     const std::vector<Index> sent = counts.sent_by(rank), received = counts.received_by(rank);
-    c.start_all_to_all<T>(dev, any.data(), sent, any.place(), received).wait();
+    c.start_all_to_all<T>(dev, any.data(), sent, any.place(), received).host_wait();
     EXPECT_TRUE(ranks == 1 || same(any)) << where;
     expect_counted(c, Operation::all_to_all, 1, std::accumulate(sent.begin(), sent.end(), Index(0)) * Index(sizeof(T)), where);
 
@@ -103,7 +103,7 @@ void exchange(Grid& grid, std::mt19937 random) {
     for (const int by : {1, int(random() % ranks)}) {
       const int to = (rank + by) % ranks, from = (rank + ranks - by) % ranks;
       auto ring = buffers<T>(rank, ranks, [&](int a, int b) { return b == (a + by) % ranks ? 1 + counts(a, b) : 0; });
-      c.start_shift<T>(dev, ring.data(), to, ring.place(), from, by).wait();
+      c.start_shift<T>(dev, ring.data(), to, ring.place(), from, by).host_wait();
       EXPECT_TRUE(ranks == 1 || same(ring)) << where << " shifted by " << by;
       expect_counted(c, Operation::shift, 1, Index(ring.sent.size() * sizeof(T)), where);
     }
@@ -129,12 +129,12 @@ TEST(exchange, keeps_operations_under_way_apart) {
   for (int n = 0; n < 6; ++n) counts.emplace_back(random, c.size());
   std::vector<Buffers<float>> all;
   for (const Counts& n : counts) all.push_back(buffers<float>(c.rank(), c.size(), n));
-  std::vector<Request> requests;
+  std::vector<Event> events;
   for (int n = 0; n < 6; ++n) {
     const std::vector<Index> sent = counts[n].sent_by(c.rank()), received = counts[n].received_by(c.rank());  // need not outlive the call
-    requests.push_back(c.start_all_to_all<float>(dev, all[n].data(), sent, all[n].place(), received));
+    events.push_back(c.start_all_to_all<float>(dev, all[n].data(), sent, all[n].place(), received));
   }
-  for (const int n : {4, 1, 5, 0, 3, 2}) requests[n].wait();
+  for (const int n : {4, 1, 5, 0, 3, 2}) events[n].host_wait();
   for (const auto& b : all) EXPECT_TRUE(same(b));
   c.clear_traffic();
   meet();
@@ -147,10 +147,10 @@ TEST(exchange, is_counted_in_a_dry_run) {
   const Tensor1<const float> data(nullptr, 40);
   const Tensor1<float> room(nullptr, 40);
   const std::vector<Index> counts{0, 30, 3, 7};
-  c.start_all_to_all<float>(dev, data, room).wait();
-  c.start_all_to_all<float>(dev, data, counts, room, counts).wait();
+  c.start_all_to_all<float>(dev, data, room).host_wait();
+  c.start_all_to_all<float>(dev, data, counts, room, counts).host_wait();
   expect_counted(c, Operation::all_to_all, 2, 320, "dry run");
-  c.start_shift<float>(dev, data, 1, room, 3).wait();
+  c.start_shift<float>(dev, data, 1, room, 3).host_wait();
   expect_counted(c, Operation::shift, 1, 160, "dry run");
 }
 

@@ -73,7 +73,7 @@ class Fetch {
         failed_ = error;
       }
     Transport& transport = same_->transport();
-    Request(&transport, transport.broadcast(numbers.data(), Index(numbers.size() * sizeof(S)), DType::u8, 0)).wait();
+    Event(&transport, transport.broadcast(numbers.data(), Index(numbers.size() * sizeof(S)), DType::u8, 0)).host_wait();
     return numbers;
   }
   void check() const {

@@ -136,7 +136,7 @@ RunResult Engine<T>::run(const Program& program, const std::vector<MicroBatch>& 
     const Span& parts = parts_.buckets[bucket];
     const Index first = ranges[parts.first].first;
     const Index last = parts.last == Index(ranges.size()) ? stage_.parameters().extent() : ranges[parts.last - 1].last;
-    if (first == last) return Request();
+    if (first == last) return Event();
     return grid_.group(Axis::data).start_all_reduce(device_, rows(stage_.parameters().gradients(), first, last - first));
   });
 }

@@ -54,7 +54,7 @@ RunResult Executor<T>::run(const Program& program, const std::vector<MicroBatch>
   if (order.scores) run.result.scores.resize(batches.size());
   std::map<std::tuple<Op, int, Payload>, Count> counted;  // of micro-batch 1, by task
   for (const Task& task : program.tasks) {
-    for (Request& reduction : reductions_) reduction.done();  // lets what is under way advance
+    for (Event& reduction : reductions_) reduction.done();  // lets what is under way advance
     if (!repeats(run, task)) {
       execute(run, task);
       continue;
@@ -72,13 +72,13 @@ RunResult Executor<T>::run(const Program& program, const std::vector<MicroBatch>
   grid_.tell("last transfers");
   for (auto& chunk : run.flows)
     for (Flow& flow : chunk)
-      for (Request& send : flow.sends) send.wait();
+      for (Event& send : flow.sends) send.device_wait(device_);
   return std::move(run.result);
 }
 
 template <class T>
 void Executor<T>::wait_for_reductions() {
-  for (Request& reduction : reductions_) reduction.wait();
+  for (Event& reduction : reductions_) reduction.device_wait(device_);
   reductions_.clear();
 }
 
@@ -99,16 +99,16 @@ void Executor<T>::execute(Run& run, const Task& task) {
 }
 
 template <class T>
-void Executor<T>::wait(Request& request) {
+void Executor<T>::wait(Event& event) {
   auto t = timers_.scope("pipeline wait");
-  request.wait();
+  event.device_wait(device_);
 }
 
 // A slot is free when nobody reads it any more.
 template <class T>
 Tensor2<T> Executor<T>::begin(Run& run, const Task& task, Flow& flow) {
   while (!flow.sends.empty()) {
-    flow.sends.back().wait();
+    flow.sends.back().device_wait(device_);
     flow.sends.pop_back();
   }
   return stage_.chunk(task.chunk).begin(device_, stage_.slot(task.chunk, task.slot), run.batches[task.micro]);
@@ -116,8 +116,8 @@ Tensor2<T> Executor<T>::begin(Run& run, const Task& task, Flow& flow) {
 
 template <class T>
 void Executor<T>::receive(Run& run, const Task& task, Flow& flow) {
-  const auto into = [&](Request& request, const Tensor2<T>& x) {
-    request = grid_.group(Axis::pipeline).start_receive(device_, flat(x), task.peer, task.tag);
+  const auto into = [&](Event& event, const Tensor2<T>& x) {
+    event = grid_.group(Axis::pipeline).start_receive(device_, flat(x), task.peer, task.tag);
   };
   if (task.payload == Payload::gradients) return into(flow.gradient, stage_.chunk(task.chunk).begin_backward(stage_.slot(task.chunk, task.slot)));
   auto t = timers_.scope("pipeline wait");

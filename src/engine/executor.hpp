@@ -27,7 +27,7 @@ class Executor {
 
   void set_hook(Hook<T>* hook) { hook_ = hook; }
   // Runs the program up to its step. `reduce` begins the sum of a bucket; what it has begun is polled between tasks until it is waited for.
-  using Reduce = std::function<Request(int bucket)>;
+  using Reduce = std::function<Event(int bucket)>;
   RunResult run(const Program&, const std::vector<MicroBatch>&, const RunOrder&, const Reduce& reduce = {});
   // Waits for all sums that have begun.
   void wait_for_reductions();
@@ -35,9 +35,9 @@ class Executor {
  private:
   // What is under way around a slot.
   struct Flow {
-    Request input, gradient;
+    Event input, gradient;
     Tensor2<T> output, input_gradient;
-    std::vector<Request> sends;  // transfers that still read its memory
+    std::vector<Event> sends;  // transfers that still read its memory
   };
   // A program on its way.
   struct Run {
@@ -55,7 +55,7 @@ class Executor {
   void send(const Task&, Flow&);
   void receive(Run&, const Task&, Flow&);
   Tensor2<T> begin(Run&, const Task&, Flow&);
-  void wait(Request&);
+  void wait(Event&);
 
   bool repeats(const Run&, const Task&) const;
 
@@ -64,7 +64,7 @@ class Executor {
   Stage<T>& stage_;
   Timers& timers_;
   Hook<T>* hook_ = nullptr;
-  std::vector<Request> reductions_;
+  std::vector<Event> reductions_;
 };
 
 }  // namespace gyr

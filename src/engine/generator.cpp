@@ -70,10 +70,10 @@ std::vector<double> Generator<T>::advance(const Sequences& sequences, std::span<
   Communicator& pipeline = grid_.group(Axis::pipeline);
   const int rank = pipeline.rank();
   const Tensor2<T> input = stage_->begin(*device_, sequences, tokens);
-  if (rank > 0) pipeline.start_receive(*device_, flat(input), rank - 1).wait();
+  if (rank > 0) pipeline.start_receive(*device_, flat(input), rank - 1).device_wait(*device_);
   const Tensor2<T> output = stage_->forward(*device_, *state_);
   if (rank == pipeline.size() - 1) return whole_rows(stage_->logits(*device_, Stage<T>::Rows::last));
-  pipeline.start_send<T>(*device_, flat(output), rank + 1).wait();
+  pipeline.start_send<T>(*device_, flat(output), rank + 1).device_wait(*device_);
   return {};
 }
 
@@ -86,7 +86,7 @@ std::vector<double> Generator<T>::whole_rows(Tensor2<const Acc<T>> mine) {
   Tensor2<const A> all(mine.data(), 1, rows * here);
   if (ranks > 1) {
     auto gathered = device_->scratch.template tensor<A>(ranks, rows * here);
-    grid_.tensor().whole().start_all_gather<A>(*device_, flat(mine), flat(gathered)).wait();
+    grid_.tensor().whole().start_all_gather<A>(*device_, flat(mine), flat(gathered)).device_wait(*device_);
     all = gathered;
   }
   std::vector<double> logits(rows * config_.vocab_size);

@@ -81,7 +81,7 @@ void LogitsFile<T>::write_batch(Device& dev, int data, const Batch& batch) {
       block.assign(std::size_t(rows * vocab_size_), 0);
       for (Index r = 0; mine && r < rows; ++r)
         std::copy_n(seen_.begin() + (Index(m) * batch.seq_length + first + r) * columns_, columns_, block.begin() + r * vocab_size_ + first_column_);
-      grid_.world().all_reduce(dev, Tensor1<double>(block.data(), block.size()));
+      grid_.world().start_all_reduce(dev, Tensor1<double>(block.data(), block.size())).host_wait();
       collective_check(grid_.world(), [&] {
         if (!logits_) return;
         rounded.assign(block.begin(), block.end());

@@ -66,7 +66,7 @@ void score(Engine<T>& engine, const Passages& passages, const std::vector<const 
 // Sums over all ranks, where each number comes from one of them.
 void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores) {
   static_assert(sizeof(PassageScore) == 4 * sizeof(double));
-  grid.world().all_reduce(dev, Tensor1<double>(&scores.front().loss, 4 * scores.size()));
+  grid.world().start_all_reduce(dev, Tensor1<double>(&scores.front().loss, 4 * scores.size())).host_wait();
 }
 
 // The same scores on every rank, so that all end with the same words.
