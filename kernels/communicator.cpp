@@ -13,19 +13,10 @@ std::string_view name_of(Operation op) {
     case Operation::broadcast: return "broadcast";
     case Operation::send: return "send";
     case Operation::receive: return "receive";
+    case Operation::all_to_all: return "all_to_all";
+    case Operation::shift: return "shift";
   }
   return "";
-}
-
-bool Request::done() {
-  if (transport_ && transport_->done(ticket_)) transport_ = nullptr;
-  return transport_ == nullptr;
-}
-
-void Request::wait() {
-  if (done()) return;
-  const Beacon::Waiting waiting(beacon_, call_);
-  while (!done()) transport_->rest();
 }
 
 Communicator::Communicator(std::string name, std::unique_ptr<Transport> transport, Beacon* beacon)
@@ -33,10 +24,10 @@ Communicator::Communicator(std::string name, std::unique_ptr<Transport> transpor
   if (beacon_) channel_ = beacon_->channel(name_);
 }
 
-Request Communicator::under_way(Operation op, Index bytes, Transport::Ticket ticket) {
+Event Communicator::under_way(Operation op, Index bytes, Transport::Ticket ticket) {
   ++started_;
   if (beacon_) beacon_->send(bytes);
-  return Request(transport_.get(), ticket, beacon_, {channel_, name_of(op).data(), bytes, started_});
+  return Event(transport_.get(), ticket, beacon_, {channel_, name_of(op).data(), bytes, started_});
 }
 
 void Communicator::add(const std::array<Traffic, operations>& more) {
@@ -49,7 +40,7 @@ std::vector<double> Communicator::gather(std::span<const double> mine) {
     std::copy(mine.begin(), mine.end(), all.begin());
   } else {
     const auto ticket = transport_->all_gather(mine.data(), all.data(), Index(mine.size()), DType::f64);
-    under_way(Operation::all_gather, Index(mine.size() * sizeof(double)), ticket).wait();
+    under_way(Operation::all_gather, Index(mine.size() * sizeof(double)), ticket).host_wait();
   }
   return all;
 }
@@ -77,6 +68,9 @@ class DryTransport final : public Transport {
   Ticket broadcast(void*, Index, DType, int) override { return 0; }
   Ticket send(const void*, Index, DType, int, int) override { return 0; }
   Ticket receive(void*, Index, DType, int, int) override { return 0; }
+  Ticket all_to_all(const void*, void*, Index, DType) override { return 0; }
+  Ticket all_to_all(const void*, std::span<const Index>, void*, std::span<const Index>, DType) override { return 0; }
+  Ticket shift(const void*, Index, int, void*, Index, int, DType, int) override { return 0; }
   bool done(Ticket) override { return true; }
   void rest() override {}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ranks along one axis of a layout. Operations take tensors, are split in start and wait, and are counted:
+// The ranks along one axis of a layout. Operations take tensors, are started and waited for later (event.hpp), and are counted:
 // calls and payload bytes per operation, which tests compare with closed forms. On one rank nothing moves and nothing is counted.
 #pragma once
 
@@ -8,14 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "kernels/beacon.hpp"
-#include "kernels/device.hpp"
-#include "kernels/transport.hpp"
+#include "kernels/event.hpp"
 
 namespace gyr {
 
-enum class Operation { all_reduce, reduce_scatter, all_gather, broadcast, send, receive };
-inline constexpr int operations = 6;
+enum class Operation { all_reduce, reduce_scatter, all_gather, broadcast, send, receive, all_to_all, shift };
+inline constexpr int operations = 8;
 std::string_view name_of(Operation);
 
 struct Traffic {
@@ -23,35 +21,9 @@ struct Traffic {
   Index bytes = 0;  // handed to the transport by this rank
 };
 
-// An operation under way. Its tensors must stay until wait has returned.
-class [[nodiscard]] Request {
- public:
-  Request() = default;
-  // A `beacon` is told of the wait for it as of the call.
-  Request(Transport* transport, Transport::Ticket ticket, Beacon* beacon = nullptr, Call call = {})
-      : transport_(transport), ticket_(ticket), beacon_(beacon), call_(call) {}
-  Request(Request&& other) noexcept { *this = std::move(other); }
-  Request& operator=(Request&& other) noexcept {
-    std::swap(transport_, other.transport_);
-    std::swap(ticket_, other.ticket_);
-    std::swap(beacon_, other.beacon_);
-    std::swap(call_, other.call_);
-    return *this;
-  }
-
-  bool done();  // polls, which also lets the operation advance
-  void wait();  // polls until done; never blocks inside MPI
-
- private:
-  Transport* transport_ = nullptr;
-  Transport::Ticket ticket_ = 0;
-  Beacon* beacon_ = nullptr;
-  Call call_;
-};
-
 class Communicator {
  public:
-  // `beacon`: told what this rank waits for; may be null. It must outlive the communicator's requests.
+  // `beacon`: told what this rank waits for; may be null. It must outlive the communicator's events.
   Communicator(std::string name, std::unique_ptr<Transport> transport, Beacon* beacon = nullptr);
 
   const std::string& name() const { return name_; }
@@ -60,37 +32,57 @@ class Communicator {
 
   // x = sum or max of every rank's x, in place.
   template <class T>
-  Request start_all_reduce(Device& dev, Tensor1<T> x, Reduction how = Reduction::sum) {
+  Event start_all_reduce(Device& dev, Tensor1<T> x, Reduction how = Reduction::sum) {
     return start(dev, Operation::all_reduce, x.span() * sizeof(T), [&] { return transport_->all_reduce(x.data(), x.span(), dtype_of<T>(), how); });
   }
   // mine (n) = this rank's part of the sum of every rank's data (size * n)
   template <class T>
-  Request start_reduce_scatter(Device& dev, Tensor1<const T> data, Tensor1<T> mine) {
+  Event start_reduce_scatter(Device& dev, Tensor1<const T> data, Tensor1<T> mine) {
     return start(dev, Operation::reduce_scatter, data.span() * sizeof(T),
                  [&] { return transport_->reduce_scatter(data.data(), mine.data(), mine.span(), dtype_of<T>()); });
   }
   // all (size * n) = every rank's mine (n) in rank order
   template <class T>
-  Request start_all_gather(Device& dev, Tensor1<const T> mine, Tensor1<T> all) {
+  Event start_all_gather(Device& dev, Tensor1<const T> mine, Tensor1<T> all) {
     return start(dev, Operation::all_gather, mine.span() * sizeof(T),
                  [&] { return transport_->all_gather(mine.data(), all.data(), mine.span(), dtype_of<T>()); });
   }
   template <class T>
-  Request start_broadcast(Device& dev, Tensor1<T> x, int root) {
+  Event start_broadcast(Device& dev, Tensor1<T> x, int root) {
     return start(dev, Operation::broadcast, x.span() * sizeof(T), [&] { return transport_->broadcast(x.data(), x.span(), dtype_of<T>(), root); });
   }
   template <class T>
-  Request start_send(Device& dev, Tensor1<const T> x, int to, int tag = 0) {
+  Event start_send(Device& dev, Tensor1<const T> x, int to, int tag = 0) {
     return start(dev, Operation::send, x.span() * sizeof(T), [&] { return transport_->send(x.data(), x.span(), dtype_of<T>(), to, tag); });
   }
   template <class T>
-  Request start_receive(Device& dev, Tensor1<T> x, int from, int tag = 0) {
+  Event start_receive(Device& dev, Tensor1<T> x, int from, int tag = 0) {
     return start(dev, Operation::receive, x.span() * sizeof(T), [&] { return transport_->receive(x.data(), x.span(), dtype_of<T>(), from, tag); });
   }
+  // The r-th of `size` equal parts of every rank's data goes to rank r, which has those of all ranks then in rank order.
+  template <class T>
+  Event start_all_to_all(Device& dev, Tensor1<const T> data, Tensor1<T> received) {
+    return start(dev, Operation::all_to_all, data.span() * sizeof(T),
+                 [&] { return transport_->all_to_all(data.data(), received.data(), data.span() / size(), dtype_of<T>()); });
+  }
+  // The same of parts of any length: counts[r] elements go to rank r, received_counts[r] come from there.
+  template <class T>
+  Event start_all_to_all(Device& dev, Tensor1<const T> data, std::span<const Index> counts, Tensor1<T> received,
+                         std::span<const Index> received_counts) {
+    return start(dev, Operation::all_to_all, data.span() * sizeof(T),
+                 [&] { return transport_->all_to_all(data.data(), counts, received.data(), received_counts, dtype_of<T>()); });
+  }
+  // Sends to one rank and receives from another, as the ranks of a ring do all at once.
+  template <class T>
+  Event start_shift(Device& dev, Tensor1<const T> x, int to, Tensor1<T> received, int from, int tag = 0) {
+    return start(dev, Operation::shift, x.span() * sizeof(T),
+                 [&] { return transport_->shift(x.data(), x.span(), to, received.data(), received.span(), from, dtype_of<T>(), tag); });
+  }
 
+  // The device has the result before what it is given next.
   template <class T>
   void all_reduce(Device& dev, Tensor1<T> x, Reduction how = Reduction::sum) {
-    start_all_reduce(dev, x, how).wait();
+    start_all_reduce(dev, x, how).device_wait(dev);
   }
 
   // Numbers on the host, for bookkeeping: every rank's values, in rank order. Not counted.
@@ -108,7 +100,7 @@ class Communicator {
 
  private:
   template <class Start>
-  Request start(Device& dev, Operation op, Index bytes, Start&& start) {
+  Event start(Device& dev, Operation op, Index bytes, Start&& start) {
     if (size() == 1) return {};
     traffic_[int(op)].calls += 1;
     traffic_[int(op)].bytes += bytes;
@@ -116,7 +108,7 @@ class Communicator {
     dev.exec.fence();
     return under_way(op, bytes, start());
   }
-  Request under_way(Operation, Index bytes, Transport::Ticket);
+  Event under_way(Operation, Index bytes, Transport::Ticket);
 
   std::string name_;
   std::unique_ptr<Transport> transport_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "kernels/scalar.hpp"
 
@@ -24,6 +25,11 @@ class Transport {
   virtual Ticket broadcast(void* data, Index count, DType type, int root) = 0;
   virtual Ticket send(const void* data, Index count, DType type, int to, int tag) = 0;
   virtual Ticket receive(void* data, Index count, DType type, int from, int tag) = 0;
+  // Part r of `data` goes to rank r, and part r of `received` comes from there: parts of equal length, or of as many elements as counted.
+  virtual Ticket all_to_all(const void* data, void* received, Index count_each, DType type) = 0;
+  virtual Ticket all_to_all(const void* data, std::span<const Index> counts, void* received, std::span<const Index> received_counts, DType type) = 0;
+  // A send and a receive at once, under the same tag.
+  virtual Ticket shift(const void* data, Index count, int to, void* received, Index received_count, int from, DType type, int tag) = 0;
   virtual bool done(Ticket) = 0;  // polls; true once, after which the ticket is void
   virtual void rest() = 0;        // what to do between two polls that found nothing
 };

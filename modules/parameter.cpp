@@ -58,7 +58,7 @@ std::vector<int> Parameters<T>::replica_counts() const {
 }
 
 template <class T>
-void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, Axis& tensor) const {
+void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, BlockedCommunicator& tensor) const {
   using A = Acc<T>;
   for (const int replicas : replica_counts()) {
     struct Part {

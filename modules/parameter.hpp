@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "kernels/axis.hpp"
+#include "kernels/blocked_communicator.hpp"
 #include "modules/weight.hpp"
 
 namespace gyr {
@@ -80,7 +80,7 @@ class Parameters {
   const std::vector<std::unique_ptr<Parameter>>& all() const { return all_; }
 
   // Sums gradients of units that several neighbours of the tensor axis hold: one all-reduce per number of replicas.
-  void reduce_replicas(Device&, Arena& communication, Axis& tensor) const;
+  void reduce_replicas(Device&, Arena& communication, BlockedCommunicator& tensor) const;
   // Numbers of replicas that occur, besides 1 and the weights every rank holds whole (their gradients are equal everywhere).
   std::vector<int> replica_counts() const;
 

@@ -2,7 +2,7 @@
 // What a layer needs besides its weights and its frame while one micro-batch passes: device, the tensor axis and the tokens' layout.
 #pragma once
 
-#include "kernels/axis.hpp"
+#include "kernels/blocked_communicator.hpp"
 #include "kernels/documents.hpp"
 #include "modules/frame.hpp"
 #include "modules/hook.hpp"
@@ -25,7 +25,7 @@ struct Sequences {
 template <class T>
 struct Pass {
   Device& dev;
-  Axis& tensor;
+  BlockedCommunicator& tensor;
   Sequences sequences;
   StateStore* state = nullptr;         // generation only
   Tensor2<const Acc<T>> cosine, sine;  // (rows, head_dim / 2) of every token's position; empty without attention

@@ -220,7 +220,7 @@ std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>& engine)
   for (const auto& p : whole.parameters().all()) {
     if (!p->trained) continue;
     std::vector<double> values(2 * p->weight.size(), 0);  // value, owners
-    if (engine.grid().coordinate("data") == 0)
+    if (engine.grid().coordinate(Axis::data) == 0)
       for (const auto& mine : engine.stage().parameters().all())
         if (mine->weight.name == p->weight.name && !mine->tied) {
           const auto g = mine->template vector_gradient<A>();
@@ -231,7 +231,7 @@ std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>& engine)
             }
           });
         }
-    engine.grid().world().all_reduce(engine.device(), Tensor1<double>(values.data(), values.size()));
+    engine.grid().world().start_all_reduce(engine.device(), Tensor1<double>(values.data(), values.size())).host_wait();
     for (Index i = 0; i < p->weight.size(); ++i)
       ensure(values[p->weight.size() + i] == 1, "{}: element {} has {} owners", p->weight.name, i, values[p->weight.size() + i]);
     values.resize(p->weight.size());

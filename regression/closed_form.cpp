@@ -27,12 +27,12 @@ struct Place {
 
   template <class T>
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
-    const int stage = layout.coordinate(position, "pipeline");
+    const int stage = layout.coordinate(position, Axis::pipeline);
     const Span span = layout.stages[stage];
     return {c,
-            layout.size("data"),
-            layout.size("pipeline"),
-            layout.size("tensor"),
+            layout.size(Axis::data),
+            layout.size(Axis::pipeline),
+            layout.size(Axis::tensor),
             stage,
             c.model.pattern.substr(span.first, span.size()),
             Index(sizeof(T)),

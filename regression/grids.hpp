@@ -7,17 +7,17 @@
 namespace gyr::testing {
 
 // Eight layers in equal stages.
-inline Layout layout_of(int data, int pipeline, int tensor, std::vector<int> permutation = {}) {
+inline Layout layout_of(int data, int pipeline, int tensor, std::vector<int> permutation = {}, const std::vector<Axis>& order = {}) {
   std::vector<Span> stages;
   for (int s = 0; s < pipeline; ++s) stages.push_back({8 * s / pipeline, 8 * (s + 1) / pipeline});
-  return grid_layout(data, pipeline, tensor, stages, std::move(permutation));
+  return grid_layout(data, pipeline, tensor, stages, std::move(permutation), order);
 }
 
 // The grid of a layout over the first ranks of the program, made once; null on the other ranks.
 inline Grid* grid_of(const Layout& layout) {
   static std::map<std::string, std::unique_ptr<Grid>> grids;
   std::string key;
-  for (const LayoutAxis& axis : layout.axes) key += fmt::format("{} ", axis.size);
+  for (const LayoutAxis& axis : layout.axes) key += fmt::format("{} {} ", name_of(axis.axis), axis.size);
   for (const int rank : layout.permutation) key += fmt::format("p{} ", rank);
   for (const Span& stage : layout.stages) key += fmt::format("s{} ", stage.size());
   const auto [entry, fresh] = grids.try_emplace(key);

@@ -51,7 +51,7 @@ class MpiTransport final : public Transport {
   int size() const override { return size_; }
 
   Ticket all_reduce(void* data, Index count, DType type, Reduction how) override {
-    return in_parts(count, type, [&](Index first, int n, MPI_Request* request) {
+    return in_parts(count, [&](Index first, int n, MPI_Request* request) {
       MPI_Iallreduce(MPI_IN_PLACE, at(data, first, type), n, mpi(type), mpi(how, type), comm_, request);
     });
   }
@@ -65,21 +65,44 @@ class MpiTransport final : public Transport {
     return started([&](MPI_Request* request) { MPI_Iallgather(mine, int(count_each), mpi(type), all, int(count_each), mpi(type), comm_, request); });
   }
   Ticket broadcast(void* data, Index count, DType type, int root) override {
-    return in_parts(count, type,
-                    [&](Index first, int n, MPI_Request* request) { MPI_Ibcast(at(data, first, type), n, mpi(type), root, comm_, request); });
+    return in_parts(count, [&](Index first, int n, MPI_Request* request) { MPI_Ibcast(at(data, first, type), n, mpi(type), root, comm_, request); });
   }
   Ticket send(const void* data, Index count, DType type, int to, int tag) override {
-    return in_parts(count, type, [&](Index first, int n, MPI_Request* request) {
-      MPI_Isend(at(const_cast<void*>(data), first, type), n, mpi(type), to, tag, comm_, request);
-    });
+    const Ticket ticket = next();
+    add_send(ticket, data, count, type, to, tag);
+    return ticket;
   }
   Ticket receive(void* data, Index count, DType type, int from, int tag) override {
-    return in_parts(count, type,
-                    [&](Index first, int n, MPI_Request* request) { MPI_Irecv(at(data, first, type), n, mpi(type), from, tag, comm_, request); });
+    const Ticket ticket = next();
+    add_receive(ticket, data, count, type, from, tag);
+    return ticket;
+  }
+  Ticket all_to_all(const void* data, void* received, Index count_each, DType type) override {
+    ensure(count_each <= most, "all_to_all of {} elements each", count_each);
+    return started(
+        [&](MPI_Request* request) { MPI_Ialltoall(data, int(count_each), mpi(type), received, int(count_each), mpi(type), comm_, request); });
+  }
+  Ticket all_to_all(const void* data, std::span<const Index> counts, void* received, std::span<const Index> received_counts, DType type) override {
+    std::vector<int> table = counts_and_places(counts);
+    const std::vector<int> received_table = counts_and_places(received_counts);
+    table.insert(table.end(), received_table.begin(), received_table.end());
+    const Ticket ticket = next();
+    UnderWay& under_way = under_way_[ticket];
+    under_way.table = std::move(table);
+    const int* numbers = under_way.table.data();
+    MPI_Ialltoallv(data, numbers, numbers + size_, mpi(type), received, numbers + 2 * size_, numbers + 3 * size_, mpi(type), comm_,
+                   &under_way.parts.emplace_back());
+    return ticket;
+  }
+  Ticket shift(const void* data, Index count, int to, void* received, Index received_count, int from, DType type, int tag) override {
+    const Ticket ticket = next();
+    add_receive(ticket, received, received_count, type, from, tag);
+    add_send(ticket, data, count, type, to, tag);
+    return ticket;
   }
 
   bool done(Ticket ticket) override {
-    auto& parts = under_way_[ticket];
+    auto& parts = under_way_[ticket].parts;
     int flag = 0;
     MPI_Testall(int(parts.size()), parts.data(), &flag, MPI_STATUSES_IGNORE);
     if (!flag) return false;
@@ -118,14 +141,38 @@ class MpiTransport final : public Transport {
   template <class Start>
   Ticket started(Start&& start) {
     const Ticket ticket = next();
-    start(&under_way_[ticket].emplace_back());
+    start(&under_way_[ticket].parts.emplace_back());
     return ticket;
   }
   template <class Start>
-  Ticket in_parts(Index count, DType, Start&& start) {
+  Ticket in_parts(Index count, Start&& start) {
     const Ticket ticket = next();
-    for (Index first = 0; first < count; first += most) start(first, int(std::min(most, count - first)), &under_way_[ticket].emplace_back());
+    add_parts(ticket, count, start);
     return ticket;
+  }
+  template <class Start>
+  void add_parts(Ticket ticket, Index count, Start&& start) {
+    for (Index first = 0; first < count; first += most) start(first, int(std::min(most, count - first)), &under_way_[ticket].parts.emplace_back());
+  }
+  void add_send(Ticket ticket, const void* data, Index count, DType type, int to, int tag) {
+    add_parts(ticket, count, [&](Index first, int n, MPI_Request* request) {
+      MPI_Isend(at(const_cast<void*>(data), first, type), n, mpi(type), to, tag, comm_, request);
+    });
+  }
+  void add_receive(Ticket ticket, void* data, Index count, DType type, int from, int tag) {
+    add_parts(ticket, count,
+              [&](Index first, int n, MPI_Request* request) { MPI_Irecv(at(data, first, type), n, mpi(type), from, tag, comm_, request); });
+  }
+  // Of every rank the count, then of every rank where its part begins.
+  std::vector<int> counts_and_places(std::span<const Index> counts) const {
+    ensure(int(counts.size()) == size_, "all_to_all with {} counts on {} ranks", counts.size(), size_);
+    std::vector<int> table(2 * size_);
+    Index place = 0;
+    for (int r = 0; r < size_; place += counts[r++]) {
+      ensure(counts[r] >= 0 && counts[r] <= most - place, "all_to_all of {} elements behind {} others", counts[r], place);
+      table[r] = int(counts[r]), table[size_ + r] = int(place);
+    }
+    return table;
   }
   Ticket next() {
     if (free_.empty()) {
@@ -142,7 +189,11 @@ class MpiTransport final : public Transport {
   int rank_ = 0, size_ = 1;
   MPI_Datatype bf16_type_;
   MPI_Op bf16_sum_, bf16_max_;
-  std::vector<std::vector<MPI_Request>> under_way_;  // by ticket: the MPI requests of its parts
+  struct UnderWay {
+    std::vector<MPI_Request> parts;
+    std::vector<int> table;  // counts, which MPI reads until the operation is done
+  };
+  std::vector<UnderWay> under_way_;  // by ticket
   std::vector<Ticket> free_;
 };
 

@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 struct Shape3 {
   int data, pipeline, tensor;
   std::vector<int> permutation;
+  std::vector<Axis> order = {};
   int ranks() const { return data * pipeline * tensor; }
   std::string text() const { return fmt::format("{}x{}x{}{}", data, pipeline, tensor, permutation.empty() ? "" : " permuted"); }
 };
@@ -30,7 +31,7 @@ struct Shape3 {
 Layout layout_of(const Shape3& s) {
   std::vector<Span> stages;
   for (int p = 0; p < s.pipeline; ++p) stages.push_back({8 * p / s.pipeline, 8 * (p + 1) / s.pipeline});
-  return grid_layout(s.data, s.pipeline, s.tensor, stages, s.permutation);
+  return grid_layout(s.data, s.pipeline, s.tensor, stages, s.permutation, s.order);
 }
 
 // f(rig) on the first ranks of the world, as many as the layout has; the others wait behind it.
@@ -177,7 +178,7 @@ TEST(checkpoint, is_read_once) {
           stretches(*p, [&](Index, Index, Index count, const Piece&) { real += count; });
           wanted += 3 * real * Index(sizeof(float));
         }
-        const bool reads = reading == Reading::all || rig.engine.grid().coordinate("data") == 0;
+        const bool reads = reading == Reading::all || rig.engine.grid().coordinate(Axis::data) == 0;
         EXPECT_EQ(traffic.numbers, reads ? wanted : 0) << shape.text();
         const StoredCheckpoint stored(path);
         for (const ManifestFile& f : stored.manifest().files)
@@ -249,6 +250,26 @@ TEST(checkpoint, damage_that_one_rank_meets_is_an_error_of_all) {
       EXPECT_NE(std::string(error.what()).find("shard_00007.h5:/model/layers/7/mamba/in_proj/weight"), std::string::npos) << error.what();
     }
   });
+}
+
+// Whatever the order of the axes under which it was written, and in whatever way.
+TEST(checkpoint, of_another_order_of_the_axes_is_read) {
+  const SharedFolder folder;
+  const ModelConfig model = small(widened(named("T2")));
+  const Shape3 inside_out{2, 2, 2, {}, {Axis::tensor, Axis::pipeline, Axis::data}}, usual{2, 2, 2, {}}, one{1, 1, 1, {}};
+  for (const Files files : {Files::rank, Files::node, Files::single})
+    on_grid<float>(model, inside_out, [&](Rig<float>& rig) {
+      set_state(rig.engine, 1);
+      save_checkpoint(folder.path(), header_at(std::int64_t(files)), rig.engine, {.files = files});
+    });
+  for (const Shape3& shape : {usual, inside_out, one})
+    for (const Files files : {Files::rank, Files::node, Files::single})
+      for (const Reading reading : {Reading::all, Reading::broadcast})
+        on_grid<float>(model, shape, [&](Rig<float>& rig) {
+          set_state(rig.engine, 2);
+          load_checkpoint(checkpoint_path(folder.path(), std::int64_t(files)), rig.engine, LoadWhat::everything, reading);
+          expect_state(rig.engine, 1, shape.text());
+        });
 }
 
 // All factorisations of 1, 2, 4 and 8 ranks, and two cuts of the layers that are not even.

@@ -108,7 +108,7 @@ std::string of_step(const Draw& d, Grid& grid) {
   const EngineConfig config = d.config(d.micros);
   const RankPlan plan = plan_rank<double>(config, grid.layout(), grid.position());
   Rig<double> rig(config, grid);
-  const auto source = [&](int micro) { return d.batch(Index(micro) * d.data + grid.coordinate("data")); };
+  const auto source = [&](int micro) { return d.batch(Index(micro) * d.data + grid.coordinate(Axis::data)); };
   const StepResult result = rig.engine.gradients(source, d.micros, 1);
   const Gradients gradients = gathered_gradients(rig.engine);
 

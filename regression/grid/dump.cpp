@@ -36,9 +36,9 @@ std::map<std::string, std::vector<double>> dump(const ModelConfig& model, Grid& 
   EngineConfig config;
   config.model = model;
   config.micro_batch_size = 2, config.seq_length = seq_length;
-  config.micros = int(sequences / grid.layout().size("data") / config.micro_batch_size);
+  config.micros = int(sequences / grid.layout().size(Axis::data) / config.micro_batch_size);
   Rig<T> rig(config, grid);
-  const int data = grid.layout().size("data"), mine = grid.coordinate("data");
+  const int data = grid.layout().size(Axis::data), mine = grid.coordinate(Axis::data);
   const auto source = [&](int micro) { return micro_batch((Index(micro) * data + mine) * 2, 2, seq_length, model.vocab_size); };
   const Dump<T> looks(folder, header_of_step(), what, rig.engine, sequences, say);
   rig.engine.gradients(source, config.micros, step);
@@ -61,8 +61,10 @@ void expect_one_dump(const ModelConfig& model) {
   const SharedFolder folder;
   if (SharedFolder::rank() == 0) dump<double>(model, alone(8), folder / "one");
   meet();
-  for (const Layout& layout : {layout_of(1, 1, 8), layout_of(1, 8, 1), layout_of(4, 1, 2), layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4})}) {
-    const fs::path many = folder / fmt::format("{}x{}x{}", layout.size("data"), layout.size("pipeline"), layout.size("tensor"));
+  const std::vector<Axis> inside_out{Axis::tensor, Axis::pipeline, Axis::data};
+  for (const Layout& layout :
+       {layout_of(1, 1, 8), layout_of(1, 8, 1), layout_of(4, 1, 2), layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}, inside_out)}) {
+    const fs::path many = folder / fmt::format("{}x{}x{}", layout.size(Axis::data), layout.size(Axis::pipeline), layout.size(Axis::tensor));
     if (Grid* grid = grid_of(layout)) dump<double>(model, *grid, many);
     meet();
     if (SharedFolder::rank() > 0) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The law the product stands on: every factorisation of 1, 2, 4 and 8 ranks into data x pipeline x tensor gives the loss and the
 // gathered gradients of one rank. Eight layers and eight heads, so that every axis can take all ranks.
+#include <algorithm>
 #include <cmath>
 
 #include "regression/cases.hpp"
@@ -28,7 +29,7 @@ EngineConfig config_of(const ModelConfig& model, const Layout& layout, const Set
   EngineConfig c;
   c.model = model;
   c.micro_batch_size = 1, c.seq_length = seq_length;
-  c.micros = int(sequences / layout.size("data"));
+  c.micros = int(sequences / layout.size(Axis::data));
   c.bucket_bytes = 4096;  // several buckets
   c.optimizer.frozen = setting.frozen;
   c.schedule = setting.schedule;
@@ -38,7 +39,7 @@ EngineConfig config_of(const ModelConfig& model, const Layout& layout, const Set
 template <class T>
 Outcome step(const ModelConfig& model, Grid& grid, const Setting& setting = {}) {
   Rig<T> rig(config_of(model, grid.layout(), setting), grid);
-  const int data = grid.layout().size("data"), mine = grid.coordinate("data");
+  const int data = grid.layout().size(Axis::data), mine = grid.coordinate(Axis::data);
   const auto source = [&](int micro) {
     const Index first = Index(micro) * data + mine;
     MicroBatch batch = micro_batch(first, 1, seq_length, model.vocab_size);
@@ -112,6 +113,20 @@ TEST(equality, survives_a_rank_permutation) {
   const ModelConfig model = widened(named("T2"));
   const Outcome one = step<double>(model, alone(8));
   expect_equal(one, step<double>(model, *grid_of(layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}))), in_double, "permuted");
+}
+
+// Every factorisation of eight ranks, each with the axes in another order.
+TEST(equality, survives_any_order_of_the_axes) {
+  const ModelConfig model = widened(named("T2"));
+  const Outcome one = step<double>(model, alone(8));
+  std::vector<Axis> order{Axis::data, Axis::pipeline, Axis::tensor};
+  for (int tensor = 1; tensor <= 8; tensor *= 2)
+    for (int pipeline = 1; pipeline * tensor <= 8; pipeline *= 2) {
+      if (!std::next_permutation(order.begin(), order.end())) std::next_permutation(order.begin(), order.end());
+      const Layout layout = layout_of(8 / tensor / pipeline, pipeline, tensor, {}, order);
+      expect_equal(one, step<double>(model, *grid_of(layout)), in_double, layout.text());
+    }
+  meet();
 }
 
 TEST(equality, survives_uneven_stages) {

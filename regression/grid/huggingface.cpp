@@ -61,13 +61,13 @@ class huggingface : public ::testing::TestWithParam<std::string> {
   template <class T>
   void expect_gradients() {
     on_grids(g, true, [&](Grid& grid, const std::string& where) {
-      const int data = grid.layout().size("data"), micros = int(g.batch.batch) / data;
+      const int data = grid.layout().size(Axis::data), micros = int(g.batch.batch) / data;
       EngineConfig config;
       config.model = g.model;
       config.micro_batch_size = 1, config.seq_length = g.batch.seq_length, config.micros = micros;
       Rig<T> rig(config, grid);
       load_weights<T>(g.folder, rig.engine);
-      const auto source = [&](int micro) { return sequence(g.batch, Index(micro) * data + grid.coordinate("data")); };
+      const auto source = [&](int micro) { return sequence(g.batch, Index(micro) * data + grid.coordinate(Axis::data)); };
       const StepResult result = rig.engine.gradients(source, micros, 1);
       const GoldenNumbers& expected = numbers<T>(g);
       EXPECT_NEAR(result.loss, expected.loss, tolerance<T>.loss * expected.loss) << where;
@@ -82,7 +82,7 @@ class huggingface : public ::testing::TestWithParam<std::string> {
   template <class T>
   void expect_logits() {
     on_grids(g, false, [&](Grid& grid, const std::string& where) {
-      if (grid.layout().size("pipeline") > 1) return;
+      if (grid.layout().size(Axis::pipeline) > 1) return;
       EXPECT_LE(GoldenReader<T>(g, g.model, grid).error(numbers<T>(g)), tolerance<T>.logits) << where;
     });
   }

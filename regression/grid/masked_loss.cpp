@@ -53,7 +53,7 @@ TEST(masked_loss, is_the_mean_over_labelled_tokens_of_the_global_batch) {
     Grid* grid = grid_of(grid_layout(data, pipeline, tensor, stages));
     if (!grid) continue;
     Rig<double> rig(config_of(model, sequences / data), *grid);
-    const int mine = grid->coordinate("data");
+    const int mine = grid->coordinate(Axis::data);
     const auto source = [&, d = data](int i) { return masked(Index(i) * d + mine, model.vocab_size); };
     const StepResult result = rig.engine.gradients(source, rig.engine.config().micros, 1);
     EXPECT_EQ(result.tokens, tokens) << where;

@@ -73,6 +73,13 @@ int MPI_Allgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Data
 int MPI_Iallgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c, MPI_Request* r) {
   return told(c), PMPI_Iallgather(x, n, t, y, m, u, c, r);
 }
+int MPI_Ialltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c, MPI_Request* r) {
+  return told(c), PMPI_Ialltoall(x, n, t, y, m, u, c, r);
+}
+int MPI_Ialltoallv(const void* x, const int* n, const int* d, MPI_Datatype t, void* y, const int* m, const int* e, MPI_Datatype u, MPI_Comm c,
+                   MPI_Request* r) {
+  return told(c), PMPI_Ialltoallv(x, n, d, t, y, m, e, u, c, r);
+}
 int MPI_Alltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c) {
   return told(c), PMPI_Alltoall(x, n, t, y, m, u, c);
 }
@@ -95,7 +102,7 @@ RunConfig run_on(const Layout& layout, const SharedFolder& folder, const std::st
   run.model = model();
   run.data.prefixes = {folder / "text"}, run.data.split = "100,0,0", run.data.tokenizer.clear();
   run.train.eval_every = 0;
-  run.parallel.data = layout.size("data"), run.parallel.pipeline = layout.size("pipeline"), run.parallel.tensor = layout.size("tensor");
+  run.parallel.data = layout.size(Axis::data), run.parallel.pipeline = layout.size(Axis::pipeline), run.parallel.tensor = layout.size(Axis::tensor);
   run.output = folder / name;
   return run;
 }
@@ -156,7 +163,7 @@ TEST(startup, takes_the_same_calls_on_any_number_of_ranks) {
     for (Count* reference : {&one, &two})
       if (&s == &shapes[reference == &one ? 0 : 1]) MPI_Bcast(&(*reference = c), sizeof c / sizeof(int), MPI_INT, 0, MPI_COMM_WORLD);
     if (rank >= s.ranks()) continue;
-    EXPECT_EQ(c.communicators, one.communicators + s.ends(layout.coordinate(rank, "pipeline")) + s.blocks());
+    EXPECT_EQ(c.communicators, one.communicators + s.ends(layout.coordinate(rank, Axis::pipeline)) + s.blocks());
     EXPECT_EQ(c.barriers, 0);
     if (s.ranks() > 1) {
       EXPECT_EQ(c.wide + c.narrow, two.wide + two.narrow);

@@ -92,7 +92,7 @@ TEST(traffic, of_frozen_weights_is_none) {
     expect_as_planned<double>(config, layout, where);
     config.optimizer.frozen = {"model.layers.*", "model.embed_tokens.weight"};
     const Ledger counted = expect_as_planned<double>(config, layout, where);
-    const bool last = grid_of(layout)->coordinate("pipeline") == s.pipeline - 1;
+    const bool last = grid_of(layout)->coordinate(Axis::pipeline) == s.pipeline - 1;
     FlatRun head;
     head.next(config.model.hidden_size), head.next((config.model.vocab_size + s.tensor - 1) / s.tensor * config.model.hidden_size), head.align();
     const auto sums = counted.find({"data", Operation::all_reduce});

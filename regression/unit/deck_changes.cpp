@@ -111,6 +111,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"parallel.data", {"2", none}},
                                                                          {"parallel.pipeline", {"2", none}},
                                                                          {"parallel.tensor", {"2", none}},
+                                                                         {"parallel.order", {"[tensor, pipeline, data]", none}},
                                                                          {"parallel.permutation", {"[0]", none}},
                                                                          {"parallel.layers", {"[2]", none}},
                                                                          {"parallel.bucket", {"1", none}},

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "regression/cases.hpp"
+#include "regression/closed_form.hpp"
 #include "regression/testing.hpp"
 
 namespace gyr::testing {
@@ -58,6 +59,22 @@ TEST(engine, a_gradient_that_overflows_is_named) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::numeric);
     EXPECT_NE(std::string(error.what()).find("gradient of "), std::string::npos) << error.what();
+  }
+}
+
+// The same work, memory and traffic for a rank with the same coordinates.
+TEST(engine, plans_do_not_depend_on_the_order_of_the_axes) {
+  EngineConfig config = config_of(named("T2"));
+  config.model = widened(named("T2"));
+  const std::vector<Span> stages{{0, 3}, {3, 8}};
+  const Layout usual = grid_layout(2, 2, 2, stages), other = grid_layout(2, 2, 2, stages, {}, {Axis::tensor, Axis::pipeline, Axis::data});
+  for (int position = 0; position < usual.ranks(); ++position) {
+    const RankPlan a = plan_rank<float>(config, usual, position);
+    const RankPlan b = plan_rank<float>(config, other, other.position_at([&](Axis axis) { return usual.coordinate(position, axis); }));
+    EXPECT_EQ(a.capacity.total(), b.capacity.total()) << position;
+    EXPECT_EQ(a.parameters, b.parameters) << position;
+    EXPECT_EQ(a.flops, b.flops) << position;
+    EXPECT_EQ(ledger_of(a.traffic), ledger_of(b.traffic)) << position;
   }
 }
 

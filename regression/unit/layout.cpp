@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <random>
 
@@ -105,10 +106,37 @@ TEST(layout, refuses_more_stages_than_layers) { EXPECT_THROW(cut_stages({1, 1}, 
 TEST(layout, positions_and_coordinates_name_each_other) {
   const Layout l = grid_layout(3, 2, 4, {{0, 1}, {1, 2}});
   EXPECT_EQ(l.ranks(), 24);
-  EXPECT_EQ(l.size("tensor"), 4);
-  EXPECT_EQ(l.size("no such axis"), 1);
+  EXPECT_EQ(l.size(Axis::tensor), 4);
   for (int position = 0; position < l.ranks(); ++position)
-    EXPECT_EQ((l.coordinate(position, "data") * 2 + l.coordinate(position, "pipeline")) * 4 + l.coordinate(position, "tensor"), position);
+    EXPECT_EQ((l.coordinate(position, Axis::data) * 2 + l.coordinate(position, Axis::pipeline)) * 4 + l.coordinate(position, Axis::tensor), position);
+}
+
+TEST(layout, axes_count_in_their_order) {
+  const std::map<Axis, int> sizes{{Axis::data, 3}, {Axis::pipeline, 2}, {Axis::tensor, 4}};
+  std::vector<Axis> order{Axis::data, Axis::pipeline, Axis::tensor};
+  do {
+    const Layout l = grid_layout(3, 2, 4, {{0, 1}, {1, 2}}, {}, order);
+    int position = 0;
+    for (int a = 0; a < sizes.at(order[0]); ++a)
+      for (int b = 0; b < sizes.at(order[1]); ++b)
+        for (int c = 0; c < sizes.at(order[2]); ++c, ++position) {
+          const std::map<Axis, int> here{{order[0], a}, {order[1], b}, {order[2], c}};
+          for (const auto& [axis, coordinate] : here) EXPECT_EQ(l.coordinate(position, axis), coordinate);
+          EXPECT_EQ(l.coordinate(position, all_axes), position);
+          EXPECT_EQ(l.coordinate(position, all_but(order[1])), a * sizes.at(order[2]) + c);
+          EXPECT_EQ(l.position_at([&](Axis axis) { return here.at(axis); }), position);
+        }
+    for (const auto& [axis, size] : sizes) EXPECT_EQ(l.size(axis), size);
+    EXPECT_EQ(l.size(all_but(order[0])) * l.size(order[0]), l.ranks());
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(layout, refuses_what_is_no_order) {
+  EXPECT_EQ(axis_order({"tensor", "data", "pipeline"}), (std::vector{Axis::tensor, Axis::data, Axis::pipeline}));
+  EXPECT_EQ(axis_order(default_axis_order()), (std::vector{Axis::data, Axis::pipeline, Axis::tensor}));
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {}, {"data", "pipeline"}, {"data", "data", "tensor"}, {"data", "pipeline", "tensors"}, {"data", "pipeline", "tensor", "data"}})
+    EXPECT_THROW(axis_order(wrong), Error);
 }
 
 TEST(layout, a_permutation_is_inverted) {

@@ -75,18 +75,30 @@ TEST(run_config, groups_and_frozen_weights_are_named_by_patterns) {
 
 TEST(run_config, every_step_of_a_ramp_must_split_over_the_grid) {
   const RunConfig run = run_of(ramped);
-  EXPECT_EQ(layout_of(run, 16).size("data"), 16);
+  EXPECT_EQ(layout_of(run, 16).size(Axis::data), 16);
   expect_refused([&] { layout_of(run, 32); }, {"16 sequences", "32 data ranks"});
 }
 
 TEST(run_config, data_takes_the_ranks_the_other_axes_leave) {
   const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.tensor=2"});
   const Layout layout = layout_of(run, 16);
-  EXPECT_EQ(layout.size("data"), 4);
+  EXPECT_EQ(layout.size(Axis::data), 4);
   EXPECT_EQ(layout.ranks(), 16);
   ASSERT_EQ(layout.stages.size(), 2u);
   EXPECT_EQ(layout.stages[1].last, 8);
   expect_refused([&] { layout_of(run, 6); }, {"there are 6"});
+}
+
+TEST(run_config, axes_stand_in_the_order_given) {
+  const std::vector<std::string> grid{"parallel.pipeline=2", "parallel.tensor=4"};
+  const auto with = [&](const std::string& order) {
+    auto overrides = grid;
+    if (!order.empty()) overrides.push_back("parallel.order=" + order);
+    return layout_of(run_of(ramped, overrides), 16).text();
+  };
+  EXPECT_EQ(with(""), "2 data x 2 pipeline x 4 tensor");
+  EXPECT_EQ(with("[tensor, data, pipeline]"), "4 tensor x 2 data x 2 pipeline");
+  expect_refused([&] { with("[tensor, data, pipelines]"); }, {"parallel.order", "data, pipeline, tensor", "[tensor, data, pipelines]"});
 }
 
 TEST(run_config, layers_of_stages_are_taken_as_given) {

@@ -7,28 +7,16 @@ namespace gyr {
 
 namespace {
 
-// The position with these coordinates, all others being 0.
-int position_at(const Layout& layout, int stage, int tensor) {
-  int position = 0;
-  for (const LayoutAxis& axis : layout.axes) position = position * axis.size + (axis.name == "pipeline" ? stage : axis.name == "tensor" ? tensor : 0);
-  return position;
-}
-
-// Which of the ranks with the same stage and tensor coordinate stands at `position`: its coordinate along all other axes.
-int copy_of(const Layout& layout, int position) {
-  int copy = 0;
-  for (const LayoutAxis& axis : layout.axes)
-    if (axis.name != "pipeline" && axis.name != "tensor") copy = copy * axis.size + layout.coordinate(position, axis.name);
-  return copy;
-}
+// Ranks that differ along these axes alone hold the same weights.
+constexpr Axes copies_along = all_but({Axis::pipeline, Axis::tensor});
 
 }  // namespace
 
 template <class T>
 std::vector<PlacedWeight> model_weights(const ModelConfig& config, const Layout& layout, const Trained& trained) {
   std::vector<PlacedWeight> all;
-  for (int s = 0; s < layout.size("pipeline"); ++s) {
-    Grid dry = Grid::dry_run(layout, position_at(layout, s, 0));
+  for (int s = 0; s < layout.size(Axis::pipeline); ++s) {
+    Grid dry = Grid::dry_run(layout, layout.position_at([&](Axis axis) { return axis == Axis::pipeline ? s : 0; }));
     Stage<T> stage(config, dry, trained);
     for (const auto& p : stage.parameters().all())
       if (!p->tied) all.push_back({p->weight, s, p->trained});
@@ -85,7 +73,7 @@ std::vector<GivenBox> part_of(const std::vector<GivenBox>& boxes, const std::vec
 }  // namespace
 
 std::vector<GivenBox> given_boxes(const std::vector<PlacedTensor>& tensors, const Layout& layout, int position, bool spread) {
-  const int stage = layout.coordinate(position, "pipeline"), ranks = layout.size("tensor"), rank = layout.coordinate(position, "tensor");
+  const int stage = layout.coordinate(position, Axis::pipeline), ranks = layout.size(Axis::tensor), rank = layout.coordinate(position, Axis::tensor);
   std::vector<GivenBox> boxes;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     if (tensors[t].stage != stage) continue;
@@ -97,7 +85,7 @@ std::vector<GivenBox> given_boxes(const std::vector<PlacedTensor>& tensors, cons
       b.box.first[dim] = piece.global, b.box.count[dim] = piece.extent, b.local[dim] = piece.local;
     }
   }
-  const int copies = layout.ranks() / (ranks * layout.size("pipeline")), copy = copy_of(layout, position);
+  const int copies = layout.size(copies_along), copy = layout.coordinate(position, copies_along);
   if (spread) return part_of(boxes, tensors, copy, copies);
   return copy == 0 ? boxes : std::vector<GivenBox>();
 }

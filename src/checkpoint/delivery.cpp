@@ -12,7 +12,7 @@ namespace {
 template <class Call, class Pointer>
 void transfer(Communicator& world, Call call, Pointer* data, Index bytes, int other) {
   Transport& transport = world.transport();
-  Request(&transport, (transport.*call)(data, bytes, DType::u8, other, 0)).wait();
+  Event(&transport, (transport.*call)(data, bytes, DType::u8, other, 0)).host_wait();
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ CheckpointHeader stamped(CheckpointHeader h, DType precision, const Layout& layo
   h.precision = name_of(precision);
   h.world = layout.ranks();
   h.layout.clear();
-  for (const LayoutAxis& axis : layout.axes) h.layout += fmt::format("{}{}={}", h.layout.empty() ? "" : " ", axis.name, axis.size);
+  for (const LayoutAxis& axis : layout.axes) h.layout += fmt::format("{}{}={}", h.layout.empty() ? "" : " ", name_of(axis.axis), axis.size);
   return h;
 }
 

@@ -73,7 +73,7 @@ class Fetch {
         failed_ = error;
       }
     Transport& transport = same_->transport();
-    Request(&transport, transport.broadcast(numbers.data(), Index(numbers.size() * sizeof(S)), DType::u8, 0)).wait();
+    Event(&transport, transport.broadcast(numbers.data(), Index(numbers.size() * sizeof(S)), DType::u8, 0)).host_wait();
     return numbers;
   }
   void check() const {
@@ -163,7 +163,7 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& path, Engine<T>& e
   });
   if (what == LoadWhat::everything) collective_check(world, [&] { check_moments<T>(*source, engine.config()); });
   collective_check(world, [&] {
-    Fetch fetch(reading == Reading::broadcast ? &engine.grid().data() : nullptr);
+    Fetch fetch(reading == Reading::broadcast ? &engine.grid().group(Axis::data) : nullptr);
     load_anew(fetch, *source, engine);
     if (what == LoadWhat::everything) load_moments(fetch, *source, engine);
     fetch.check();

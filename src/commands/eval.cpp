@@ -160,7 +160,7 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   if (logits) logits->finish();
   const Conclusion conclusion = evaluation->conclude(scores);
   settings["precision"] = a.precision.empty() ? run.train.precision : a.precision;
-  settings["grid"] = {{"data", grid.layout().size("data")}, {"pipeline", a.pipeline}, {"tensor", grid.layout().size("tensor")}};
+  settings["grid"] = {{"data", grid.layout().size(Axis::data)}, {"pipeline", a.pipeline}, {"tensor", grid.layout().size(Axis::tensor)}};
   settings["batch"] = {{"passages", a.batch.passages}, {"tokens", a.batch.tokens}};
   settings["results"] = conclusion.results;
   collective_check(grid.world(), [&] { outputs->write(settings, conclusion.records); });

@@ -21,7 +21,7 @@ std::vector<RankPlan> plans(const RunConfig& run, const Layout& layout) {
   const EngineConfig config = engine_config(run, layout);
   std::vector<RankPlan> list;
   for (int position = 0; position < layout.ranks(); ++position) {
-    if (layout.coordinate(position, "data") != 0) continue;
+    if (layout.coordinate(position, Axis::data) != 0) continue;
     with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { list.push_back(plan_rank<T>(config, layout, position)); });
   }
   return list;
@@ -33,8 +33,8 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
   columns.push_back({"total MiB", true});
   Table table(columns);
   for (const RankPlan& p : plans) {
-    const int stage = layout.coordinate(p.position, "pipeline");
-    std::vector<std::string> row{fmt::format("{}", stage), fmt::format("{}", layout.coordinate(p.position, "tensor")),
+    const int stage = layout.coordinate(p.position, Axis::pipeline);
+    std::vector<std::string> row{fmt::format("{}", stage), fmt::format("{}", layout.coordinate(p.position, Axis::tensor)),
                                  fmt::format("{}", layout.stages[stage].size()), fmt::format("{}", p.parameters)};
     for (int i = 0; i < memory_categories; ++i) row.push_back(mebi(p.capacity.bytes(Memory(i))));
     row.push_back(mebi(p.capacity.total()));
@@ -50,8 +50,8 @@ std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layo
       for (int op = 0; op < operations; ++op) {
         const Traffic& t = c.by_operation[op];
         if (t.calls == 0) continue;
-        table.row({fmt::format("{}", layout.coordinate(p.position, "pipeline")), fmt::format("{}", layout.coordinate(p.position, "tensor")), c.name,
-                   fmt::format("{}", c.size), std::string(name_of(Operation(op))), fmt::format("{}", t.calls), mebi(t.bytes)});
+        table.row({fmt::format("{}", layout.coordinate(p.position, Axis::pipeline)), fmt::format("{}", layout.coordinate(p.position, Axis::tensor)),
+                   c.name, fmt::format("{}", c.size), std::string(name_of(Operation(op))), fmt::format("{}", t.calls), mebi(t.bytes)});
       }
   return table.str();
 }
@@ -72,7 +72,7 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
     const auto tensors = model_tensors<T>(run.model, layout, run.optimizer.trained());
     for (const PlacedTensor& t : tensors) all += elements(t.tensor.shape) * size_of(t.tensor.dtype);
     for (int position = 0; position < layout.ranks(); ++position)
-      if (layout.coordinate(position, "data") == 0) most = std::max(most, bytes_of(given_boxes(tensors, layout, position, true), tensors));
+      if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(given_boxes(tensors, layout, position, true), tensors));
   });
   const std::string& files = run.checkpoint.files;
   std::string text = fmt::format("{:.3g} GB", double(all) / 1e9);
@@ -101,8 +101,7 @@ std::string plan_report(const RunConfig& run, int ranks) {
 
   Table summary({{""}, {"", false, 90}});
   summary.row({"parameters", fmt::format("{}", parameters)});
-  summary.row({"grid", fmt::format("{} data x {} pipeline x {} tensor = {} ranks, {}", layout.size("data"), layout.size("pipeline"),
-                                   layout.size("tensor"), layout.ranks(), run.train.precision)});
+  summary.row({"grid", fmt::format("{} = {} ranks, {}", layout.text(), layout.ranks(), run.train.precision)});
   summary.row({"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(), run.train.seq_length,
                                      config.micros, config.micro_batch_size)});
   summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",

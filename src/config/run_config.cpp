@@ -292,6 +292,7 @@ ParallelConfig read_parallel(Section s) {
   c.data = s.get("data", 0, "ranks of the data axis; 0: as many as the other axes leave").at_least(0).at_most(most_ranks);
   c.pipeline = s.get("pipeline", 1, "ranks of the pipeline axis").positive().at_most(most_axis);
   c.tensor = s.get("tensor", 1, "ranks of the tensor axis").positive().at_most(most_axis);
+  c.order = axis_order(s.get("order", default_axis_order(), "the axes, outermost first: neighbours along the last are neighbours in rank").value());
   const std::vector<Index> permutation =
       s.get("permutation", std::vector<Index>{}, "rank at each position of the grid; none: in order").at_least(0).at_most(most_ranks);
   c.permutation.assign(permutation.begin(), permutation.end());
@@ -448,7 +449,7 @@ Layout layout_of(const RunConfig& run, int ranks) {
           "train.global_batch_size: {} sequences in micro-batches of {} are {} of them on each data rank; more than {} are not scheduled: raise "
           "train.micro_batch_size",
           run.largest_batch(), run.train.micro_batch_size, micros, most_micro_batches);
-  return grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation);
+  return grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation, p.order);
 }
 
 EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
@@ -457,7 +458,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.optimizer = run.optimizer;
   c.micro_batch_size = run.train.micro_batch_size;
   c.seq_length = run.train.seq_length;
-  c.micros = int(run.largest_batch() / (layout.size("data") * run.train.micro_batch_size));
+  c.micros = int(run.largest_batch() / (layout.size(Axis::data) * run.train.micro_batch_size));
   c.bucket_bytes = run.parallel.bucket_bytes;
   c.must_be_finite = run.train.non_finite == NonFinite::stop;
   return c;

@@ -44,6 +44,7 @@ struct TrainConfig {
 
 struct ParallelConfig {
   int data, pipeline, tensor;  // data 0: whatever the ranks leave
+  std::vector<Axis> order;     // of the axes, outermost first
   std::vector<int> permutation;
   std::vector<Index> layers;  // per stage; empty: cut by cost
   Index bucket_bytes;

@@ -16,7 +16,7 @@ std::string only_some_replicas(Grid& grid, bool bad) {
   const Layout& layout = grid.layout();
   const double mine = bad;
   const std::vector<double> seen = grid.world().gather({&mine, 1});
-  std::vector<bool> replicas(layout.size("data"), false);
+  std::vector<bool> replicas(layout.size(Axis::data), false);
   std::string ranks;
   for (int position = 0; position < layout.ranks(); ++position) {
     if (seen[position] == 0) continue;
@@ -49,7 +49,7 @@ Bad bad_on_this_rank(Device& dev, const Parameters<T>& parameters, const Optimiz
 // The last stage that has one: its number and the index there.
 std::pair<int, int> last_stage_with(Grid& grid, double mine) {
   mine = grid.tensor().whole().max(mine);
-  const auto stages = grid.pipeline().gather({&mine, 1});
+  const auto stages = grid.group(Axis::pipeline).gather({&mine, 1});
   const auto found = std::find_if(stages.rbegin(), stages.rend(), [](double index) { return index >= 0; });
   return {int(stages.rend() - found) - 1, found == stages.rend() ? -1 : int(*found)};
 }
@@ -65,7 +65,7 @@ void name_bad_numbers(Device& dev, Grid& grid, const Parameters<T>& parameters, 
   const int stage = found.first, index = found.second;
   const std::string alone = only_some_replicas(grid, bad.weight >= 0 || bad.gradient >= 0);
   collective_check(grid.world(), [&] {  // only the stage that holds the weight can name it; all ranks end with its error
-    if (stage == grid.coordinate("pipeline"))
+    if (stage == grid.coordinate(Axis::pipeline))
       fail(Exit::numeric,
            "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}{}. No weight has been changed: "
            "lower optimizer.lr, lengthen the warm-up, or look at the data of this step",

@@ -22,7 +22,7 @@ Arena arena(Memory category, const Capacity* capacity) { return capacity ? Arena
 }  // namespace
 
 Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
-  return (i * grid.layout().size("data") + grid.coordinate("data")) * micro_batch_size;
+  return (i * grid.layout().size(Axis::data) + grid.coordinate(Axis::data)) * micro_batch_size;
 }
 
 template <class T>
@@ -38,7 +38,7 @@ Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capaci
     return;
   }
   const Program program =
-      config.training ? training_program(config.micros) : compile(forward_only, pipeline_shape(grid.layout(), 1), grid.coordinate("pipeline"));
+      config.training ? training_program(config.micros) : compile(forward_only, pipeline_shape(grid.layout(), 1), grid.coordinate(Axis::pipeline));
   std::vector<SlotMemory> slots;
   for (const int count : program.slots) slots.push_back({count, 0});
   stage_.make_slots(slots, true);
@@ -52,7 +52,7 @@ Capacity Engine<T>::measured() const {
 
 template <class T>
 Program Engine<T>::training_program(int micros) const {
-  return compile(config_.schedule, pipeline_shape(grid_.layout(), micros), grid_.coordinate("pipeline"), reduction_.parts());
+  return compile(config_.schedule, pipeline_shape(grid_.layout(), micros), grid_.coordinate(Axis::pipeline), reduction_.parts());
 }
 
 template <class T>
@@ -78,11 +78,11 @@ std::vector<MicroBatch> Engine<T>::collect(const MicroBatches& source, int micro
 template <class T>
 Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
   grid_.tell("count labels");
-  if (device_.dry_run()) return Index(batches.size()) * config_.micro_batch_size * config_.seq_length * grid_.data().size();
+  if (device_.dry_run()) return Index(batches.size()) * config_.micro_batch_size * config_.seq_length * grid_.group(Axis::data).size();
   double count = 0;
   for (const MicroBatch& batch : batches)
     for (const Token label : batch.labels) count += label != ignored_label;
-  return Index(grid_.data().sum(count));
+  return Index(grid_.group(Axis::data).sum(count));
 }
 
 template <class T>
@@ -92,7 +92,7 @@ RunResult Engine<T>::run(const Program& program, const std::vector<MicroBatch>& 
 
 template <class T>
 RunResult Engine<T>::run_forward(const std::vector<MicroBatch>& batches, bool scores) {
-  return run(compile(forward_only, pipeline_shape(grid_.layout(), int(batches.size())), grid_.coordinate("pipeline")), batches, {0, scores});
+  return run(compile(forward_only, pipeline_shape(grid_.layout(), int(batches.size())), grid_.coordinate(Axis::pipeline)), batches, {0, scores});
 }
 
 template <class T>

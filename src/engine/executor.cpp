@@ -54,7 +54,7 @@ RunResult Executor<T>::run(const Program& program, const std::vector<MicroBatch>
   if (order.scores) run.result.scores.resize(batches.size());
   std::map<std::tuple<Op, int, Payload>, Count> counted;  // of micro-batch 1, by task
   for (const Task& task : program.tasks) {
-    for (Request& reduction : reductions_) reduction.done();  // lets what is under way advance
+    for (Event& reduction : reductions_) reduction.done();  // lets what is under way advance
     if (!repeats(run, task)) {
       execute(run, task);
       continue;
@@ -77,7 +77,7 @@ RunResult Executor<T>::run(const Program& program, const std::vector<MicroBatch>
 
 template <class T>
 void Executor<T>::wait_for_reductions() {
-  for (Request& reduction : reductions_) reduction.wait();
+  for (Event& reduction : reductions_) reduction.device_wait(device_);
   reductions_.clear();
 }
 
@@ -97,9 +97,9 @@ void Executor<T>::execute(Run& run, const Task& task) {
 
 // In the order in which they began.
 template <class T>
-void Executor<T>::wait(std::vector<Request>& requests) {
-  for (Request& request : requests) request.wait();
-  requests.clear();
+void Executor<T>::wait(std::vector<Event>& events) {
+  for (Event& event : events) event.device_wait(device_);
+  events.clear();
 }
 
 // What a send reads stays until it has ended.
@@ -118,8 +118,8 @@ Bundle<T> Executor<T>::begin(Run& run, const Task& task, Flow& flow) {
 
 template <class T>
 void Executor<T>::receive(Run& run, const Task& task, Flow& flow) {
-  const auto into = [&](std::vector<Request>& requests, const Bundle<T>& bundle) {
-    bundle.each([&](const Tensor2<T>& x) { requests.push_back(grid_.pipeline().start_receive(device_, flat(x), task.peer, task.tag)); });
+  const auto into = [&](std::vector<Event>& events, const Bundle<T>& bundle) {
+    bundle.each([&](const Tensor2<T>& x) { events.push_back(grid_.group(Axis::pipeline).start_receive(device_, flat(x), task.peer, task.tag)); });
   };
   if (task.payload == Payload::gradients) return into(flow.gradient, stage_.chunk(task.chunk).begin_backward(stage_.slot(task.chunk, task.slot)));
   auto t = timers_.scope("pipeline wait");
@@ -130,7 +130,8 @@ template <class T>
 void Executor<T>::send(const Task& task, Flow& flow) {
   const Slot<T>& slot = stage_.slot(task.chunk, task.slot);
   const Bundle<T>& bundle = task.payload == Payload::activations ? slot.stream : slot.gradient;
-  bundle.each([&](const Tensor2<T>& x) { flow.sends.push_back(grid_.pipeline().template start_send<T>(device_, flat(x), task.peer, task.tag)); });
+  bundle.each(
+      [&](const Tensor2<T>& x) { flow.sends.push_back(grid_.group(Axis::pipeline).template start_send<T>(device_, flat(x), task.peer, task.tag)); });
 }
 
 template <class T>

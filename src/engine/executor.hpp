@@ -27,7 +27,7 @@ class Executor {
 
   void set_hook(Hook<T>* hook) { hook_ = hook; }
   // Runs the program up to its step. `reduce` begins the sum of a bucket; what it has begun is polled between tasks until it is waited for.
-  using Reduce = std::function<Request(int bucket)>;
+  using Reduce = std::function<Event(int bucket)>;
   RunResult run(const Program&, const std::vector<MicroBatch>&, const RunOrder&, const Reduce& reduce = {});
   // Waits for all sums that have begun.
   void wait_for_reductions();
@@ -35,9 +35,9 @@ class Executor {
  private:
   // What is under way around a slot.
   struct Flow {
-    std::vector<Request> input, gradient;  // transfers into its memory, which are waited for before it is read
-    std::vector<Request> sends;            // transfers that still read it
-    bool over = false;                     // nothing else does
+    std::vector<Event> input, gradient;  // transfers into its memory, which are waited for before it is read
+    std::vector<Event> sends;            // transfers that still read it
+    bool over = false;                   // nothing else does
   };
   // A program on its way.
   struct Run {
@@ -56,7 +56,7 @@ class Executor {
   void receive(Run&, const Task&, Flow&);
   Bundle<T> begin(Run&, const Task&, Flow&);
   void clear(Flow&, Slot<T>&);
-  void wait(std::vector<Request>&);
+  void wait(std::vector<Event>&);
 
   bool repeats(const Run&, const Task&) const;
 
@@ -65,7 +65,7 @@ class Executor {
   Stage<T>& stage_;
   Timers& timers_;
   Hook<T>* hook_ = nullptr;
-  std::vector<Request> reductions_;
+  std::vector<Event> reductions_;
 };
 
 }  // namespace gyr

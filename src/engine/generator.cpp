@@ -67,13 +67,13 @@ Index Generator<T>::bytes() const {
 
 template <class T>
 std::vector<double> Generator<T>::advance(const Sequences& sequences, std::span<const Token> tokens) {
-  Communicator& pipeline = grid_.pipeline();
+  Communicator& pipeline = grid_.group(Axis::pipeline);
   const int rank = pipeline.rank();
   const Tensor2<T> input = stage_->begin(*device_, sequences, tokens).x;
-  if (rank > 0) pipeline.start_receive(*device_, flat(input), rank - 1).wait();
+  if (rank > 0) pipeline.start_receive(*device_, flat(input), rank - 1).device_wait(*device_);
   const Tensor2<T> output = stage_->forward(*device_, *state_).x;
   if (rank == pipeline.size() - 1) return whole_rows(stage_->logits(*device_, Stage<T>::Rows::last));
-  pipeline.start_send<T>(*device_, flat(output), rank + 1).wait();
+  pipeline.start_send<T>(*device_, flat(output), rank + 1).device_wait(*device_);
   return {};
 }
 
@@ -86,7 +86,7 @@ std::vector<double> Generator<T>::whole_rows(Tensor2<const Acc<T>> mine) {
   Tensor2<const A> all(mine.data(), 1, rows * here);
   if (ranks > 1) {
     auto gathered = device_->scratch.template tensor<A>(ranks, rows * here);
-    grid_.tensor().whole().start_all_gather<A>(*device_, flat(mine), flat(gathered)).wait();
+    grid_.tensor().whole().start_all_gather<A>(*device_, flat(mine), flat(gathered)).device_wait(*device_);
     all = gathered;
   }
   std::vector<double> logits(rows * config_.vocab_size);
@@ -100,7 +100,7 @@ std::vector<double> Generator<T>::whole_rows(Tensor2<const Acc<T>> mine) {
 template <class T>
 std::vector<Token> Generator<T>::from_last_stage(const std::vector<Token>& tokens) {
   const std::vector<double> mine(tokens.begin(), tokens.end());
-  const std::vector<double> all = grid_.pipeline().gather(mine);
+  const std::vector<double> all = grid_.group(Axis::pipeline).gather(mine);
   return {all.end() - std::ptrdiff_t(mine.size()), all.end()};
 }
 
@@ -113,7 +113,7 @@ std::vector<std::vector<Token>> Generator<T>::generate(const std::vector<std::ve
   std::vector<Index> past(count);
   std::vector<Token> last(count);
   std::vector<bool> done(count, false);
-  const bool draws = grid_.pipeline().rank() == grid_.pipeline().size() - 1;
+  const bool draws = grid_.group(Axis::pipeline).rank() == grid_.group(Axis::pipeline).size() - 1;
   const auto draw = [&](Index i, std::span<const double> logits) {
     if (!std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); })) {
       last[i] = no_token;

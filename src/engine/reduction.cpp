@@ -15,13 +15,13 @@ GradientReduction<T>::GradientReduction(Stage<T>& stage, Grid& grid, Index bucke
 }
 
 template <class T>
-Request GradientReduction<T>::start(Device& dev, int bucket) {
+Event GradientReduction<T>::start(Device& dev, int bucket) {
   const std::vector<Span> ranges = stage_.ranges();
   const Span& parts = parts_.buckets[bucket];
   const Index first = ranges[parts.first].first;
   const Index last = parts.last == Index(ranges.size()) ? stage_.parameters().extent() : ranges[parts.last - 1].last;
   if (first == last) return {};
-  return grid_.data().start_all_reduce(dev, rows(stage_.parameters().gradients(), first, last - first));
+  return grid_.group(Axis::data).start_all_reduce(dev, rows(stage_.parameters().gradients(), first, last - first));
 }
 
 template <class T>

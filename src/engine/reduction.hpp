@@ -15,7 +15,7 @@ class GradientReduction {
 
   const GradientParts& parts() const { return parts_; }
   // Begins the sum of a bucket over the data axis; nothing where it holds no gradients.
-  Request start(Device&, int bucket);
+  Event start(Device&, int bucket);
   // All other sums, once the buckets are whole: the order does not matter for sums.
   void finish(Device&, Arena& communication);
 

@@ -36,10 +36,8 @@ std::string ranks_at(const Grid& grid, const std::vector<int>& coordinates) {
   const Layout& layout = grid.layout();
   std::string text;
   for (int position = 0; position < layout.ranks(); ++position) {
-    bool same_place = true;
-    for (const LayoutAxis& axis : layout.axes)
-      same_place = same_place && (axis.name == "data" || layout.coordinate(position, axis.name) == grid.coordinate(axis.name));
-    const bool meant = std::find(coordinates.begin(), coordinates.end(), layout.coordinate(position, "data")) != coordinates.end();
+    const bool same_place = layout.coordinate(position, all_but(Axis::data)) == grid.coordinate(all_but(Axis::data));
+    const bool meant = std::find(coordinates.begin(), coordinates.end(), layout.coordinate(position, Axis::data)) != coordinates.end();
     if (same_place && meant) text += fmt::format("{}{}", text.empty() ? "" : " and ", layout.rank_at(position));
   }
   return text;
@@ -50,24 +48,24 @@ std::string ranks_at(const Grid& grid, const std::vector<int>& coordinates) {
 template <class T>
 void check_replicas(Engine<T>& engine, std::int64_t step) {
   Grid& grid = engine.grid();
-  if (grid.data().size() == 1) return;
+  if (grid.group(Axis::data).size() == 1) return;
   grid.tell("check replicas");
   const std::uint64_t mine = checksum(engine);
   const double halves[] = {double(mine >> 32), double(mine & 0xffffffffu)};  // exact in a double
-  const std::vector<double> all = grid.data().gather(halves);
+  const std::vector<double> all = grid.group(Axis::data).gather(halves);
   std::map<std::pair<double, double>, std::vector<int>> holders;
-  for (int replica = 0; replica < grid.data().size(); ++replica) holders[{all[2 * replica], all[2 * replica + 1]}].push_back(replica);
+  for (int replica = 0; replica < grid.group(Axis::data).size(); ++replica) holders[{all[2 * replica], all[2 * replica + 1]}].push_back(replica);
   collective_check(grid.world(), [&] {
     if (holders.size() == 1) return;
     std::vector<int> odd, some;
     for (const auto& [sum, replicas] : holders) {
-      const bool majority = 2 * replicas.size() > std::size_t(grid.data().size());
+      const bool majority = 2 * replicas.size() > std::size_t(grid.group(Axis::data).size());
       if (!majority) odd.insert(odd.end(), replicas.begin(), replicas.end());
       some.push_back(replicas.front());
     }
     const std::string at = fmt::format("step {}: replicas of the same weights differ (train.check_replicas): ", step);
     const char* way_out = "Go on from a checkpoint before it; if it comes again, take that machine out";
-    if (odd.size() < std::size_t(grid.data().size()))
+    if (odd.size() < std::size_t(grid.group(Axis::data).size()))
       fail(Exit::numeric, "{}rank {} holds other bits than the majority: suspect its memory or processor. {}", at, ranks_at(grid, odd), way_out);
     fail(Exit::numeric, "{}ranks {} do not hold the same bits, and no majority says which is right. {}", at, ranks_at(grid, some), way_out);
   });

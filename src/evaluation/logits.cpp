@@ -70,7 +70,7 @@ void LogitsFile<T>::write(Device& dev, const std::vector<const Batch*>& batches)
 // Every number comes from one rank, and the others add zeros.
 template <class T>
 void LogitsFile<T>::write_batch(Device& dev, int data, const Batch& batch) {
-  const bool mine = grid_.coordinate("data") == data && !seen_.empty();
+  const bool mine = grid_.coordinate(Axis::data) == data && !seen_.empty();
   const Index at_once = std::max<Index>(1, numbers_at_once / vocab_size_);
   std::vector<double> block;
   std::vector<A> rounded;
@@ -81,7 +81,7 @@ void LogitsFile<T>::write_batch(Device& dev, int data, const Batch& batch) {
       block.assign(std::size_t(rows * vocab_size_), 0);
       for (Index r = 0; mine && r < rows; ++r)
         std::copy_n(seen_.begin() + (Index(m) * batch.seq_length + first + r) * columns_, columns_, block.begin() + r * vocab_size_ + first_column_);
-      grid_.world().all_reduce(dev, Tensor1<double>(block.data(), block.size()));
+      grid_.world().start_all_reduce(dev, Tensor1<double>(block.data(), block.size())).host_wait();
       collective_check(grid_.world(), [&] {
         if (!logits_) return;
         rounded.assign(block.begin(), block.end());

@@ -66,7 +66,7 @@ void score(Engine<T>& engine, const Passages& passages, const std::vector<const 
 // Sums over all ranks, where each number comes from one of them.
 void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores) {
   static_assert(sizeof(PassageScore) == 4 * sizeof(double));
-  grid.world().all_reduce(dev, Tensor1<double>(&scores.front().loss, 4 * scores.size()));
+  grid.world().start_all_reduce(dev, Tensor1<double>(&scores.front().loss, 4 * scores.size())).host_wait();
 }
 
 // The same scores on every rank, so that all end with the same words.
@@ -96,7 +96,8 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, Grid& grid, c
   if (logits) logits->attach(engine.stage());
 
   // Data coordinates take turns; those that write logits stay together from turn to turn.
-  const std::size_t sharers = grid.layout().size("data"), rounds = (batches.size() + sharers - 1) / sharers, at_once = logits ? 1 : batches_at_once;
+  const std::size_t sharers = grid.layout().size(Axis::data), rounds = (batches.size() + sharers - 1) / sharers,
+                    at_once = logits ? 1 : batches_at_once;
   const auto batch_of = [&](std::size_t round, std::size_t data) {
     return round * sharers + data < batches.size() ? &batches[round * sharers + data] : nullptr;
   };
@@ -104,7 +105,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, Grid& grid, c
   for (std::size_t first = 0; first < rounds; first += at_once) {
     std::vector<const Batch*> here;
     for (std::size_t round = first; round < std::min(rounds, first + at_once); ++round)
-      if (const Batch* batch = batch_of(round, grid.coordinate("data"))) here.push_back(batch);
+      if (const Batch* batch = batch_of(round, grid.coordinate(Axis::data))) here.push_back(batch);
     if (!here.empty()) score(engine, passages, here, scores);
     if (!logits) continue;
     std::vector<const Batch*> all;

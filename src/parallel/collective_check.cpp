@@ -33,7 +33,7 @@ void collective_check(Communicator& world, const std::function<void()>& f) {
     if (code == Exit::ok) continue;
     std::string text = rank == world.rank() ? mine->what() : std::string(std::size_t(all[2 * rank + 1]), ' ');
     Transport& transport = world.transport();
-    Request(&transport, transport.broadcast(text.data(), Index(text.size()), DType::u8, rank)).wait();
+    Event(&transport, transport.broadcast(text.data(), Index(text.size()), DType::u8, rank)).host_wait();
     throw Error(code, text);
   }
 }
@@ -43,13 +43,13 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& mi
   const std::vector<double> lengths = world.gather({&length, 1});
   Transport& transport = world.transport();
   if (world.rank() != 0) {
-    if (!mine.empty()) Request(&transport, transport.send(mine.data(), Index(mine.size()), DType::u8, 0, 0)).wait();
+    if (!mine.empty()) Event(&transport, transport.send(mine.data(), Index(mine.size()), DType::u8, 0, 0)).host_wait();
     return {};
   }
   std::vector<std::string> texts{mine};
   for (int rank = 1; rank < world.size(); ++rank) {
     std::string& text = texts.emplace_back(std::size_t(lengths[rank]), ' ');
-    if (!text.empty()) Request(&transport, transport.receive(text.data(), Index(text.size()), DType::u8, rank, 0)).wait();
+    if (!text.empty()) Event(&transport, transport.receive(text.data(), Index(text.size()), DType::u8, rank, 0)).host_wait();
   }
   return texts;
 }

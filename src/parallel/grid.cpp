@@ -5,14 +5,6 @@ namespace gyr {
 
 namespace {
 
-MPI_Comm along(MPI_Comm cart, const Layout& layout, const std::string& name) {
-  std::vector<int> keep;
-  for (const LayoutAxis& axis : layout.axes) keep.push_back(axis.name == name);
-  MPI_Comm sub;
-  MPI_Cart_sub(cart, keep.data(), &sub);
-  return sub;
-}
-
 // Ranks of `comm` of one color; MPI_COMM_NULL where color is MPI_UNDEFINED.
 MPI_Comm split(MPI_Comm comm, int color, int key) {
   MPI_Comm part;
@@ -36,41 +28,51 @@ Grid::Grid(Layout layout, MPI_Comm world, Patience patience, Beacon* beacon) : l
   MPI_Comm cart;
   MPI_Cart_create(plain_, int(sizes.size()), sizes.data(), periodic.data(), 0, &cart);
   cart_.comm = cart;
-
-  const auto communicator = [&](std::string name, MPI_Comm comm) { return Communicator(std::move(name), mpi_transport(comm, patience), beacon); };
-  MPI_Comm all;
-  MPI_Comm_dup(cart_, &all);
-  world_.emplace(communicator("world", all));
-  data_.emplace(communicator("data", along(cart_, layout_, "data")));
-  const MPI_Comm pipeline = along(cart_, layout_, "pipeline");
-  const int stages = layout_.size("pipeline"), stage = coordinate("pipeline");
-  const bool end = stages > 1 && (stage == 0 || stage == stages - 1);
-  const MPI_Comm embedding_group = split(pipeline, end ? 0 : MPI_UNDEFINED, stage);
-  if (end) embedding_group_.emplace(communicator("embedding", embedding_group));
-  pipeline_.emplace(communicator("pipeline", pipeline));
-  const MPI_Comm tensor = along(cart_, layout_, "tensor");
-  MPI_Comm_dup(tensor, &tensor_cart_.comm);
-  tensor_.emplace(communicator("tensor", tensor));
+  make_groups();
 }
 
 Grid Grid::dry_run(Layout layout, int position) {
   Grid grid(std::move(layout), position, DryRun{});
-  const auto communicator = [&](std::string name, int size, int rank) { return Communicator(std::move(name), dry_transport(rank, size)); };
-  const auto axis = [&](std::string name) { return communicator(name, grid.layout_.size(name), grid.coordinate(name)); };
-  grid.world_.emplace(communicator("world", grid.layout_.ranks(), position));
-  grid.data_.emplace(axis("data"));
-  grid.pipeline_.emplace(axis("pipeline"));
-  grid.tensor_.emplace(axis("tensor"));
-  const int stages = grid.layout_.size("pipeline"), stage = grid.coordinate("pipeline");
-  if (stages > 1 && (stage == 0 || stage == stages - 1)) grid.embedding_group_.emplace(communicator("embedding", 2, stage == 0 ? 0 : 1));
+  grid.make_groups();
   return grid;
 }
 
+// What every run needs.
+void Grid::make_groups() {
+  group(all_axes), group(Axis::data), group(Axis::pipeline);
+  add_embedding_group();
+  tensor_.emplace(group(Axis::tensor));
+}
+
+MPI_Comm Grid::along(Axes axes) const {
+  std::vector<int> keep;
+  for (const LayoutAxis& a : layout_.axes) keep.push_back(axes.has(a.axis));
+  MPI_Comm comm;
+  MPI_Cart_sub(cart_, keep.data(), &comm);
+  return comm;
+}
+
+Communicator& Grid::group(Axes axes) {
+  if (const auto known = groups_.find(axes); known != groups_.end()) return known->second.communicator;
+  const MPI_Comm comm = is_dry_run() ? MPI_COMM_NULL : along(axes);
+  auto transport = is_dry_run() ? dry_transport(coordinate(axes), size(axes)) : mpi_transport(comm, patience_);
+  return groups_.emplace(axes, Group{comm, Communicator(axes.text(), std::move(transport), beacon_)}).first->second.communicator;
+}
+
+void Grid::add_embedding_group() {
+  const int stages = size(Axis::pipeline), stage = coordinate(Axis::pipeline);
+  const bool end = stages > 1 && (stage == 0 || stage == stages - 1);
+  const MPI_Comm comm = is_dry_run() ? MPI_COMM_NULL : split(groups_.at(Axis::pipeline).comm, end ? 0 : MPI_UNDEFINED, stage);
+  if (!end) return;
+  embedding_group_.emplace("embedding", is_dry_run() ? dry_transport(stage == 0 ? 0 : 1, 2) : mpi_transport(comm, patience_), beacon_);
+}
+
 void Grid::add_tensor_blocks(const std::vector<int>& sizes) {
-  const int rank = tensor_->rank();
+  const auto& [comm, whole] = groups_.at(Axis::tensor);
+  const int rank = whole.rank();
   for (const int size : sizes) {
     if (tensor_->has_block(size)) continue;
-    auto transport = is_dry_run() ? dry_transport(rank % size, size) : mpi_transport(split(tensor_cart_, rank / size, rank), patience_);
+    auto transport = is_dry_run() ? dry_transport(rank % size, size) : mpi_transport(split(comm, rank / size, rank), patience_);
     tensor_->add_block(size, Communicator(fmt::format("tensor/{}", size), std::move(transport), beacon_));
   }
 }
@@ -85,7 +87,7 @@ Grid::~Grid() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized) return;
-  for (Owned* owned : {&plain_, &cart_, &tensor_cart_})
+  for (Owned* owned : {&plain_, &cart_})
     if (owned->comm != MPI_COMM_NULL) MPI_Comm_free(&owned->comm);
 }
 

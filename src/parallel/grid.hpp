@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ranks of a layout as an MPI Cartesian grid, with a communicator for each axis.
+// The ranks of a layout as an MPI Cartesian grid, with communicators of those among them that differ along given axes.
 #pragma once
 
 #include <mpi.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 
-#include "kernels/axis.hpp"
+#include "kernels/blocked_communicator.hpp"
 #include "kernels/mpi/transport.hpp"
 #include "src/parallel/layout.hpp"
 
@@ -23,17 +24,19 @@ class Grid {
 
   const Layout& layout() const { return layout_; }
   int position() const { return position_; }
-  int coordinate(const std::string& axis) const { return layout_.coordinate(position_, axis); }
+  int size(Axes along) const { return layout_.size(along); }
+  int coordinate(Axes along) const { return layout_.coordinate(position_, along); }
   bool is_dry_run() const { return cart_ == MPI_COMM_NULL; }
   // What this rank does from now on, for those who watch it. `task`: a literal.
   void tell(const char* task, std::int64_t micro = -1) {
     if (beacon_) beacon_->task(task, micro);
   }
 
-  Communicator& world() { return *world_; }  // all ranks, in the order of positions
-  Axis& tensor() { return *tensor_; }
-  Communicator& pipeline() { return *pipeline_; }
-  Communicator& data() { return *data_; }
+  // This rank and those that differ from it only along these axes, in the order of positions. A communicator is made when it is first asked
+  // for, which is collective over the grid: all ranks ask for the same ones in the same order. Those of each axis and of all are made at once.
+  Communicator& group(Axes);
+  Communicator& world() { return group(all_axes); }
+  BlockedCommunicator& tensor() { return *tensor_; }
   // First and last stage, which share a tied embedding: null on the others and where they are one.
   Communicator* embedding_group() { return embedding_group_ ? &*embedding_group_ : nullptr; }
 
@@ -44,9 +47,9 @@ class Grid {
 
   template <class Visit>
   void visit(Visit&& visit) {
-    tensor_->visit(visit);
-    visit(*pipeline_);
-    visit(*data_);
+    for (auto group = groups_.rbegin(); group != groups_.rend(); ++group)  // of inner axes first
+      if (group->first == Axis::tensor) tensor_->visit(visit);
+      else visit(group->second.communicator);
     if (embedding_group_) visit(*embedding_group_);
   }
 
@@ -57,6 +60,10 @@ class Grid {
  private:
   struct DryRun {};
   Grid(Layout layout, int position, DryRun) : layout_(std::move(layout)), position_(position) {}
+  MPI_Comm along(Axes) const;
+  void make_groups();
+  void add_embedding_group();
+
   Layout layout_;
   int position_ = 0;
   struct Owned {
@@ -66,9 +73,14 @@ class Grid {
     Owned(Owned&& o) noexcept : comm(std::exchange(o.comm, MPI_COMM_NULL)) {}
     operator MPI_Comm() const { return comm; }
   };
-  Owned plain_, cart_, tensor_cart_;
-  std::optional<Communicator> world_, pipeline_, data_, embedding_group_;
-  std::optional<Axis> tensor_;
+  Owned plain_, cart_;
+  struct Group {
+    MPI_Comm comm;  // the communicator's own
+    Communicator communicator;
+  };
+  std::map<Axes, Group> groups_;
+  std::optional<Communicator> embedding_group_;
+  std::optional<BlockedCommunicator> tensor_;
   Patience patience_ = Patience::spin;
   Beacon* beacon_ = nullptr;
 };

@@ -8,22 +8,24 @@
 
 namespace gyr {
 
-int Layout::ranks() const {
-  return std::accumulate(axes.begin(), axes.end(), 1, [](int n, const LayoutAxis& axis) { return n * axis.size; });
+int Layout::size(Axes along) const {
+  int size = 1;
+  for (const LayoutAxis& a : axes)
+    if (along.has(a.axis)) size *= a.size;
+  return size;
 }
 
-int Layout::size(const std::string& name) const {
-  for (const LayoutAxis& axis : axes)
-    if (axis.name == name) return axis.size;
-  return 1;
+int Layout::coordinate(int position, Axes along) const {
+  int coordinate = 0, inside = 1;
+  for (auto a = axes.rbegin(); a != axes.rend(); position /= a->size, ++a)
+    if (along.has(a->axis)) coordinate += position % a->size * inside, inside *= a->size;
+  return coordinate;
 }
 
-int Layout::coordinate(int position, const std::string& name) const {
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-    if (axis->name == name) return position % axis->size;
-    position /= axis->size;
-  }
-  return 0;
+std::string Layout::text() const {
+  std::string text;
+  for (const LayoutAxis& a : axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", a.size, name_of(a.axis));
+  return text;
 }
 
 int Layout::position_of(int rank) const {
@@ -31,8 +33,11 @@ int Layout::position_of(int rank) const {
   return int(std::find(permutation.begin(), permutation.end(), rank) - permutation.begin());
 }
 
-Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages, std::vector<int> permutation) {
-  return {{{"data", data}, {"pipeline", pipeline}, {"tensor", tensor}}, std::move(permutation), std::move(stages)};
+Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages, std::vector<int> permutation, const std::vector<Axis>& order) {
+  Layout layout{{{Axis::data, data}, {Axis::pipeline, pipeline}, {Axis::tensor, tensor}}, std::move(permutation), std::move(stages)};
+  const auto place = [&](const LayoutAxis& a) { return std::find(order.begin(), order.end(), a.axis); };
+  std::stable_sort(layout.axes.begin(), layout.axes.end(), [&](const LayoutAxis& a, const LayoutAxis& b) { return place(a) < place(b); });
+  return layout;
 }
 
 // best[n]: the least possible cost of the dearest stage when the first n layers are cut into the stages up to s. Where the last of them

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A layout is a value: named axes with their sizes, which rank stands where, and which layers each stage holds.
+// A layout is a value: axes with their sizes, which rank stands where, and which layers each stage holds.
 // A process may hold several.
 #pragma once
 
@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "kernels/tensor.hpp"
+#include "src/parallel/axis.hpp"
 
 namespace gyr {
 
 struct LayoutAxis {
-  std::string name;
+  Axis axis;
   int size;
 };
 
@@ -26,15 +27,27 @@ struct Layout {
   std::vector<int> permutation;  // permutation[position] = rank that stands there; empty: position itself
   std::vector<Span> stages;      // layers of each position of the pipeline axis
 
-  int ranks() const;
-  int size(const std::string& axis) const;                      // 1 where there is no such axis
-  int coordinate(int position, const std::string& axis) const;  // of a position in the grid
+  int ranks() const { return size(all_axes); }
+  // Positions along these axes together: 1 along axes that the layout does not have.
+  int size(Axes along) const;
+  // Which of them a position of the grid is: its coordinates along these axes as one number, that of the innermost counting fastest.
+  int coordinate(int position, Axes along) const;
+  // The position with the coordinates that `coordinate_along` says.
+  template <class CoordinateAlong>
+  int position_at(CoordinateAlong&& coordinate_along) const {
+    int position = 0;
+    for (const LayoutAxis& a : axes) position = position * a.size + coordinate_along(a.axis);
+    return position;
+  }
+  // As "2 data x 1 pipeline x 4 tensor".
+  std::string text() const;
   int position_of(int rank) const;
   int rank_at(int position) const { return permutation.empty() ? position : permutation[position]; }
 };
 
-// data x pipeline x tensor, tensor fastest.
-Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages, std::vector<int> permutation = {});
+// data x pipeline x tensor ranks, in this or another order of the axes. An empty order is that of their enumeration.
+Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages, std::vector<int> permutation = {},
+                   const std::vector<Axis>& order = {});
 
 // Cuts consecutive layers of the given costs into `stages` runs so that the dearest stage is as cheap as can be; `before` and `after`
 // are what the first and the last stage carry besides (embedding, head). Every stage gets at least one layer.

@@ -144,7 +144,7 @@ Span GradientParts::of(int chunk) const {
 }
 
 PipelineShape pipeline_shape(const Layout& layout, int micros) {
-  const int ranks = layout.size("pipeline");
+  const int ranks = layout.size(Axis::pipeline);
   return {ranks, std::max(1, int(layout.stages.size()) / ranks), micros};
 }
 

@@ -37,8 +37,7 @@ Resources resources_of(TrainingEngine& engine, const StateSaver& saver, Grid& gr
 }
 
 void tell_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r) {
-  log.say(fmt::format("grid {} data x {} pipeline x {} tensor, {} parameters in {}, {:.1f} MiB on the fullest rank", layout.size("data"),
-                      layout.size("pipeline"), layout.size("tensor"), parameter_count(run.model), run.train.precision,
+  log.say(fmt::format("grid {}, {} parameters in {}, {:.1f} MiB on the fullest rank", layout.text(), parameter_count(run.model), run.train.precision,
                       double(r.memory_bytes) / (1 << 20)));
   for (const std::string& note : data.training.notes()) log.say(note);
   if (!data.validation) return;

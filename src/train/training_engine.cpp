@@ -76,7 +76,7 @@ class EngineOf final : public TrainingEngine {
 
  private:
   // Micro-batches of this rank in a global batch.
-  int micros(Index batch) { return int(batch / (engine_.grid().layout().size("data") * engine_.config().micro_batch_size)); }
+  int micros(Index batch) { return int(batch / (engine_.grid().layout().size(Axis::data) * engine_.config().micro_batch_size)); }
 
   // The hook that dumps this step, where the deck asks for it.
   std::unique_ptr<Dump<T>> dump_of(Index step, Index batch, CheckpointHeader header, const Note& say) {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A communication under way. The device waits for it, in the order of its work, wherever the host decides nothing by the result: a device
+// with a queue of its own is then given more work at once. The host waits where it reads the numbers itself.
+#pragma once
+
+#include <utility>
+
+#include "kernels/beacon.hpp"
+#include "kernels/device.hpp"
+#include "kernels/transport.hpp"
+
+namespace gyr {
+
+// Its tensors must stay until it is done.
+class [[nodiscard]] Event {
+ public:
+  Event() = default;
+  // A `beacon` is told of the wait for it as of the call.
+  Event(Transport* transport, Transport::Ticket ticket, Beacon* beacon = nullptr, Call call = {})
+      : transport_(transport), ticket_(ticket), beacon_(beacon), call_(call) {}
+  Event(Event&& other) noexcept { *this = std::move(other); }
+  Event& operator=(Event&& other) noexcept {
+    std::swap(transport_, other.transport_);
+    std::swap(ticket_, other.ticket_);
+    std::swap(beacon_, other.beacon_);
+    std::swap(call_, other.call_);
+    return *this;
+  }
+
+  bool done();                // polls, which also lets the operation advance
+  void device_wait(Device&);  // what the device is given from now on begins when the operation is done
+  void host_wait();           // polls until done; never blocks inside MPI
+
+ private:
+  Transport* transport_ = nullptr;
+  Transport::Ticket ticket_ = 0;
+  Beacon* beacon_ = nullptr;
+  Call call_;
+};
+
+}  // namespace gyr

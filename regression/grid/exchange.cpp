@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What ranks exchange in pairs: every part arrives where plain loops put it, whatever the group, the type and the counts, and what is counted
+// is the bytes of the parts.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "regression/grids.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+const std::vector<Axes> groups{Axis::data, Axis::pipeline, Axis::tensor, all_but(Axis::data), all_but(Axis::pipeline), all_but(Axis::tensor),
+                               all_axes};
+
+// Counts of what rank `from` sends to rank `to`: the same on all ranks, one in three of them zero.
+class Counts {
+ public:
+  Counts(std::mt19937& random, int ranks) : ranks_(ranks), counts_(ranks * ranks) {
+    for (Index& n : counts_) n = random() % 3 == 0 ? 0 : Index(random() % 40);
+  }
+  Index operator()(int from, int to) const { return counts_[from * ranks_ + to]; }
+  std::vector<Index> sent_by(int rank) const {
+    return list([&](int other) { return (*this)(rank, other); });
+  }
+  std::vector<Index> received_by(int rank) const {
+    return list([&](int other) { return (*this)(other, rank); });
+  }
+
+ private:
+  template <class Count>
+  std::vector<Index> list(Count&& count) const {
+    std::vector<Index> all;
+    for (int other = 0; other < ranks_; ++other) all.push_back(count(other));
+    return all;
+  }
+  int ranks_;
+  std::vector<Index> counts_;
+};
+
+// Element i of what rank `from` sends to rank `to`; exact in every type.
+template <class T>
+T element(int from, int to, Index i) {
+  return T(float((from * 64 + to * 8 + i) % 251));
+}
+
+template <class T>
+struct Buffers {
+  std::vector<T> sent, expected, received;
+  Tensor1<const T> data() { return Tensor1<const T>(sent.data(), sent.size()); }
+  Tensor1<T> place() { return Tensor1<T>(received.data(), received.size()); }
+};
+
+// What this rank sends, what it must get by plain loops, and room for it.
+template <class T, class Count>
+Buffers<T> buffers(int rank, int ranks, Count&& count) {
+  Buffers<T> b;
+  for (int other = 0; other < ranks; ++other) {
+    for (Index i = 0; i < count(rank, other); ++i) b.sent.push_back(element<T>(rank, other, i));
+    for (Index i = 0; i < count(other, rank); ++i) b.expected.push_back(element<T>(other, rank, i));
+  }
+  b.received.assign(b.expected.size(), T(99.0f));
+  return b;
+}
+
+template <class T>
+bool same(const Buffers<T>& b) {
+  return std::equal(b.expected.begin(), b.expected.end(), b.received.begin(), [](T x, T y) { return float(x) == float(y); });
+}
+
+void expect_counted(Communicator& c, Operation op, Index calls, Index bytes, const std::string& where) {
+  const bool alone = c.size() == 1;
+  EXPECT_EQ(c.traffic(op).calls, alone ? 0 : calls) << where;
+  EXPECT_EQ(c.traffic(op).bytes, alone ? 0 : bytes) << where;
+  c.clear_traffic();
+}
+
+template <class T>
+void exchange(Grid& grid, std::mt19937 random) {
+  Device dev(false, 0);
+  for (const Axes along : groups) {
+    Communicator& c = grid.group(along);
+    const int rank = c.rank(), ranks = c.size();
+    const std::string where = fmt::format("{} of type {}", along.text(), name_of(dtype_of<T>()));
+    c.clear_traffic();
+
+    const Index each = 1 + Index(random() % 20);
+    auto equal = buffers<T>(rank, ranks, [&](int, int) { return each; });
+    c.start_all_to_all<T>(dev, equal.data(), equal.place()).host_wait();
+    EXPECT_TRUE(ranks == 1 || same(equal)) << where;
+    expect_counted(c, Operation::all_to_all, 1, ranks * each * Index(sizeof(T)), where);
+
+    const Counts counts(random, ranks);
+    auto any = buffers<T>(rank, ranks, counts);
+    const std::vector<Index> sent = counts.sent_by(rank), received = counts.received_by(rank);
+    c.start_all_to_all<T>(dev, any.data(), sent, any.place(), received).host_wait();
+    EXPECT_TRUE(ranks == 1 || same(any)) << where;
+    expect_counted(c, Operation::all_to_all, 1, std::accumulate(sent.begin(), sent.end(), Index(0)) * Index(sizeof(T)), where);
+
+    // A ring, by one place and by any number of them, with parts of unequal length.
+    for (const int by : {1, int(random() % ranks)}) {
+      const int to = (rank + by) % ranks, from = (rank + ranks - by) % ranks;
+      auto ring = buffers<T>(rank, ranks, [&](int a, int b) { return b == (a + by) % ranks ? 1 + counts(a, b) : 0; });
+      c.start_shift<T>(dev, ring.data(), to, ring.place(), from, by).host_wait();
+      EXPECT_TRUE(ranks == 1 || same(ring)) << where << " shifted by " << by;
+      expect_counted(c, Operation::shift, 1, Index(ring.sent.size() * sizeof(T)), where);
+    }
+  }
+}
+
+TEST(exchange, brings_every_part_where_plain_loops_put_it) {
+  std::mt19937 random(3);
+  for (const Layout& layout : {layout_of(2, 2, 2), layout_of(1, 2, 4), layout_of(8, 1, 1), layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4})}) {
+    Grid& grid = *grid_of(layout);
+    exchange<double>(grid, random), exchange<float>(grid, random), exchange<bf16>(grid, random), exchange<std::int32_t>(grid, random);
+    random.discard(1000);
+  }
+  meet();
+}
+
+// Several at once, waited for in another order.
+TEST(exchange, keeps_operations_under_way_apart) {
+  Communicator& c = grid_of(layout_of(2, 2, 2))->world();
+  Device dev(false, 0);
+  std::mt19937 random(4);
+  std::vector<Counts> counts;
+  for (int n = 0; n < 6; ++n) counts.emplace_back(random, c.size());
+  std::vector<Buffers<float>> all;
+  for (const Counts& n : counts) all.push_back(buffers<float>(c.rank(), c.size(), n));
+  std::vector<Event> events;
+  for (int n = 0; n < 6; ++n) {
+    const std::vector<Index> sent = counts[n].sent_by(c.rank()), received = counts[n].received_by(c.rank());  // need not outlive the call
+    events.push_back(c.start_all_to_all<float>(dev, all[n].data(), sent, all[n].place(), received));
+  }
+  for (const int n : {4, 1, 5, 0, 3, 2}) events[n].host_wait();
+  for (const auto& b : all) EXPECT_TRUE(same(b));
+  c.clear_traffic();
+  meet();
+}
+
+TEST(exchange, is_counted_in_a_dry_run) {
+  Grid grid = Grid::dry_run(layout_of(2, 2, 2), 3);
+  Communicator& c = grid.group(all_but(Axis::data));
+  Device dev(true, 0);
+  const Tensor1<const float> data(nullptr, 40);
+  const Tensor1<float> room(nullptr, 40);
+  const std::vector<Index> counts{0, 30, 3, 7};
+  c.start_all_to_all<float>(dev, data, room).host_wait();
+  c.start_all_to_all<float>(dev, data, counts, room, counts).host_wait();
+  expect_counted(c, Operation::all_to_all, 2, 320, "dry run");
+  c.start_shift<float>(dev, data, 1, room, 3).host_wait();
+  expect_counted(c, Operation::shift, 1, 160, "dry run");
+}
+
+// MPI counts with int.
+TEST(exchange, refuses_what_mpi_cannot_count) {
+  Transport& transport = grid_of(layout_of(2, 2, 2))->world().transport();
+  std::vector<Index> few(8, 1), many(8, Index(1) << 29), one = few, negative = few;
+  one[7] = Index(std::numeric_limits<int>::max()) + 2;
+  negative[2] = -1;
+  for (const auto& wrong : {many, one, negative, std::vector<Index>(7, 1)}) {
+    EXPECT_THROW(transport.all_to_all(nullptr, wrong, nullptr, few, DType::u8), Error);
+    EXPECT_THROW(transport.all_to_all(nullptr, few, nullptr, wrong, DType::u8), Error);
+  }
+  EXPECT_THROW(transport.all_to_all(nullptr, nullptr, Index(1) << 32, DType::u8), Error);
+  meet();
+}
+
+}  // namespace
+}  // namespace gyr::testing

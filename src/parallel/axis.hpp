@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The axes of the grid of ranks, and sets of them.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gyr {
+
+// Outermost first where nothing else is said. A new axis is named in both lines.
+enum class Axis { data, pipeline, tensor };
+inline constexpr std::array<std::string_view, 3> axis_names{"data", "pipeline", "tensor"};
+inline constexpr std::string_view name_of(Axis axis) { return axis_names[std::size_t(axis)]; }
+
+class Axes {
+ public:
+  constexpr Axes(Axis axis) : bits_(1u << unsigned(axis)) {}
+  constexpr Axes(std::initializer_list<Axis> axes) {
+    for (const Axis axis : axes) bits_ |= Axes(axis).bits_;
+  }
+  constexpr bool has(Axis axis) const { return (bits_ & Axes(axis).bits_) != 0; }
+  std::string text() const;  // "world" of all, otherwise as "pipeline-tensor"
+  friend constexpr Axes all_but(Axes axes) {
+    axes.bits_ ^= (1u << axis_names.size()) - 1;
+    return axes;
+  }
+  friend constexpr auto operator<=>(Axes, Axes) = default;
+
+ private:
+  unsigned bits_ = 0;
+};
+constexpr Axes all_but(Axes);
+inline constexpr Axes all_axes = all_but(Axes{});
+
+// The axes of these names. Exit::config unless each axis is named once.
+std::vector<Axis> axis_order(const std::vector<std::string>& names);
+// As a deck names them.
+std::vector<std::string> default_axis_order();
+
+}  // namespace gyr
