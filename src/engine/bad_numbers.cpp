@@ -20,7 +20,7 @@ std::string only_some_replicas(Grid& grid, bool bad) {
   std::string ranks;
   for (int position = 0; position < layout.ranks(); ++position) {
     if (seen[position] == 0) continue;
-    replicas[layout.coordinate(position, "data")] = true;
+    replicas[layout.coordinate(position, Axis::data)] = true;
     ranks += fmt::format("{} {}", ranks.empty() ? "" : ",", layout.rank_at(position));
   }
   if (std::count(replicas.begin(), replicas.end(), true) == std::ptrdiff_t(replicas.size())) return "";

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/parallel/axis.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "kernels/error.hpp"
@@ -17,6 +15,17 @@ std::string Axes::text() const {
   return text;
 }
 
+namespace {
+
+template <class Names>
+std::string listed(const Names& names) {
+  std::string text;
+  for (const auto& name : names) text.append(text.empty() ? "" : ", ").append(name);
+  return text;
+}
+
+}  // namespace
+
 std::vector<Axis> axis_order(const std::vector<std::string>& names) {
   std::vector<Axis> order;
   bool each_once = names.size() == axis_names.size();
@@ -25,8 +34,7 @@ std::vector<Axis> axis_order(const std::vector<std::string>& names) {
     const auto found = std::find(axis_names.begin(), axis_names.end(), names[i]);
     order.push_back(Axis(found - axis_names.begin()));
   }
-  require(each_once, Exit::config, "parallel.order must name each of the axes {} once, not [{}]", fmt::join(axis_names, ", "),
-          fmt::join(names, ", "));
+  require(each_once, Exit::config, "parallel.order must name each of the axes {} once, not [{}]", listed(axis_names), listed(names));
   return order;
 }
 
