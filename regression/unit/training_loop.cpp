@@ -66,8 +66,8 @@ class training_loop : public ::testing::Test {
     for (std::int32_t token = 0; token < 3000; ++token) {
       const std::int32_t id = token % 60;
       writer.add(std::span(&id, 1));
+      if (token % 75 == 74) writer.end_document();
     }
-    writer.end_document();
     writer.finish();
   }
 
