@@ -12,10 +12,9 @@ struct ModelConfig;
 
 inline constexpr Index widest = Index(1) << 22;  // channels, heads, states
 inline constexpr Index most_layers = Index(1) << 14;
-inline constexpr Index most_tokens = (Index(1) << 31) - 1;   // of a vocabulary: token ids have 32 bits
-inline constexpr Index longest = Index(1) << 24;             // tokens of a sequence
-inline constexpr Index most_sequences = Index(1) << 24;      // of a batch
-inline constexpr Index most_micro_batches = Index(1) << 16;  // of a step, on each data rank
+inline constexpr Index most_tokens = (Index(1) << 31) - 1;  // of a vocabulary: token ids have 32 bits
+inline constexpr Index longest = Index(1) << 24;            // tokens of a sequence
+inline constexpr Index most_sequences = Index(1) << 24;     // of a batch
 inline constexpr Index most_steps = Index(1) << 40;
 inline constexpr Index most_ranks = Index(1) << 20, most_model_ranks = Index(1) << 14, most_axis = Index(1) << 10;
 

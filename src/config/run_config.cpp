@@ -444,11 +444,6 @@ Layout layout_of(const RunConfig& run, int ranks) {
     require(step.batch % (data * run.train.micro_batch_size) == 0, Exit::config,
             "train.global_batch_size: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}", step.batch,
             run.train.micro_batch_size, data, data * run.train.micro_batch_size);
-  const Index micros = run.largest_batch() / (data * run.train.micro_batch_size);
-  require(micros <= most_micro_batches, Exit::config,
-          "train.global_batch_size: {} sequences in micro-batches of {} are {} of them on each data rank; more than {} are not scheduled: raise "
-          "train.micro_batch_size",
-          run.largest_batch(), run.train.micro_batch_size, micros, most_micro_batches);
   return grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation, p.order);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/engine/plan.hpp"
 
+#include <algorithm>
+
 namespace gyr {
 
 std::vector<CommunicatorTraffic> traffic_of(Grid& grid) {
@@ -28,10 +30,9 @@ class Pulse : public Hook<T> {
   const std::function<void()>& beat_;
 };
 
-}  // namespace
-
+// One step, read off.
 template <class T>
-RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
+RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
   Grid grid = Grid::dry_run(layout, position);
   Timers timers(engine_timer_names());
   Engine<T> engine(config, grid, nullptr, timers);
@@ -44,6 +45,40 @@ RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int positio
   else engine.evaluate(source, config.micros);
   RankPlan plan{position, engine.measured(), 0, engine.device().flops(), engine.device().work(), traffic_of(grid)};
   for (const auto& p : engine.stage().parameters().all()) plan.parameters += p->size();
+  return plan;
+}
+
+// plan += times * (more - plan)
+void extend(RankPlan& plan, const RankPlan& more, Index times) {
+  const auto grow = [&](auto& x, auto y) { x += (y - x) * times; };
+  grow(plan.flops, more.flops);
+  for (std::size_t i = 0; i < plan.work.size(); ++i) {
+    grow(plan.work[i].calls, more.work[i].calls);
+    grow(plan.work[i].flops, more.work[i].flops);
+    grow(plan.work[i].bytes, more.work[i].bytes);
+  }
+  for (std::size_t c = 0; c < plan.traffic.size(); ++c)
+    for (int op = 0; op < operations; ++op) {
+      grow(plan.traffic[c].by_operation[op].calls, more.traffic[c].by_operation[op].calls);
+      grow(plan.traffic[c].by_operation[op].bytes, more.traffic[c].by_operation[op].bytes);
+    }
+}
+
+constexpr int most_walked = 4096;  // micro-batches of a program that is walked to its end
+
+}  // namespace
+
+// Programs of more micro-batches than anybody schedules are not walked: from one group of them to the next a full pipeline does the same.
+template <class T>
+RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
+  if (config.micros <= most_walked) return dry_run_of<T>(config, layout, position, beat);
+  const int group = layout.size(Axis::pipeline);
+  EngineConfig shorter = config;
+  shorter.micros = std::max(1, most_walked / group) * group + config.micros % group;
+  RankPlan plan = dry_run_of<T>(shorter, layout, position, beat);
+  const int groups_left = (config.micros - shorter.micros) / group;
+  shorter.micros += group;
+  extend(plan, dry_run_of<T>(shorter, layout, position, beat), groups_left);
   return plan;
 }
 

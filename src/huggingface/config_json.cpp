@@ -365,13 +365,10 @@ void require_falcon_h1(const ModelConfig& m) {
           other, other == std::string::npos ? ' ' : m.pattern[other]);
 }
 
-std::string write_config_json(const HuggingFaceConfig& c) {
+namespace {
+
+void write_shape(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
-  require_falcon_h1(m);
-  nlohmann::ordered_json j;
-  j["architectures"] = {"FalconH1ForCausalLM"};
-  j["model_type"] = "falcon_h1";
-  if (!c.dtype.empty()) j["dtype"] = c.dtype, j["torch_dtype"] = c.dtype;
   j["vocab_size"] = m.vocab_size;
   j["hidden_size"] = m.hidden_size;
   j["intermediate_size"] = m.mlp.intermediate_size;
@@ -391,6 +388,10 @@ std::string write_config_json(const HuggingFaceConfig& c) {
   j["attention_bias"] = m.attention.bias;
   j["mlp_bias"] = m.mlp.bias;
   j["projectors_bias"] = m.mamba.out_bias;
+}
+
+void write_mamba(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  const ModelConfig& m = c.model;
   j["mamba_proj_bias"] = m.mamba.in_bias;
   j["mamba_conv_bias"] = m.mamba.conv_bias;
   j["mamba_d_ssm"] = m.mamba.inner();
@@ -410,6 +411,9 @@ std::string write_config_json(const HuggingFaceConfig& c) {
     return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json{{word_for_infinity, x > 0 ? "Infinity" : "-Infinity"}};
   };
   if (m.mamba.dt_low != 0 || std::isfinite(m.mamba.dt_high)) j["time_step_limit"] = {limit(m.mamba.dt_low), limit(m.mamba.dt_high)};
+}
+
+void write_multipliers(const ModelConfig& m, nlohmann::ordered_json& j) {
   j["embedding_multiplier"] = m.embedding_multiplier;
   j["lm_head_multiplier"] = m.lm_head_multiplier;
   j["attention_in_multiplier"] = m.attention.in_multiplier;
@@ -419,13 +423,30 @@ std::string write_config_json(const HuggingFaceConfig& c) {
   j["ssm_multipliers"] = m.mamba.multipliers;
   j["ssm_out_multiplier"] = m.mamba.out_multiplier;
   j["mlp_multipliers"] = {m.mlp.gate_multiplier, m.mlp.down_multiplier};
-  j["num_logits_to_keep"] = 1;
-  j["use_cache"] = true;
+}
+
+void write_tokens(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const auto token = [](bool known, Index id) { return known ? nlohmann::ordered_json(id) : nlohmann::ordered_json(nullptr); };
-  j["pad_token_id"] = token(m.pad_token_id >= 0, m.pad_token_id);
+  j["pad_token_id"] = token(c.model.pad_token_id >= 0, c.model.pad_token_id);
   j["bos_token_id"] = token(c.begin_token.has_value(), c.begin_token.value_or(0));
   j["eos_token_id"] = token(!c.end_tokens.empty(), c.end_tokens.empty() ? 0 : c.end_tokens[0]);
   if (c.end_tokens.size() > 1) j["eos_token_id"] = c.end_tokens;
+}
+
+}  // namespace
+
+std::string write_config_json(const HuggingFaceConfig& c) {
+  require_falcon_h1(c.model);
+  nlohmann::ordered_json j;
+  j["architectures"] = {"FalconH1ForCausalLM"};
+  j["model_type"] = "falcon_h1";
+  if (!c.dtype.empty()) j["dtype"] = c.dtype, j["torch_dtype"] = c.dtype;
+  write_shape(c, j);
+  write_mamba(c, j);
+  write_multipliers(c.model, j);
+  j["num_logits_to_keep"] = 1;
+  j["use_cache"] = true;
+  write_tokens(c, j);
   return j.dump(2) + "\n";
 }
 

@@ -48,7 +48,8 @@ MPI_Comm Grid::along(Axes axes) const {
   std::vector<int> keep;
   for (const LayoutAxis& a : layout_.axes) keep.push_back(axes.has(a.axis));
   MPI_Comm comm;
-  MPI_Cart_sub(cart_, keep.data(), &comm);
+  if (axes == Axes{}) MPI_Comm_dup(MPI_COMM_SELF, &comm);  // MPICH gives a communicator without dimensions to the first rank alone
+  else MPI_Cart_sub(cart_, keep.data(), &comm);
   return comm;
 }
 

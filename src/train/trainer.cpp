@@ -30,12 +30,6 @@ CheckpointHeader started(RunStart& start, const TrainOptions& options) {
   return start.resume(options.accept_changes ? RunStart::Changes::told : RunStart::Changes::weighed);
 }
 
-Resources resources_of(TrainingEngine& engine, const StateSaver& saver, Grid& grid) {
-  const double peak = grid.world().sum(engine.product_rate()) / grid.world().size();
-  const double memory = grid.world().max(double(engine.bytes() + saver.buffer_bytes()));
-  return {grid.layout().ranks(), peak, Index(memory)};
-}
-
 void tell_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r) {
   log.say(fmt::format("grid {}, {} parameters in {}, {:.1f} MiB on the fullest rank", layout.text(), parameter_count(run.model), run.train.precision,
                       double(r.memory_bytes) / (1 << 20)));
@@ -64,8 +58,10 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   RunStart start(parts, identity);
   const CheckpointHeader at = started(start, options);
 
+  const double peak = grid.world().sum(engine->product_rate()) / me.ranks;
   const auto saver = engine->saver();
-  const Resources resources = resources_of(*engine, *saver, grid);
+  const double memory = grid.world().max(double(engine->bytes() + saver->buffer_bytes()));
+  const Resources resources{me.ranks, peak, Index(memory)};
   std::optional<RunLog> log;  // the first rank's
   collective_check(grid.world(), [&] {
     if (!parts.lead()) return;
