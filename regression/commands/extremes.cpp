@@ -169,7 +169,7 @@ TEST(extremes, a_plan_obeys_signals_and_is_no_standstill) {
   int beats = 0;
   const Result r = run(material().train(folder / "out", {"model.pattern=P x 16000", "train.global_batch_size=64", "watchdog.seconds=4"}),
                        {.limit = 60, .meanwhile = [&](int pid, const fs::path&) {
-                          if (++beats == 2000) ::kill(pid, SIGTERM);
+                          if (++beats == 500) ::kill(pid, SIGTERM);
                         }});
   EXPECT_EQ(r.code, int(Exit::again)) << told(r);
   EXPECT_NE(r.err.find("stopped by SIGTERM"), r.err.npos) << told(r);

@@ -24,7 +24,7 @@ class Pulse : public Hook<T> {
   explicit Pulse(const std::function<void()>& beat) : beat_(beat) {}
   void micro_batch(int) override {}
   void observe(Observed, const std::string&, Matrix<const T>, Index, std::span<const Piece>) override { beat_(); }
-  void gradients_are_whole() override {}
+  void gradients_are_whole() override { beat_(); }
 
  private:
   const std::function<void()>& beat_;
