@@ -108,8 +108,6 @@ class Trainer {
   // Deck and data are checked before the plan, which may take long.
   Dataset checked_training_set() {
     grid_.tell("data");
-    require(run_.train.non_finite != NonFinite::rollback || run_.data.order != "megatron", Exit::config,
-            "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
     require(!run_.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
     Dataset set = training_set(run_);
     collective_check(grid_.world(), [&] {
