@@ -196,7 +196,8 @@ TEST(samples, dataset_joins_corpora_and_splits) {
 
 // Corpora of one size give their windows each in an order of its own.
 TEST(samples, dataset_shuffles_each_corpus_for_itself) {
-  const Corpus a({1000}), b({1000}, 5000);
+  const std::vector<std::int32_t> documents(100, 10);
+  const Corpus a(documents), b(documents, 5000);
   gyr::DatasetOptions options;
   options.corpora = {{a.prefix(), 1.0}, {b.prefix(), 1.0}};
   options.split = "1";
