@@ -102,8 +102,8 @@ class Communicator {
   template <class Start>
   Event start(Device& dev, Operation op, Index bytes, Start&& start) {
     if (size() == 1) return {};
-    traffic_[int(op)].calls += 1;
-    traffic_[int(op)].bytes += bytes;
+    traffic_[int(op)].calls += dev.times();
+    traffic_[int(op)].bytes += dev.times() * bytes;
     if (dev.dry_run()) return {};
     dev.exec.fence();
     return under_way(op, bytes, start());

@@ -11,9 +11,9 @@ Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
   std::size_t entry = 0;
   while (entry < work_.size() && work_[entry].kernel != kernel && std::strcmp(work_[entry].kernel, kernel) != 0) ++entry;
   if (entry == work_.size()) work_.push_back({kernel});
-  work_[entry].calls += 1;
-  work_[entry].flops += flops;
-  work_[entry].bytes += bytes;
+  work_[entry].calls += times_;
+  work_[entry].flops += double(times_) * flops;
+  work_[entry].bytes += double(times_) * bytes;
   return Launch(*this, entry);
 }
 
@@ -25,6 +25,11 @@ Device::Launch::Launch(Device& device, std::size_t entry) : device_(device), ent
 Device::Launch::~Launch() {
   if (device_.dry_run_) return;
   device_.work_[entry_].seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+Device::Repeat::Repeat(Device& device, Index times) : device_(device), before_(device.times_) {
+  ensure(device.dry_run_ && times > 0, "{} times the same is for dry runs", times);
+  device.times_ *= times;
 }
 
 void Device::add(const std::vector<Work>& more) {

@@ -41,6 +41,20 @@ class Device {
   };
   [[nodiscard]] Launch launch(const char* kernel, double flops, double bytes);
 
+  // On a dry-run device: what is announced while one of these exists counts `times` times, and so many times more within another.
+  class Repeat {
+   public:
+    Repeat(Device& device, Index times);
+    ~Repeat() { device_.times_ = before_; }
+    Repeat(const Repeat&) = delete;
+    Repeat& operator=(const Repeat&) = delete;
+
+   private:
+    Device& device_;
+    Index before_;
+  };
+  Index times() const { return times_; }
+
   // Work of each kernel since the last clear_work, in order of first use.
   const std::vector<Work>& work() const { return work_; }
   double flops() const;
@@ -50,7 +64,18 @@ class Device {
 
  private:
   bool dry_run_;
+  Index times_ = 1;
   std::vector<Work> work_;
 };
+
+// body(i) for i = 0 ... count - 1. Where all passes announce equal work, a dry run makes the first and counts it for all.
+template <class Body>
+void for_equal(Device& dev, Index count, const Body& body, bool equal = true) {
+  if (count > 0 && equal && dev.dry_run()) {
+    const Device::Repeat all(dev, count);
+    return body(Index(0));
+  }
+  for (Index i = 0; i < count; ++i) body(i);
+}
 
 }  // namespace gyr

@@ -8,7 +8,15 @@ namespace gyr {
 
 namespace {
 constexpr Index block_rows = 256;  // enough for a full-rate product, few enough for the logits to stay small
+
+// body(first, n) for the blocks of so many rows.
+template <class Body>
+void for_blocks(Device& dev, Index rows, const Body& body) {
+  const Index whole = rows / block_rows, rest = rows % block_rows;
+  for_equal(dev, whole, [&](Index i) { body(i * block_rows, block_rows); });
+  if (rest > 0) body(whole * block_rows, rest);
 }
+}  // namespace
 
 template <class T>
 Head<T>::Head(const ModelConfig& c, Parameter* table, Parameters<T>& parameters)
@@ -66,10 +74,7 @@ template <class T>
 double Head<T>::loss(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, std::vector<TokenScore>* each) {
   const Tensor2<const T> h = norm_.forward(a, frame, x);
   double sum = 0;
-  for (Index first = 0; first < Index(h.extent(0)); first += block_rows) {
-    const Index n = std::min<Index>(block_rows, h.extent(0) - first);
-    sum += block_loss(a, rows(h, first, n), rows(labels, first, n), 0, {}, each);
-  }
+  for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { sum += block_loss(a, rows(h, first, n), rows(labels, first, n), 0, {}, each); });
   return sum;
 }
 
@@ -79,10 +84,8 @@ double Head<T>::loss_and_gradient(Pass<T>& a, Frame& frame, Tensor2<const T> x, 
   Scope scope(a.dev.scratch);
   auto dh = a.dev.scratch.template tensor<T>(h.extent(0), h.extent(1));
   double sum = 0;
-  for (Index first = 0; first < Index(h.extent(0)); first += block_rows) {
-    const Index n = std::min<Index>(block_rows, h.extent(0) - first);
-    sum += block_loss(a, rows(h, first, n), rows(labels, first, n), scale, rows(dh, first, n), nullptr);
-  }
+  for_blocks(a.dev, h.extent(0),
+             [&](Index first, Index n) { sum += block_loss(a, rows(h, first, n), rows(labels, first, n), scale, rows(dh, first, n), nullptr); });
   a.tensor.whole().all_reduce(a.dev, flat(dh));
   norm_.backward(a, frame, dh, Add::no, dx);
   return sum;

@@ -36,8 +36,10 @@ Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& pa
   num_heads_ = a_log_->rows();
   head_dim_ = out_->columns() / num_heads_;
   num_groups_ = (conv_->rows() - num_heads_ * head_dim_) / (2 * c_.state_size);
-  require(num_heads_ % num_groups_ == 0, Exit::config, "{}: {} heads do not split over {} groups on each of {} tensor ranks", name, num_heads_,
-          num_groups_, parameters.ranks());
+  require(
+      num_heads_ % num_groups_ == 0, Exit::config,
+      "{}: {} heads do not split over {} groups on each of {} tensor ranks; change model.mamba.num_heads, model.mamba.num_groups or parallel.tensor",
+      name, num_heads_, num_groups_, parameters.ranks());
 }
 
 template <class T>

@@ -114,7 +114,7 @@ const std::vector<Case>& cases() {
   return list;
 }
 
-const Case& named(const std::string& name) {
+const Case& named(std::string_view name) {
   for (const Case& c : cases())
     if (c.name == name) return c;
   fail(Exit::internal, "no case {}", name);

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "regression/documents.hpp"
@@ -30,7 +31,7 @@ struct Case {
 };
 
 const std::vector<Case>& cases();
-const Case& named(const std::string& name);
+const Case& named(std::string_view name);
 // The same kind of model, wide enough for 8 tensor ranks and deep enough for 8 stages: 8 heads, 8 layers.
 ModelConfig widened(const Case&);
 // As deep, but with two heads of six channels and four in the MLP: 4 and 8 tensor ranks hold parts of heads, and some the same as others.

@@ -100,10 +100,10 @@ const std::vector<std::string>& golden_names() {
   return names;
 }
 
-const Golden& golden(const std::string& name) {
+const Golden& golden(std::string_view name) {
   static std::map<std::string, Golden> read_so_far;
-  const auto [entry, fresh] = read_so_far.try_emplace(name);
-  if (fresh) entry->second = read(name);
+  const auto [entry, fresh] = read_so_far.try_emplace(std::string(name));
+  if (fresh) entry->second = read(entry->first);
   return entry->second;
 }
 

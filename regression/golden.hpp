@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/engine/stage.hpp"
@@ -30,7 +31,7 @@ struct Golden {
 };
 
 const std::vector<std::string>& golden_names();
-const Golden& golden(const std::string& name);
+const Golden& golden(std::string_view name);
 // Whether `ranks` tensor ranks can share the model.
 bool splits(const ModelConfig&, int ranks);
 

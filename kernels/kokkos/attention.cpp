@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "kernels/gemm.hpp"
 #include "kernels/kokkos/operand.hpp"
@@ -25,6 +26,7 @@ constexpr Index stack_rows = 128, tile_keys = 512;  // a tile of scores stays in
 
 // One tile of queries of one sequence and the query heads of one key head.
 struct Stack {
+  Index sequence, first_query, kv_head;
   Index first_row;   // of the tile in (B Tq, .)
   Index first_head;  // of the group
   Index group, queries;
@@ -81,34 +83,63 @@ struct Tiling {
     return mask.causal ? within(mask.first_query + i - mask.first_key + 1, shape.keys) : shape.keys;
   }
   KOKKOS_INLINE_FUNCTION Index hidden(Index i, Index reach) const { return within(mask.first_query + i - mask.first_key - reach, shape.keys); }
-  // Those of the n keys from j on, counted from j, that query i of sequence b may see: [first, last).
+  // Those of the n keys from j on, counted from j, that row r of a stack may see: [first, last).
   struct View {
     Index first, last;
   };
-  KOKKOS_INLINE_FUNCTION View view(Index b, Index i, Index j, Index n) const {
-    return {within(hidden(i, mask.documents.reach(b * shape.queries + i)) - j, n), within(seen(i) - j, n)};
+  KOKKOS_INLINE_FUNCTION View view(const Stack& s, Index r, Index j, Index n) const {
+    const Index i = s.first_query + r % s.queries;
+    return {within(hidden(i, mask.documents.reach(s.source_row(r))) - j, n), within(seen(i) - j, n)};
   }
 
-  // body(stack, i0, b, kv)
-  template <class Body>
-  void for_stacks(const Body& body) const {
+  Stack stack(Index b, Index kv, Index i) const { return {b, i, kv, b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i)}; }
+  // The keys [first, last) that some query of a stack may see: neither bound falls from query to query.
+  View view(const Stack& s) const { return {hidden(s.first_query, mask.documents.planned_reach(s.first_row)), seen(s.first_query + s.queries - 1)}; }
+
+  // begin(stack), step(stack, j, n) for its tiles of n keys from j on, end(stack): for every stack of every sequence and key head.
+  template <class Begin, class Step, class End>
+  void walk(Device& dev, const Begin& begin, const Step& step, const End& end) const {
+    if (dev.dry_run() && !mask.documents.packed()) return count(dev, begin, step, end);
     for (Index b = 0; b < shape.batch; ++b)
       for (Index kv = 0; kv < shape.num_kv_heads; ++kv)
-        for (Index i = 0; i < shape.queries; i += queries)
-          body(Stack{b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i)}, i, b, kv);
+        for (Index i = 0; i < shape.queries; i += queries) {
+          const Stack s = stack(b, kv, i);
+          begin(s);
+          for (auto [j, last] = view(s); j < last; j += keys) step(s, j, std::min(keys, last - j));
+          end(s);
+        }
   }
-  // body(j, n) for the tiles of keys that some of the queries [i, i + count) of sequence b may see: neither bound falls from query to
-  // query
-  template <class Body>
-  void for_keys(Index b, Index i, Index count, const Body& body) const {
-    const Index end = seen(i + count - 1);
-    for (Index j = hidden(i, mask.documents.planned_reach(b * shape.queries + i)); j < end; j += keys) body(j, std::min(keys, end - j));
-  }
-  // The n keys, or values, from j on of one sequence and key head.
+
+  // The n keys, or values, from j on of a stack's sequence and key head.
   template <class T>
-  Matrix<T> tile(Matrix<T> x, Index b, Index kv, Index j, Index n) const {
+  Matrix<T> tile(Matrix<T> x, const Stack& s, Index j, Index n) const {
     const Index width = x.columns / shape.num_kv_heads;
-    return x.block(b * shape.keys + j, n, kv * width, width);
+    return x.block(s.sequence * shape.keys + j, n, s.kv_head * width, width);
+  }
+
+ private:
+  // What a dry run makes of walk(): sequences and key heads take the same, and so do stacks of one height and their tiles of one width.
+  template <class Begin, class Step, class End>
+  void count(Device& dev, const Begin& begin, const Step& step, const End& end) const {
+    const Index whole = shape.queries / queries, rest = shape.queries % queries;
+    for_equal(dev, shape.batch * shape.num_kv_heads, [&](Index) {
+      if (whole > 0) count_stacks(dev, 0, whole, begin, step, end);
+      if (rest > 0) count_stacks(dev, whole, 1, begin, step, end);
+    });
+  }
+  template <class Begin, class Step, class End>
+  void count_stacks(Device& dev, Index first, Index number, const Begin& begin, const Step& step, const End& end) const {
+    std::vector<Index> tiles(keys + 1);  // of each width
+    for (Index i = first; i < first + number; ++i) {
+      const auto [j, last] = view(stack(0, 0, i * queries));
+      if (j >= last) continue;
+      tiles[keys] += (last - j) / keys;
+      tiles[(last - j) % keys] += 1;
+    }
+    const Stack s = stack(0, 0, first * queries);
+    for_equal(dev, number, [&](Index) { begin(s); });
+    for (Index n = 1; n <= keys; ++n) for_equal(dev, tiles[n], [&](Index) { step(s, 0, n); });
+    for_equal(dev, number, [&](Index) { end(s); });
   }
 };
 
@@ -165,7 +196,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
   const auto m = dev.scratch.tensor<A>(tiling.rows()), l = dev.scratch.tensor<A>(tiling.rows());
   const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, V);
 
-  tiling.for_stacks([&](const Stack& stack, Index i, Index b, Index kv) {
+  const auto begin = [&](const Stack& stack) {
     const Index M = stack.rows();
     const Matrix<A> queries = rows(q_stack, 0, M), out = rows(o_stack, 0, M);
     if (const auto run = dev.launch("attention", 0, double(M) * (E * (sizeof(T) + sizeof(A)) + V * sizeof(A)))) {
@@ -179,24 +210,29 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
             for (Index e = 0; fresh && e < V; ++e) out(r, e) = 0;
           });
     }
-    tiling.for_keys(b, i, stack.queries, [&](Index j, Index n) {
-      const Matrix<A> s(scores.data(), M, n, n);
-      const auto keys = widened<T>(dev, tiling.tile(k, b, kv, j, n), wide_k);
-      const auto values = widened<T>(dev, tiling.tile(v, b, kv, j, n), wide_v);
-      product<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
-      if (const auto run = dev.launch("attention", 4.0 * M * n, 2.0 * sizeof(A) * M * n))
-        for_rows(
-            dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
-              const auto [first, last] = tiling.view(b, i + r % stack.queries, j, n);
-              A* const p = s.row(r);
-              for (Index c = 0; c < first; ++c) p[c] = 0;
-              for (Index c = last; c < n; ++c) p[c] = 0;
-              const A shrink = online_softmax(p + first, last - first, m(r), l(r));
-              A* const o = out.row(r);
-              for (Index e = 0; e < V; ++e) o[e] *= shrink;
-            });
-      product<A>(dev, Op::none, s, Op::none, values, out, 1, 1);
-    });
+  };
+  const auto step = [&](const Stack& stack, Index j, Index n) {
+    const Index M = stack.rows();
+    const Matrix<A> queries = rows(q_stack, 0, M), out = rows(o_stack, 0, M), s(scores.data(), M, n, n);
+    const auto keys = widened<T>(dev, tiling.tile(k, stack, j, n), wide_k);
+    const auto values = widened<T>(dev, tiling.tile(v, stack, j, n), wide_v);
+    product<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
+    if (const auto run = dev.launch("attention", 4.0 * M * n, 2.0 * sizeof(A) * M * n))
+      for_rows(
+          dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
+            const auto [first, last] = tiling.view(stack, r, j, n);
+            A* const p = s.row(r);
+            for (Index c = 0; c < first; ++c) p[c] = 0;
+            for (Index c = last; c < n; ++c) p[c] = 0;
+            const A shrink = online_softmax(p + first, last - first, m(r), l(r));
+            A* const o = out.row(r);
+            for (Index e = 0; e < V; ++e) o[e] *= shrink;
+          });
+    product<A>(dev, Op::none, s, Op::none, values, out, 1, 1);
+  };
+  const auto end = [&](const Stack& stack) {
+    const Index M = stack.rows();
+    const Matrix<A> out = rows(o_stack, 0, M);
     if (const auto run = dev.launch("attention", 0, 2.0 * sizeof(A) * M * V)) {
       scatter(dev, stack, Matrix<const A>(out), Matrix<A>(state.o));
       for_rows(
@@ -205,7 +241,8 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
             state.l(stack.source_row(r), stack.head(r)) = l(r);
           });
     }
-  });
+  };
+  tiling.walk(dev, begin, step, end);
 }
 
 template <class T>
@@ -258,7 +295,7 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys), dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
   const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, V);
 
-  tiling.for_stacks([&](const Stack& stack, Index i, Index b, Index kv) {
+  const auto begin = [&](const Stack& stack) {
     const Index M = stack.rows();
     const Matrix<A> queries = rows(q_stack, 0, M), dqueries = rows(dq_stack, 0, M), douts = rows(dout_stack, 0, M);
     if (const auto run = dev.launch("attention_backward", 0, double(M) * (E * (sizeof(T) + 2 * sizeof(A)) + V * (sizeof(T) + sizeof(A))))) {
@@ -266,32 +303,38 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
       gather(dev, stack, Matrix<const T>(dout), douts);
       gather(dev, stack, Matrix<const A>(dq), dqueries);
     }
-    tiling.for_keys(b, i, stack.queries, [&](Index j, Index n) {
-      const Matrix<A> s(scores.data(), M, n, n), ds(dscores.data(), M, n, n);
-      const auto keys = widened<T>(dev, tiling.tile(k, b, kv, j, n), wide_k);
-      const auto values = widened<T>(dev, tiling.tile(v, b, kv, j, n), wide_v);
-      product<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
-      product<A>(dev, Op::none, douts, Op::transpose, values, ds);
-      if (const auto run = dev.launch("attention_backward", 5.0 * M * n, 4.0 * sizeof(A) * M * n))
-        for_rows(
-            dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
-              const auto [first, last] = tiling.view(b, i + r % stack.queries, j, n);
-              const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)), factor = A(scale);
-              A *const p = s.row(r), *const d = ds.row(r);
+  };
+  const auto step = [&](const Stack& stack, Index j, Index n) {
+    const Index M = stack.rows();
+    const Matrix<A> queries = rows(q_stack, 0, M), dqueries = rows(dq_stack, 0, M), douts = rows(dout_stack, 0, M);
+    const Matrix<A> s(scores.data(), M, n, n), ds(dscores.data(), M, n, n);
+    const auto keys = widened<T>(dev, tiling.tile(k, stack, j, n), wide_k);
+    const auto values = widened<T>(dev, tiling.tile(v, stack, j, n), wide_v);
+    product<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
+    product<A>(dev, Op::none, douts, Op::transpose, values, ds);
+    if (const auto run = dev.launch("attention_backward", 5.0 * M * n, 4.0 * sizeof(A) * M * n))
+      for_rows(
+          dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
+            const auto [first, last] = tiling.view(stack, r, j, n);
+            const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)), factor = A(scale);
+            A *const p = s.row(r), *const d = ds.row(r);
 #pragma GCC ivdep
-              for (Index c = first; c < last; ++c) {
-                p[c] = fast_exp(p[c] - top);
-                d[c] = p[c] * (d[c] - mean) * factor;
-              }
-              for (Index c = 0; c < first; ++c) p[c] = d[c] = 0;
-              for (Index c = last; c < n; ++c) p[c] = d[c] = 0;
-            });
-      product<A>(dev, Op::transpose, s, Op::none, douts, tiling.tile(dv, b, kv, j, n), 1, 1);
-      product<A>(dev, Op::transpose, ds, Op::none, queries, tiling.tile(dk, b, kv, j, n), 1, 1);
-      product<A>(dev, Op::none, ds, Op::none, keys, dqueries, 1, 1);
-    });
-    if (const auto run = dev.launch("attention_backward", 0, 2.0 * sizeof(A) * M * E)) scatter(dev, stack, Matrix<const A>(dqueries), dq);
-  });
+            for (Index c = first; c < last; ++c) {
+              p[c] = fast_exp(p[c] - top);
+              d[c] = p[c] * (d[c] - mean) * factor;
+            }
+            for (Index c = 0; c < first; ++c) p[c] = d[c] = 0;
+            for (Index c = last; c < n; ++c) p[c] = d[c] = 0;
+          });
+    product<A>(dev, Op::transpose, s, Op::none, douts, tiling.tile(dv, stack, j, n), 1, 1);
+    product<A>(dev, Op::transpose, ds, Op::none, queries, tiling.tile(dk, stack, j, n), 1, 1);
+    product<A>(dev, Op::none, ds, Op::none, keys, dqueries, 1, 1);
+  };
+  const auto end = [&](const Stack& stack) {
+    const Matrix<const A> dqueries = rows(dq_stack, 0, stack.rows());
+    if (const auto run = dev.launch("attention_backward", 0, 2.0 * sizeof(A) * stack.rows() * E)) scatter(dev, stack, dqueries, dq);
+  };
+  tiling.walk(dev, begin, step, end);
 }
 
 #define GYR_ATTENTION(T)                                                                                                                      \

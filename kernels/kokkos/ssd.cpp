@@ -54,11 +54,12 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
   const Chunking n(shape, in.documents);
   const States<A> states{saved.states, last};
   time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
-  for (Index b = 0; b < n.batch; ++b) copy<A>(dev, "ssd", initial.data() ? &initial(b, 0) : nullptr, &saved.states(b, 0, 0), n.state_elements());
+  for_equal(dev, n.batch,
+            [&](Index b) { copy<A>(dev, "ssd", initial.data() ? &initial(b, 0) : nullptr, &saved.states(b, 0, 0), n.state_elements()); });
 
   Scope scope(dev.scratch);
   const Decay<A> decay(dev, n);
-  for_chunks(n, [&](const Chunk& chunk) {
+  for_equal_chunks(dev, n, [&](const Chunk& chunk) {
     decay.fill(dev, "ssd", chunk, saved.dt, w.a_log);
     for_groups<T>(dev, n, chunk, in, saved.dt, decay, [&](const Group<T>& k) {
       const Matrix<const A> entering = n.state<const A>(states.entering(chunk), k.number);
@@ -96,11 +97,15 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
       product<A>(dev, Op::transpose, carried, Op::none, k.c, dstate, 1, 1);
     });
   };
-  for (Index b = 0; b < n.batch; ++b) {
+  const bool equal = !n.documents.packed();
+  const auto through_sequence = [&](Index b) {
     copy<A>(dev, "ssd_backward", dlast.data() ? &dlast(b, 0) : nullptr, dstate_of_all.data(), n.state_elements());
-    for (Index c = n.chunks - 1; c >= 0; --c) through_chunk(n.at(b, c));
+    through_chunk(n.at(b, n.chunks - 1));
+    for_equal(
+        dev, n.chunks - 1, [&](Index i) { through_chunk(n.at(b, n.chunks - 2 - i)); }, equal);
     if (dinitial.data()) copy<A>(dev, "ssd_backward", dstate_of_all.data(), &dinitial(b, 0), n.state_elements());
-  }
+  };
+  for_equal(dev, n.batch, through_sequence, equal);
 }
 
 #define GYR_SSD(T)                                                                                                                                   \

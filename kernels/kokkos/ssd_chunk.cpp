@@ -17,7 +17,7 @@ void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, cons
   const Chunking n(shape, in.documents);
   Scope scope(dev.scratch);
   const Decay<Acc<T>> decay(dev, n);
-  for_chunks(n, [&](const Chunk& chunk) {
+  for_equal_chunks(dev, n, [&](const Chunk& chunk) {
     decay.fill(dev, kernel, chunk, dt, a_log);
     for_groups<T>(dev, n, chunk, in, dt, decay, [&](const Group<T>& k) { body(n, k); });
   });

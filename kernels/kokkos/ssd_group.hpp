@@ -63,6 +63,18 @@ void for_chunks(const Chunking& n, const Body& body) {
     for (Index c = 0; c < n.chunks; ++c) body(n.at(b, c));
 }
 
+// The same where chunks of one length take equal work, but for documents.
+template <class Body>
+void for_equal_chunks(Device& dev, const Chunking& n, const Body& body) {
+  const bool equal = !n.documents.packed();
+  const auto of_sequence = [&](Index b) {
+    for_equal(
+        dev, n.chunks - 1, [&](Index c) { body(n.at(b, c)); }, equal);
+    body(n.at(b, n.chunks - 1));
+  };
+  for_equal(dev, n.batch, of_sequence, equal);
+}
+
 // States around the chunks, or their gradients: `between` (B, chunks, H P N) enter, `last` (B, H P N), or empty, leave the sequences.
 template <class A>
 struct States {
@@ -132,10 +144,10 @@ struct Group {
 template <class T, class Body>
 void for_groups(Device& dev, const Chunking& n, const Chunk& k, const SsdInput<T>& in, Tensor2<const Acc<T>> dt, const Decay<Acc<T>>& decay,
                 const Body& body) {
-  for (Index g = 0; g < n.num_groups; ++g) {
+  for_equal(dev, n.num_groups, [&](Index g) {
     Scope scope(dev.scratch);
     body(Group<T>(dev, n, k, g, in, dt, decay));
-  }
+  });
 }
 
 // Gradients of a group on their way from its outputs and states to its inputs.

@@ -88,7 +88,7 @@ void add_from_tokens(Device& dev, const Group<T>& k, Matrix<const Acc<T>> u, Mat
   const Index q = k.tokens, P = k.head_dim;
   const Matrix<A> products = dev.scratch.tensor<A>(q, q), weights = dev.scratch.tensor<A>(q, q);
   product<A>(dev, Op::none, k.c, Op::transpose, k.b, products);
-  for (Index r = 0; r < k.heads; ++r) {
+  for_equal(dev, k.heads, [&](Index r) {
     const Index h = k.first_head + r;
     if (const auto run = dev.launch("ssd", 2.0 * q * q, 2.0 * sizeof(A) * q * q))
       decayed<A>(dev, k.chunk, products, &k.decay.sum(h, 0), &k.decay.rest(h, 0), weights);
@@ -96,7 +96,7 @@ void add_from_tokens(Device& dev, const Group<T>& k, Matrix<const Acc<T>> u, Mat
       const Matrix<const A> band = weights.block(l, count, s, seen), before = k.of_head(u, r).block(s, seen, 0, P);
       product<A>(dev, Op::none, band, Op::none, before, k.of_head(out, r).block(l, count, 0, P), 1, 1);
     });
-  }
+  });
 }
 
 }  // namespace
@@ -140,10 +140,10 @@ void from_state_backward(Device& dev, const Group<T>& k, Matrix<const Acc<T>> en
   Scope scope(dev.scratch);
   const Index q = k.tokens, N = k.state_size();
   const Matrix<A> dc_head = dev.scratch.tensor<A>(q, N);
-  for (Index r = 0; r < k.heads; ++r) {
+  for_equal(dev, k.heads, [&](Index r) {
     product<A>(dev, Op::none, k.of_head(carried, r), Op::none, entering.block(r * k.head_dim, k.head_dim, 0, N), dc_head);
     const auto run = dev.launch("ssd_backward", 3.0 * q * N, 4.0 * sizeof(A) * q * N);
-    if (!run) continue;
+    if (!run) return;
     for_rows(
         dev, "ssd_inflow", q, KOKKOS_LAMBDA(const Index l) {
           const A *const part = dc_head.row(l), *const cs = k.c.row(l);
@@ -156,7 +156,7 @@ void from_state_backward(Device& dev, const Group<T>& k, Matrix<const Acc<T>> en
           }
           grad.inflow(r, l) = sum;
         });
-  }
+  });
 }
 
 // dU += W' dY,   dC += dG B,   dB += dG' C,   and E summed up in `within`
@@ -170,7 +170,7 @@ void from_tokens_backward(Device& dev, const Group<T>& k, Matrix<const Acc<T>> d
   const auto reached = dev.scratch.tensor<A>(q);
   product<A>(dev, Op::none, k.c, Op::transpose, k.b, products);
   copy<A>(dev, "ssd_backward", nullptr, dproducts.data, q * q);
-  for (Index r = 0; r < k.heads; ++r) {
+  for_equal(dev, k.heads, [&](Index r) {
     const Index h = k.first_head + r;
     const Matrix<const A> dy_head = k.of_head(dy, r);
     for_bands(k.chunk, [&](Index l, Index count, Index s, Index seen) {
@@ -187,7 +187,7 @@ void from_tokens_backward(Device& dev, const Group<T>& k, Matrix<const Acc<T>> d
       const Matrix<const A> band = weights.block(l, count, s, seen);
       product<A>(dev, Op::transpose, band, Op::none, dy_head.block(l, count, 0, P), k.of_head(grad.du, r).block(s, seen, 0, P), 1, 1);
     });
-  }
+  });
   product<A>(dev, Op::none, dproducts, Op::none, k.b, grad.c, 1, 1);
   product<A>(dev, Op::transpose, dproducts, Op::none, k.c, grad.b, 1, 1);
 }

@@ -333,6 +333,10 @@ TEST(bad_input, a_folder_where_a_file_should_be_is_named) {
   expect_refused(run({"info", saves.path(60), "--check"}), Exit::data, {manifest.string(), "is a folder"});
   fs::create_directory(tolerances);
   expect_refused(run({"diff", saves.path(30), saves.path(30), "--tolerances", tolerances}), Exit::missing, {tolerances.string(), "is a folder"});
+  const fs::path text = saves.folder.path() / "text.txt", prefix = saves.folder.path() / "built";
+  put_contents(text, "some text\n");
+  fs::create_directory(prefix.string() + ".idx");
+  expect_refused(run({"data", "build", text, prefix, "--tokenizer", material().tokenizer()}), Exit::io, {prefix.string() + ".idx", "is a folder"});
   const fs::path identity = replaced(saves.folder.path() / "run.json");
   expect_refused(run(material().train(saves.folder.path(), {"train.steps=70", "--resume"})), Exit::data, {identity.string()});
 }

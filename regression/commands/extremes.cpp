@@ -5,6 +5,7 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -144,6 +145,11 @@ TEST(extremes, many_layers_and_ranks_are_planned_in_seconds) {
   }
 }
 
+TEST(extremes, sequences_of_millions_of_tokens_are_planned_in_seconds) {
+  for (const char* pattern : {"P x 4", "* x 4", "M- x 4"})
+    expect_planned_or_refused({"train.seq_length"}, {"train.seq_length=16000000", std::string("model.pattern=") + pattern});
+}
+
 TEST(extremes, a_pattern_of_too_many_layers_says_how_many_are_possible) {
   for (const char* pattern : {"P x 1000000000", "P x 99999999999999999999", "M- x 8193"}) {
     const Result r = run({"plan", material().deck(), std::string("model.pattern=") + pattern});
@@ -174,6 +180,20 @@ TEST(extremes, a_plan_obeys_signals_and_is_no_standstill) {
   EXPECT_EQ(r.code, int(Exit::again)) << told(r);
   EXPECT_NE(r.err.find("stopped by SIGTERM"), r.err.npos) << told(r);
   EXPECT_EQ(r.err.find("watchdog: no progress"), r.err.npos) << told(r);
+}
+
+// A plan alone has nothing to save: whatever signal ends it.
+TEST(extremes, a_plan_ends_of_any_signal) {
+  for (const int signal : {SIGUSR1, SIGHUP, SIGTERM, SIGINT}) {
+    int beats = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    const Result r = run({"plan", material().deck(), "model.pattern=P x 16000", "train.global_batch_size=64"},
+                         {.limit = 60, .meanwhile = [&](int pid, const fs::path&) {
+                            if (++beats == 500) ::kill(pid, signal);
+                          }});
+    EXPECT_EQ(r.code, 128 + signal) << told(r);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << signal;
+  }
 }
 
 TEST(extremes, a_deck_with_nothing_in_it_is_not_planned) {

@@ -412,6 +412,22 @@ TEST(attention, dry_run_counts_what_runs_for_packed_documents) {
   for (const Case& s : large_packed_cases()) expect_dry_run_counts_what_runs(s);
 }
 
+// Tiles of 16 million tokens are counted, not walked over: there are two billion of them.
+TEST(attention, a_dry_run_counts_millions_of_tokens_in_no_time) {
+  const Index tokens = Index(1) << 24, stack = 128, tile = 512;
+  const AttentionShape shape{3, tokens, tokens, 2, 2, 16, 16};
+  const Matrix<const float> x(nullptr, 3 * tokens, 32, 32);
+  Device dry(true, 0);
+  attention<float>(dry, shape, Mask{true, 0, 0}, scale, x, x, x, Carry::fresh, {});
+  double tiles = 0, scores = 0;
+  for (Index end = stack; end <= tokens; end += stack) tiles += double((end + tile - 1) / tile), scores += double(stack * end);
+  const auto work = dry.work();
+  ASSERT_EQ(work.size(), 2u);
+  EXPECT_EQ(double(work[0].calls), 6 * (tiles + 2 * double(tokens / stack)));
+  EXPECT_EQ(double(work[1].calls), 6 * 2 * tiles);
+  EXPECT_NEAR(work[1].flops / (6 * 4 * 16 * scores), 1, 1e-12);
+}
+
 // Tiles in the future cost nothing: a causal square does little more than half of the work of a full one.
 TEST(attention, future_tiles_are_skipped) {
   Case s{{1, 2048, 2048, 2, 1, 16, 16}, {true, 0, 0}};

@@ -241,6 +241,21 @@ TEST_P(model, with_a_zero_head_loses_ln_of_the_vocabulary) {
   EXPECT_NEAR(loss(rig.engine, batch()), std::log(double(c.model.vocab_size)), 1e-14 * 8);
 }
 
+// Logits are made in blocks of 256 rows: an evaluation over several, the last one not full, finds the loss that the gradients are of,
+// and the mean of its sequences' one by one.
+TEST(model, evaluates_several_blocks_of_logits_as_it_trains_on_them) {
+  const ModelConfig m = named("T2").model;
+  const Index batch = 3, seq_length = 200;
+  Rig<double> rig(config_of(m, batch, seq_length), alone(m.layers())), single(config_of(m, 1, seq_length, 3), alone(m.layers()));
+  rig.engine.initialise(7), single.engine.initialise(7);
+  const MicroBatch together = micro_batch(0, batch, seq_length, m.vocab_size);
+  const double all = loss(rig.engine, together);
+  double one_by_one = 0;
+  for (Index i = 0; i < batch; ++i) one_by_one += loss(single.engine, micro_batch(i, 1, seq_length, m.vocab_size)) / double(batch);
+  EXPECT_NEAR(all, one_by_one, 1e-12 * all);
+  EXPECT_NEAR(all, outcome(rig, {together}).loss, 1e-12 * all);
+}
+
 TEST_P(model, takes_four_sequences_together_or_one_by_one) {
   Rig<double> together(config_of(c.model, 4, c.seq_length), alone(c.model.layers()));
   Rig<double> apart(config_of(c.model, 1, c.seq_length, 4), alone(c.model.layers()));

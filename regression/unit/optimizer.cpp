@@ -93,6 +93,25 @@ TEST(optimizer, the_last_group_that_matches_counts_alone) {
   EXPECT_EQ(of.at("model.layers.1.mamba.A_log"), 1.0) << "a factor on the decay of what does not decay";
 }
 
+// Both moments of a gradient that stays the same, corrected for their start at zero, are that gradient and its square: from the first step on
+// every weight moves by the rate itself.
+TEST(optimizer, moves_by_the_rate_while_the_gradient_stays_the_same) {
+  const ModelConfig model = everything();
+  OptimizerConfig optimizer;
+  optimizer.weight_decay = 0, optimizer.epsilon = 1e-30;
+  Rig<double> rig(config_of(model, optimizer), alone(model.layers()));
+  auto& engine = rig.engine;
+  const auto& all = engine.stage().parameters().all();
+  for (const auto& p : all) assign<double>(engine.device(), *p, [](Index) { return 1.0; });
+  engine.optimizer().reset(engine.device());
+  const auto gradients = engine.stage().parameters().gradients();
+  std::fill_n(gradients.data(), gradients.extent(0), -0.25);
+  for (int step = 1; step <= 3; ++step) {
+    engine.optimizer().step(engine.device(), 0.125, step, 1);
+    for (const auto& p : all) EXPECT_NEAR(p->vector<double>()(0), 1 + 0.125 * step, 1e-13) << p->weight.name << " in step " << step;
+  }
+}
+
 // The moments after one step tell the gradients that the update has seen: those of the step, all scaled alike so that the norm is the limit.
 TEST(optimizer, clips_the_gradients_of_a_step_once) {
   const ModelConfig model = everything();

@@ -3,6 +3,8 @@
 // refused with a way out.
 #include "src/config/run_config.hpp"
 
+#include <algorithm>
+
 #include <random>
 
 #include "regression/testing.hpp"
@@ -57,6 +59,42 @@ TEST(run_config, lists_that_belong_together_have_one_length) {
   expect_refused([] { run_of("data: {prefixes: [a, b], weights: [1]}"); }, {"data.weights has 1 numbers for 2 prefixes"});
   expect_refused([] { run_of("optimizer: {groups: [x], group_lrs: [1, 2]}"); }, {"optimizer.group_lrs has 2 numbers for 1 groups"});
   EXPECT_EQ(run_of("data: {prefixes: [a, b], weights: [1, 3]}").data.weights, (std::vector<double>{1, 3}));
+}
+
+// What training would refuse whatever the data, a plan refuses too.
+TEST(run_config, impossible_shares_of_the_data_are_refused_before_the_data_is_there) {
+  for (const char* split : {"x", "", "1,", "0,50,50", "1,2,3,4", "-1,2", "nan", "0"})
+    expect_refused([&] { run_of(fmt::format("data: {{split: \"{}\"}}", split)); }, {"data.split", "949,50,1"});
+  for (const char* split : {"949,50,1", "100", "1,0,0", "0.5,0.5"})
+    EXPECT_EQ(run_of(fmt::format("data: {{split: \"{}\"}}", split)).data.split, split);
+  expect_refused([] { run_of("data: {split: \"1,0,1\"}\ntrain: {eval_every: 5}"); }, {"train.eval_every", "data.split = 1,0,1"});
+  for (const char* weights : {"[1, 0]", "[1, .inf]", "[1, .nan]", "[1, -1]"})
+    expect_refused([&] { run_of(fmt::format("data: {{prefixes: [a, b], weights: {}}}", weights)); }, {"data.weights"});
+  expect_refused([] { run_of("data: {prefixes: [a, \"\"]}"); }, {"data.prefixes"});
+  expect_refused([] { run_of("data: {prefixes: [a, b], order: megatron}"); }, {"data.weights", "megatron"});
+  expect_refused([] { run_of("data: {order: megatron}\ntrain: {non_finite: rollback}"); }, {"rollback", "data.order"});
+}
+
+TEST(run_config, a_time_of_zero_is_none_and_the_help_says_so) {
+  EXPECT_EQ(run_of("train: {walltime: \"0\"}").train.walltime, 0);
+  Deck deck = Deck::describe();
+  read_run_config(deck);
+  const auto settings = deck.settings();
+  const auto walltime = std::find_if(settings.begin(), settings.end(), [](const Declaration& d) { return d.path == "train.walltime"; });
+  EXPECT_NE(walltime->help.find("empty or 0: none"), std::string::npos) << walltime->help;
+}
+
+TEST(run_config, an_absurd_spread_of_initial_weights_is_refused_by_name) {
+  expect_refused([] { run_of("model: {init_std: 1.0e+308}"); }, {"model.init_std", "1000"});
+}
+
+TEST(run_config, heads_that_cannot_be_sharded_name_their_key) {
+  expect_refused([] { layout_of(run_of("model: {mamba: {num_heads: 9}}\nparallel: {tensor: 2}"), 2); },
+                 {"model.mamba.num_heads = 9", "parallel.tensor"});
+  expect_refused([] { layout_of(run_of("model: {attention: {num_heads: 6, num_kv_heads: 3}}\nparallel: {tensor: 2}"), 2); },
+                 {"model.attention.num_kv_heads = 3", "parallel.tensor"});
+  expect_refused([] { layout_of(run_of("model: {mlp: {intermediate_size: 33}}\nparallel: {tensor: 2}"), 2); },
+                 {"model.mlp.intermediate_size = 33", "parallel.tensor"});
 }
 
 TEST(run_config, groups_and_frozen_weights_are_named_by_patterns) {

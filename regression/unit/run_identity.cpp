@@ -108,6 +108,25 @@ TEST(run_identity, of_a_run_that_is_set_aside_goes_with_it) {
   EXPECT_EQ(set_aside(folder.path())->filename().string(), "unknown");
 }
 
+// A relative link points to the same place from where it has moved to, unless its target has moved with it.
+TEST(run_identity, of_a_run_that_is_set_aside_keeps_what_its_links_point_to) {
+  const Folder folder;
+  const fs::path output = folder / "out";
+  fs::create_directories(output / "dumps" / "deep");
+  for (const char* name : {"elsewhere", "out/beside"}) put_contents(folder / name, name);
+  put_contents(output / "deck.yaml", "deck");
+  fs::create_symlink("../elsewhere", output / "metrics.jsonl");
+  fs::create_symlink("../../../elsewhere", output / "dumps/deep/out");
+  fs::create_symlink("../../beside", output / "dumps/deep/beside");
+  fs::create_symlink("../../deck.yaml", output / "dumps/deep/deck");
+  fs::create_symlink(folder / "elsewhere", output / "dumps/absolute");
+  const fs::path aside = set_aside(output).value();
+  for (const char* link : {"metrics.jsonl", "dumps/deep/out", "dumps/absolute"}) EXPECT_EQ(contents(aside / link), "elsewhere") << link;
+  EXPECT_EQ(contents(aside / "dumps/deep/beside"), "out/beside");
+  EXPECT_EQ(fs::read_symlink(aside / "dumps/deep/deck"), "../../deck.yaml");
+  EXPECT_FALSE(fs::is_symlink(output / "metrics.jsonl"));
+}
+
 TEST(run_identity, decides_which_old_checkpoints_make_room) {
   const Folder folder;
   const std::string mine = "00000000000000aa", other = "00000000000000bb";

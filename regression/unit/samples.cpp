@@ -194,6 +194,28 @@ TEST(samples, dataset_joins_corpora_and_splits) {
   EXPECT_EQ(starts.size(), 33u + 83u);
 }
 
+// Corpora of one size give their windows each in an order of its own.
+TEST(samples, dataset_shuffles_each_corpus_for_itself) {
+  const std::vector<std::int32_t> documents(100, 10);
+  const Corpus a(documents), b(documents, 5000);
+  gyr::DatasetOptions options;
+  options.corpora = {{a.prefix(), 1.0}, {b.prefix(), 1.0}};
+  options.split = "1";
+  options.seq_length = 9;
+  options.vocab_size = vocab;
+  for (const auto order : {gyr::SampleOrder::shuffled, gyr::SampleOrder::documents}) {
+    options.order = order;
+    const gyr::Dataset both(options);
+    Ids of_a, of_b;
+    for (int i = 0; i < 100; ++i) {
+      const std::int32_t first = both.sample(i).tokens[0];
+      first < 5000 ? of_a.push_back(first) : of_b.push_back(first - 5000);
+    }
+    ASSERT_EQ(of_a.size(), of_b.size());
+    EXPECT_NE(of_a, of_b);
+  }
+}
+
 TEST(samples, dataset_says_what_is_wrong) {
   const Corpus corpus({50, 50, 50});
   const auto code = [&](const std::function<void(gyr::DatasetOptions&)>& change) {

@@ -516,6 +516,27 @@ void expect_dry_run_counts_what_runs(const Positions& positions) {
 TEST(ssd, dry_run_counts_what_runs) { expect_dry_run_counts_what_runs({}); }
 TEST(ssd, dry_run_counts_what_runs_for_packed_documents) { expect_dry_run_counts_what_runs(positions_of({10, 1, 40, 75}, 2, 75)); }
 
+// Chunks of 16 million tokens are counted, not walked over: the work is that of one chunk times their number.
+TEST(ssd, a_dry_run_counts_millions_of_tokens_in_no_time) {
+  const auto flops = [](Index batch, Index seq_length, Index heads) {
+    const SsdShape s{batch, seq_length, heads, 2, 8, 16, 32, 0, infinity};
+    const Index rows = batch * seq_length, inner = heads * 8, bc = 2 * 16;
+    const SsdInput<float> in{{nullptr, rows, inner, inner}, {nullptr, rows, bc, bc}, {nullptr, rows, bc, bc}, {nullptr, rows, heads, heads}, {}};
+    const SsdSaved<float> saved{Tensor2<float>(nullptr, rows, heads), Tensor3<float>(nullptr, batch, s.chunks(), inner * 16)};
+    Device dry(true, 0);
+    float place = 0;
+    const Tensor2<float> y(nullptr, rows, inner), last(&place, batch, inner * 16);
+    ssd<float>(dry, s, in, {}, {}, y, saved, last);
+    const SsdInputGradient<float> d_in{
+        {nullptr, rows, inner, inner}, {nullptr, rows, bc, bc}, {nullptr, rows, bc, bc}, {nullptr, rows, heads, heads}};
+    ssd_backward<float>(dry, s, in, {}, saved, y, last, d_in, {}, {});
+    return dry.flops();
+  };
+  const double once = flops(1, 32, 4);
+  EXPECT_EQ(flops(3, Index(1) << 24, 4), 3 * double(Index(1) << 19) * once);
+  EXPECT_GT(flops(1, 32, 1 << 20), 1e5 * once);
+}
+
 // ---- The pieces of the scan, as ranks that hold parts of one sequence use them ----
 
 namespace {

@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t buffer_bytes = std::size_t(1) << 20;
 constexpr std::int64_t write_back_bytes = std::int64_t(16) << 20;
 
+bool is_full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
 std::filesystem::path folder_of(const std::filesystem::path& file) {
   return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
 }
@@ -31,6 +33,9 @@ OutputFile::OutputFile(const std::filesystem::path& final_path) : OutputFile(fin
 OutputFile OutputFile::join(const std::filesystem::path& final_path) { return OutputFile(final_path, false); }
 
 OutputFile::OutputFile(const std::filesystem::path& final_path, bool owner) : final_(final_path), temporary_(temporary(final_path)), owner_(owner) {
+  std::error_code ignored;
+  require(!owner || !std::filesystem::is_directory(final_, ignored), Exit::io, "{}: is a folder, and a file is to be written; choose another name",
+          final_.string());
   const int create = owner ? O_CREAT | O_TRUNC : 0;
   const auto open = [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666); };  // the umask may take bits away
   fd_ = open();
@@ -52,8 +57,8 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::failed(std::string_view doing, std::int64_t offset, int error) const {
-  fail(Exit::io, "{}: {} failed at byte {}: {}; nothing was kept, free some space or choose another folder", temporary_.string(), doing, offset,
-       std::strerror(error));
+  fail(Exit::io, "{}: {} failed at byte {}: {}; nothing was kept, {}", temporary_.string(), doing, offset, std::strerror(error),
+       is_full(error) ? "free some space or choose another folder" : "choose another folder");
 }
 
 void OutputFile::append(std::string_view bytes) {

@@ -85,21 +85,49 @@ std::int64_t newest_step_of_run(const fs::path& output) {
   return newest ? read_header(*newest).step : 0;
 }
 
+namespace {
+
+// What a run leaves in its output folder. The checkpoints go in one step. Without run.json they say themselves whose they are, so it may go
+// before them, and must: behind them it would give their name to what begins next.
+const char* const left_names[] = {file_name, checkpoints_name, "dumps", "metrics.jsonl", "tensorboard", "deck.yaml"};
+
+// A symbolic link at output/item has moved to aside/item: it points to where it did, unless that has moved with it.
+void keep_target(const fs::path& output, const fs::path& aside, const fs::path& item) {
+  const fs::path target = fs::read_symlink(aside / item), home = fs::canonical(output), place = (fs::canonical(aside) / item).parent_path();
+  if (target.is_absolute()) return;
+  const fs::path from_home = (home / item.parent_path() / target).lexically_normal().lexically_relative(home);
+  if (std::find(std::begin(left_names), std::end(left_names), *from_home.begin()) != std::end(left_names)) return;
+  const fs::path again = OutputFile::temporary(aside / item);
+  fs::create_symlink(home.lexically_relative(place) / from_home, again);
+  fs::rename(again, aside / item);
+}
+
+void keep_targets(const fs::path& output, const fs::path& aside, const fs::path& name) try {
+  if (fs::is_symlink(aside / name)) return keep_target(output, aside, name);
+  if (!fs::is_directory(aside / name)) return;
+  std::vector<fs::path> links;
+  for (const auto& entry : fs::recursive_directory_iterator(aside / name, fs::directory_options::skip_permission_denied))
+    if (entry.is_symlink()) links.push_back(entry.path().lexically_relative(aside));
+  for (const fs::path& link : links) keep_target(output, aside, link);
+} catch (const fs::filesystem_error& error) {
+  fail(Exit::io, "{}: a symbolic link in it cannot be kept: {}", (aside / name).string(), error.what());
+}
+
+}  // namespace
+
 std::optional<fs::path> set_aside(const fs::path& output) {
   std::error_code error;
-  // The checkpoints go in one step. Without run.json they say themselves whose they are, so it may go before them, and must: behind them it
-  // would give their name to what begins next.
-  const char* const names[] = {file_name, checkpoints_name, "dumps", "metrics.jsonl", "tensorboard", "deck.yaml"};
-  if (std::none_of(std::begin(names), std::end(names), [&](const char* name) { return fs::exists(output / name, error); })) return {};
+  if (std::none_of(std::begin(left_names), std::end(left_names), [&](const char* name) { return fs::exists(output / name, error); })) return {};
   const std::string id = id_in(output);
   fs::path aside = output / "set_aside" / id;
   for (int again = 2; fs::exists(aside, error); ++again) aside = output / "set_aside" / fmt::format("{}.{}", id, again);
   fs::create_directories(aside, error);
   require(!error, Exit::io, "{}: cannot be made: {}", aside.string(), error.message());
-  for (const char* name : names) {
+  for (const char* name : left_names) {
     if (!fs::exists(output / name, error)) continue;
     fs::rename(output / name, aside / name, error);
     require(!error, Exit::io, "{}: cannot be moved to {}: {}", (output / name).string(), aside.string(), error.message());
+    keep_targets(output, aside, name);
     sync_folder(output);
   }
   sync_folder(aside);

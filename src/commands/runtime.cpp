@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/commands/runtime.hpp"
 
+#include <signal.h>
 #include <time.h>
 
 #include <Kokkos_Core.hpp>
@@ -16,9 +17,22 @@
 
 namespace gyr {
 
-Runtime::Runtime() {
+namespace {
+
+// MPICH takes SIGUSR1 for the news of a dead process, and without a launcher its handler never returns: the signal keeps the meaning that it
+// had before, to a run that saves and stops, to everything else that it ends.
+void start_mpi() {
+  struct sigaction before {};
+  ::sigaction(SIGUSR1, nullptr, &before);
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);  // a thread that writes checkpoints knows nothing of MPI
+  ::sigaction(SIGUSR1, &before, nullptr);
+}
+
+}  // namespace
+
+Runtime::Runtime() {
+  start_mpi();
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
   Kokkos::initialize();

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon train DECK [key=value ...], and gyrfalcon plan DECK: what it would take.
+#include <signal.h>
+
 #include <cstdio>
 #include <memory>
 
@@ -65,6 +67,7 @@ RunConfig read(const Arguments& a, const Runtime& runtime, std::string& effectiv
 int plan(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
+        ::signal(SIGHUP, SIG_DFL);  // to UCX, below MPI, it says to log more; a plan has nothing to lose and ends with its terminal
         std::string effective;
         const RunConfig run = read(a, runtime, effective);
         const int model_ranks = run.parallel.pipeline * run.parallel.tensor * std::max(1, run.parallel.data);
@@ -95,7 +98,6 @@ int train(const Arguments& a) {
   Kept kept(a.exit_record);
   const int code = run_on_all_ranks(
       [&](Runtime& runtime) {
-        signals.claim();
         std::string effective;
         const RunConfig run = read(a, runtime, effective);
         if (runtime.rank() == 0) {

@@ -10,6 +10,7 @@
 #include "modules/layer.hpp"
 #include "src/base/weight_pattern.hpp"
 #include "src/config/bounds.hpp"
+#include "src/data/dataset.hpp"
 #include "src/watch/stop.hpp"
 
 namespace gyr {
@@ -123,15 +124,19 @@ std::vector<Span> read_skip(const std::vector<std::string>& entries) {
 
 DataConfig read_data(Section s, const RunDefaults& d) {
   DataConfig c;
-  c.prefixes = s.get("prefixes", std::vector<std::string>{},
-                     "token files, each PREFIX.bin and PREFIX.idx; with PREFIX_mask.bin and .idx only marked tokens are predicted")
-                   .value();
-  c.weights = s.get("weights", std::vector<double>{}, "share of each prefix in the blend; none: by size").at_least(0).value();
+  auto prefixes = s.get("prefixes", std::vector<std::string>{},
+                        "token files, each PREFIX.bin and PREFIX.idx; with PREFIX_mask.bin and .idx only marked tokens are predicted");
+  c.prefixes = prefixes.must("no empty name", std::count(prefixes.value().begin(), prefixes.value().end(), "") == 0).value();
+  c.weights = s.get("weights", std::vector<double>{}, "share of each prefix in the blend; none: by size").positive().finite().value();
   require(c.weights.empty() || c.weights.size() == c.prefixes.size(), Exit::config, "data.weights has {} numbers for {} prefixes", c.weights.size(),
           c.prefixes.size());
-  c.split = s.get("split", "949,50,1", "train, validation and test shares of the documents").value();
+  auto split = s.get("split", "949,50,1", "train, validation and test shares of the documents");
+  const auto shares = split_shares(split.value());
+  c.split = split.must("one to three numbers, the first above 0, as in 949,50,1", shares && shares->at(0) > 0).value();
   c.order = s.get("order", "shuffled", "order of samples; megatron: Megatron-LM's own; documents: whole documents packed into windows")
                 .one_of({"shuffled", "megatron", "documents"});
+  require(c.order != "megatron" || c.prefixes.size() <= 1 || !c.weights.empty(), Exit::config,
+          "data.order megatron needs a share of each of the {} prefixes in data.weights", c.prefixes.size());
   const std::string documents =
       s.get("documents", "joined", "separate: documents of a window do not see or predict each other, positions begin at 0 in each")
           .one_of({"joined", "separate"});
@@ -185,7 +190,7 @@ TrainConfig read_train(Section s, const RunDefaults& d) {
   c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive().at_most(most_steps).effect(Effect::none);
   c.seed = std::uint64_t(Index(s.get("seed", 1, "seed of the initial weights").at_least(0)));
   c.walltime = walltime_seconds(
-      s.get("walltime", "", "time of the job, hh:mm:ss or minutes: the run saves and ends with code 75 before it is over; empty: none")
+      s.get("walltime", "", "time of the job, hh:mm:ss or minutes: the run saves and ends with code 75 before it is over; empty or 0: none")
           .effect(Effect::none)
           .value());
   const std::string policy =
@@ -342,7 +347,7 @@ ModelConfig read_model_config(Section s, const ModelConfig& d) {
   c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the head uses the embedding's matrix");
   c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
   c.lm_head_multiplier = s.get("lm_head_multiplier", d.lm_head_multiplier, "scales the logits");
-  c.init_std = s.get("init_std", d.init_std, "standard deviation of initial matrices").at_least(0).effect(Effect::none);
+  c.init_std = s.get("init_std", d.init_std, "standard deviation of initial matrices").at_least(0).at_most(1000).effect(Effect::none);
   c.pad_token_id = s.get("pad_token_id", d.pad_token_id, "token whose embedding takes no gradient; -1: none")
                        .at_least(-1)
                        .at_most(most_tokens)
@@ -353,6 +358,14 @@ ModelConfig read_model_config(Section s, const ModelConfig& d) {
   check(c);
   check_bounds(c, s);
   return c;
+}
+
+// What the data section and what is done with the data must not be together.
+void check_data(const RunConfig& run) {
+  require(run.train.non_finite != NonFinite::rollback || run.data.order != "megatron", Exit::config,
+          "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
+  require(run.train.eval_every == 0 || split_shares(run.data.split)->at(1) > 0, Exit::config,
+          "train.eval_every = {} evaluates on the validation split, and data.split = {} gives it nothing", run.train.eval_every, run.data.split);
 }
 
 Section model_section(Deck& deck) { return deck.section("model", "shape of the model", Effect::function); }
@@ -393,6 +406,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
                                 .unit("s")
                                 .positive();
   check_bounds(run, deck);
+  check_data(run);
   return run;
 }
 
@@ -415,18 +429,41 @@ Index RunConfig::batch_after(double tokens) const {
   return batch;
 }
 
+namespace {
+
+// A key of the deck whose units (heads, groups or channels) are sharded over the tensor axis.
+struct Sharded {
+  const char* path;
+  Index units;
+};
+std::vector<Sharded> sharded_keys(const ModelConfig& m) {
+  const auto has = [&](const char* layers) { return m.pattern.find_first_of(layers) != std::string::npos; };
+  std::vector<Sharded> keys;
+  if (has("P*")) keys.push_back({"model.attention.num_heads", m.attention.num_heads});
+  if (has("P*")) keys.push_back({"model.attention.num_kv_heads", m.attention.num_kv_heads});
+  if (has("PM")) keys.push_back({"model.mamba.num_heads", m.mamba.num_heads});
+  if (has("PM")) keys.push_back({"model.mamba.num_groups", m.mamba.num_groups});
+  if (has("P-")) keys.push_back({"model.mlp.intermediate_size", m.mlp.intermediate_size});
+  return keys;
+}
+
+}  // namespace
+
 Layout layout_of(const RunConfig& run, int ranks) {
   const ParallelConfig& p = run.parallel;
   const ModelConfig& m = run.model;
+  const std::vector<Sharded> sharded = sharded_keys(m);
   std::vector<Index> units;
-  if (m.pattern.find_first_of("P*") != std::string::npos) units.push_back(m.attention.num_heads), units.push_back(m.attention.num_kv_heads);
-  if (m.pattern.find_first_of("PM") != std::string::npos) units.push_back(m.mamba.num_heads), units.push_back(m.mamba.num_groups);
-  if (m.pattern.find_first_of("P-") != std::string::npos) units.push_back(m.mlp.intermediate_size);
+  for (const Sharded& key : sharded) units.push_back(key.units);
   const int model_ranks = p.pipeline * p.tensor;
   const int data = p.data > 0 ? p.data : std::max(1, ranks / model_ranks);
   require(data * model_ranks == ranks, Exit::config,
           "parallel: {} x {} x {} (data x pipeline x tensor) is {} ranks, but there are {}. Grids that fit this model on {} ranks: {}", data,
           p.pipeline, p.tensor, data * model_ranks, ranks, ranks, suitable_grids(ranks, m.layers(), units));
+  for (const Sharded& key : sharded)
+    require(key.units % p.tensor == 0 || p.tensor % key.units == 0, Exit::config,
+            "{} = {} cannot be sharded over {} tensor ranks; set {} or parallel.tensor so that one divides the other", key.path, key.units, p.tensor,
+            key.path);
   check_permutation(p.permutation, ranks);
 
   std::vector<Span> stages;

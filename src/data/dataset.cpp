@@ -17,37 +17,37 @@ namespace {
 // Megatron-LM asks each corpus of a blend for half a percent more than its share, against rounding in the greedy rule.
 constexpr double surplus = 0.005;
 
-std::vector<double> parse_shares(std::string_view text) {
-  std::vector<double> shares;
+}  // namespace
+
+std::optional<std::array<double, 3>> split_shares(std::string_view text) {
+  std::array<double, 3> shares{};
+  std::size_t count = 0;
   const char *at = text.data(), *end = at + text.size();
   for (bool more = true; more;) {
     double share = -1;
     const auto [next, error] = std::from_chars(at, end, share);
     const bool good = error == std::errc() && std::isfinite(share) && share >= 0 && (next == end || *next == ',');
-    require(good && shares.size() < 3, Exit::config,
-            "'{}' does not divide the data; write the shares of train, validation and test, such as 949,50,1", text);
-    shares.push_back(share);
+    if (!good || count == 3) return {};
+    shares[count++] = share;
     more = next != end;
     at = next + (more ? 1 : 0);
   }
-  shares.resize(3);
   const double sum = shares[0] + shares[1] + shares[2];
-  require(sum > 0, Exit::config, "'{}' gives no data to any split", text);
+  if (!(sum > 0) || !std::isfinite(sum)) return {};
   for (double& share : shares) share /= sum;
   return shares;
 }
 
-}  // namespace
-
 std::string_view name_of(Split split) { return split == Split::train ? "train" : split == Split::validation ? "validation" : "test"; }
 
 SequenceRange split_range(std::string_view shares, Split which, std::int64_t N) {
-  const auto share = parse_shares(shares);
+  const auto share = split_shares(shares);
+  require(share.has_value(), Exit::config, "'{}' does not divide the data; write the shares of train, validation and test, such as 949,50,1", shares);
   SequenceRange range{0, 0};
   double sum = 0;
   for (std::size_t i = 0; i <= std::size_t(which); ++i) {
     range.first = range.last;
-    sum += share[i];
+    sum += (*share)[i];
     range.last = std::clamp<std::int64_t>(std::int64_t(std::nearbyint(sum * double(N))), range.first, N);
   }
   return range;

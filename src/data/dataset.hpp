@@ -6,6 +6,7 @@
 // the window counts its positions from the window's start, because nothing before that is seen either.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -51,6 +52,8 @@ struct DatasetOptions {
   std::int64_t vocab_size = TokenFile::max_vocab;  // ids not below it stop the run where they are read
 };
 
+// The shares of train, validation and test that a text such as 949,50,1 gives, of a sum of 1; nothing where it gives none.
+std::optional<std::array<double, 3>> split_shares(std::string_view text);
 // The sequences of each split, as Megatron-LM cuts them: boundaries at round(share so far * N), halves to even.
 // Exit::config unless `shares` is one to three numbers, none negative, not all 0.
 SequenceRange split_range(std::string_view shares, Split which, std::int64_t N);

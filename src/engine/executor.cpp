@@ -54,7 +54,7 @@ RunResult Executor<T>::run(const Program& program, const std::vector<MicroBatch>
   if (order.scores) run.result.scores.resize(batches.size());
   std::map<std::tuple<Op, int, Payload>, Count> counted;  // of micro-batch 1, by task
   for (const Task& task : program.tasks) {
-    for (Event& reduction : reductions_) reduction.done();  // lets what is under way advance
+    std::erase_if(reductions_, [](Event& reduction) { return reduction.done(); });  // lets what is under way advance
     if (!repeats(run, task)) {
       execute(run, task);
       continue;

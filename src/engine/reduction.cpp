@@ -12,16 +12,17 @@ GradientReduction<T>::GradientReduction(Stage<T>& stage, Grid& grid, Index bucke
     parts_.buckets.back().first = part;
     bytes += ranges[part].size() * Index(sizeof(Acc<T>));
   }
+  for (const Span& bucket : parts_.buckets) {
+    const bool end = bucket.last == Index(ranges.size());  // with the padding behind the last weight
+    ranges_.push_back({ranges[bucket.first].first, end ? stage.parameters().extent() : ranges[bucket.last - 1].last});
+  }
 }
 
 template <class T>
 Event GradientReduction<T>::start(Device& dev, int bucket) {
-  const std::vector<Span> ranges = stage_.ranges();
-  const Span& parts = parts_.buckets[bucket];
-  const Index first = ranges[parts.first].first;
-  const Index last = parts.last == Index(ranges.size()) ? stage_.parameters().extent() : ranges[parts.last - 1].last;
-  if (first == last) return {};
-  return grid_.group(Axis::data).start_all_reduce(dev, rows(stage_.parameters().gradients(), first, last - first));
+  const Span& range = ranges_[bucket];
+  if (range.size() == 0) return {};
+  return grid_.group(Axis::data).start_all_reduce(dev, rows(stage_.parameters().gradients(), range.first, range.size()));
 }
 
 template <class T>

@@ -23,6 +23,7 @@ class GradientReduction {
   Stage<T>& stage_;
   Grid& grid_;
   GradientParts parts_;
+  std::vector<Span> ranges_;  // of the flat gradients: each bucket's
 };
 
 }  // namespace gyr

@@ -309,12 +309,12 @@ class Reader {
   Index token(const json& x, const std::string& key) const { return integer(x, key, 0, c_.model.vocab_size - 1); }
 
   void read_tokens() {
-    const json& pad = value("pad_token_id");
+    const json pad = value("pad_token_id");
     if (!given("pad_token_id")) c_.model.pad_token_id = 0;
     else c_.model.pad_token_id = pad.is_null() ? -1 : std::int32_t(token(pad, "pad_token_id"));
     if (!given("bos_token_id")) c_.begin_token = 1;
     else if (!value("bos_token_id").is_null()) c_.begin_token = token(value("bos_token_id"), "bos_token_id");
-    const json& end = value("eos_token_id");
+    const json end = value("eos_token_id");
     if (!given("eos_token_id")) {
       if (c_.model.vocab_size > 2) c_.end_tokens = {2};
     } else if (end.is_array()) {

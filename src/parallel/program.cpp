@@ -58,7 +58,12 @@ class Compiler {
  public:
   Compiler(const PipelineShape& shape, int rank, const GradientParts& gradients)
       : shape_(shape), rank_(rank), gradients_(gradients), slots_(shape.chunks), incomplete_(gradients.buckets.size()) {
-    for (std::size_t b = 0; b < incomplete_.size(); ++b) incomplete_[b] = gradients.buckets[b].size();
+    for (std::size_t b = 0; b < incomplete_.size(); ++b) {
+      const Span& bucket = gradients.buckets[b];
+      incomplete_[b] = bucket.size();
+      bucket_of_.resize(std::max<std::size_t>(bucket_of_.size(), bucket.last), -1);
+      std::fill(bucket_of_.begin() + bucket.first, bucket_of_.begin() + bucket.last, int(b));
+    }
     program_.shape = shape;
   }
 
@@ -118,13 +123,11 @@ class Compiler {
   }
 
   void complete(Index part) {
-    for (std::size_t b = 0; b < incomplete_.size(); ++b) {
-      const Span& bucket = gradients_.buckets[b];
-      if (part < bucket.first || part >= bucket.last || --incomplete_[b] > 0) continue;
-      Task t{Op::reduce};
-      t.bucket = int(b);
-      program_.tasks.push_back(t);
-    }
+    const int bucket = bucket_of_[part];
+    if (--incomplete_[bucket] > 0) return;
+    Task t{Op::reduce};
+    t.bucket = bucket;
+    program_.tasks.push_back(t);
   }
 
   PipelineShape shape_;
@@ -132,6 +135,7 @@ class Compiler {
   const GradientParts& gradients_;
   std::vector<Slots> slots_;
   std::vector<Index> incomplete_;  // parts of each bucket that will still get something
+  std::vector<int> bucket_of_;     // each part
   Program program_;
 };
 

@@ -56,8 +56,6 @@ Index samples_of(const RunConfig& run) {
 
 RunData open_data(const RunConfig& run, Grid& grid) {
   grid.tell("data");
-  require(run.train.non_finite != NonFinite::rollback || run.data.order != "megatron", Exit::config,
-          "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
   require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
   RunData data{Dataset(dataset_options(run, Split::train, samples_of(run))), {}};
   collective_check(grid.world(), [&] {

@@ -63,7 +63,6 @@ StopSignals::StopSignals() {
   handle(on_signal);
 }
 StopSignals::~StopSignals() { handle(SIG_DFL); }
-void StopSignals::claim() const { handle(on_signal); }
 int StopSignals::count(int number) {
   const std::atomic<int>* count = count_of(number);
   return count ? count->load(std::memory_order_relaxed) : 0;

@@ -25,8 +25,6 @@ class StopSignals {
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
-  // Again, after MPI has started: MPICH handles SIGUSR1 as the news of a dead process, and without a launcher its handler never returns.
-  void claim() const;
   static int caught();           // the last one, 0: none so far
   static int count(int number);  // how many times this one
   static constexpr std::array numbers{SIGTERM, SIGUSR1, SIGINT};
