@@ -73,6 +73,9 @@ constexpr DType dtype_of<std::uint8_t>() {
   return DType::u8;
 }
 
+// Of sums, statistics and gradients of such tensors, as Acc.
+constexpr DType accumulator_of(DType type) { return type == DType::bf16 ? DType::f32 : type; }
+
 constexpr Index size_of(DType type) {
   switch (type) {
     case DType::f64:

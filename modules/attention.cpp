@@ -13,26 +13,27 @@ template <class T>
 Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.attention), name_(name) {
   using P = Parameters<T>;
   const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
-  const auto matrix = [&](const char* part, Index rows, Index units, typename P::Placement place) {
-    return &parameters.declare({name + part + ".weight", {rows, m.hidden_size}, by_rows({{rows, units}}), normal(m.init_std)}, place);
+  const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
+  const auto matrix = [&](const char* part, const Run& rows, typename P::Fit fit) {
+    return &parameters.declare({name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std)}, fit);
   };
-  const auto bias = [&](const char* part, Index rows, Index units, typename P::Placement place) {
-    return &parameters.declare({name + part + ".bias", {rows}, by_rows({{rows, units}}), zeros(), Storage::wide, false}, place);
+  const auto bias = [&](const char* part, const Run& rows, typename P::Fit fit) {
+    return &parameters.declare({name + part + ".bias", {rows.extent}, by_rows({rows}), zeros(), Storage::wide, false}, fit);
   };
-  q_ = matrix(".q_proj", q, c_.num_heads, P::Placement::aligned);
-  k_ = matrix(".k_proj", k, c_.num_kv_heads, P::Placement::adjacent);
-  v_ = matrix(".v_proj", k, c_.num_kv_heads, P::Placement::adjacent);
-  o_ = &parameters.declare({name + ".o_proj.weight", {m.hidden_size, q}, by_columns({{q, c_.num_heads, true}}), normal(m.init_std)});
+  q_ = matrix(".q_proj", query, P::Fit::aligned);
+  k_ = matrix(".k_proj", key, P::Fit::adjacent);
+  v_ = matrix(".v_proj", key, P::Fit::adjacent);
+  o_ = &parameters.declare({name + ".o_proj.weight", {m.hidden_size, q}, by_columns({{q, c_.num_heads, true, query.key}}), normal(m.init_std)});
   if (c_.bias) {
-    q_bias_ = bias(".q_proj", q, c_.num_heads, P::Placement::aligned);
-    k_bias_ = bias(".k_proj", k, c_.num_kv_heads, P::Placement::adjacent);
-    v_bias_ = bias(".v_proj", k, c_.num_kv_heads, P::Placement::adjacent);
+    q_bias_ = bias(".q_proj", query, P::Fit::aligned);
+    k_bias_ = bias(".k_proj", key, P::Fit::adjacent);
+    v_bias_ = bias(".v_proj", key, P::Fit::adjacent);
     o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   }
   num_heads_ = q_->rows() / c_.head_dim;
   num_kv_heads_ = k_->rows() / c_.head_dim;
   v_head_dim_ = o_->columns() / num_heads_;
-  first_value_ = o_->shard.pieces[0].global % c_.head_dim;
+  first_value_ = o_->first(1) % c_.head_dim;
   scale_ = 1 / std::sqrt(double(c_.head_dim));
 }
 

@@ -11,7 +11,7 @@ namespace gyr {
 
 // The weights as the modules declare them.
 std::vector<Weight> declared_weights(const ModelConfig& c) {
-  Parameters<float> parameters(1, 0);
+  Parameters<float> parameters(Coordinates{});
   Embedding<float> embedding(c, parameters);
   std::vector<std::unique_ptr<Layer<float>>> layers;
   for (const char symbol : c.pattern)

@@ -28,8 +28,8 @@ class Head {
   // This rank's columns of the logits, and which tokens they are.
   Parameter& weight() { return *w_; }
   Index vocab_size_here() const { return w_->rows(); }
-  Index first_token() const { return w_->shard.pieces[0].global; }
-  Index valid() const { return w_->shard.pieces[0].extent; }
+  Index first_token() const { return w_->first(0); }
+  Index valid() const { return w_->held.boxes.empty() ? 0 : w_->held.boxes[0].box.count[0]; }
   void logits(Pass<T>&, Frame&, Tensor2<const T> x, Tensor2<Acc<T>> logits /*(R, vocab_size_here)*/);
   // Shows the logits that scores are made of, (rows, vocab_size_here), block by block in the order of rows.
   void set_observer(std::function<void(Tensor2<const Acc<T>>)> observer) { observer_ = std::move(observer); }

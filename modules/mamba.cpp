@@ -12,7 +12,9 @@ namespace gyr {
 template <class T>
 Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mamba), name_(name), rms_norm_eps_(m.rms_norm_eps) {
   const Index inner = c_.inner(), bc = c_.num_groups * c_.state_size;
-  const Run by_head{inner, c_.num_heads, true}, by_group{bc, c_.num_groups}, heads{c_.num_heads, c_.num_heads};
+  const char* by_heads = "mamba.num_heads";
+  const Run by_head{inner, c_.num_heads, true, by_heads}, by_group{bc, c_.num_groups, false, "mamba.num_groups"};
+  const Run heads{c_.num_heads, c_.num_heads, false, by_heads};
   const auto vector = [&](const char* part, Index size, std::vector<Run> runs, Init init) {
     return &parameters.declare({name + part, {size}, by_rows(std::move(runs)), init, Storage::wide, false});
   };
@@ -39,7 +41,7 @@ Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& pa
   require(
       num_heads_ % num_groups_ == 0, Exit::config,
       "{}: {} heads do not split over {} groups on each of {} tensor ranks; change model.mamba.num_heads, model.mamba.num_groups or parallel.tensor",
-      name, num_heads_, num_groups_, parameters.ranks());
+      name, num_heads_, num_groups_, parameters.coordinates()[Axis::tensor].ranks);
 }
 
 template <class T>

@@ -10,19 +10,19 @@ namespace gyr {
 template <class T>
 Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mlp), name_(name) {
   using P = Parameters<T>;
-  const Run inner{c_.intermediate_size, c_.intermediate_size};
-  const auto matrix = [&](const char* part, typename P::Placement place) {
-    return &parameters.declare({name + part + ".weight", {c_.intermediate_size, m.hidden_size}, by_rows({inner}), normal(m.init_std)}, place);
+  const Run inner{c_.intermediate_size, c_.intermediate_size, false, "mlp.intermediate_size"};
+  const auto matrix = [&](const char* part, typename P::Fit fit) {
+    return &parameters.declare({name + part + ".weight", {c_.intermediate_size, m.hidden_size}, by_rows({inner}), normal(m.init_std)}, fit);
   };
-  const auto bias = [&](const char* part, typename P::Placement place) {
-    return &parameters.declare({name + part + ".bias", {c_.intermediate_size}, by_rows({inner}), zeros(), Storage::wide, false}, place);
+  const auto bias = [&](const char* part, typename P::Fit fit) {
+    return &parameters.declare({name + part + ".bias", {c_.intermediate_size}, by_rows({inner}), zeros(), Storage::wide, false}, fit);
   };
-  gate_ = matrix(".gate_proj", P::Placement::aligned);
-  up_ = matrix(".up_proj", P::Placement::adjacent);
+  gate_ = matrix(".gate_proj", P::Fit::aligned);
+  up_ = matrix(".up_proj", P::Fit::adjacent);
   down_ = &parameters.declare({name + ".down_proj.weight", {m.hidden_size, c_.intermediate_size}, by_columns({inner}), normal(m.init_std)});
   if (c_.bias) {
-    gate_bias_ = bias(".gate_proj", P::Placement::aligned);
-    up_bias_ = bias(".up_proj", P::Placement::adjacent);
+    gate_bias_ = bias(".gate_proj", P::Fit::aligned);
+    up_bias_ = bias(".up_proj", P::Fit::adjacent);
     down_bias_ = &parameters.declare({name + ".down_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   }
   intermediate_size_ = gate_->rows();

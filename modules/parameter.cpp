@@ -12,17 +12,17 @@ Index aligned(Index n) { return (n + alignment - 1) / alignment * alignment; }
 }  // namespace
 
 template <class T>
-Parameter& Parameters<T>::declare(Weight weight, Placement placement) {
+Parameter& Parameters<T>::declare(Weight weight, Fit fit) {
   auto p = std::make_unique<Parameter>();
-  p->shard = shard(weight, ranks_, rank_);
+  p->held = place(weight, at_);
   p->weight = std::move(weight);
   p->trained = !trained_ || trained_(p->weight);
   if (p->trained) {
-    if (placement == Placement::aligned || all_.empty() || !all_.back()->trained) extent_ = aligned(extent_);
+    if (fit == Fit::aligned || all_.empty() || !all_.back()->trained) extent_ = aligned(extent_);
     p->offset = extent_;
     extent_ += p->size();
   }
-  if (placement == Placement::aligned) value_extent_ = aligned(value_extent_), wide_extent_ = aligned(wide_extent_);
+  if (fit == Fit::aligned) value_extent_ = aligned(value_extent_), wide_extent_ = aligned(wide_extent_);
   value_offset_.push_back(value_extent_);
   value_extent_ += p->size();
   wide_offset_.push_back(wide_extent_);
@@ -48,19 +48,19 @@ void Parameters<T>::allocate(Arena& weights, Arena& gradients, Gradients keep) {
 }
 
 template <class T>
-std::vector<int> Parameters<T>::replica_counts() const {
+std::vector<int> Parameters<T>::copy_counts(Axis axis) const {
   std::set<int> counts;
   for (const auto& p : all_)
-    if (!p->weight.sharding.runs.empty())
-      for (const Piece& piece : p->shard.pieces)
-        if (piece.replicas > 1) counts.insert(piece.replicas);
+    if (p->weight.sharding(axis))
+      for (const Held& held : p->held.boxes)
+        if (held.copies[axis].ranks > 1) counts.insert(held.copies[axis].ranks);
   return {counts.begin(), counts.end()};
 }
 
 template <class T>
-void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, BlockedCommunicator& tensor) const {
+void Parameters<T>::reduce_copies(Device& dev, Arena& communication, Axis axis, BlockedCommunicator& along) const {
   using A = Acc<T>;
-  for (const int replicas : replica_counts()) {
+  for (const int copies : copy_counts(axis)) {
     struct Part {
       A* data;
       Index count;
@@ -68,9 +68,9 @@ void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, BlockedCo
     std::vector<Part> parts;
     Index total = 0;
     for (const auto& p : all_) {
-      if (p->weight.sharding.runs.empty() || !p->trained) continue;
-      stretches(*p, [&](Index, Index local, Index count, const Piece& piece) {
-        if (piece.replicas != replicas) return;
+      if (!p->weight.sharding(axis) || !p->trained) continue;
+      stretches(*p, [&](Index, Index local, Index count, const Held& held) {
+        if (held.copies[axis].ranks != copies) return;
         parts.push_back({p->template vector_gradient<A>().data() + local, count});
         total += count;
       });
@@ -87,7 +87,7 @@ void Parameters<T>::reduce_replicas(Device& dev, Arena& communication, BlockedCo
       }
     };
     copy(false);
-    tensor.block(replicas).all_reduce(dev, packed);
+    along.block(copies).all_reduce(dev, packed);
     copy(true);
   }
 }
@@ -99,7 +99,7 @@ void assign(Device& dev, const Parameter& p, const std::function<double(Index)>&
     using S = typename decltype(value)::value_type;
     auto host = Kokkos::create_mirror_view(Kokkos::HostSpace(), value);
     for (Index i = 0; i < p.size(); ++i) host(i) = S(0.0f);  // rows that only pad
-    stretches(p, [&](Index logical, Index local, Index count, const Piece&) {
+    stretches(p, [&](Index logical, Index local, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) host(local + i) = S(Acc<T>(source(logical + i)));
     });
     Kokkos::deep_copy(value, host);

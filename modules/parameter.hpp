@@ -7,22 +7,24 @@
 #include <memory>
 
 #include "kernels/blocked_communicator.hpp"
-#include "modules/weight.hpp"
+#include "modules/placement.hpp"
 
 namespace gyr {
 
 class Parameter {
  public:
   Weight weight;
-  Shard shard;
+  Placement held;       // on this rank
   Index offset = 0;     // in the flat run of gradients
   bool trained = true;  // false: frozen, without gradient and optimizer state
   bool tied = false;    // another stage holds the same weight and counts it
 
-  Index size() const { return elements(shard.shape); }
-  // Of neighbours on the tensor axis that hold the same part, whether this rank is the first.
-  bool contributes() const { return shard.pieces[0].replica == 0; }
-  Index rows() const { return shard.shape[0]; }
+  Index size() const { return elements(held.shape); }
+  // The first element that this rank holds along a dimension.
+  Index first(int dim) const { return held.boxes.empty() ? weight.shape[dim] : held.boxes[0].box.first[dim]; }
+  // Of those that hold the same part, whether this rank is the first.
+  bool contributes() const { return held.boxes.empty() || held.boxes[0].first_copy(); }
+  Index rows() const { return held.shape[0]; }
   Index columns() const { return size() / rows(); }
 
   template <class S>
@@ -64,28 +66,28 @@ using Trained = std::function<bool(const Weight&)>;  // whether a weight is trai
 template <class T>
 class Parameters {
  public:
-  Parameters(int ranks, int rank, Trained trained = {}) : ranks_(ranks), rank_(rank), trained_(std::move(trained)) {}
+  // `at`: where the rank stands along the axes that weights are sharded over. Ranks along others hold the same and do not count as copies.
+  explicit Parameters(const Coordinates& at, Trained trained = {}) : at_(at), trained_(std::move(trained)) {}
 
   // Declares a weight. `adjacent`: directly behind the previous one in memory, so that one product can serve both; so do their gradients
   // where both are trained.
-  enum class Placement { aligned, adjacent };
-  Parameter& declare(Weight weight, Placement placement = Placement::aligned);
+  enum class Fit { aligned, adjacent };
+  Parameter& declare(Weight weight, Fit = Fit::aligned);
 
   void allocate(Arena& weights, Arena& gradients, Gradients);
 
-  int ranks() const { return ranks_; }
-  int rank() const { return rank_; }
+  const Coordinates& coordinates() const { return at_; }
   Index extent() const { return extent_; }                  // of the flat run, with its padding
   Tensor1<Acc<T>> gradients() const { return gradients_; }  // (extent)
   const std::vector<std::unique_ptr<Parameter>>& all() const { return all_; }
 
-  // Sums gradients of units that several neighbours of the tensor axis hold: one all-reduce per number of replicas.
-  void reduce_replicas(Device&, Arena& communication, BlockedCommunicator& tensor) const;
-  // Numbers of replicas that occur, besides 1 and the weights every rank holds whole (their gradients are equal everywhere).
-  std::vector<int> replica_counts() const;
+  // Sums gradients of parts that several ranks of an axis hold because there are fewer units than ranks: one all-reduce per number of copies.
+  void reduce_copies(Device&, Arena& communication, Axis, BlockedCommunicator& along) const;
+  // Numbers of copies that occur, besides 1 and those of weights that are not sharded over the axis (their gradients are equal everywhere).
+  std::vector<int> copy_counts(Axis) const;
 
  private:
-  int ranks_, rank_;
+  Coordinates at_;
   std::vector<std::unique_ptr<Parameter>> all_;
   Trained trained_;
   Index extent_ = 0, value_extent_ = 0, wide_extent_ = 0;
@@ -100,18 +102,9 @@ void assign(Device&, const Parameter&, const std::function<double(Index)>& sourc
 template <class T>
 void initialise(Device&, const Parameter&, std::uint64_t seed);
 
-// Visits each contiguous stretch a rank holds: logical first element, local first element, count; whether this rank is the first
-// of those that hold it.
 template <class Visit>
 void stretches(const Parameter& p, Visit&& visit) {
-  const Weight& w = p.weight;
-  Index inner = 1, outer = 1;  // elements behind and before the sharded dimension
-  for (int d = w.sharding.dim + 1; d < int(w.shape.size()); ++d) inner *= w.shape[d];
-  for (int d = 0; d < w.sharding.dim; ++d) outer *= w.shape[d];
-  const Index whole = w.shape[w.sharding.dim] * inner, local = p.shard.shape[w.sharding.dim] * inner;
-  for (const Piece& piece : p.shard.pieces)
-    for (Index o = 0; o < outer; ++o)
-      if (piece.extent > 0) visit(o * whole + piece.global * inner, o * local + piece.local * inner, piece.extent * inner, piece);
+  stretches(p.weight, p.held, visit);
 }
 
 }  // namespace gyr

@@ -34,12 +34,18 @@ struct Pass {
 
   // Calls the hook, if there is one, with an activation whose columns are sharded over the tensor axis as a weight's rows or columns are.
   void show(const std::string& name, const char* what, Matrix<const T> numbers, const Parameter& like) const {
-    if (hook) hook->observe(Observed::activation, name + what, numbers, like.weight.shape[like.weight.sharding.dim], like.shard.pieces);
+    if (!hook) return;
+    const int dim = like.weight.sharding(Axis::tensor)->dim;
+    std::vector<Held> columns = like.held.boxes;
+    for (Held& held : columns) held.box = {{held.box.first[dim]}, {held.box.count[dim]}}, held.local = {held.local[dim]};
+    hook->observe(Observed::activation, name + what, numbers, like.weight.shape[dim], columns);
   }
   // The same of what every rank of the tensor axis holds whole.
   void show(Observed observed, const std::string& name, Matrix<const T> numbers) const {
-    const Piece whole{0, 0, numbers.columns, tensor.size(), tensor.rank()};
-    if (hook) hook->observe(observed, name, numbers, numbers.columns, {&whole, 1});
+    if (!hook) return;
+    Held whole{{{0}, {numbers.columns}}, {0}, {}};
+    whole.copies[Axis::tensor] = {tensor.size(), tensor.rank()};
+    hook->observe(observed, name, numbers, numbers.columns, {&whole, 1});
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A weight is declared once: its name, its logical shape and how it is sharded over the ranks of the tensor axis. Allocation, initial
-// values, gradient reduction, who counts in the norm, checkpoint slabs, resharding and parameter counts follow from this line.
+// A weight is declared once: its name, its logical shape and how it is sharded over axes of the grid. Allocation, initial values, gradient
+// reduction, who counts in the norm, checkpoint slabs, resharding and parameter counts follow from this line.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "kernels/random.hpp"
 #include "kernels/tensor.hpp"
+#include "modules/axis.hpp"
 
 namespace gyr {
 
@@ -19,15 +20,20 @@ struct Run {
   Index extent;
   Index units;
   bool divisible = false;
+  const char* key = "";  // of the deck, below model: what says how many units there are
 };
 
+// How one dimension is sharded over the ranks of one axis.
 struct Sharding {
-  int dim = 0;            // which dimension is sharded
-  std::vector<Run> runs;  // none: every rank holds the whole
+  Axis axis = Axis::tensor;
+  int dim = 0;
+  std::vector<Run> runs;
 };
-inline Sharding replicated() { return {}; }
-inline Sharding by_rows(std::vector<Run> runs) { return {0, std::move(runs)}; }
-inline Sharding by_columns(std::vector<Run> runs) { return {1, std::move(runs)}; }
+// Over several axes at once: each another dimension. None: every rank holds the whole.
+using Shardings = std::vector<Sharding>;
+inline Shardings replicated() { return {}; }
+inline Shardings by_rows(std::vector<Run> runs, Axis axis = Axis::tensor) { return {{axis, 0, std::move(runs)}}; }
+inline Shardings by_columns(std::vector<Run> runs, Axis axis = Axis::tensor) { return {{axis, 1, std::move(runs)}}; }
 
 // Where initial values come from.
 struct Init {
@@ -48,27 +54,17 @@ enum class Storage { narrow, wide };  // in the model's scalar, or always in its
 struct Weight {
   std::string name;  // Hugging Face's name
   Shape shape;       // logical, whole
-  Sharding sharding;
+  Shardings shardings;
   Init init;
   Storage storage = Storage::narrow;
   bool decays = true;  // weight decay applies
 
   Index size() const { return elements(shape); }
+  const Sharding* sharding(Axis axis) const {
+    for (const Sharding& s : shardings)
+      if (s.axis == axis) return &s;
+    return nullptr;
+  }
 };
-
-// A part of the sharded dimension that this rank holds: logical [global, global + extent) lies at [local, local + extent).
-struct Piece {
-  Index global, local, extent;
-  int replicas;  // neighbours that hold the same
-  int replica;   // which of them this rank is
-};
-
-struct Shard {
-  Shape shape;                // local
-  std::vector<Piece> pieces;  // along sharding.dim (dimension 0 where replicated)
-};
-
-// What rank `rank` of `ranks` holds of a weight; Exit::config naming the counts that would work where units do not divide.
-Shard shard(const Weight&, int ranks, int rank);
 
 }  // namespace gyr

@@ -224,8 +224,8 @@ std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>& engine)
       for (const auto& mine : engine.stage().parameters().all())
         if (mine->weight.name == p->weight.name && !mine->tied) {
           const auto g = mine->template vector_gradient<A>();
-          stretches(*mine, [&](Index logical, Index local, Index count, const Piece& piece) {
-            for (Index i = 0; i < count && piece.replica == 0; ++i) {
+          stretches(*mine, [&](Index logical, Index local, Index count, const Held& held) {
+            for (Index i = 0; i < count && held.first_copy(); ++i) {
               values[logical + i] += double(g(local + i));
               values[p->weight.size() + logical + i] += 1;
             }

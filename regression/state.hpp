@@ -34,7 +34,7 @@ void set_state(Engine<T>& engine, int salt) {
   visit_state(engine, [&](auto x, Content content, const Parameter& p) {
     using S = typename decltype(x)::value_type;
     for (Index i = 0; i < p.size(); ++i) x(i) = S(0.f);
-    stretches(p, [&](Index logical, Index local, Index count, const Piece&) {
+    stretches(p, [&](Index logical, Index local, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) x(local + i) = S(Acc<T>(state_value(salt, content, p.weight.name, logical + i)));
     });
   });
@@ -48,7 +48,7 @@ std::pair<Index, std::string> wrong_elements(Engine<T>& engine, int salt) {
   visit_state(engine, [&](auto x, Content content, const Parameter& p) {
     using S = typename decltype(x)::value_type;
     std::vector<S> expected(p.size(), S(0.f));
-    stretches(p, [&](Index logical, Index local, Index count, const Piece&) {
+    stretches(p, [&](Index logical, Index local, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) expected[local + i] = S(Acc<T>(state_value(salt, content, p.weight.name, logical + i)));
     });
     for (Index i = 0; i < p.size(); ++i)

@@ -175,7 +175,7 @@ TEST(checkpoint, is_read_once) {
         Index wanted = 0, files = 0;
         for (const auto& p : rig.engine.stage().parameters().all()) {
           Index real = 0;  // without what only pads
-          stretches(*p, [&](Index, Index, Index count, const Piece&) { real += count; });
+          stretches(*p, [&](Index, Index, Index count, const Held&) { real += count; });
           wanted += 3 * real * Index(sizeof(float));
         }
         const bool reads = reading == Reading::all || rig.engine.grid().coordinate(Axis::data) == 0;

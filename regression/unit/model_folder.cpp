@@ -162,7 +162,7 @@ double rounded(Type type, double x) {
 template <class T>
 void expect_weights(Engine<T>& engine, Type type, const std::string& where) {
   for (const auto& p : engine.stage().parameters().all())
-    stretches(*p, [&](Index logical, Index local, Index count, const Piece&) {
+    stretches(*p, [&](Index logical, Index local, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) {
         const double stored = rounded(type, weight_value(p->weight, logical + i));
         const bool narrow = p->dtype() == dtype_of<T>();
@@ -201,7 +201,7 @@ TEST(model_folder, a_rank_reads_no_more_than_its_share) {
   Index all = 0, replicated = 0;
   for (const Weight& w : weights_of(model)) {
     all += 2 * w.size();
-    if (w.sharding.runs.empty()) replicated += 2 * w.size();
+    if (w.shardings.empty()) replicated += 2 * w.size();
   }
   for (const auto& [stages, ranks] : std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {1, 4}, {2, 2}, {4, 2}}) {
     std::vector<Span> spans;
@@ -217,7 +217,7 @@ TEST(model_folder, a_rank_reads_no_more_than_its_share) {
       load_weights(source, stage);
       Index mine = 0;
       for (const auto& p : stage.parameters().all())
-        stretches(*p, [&](Index logical, Index local, Index count, const Piece&) {
+        stretches(*p, [&](Index logical, Index local, Index count, const Held&) {
           mine += 2 * count;
           for (Index i = 0; i < count; ++i)
             ASSERT_EQ(p->vector<float>()(local + i), float(rounded(Type::bf16, weight_value(p->weight, logical + i)))) << p->weight.name;
@@ -306,7 +306,7 @@ std::pair<std::vector<double>, std::vector<double>> ends_of(Stage<T>& stage, boo
   for (const auto& p : stage.parameters().all())
     for (auto [name, numbers] : {std::pair(embedding_name, &embedding), std::pair(head_name, &head)})
       if (p->weight.name == name)
-        stretches(*p, [&](Index, Index local, Index count, const Piece&) {
+        stretches(*p, [&](Index, Index local, Index count, const Held&) {
           for (Index i = 0; i < count; ++i) numbers->push_back(double(p->template vector<T>()(local + i)));
         });
   return {embedding, tied ? embedding : head};

@@ -3,37 +3,28 @@
 // so every rank knows it of all others without asking.
 #pragma once
 
+#include "modules/model_config.hpp"
+#include "modules/parameter.hpp"
 #include "src/checkpoint/header.hpp"
-#include "src/engine/stage.hpp"
-#include "src/parallel/layout.hpp"
+#include "src/parallel/moves.hpp"
 
 namespace gyr {
 
-struct PlacedWeight {
-  Weight weight;
-  int stage;  // coordinate on the pipeline axis
-  bool trained = true;
-};
-
 // Every weight of a model once, in the order of the model.
-template <class T>
 std::vector<PlacedWeight> model_weights(const ModelConfig&, const Layout&, const Trained& = {});
-// The same without the stages.
-template <class T>
+// The same on one rank.
 std::vector<PlacedWeight> model_weights(const ModelConfig&, const Trained& = {});
 
-// A weight's tensors: itself and, where it is trained, its moments, and its master where it is stored narrower than it is updated.
-template <class T>
-std::vector<StoredTensor> stored_tensors(const PlacedWeight&);
+// A weight's tensors in a model of that precision: itself and, where it is trained, its moments, and its master where it is stored narrower
+// than it is updated.
+std::vector<StoredTensor> stored_tensors(const PlacedWeight&, DType precision);
 
 // A tensor of the model as some stage has it.
 struct PlacedTensor {
   StoredTensor tensor;
-  Weight weight;
-  int stage;
+  PlacedWeight of;
 };
-template <class T>
-std::vector<PlacedTensor> model_tensors(const ModelConfig&, const Layout&, const Trained& = {});
+std::vector<PlacedTensor> model_tensors(const ModelConfig&, DType precision, const Layout&, const Trained& = {});
 
 // A box of a tensor that a rank gives to a checkpoint.
 struct GivenBox {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "src/base/box.hpp"
+#include "kernels/box.hpp"
 
 namespace gyr {
 

@@ -59,7 +59,7 @@ void Delivery<T>::pack(const GivenBox& b, Index first, Index rows, std::byte* to
   local.first[0] += first, local.count[0] = rows;
   const std::byte* data = share(t);
   const Index size = size_of(t.tensor.dtype);
-  box_runs(parameters_.at(t.tensor.weight_name)->shard.shape, local, local.count, whole(local.count),
+  box_runs(parameters_.at(t.tensor.weight_name)->held.shape, local, local.count, whole(local.count),
            [&](Index from, Index there, Index count) { std::memcpy(to + there * size, data + from * size, std::size_t(count * size)); });
 }
 

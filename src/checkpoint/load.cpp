@@ -13,14 +13,14 @@ namespace {
 template <class T>
 void check_model(const WeightSource& source, const ModelConfig& config) {
   std::vector<Weight> weights;
-  for (const PlacedWeight& placed : model_weights<T>(config)) weights.push_back(placed.weight);
+  for (const PlacedWeight& placed : model_weights(config)) weights.push_back(placed.weight);
   check_weights(source, weights);
 }
 
 // A weight in training goes on from its moments.
 template <class T>
 void check_moments(const CheckpointFile& file, const EngineConfig& config) {
-  for (const PlacedWeight& placed : model_weights<T>(config.model, config.optimizer.trained())) {
+  for (const PlacedWeight& placed : model_weights(config.model, config.optimizer.trained())) {
     if (!placed.trained) continue;
     const std::string& name = placed.weight.name;
     const bool first = file.has(Content::first_moment, name), second = file.has(Content::second_moment, name);
@@ -42,16 +42,9 @@ template <class S>
 std::vector<S> share(const StoredNumbers& tensor, const Parameter& p) {
   const Index count = p.size();
   std::vector<BoxPair> parts;
-  for (const Piece& piece : p.shard.pieces) {
-    if (piece.extent == 0) continue;
-    const int dim = p.weight.sharding.dim;
-    Box there = whole(p.weight.shape), here = whole(p.shard.shape);
-    there.first[dim] = piece.global, here.first[dim] = piece.local;
-    there.count[dim] = here.count[dim] = piece.extent;
-    parts.push_back({there, here});
-  }
+  for (const Held& held : p.held.boxes) parts.push_back({held.box, {held.local, held.box.count}});
   std::vector<std::byte> stored(count * size_of(tensor.dtype));
-  tensor.read_parts(parts, stored.data(), p.shard.shape);
+  tensor.read_parts(parts, stored.data(), p.held.shape);
   std::vector<S> numbers(count);
   convert_numbers(tensor.dtype, stored.data(), count, numbers.data(), tensor.name);
   return numbers;

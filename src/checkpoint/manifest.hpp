@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "src/base/box.hpp"
+#include "kernels/box.hpp"
 #include "src/checkpoint/header.hpp"
 
 namespace gyr {

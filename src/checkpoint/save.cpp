@@ -95,7 +95,7 @@ template <class T>
 Saver<T>::Saver(std::filesystem::path folder, const SaveOptions& options, Engine<T>& engine, std::vector<int> writers)
     : folder_(std::move(folder)), options_(options), engine_(engine),
       tensors_(std::make_unique<const std::vector<PlacedTensor>>(
-          model_tensors<T>(engine.config().model, engine.grid().layout(), engine.config().optimizer.trained()))) {
+          model_tensors(engine.config().model, dtype_of<T>(), engine.grid().layout(), engine.config().optimizer.trained()))) {
   for (const PlacedTensor& t : *tensors_) logical_.push_back(logical(t.tensor));
   if (writers.empty()) writers = writers_of(options.files, engine.grid());
   delivery_ = std::make_unique<const Delivery<T>>(engine, *tensors_, std::move(writers), options.files != Files::single);
@@ -208,7 +208,7 @@ std::optional<Saved> Saver<T>::ended() {
 
 template <class T>
 Index save_buffer_bytes(const ModelConfig& model, const Layout& layout, int position, const Trained& trained) {
-  const auto tensors = model_tensors<T>(model, layout, trained);
+  const auto tensors = model_tensors(model, dtype_of<T>(), layout, trained);
   return bytes_of(given_boxes(tensors, layout, position, true), tensors);
 }
 

@@ -9,7 +9,7 @@
 
 #include "modules/model_config.hpp"
 #include "modules/weight.hpp"
-#include "src/base/box.hpp"
+#include "kernels/box.hpp"
 
 namespace gyr {
 

@@ -69,7 +69,7 @@ std::string kernel_table(const RankPlan& p) {
 std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   Index all = 0, most = 0;
   with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) {
-    const auto tensors = model_tensors<T>(run.model, layout, run.optimizer.trained());
+    const auto tensors = model_tensors(run.model, dtype_of<T>(), layout, run.optimizer.trained());
     for (const PlacedTensor& t : tensors) all += elements(t.tensor.shape) * size_of(t.tensor.dtype);
     for (int position = 0; position < layout.ranks(); ++position)
       if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(given_boxes(tensors, layout, position, true), tensors));

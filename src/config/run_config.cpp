@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <map>
 
 #include "modules/flops.hpp"
 #include "modules/layer.hpp"
@@ -431,20 +432,16 @@ Index RunConfig::batch_after(double tokens) const {
 
 namespace {
 
-// A key of the deck whose units (heads, groups or channels) are sharded over the tensor axis.
-struct Sharded {
-  const char* path;
-  Index units;
-};
-std::vector<Sharded> sharded_keys(const ModelConfig& m) {
-  const auto has = [&](const char* layers) { return m.pattern.find_first_of(layers) != std::string::npos; };
-  std::vector<Sharded> keys;
-  if (has("P*")) keys.push_back({"model.attention.num_heads", m.attention.num_heads});
-  if (has("P*")) keys.push_back({"model.attention.num_kv_heads", m.attention.num_kv_heads});
-  if (has("PM")) keys.push_back({"model.mamba.num_heads", m.mamba.num_heads});
-  if (has("PM")) keys.push_back({"model.mamba.num_groups", m.mamba.num_groups});
-  if (has("P-")) keys.push_back({"model.mlp.intermediate_size", m.mlp.intermediate_size});
-  return keys;
+// How many units (heads, groups or channels) are sharded over the tensor axis, by the deck's key.
+std::map<std::string, Index> sharded_units(ModelConfig m) {
+  std::sort(m.pattern.begin(), m.pattern.end());
+  m.pattern.erase(std::unique(m.pattern.begin(), m.pattern.end()), m.pattern.end());  // a layer of each type
+  std::map<std::string, Index> units;
+  for (const Weight& w : declared_weights(m))
+    if (const Sharding* sharding = w.sharding(Axis::tensor))
+      for (const Run& run : sharding->runs)
+        if (run.units > 0) units[std::string("model.") + run.key] = run.units;
+  return units;
 }
 
 }  // namespace
@@ -452,18 +449,17 @@ std::vector<Sharded> sharded_keys(const ModelConfig& m) {
 Layout layout_of(const RunConfig& run, int ranks) {
   const ParallelConfig& p = run.parallel;
   const ModelConfig& m = run.model;
-  const std::vector<Sharded> sharded = sharded_keys(m);
+  const std::map<std::string, Index> sharded = sharded_units(m);
   std::vector<Index> units;
-  for (const Sharded& key : sharded) units.push_back(key.units);
+  for (const auto& [key, count] : sharded) units.push_back(count);
   const int model_ranks = p.pipeline * p.tensor;
   const int data = p.data > 0 ? p.data : std::max(1, ranks / model_ranks);
   require(data * model_ranks == ranks, Exit::config,
           "parallel: {} x {} x {} (data x pipeline x tensor) is {} ranks, but there are {}. Grids that fit this model on {} ranks: {}", data,
           p.pipeline, p.tensor, data * model_ranks, ranks, ranks, suitable_grids(ranks, m.layers(), units));
-  for (const Sharded& key : sharded)
-    require(key.units % p.tensor == 0 || p.tensor % key.units == 0, Exit::config,
-            "{} = {} cannot be sharded over {} tensor ranks; set {} or parallel.tensor so that one divides the other", key.path, key.units, p.tensor,
-            key.path);
+  for (const auto& [key, count] : sharded)
+    require(count % p.tensor == 0 || p.tensor % count == 0, Exit::config,
+            "{} = {} cannot be sharded over {} tensor ranks; set {} or parallel.tensor so that one divides the other", key, count, p.tensor, key);
   check_permutation(p.permutation, ranks);
 
   std::vector<Span> stages;

@@ -42,12 +42,12 @@ step_00000010/index.h5   numbers of training step 10, whole and in the same orde
 template <class T>
 std::vector<PlacedTensor> wanted_weights(Engine<T>& engine, const std::vector<std::string>& what) {
   std::vector<PlacedTensor> all;
-  for (const PlacedWeight& placed : model_weights<T>(engine.config().model, engine.grid().layout(), engine.config().optimizer.trained())) {
-    const StoredTensor value = stored_tensors<T>(placed).front();
+  for (const PlacedWeight& placed : model_weights(engine.config().model, engine.grid().layout(), engine.config().optimizer.trained())) {
+    const StoredTensor value = stored_tensors(placed, dtype_of<T>()).front();
     StoredTensor gradient{Content::gradient, value.weight_name, dtype_of<Acc<T>>(), value.shape};
     for (const StoredTensor& t : {value, gradient}) {
       if (t.content == Content::gradient && !placed.trained) continue;
-      if (matches_any(what, path_of(t.content, t.weight_name))) all.push_back({t, placed.weight, placed.stage});
+      if (matches_any(what, path_of(t.content, t.weight_name))) all.push_back({t, placed});
     }
   }
   return all;
@@ -108,7 +108,7 @@ const T* Dump<T>::packed(Matrix<const T> numbers) {
 }
 
 template <class T>
-void Dump<T>::observe(Observed observed, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Piece> pieces) {
+void Dump<T>::observe(Observed observed, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Held> boxes) {
   const LogicalTensor tensor = activation(observed, name, columns);
   if (failed_ || !matches_any(what_, tensor.path)) return;
   const Stopwatch watch(seconds_);
@@ -116,10 +116,11 @@ void Dump<T>::observe(Observed observed, const std::string& name, Matrix<const T
   const Index first = first_sample(config.micro_batch_size, micro_, engine_.grid());
   engine_.device().exec.fence();
   try {
-    for (const Piece& piece : pieces) {
-      if (piece.replica != 0 || piece.extent == 0) continue;  // a neighbour's
-      const Box box{{first, 0, piece.global}, {config.micro_batch_size, config.seq_length, piece.extent}};
-      file_->write(tensor, box, config.micro_batch_size, packed(gyr::columns(numbers, piece.local, piece.extent)));
+    for (const Held& held : boxes) {
+      if (!held.first_copy()) continue;  // a neighbour's
+      const Index width = held.box.count[0];
+      const Box box{{first, 0, held.box.first[0]}, {config.micro_batch_size, config.seq_length, width}};
+      file_->write(tensor, box, config.micro_batch_size, packed(gyr::columns(numbers, held.local[0], width)));
     }
   } catch (const Error& error) {
     failed_ = error;

@@ -27,7 +27,7 @@ class Dump final : public Hook<T> {
   ~Dump() override;
 
   void micro_batch(int micro) override { micro_ = micro; }
-  void observe(Observed, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Piece>) override;
+  void observe(Observed, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Held>) override;
   void gradients_are_whole() override;  // writes them and the weights, and commits
 
  private:

@@ -47,14 +47,13 @@ double Optimizer<T>::gradient_squares(Device& dev) const {
   for (const auto& p : parameters_.all()) {
     if (p->tied || !p->trained) continue;
     const auto g = p->template vector_gradient<A>();
-    bool whole = true;
-    for (const Piece& piece : p->shard.pieces) whole = whole && piece.replica == 0;
-    if (whole) {
+    const std::vector<Held>& boxes = p->held.boxes;
+    if (std::all_of(boxes.begin(), boxes.end(), [](const Held& held) { return held.first_copy(); })) {
       sum += sum_of_squares<A>(dev, g);
       continue;
     }
-    stretches(*p, [&](Index, Index local, Index count, const Piece& piece) {
-      if (piece.replica == 0) sum += sum_of_squares<A>(dev, rows(g, local, count));
+    stretches(*p, [&](Index, Index local, Index count, const Held& held) {
+      if (held.first_copy()) sum += sum_of_squares<A>(dev, rows(g, local, count));
     });
   }
   return sum;

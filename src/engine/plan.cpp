@@ -23,7 +23,7 @@ class Pulse : public Hook<T> {
  public:
   explicit Pulse(const std::function<void()>& beat) : beat_(beat) {}
   void micro_batch(int) override {}
-  void observe(Observed, const std::string&, Matrix<const T>, Index, std::span<const Piece>) override { beat_(); }
+  void observe(Observed, const std::string&, Matrix<const T>, Index, std::span<const Held>) override { beat_(); }
   void gradients_are_whole() override { beat_(); }
 
  private:

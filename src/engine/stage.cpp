@@ -5,14 +5,14 @@ namespace gyr {
 
 template <class T>
 Stage<T>::Stage(const ModelConfig& config, Grid& grid, Trained trained)
-    : config_(config), grid_(grid), parameters_(grid.tensor().size(), grid.tensor().rank(), std::move(trained)) {
+    : config_(config), grid_(grid), parameters_(grid.layout().coordinates(grid.position(), weight_axes), std::move(trained)) {
   const PipelineShape shape = pipeline_shape(grid.layout(), 1);
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const Span layers = grid.layout().stages.at(shape.stage(grid.coordinate(Axis::pipeline), chunk));
     Embedding<T>* embedding = chunks_.empty() ? nullptr : chunks_.front()->embedding();
     chunks_.push_back(std::make_unique<Chunk<T>>(config_, layers, parameters_, embedding ? &embedding->table() : nullptr));
   }
-  grid.add_tensor_blocks(parameters_.replica_counts());
+  grid.add_tensor_blocks(parameters_.copy_counts(Axis::tensor));
 }
 
 template <class T>

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/box.hpp"
+#include "kernels/box.hpp"
 
 namespace gyr::hdf5 {
 

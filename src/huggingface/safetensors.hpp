@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "src/base/box.hpp"
+#include "kernels/box.hpp"
 #include "src/base/output_file.hpp"
 #include "src/huggingface/safetensors_header.hpp"
 

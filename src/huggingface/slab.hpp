@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/scalar.hpp"
-#include "src/base/box.hpp"
+#include "kernels/box.hpp"
 
 namespace gyr {
 

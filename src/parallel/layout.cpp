@@ -22,6 +22,13 @@ int Layout::coordinate(int position, Axes along) const {
   return coordinate;
 }
 
+Coordinates Layout::coordinates(int position, Axes along) const {
+  Coordinates at;
+  for (const LayoutAxis& a : axes)
+    if (along.has(a.axis)) at[a.axis] = {a.size, coordinate(position, a.axis)};
+  return at;
+}
+
 std::string Layout::text() const {
   std::string text;
   for (const LayoutAxis& a : axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", a.size, name_of(a.axis));

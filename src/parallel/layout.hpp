@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "kernels/tensor.hpp"
-#include "src/parallel/axis.hpp"
+#include "modules/placement.hpp"
 
 namespace gyr {
+
+// Weights may be sharded over these axes. Ranks of a stage that differ along others hold the same weights.
+inline constexpr Axes weight_axes = Axis::tensor;
 
 struct LayoutAxis {
   Axis axis;
@@ -32,6 +35,8 @@ struct Layout {
   int size(Axes along) const;
   // Which of them a position of the grid is: its coordinates along these axes as one number, that of the innermost counting fastest.
   int coordinate(int position, Axes along) const;
+  // The same axis by axis; along axes that are not among these a rank is alone.
+  Coordinates coordinates(int position, Axes along = all_axes) const;
   // The position with the coordinates that `coordinate_along` says.
   template <class CoordinateAlong>
   int position_at(CoordinateAlong&& coordinate_along) const {

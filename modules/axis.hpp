@@ -23,6 +23,10 @@ class Axes {
   }
   constexpr bool has(Axis axis) const { return (bits_ & Axes(axis).bits_) != 0; }
   std::string text() const;  // "world" of all, otherwise as "pipeline-tensor"
+  friend constexpr Axes operator+(Axes a, Axes b) {
+    a.bits_ |= b.bits_;
+    return a;
+  }
   friend constexpr Axes all_but(Axes axes) {
     axes.bits_ ^= (1u << axis_names.size()) - 1;
     return axes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/parallel/axis.hpp"
+#include "modules/axis.hpp"
 
 #include <algorithm>
 

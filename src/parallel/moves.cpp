@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/parallel/moves.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace gyr {
+
+namespace {
+
+// A box and the ranks that hold it. Those of a weight are disjoint: a layout deals a weight out in parts, and copies of a part are equal.
+struct Part {
+  Box box;
+  std::vector<int> ranks;
+};
+
+std::vector<Part> parts_of(const PlacedWeight& weight, const Layout& layout) {
+  std::map<Shape, Part> parts;  // by corner
+  for (int rank = 0; rank < layout.ranks(); ++rank)
+    for (const Held& held : held_at(weight, layout, layout.position_of(rank))) {
+      Part& part = parts[held.box.first];
+      part.box = held.box;
+      part.ranks.push_back(rank);
+    }
+  std::vector<Part> all;
+  for (auto& [corner, part] : parts) all.push_back(std::move(part));
+  return all;
+}
+
+// Of `holders`, the one that shall send `elements` to `receiver`.
+int sender(const std::vector<int>& holders, int receiver, const std::vector<Index>& sent, int ranks_per_node) {
+  const auto cost = [&](int rank) { return std::tuple(rank / ranks_per_node != receiver / ranks_per_node, sent[rank], rank); };
+  return *std::min_element(holders.begin(), holders.end(), [&](int a, int b) { return cost(a) < cost(b); });
+}
+
+}  // namespace
+
+std::vector<Held> held_at(const PlacedWeight& weight, const Layout& layout, int position) {
+  if (layout.coordinate(position, Axis::pipeline) != weight.stage) return {};
+  return place(weight.weight, layout.coordinates(position, all_but(Axis::pipeline))).boxes;
+}
+
+std::vector<Move> moves(const std::vector<PlacedWeight>& from, const Layout& before, const std::vector<PlacedWeight>& to, const Layout& after,
+                        int ranks_per_node) {
+  ensure(from.size() == to.size() && before.ranks() == after.ranks(), "moves: {} weights on {} ranks to {} on {}", from.size(), before.ranks(), to.size(),
+         after.ranks());
+  std::vector<Index> sent(std::size_t(before.ranks()), 0);
+  std::vector<Move> all;
+  for (std::size_t w = 0; w < from.size(); ++w) {
+    const std::vector<Part> old = parts_of(from[w], before);
+    for (const Part& wanted : parts_of(to[w], after))
+      for (const Part& part : old) {
+        const auto box = common(part.box, wanted.box);
+        if (!box) continue;
+        std::map<int, std::vector<int>> receivers;  // by sender
+        for (const int rank : wanted.ranks) {
+          if (std::binary_search(part.ranks.begin(), part.ranks.end(), rank)) continue;
+          const int by = sender(part.ranks, rank, sent, ranks_per_node);
+          receivers[by].push_back(rank);
+          sent[by] += elements(box->count);
+        }
+        for (auto& [by, ranks] : receivers) all.push_back({w, *box, by, std::move(ranks)});
+      }
+  }
+  return all;
+}
+
+}  // namespace gyr
