@@ -5,13 +5,13 @@
 #include <span>
 #include <string>
 
+#include "kernels/any_tensor.hpp"
 #include "modules/placement.hpp"
 
 namespace gyr {
 
 enum class Observed { activation, gradient };  // the gradient is that of the step's loss with respect to the activation of that name
 
-template <class T>
 class Hook {
  public:
   virtual ~Hook() = default;
@@ -19,7 +19,7 @@ class Hook {
   virtual void micro_batch(int micro) = 0;
   // This rank's columns (rows of the micro-batch, its shard) of an activation that has `columns` of them, in one-dimensional boxes.
   // They are read before this returns.
-  virtual void observe(Observed, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Held>) = 0;
+  virtual void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index columns, std::span<const Held>) = 0;
   // The gradients of the weights are reduced, and no weight has changed yet. Called on every rank.
   virtual void gradients_are_whole() = 0;
 };

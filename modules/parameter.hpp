@@ -5,7 +5,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 
+#include "kernels/any_tensor.hpp"
 #include "kernels/blocked_communicator.hpp"
 #include "modules/placement.hpp"
 
@@ -46,6 +48,7 @@ class Parameter {
   }
   bool has_gradient() const { return gradient_ != nullptr; }
   DType dtype() const { return dtype_; }
+  AnyTensor value() const { return {value_, dtype_, size()}; }
 
  private:
   template <class T>
@@ -59,6 +62,8 @@ class Parameter {
   void* value_ = nullptr;
   void* gradient_ = nullptr;
 };
+
+using ParameterList = std::span<const std::unique_ptr<Parameter>>;
 
 enum class Gradients { none, kept };
 using Trained = std::function<bool(const Weight&)>;  // whether a weight is trained; all are where empty

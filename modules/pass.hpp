@@ -30,7 +30,7 @@ struct Pass {
   StateStore* state = nullptr;         // generation only
   Tensor2<const Acc<T>> cosine, sine;  // (rows, head_dim / 2) of every token's position; empty without attention
   Documents documents = {};            // packed ones; not in generation
-  Hook<T>* hook = nullptr;
+  Hook* hook = nullptr;
 
   // Calls the hook, if there is one, with an activation whose columns are sharded over the tensor axis as a weight's rows or columns are.
   void show(const std::string& name, const char* what, Matrix<const T> numbers, const Parameter& like) const {

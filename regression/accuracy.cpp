@@ -66,7 +66,7 @@ std::map<std::string, std::vector<double>> gradients_in_float(const Golden& g, s
   config.model = g.model;
   config.micro_batch_size = g.batch.batch, config.seq_length = g.batch.seq_length, config.micros = 1;
   Rig<float> rig(config, alone(g.model.layers()));
-  load_weights<float>(g.folder, rig.engine);
+  load_weights(g.folder, rig.engine);
   const auto order = order_of(g.model.hidden_size, seed);
   std::map<std::string, const Weight*> weights;
   for (const auto& p : rig.engine.stage().parameters().all()) {

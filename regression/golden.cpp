@@ -116,7 +116,7 @@ template <class T>
 GoldenReader<T>::GoldenReader(const Golden& g, const ModelConfig& model, Grid& grid) : g_(g), stage_(model, grid) {
   stage_.make_slots({{1, Index(1) << 22}}, false);
   stage_.parameters().allocate(weights_, none_, Gradients::none);
-  load_weights<T>(g.folder, grid, stage_);
+  load_weights(g.folder, grid, stage_.config(), stage_.parameters().all());
 }
 
 template <class T>

@@ -125,7 +125,7 @@ TEST(checkpoint, is_the_same_however_its_files_are_written) {
     for (const Way& way : ways) {
       const std::string name = way.name;
       const bool async = way.async;
-      Saver<float> saver(folder / name, {.files = way.files, .shard = {async ? 0 : 3, true}, .async = async}, rig.engine, way.writers);
+      Saver saver(folder / name, {.files = way.files, .shard = {async ? 0 : 3, true}, .async = async}, rig.engine, way.writers);
       auto saved = saver.save(header_at(1));
       EXPECT_EQ(saved.has_value(), !async);
       if (async) {
@@ -199,7 +199,7 @@ TEST(checkpoint, a_full_disk_on_one_rank_is_an_error_of_all) {
       const fs::path here = folder / way.name;
       const bool async = way.async;
       SaveOptions options{.files = way.files, .retention = {1}, .async = async};
-      Saver<float> saver(here, options, rig.engine, way.writers);
+      Saver saver(here, options, rig.engine, way.writers);
       set_state(rig.engine, 1);
       saver.save(header_at(1));
       saver.finish();

@@ -40,7 +40,7 @@ std::map<std::string, std::vector<double>> dump(const ModelConfig& model, Grid& 
   Rig<T> rig(config, grid);
   const int data = grid.layout().size(Axis::data), mine = grid.coordinate(Axis::data);
   const auto source = [&](int micro) { return micro_batch((Index(micro) * data + mine) * 2, 2, seq_length, model.vocab_size); };
-  const Dump<T> looks(folder, header_of_step(), what, rig.engine, sequences, say);
+  const Dump looks(folder, header_of_step(), what, rig.engine, sequences, say);
   rig.engine.gradients(source, config.micros, step);
   return gathered_gradients(rig.engine);
 }

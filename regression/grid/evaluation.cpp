@@ -56,7 +56,7 @@ Grid* grid_with(int data, int pipeline, int tensor) {
 template <class T>
 Conclusion conclusion(const Evaluation& evaluation, Grid& grid, const BatchLimits& limits) {
   static const ModelConfig model = read_config_json(folder / config_file_name).model;
-  const Fill<T> fill = [&](Stage<T>& stage) { load_weights<T>(folder, grid, stage); };
+  const Fill<T> fill = [&](Stage<T>& stage) { load_weights(folder, grid, stage.config(), stage.parameters().all()); };
   return evaluation.conclude(score_passages<T>(model, grid, fill, evaluation.passages(), limits));
 }
 

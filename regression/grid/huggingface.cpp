@@ -66,7 +66,7 @@ class huggingface : public ::testing::TestWithParam<std::string> {
       config.model = g.model;
       config.micro_batch_size = 1, config.seq_length = g.batch.seq_length, config.micros = micros;
       Rig<T> rig(config, grid);
-      load_weights<T>(g.folder, rig.engine);
+      load_weights(g.folder, rig.engine);
       const auto source = [&](int micro) { return sequence(g.batch, Index(micro) * data + grid.coordinate(Axis::data)); };
       const StepResult result = rig.engine.gradients(source, micros, 1);
       const GoldenNumbers& expected = numbers<T>(g);
@@ -100,7 +100,7 @@ TEST_P(huggingface, greedy_text) {
   on_grids(g, false, [&](Grid& grid, const std::string& where) {
     const Index prompt = g.prompt.size(), made = g.generated.size();
     Generator<float> generator(g.model, grid, 1, prompt, prompt + made);
-    load_weights<float>(g.folder, grid, generator.stage());
+    load_weights(g.folder, grid, generator.stage().config(), generator.stage().parameters().all());
     const auto text = generator.generate({g.prompt}, {0, 0, 1, 1, made}, [](Index, Token) { return false; });
     EXPECT_EQ(text[0], g.generated) << where;
   });

@@ -133,7 +133,7 @@ TEST(checkpoint, serves_a_stage_without_optimizer) {
   Stage<double> stage(model, grid);
   Arena weights(Memory::weights, 1 << 20), none(Memory::gradients, 0);
   stage.parameters().allocate(weights, none, Gradients::none);
-  load_weights(path, grid, stage);
+  load_weights(path, grid, stage.config(), stage.parameters().all());
   for (const auto& p : stage.parameters().all())
     for (Index i = 0; i < p->size(); ++i)
       ASSERT_EQ(p->vector<double>()(i), double(float(state_value(3, Content::weight, p->weight.name, i)))) << p->weight.name;
@@ -688,9 +688,9 @@ TEST(checkpoint, is_resharded_into_equal_files) {
 TEST(checkpoint, of_an_asynchronous_save_is_of_its_moment) {
   const Folder folder;
   Single<float> rig(named("T2").model);
-  Saver<float> saver(folder.path(), {.async = true}, rig.engine);
+  Saver saver(folder.path(), {.async = true}, rig.engine);
   EXPECT_GT(saver.buffer_bytes(), 0);
-  EXPECT_EQ(saver.buffer_bytes(), save_buffer_bytes<float>(named("T2").model, rig.engine.grid().layout(), 0));
+  EXPECT_EQ(saver.buffer_bytes(), save_buffer_bytes(named("T2").model, DType::f32, rig.engine.grid().layout(), 0));
   for (int step = 1; step <= 5; ++step) {
     set_state(rig.engine, step);
     const auto before = saver.save(header_at(step));
@@ -715,7 +715,7 @@ TEST(checkpoint, of_a_save_that_nobody_awaits_is_not_there) {
   const Folder folder;
   Single<float> rig(named("T2").model);
   set_state(rig.engine, 1);
-  Saver<float>(folder.path(), {.async = true}, rig.engine).save(header_at(1));
+  Saver(folder.path(), {.async = true}, rig.engine).save(header_at(1));
   EXPECT_FALSE(newest_checkpoint(folder.path()));
   EXPECT_FALSE(fs::exists(folder / "step_00000001.tmp"));
 }
@@ -732,7 +732,7 @@ TEST(checkpoint, saved_fifty_times_takes_no_more_files_or_memory) {
   for (const bool async : {false, true}) {
     const Folder folder;
     Single<float> rig(named("T2").model);
-    Saver<float> saver(folder.path(), {.retention = {1}, .async = async}, rig.engine);
+    Saver saver(folder.path(), {.retention = {1}, .async = async}, rig.engine);
     const auto save = [&](int step) {
       saver.save(header_at(step));
       saver.finish();

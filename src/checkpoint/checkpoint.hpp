@@ -6,7 +6,7 @@
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/shard_writer.hpp"
 #include "src/checkpoint/weight_source.hpp"
-#include "src/engine/engine.hpp"
+#include "src/engine/model_state.hpp"
 
 namespace gyr {
 
@@ -33,12 +33,11 @@ struct Saved {
 };
 
 class Completion;
-template <class T>
 class Delivery;
 struct PlacedTensor;
 
-// Saves an engine's state as FOLDER/step_N, again and again. Everything here is collective over the engine's grid; an error of one rank
-// (Exit::io, disk full) is thrown by all, and what was committed before stays as it was.
+// Saves a model's state as FOLDER/step_N, again and again. Everything here is collective over its grid; an error of one rank (Exit::io, disk
+// full) is thrown by all, and what was committed before stays as it was.
 class StateSaver {
  public:
   virtual ~StateSaver() = default;  // waits for a writing thread; what is not committed by then will not be
@@ -53,11 +52,10 @@ class StateSaver {
   virtual Index buffer_bytes() const = 0;  // of this rank's copy, 0 unless `async`
 };
 
-template <class T>
 class Saver final : public StateSaver {
  public:
   // `writers`: by position, who writes for it, in place of what `files` means on this machine.
-  Saver(std::filesystem::path folder, const SaveOptions&, Engine<T>&, std::vector<int> writers = {});
+  Saver(std::filesystem::path folder, const SaveOptions&, ModelState&, std::vector<int> writers = {});
   ~Saver() override;
   std::optional<Saved> save(CheckpointHeader header) override;
   std::optional<Saved> poll() override;
@@ -72,22 +70,20 @@ class Saver final : public StateSaver {
 
   std::filesystem::path folder_;
   SaveOptions options_;
-  Engine<T>& engine_;
+  ModelState& state_;
   std::unique_ptr<const std::vector<PlacedTensor>> tensors_;
   std::vector<LogicalTensor> logical_;
-  std::unique_ptr<const Delivery<T>> delivery_;
+  std::unique_ptr<const Delivery> delivery_;
   std::vector<std::byte> buffer_;
   std::unique_ptr<Completion> under_way_;  // behind the buffer it writes from
   double blocked_seconds_ = 0;
 };
 
 // Bytes of the copy that an asynchronous save takes on a rank that writes for itself.
-template <class T>
-Index save_buffer_bytes(const ModelConfig&, const Layout&, int position, const Trained& = {});
+Index save_buffer_bytes(const ModelConfig&, DType precision, const Layout&, int position, const Trained& = {});
 
 // Saves once and waits.
-template <class T>
-Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, Engine<T>&, const SaveOptions& = {});
+Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, ModelState&, const SaveOptions& = {});
 
 enum class LoadWhat { weights, everything };
 
@@ -107,22 +103,17 @@ struct LoadTraffic {
 // thrown by all. Exit::config naming the first tensor where the checkpoint is of another model, or holds no moments of a weight that is
 // trained now (it was frozen then): moments at zero beside a late step's bias correction would take steps of several times the learning rate.
 // Moments of weights that are frozen now are not read. Exit::data naming file and tensor where its content is damaged.
-template <class T>
-CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, Engine<T>&, LoadWhat, Reading = Reading::all, LoadTraffic* = nullptr);
+CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, ModelState&, LoadWhat, Reading = Reading::all, LoadTraffic* = nullptr);
 
 // Exit::config naming the first tensor unless the checkpoint is of a model of these shapes. Not collective.
-template <class T>
 void check_shapes(const std::filesystem::path& checkpoint, const ModelConfig&);
 
 // The weights alone, of what `open` gives (see pretrained/weights.hpp), with an optimizer that has seen nothing, or into a stage that has
 // none. Collective over the grid; errors as above.
 using OpenWeights = std::function<std::unique_ptr<WeightSource>()>;
-template <class T>
-void load_weights_from(const OpenWeights& open, Engine<T>&);
-template <class T>
-void load_weights_from(const OpenWeights& open, Grid&, Stage<T>&);
-// This rank's part of every weight of its stage, and nothing else, is read. Not collective.
-template <class T>
-void load_weights(const WeightSource&, Stage<T>&);
+void load_weights_from(const OpenWeights& open, ModelState&);
+void load_weights_from(const OpenWeights& open, Grid&, const ModelConfig&, ParameterList);
+// This rank's part of each of these weights, and nothing else, is read. Not collective.
+void load_weights(const WeightSource&, ParameterList);
 
 }  // namespace gyr

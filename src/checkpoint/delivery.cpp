@@ -17,11 +17,10 @@ void transfer(Communicator& world, Call call, Pointer* data, Index bytes, int ot
 
 }  // namespace
 
-template <class T>
-Delivery<T>::Delivery(Engine<T>& engine, const std::vector<PlacedTensor>& tensors, std::vector<int> writers, bool spread)
-    : engine_(engine), tensors_(tensors), writers_(std::move(writers)) {
-  const Layout& layout = engine.grid().layout();
-  const int me = engine.grid().position();
+Delivery::Delivery(ModelState& state, const std::vector<PlacedTensor>& tensors, std::vector<int> writers, bool spread)
+    : state_(state), tensors_(tensors), writers_(std::move(writers)) {
+  const Layout& layout = state.grid().layout();
+  const int me = state.grid().position();
   for (int position = 0; position < layout.ranks(); ++position) {
     if (position != me && writers_[position] != me) continue;
     std::vector<GivenBox> boxes = given_boxes(tensors_, layout, position, spread);
@@ -31,29 +30,20 @@ Delivery<T>::Delivery(Engine<T>& engine, const std::vector<PlacedTensor>& tensor
     }
     if (position == me) given_ = std::move(boxes);
   }
-  for (const auto& p : engine.stage().parameters().all()) parameters_[p->weight.name] = p.get();
+  for (const auto& p : state.parameters()) parameters_[p->weight.name] = p.get();
 }
 
-template <class T>
-const std::byte* Delivery<T>::share(const PlacedTensor& t) const {
+const std::byte* Delivery::share(const PlacedTensor& t) const {
   if (copied_ == &t) return copy_.data();
   const Parameter& p = *parameters_.at(t.tensor.weight_name);
-  const Optimizer<T>& optimizer = engine_.optimizer();
-  const std::byte* data = nullptr;
-  switch (t.tensor.content) {
-    case Content::first_moment: data = on_host(optimizer.moment1(p), copy_); break;
-    case Content::second_moment: data = on_host(optimizer.moment2(p), copy_); break;
-    case Content::master: data = on_host(optimizer.master(p), copy_); break;
-    case Content::gradient: data = on_host(p.vector_gradient<Acc<T>>(), copy_); break;
-    case Content::weight: data = p.dtype() == dtype_of<T>() ? on_host(p.vector<const T>(), copy_) : on_host(p.vector<const Acc<T>>(), copy_); break;
-    case Content::activation: fail(Exit::internal, "{} is no state of a rank", t.tensor.weight_name);
-  }
+  const AnyTensor x = state_.tensor(p, t.tensor.content);
+  ensure(bool(x), "{} has no {} on this rank", t.tensor.weight_name, name_of(t.tensor.content));
+  const std::byte* data = on_host(x, copy_);
   copied_ = data == copy_.data() ? &t : nullptr;
   return data;
 }
 
-template <class T>
-void Delivery<T>::pack(const GivenBox& b, Index first, Index rows, std::byte* to) const {
+void Delivery::pack(const GivenBox& b, Index first, Index rows, std::byte* to) const {
   const PlacedTensor& t = tensors_[b.tensor];
   Box local{b.local, b.box.count};
   local.first[0] += first, local.count[0] = rows;
@@ -63,9 +53,8 @@ void Delivery<T>::pack(const GivenBox& b, Index first, Index rows, std::byte* to
            [&](Index from, Index there, Index count) { std::memcpy(to + there * size, data + from * size, std::size_t(count * size)); });
 }
 
-template <class T>
-void Delivery<T>::send() const {
-  Communicator& world = engine_.grid().world();
+void Delivery::send() const {
+  Communicator& world = state_.grid().world();
   Slab slab;
   for (const GivenBox& b : given_) {
     const Index rows = b.box.count[0], row = elements(b.box.count) / rows * size_of(tensors_[b.tensor].tensor.dtype), step = slab_of(b);
@@ -78,9 +67,8 @@ void Delivery<T>::send() const {
   }
 }
 
-template <class T>
-void Delivery<T>::take(const DeliveredBox& box, Sink& sink) const {
-  Communicator& world = engine_.grid().world();
+void Delivery::take(const DeliveredBox& box, Sink& sink) const {
+  Communicator& world = state_.grid().world();
   const GivenBox& b = box.given;
   const Index rows = b.box.count[0], row = elements(b.box.count) / rows * size_of(tensors_[b.tensor].tensor.dtype), step = slab_of(b);
   for (Index first = 0; first < rows; first += step) {
@@ -92,18 +80,13 @@ void Delivery<T>::take(const DeliveredBox& box, Sink& sink) const {
   }
 }
 
-template <class T>
-void Delivery<T>::run(Sink* sink) const {
-  engine_.device().exec.fence();
+void Delivery::run(Sink* sink) const {
+  state_.device().exec.fence();
   copied_ = nullptr;
-  if (writers_[engine_.grid().position()] != engine_.grid().position()) send();
+  if (writers_[state_.grid().position()] != state_.grid().position()) send();
   if (!sink) return;
   for (const DeliveredBox& b : boxes_) take(b, *sink);
   sink->check();
 }
-
-template class Delivery<double>;
-template class Delivery<float>;
-template class Delivery<bf16>;
 
 }  // namespace gyr

@@ -7,7 +7,7 @@
 
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/shard_writer.hpp"
-#include "src/engine/engine.hpp"
+#include "src/engine/model_state.hpp"
 
 namespace gyr {
 
@@ -27,11 +27,10 @@ class Sink {
   virtual void check() const = 0;
 };
 
-template <class T>
 class Delivery {
  public:
   // `writers`: by position, who writes for it.
-  Delivery(Engine<T>&, const std::vector<PlacedTensor>&, std::vector<int> writers, bool spread);
+  Delivery(ModelState&, const std::vector<PlacedTensor>&, std::vector<int> writers, bool spread);
 
   const std::vector<DeliveredBox>& boxes() const { return boxes_; }  // that this rank writes
   Index bytes() const { return bytes_; }                             // of them
@@ -46,7 +45,7 @@ class Delivery {
   void take(const DeliveredBox&, Sink&) const;
   Index slab_of(const GivenBox& b) const { return slab_rows(tensors_[b.tensor].tensor.dtype, b.box.count); }
 
-  Engine<T>& engine_;
+  ModelState& state_;
   const std::vector<PlacedTensor>& tensors_;
   std::vector<int> writers_;
   std::vector<GivenBox> given_;  // by this rank

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "modules/weight.hpp"
+#include "src/engine/model_state.hpp"
 #include "src/hdf5/file.hpp"
 #include "src/parallel/layout.hpp"
 
@@ -32,7 +33,6 @@ struct CheckpointHeader {
   std::string version;          // of the format
 };
 
-enum class Content { weight, first_moment, second_moment, master, gradient, activation };
 std::string_view name_of(Content);
 std::string path_of(Content, const std::string& weight_name);
 

@@ -91,29 +91,25 @@ ManifestFile write_copy(ShardFile& file, const std::vector<DeliveredBox>& boxes,
 
 Files files_of(const std::string& name) { return name == "rank" ? Files::rank : name == "node" ? Files::node : Files::single; }
 
-template <class T>
-Saver<T>::Saver(std::filesystem::path folder, const SaveOptions& options, Engine<T>& engine, std::vector<int> writers)
-    : folder_(std::move(folder)), options_(options), engine_(engine),
+Saver::Saver(std::filesystem::path folder, const SaveOptions& options, ModelState& state, std::vector<int> writers)
+    : folder_(std::move(folder)), options_(options), state_(state),
       tensors_(std::make_unique<const std::vector<PlacedTensor>>(
-          model_tensors(engine.config().model, dtype_of<T>(), engine.grid().layout(), engine.config().optimizer.trained()))) {
+          model_tensors(state.model(), state.precision(), state.grid().layout(), state.trained()))) {
   for (const PlacedTensor& t : *tensors_) logical_.push_back(logical(t.tensor));
-  if (writers.empty()) writers = writers_of(options.files, engine.grid());
-  delivery_ = std::make_unique<const Delivery<T>>(engine, *tensors_, std::move(writers), options.files != Files::single);
+  if (writers.empty()) writers = writers_of(options.files, state.grid());
+  delivery_ = std::make_unique<const Delivery>(state, *tensors_, std::move(writers), options.files != Files::single);
   buffer_.resize(std::size_t(buffer_bytes()));
 }
 
-template <class T>
-Saver<T>::~Saver() = default;
+Saver::~Saver() = default;
 
-template <class T>
-Index Saver<T>::buffer_bytes() const {
+Index Saver::buffer_bytes() const {
   return options_.async ? delivery_->bytes() : 0;
 }
 
 // Copies what this rank writes, or writes it as it comes; returns what is left to be done.
-template <class T>
-typename Saver<T>::Write Saver<T>::hand_over(const std::filesystem::path& shard, const CheckpointHeader& header) {
-  Communicator& world = engine_.grid().world();
+Saver::Write Saver::hand_over(const std::filesystem::path& shard, const CheckpointHeader& header) {
+  Communicator& world = state_.grid().world();
   const bool writes = !delivery_->boxes().empty();
   const auto make_file = [this, shard, header, position = world.rank()] {
     return std::make_shared<ShardFile>(shard, header, options_.shard, logical_, position);
@@ -137,11 +133,10 @@ typename Saver<T>::Write Saver<T>::hand_over(const std::filesystem::path& shard,
   return [file] { return file->finish(); };
 }
 
-template <class T>
-void Saver<T>::begin(CheckpointHeader header) {
+void Saver::begin(CheckpointHeader header) {
   const Stopwatch watch(blocked_seconds_);
-  Communicator& world = engine_.grid().world();
-  Manifest manifest{stamped(std::move(header), dtype_of<T>(), engine_.grid().layout()), logical_, {}, {}};
+  Communicator& world = state_.grid().world();
+  Manifest manifest{stamped(std::move(header), state_.precision(), state_.grid().layout()), logical_, {}, {}};
   const std::int64_t step = manifest.header.step;
   const std::filesystem::path target = checkpoint_path(folder_, step);
 
@@ -164,16 +159,14 @@ void Saver<T>::begin(CheckpointHeader header) {
   under_way_ = std::make_unique<Completion>(world, folder_, options_, std::move(manifest), std::move(transaction), std::move(write));
 }
 
-template <class T>
-std::optional<Saved> Saver<T>::save(CheckpointHeader header) {
+std::optional<Saved> Saver::save(CheckpointHeader header) {
   std::optional<Saved> before = finish();
   blocked_seconds_ = 0;
   begin(std::move(header));
   return options_.async ? std::move(before) : finish();
 }
 
-template <class T>
-std::optional<Saved> Saver<T>::poll() {
+std::optional<Saved> Saver::poll() {
   if (!under_way_) return {};
   bool done = false;
   try {
@@ -186,8 +179,7 @@ std::optional<Saved> Saver<T>::poll() {
   return done ? ended() : std::nullopt;
 }
 
-template <class T>
-std::optional<Saved> Saver<T>::finish() {
+std::optional<Saved> Saver::finish() {
   std::optional<Saved> saved;
   // Rarer and rarer: ranks that ask all the time take the processor from the one that writes.
   for (auto pause = shortest_pause; under_way_ && !(saved = poll()); pause = std::min(2 * pause, longest_pause)) {
@@ -197,8 +189,7 @@ std::optional<Saved> Saver<T>::finish() {
   return saved;
 }
 
-template <class T>
-std::optional<Saved> Saver<T>::ended() {
+std::optional<Saved> Saver::ended() {
   Saved saved = under_way_->saved();
   under_way_.reset();
   saved.blocked_seconds = std::exchange(blocked_seconds_, 0);
@@ -206,28 +197,16 @@ std::optional<Saved> Saver<T>::ended() {
   return saved;
 }
 
-template <class T>
-Index save_buffer_bytes(const ModelConfig& model, const Layout& layout, int position, const Trained& trained) {
-  const auto tensors = model_tensors(model, dtype_of<T>(), layout, trained);
+Index save_buffer_bytes(const ModelConfig& model, DType precision, const Layout& layout, int position, const Trained& trained) {
+  const auto tensors = model_tensors(model, precision, layout, trained);
   return bytes_of(given_boxes(tensors, layout, position, true), tensors);
 }
 
-template <class T>
-Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, Engine<T>& engine, const SaveOptions& options) {
-  Saver<T> saver(folder, options, engine);
+Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, ModelState& state, const SaveOptions& options) {
+  Saver saver(folder, options, state);
   std::optional<Saved> saved = saver.save(std::move(header));
   if (!saved) saved = saver.finish();
   return *saved;
 }
-
-template class Saver<double>;
-template class Saver<float>;
-template class Saver<bf16>;
-template Index save_buffer_bytes<double>(const ModelConfig&, const Layout&, int, const Trained&);
-template Index save_buffer_bytes<float>(const ModelConfig&, const Layout&, int, const Trained&);
-template Index save_buffer_bytes<bf16>(const ModelConfig&, const Layout&, int, const Trained&);
-template Saved save_checkpoint<double>(const std::filesystem::path&, CheckpointHeader, Engine<double>&, const SaveOptions&);
-template Saved save_checkpoint<float>(const std::filesystem::path&, CheckpointHeader, Engine<float>&, const SaveOptions&);
-template Saved save_checkpoint<bf16>(const std::filesystem::path&, CheckpointHeader, Engine<bf16>&, const SaveOptions&);
 
 }  // namespace gyr

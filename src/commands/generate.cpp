@@ -109,7 +109,7 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
           asked);
   Grid grid = grid_of(a, run, asked, runtime);
   Generator<T> generator(run.model, grid, count, asked, asked + a.sampling.tokens);
-  load_weights<T>(a.checkpoint, grid, generator.stage());
+  load_weights(a.checkpoint, grid, generator.stage().config(), generator.stage().parameters().all());
 
   std::vector<std::string> texts(count);
   std::vector<std::vector<Token>> tokens(count);
@@ -133,7 +133,7 @@ int run(const Arguments& a) {
       [&](Runtime& runtime) {
         const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
         say_customs(a, notes_of(runtime));
-        with_scalar(a.precision.empty() ? run.train.precision : a.precision, [&]<class T>(std::type_identity<T>) { generate<T>(a, run, runtime); });
+        with_type(precision_of(a.precision.empty() ? run.train.precision : a.precision), [&]<class T>(std::type_identity<T>) { generate<T>(a, run, runtime); });
       },
       false);
 }

@@ -22,7 +22,7 @@ std::vector<RankPlan> plans(const RunConfig& run, const Layout& layout) {
   std::vector<RankPlan> list;
   for (int position = 0; position < layout.ranks(); ++position) {
     if (layout.coordinate(position, Axis::data) != 0) continue;
-    with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { list.push_back(plan_rank<T>(config, layout, position)); });
+    with_type(precision_of(run.train.precision), [&]<class T>(std::type_identity<T>) { list.push_back(plan_rank<T>(config, layout, position)); });
   }
   return list;
 }
@@ -68,12 +68,10 @@ std::string kernel_table(const RankPlan& p) {
 // Bytes and files of a checkpoint, and of the copy that an asynchronous save writes from.
 std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   Index all = 0, most = 0;
-  with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) {
-    const auto tensors = model_tensors(run.model, dtype_of<T>(), layout, run.optimizer.trained());
-    for (const PlacedTensor& t : tensors) all += elements(t.tensor.shape) * size_of(t.tensor.dtype);
-    for (int position = 0; position < layout.ranks(); ++position)
-      if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(given_boxes(tensors, layout, position, true), tensors));
-  });
+  const auto tensors = model_tensors(run.model, precision_of(run.train.precision), layout, run.optimizer.trained());
+  for (const PlacedTensor& t : tensors) all += elements(t.tensor.shape) * size_of(t.tensor.dtype);
+  for (int position = 0; position < layout.ranks(); ++position)
+    if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(given_boxes(tensors, layout, position, true), tensors));
   const std::string& files = run.checkpoint.files;
   std::string text = fmt::format("{:.3g} GB", double(all) / 1e9);
   text += files == "rank" ? fmt::format(" in {} files", layout.ranks()) : files == "node" ? " in a file of each node" : " in one file";

@@ -2,12 +2,14 @@
 #include "src/dump/dump.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "src/base/stopwatch.hpp"
 #include "src/base/weight_pattern.hpp"
 #include "src/checkpoint/file_sink.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/host_copy.hpp"
+#include "src/engine/engine.hpp"
 #include "src/parallel/collective_check.hpp"
 
 namespace gyr {
@@ -39,12 +41,11 @@ step_00000010/index.h5   numbers of training step 10, whole and in the same orde
 )";
 
 // The weights and gradients that match.
-template <class T>
-std::vector<PlacedTensor> wanted_weights(Engine<T>& engine, const std::vector<std::string>& what) {
+std::vector<PlacedTensor> wanted_weights(ModelState& state, const std::vector<std::string>& what) {
   std::vector<PlacedTensor> all;
-  for (const PlacedWeight& placed : model_weights(engine.config().model, engine.grid().layout(), engine.config().optimizer.trained())) {
-    const StoredTensor value = stored_tensors(placed, dtype_of<T>()).front();
-    StoredTensor gradient{Content::gradient, value.weight_name, dtype_of<Acc<T>>(), value.shape};
+  for (const PlacedWeight& placed : model_weights(state.model(), state.grid().layout(), state.trained())) {
+    const StoredTensor value = stored_tensors(placed, state.precision()).front();
+    StoredTensor gradient{Content::gradient, value.weight_name, accumulator_of(state.precision()), value.shape};
     for (const StoredTensor& t : {value, gradient}) {
       if (t.content == Content::gradient && !placed.trained) continue;
       if (matches_any(what, path_of(t.content, t.weight_name))) all.push_back({t, placed});
@@ -53,22 +54,20 @@ std::vector<PlacedTensor> wanted_weights(Engine<T>& engine, const std::vector<st
   return all;
 }
 
-template <class T>
-std::vector<int> every_rank(Engine<T>& engine) {
+std::vector<int> every_rank(ModelState& state) {
   std::vector<int> positions;
-  for (int position = 0; position < engine.grid().layout().ranks(); ++position) positions.push_back(position);
+  for (int position = 0; position < state.grid().layout().ranks(); ++position) positions.push_back(position);
   return positions;
 }
 
 }  // namespace
 
-template <class T>
-Dump<T>::Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, Engine<T>& engine, Index samples,
+Dump::Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, ModelState& state, Index samples,
               Note say)
-    : what_(std::move(what)), engine_(engine), samples_(samples), say_(std::move(say)), weights_(wanted_weights(engine, what_)),
-      header_(stamped(header, dtype_of<T>(), engine.grid().layout())) {
+    : what_(std::move(what)), state_(state), samples_(samples), say_(std::move(say)), weights_(wanted_weights(state, what_)),
+      header_(stamped(header, state.precision(), state.grid().layout())) {
   const Stopwatch watch(seconds_);
-  Communicator& world = engine_.grid().world();
+  Communicator& world = state_.grid().world();
   const std::filesystem::path target = checkpoint_path(folder, header.step);
   collective_check(world, [&] {
     Index bytes = 0;
@@ -76,74 +75,67 @@ Dump<T>::Dump(const std::filesystem::path& folder, const CheckpointHeader& heade
     if (world.rank() == leader) transaction_ = std::make_unique<Transaction>(target, header_, bytes);
   });
   file_.emplace(Transaction::temporary(target) / shard_name(world.rank()), header_);
-  engine_.set_hook(this);
+  state_.set_hook(this);
 }
 
-template <class T>
-Dump<T>::~Dump() {
-  engine_.set_hook(nullptr);
+Dump::~Dump() {
+  state_.set_hook(nullptr);
 }
 
-template <class T>
-LogicalTensor Dump<T>::activation(Observed observed, const std::string& name, Index columns) const {
+LogicalTensor Dump::activation(Observed observed, const std::string& name, DType dtype, Index columns) const {
   const bool gradient = observed == Observed::gradient;
   const Content content = gradient ? Content::gradient : Content::activation;
   return {path_of(content, name),
           name,
           std::string(gradient ? "gradient of the loss with respect to " : "activation ") + name,
-          dtype_of<T>(),
-          {samples_, engine_.config().seq_length, columns},
-          std::string(name_of(dtype_of<T>()))};
+          dtype,
+          {samples_, state_.seq_length(), columns},
+          std::string(name_of(dtype))};
 }
 
-// Row-major on the host.
-template <class T>
-const T* Dump<T>::packed(Matrix<const T> numbers) {
-  const Index extent = (numbers.rows - 1) * numbers.stride + numbers.columns;
-  const T* from = reinterpret_cast<const T*>(on_host(Tensor1<const T>(numbers.data, extent), copy_));
-  if (numbers.stride == numbers.columns) return from;
-  packed_.resize(std::size_t(numbers.rows * numbers.columns));
-  for (Index r = 0; r < numbers.rows; ++r) std::copy_n(from + r * numbers.stride, numbers.columns, packed_.data() + r * numbers.columns);
+// Some of the columns, row-major on the host.
+const std::byte* Dump::packed(const AnyMatrix& x, Index first, Index count) {
+  const Index size = size_of(x.dtype), extent = (x.rows - 1) * x.stride + x.columns;
+  const std::byte* from = on_host({const_cast<void*>(x.data), x.dtype, extent}, copy_);
+  if (x.stride == count) return from;
+  packed_.resize(std::size_t(x.rows * count * size));
+  for (Index r = 0; r < x.rows; ++r) std::memcpy(packed_.data() + r * count * size, from + (r * x.stride + first) * size, std::size_t(count * size));
   return packed_.data();
 }
 
-template <class T>
-void Dump<T>::observe(Observed observed, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Held> boxes) {
-  const LogicalTensor tensor = activation(observed, name, columns);
+void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& numbers, Index columns, std::span<const Held> boxes) {
+  const LogicalTensor tensor = activation(observed, name, numbers.dtype, columns);
   if (failed_ || !matches_any(what_, tensor.path)) return;
   const Stopwatch watch(seconds_);
-  const EngineConfig& config = engine_.config();
-  const Index first = first_sample(config.micro_batch_size, micro_, engine_.grid());
-  engine_.device().exec.fence();
+  const Index sequences = state_.micro_batch_size();
+  const Index first = first_sample(sequences, micro_, state_.grid());
+  state_.device().exec.fence();
   try {
     for (const Held& held : boxes) {
       if (!held.first_copy()) continue;  // a neighbour's
       const Index width = held.box.count[0];
-      const Box box{{first, 0, held.box.first[0]}, {config.micro_batch_size, config.seq_length, width}};
-      file_->write(tensor, box, config.micro_batch_size, packed(gyr::columns(numbers, held.local[0], width)));
+      const Box box{{first, 0, held.box.first[0]}, {sequences, state_.seq_length(), width}};
+      file_->write(tensor, box, sequences, packed(numbers, held.local[0], width));
     }
   } catch (const Error& error) {
     failed_ = error;
   }
 }
 
-template <class T>
-void Dump<T>::write_weights() {
+void Dump::write_weights() {
   FileSink sink([this](const GivenBox& b, Index rows, const void* data) { file_->write(logical(weights_[b.tensor].tensor), b.box, rows, data); });
-  Delivery<T>(engine_, weights_, every_rank(engine_), true).run(&sink);
+  Delivery(state_, weights_, every_rank(state_), true).run(&sink);
 }
 
 // Of what all ranks have written.
-template <class T>
-Manifest Dump<T>::whole(const std::vector<std::string>& parts) const {
+Manifest Dump::whole(const std::vector<std::string>& parts) const {
   Manifest manifest{header_, {}, {}, {}};
   for (const std::string& text : parts)
     if (!text.empty()) add(manifest, dump_part(text));
   return manifest;
 }
 
-template <class T>
-void Dump<T>::tell(const Manifest& m, double seconds) const {
+void Dump::tell(const Manifest& m, double seconds) const {
   if (!say_) return;
   say_(fmt::format("dump {}, {} tensors of {:.1f} MB in {:.3f} s", transaction_->target().string(), m.tensors.size(), double(m.bytes()) / 1e6,
                    seconds));
@@ -152,10 +144,9 @@ void Dump<T>::tell(const Manifest& m, double seconds) const {
       say_(fmt::format("dump.what: nothing is called {}; `gyrfalcon info` shows the names", pattern));
 }
 
-template <class T>
-void Dump<T>::gradients_are_whole() {
-  Communicator& world = engine_.grid().world();
-  engine_.grid().tell("dump");
+void Dump::gradients_are_whole() {
+  Communicator& world = state_.grid().world();
+  state_.grid().tell("dump");
   std::optional<DumpPart> mine;
   try {
     collective_check(world, [&] {
@@ -178,9 +169,5 @@ void Dump<T>::gradients_are_whole() {
     tell(manifest, seconds);
   });
 }
-
-template class Dump<double>;
-template class Dump<float>;
-template class Dump<bf16>;
 
 }  // namespace gyr

@@ -13,32 +13,31 @@
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/transaction.hpp"
 #include "src/dump/dump_file.hpp"
-#include "src/engine/engine.hpp"
+#include "src/engine/model_state.hpp"
 
 namespace gyr {
 
-template <class T>
-class Dump final : public Hook<T> {
+class Dump final : public Hook {
  public:
   // Of the engine's next training step, of `samples` sequences, into FOLDER/step_N where N is header.step. What a tensor's path matches one
   // of the patterns `what` (weight_pattern.hpp) is taken. Collective, as the step itself is; Exit::io on every rank where it fails on one,
   // and nothing is left of it. The first rank says what became of it, also where the step then ends in an error of its own.
-  Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, Engine<T>&, Index samples, Note say = {});
+  Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, ModelState&, Index samples, Note say = {});
   ~Dump() override;
 
   void micro_batch(int micro) override { micro_ = micro; }
-  void observe(Observed, const std::string& name, Matrix<const T> numbers, Index columns, std::span<const Held>) override;
+  void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index columns, std::span<const Held>) override;
   void gradients_are_whole() override;  // writes them and the weights, and commits
 
  private:
-  LogicalTensor activation(Observed, const std::string& name, Index columns) const;
-  const T* packed(Matrix<const T> numbers);
+  LogicalTensor activation(Observed, const std::string& name, DType, Index columns) const;
+  const std::byte* packed(const AnyMatrix& numbers, Index first, Index count);
   void write_weights();
   Manifest whole(const std::vector<std::string>& parts) const;
   void tell(const Manifest&, double seconds) const;
 
   std::vector<std::string> what_;
-  Engine<T>& engine_;
+  ModelState& state_;
   Index samples_, micro_ = 0;
   Note say_;
   std::vector<PlacedTensor> weights_;  // and their gradients
@@ -48,7 +47,7 @@ class Dump final : public Hook<T> {
   std::optional<Error> failed_;  // while the step went on
   double seconds_ = 0;
   std::vector<std::byte> copy_;  // of numbers that the host cannot read
-  std::vector<T> packed_;
+  std::vector<std::byte> packed_;
 };
 
 }  // namespace gyr

@@ -56,7 +56,7 @@ Program Engine<T>::training_program(int micros) const {
 }
 
 template <class T>
-void Engine<T>::set_hook(Hook<T>* hook) {
+void Engine<T>::set_hook(Hook* hook) {
   ensure(!device_.dry_run(), "a dry run has no numbers for a hook");
   stage_.set_hook(hook_ = hook);
   executor_.set_hook(hook);
@@ -66,6 +66,21 @@ template <class T>
 void Engine<T>::initialise(std::uint64_t seed) {
   for (const auto& p : stage_.parameters().all()) gyr::initialise<T>(device_, *p, seed);
   if (optimizer_) optimizer_->reset(device_);
+}
+
+template <class T>
+AnyTensor Engine<T>::tensor(const Parameter& p, Content content) const {
+  const auto any = [](const auto& x) { return x.data() ? AnyTensor(x) : AnyTensor(); };
+  const bool trains = optimizer_ && p.trained;
+  switch (content) {
+    case Content::weight: return p.value();
+    case Content::gradient: return any(p.template vector_gradient<Acc<T>>());
+    case Content::first_moment: return trains ? any(optimizer_->moment1(p)) : AnyTensor();
+    case Content::second_moment: return trains ? any(optimizer_->moment2(p)) : AnyTensor();
+    case Content::master: return trains ? any(optimizer_->master(p)) : AnyTensor();
+    case Content::activation: break;
+  }
+  return {};
 }
 
 template <class T>
@@ -114,7 +129,7 @@ StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const St
   fill<Acc<T>>(device_, stage_.parameters().gradients(), 0);
   const double sum = run(training_program(micros), batches, {1.0 / double(result.tokens)}).loss;
   finish_gradients();
-  if (on_gradients_ && !device_.dry_run()) on_gradients_(device_, stage_.parameters().gradients());
+  if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().gradients());
   if (hook_) hook_->gradients_are_whole();
 
   // The norm is summed over a replica, the loss over all ranks: stop requests and flags travel with both sums and so reach every rank.

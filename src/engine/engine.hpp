@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "src/engine/executor.hpp"
+#include "src/engine/model_state.hpp"
 #include "src/engine/optimizer.hpp"
 #include "src/engine/reduction.hpp"
 
@@ -51,7 +52,7 @@ using MicroBatches = std::function<MicroBatch(int)>;
 Index first_sample(Index micro_batch_size, Index i, const Grid&);
 
 template <class T>
-class Engine {
+class Engine final : public ModelState {
  public:
   // `capacity`: what `measured` returned after one step of a dry run of the same configuration. Null makes a dry run, on a dry-run grid.
   Engine(const EngineConfig&, Grid&, const Capacity* capacity, Timers&);
@@ -68,10 +69,6 @@ class Engine {
   StepResult gradients(const MicroBatches& source, int micros, std::int64_t step) { return gradients(source, micros, StepOrder{step}); }
   // After a step that was not finite, and before the next: throws Exit::numeric with the name of the weight where it was first seen.
   [[noreturn]] void not_finite(std::int64_t step, const StepResult&);
-  // Calls the hook in training steps from now on; null: no hook. Not in a dry run.
-  void set_hook(Hook<T>* hook);
-  // Called with the flat gradients once they are whole, before they are used: for the injection of faults.
-  void on_gradients(std::function<void(Device&, Tensor1<Acc<T>>)> f) { on_gradients_ = std::move(f); }
   // Sum of losses and number of labelled tokens over the global batch; no gradients.
   std::pair<double, Index> evaluate(const MicroBatches&, int micros);
   // The scores of every row of this data coordinate's micro-batches, [micro][row], on the last stage; empty on the others. No gradients.
@@ -79,10 +76,21 @@ class Engine {
 
   Stage<T>& stage() { return stage_; }
   Optimizer<T>& optimizer() { return *optimizer_; }
-  Device& device() { return device_; }
-  Grid& grid() { return grid_; }
   const EngineConfig& config() const { return config_; }
   Capacity measured() const;  // high-water marks so far
+
+  const ModelConfig& model() const override { return config_.model; }
+  DType precision() const override { return dtype_of<T>(); }
+  Index seq_length() const override { return config_.seq_length; }
+  Index micro_batch_size() const override { return config_.micro_batch_size; }
+  Trained trained() const override { return config_.optimizer.trained(); }
+  Grid& grid() override { return grid_; }
+  Device& device() override { return device_; }
+  ParameterList parameters() const override { return stage_.parameters().all(); }
+  AnyTensor tensor(const Parameter&, Content) const override;
+  void reset_optimizer() override { optimizer_->reset(device_); }
+  void set_hook(Hook*) override;
+  void on_gradients(std::function<void(const AnyTensor&)> f) override { on_gradients_ = std::move(f); }
 
  private:
   Program training_program(int micros) const;
@@ -101,8 +109,8 @@ class Engine {
   std::optional<Optimizer<T>> optimizer_;
   GradientReduction<T> reduction_;
   Executor<T> executor_;
-  std::function<void(Device&, Tensor1<Acc<T>>)> on_gradients_;
-  Hook<T>* hook_ = nullptr;
+  std::function<void(const AnyTensor&)> on_gradients_;
+  Hook* hook_ = nullptr;
 };
 
 }  // namespace gyr

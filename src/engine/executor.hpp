@@ -25,7 +25,7 @@ class Executor {
  public:
   Executor(Device&, Grid&, Stage<T>&, Timers&);
 
-  void set_hook(Hook<T>* hook) { hook_ = hook; }
+  void set_hook(Hook* hook) { hook_ = hook; }
   // Runs the program up to its step. `reduce` begins the sum of a bucket; what it has begun is polled between tasks until it is waited for.
   using Reduce = std::function<Event(int bucket)>;
   RunResult run(const Program&, const std::vector<MicroBatch>&, const RunOrder&, const Reduce& reduce = {});
@@ -64,7 +64,7 @@ class Executor {
   Grid& grid_;
   Stage<T>& stage_;
   Timers& timers_;
-  Hook<T>* hook_ = nullptr;
+  Hook* hook_ = nullptr;
   std::vector<Event> reductions_;
 };
 

@@ -18,12 +18,11 @@ std::vector<CommunicatorTraffic> traffic_of(Grid& grid) {
 namespace {
 
 // Sees every layer pass, and lets the plan be interrupted there.
-template <class T>
-class Pulse : public Hook<T> {
+class Pulse : public Hook {
  public:
   explicit Pulse(const std::function<void()>& beat) : beat_(beat) {}
   void micro_batch(int) override {}
-  void observe(Observed, const std::string&, Matrix<const T>, Index, std::span<const Held>) override { beat_(); }
+  void observe(Observed, const std::string&, const AnyMatrix&, Index, std::span<const Held>) override { beat_(); }
   void gradients_are_whole() override { beat_(); }
 
  private:
@@ -36,7 +35,7 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
   Grid grid = Grid::dry_run(layout, position);
   Timers timers(engine_timer_names());
   Engine<T> engine(config, grid, nullptr, timers);
-  Pulse<T> pulse(beat);
+  Pulse pulse(beat);
   if (beat) engine.stage().set_hook(&pulse);
   engine.initialise(0);
   engine.device().clear_work();

@@ -12,22 +12,16 @@ namespace gyr {
 
 namespace {
 
-template <class S>
-std::uint64_t mix(std::uint64_t sum, Tensor1<S> x) {
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
-  return XXH3_64bits_withSeed(host.data(), host.span() * sizeof(S), sum);
-}
-
-template <class T>
-std::uint64_t checksum(Engine<T>& engine) {
-  const Optimizer<T>& optimizer = engine.optimizer();
+std::uint64_t checksum(const ModelState& state) {
   std::uint64_t sum = 0;
-  for (const auto& p : engine.stage().parameters().all()) {
-    sum = p->dtype() == dtype_of<T>() ? mix(sum, p->template vector<T>()) : mix(sum, p->template vector<Acc<T>>());
-    if (!p->trained) continue;
-    sum = mix(mix(sum, optimizer.moment1(*p)), optimizer.moment2(*p));
-    if (optimizer.has_master(*p)) sum = mix(sum, optimizer.master(*p));
-  }
+  std::vector<std::byte> copy;
+  for (const auto& p : state.parameters())
+    for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
+      if (const AnyTensor x = state.tensor(*p, content)) {
+        copy.resize(std::size_t(x.bytes()));
+        copy_to_host(x, copy.data());
+        sum = XXH3_64bits_withSeed(copy.data(), copy.size(), sum);
+      }
   return sum;
 }
 
@@ -45,12 +39,11 @@ std::string ranks_at(const Grid& grid, const std::vector<int>& coordinates) {
 
 }  // namespace
 
-template <class T>
-void check_replicas(Engine<T>& engine, std::int64_t step) {
-  Grid& grid = engine.grid();
+void check_replicas(ModelState& state, std::int64_t step) {
+  Grid& grid = state.grid();
   if (grid.group(Axis::data).size() == 1) return;
   grid.tell("check replicas");
-  const std::uint64_t mine = checksum(engine);
+  const std::uint64_t mine = checksum(state);
   const double halves[] = {double(mine >> 32), double(mine & 0xffffffffu)};  // exact in a double
   const std::vector<double> all = grid.group(Axis::data).gather(halves);
   std::map<std::pair<double, double>, std::vector<int>> holders;
@@ -70,9 +63,5 @@ void check_replicas(Engine<T>& engine, std::int64_t step) {
     fail(Exit::numeric, "{}ranks {} do not hold the same bits, and no majority says which is right. {}", at, ranks_at(grid, some), way_out);
   });
 }
-
-template void check_replicas<double>(Engine<double>&, std::int64_t);
-template void check_replicas<float>(Engine<float>&, std::int64_t);
-template void check_replicas<bf16>(Engine<bf16>&, std::int64_t);
 
 }  // namespace gyr

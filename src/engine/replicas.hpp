@@ -2,13 +2,12 @@
 // Ranks along the data axis hold the same weights and optimizer state, bit for bit. Where they do not, memory or a processor has failed.
 #pragma once
 
-#include "src/engine/engine.hpp"
+#include "src/engine/model_state.hpp"
 
 namespace gyr {
 
 // Compares a checksum of weights, masters and moments over the data axis. Exit::numeric on all ranks naming the rank whose numbers are
 // not the majority's, or the ranks that differ where there is none. Collective over the grid.
-template <class T>
-void check_replicas(Engine<T>&, std::int64_t step);
+void check_replicas(ModelState&, std::int64_t step);
 
 }  // namespace gyr

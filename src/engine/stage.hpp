@@ -18,9 +18,10 @@ class Stage {
   Stage(const ModelConfig&, Grid&, Trained = {});
 
   // Calls the hook with activations and their gradients from now on; null: no hook.
-  void set_hook(Hook<T>* hook) { hook_ = hook; }
+  void set_hook(Hook* hook) { hook_ = hook; }
 
   Parameters<T>& parameters() { return parameters_; }
+  const Parameters<T>& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }
   bool first() const { return chunks_.front()->first(); }  // whether it holds the embedding
   bool last() const { return chunks_.back()->last(); }     // whether it holds the head
@@ -60,7 +61,7 @@ class Stage {
   Grid& grid_;
   Parameters<T> parameters_;
   std::vector<std::unique_ptr<Chunk<T>>> chunks_;
-  Hook<T>* hook_ = nullptr;
+  Hook* hook_ = nullptr;
   std::vector<std::deque<Slot<T>>> slots_;  // of each chunk
 };
 

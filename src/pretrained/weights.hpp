@@ -9,15 +9,13 @@ namespace gyr {
 // A checkpoint, or a folder with config.json and safetensors. Exit::missing, Exit::data.
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path&, const ModelConfig&);
 
-// The weights alone, with an optimizer that has seen nothing, or into a stage that has none. Collective over the grid; errors as
+// The weights alone, with an optimizer that has seen nothing, or into weights that have none. Collective over the grid; errors as
 // load_checkpoint.
-template <class T>
-void load_weights(const std::filesystem::path& path, Engine<T>& engine) {
-  load_weights_from<T>([&] { return open_weights(path, engine.config().model); }, engine);
+inline void load_weights(const std::filesystem::path& path, ModelState& state) {
+  load_weights_from([&] { return open_weights(path, state.model()); }, state);
 }
-template <class T>
-void load_weights(const std::filesystem::path& path, Grid& grid, Stage<T>& stage) {
-  load_weights_from<T>([&] { return open_weights(path, stage.config()); }, grid, stage);
+inline void load_weights(const std::filesystem::path& path, Grid& grid, const ModelConfig& model, ParameterList parameters) {
+  load_weights_from([&] { return open_weights(path, model); }, grid, model, parameters);
 }
 
 }  // namespace gyr

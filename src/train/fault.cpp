@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -14,20 +15,18 @@
 
 namespace gyr {
 
-template <class T>
-Fault<T>::Fault(const FaultSettings& settings, const Identity& me, Engine<T>& engine, const Beacon& beacon)
-    : settings_(settings), engine_(engine), beacon_(beacon), last_(std::chrono::steady_clock::now()) {
+Fault::Fault(const FaultSettings& settings, const Identity& me, ModelState& state, const Beacon& beacon)
+    : settings_(settings), state_(state), beacon_(beacon), last_(std::chrono::steady_clock::now()) {
   const bool now = settings.any() && (settings.attempt < 0 || settings.attempt == me.attempt);
   require(!now || settings.rank < me.ranks, Exit::config, "fault.rank = {}, but there are {} ranks", settings.rank, me.ranks);
   mine_ = now && settings.rank == me.rank;
   if (!mine_ || (settings_.kind != FaultKind::nan && settings_.kind != FaultKind::gradflip)) return;
-  engine_.on_gradients([this](Device& dev, Tensor1<Acc<T>> gradients) {
-    if (std::exchange(spoil_, false)) spoil(dev, gradients);
+  state_.on_gradients([this](const AnyTensor& gradients) {
+    if (std::exchange(spoil_, false)) spoil(gradients);
   });
 }
 
-template <class T>
-void Fault<T>::strike(Index step) {
+void Fault::strike(Index step) {
   if (!mine_) return;
   if (settings_.kind == FaultKind::slow) {
     if (step >= settings_.step) delay();
@@ -44,9 +43,9 @@ void Fault<T>::strike(Index step) {
       for (;;) ::pause();
     case FaultKind::nan:
     case FaultKind::gradflip: spoil_ = true; break;
-    case FaultKind::bitflip: flip_weight(largest()); break;
+    case FaultKind::bitflip: flip_bit(state_.updated(largest()), largest().size() / 2); break;
     case FaultKind::scale:
-      for (const auto& p : engine_.stage().parameters().all()) scale(*p);
+      for (const auto& p : state_.parameters()) scale(state_.updated(*p));
       break;
     case FaultKind::slow:
     case FaultKind::none: break;
@@ -54,72 +53,48 @@ void Fault<T>::strike(Index step) {
 }
 
 // Sleeps as long as the last step worked, less its waiting, times what makes it so many times as slow.
-template <class T>
-void Fault<T>::delay() {
+void Fault::delay() {
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - last_).count();
   const double worked = std::max(0.0, took - (beacon_.waited() - last_waited_));
   std::this_thread::sleep_for(std::chrono::duration<double>((settings_.amount - 1) * worked));
 }
 
-template <class T>
-const Parameter& Fault<T>::largest() const {
+const Parameter& Fault::largest() const {
   const Parameter* found = nullptr;
-  for (const auto& p : engine_.stage().parameters().all())
+  for (const auto& p : state_.parameters())
     if (!found || p->size() > found->size()) found = p.get();
   return *found;
 }
 
-// The numbers that training goes on from: of a weight that has a master those, since the weight itself is made anew from them.
-template <class T>
-template <class F>
-void Fault<T>::with_values(const Parameter& p, F&& f) {
-  if (engine_.optimizer().has_master(p)) f(engine_.optimizer().master(p));
-  else if (p.dtype() == dtype_of<T>()) f(p.vector<T>());
-  else f(p.vector<Acc<T>>());
-}
-
-// In the middle of the weight.
-template <class T>
-void Fault<T>::flip_weight(const Parameter& p) {
-  with_values(p, [&](auto values) { flip_bit(values, p.size() / 2); });
-}
-
 // All of them, or a bit of the largest: most numbers of an embedding's gradient are 0.
-template <class T>
-void Fault<T>::spoil(Device& dev, Tensor1<Acc<T>> gradients) {
-  if (settings_.kind == FaultKind::nan) return fill<Acc<T>>(dev, gradients, std::numeric_limits<double>::quiet_NaN());
-  dev.exec.fence();
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), gradients);
-  Index at = 0;
-  for (Index i = 0; i < Index(host.size()); ++i)
-    if (std::abs(host(i)) > std::abs(host(at))) at = i;
-  flip_bit(gradients, at);
-}
-
-template <class T>
-template <class S>
-void Fault<T>::flip_bit(Tensor1<S> values, Index at) {
-  S number;
-  const Kokkos::View<S, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(&number);
-  Kokkos::deep_copy(host, Kokkos::subview(values, at));
-  auto* bytes = reinterpret_cast<unsigned char*>(&number);
-  const int bit = int(settings_.amount) % int(8 * sizeof(S));
-  bytes[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
-  Kokkos::deep_copy(Kokkos::subview(values, at), host);
-}
-
-template <class T>
-void Fault<T>::scale(const Parameter& p) {
-  with_values(p, [&](auto values) {
-    using S = typename decltype(values)::non_const_value_type;
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), values);
-    for (Index i = 0; i < p.size(); ++i) host(i) = S(double(host(i)) * settings_.amount);
-    Kokkos::deep_copy(values, host);
+void Fault::spoil(const AnyTensor& gradients) {
+  state_.device().exec.fence();
+  with_type(gradients, [&]<class S>(const Tensor1<S>& x) {
+    if (settings_.kind == FaultKind::nan) return fill<S>(state_.device(), x, std::numeric_limits<double>::quiet_NaN());
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
+    Index at = 0;
+    for (Index i = 0; i < gradients.size; ++i)
+      if (std::abs(double(host(i))) > std::abs(double(host(at)))) at = i;
+    flip_bit(gradients, at);
   });
 }
 
-template class Fault<double>;
-template class Fault<float>;
-template class Fault<bf16>;
+void Fault::flip_bit(const AnyTensor& values, Index at) {
+  const Index size = size_of(values.dtype);
+  const AnyTensor number(static_cast<std::byte*>(values.data) + at * size, values.dtype, 1);
+  std::array<unsigned char, sizeof(double)> bytes{};
+  copy_to_host(number, bytes.data());
+  const int bit = int(settings_.amount) % int(8 * size);
+  bytes[std::size_t(bit / 8)] ^= static_cast<unsigned char>(1u << (bit % 8));
+  copy_to_device(bytes.data(), number);
+}
+
+void Fault::scale(const AnyTensor& values) {
+  with_type(values, [&]<class S>(const Tensor1<S>& x) {
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
+    for (Index i = 0; i < values.size; ++i) host(i) = S(double(host(i)) * settings_.amount);
+    Kokkos::deep_copy(x, host);
+  });
+}
 
 }  // namespace gyr

@@ -28,9 +28,9 @@ class EngineOf final : public TrainingEngine {
   void initialise() override { engine_.initialise(run_.train.seed); }
   void load_weights(const std::filesystem::path& model) override { gyr::load_weights(model, engine_); }
   CheckpointHeader load(const std::filesystem::path& checkpoint) override {
-    return load_checkpoint<T>(checkpoint, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
+    return load_checkpoint(checkpoint, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
   }
-  void check_shapes(const std::filesystem::path& checkpoint) const override { gyr::check_shapes<T>(checkpoint, run_.model); }
+  void check_shapes(const std::filesystem::path& checkpoint) const override { gyr::check_shapes(checkpoint, run_.model); }
 
   void before(Index step) override { fault_.strike(step); }
 
@@ -40,7 +40,7 @@ class EngineOf final : public TrainingEngine {
       engine_.grid().tell("data", i);
       return read(i);
     };
-    const std::unique_ptr<Dump<T>> dump = dump_of(order.number, samples.size(), state, say);
+    const std::unique_ptr<Dump> dump = dump_of(order.number, samples.size(), state, say);
     return engine_.train(source, micros(samples.size()), order);
   }
 
@@ -64,12 +64,12 @@ class EngineOf final : public TrainingEngine {
     return loss / double(tokens);
   }
 
-  void check_replicas(Index step) override { gyr::check_replicas<T>(engine_, step); }
+  void check_replicas(Index step) override { gyr::check_replicas(engine_, step); }
 
   std::unique_ptr<StateSaver> saver() override {
     const CheckpointConfig& c = run_.checkpoint;
     const SaveOptions options{files_of(c.files), {c.deflate, c.verify}, {int(c.keep), c.keep_every}, c.async};
-    return std::make_unique<Saver<T>>(checkpoints_of(run_), options, engine_);
+    return std::make_unique<Saver>(checkpoints_of(run_), options, engine_);
   }
   Index bytes() const override { return bytes_; }
   double product_rate() const override { return gyr::product_rate<T>(); }
@@ -79,18 +79,18 @@ class EngineOf final : public TrainingEngine {
   int micros(Index batch) { return int(batch / (engine_.grid().layout().size(Axis::data) * engine_.config().micro_batch_size)); }
 
   // The hook that dumps this step, where the deck asks for it.
-  std::unique_ptr<Dump<T>> dump_of(Index step, Index batch, CheckpointHeader header, const Note& say) {
+  std::unique_ptr<Dump> dump_of(Index step, Index batch, CheckpointHeader header, const Note& say) {
     const std::vector<Index>& steps = run_.dump.steps;
     if (std::find(steps.begin(), steps.end(), step) == steps.end()) return nullptr;
     header.step = step;
-    return std::make_unique<Dump<T>>(dumps_of(run_), header, run_.dump.what, engine_, batch, say);
+    return std::make_unique<Dump>(dumps_of(run_), header, run_.dump.what, engine_, batch, say);
   }
 
   const RunConfig& run_;
   const Index bytes_;
   Timers& timers_;
   Engine<T> engine_;
-  Fault<T> fault_;
+  Fault fault_;
 };
 
 // Called again and again while the plan is made.
@@ -103,7 +103,7 @@ void planning(Beacon& beacon) {
 
 std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const Identity& me, Grid& grid, Timers& timers,
                                                 Beacon& beacon) {
-  return with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) -> std::unique_ptr<TrainingEngine> {
+  return with_type(precision_of(run.train.precision), [&]<class T>(std::type_identity<T>) -> std::unique_ptr<TrainingEngine> {
     const Capacity capacity = predicted_capacity<T>(config, grid.layout(), grid.position(), [&] { planning(beacon); });
     return std::make_unique<EngineOf<T>>(run, config, capacity, me, grid, timers, beacon);
   });
