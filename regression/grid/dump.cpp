@@ -46,7 +46,7 @@ std::map<std::string, std::vector<double>> dump(const ModelConfig& model, Grid& 
 }
 
 std::vector<double> numbers(const StoredCheckpoint& from, const std::string& path) {
-  const LogicalTensor* tensor = from.find(path);
+  const StoredTensor* tensor = from.find(path);
   if (tensor == nullptr) ADD_FAILURE() << path << " is missing";
   if (tensor == nullptr) return {};
   std::vector<double> all(std::size_t(elements(tensor->shape)));
@@ -152,7 +152,7 @@ TEST(dump, takes_what_the_patterns_name) {
     std::set<std::string> paths, wanted{"/model/layers/6/mamba/D"};
     for (int layer = 0; layer < 8; ++layer) wanted.insert(fmt::format("/activations/layers/{}/output", layer));
     const StoredCheckpoint stored(in(folder.path()));
-    for (const LogicalTensor& t : stored.tensors()) paths.insert(t.path);
+    for (const StoredTensor& t : stored.tensors()) paths.insert(t.path);
     EXPECT_EQ(paths, wanted);
     ASSERT_EQ(said.size(), 2u);  // that it was written, and the pattern whose names have no dots
     EXPECT_NE(said[1].find("nothing is called /gradients/layers/7/*.weight"), std::string::npos) << said[1];

@@ -631,7 +631,7 @@ TEST(checkpoint, shows_not_a_number_where_a_shard_is_missing) {
   for (const fs::path& checkpoint : {path, folder / "parts"}) {
     const StoredCheckpoint stored(path);
     const hdf5::File index = hdf5::File::open(checkpoint / "index.h5");
-    for (const LogicalTensor& t : stored.tensors()) {
+    for (const StoredTensor& t : stored.tensors()) {
       std::vector<std::byte> expected(elements(t.shape) * size_of(t.dtype)), shown(expected.size());
       stored.read_rows(t, 0, t.shape[0], expected.data());
       index.dataset(t.path).read_rows(0, t.shape[0], shown.data());
@@ -645,7 +645,7 @@ TEST(checkpoint, shows_not_a_number_where_a_shard_is_missing) {
   const hdf5::File index = hdf5::File::open(folder / "parts/index.h5");
   Index missing = 0, all = 0;
   const StoredCheckpoint stored(path);
-  for (const LogicalTensor& t : stored.tensors()) {
+  for (const StoredTensor& t : stored.tensors()) {
     const Index count = elements(t.shape);
     std::vector<std::byte> shown(count * size_of(t.dtype));
     index.dataset(t.path).read_rows(0, t.shape[0], shown.data());

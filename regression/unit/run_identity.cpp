@@ -19,7 +19,7 @@ void save(const fs::path& output, std::int64_t step, const std::string& run, boo
   CheckpointHeader header;
   header.step = step, header.run = run;
   const float number = 1;
-  CheckpointWriter writer(checkpoint_path(output / "checkpoints", step), header, std::vector<StoredTensor>{{Content::weight, "w", DType::f32, {1}}});
+  CheckpointWriter writer(checkpoint_path(output / "checkpoints", step), header, {stored_tensor(Content::weight, "w", DType::f32, {1})});
   writer.write(0, 1, &number);
   writer.commit();
   if (is_latest) put_contents(output / "checkpoints/latest", checkpoint_path({}, step).string() + "\n");

@@ -28,22 +28,22 @@ std::vector<PlacedWeight> model_weights(const ModelConfig& config, const Trained
   return model_weights(config, grid_layout(1, 1, 1, {{0, config.layers()}}), trained);
 }
 
-std::vector<StoredTensor> stored_tensors(const PlacedWeight& placed, DType precision) {
+PlacedTensor placed_tensor(const PlacedWeight& placed, Content content, DType precision) {
   const Weight& w = placed.weight;
-  const DType wide = accumulator_of(precision);
-  const bool narrow = precision != wide && w.storage == Storage::narrow;
-  std::vector<StoredTensor> tensors{{Content::weight, w.name, narrow ? precision : wide, w.shape}};
-  if (!placed.trained) return tensors;
-  tensors.push_back({Content::first_moment, w.name, wide, w.shape});
-  tensors.push_back({Content::second_moment, w.name, wide, w.shape});
-  if (narrow) tensors.push_back({Content::master, w.name, wide, w.shape});
-  return tensors;
+  const bool as_stored = content == Content::weight && w.storage == Storage::narrow;
+  return {placed, content, stored_tensor(content, w.name, as_stored ? precision : accumulator_of(precision), w.shape)};
 }
 
 std::vector<PlacedTensor> model_tensors(const ModelConfig& config, DType precision, const Layout& layout, const Trained& trained) {
   std::vector<PlacedTensor> all;
-  for (const PlacedWeight& placed : model_weights(config, layout, trained))
-    for (const StoredTensor& t : stored_tensors(placed, precision)) all.push_back({t, placed});
+  for (const PlacedWeight& placed : model_weights(config, layout, trained)) {
+    const PlacedTensor& value = all.emplace_back(placed_tensor(placed, Content::weight, precision));
+    const bool narrow = value.tensor.dtype != accumulator_of(precision);
+    if (!placed.trained) continue;
+    all.push_back(placed_tensor(placed, Content::first_moment, precision));
+    all.push_back(placed_tensor(placed, Content::second_moment, precision));
+    if (narrow) all.push_back(placed_tensor(placed, Content::master, precision));
+  }
   return all;
 }
 
@@ -73,7 +73,7 @@ std::vector<GivenBox> given_boxes(const std::vector<PlacedTensor>& tensors, cons
   std::vector<GivenBox> boxes;
   for (std::size_t t = 0; t < tensors.size(); ++t)
     for (const Held& held : held_at(tensors[t].of, layout, position))
-      if (held.copy(weight_axes).rank == 0) boxes.push_back({t, held.box, held.local});
+      if (held.copy(weight_axes).rank == 0) boxes.push_back({position, t, held.box, held.local});
   const int copies = layout.size(copies_along), copy = layout.coordinate(position, copies_along);
   if (spread) return part_of(boxes, tensors, copy, copies);
   return copy == 0 ? boxes : std::vector<GivenBox>();

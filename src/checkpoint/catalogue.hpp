@@ -15,19 +15,20 @@ std::vector<PlacedWeight> model_weights(const ModelConfig&, const Layout&, const
 // The same on one rank.
 std::vector<PlacedWeight> model_weights(const ModelConfig&, const Trained& = {});
 
-// A weight's tensors in a model of that precision: itself and, where it is trained, its moments, and its master where it is stored narrower
-// than it is updated.
-std::vector<StoredTensor> stored_tensors(const PlacedWeight&, DType precision);
-
-// A tensor of the model as some stage has it.
+// A tensor of the state of a model as some stage has it.
 struct PlacedTensor {
-  StoredTensor tensor;
   PlacedWeight of;
+  Content content;
+  StoredTensor tensor;
 };
+PlacedTensor placed_tensor(const PlacedWeight&, Content, DType precision);
+// Of a model in that precision: every weight and, where it is trained, its moments, and its master where it is stored narrower than it is
+// updated.
 std::vector<PlacedTensor> model_tensors(const ModelConfig&, DType precision, const Layout&, const Trained& = {});
 
 // A box of a tensor that a rank gives to a checkpoint.
 struct GivenBox {
+  int from;            // position of the rank
   std::size_t tensor;  // number in the list of model_tensors
   Box box;
   Shape local;  // where its corner lies in the rank's share

@@ -72,7 +72,7 @@ class Saver final : public StateSaver {
   SaveOptions options_;
   ModelState& state_;
   std::unique_ptr<const std::vector<PlacedTensor>> tensors_;
-  std::vector<LogicalTensor> logical_;
+  std::vector<StoredTensor> stored_;
   std::unique_ptr<const Delivery> delivery_;
   std::vector<std::byte> buffer_;
   std::unique_ptr<Completion> under_way_;  // behind the buffer it writes from

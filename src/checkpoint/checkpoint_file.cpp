@@ -7,21 +7,21 @@ namespace gyr {
 
 bool CheckpointFile::has(Content content, const std::string& weight) const { return stored_.find(path_of(content, weight)) != nullptr; }
 
-const LogicalTensor& CheckpointFile::tensor(Content content, const std::string& weight) const {
-  const LogicalTensor* found = stored_.find(path_of(content, weight));
+const StoredTensor& CheckpointFile::tensor(Content content, const std::string& weight) const {
+  const StoredTensor* found = stored_.find(path_of(content, weight));
   require(found != nullptr, Exit::data, "{}: holds no {} of {}", name(), name_of(content), weight);
   return *found;
 }
 
 StoredNumbers CheckpointFile::open(Content content, const std::string& weight) const {
-  const LogicalTensor& t = tensor(content, weight);
+  const StoredTensor& t = tensor(content, weight);
   return {name() + ":" + t.path, t.dtype, t.shape,
           [this, &t](std::span<const BoxPair> parts, void* data, const Shape& array) { stored_.read(t, parts, data, array); }};
 }
 
 std::vector<std::string> CheckpointFile::keys() const {
   std::vector<std::string> keys;
-  for (const LogicalTensor& t : stored_.tensors())
+  for (const StoredTensor& t : stored_.tensors())
     if (t.path.starts_with("/model/")) keys.push_back(t.path);
   std::sort(keys.begin(), keys.end());
   return keys;

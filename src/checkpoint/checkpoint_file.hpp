@@ -28,7 +28,7 @@ class CheckpointFile : public WeightSource {
   const StoredCheckpoint& stored() const { return stored_; }
 
  private:
-  const LogicalTensor& tensor(Content, const std::string& weight) const;
+  const StoredTensor& tensor(Content, const std::string& weight) const;
 
   StoredCheckpoint stored_;
 };

@@ -26,7 +26,7 @@ Delivery::Delivery(ModelState& state, const std::vector<PlacedTensor>& tensors, 
     std::vector<GivenBox> boxes = given_boxes(tensors_, layout, position, spread);
     if (writers_[position] == me) {
       bytes_ += bytes_of(boxes, tensors_);
-      for (const GivenBox& b : boxes) boxes_.push_back({position, b});
+      boxes_.insert(boxes_.end(), boxes.begin(), boxes.end());
     }
     if (position == me) given_ = std::move(boxes);
   }
@@ -35,9 +35,9 @@ Delivery::Delivery(ModelState& state, const std::vector<PlacedTensor>& tensors, 
 
 const std::byte* Delivery::share(const PlacedTensor& t) const {
   if (copied_ == &t) return copy_.data();
-  const Parameter& p = *parameters_.at(t.tensor.weight_name);
-  const AnyTensor x = state_.tensor(p, t.tensor.content);
-  ensure(bool(x), "{} has no {} on this rank", t.tensor.weight_name, name_of(t.tensor.content));
+  const Parameter& p = *parameters_.at(t.of.weight.name);
+  const AnyTensor x = state_.tensor(p, t.content);
+  ensure(bool(x), "{} has no {} on this rank", t.of.weight.name, name_of(t.content));
   const std::byte* data = on_host(x, copy_);
   copied_ = data == copy_.data() ? &t : nullptr;
   return data;
@@ -49,7 +49,7 @@ void Delivery::pack(const GivenBox& b, Index first, Index rows, std::byte* to) c
   local.first[0] += first, local.count[0] = rows;
   const std::byte* data = share(t);
   const Index size = size_of(t.tensor.dtype);
-  box_runs(parameters_.at(t.tensor.weight_name)->held.shape, local, local.count, whole(local.count),
+  box_runs(parameters_.at(t.of.weight.name)->held.shape, local, local.count, whole(local.count),
            [&](Index from, Index there, Index count) { std::memcpy(to + there * size, data + from * size, std::size_t(count * size)); });
 }
 
@@ -67,15 +67,14 @@ void Delivery::send() const {
   }
 }
 
-void Delivery::take(const DeliveredBox& box, Sink& sink) const {
+void Delivery::take(const GivenBox& b, Sink& sink) const {
   Communicator& world = state_.grid().world();
-  const GivenBox& b = box.given;
   const Index rows = b.box.count[0], row = elements(b.box.count) / rows * size_of(tensors_[b.tensor].tensor.dtype), step = slab_of(b);
   for (Index first = 0; first < rows; first += step) {
     const Index count = std::min(step, rows - first);
     std::byte* place = sink.place(count * row);
-    if (box.from == world.rank()) pack(b, first, count, place);
-    else transfer(world, &Transport::receive, place, count * row, box.from);
+    if (b.from == world.rank()) pack(b, first, count, place);
+    else transfer(world, &Transport::receive, place, count * row, b.from);
     sink.taken(b, count, count * row);
   }
 }
@@ -85,7 +84,7 @@ void Delivery::run(Sink* sink) const {
   copied_ = nullptr;
   if (writers_[state_.grid().position()] != state_.grid().position()) send();
   if (!sink) return;
-  for (const DeliveredBox& b : boxes_) take(b, *sink);
+  for (const GivenBox& b : boxes_) take(b, *sink);
   sink->check();
 }
 

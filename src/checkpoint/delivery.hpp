@@ -11,12 +11,6 @@
 
 namespace gyr {
 
-// A box that this rank writes, and who gives it.
-struct DeliveredBox {
-  int from;  // position
-  GivenBox given;
-};
-
 // Takes boxes in order, slab after slab: `place` says where the next bytes shall go, `taken` that they are there. An error is kept until
 // `check`, because what other ranks send must be received all the same.
 class Sink {
@@ -32,7 +26,7 @@ class Delivery {
   // `writers`: by position, who writes for it.
   Delivery(ModelState&, const std::vector<PlacedTensor>&, std::vector<int> writers, bool spread);
 
-  const std::vector<DeliveredBox>& boxes() const { return boxes_; }  // that this rank writes
+  const std::vector<GivenBox>& boxes() const { return boxes_; }  // that this rank writes
   Index bytes() const { return bytes_; }                             // of them
   // Sends what this rank gives, and brings what it writes into the sink. Every rank must call it.
   void run(Sink*) const;
@@ -42,14 +36,14 @@ class Delivery {
   void pack(const GivenBox&, Index first, Index rows, std::byte* to) const;
   const std::byte* share(const PlacedTensor&) const;
   void send() const;
-  void take(const DeliveredBox&, Sink&) const;
+  void take(const GivenBox&, Sink&) const;
   Index slab_of(const GivenBox& b) const { return slab_rows(tensors_[b.tensor].tensor.dtype, b.box.count); }
 
   ModelState& state_;
   const std::vector<PlacedTensor>& tensors_;
   std::vector<int> writers_;
   std::vector<GivenBox> given_;  // by this rank
-  std::vector<DeliveredBox> boxes_;
+  std::vector<GivenBox> boxes_;
   Index bytes_ = 0;
   std::map<std::string, const Parameter*> parameters_;
   mutable std::vector<std::byte> copy_;  // of a share on a device that the host cannot read

@@ -51,14 +51,4 @@ CheckpointHeader read_header(const hdf5::File&);
 CheckpointHeader read_header(const std::filesystem::path& checkpoint);
 void check_header(const CheckpointHeader&, const std::string& origin);  // Exit::data for impossible numbers
 
-// A tensor as a checkpoint holds it.
-struct StoredTensor {
-  Content content;
-  std::string weight_name;
-  DType dtype;
-  Shape shape;
-  std::string meaning{};  // what its numbers were before they were widened to `dtype`, as half_meaning; empty: just that
-};
-inline constexpr const char* half_meaning = "float16";
-
 }  // namespace gyr

@@ -23,7 +23,7 @@ namespace {
 // A tensor's numbers in slabs of whole chunks.
 class Slabs {
  public:
-  Slabs(const StoredCheckpoint& from, const LogicalTensor& tensor)
+  Slabs(const StoredCheckpoint& from, const StoredTensor& tensor)
       : from_(from), tensor_(tensor), row_(elements(tensor.shape) / tensor.shape[0]), rows_(tensor.shape[0]),
         step_(slab_rows(tensor.dtype, tensor.shape, Index(16) << 20)) {}
 
@@ -39,7 +39,7 @@ class Slabs {
 
  private:
   const StoredCheckpoint& from_;
-  const LogicalTensor& tensor_;
+  const StoredTensor& tensor_;
   Index row_, rows_, step_;
 };
 
@@ -48,7 +48,7 @@ struct Statistics {
   Index not_finite = 0;
 };
 
-Statistics statistics_of(const StoredCheckpoint& from, const LogicalTensor& tensor) {
+Statistics statistics_of(const StoredCheckpoint& from, const StoredTensor& tensor) {
   const Slabs slabs(from, tensor);
   Statistics s;
   for (Index first = 0; first < slabs.rows(); first += slabs.step())
@@ -84,10 +84,10 @@ std::string files_text(const Manifest& m) {
   return fmt::format("\n{}", table.str());
 }
 
-std::vector<const LogicalTensor*> by_path(const StoredCheckpoint& stored) {
-  std::vector<const LogicalTensor*> list;
-  for (const LogicalTensor& t : stored.tensors()) list.push_back(&t);
-  std::sort(list.begin(), list.end(), [](const LogicalTensor* a, const LogicalTensor* b) { return a->path < b->path; });
+std::vector<const StoredTensor*> by_path(const StoredCheckpoint& stored) {
+  std::vector<const StoredTensor*> list;
+  for (const StoredTensor& t : stored.tensors()) list.push_back(&t);
+  std::sort(list.begin(), list.end(), [](const StoredTensor* a, const StoredTensor* b) { return a->path < b->path; });
   return list;
 }
 
@@ -115,7 +115,7 @@ std::string describe_checkpoint(const std::filesystem::path& path, const Descrip
   if (wanted.statistics) columns.insert(columns.end(), {{"min", true}, {"max", true}, {"rms", true}, {"not finite", true}});
   Table table(columns);
   Index numbers = 0, weights = 0;
-  for (const LogicalTensor* tensor : by_path(stored)) {
+  for (const StoredTensor* tensor : by_path(stored)) {
     const Index count = elements(tensor->shape);
     numbers += count;
     if (tensor->path.starts_with("/model/")) weights += count;
@@ -141,7 +141,7 @@ struct Distance {
   double relative() const { return absolute == 0 ? 0 : std::isinf(absolute) ? absolute : absolute / largest; }
 };
 
-Distance distance(const StoredCheckpoint& a, const LogicalTensor& ta, const StoredCheckpoint& b, const LogicalTensor& tb) {
+Distance distance(const StoredCheckpoint& a, const StoredTensor& ta, const StoredCheckpoint& b, const StoredTensor& tb) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const Slabs slabs_a(a, ta), slabs_b(b, tb);
   Distance d;
@@ -195,11 +195,11 @@ Difference diff_checkpoints(const std::filesystem::path& path_a, const std::file
   const StoredCheckpoint a(path_a, Expect::tensors), b(path_b, Expect::tensors);
   std::set<std::string> all;
   for (const StoredCheckpoint* stored : {&a, &b})
-    for (const LogicalTensor& t : stored->tensors()) all.insert(t.path);
+    for (const StoredTensor& t : stored->tensors()) all.insert(t.path);
   Table table({{"tensor", false, 80}, {"absolute", true}, {"relative", true}, {"", false, 60}});
   Index equal = 0, beyond = 0;
   for (const std::string& path : all) {
-    const LogicalTensor *ta = a.find(path), *tb = b.find(path);
+    const StoredTensor *ta = a.find(path), *tb = b.find(path);
     if (!ta || !tb) {
       ++beyond;
       table.row({path, "", "", ta ? "only in the first" : "only in the second"});

@@ -54,8 +54,8 @@ ManifestFile file_of(const Json& j, const std::string& origin) {
   return f;
 }
 
-LogicalTensor tensor_of(const Json& j, const std::string& origin) {
-  LogicalTensor t{j.at("path"), j.at("hf_name"), j.at("long_name"), DType::f32, j.at("shape").get<Shape>(), j.at("dtype_semantic")};
+StoredTensor tensor_of(const Json& j, const std::string& origin) {
+  StoredTensor t{j.at("path"), j.at("hf_name"), j.at("long_name"), DType::f32, j.at("shape").get<Shape>(), j.at("dtype_semantic")};
   const std::string dtype = j.at("dtype");
   bool known = false;
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::i32, DType::i64, DType::u8})
@@ -69,7 +69,7 @@ LogicalTensor tensor_of(const Json& j, const std::string& origin) {
 }
 
 // Boxes inside a tensor cover it exactly once when they are disjoint and add up to it.
-void check_cover(const LogicalTensor& t, const std::vector<const Box*>& boxes, const std::string& origin) {
+void check_cover(const StoredTensor& t, const std::vector<const Box*>& boxes, const std::string& origin) {
   Index covered = 0;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     require(lies_within(*boxes[i], t.shape) && elements(boxes[i]->count) > 0, Exit::data, "{}: a box of {} lies outside of it", origin,
@@ -94,7 +94,7 @@ void check_boxes(const Manifest& m, const std::string& origin) {
 Json json_of(const Manifest& m) {
   const CheckpointHeader& h = m.header;
   Json tensors = Json::array(), files = Json::array();
-  for (const LogicalTensor& t : m.tensors)
+  for (const StoredTensor& t : m.tensors)
     tensors.push_back({{"path", t.path},
                        {"hf_name", t.hf_name},
                        {"long_name", t.long_name},
@@ -159,18 +159,14 @@ auto reading(const std::string& text, const std::string& origin, Read&& read) {
 
 }  // namespace
 
-LogicalTensor logical(const StoredTensor& t) {
-  return {path_of(t.content, t.weight_name),
-          t.weight_name,
-          fmt::format("{} of {}", name_of(t.content), t.weight_name),
-          t.dtype,
-          t.shape,
-          t.meaning.empty() ? std::string(name_of(t.dtype)) : t.meaning};
+StoredTensor stored_tensor(Content content, const std::string& weight_name, DType dtype, const Shape& shape) {
+  return {path_of(content, weight_name), weight_name, fmt::format("{} of {}", name_of(content), weight_name), dtype, shape,
+          std::string(name_of(dtype))};
 }
 
 Index Manifest::bytes() const {
   Index sum = 0;
-  for (const LogicalTensor& t : tensors) sum += elements(t.shape) * size_of(t.dtype);
+  for (const StoredTensor& t : tensors) sum += elements(t.shape) * size_of(t.dtype);
   return sum;
 }
 

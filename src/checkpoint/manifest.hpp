@@ -11,14 +11,15 @@
 namespace gyr {
 
 // A tensor as its readers know it, whole.
-struct LogicalTensor {
+struct StoredTensor {
   std::string path;  // in HDF5: /model/layers/0/mamba/D
   std::string hf_name, long_name;
   DType dtype;
   Shape shape;
-  std::string meaning;  // what its numbers are, where they were widened to be stored, as in "float16"; otherwise the name of their type
+  std::string meaning;  // what its numbers are, where they were widened to be stored, as half_meaning; otherwise the name of their type
 };
-LogicalTensor logical(const StoredTensor&);
+inline constexpr const char* half_meaning = "float16";
+StoredTensor stored_tensor(Content, const std::string& weight_name, DType, const Shape&);
 
 // A box of a tensor in a file.
 struct StoredBox {
@@ -40,7 +41,7 @@ struct ManifestFile {
 
 struct Manifest {
   CheckpointHeader header;
-  std::vector<LogicalTensor> tensors;
+  std::vector<StoredTensor> tensors;
   std::vector<ManifestFile> files;
   std::optional<ManifestFile> index;  // shows every tensor whole; nothing is loaded through it
 

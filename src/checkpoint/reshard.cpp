@@ -12,7 +12,7 @@ Resharded reshard(const std::filesystem::path& from, const std::filesystem::path
   require(!std::filesystem::exists(to), Exit::usage, "{}: exists already; name another folder or move it away", to.string());
   CheckpointWriter writer(to, stored.header(), stored.tensors(), files, options);
   std::vector<std::byte> rows;
-  for (const LogicalTensor& t : stored.tensors()) {
+  for (const StoredTensor& t : stored.tensors()) {
     const Index all = t.shape[0], slab = slab_rows(t.dtype, t.shape), row = elements(t.shape) / all * size_of(t.dtype);
     for (Index first = 0; first < all; first += slab) {
       const Index count = std::min(slab, all - first);

@@ -38,7 +38,7 @@ std::vector<int> writers_of(Files files, Grid& grid) {
 // The file that this rank writes, with the points where tests stop it.
 class ShardFile {
  public:
-  ShardFile(const std::filesystem::path& path, const CheckpointHeader& header, const ShardOptions& options, const std::vector<LogicalTensor>& tensors,
+  ShardFile(const std::filesystem::path& path, const CheckpointHeader& header, const ShardOptions& options, const std::vector<StoredTensor>& tensors,
             int position)
       : writer_(path, header, options), tensors_(tensors), position_(position), step_(header.step) {}
 
@@ -55,7 +55,7 @@ class ShardFile {
 
  private:
   ShardWriter writer_;
-  const std::vector<LogicalTensor>& tensors_;
+  const std::vector<StoredTensor>& tensors_;
   int position_, slabs_ = 0;
   std::int64_t step_;
 };
@@ -74,9 +74,9 @@ class MemorySink : public Sink {
 };
 
 // What a MemorySink has taken, into a file.
-ManifestFile write_copy(ShardFile& file, const std::vector<DeliveredBox>& boxes, const std::vector<LogicalTensor>& tensors, const std::byte* data) {
-  for (const auto& [from, b] : boxes) {
-    const LogicalTensor& t = tensors[b.tensor];
+ManifestFile write_copy(ShardFile& file, const std::vector<GivenBox>& boxes, const std::vector<StoredTensor>& tensors, const std::byte* data) {
+  for (const GivenBox& b : boxes) {
+    const StoredTensor& t = tensors[b.tensor];
     const Index all = b.box.count[0], row = elements(b.box.count) / all * size_of(t.dtype), slab = slab_rows(t.dtype, b.box.count);
     for (Index first = 0; first < all; first += slab) {
       const Index rows = std::min(slab, all - first);
@@ -95,7 +95,7 @@ Saver::Saver(std::filesystem::path folder, const SaveOptions& options, ModelStat
     : folder_(std::move(folder)), options_(options), state_(state),
       tensors_(std::make_unique<const std::vector<PlacedTensor>>(
           model_tensors(state.model(), state.precision(), state.grid().layout(), state.trained()))) {
-  for (const PlacedTensor& t : *tensors_) logical_.push_back(logical(t.tensor));
+  for (const PlacedTensor& t : *tensors_) stored_.push_back(t.tensor);
   if (writers.empty()) writers = writers_of(options.files, state.grid());
   delivery_ = std::make_unique<const Delivery>(state, *tensors_, std::move(writers), options.files != Files::single);
   buffer_.resize(std::size_t(buffer_bytes()));
@@ -112,13 +112,13 @@ Saver::Write Saver::hand_over(const std::filesystem::path& shard, const Checkpoi
   Communicator& world = state_.grid().world();
   const bool writes = !delivery_->boxes().empty();
   const auto make_file = [this, shard, header, position = world.rank()] {
-    return std::make_shared<ShardFile>(shard, header, options_.shard, logical_, position);
+    return std::make_shared<ShardFile>(shard, header, options_.shard, stored_, position);
   };
   if (options_.async) {
     MemorySink sink(buffer_);
     delivery_->run(writes ? &sink : nullptr);
     if (!writes) return [] { return std::nullopt; };
-    return [this, make_file] { return write_copy(*make_file(), delivery_->boxes(), logical_, buffer_.data()); };
+    return [this, make_file] { return write_copy(*make_file(), delivery_->boxes(), stored_, buffer_.data()); };
   }
   std::shared_ptr<ShardFile> file;
   collective_check(world, [&] {
@@ -136,7 +136,7 @@ Saver::Write Saver::hand_over(const std::filesystem::path& shard, const Checkpoi
 void Saver::begin(CheckpointHeader header) {
   const Stopwatch watch(blocked_seconds_);
   Communicator& world = state_.grid().world();
-  Manifest manifest{stamped(std::move(header), state_.precision(), state_.grid().layout()), logical_, {}, {}};
+  Manifest manifest{stamped(std::move(header), state_.precision(), state_.grid().layout()), stored_, {}, {}};
   const std::int64_t step = manifest.header.step;
   const std::filesystem::path target = checkpoint_path(folder_, step);
 

@@ -36,7 +36,7 @@ ShardWriter::ShardWriter(const std::filesystem::path& file, const CheckpointHead
   file_->name_root(entry_.root);
 }
 
-void ShardWriter::begin(const LogicalTensor& t, std::size_t number, const Box& box) {
+void ShardWriter::begin(const StoredTensor& t, std::size_t number, const Box& box) {
   const int count = boxes_of_[number]++;
   const bool is_whole = box.count == t.shape;
   const std::string name = is_whole ? t.path : fmt::format("{}/{}", t.path, count);
@@ -50,7 +50,7 @@ void ShardWriter::begin(const LogicalTensor& t, std::size_t number, const Box& b
   sum_.emplace();
 }
 
-void ShardWriter::write(const LogicalTensor& t, std::size_t number, const Box& box, Index rows, const void* data) {
+void ShardWriter::write(const StoredTensor& t, std::size_t number, const Box& box, Index rows, const void* data) {
   if (rows_done_ == 0) begin(t, number, box);
   StoredBox& entry = entry_.boxes.back();
   ensure(entry.tensor == number && entry.box.first == box.first && rows_done_ + rows <= box.count[0], "{}: rows out of order", t.path);

@@ -24,12 +24,12 @@ class ShardWriter {
 
   // The next rows of `box` of a tensor, row-major in its dtype; `number` is the tensor's in the manifest. A box comes whole before the
   // next one begins. Exit::io.
-  void write(const LogicalTensor&, std::size_t number, const Box& box, Index rows, const void* data);
+  void write(const StoredTensor&, std::size_t number, const Box& box, Index rows, const void* data);
   // Brings the file to disk and says what it holds. With `verify` every number was read again through HDF5 and is what memory held.
   ManifestFile finish();
 
  private:
-  void begin(const LogicalTensor&, std::size_t number, const Box&);
+  void begin(const StoredTensor&, std::size_t number, const Box&);
   void find_boxes();        // where each lies
   void take_sums();         // of the file as it lies there
   void read_again() const;  // Exit::io where a number is not what it was

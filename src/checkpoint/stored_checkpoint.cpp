@@ -94,7 +94,7 @@ void StoredCheckpoint::open_file(Expect expect) {
   }
 }
 
-const LogicalTensor* StoredCheckpoint::find(const std::string& path) const {
+const StoredTensor* StoredCheckpoint::find(const std::string& path) const {
   const auto at =
       std::lower_bound(by_path_.begin(), by_path_.end(), path, [&](std::size_t t, const std::string& p) { return tensors()[t].path < p; });
   return at != by_path_.end() && tensors()[*at].path == path ? &tensors()[*at] : nullptr;
@@ -113,7 +113,7 @@ Index StoredCheckpoint::check_chunks() const {
   Index without = 0;
   std::vector<std::byte> rows;
   for (std::size_t t = 0; t < tensors().size(); ++t) {
-    const LogicalTensor& tensor = tensors()[t];
+    const StoredTensor& tensor = tensors()[t];
     for (const Piece& piece : pieces_[t])
       if (!file(piece.file).dataset(piece.box->dataset).checksummed()) {
         ++without;
@@ -157,7 +157,7 @@ const hdf5::File& StoredCheckpoint::file(std::size_t number) const {
   return open_.front().file;
 }
 
-void StoredCheckpoint::read(const LogicalTensor& tensor, std::span<const BoxPair> parts, void* data, const Shape& array) const {
+void StoredCheckpoint::read(const StoredTensor& tensor, std::span<const BoxPair> parts, void* data, const Shape& array) const {
   for (const auto& [number, box] : pieces_[std::size_t(&tensor - tensors().data())]) {
     std::vector<BoxPair> here;
     for (const BoxPair& part : parts)
@@ -171,7 +171,7 @@ void StoredCheckpoint::read(const LogicalTensor& tensor, std::span<const BoxPair
   }
 }
 
-void StoredCheckpoint::read_rows(const LogicalTensor& tensor, Index first, Index count, void* data) const {
+void StoredCheckpoint::read_rows(const StoredTensor& tensor, Index first, Index count, void* data) const {
   Box rows = whole(tensor.shape);
   rows.first[0] = first, rows.count[0] = count;
   const BoxPair part{rows, whole(rows.count)};

@@ -22,8 +22,8 @@ class StoredCheckpoint {
   bool has_header() const { return has_header_; }
   const CheckpointHeader& header() const { return manifest_.header; }
   const Manifest& manifest() const { return manifest_; }
-  const std::vector<LogicalTensor>& tensors() const { return manifest_.tensors; }  // by path
-  const LogicalTensor* find(const std::string& path) const;                        // null where there is none
+  const std::vector<StoredTensor>& tensors() const { return manifest_.tensors; }  // by path
+  const StoredTensor* find(const std::string& path) const;                        // null where there is none
 
   // Compares files with their checksums, before HDF5 sees them: every `of`th from `first` on, so that ranks may share the work.
   // Exit::data naming the file, and the tensor where its numbers are damaged. Files of format 1 have none; theirs lie in HDF5.
@@ -34,8 +34,8 @@ class StoredCheckpoint {
 
   // The elements of each part's `from` in a tensor become those of `to` in the row-major `array` at `data`, in the tensor's dtype. Both
   // have the same order. Exit::data naming file and tensor where the content is damaged, Exit::io.
-  void read(const LogicalTensor&, std::span<const BoxPair> parts, void* data, const Shape& array) const;
-  void read_rows(const LogicalTensor&, Index first, Index count, void* data) const;
+  void read(const StoredTensor&, std::span<const BoxPair> parts, void* data, const Shape& array) const;
+  void read_rows(const StoredTensor&, Index first, Index count, void* data) const;
 
   Index bytes_read() const { return bytes_read_; }  // of numbers, so far
   Index bytes_from_disk() const;                    // that took, chunks being read whole

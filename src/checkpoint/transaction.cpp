@@ -32,7 +32,7 @@ ManifestFile write_index(const fs::path& path, const Manifest& m) {
   hdf5::File index = hdf5::File::create(path);
   write_header(index, m.header, index_format);
   for (std::size_t t = 0; t < m.tensors.size(); ++t) {
-    const LogicalTensor& tensor = m.tensors[t];
+    const StoredTensor& tensor = m.tensors[t];
     hdf5::Dataset dataset = index.create_virtual(tensor.path, tensor.dtype, tensor.shape, parts[t]);
     dataset.set("hf_name", tensor.hf_name);
     dataset.set("long_name", tensor.long_name);

@@ -7,21 +7,11 @@ namespace gyr {
 
 namespace {
 
-std::vector<LogicalTensor> logical(const std::vector<StoredTensor>& tensors) {
-  std::vector<LogicalTensor> list;
-  for (const StoredTensor& t : tensors) list.push_back(gyr::logical(t));
-  return list;
-}
-
-Index row_bytes(const LogicalTensor& t) { return elements(t.shape) / t.shape[0] * size_of(t.dtype); }
+Index row_bytes(const StoredTensor& t) { return elements(t.shape) / t.shape[0] * size_of(t.dtype); }
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader& header, const std::vector<StoredTensor>& tensors,
-                                   int files, const ShardOptions& options)
-    : CheckpointWriter(target, header, logical(tensors), files, options) {}
-
-CheckpointWriter::CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader& header, std::vector<LogicalTensor> tensors, int files,
+CheckpointWriter::CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader& header, std::vector<StoredTensor> tensors, int files,
                                    const ShardOptions& options)
     : manifest_{stamped(header), std::move(tensors), {}, {}}, options_(options), files_(files), bytes_(manifest_.bytes()),
       transaction_(target, manifest_.header, bytes_) {}
@@ -41,22 +31,16 @@ void CheckpointWriter::close_file() {
 Index CheckpointWriter::part_of(Index row) const { return Cut{bytes_, files_}.part_of(bytes_done_ + row * row_bytes(manifest_.tensors[tensor_])); }
 
 Box CheckpointWriter::box_in(Index part) const {
-  const LogicalTensor& t = manifest_.tensors[tensor_];
+  const StoredTensor& t = manifest_.tensors[tensor_];
   const auto [first, last] = Cut{bytes_, files_}.rows_in(part, bytes_done_, row_bytes(t), t.shape[0]);
   Box box = whole(t.shape);
   box.first[0] = first, box.count[0] = last - first;
   return box;
 }
 
-void CheckpointWriter::write(const StoredTensor& t, Index first, Index count, const void* rows) {
-  ensure(tensor_ < manifest_.tensors.size() && manifest_.tensors[tensor_].path == path_of(t.content, t.weight_name), "{}: it is not its turn",
-         t.weight_name);
-  write(first, count, rows);
-}
-
 void CheckpointWriter::write(Index first, Index count, const void* rows) {
   ensure(tensor_ < manifest_.tensors.size(), "more tensors than were listed");
-  const LogicalTensor& t = manifest_.tensors[tensor_];
+  const StoredTensor& t = manifest_.tensors[tensor_];
   ensure(first == rows_done_ && first + count <= t.shape[0], "{}: rows out of order", t.path);
   const auto* data = static_cast<const std::byte*>(rows);
   while (count > 0) {

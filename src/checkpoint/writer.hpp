@@ -12,14 +12,11 @@ class CheckpointWriter {
  public:
   // The checkpoint becomes the folder `target`. Its numbers are cut evenly into `files` files. Exit::io where it cannot be made or has no
   // room for `tensors`.
-  CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader&, const std::vector<StoredTensor>& tensors, int files = 1,
-                   const ShardOptions& options = {});
-  CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader&, std::vector<LogicalTensor> tensors, int files = 1,
+  CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader&, std::vector<StoredTensor> tensors, int files = 1,
                    const ShardOptions& options = {});
 
   // Rows [first, first + count) of a tensor, row-major in its dtype. Tensors come in the order in which they were listed, rows in order.
-  void write(const StoredTensor&, Index first, Index count, const void* rows);
-  void write(Index first, Index count, const void* rows);  // of the tensor whose turn it is
+  void write(Index first, Index count, const void* rows);
   // Every tensor must have been written whole. Brings the files to disk, looks at them again and gives the folder its name.
   void commit();
 

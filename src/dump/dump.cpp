@@ -44,11 +44,9 @@ step_00000010/index.h5   numbers of training step 10, whole and in the same orde
 std::vector<PlacedTensor> wanted_weights(ModelState& state, const std::vector<std::string>& what) {
   std::vector<PlacedTensor> all;
   for (const PlacedWeight& placed : model_weights(state.model(), state.grid().layout(), state.trained())) {
-    const StoredTensor value = stored_tensors(placed, state.precision()).front();
-    StoredTensor gradient{Content::gradient, value.weight_name, accumulator_of(state.precision()), value.shape};
-    for (const StoredTensor& t : {value, gradient}) {
-      if (t.content == Content::gradient && !placed.trained) continue;
-      if (matches_any(what, path_of(t.content, t.weight_name))) all.push_back({t, placed});
+    for (const Content content : {Content::weight, Content::gradient}) {
+      if (content == Content::gradient && !placed.trained) continue;
+      if (matches_any(what, path_of(content, placed.weight.name))) all.push_back(placed_tensor(placed, content, state.precision()));
     }
   }
   return all;
@@ -82,7 +80,7 @@ Dump::~Dump() {
   state_.set_hook(nullptr);
 }
 
-LogicalTensor Dump::activation(Observed observed, const std::string& name, DType dtype, Index columns) const {
+StoredTensor Dump::activation(Observed observed, const std::string& name, DType dtype, Index columns) const {
   const bool gradient = observed == Observed::gradient;
   const Content content = gradient ? Content::gradient : Content::activation;
   return {path_of(content, name),
@@ -104,7 +102,7 @@ const std::byte* Dump::packed(const AnyMatrix& x, Index first, Index count) {
 }
 
 void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& numbers, Index columns, std::span<const Held> boxes) {
-  const LogicalTensor tensor = activation(observed, name, numbers.dtype, columns);
+  const StoredTensor tensor = activation(observed, name, numbers.dtype, columns);
   if (failed_ || !matches_any(what_, tensor.path)) return;
   const Stopwatch watch(seconds_);
   const Index sequences = state_.micro_batch_size();
@@ -123,7 +121,7 @@ void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& 
 }
 
 void Dump::write_weights() {
-  FileSink sink([this](const GivenBox& b, Index rows, const void* data) { file_->write(logical(weights_[b.tensor].tensor), b.box, rows, data); });
+  FileSink sink([this](const GivenBox& b, Index rows, const void* data) { file_->write(weights_[b.tensor].tensor, b.box, rows, data); });
   Delivery(state_, weights_, every_rank(state_), true).run(&sink);
 }
 
@@ -140,7 +138,7 @@ void Dump::tell(const Manifest& m, double seconds) const {
   say_(fmt::format("dump {}, {} tensors of {:.1f} MB in {:.3f} s", transaction_->target().string(), m.tensors.size(), double(m.bytes()) / 1e6,
                    seconds));
   for (const std::string& pattern : what_)
-    if (std::none_of(m.tensors.begin(), m.tensors.end(), [&](const LogicalTensor& t) { return matches(pattern, t.path); }))
+    if (std::none_of(m.tensors.begin(), m.tensors.end(), [&](const StoredTensor& t) { return matches(pattern, t.path); }))
       say_(fmt::format("dump.what: nothing is called {}; `gyrfalcon info` shows the names", pattern));
 }
 

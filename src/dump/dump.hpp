@@ -30,7 +30,7 @@ class Dump final : public Hook {
   void gradients_are_whole() override;  // writes them and the weights, and commits
 
  private:
-  LogicalTensor activation(Observed, const std::string& name, DType, Index columns) const;
+  StoredTensor activation(Observed, const std::string& name, DType, Index columns) const;
   const std::byte* packed(const AnyMatrix& numbers, Index first, Index count);
   void write_weights();
   Manifest whole(const std::vector<std::string>& parts) const;

@@ -7,7 +7,7 @@ namespace gyr {
 
 std::string text_of(const DumpPart& part) {
   Json tensors = Json::array();
-  for (const LogicalTensor& t : part.tensors) tensors.push_back({t.path, t.hf_name, t.long_name, int(t.dtype), t.shape, t.meaning});
+  for (const StoredTensor& t : part.tensors) tensors.push_back({t.path, t.hf_name, t.long_name, int(t.dtype), t.shape, t.meaning});
   return json_text({{"tensors", tensors}, {"file", text_of(part.file)}});
 }
 
@@ -21,9 +21,9 @@ DumpPart dump_part(const std::string& text) {
 
 void add(Manifest& manifest, DumpPart part) {
   std::vector<std::size_t> number;
-  for (LogicalTensor& t : part.tensors) {
+  for (StoredTensor& t : part.tensors) {
     const auto same =
-        std::find_if(manifest.tensors.begin(), manifest.tensors.end(), [&](const LogicalTensor& known) { return known.path == t.path; });
+        std::find_if(manifest.tensors.begin(), manifest.tensors.end(), [&](const StoredTensor& known) { return known.path == t.path; });
     number.push_back(std::size_t(same - manifest.tensors.begin()));
     if (same == manifest.tensors.end()) manifest.tensors.push_back(std::move(t));
   }
@@ -31,7 +31,7 @@ void add(Manifest& manifest, DumpPart part) {
   manifest.files.push_back(std::move(part.file));
 }
 
-void DumpFile::write(const LogicalTensor& tensor, const Box& box, Index rows, const void* data) {
+void DumpFile::write(const StoredTensor& tensor, const Box& box, Index rows, const void* data) {
   if (!writer_) writer_.emplace(path_, header_, ShardOptions{});
   const auto [entry, fresh] = number_.try_emplace(tensor.path, tensors_.size());
   if (fresh) tensors_.push_back(tensor);

@@ -11,7 +11,7 @@ namespace gyr {
 
 // A rank's file, and its own list of tensors, which the boxes' numbers refer to.
 struct DumpPart {
-  std::vector<LogicalTensor> tensors;
+  std::vector<StoredTensor> tensors;
   ManifestFile file;
 };
 std::string text_of(const DumpPart&);         // to travel between ranks
@@ -24,7 +24,7 @@ class DumpFile {
 
   // The next rows of a box of a tensor, row-major in its dtype; a box comes whole before the next one begins. The file is made with the
   // first. Exit::io.
-  void write(const LogicalTensor&, const Box&, Index rows, const void* data);
+  void write(const StoredTensor&, const Box&, Index rows, const void* data);
   // Brings it to disk; nothing where nothing was written. Exit::io.
   std::optional<DumpPart> finish();
 
@@ -32,7 +32,7 @@ class DumpFile {
   std::filesystem::path path_;
   CheckpointHeader header_;
   std::optional<ShardWriter> writer_;
-  std::vector<LogicalTensor> tensors_;
+  std::vector<StoredTensor> tensors_;
   std::map<std::string, std::size_t> number_;  // by path
 };
 

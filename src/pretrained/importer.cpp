@@ -40,7 +40,7 @@ std::string without_deck(std::string text) {
 }
 
 StoredTensor stored(const FolderWeights& source, const Weight& w) {
-  StoredTensor tensor{Content::weight, w.name, source.open(w.name, DType::f32).dtype, w.shape, {}};
+  StoredTensor tensor = stored_tensor(Content::weight, w.name, source.open(w.name, DType::f32).dtype, w.shape);
   if (source.folder().tensor(source.key(w.name)).type == safetensors::Type::f16) tensor.meaning = half_meaning;
   return tensor;
 }
@@ -53,11 +53,11 @@ void copy(const FolderWeights& source, const std::vector<StoredTensor>& tensors,
   Transfer transfer(stderr, "import", writer.bytes());
   const auto read = [&](std::size_t i, std::span<std::byte> block) {
     const auto& [at, box, bytes] = slabs[i];
-    source.open(tensors[at].weight_name, tensors[at].dtype).read(box, block.data(), box.count, whole(box.count));
+    source.open(tensors[at].hf_name, tensors[at].dtype).read(box, block.data(), box.count, whole(box.count));
   };
   const auto write = [&](std::size_t i, std::span<std::byte> block) {
     const auto& [at, box, bytes] = slabs[i];
-    writer.write(tensors[at], box.first[0], box.count[0], block.data());
+    writer.write(box.first[0], box.count[0], block.data());
     transfer.add(bytes);
   };
   convey(slabs.size(), largest(slabs), Aside::filling, read, write);
