@@ -5,7 +5,7 @@
 
 #include "modules/model_config.hpp"
 #include "modules/parameter.hpp"
-#include "src/checkpoint/header.hpp"
+#include "src/checkpoint/manifest.hpp"
 #include "src/parallel/moves.hpp"
 
 namespace gyr {

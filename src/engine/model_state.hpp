@@ -6,6 +6,7 @@
 
 #include "kernels/any_tensor.hpp"
 #include "modules/hook.hpp"
+#include "modules/model_config.hpp"
 #include "modules/parameter.hpp"
 #include "src/parallel/grid.hpp"
 
