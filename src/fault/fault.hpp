@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "src/config/fault_settings.hpp"
 #include "src/engine/engine.hpp"
+#include "src/fault/fault_settings.hpp"
 #include "src/watch/heartbeat.hpp"
 
 namespace gyr {
