@@ -137,6 +137,18 @@ void Attention<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add a
   linear_backward_input<T>(a.dev, dqkv, w_qkv(), dh, c_.in_multiplier, beta(add));
 }
 
+void read_attention(Section& s, ModelConfig& m) {
+  AttentionConfig& c = m.attention;
+  c.num_heads = s.get("num_heads", c.num_heads, "query heads, sharded over the tensor axis").positive().at_most(widest);
+  c.num_kv_heads = s.get("num_kv_heads", c.num_kv_heads, "key/value heads; fewer than tensor ranks: neighbours share one").positive().at_most(widest);
+  c.head_dim = s.get("head_dim", c.head_dim, "channels of a head").positive().multiple_of(2).at_most(widest);
+  c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary positions").positive();
+  c.bias = s.get("bias", c.bias, "biases on q, k, v and o");
+  c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
+  c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "scales the keys");
+  c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "scales the output");
+}
+
 LayerFlops attention_flops(const ModelConfig& m, Index seq_length) {
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   LayerFlops f;

@@ -49,4 +49,7 @@ class Attention final : public Branch<T> {
 
 LayerFlops attention_flops(const ModelConfig&, Index seq_length);
 
+void read_attention(Section&, ModelConfig&);
+inline constexpr LayerSection attention_section{"attention", "grouped-query attention", read_attention};
+
 }  // namespace gyr

@@ -44,7 +44,8 @@ const Registered here({'P',
                        {make<double>, make<float>, make<bf16>},
                        [](const ModelConfig& c, Index seq_length) {
                          return attention_flops(c, seq_length) + mamba_flops(c, seq_length) + mlp_flops(c, seq_length);
-                       }});
+                       },
+                       {attention_section, mamba_section, mlp_section}});
 
 }  // namespace
 }  // namespace gyr

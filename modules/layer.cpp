@@ -2,6 +2,7 @@
 #include "modules/layer.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace gyr {
 
@@ -27,6 +28,15 @@ const LayerType& layer_type(char symbol) {
     known += fmt::format("{}'{}' ({})", known.empty() ? "" : ", ", type.symbol, type.name);
   }
   fail(Exit::config, "model.pattern: there is no layer type '{}'; the types are {}", symbol, known);
+}
+
+std::vector<LayerSection> layer_sections() {
+  std::map<std::string, LayerSection> by_name;
+  for (const LayerType& type : layer_types())
+    for (const LayerSection& section : type.sections) by_name.emplace(section.name, section);
+  std::vector<LayerSection> sections;
+  for (const auto& [name, section] : by_name) sections.push_back(section);
+  return sections;
 }
 
 LayerFlops operator+(const LayerFlops& a, const LayerFlops& b) {

@@ -11,6 +11,7 @@
 #include "modules/model_config.hpp"
 #include "modules/parameter.hpp"
 #include "modules/pass.hpp"
+#include "modules/settings.hpp"
 
 namespace gyr {
 
@@ -65,6 +66,13 @@ LayerFlops operator+(const LayerFlops&, const LayerFlops&);
 template <class T>
 using MakeLayer = std::unique_ptr<Layer<T>> (*)(const ModelConfig&, const std::string& name, Parameters<T>&);
 
+// The settings of a kind of branch, model.NAME: what they are is read over the defaults in the configuration.
+struct LayerSection {
+  const char* name;
+  const char* help;
+  void (*read)(Section&, ModelConfig&);
+};
+
 // A row of the table of layer types. Its file defines one of them and registers it: const Registered here{LayerType{...}}.
 struct LayerType {
   char symbol;
@@ -72,10 +80,12 @@ struct LayerType {
   const char* help;
   std::tuple<MakeLayer<double>, MakeLayer<float>, MakeLayer<bf16>> make;
   LayerFlops (*flops)(const ModelConfig&, Index seq_length);
+  std::vector<LayerSection> sections;
 };
 
 const std::vector<LayerType>& layer_types();  // by symbol
 const LayerType& layer_type(char symbol);     // Exit::config with the known symbols where there is none
+std::vector<LayerSection> layer_sections();   // of all of them, each once, by name
 
 struct Registered {
   explicit Registered(LayerType type);

@@ -157,6 +157,42 @@ void Mamba<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add add, 
   linear_backward_input<T>(a.dev, dp, in_->matrix<const T>(), dh, c_.in_multiplier, beta(add));
 }
 
+namespace {
+const char* name_of(SsmNorm norm) { return norm == SsmNorm::none ? "none" : norm == SsmNorm::gate_first ? "gate_first" : "norm_first"; }
+}  // namespace
+
+void read_mamba(Section& s, ModelConfig& m) {
+  MambaConfig& c = m.mamba;
+  c.num_heads = s.get("num_heads", c.num_heads, "SSM heads, sharded over the tensor axis").positive().at_most(widest);
+  c.head_dim = s.get("head_dim", c.head_dim, "channels of a head").positive().at_most(widest);
+  c.num_groups = s.get("num_groups", c.num_groups, "groups of heads that share B and C").positive().at_most(widest);
+  c.state_size = s.get("state_size", c.state_size, "SSM state per channel").positive().at_most(widest);
+  c.conv_kernel = s.get("conv_kernel", c.conv_kernel, "tokens that the causal convolution reads for each").unit("tokens").at_least(2).at_most(16);
+  c.chunk_size = s.get("chunk_size", c.chunk_size, "chunk length of the SSD scan; changes rounding only")
+                     .unit("tokens")
+                     .positive()
+                     .at_most(longest)
+                     .effect(Effect::none);
+  const std::string norm = s.get("norm", name_of(c.norm), "gated RMSNorm: norm(y silu(z)), norm(y) silu(z), or plain y silu(z)")
+                               .one_of({"none", "gate_first", "norm_first"});
+  c.norm = norm == "none" ? SsmNorm::none : norm == "gate_first" ? SsmNorm::gate_first : SsmNorm::norm_first;
+  c.conv_bias = s.get("conv_bias", c.conv_bias, "bias of the convolution");
+  c.in_bias = s.get("in_bias", c.in_bias, "bias of in_proj");
+  c.out_bias = s.get("out_bias", c.out_bias, "bias of out_proj");
+  const std::vector<double> limit = s.get("dt_limit", std::vector<double>{c.dt_low, c.dt_high}, "clamp of the time step: least, greatest");
+  require(limit.size() == 2, Exit::config, "model.mamba.dt_limit takes two numbers, not {}", limit.size());
+  c.dt_low = limit[0], c.dt_high = limit[1];
+  c.dt_init_low = s.get("dt_init_low", c.dt_init_low, "least initial time step").positive().effect(Effect::none);
+  c.dt_init_high = s.get("dt_init_high", c.dt_init_high, "greatest initial time step").positive().effect(Effect::none);
+  c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
+  c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "scales the output");
+  const std::vector<double> factors =
+      s.get("multipliers", std::vector<double>(c.multipliers.begin(), c.multipliers.end()), "scale the projected z, x, B, C and dt");
+  require(factors.size() == 5, Exit::config, "model.mamba.multipliers takes five numbers (z, x, B, C, dt), not {}", factors.size());
+  std::copy(factors.begin(), factors.end(), c.multipliers.begin());
+  c.decay_conv = s.get("decay_conv", c.decay_conv, "weight decay on the convolution's weights").effect(Effect::course);
+}
+
 LayerFlops mamba_flops(const ModelConfig& m, Index) {
   const MambaConfig& c = m.mamba;
   const double e = double(c.inner()), gn = double(c.num_groups * c.state_size);

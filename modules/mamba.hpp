@@ -78,4 +78,7 @@ class Mamba final : public Branch<T> {
 
 LayerFlops mamba_flops(const ModelConfig&, Index seq_length);
 
+void read_mamba(Section&, ModelConfig&);
+inline constexpr LayerSection mamba_section{"mamba", "Mamba-2 state-space branch", read_mamba};
+
 }  // namespace gyr

@@ -72,6 +72,14 @@ void Mlp<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add add, Te
   linear_backward_input<T>(a.dev, dgate_up, w_gate_up(), dh, 1, beta(add));
 }
 
+void read_mlp(Section& s, ModelConfig& m) {
+  MlpConfig& c = m.mlp;
+  c.intermediate_size = s.get("intermediate_size", c.intermediate_size, "inner channels, sharded over the tensor axis").positive().at_most(widest);
+  c.bias = s.get("bias", c.bias, "biases on gate, up and down");
+  c.gate_multiplier = s.get("gate_multiplier", c.gate_multiplier, "scales the gate before SiLU");
+  c.down_multiplier = s.get("down_multiplier", c.down_multiplier, "scales the output");
+}
+
 LayerFlops mlp_flops(const ModelConfig& m, Index) {
   LayerFlops f;
   f.products = 6.0 * m.hidden_size * m.mlp.intermediate_size;

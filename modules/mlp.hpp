@@ -30,4 +30,7 @@ class Mlp final : public Branch<T> {
 
 LayerFlops mlp_flops(const ModelConfig&, Index seq_length);
 
+void read_mlp(Section&, ModelConfig&);
+inline constexpr LayerSection mlp_section{"mlp", "SwiGLU block", read_mlp};
+
 }  // namespace gyr

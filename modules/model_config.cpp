@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/model_config.hpp"
 
+#include <charconv>
+
 #include "modules/layer.hpp"
 
 namespace gyr {
@@ -16,6 +18,61 @@ void check(const ModelConfig& c) {
           c.attention.head_dim);
   divides(c.mamba.num_groups, c.mamba.num_heads, "mamba.num_groups must divide mamba.num_heads");
   require(c.mamba.dt_low <= c.mamba.dt_high, Exit::config, "model.mamba.dt_limit: {} is above {}", c.mamba.dt_low, c.mamba.dt_high);
+}
+
+namespace {
+
+// "PP*-" or, for long models, "P x 72".
+std::string read_pattern(Section& s, const std::string& otherwise, const std::string& help) {
+  auto setting = s.get("pattern", otherwise, help).not_empty();
+  const std::string pattern = setting;
+  const auto x = pattern.find(" x ");
+  const std::string symbols = pattern.substr(0, x);
+  Index count = 1;
+  if (x != std::string::npos) {
+    const char *begin = pattern.data() + x + 3, *end = pattern.data() + pattern.size();
+    const auto [rest, error] = std::from_chars(begin, end, count);
+    setting.must("COUNT is a whole number above 0", begin != end && rest == end && error != std::errc::invalid_argument && count > 0);
+    if (error == std::errc::result_out_of_range) count = most_layers + 1;
+  }
+  setting.must(fmt::format("at most {} layers", most_layers), count <= most_layers && count * Index(symbols.size()) <= most_layers).value();
+  std::string all;
+  for (Index i = 0; i < count; ++i) all += symbols;
+  return all;
+}
+
+// The way back: "P x 72" where all layers are alike.
+std::string contract_pattern(const std::string& pattern) {
+  const bool alike = pattern.size() > 1 && pattern.find_first_not_of(pattern[0]) == std::string::npos;
+  return alike ? fmt::format("{} x {}", pattern[0], pattern.size()) : pattern;
+}
+
+std::string pattern_help() {
+  std::string text = "a symbol per layer, or 'SYMBOLS x COUNT':";
+  for (const LayerType& type : layer_types()) text += fmt::format(" {} {};", type.symbol, type.help);
+  text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+ModelConfig read_model_config(Section& s, const ModelConfig& d) {
+  ModelConfig c = d;
+  c.pattern = read_pattern(s, contract_pattern(d.pattern), pattern_help());
+  c.vocab_size = s.get("vocab_size", d.vocab_size, "tokens of the vocabulary").at_least(2).at_most(most_tokens);
+  c.hidden_size = s.get("hidden_size", d.hidden_size, "channels of the residual stream").positive().at_most(widest);
+  c.rms_norm_eps = s.get("rms_norm_eps", d.rms_norm_eps, "added to the mean square in every norm").at_least(0);
+  c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the head uses the embedding's matrix");
+  c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
+  c.lm_head_multiplier = s.get("lm_head_multiplier", d.lm_head_multiplier, "scales the logits");
+  c.init_std = s.get("init_std", d.init_std, "standard deviation of initial matrices").at_least(0).at_most(1000).effect(Effect::none);
+  c.pad_token_id = s.get("pad_token_id", d.pad_token_id, "token whose embedding takes no gradient; -1: none")
+                       .at_least(-1)
+                       .at_most(most_tokens)
+                       .effect(Effect::course);
+  for (const LayerSection& section : layer_sections()) section.read(s.section(section.name, section.help), c);
+  check(c);
+  return c;
 }
 
 }  // namespace gyr

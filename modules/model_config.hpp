@@ -11,6 +11,14 @@
 
 namespace gyr {
 
+class Section;
+
+// Far beyond any model.
+inline constexpr Index widest = Index(1) << 22;  // channels, heads, states
+inline constexpr Index most_layers = Index(1) << 14;
+inline constexpr Index most_tokens = (Index(1) << 31) - 1;  // of a vocabulary: token ids have 32 bits
+inline constexpr Index longest = Index(1) << 24;            // tokens of a sequence
+
 struct AttentionConfig {
   Index num_heads = 8, num_kv_heads = 2, head_dim = 64;  // query heads, key/value heads, channels of a head
   double rope_theta = 1e11;                              // base of the rotary embedding
@@ -58,5 +66,7 @@ struct ModelConfig {
 
 // Exit::config naming the first contradiction: heads that do not divide, odd head_dim, unknown layer symbol...
 void check(const ModelConfig&);
+// Keys model.*: those of the model here, those of its layers beside these (layer.hpp).
+ModelConfig read_model_config(Section&, const ModelConfig& defaults);
 
 }  // namespace gyr

@@ -35,10 +35,14 @@ std::unique_ptr<Layer<T>> make_mlp(const ModelConfig& c, const std::string& name
   return std::make_unique<SingleLayer<T, Mlp>>(c, name, ".feed_forward", parameters);
 }
 
-const Registered mamba({'M', "mamba", "Mamba-2 alone", {make_mamba<double>, make_mamba<float>, make_mamba<bf16>}, mamba_flops});
-const Registered attention(
-    {'*', "attention", "attention alone", {make_attention<double>, make_attention<float>, make_attention<bf16>}, attention_flops});
-const Registered mlp({'-', "mlp", "SwiGLU alone", {make_mlp<double>, make_mlp<float>, make_mlp<bf16>}, mlp_flops});
+const Registered mamba({'M', "mamba", "Mamba-2 alone", {make_mamba<double>, make_mamba<float>, make_mamba<bf16>}, mamba_flops, {mamba_section}});
+const Registered attention({'*',
+                            "attention",
+                            "attention alone",
+                            {make_attention<double>, make_attention<float>, make_attention<bf16>},
+                            attention_flops,
+                            {attention_section}});
+const Registered mlp({'-', "mlp", "SwiGLU alone", {make_mlp<double>, make_mlp<float>, make_mlp<bf16>}, mlp_flops, {mlp_section}});
 
 }  // namespace
 }  // namespace gyr

@@ -14,6 +14,7 @@
 #include "src/commands/runtime.hpp"
 #include "src/config/run_config.hpp"
 #include "src/engine/plan.hpp"
+#include "src/train/engine_config.hpp"
 
 namespace gyr {
 namespace {

@@ -10,9 +10,9 @@
 #include <random>
 #include <sstream>
 
+#include "modules/nearest.hpp"
 #include "regression/testing.hpp"
 #include "regression/trials.hpp"
-#include "src/base/nearest.hpp"
 
 using namespace gyr;
 using Strings = std::vector<std::string>;
@@ -36,21 +36,21 @@ struct Settings {
 // The declarations of a small program.
 Settings declare(Deck& deck) {
   Settings a;
-  Section model = deck.section("model", "what is trained");
+  Section& model = deck.section("model", "what is trained");
   a.width = model.need<Index>("width", "numbers per token between the layers").positive().multiple_of(8).at_most(65536);
   a.layers = model.need<int>("layers", "blocks, one after the other").positive();
   a.pattern = model.get("pattern", "P", "kinds of layers").one_of({"P", "M", "*"});
   a.tied = model.get("tied_embeddings", false, "use the embedding as output weights too");
-  Section mamba = model.section("mamba", "state-space branch");
+  Section& mamba = model.section("mamba", "state-space branch");
   a.chunk = mamba.get("chunk", 128, "SSD chunk length").unit("tokens").power_of_two().at_most(512);
-  Section train = deck.section("train", "how long and how fast");
+  Section& train = deck.section("train", "how long and how fast");
   a.steps = train.need<Index>("steps", "optimizer steps").at_least(0);
   a.lr = train.get("learning_rate", 3e-4, "peak learning rate").positive().finite();
   a.clip = train.get("clip_norm", 1.0, "gradients longer than this are shortened").above(0);
   a.betas = train.get("betas", std::vector<double>{0.9, 0.95}, "decay of Adam's two averages").at_least(0).below(1);
   a.schedule = train.get("schedule", "cosine", "how the learning rate falls").one_of({"constant", "linear", "cosine"});
   a.seed = train.get("seed", std::optional<Index>(1234), "of weights and data order").at_least(0);
-  Section run = deck.section("run", "where");
+  Section& run = deck.section("run", "where");
   a.grid = run.get("grid", std::vector<Index>{1, 1, 1}, "ranks along each axis").at_least(1);
   a.prefix = run.get("prefix", "out/run", "where output goes").not_empty();
   a.files = run.get("files", Strings{}, "training data");
@@ -208,7 +208,7 @@ TEST(deck, every_declared_key_is_in_help_and_effective_deck) {
 
 TEST(deck, help_lines_up_within_120_columns) {
   Deck deck = Deck::describe();
-  Section s = deck.section("a_section", "help");
+  Section& s = deck.section("a_section", "help");
   (void)s.get("a_key_that_is_longer_than_any_reasonable_key_would_be", std::string(300, 'x'), "help " + std::string(200, 'y'))
       .unit("microseconds per token")
       .one_of({std::string(300, 'x'), "another long word to choose from"});
@@ -334,7 +334,7 @@ TEST(deck, files_that_cannot_be_read_are_named) {
 TEST(deck, our_own_contradictions_are_internal_errors) {
   const auto code = [](const std::function<void(Section&)>& use) {
     Deck deck = Deck::parse("", "run.yaml");
-    Section s = deck.section("a", "help");
+    Section& s = deck.section("a", "help");
     try {
       use(s);
       deck.finish();
@@ -374,7 +374,7 @@ TEST(deck, our_own_contradictions_are_internal_errors) {
 
 TEST(deck, rules_hold_for_settings_nobody_converted) {
   Deck deck = Deck::parse("a: {x: 5}", "run.yaml");
-  Section s = deck.section("a", "help");
+  Section& s = deck.section("a", "help");
   (void)s.get("x", 1, "h").at_most(4);
   EXPECT_THROW(deck.finish(), Error);
 }
@@ -388,7 +388,7 @@ TEST(deck, describing_needs_nothing_and_keeps_to_the_rules) {
 
 TEST(deck, given_says_what_the_user_wrote) {
   Deck deck = Deck::parse("a: {x: 5}", "run.yaml", Strings{"a.y=1"});
-  const Section s = deck.section("a", "help");
+  const Section& s = deck.section("a", "help");
   EXPECT_TRUE(s.given("x") && s.given("y"));
   EXPECT_FALSE(s.given("z"));
 }

@@ -12,6 +12,7 @@
 #include "regression/tensors.hpp"
 #include "regression/testing.hpp"
 #include "src/config/run_config.hpp"
+#include "src/train/engine_config.hpp"
 
 namespace gyr::testing {
 namespace {

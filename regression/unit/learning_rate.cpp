@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Laws of learning rates: warm-up is a straight line to the peak, decays fall without a rise from peak to floor, and
 // stay there.
-#include "src/config/learning_rate.hpp"
+#include "src/engine/learning_rate.hpp"
 
 #include <cmath>
 

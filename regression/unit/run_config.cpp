@@ -8,6 +8,7 @@
 #include <random>
 
 #include "regression/testing.hpp"
+#include "src/train/engine_config.hpp"
 #include "src/train/feed.hpp"
 
 namespace gyr {

@@ -11,6 +11,7 @@
 
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
+#include "src/config/run_config.hpp"
 
 namespace {
 
@@ -129,12 +130,12 @@ TEST(watch, samples_to_skip_are_jumped_by_the_batch_that_would_touch_them) {
 }
 
 TEST(watch, the_data_axis_shrinks_to_what_the_batches_divide_by) {
-  RunConfig run;
-  run.train.global_batch_size = 24, run.train.micro_batch_size = 2;
+  SupervisedRun run;
+  run.batches = {24}, run.micro_batch_size = 2;
   EXPECT_EQ(data_axis_of(run, 5), 4);
   EXPECT_EQ(data_axis_of(run, 3), 3);
   EXPECT_EQ(data_axis_of(run, 0), 0);
-  run.train.ramp = {{0, 8}, {100, 24}};
+  run.batches = {8, 24};
   EXPECT_EQ(data_axis_of(run, 3), 2);
 }
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kernels/error.hpp"
-#include "src/base/nearest.hpp"
+#include "modules/nearest.hpp"
 
 namespace gyr {
 

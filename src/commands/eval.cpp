@@ -11,7 +11,6 @@
 #include "src/commands/documents_option.hpp"
 #include "src/commands/notes.hpp"
 #include "src/commands/runtime.hpp"
-#include "src/config/bounds.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/scorer.hpp"
 #include "src/parallel/collective_check.hpp"

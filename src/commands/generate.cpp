@@ -12,7 +12,6 @@
 #include "src/commands/notes.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/template_option.hpp"
-#include "src/config/bounds.hpp"
 #include "src/config/run_config.hpp"
 #include "src/engine/generator.hpp"
 #include "src/pretrained/pretrained.hpp"

@@ -9,6 +9,7 @@
 #include "src/checkpoint/catalogue.hpp"
 #include "src/engine/plan.hpp"
 #include "src/parallel/simulator.hpp"
+#include "src/train/engine_config.hpp"
 
 namespace gyr {
 

@@ -6,11 +6,30 @@
 #include "kernels/printable.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
+#include "src/config/run_config.hpp"
 #include "src/report/summary.hpp"
 #include "src/supervisor/supervisor.hpp"
+#include "src/watch/heartbeat.hpp"
 #include "src/watch/outcome.hpp"
 
 namespace gyr {
+
+namespace {
+
+SupervisedRun supervised(const RunConfig& run) {
+  SupervisedRun s{run.output,
+                  run.supervise,
+                  run.watch.lock_patience,
+                  run.train.walltime,
+                  run.parallel.pipeline * run.parallel.tensor,
+                  !run.parallel.permutation.empty(),
+                  {},
+                  run.train.micro_batch_size};
+  for (const BatchStep& step : run.train.batches()) s.batches.push_back(step.batch);
+  return s;
+}
+
+}  // namespace
 
 void add_run(Command& app, Action& action) {
   auto a = std::make_shared<SuperviseOptions>();
@@ -42,7 +61,7 @@ void add_run(Command& app, Action& action) {
         const RunConfig run = read_run_config(deck);
         deck.finish();
         a->program = std::filesystem::read_symlink("/proc/self/exe");
-        code = supervise(run, *a);
+        code = supervise(supervised(run), *a);
       });
       if (failed != 0) std::printf("%s\n", last_line(Exit(failed)).c_str());
       return failed != 0 ? failed : code;

@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "modules/flops.hpp"
+#include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/notes.hpp"
 #include "src/commands/plan_report.hpp"
 #include "src/commands/runtime.hpp"
-#include "src/config/bounds.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "modules/flops.hpp"
+#include "src/base/limits.hpp"
 #include "src/config/run_config.hpp"
 
 namespace gyr {
@@ -43,13 +44,12 @@ ModelSize size_of(const ModelConfig& model) {
 }  // namespace
 
 void check_bounds(const ModelConfig& m, const Section& model) {
-  const auto product = [&](const Section& s, Index a, Index b, const char* key_a, const char* key_b, const char* what) {
-    at_most(double(a) * double(b), double(widest), what, s.told({key_a, key_b}));
+  const auto product = [&](Index a, Index b, const char* key_a, const char* key_b) {
+    at_most(double(a) * double(b), double(widest), "channels", model.told({key_a, key_b}));
   };
-  const Section attention = model.known("attention"), mamba = model.known("mamba");
-  product(attention, m.attention.num_heads, m.attention.head_dim, "num_heads", "head_dim", "channels");
-  product(mamba, m.mamba.num_heads, m.mamba.head_dim, "num_heads", "head_dim", "channels");
-  product(mamba, m.mamba.num_groups, m.mamba.state_size, "num_groups", "state_size", "channels");
+  product(m.attention.num_heads, m.attention.head_dim, "attention.num_heads", "attention.head_dim");
+  product(m.mamba.num_heads, m.mamba.head_dim, "mamba.num_heads", "mamba.head_dim");
+  product(m.mamba.num_groups, m.mamba.state_size, "mamba.num_groups", "mamba.state_size");
   at_most(size_of(m).weights, most_weights, "weights",
           model.told({"pattern", "vocab_size", "hidden_size", "attention.num_heads", "attention.head_dim", "mamba.num_heads", "mamba.head_dim",
                       "mamba.state_size", "mlp.intermediate_size"}));
@@ -60,7 +60,7 @@ void check_bounds(const RunConfig& run, const Deck& deck) {
   const ModelConfig& m = run.model;
   const double rows = double(t.micro_batch_size) * double(t.seq_length), chunks = rows / double(std::min(m.mamba.chunk_size, t.seq_length)) + 1;
   const Index at_once = t.micro_batch_size * std::max(1, run.parallel.data);
-  for (const BatchStep& step : t.ramp.empty() ? std::vector<BatchStep>{{0, t.global_batch_size}} : t.ramp)
+  for (const BatchStep& step : t.batches())
     require(step.batch % at_once == 0, Exit::config,
             "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.global_batch_size",
             deck.told({"train.global_batch_size", "train.ramp", "train.micro_batch_size", "parallel.data"}), step.batch, t.micro_batch_size,

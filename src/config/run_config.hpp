@@ -1,66 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A run as its deck describes it. Every key is declared in run_config.cpp with default, unit, range and help.
+// A run as its deck describes it: the sections that others declare, and what they must not say together.
 #pragma once
 
-#include "src/config/fault_settings.hpp"
-#include "src/config/learning_rate.hpp"
-#include "src/config/supervise_settings.hpp"
+#include "modules/model_config.hpp"
+#include "src/checkpoint/checkpoint_config.hpp"
+#include "src/config/train_config.hpp"
+#include "src/data/data_config.hpp"
 #include "src/deck/deck.hpp"
-#include "src/engine/engine.hpp"
-#include "src/watch/watch.hpp"
+#include "src/dump/dump_config.hpp"
+#include "src/engine/learning_rate.hpp"
+#include "src/engine/optimizer_config.hpp"
+#include "src/fault/fault_settings.hpp"
+#include "src/parallel/layout.hpp"
+#include "src/parallel/parallel_config.hpp"
+#include "src/supervisor/supervise_settings.hpp"
+#include "src/watch/watch_settings.hpp"
 
 namespace gyr {
-
-struct BatchStep {
-  double tokens;  // from this many consumed tokens on ...
-  Index batch;    // ... a step takes this many sequences
-};
-
-struct DataConfig {
-  std::vector<std::string> prefixes;
-  std::vector<double> weights;
-  std::string split, order, tokenizer;
-  bool separate;  // documents do not see each other
-  std::uint64_t seed;
-  std::vector<Span> skip;  // samples that no step takes, in rising order
-};
-
-// What a step does whose loss or gradient is not finite: end the run, leave the update out, or go back to the last checkpoint and
-// leave its samples out.
-enum class NonFinite { stop, skip, rollback };
-
-struct TrainConfig {
-  std::string init_from, precision;
-  Index steps, global_batch_size, micro_batch_size, seq_length;
-  std::vector<BatchStep> ramp;
-  Index eval_every, eval_batches, log_every;
-  std::uint64_t seed;
-  double walltime;  // seconds, 0: without end
-  NonFinite non_finite;
-  Index max_skips;       // in a row
-  double spike;          // times the mean of recent losses, 0: any
-  Index check_replicas;  // steps between, 0: never
-};
-
-struct ParallelConfig {
-  int data, pipeline, tensor;  // data 0: whatever the ranks leave
-  std::vector<Axis> order;     // of the axes, outermost first
-  std::vector<int> permutation;
-  std::vector<Index> layers;  // per stage; empty: cut by cost
-  Index bucket_bytes;
-};
-
-struct CheckpointConfig {
-  Index every, keep, keep_every;
-  std::string files, read;
-  int deflate;
-  bool async, verify;
-};
-
-struct DumpConfig {
-  std::vector<Index> steps;
-  std::vector<std::string> what;  // patterns of paths
-};
 
 struct RunConfig {
   ModelConfig model;
@@ -99,6 +55,5 @@ std::string read_init_from(Deck& deck);
 
 // The layout of a run on `ranks` ranks. Exit::config with the factorisations that would work where the deck's grid does not fit.
 Layout layout_of(const RunConfig&, int ranks);
-EngineConfig engine_config(const RunConfig&, const Layout&);
 
 }  // namespace gyr

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/error.hpp"
-#include "src/base/nearest.hpp"
+#include "modules/nearest.hpp"
 
 namespace gyr {
 namespace {

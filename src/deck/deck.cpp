@@ -7,28 +7,28 @@
 #include <fstream>
 #include <iterator>
 
-#include "src/base/nearest.hpp"
+#include "modules/nearest.hpp"
 #include "src/base/table.hpp"
 #include "src/deck/renamed_keys.hpp"
 
 namespace gyr {
 namespace deck {
 
-struct Group {
+struct Group final : Section {
   struct Entry {
     std::string key;
     std::shared_ptr<Declaration> setting;  // one of the two is set
-    std::shared_ptr<Group> section;
+    std::unique_ptr<Group> section;
   };
   std::string key, path, help, origin;
   bool describing = false;
   Effect effect = Effect::course;
-  std::shared_ptr<const YamlValue> written;  // null when the deck has no such section
-  std::weak_ptr<Group> parent;
+  const YamlValue* written = nullptr;  // null when the deck has no such section
+  Group* parent = nullptr;
   std::vector<Entry> entries;  // in the order declared
 
   const YamlValue* find(std::string_view name) const { return written ? written->find(name) : nullptr; }
-  Entry* entry(std::string_view name) {
+  const Entry* entry(std::string_view name) const {
     const auto at = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.key == name; });
     return at == entries.end() ? nullptr : &*at;
   }
@@ -37,6 +37,15 @@ struct Group {
     for (const Entry& e : entries) names.push_back(e.key);
     return names;
   }
+
+  Group& section(std::string_view name, std::string_view help) override;
+  bool given(std::string_view name) const override { return find(name) != nullptr; }
+  std::string told(const std::vector<std::string>& paths) const override;
+
+ protected:
+  std::shared_ptr<Declaration> declare(std::string_view key, std::string type, std::string fallback, std::string_view help) override;
+  void read(std::string_view key, Declaration&, Place) const override;
+  void missing(std::string_view key, const Declaration&) const override;
 };
 
 }  // namespace deck
@@ -114,7 +123,7 @@ std::string way_out(const Group& root, const Group& group, const std::string& ke
   return fmt::format("{} has: {}", group.path.empty() ? "the deck" : "section `" + group.path + "`", joined(group.keys(), ", "));
 }
 
-void check(const Group& root, Group& group, std::vector<std::string>& unknown) {
+void check(const Group& root, const Group& group, std::vector<std::string>& unknown) {
   for (std::size_t i = 0; group.written && i < group.written->names.size(); ++i) {
     const std::string& key = group.written->names[i];
     if (!group.entry(key))
@@ -122,7 +131,7 @@ void check(const Group& root, Group& group, std::vector<std::string>& unknown) {
                                     group.written->items[i].kind == YamlValue::Kind::map ? "section" : "key", shown(below(group.path, key)),
                                     way_out(root, group, key)));
   }
-  for (auto& e : group.entries) {
+  for (const auto& e : group.entries) {
     if (e.setting) e.setting->confirm();
     if (e.section) check(root, *e.section, unknown);
   }
@@ -138,6 +147,12 @@ void list_renamed(const YamlValue& section, const std::string& path, std::vector
   }
 }
 
+// A deck's text and what is declared of it.
+struct Written {
+  YamlValue text;
+  Group group;
+};
+
 // One message of several lines, at most ten of them.
 void refuse_all(std::vector<std::string> complaints) {
   constexpr std::size_t most = 10;
@@ -150,11 +165,8 @@ void refuse_all(std::vector<std::string> complaints) {
 }
 
 // A key written in the deck, not declared so far, that looks like `key`: "run.yaml:3 has `widht`".
-std::string slip(Group& group, const std::string& key) {
-  if (!group.written) {
-    const auto parent = group.parent.lock();
-    return parent ? slip(*parent, group.key) : "";
-  }
+std::string slip(const Group& group, const std::string& key) {
+  if (!group.written) return group.parent ? slip(*group.parent, group.key) : "";
   std::vector<std::string> strange;
   for (const std::string& name : group.written->names)
     if (!group.entry(name)) strange.push_back(name);
@@ -189,41 +201,41 @@ void gather(const Group& group, std::vector<Declaration>& all) {
   }
 }
 
-std::shared_ptr<Group> section_of(const std::shared_ptr<Group>& group, std::string_view name, std::string_view help) {
-  if (auto* known = group->entry(name)) {
-    ensure(bool(known->section), "deck: `{}` is declared as a setting and as a section", below(group->path, name));
-    return known->section;
+}  // namespace
+
+Group& Group::section(std::string_view name, std::string_view help) {
+  if (const Entry* known = entry(name)) {
+    ensure(bool(known->section), "deck: `{}` is declared as a setting and as a section", below(path, name));
+    return *known->section;
   }
-  const YamlValue* node = group->find(name);
-  const std::string path = below(group->path, name);
+  const YamlValue* node = find(name);
   const bool absent = !node || node->kind == YamlValue::Kind::null;
+  auto inner = std::make_unique<Group>();
+  inner->key = name;
+  inner->path = below(path, name);
+  inner->help = help;
+  inner->origin = origin;
+  inner->describing = describing;
+  inner->effect = effect;
+  inner->written = absent ? nullptr : node;
+  inner->parent = this;
   require(absent || node->kind == YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); write its keys indented below it",
-          absent ? "" : node->where, path, help);
-  auto section = std::make_shared<Group>();
-  section->key = name;
-  section->path = path;
-  section->help = help;
-  section->origin = group->origin;
-  section->describing = group->describing;
-  section->effect = group->effect;
-  if (!absent) section->written = std::shared_ptr<const YamlValue>(group->written, node);
-  section->parent = group;
-  group->entries.push_back({std::string(name), nullptr, section});
-  return section;
+          absent ? "" : node->where, inner->path, help);
+  return *entries.emplace_back(std::string(name), nullptr, std::move(inner)).section;
 }
 
 // "run.yaml:3: model.hidden_size = 64", and of a default "model.hidden_size = 64 (default)".
-std::string told_of(Group& root, const std::vector<std::string>& paths) {
+std::string Group::told(const std::vector<std::string>& paths) const {
   std::string given, defaults;
   for (const std::string& path : paths) {
-    Group* group = &root;
+    const Group* group = this;
     std::size_t begin = 0;
     for (auto dot = path.find('.'); dot != path.npos; begin = dot + 1, dot = path.find('.', begin)) {
-      const auto* inner = group->entry(path.substr(begin, dot - begin));
+      const Entry* inner = group->entry(path.substr(begin, dot - begin));
       ensure(inner && inner->section, "deck: there is no section in {}", path);
       group = inner->section.get();
     }
-    const auto* entry = group->entry(path.substr(begin));
+    const Entry* entry = group->entry(path.substr(begin));
     ensure(entry && entry->setting, "deck: {} is not declared", path);
     const Declaration& d = *entry->setting;
     if (d.where.empty()) defaults += fmt::format("{}{} = {}", defaults.empty() ? "" : ", ", d.path, shown(d.value));
@@ -233,63 +245,41 @@ std::string told_of(Group& root, const std::vector<std::string>& paths) {
   return fmt::format("{} (with {})", given, defaults);
 }
 
-}  // namespace
-
-void Declaration::rule(std::string text, bool holds) {
-  if (std::find(rules.begin(), rules.end(), text) == rules.end()) rules.push_back(std::move(text));
-  broken = broken || !holds;
-}
-
-void Declaration::suggest(const std::string& word, std::span<const std::string> allowed) {
-  if (std::find(allowed.begin(), allowed.end(), word) == allowed.end()) hint = nearest(word, allowed);
-}
-
-void Declaration::confirm() const {
-  if (broken) refuse("is not allowed");
-}
-
-void Declaration::refuse(std::string_view why) const {
-  ensure(!where.empty(), "deck: {} = {} breaks its own range: {}", path, value, range());
-  fail(Exit::config, "{}: {} = {} {}{}; allowed: {}{} ({}{})", where, path, value, why, hint.empty() ? "" : "; did you mean `" + hint + "`?", range(),
-       unit.empty() ? "" : ", in " + unit, help, fallback.empty() ? "" : "; default " + fallback);
-}
-
-std::string Declaration::range() const { return rules.empty() ? type : joined(rules, ", "); }
-
-Section Section::section(std::string_view name, std::string_view help) { return Section(section_of(group_, name, help)); }
-
-std::shared_ptr<Declaration> Section::declare(std::string_view key, std::string type, std::string fallback, std::string_view help) {
-  if (const auto* known = group_->entry(key)) {
-    ensure(bool(known->setting), "deck: `{}` is declared as a section and as a setting", below(group_->path, key));
+std::shared_ptr<Declaration> Group::declare(std::string_view key, std::string type, std::string fallback, std::string_view help) {
+  if (const Entry* known = entry(key)) {
+    ensure(bool(known->setting), "deck: `{}` is declared as a section and as a setting", below(path, key));
     const Declaration& first = *known->setting;
     ensure(first.type == type && first.fallback == fallback, "deck: `{}` is declared as {} = {} and as {} = {}", first.path, first.type,
            first.fallback, type, fallback);
     return known->setting;
   }
   auto declaration = std::make_shared<Declaration>();
-  declaration->path = below(group_->path, key);
+  declaration->path = below(path, key);
   declaration->type = std::move(type);
   declaration->fallback = std::move(fallback);
   declaration->help = help;
-  declaration->effect = group_->effect;
-  group_->entries.push_back({std::string(key), declaration, nullptr});
+  declaration->effect = effect;
+  entries.push_back({std::string(key), declaration, nullptr});
   return declaration;
 }
 
-const YamlValue* Section::find(std::string_view key) const { return group_->find(key); }
-bool Section::given(std::string_view key) const { return find(key) != nullptr; }
-std::string Section::told(const std::vector<std::string>& paths) const { return told_of(*group_, paths); }
-Section Section::known(std::string_view name) const {
-  const auto* entry = group_->entry(name);
-  ensure(entry && entry->section, "deck: there is no section `{}`", below(group_->path, name));
-  return Section(entry->section);
+void Group::read(std::string_view key, Declaration& declaration, Place place) const {
+  std::visit(
+      [&](auto* value) {
+        if (const YamlValue* given = find(key)) {
+          declaration.where = given->where;
+          declaration.value = shown(*given);
+          if (const std::string wrong = read_yaml(*given, *value); !wrong.empty()) declaration.refuse(wrong);
+        }
+        declaration.value = write_yaml(*value);
+      },
+      place);
 }
-bool Section::describing() const { return group_->describing; }
-const std::string& Section::path() const { return group_->path; }
 
-void Section::miss(std::string_view key, const Declaration& wanted) const {
-  fail(Exit::config, "{}: {} must be given ({}; {}). {}Write `{}:` under `{}:`, or {}=VALUE on the command line", group_->origin, wanted.path,
-       wanted.help, wanted.type, slip(*group_, std::string(key)), key, group_->path, wanted.path);
+void Group::missing(std::string_view key, const Declaration& wanted) const {
+  if (describing) return;
+  fail(Exit::config, "{}: {} must be given ({}; {}). {}Write `{}:` under `{}:`, or {}=VALUE on the command line", origin, wanted.path, wanted.help,
+       wanted.type, slip(*this, std::string(key)), key, path, wanted.path);
 }
 
 Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> overrides) {
@@ -309,10 +299,11 @@ Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> 
 }
 
 Deck Deck::of(YamlValue written, const std::string& origin) {
-  auto root = std::make_shared<Group>();
-  root->origin = origin;
-  root->written = std::make_shared<YamlValue>(std::move(written));
-  return Deck(std::move(root));
+  auto root = std::make_shared<Written>();
+  root->text = std::move(written);
+  root->group.origin = origin;
+  root->group.written = &root->text;
+  return Deck({root, &root->group});
 }
 
 Deck Deck::parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides) {
@@ -329,11 +320,11 @@ Deck Deck::describe() {
   return Deck(std::move(root));
 }
 
-Section Deck::section(std::string_view name, std::string_view help, Effect effect) {
+Section& Deck::section(std::string_view name, std::string_view help, Effect effect) {
   const bool known = root_->entry(name) != nullptr;
-  auto section = section_of(root_, name, help);
-  if (!known) section->effect = effect;
-  return Section(std::move(section));
+  Group& section = root_->section(name, help);
+  if (!known) section.effect = effect;
+  return section;
 }
 
 void Deck::refuse_renamed() const {
@@ -360,7 +351,7 @@ std::vector<Declaration> Deck::settings() const {
   return all;
 }
 
-std::string Deck::told(const std::vector<std::string>& paths) const { return told_of(*root_, paths); }
+std::string Deck::told(const std::vector<std::string>& paths) const { return root_->told(paths); }
 
 std::string Deck::help() const {
   Table table({{"key", false, 26}, {"default", false, 16}, {"unit", false, 10}, {"range", false, 20}, {"help", false, 40}});

@@ -146,19 +146,6 @@ bool is_number(std::string_view text, double& value) {
   return digits && all_digits_of(text, value);
 }
 
-// Text that needs no quotes in any YAML reader: a word or a path that is no number, boolean or null.
-bool is_word(const std::string& text) {
-  static constexpr std::string_view taken[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan"};
-  std::string lower;
-  for (const char c : text) {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    const bool inner = (c >= '0' && c <= '9') || c == '.' || c == '-';
-    if (!letter && c != '_' && c != '/' && !(inner && !lower.empty())) return false;
-    lower += char(letter ? c | 0x20 : c);
-  }
-  return !lower.empty() && std::find(std::begin(taken), std::end(taken), lower) == std::end(taken);
-}
-
 }  // namespace
 
 YamlValue* YamlValue::find(std::string_view name) {
@@ -204,27 +191,6 @@ std::string read_yaml(const YamlValue& node, std::string& value) {
   if (node.kind != Kind::scalar) return "is not text; write one value, in \"quotes\" where it has special characters";
   value = node.text;
   return "";
-}
-
-std::string write_yaml(bool value) { return value ? "true" : "false"; }
-std::string write_yaml(Index value) { return fmt::format("{}", value); }
-std::string write_yaml(double value) {
-  if (std::isinf(value)) return value > 0 ? ".inf" : "-.inf";
-  std::string text = fmt::format("{}", value);  // the shortest that reads back as the same number
-  const auto e = text.find('e');
-  if (e != std::string::npos && text.find('.') == std::string::npos) text.insert(e, ".0");  // YAML 1.1 wants the point
-  return text;
-}
-std::string write_yaml(const std::string& value) {
-  if (is_word(value)) return value;
-  std::string text = "\"";
-  for (const char c : value) {
-    if (c == '"' || c == '\\') text += '\\';
-    if (c == '\n') text += "\\n";
-    else if ((unsigned char)c < 0x20 || c == 0x7f) text += fmt::format("\\x{:02x}", (unsigned char)c);
-    else text += c;
-  }
-  return text + '"';
 }
 
 std::string shown(std::string_view text) {

@@ -40,16 +40,6 @@ std::string read_yaml(const YamlValue&, std::vector<T>&);
 template <class T>
 std::string read_yaml(const YamlValue&, std::optional<T>&);
 
-// The value as YAML on one line; read_yaml of it gives the value back.
-std::string write_yaml(bool);
-std::string write_yaml(Index);
-std::string write_yaml(double);
-std::string write_yaml(const std::string&);
-template <class T>
-std::string write_yaml(const std::vector<T>&);
-template <class T>
-std::string write_yaml(const std::optional<T>&);
-
 // The node as it may be shown in a message: control characters escaped, long text cut.
 std::string shown(std::string_view text);
 std::string shown(const YamlValue&);
@@ -70,18 +60,6 @@ template <class T>
 std::string read_yaml(const YamlValue& node, std::optional<T>& maybe) {
   maybe.reset();
   return node.kind == YamlValue::Kind::null ? "" : read_yaml(node, maybe.emplace());
-}
-
-template <class T>
-std::string write_yaml(const std::vector<T>& list) {
-  std::string text;
-  for (const T& element : list) text += (text.empty() ? "" : ", ") + write_yaml(element);
-  return "[" + text + "]";
-}
-
-template <class T>
-std::string write_yaml(const std::optional<T>& maybe) {
-  return maybe ? write_yaml(*maybe) : "null";
 }
 
 }  // namespace gyr

@@ -8,10 +8,6 @@
 
 namespace gyr {
 
-Trained OptimizerConfig::trained() const {
-  return [patterns = frozen](const Weight& w) { return !matches_any(patterns, w.name); };
-}
-
 template <class T>
 Optimizer<T>::Optimizer(const OptimizerConfig& c, Parameters<T>& parameters, Arena& arena) : c_(c), parameters_(parameters) {
   m_ = arena.tensor<A>(parameters.extent());

@@ -3,24 +3,10 @@
 #pragma once
 
 #include "kernels/adamw.hpp"
+#include "src/engine/optimizer_config.hpp"
 #include "src/engine/stage.hpp"
 
 namespace gyr {
-
-// Parameters whose name matches `pattern` (weight_pattern.hpp) take these factors; the last matching group counts.
-struct ParameterGroup {
-  std::string pattern;
-  double lr_factor = 1, weight_decay_factor = 1;
-};
-
-struct OptimizerConfig {
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
-  double clip_grad = 1;  // largest global gradient norm; 0: never clip
-  std::vector<ParameterGroup> groups;
-  std::vector<std::string> frozen;  // patterns: weights that keep their bits, without gradient, moments and master
-
-  Trained trained() const;  // weights that match no pattern of `frozen`
-};
 
 template <class T>
 class Optimizer {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "src/config/bounds.hpp"
+#include "modules/model_config.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/json.hpp"
 

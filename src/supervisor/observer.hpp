@@ -6,7 +6,7 @@
 #include <map>
 
 #include "kernels/error.hpp"
-#include "src/config/supervise_settings.hpp"
+#include "src/supervisor/supervise_settings.hpp"
 #include "src/watch/verdict.hpp"
 
 namespace gyr {

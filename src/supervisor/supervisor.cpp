@@ -26,9 +26,9 @@ double since(Clock::time_point begin) { return std::chrono::duration<double>(Clo
 
 class Supervisor {
  public:
-  Supervisor(const RunConfig& run, const SuperviseOptions& options)
+  Supervisor(const SupervisedRun& run, const SuperviseOptions& options)
       : run_(run), options_(options), lock_(taken_folder()),
-        ranks_(options.ranks), policy_{options.ranks, model_ranks(), options.spares, run.supervise.max_restarts,
+        ranks_(options.ranks), policy_{options.ranks, run.model_ranks, options.spares, run.limits.max_restarts,
                                        [this](int most) { return data_axis_up_to(most); }} {
     if (!lock_->note().empty()) say(lock_->note());
   }
@@ -49,7 +49,7 @@ class Supervisor {
   // A run that was started by itself holds the other lock. Where there has been no supervisor yet that one is asked for first, so that nothing
   // is left in the folder of a run that lives.
   std::unique_ptr<RunLock> taken_folder() const {
-    const LockSettings settings{options_.take_over, run_.watch.lock_patience, say};
+    const LockSettings settings{options_.take_over, run_.lock_patience, say};
     std::optional<RunLock> rank_lock;
     if (!std::filesystem::exists(output() / RunLock::of_supervisor)) rank_lock.emplace(output(), settings);
     auto mine = std::make_unique<RunLock>(output(), settings, RunLock::of_supervisor);
@@ -71,15 +71,14 @@ class Supervisor {
     if (options_.accept_changes) program.push_back("--accept-changes");
     program.insert(program.end(), options_.overrides.begin(), options_.overrides.end());
     if (ranks_ != options_.ranks) program.push_back(fmt::format("parallel.data={}", data_axis()));
-    if (run_.train.walltime > 0) program.push_back(fmt::format("train.walltime={}", std::max(0.01, (run_.train.walltime - since(begin_)) / 60)));
+    if (run_.walltime > 0) program.push_back(fmt::format("train.walltime={}", std::max(0.01, (run_.walltime - since(begin_)) / 60)));
     return launch_command(options_.launcher, ranks_, program);
   }
-  int model_ranks() const { return run_.parallel.pipeline * run_.parallel.tensor; }
-  int data_axis() const { return ranks_ / model_ranks(); }
+  int data_axis() const { return ranks_ / run_.model_ranks; }
   int data_axis_up_to(int most) const {
-    const int full = options_.ranks / model_ranks();
+    const int full = options_.ranks / run_.model_ranks;
     if (most >= full) return full;
-    return run_.parallel.permutation.empty() ? data_axis_of(run_, most) : 0;  // which names every rank
+    return run_.permuted ? 0 : data_axis_of(run_, most);  // which names every rank
   }
 
   Attempt run_attempt() {
@@ -88,7 +87,7 @@ class Supervisor {
     std::error_code ignored;
     std::filesystem::remove(status_path(output()), ignored);  // of the attempt before
     const Clock::time_point begin = Clock::now();
-    Observer observer(run_.supervise, output(), attempt.number);
+    Observer observer(run_.limits, output(), attempt.number);
     std::optional<Finding> finding;
     std::optional<int> code;
     {
@@ -139,7 +138,7 @@ class Supervisor {
     const Attempt& attempt = attempts_.back();
     Decision next = decide(attempts_, policy_);
     if (next.go_on && StopSignals::caught() != 0) next = {false, 0, "it was told to stop"};
-    if (next.go_on && run_.train.walltime > 0 && since(begin_) >= run_.train.walltime) next = {false, 0, "train.walltime is over"};
+    if (next.go_on && run_.walltime > 0 && since(begin_) >= run_.walltime) next = {false, 0, "train.walltime is over"};
     try {
       if (next.go_on) lock_->require_held();  // an attempt would make the folder anew
     } catch (const Error& lost) {
@@ -212,7 +211,7 @@ class Supervisor {
     }
   }
 
-  const RunConfig& run_;
+  const SupervisedRun& run_;
   const SuperviseOptions& options_;
   const StopSignals signals_;
   const std::unique_ptr<RunLock> lock_;
@@ -227,13 +226,10 @@ class Supervisor {
 
 }  // namespace
 
-int data_axis_of(const RunConfig& run, int most) {
-  std::vector<Index> batches{run.train.global_batch_size};
-  if (!run.train.ramp.empty()) batches.clear();
-  for (const BatchStep& step : run.train.ramp) batches.push_back(step.batch);
+int data_axis_of(const SupervisedRun& run, int most) {
   for (int data = most; data > 0; --data) {
     bool splits = true;
-    for (const Index batch : batches) splits = splits && batch % (data * run.train.micro_batch_size) == 0;
+    for (const Index batch : run.batches) splits = splits && batch % (data * run.micro_batch_size) == 0;
     if (splits) return data;
   }
   return 0;
@@ -252,10 +248,9 @@ double useful_seconds(const std::filesystem::path& metrics, double begin) {
   return sum;
 }
 
-int supervise(const RunConfig& run, const SuperviseOptions& options) {
-  const int model_ranks = run.parallel.pipeline * run.parallel.tensor;
-  require(options.ranks % model_ranks == 0, Exit::config, "-n {}: not a multiple of parallel.pipeline x parallel.tensor = {}", options.ranks,
-          model_ranks);
+int supervise(const SupervisedRun& run, const SuperviseOptions& options) {
+  require(options.ranks % run.model_ranks == 0, Exit::config, "-n {}: not a multiple of parallel.pipeline x parallel.tensor = {}", options.ranks,
+          run.model_ranks);
   std::error_code error;
   std::filesystem::create_directories(run.output, error);
   require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", run.output, error.message());

@@ -5,6 +5,7 @@
 #include "src/job/run_folder.hpp"
 #include "src/train/training_engine.hpp"
 #include "src/watch/stop.hpp"
+#include "src/watch/watch.hpp"
 
 namespace gyr {
 

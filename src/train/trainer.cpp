@@ -4,6 +4,7 @@
 #include "modules/flops.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/train/claim.hpp"
+#include "src/train/engine_config.hpp"
 #include "src/train/training_loop.hpp"
 
 namespace gyr {

@@ -10,14 +10,9 @@
 #include <thread>
 
 #include "src/watch/heartbeat.hpp"
+#include "src/watch/watch_settings.hpp"
 
 namespace gyr {
-
-struct WatchSettings {
-  double patience = 600;      // seconds without progress of this rank until the job is ended; 0: never
-  double interval = 1;        // seconds between heartbeats
-  double lock_patience = 60;  // seconds for which a run may wait for its folder (src/job/run_lock.hpp), on top of `patience` until it has it
-};
 
 class Watch {
  public:

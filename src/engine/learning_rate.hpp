@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "modules/settings.hpp"
+
 namespace gyr {
 
 struct LearningRate {
@@ -17,5 +19,8 @@ struct LearningRate {
   // Learning rate of step `step`, counted from 1.
   double at(std::int64_t step) const;
 };
+
+// `steps`: of the run, where the decay ends unless the deck says otherwise.
+LearningRate read_learning_rate(Section&, std::int64_t steps);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/train/fault.hpp"
+#include "src/fault/fault.hpp"
 
 #include <signal.h>
 #include <time.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/config/fault_settings.hpp"
+#include "src/fault/fault_settings.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "kernels/error.hpp"
+#include "src/base/limits.hpp"
 
 namespace gyr {
 
@@ -43,6 +43,15 @@ FaultSettings parse_fault(const std::string& kind) {
     return s;
   }
   fail(Exit::config, "fault.kind = {}: choose kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR", kind);
+}
+
+FaultSettings read_fault(Section& s) {
+  FaultSettings c = parse_fault(
+      s.get("kind", "", "for tests: kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR; empty: none").value());
+  c.rank = s.get("rank", 0, "the rank it happens to").at_least(0);
+  c.step = s.get("step", 1, "the step before which it happens").positive().at_most(most_steps);
+  c.attempt = s.get("attempt", 0, "the attempt it happens in, as counted by gyrfalcon run; -1: every one").at_least(-1);
+  return c;
 }
 
 std::string describe(const FaultSettings& s) {

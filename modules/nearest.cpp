@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Edit distance by dynamic programming over three rows.
-#include "src/base/nearest.hpp"
+#include "modules/nearest.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kernels/scalar.hpp"
+#include "modules/settings.hpp"
 
 namespace gyr {
 
@@ -23,6 +23,7 @@ struct FaultSettings {
 // "kill", "stop", "hang", "exit:3", "slow:2.0", "nan", "bitflip:30", "gradflip:30", "scale:100"; "" none. Exit::config otherwise. nan and
 // gradflip spoil this rank's gradients once they are summed over the data axis, as a bad receive buffer would.
 FaultSettings parse_fault(const std::string& kind);
+FaultSettings read_fault(Section&);
 // "rank 3 gets kill at step 7 of attempt 0 (fault.kind)"
 std::string describe(const FaultSettings&);
 

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "src/config/fault_settings.hpp"
 #include "src/engine/model_state.hpp"
+#include "src/fault/fault_settings.hpp"
 #include "src/watch/heartbeat.hpp"
 
 namespace gyr {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/config/learning_rate.hpp"
+#include "src/engine/learning_rate.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+
+#include "src/base/limits.hpp"
 
 namespace gyr {
 
@@ -27,6 +29,20 @@ double LearningRate::at(std::int64_t step) const {
   if (step <= begin) return lr;
   const double x = std::min(1.0, double(step - begin) / double(std::max<std::int64_t>(1, decay_steps - begin)));
   return min_lr + (lr - min_lr) * left(schedule == "wsd" ? wsd_shape : schedule, x);
+}
+
+LearningRate read_learning_rate(Section& s, std::int64_t steps) {
+  LearningRate r;
+  r.schedule =
+      s.get("schedule", "cosine", "decay of the learning rate after the warm-up").one_of({"constant", "linear", "cosine", "inverse-sqrt", "wsd"});
+  r.lr = s.get("lr", 1e-3, "learning rate after the warm-up").at_least(0).finite();
+  r.min_lr = s.get("min_lr", 0.0, "learning rate at the end of the decay").at_least(0).finite();
+  r.warmup_steps = s.get("warmup_steps", 100, "length of the linear warm-up").unit("steps").at_least(0).at_most(most_steps);
+  const Index end = s.get("decay_steps", 0, "step where the decay ends; 0: train.steps").unit("steps").at_least(0).at_most(most_steps);
+  r.decay_steps = end > 0 ? end : steps;
+  r.wsd_decay = s.get("wsd_decay", 100, "length of the final decay of wsd").unit("steps").positive().at_most(most_steps);
+  r.wsd_shape = s.get("wsd_shape", "exponential", "shape of the final decay of wsd").one_of({"linear", "cosine", "exponential", "minus-sqrt"});
+  return r;
 }
 
 }  // namespace gyr

@@ -2,7 +2,7 @@
 // How a run is looked after from outside: deck keys supervise.*.
 #pragma once
 
-#include "kernels/scalar.hpp"
+#include "modules/settings.hpp"
 
 namespace gyr {
 
@@ -13,5 +13,7 @@ struct SuperviseSettings {
   double slow = 1.7;      // times the median rank's work that make a rank slow ...
   Index slow_steps = 20;  // ... over so many steps
 };
+
+SuperviseSettings read_supervise(Section&);
 
 }  // namespace gyr

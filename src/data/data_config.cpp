@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/data/data_config.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "src/data/dataset.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr Index most_skipped = Index(1) << 60;
+
+std::vector<Span> read_skip(const std::vector<std::string>& entries) {
+  std::vector<Span> skip;
+  for (const std::string& entry : entries) {
+    Index first = 0, count = 0;
+    char rest = 0;
+    const bool pair = std::sscanf(entry.c_str(), "%ld:%ld%c", &first, &count, &rest) == 2 && first >= 0 && first <= most_skipped && count > 0 &&
+                      count <= most_skipped;
+    require(pair && (skip.empty() || skip.back().last <= first), Exit::config,
+            "data.skip: '{}' is not 'FIRST:COUNT' with rising samples, as in [\"640:32\", \"1280:32\"]", entry);
+    skip.push_back({first, first + count});
+  }
+  return skip;
+}
+
+}  // namespace
+
+DataConfig read_data(Section& s, const std::string& tokenizer) {
+  DataConfig c;
+  auto prefixes = s.get("prefixes", std::vector<std::string>{},
+                        "token files, each PREFIX.bin and PREFIX.idx; with PREFIX_mask.bin and .idx only marked tokens are predicted");
+  c.prefixes = prefixes.must("no empty name", std::count(prefixes.value().begin(), prefixes.value().end(), "") == 0).value();
+  c.weights = s.get("weights", std::vector<double>{}, "share of each prefix in the blend; none: by size").positive().finite().value();
+  require(c.weights.empty() || c.weights.size() == c.prefixes.size(), Exit::config, "data.weights has {} numbers for {} prefixes", c.weights.size(),
+          c.prefixes.size());
+  auto split = s.get("split", "949,50,1", "train, validation and test shares of the documents");
+  const auto shares = split_shares(split.value());
+  c.split = split.must("one to three numbers, the first above 0, as in 949,50,1", shares && shares->at(0) > 0).value();
+  c.order = s.get("order", "shuffled", "order of samples; megatron: Megatron-LM's own; documents: whole documents packed into windows")
+                .one_of({"shuffled", "megatron", "documents"});
+  require(c.order != "megatron" || c.prefixes.size() <= 1 || !c.weights.empty(), Exit::config,
+          "data.order megatron needs a share of each of the {} prefixes in data.weights", c.prefixes.size());
+  const std::string documents =
+      s.get("documents", "joined", "separate: documents of a window do not see or predict each other, positions begin at 0 in each")
+          .one_of({"joined", "separate"});
+  c.separate = documents == "separate";
+  c.tokenizer = s.get("tokenizer", tokenizer, "tokenizer.json of the data; samples are printed as text with it").effect(Effect::none).value();
+  c.seed = std::uint64_t(Index(s.get("seed", 1234, "seed of the sample order").at_least(0)));
+  c.skip = read_skip(s.get("skip", std::vector<std::string>{}, "samples that no step takes: FIRST:COUNT; a batch begins behind them").value());
+  require(c.skip.empty() || c.order != "megatron", Exit::config,
+          "data.skip does not go with data.order megatron: that order depends on how many samples are read");
+  return c;
+}
+
+}  // namespace gyr

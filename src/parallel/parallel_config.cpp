@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/parallel/parallel_config.hpp"
+
+#include "modules/model_config.hpp"
+#include "src/base/limits.hpp"
+
+namespace gyr {
+
+ParallelConfig read_parallel(Section& s) {
+  ParallelConfig c;
+  c.data = s.get("data", 0, "ranks of the data axis; 0: as many as the other axes leave").at_least(0).at_most(most_ranks);
+  c.pipeline = s.get("pipeline", 1, "ranks of the pipeline axis").positive().at_most(most_axis);
+  c.tensor = s.get("tensor", 1, "ranks of the tensor axis").positive().at_most(most_axis);
+  c.order = axis_order(s.get("order", default_axis_order(), "the axes, outermost first: neighbours along the last are neighbours in rank").value());
+  const std::vector<Index> permutation =
+      s.get("permutation", std::vector<Index>{}, "rank at each position of the grid; none: in order").at_least(0).at_most(most_ranks);
+  c.permutation.assign(permutation.begin(), permutation.end());
+  c.layers = s.get("layers", std::vector<Index>{}, "layers of each pipeline stage; none: cut by cost").positive().at_most(most_layers).value();
+  c.bucket_bytes = Index(s.get("bucket", 32, "gradients reduced together over the data axis").unit("MiB").positive().at_most(1 << 20)) << 20;
+  return c;
+}
+
+}  // namespace gyr

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/train/engine_config.hpp"
+
+namespace gyr {
+
+EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
+  EngineConfig c;
+  c.model = run.model;
+  c.optimizer = run.optimizer;
+  c.micro_batch_size = run.train.micro_batch_size;
+  c.seq_length = run.train.seq_length;
+  c.micros = int(run.largest_batch() / (layout.size(Axis::data) * run.train.micro_batch_size));
+  c.bucket_bytes = run.parallel.bucket_bytes;
+  c.must_be_finite = run.train.non_finite == NonFinite::stop;
+  return c;
+}
+
+}  // namespace gyr

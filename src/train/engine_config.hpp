@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the engine is told of a run.
+#pragma once
+
+#include "src/config/run_config.hpp"
+#include "src/engine/engine.hpp"
+
+namespace gyr {
+
+EngineConfig engine_config(const RunConfig&, const Layout&);
+
+}  // namespace gyr
