@@ -291,7 +291,7 @@ void compare(Runtime& runtime, const std::string& file, const Extent& extent, co
   run.train.global_batch_size = extent.micros * runtime.ranks() * run.train.micro_batch_size;
   const Layout layout = layout_of(run, runtime.ranks());
   require(layout.size(Axis::data) == runtime.ranks(), Exit::config, "the products of a step are known where all ranks are on the data axis");
-  with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) { compare<T>(runtime, run, layout, extent); });
+  with_type(precision_of(run.train.precision), [&]<class T>(std::type_identity<T>) { compare<T>(runtime, run, layout, extent); });
 }
 
 }  // namespace

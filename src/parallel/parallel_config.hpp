@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "modules/settings.hpp"
-#include "src/parallel/axis.hpp"
+#include "modules/axis.hpp"
 
 namespace gyr {
 

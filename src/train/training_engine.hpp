@@ -6,6 +6,7 @@
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/config/run_config.hpp"
 #include "src/data/dataset.hpp"
+#include "src/engine/engine.hpp"
 #include "src/watch/heartbeat.hpp"
 
 namespace gyr {
