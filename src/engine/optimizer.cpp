@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/elementwise.hpp"
+#include "kernels/sum.hpp"
 #include "src/base/weight_pattern.hpp"
 
 namespace gyr {
@@ -38,22 +38,20 @@ ParameterGroup Optimizer<T>::group(const Parameter& p) const {
 }
 
 template <class T>
-double Optimizer<T>::gradient_squares(Device& dev) const {
-  double sum = 0;
+void Optimizer<T>::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
   for (const auto& p : parameters_.all()) {
     if (p->tied || !p->trained) continue;
     const auto g = p->template vector_gradient<A>();
     bool whole = true;
     for (const Piece& piece : p->shard.pieces) whole = whole && piece.replica == 0;
     if (whole) {
-      sum += sum_of_squares<A>(dev, g);
+      add_sum_of_squares<A>(dev, g, sum);
       continue;
     }
     stretches(*p, [&](Index, Index local, Index count, const Piece& piece) {
-      if (piece.replica == 0) sum += sum_of_squares<A>(dev, rows(g, local, count));
+      if (piece.replica == 0) add_sum_of_squares<A>(dev, rows(g, local, count), sum);
     });
   }
-  return sum;
 }
 
 template <class T>
