@@ -17,8 +17,4 @@ struct AdamW {
 template <class T>
 void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master, Tensor1<T> w);
 
-// Sum of squares in double, in fixed blocks and order: the same bits for the same run of numbers. NaN and infinity pass through.
-template <class A>
-double sum_of_squares(Device&, Tensor1<const A> x);
-
 }  // namespace gyr

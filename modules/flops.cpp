@@ -4,8 +4,8 @@
 #include <map>
 
 #include "modules/embedding.hpp"
-#include "modules/head.hpp"
 #include "modules/layer.hpp"
+#include "modules/objective.hpp"
 
 namespace gyr {
 
@@ -16,7 +16,7 @@ std::vector<Weight> declared_weights(const ModelConfig& c) {
   std::vector<std::unique_ptr<Layer<float>>> layers;
   for (const char symbol : c.pattern)
     layers.push_back(std::get<MakeLayer<float>>(layer_type(symbol).make)(c, fmt::format("model.layers.{}", layers.size()), parameters));
-  Head<float> head(c, c.tie_word_embeddings ? &embedding.table() : nullptr, parameters);
+  const auto head = c.objective->head(c, c.tie_word_embeddings ? &embedding.table() : nullptr, parameters);
   std::vector<Weight> weights;
   for (const auto& p : parameters.all()) weights.push_back(p->weight);
   return weights;
@@ -29,7 +29,7 @@ Index parameter_count(const ModelConfig& c) {
 }
 
 TokenFlops forward_flops(const ModelConfig& c, Index seq_length) {
-  const double head = 2.0 * double(c.hidden_size) * double(c.vocab_size);
+  const double head = c.objective->flops(c);
   TokenFlops sum{head, head, head};
   for (const char symbol : c.pattern) {
     const LayerFlops f = layer_type(symbol).flops(c, seq_length);
@@ -65,7 +65,7 @@ double training_flops(const ModelConfig& c, Index seq_length, const Trained& tra
     add(fmt::format("{}{}.", layers, i), f.products + f.attention + f.recurrence + f.convolution);
   }
   add("model.final_layernorm.", 0);
-  add(c.tie_word_embeddings ? table : "lm_head.", 2.0 * double(c.hidden_size) * double(c.vocab_size));
+  add(c.tie_word_embeddings ? table : "lm_head.", c.objective->flops(c));
   return sum;
 }
 
@@ -76,7 +76,7 @@ StageCosts stage_costs(const ModelConfig& c, Index seq_length) {
     costs.layers.push_back(f.products + f.attention + f.scan + f.convolution);
   }
   costs.embedding = double(c.hidden_size);  // a copy per token
-  costs.head = 2.0 * double(c.hidden_size) * double(c.vocab_size);
+  costs.head = c.objective->flops(c);
   return costs;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Final norm, output matrix and next-token loss, sharded over the tensor axis by vocabulary. Logits exist for a block of rows at a time:
-// the loss of a block and its gradient are taken together, and no rank ever holds a whole row.
+// What stands behind the last layer: it scores the rows that have a label, and predicts. Each objective (objective.hpp) has its own.
 #pragma once
 
 #include <optional>
@@ -10,36 +9,37 @@
 
 namespace gyr {
 
-// What a model makes of one row's label: its loss, and how far its logit lies below the largest (0: no token is likelier).
-struct TokenScore {
+// What a model makes of one row's label: its loss, and how far it lies below what the model finds likeliest (0: nothing is likelier).
+struct RowScore {
   double loss, shortfall;
 };
 
 template <class T>
 class Head {
  public:
-  // table: the embedding's, where the head is tied to it and lies on the same stage; otherwise null.
-  Head(const ModelConfig&, Parameter* table, Parameters<T>&);
+  // `w`: the output matrix, with a row for each column of what is predicted, sharded by rows.
+  explicit Head(Parameter& w) : w_(w) {}
+  virtual ~Head() = default;
 
-  // Sum of the losses of all labelled rows; `each`, if given, gets the score of every row besides (rows without a label mean nothing).
-  double loss(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, std::vector<TokenScore>* each = nullptr);
+  // Adds the sum of the losses of all labelled rows to `sum` (1), on the device, and nothing is read; `each`, if given, gets the score of every
+  // row besides (rows without a label mean nothing).
+  virtual void loss(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) = 0;
   // The same, and the gradient of scale * loss: of the weights (added up) and of x (dx).
-  double loss_and_gradient(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx);
-  // This rank's columns of the logits, and which tokens they are.
-  Parameter& weight() { return *w_; }
-  Index vocab_size_here() const { return w_->rows(); }
-  Index first_token() const { return w_->first(0); }
-  Index valid() const { return w_->held.boxes.empty() ? 0 : w_->held.boxes[0].box.count[0]; }
-  void logits(Pass<T>&, Frame&, Tensor2<const T> x, Tensor2<Acc<T>> logits /*(R, vocab_size_here)*/);
-  // Shows the logits that scores are made of, (rows, vocab_size_here), block by block in the order of rows.
+  virtual void loss_and_gradient(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
+                                 Tensor2<T> dx) = 0;
+  // This rank's columns of what is predicted of every row.
+  virtual void predict(Pass<T>&, Frame&, Tensor2<const T> x, Tensor2<Acc<T>> y /*(R, columns_here)*/) = 0;
+
+  Parameter& weight() { return w_; }
+  // Of the prediction's columns this rank has so many, the first of them this one; those from `valid` on are padding.
+  Index columns_here() const { return w_.rows(); }
+  Index first_column() const { return w_.first(0); }
+  Index valid() const { return w_.held.boxes.empty() ? 0 : w_.held.boxes[0].box.count[0]; }
+  // Shows the predictions that scores are made of, (rows, columns_here), block by block in the order of rows.
   void set_observer(std::function<void(Tensor2<const Acc<T>>)> observer) { observer_ = std::move(observer); }
 
- private:
-  double block_loss(Pass<T>&, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh, std::vector<TokenScore>* each);
-
-  ModelConfig c_;
-  Norm<T> norm_;
-  Parameter* w_;
+ protected:
+  Parameter& w_;
   std::function<void(Tensor2<const Acc<T>>)> observer_;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@
 namespace gyr {
 
 class Section;
+class Objective;
+std::shared_ptr<const Objective> next_token();  // the objective (objective.hpp) of models that generate
 
 // Far beyond any model.
 inline constexpr Index widest = Index(1) << 22;  // channels, heads, states
@@ -60,6 +63,7 @@ struct ModelConfig {
   AttentionConfig attention;
   MambaConfig mamba;
   MlpConfig mlp;
+  std::shared_ptr<const Objective> objective = next_token();  // what it is trained for
 
   Index layers() const { return Index(pattern.size()); }
 };

@@ -136,7 +136,7 @@ double GoldenReader<T>::error(const GoldenNumbers& expected, Index seq_length) {
     for (Index t = 0; t < seq_length; ++t)
       for (Index v = 0, row = g_.row[b * all.seq_length + t]; row >= 0 && v < head.valid(); ++v)
         error =
-            std::max(error, std::abs(double(logits(b * seq_length + t, v)) - expected.logits[row * g_.model.vocab_size + head.first_token() + v]));
+            std::max(error, std::abs(double(logits(b * seq_length + t, v)) - expected.logits[row * g_.model.vocab_size + head.first_column() + v]));
   return error / largest;
 }
 

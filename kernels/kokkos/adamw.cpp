@@ -56,39 +56,8 @@ void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<
       });
 }
 
-template <class A>
-double sum_of_squares(Device& dev, Tensor1<const A> x) {
-  const Index n = x.extent(0), strips = ceil_div(n, strip);
-  Scope scope(dev.scratch);
-  const auto partial = dev.scratch.tensor<double>(strips);
-  const auto total = dev.scratch.tensor<double>(1);
-  const auto run = dev.launch("sum_of_squares", 2.0 * n, double(sizeof(A)) * n);
-  if (!run) return 0;
-  for_teams(
-      "sum_of_squares", dev, strips, KOKKOS_LAMBDA(const Team& team, Index s) {
-        const A* const from = x.data() + s * strip;
-        const double squares = sum<double>(team, least(strip, n - s * strip), [=](Index i, double& t) { t += double(from[i]) * double(from[i]); });
-        once(team, [&] { partial(s) = squares; });
-      });
-  for_teams(
-      "sum_of_squares", dev, 1, KOKKOS_LAMBDA(const Team& team, Index) {
-        once(team, [&] {
-          double t = 0;
-          for (Index s = 0; s < strips; ++s) t += partial(s);
-          total(0) = t;
-        });
-      });
-  double result = 0;
-  Kokkos::deep_copy(dev.exec, Kokkos::View<double, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(&result),
-                    Kokkos::View<const double, Space::memory_space, Kokkos::MemoryUnmanaged>(total.data()));
-  dev.exec.fence();
-  return result;
-}
-
 template void adamw<double>(Device&, const AdamW&, Tensor1<const double>, Tensor1<double>, Tensor1<double>, Tensor1<double>, Tensor1<double>);
 template void adamw<float>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>, Tensor1<float>);
 template void adamw<bf16>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>, Tensor1<bf16>);
-template double sum_of_squares<double>(Device&, Tensor1<const double>);
-template double sum_of_squares<float>(Device&, Tensor1<const float>);
 
 }  // namespace gyr

@@ -7,6 +7,7 @@
 #include "kernels/cross_entropy.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/random.hpp"
+#include "kernels/sum.hpp"
 #include "kernels/swiglu.hpp"
 #include "regression/bench/machine.hpp"
 

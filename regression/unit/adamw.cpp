@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/adamw.hpp"
 
+#include "kernels/sum.hpp"
 #include "regression/tensors.hpp"
 
 using namespace gyr;

@@ -77,6 +77,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"data.tokenizer", {"t.json", none}},
                                                                          {"data.seed", {"7", course}},
                                                                          {"data.skip", {"[\"0:8\"]", course}},
+                                                                         {"train.objective", {"reward", function}},  // of unit/objective.cpp
                                                                          {"train.init_from", {"model", none}},
                                                                          {"train.precision", {"bf16", course}},
                                                                          {"train.steps", {"7", course}},

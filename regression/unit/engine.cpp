@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "kernels/sum.hpp"
 #include "regression/cases.hpp"
 #include "regression/closed_form.hpp"
 #include "regression/testing.hpp"
@@ -60,6 +61,30 @@ TEST(engine, a_gradient_that_overflows_is_named) {
     EXPECT_EQ(error.code, Exit::numeric);
     EXPECT_NE(std::string(error.what()).find("gradient of "), std::string::npos) << error.what();
   }
+}
+
+// What the host reads of the device in a step: one read of its sums, however many micro-batches, blocks of logits and weights there are.
+TEST(engine, a_step_reads_the_device_once) {
+  const Case& c = named("T2");
+  EngineConfig config = config_of(c);
+  config.micro_batch_size = 2, config.seq_length = 200, config.micros = 3;  // two blocks of logits each
+  Rig<float> rig(config, alone(c.model.layers()));
+  rig.engine.initialise(7);
+  const auto source = [&](int i) { return micro_batch(2 * i, 2, 200, c.model.vocab_size); };
+  const auto reads = [&] {
+    Index calls = 0;
+    for (const Work& w : rig.engine.device().work())
+      if (w.kernel == std::string(to_host_work)) calls += w.calls;
+    rig.engine.device().clear_work();
+    return calls;
+  };
+  for (int step = 1; step <= 2; ++step) {
+    reads();
+    rig.engine.train(source, 3, step, 1e-3);
+    EXPECT_EQ(reads(), 1) << step;
+  }
+  rig.engine.evaluate(source, 3);
+  EXPECT_EQ(reads(), 1) << "an evaluation";
 }
 
 // The same work, memory and traffic for a rank with the same coordinates.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/data/loss_mask.hpp"
 
+#include "modules/objective.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 #include "src/data/dataset.hpp"
@@ -57,8 +58,9 @@ TEST(loss_mask, lies_beside_the_tokens) {
 }
 
 TEST(loss_mask, a_label_is_the_next_token_where_that_is_learned) {
-  const Sample s{{5, 6, 7, 8, 9}, {}, {1, 0, 1, 1, 0}};
-  EXPECT_EQ(s.labels(-7), (std::vector<std::int32_t>{-7, 7, 8, -7}));
+  const std::vector<Token> tokens{5, 6, 7, 8, 9};
+  const std::vector<std::uint8_t> learned{1, 0, 1, 1, 0};
+  EXPECT_EQ(next_tokens(tokens, learned), (std::vector<Token>{ignored_label, 7, 8, ignored_label}));
 }
 
 TEST(loss_mask, says_what_is_learned_of_a_sample) {

@@ -133,6 +133,18 @@ TEST(structure, only_one_folder_calls_hdf5) {
   EXPECT_GT(seen, 10);
 }
 
+// What the host reads of a device is counted (kernels/sum.hpp): no layer, head or step reads it otherwise.
+TEST(structure, steps_read_the_device_where_it_is_counted) {
+  static const std::regex copy(R"re(create_mirror_view_and_copy)re");
+  const auto no_copy = [](const fs::path& file, int number, const std::string& line) {
+    EXPECT_FALSE(std::regex_search(line, copy)) << file << ":" << number;
+  };
+  each_line("modules", no_copy);
+  each_line("src/engine", [&](const fs::path& file, int number, const std::string& line) {
+    if (file.filename() != "replicas.cpp") no_copy(file, number, line);  // whole weights, between steps
+  });
+}
+
 TEST(structure, every_file_names_its_licence) {
   for (const std::string layer : {"kernels", "modules", "src"})
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(GYR_SOURCE_DIR) / layer)) {

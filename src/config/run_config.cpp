@@ -5,6 +5,7 @@
 #include <map>
 
 #include "modules/flops.hpp"
+#include "modules/objective.hpp"
 #include "src/config/bounds.hpp"
 #include "src/data/dataset.hpp"
 #include "src/parallel/grid.hpp"
@@ -43,8 +44,10 @@ std::string read_init_from(Deck& deck) {
 RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   deck.refuse_renamed();
   RunConfig run;
+  read_init_from(deck);
   Section& model = model_section(deck);
   run.model = read_model_config(model, defaults.model);
+  run.model.objective = read_objective(train_section(deck));
   check_bounds(run.model, model);
   run.data = read_data(data_section(deck), defaults.tokenizer);
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length);

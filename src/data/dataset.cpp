@@ -97,12 +97,6 @@ std::vector<double> Dataset::given_weights() const {
   return weights;
 }
 
-std::vector<std::int32_t> Sample::labels(std::int32_t ignored) const {
-  std::vector<std::int32_t> labels;
-  for (std::size_t t = 1; t < tokens.size(); ++t) labels.push_back(learned[t] ? tokens[t] : ignored);
-  return labels;
-}
-
 Sample Dataset::sample(std::int64_t number) const {
   const Blend::Pick pick = samples_.size() == 1 ? Blend::Pick{0, number} : blend_->at(number);
   const auto c = std::size_t(pick.corpus), length = std::size_t(options_.seq_length) + 1;

@@ -35,9 +35,6 @@ struct Sample {
   std::vector<std::int32_t> tokens;     // L + 1; padding, after the documents of the documents order, is 0
   std::vector<std::int32_t> positions;  // of each token within its document, padding being one; empty where joined
   std::vector<std::uint8_t> learned;    // 0: padding, masked, or the first token of a separate document
-
-  // Of tokens 0 to L - 1: the token that follows, or `ignored` where that is not learned.
-  std::vector<std::int32_t> labels(std::int32_t ignored) const;
 };
 
 struct DatasetOptions {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/elementwise.hpp"
+#include "kernels/sum.hpp"
 #include "src/parallel/collective_check.hpp"
 
 namespace gyr {

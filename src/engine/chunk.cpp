@@ -50,7 +50,7 @@ Chunk<T>::Chunk(const ModelConfig& config, Span layers, Parameters<T>& parameter
   if (last)
     declared([&] {
       if (config_.tie_word_embeddings && first) table = &embedding_->table();
-      head_ = std::make_unique<Head<T>>(config_, config_.tie_word_embeddings ? table : nullptr, parameters);
+      head_ = config_.objective->head(config_, config_.tie_word_embeddings ? table : nullptr, parameters);
     });
   // Ranges meet: padding in front of a parameter belongs to what comes after it.
   for (std::size_t i = 1; i < ranges_.size(); ++i) ranges_[i].first = ranges_[i - 1].last;
@@ -132,15 +132,15 @@ void Chunk<T>::run_through(Pass<T>& a, Slot<T>& slot) {
 }
 
 template <class T>
-void Chunk<T>::forward(Pass<T>& a, Slot<T>& slot, double scale, double& loss, std::vector<TokenScore>* each) {
+void Chunk<T>::forward(Pass<T>& a, Slot<T>& slot, double scale, Tensor1<double> loss, std::vector<RowScore>* each) {
   scale == 0 ? run_through(a, slot) : run_and_keep(a, slot);
   if (!last()) return;
   const Tensor2<T> x = slot.stream.x;
   if (scale == 0) {
-    loss += head_->loss(a, head_frame(slot), x, slot.labels, each);
+    head_->loss(a, head_frame(slot), x, slot.labels, loss, each);
   } else {
     slot.gradient.x = slot.frame.put(Keys::gradient, x.extent(0), x.extent(1));
-    loss += head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scale, slot.gradient.x);
+    head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scale, loss, slot.gradient.x);
   }
 }
 

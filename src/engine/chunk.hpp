@@ -7,15 +7,15 @@
 #include <span>
 
 #include "modules/embedding.hpp"
-#include "modules/head.hpp"
 #include "modules/layer.hpp"
+#include "modules/objective.hpp"
 #include "src/parallel/layout.hpp"
 
 namespace gyr {
 
-// Tokens of one micro-batch, row b * seq_length + t; labels[r] is the token row r must predict, or ignored_label. positions[r] is the place of
-// row r in its document where documents are packed into the sequences: none sees another. Empty: every sequence is one document. Every
-// rank of a data coordinate has the same micro-batch.
+// Tokens of one micro-batch, row b * seq_length + t; labels[r] is what row r is scored by (objective.hpp), or ignored_label. positions[r] is the
+// place of row r in its document where documents are packed into the sequences: none sees another. Empty: every sequence is one document. Every rank
+// of a data coordinate has the same micro-batch.
 struct MicroBatch {
   Index batch = 0, seq_length = 0;
   std::vector<Token> tokens, labels;
@@ -54,9 +54,9 @@ class Chunk {
 
   // Brings the micro-batch into an empty slot. Where this is not the first chunk, the tensor its input must be received into.
   Bundle<T> begin(Device&, Slot<T>&, const MicroBatch&) const;
-  // Runs the layers. On the last chunk also the head: adds to `loss` the sum over labelled tokens, and, where scale is not 0, keeps the
-  // gradient of scale * loss; where it is 0, `each`, if given, gets the score of every row. The slot's stream is the chunk's output then.
-  void forward(Pass<T>&, Slot<T>&, double scale, double& loss, std::vector<TokenScore>* each = nullptr);
+  // Runs the layers. On the last chunk also the head: adds to `loss`, on the device, the sum over labelled rows, and, where scale is not 0,
+  // keeps the gradient of scale * loss; where it is 0, `each`, if given, gets the score of every row. The slot's stream is the chunk's output then.
+  void forward(Pass<T>&, Slot<T>&, double scale, Tensor1<double> loss, std::vector<RowScore>* each = nullptr);
   // Where the gradient of the output must be received, except on the last chunk.
   Bundle<T> begin_backward(Slot<T>&) const;
   // Run back through the parts [first, last) of ranges(), the last of which is the one below where it ended before: from the slot's gradient

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/elementwise.hpp"
+#include "kernels/sum.hpp"
 #include "src/engine/agreement.hpp"
 #include "src/engine/bad_numbers.hpp"
 
@@ -27,10 +27,11 @@ Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
 
 template <class T>
 Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity, Timers& timers)
-    : config_(config), grid_(grid), timers_(timers), device_(!capacity, capacity ? capacity->scratch : 0), weights_(arena(Memory::weights, capacity)),
-      gradients_(arena(Memory::gradients, capacity)), optimizer_memory_(arena(Memory::optimizer, capacity)),
-      communication_(arena(Memory::communication, capacity)), stage_(config.model, grid, config.optimizer.trained()),
-      reduction_(stage_, grid, config.bucket_bytes), executor_(device_, grid, stage_, timers) {
+    : config_(config), grid_(grid), timers_(timers), device_(!capacity, capacity ? capacity->scratch : 0),
+      sums_(device_.scratch.template tensor<double>(2)), weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
+      optimizer_memory_(arena(Memory::optimizer, capacity)), communication_(arena(Memory::communication, capacity)),
+      stage_(config.model, grid, config.optimizer.trained()), reduction_(stage_, grid, config.bucket_bytes),
+      executor_(device_, grid, stage_, timers) {
   stage_.parameters().allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none);
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
   if (capacity) {
@@ -101,13 +102,15 @@ Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
 }
 
 template <class T>
-RunResult Engine<T>::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order) {
-  return executor_.run(program, batches, order, [&](int bucket) { return reduction_.start(device_, bucket); });
+void Engine<T>::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order) {
+  fill<double>(device_, sums_, 0);
+  executor_.run(program, batches, order, [&](int bucket) { return reduction_.start(device_, bucket); });
 }
 
 template <class T>
-RunResult Engine<T>::run_forward(const std::vector<MicroBatch>& batches, bool scores) {
-  return run(compile(forward_only, pipeline_shape(grid_.layout(), int(batches.size())), grid_.coordinate(Axis::pipeline)), batches, {0, scores});
+void Engine<T>::run_forward(const std::vector<MicroBatch>& batches, Scores* scores) {
+  run(compile(forward_only, pipeline_shape(grid_.layout(), int(batches.size())), grid_.coordinate(Axis::pipeline)), batches,
+      {rows(sums_, 0, 1), 0, scores});
 }
 
 template <class T>
@@ -127,15 +130,19 @@ StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const St
           "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off",
           order.number);
   fill<Acc<T>>(device_, stage_.parameters().gradients(), 0);
-  const double sum = run(training_program(micros), batches, {1.0 / double(result.tokens)}).loss;
+  run(training_program(micros), batches, {rows(sums_, 0, 1), 1.0 / double(result.tokens)});
   finish_gradients();
   if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().gradients());
   if (hook_) hook_->gradients_are_whole();
 
-  // The norm is summed over a replica, the loss over all ranks: stop requests and flags travel with both sums and so reach every rank.
+  // The host reads the device here and nowhere else in a step, so that a GPU is not kept waiting after each block of logits and each weight's
+  // squares. The norm is summed over a replica, the loss over all ranks: stop requests and flags travel with both sums and so reach every rank.
   auto t = timers_.scope("gradient norm");
   grid_.tell("gradient norm");
-  const Agreed squares = agree_in_replica(grid_, {optimizer_->gradient_squares(device_), order.stop_request, double(!std::isfinite(sum))});
+  optimizer_->add_gradient_squares(device_, rows(sums_, 1, 1));
+  const std::vector<double> mine = to_host(device_, sums_);
+  const double sum = mine[0];
+  const Agreed squares = agree_in_replica(grid_, {mine[1], order.stop_request, double(!std::isfinite(sum))});
   result.gradient_norm = std::sqrt(squares.sum);
   const Agreed loss =
       agree_from_last_stage(grid_, {sum, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm)))});
@@ -162,13 +169,15 @@ template <class T>
 std::pair<double, Index> Engine<T>::evaluate(const MicroBatches& source, int micros) {
   const auto batches = collect(source, micros);
   const Index tokens = labelled(batches);
-  const double sum = run_forward(batches, false).loss;
-  return {agree_from_last_stage(grid_, {sum}).sum, tokens};
+  run_forward(batches, nullptr);
+  return {agree_from_last_stage(grid_, {to_host(device_, sums_)[0]}).sum, tokens};
 }
 
 template <class T>
-std::vector<std::vector<TokenScore>> Engine<T>::scores(const MicroBatches& source, int micros) {
-  return run_forward(collect(source, micros), true).scores;
+Scores Engine<T>::scores(const MicroBatches& source, int micros) {
+  Scores scores;
+  run_forward(collect(source, micros), &scores);
+  return scores;
 }
 
 template <class T>

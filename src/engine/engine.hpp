@@ -72,7 +72,7 @@ class Engine final : public ModelState {
   // Sum of losses and number of labelled tokens over the global batch; no gradients.
   std::pair<double, Index> evaluate(const MicroBatches&, int micros);
   // The scores of every row of this data coordinate's micro-batches, [micro][row], on the last stage; empty on the others. No gradients.
-  std::vector<std::vector<TokenScore>> scores(const MicroBatches&, int micros);
+  Scores scores(const MicroBatches&, int micros);
 
   Stage<T>& stage() { return stage_; }
   Optimizer<T>& optimizer() { return *optimizer_; }
@@ -94,8 +94,8 @@ class Engine final : public ModelState {
 
  private:
   Program training_program(int micros) const;
-  RunResult run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
-  RunResult run_forward(const std::vector<MicroBatch>&, bool scores);
+  void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
+  void run_forward(const std::vector<MicroBatch>&, Scores*);
   std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;
   Index labelled(const std::vector<MicroBatch>&);
   void finish_gradients();
@@ -104,6 +104,7 @@ class Engine final : public ModelState {
   Grid& grid_;
   Timers& timers_;
   Device device_;
+  Tensor1<double> sums_;  // (2) on the device: of the losses and of the squared gradients of a step, read together at its end
   Arena weights_, gradients_, optimizer_memory_, communication_;
   Stage<T> stage_;
   std::optional<Optimizer<T>> optimizer_;

@@ -48,10 +48,10 @@ template <class T>
 Executor<T>::Executor(Device& device, Grid& grid, Stage<T>& stage, Timers& timers) : device_(device), grid_(grid), stage_(stage), timers_(timers) {}
 
 template <class T>
-RunResult Executor<T>::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order, const Reduce& reduce) {
-  Run run{program, batches, order, reduce, {}, {}};
+void Executor<T>::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order, const Reduce& reduce) {
+  Run run{program, batches, order, reduce, {}};
   for (const int slots : program.slots) run.flows.emplace_back(slots);
-  if (order.scores) run.result.scores.resize(batches.size());
+  if (order.scores) order.scores->resize(batches.size());
   std::map<std::tuple<Op, int, Payload>, Count> counted;  // of micro-batch 1, by task
   for (const Task& task : program.tasks) {
     std::erase_if(reductions_, [](Event& reduction) { return reduction.done(); });  // lets what is under way advance
@@ -72,7 +72,6 @@ RunResult Executor<T>::run(const Program& program, const std::vector<MicroBatch>
   grid_.tell("last transfers");
   for (std::size_t chunk = 0; chunk < run.flows.size(); ++chunk)
     for (std::size_t i = 0; i < run.flows[chunk].size(); ++i) clear(run.flows[chunk][i], stage_.slot(int(chunk), int(i)));
-  return std::move(run.result);
 }
 
 template <class T>
@@ -147,7 +146,7 @@ void Executor<T>::forward(Run& run, const Task& task, Flow& flow) {
   if (hook_) hook_->micro_batch(task.micro);
   Slot<T>& slot = stage_.slot(task.chunk, task.slot);
   Pass<T> pass = stage_.pass(device_, slot);
-  chunk.forward(pass, slot, run.order.scale, run.result.loss, run.order.scores ? &run.result.scores[task.micro] : nullptr);
+  chunk.forward(pass, slot, run.order.scale, run.order.loss, run.order.scores ? &(*run.order.scores)[task.micro] : nullptr);
 }
 
 template <class T>

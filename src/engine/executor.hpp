@@ -9,15 +9,14 @@
 
 namespace gyr {
 
-// What a run over micro-batches gives besides gradients.
-struct RunResult {
-  double loss = 0;                              // sum over the labelled tokens of this rank's data coordinate, on the last stage
-  std::vector<std::vector<TokenScore>> scores;  // of each row of each micro-batch on the last stage, where they were asked for
-};
+// The scores of each row of each micro-batch, [micro][row].
+using Scores = std::vector<std::vector<RowScore>>;
 
+// What a run over micro-batches gives besides gradients.
 struct RunOrder {
-  double scale = 0;     // of the loss whose gradients are wanted; 0: forwards alone
-  bool scores = false;  // of every row; without gradients
+  Tensor1<double> loss;      // (1) on the device: the last stage adds the losses of the labelled rows of this rank's data coordinate
+  double scale = 0;          // of the loss whose gradients are wanted; 0: forwards alone
+  Scores* scores = nullptr;  // filled by the last stage, without gradients
 };
 
 template <class T>
@@ -28,7 +27,7 @@ class Executor {
   void set_hook(Hook* hook) { hook_ = hook; }
   // Runs the program up to its step. `reduce` begins the sum of a bucket; what it has begun is polled between tasks until it is waited for.
   using Reduce = std::function<Event(int bucket)>;
-  RunResult run(const Program&, const std::vector<MicroBatch>&, const RunOrder&, const Reduce& reduce = {});
+  void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&, const Reduce& reduce = {});
   // Waits for all sums that have begun.
   void wait_for_reductions();
 
@@ -46,7 +45,6 @@ class Executor {
     RunOrder order;
     const Reduce& reduce;
     std::vector<std::vector<Flow>> flows;  // by chunk and slot
-    RunResult result;
   };
 
   void execute(Run&, const Task&);

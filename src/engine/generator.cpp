@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/sum.hpp"
+
 namespace gyr {
 
 namespace {
@@ -91,9 +93,9 @@ std::vector<double> Generator<T>::whole_rows(Tensor2<const Acc<T>> mine) {
   }
   std::vector<double> logits(rows * config_.vocab_size);
   if (device_->dry_run()) return logits;
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), all);
+  const auto host = to_host(*device_, flat(all));
   for (Index r = 0; r < rows; ++r)
-    for (Index v = 0; v < config_.vocab_size; ++v) logits[r * config_.vocab_size + v] = double(host(v / here, r * here + v % here));
+    for (Index v = 0; v < config_.vocab_size; ++v) logits[r * config_.vocab_size + v] = double(host[v / here * rows * here + r * here + v % here]);
   return logits;
 }
 

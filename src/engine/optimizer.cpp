@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/elementwise.hpp"
+#include "kernels/sum.hpp"
 #include "src/base/weight_pattern.hpp"
 
 namespace gyr {
@@ -38,21 +38,19 @@ ParameterGroup Optimizer<T>::group(const Parameter& p) const {
 }
 
 template <class T>
-double Optimizer<T>::gradient_squares(Device& dev) const {
-  double sum = 0;
+void Optimizer<T>::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
   for (const auto& p : parameters_.all()) {
     if (p->tied || !p->trained) continue;
     const auto g = p->template vector_gradient<A>();
     const std::vector<Held>& boxes = p->held.boxes;
     if (std::all_of(boxes.begin(), boxes.end(), [](const Held& held) { return held.first_copy(); })) {
-      sum += sum_of_squares<A>(dev, g);
+      add_sum_of_squares<A>(dev, g, sum);
       continue;
     }
     stretches(*p, [&](Index, Index local, Index count, const Held& held) {
-      if (held.first_copy()) sum += sum_of_squares<A>(dev, rows(g, local, count));
+      if (held.first_copy()) add_sum_of_squares<A>(dev, rows(g, local, count), sum);
     });
   }
-  return sum;
 }
 
 template <class T>

@@ -17,8 +17,8 @@ class Optimizer {
   // Sets the moments to zero and takes the weights' current values as masters.
   void reset(Device&);
 
-  // Sum of squares of the gradients this rank counts: every logical element once over tensor and pipeline axes.
-  double gradient_squares(Device&) const;
+  // Adds the sum of squares of the gradients this rank counts, every logical element once over tensor and pipeline axes, to `sum` (1) on the device.
+  void add_gradient_squares(Device&, Tensor1<double> sum) const;
   // One update with gradients scaled by gradient_scale; `step` counts from 1.
   void step(Device&, double lr, std::int64_t step, double gradient_scale);
 

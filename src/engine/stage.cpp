@@ -91,8 +91,8 @@ Tensor2<Acc<T>> Stage<T>::logits(Device& dev, Rows which) {
     x = slot.frame.put(Keys::last_rows, slot.sequences.batch, config_.hidden_size);
     for (Index b = 0; b < slot.sequences.batch; ++b) convert<T, T>(dev, Matrix<T>(rows(all, (b + 1) * seq_length - 1, 1)), rows(x, b, 1));
   }
-  const auto out = slot.frame.put(Keys::logits, x.extent(0), head().vocab_size_here());
-  head().logits(a, chunk(0).head_frame(slot), x, out);
+  const auto out = slot.frame.put(Keys::logits, x.extent(0), head().columns_here());
+  head().predict(a, chunk(0).head_frame(slot), x, out);
   return out;
 }
 

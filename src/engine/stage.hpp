@@ -44,7 +44,7 @@ class Stage {
   Bundle<T> begin(Device&, const Sequences&, std::span<const Token> tokens);
   // Runs the layers after what `state` remembers. Returns the stage's output.
   Bundle<T> forward(Device&, StateStore& state);
-  // On the last stage: next-token logits of this rank's vocabulary columns, (rows, vocab_size_here), of all rows or of each sequence's last.
+  // On the last stage: this rank's columns of what the head predicts, (rows, columns_here), of all rows or of each sequence's last.
   enum class Rows { all, last };
   Tensor2<Acc<T>> logits(Device&, Rows);
   Head<T>& head() { return *chunks_.back()->head(); }

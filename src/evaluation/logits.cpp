@@ -52,7 +52,7 @@ template <class T>
 void LogitsFile<T>::attach(Stage<T>& stage) {
   if (!stage.last()) return;
   Head<T>& head = stage.head();
-  first_column_ = head.first_token(), columns_ = std::min(head.valid(), vocab_size_ - head.first_token());
+  first_column_ = head.first_column(), columns_ = std::min(head.valid(), vocab_size_ - head.first_column());
   head.set_observer([this](Tensor2<const A> logits) {
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), logits);
     for (Index r = 0; r < Index(host.extent(0)); ++r)

@@ -44,7 +44,7 @@ Capacity capacity_of(EngineConfig config, const Grid& grid, const std::vector<Ba
   return most;
 }
 
-void add_up(PassageScore& score, const TokenScore& token) {
+void add_up(PassageScore& score, const RowScore& token) {
   score.loss += token.loss;
   score.squares += token.loss * token.loss;
   score.tokens += 1;

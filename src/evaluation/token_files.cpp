@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Loss and perplexity over the windows of token files.
 #include "kernels/printable.hpp"
+#include "modules/objective.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/mean.hpp"
 
@@ -16,7 +17,7 @@ class TokenFileEvaluation : public Evaluation {
     passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, options.seq_length);
     passages_.make = [this](Index i) {
       Sample s = dataset_.sample(i);
-      std::vector<Token> labels = s.labels(ignored_label);
+      std::vector<Token> labels = next_tokens(s.tokens, s.learned);
       s.tokens.pop_back();
       if (!s.positions.empty()) s.positions.pop_back();
       return Passage{std::move(s.tokens), std::move(labels), std::move(s.positions)};

@@ -65,21 +65,21 @@ RunData open_data(const RunConfig& run, Grid& grid) {
   return data;
 }
 
-MicroBatch read_micro_batch(const Dataset& dataset, Index first, Index batch, Index seq_length) {
+MicroBatch read_micro_batch(const Dataset& dataset, const Objective& objective, Index first, Index batch, Index seq_length) {
   MicroBatch m{batch, seq_length, {}, {}, {}};
   for (Index b = 0; b < batch; ++b) {
     const Sample s = dataset.sample(first + b);
-    m.tokens.insert(m.tokens.end(), s.tokens.begin(), s.tokens.end() - 1);
+    const Labelled labelled = objective.label(s.tokens, s.learned, first + b);
+    m.tokens.insert(m.tokens.end(), labelled.tokens.begin(), labelled.tokens.end());
+    m.labels.insert(m.labels.end(), labelled.labels.begin(), labelled.labels.end());
     if (!s.positions.empty()) m.positions.insert(m.positions.end(), s.positions.begin(), s.positions.end() - 1);
-    const std::vector<Token> labels = s.labels(ignored_label);
-    m.labels.insert(m.labels.end(), labels.begin(), labels.end());
   }
   return m;
 }
 
 MicroBatches feed(const Dataset& dataset, Index first, const EngineConfig& config, Grid& grid) {
-  return [=, &dataset, &grid, micro = config.micro_batch_size, seq_length = config.seq_length](int i) {
-    return read_micro_batch(dataset, first + first_sample(micro, i, grid), micro, seq_length);
+  return [=, &dataset, &grid, micro = config.micro_batch_size, seq_length = config.seq_length, objective = config.model.objective](int i) {
+    return read_micro_batch(dataset, *objective, first + first_sample(micro, i, grid), micro, seq_length);
   };
 }
 

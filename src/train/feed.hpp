@@ -20,8 +20,8 @@ RunData open_data(const RunConfig&, Grid&);
 // Samples that all steps of a run take, its batch ramp included.
 Index samples_of(const RunConfig&);
 
-// Sequences [first, first + batch) of a dataset as a micro-batch: labels are the next tokens, where these are to be predicted.
-MicroBatch read_micro_batch(const Dataset&, Index first, Index batch, Index seq_length);
+// Sequences [first, first + batch) of a dataset as a micro-batch, labelled as the objective needs it.
+MicroBatch read_micro_batch(const Dataset&, const Objective&, Index first, Index batch, Index seq_length);
 // The micro-batches of this rank's data coordinate of a global batch that begins at sample `first`.
 MicroBatches feed(const Dataset&, Index first, const EngineConfig&, Grid&);
 

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The next token: final norm, output matrix and cross-entropy, sharded over the tensor axis by vocabulary. Logits exist for a block of rows at a
+// time: the loss of a block and its gradient are taken together, and no rank ever holds a whole row.
+#include "kernels/sum.hpp"
+#include "modules/embedding.hpp"
+#include "modules/objective.hpp"
+#include "modules/trainable.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr Index block_rows = 256;  // enough for a full-rate product, few enough for the logits to stay small
+
+// body(first, n) for the blocks of so many rows.
+template <class Body>
+void for_blocks(Device& dev, Index rows, const Body& body) {
+  const Index whole = rows / block_rows, rest = rows % block_rows;
+  for_equal(dev, whole, [&](Index i) { body(i * block_rows, block_rows); });
+  if (rest > 0) body(whole * block_rows, rest);
+}
+
+// A sum that has yet to begin, on scratch.
+Tensor1<double> zero(Device& dev) {
+  const auto sum = dev.scratch.tensor<double>(1);
+  fill<double>(dev, sum, 0);
+  return sum;
+}
+
+template <class T>
+Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters<T>& parameters) {
+  if (table) return *table;
+  Weight weight = embedding_weight(c);
+  if (!c.tie_word_embeddings) weight.name = "lm_head.weight";
+  Parameter& w = parameters.declare(std::move(weight));
+  w.tied = c.tie_word_embeddings;
+  return w;
+}
+
+template <class T>
+class NextTokenHead final : public Head<T> {
+ public:
+  NextTokenHead(const ModelConfig& c, Parameter* table, Parameters<T>& parameters)
+      : NextTokenHead(c, Norm<T>(c.hidden_size, c.rms_norm_eps, "model.final_layernorm", parameters), table, parameters) {}
+
+  void loss(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
+    const Tensor2<const T> h = norm_.forward(a, frame, x);
+    Scope scope(a.dev.scratch);
+    const auto here = zero(a.dev);
+    for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { block_loss(a, rows(h, first, n), rows(labels, first, n), 0, {}, here, each); });
+    add_in_order(a.dev, here, sum);
+  }
+
+  void loss_and_gradient(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
+                         Tensor2<T> dx) override {
+    const Tensor2<const T> h = norm_.forward(a, frame, x);
+    Scope scope(a.dev.scratch);
+    auto dh = a.dev.scratch.template tensor<T>(h.extent(0), h.extent(1));
+    const auto here = zero(a.dev);
+    for_blocks(a.dev, h.extent(0),
+               [&](Index first, Index n) { block_loss(a, rows(h, first, n), rows(labels, first, n), scale, rows(dh, first, n), here, nullptr); });
+    add_in_order(a.dev, here, sum);
+    a.tensor.whole().all_reduce(a.dev, flat(dh));
+    norm_.backward(a, frame, dh, Add::no, dx);
+  }
+
+  void predict(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor2<Acc<T>> logits) override {
+    linear<T, Acc<T>>(a.dev, norm_.forward(a, frame, x), w_.template matrix<const T>(), logits, multiplier_);
+  }
+
+ private:
+  using A = Acc<T>;
+  using Head<T>::w_, Head<T>::valid, Head<T>::observer_;
+
+  // The norm is declared before the matrix.
+  NextTokenHead(const ModelConfig& c, Norm<T> norm, Parameter* table, Parameters<T>& parameters)
+      : Head<T>(output_matrix(c, table, parameters)), norm_(std::move(norm)), multiplier_(c.lm_head_multiplier) {}
+
+  // Adds the loss of some rows to `sum`; with dh, also takes the gradient of scale * loss; with `each`, also the score of every row.
+  void block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh, Tensor1<double> sum,
+                  std::vector<RowScore>* each) {
+    const Index n = h.extent(0), columns = this->columns_here(), first_token = this->first_column();
+    Scope scope(a.dev.scratch);
+    auto& scratch = a.dev.scratch;
+    auto logits = scratch.template tensor<A>(n, columns);
+    auto top = scratch.template tensor<A>(n);
+    auto sums = scratch.template tensor<A>(2, n);
+    auto losses = scratch.template tensor<double>(n);
+    linear<T, A>(a.dev, h, w_.template matrix<const T>(), logits, multiplier_);
+    if (each && observer_ && !a.dev.dry_run()) observer_(logits);
+    logits_top<A>(a.dev, logits, valid(), top);
+    a.tensor.whole().all_reduce(a.dev, top, Reduction::max);
+    logits_sums<A>(a.dev, logits, valid(), top, labels, first_token, sums);
+    a.tensor.whole().all_reduce(a.dev, flat(sums));
+    cross_entropy<A>(a.dev, sums, labels, losses);
+    add_in_order(a.dev, losses, sum);
+    if (dh.data()) {
+      Tensor2<T> dlogits;
+      if constexpr (std::is_same_v<T, A>) dlogits = logits;
+      else dlogits = scratch.template tensor<T>(n, columns);
+      cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, dlogits);
+      linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), dh, multiplier_);
+      weights_backward<T>(a.dev, {&w_}, dlogits, h, multiplier_);
+    }
+    if (!each || a.dev.dry_run()) return;
+    const auto loss = to_host(a.dev, losses);
+    const auto below = to_host(a.dev, rows(flat(sums), n, n));  // the label's logit less the largest
+    for (Index r = 0; r < n; ++r) each->push_back({loss[r], -double(below[r])});
+  }
+
+  Norm<T> norm_;
+  double multiplier_;
+};
+
+class NextToken final : public Objective {
+ public:
+  Labelled label(std::span<const Token> tokens, std::span<const std::uint8_t> learned, Index) const override {
+    return {{tokens.begin(), tokens.end() - 1}, next_tokens(tokens, learned)};
+  }
+  std::unique_ptr<Head<double>> head(const ModelConfig& c, Parameter* table, Parameters<double>& p) const override { return make(c, table, p); }
+  std::unique_ptr<Head<float>> head(const ModelConfig& c, Parameter* table, Parameters<float>& p) const override { return make(c, table, p); }
+  std::unique_ptr<Head<bf16>> head(const ModelConfig& c, Parameter* table, Parameters<bf16>& p) const override { return make(c, table, p); }
+  double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
+
+ private:
+  template <class T>
+  static std::unique_ptr<Head<T>> make(const ModelConfig& c, Parameter* table, Parameters<T>& parameters) {
+    return std::make_unique<NextTokenHead<T>>(c, table, parameters);
+  }
+};
+
+const RegisteredObjective here({"next_token", "each token that follows", [](Section&) { return next_token(); }});
+
+}  // namespace
+
+std::shared_ptr<const Objective> next_token() {
+  static const auto objective = std::make_shared<const NextToken>();
+  return objective;
+}
+
+std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned) {
+  std::vector<Token> labels;
+  for (std::size_t t = 1; t < tokens.size(); ++t) labels.push_back(learned[t] ? tokens[t] : ignored_label);
+  return labels;
+}
+
+}  // namespace gyr

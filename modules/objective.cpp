@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/objective.hpp"
+
+#include <algorithm>
+
+namespace gyr {
+
+namespace {
+// Filled while the program loads, constant afterwards.
+std::vector<ObjectiveType>& table() {
+  static std::vector<ObjectiveType> types;
+  return types;
+}
+}  // namespace
+
+RegisteredObjective::RegisteredObjective(ObjectiveType type) {
+  auto& types = table();
+  types.insert(std::find_if(types.begin(), types.end(), [&](const ObjectiveType& t) { return t.name > type.name; }), type);
+}
+
+const std::vector<ObjectiveType>& objective_types() { return table(); }
+
+std::shared_ptr<const Objective> read_objective(Section& train) {
+  std::string help = "what a batch is scored by:";
+  std::vector<std::string> names;
+  for (const ObjectiveType& type : objective_types()) {
+    help += fmt::format("{} {} ({})", names.empty() ? "" : ",", type.name, type.help);
+    names.push_back(type.name);
+  }
+  const std::string name = train.get("objective", "next_token", help).one_of(names).effect(Effect::function);
+  std::shared_ptr<const Objective> chosen;
+  for (const ObjectiveType& type : objective_types())
+    if (auto objective = type.read(train); type.name == name) chosen = std::move(objective);
+  return chosen;
+}
+
+}  // namespace gyr

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a batch is scored by, deck key train.objective: how the tokens of a sample become rows with labels, and the head that scores and predicts
+// them. Objectives register themselves by name, as layer types do by symbol. One with settings declares them where it is read and keeps them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "modules/head.hpp"
+
+namespace gyr {
+
+// One sequence as a model meets it: the tokens it reads, and of each the label it is scored by, or ignored_label.
+struct Labelled {
+  std::vector<Token> tokens, labels;
+};
+
+class Objective {
+ public:
+  virtual ~Objective() = default;
+  // Of sample number `number`: L + 1 tokens, of which L are read. learned[t] is 0 where token t is not to be predicted: padding, a masked
+  // token, or the first of a document that sees no other.
+  virtual Labelled label(std::span<const Token> tokens, std::span<const std::uint8_t> learned, Index number) const = 0;
+  // Declares the weights behind the last layer. `table`: the embedding's, where the head is tied to it and lies on the same stage.
+  virtual std::unique_ptr<Head<double>> head(const ModelConfig&, Parameter* table, Parameters<double>&) const = 0;
+  virtual std::unique_ptr<Head<float>> head(const ModelConfig&, Parameter* table, Parameters<float>&) const = 0;
+  virtual std::unique_ptr<Head<bf16>> head(const ModelConfig&, Parameter* table, Parameters<bf16>&) const = 0;
+  // Forward flops of one token in the head.
+  virtual double flops(const ModelConfig&) const = 0;
+};
+
+// A row of the table of objectives. Its file defines one of them and registers it: const RegisteredObjective here({...}).
+struct ObjectiveType {
+  std::string name;
+  const char* help;
+  std::shared_ptr<const Objective> (*read)(Section& train);  // declares its settings and reads them
+};
+
+// Of tokens 0 to L - 1 the one that follows, or ignored_label where that is not learned: the labels of next_token.
+std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned);
+
+const std::vector<ObjectiveType>& objective_types();  // by name
+// The one that the section names; the settings of all are declared.
+std::shared_ptr<const Objective> read_objective(Section& train);
+
+struct RegisteredObjective {
+  explicit RegisteredObjective(ObjectiveType type);
+};
+
+}  // namespace gyr

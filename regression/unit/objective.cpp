@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Objectives: named in a deck, and another one, defined and registered here alone, trains through the engine as it is.
+#include "modules/objective.hpp"
+
+#include <algorithm>
+
+#include "kernels/sum.hpp"
+#include "regression/cases.hpp"
+#include "regression/testing.hpp"
+#include "src/config/run_config.hpp"
+#include "src/engine/engine.hpp"
+
+namespace gyr::testing {
+namespace {
+
+// A reward for each sequence: y(r) = w . x(r) of its last row, and (y - label)^2 / 2 as its loss. On the host, for one rank.
+template <class T>
+class RewardHead final : public Head<T> {
+ public:
+  RewardHead(const ModelConfig& c, Parameters<T>& p)
+      : Head<T>(p.declare({"lm_head.weight", {1, c.hidden_size}, replicated(), normal(c.init_std), Storage::wide})) {}
+
+  void loss(Pass<T>& a, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
+    score(a, x, labels, sum, [&](Index, double error) {
+      if (each) each->push_back({error * error / 2, 0});
+    });
+  }
+  void loss_and_gradient(Pass<T>& a, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
+                         Tensor2<T> dx) override {
+    fill<T>(a.dev, flat(dx), 0);
+    const auto w = this->w_.template vector<const Acc<T>>();
+    const auto dw = this->w_.template vector_gradient<Acc<T>>();
+    score(a, x, labels, sum, [&](Index r, double error) {
+      for (Index d = 0; d < Index(x.extent(1)); ++d) {
+        dx(r, d) = T(Acc<T>(scale * error * double(w(d))));
+        dw(d) += Acc<T>(scale * error * double(x(r, d)));
+      }
+    });
+  }
+  void predict(Pass<T>&, Frame&, Tensor2<const T> x, Tensor2<Acc<T>> y) override {
+    for (Index r = 0; r < Index(x.extent(0)); ++r) y(r, 0) = Acc<T>(value(x, r));
+  }
+
+ private:
+  double value(Tensor2<const T> x, Index r) const {
+    const auto w = this->w_.template vector<const Acc<T>>();
+    double y = 0;
+    for (Index d = 0; d < Index(x.extent(1)); ++d) y += double(w(d)) * double(x(r, d));
+    return y;
+  }
+  template <class Each>
+  void score(Pass<T>& a, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, const Each& each) {
+    for (Index r = 0; !a.dev.dry_run() && r < Index(x.extent(0)); ++r) {
+      const double error = labels(r) == ignored_label ? 0 : value(x, r) - double(labels(r));
+      sum(0) += error * error / 2;
+      if (labels(r) != ignored_label) each(r, error);
+    }
+  }
+};
+
+class Reward final : public Objective {
+ public:
+  Labelled label(std::span<const Token> tokens, std::span<const std::uint8_t>, Index number) const override {
+    Labelled l{{tokens.begin(), tokens.end() - 1}, std::vector<Token>(tokens.size() - 1, ignored_label)};
+    l.labels.back() = Token(number % 2);
+    return l;
+  }
+  std::unique_ptr<Head<double>> head(const ModelConfig& c, Parameter*, Parameters<double>& p) const override { return make(c, p); }
+  std::unique_ptr<Head<float>> head(const ModelConfig& c, Parameter*, Parameters<float>& p) const override { return make(c, p); }
+  std::unique_ptr<Head<bf16>> head(const ModelConfig& c, Parameter*, Parameters<bf16>& p) const override { return make(c, p); }
+  double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size); }
+
+ private:
+  template <class T>
+  static std::unique_ptr<Head<T>> make(const ModelConfig& c, Parameters<T>& p) {
+    return std::make_unique<RewardHead<T>>(c, p);
+  }
+};
+
+const RegisteredObjective here({"reward", "a reward of each sequence, for tests",
+                                [](Section&) -> std::shared_ptr<const Objective> { return std::make_shared<Reward>(); }});
+
+// A micro-batch, labelled by the objective.
+MicroBatch labelled(const Objective& objective, const Case& c, Index first) {
+  MicroBatch m{c.batch, c.seq_length, {}, {}};
+  for (Index b = 0; b < c.batch; ++b) {
+    std::vector<Token> tokens = micro_batch(first + b, 1, c.seq_length, c.model.vocab_size).tokens;
+    tokens.push_back(0);
+    const Labelled l = objective.label(tokens, std::vector<std::uint8_t>(tokens.size(), 1), first + b);
+    m.tokens.insert(m.tokens.end(), l.tokens.begin(), l.tokens.end());
+    m.labels.insert(m.labels.end(), l.labels.begin(), l.labels.end());
+  }
+  return m;
+}
+
+EngineConfig rewarded(const Case& c) {
+  EngineConfig e;
+  e.model = c.model;
+  e.model.tie_word_embeddings = false;
+  Deck deck = Deck::parse("train: {objective: reward}", "run.yaml");
+  e.model.objective = read_run_config(deck).model.objective;
+  e.micro_batch_size = c.batch, e.seq_length = c.seq_length;
+  return e;
+}
+
+TEST(objective, another_one_trains_through_the_same_engine) {
+  const Case& c = named("T2");
+  Rig<double> rig(rewarded(c), alone(c.model.layers()));
+  rig.engine.initialise(7);
+  const auto source = [&](int i) { return labelled(*rig.engine.config().model.objective, c, i * c.batch); };
+  const double before = rig.engine.gradients(source, 1, 1).loss;
+  StepResult last;
+  for (int step = 1; step <= 20; ++step) last = rig.engine.train(source, 1, step, 1e-2);
+  EXPECT_EQ(last.tokens, c.batch) << "one label a sequence";
+  EXPECT_LT(last.loss, before / 4);
+  const auto scores = rig.engine.scores(source, 1);
+  double sum = 0;
+  for (const RowScore& s : scores.at(0)) sum += s.loss;
+  EXPECT_NEAR(sum, rig.engine.evaluate(source, 1).first, 1e-12);
+}
+
+TEST(objective, the_gradient_of_another_one_is_its_difference) {
+  const Case& c = named("T2");
+  Rig<double> rig(rewarded(c), alone(c.model.layers()));
+  rig.engine.initialise(7);
+  const auto source = [&](int i) { return labelled(*rig.engine.config().model.objective, c, i * c.batch); };
+  const auto loss = [&] { return rig.engine.evaluate(source, 1).first / double(c.batch); };
+  rig.engine.gradients(source, 1, 1);
+  for (const auto& p : rig.engine.stage().parameters().all()) {
+    const Index at = p->size() / 3;
+    const auto w = p->vector<double>();
+    const double gradient = p->vector_gradient<double>()(at), kept = w(at), h = 1e-5;
+    w(at) = kept + h;
+    const double above = loss();
+    w(at) = kept - h;
+    const double below = loss();
+    w(at) = kept;
+    EXPECT_NEAR(gradient, (above - below) / (2 * h), 1e-8) << p->weight.name;
+  }
+}
+
+TEST(objective, a_deck_names_one_of_those_there_are) {
+  Deck deck = Deck::parse("train: {objective: next_token}", "run.yaml");
+  EXPECT_EQ(read_run_config(deck).model.objective, next_token());
+  const auto declared = deck.settings();
+  const auto key = std::find_if(declared.begin(), declared.end(), [](const Declaration& d) { return d.path == "train.objective"; });
+  ASSERT_NE(key, declared.end());
+  EXPECT_EQ(key->fallback, "next_token");
+  for (const ObjectiveType& type : objective_types()) {
+    EXPECT_NE(key->range().find(type.name), std::string::npos) << type.name;
+    EXPECT_NE(key->help.find(type.help), std::string::npos) << type.name;
+  }
+  Deck wrong = Deck::parse("train: {objective: next_tokens}", "run.yaml");
+  try {
+    read_run_config(wrong);
+    ADD_FAILURE() << "next_tokens is no objective";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, Exit::config);
+    for (const char* part : {"run.yaml:1", "train.objective = next_tokens", "allowed: next_token", "did you mean `next_token`?"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing
