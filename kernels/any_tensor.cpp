@@ -12,7 +12,9 @@ Tensor1<std::byte> bytes_of(const AnyTensor& x) { return Tensor1<std::byte>(stat
 
 }  // namespace
 
-void copy_to_host(const AnyTensor& from, void* to) { Kokkos::deep_copy(OnHost<std::byte>(static_cast<std::byte*>(to), from.bytes()), bytes_of(from)); }
+void copy_to_host(const AnyTensor& from, void* to) {
+  Kokkos::deep_copy(OnHost<std::byte>(static_cast<std::byte*>(to), from.bytes()), bytes_of(from));
+}
 
 void copy_to_device(const void* from, const AnyTensor& to) {
   Kokkos::deep_copy(bytes_of(to), OnHost<const std::byte>(static_cast<const std::byte*>(from), to.bytes()));

@@ -7,12 +7,12 @@
 
 namespace gyr {
 
-enum class Op { none, transpose };
+enum class MatrixOp { none, transpose };
 
 // C (M,N) = alpha op(A) (M,K) op(B) (K,N) + beta C, with S = T or Acc<T>. beta = 0 does not read C.
 // T = bf16 converts its operands on the device's scratch, but B only for more than a few rows. Counted under `kernel`: 2 M N K flops.
 template <class T, class S = T>
-void gemm(Device&, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0,
+void gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0,
           const char* kernel = "gemm");
 
 // The library behind gemm and its version, and how many threads it may use in this process, where it lets itself be told.
@@ -23,17 +23,17 @@ void set_blas_threads(int threads);
 template <class T, class S = T>
 void linear(Device& dev, Matrix<const T> x /*(R,K)*/, Matrix<const T> w /*(N,K)*/, Matrix<std::type_identity_t<S>> y /*(R,N)*/, double alpha = 1,
             double beta = 0) {
-  gemm<T, S>(dev, Op::none, x, Op::transpose, w, y, alpha, beta);
+  gemm<T, S>(dev, MatrixOp::none, x, MatrixOp::transpose, w, y, alpha, beta);
 }
 template <class T, class S = T>
 void linear_backward_input(Device& dev, Matrix<const T> dy /*(R,N)*/, Matrix<const T> w /*(N,K)*/, Matrix<std::type_identity_t<S>> dx /*(R,K)*/,
                            double alpha = 1, double beta = 0) {
-  gemm<T, S>(dev, Op::none, dy, Op::none, w, dx, alpha, beta);
+  gemm<T, S>(dev, MatrixOp::none, dy, MatrixOp::none, w, dx, alpha, beta);
 }
 template <class T>
 void linear_backward_weight(Device& dev, Matrix<const T> dy /*(R,N)*/, Matrix<const T> x /*(R,K)*/, Matrix<Acc<T>> dw /*(N,K) +=*/,
                             double alpha = 1) {
-  gemm<T, Acc<T>>(dev, Op::transpose, dy, Op::none, x, dw, alpha, 1);
+  gemm<T, Acc<T>>(dev, MatrixOp::transpose, dy, MatrixOp::none, x, dw, alpha, 1);
 }
 
 }  // namespace gyr

@@ -18,7 +18,7 @@ namespace gyr {
 namespace {
 
 template <class A>
-void product(Device& dev, Op op_a, Matrix<const A> a, Op op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1, double beta = 0) {
+void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1, double beta = 0) {
   gemm<A>(dev, op_a, a, op_b, b, c, alpha, beta, "attention_gemm");
 }
 
@@ -216,7 +216,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
     const Matrix<A> queries = rows(q_stack, 0, M), out = rows(o_stack, 0, M), s(scores.data(), M, n, n);
     const auto keys = widened<T>(dev, tiling.tile(k, stack, j, n), wide_k);
     const auto values = widened<T>(dev, tiling.tile(v, stack, j, n), wide_v);
-    product<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
+    product<A>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scale);
     if (const auto run = dev.launch("attention", 4.0 * M * n, 2.0 * sizeof(A) * M * n))
       for_rows(
           dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
@@ -228,7 +228,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
             A* const o = out.row(r);
             for (Index e = 0; e < V; ++e) o[e] *= shrink;
           });
-    product<A>(dev, Op::none, s, Op::none, values, out, 1, 1);
+    product<A>(dev, MatrixOp::none, s, MatrixOp::none, values, out, 1, 1);
   };
   const auto end = [&](const Stack& stack) {
     const Index M = stack.rows();
@@ -310,8 +310,8 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
     const Matrix<A> s(scores.data(), M, n, n), ds(dscores.data(), M, n, n);
     const auto keys = widened<T>(dev, tiling.tile(k, stack, j, n), wide_k);
     const auto values = widened<T>(dev, tiling.tile(v, stack, j, n), wide_v);
-    product<A>(dev, Op::none, queries, Op::transpose, keys, s, scale);
-    product<A>(dev, Op::none, douts, Op::transpose, values, ds);
+    product<A>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scale);
+    product<A>(dev, MatrixOp::none, douts, MatrixOp::transpose, values, ds);
     if (const auto run = dev.launch("attention_backward", 5.0 * M * n, 4.0 * sizeof(A) * M * n))
       for_rows(
           dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
@@ -326,9 +326,9 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
             for (Index c = 0; c < first; ++c) p[c] = d[c] = 0;
             for (Index c = last; c < n; ++c) p[c] = d[c] = 0;
           });
-    product<A>(dev, Op::transpose, s, Op::none, douts, tiling.tile(dv, stack, j, n), 1, 1);
-    product<A>(dev, Op::transpose, ds, Op::none, queries, tiling.tile(dk, stack, j, n), 1, 1);
-    product<A>(dev, Op::none, ds, Op::none, keys, dqueries, 1, 1);
+    product<A>(dev, MatrixOp::transpose, s, MatrixOp::none, douts, tiling.tile(dv, stack, j, n), 1, 1);
+    product<A>(dev, MatrixOp::transpose, ds, MatrixOp::none, queries, tiling.tile(dk, stack, j, n), 1, 1);
+    product<A>(dev, MatrixOp::none, ds, MatrixOp::none, keys, dqueries, 1, 1);
   };
   const auto end = [&](const Stack& stack) {
     const Matrix<const A> dqueries = rows(dq_stack, 0, stack.rows());

@@ -11,42 +11,45 @@ namespace gyr {
 
 namespace {
 
-CBLAS_TRANSPOSE cblas(Op op) { return op == Op::none ? CblasNoTrans : CblasTrans; }
+CBLAS_TRANSPOSE cblas(MatrixOp op) { return op == MatrixOp::none ? CblasNoTrans : CblasTrans; }
 
 struct Extents {
   Index m, n, k;
 };
 
 template <class A, class C>
-Extents extents(Op op_a, const Matrix<const A>& a, Op op_b, const Matrix<const A>& b, const Matrix<C>& c) {
-  const Index m = op_a == Op::none ? a.rows : a.columns, k = op_a == Op::none ? a.columns : a.rows;
-  const Index n = op_b == Op::none ? b.columns : b.rows, k_b = op_b == Op::none ? b.rows : b.columns;
+Extents extents(MatrixOp op_a, const Matrix<const A>& a, MatrixOp op_b, const Matrix<const A>& b, const Matrix<C>& c) {
+  const Index m = op_a == MatrixOp::none ? a.rows : a.columns, k = op_a == MatrixOp::none ? a.columns : a.rows;
+  const Index n = op_b == MatrixOp::none ? b.columns : b.rows, k_b = op_b == MatrixOp::none ? b.rows : b.columns;
   ensure(k == k_b && m == c.rows && n == c.columns, "gemm of ({},{}) and ({},{}) into ({},{})", m, k, k_b, n, c.rows, c.columns);
   return {m, n, k};
 }
 
-void matrix_product(Op op_a, Matrix<const float> a, Op op_b, Matrix<const float> b, Matrix<float> c, Extents e, double alpha, double beta) {
+void matrix_product(MatrixOp op_a, Matrix<const float> a, MatrixOp op_b, Matrix<const float> b, Matrix<float> c, Extents e, double alpha,
+                    double beta) {
   cblas_sgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, float(alpha), a.data, a.stride, b.data, b.stride, float(beta), c.data,
               c.stride);
 }
-void matrix_product(Op op_a, Matrix<const double> a, Op op_b, Matrix<const double> b, Matrix<double> c, Extents e, double alpha, double beta) {
+void matrix_product(MatrixOp op_a, Matrix<const double> a, MatrixOp op_b, Matrix<const double> b, Matrix<double> c, Extents e, double alpha,
+                    double beta) {
   cblas_dgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
 }
 
 // y = alpha op(B)' x + beta y
-void vector_product(Matrix<const float> b, Op op, const float* x, Index step, float* y, double alpha, double beta) {
+void vector_product(Matrix<const float> b, MatrixOp op, const float* x, Index step, float* y, double alpha, double beta) {
   cblas_sgemv(CblasRowMajor, cblas(op), b.rows, b.columns, float(alpha), b.data, b.stride, x, step, float(beta), y, 1);
 }
-void vector_product(Matrix<const double> b, Op op, const double* x, Index step, double* y, double alpha, double beta) {
+void vector_product(Matrix<const double> b, MatrixOp op, const double* x, Index step, double* y, double alpha, double beta) {
   cblas_dgemv(CblasRowMajor, cblas(op), b.rows, b.columns, alpha, b.data, b.stride, x, step, beta, y, 1);
 }
 
 // One row, as in generation, takes as long as reading B: the library's matrix product would copy B first.
 template <class A>
-void product(Op op_a, Matrix<const A> a, Op op_b, Matrix<const A> b, Matrix<A> c, Extents e, double alpha, double beta) {
+void product(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, Extents e, double alpha, double beta) {
   if (e.m != 1) return matrix_product(op_a, a, op_b, b, c, e, alpha, beta);
   if (beta == 0) std::fill_n(c.data, e.n, A(0));  // not every library leaves alone what beta = 0 must not read
-  vector_product(b, op_b == Op::none ? Op::transpose : Op::none, a.data, op_a == Op::none ? 1 : a.stride, c.data, alpha, beta);
+  vector_product(b, op_b == MatrixOp::none ? MatrixOp::transpose : MatrixOp::none, a.data, op_a == MatrixOp::none ? 1 : a.stride, c.data, alpha,
+                 beta);
 }
 
 // bf16 is storage here: operands are widened once, the product runs in float, the result is rounded once.
@@ -87,14 +90,15 @@ void few_rows_product(Device& dev, Matrix<const float> a, Matrix<const bf16> b, 
 }  // namespace
 
 template <class T, class S>
-void gemm(Device& dev, Op op_a, Matrix<const T> a, Op op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta, const char* kernel) {
+void gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta,
+          const char* kernel) {
   const Extents e = extents(op_a, a, op_b, b, c);
   const double bytes = double(sizeof(T)) * (a.rows * a.columns + b.rows * b.columns) + double(sizeof(S)) * c.rows * c.columns;
   const auto run = dev.launch(kernel, 2.0 * e.m * e.n * e.k, bytes);
   if constexpr (std::is_same_v<T, bf16>) {
     Scope scope(dev.scratch);
     const auto wide_a = widened(dev, a);
-    if (e.m <= few_rows && op_a == Op::none && op_b == Op::transpose) {
+    if (e.m <= few_rows && op_a == MatrixOp::none && op_b == MatrixOp::transpose) {
       if (run) few_rows_product(dev, wide_a, b, c, alpha, beta);
       return;
     }
@@ -127,9 +131,10 @@ void set_blas_threads([[maybe_unused]] int threads) {
 #endif
 }
 
-template void gemm<double, double>(Device&, Op, Matrix<const double>, Op, Matrix<const double>, Matrix<double>, double, double, const char*);
-template void gemm<float, float>(Device&, Op, Matrix<const float>, Op, Matrix<const float>, Matrix<float>, double, double, const char*);
-template void gemm<bf16, bf16>(Device&, Op, Matrix<const bf16>, Op, Matrix<const bf16>, Matrix<bf16>, double, double, const char*);
-template void gemm<bf16, float>(Device&, Op, Matrix<const bf16>, Op, Matrix<const bf16>, Matrix<float>, double, double, const char*);
+template void gemm<double, double>(Device&, MatrixOp, Matrix<const double>, MatrixOp, Matrix<const double>, Matrix<double>, double, double,
+                                   const char*);
+template void gemm<float, float>(Device&, MatrixOp, Matrix<const float>, MatrixOp, Matrix<const float>, Matrix<float>, double, double, const char*);
+template void gemm<bf16, bf16>(Device&, MatrixOp, Matrix<const bf16>, MatrixOp, Matrix<const bf16>, Matrix<bf16>, double, double, const char*);
+template void gemm<bf16, float>(Device&, MatrixOp, Matrix<const bf16>, MatrixOp, Matrix<const bf16>, Matrix<float>, double, double, const char*);
 
 }  // namespace gyr

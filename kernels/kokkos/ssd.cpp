@@ -94,7 +94,7 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
       carried_outputs<T>(dev, k, wide_dy, carried);
       group_backward<T>(dev, shape, k, in, w, entering, dstate, wide_dy, carried, d_in, dw);
       pass_state<A>(dev, "ssd_backward", n.head_dim, k.over(), dstate, {}, dstate);
-      product<A>(dev, Op::transpose, carried, Op::none, k.c, dstate, 1, 1);
+      product<A>(dev, MatrixOp::transpose, carried, MatrixOp::none, k.c, dstate, 1, 1);
     });
   };
   const bool equal = !n.documents.packed();

@@ -88,7 +88,7 @@ void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>&
     const Matrix<A> carried = dev.scratch.tensor<A>(k.tokens, k.channels());
     const auto wide_dy = widened<T>(dev, k.part(Matrix<const T>(dy)), room_for<T>(dev, k.tokens, k.channels()));
     carried_outputs<T>(dev, k, wide_dy, carried);
-    product<A>(dev, Op::transpose, carried, Op::none, k.c, n.state(gradients.entering(k.chunk), k.number));
+    product<A>(dev, MatrixOp::transpose, carried, MatrixOp::none, k.c, n.state(gradients.entering(k.chunk), k.number));
   });
 }
 

@@ -16,7 +16,7 @@
 namespace gyr::scan {
 
 template <class A>
-void product(Device& dev, Op op_a, Matrix<const A> a, Op op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1, double beta = 0) {
+void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1, double beta = 0) {
   gemm<A>(dev, op_a, a, op_b, b, c, alpha, beta, "ssd_gemm");
 }
 

@@ -87,14 +87,14 @@ void add_from_tokens(Device& dev, const Group<T>& k, Matrix<const Acc<T>> u, Mat
   Scope scope(dev.scratch);
   const Index q = k.tokens, P = k.head_dim;
   const Matrix<A> products = dev.scratch.tensor<A>(q, q), weights = dev.scratch.tensor<A>(q, q);
-  product<A>(dev, Op::none, k.c, Op::transpose, k.b, products);
+  product<A>(dev, MatrixOp::none, k.c, MatrixOp::transpose, k.b, products);
   for_equal(dev, k.heads, [&](Index r) {
     const Index h = k.first_head + r;
     if (const auto run = dev.launch("ssd", 2.0 * q * q, 2.0 * sizeof(A) * q * q))
       decayed<A>(dev, k.chunk, products, &k.decay.sum(h, 0), &k.decay.rest(h, 0), weights);
     for_bands(k.chunk, [&](Index l, Index count, Index s, Index seen) {
       const Matrix<const A> band = weights.block(l, count, s, seen), before = k.of_head(u, r).block(s, seen, 0, P);
-      product<A>(dev, Op::none, band, Op::none, before, k.of_head(out, r).block(l, count, 0, P), 1, 1);
+      product<A>(dev, MatrixOp::none, band, MatrixOp::none, before, k.of_head(out, r).block(l, count, 0, P), 1, 1);
     });
   });
 }
@@ -106,7 +106,7 @@ void chunk_output(Device& dev, const Group<T>& k, Tensor1<const Acc<T>> d, Matri
   using A = Acc<T>;
   Scope scope(dev.scratch);
   const Matrix<A> out = target<T>(y, room_for<T>(dev, k.tokens, k.channels()));
-  product<A>(dev, Op::none, k.c, Op::transpose, entering, out);
+  product<A>(dev, MatrixOp::none, k.c, MatrixOp::transpose, entering, out);
   carry_and_skip<T>(dev, k, d, out);
   add_from_tokens<T>(dev, k, u, out);
   deliver<T>(dev, out, y);
@@ -141,7 +141,7 @@ void from_state_backward(Device& dev, const Group<T>& k, Matrix<const Acc<T>> en
   const Index q = k.tokens, N = k.state_size();
   const Matrix<A> dc_head = dev.scratch.tensor<A>(q, N);
   for_equal(dev, k.heads, [&](Index r) {
-    product<A>(dev, Op::none, k.of_head(carried, r), Op::none, entering.block(r * k.head_dim, k.head_dim, 0, N), dc_head);
+    product<A>(dev, MatrixOp::none, k.of_head(carried, r), MatrixOp::none, entering.block(r * k.head_dim, k.head_dim, 0, N), dc_head);
     const auto run = dev.launch("ssd_backward", 3.0 * q * N, 4.0 * sizeof(A) * q * N);
     if (!run) return;
     for_rows(
@@ -168,14 +168,14 @@ void from_tokens_backward(Device& dev, const Group<T>& k, Matrix<const Acc<T>> d
   const Matrix<A> products = dev.scratch.tensor<A>(q, q), dproducts = dev.scratch.tensor<A>(q, q);
   const Matrix<A> weights = dev.scratch.tensor<A>(q, q), dweights = dev.scratch.tensor<A>(q, q);
   const auto reached = dev.scratch.tensor<A>(q);
-  product<A>(dev, Op::none, k.c, Op::transpose, k.b, products);
+  product<A>(dev, MatrixOp::none, k.c, MatrixOp::transpose, k.b, products);
   copy<A>(dev, "ssd_backward", nullptr, dproducts.data, q * q);
   for_equal(dev, k.heads, [&](Index r) {
     const Index h = k.first_head + r;
     const Matrix<const A> dy_head = k.of_head(dy, r);
     for_bands(k.chunk, [&](Index l, Index count, Index s, Index seen) {
       const Matrix<const A> before = k.of_head(grad.u, r).block(s, seen, 0, P);
-      product<A>(dev, Op::none, dy_head.block(l, count, 0, P), Op::transpose, before, dweights.block(l, count, s, seen));
+      product<A>(dev, MatrixOp::none, dy_head.block(l, count, 0, P), MatrixOp::transpose, before, dweights.block(l, count, s, seen));
     });
     if (const auto run = dev.launch("ssd_backward", 5.0 * q * q, 4.0 * sizeof(A) * q * q))
       for_rows(
@@ -185,11 +185,11 @@ void from_tokens_backward(Device& dev, const Group<T>& k, Matrix<const Acc<T>> d
           });
     for_bands(k.chunk, [&](Index l, Index count, Index s, Index seen) {
       const Matrix<const A> band = weights.block(l, count, s, seen);
-      product<A>(dev, Op::transpose, band, Op::none, dy_head.block(l, count, 0, P), k.of_head(grad.du, r).block(s, seen, 0, P), 1, 1);
+      product<A>(dev, MatrixOp::transpose, band, MatrixOp::none, dy_head.block(l, count, 0, P), k.of_head(grad.du, r).block(s, seen, 0, P), 1, 1);
     });
   });
-  product<A>(dev, Op::none, dproducts, Op::none, k.b, grad.c, 1, 1);
-  product<A>(dev, Op::transpose, dproducts, Op::none, k.c, grad.b, 1, 1);
+  product<A>(dev, MatrixOp::none, dproducts, MatrixOp::none, k.b, grad.c, 1, 1);
+  product<A>(dev, MatrixOp::transpose, dproducts, MatrixOp::none, k.c, grad.b, 1, 1);
 }
 
 }  // namespace

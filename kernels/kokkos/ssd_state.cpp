@@ -17,7 +17,7 @@ void chunk_state(Device& dev, const Group<T>& k, Matrix<Acc<T>> u, double beta, 
             for (Index p = 0; p < k.head_dim; ++p) us[p] *= end;
           }
         });
-  product<A>(dev, Op::transpose, u, Op::none, k.b, leaving, 1, beta);
+  product<A>(dev, MatrixOp::transpose, u, MatrixOp::none, k.b, leaving, 1, beta);
 }
 
 namespace {
@@ -76,9 +76,9 @@ void chunk_state_backward(Device& dev, const Group<T>& k, Matrix<const Acc<T>> e
   using A = Acc<T>;
   Scope scope(dev.scratch);
   const Matrix<A> u_decayed = dev.scratch.tensor<A>(k.tokens, k.channels());
-  product<A>(dev, Op::none, k.b, Op::transpose, dleaving, g.du);
+  product<A>(dev, MatrixOp::none, k.b, MatrixOp::transpose, dleaving, g.du);
   decay_to_end_backward<T>(dev, k, g, u_decayed);
-  product<A>(dev, Op::none, u_decayed, Op::none, dleaving, g.b);
+  product<A>(dev, MatrixOp::none, u_decayed, MatrixOp::none, dleaving, g.b);
   decay_backward<T>(dev, k, entering, dleaving, g.through);
 }
 

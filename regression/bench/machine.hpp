@@ -48,8 +48,9 @@ struct Machine {
     };
     const float *const a = filled(n * n), *const b = filled(n * n), *const from = filled(m);
     float *const c = filled(n * n), *const to = filled(m);
-    const double product = least_seconds(
-        [&] { gemm<float>(dev, Op::none, Matrix<const float>(a, n, n, n), Op::none, Matrix<const float>(b, n, n, n), Matrix<float>(c, n, n, n)); });
+    const double product = least_seconds([&] {
+      gemm<float>(dev, MatrixOp::none, Matrix<const float>(a, n, n, n), MatrixOp::none, Matrix<const float>(b, n, n, n), Matrix<float>(c, n, n, n));
+    });
     float factor = 0.5f;  // hidden, lest the loop become a library call
     benchmark::DoNotOptimize(factor);
     const double copy = least_seconds([&] {

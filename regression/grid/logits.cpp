@@ -80,7 +80,8 @@ class logits : public ::testing::TestWithParam<std::string> {
         if (grid) {
           LogitsFile<T> file(folder / "logits.h5", *grid, passages, g.model.vocab_size);
           score_passages<T>(
-              g.model, *grid, [&](Stage<T>& stage) { load_weights(g.folder, *grid, stage.config(), stage.parameters().all()); }, passages, limits, &file);
+              g.model, *grid, [&](Stage<T>& stage) { load_weights(g.folder, *grid, stage.config(), stage.parameters().all()); }, passages, limits,
+              &file);
           file.finish();
         }
         meet();

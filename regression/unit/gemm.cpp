@@ -12,10 +12,10 @@ template <class T, class S>
 void agrees_with_loops(Index M, Index K = 11) {
   const Index N = 7;
   const double alpha = 0.75;
-  for (const Op op_a : {Op::none, Op::transpose})
-    for (const Op op_b : {Op::none, Op::transpose})
+  for (const MatrixOp op_a : {MatrixOp::none, MatrixOp::transpose})
+    for (const MatrixOp op_b : {MatrixOp::none, MatrixOp::transpose})
       for (const double beta : {0.0, 1.0, -0.5}) {
-        const bool ta = op_a == Op::transpose, tb = op_b == Op::transpose;
+        const bool ta = op_a == MatrixOp::transpose, tb = op_b == MatrixOp::transpose;
         const Values a = rounded<T>(numbers(M * K, 1)), b = rounded<T>(numbers(K * N, 2)), c = rounded<S>(numbers(M * N, 3));
         Values expected(M * N);
         for (Index m = 0; m < M; ++m)
@@ -89,5 +89,5 @@ TEST(gemm, linear_products_are_adjoint) {
 TEST(gemm, refuses_shapes_that_do_not_fit) {
   Block<double> a(2, 3, numbers(6, 1)), b(4, 2, numbers(8, 2)), c(2, 2);
   Device dev(false, 1 << 20);
-  EXPECT_THROW((gemm<double>(dev, Op::none, a.matrix(), Op::none, b.matrix(), c.matrix())), Error);
+  EXPECT_THROW((gemm<double>(dev, MatrixOp::none, a.matrix(), MatrixOp::none, b.matrix(), c.matrix())), Error);
 }

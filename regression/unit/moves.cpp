@@ -63,7 +63,8 @@ void expect_moved(const std::vector<Index>& rows, const Layout& before, const La
   for (int rank = 0; rank < before.ranks(); ++rank) {
     const auto wanted = holdings(to, after, rank);
     ASSERT_TRUE(std::includes(now[rank].begin(), now[rank].end(), wanted.begin(), wanted.end())) << "rank " << rank << " misses something";
-    for (const auto& element : now[rank]) ASSERT_TRUE(old[rank].contains(element) || wanted.contains(element)) << "rank " << rank << " gets what it needs not";
+    for (const auto& element : now[rank])
+      ASSERT_TRUE(old[rank].contains(element) || wanted.contains(element)) << "rank " << rank << " gets what it needs not";
   }
 }
 

@@ -41,9 +41,8 @@ class TrainedAs final : public Trained {
 };
 
 std::unique_ptr<Trained> model(DType precision, const std::string& name) {
-  return with_type(precision, [&]<class T>(std::type_identity<T>) -> std::unique_ptr<Trained> {
-    return std::make_unique<TrainedAs<T>>(named(name));
-  });
+  return with_type(precision,
+                   [&]<class T>(std::type_identity<T>) -> std::unique_ptr<Trained> { return std::make_unique<TrainedAs<T>>(named(name)); });
 }
 
 std::vector<std::byte> bytes_of(ModelState& state) {

@@ -521,15 +521,14 @@ TEST(ssd, a_dry_run_counts_millions_of_tokens_in_no_time) {
   const auto flops = [](Index batch, Index seq_length, Index heads) {
     const SsdShape s{batch, seq_length, heads, 2, 8, 16, 32, 0, infinity};
     const Index rows = batch * seq_length, inner = heads * 8, bc = 2 * 16;
-    const SsdInput<float> in{{nullptr, rows, inner, inner}, {nullptr, rows, bc, bc}, {nullptr, rows, bc, bc}, {nullptr, rows, heads, heads}, {}};
-    const SsdSaved<float> saved{Tensor2<float>(nullptr, rows, heads), Tensor3<float>(nullptr, batch, s.chunks(), inner * 16)};
     Device dry(true, 0);
-    float place = 0;
-    const Tensor2<float> y(nullptr, rows, inner), last(&place, batch, inner * 16);
+    Arena memory = Arena::dry_run(Memory::activations);
+    const auto matrix = [&](Index columns) { return Matrix<float>(memory.tensor<float>(rows, columns)); };
+    const SsdInput<float> in{matrix(inner), matrix(bc), matrix(bc), matrix(heads), {}};
+    const SsdSaved<float> saved{memory.tensor<float>(rows, heads), memory.tensor<float>(batch, s.chunks(), inner * 16)};
+    const auto y = memory.tensor<float>(rows, inner), last = memory.tensor<float>(batch, inner * 16);
     ssd<float>(dry, s, in, {}, {}, y, saved, last);
-    const SsdInputGradient<float> d_in{
-        {nullptr, rows, inner, inner}, {nullptr, rows, bc, bc}, {nullptr, rows, bc, bc}, {nullptr, rows, heads, heads}};
-    ssd_backward<float>(dry, s, in, {}, saved, y, last, d_in, {}, {});
+    ssd_backward<float>(dry, s, in, {}, saved, y, last, {matrix(inner), matrix(bc), matrix(bc), matrix(heads)}, {}, {});
     return dry.flops();
   };
   const double once = flops(1, 32, 4);

@@ -27,7 +27,7 @@ class Delivery {
   Delivery(ModelState&, const std::vector<PlacedTensor>&, std::vector<int> writers, bool spread);
 
   const std::vector<GivenBox>& boxes() const { return boxes_; }  // that this rank writes
-  Index bytes() const { return bytes_; }                             // of them
+  Index bytes() const { return bytes_; }                         // of them
   // Sends what this rank gives, and brings what it writes into the sink. Every rank must call it.
   void run(Sink*) const;
 

@@ -92,9 +92,8 @@ ManifestFile write_copy(ShardFile& file, const std::vector<GivenBox>& boxes, con
 Files files_of(const std::string& name) { return name == "rank" ? Files::rank : name == "node" ? Files::node : Files::single; }
 
 Saver::Saver(std::filesystem::path folder, const SaveOptions& options, ModelState& state, std::vector<int> writers)
-    : folder_(std::move(folder)), options_(options), state_(state),
-      tensors_(std::make_unique<const std::vector<PlacedTensor>>(
-          model_tensors(state.model(), state.precision(), state.grid().layout(), state.trained()))) {
+    : folder_(std::move(folder)), options_(options), state_(state), tensors_(std::make_unique<const std::vector<PlacedTensor>>(model_tensors(
+                                                                        state.model(), state.precision(), state.grid().layout(), state.trained()))) {
   for (const PlacedTensor& t : *tensors_) stored_.push_back(t.tensor);
   if (writers.empty()) writers = writers_of(options.files, state.grid());
   delivery_ = std::make_unique<const Delivery>(state, *tensors_, std::move(writers), options.files != Files::single);
@@ -103,9 +102,7 @@ Saver::Saver(std::filesystem::path folder, const SaveOptions& options, ModelStat
 
 Saver::~Saver() = default;
 
-Index Saver::buffer_bytes() const {
-  return options_.async ? delivery_->bytes() : 0;
-}
+Index Saver::buffer_bytes() const { return options_.async ? delivery_->bytes() : 0; }
 
 // Copies what this rank writes, or writes it as it comes; returns what is left to be done.
 Saver::Write Saver::hand_over(const std::filesystem::path& shard, const CheckpointHeader& header) {

@@ -154,8 +154,8 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   std::optional<LogitsFile<T>> logits;
   if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), run.model.vocab_size);
   const auto scores = score_passages<T>(
-      run.model, grid, [&](Stage<T>& stage) { load_weights(a.checkpoint, grid, stage.config(), stage.parameters().all()); }, evaluation->passages(), a.batch,
-      logits ? &*logits : nullptr);
+      run.model, grid, [&](Stage<T>& stage) { load_weights(a.checkpoint, grid, stage.config(), stage.parameters().all()); }, evaluation->passages(),
+      a.batch, logits ? &*logits : nullptr);
   if (logits) logits->finish();
   const Conclusion conclusion = evaluation->conclude(scores);
   settings["precision"] = a.precision.empty() ? run.train.precision : a.precision;
@@ -170,7 +170,8 @@ int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
-        with_type(precision_of(a.precision.empty() ? run.train.precision : a.precision), [&]<class T>(std::type_identity<T>) { evaluate<T>(a, run, runtime); });
+        with_type(precision_of(a.precision.empty() ? run.train.precision : a.precision),
+                  [&]<class T>(std::type_identity<T>) { evaluate<T>(a, run, runtime); });
       },
       true);
 }

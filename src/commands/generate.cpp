@@ -132,7 +132,8 @@ int run(const Arguments& a) {
       [&](Runtime& runtime) {
         const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
         say_customs(a, notes_of(runtime));
-        with_type(precision_of(a.precision.empty() ? run.train.precision : a.precision), [&]<class T>(std::type_identity<T>) { generate<T>(a, run, runtime); });
+        with_type(precision_of(a.precision.empty() ? run.train.precision : a.precision),
+                  [&]<class T>(std::type_identity<T>) { generate<T>(a, run, runtime); });
       },
       false);
 }

@@ -178,9 +178,11 @@ class Builder {
   void prepare() {
     require(!options_.inputs.empty(), Exit::config, "no input file is named");
     for (const auto& prefix : {options_.prefix, mask_prefix(options_.prefix)})
-      for (const auto& path : {index_path(prefix), tokens_path(prefix)})
+      for (const auto& path : {index_path(prefix), tokens_path(prefix)}) {
+        require(!std::filesystem::is_directory(path), Exit::io, "{}: is a folder; choose another prefix", path.string());
         require(options_.overwrite || !std::filesystem::exists(path), Exit::config,
                 "{}: exists; choose another prefix, or allow it to be overwritten", path.string());
+      }
     require(!options_.eod || (*options_.eod >= 0 && *options_.eod < tokenizer_.size()), Exit::config,
             "end-of-document id {} is not in the vocabulary of {}", options_.eod.value_or(0), tokenizer_.size());
     std::int64_t blocks = 0;

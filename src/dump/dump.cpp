@@ -61,7 +61,7 @@ std::vector<int> every_rank(ModelState& state) {
 }  // namespace
 
 Dump::Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, ModelState& state, Index samples,
-              Note say)
+           Note say)
     : what_(std::move(what)), state_(state), samples_(samples), say_(std::move(say)), weights_(wanted_weights(state, what_)),
       header_(stamped(header, state.precision(), state.grid().layout())) {
   const Stopwatch watch(seconds_);
@@ -76,9 +76,7 @@ Dump::Dump(const std::filesystem::path& folder, const CheckpointHeader& header, 
   state_.set_hook(this);
 }
 
-Dump::~Dump() {
-  state_.set_hook(nullptr);
-}
+Dump::~Dump() { state_.set_hook(nullptr); }
 
 StoredTensor Dump::activation(Observed observed, const std::string& name, DType dtype, Index columns) const {
   const bool gradient = observed == Observed::gradient;

@@ -22,8 +22,7 @@ DumpPart dump_part(const std::string& text) {
 void add(Manifest& manifest, DumpPart part) {
   std::vector<std::size_t> number;
   for (StoredTensor& t : part.tensors) {
-    const auto same =
-        std::find_if(manifest.tensors.begin(), manifest.tensors.end(), [&](const StoredTensor& known) { return known.path == t.path; });
+    const auto same = std::find_if(manifest.tensors.begin(), manifest.tensors.end(), [&](const StoredTensor& known) { return known.path == t.path; });
     number.push_back(std::size_t(same - manifest.tensors.begin()));
     if (same == manifest.tensors.end()) manifest.tensors.push_back(std::move(t));
   }

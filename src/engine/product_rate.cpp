@@ -23,7 +23,7 @@ double product_rate() {
     double seconds = 0;
     {
       const Stopwatch watch(seconds);
-      gemm<A, A>(dev, Op::none, a, Op::transpose, b, c);
+      gemm<A, A>(dev, MatrixOp::none, a, MatrixOp::transpose, b, c);
       dev.exec.fence();
     }
     best = std::max(best, 2.0 * n * n * n / seconds);

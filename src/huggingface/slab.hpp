@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/scalar.hpp"
 #include "kernels/box.hpp"
+#include "kernels/scalar.hpp"
 
 namespace gyr {
 

@@ -42,8 +42,8 @@ std::vector<Held> held_at(const PlacedWeight& weight, const Layout& layout, int 
 
 std::vector<Move> moves(const std::vector<PlacedWeight>& from, const Layout& before, const std::vector<PlacedWeight>& to, const Layout& after,
                         int ranks_per_node) {
-  ensure(from.size() == to.size() && before.ranks() == after.ranks(), "moves: {} weights on {} ranks to {} on {}", from.size(), before.ranks(), to.size(),
-         after.ranks());
+  ensure(from.size() == to.size() && before.ranks() == after.ranks(), "moves: {} weights on {} ranks to {} on {}", from.size(), before.ranks(),
+         to.size(), after.ranks());
   std::vector<Index> sent(std::size_t(before.ranks()), 0);
   std::vector<Move> all;
   for (std::size_t w = 0; w < from.size(); ++w) {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "modules/settings.hpp"
 #include "modules/axis.hpp"
+#include "modules/settings.hpp"
 
 namespace gyr {
 
