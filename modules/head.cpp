@@ -33,9 +33,9 @@ void Head<T>::logits(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor2<Acc<T
   linear<T, Acc<T>>(a.dev, norm_.forward(a, frame, x), w_->template matrix<const T>(), logits, c_.lm_head_multiplier);
 }
 
-// Loss of some rows; with dh, also the gradient of scale * loss; with `each`, also the score of every row.
+// Loss of some rows; where scale is not 0, h becomes the gradient of scale * loss; with `each`, also the score of every row.
 template <class T>
-double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh, std::vector<TokenScore>* each) {
+double Head<T>::block_loss(Pass<T>& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, std::vector<TokenScore>* each) {
   using A = Acc<T>;
   const Index n = h.extent(0), columns = vocab_size_here();
   Scope scope(a.dev.scratch);
@@ -51,13 +51,13 @@ double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> 
   logits_sums<A>(a.dev, logits, valid(), top, labels, first_token(), sums);
   a.tensor.whole().all_reduce(a.dev, flat(sums));
   cross_entropy<A>(a.dev, sums, labels, losses);
-  if (dh.data()) {
+  if (scale != 0) {
     Tensor2<T> dlogits;
     if constexpr (std::is_same_v<T, A>) dlogits = logits;
     else dlogits = scratch.template tensor<T>(n, columns);
     cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token(), scale, dlogits);
-    linear_backward_input<T>(a.dev, dlogits, w_->template matrix<const T>(), dh, c_.lm_head_multiplier);
     weights_backward<T>(a.dev, {w_}, dlogits, h, c_.lm_head_multiplier);
+    linear_backward_input<T>(a.dev, dlogits, w_->template matrix<const T>(), h, c_.lm_head_multiplier);
   }
   if (a.dev.dry_run()) return 0;
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses);
@@ -72,22 +72,28 @@ double Head<T>::block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> 
 
 template <class T>
 double Head<T>::loss(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, std::vector<TokenScore>* each) {
-  const Tensor2<const T> h = norm_.forward(a, frame, x);
-  double sum = 0;
-  for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { sum += block_loss(a, rows(h, first, n), rows(labels, first, n), 0, {}, each); });
+  return loss_of_blocks(a, norm_.forward(a, frame, x), labels, 0, each);
+}
+
+template <class T>
+double Head<T>::loss_and_gradient(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, double scale) {
+  const Tensor2<T> h = norm_.forward(a, frame, x);
+  frame.refer(gradient, h);
+  const double sum = loss_of_blocks(a, h, labels, scale, nullptr);
+  a.tensor.whole().all_reduce(a.dev, flat(h));
   return sum;
 }
 
 template <class T>
-double Head<T>::loss_and_gradient(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx) {
-  const Tensor2<const T> h = norm_.forward(a, frame, x);
-  Scope scope(a.dev.scratch);
-  auto dh = a.dev.scratch.template tensor<T>(h.extent(0), h.extent(1));
+void Head<T>::backward(Pass<T>& a, Frame& frame, Tensor2<T> dx) {
+  norm_.backward(a, frame, frame.get(gradient), Add::no, dx);
+}
+
+template <class T>
+double Head<T>::loss_of_blocks(Pass<T>& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, std::vector<TokenScore>* each) {
   double sum = 0;
-  for_blocks(a.dev, h.extent(0),
-             [&](Index first, Index n) { sum += block_loss(a, rows(h, first, n), rows(labels, first, n), scale, rows(dh, first, n), nullptr); });
-  a.tensor.whole().all_reduce(a.dev, flat(dh));
-  norm_.backward(a, frame, dh, Add::no, dx);
+  const Workspace workspace(a.dev.scratch, "loss");
+  for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { sum += block_loss(a, rows(h, first, n), rows(labels, first, n), scale, each); });
   return sum;
 }
 

@@ -23,8 +23,9 @@ class Head {
 
   // Sum of the losses of all labelled rows; `each`, if given, gets the score of every row besides (rows without a label mean nothing).
   double loss(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, std::vector<TokenScore>* each = nullptr);
-  // The same, and the gradient of scale * loss: of the weights (added up) and of x (dx).
-  double loss_and_gradient(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor2<T> dx);
+  // The same, and the gradient of scale * loss, which is not 0: of the weights (added up), and, in backward, of x (dx).
+  double loss_and_gradient(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, double scale);
+  void backward(Pass<T>&, Frame&, Tensor2<T> dx);
   // This rank's columns of the logits, and which tokens they are.
   Parameter& weight() { return *w_; }
   Index vocab_size_here() const { return w_->rows(); }
@@ -35,7 +36,10 @@ class Head {
   void set_observer(std::function<void(Tensor2<const Acc<T>>)> observer) { observer_ = std::move(observer); }
 
  private:
-  double block_loss(Pass<T>&, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh, std::vector<TokenScore>* each);
+  double loss_of_blocks(Pass<T>&, Tensor2<T> h, Tensor1<const Token> labels, double scale, std::vector<TokenScore>* each);
+  double block_loss(Pass<T>&, Tensor2<T> h, Tensor1<const Token> labels, double scale, std::vector<TokenScore>* each);
+
+  static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};  // lies where the normed stream was
 
   ModelConfig c_;
   Norm<T> norm_;

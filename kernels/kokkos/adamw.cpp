@@ -59,7 +59,7 @@ void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<
 template <class A>
 double sum_of_squares(Device& dev, Tensor1<const A> x) {
   const Index n = x.extent(0), strips = ceil_div(n, strip);
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "sum_of_squares");
   const auto partial = dev.scratch.tensor<double>(strips);
   const auto total = dev.scratch.tensor<double>(1);
   const auto run = dev.launch("sum_of_squares", 2.0 * n, double(sizeof(A)) * n);

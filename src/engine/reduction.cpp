@@ -26,8 +26,8 @@ Event GradientReduction<T>::start(Device& dev, int bucket) {
 }
 
 template <class T>
-void GradientReduction<T>::finish(Device& dev, Arena& communication) {
-  stage_.parameters().reduce_replicas(dev, communication, grid_.tensor());
+void GradientReduction<T>::finish(Device& dev) {
+  stage_.parameters().reduce_replicas(dev, dev.scratch, grid_.tensor());
   if (Parameter* shared = stage_.shared_embedding(); shared && shared->trained)
     grid_.embedding_group()->all_reduce(dev, shared->template vector_gradient<Acc<T>>());
 }
