@@ -12,15 +12,13 @@ GradientReduction<T>::GradientReduction(Stage<T>& stage, Grid& grid, Index bucke
     parts_.buckets.back().first = part;
     bytes += ranges[part].size() * Index(sizeof(Acc<T>));
   }
-  for (const Span& bucket : parts_.buckets) {
-    const bool end = bucket.last == Index(ranges.size());  // with the padding behind the last weight
-    ranges_.push_back({ranges[bucket.first].first, end ? stage.parameters().extent() : ranges[bucket.last - 1].last});
-  }
+  for (const Span& bucket : parts_.buckets) ranges_.push_back({ranges[bucket.first].first, ranges[bucket.last - 1].last});
 }
 
 template <class T>
 Event GradientReduction<T>::start(Device& dev, int bucket) {
-  const Span& range = ranges_[bucket];
+  Span range = ranges_[bucket];
+  if (bucket == 0) range.last = stage_.parameters().extent();  // the last weights, with the padding behind them
   if (range.size() == 0) return {};
   return grid_.group(Axis::data).start_all_reduce(dev, rows(stage_.parameters().gradients(), range.first, range.size()));
 }
