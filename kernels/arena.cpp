@@ -3,31 +3,17 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
-#ifdef __has_feature  // Clang; GCC defines the macro itself
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#endif
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#endif
+#include "kernels/poison.hpp"
 
 namespace gyr {
 
 namespace {
 constexpr Index alignment = 256;
 Index aligned(Index bytes) { return (bytes + alignment - 1) / alignment * alignment; }
-
-// To the address sanitizer an arena is one block: it is told which bytes of it are tensors now.
-#ifdef __SANITIZE_ADDRESS__
-void forbid(const char* bytes, Index count) { ASAN_POISON_MEMORY_REGION(bytes, count); }
-void allow(const char* bytes, Index count) { ASAN_UNPOISON_MEMORY_REGION(bytes, count); }
-#else
-void forbid(const char*, Index) {}
-void allow(const char*, Index) {}
-#endif
 }  // namespace
 
 std::string_view name_of(Memory category) {
@@ -37,14 +23,13 @@ std::string_view name_of(Memory category) {
     case Memory::optimizer: return "optimizer";
     case Memory::activations: return "activations";
     case Memory::scratch: return "scratch";
-    case Memory::communication: return "communication";
   }
   return "";
 }
 
 void Arena::Free::operator()(void* p) const { Kokkos::kokkos_free<Space::memory_space>(p); }
 
-Arena::Arena(Memory category, Index bytes) : category_(category), capacity_(aligned(bytes)) {
+Arena::Arena(Memory category, Index bytes) : category_(category), real_(true), capacity_(aligned(bytes)) {
   if (bytes == 0) return;
   try {
     memory_.reset(Kokkos::kokkos_malloc<Space::memory_space>("arena", capacity_ + alignment));
@@ -71,20 +56,61 @@ Arena Arena::dry_run(Memory category) {
   return arena;
 }
 
+Arena Arena::part(Memory category, Index offset, Index bytes) const {
+  if (!real_) return dry_run(category);
+  ensure(offset >= 0 && offset + bytes <= capacity_, "{} bytes from {} on are not a part of {}", bytes, offset, capacity_);
+  Arena arena(category);
+  arena.real_ = true, arena.base_ = base_ + offset, arena.capacity_ = bytes;
+  return arena;
+}
+
 void* Arena::push(Index bytes) {
+  if (on_tape()) return pieces_.emplace_back(tape_->take(name_, bytes));
   const Index next = used_ + aligned(bytes);
-  ensure(bytes >= 0 && next <= capacity_, "the {} arena holds {} bytes and {} more were asked for beyond {}", name_of(category_), capacity_, bytes,
-         used_);
+  ensure(bytes >= 0 && next <= capacity_, "{}: the {} arena holds {} bytes and {} more were asked for beyond {}", name_, name_of(category_),
+         capacity_, bytes, used_);
   char* piece = base_ + used_;
-  if (memory_) allow(piece, bytes);
+  if (real_) allow(piece, bytes);
   used_ = next;
   high_water_ = std::max(high_water_, used_);
   return piece;
 }
 
 void Arena::release(Index mark) {
-  if (memory_) forbid(base_ + mark, used_ - mark);
+  if (on_tape()) {
+    for (; Index(pieces_.size()) > mark; pieces_.pop_back()) tape_->give_back(pieces_.back());
+    return;
+  }
+  if (real_) forbid(base_ + mark, used_ - mark);
   used_ = mark;
+}
+
+void Arena::give_back(const void* piece) {
+  if (!on_tape()) return;
+  const auto found = std::find(pieces_.rbegin(), pieces_.rend(), piece);
+  ensure(found != pieces_.rend(), "a piece of {} memory is given back that was not taken", name_of(category_));
+  pieces_.erase(std::next(found).base());
+  tape_->give_back(piece);
+}
+
+Workspace::Workspace(Arena& scratch, const char* kernel) : arena_(scratch), outermost_(scratch.on_tape()) {
+  if (!outermost_) {
+    mark_ = arena_.mark();
+    return;
+  }
+  const Tape::Room room = arena_.tape_->open(kernel);
+  base_ = std::exchange(arena_.base_, room.base), capacity_ = std::exchange(arena_.capacity_, room.bytes);
+  used_ = std::exchange(arena_.used_, 0), high_water_ = std::exchange(arena_.high_water_, 0);
+  name_ = std::exchange(arena_.name_, kernel);
+  arena_.in_workspace_ = true;
+}
+
+Workspace::~Workspace() {
+  arena_.release(mark_);
+  if (!outermost_) return;
+  arena_.in_workspace_ = false;
+  arena_.tape_->close(arena_.high_water_);
+  arena_.base_ = base_, arena_.capacity_ = capacity_, arena_.used_ = used_, arena_.high_water_ = high_water_, arena_.name_ = name_;
 }
 
 }  // namespace gyr

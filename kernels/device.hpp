@@ -20,6 +20,7 @@ struct Work {
 class Device {
  public:
   Device(bool dry_run, Index scratch_bytes);
+  Device(bool dry_run, Arena scratch) : scratch(std::move(scratch)), dry_run_(dry_run) {}
 
   bool dry_run() const { return dry_run_; }
   Space exec;

@@ -10,7 +10,7 @@
 namespace gyr {
 
 // Needed from event `first` to before event `last`. Blocks whose lifetimes meet must not overlap.
-struct Block {
+struct MemoryBlock {
   Index first = 0, last = 0;
   Index bytes = 0;
 };
@@ -25,6 +25,20 @@ struct MemoryPlan {
 // Bytes count as rounded up to `alignment`. Four orders (by size, by lifetime, by their product, as they come) place each block at the lowest
 // offset that is free. While the best takes more than what is alive at once, the block that sticks out is placed earlier, for about `nodes`
 // placements; then other orders are tried by branch and bound, at most `nodes` steps of it.
-MemoryPlan plan_memory(std::span<const Block> blocks, Index alignment = 256, Index nodes = 100000);
+MemoryPlan plan_memory(std::span<const MemoryBlock> blocks, Index alignment = 256, Index nodes = 100000);
+
+// A block of a micro-batch. `lasting`: needed when other micro-batches have their turn.
+struct SlotBlock : MemoryBlock {
+  bool lasting = false;
+};
+
+struct SlotPlan {
+  std::vector<Index> offsets;  // of each block; from `slot` on they count in the memory that all slots share
+  Index slot = 0, shared = 0;  // bytes
+};
+
+// What lasts lies in the slot of its micro-batch. What does not lies in the same slot where that leaves room meanwhile, else in memory that
+// all slots share. `alone`: there is one slot only, which then takes everything.
+SlotPlan plan_slot(std::span<const SlotBlock> blocks, bool alone, Index alignment = 256);
 
 }  // namespace gyr

@@ -59,9 +59,9 @@ void Attention<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add
   rope<T, T>(a.dev, Turn::forward, num_kv_heads_, c_.key_multiplier, a.cosine, a.sine, k, k);
   {
     Scope scope(a.dev.scratch);
-    AttentionState<Acc<T>> state{{}, lse, a.dev.scratch.template tensor<Acc<T>>(rows, num_heads_)};
+    AttentionState<Acc<T>> state{{}, lse, a.template scratch<Acc<T>>("largest scores", rows, num_heads_)};
     if constexpr (std::is_same_v<T, Acc<T>>) state.o = out;
-    else state.o = a.dev.scratch.template tensor<Acc<T>>(rows, out_width());
+    else state.o = a.template scratch<Acc<T>>("attended, wide", rows, out_width());
     if (a.state) attend_with_past(a, qkv, state);
     else attend(a, qkv, state);
     attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse);
@@ -105,16 +105,15 @@ void Attention<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add a
   const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
-  auto& scratch = a.dev.scratch;
 
-  auto dout = scratch.template tensor<T>(rows, out_width());
+  auto dout = a.template scratch<T>("gradient of attended", rows, out_width());
   linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
   contribute_once<T>(a.dev, *o_, dout);
   weights_backward<T>(a.dev, {o_}, dy, out, c_.out_multiplier);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
 
-  auto delta = scratch.template tensor<A>(rows, num_heads_);
-  auto dwide = scratch.template tensor<A>(rows, qkv.extent(1));
+  auto delta = a.template scratch<A>("delta", rows, num_heads_);
+  auto dwide = a.template scratch<A>("gradient of qkv, wide", rows, Index(qkv.extent(1)));
   fill<A>(a.dev, flat(dwide), 0);
   const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width() + (i - 1) * k_width(), k_width()); };
   const auto all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
@@ -126,7 +125,7 @@ void Attention<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add a
   if constexpr (std::is_same_v<T, A>) {
     dqkv = dwide;
   } else {
-    dqkv = scratch.template tensor<T>(rows, qkv.extent(1));
+    dqkv = a.template scratch<T>("gradient of qkv", rows, Index(qkv.extent(1)));
     convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
   }
   rope<A, T>(a.dev, Turn::backward, num_heads_, 1, a.cosine, a.sine, part(dwide, 0), part(dqkv, 0));

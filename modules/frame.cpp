@@ -28,10 +28,23 @@ Frame& Frame::nested(int i, const char* name) {
   return *nested_[i];
 }
 
+void Frame::release(Entry& entry) {
+  if (entry.owned && !entry.released) arena_->give_back(entry.data);
+  entry.released = true;
+}
+
 void Frame::release(Phase phase) {
-  for (Entry& entry : entries_) entry.released = entry.released || entry.until <= phase;
+  for (Entry& entry : entries_)
+    if (entry.until <= phase) release(entry);
   for (const auto& frame : nested_)
     if (frame) frame->release(phase);
+}
+
+void Frame::release(const void* data) {
+  for (Entry& entry : entries_)
+    if (entry.owned && entry.data == data) release(entry);
+  for (const auto& frame : nested_)
+    if (frame) frame->release(data);
 }
 
 void Frame::clear() {

@@ -24,8 +24,9 @@ struct Key {
 // The halves of a backward, in order: what they need is kept so long.
 enum class Phase { input_gradients, weight_gradients };
 
-// Memory comes from an arena, on top of what is there, and goes back when the frame is cleared, with all that came after it. Nested frames
-// (a layer's branches, a chunk's layers) take from the same arena; they stay from micro-batch to micro-batch and are filled anew.
+// Memory comes from an arena, on top of what is there, and goes back when the frame is cleared, with all that came after it; where the arena
+// follows a tape, each tensor's goes back when it is released. Nested frames (a layer's branches, a chunk's layers) take from the same arena;
+// they stay from micro-batch to micro-batch and are filled anew.
 class Frame {
  public:
   explicit Frame(Arena& arena, std::string name = "frame") : arena_(&arena), name_(std::move(name)) {}
@@ -38,8 +39,9 @@ class Frame {
   template <class Tensor, class... Extent>
   Tensor put(const Key<Tensor>& key, Phase until, Extent... extent) {
     Entry& entry = add(&key, key.name, until);
-    const auto tensor = arena_->tensor<typename Tensor::value_type>(Index(extent)...);
+    const auto tensor = arena_->named(key.name).template tensor<typename Tensor::value_type>(Index(extent)...);
     entry.data = tensor.data();
+    entry.owned = true;
     entry.extents = {Index(extent)...};
     return tensor;
   }
@@ -62,8 +64,11 @@ class Frame {
   // Of the i-th part of what this frame is of. The name is told when it is first asked for.
   Frame& nested(int i, const char* name = "part");
 
-  // What was needed until the end of this phase, here and in nested frames, may not be asked for any more.
+  // What was needed until the end of this phase, here and in nested frames, may not be asked for any more; where the arena follows a tape,
+  // its memory serves others.
   void release(Phase);
+  // The same of the tensor that lies there, if it is one of these.
+  void release(const void* data);
   // Forgets everything, and gives back the memory from the first tensor of this frame on.
   void clear();
   bool empty() const;
@@ -73,13 +78,14 @@ class Frame {
     const void* key;
     const char* name;
     Phase until;
-    bool released = false;
+    bool released = false, owned = false;  // owned: by this frame, not elsewhere
     void* data = nullptr;
     std::array<Index, 4> extents{};
   };
   Entry& add(const void* key, const char* name, Phase until);
   const Entry& find(const void* key, const char* name) const;
   void forget();
+  void release(Entry&);
 
   Arena* arena_;
   std::string name_;

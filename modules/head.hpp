@@ -24,9 +24,9 @@ class Head {
   // Adds the sum of the losses of all labelled rows to `sum` (1), on the device, and nothing is read; `each`, if given, gets the score of every
   // row besides (rows without a label mean nothing).
   virtual void loss(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) = 0;
-  // The same, and the gradient of scale * loss: of the weights (added up) and of x (dx).
-  virtual void loss_and_gradient(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
-                                 Tensor2<T> dx) = 0;
+  // The same, and the gradient of scale * loss, which is not 0: of the weights (added up) and, in backward, of x (dx).
+  virtual void loss_and_gradient(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) = 0;
+  virtual void backward(Pass<T>&, Frame&, Tensor2<T> dx) = 0;
   // This rank's columns of what is predicted of every row.
   virtual void predict(Pass<T>&, Frame&, Tensor2<const T> x, Tensor2<Acc<T>> y /*(R, columns_here)*/) = 0;
 

@@ -46,7 +46,7 @@ Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& pa
 
 template <class T>
 Tensor1<Acc<T>> Mamba<T>::multipliers(Device& dev) const {
-  auto all = dev.scratch.tensor<A>(projected());
+  auto all = dev.scratch.named("multipliers").tensor<A>(projected());
   Index at = 0, section = 0;
   for (const Index width : {inner(), inner(), group_width(), group_width(), num_heads_}) {
     fill<A>(dev, rows(all, at, width), c_.multipliers[section++]);
@@ -122,29 +122,28 @@ void Mamba<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add add, 
   const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
-  auto& scratch = a.dev.scratch;
 
-  auto dgated = scratch.template tensor<T>(rows, inner());
+  auto dgated = a.template scratch<T>("gradient of gated", rows, inner());
   linear_backward_input<T>(a.dev, dy, out_->matrix<const T>(), dgated, c_.out_multiplier);
   contribute_once<T>(a.dev, *out_, dgated);
   weights_backward<T>(a.dev, {out_}, dy, gated, c_.out_multiplier);
   if (out_bias_) biases_backward<T>(a.dev, {out_bias_}, dy, c_.out_multiplier);
 
-  auto dp = scratch.template tensor<T>(rows, projected());
-  auto dscan = scratch.template tensor<T>(rows, inner());
+  auto dp = a.template scratch<T>("gradient of projected", rows, projected());
+  auto dscan = a.template scratch<T>("gradient of scan", rows, inner());
   if (c_.norm == SsmNorm::none) {
     gate_backward<T>(a.dev, dgated, scan, z(p), dscan, z(dp));
   } else {
-    Scope inside(scratch);
+    Scope inside(a.dev.scratch);
     const auto squares = frame.get(Keys::squares);
-    auto products = scratch.template tensor<A>(rows, num_groups_);
+    auto products = a.template scratch<A>("products of the norm", rows, num_groups_);
     gated_norm_products<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, products,
                            norm_->vector_gradient<A>());
     norm_ranks(a).all_reduce(a.dev, flat(products));
     gated_norm_backward<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, products, norm_width(), rms_norm_eps_, dscan,
                            z(dp));
   }
-  auto dconv = scratch.template tensor<T>(rows, channels());
+  auto dconv = a.template scratch<T>("gradient of convolved", rows, channels());
   ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), states, dscan, {},
                   {x(dconv), b(dconv), c(dconv), dt(dp)}, {dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()},
                   {});

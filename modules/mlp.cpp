@@ -58,8 +58,8 @@ void Mlp<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add add, Te
   const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
-  auto dinner = a.dev.scratch.template tensor<T>(rows, intermediate_size_);
-  auto dgate_up = a.dev.scratch.template tensor<T>(rows, 2 * intermediate_size_);
+  auto dinner = a.template scratch<T>("gradient of inner", rows, intermediate_size_);
+  auto dgate_up = a.template scratch<T>("gradient of gate and up", rows, 2 * intermediate_size_);
   linear_backward_input<T>(a.dev, dy, down_->template matrix<const T>(), dinner, c_.down_multiplier);
   contribute_once<T>(a.dev, *down_, dinner);
   weights_backward<T>(a.dev, {down_}, dy, inner, c_.down_multiplier);

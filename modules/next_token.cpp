@@ -44,25 +44,17 @@ class NextTokenHead final : public Head<T> {
       : NextTokenHead(c, Norm<T>(c.hidden_size, c.rms_norm_eps, "model.final_layernorm", parameters), table, parameters) {}
 
   void loss(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
-    const Tensor2<const T> h = norm_.forward(a, frame, x);
-    Scope scope(a.dev.scratch);
-    const auto here = zero(a.dev);
-    for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { block_loss(a, rows(h, first, n), rows(labels, first, n), 0, {}, here, each); });
-    add_in_order(a.dev, here, sum);
+    loss_of_blocks(a, norm_.forward(a, frame, x), labels, 0, sum, each);
   }
 
-  void loss_and_gradient(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
-                         Tensor2<T> dx) override {
-    const Tensor2<const T> h = norm_.forward(a, frame, x);
-    Scope scope(a.dev.scratch);
-    auto dh = a.dev.scratch.template tensor<T>(h.extent(0), h.extent(1));
-    const auto here = zero(a.dev);
-    for_blocks(a.dev, h.extent(0),
-               [&](Index first, Index n) { block_loss(a, rows(h, first, n), rows(labels, first, n), scale, rows(dh, first, n), here, nullptr); });
-    add_in_order(a.dev, here, sum);
-    a.tensor.whole().all_reduce(a.dev, flat(dh));
-    norm_.backward(a, frame, dh, Add::no, dx);
+  // The gradient takes the place of the normed stream.
+  void loss_and_gradient(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
+    const Tensor2<T> h = norm_.forward(a, frame, x);
+    frame.refer(gradient, h);
+    loss_of_blocks(a, h, labels, scale, sum, nullptr);
+    a.tensor.whole().all_reduce(a.dev, flat(h));
   }
+  void backward(Pass<T>& a, Frame& frame, Tensor2<T> dx) override { norm_.backward(a, frame, frame.get(gradient), Add::no, dx); }
 
   void predict(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor2<Acc<T>> logits) override {
     linear<T, Acc<T>>(a.dev, norm_.forward(a, frame, x), w_.template matrix<const T>(), logits, multiplier_);
@@ -76,9 +68,17 @@ class NextTokenHead final : public Head<T> {
   NextTokenHead(const ModelConfig& c, Norm<T> norm, Parameter* table, Parameters<T>& parameters)
       : Head<T>(output_matrix(c, table, parameters)), norm_(std::move(norm)), multiplier_(c.lm_head_multiplier) {}
 
-  // Adds the loss of some rows to `sum`; with dh, also takes the gradient of scale * loss; with `each`, also the score of every row.
-  void block_loss(Pass<T>& a, Tensor2<const T> h, Tensor1<const Token> labels, double scale, Tensor2<T> dh, Tensor1<double> sum,
-                  std::vector<RowScore>* each) {
+  static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};
+
+  void loss_of_blocks(Pass<T>& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
+    const Workspace workspace(a.dev.scratch, "loss");
+    const auto here = zero(a.dev);
+    for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { block_loss(a, rows(h, first, n), rows(labels, first, n), scale, here, each); });
+    add_in_order(a.dev, here, sum);
+  }
+
+  // Adds the loss of some rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss; with `each`, also the score of every row.
+  void block_loss(Pass<T>& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
     const Index n = h.extent(0), columns = this->columns_here(), first_token = this->first_column();
     Scope scope(a.dev.scratch);
     auto& scratch = a.dev.scratch;
@@ -94,13 +94,13 @@ class NextTokenHead final : public Head<T> {
     a.tensor.whole().all_reduce(a.dev, flat(sums));
     cross_entropy<A>(a.dev, sums, labels, losses);
     add_in_order(a.dev, losses, sum);
-    if (dh.data()) {
+    if (scale != 0) {
       Tensor2<T> dlogits;
       if constexpr (std::is_same_v<T, A>) dlogits = logits;
       else dlogits = scratch.template tensor<T>(n, columns);
       cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, dlogits);
-      linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), dh, multiplier_);
       weights_backward<T>(a.dev, {&w_}, dlogits, h, multiplier_);
+      linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), h, multiplier_);
     }
     if (!each || a.dev.dry_run()) return;
     const auto loss = to_host(a.dev, losses);

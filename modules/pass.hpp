@@ -32,6 +32,12 @@ struct Pass {
   Documents documents = {};            // packed ones; not in generation
   Hook* hook = nullptr;
 
+  // Memory until the end of the scope.
+  template <class S, class... Extent>
+  auto scratch(const char* name, Extent... extent) const {
+    return dev.scratch.named(name).template tensor<S>(extent...);
+  }
+
   // Calls the hook, if there is one, with an activation whose columns are sharded over the tensor axis as a weight's rows or columns are.
   void show(const std::string& name, const char* what, Matrix<const T> numbers, const Parameter& like) const {
     if (!hook) return;

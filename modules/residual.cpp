@@ -16,11 +16,14 @@ Tensor2<T> Residual<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> x) {
 template <class T>
 void Residual<T>::backward(Pass<T>& a, Frame& frame, Tensor2<T> dx) {
   Scope scope(a.dev.scratch);
-  const auto dh = a.dev.scratch.template tensor<T>(dx.extent(0), dx.extent(1));
-  for (std::size_t i = branches_.size(); i-- > 0;)
+  const auto dh = a.template scratch<T>("gradient of normed", Index(dx.extent(0)), Index(dx.extent(1)));
+  for (std::size_t i = branches_.size(); i-- > 0;) {
     branches_[i]->backward(a, frame.nested(int(i)), dx, i + 1 == branches_.size() ? Add::no : Add::yes, dh);
+    frame.nested(int(i)).release(Phase::weight_gradients);
+  }
   a.tensor.whole().all_reduce(a.dev, flat(dh));
   norm_.backward(a, frame, dh, Add::yes, dx);
+  frame.release(Phase::weight_gradients);
 }
 
 template class Residual<double>;

@@ -190,7 +190,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
   const Index E = shape.head_dim, V = shape.v_head_dim;
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "attention");
   const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), o_stack = dev.scratch.tensor<A>(tiling.rows(), V);
   const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
   const auto m = dev.scratch.tensor<A>(tiling.rows()), l = dev.scratch.tensor<A>(tiling.rows());
@@ -289,7 +289,7 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
   const Index E = shape.head_dim, V = shape.v_head_dim;
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "attention_backward");
   const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
   const auto dout_stack = dev.scratch.tensor<A>(tiling.rows(), V);
   const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys), dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);

@@ -87,7 +87,7 @@ void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<
   documents.check(x.rows);
   const Index C = x.columns, K = w.extent(1), seq_length = x.rows / batch;
   const auto run = dev.launch("convolution", (2.0 * K + 4) * x.rows * C, 2.0 * sizeof(T) * x.rows * C);
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "convolution");
   const Filter<T> filter(dev, w);
   if (!run) return;
   filter.fill(dev, w, bias);
@@ -117,7 +117,7 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
   documents.check(x.rows);
   const Index C = x.columns, K = w.extent(1), seq_length = x.rows / batch, blocks = pieces(C, block);
   const auto run = dev.launch("convolution_backward", (6.0 * K + 9) * x.rows * C, 3.0 * sizeof(T) * x.rows * C);
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "convolution_backward");
   const Filter<T> filter(dev, w);
   const auto ring = dev.scratch.tensor<A>(blocks, K, block), dweight = dev.scratch.tensor<A>(blocks, K, block);
   if (!run) return;

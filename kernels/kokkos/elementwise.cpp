@@ -85,7 +85,7 @@ template <class T>
 void bias_backward(Device& dev, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias) {
   using A = Acc<T>;
   ensure(Index(dbias.extent(0)) == dy.columns, "bias gradient of {} numbers for {} columns", dbias.extent(0), dy.columns);
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "bias_backward");
   const Index blocks = ceil_div(dy.rows, block_rows);
   const auto partial = dev.scratch.tensor<A>(blocks, dy.columns);
   const auto run = dev.launch("bias_backward", double(dy.rows) * dy.columns, double(sizeof(T)) * dy.rows * dy.columns);

@@ -191,7 +191,7 @@ void gated_norm_products(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<c
   check_shape<T>("gated_norm_products", s, dout);
   check_weights("gated_norm_products", s, w);
   if (dw.data()) check_weights("gated_norm_products", s, dw);
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "gated_norm_products");
   const auto partial = dev.scratch.tensor<A>(ceil_div(s.rows, block_rows), s.channels);
   const auto run = dev.launch("gated_norm_products", 10.0 * s.rows * s.channels, 3.0 * sizeof(T) * s.rows * s.channels);
   if (!run) return;

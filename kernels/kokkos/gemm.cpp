@@ -96,7 +96,7 @@ void gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<c
   const double bytes = double(sizeof(T)) * (a.rows * a.columns + b.rows * b.columns) + double(sizeof(S)) * c.rows * c.columns;
   const auto run = dev.launch(kernel, 2.0 * e.m * e.n * e.k, bytes);
   if constexpr (std::is_same_v<T, bf16>) {
-    Scope scope(dev.scratch);
+    const Workspace workspace(dev.scratch, kernel);
     const auto wide_a = widened(dev, a);
     if (e.m <= few_rows && op_a == MatrixOp::none && op_b == MatrixOp::transpose) {
       if (run) few_rows_product(dev, wide_a, b, c, alpha, beta);

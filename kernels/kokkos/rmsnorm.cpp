@@ -66,7 +66,7 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
            same.extent(1));
   ensure(Index(g.extent(0)) == width && (!dg.data() || Index(dg.extent(0)) == width) && Index(rstd.extent(0)) == rows,
          "rmsnorm_backward of ({},{}) with {} weights, {} of their gradients, {} statistics", rows, width, g.extent(0), dg.extent(0), rstd.extent(0));
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "rmsnorm_backward");
   const auto partial = dev.scratch.tensor<A>(ceil_div(rows, block_rows), width);
   const auto run = dev.launch("rmsnorm_backward", 11.0 * rows * width, sizeof(T) * (add == Add::yes ? 4.0 : 3.0) * rows * width);
   if (!run) return;

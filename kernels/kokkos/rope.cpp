@@ -11,7 +11,7 @@ template <class A>
 void rope_table(Device& dev, Tensor1<const std::int32_t> positions, double rope_theta, Tensor2<A> cosine, Tensor2<A> sine) {
   const Index R = positions.extent(0), half = cosine.extent(1);
   const auto run = dev.launch("rope_table", 3.0 * R * half, 2.0 * sizeof(A) * R * half);
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "rope_table");
   const auto frequency = dev.scratch.tensor<A>(half);
   if (!run) return;
   for_rows(

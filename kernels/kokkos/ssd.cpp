@@ -57,7 +57,7 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
   for_equal(dev, n.batch,
             [&](Index b) { copy<A>(dev, "ssd", initial.data() ? &initial(b, 0) : nullptr, &saved.states(b, 0, 0), n.state_elements()); });
 
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "ssd");
   const Decay<A> decay(dev, n);
   for_equal_chunks(dev, n, [&](const Chunk& chunk) {
     decay.fill(dev, "ssd", chunk, saved.dt, w.a_log);
@@ -82,7 +82,7 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   using A = Acc<T>;
   check(shape, in, saved);
   const Chunking n(shape, in.documents);
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "ssd_backward");
   const Decay<A> decay(dev, n);
   const auto dstate_of_all = dev.scratch.tensor<A>(n.state_elements());
   const auto through_chunk = [&](const Chunk& chunk) {

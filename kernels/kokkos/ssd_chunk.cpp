@@ -15,7 +15,7 @@ template <class T, class Body>
 void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, const SsdInput<T>& in, Tensor1<const Acc<T>> a_log,
                     Tensor2<const Acc<T>> dt, const Body& body) {
   const Chunking n(shape, in.documents);
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, kernel);
   const Decay<Acc<T>> decay(dev, n);
   for_equal_chunks(dev, n, [&](const Chunk& chunk) {
     decay.fill(dev, kernel, chunk, dt, a_log);
@@ -53,7 +53,7 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
   const States<A> states{saved.states, {}};
   const States<const A> gradients{dstates, dlast};
   const Index elements = Chunking(shape).state_elements();
-  Scope scope(dev.scratch);
+  const Workspace workspace(dev.scratch, "ssd_backward");
   const auto zeros = dev.scratch.tensor<A>(dlast.data() ? 0 : elements);
   if (!dlast.data()) copy<A>(dev, "ssd_backward", nullptr, zeros.data(), elements);
   for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&](const Chunking& n, const Group<T>& k) {

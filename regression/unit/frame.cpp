@@ -80,6 +80,40 @@ TEST(frame, refuses_by_name_what_is_released) {
   expect_refused([&] { frame.get(weights); }, {"weights", "released"});
 }
 
+// On a tape the memory of what is released serves what comes after it, and a tensor may be released by where it lies.
+TEST(frame, on_a_tape_released_memory_serves_others) {
+  const auto micro_batch = [](Tape& tape, bool dry_run) {
+    Arena arena = Arena::make(Memory::activations, 0, dry_run);
+    arena.follow(&tape);
+    Frame frame(arena, "layer");
+    std::vector<const void*> places;
+    const auto first = frame.nested(0, "branch").put(sums, 100);
+    frame.put(weights, Phase::input_gradients, 10, 10);
+    frame.refer(borrowed, first);
+    tape.end_task();
+    frame.release(first.data());
+    expect_refused([&] { frame.nested(0).get(sums); }, {"layer", "branch 0", "sums", "released"});
+    const auto second = frame.nested(1, "branch").put(sums, 100);
+    EXPECT_TRUE(dry_run || second.data() == first.data());
+    frame.release(Phase::input_gradients);
+    expect_refused([&] { frame.get(weights); }, {"layer", "weights", "released"});
+    frame.nested(1).put(weights, 1, 1);
+    tape.end_task();
+    frame.clear();
+    EXPECT_TRUE(frame.empty());
+    tape.rewind();
+  };
+  const auto script = std::make_shared<Script>();
+  Tape rehearsal(script);
+  micro_batch(rehearsal, true);
+  script->plan = plan_slot(script->blocks, true);
+  EXPECT_EQ(script->plan.slot, 1024 + 512);
+  Arena memory(Memory::activations, script->plan.slot);
+  Tape replay(script, memory.begin(), nullptr);
+  micro_batch(replay, false);
+  micro_batch(replay, false);
+}
+
 // Clearing a frame gives back its memory and that of the frames in it, and leaves what lay below; the next micro-batch finds the same places.
 TEST(frame, gives_its_memory_back) {
   std::mt19937_64 random(5);

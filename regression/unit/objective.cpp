@@ -25,8 +25,8 @@ class RewardHead final : public Head<T> {
       if (each) each->push_back({error * error / 2, 0});
     });
   }
-  void loss_and_gradient(Pass<T>& a, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
-                         Tensor2<T> dx) override {
+  void loss_and_gradient(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
+    const auto dx = frame.put(gradient, x.extent(0), x.extent(1));
     fill<T>(a.dev, flat(dx), 0);
     const auto w = this->w_.template vector<const Acc<T>>();
     const auto dw = this->w_.template vector_gradient<Acc<T>>();
@@ -37,11 +37,15 @@ class RewardHead final : public Head<T> {
       }
     });
   }
+  void backward(Pass<T>& a, Frame& frame, Tensor2<T> dx) override {
+    convert<T, T>(a.dev, Matrix<const T>(frame.get(gradient)), Matrix<T>(dx));
+  }
   void predict(Pass<T>&, Frame&, Tensor2<const T> x, Tensor2<Acc<T>> y) override {
     for (Index r = 0; r < Index(x.extent(0)); ++r) y(r, 0) = Acc<T>(value(x, r));
   }
 
  private:
+  static constexpr Key<Tensor2<T>> gradient{"gradient of reward"};
   double value(Tensor2<const T> x, Index r) const {
     const auto w = this->w_.template vector<const Acc<T>>();
     double y = 0;

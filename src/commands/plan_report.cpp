@@ -31,7 +31,7 @@ std::vector<RankPlan> plans(const RunConfig& run, const Layout& layout) {
 std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layout) {
   std::vector<TableColumn> columns{{"stage", true}, {"tensor", true}, {"layers", true}, {"parameters", true}};
   for (int i = 0; i < memory_categories; ++i) columns.push_back({std::string(name_of(Memory(i))), true});
-  columns.push_back({"total MiB", true});
+  for (const char* name : {"total MiB", "live", "planned", "ratio"}) columns.push_back({name, true});
   Table table(columns);
   for (const RankPlan& p : plans) {
     const int stage = layout.coordinate(p.position, Axis::pipeline);
@@ -39,6 +39,9 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
                                  fmt::format("{}", layout.stages[stage].size()), fmt::format("{}", p.parameters)};
     for (int i = 0; i < memory_categories; ++i) row.push_back(mebi(p.capacity.bytes(Memory(i))));
     row.push_back(mebi(p.capacity.total()));
+    row.push_back(mebi(p.capacity.live));
+    row.push_back(mebi(p.capacity.working()));
+    row.push_back(fmt::format("{:.2f}", double(p.capacity.working()) / double(p.capacity.live)));
     table.row(row);
   }
   return table.str();
@@ -110,7 +113,8 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * idle_part(pipeline_shape(layout, config.micros)))});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(most))});
   summary.row({"checkpoint", checkpoint_text(run, layout)});
-  return summary.str(false) + "\nMemory of a rank in MiB\n" + memory_table(list, layout) +
+  return summary.str(false) + "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
+         memory_table(list, layout) +
          (layout.ranks() > 1 ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + traffic_table(list, layout) : "") +
          "\nWork of the first rank in a step\n" + kernel_table(list.front());
 }

@@ -89,7 +89,7 @@ Bundle<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const MicroBatch& batch) c
 
 template <class T>
 Bundle<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const Sequences& sequences, std::span<const Token> tokens) const {
-  slot.frame.clear();
+  slot.clear();
   slot.sequences = sequences;
   slot.tokens = slot.frame.put(Keys::tokens, sequences.rows());
   if (first()) upload<Token>(dev, tokens, slot.tokens);
@@ -139,31 +139,49 @@ void Chunk<T>::forward(Pass<T>& a, Slot<T>& slot, double scale, Tensor1<double> 
   if (scale == 0) {
     head_->loss(a, head_frame(slot), x, slot.labels, loss, each);
   } else {
+    head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scale, loss);
     slot.gradient.x = slot.frame.put(Keys::gradient, x.extent(0), x.extent(1));
-    head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scale, loss, slot.gradient.x);
+    head_->backward(a, head_frame(slot), slot.gradient.x);
+    head_frame(slot).release(Phase::weight_gradients);
   }
 }
 
 template <class T>
 Bundle<T> Chunk<T>::begin_backward(Slot<T>& slot) const {
-  if (!last()) slot.gradient.x = slot.frame.put(Keys::gradient, slot.sequences.rows(), config_.hidden_size);
+  if (last()) return slot.gradient;
+  slot.frame.release(slot.stream.x.data());
+  slot.gradient.x = slot.frame.put(Keys::gradient, slot.sequences.rows(), config_.hidden_size);
   return slot.gradient;
+}
+
+template <class T>
+Layer<T>* Chunk<T>::layer_of(Index part) const {
+  const Index layer = part - Index(first());
+  return layer >= 0 && layer < Index(layers_.size()) ? layers_[layer].get() : nullptr;
 }
 
 template <class T>
 void Chunk<T>::backward_input(Pass<T>& a, Slot<T>& slot, const Span& parts) {
   for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
     backward_part(a, slot, part);
-    slot.frame.nested(int(part)).release(Phase::input_gradients);
+    const Layer<T>* layer = layer_of(part);
+    slot.frame.nested(int(part)).release(layer && layer->splits() ? Phase::input_gradients : Phase::weight_gradients);
   }
 }
 
 template <class T>
 void Chunk<T>::backward_weights(Pass<T>& a, Slot<T>& slot, const Span& parts) {
   for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
-    const Index layer = part - Index(first());
-    if (layer >= 0 && layer < Index(layers_.size())) layers_[layer]->backward_weights(a, frame_of(slot, layer));
+    if (Layer<T>* layer = layer_of(part)) layer->backward_weights(a, slot.frame.nested(int(part)));
     slot.frame.nested(int(part)).release(Phase::weight_gradients);
+  }
+}
+
+template <class T>
+void Chunk<T>::backward(Pass<T>& a, Slot<T>& slot, const Span& parts) {
+  for (Index part = parts.last - 1; part >= parts.first; --part) {
+    backward_input(a, slot, {part, part + 1});
+    backward_weights(a, slot, {part, part + 1});
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "modules/embedding.hpp"
@@ -25,10 +26,20 @@ struct MicroBatch {
 // What a micro-batch is and what its forward keeps: in the frame itself what all layers see, in nested ones what each part keeps.
 template <class T>
 struct Slot {
+  // Forwards alone: a stack.
   explicit Slot(Arena memory) : arena(std::move(memory)) {}
+  // Forwards and backwards follow a tape, which tells where everything lies.
+  Slot(Tape memory, bool dry_run) : tape(std::move(memory)), arena(Arena::make(Memory::activations, 0, dry_run)) { arena.follow(&*tape); }
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
 
+  // The micro-batch has gone.
+  void clear() {
+    frame.clear();
+    if (tape) tape->rewind();
+  }
+
+  std::optional<Tape> tape;
   Arena arena;
   Frame frame{arena, "micro-batch"};
   Sequences sequences = {};
@@ -57,13 +68,15 @@ class Chunk {
   // Runs the layers. On the last chunk also the head: adds to `loss`, on the device, the sum over labelled rows, and, where scale is not 0,
   // keeps the gradient of scale * loss; where it is 0, `each`, if given, gets the score of every row. The slot's stream is the chunk's output then.
   void forward(Pass<T>&, Slot<T>&, double scale, Tensor1<double> loss, std::vector<RowScore>* each = nullptr);
-  // Where the gradient of the output must be received, except on the last chunk.
+  // Where the gradient of the output must be received, except on the last chunk. The output has been sent: its memory is free.
   Bundle<T> begin_backward(Slot<T>&) const;
   // Run back through the parts [first, last) of ranges(), the last of which is the one below where it ended before: from the slot's gradient
   // of their output to that of their input, and to the gradients of their weights. On the first chunk, parts below the lowest weight that
   // is trained are not run through.
   void backward_input(Pass<T>&, Slot<T>&, const Span& parts);
   void backward_weights(Pass<T>&, Slot<T>&, const Span& parts);
+  // Both, part by part.
+  void backward(Pass<T>&, Slot<T>&, const Span& parts);
 
   // Generation: brings the tokens in, as above.
   Bundle<T> begin(Device&, Slot<T>&, const Sequences&, std::span<const Token> tokens) const;
@@ -87,6 +100,8 @@ class Chunk {
   void run_and_keep(Pass<T>&, Slot<T>&);
   Bundle<T> put_input(Slot<T>&) const;
   void place(Device&, Slot<T>&, std::span<const std::int32_t> packed) const;
+  // The layer that a part is; null: it is the embedding or the head.
+  Layer<T>* layer_of(Index part) const;
   void backward_part(Pass<T>&, Slot<T>&, Index part);
 
   ModelConfig config_;

@@ -19,6 +19,14 @@ namespace {
 
 Arena arena(Memory category, const Capacity* capacity) { return capacity ? Arena(category, capacity->bytes(category)) : Arena::dry_run(category); }
 
+Arena working(const Capacity* capacity) { return capacity ? Arena(Memory::activations, capacity->working()) : Arena::dry_run(Memory::activations); }
+
+// Behind the slots of forwards alone.
+Arena scratch(const Arena& working, const Capacity* capacity) {
+  if (!capacity) return Arena::dry_run(Memory::scratch);
+  return working.part(Memory::scratch, capacity->forward_slots(), capacity->working() - capacity->forward_slots());
+}
+
 }  // namespace
 
 Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
@@ -27,28 +35,33 @@ Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
 
 template <class T>
 Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity, Timers& timers)
-    : config_(config), grid_(grid), timers_(timers), device_(!capacity, capacity ? capacity->scratch : 0),
-      sums_(device_.scratch.template tensor<double>(2)), weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
-      optimizer_memory_(arena(Memory::optimizer, capacity)), communication_(arena(Memory::communication, capacity)),
-      stage_(config.model, grid, config.optimizer.trained()), reduction_(stage_, grid, config.bucket_bytes),
-      executor_(device_, grid, stage_, timers) {
+    : config_(config), grid_(grid), timers_(timers), working_(working(capacity)), device_(!capacity, scratch(working_, capacity)),
+      weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
+      optimizer_memory_(arena(Memory::optimizer, capacity)), stage_(config.model, grid, config.optimizer.trained()),
+      reduction_(stage_, grid, config.bucket_bytes), executor_(device_, grid, stage_, timers) {
   stage_.parameters().allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none);
+  sums_ = weights_.template tensor<double>(2);
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
   if (capacity) {
-    stage_.make_slots(capacity->slots, false);
+    stage_.make_slots(capacity->forwards, working_);
+    stage_.replay(capacity->training, working_);
     return;
   }
-  const Program program =
-      config.training ? training_program(config.micros) : compile(forward_only, pipeline_shape(grid.layout(), 1), grid.coordinate(Axis::pipeline));
   std::vector<SlotMemory> slots;
-  for (const int count : program.slots) slots.push_back({count, 0});
+  for (const int count : compile(forward_only, pipeline_shape(grid.layout(), 1), grid.coordinate(Axis::pipeline)).slots) slots.push_back({count, 0});
   stage_.make_slots(slots, true);
+  if (config.training) stage_.rehearse(training_program(config.micros).slots);
 }
 
 template <class T>
 Capacity Engine<T>::measured() const {
-  return {weights_.high_water(),        gradients_.high_water(),     optimizer_memory_.high_water(),
-          device_.scratch.high_water(), communication_.high_water(), stage_.slots()};
+  return {weights_.high_water(),
+          gradients_.high_water(),
+          optimizer_memory_.high_water(),
+          device_.dry_run() ? stage_.rehearsed() : stage_.replayed(),
+          stage_.slots(),
+          device_.scratch.high_water(),
+          executor_.live()};
 }
 
 template <class T>
@@ -118,7 +131,7 @@ void Engine<T>::finish_gradients() {
   auto t = timers_.scope("reduce gradients");
   grid_.tell("reduce gradients");
   executor_.wait_for_reductions();
-  reduction_.finish(device_, communication_);
+  reduction_.finish(device_);
 }
 
 template <class T>

@@ -54,7 +54,8 @@ Index first_sample(Index micro_batch_size, Index i, const Grid&);
 template <class T>
 class Engine final : public ModelState {
  public:
-  // `capacity`: what `measured` returned after one step of a dry run of the same configuration. Null makes a dry run, on a dry-run grid.
+  // `capacity`: what `measured` returned after one step of a dry run of the same configuration, and forwards alone. Null makes a dry run, on
+  // a dry-run grid. Micro-batches that are trained on then have the shape of those of the dry run.
   Engine(const EngineConfig&, Grid&, const Capacity* capacity, Timers&);
 
   // Draws the weights by (seed, name, element) and resets the optimizer.
@@ -103,9 +104,10 @@ class Engine final : public ModelState {
   EngineConfig config_;
   Grid& grid_;
   Timers& timers_;
+  Arena working_;  // slots and scratch
   Device device_;
-  Tensor1<double> sums_;  // (2) on the device: of the losses and of the squared gradients of a step, read together at its end
-  Arena weights_, gradients_, optimizer_memory_, communication_;
+  Arena weights_, gradients_, optimizer_memory_;
+  Tensor1<double> sums_;  // (2) beside the weights: of the losses and of the squared gradients of a step, read together at its end
   Stage<T> stage_;
   std::optional<Optimizer<T>> optimizer_;
   GradientReduction<T> reduction_;

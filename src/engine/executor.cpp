@@ -1,46 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/engine/executor.hpp"
 
-#include <array>
-#include <map>
-#include <tuple>
+#include <algorithm>
 
 namespace gyr {
 
 namespace {
 
-// Work and traffic so far, or of a task.
-struct Count {
-  std::vector<Work> work;
-  std::vector<std::array<Traffic, operations>> traffic;  // of every communicator
-};
-
-Count counted_so_far(const Device& device, Grid& grid) {
-  Count count{device.work(), {}};
-  grid.visit([&](Communicator& c) { count.traffic.push_back(c.traffic()); });
-  return count;
-}
-
-// What has come since `before`.
-Count operator-(Count now, const Count& before) {
-  for (std::size_t i = 0; i < before.work.size(); ++i) {
-    now.work[i].calls -= before.work[i].calls;
-    now.work[i].flops -= before.work[i].flops;
-    now.work[i].bytes -= before.work[i].bytes;
+// While a task with backwards runs, scratch follows the tape of its slot.
+class OnTape {
+ public:
+  OnTape(Arena& scratch, std::optional<Tape>& tape) : scratch_(scratch), tape_(tape) {
+    if (tape_) scratch_.follow(&*tape_);
   }
-  for (std::size_t c = 0; c < before.traffic.size(); ++c)
-    for (int op = 0; op < operations; ++op) {
-      now.traffic[c][op].calls -= before.traffic[c][op].calls;
-      now.traffic[c][op].bytes -= before.traffic[c][op].bytes;
-    }
-  return now;
-}
+  ~OnTape() {
+    scratch_.follow(nullptr);
+    if (tape_) tape_->end_task();
+  }
+  OnTape(const OnTape&) = delete;
+  OnTape& operator=(const OnTape&) = delete;
 
-void count_again(const Count& count, Device& device, Grid& grid) {
-  device.add(count.work);
-  std::size_t c = 0;
-  grid.visit([&](Communicator& communicator) { communicator.add(count.traffic[c++]); });
-}
+ private:
+  Arena& scratch_;
+  std::optional<Tape>& tape_;
+};
 
 }  // namespace
 
@@ -52,26 +35,18 @@ void Executor<T>::run(const Program& program, const std::vector<MicroBatch>& bat
   Run run{program, batches, order, reduce, {}};
   for (const int slots : program.slots) run.flows.emplace_back(slots);
   if (order.scores) order.scores->resize(batches.size());
-  std::map<std::tuple<Op, int, Payload>, Count> counted;  // of micro-batch 1, by task
+  DryCount count(device_, grid_, program);
   for (const Task& task : program.tasks) {
     std::erase_if(reductions_, [](Event& reduction) { return reduction.done(); });  // lets what is under way advance
-    if (!repeats(run, task)) {
-      execute(run, task);
-      continue;
-    }
-    const auto [known, first] = counted.try_emplace({task.op, task.chunk, task.payload});
-    if (first) {
-      const Count before = counted_so_far(device_, grid_);
-      execute(run, task);
-      known->second = counted_so_far(device_, grid_) - before;
-    } else {
-      count_again(known->second, device_, grid_);
-    }
+    if (!device_.dry_run()) execute(run, task);
+    else count.take(task, [&] { return execute(run, task); });
   }
+  live_ = std::max(live_, count.most_alive());
   auto t = timers_.scope("pipeline wait");
   grid_.tell("last transfers");
   for (std::size_t chunk = 0; chunk < run.flows.size(); ++chunk)
-    for (std::size_t i = 0; i < run.flows[chunk].size(); ++i) clear(run.flows[chunk][i], stage_.slot(int(chunk), int(i)));
+    for (std::size_t i = 0; i < run.flows[chunk].size(); ++i)
+      clear(run.flows[chunk][i], run.with_backwards() ? stage_.training_slot(int(chunk), int(i)) : stage_.slot(int(chunk), int(i)));
 }
 
 template <class T>
@@ -81,17 +56,32 @@ void Executor<T>::wait_for_reductions() {
 }
 
 template <class T>
-void Executor<T>::execute(Run& run, const Task& task) {
-  if (task.op == Op::step) return;
-  if (task.op == Op::reduce) return reductions_.push_back(run.reduce(task.bucket));
+Alive Executor<T>::execute(Run& run, const Task& task) {
+  if (task.op == Op::reduce) reductions_.push_back(run.reduce(task.bucket));
+  if (task.op == Op::reduce || task.op == Op::step) return {};
+  std::optional<Tape>& tape = slot(run, task).tape;
+  {
+    const OnTape on_tape(device_.scratch, tape);
+    execute_in_slot(run, task);
+  }
+  return tape ? Alive{tape->last_peak(), tape->live()} : Alive{};
+}
+
+template <class T>
+void Executor<T>::execute_in_slot(Run& run, const Task& task) {
   Flow& flow = run.flows[task.chunk][task.slot];
   switch (task.op) {
     case Op::receive: receive(run, task, flow); break;
-    case Op::send: send(task, flow); break;
+    case Op::send: send(run, task, flow); break;
     case Op::forward: forward(run, task, flow); break;
-    default: backward(task, flow); break;
+    default: backward(run, task, flow); break;
   }
   flow.over = task.last_use;
+}
+
+template <class T>
+Slot<T>& Executor<T>::slot(const Run& run, const Task& task) {
+  return run.with_backwards() ? stage_.training_slot(task.chunk, task.slot) : stage_.slot(task.chunk, task.slot);
 }
 
 // In the order in which they began.
@@ -105,14 +95,14 @@ void Executor<T>::wait(std::vector<Event>& events) {
 template <class T>
 void Executor<T>::clear(Flow& flow, Slot<T>& slot) {
   wait(flow.sends);
-  if (flow.over) slot.frame.clear();
+  if (flow.over) slot.clear();
   flow.over = false;
 }
 
 template <class T>
 Bundle<T> Executor<T>::begin(Run& run, const Task& task, Flow& flow) {
-  clear(flow, stage_.slot(task.chunk, task.slot));
-  return stage_.chunk(task.chunk).begin(device_, stage_.slot(task.chunk, task.slot), run.batches[task.micro]);
+  clear(flow, slot(run, task));
+  return stage_.chunk(task.chunk).begin(device_, slot(run, task), run.batches[task.micro]);
 }
 
 template <class T>
@@ -120,14 +110,17 @@ void Executor<T>::receive(Run& run, const Task& task, Flow& flow) {
   const auto into = [&](std::vector<Event>& events, const Bundle<T>& bundle) {
     bundle.each([&](const Tensor2<T>& x) { events.push_back(grid_.group(Axis::pipeline).start_receive(device_, flat(x), task.peer, task.tag)); });
   };
-  if (task.payload == Payload::gradients) return into(flow.gradient, stage_.chunk(task.chunk).begin_backward(stage_.slot(task.chunk, task.slot)));
   auto t = timers_.scope("pipeline wait");
+  if (task.payload == Payload::gradients) {
+    wait(flow.sends);  // the gradient is of what has been sent, and may take its memory
+    return into(flow.gradient, stage_.chunk(task.chunk).begin_backward(slot(run, task)));
+  }
   into(flow.input, begin(run, task, flow));
 }
 
 template <class T>
-void Executor<T>::send(const Task& task, Flow& flow) {
-  const Slot<T>& slot = stage_.slot(task.chunk, task.slot);
+void Executor<T>::send(Run& run, const Task& task, Flow& flow) {
+  const Slot<T>& slot = this->slot(run, task);
   const Bundle<T>& bundle = task.payload == Payload::activations ? slot.stream : slot.gradient;
   bundle.each(
       [&](const Tensor2<T>& x) { flow.sends.push_back(grid_.group(Axis::pipeline).template start_send<T>(device_, flat(x), task.peer, task.tag)); });
@@ -144,13 +137,13 @@ void Executor<T>::forward(Run& run, const Task& task, Flow& flow) {
   }
   auto t = timers_.scope("forward");
   if (hook_) hook_->micro_batch(task.micro);
-  Slot<T>& slot = stage_.slot(task.chunk, task.slot);
+  Slot<T>& slot = this->slot(run, task);
   Pass<T> pass = stage_.pass(device_, slot);
   chunk.forward(pass, slot, run.order.scale, run.order.loss, run.order.scores ? &(*run.order.scores)[task.micro] : nullptr);
 }
 
 template <class T>
-void Executor<T>::backward(const Task& task, Flow& flow) {
+void Executor<T>::backward(Run& run, const Task& task, Flow& flow) {
   grid_.tell("backward", task.micro);
   {
     auto t = timers_.scope("pipeline wait");
@@ -158,17 +151,12 @@ void Executor<T>::backward(const Task& task, Flow& flow) {
   }
   auto t = timers_.scope("backward");
   if (hook_) hook_->micro_batch(task.micro);
-  Slot<T>& slot = stage_.slot(task.chunk, task.slot);
+  Slot<T>& slot = this->slot(run, task);
   Pass<T> pass = stage_.pass(device_, slot);
-  if (task.op != Op::backward_weights) stage_.chunk(task.chunk).backward_input(pass, slot, task.parts);
-  if (task.op != Op::backward_input) stage_.chunk(task.chunk).backward_weights(pass, slot, task.parts);
-}
-
-// In a dry run all micro-batches but the first and the last, which ends with reductions, take the same: the second is counted, and the count
-// stands for the others.
-template <class T>
-bool Executor<T>::repeats(const Run& run, const Task& task) const {
-  return device_.dry_run() && task.micro > 0 && task.micro < run.program.shape.micros - 1 && task.op != Op::reduce && task.op != Op::step;
+  Chunk<T>& chunk = stage_.chunk(task.chunk);
+  if (task.op == Op::backward) chunk.backward(pass, slot, task.parts);
+  if (task.op == Op::backward_input) chunk.backward_input(pass, slot, task.parts);
+  if (task.op == Op::backward_weights) chunk.backward_weights(pass, slot, task.parts);
 }
 
 template class Executor<double>;

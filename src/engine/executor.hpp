@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Walks a program: computes, sends, receives and begins reductions, task after task. A dry run counts what repeats instead of repeating it.
+// Walks a program: computes, sends, receives and begins reductions, task after task.
 #pragma once
 
 #include <functional>
 
+#include "src/engine/dry_count.hpp"
 #include "src/engine/stage.hpp"
 #include "src/report/timers.hpp"
 
@@ -30,6 +31,8 @@ class Executor {
   void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&, const Reduce& reduce = {});
   // Waits for all sums that have begun.
   void wait_for_reductions();
+  // Of a dry run: the most bytes of slots and scratch that a program with backwards has needed at once.
+  Index live() const { return live_; }
 
  private:
   // What is under way around a slot.
@@ -45,18 +48,20 @@ class Executor {
     RunOrder order;
     const Reduce& reduce;
     std::vector<std::vector<Flow>> flows;  // by chunk and slot
+    bool with_backwards() const { return order.scale != 0; }
   };
 
-  void execute(Run&, const Task&);
+  Alive execute(Run&, const Task&);
+  void execute_in_slot(Run&, const Task&);
   void forward(Run&, const Task&, Flow&);
-  void backward(const Task&, Flow&);
-  void send(const Task&, Flow&);
+  void backward(Run&, const Task&, Flow&);
+  void send(Run&, const Task&, Flow&);
   void receive(Run&, const Task&, Flow&);
   Bundle<T> begin(Run&, const Task&, Flow&);
   void clear(Flow&, Slot<T>&);
   void wait(std::vector<Event>&);
 
-  bool repeats(const Run&, const Task&) const;
+  Slot<T>& slot(const Run&, const Task&);
 
   Device& device_;
   Grid& grid_;
@@ -64,6 +69,7 @@ class Executor {
   Timers& timers_;
   Hook* hook_ = nullptr;
   std::vector<Event> reductions_;
+  Index live_ = 0;
 };
 
 }  // namespace gyr

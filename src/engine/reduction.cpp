@@ -24,8 +24,8 @@ Event GradientReduction<T>::start(Device& dev, int bucket) {
 }
 
 template <class T>
-void GradientReduction<T>::finish(Device& dev, Arena& communication) {
-  stage_.parameters().reduce_copies(dev, communication, Axis::tensor, grid_.tensor());
+void GradientReduction<T>::finish(Device& dev) {
+  stage_.parameters().reduce_copies(dev, dev.scratch, Axis::tensor, grid_.tensor());
   if (Parameter* shared = stage_.shared_embedding(); shared && shared->trained)
     grid_.embedding_group()->all_reduce(dev, shared->template vector_gradient<Acc<T>>());
 }

@@ -17,7 +17,7 @@ class GradientReduction {
   // Begins the sum of a bucket over the data axis; nothing where it holds no gradients.
   Event start(Device&, int bucket);
   // All other sums, once the buckets are whole: the order does not matter for sums.
-  void finish(Device&, Arena& communication);
+  void finish(Device&);
 
  private:
   Stage<T>& stage_;

@@ -45,6 +45,59 @@ void Stage<T>::make_slots(const std::vector<SlotMemory>& memory, bool dry_run) {
 }
 
 template <class T>
+void Stage<T>::make_slots(const std::vector<SlotMemory>& chunks, const Arena& memory) {
+  Index at = 0;
+  for (const SlotMemory& chunk : chunks) {
+    auto& slots = slots_.emplace_back();
+    for (int i = 0; i < chunk.count; ++i, at += chunk.bytes) slots.emplace_back(memory.part(Memory::activations, at, chunk.bytes));
+  }
+}
+
+template <class T>
+void Stage<T>::rehearse(const std::vector<int>& counts) {
+  for (const int count : counts) {
+    auto& slots = training_slots_.emplace_back();
+    scripts_.push_back(std::make_shared<Script>());
+    for (int i = 0; i < count; ++i) slots.emplace_back(Tape(scripts_.back()), true);
+  }
+}
+
+template <class T>
+void Stage<T>::replay(const std::vector<ReplayedSlots>& chunks, const Arena& memory) {
+  char *const shared = memory.begin() + slot_bytes(chunks), *at = memory.begin();
+  for (const ReplayedSlots& chunk : chunks) {
+    auto& slots = training_slots_.emplace_back();
+    for (int i = 0; i < chunk.count; ++i, at += chunk.bytes) slots.emplace_back(Tape(chunk.script, at, shared), false);
+  }
+}
+
+template <class T>
+std::vector<ReplayedSlots> Stage<T>::rehearsed() const {
+  int all = 0;
+  for (const auto& chunk : training_slots_) all += int(chunk.size());
+  std::vector<ReplayedSlots> list;
+  for (std::size_t c = 0; c < training_slots_.size(); ++c) {
+    const auto script = std::make_shared<Script>(*scripts_[c]);
+    script->plan = plan_slot(script->blocks, all == 1);
+    list.push_back({int(training_slots_[c].size()), script->plan.slot, script->plan.shared, script});
+  }
+  return list;
+}
+
+template <class T>
+std::vector<ReplayedSlots> Stage<T>::replayed() const {
+  std::vector<ReplayedSlots> list;
+  for (const auto& chunk : training_slots_) {
+    list.push_back({int(chunk.size()), 0, 0, nullptr});
+    for (const Slot<T>& slot : chunk) {
+      list.back().bytes = std::max(list.back().bytes, slot.tape->slot_high());
+      list.back().shared = std::max(list.back().shared, slot.tape->shared_high());
+    }
+  }
+  return list;
+}
+
+template <class T>
 std::vector<SlotMemory> Stage<T>::slots() const {
   std::vector<SlotMemory> memory;
   for (const auto& chunk : slots_) {

@@ -31,11 +31,21 @@ class Stage {
   GradientParts parts() const;
   std::vector<Span> ranges() const;
 
-  // Makes slots for each chunk; a dry run counts without limit.
+  // Makes slots for the forwards of each chunk; a dry run counts without limit.
   void make_slots(const std::vector<SlotMemory>&, bool dry_run);
+  // The same in memory that there is, from its begin.
+  void make_slots(const std::vector<SlotMemory>&, const Arena& memory);
   Slot<T>& slot(int chunk, int i) { return slots_[chunk][i]; }
   std::vector<SlotMemory> slots() const;  // their numbers and the high-water of the fullest of each chunk
   Index slots_capacity() const;           // bytes of all
+
+  // Makes slots for forwards with backwards, so many of each chunk: in a dry run they rehearse, else they replay what was rehearsed, one
+  // chunk's behind the other's in the memory, with what they share behind the last.
+  void rehearse(const std::vector<int>& counts);
+  void replay(const std::vector<ReplayedSlots>&, const Arena& memory);
+  Slot<T>& training_slot(int chunk, int i) { return training_slots_[chunk][i]; }
+  std::vector<ReplayedSlots> rehearsed() const;  // planned
+  std::vector<ReplayedSlots> replayed() const;   // the bytes that have been used
 
   Pass<T> pass(Device&, Slot<T>&);
 
@@ -62,7 +72,8 @@ class Stage {
   Parameters<T> parameters_;
   std::vector<std::unique_ptr<Chunk<T>>> chunks_;
   Hook* hook_ = nullptr;
-  std::vector<std::deque<Slot<T>>> slots_;  // of each chunk
+  std::vector<std::deque<Slot<T>>> slots_, training_slots_;  // of each chunk
+  std::vector<std::shared_ptr<Script>> scripts_;             // of each chunk, in a dry run
 };
 
 }  // namespace gyr
