@@ -37,9 +37,7 @@ class RewardHead final : public Head<T> {
       }
     });
   }
-  void backward(Pass<T>& a, Frame& frame, Tensor2<T> dx) override {
-    convert<T, T>(a.dev, Matrix<const T>(frame.get(gradient)), Matrix<T>(dx));
-  }
+  void backward(Pass<T>& a, Frame& frame, Tensor2<T> dx) override { convert<T, T>(a.dev, Matrix<const T>(frame.get(gradient)), Matrix<T>(dx)); }
   void predict(Pass<T>&, Frame&, Tensor2<const T> x, Tensor2<Acc<T>> y) override {
     for (Index r = 0; r < Index(x.extent(0)); ++r) y(r, 0) = Acc<T>(value(x, r));
   }
