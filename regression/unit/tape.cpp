@@ -14,6 +14,7 @@
 #include "src/base/precision.hpp"
 #include "src/config/run_config.hpp"
 #include "src/engine/plan.hpp"
+#include "src/train/engine_config.hpp"
 
 namespace gyr {
 namespace {
@@ -233,7 +234,7 @@ TEST(tape, plans_of_every_deck_lose_nothing) {
     const EngineConfig config = engine_config(run, layout);
     for (int position = 0; position < layout.ranks(); ++position) {
       if (layout.coordinate(position, Axis::data) != 0 || layout.coordinate(position, Axis::tensor) != 0) continue;
-      with_scalar(run.train.precision, [&]<class T>(std::type_identity<T>) {
+      with_type(precision_of(run.train.precision), [&]<class T>(std::type_identity<T>) {
         const Capacity capacity = predicted_capacity<T>(config, layout, position);
         EXPECT_GT(capacity.live, 0);
         EXPECT_GE(capacity.working(), capacity.live) << position;
