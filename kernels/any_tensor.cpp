@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/any_tensor.hpp"
 
+#include "kernels/elementwise.hpp"
+
 namespace gyr {
 
 namespace {
@@ -11,6 +13,31 @@ using OnHost = Kokkos::View<Byte*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokko
 Tensor1<std::byte> bytes_of(const AnyTensor& x) { return Tensor1<std::byte>(static_cast<std::byte*>(x.data), x.bytes()); }
 
 }  // namespace
+
+AnyTensor rows(const AnyTensor& x, Index first, Index count) { return {static_cast<char*>(x.data) + first * size_of(x.dtype), x.dtype, count}; }
+
+AnyTensor2 rows(const AnyTensor2& x, Index first, Index count) {
+  return {static_cast<char*>(x.data) + first * x.columns * size_of(x.dtype), x.dtype, count, x.columns};
+}
+
+AnyTensor take(Arena& arena, DType dtype, Index size) { return {arena.push(size * size_of(dtype)), dtype, size}; }
+
+AnyTensor2 take(Arena& arena, DType dtype, Index rows, Index columns) { return {arena.push(rows * columns * size_of(dtype)), dtype, rows, columns}; }
+
+void fill(Device& dev, const AnyTensor& x, double value) {
+  with_type(x.dtype, [&]<class S>(std::type_identity<S>) { fill<S>(dev, x.as<S>(), value); });
+}
+
+void convert(Device& dev, const AnyTensor2& from, const AnyTensor2& to) {
+  with_type(from.dtype, [&]<class S>(std::type_identity<S>) {
+    with_type(to.dtype, [&]<class T>(std::type_identity<T>) {
+      if constexpr (std::is_same_v<Acc<S>, Acc<T>>) convert<S, T>(dev, Matrix<const S>(from.as<const S>()), Matrix<T>(to.as<T>()));
+      else fail(Exit::internal, "{} converted to {}", name_of(from.dtype), name_of(to.dtype));
+    });
+  });
+}
+
+void copy_on_device(Device& dev, const AnyTensor& from, const AnyTensor& to) { Kokkos::deep_copy(dev.exec, bytes_of(to), bytes_of(from)); }
 
 void copy_to_host(const AnyTensor& from, void* to) {
   Kokkos::deep_copy(OnHost<std::byte>(static_cast<std::byte*>(to), from.bytes()), bytes_of(from));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/any_tensor.hpp"
 #include "kernels/event.hpp"
 
 namespace gyr {
@@ -79,11 +80,29 @@ class Communicator {
                  [&] { return transport_->shift(x.data(), x.span(), to, received.data(), received.span(), from, dtype_of<T>(), tag); });
   }
 
+  // The same of numbers of any scalar.
+  Event start_all_reduce(Device& dev, const AnyTensor& x) {
+    return with_type(x, [&](const auto& typed) { return start_all_reduce(dev, typed); });
+  }
+  Event start_all_gather(Device& dev, const AnyTensor& mine, const AnyTensor& all) {
+    return with_type(mine, [&]<class V>(const V& typed) {
+      using S = typename V::value_type;
+      return start_all_gather<S>(dev, typed, all.as<S>());
+    });
+  }
+  Event start_send(Device& dev, const AnyTensor& x, int to, int tag = 0) {
+    return with_type(x, [&]<class V>(const V& typed) { return start_send<typename V::value_type>(dev, typed, to, tag); });
+  }
+  Event start_receive(Device& dev, const AnyTensor& x, int from, int tag = 0) {
+    return with_type(x, [&](const auto& typed) { return start_receive(dev, typed, from, tag); });
+  }
+
   // The device has the result before what it is given next.
   template <class T>
   void all_reduce(Device& dev, Tensor1<T> x, Reduction how = Reduction::sum) {
     start_all_reduce(dev, x, how).device_wait(dev);
   }
+  void all_reduce(Device& dev, const AnyTensor& x) { start_all_reduce(dev, x).device_wait(dev); }
 
   // Numbers on the host, for bookkeeping: every rank's values, in rank order. Not counted.
   std::vector<double> gather(std::span<const double> mine);

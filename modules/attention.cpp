@@ -3,21 +3,20 @@
 
 #include <cmath>
 
-#include "kernels/rope.hpp"
 #include "modules/contribution.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
 
 template <class T>
-Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.attention), name_(name) {
-  using P = Parameters<T>;
+Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.attention), name_(name) {
+  using P = Parameters;
   const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
   const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
-  const auto matrix = [&](const char* part, const Run& rows, typename P::Fit fit) {
+  const auto matrix = [&](const char* part, const Run& rows, P::Fit fit) {
     return &parameters.declare({name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std)}, fit);
   };
-  const auto bias = [&](const char* part, const Run& rows, typename P::Fit fit) {
+  const auto bias = [&](const char* part, const Run& rows, P::Fit fit) {
     return &parameters.declare({name + part + ".bias", {rows.extent}, by_rows({rows}), zeros(), Storage::wide, false}, fit);
   };
   q_ = matrix(".q_proj", query, P::Fit::aligned);
@@ -45,7 +44,7 @@ Matrix<const T> Attention<T>::w_qkv() const {
 }
 
 template <class T>
-void Attention<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
+void Attention<T>::forward(Pass& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
   const Index rows = h.extent(0);
   frame.refer(Keys::input, h);
   const auto qkv = frame.put(Keys::qkv, rows, q_width() + 2 * k_width());
@@ -55,13 +54,14 @@ void Attention<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add
   linear<T>(a.dev, h, w_qkv(), qkv, c_.in_multiplier);
   if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
-  rope<T, T>(a.dev, Turn::forward, num_heads_, 1, a.cosine, a.sine, q, q);
-  rope<T, T>(a.dev, Turn::forward, num_kv_heads_, c_.key_multiplier, a.cosine, a.sine, k, k);
+  const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.head_dim);
+  rope<T, T>(a.dev, Rotate::forward, num_heads_, 1, angles, a.sequences.positions, q, q);
+  rope<T, T>(a.dev, Rotate::forward, num_kv_heads_, c_.key_multiplier, angles, a.sequences.positions, k, k);
   {
     Scope scope(a.dev.scratch);
-    AttentionState<Acc<T>> state{{}, lse, a.template scratch<Acc<T>>("largest scores", rows, num_heads_)};
+    AttentionState<Acc<T>> state{{}, lse, a.scratch<Acc<T>>("largest scores", rows, num_heads_)};
     if constexpr (std::is_same_v<T, Acc<T>>) state.o = out;
-    else state.o = a.template scratch<Acc<T>>("attended, wide", rows, out_width());
+    else state.o = a.scratch<Acc<T>>("attended, wide", rows, out_width());
     if (a.state) attend_with_past(a, qkv, state);
     else attend(a, qkv, state);
     attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse);
@@ -76,29 +76,31 @@ void Attention<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add
 }
 
 template <class T>
-void Attention<T>::attend(Pass<T>& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
+void Attention<T>::attend(Pass& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), Mask{true, 0, 0, a.documents}, scale_, q, k,
-               channels<T>(v), Carry::fresh, state);
+  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), a.mask, scale_, q, k, channels<T>(v), Carry::fresh,
+               state);
 }
 
 // Sequence by sequence, because each has its own past: new keys and values join the cache, then the queries meet all of it.
 template <class T>
-void Attention<T>::attend_with_past(Pass<T>& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
+void Attention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const Index seq_length = a.sequences.seq_length, width = 2 * k_width();
   auto cache = a.state->tensor(a.dev, this, Keys::cache, a.state->capacity(), width);
   for (Index b = 0; b < a.sequences.batch; ++b) {
     const Index past = a.sequences.past_of(b), keys = past + seq_length;
     const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * a.state->capacity() * width, keys, width);
     convert<T, T>(a.dev, Matrix<T>(qkv).block(b * seq_length, seq_length, q_width(), width), rows(mine, past, seq_length));
-    attention<T>(a.dev, shape(1, seq_length, keys), Mask{true, past, 0}, scale_, Matrix<T>(qkv).block(b * seq_length, seq_length, 0, q_width()),
+    Mask mask = a.mask;
+    mask.first_query += past;
+    attention<T>(a.dev, shape(1, seq_length, keys), mask, scale_, Matrix<T>(qkv).block(b * seq_length, seq_length, 0, q_width()),
                  columns(mine, 0, k_width()), channels<T>(columns(mine, k_width(), k_width())), Carry::fresh,
                  {rows(state.o, b * seq_length, seq_length), rows(state.m, b * seq_length, seq_length), rows(state.l, b * seq_length, seq_length)});
   }
 }
 
 template <class T>
-void Attention<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   using A = Acc<T>;
   const auto lse = frame.get(Keys::lse);
   const auto out = frame.get(Keys::attended), qkv = frame.get(Keys::qkv);
@@ -106,30 +108,31 @@ void Attention<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add a
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
 
-  auto dout = a.template scratch<T>("gradient of attended", rows, out_width());
+  auto dout = a.scratch<T>("gradient of attended", rows, out_width());
   linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
   contribute_once<T>(a.dev, *o_, dout);
   weights_backward<T>(a.dev, {o_}, dy, out, c_.out_multiplier);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
 
-  auto delta = a.template scratch<A>("delta", rows, num_heads_);
-  auto dwide = a.template scratch<A>("gradient of qkv, wide", rows, Index(qkv.extent(1)));
+  auto delta = a.scratch<A>("delta", rows, num_heads_);
+  auto dwide = a.scratch<A>("gradient of qkv, wide", rows, Index(qkv.extent(1)));
   fill<A>(a.dev, flat(dwide), 0);
   const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width() + (i - 1) * k_width(), k_width()); };
   const auto all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
   attention_delta<T>(a.dev, all, dout, out, delta);
-  attention_backward<T>(a.dev, all, Mask{true, 0, 0, a.documents}, scale_, part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse, delta,
-                        part(dwide, 0), part(dwide, 1), channels<A>(part(dwide, 2)));
+  attention_backward<T>(a.dev, all, a.mask, scale_, part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse, delta, part(dwide, 0),
+                        part(dwide, 1), channels<A>(part(dwide, 2)));
 
   Tensor2<T> dqkv;
   if constexpr (std::is_same_v<T, A>) {
     dqkv = dwide;
   } else {
-    dqkv = a.template scratch<T>("gradient of qkv", rows, Index(qkv.extent(1)));
+    dqkv = a.scratch<T>("gradient of qkv", rows, Index(qkv.extent(1)));
     convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
   }
-  rope<A, T>(a.dev, Turn::backward, num_heads_, 1, a.cosine, a.sine, part(dwide, 0), part(dqkv, 0));
-  rope<A, T>(a.dev, Turn::backward, num_kv_heads_, c_.key_multiplier, a.cosine, a.sine, part(dwide, 1), part(dqkv, 1));
+  const auto angles = a.rotary.get<A>(a.dev, c_.rope_theta, c_.head_dim);
+  rope<A, T>(a.dev, Rotate::backward, num_heads_, 1, angles, a.sequences.positions, part(dwide, 0), part(dqkv, 0));
+  rope<A, T>(a.dev, Rotate::backward, num_kv_heads_, c_.key_multiplier, angles, a.sequences.positions, part(dwide, 1), part(dqkv, 1));
 
   weights_backward<T>(a.dev, {q_, k_, v_}, dqkv, h, c_.in_multiplier);
   if (c_.bias) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);

@@ -12,9 +12,9 @@ template <class T>
 class Attention final : public Branch<T> {
  public:
   // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj
-  Attention(const ModelConfig&, const std::string& name, Parameters<T>&);
-  void forward(Pass<T>&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
-  void backward(Pass<T>&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  Attention(const ModelConfig&, const std::string& name, Parameters&);
+  void forward(Pass&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
 
  private:
   struct Keys {
@@ -27,8 +27,8 @@ class Attention final : public Branch<T> {
   Index k_width() const { return num_kv_heads_ * c_.head_dim; }
   Index out_width() const { return num_heads_ * v_head_dim_; }
   Matrix<const T> w_qkv() const;
-  void attend(Pass<T>&, Tensor2<T> qkv, AttentionState<Acc<T>>);
-  void attend_with_past(Pass<T>&, Tensor2<T> qkv, AttentionState<Acc<T>>);
+  void attend(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
+  void attend_with_past(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   // This rank's channels of the values, among all of its key heads.
   template <class S>
   Matrix<S> channels(const Matrix<S>& v) const {

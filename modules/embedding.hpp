@@ -10,19 +10,18 @@ namespace gyr {
 // The embedding's weight; a tied head declares the same.
 Weight embedding_weight(const ModelConfig&);
 
-template <class T>
 class Embedding {
  public:
-  Embedding(const ModelConfig& c, Parameters<T>& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {}
+  Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {}
 
-  // x = table(tokens) * embedding_multiplier, a tensor of the frame. One all-reduce over the tensor axis.
-  Tensor2<T> forward(Pass<T>& a, Frame&, Tensor1<const Token> tokens);
-  void backward(Pass<T>& a, Frame&, Tensor2<const T> dx);
+  // x (R,D) = table(tokens) * embedding_multiplier, a tensor of the frame. One all-reduce over the tensor axis.
+  AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/);
+  void backward(Pass&, Frame&, const AnyTensor2& dx);
   Parameter& table() { return table_; }
 
  private:
   static constexpr Key<Tensor1<const Token>> input{"tokens"};
-  static constexpr Key<Tensor2<T>> embedded{"embedded"};
+  static constexpr Key<AnyTensor2> embedded{"embedded"};
 
   ModelConfig c_;
   Parameter& table_;

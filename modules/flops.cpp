@@ -11,11 +11,10 @@ namespace gyr {
 
 // The weights as the modules declare them.
 std::vector<Weight> declared_weights(const ModelConfig& c) {
-  Parameters<float> parameters(Coordinates{});
-  Embedding<float> embedding(c, parameters);
-  std::vector<std::unique_ptr<Layer<float>>> layers;
-  for (const char symbol : c.pattern)
-    layers.push_back(std::get<MakeLayer<float>>(layer_type(symbol).make)(c, fmt::format("model.layers.{}", layers.size()), parameters));
+  Parameters parameters(DType::f32, Coordinates{});
+  Embedding embedding(c, parameters);
+  std::vector<std::unique_ptr<Layer>> layers;
+  for (const char symbol : c.pattern) layers.push_back(layer_type(symbol).make(c, fmt::format("model.layers.{}", layers.size()), parameters));
   const auto head = c.objective->head(c, c.tie_word_embeddings ? &embedding.table() : nullptr, parameters);
   std::vector<Weight> weights;
   for (const auto& p : parameters.all()) weights.push_back(p->weight);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/arena.hpp"
+#include "kernels/any_tensor.hpp"
 
 namespace gyr {
 
@@ -32,7 +32,7 @@ class Frame {
   explicit Frame(Arena& arena, std::string name = "frame") : arena_(&arena), name_(std::move(name)) {}
 
   template <class Tensor, class... Extent>
-  Tensor put(const Key<Tensor>& key, Extent... extent) {
+  requires(!std::is_same_v<Tensor, AnyTensor2>) Tensor put(const Key<Tensor>& key, Extent... extent) {
     return put(key, Phase::weight_gradients, Index(extent)...);
   }
   // The tensor is needed until the end of a phase.
@@ -43,6 +43,13 @@ class Frame {
     entry.data = tensor.data();
     entry.owned = true;
     entry.extents = {Index(extent)...};
+    return tensor;
+  }
+  AnyTensor2 put(const Key<AnyTensor2>& key, DType dtype, Index rows, Index columns) {
+    Entry& entry = add(&key, key.name, Phase::weight_gradients);
+    const AnyTensor2 tensor = take(arena_->named(key.name), dtype, rows, columns);
+    entry.data = tensor.data;
+    entry.owned = true;
     return tensor;
   }
   // Remembers a tensor that lies elsewhere, so that backward finds it without a copy.

@@ -14,7 +14,6 @@ struct RowScore {
   double loss, shortfall;
 };
 
-template <class T>
 class Head {
  public:
   // `w`: the output matrix, with a row for each column of what is predicted, sharded by rows.
@@ -23,12 +22,12 @@ class Head {
 
   // Adds the sum of the losses of all labelled rows to `sum` (1), on the device, and nothing is read; `each`, if given, gets the score of every
   // row besides (rows without a label mean nothing).
-  virtual void loss(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) = 0;
+  virtual void loss(Pass&, Frame&, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) = 0;
   // The same, and the gradient of scale * loss, which is not 0: of the weights (added up) and, in backward, of x (dx).
-  virtual void loss_and_gradient(Pass<T>&, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) = 0;
-  virtual void backward(Pass<T>&, Frame&, Tensor2<T> dx) = 0;
-  // This rank's columns of what is predicted of every row.
-  virtual void predict(Pass<T>&, Frame&, Tensor2<const T> x, Tensor2<Acc<T>> y /*(R, columns_here)*/) = 0;
+  virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) = 0;
+  virtual void backward(Pass&, Frame&, const AnyTensor2& dx) = 0;
+  // This rank's columns of what is predicted of every row, in the accumulator's precision.
+  virtual void predict(Pass&, Frame&, const AnyTensor2& x, const AnyTensor2& y /*(R, columns_here)*/) = 0;
 
   Parameter& weight() { return w_; }
   // Of the prediction's columns this rank has so many, the first of them this one; those from `valid` on are padding.
@@ -36,11 +35,11 @@ class Head {
   Index first_column() const { return w_.first(0); }
   Index valid() const { return w_.held.boxes.empty() ? 0 : w_.held.boxes[0].box.count[0]; }
   // Shows the predictions that scores are made of, (rows, columns_here), block by block in the order of rows.
-  void set_observer(std::function<void(Tensor2<const Acc<T>>)> observer) { observer_ = std::move(observer); }
+  void set_observer(std::function<void(const AnyTensor2&)> observer) { observer_ = std::move(observer); }
 
  protected:
   Parameter& w_;
-  std::function<void(Tensor2<const Acc<T>>)> observer_;
+  std::function<void(const AnyTensor2&)> observer_;
 };
 
 }  // namespace gyr

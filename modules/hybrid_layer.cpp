@@ -11,21 +11,21 @@ namespace gyr {
 namespace {
 
 template <class T>
-class HybridLayer final : public Layer<T> {
+class HybridLayer final : public Layer {
  public:
-  HybridLayer(const ModelConfig& c, const std::string& name, Parameters<T>& parameters) : mixer_(c, name + ".input_layernorm", parameters) {
+  HybridLayer(const ModelConfig& c, const std::string& name, Parameters& parameters) : mixer_(c, name + ".input_layernorm", parameters) {
     mixer_.add(std::make_unique<Mamba<T>>(c, name + ".mamba", parameters));
     mixer_.add(std::make_unique<Attention<T>>(c, name + ".self_attn", parameters));
     feed_forward_.emplace(c, name + ".pre_ff_layernorm", parameters);
     feed_forward_->add(std::make_unique<Mlp<T>>(c, name + ".feed_forward", parameters));
   }
-  void forward(Pass<T>& a, Frame& frame, Bundle<T>& bundle) override {
-    const auto mixed = mixer_.forward(a, frame.nested(0, "mixer"), bundle.x);
+  void forward(Pass& a, Frame& frame, Bundle& bundle) override {
+    const auto mixed = mixer_.forward(a, frame.nested(0, "mixer"), bundle.x.as<T>());
     bundle.x = feed_forward_->forward(a, frame.nested(1, "feed forward"), mixed);
   }
-  void backward_input(Pass<T>& a, Frame& frame, Bundle<T>& gradient) override {
-    feed_forward_->backward(a, frame.nested(1), gradient.x);
-    mixer_.backward(a, frame.nested(0), gradient.x);
+  void backward_input(Pass& a, Frame& frame, Bundle& gradient) override {
+    feed_forward_->backward(a, frame.nested(1), gradient.x.as<T>());
+    mixer_.backward(a, frame.nested(0), gradient.x.as<T>());
   }
 
  private:
@@ -33,15 +33,10 @@ class HybridLayer final : public Layer<T> {
   std::optional<Residual<T>> feed_forward_;
 };
 
-template <class T>
-std::unique_ptr<Layer<T>> make(const ModelConfig& c, const std::string& name, Parameters<T>& parameters) {
-  return std::make_unique<HybridLayer<T>>(c, name, parameters);
-}
-
 const Registered here({'P',
                        "hybrid",
                        "attention and Mamba-2 side by side, then SwiGLU (Falcon-H1)",
-                       {make<double>, make<float>, make<bf16>},
+                       make_layer<HybridLayer>,
                        [](const ModelConfig& c, Index seq_length) {
                          return attention_flops(c, seq_length) + mamba_flops(c, seq_length) + mlp_flops(c, seq_length);
                        },

@@ -5,39 +5,25 @@
 #pragma once
 
 #include <memory>
-#include <tuple>
 
 #include "kernels/rmsnorm.hpp"
+#include "modules/bundle.hpp"
 #include "modules/model_config.hpp"
-#include "modules/parameter.hpp"
 #include "modules/pass.hpp"
 #include "modules/settings.hpp"
 
 namespace gyr {
 
-// What one layer hands to the next, and a stage of the pipeline to the next: the residual stream x (R,D), or its gradient.
-template <class T>
-struct Bundle {
-  Tensor2<T> x = {};
-
-  // body(tensor) for each tensor of it, in an order that is the same everywhere.
-  template <class Body>
-  void each(Body&& body) const {
-    body(x);
-  }
-};
-
-template <class T>
 class Layer {
  public:
   virtual ~Layer() = default;
   // x becomes x + branches(x), a tensor of the frame; the tensor that x was must stay until the backward has ended.
-  virtual void forward(Pass<T>&, Frame&, Bundle<T>&) = 0;
+  virtual void forward(Pass&, Frame&, Bundle&) = 0;
   // The gradient of the output becomes that of the input, in place. A layer that does not split its backward also adds up all gradients of
   // its weights here.
-  virtual void backward_input(Pass<T>&, Frame&, Bundle<T>& gradient) = 0;
+  virtual void backward_input(Pass&, Frame&, Bundle& gradient) = 0;
   // Adds up the gradients of weights that backward_input has left, and says whether it leaves any.
-  virtual void backward_weights(Pass<T>&, Frame&) {}
+  virtual void backward_weights(Pass&, Frame&) {}
   virtual bool splits() const { return false; }
 };
 
@@ -46,9 +32,9 @@ class Branch {
  public:
   virtual ~Branch() = default;
   // y (= or +=) this rank's part of the branch's output: the sum over the tensor axis is the whole.
-  virtual void forward(Pass<T>&, Frame&, Tensor2<const T> h /*(R,D)*/, Add, Tensor2<T> y /*(R,D)*/) = 0;
+  virtual void forward(Pass&, Frame&, Tensor2<const T> h /*(R,D)*/, Add, Tensor2<T> y /*(R,D)*/) = 0;
   // dh (= or +=) this rank's part of the gradient of h; gradients of weights are added up.
-  virtual void backward(Pass<T>&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) = 0;
+  virtual void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) = 0;
 };
 
 inline double beta(Add add) { return add == Add::yes ? 1 : 0; }
@@ -63,8 +49,12 @@ struct LayerFlops {
 };
 LayerFlops operator+(const LayerFlops&, const LayerFlops&);
 
-template <class T>
-using MakeLayer = std::unique_ptr<Layer<T>> (*)(const ModelConfig&, const std::string& name, Parameters<T>&);
+// Declares its weights, and computes in their scalar.
+using MakeLayer = std::unique_ptr<Layer> (*)(const ModelConfig&, const std::string& name, Parameters&);
+template <template <class> class Typed>
+std::unique_ptr<Layer> make_layer(const ModelConfig& c, const std::string& name, Parameters& parameters) {
+  return make_typed<Layer, Typed>(parameters.dtype(), c, name, parameters);
+}
 
 // The settings of a kind of branch, model.NAME: what they are is read over the defaults in the configuration.
 struct LayerSection {
@@ -78,7 +68,7 @@ struct LayerType {
   char symbol;
   const char* name;
   const char* help;
-  std::tuple<MakeLayer<double>, MakeLayer<float>, MakeLayer<bf16>> make;
+  MakeLayer make;
   LayerFlops (*flops)(const ModelConfig&, Index seq_length);
   std::vector<LayerSection> sections;
 };

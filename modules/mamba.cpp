@@ -10,7 +10,7 @@
 namespace gyr {
 
 template <class T>
-Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mamba), name_(name), rms_norm_eps_(m.rms_norm_eps) {
+Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.mamba), name_(name), rms_norm_eps_(m.rms_norm_eps) {
   const Index inner = c_.inner(), bc = c_.num_groups * c_.state_size;
   const char* by_heads = "mamba.num_heads";
   const Run by_head{inner, c_.num_heads, true, by_heads}, by_group{bc, c_.num_groups, false, "mamba.num_groups"};
@@ -56,7 +56,7 @@ Tensor1<Acc<T>> Mamba<T>::multipliers(Device& dev) const {
 }
 
 template <class T>
-SsdShape Mamba<T>::scan_shape(const Sequences& s) const {
+SsdShape Mamba<T>::scan_shape(const SequenceLayout& s) const {
   return {s.batch, s.seq_length, num_heads_, num_groups_, head_dim_, c_.state_size, std::min(c_.chunk_size, s.seq_length), c_.dt_low, c_.dt_high};
 }
 
@@ -66,7 +66,7 @@ SsdWeights<Acc<T>> Mamba<T>::scan_weights() const {
 }
 
 template <class T>
-void Mamba<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
+void Mamba<T>::forward(Pass& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
   const Index rows = h.extent(0);
   const SsdShape shape = scan_shape(a.sequences);
   frame.refer(Keys::input, h);
@@ -83,8 +83,8 @@ void Mamba<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add, Te
   if (a.state) {
     scan_with_past(a, p, conv, scan, states);
   } else {
-    convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), {}, conv, a.documents);
-    ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), {}, scan, states, {});
+    convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), {}, conv, a.sequences.documents());
+    ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.sequences.documents()}, scan_weights(), {}, scan, states, {});
   }
   contribute_once<T>(a.dev, *out_, scan);
   if (c_.norm == SsmNorm::none) {
@@ -104,7 +104,7 @@ void Mamba<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add, Te
 }
 
 template <class T>
-void Mamba<T>::scan_with_past(Pass<T>& a, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
+void Mamba<T>::scan_with_past(Pass& a, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
   const SsdShape shape = scan_shape(a.sequences);
   const Index size = inner() * c_.state_size;
   const auto before = part(a.state->tensor(a.dev, this, Keys::convolution, c_.conv_kernel - 1, channels()), a.sequences.first_sequence, shape.batch);
@@ -116,40 +116,40 @@ void Mamba<T>::scan_with_past(Pass<T>& a, Tensor2<T> p, Tensor2<T> conv, Tensor2
 }
 
 template <class T>
-void Mamba<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const auto p = frame.get(Keys::projected), conv = frame.get(Keys::convolved), scan = frame.get(Keys::scan), gated = frame.get(Keys::gated);
   const SsdSaved<A> states{frame.get(Keys::dt), frame.get(Keys::states)};
   const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
 
-  auto dgated = a.template scratch<T>("gradient of gated", rows, inner());
+  auto dgated = a.scratch<T>("gradient of gated", rows, inner());
   linear_backward_input<T>(a.dev, dy, out_->matrix<const T>(), dgated, c_.out_multiplier);
   contribute_once<T>(a.dev, *out_, dgated);
   weights_backward<T>(a.dev, {out_}, dy, gated, c_.out_multiplier);
   if (out_bias_) biases_backward<T>(a.dev, {out_bias_}, dy, c_.out_multiplier);
 
-  auto dp = a.template scratch<T>("gradient of projected", rows, projected());
-  auto dscan = a.template scratch<T>("gradient of scan", rows, inner());
+  auto dp = a.scratch<T>("gradient of projected", rows, projected());
+  auto dscan = a.scratch<T>("gradient of scan", rows, inner());
   if (c_.norm == SsmNorm::none) {
     gate_backward<T>(a.dev, dgated, scan, z(p), dscan, z(dp));
   } else {
     Scope inside(a.dev.scratch);
     const auto squares = frame.get(Keys::squares);
-    auto products = a.template scratch<A>("products of the norm", rows, num_groups_);
+    auto products = a.scratch<A>("products of the norm", rows, num_groups_);
     gated_norm_products<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, products,
                            norm_->vector_gradient<A>());
     norm_ranks(a).all_reduce(a.dev, flat(products));
     gated_norm_backward<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, products, norm_width(), rms_norm_eps_, dscan,
                            z(dp));
   }
-  auto dconv = a.template scratch<T>("gradient of convolved", rows, channels());
-  ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p), a.documents}, scan_weights(), states, dscan, {},
+  auto dconv = a.scratch<T>("gradient of convolved", rows, channels());
+  ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p), a.sequences.documents()}, scan_weights(), states, dscan, {},
                   {x(dconv), b(dconv), c(dconv), dt(dp)}, {dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()},
                   {});
   convolution_backward<T>(a.dev, a.sequences.batch, dconv, xbc(p), conv_weight(), optional(conv_bias_), {}, xbc(dp),
                           conv_->trained ? Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.conv_kernel) : Tensor2<A>(),
-                          conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), {}, a.documents);
+                          conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), {}, a.sequences.documents());
   bias_scale<T>(a.dev, {}, multipliers(a.dev), dp);
   if (in_bias_) biases_backward<T>(a.dev, {in_bias_}, dp);
   weights_backward<T>(a.dev, {in_}, dp, h, c_.in_multiplier);

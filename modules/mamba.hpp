@@ -14,9 +14,9 @@ template <class T>
 class Mamba final : public Branch<T> {
  public:
   // Weights NAME.in_proj, .conv1d, .A_log, .D, .dt_bias, .norm and .out_proj
-  Mamba(const ModelConfig&, const std::string& name, Parameters<T>&);
-  void forward(Pass<T>&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
-  void backward(Pass<T>&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  Mamba(const ModelConfig&, const std::string& name, Parameters&);
+  void forward(Pass&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
 
  private:
   using A = Acc<T>;
@@ -58,14 +58,14 @@ class Mamba final : public Branch<T> {
   }
 
   Tensor1<A> multipliers(Device&) const;  // of every projected column, on scratch
-  SsdShape scan_shape(const Sequences&) const;
+  SsdShape scan_shape(const SequenceLayout&) const;
   SsdWeights<A> scan_weights() const;
   Tensor1<const A> optional(const Parameter* p) const { return p ? p->vector<const A>() : Tensor1<const A>(); }
   Tensor2<const A> conv_weight() const { return Tensor2<const A>(conv_->vector<const A>().data(), channels(), c_.conv_kernel); }
   GateOrder order() const { return c_.norm == SsmNorm::gate_first ? GateOrder::gate_first : GateOrder::norm_first; }
   Index norm_width() const { return c_.inner() / c_.num_groups; }
-  Communicator& norm_ranks(Pass<T>& a) const { return a.tensor.block(std::max(1, a.tensor.size() / int(c_.num_groups))); }
-  void scan_with_past(Pass<T>&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
+  Communicator& norm_ranks(Pass& a) const { return a.tensor.block(std::max(1, a.tensor.size() / int(c_.num_groups))); }
+  void scan_with_past(Pass&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
 
   MambaConfig c_;
   std::string name_;

@@ -8,13 +8,13 @@
 namespace gyr {
 
 template <class T>
-Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters<T>& parameters) : c_(m.mlp), name_(name) {
-  using P = Parameters<T>;
+Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.mlp), name_(name) {
+  using P = Parameters;
   const Run inner{c_.intermediate_size, c_.intermediate_size, false, "mlp.intermediate_size"};
-  const auto matrix = [&](const char* part, typename P::Fit fit) {
+  const auto matrix = [&](const char* part, P::Fit fit) {
     return &parameters.declare({name + part + ".weight", {c_.intermediate_size, m.hidden_size}, by_rows({inner}), normal(m.init_std)}, fit);
   };
-  const auto bias = [&](const char* part, typename P::Fit fit) {
+  const auto bias = [&](const char* part, P::Fit fit) {
     return &parameters.declare({name + part + ".bias", {c_.intermediate_size}, by_rows({inner}), zeros(), Storage::wide, false}, fit);
   };
   gate_ = matrix(".gate_proj", P::Fit::aligned);
@@ -36,7 +36,7 @@ Matrix<const T> Mlp<T>::w_gate_up() const {
 }
 
 template <class T>
-void Mlp<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
+void Mlp<T>::forward(Pass& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
   const Index rows = h.extent(0);
   frame.refer(Keys::input, h);
   const auto gate_up = frame.put(Keys::gate_up, rows, 2 * intermediate_size_);
@@ -53,13 +53,13 @@ void Mlp<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> h, Add add, Tens
 }
 
 template <class T>
-void Mlp<T>::backward(Pass<T>& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+void Mlp<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const auto inner = frame.get(Keys::inner), gate_up = frame.get(Keys::gate_up);
   const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
-  auto dinner = a.template scratch<T>("gradient of inner", rows, intermediate_size_);
-  auto dgate_up = a.template scratch<T>("gradient of gate and up", rows, 2 * intermediate_size_);
+  auto dinner = a.scratch<T>("gradient of inner", rows, intermediate_size_);
+  auto dgate_up = a.scratch<T>("gradient of gate and up", rows, 2 * intermediate_size_);
   linear_backward_input<T>(a.dev, dy, down_->template matrix<const T>(), dinner, c_.down_multiplier);
   contribute_once<T>(a.dev, *down_, dinner);
   weights_backward<T>(a.dev, {down_}, dy, inner, c_.down_multiplier);

@@ -10,9 +10,9 @@ template <class T>
 class Mlp final : public Branch<T> {
  public:
   // Weights NAME.gate_proj, .up_proj and .down_proj
-  Mlp(const ModelConfig&, const std::string& name, Parameters<T>&);
-  void forward(Pass<T>&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
-  void backward(Pass<T>&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  Mlp(const ModelConfig&, const std::string& name, Parameters&);
+  void forward(Pass&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
 
  private:
   struct Keys {

@@ -27,8 +27,7 @@ Tensor1<double> zero(Device& dev) {
   return sum;
 }
 
-template <class T>
-Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters<T>& parameters) {
+Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters& parameters) {
   if (table) return *table;
   Weight weight = embedding_weight(c);
   if (!c.tie_word_embeddings) weight.name = "lm_head.weight";
@@ -38,39 +37,38 @@ Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters<T>& 
 }
 
 template <class T>
-class NextTokenHead final : public Head<T> {
+class NextTokenHead final : public Head {
  public:
-  NextTokenHead(const ModelConfig& c, Parameter* table, Parameters<T>& parameters)
+  NextTokenHead(const ModelConfig& c, Parameter* table, Parameters& parameters)
       : NextTokenHead(c, Norm<T>(c.hidden_size, c.rms_norm_eps, "model.final_layernorm", parameters), table, parameters) {}
 
-  void loss(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
-    loss_of_blocks(a, norm_.forward(a, frame, x), labels, 0, sum, each);
+  void loss(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
+    loss_of_blocks(a, norm_.forward(a, frame, x.as<const T>()), labels, 0, sum, each);
   }
 
   // The gradient takes the place of the normed stream.
-  void loss_and_gradient(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
-    const Tensor2<T> h = norm_.forward(a, frame, x);
+  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
+    const Tensor2<T> h = norm_.forward(a, frame, x.as<const T>());
     frame.refer(gradient, h);
     loss_of_blocks(a, h, labels, scale, sum, nullptr);
     a.tensor.whole().all_reduce(a.dev, flat(h));
   }
-  void backward(Pass<T>& a, Frame& frame, Tensor2<T> dx) override { norm_.backward(a, frame, frame.get(gradient), Add::no, dx); }
+  void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override { norm_.backward(a, frame, frame.get(gradient), Add::no, dx.as<T>()); }
 
-  void predict(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor2<Acc<T>> logits) override {
-    linear<T, Acc<T>>(a.dev, norm_.forward(a, frame, x), w_.template matrix<const T>(), logits, multiplier_);
+  void predict(Pass& a, Frame& frame, const AnyTensor2& x, const AnyTensor2& logits) override {
+    linear<T, A>(a.dev, norm_.forward(a, frame, x.as<const T>()), w_.matrix<const T>(), logits.as<A>(), multiplier_);
   }
 
  private:
   using A = Acc<T>;
-  using Head<T>::w_, Head<T>::valid, Head<T>::observer_;
 
   // The norm is declared before the matrix.
-  NextTokenHead(const ModelConfig& c, Norm<T> norm, Parameter* table, Parameters<T>& parameters)
-      : Head<T>(output_matrix(c, table, parameters)), norm_(std::move(norm)), multiplier_(c.lm_head_multiplier) {}
+  NextTokenHead(const ModelConfig& c, Norm<T> norm, Parameter* table, Parameters& parameters)
+      : Head(output_matrix(c, table, parameters)), norm_(std::move(norm)), multiplier_(c.lm_head_multiplier) {}
 
   static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};
 
-  void loss_of_blocks(Pass<T>& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
+  void loss_of_blocks(Pass& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
     const Workspace workspace(a.dev.scratch, "loss");
     const auto here = zero(a.dev);
     for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { block_loss(a, rows(h, first, n), rows(labels, first, n), scale, here, each); });
@@ -78,15 +76,15 @@ class NextTokenHead final : public Head<T> {
   }
 
   // Adds the loss of some rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss; with `each`, also the score of every row.
-  void block_loss(Pass<T>& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
-    const Index n = h.extent(0), columns = this->columns_here(), first_token = this->first_column();
+  void block_loss(Pass& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
+    const Index n = h.extent(0), columns = columns_here(), first_token = first_column();
     Scope scope(a.dev.scratch);
     auto& scratch = a.dev.scratch;
     auto logits = scratch.template tensor<A>(n, columns);
     auto top = scratch.template tensor<A>(n);
     auto sums = scratch.template tensor<A>(2, n);
     auto losses = scratch.template tensor<double>(n);
-    linear<T, A>(a.dev, h, w_.template matrix<const T>(), logits, multiplier_);
+    linear<T, A>(a.dev, h, w_.matrix<const T>(), logits, multiplier_);
     if (each && observer_ && !a.dev.dry_run()) observer_(logits);
     logits_top<A>(a.dev, logits, valid(), top);
     a.tensor.whole().all_reduce(a.dev, top, Reduction::max);
@@ -100,7 +98,7 @@ class NextTokenHead final : public Head<T> {
       else dlogits = scratch.template tensor<T>(n, columns);
       cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, dlogits);
       weights_backward<T>(a.dev, {&w_}, dlogits, h, multiplier_);
-      linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), h, multiplier_);
+      linear_backward_input<T>(a.dev, dlogits, w_.matrix<const T>(), h, multiplier_);
     }
     if (!each || a.dev.dry_run()) return;
     const auto loss = to_host(a.dev, losses);
@@ -117,16 +115,10 @@ class NextToken final : public Objective {
   Labelled label(std::span<const Token> tokens, std::span<const std::uint8_t> learned, Index) const override {
     return {{tokens.begin(), tokens.end() - 1}, next_tokens(tokens, learned)};
   }
-  std::unique_ptr<Head<double>> head(const ModelConfig& c, Parameter* table, Parameters<double>& p) const override { return make(c, table, p); }
-  std::unique_ptr<Head<float>> head(const ModelConfig& c, Parameter* table, Parameters<float>& p) const override { return make(c, table, p); }
-  std::unique_ptr<Head<bf16>> head(const ModelConfig& c, Parameter* table, Parameters<bf16>& p) const override { return make(c, table, p); }
-  double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
-
- private:
-  template <class T>
-  static std::unique_ptr<Head<T>> make(const ModelConfig& c, Parameter* table, Parameters<T>& parameters) {
-    return std::make_unique<NextTokenHead<T>>(c, table, parameters);
+  std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
+    return make_typed<Head, NextTokenHead>(parameters.dtype(), c, table, parameters);
   }
+  double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
 };
 
 const RegisteredObjective here({"next_token", "each token that follows", [](Section&) { return next_token(); }});

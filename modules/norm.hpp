@@ -9,12 +9,12 @@ namespace gyr {
 template <class T>
 class Norm {
  public:
-  Norm(Index hidden_size, double rms_norm_eps, const std::string& name, Parameters<T>& parameters)
+  Norm(Index hidden_size, double rms_norm_eps, const std::string& name, Parameters& parameters)
       : name_(name), rms_norm_eps_(rms_norm_eps),
         g_(parameters.declare({name + ".weight", {hidden_size}, replicated(), ones(), Storage::wide, false})) {}
 
   // Keeps x by reference: it must stay until the backward has ended.
-  Tensor2<T> forward(Pass<T>& a, Frame& frame, Tensor2<const T> x) {
+  Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<const T> x) {
     frame.refer(input, x);
     const auto rstd = frame.put(inverse_rms, x.extent(0));
     const auto h = frame.put(normed, x.extent(0), x.extent(1));
@@ -22,7 +22,7 @@ class Norm {
     a.show(Observed::activation, name_, h);
     return h;
   }
-  void backward(Pass<T>& a, Frame& frame, Tensor2<const T> dh, Add add, Tensor2<T> dx) {
+  void backward(Pass& a, Frame& frame, Tensor2<const T> dh, Add add, Tensor2<T> dx) {
     rmsnorm_backward<T>(a.dev, dh, frame.get(input), g_.template vector<const Acc<T>>(), frame.get(inverse_rms), add, dx,
                         g_.template vector_gradient<Acc<T>>());
   }

@@ -22,9 +22,7 @@ class Objective {
   // token, or the first of a document that sees no other.
   virtual Labelled label(std::span<const Token> tokens, std::span<const std::uint8_t> learned, Index number) const = 0;
   // Declares the weights behind the last layer. `table`: the embedding's, where the head is tied to it and lies on the same stage.
-  virtual std::unique_ptr<Head<double>> head(const ModelConfig&, Parameter* table, Parameters<double>&) const = 0;
-  virtual std::unique_ptr<Head<float>> head(const ModelConfig&, Parameter* table, Parameters<float>&) const = 0;
-  virtual std::unique_ptr<Head<bf16>> head(const ModelConfig&, Parameter* table, Parameters<bf16>&) const = 0;
+  virtual std::unique_ptr<Head> head(const ModelConfig&, Parameter* table, Parameters&) const = 0;
   // Forward flops of one token in the head.
   virtual double flops(const ModelConfig&) const = 0;
 };

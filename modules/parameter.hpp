@@ -46,12 +46,11 @@ class Parameter {
   Tensor2<A> matrix_gradient() const {
     return trained ? Tensor2<A>(static_cast<A*>(gradient_), rows(), columns()) : Tensor2<A>();
   }
-  bool has_gradient() const { return gradient_ != nullptr; }
   DType dtype() const { return dtype_; }
   AnyTensor value() const { return {value_, dtype_, size()}; }
+  AnyTensor gradient() const { return {gradient_, accumulator_of(dtype_), size()}; }  // absent where the weight is frozen
 
  private:
-  template <class T>
   friend class Parameters;
   template <class S>
   S* typed(void* p) const {
@@ -68,11 +67,11 @@ using ParameterList = std::span<const std::unique_ptr<Parameter>>;
 enum class Gradients { none, kept };
 using Trained = std::function<bool(const Weight&)>;  // whether a weight is trained; all are where empty
 
-template <class T>
 class Parameters {
  public:
-  // `at`: where the rank stands along the axes that weights are sharded over. Ranks along others hold the same and do not count as copies.
-  explicit Parameters(const Coordinates& at, Trained trained = {}) : at_(at), trained_(std::move(trained)) {}
+  // `dtype`: the model's scalar. `at`: where the rank stands along the axes that weights are sharded over. Ranks along others hold the same and do
+  // not count as copies.
+  Parameters(DType dtype, const Coordinates& at, Trained trained = {}) : dtype_(dtype), at_(at), trained_(std::move(trained)) {}
 
   // Declares a weight. `adjacent`: directly behind the previous one in memory, so that one product can serve both; so do their gradients
   // where both are trained.
@@ -81,9 +80,10 @@ class Parameters {
 
   void allocate(Arena& weights, Arena& gradients, Gradients);
 
+  DType dtype() const { return dtype_; }
   const Coordinates& coordinates() const { return at_; }
-  Index extent() const { return extent_; }                  // of the flat run, with its padding
-  Tensor1<Acc<T>> gradients() const { return gradients_; }  // (extent)
+  Index extent() const { return extent_; }                   // of the flat run, with its padding
+  const AnyTensor& gradients() const { return gradients_; }  // (extent), in the accumulator's precision
   const std::vector<std::unique_ptr<Parameter>>& all() const { return all_; }
 
   // Sums gradients of parts that several ranks of an axis hold because there are fewer units than ranks: one all-reduce per number of copies.
@@ -92,19 +92,18 @@ class Parameters {
   std::vector<int> copy_counts(Axis) const;
 
  private:
+  DType dtype_;
   Coordinates at_;
   std::vector<std::unique_ptr<Parameter>> all_;
   Trained trained_;
   Index extent_ = 0, value_extent_ = 0, wide_extent_ = 0;
   std::vector<Index> value_offset_, wide_offset_;
-  Tensor1<Acc<T>> gradients_;
+  AnyTensor gradients_;
 };
 
 // value(local element) = source(logical element), on the host side of the device's memory.
-template <class T>
 void assign(Device&, const Parameter&, const std::function<double(Index)>& source);
 // Draws a parameter's initial values by (seed, name, logical element): every layout gets the same numbers.
-template <class T>
 void initialise(Device&, const Parameter&, std::uint64_t seed);
 
 template <class Visit>

@@ -1,35 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a layer needs besides its weights and its frame while one micro-batch passes: device, the tensor axis and the tokens' layout.
+// What a layer needs besides its weights and its frame while one micro-batch passes: device, the tensor axis, where the tokens stand and what
+// they may see.
 #pragma once
 
+#include "kernels/attention.hpp"
 #include "kernels/blocked_communicator.hpp"
-#include "kernels/documents.hpp"
 #include "modules/frame.hpp"
 #include "modules/hook.hpp"
 #include "modules/parameter.hpp"
+#include "modules/rotary.hpp"
+#include "modules/sequence_layout.hpp"
 #include "modules/state_store.hpp"
 
 namespace gyr {
 
-// `batch` sequences of `seq_length` new tokens each, row b * seq_length + t.
-// With a state store, sequence b is number first_sequence + b of it and has seen past[b] tokens before.
-struct Sequences {
-  Index batch = 0, seq_length = 0;
-  Index first_sequence = 0;
-  std::vector<Index> past;  // (batch), or none: nothing came before
-
-  Index rows() const { return batch * seq_length; }
-  Index past_of(Index b) const { return past.empty() ? 0 : past[b]; }
-};
-
-template <class T>
 struct Pass {
   Device& dev;
   BlockedCommunicator& tensor;
-  Sequences sequences;
-  StateStore* state = nullptr;         // generation only
-  Tensor2<const Acc<T>> cosine, sine;  // (rows, head_dim / 2) of every token's position; empty without attention
-  Documents documents = {};            // packed ones; not in generation
+  RotaryTables& rotary;
+  SequenceLayout sequences;
+  Mask mask;                    // of queries and keys of this pass
+  StateStore* state = nullptr;  // generation only
   Hook* hook = nullptr;
 
   // Memory until the end of the scope.
@@ -39,7 +30,7 @@ struct Pass {
   }
 
   // Calls the hook, if there is one, with an activation whose columns are sharded over the tensor axis as a weight's rows or columns are.
-  void show(const std::string& name, const char* what, Matrix<const T> numbers, const Parameter& like) const {
+  void show(const std::string& name, const char* what, const AnyMatrix& numbers, const Parameter& like) const {
     if (!hook) return;
     const int dim = like.weight.sharding(Axis::tensor)->dim;
     std::vector<Held> columns = like.held.boxes;
@@ -47,7 +38,7 @@ struct Pass {
     hook->observe(Observed::activation, name + what, numbers, like.weight.shape[dim], columns);
   }
   // The same of what every rank of the tensor axis holds whole.
-  void show(Observed observed, const std::string& name, Matrix<const T> numbers) const {
+  void show(Observed observed, const std::string& name, const AnyMatrix& numbers) const {
     if (!hook) return;
     Held whole{{{0}, {numbers.columns}}, {0}, {}};
     whole.copies[Axis::tensor] = {tensor.size(), tensor.rank()};

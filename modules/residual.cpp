@@ -4,7 +4,7 @@
 namespace gyr {
 
 template <class T>
-Tensor2<T> Residual<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> x) {
+Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<const T> x) {
   const auto h = norm_.forward(a, frame, x);
   const auto y = frame.put(output, x.extent(0), x.extent(1));
   for (std::size_t i = 0; i < branches_.size(); ++i) branches_[i]->forward(a, frame.nested(int(i), "branch"), h, i == 0 ? Add::no : Add::yes, y);
@@ -14,9 +14,9 @@ Tensor2<T> Residual<T>::forward(Pass<T>& a, Frame& frame, Tensor2<const T> x) {
 }
 
 template <class T>
-void Residual<T>::backward(Pass<T>& a, Frame& frame, Tensor2<T> dx) {
+void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx) {
   Scope scope(a.dev.scratch);
-  const auto dh = a.template scratch<T>("gradient of normed", Index(dx.extent(0)), Index(dx.extent(1)));
+  const auto dh = a.scratch<T>("gradient of normed", Index(dx.extent(0)), Index(dx.extent(1)));
   for (std::size_t i = branches_.size(); i-- > 0;) {
     branches_[i]->backward(a, frame.nested(int(i)), dx, i + 1 == branches_.size() ? Add::no : Add::yes, dh);
     frame.nested(int(i)).release(Phase::weight_gradients);

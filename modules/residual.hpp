@@ -9,14 +9,14 @@ namespace gyr {
 template <class T>
 class Residual {
  public:
-  Residual(const ModelConfig& c, const std::string& norm_name, Parameters<T>& parameters)
+  Residual(const ModelConfig& c, const std::string& norm_name, Parameters& parameters)
       : norm_(c.hidden_size, c.rms_norm_eps, norm_name, parameters) {}
   void add(std::unique_ptr<Branch<T>> branch) { branches_.push_back(std::move(branch)); }
 
   // Returns y, a tensor of the frame.
-  Tensor2<T> forward(Pass<T>& a, Frame&, Tensor2<const T> x);
+  Tensor2<T> forward(Pass& a, Frame&, Tensor2<const T> x);
   // dx holds the gradient of y on entry and that of x on return.
-  void backward(Pass<T>& a, Frame&, Tensor2<T> dx);
+  void backward(Pass& a, Frame&, Tensor2<T> dx);
 
  private:
   static constexpr Key<Tensor2<T>> output{"output"};

@@ -152,9 +152,8 @@ double weight_value(const Weight& w, Index i) {
   return double(float(base + scale * spread(fnv1a(n) + std::uint32_t(i) * 2654435761u)));
 }
 
-template <class T>
-void set_weights(Engine<T>& engine) {
-  for (const auto& p : engine.stage().parameters().all()) assign<T>(engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
+void set_weights(Engine& engine) {
+  for (const auto& p : engine.stage().parameters().all()) assign(engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
   engine.optimizer().reset(engine.device());
 }
 
@@ -188,9 +187,9 @@ std::vector<MicroBatch> taken_apart(const MicroBatch& m) {
   return documents;
 }
 
-template <class T>
-Rig<T>::Rig(const EngineConfig& config, Grid& grid)
-    : timers(engine_timer_names()), capacity(predicted_capacity<T>(config, grid.layout(), grid.position())), engine(config, grid, &capacity, timers) {
+AnyRig::AnyRig(const EngineConfig& config, Grid& grid, const Arena* working)
+    : timers(engine_timer_names()), capacity(predicted_capacity(config, grid.layout(), grid.position())),
+      engine(config, grid, &capacity, timers, working) {
   set_weights(engine);
 }
 
@@ -210,12 +209,10 @@ void meet() {
   }
 }
 
-template <class T>
-std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>& engine) {
-  using A = Acc<T>;
+std::map<std::string, std::vector<double>> gathered_gradients(Engine& engine) {
   // Every rank must know every name: stages hold different ones, so they are derived from a model on one rank.
   Grid alone = Grid::dry_run(grid_layout(1, 1, 1, {{0, engine.config().model.layers()}}), 0);
-  Stage<T> whole(engine.config().model, alone, engine.config().optimizer.trained());
+  Stage whole(engine.config().model, engine.precision(), alone, engine.config().optimizer.trained());
   std::map<std::string, std::vector<double>> all;
   for (const auto& p : whole.parameters().all()) {
     if (!p->trained) continue;
@@ -223,12 +220,13 @@ std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>& engine)
     if (engine.grid().coordinate(Axis::data) == 0)
       for (const auto& mine : engine.stage().parameters().all())
         if (mine->weight.name == p->weight.name && !mine->tied) {
-          const auto g = mine->template vector_gradient<A>();
-          stretches(*mine, [&](Index logical, Index local, Index count, const Held& held) {
-            for (Index i = 0; i < count && held.first_copy(); ++i) {
-              values[logical + i] += double(g(local + i));
-              values[p->weight.size() + logical + i] += 1;
-            }
+          with_type(mine->gradient(), [&](const auto& g) {
+            stretches(*mine, [&](Index logical, Index local, Index count, const Held& held) {
+              for (Index i = 0; i < count && held.first_copy(); ++i) {
+                values[logical + i] += double(g(local + i));
+                values[p->weight.size() + logical + i] += 1;
+              }
+            });
           });
         }
     engine.grid().world().start_all_reduce(engine.device(), Tensor1<double>(values.data(), values.size())).host_wait();
@@ -239,15 +237,5 @@ std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>& engine)
   }
   return all;
 }
-
-template void set_weights<double>(Engine<double>&);
-template void set_weights<float>(Engine<float>&);
-template void set_weights<bf16>(Engine<bf16>&);
-template struct Rig<double>;
-template struct Rig<float>;
-template struct Rig<bf16>;
-template std::map<std::string, std::vector<double>> gathered_gradients<double>(Engine<double>&);
-template std::map<std::string, std::vector<double>> gathered_gradients<float>(Engine<float>&);
-template std::map<std::string, std::vector<double>> gathered_gradients<bf16>(Engine<bf16>&);
 
 }  // namespace gyr::testing

@@ -39,8 +39,7 @@ ModelConfig narrowed(const Case&);
 
 // The weights of the cases by Hugging Face name and flat logical index.
 double weight_value(const Weight&, Index i);
-template <class T>
-void set_weights(Engine<T>&);
+void set_weights(Engine&);
 
 // Sequences `first` to `first + batch` of the cases' tokens; labels are the next tokens, the last one ignored.
 MicroBatch micro_batch(Index first, Index batch, Index seq_length, Index vocab_size);
@@ -51,13 +50,23 @@ MicroBatch packed(MicroBatch, const Lengths&, Index first = 0);
 // Each document alone.
 std::vector<MicroBatch> taken_apart(const MicroBatch&);
 
-// An engine with its own memory on `grid`, sized by a dry run.
+// The same in the precision of T.
 template <class T>
-struct Rig {
-  Rig(const EngineConfig& config, Grid& grid);
+EngineConfig in(EngineConfig config) {
+  config.precision = dtype_of<T>();
+  return config;
+}
+
+// An engine on `grid` with the weights of the cases, its memory sized by a dry run. `working`: shared with others (engine.hpp).
+struct AnyRig {
+  AnyRig(const EngineConfig& config, Grid& grid, const Arena* working = nullptr);
   Timers timers;
   Capacity capacity;
-  Engine<T> engine;
+  Engine engine;
+};
+template <class T>
+struct Rig : AnyRig {
+  Rig(const EngineConfig& config, Grid& grid) : AnyRig(in<T>(config), grid) {}
 };
 
 // The grid of this process alone.
@@ -66,7 +75,6 @@ Grid& alone(Index layers);
 void meet();
 
 // Every logical gradient of a weight that is trained, gathered from all ranks; fails where an element has no owner or more than one.
-template <class T>
-std::map<std::string, std::vector<double>> gathered_gradients(Engine<T>&);
+std::map<std::string, std::vector<double>> gathered_gradients(Engine&);
 
 }  // namespace gyr::testing

@@ -113,9 +113,9 @@ bool splits(const ModelConfig& m, int ranks) {
 }
 
 template <class T>
-GoldenReader<T>::GoldenReader(const Golden& g, const ModelConfig& model, Grid& grid) : g_(g), stage_(model, grid) {
+GoldenReader<T>::GoldenReader(const Golden& g, const ModelConfig& model, Grid& grid) : g_(g), stage_(model, dtype_of<T>(), grid) {
   stage_.make_slots({{1, Index(1) << 22}}, false);
-  stage_.parameters().allocate(weights_, none_, Gradients::none);
+  stage_.allocate(weights_, none_, Gradients::none, g.batch.seq_length);
   load_weights(g.folder, grid, stage_.config(), stage_.parameters().all());
 }
 
@@ -128,7 +128,7 @@ double GoldenReader<T>::error(const GoldenNumbers& expected, Index seq_length) {
   StateStore state(Arena(Memory::activations, Index(1) << 20), all.batch, seq_length);
   stage_.begin(device_, {all.batch, seq_length, 0, {}}, tokens);
   stage_.forward(device_, state);
-  const auto logits = stage_.logits(device_, Stage<T>::Rows::all);
+  const auto logits = stage_.logits(device_, Stage::Rows::all).as<Acc<T>>();
   const auto& head = stage_.head();
   double largest = 0, error = 0;
   for (const double x : expected.logits) largest = std::max(largest, std::abs(x));

@@ -40,7 +40,7 @@ template <class T>
 class GoldenReader {
  public:
   GoldenReader(const Golden&, const ModelConfig& model, Grid& grid);
-  Stage<T>& stage() { return stage_; }
+  Stage& stage() { return stage_; }
   Device& device() { return device_; }
   // The largest difference to the expected logits among this rank's columns, as a part of the largest of them, where only the first
   // `length` tokens of every sequence are read.
@@ -51,7 +51,7 @@ class GoldenReader {
   const Golden& g_;
   Device device_{false, Index(1) << 22};
   Arena weights_{Memory::weights, Index(1) << 20}, none_{Memory::gradients, 0};
-  Stage<T> stage_;
+  Stage stage_;
 };
 
 // |a - b| over |b|, as vectors.

@@ -17,39 +17,32 @@ inline double state_value(int salt, Content content, const std::string& name, In
 }
 
 // visit(tensor, content, p) for each tensor of an engine's state; `tensor` is a Tensor1 of this rank's share.
-template <class T, class Visit>
-void visit_state(Engine<T>& engine, Visit&& visit) {
-  for (const auto& p : engine.stage().parameters().all()) {
-    if (p->dtype() == dtype_of<T>()) visit(p->template vector<T>(), Content::weight, *p);
-    else visit(p->template vector<Acc<T>>(), Content::weight, *p);
-    if (!p->trained) continue;
-    visit(engine.optimizer().moment1(*p), Content::first_moment, *p);
-    visit(engine.optimizer().moment2(*p), Content::second_moment, *p);
-    if (engine.optimizer().has_master(*p)) visit(engine.optimizer().master(*p), Content::master, *p);
-  }
+template <class Visit>
+void visit_state(Engine& engine, Visit&& visit) {
+  for (const auto& p : engine.stage().parameters().all())
+    for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
+      if (const AnyTensor x = engine.tensor(*p, content)) with_type(x, [&](const auto& typed) { visit(typed, content, *p); });
 }
 
-template <class T>
-void set_state(Engine<T>& engine, int salt) {
+inline void set_state(Engine& engine, int salt) {
   visit_state(engine, [&](auto x, Content content, const Parameter& p) {
     using S = typename decltype(x)::value_type;
     for (Index i = 0; i < p.size(); ++i) x(i) = S(0.f);
     stretches(p, [&](Index logical, Index local, Index count, const Held&) {
-      for (Index i = 0; i < count; ++i) x(local + i) = S(Acc<T>(state_value(salt, content, p.weight.name, logical + i)));
+      for (Index i = 0; i < count; ++i) x(local + i) = S(Acc<S>(state_value(salt, content, p.weight.name, logical + i)));
     });
   });
 }
 
 // How many elements of this rank's part are not those of the state `salt`, bit for bit; the name of the first of them. Elements that
 // only pad must be zero.
-template <class T>
-std::pair<Index, std::string> wrong_elements(Engine<T>& engine, int salt) {
+inline std::pair<Index, std::string> wrong_elements(Engine& engine, int salt) {
   std::pair<Index, std::string> wrong{0, ""};
   visit_state(engine, [&](auto x, Content content, const Parameter& p) {
     using S = typename decltype(x)::value_type;
     std::vector<S> expected(p.size(), S(0.f));
     stretches(p, [&](Index logical, Index local, Index count, const Held&) {
-      for (Index i = 0; i < count; ++i) expected[local + i] = S(Acc<T>(state_value(salt, content, p.weight.name, logical + i)));
+      for (Index i = 0; i < count; ++i) expected[local + i] = S(Acc<S>(state_value(salt, content, p.weight.name, logical + i)));
     });
     for (Index i = 0; i < p.size(); ++i)
       if (std::memcmp(&expected[i], &x(i), sizeof(S)) != 0 && wrong.first++ == 0)
@@ -58,8 +51,7 @@ std::pair<Index, std::string> wrong_elements(Engine<T>& engine, int salt) {
   return wrong;
 }
 
-template <class T>
-void expect_state(Engine<T>& engine, int salt, const std::string& where = "") {
+inline void expect_state(Engine& engine, int salt, const std::string& where = "") {
   const auto [count, first] = wrong_elements(engine, salt);
   EXPECT_EQ(count, 0) << where << ": first " << first;
 }

@@ -32,5 +32,6 @@ void add_sum_of_squares(Device& dev, Tensor1<const A> x, Tensor1<double> to) {
 
 template void add_sum_of_squares<double>(Device&, Tensor1<const double>, Tensor1<double>);
 template void add_sum_of_squares<float>(Device&, Tensor1<const float>, Tensor1<double>);
+template void add_sum_of_squares<bf16>(Device&, Tensor1<const bf16>, Tensor1<double>);
 
 }  // namespace gyr

@@ -177,9 +177,11 @@ void rope_forward(benchmark::State& state) {
   using A = Acc<T>;
   Bench b;
   const auto x = b.filled<T>(tokens, 256), y = b.filled<T>(tokens, 256);
-  const auto c = b.filled<A>(tokens, 32), s = b.filled<A>(tokens, 32);
+  const Rotation<A> table{b.filled<A>(tokens, 32), b.filled<A>(tokens, 32)};
+  const Tensor1<std::int32_t> positions = b.dev.scratch.template tensor<std::int32_t>(tokens);
+  for (Index r = 0; r < tokens; ++r) positions(r) = std::int32_t(r);
   report(state, b, 3.0 * tokens * 256, 2.0 * sizeof(T) * tokens * 256,
-         [&] { rope<T, T>(b.dev, Turn::forward, 4, 1, c, s, Matrix<const T>(x), Matrix<T>(y)); });
+         [&] { rope<T, T>(b.dev, Rotate::forward, 4, 1, table, positions, Matrix<const T>(x), Matrix<T>(y)); });
 }
 
 #define GYR_BENCH(name)                  \

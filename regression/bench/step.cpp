@@ -234,8 +234,8 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
   const EngineConfig config = engine_config(run, layout);
   Grid grid(layout, runtime.world(), patience_of(runtime.world()));
   Timers timers(engine_timer_names());
-  const Capacity capacity = predicted_capacity<T>(config, layout, grid.position());
-  Engine<T> engine(config, grid, &capacity, timers);
+  const Capacity capacity = predicted_capacity(config, layout, grid.position());
+  Engine engine(config, grid, &capacity, timers);
   engine.initialise(1);
   const Mix<T> mix(config.model, config.micro_batch_size * config.seq_length);
   const Copy copy;

@@ -92,7 +92,7 @@ template <class T>
 std::string of_plan(const Draw& d, int position) {
   const Layout layout = d.layout();
   const EngineConfig config = d.config(d.micros);
-  const RankPlan plan = plan_rank<T>(config, layout, position);
+  const RankPlan plan = plan_rank(in<T>(config), layout, position);
   if (!d.frozen.empty()) return "";
   const Ledger planned = ledger_of(plan.traffic), closed = closed_form<T>(config, layout, position);
   if (planned != closed)
@@ -106,7 +106,7 @@ std::string of_plan(const Draw& d, int position) {
 // A step on the grid: traffic, flops and memory as planned, numbers as on one rank. Empty, or what is wrong here.
 std::string of_step(const Draw& d, Grid& grid) {
   const EngineConfig config = d.config(d.micros);
-  const RankPlan plan = plan_rank<double>(config, grid.layout(), grid.position());
+  const RankPlan plan = plan_rank(in<double>(config), grid.layout(), grid.position());
   Rig<double> rig(config, grid);
   const auto source = [&](int micro) { return d.batch(Index(micro) * d.data + grid.coordinate(Axis::data)); };
   const StepResult result = rig.engine.gradients(source, d.micros, 1);

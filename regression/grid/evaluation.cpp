@@ -56,8 +56,8 @@ Grid* grid_with(int data, int pipeline, int tensor) {
 template <class T>
 Conclusion conclusion(const Evaluation& evaluation, Grid& grid, const BatchLimits& limits) {
   static const ModelConfig model = read_config_json(folder / config_file_name).model;
-  const Fill<T> fill = [&](Stage<T>& stage) { load_weights(folder, grid, stage.config(), stage.parameters().all()); };
-  return evaluation.conclude(score_passages<T>(model, grid, fill, evaluation.passages(), limits));
+  const Fill fill = [&](Stage& stage) { load_weights(folder, grid, stage.config(), stage.parameters().all()); };
+  return evaluation.conclude(score_passages(model, dtype_of<T>(), grid, fill, evaluation.passages(), limits));
 }
 
 class evaluation : public ::testing::TestWithParam<int> {

@@ -13,9 +13,9 @@ constexpr Index made = 12;
 std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, const Sampling& sampling) {
   std::vector<std::vector<Token>> prompts;
   for (const Index seq_length : {5, 1, 9}) prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, model.vocab_size).tokens);
-  Generator<double> generator(model, grid, Index(prompts.size()), 9, 9 + made);
+  Generator generator(model, DType::f64, grid, Index(prompts.size()), 9, 9 + made);
   Device device(false, 0);
-  for (const auto& p : generator.stage().parameters().all()) assign<double>(device, *p, [&](Index i) { return weight_value(p->weight, i); });
+  for (const auto& p : generator.stage().parameters().all()) assign(device, *p, [&](Index i) { return weight_value(p->weight, i); });
   // The second sequence ends early.
   return generator.generate(prompts, sampling, [n = 0](Index sequence, Token) mutable { return sequence == 1 && ++n == 3; });
 }

@@ -78,10 +78,10 @@ class logits : public ::testing::TestWithParam<std::string> {
         Grid* grid = grid_of(grid_layout(data, pipeline, tensor, stages));
         const std::string where = fmt::format("{} data {} pipeline {} tensor {}, {} together", g.name, data, pipeline, tensor, limits.passages);
         if (grid) {
-          LogitsFile<T> file(folder / "logits.h5", *grid, passages, g.model.vocab_size);
-          score_passages<T>(
-              g.model, *grid, [&](Stage<T>& stage) { load_weights(g.folder, *grid, stage.config(), stage.parameters().all()); }, passages, limits,
-              &file);
+          LogitsFile file(folder / "logits.h5", *grid, passages, g.model.vocab_size, dtype_of<T>());
+          score_passages(
+              g.model, dtype_of<T>(), *grid, [&](Stage& stage) { load_weights(g.folder, *grid, stage.config(), stage.parameters().all()); }, passages,
+              limits, &file);
           file.finish();
         }
         meet();

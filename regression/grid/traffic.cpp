@@ -35,7 +35,7 @@ EngineConfig config_of(const ModelConfig& model, Index seq_length, Index bucket_
 template <class T>
 Ledger expect_as_planned(const EngineConfig& config, const Layout& layout, const std::string& where) {
   Grid& grid = *grid_of(layout);
-  const RankPlan plan = plan_rank<T>(config, layout, grid.position());
+  const RankPlan plan = plan_rank(in<T>(config), layout, grid.position());
   Rig<T> rig(config, grid);
   grid.visit([](Communicator& c) { c.clear_traffic(); });
   rig.engine.device().clear_work();
@@ -116,7 +116,7 @@ TEST(traffic, of_grids_larger_than_this_one_is_the_closed_form) {
     model.tie_word_embeddings = tied;
     const EngineConfig config = config_of(model, 400, part_by_part);
     for (int position = 0; position < layout.ranks(); ++position)
-      EXPECT_EQ(ledger_of(plan_rank<bf16>(config, layout, position).traffic), closed_form<bf16>(config, layout, position)) << position;
+      EXPECT_EQ(ledger_of(plan_rank(in<bf16>(config), layout, position).traffic), closed_form<bf16>(config, layout, position)) << position;
   }
 }
 

@@ -47,7 +47,7 @@ Result oracle(const Case& s, const Arguments& a) {
     for (Index i = 0; i < Tq; ++i)
       for (Index h = 0; h < H; ++h) {
         const double* q = &a.q[((b * Tq + i) * H + h) * E];
-        const auto at = [&](Index j) { return (b * Tk + j) * K + h / (H / K); };
+        const auto at = [keys = Tk, kv_heads = K, b, group = h / (H / K)](Index j) { return (b * keys + j) * kv_heads + group; };
         Values weight(Tk, 0);
         double sum = 0;
         for (Index j = 0; j < Tk; ++j) {

@@ -113,11 +113,11 @@ TEST(checkpoint, converts_between_precisions) {
     for (Index i = 0; i < p->size(); ++i) {
       if (master) {
         ASSERT_EQ(p->vector<bf16>()(i).bits, bf16(value(1, Content::weight, i)).bits);
-        ASSERT_EQ(b16.engine.optimizer().master(*p)(i), value(1, Content::weight, i));
+        ASSERT_EQ(b16.engine.optimizer().master(*p).as<float>()(i), value(1, Content::weight, i));
       } else {
         ASSERT_EQ(p->vector<float>()(i), value(1, Content::weight, i));
       }
-      ASSERT_EQ(b16.engine.optimizer().moment1(*p)(i), 0);
+      ASSERT_EQ(b16.engine.optimizer().moment1(*p).as<float>()(i), 0);
       ASSERT_EQ(q.vector<double>()(i), double(value(2, master ? Content::master : Content::weight, i)));
     }
   }
@@ -130,7 +130,7 @@ TEST(checkpoint, serves_a_stage_without_optimizer) {
   set_state(rig.engine, 3);
   const fs::path path = save_checkpoint(folder.path(), header_at(1), rig.engine).path;
   Grid& grid = alone(model.layers());
-  Stage<double> stage(model, grid);
+  Stage stage(model, DType::f64, grid);
   Arena weights(Memory::weights, 1 << 20), none(Memory::gradients, 0);
   stage.parameters().allocate(weights, none, Gradients::none);
   load_weights(path, grid, stage.config(), stage.parameters().all());

@@ -32,8 +32,8 @@ TEST(engine, a_weight_that_is_not_finite_is_named_and_nothing_changes) {
     for (const auto& p : rig.engine.stage().parameters().all())
       if (p->weight.name == bad) broken = p.get();
     ASSERT_NE(broken, nullptr) << bad;
-    assign<double>(rig.engine.device(), *broken,
-                   [&](Index i) { return i == 3 ? std::numeric_limits<double>::quiet_NaN() : weight_value(broken->weight, i); });
+    assign(rig.engine.device(), *broken,
+           [&](Index i) { return i == 3 ? std::numeric_limits<double>::quiet_NaN() : weight_value(broken->weight, i); });
     const auto& first = *rig.engine.stage().parameters().all().front();
     const std::vector<double> before = values(first);
     try {
@@ -53,7 +53,7 @@ TEST(engine, a_gradient_that_overflows_is_named) {
   Rig<float> rig(config_of(c), alone(c.model.layers()));
   for (const auto& p : rig.engine.stage().parameters().all())
     if (p->weight.name == "model.layers.1.feed_forward.down_proj.weight")  // finite, but its products are not
-      assign<float>(rig.engine.device(), *p, [](Index) { return 3e38; });
+      assign(rig.engine.device(), *p, [](Index) { return 3e38; });
   try {
     rig.engine.train([&](int) { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); }, 1, 1, 1e-2);
     ADD_FAILURE() << "went unnoticed";
@@ -94,8 +94,8 @@ TEST(engine, plans_do_not_depend_on_the_order_of_the_axes) {
   const std::vector<Span> stages{{0, 3}, {3, 8}};
   const Layout usual = grid_layout(2, 2, 2, stages), other = grid_layout(2, 2, 2, stages, {}, {Axis::tensor, Axis::pipeline, Axis::data});
   for (int position = 0; position < usual.ranks(); ++position) {
-    const RankPlan a = plan_rank<float>(config, usual, position);
-    const RankPlan b = plan_rank<float>(config, other, other.position_at([&](Axis axis) { return usual.coordinate(position, axis); }));
+    const RankPlan a = plan_rank(config, usual, position);
+    const RankPlan b = plan_rank(config, other, other.position_at([&](Axis axis) { return usual.coordinate(position, axis); }));
     EXPECT_EQ(a.capacity.total(), b.capacity.total()) << position;
     EXPECT_EQ(a.parameters, b.parameters) << position;
     EXPECT_EQ(a.flops, b.flops) << position;

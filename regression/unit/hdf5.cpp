@@ -227,8 +227,8 @@ TEST(hdf5, any_boxes_are_read_from_any_chunks) {
       dataset.read(box, read.data(), array, {corner, box.count});
       ASSERT_TRUE(read == expected) << shape.size() << " dimensions, trial " << trial;
     }
-    EXPECT_EQ(error_of([&] { dataset.read_rows(1, shape[0], std::vector<float>(numbers.size() + 1).data()); }).code, Exit::data);
-    EXPECT_EQ(error_of([&] { dataset.write_rows(1, shape[0], numbers.data()); }).code, Exit::io);
+    EXPECT_EQ(error_of([&, rows = shape[0]] { dataset.read_rows(1, rows, std::vector<float>(numbers.size() + 1).data()); }).code, Exit::data);
+    EXPECT_EQ(error_of([&, rows = shape[0]] { dataset.write_rows(1, rows, numbers.data()); }).code, Exit::io);
     file.close();
   }
 }

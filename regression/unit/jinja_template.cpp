@@ -93,7 +93,7 @@ TEST(jinja_template, what_is_not_taken_is_named) {
       {loop + "{{ 'a\\x41' + message['role'] + message['content'] }}" + end, "an escape that is not supported"},
       {loop + "{{ eos_token + pad_token }}" + end, "joined by +"}};
   for (const auto& [text, part] : refused) {
-    const Error error = error_of([&] { format_of(jinja(text)); });
+    const Error error = error_of([text = text] { format_of(jinja(text)); });
     EXPECT_EQ(error.code, Exit::data) << text;
     EXPECT_TRUE(std::string(error.what()).starts_with("model/chat_template.jinja: the chat template cannot be taken: character ")) << error.what();
     EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << "\n" << error.what();

@@ -51,8 +51,7 @@ double difference(const Values& a, const Values& b) {
   return worst;
 }
 
-template <class T>
-double loss(Engine<T>& engine, const MicroBatch& batch) {
+double loss(Engine& engine, const MicroBatch& batch) {
   const auto [sum, tokens] = engine.evaluate([&](int) { return batch; }, 1);
   return sum / double(tokens);
 }
@@ -62,10 +61,10 @@ template <class T>
 class Reader {
  public:
   Reader(const ModelConfig& model, Index sequences, Index capacity)
-      : model_(model), sequences_(sequences), capacity_(capacity), stage_(model, alone(model.layers())) {
+      : model_(model), sequences_(sequences), capacity_(capacity), stage_(model, dtype_of<T>(), alone(model.layers())) {
     stage_.make_slots({{1, Index(1) << 24}}, false);
-    stage_.parameters().allocate(weights_, none_, Gradients::none);
-    for (const auto& p : stage_.parameters().all()) assign<T>(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
+    stage_.allocate(weights_, none_, Gradients::none, capacity);
+    for (const auto& p : stage_.parameters().all()) assign(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
     forget();
   }
   Index slot_bytes() const { return stage_.slots().front().bytes; }
@@ -75,7 +74,7 @@ class Reader {
     const Index seq_length = Index(tokens.size()) / sequences_;
     stage_.begin(device_, {sequences_, seq_length, 0, std::vector<Index>(sequences_, past)}, tokens);
     stage_.forward(device_, *state_);
-    const auto logits = stage_.logits(device_, Stage<T>::Rows::all);
+    const auto logits = stage_.logits(device_, Stage::Rows::all).as<Acc<T>>();
     std::vector<std::vector<Acc<T>>> rows;
     for (Index r = 0; r < Index(logits.extent(0)); ++r) rows.emplace_back(&logits(r, 0), &logits(r, 0) + model_.vocab_size);
     return rows;
@@ -86,7 +85,7 @@ class Reader {
   Index sequences_, capacity_;
   Device device_{false, Index(1) << 26};
   Arena weights_{Memory::weights, Index(1) << 22}, none_{Memory::gradients, 0};
-  Stage<T> stage_;
+  Stage stage_;
   std::optional<StateStore> state_;
 };
 
@@ -202,9 +201,9 @@ TEST_P(model, generates_in_company_what_it_generates_alone) {
   std::vector<std::vector<Token>> prompts;
   for (const Index seq_length : {5, 1, 3}) prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, c.model.vocab_size).tokens);
   const auto generate = [&](const std::vector<std::vector<Token>>& these) {
-    Generator<double> generator(c.model, alone(c.model.layers()), 3, 5, 5 + made);
+    Generator generator(c.model, DType::f64, alone(c.model.layers()), 3, 5, 5 + made);
     Device device(false, 0);
-    for (const auto& p : generator.stage().parameters().all()) assign<double>(device, *p, [&](Index i) { return weight_value(p->weight, i); });
+    for (const auto& p : generator.stage().parameters().all()) assign(device, *p, [&](Index i) { return weight_value(p->weight, i); });
     return generator.generate(these, greedy, never);
   };
   const auto together = generate(prompts);
@@ -237,7 +236,7 @@ TEST_P(model, with_a_zero_head_loses_ln_of_the_vocabulary) {
   Rig<double> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
   rig.engine.initialise(7);
   EXPECT_GT(std::abs(loss(rig.engine, batch()) - std::log(double(c.model.vocab_size))), 1e-9);
-  assign<double>(rig.engine.device(), rig.engine.stage().head().weight(), [](Index) { return 0; });
+  assign(rig.engine.device(), rig.engine.stage().head().weight(), [](Index) { return 0; });
   EXPECT_NEAR(loss(rig.engine, batch()), std::log(double(c.model.vocab_size)), 1e-14 * 8);
 }
 
@@ -393,7 +392,7 @@ TEST(model, work_of_packed_documents_is_counted) {
   const EngineConfig config = config_of(c.model, 1, seq_length);
   Grid grid = Grid::dry_run(grid_layout(1, 1, 1, {{0, c.model.layers()}}), 0);
   Timers timers(engine_timer_names());
-  Engine<float> dry(config, grid, nullptr, timers);
+  Engine dry(config, grid, nullptr, timers);
   Rig<float> rig(config, alone(c.model.layers()));
   const MicroBatch plain = micro_batch(0, 1, seq_length, c.model.vocab_size);
   double last = 0;

@@ -160,7 +160,7 @@ double rounded(Type type, double x) {
 }
 
 template <class T>
-void expect_weights(Engine<T>& engine, Type type, const std::string& where) {
+void expect_weights(Engine& engine, Type type, const std::string& where) {
   for (const auto& p : engine.stage().parameters().all())
     stretches(*p, [&](Index logical, Index local, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) {
@@ -170,7 +170,7 @@ void expect_weights(Engine<T>& engine, Type type, const std::string& where) {
         const double value = narrow ? double(Acc<T>(p->template vector<T>()(local + i))) : double(p->template vector<Acc<T>>()(local + i));
         ASSERT_EQ(value, wanted) << where << " " << p->weight.name;
         if (engine.optimizer().has_master(*p)) {
-          ASSERT_EQ(double(engine.optimizer().master(*p)(local + i)), double(Acc<T>(stored))) << where << " " << p->weight.name;
+          ASSERT_EQ(double(engine.optimizer().master(*p).as<Acc<T>>()(local + i)), double(Acc<T>(stored))) << where << " " << p->weight.name;
         }
       }
     });
@@ -187,9 +187,9 @@ TEST(model_folder, fills_a_model_in_any_precision) {
       load_weights(folder.path(), f32.engine);
       load_weights(folder.path(), b16.engine);
       load_weights(folder.path(), f64.engine);
-      expect_weights(f32.engine, type, name);
-      expect_weights(b16.engine, type, name);
-      expect_weights(f64.engine, type, name);
+      expect_weights<float>(f32.engine, type, name);
+      expect_weights<bf16>(b16.engine, type, name);
+      expect_weights<double>(f64.engine, type, name);
     }
 }
 
@@ -210,7 +210,7 @@ TEST(model_folder, a_rank_reads_no_more_than_its_share) {
     Index sum = 0;
     for (int position = 0; position < layout.ranks(); ++position) {
       Grid grid = Grid::dry_run(layout, position);
-      Stage<float> stage(model, grid);
+      Stage stage(model, DType::f32, grid);
       Arena weights(Memory::weights, 4 << 20), none(Memory::gradients, 0);
       stage.parameters().allocate(weights, none, Gradients::none);
       const FolderWeights source(folder.path(), model.tie_word_embeddings);
@@ -301,13 +301,13 @@ void write_folder_with_head(const fs::path& folder, const ModelConfig& config, H
 
 // Embedding and head as a stage has them.
 template <class T>
-std::pair<std::vector<double>, std::vector<double>> ends_of(Stage<T>& stage, bool tied) {
+std::pair<std::vector<double>, std::vector<double>> ends_of(Stage& stage, bool tied) {
   std::vector<double> embedding, head;
   for (const auto& p : stage.parameters().all())
     for (auto [name, numbers] : {std::pair(embedding_name, &embedding), std::pair(head_name, &head)})
       if (p->weight.name == name)
-        stretches(*p, [&](Index, Index local, Index count, const Held&) {
-          for (Index i = 0; i < count; ++i) numbers->push_back(double(p->template vector<T>()(local + i)));
+        stretches(*p, [&p, to = numbers](Index, Index local, Index count, const Held&) {
+          for (Index i = 0; i < count; ++i) to->push_back(double(p->template vector<T>()(local + i)));
         });
   return {embedding, tied ? embedding : head};
 }
@@ -332,7 +332,7 @@ TEST(model_folder, a_head_is_tied_where_it_is_stored_once_or_equal) {
 
     Single<float> rig(defaults.model);
     load_weights(folder / "in", rig.engine);
-    const auto [embedding, top] = ends_of(rig.engine.stage(), tied);
+    const auto [embedding, top] = ends_of<float>(rig.engine.stage(), tied);
     ASSERT_EQ(embedding.size(), top.size());
     std::size_t differ = 0;
     for (std::size_t i = 0; i < top.size(); ++i) differ += embedding[i] != top[i];
@@ -361,7 +361,7 @@ TEST(model_folder, a_head_that_is_stored_nowhere_is_named) {
   write_model_folder(folder.path(), config, Type::f32);
   Single<float> rig(config);
   load_weights(folder.path(), rig.engine);
-  expect_weights(rig.engine, Type::f32, "tied");
+  expect_weights<float>(rig.engine, Type::f32, "tied");
   config.tie_word_embeddings = false;
   Single<float> untied(config);
   const Error error = error_of([&] { load_weights(folder.path(), untied.engine); });

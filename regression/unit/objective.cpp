@@ -15,21 +15,22 @@ namespace {
 
 // A reward for each sequence: y(r) = w . x(r) of its last row, and (y - label)^2 / 2 as its loss. On the host, for one rank.
 template <class T>
-class RewardHead final : public Head<T> {
+class RewardHead final : public Head {
  public:
-  RewardHead(const ModelConfig& c, Parameters<T>& p)
-      : Head<T>(p.declare({"lm_head.weight", {1, c.hidden_size}, replicated(), normal(c.init_std), Storage::wide})) {}
+  RewardHead(const ModelConfig& c, Parameters& p)
+      : Head(p.declare({"lm_head.weight", {1, c.hidden_size}, replicated(), normal(c.init_std), Storage::wide})) {}
 
-  void loss(Pass<T>& a, Frame&, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
-    score(a, x, labels, sum, [&](Index, double error) {
+  void loss(Pass& a, Frame&, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
+    score(a, x.as<const T>(), labels, sum, [&](Index, double error) {
       if (each) each->push_back({error * error / 2, 0});
     });
   }
-  void loss_and_gradient(Pass<T>& a, Frame& frame, Tensor2<const T> x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
+  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& stream, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
+    const auto x = stream.as<const T>();
     const auto dx = frame.put(gradient, x.extent(0), x.extent(1));
     fill<T>(a.dev, flat(dx), 0);
-    const auto w = this->w_.template vector<const Acc<T>>();
-    const auto dw = this->w_.template vector_gradient<Acc<T>>();
+    const auto w = w_.vector<const Acc<T>>();
+    const auto dw = w_.vector_gradient<Acc<T>>();
     score(a, x, labels, sum, [&](Index r, double error) {
       for (Index d = 0; d < Index(x.extent(1)); ++d) {
         dx(r, d) = T(Acc<T>(scale * error * double(w(d))));
@@ -37,21 +38,21 @@ class RewardHead final : public Head<T> {
       }
     });
   }
-  void backward(Pass<T>& a, Frame& frame, Tensor2<T> dx) override { convert<T, T>(a.dev, Matrix<const T>(frame.get(gradient)), Matrix<T>(dx)); }
-  void predict(Pass<T>&, Frame&, Tensor2<const T> x, Tensor2<Acc<T>> y) override {
-    for (Index r = 0; r < Index(x.extent(0)); ++r) y(r, 0) = Acc<T>(value(x, r));
+  void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override { convert(a.dev, frame.get(gradient), dx); }
+  void predict(Pass&, Frame&, const AnyTensor2& x, const AnyTensor2& y) override {
+    for (Index r = 0; r < x.rows; ++r) y.as<Acc<T>>()(r, 0) = Acc<T>(value(x.as<const T>(), r));
   }
 
  private:
   static constexpr Key<Tensor2<T>> gradient{"gradient of reward"};
   double value(Tensor2<const T> x, Index r) const {
-    const auto w = this->w_.template vector<const Acc<T>>();
+    const auto w = w_.vector<const Acc<T>>();
     double y = 0;
     for (Index d = 0; d < Index(x.extent(1)); ++d) y += double(w(d)) * double(x(r, d));
     return y;
   }
   template <class Each>
-  void score(Pass<T>& a, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, const Each& each) {
+  void score(Pass& a, Tensor2<const T> x, Tensor1<const Token> labels, Tensor1<double> sum, const Each& each) {
     for (Index r = 0; !a.dev.dry_run() && r < Index(x.extent(0)); ++r) {
       const double error = labels(r) == ignored_label ? 0 : value(x, r) - double(labels(r));
       sum(0) += error * error / 2;
@@ -67,16 +68,8 @@ class Reward final : public Objective {
     l.labels.back() = Token(number % 2);
     return l;
   }
-  std::unique_ptr<Head<double>> head(const ModelConfig& c, Parameter*, Parameters<double>& p) const override { return make(c, p); }
-  std::unique_ptr<Head<float>> head(const ModelConfig& c, Parameter*, Parameters<float>& p) const override { return make(c, p); }
-  std::unique_ptr<Head<bf16>> head(const ModelConfig& c, Parameter*, Parameters<bf16>& p) const override { return make(c, p); }
+  std::unique_ptr<Head> head(const ModelConfig& c, Parameter*, Parameters& p) const override { return make_typed<Head, RewardHead>(p.dtype(), c, p); }
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size); }
-
- private:
-  template <class T>
-  static std::unique_ptr<Head<T>> make(const ModelConfig& c, Parameters<T>& p) {
-    return std::make_unique<RewardHead<T>>(c, p);
-  }
 };
 
 const RegisteredObjective here({"reward", "a reward of each sequence, for tests",

@@ -35,9 +35,9 @@ std::map<std::string, double> factors(const ModelConfig& model, const OptimizerC
   Rig<double> rig(config_of(model, optimizer), alone(model.layers()));
   auto& engine = rig.engine;
   const auto& all = engine.stage().parameters().all();
-  for (const auto& p : all) assign<double>(engine.device(), *p, [](Index i) { return 1 + 0.01 * double(i % 7); });
+  for (const auto& p : all) assign(engine.device(), *p, [](Index i) { return 1 + 0.01 * double(i % 7); });
   engine.optimizer().reset(engine.device());
-  const auto gradients = engine.stage().parameters().gradients();
+  const auto gradients = engine.stage().parameters().gradients().as<double>();
   std::fill_n(gradients.data(), gradients.extent(0), 0.0);
   engine.optimizer().step(engine.device(), lr, 1, 1);
   std::map<std::string, double> factors;
@@ -102,9 +102,9 @@ TEST(optimizer, moves_by_the_rate_while_the_gradient_stays_the_same) {
   Rig<double> rig(config_of(model, optimizer), alone(model.layers()));
   auto& engine = rig.engine;
   const auto& all = engine.stage().parameters().all();
-  for (const auto& p : all) assign<double>(engine.device(), *p, [](Index) { return 1.0; });
+  for (const auto& p : all) assign(engine.device(), *p, [](Index) { return 1.0; });
   engine.optimizer().reset(engine.device());
-  const auto gradients = engine.stage().parameters().gradients();
+  const auto gradients = engine.stage().parameters().gradients().as<double>();
   std::fill_n(gradients.data(), gradients.extent(0), -0.25);
   for (int step = 1; step <= 3; ++step) {
     engine.optimizer().step(engine.device(), 0.125, step, 1);
@@ -127,12 +127,13 @@ TEST(optimizer, clips_the_gradients_of_a_step_once) {
   };
   const double norm = run(0, [](auto&&...) {});
   for (const double clip_grad : {0.0, 0.25 * norm, 0.999 * norm, 1.001 * norm, 40 * norm})
-    run(clip_grad, [&](Engine<double>& engine, const StepResult& result) {
+    run(clip_grad, [&](Engine& engine, const StepResult& result) {
       EXPECT_NEAR(result.gradient_norm, norm, 1e-12 * norm) << "what is told is the norm before";
       const double factor = clip_grad > 0 && clip_grad < norm ? clip_grad / norm : 1;
       double squares = 0;
       for (const auto& p : engine.stage().parameters().all()) {
-        const auto g = values(p->vector_gradient<double>()), m = values(engine.optimizer().moment1(*p)), v = values(engine.optimizer().moment2(*p));
+        const auto g = values(p->vector_gradient<double>()), m = values(engine.optimizer().moment1(*p).as<double>()),
+                   v = values(engine.optimizer().moment2(*p).as<double>());
         double worst = 0, largest = 1e-300;
         for (std::size_t i = 0; i < g.size(); ++i) {
           const double seen = factor * g[i];

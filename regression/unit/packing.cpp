@@ -28,7 +28,7 @@ struct Corpus {
   explicit Corpus(const Ids& l, std::int32_t first = 0) : lengths(l) {
     TokenWriter writer(prefix, 1 << 20);
     for (std::size_t d = 0; d < lengths.size(); ++d) {
-      Ids ids(std::size_t(lengths[d]));
+      Ids ids(lengths[d]);
       std::iota(ids.begin(), ids.end(), 1000 * (first + std::int32_t(d)) + 1);
       writer.add(ids);
       writer.end_document();

@@ -43,16 +43,16 @@ TEST_P(parity, logits) {
   const Case& c = named(GetParam());
   Rig<double> rig(config_of(c), alone(c.model.layers()));
   StateStore state(Arena(Memory::activations, Index(1) << 22), c.batch, c.seq_length);
-  Stage<double> stage(c.model, alone(c.model.layers()));
+  Stage stage(c.model, DType::f64, alone(c.model.layers()));
   stage.make_slots({{1, Index(1) << 24}}, false);
   Arena weights(Memory::weights, Index(1) << 22), none(Memory::gradients, 0);
-  stage.parameters().allocate(weights, none, Gradients::none);
-  for (const auto& p : stage.parameters().all()) assign<double>(rig.engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
+  stage.allocate(weights, none, Gradients::none, c.seq_length);
+  for (const auto& p : stage.parameters().all()) assign(rig.engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
   Device device(false, Index(1) << 26);
   const MicroBatch batch = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
   stage.begin(device, {c.batch, c.seq_length, 0, {}}, batch.tokens);
   stage.forward(device, state);
-  const auto logits = stage.logits(device, Stage<double>::Rows::all);
+  const auto logits = stage.logits(device, Stage::Rows::all).as<double>();
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(logits(c.seq_length - 1, i), c.reference.logits[i], printed) << i;
   double sum = 0;
   for (Index r = 0; r < c.batch * c.seq_length; ++r)

@@ -365,7 +365,7 @@ TEST(report, timers_count_and_nest) {
   EXPECT_GE(timers.seconds("step"), timers.seconds("forward"));
   EXPECT_EQ(timers.packed().size(), 6u);
   EXPECT_EQ(timers.packed()[2], 3.0);
-  EXPECT_THROW(timers.scope("forwards"), Error);
+  EXPECT_THROW(static_cast<void>(timers.scope("forwards")), Error);
   timers.reset();
   EXPECT_EQ(timers.seconds("step"), 0.0);
 }

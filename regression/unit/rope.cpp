@@ -13,17 +13,27 @@ struct Case {
   double rope_theta = 1e4, scale = 0.75;
   std::vector<std::int32_t> positions{0, 1, 7, 30, 1000};
   Tensor1<const std::int32_t> places() const { return Tensor1<const std::int32_t>(positions.data(), rows); }
+  Index furthest() const { return *std::max_element(positions.begin(), positions.end()); }
+};
+
+// The angles of all positions of a case.
+template <class A>
+struct Table {
+  explicit Table(const Case& s) : cosine(s.furthest() + 1, s.head_dim / 2), sine(s.furthest() + 1, s.head_dim / 2) {
+    Device dev(false, 0);
+    rope_table<A>(dev, s.rope_theta, rotation());
+  }
+  Rotation<A> rotation() { return {cosine.tensor(), sine.tensor()}; }
+  Block<A> cosine, sine;
 };
 
 template <class T>
-Values turned(const Case& s, Turn turn, const Values& x, bool in_place = false) {
+Values turned(const Case& s, Rotate turn, const Values& x, bool in_place = false) {
   using A = Acc<T>;
   Device dev(false, 1 << 20);
-  Block<A> cosine(s.rows, s.head_dim / 2), sine(s.rows, s.head_dim / 2);
-  rope_table<A>(dev, s.places(), s.rope_theta, cosine.tensor(), sine.tensor());
+  Table<A> table(s);
   Block<T> from(s.rows, s.num_heads * s.head_dim, x, 3), to(s.rows, s.num_heads * s.head_dim, {}, 5);
-  rope<T, T>(dev, turn, s.num_heads, s.scale, cosine.tensor(), sine.tensor(), from.template matrix<const T>(),
-             in_place ? from.matrix() : to.matrix());
+  rope<T, T>(dev, turn, s.num_heads, s.scale, table.rotation(), s.places(), from.template matrix<const T>(), in_place ? from.matrix() : to.matrix());
   return in_place ? from.values() : to.values();
 }
 
@@ -33,7 +43,7 @@ Values turned(const Case& s, Turn turn, const Values& x, bool in_place = false) 
 TEST(rope, turns_complex_pairs) {
   const Case s;
   const Index half = s.head_dim / 2;
-  const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1), y = turned<double>(s, Turn::forward, x);
+  const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1), y = turned<double>(s, Rotate::forward, x);
   for (Index r = 0; r < s.rows; ++r)
     for (Index h = 0; h < s.num_heads; ++h)
       for (Index j = 0; j < half; ++j) {
@@ -48,7 +58,7 @@ TEST(rope, backward_is_the_transpose) {
   const Case s;
   const Index n = s.rows * s.num_heads * s.head_dim;
   const Values x = numbers(n, 1), y = numbers(n, 2);
-  EXPECT_NEAR(dot(turned<double>(s, Turn::forward, x), y), dot(x, turned<double>(s, Turn::backward, y)), 1e-12);
+  EXPECT_NEAR(dot(turned<double>(s, Rotate::forward, x), y), dot(x, turned<double>(s, Rotate::backward, y)), 1e-12);
 }
 
 // <q at i, k at j> is a function of i - j.
@@ -60,7 +70,7 @@ TEST(rope, products_depend_on_the_distance_alone) {
   later.positions = {3 + 500, 11 + 500};
   const Values x = numbers(2 * s.head_dim, 4);
   const auto product = [&](const Case& at) {
-    const Values y = turned<double>(at, Turn::forward, x);
+    const Values y = turned<double>(at, Rotate::forward, x);
     return dot(Values(y.begin(), y.begin() + s.head_dim), Values(y.begin() + s.head_dim, y.end()));
   };
   EXPECT_NEAR(product(s), product(later), 1e-12);
@@ -69,32 +79,31 @@ TEST(rope, products_depend_on_the_distance_alone) {
 TEST(rope, may_run_in_place) {
   const Case s;
   const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1);
-  EXPECT_EQ(turned<float>(s, Turn::forward, x, true), turned<float>(s, Turn::forward, x));
-  EXPECT_EQ(turned<bf16>(s, Turn::backward, x, true), turned<bf16>(s, Turn::backward, x));
+  EXPECT_EQ(turned<float>(s, Rotate::forward, x, true), turned<float>(s, Rotate::forward, x));
+  EXPECT_EQ(turned<bf16>(s, Rotate::backward, x, true), turned<bf16>(s, Rotate::backward, x));
 }
 
 TEST(rope, float_and_bf16_follow_double) {
   Case s;
   s.positions.back() = 50;
-  const Values x = rounded<bf16>(numbers(s.rows * s.num_heads * s.head_dim, 1)), y = turned<double>(s, Turn::forward, x);
-  expect_near(turned<float>(s, Turn::forward, x), y, 1e-5);
-  expect_near(turned<bf16>(s, Turn::forward, x), y, 2e-2);
+  const Values x = rounded<bf16>(numbers(s.rows * s.num_heads * s.head_dim, 1)), y = turned<double>(s, Rotate::forward, x);
+  expect_near(turned<float>(s, Rotate::forward, x), y, 1e-5);
+  expect_near(turned<bf16>(s, Rotate::forward, x), y, 2e-2);
 }
 
 // Gradients of a bf16 model come in float and leave in bf16; the other way they are widened.
 TEST(rope, changes_the_type_on_the_way) {
   const Case s;
   Device dev(false, 1 << 20);
-  Block<float> cosine(s.rows, s.head_dim / 2), sine(s.rows, s.head_dim / 2);
-  rope_table<float>(dev, s.places(), s.rope_theta, cosine.tensor(), sine.tensor());
+  Table<float> table(s);
   const Index columns = s.num_heads * s.head_dim;
   const Values x = rounded<bf16>(numbers(s.rows * columns, 1));
   Block<float> wide(s.rows, columns, x), wide_out(s.rows, columns);
   Block<bf16> narrow(s.rows, columns, x), narrow_out(s.rows, columns);
-  rope<float, bf16>(dev, Turn::forward, s.num_heads, s.scale, cosine.tensor(), sine.tensor(), wide.matrix(), narrow_out.matrix());
-  rope<bf16, float>(dev, Turn::forward, s.num_heads, s.scale, cosine.tensor(), sine.tensor(), narrow.matrix(), wide_out.matrix());
-  EXPECT_EQ(narrow_out.values(), turned<bf16>(s, Turn::forward, x));
-  EXPECT_EQ(wide_out.values(), turned<float>(s, Turn::forward, x));
+  rope<float, bf16>(dev, Rotate::forward, s.num_heads, s.scale, table.rotation(), s.places(), wide.matrix(), narrow_out.matrix());
+  rope<bf16, float>(dev, Rotate::forward, s.num_heads, s.scale, table.rotation(), s.places(), narrow.matrix(), wide_out.matrix());
+  EXPECT_EQ(narrow_out.values(), turned<bf16>(s, Rotate::forward, x));
+  EXPECT_EQ(wide_out.values(), turned<float>(s, Rotate::forward, x));
 }
 
 // At theta = 1e11 and far positions the float table still holds cos^2 + sin^2 = 1, and position 0 turns nothing.
@@ -102,12 +111,11 @@ TEST(rope, table_is_of_unit_length) {
   Case s;
   s.rope_theta = 1e11;
   s.positions = {0, 1, 100, 16383, 262143};
-  Device dev(false, 1 << 20);
-  Block<float> cosine(s.rows, 32), sine(s.rows, 32);
-  rope_table<float>(dev, s.places(), s.rope_theta, cosine.tensor(), sine.tensor());
-  const Values c = cosine.values(), d = sine.values();
-  for (std::size_t i = 0; i < c.size(); ++i) EXPECT_NEAR(c[i] * c[i] + d[i] * d[i], 1, 1e-6);
+  s.head_dim = 64;
+  Table<float> table(s);
+  const Values c = table.cosine.values(), d = table.sine.values();
+  for (std::size_t i = 0; i < c.size(); ++i) ASSERT_NEAR(c[i] * c[i] + d[i] * d[i], 1, 1e-6);
   EXPECT_EQ(Values(c.begin(), c.begin() + 32), Values(32, 1));
   EXPECT_EQ(Values(d.begin(), d.begin() + 32), Values(32, 0));
-  for (Index r = 0; r < s.rows; ++r) EXPECT_NEAR(c[r * 32], std::cos(double(s.positions[r])), 1e-6);  // j = 0: the angle is the position
+  for (const Index p : s.positions) EXPECT_NEAR(c[p * 32], std::cos(double(p)), 1e-6);  // j = 0: the angle is the position
 }

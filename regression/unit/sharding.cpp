@@ -233,12 +233,12 @@ std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, const
   std::map<std::string, std::vector<double>> all;
   for (int position = 0; position < layout.ranks(); ++position) {
     Grid grid = Grid::dry_run(layout, position);
-    Stage<T> stage(model, grid);
+    Stage stage(model, dtype_of<T>(), grid);
     Arena weights(Memory::weights, Index(1) << 24), none(Memory::gradients, 0);
     Device device(false, 0);
     stage.parameters().allocate(weights, none, Gradients::none);
     for (const auto& p : stage.parameters().all()) {
-      initialise<T>(device, *p, 11);
+      initialise(device, *p, 11);
       std::vector<double> mine(p->size());
       for (Index i = 0; i < p->size(); ++i)
         mine[i] = p->dtype() == dtype_of<T>() ? double(p->template vector<T>()(i)) : double(p->template vector<Acc<T>>()(i));

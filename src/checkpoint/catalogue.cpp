@@ -17,7 +17,7 @@ std::vector<PlacedWeight> model_weights(const ModelConfig& config, const Layout&
   std::vector<PlacedWeight> all;
   for (int s = 0; s < layout.size(Axis::pipeline); ++s) {
     Grid dry = Grid::dry_run(layout, layout.position_at([&](Axis axis) { return axis == Axis::pipeline ? s : 0; }));
-    Stage<float> stage(config, dry, trained);
+    Stage stage(config, DType::f32, dry, trained);
     for (const auto& p : stage.parameters().all())
       if (!p->tied) all.push_back({p->weight, s, p->trained});
   }

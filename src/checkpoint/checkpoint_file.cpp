@@ -13,7 +13,7 @@ const StoredTensor& CheckpointFile::tensor(Content content, const std::string& w
   return *found;
 }
 
-StoredNumbers CheckpointFile::open(Content content, const std::string& weight) const {
+TensorReader CheckpointFile::open(Content content, const std::string& weight) const {
   const StoredTensor& t = tensor(content, weight);
   return {name() + ":" + t.path, t.dtype, t.shape,
           [this, &t](std::span<const BoxPair> parts, void* data, const Shape& array) { stored_.read(t, parts, data, array); }};
@@ -27,8 +27,8 @@ std::vector<std::string> CheckpointFile::keys() const {
   return keys;
 }
 
-StoredNumbers CheckpointFile::open(const std::string& weight, DType wanted) const {
-  StoredNumbers itself = open(Content::weight, weight);
+TensorReader CheckpointFile::open(const std::string& weight, DType wanted) const {
+  TensorReader itself = open(Content::weight, weight);
   return itself.dtype == wanted || !has(Content::master, weight) ? itself : open(Content::master, weight);
 }
 

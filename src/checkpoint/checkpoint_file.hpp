@@ -14,13 +14,13 @@ class CheckpointFile : public WeightSource {
 
   const CheckpointHeader& header() const { return stored_.header(); }
   bool has(Content, const std::string& weight) const;
-  StoredNumbers open(Content, const std::string& weight) const;
+  TensorReader open(Content, const std::string& weight) const;
 
   std::string name() const override { return stored_.name(); }
   std::string key(const std::string& weight) const override { return path_of(Content::weight, weight); }
   std::vector<std::string> keys() const override;
   // The weight itself where it is stored as `wanted`, otherwise its master, if there is one.
-  StoredNumbers open(const std::string& weight, DType wanted) const override;
+  TensorReader open(const std::string& weight, DType wanted) const override;
   void check(int rank, int ranks) const override { stored_.check_files(rank, ranks); }
   // What a weight's numbers were before they were widened to be stored, as in "float16"; otherwise the name of their type.
   std::string meaning(const std::string& weight) const;

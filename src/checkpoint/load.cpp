@@ -28,7 +28,7 @@ void check_moments(const CheckpointFile& file, const ModelState& state) {
             file.name(), name);
     require(first && second, Exit::data, "{}: holds one moment of {} without the other", file.name(), name);
     for (const Content content : {Content::first_moment, Content::second_moment}) {
-      const StoredNumbers moment = file.open(content, name);
+      const TensorReader moment = file.open(content, name);
       require(moment.shape == placed.weight.shape, Exit::data, "{}: is {} where the weight is {}", moment.name, text_of(moment.shape),
               text_of(placed.weight.shape));
     }
@@ -36,7 +36,7 @@ void check_moments(const CheckpointFile& file, const ModelState& state) {
 }
 
 // What this rank holds of a tensor, in that type; rows that only pad are zero.
-std::vector<std::byte> share(const StoredNumbers& tensor, const Parameter& p, DType dtype) {
+std::vector<std::byte> share(const TensorReader& tensor, const Parameter& p, DType dtype) {
   std::vector<BoxPair> parts;
   for (const Held& held : p.held.boxes) parts.push_back({held.box, {held.local, held.box.count}});
   std::vector<std::byte> stored(std::size_t(p.size() * size_of(tensor.dtype)));
@@ -55,7 +55,7 @@ class Fetch {
   explicit Fetch(Communicator* same = nullptr) : same_(same && same->size() > 1 ? same : nullptr) {}
 
   // Into what the rank holds of the parameter.
-  void operator()(const std::function<StoredNumbers()>& open, const Parameter& p, const AnyTensor& to) {
+  void operator()(const std::function<TensorReader()>& open, const Parameter& p, const AnyTensor& to) {
     if (!same_) return copy_to_device(share(open(), p, to.dtype).data(), to);
     std::vector<std::byte> numbers(std::size_t(to.bytes()));
     if (same_->rank() == 0 && !failed_) try {

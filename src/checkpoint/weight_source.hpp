@@ -14,7 +14,7 @@
 namespace gyr {
 
 // A tensor of a file.
-struct StoredNumbers {
+struct TensorReader {
   std::string name;  // FILE:TENSOR, for messages
   DType dtype = DType::f32;
   Shape shape;
@@ -35,7 +35,7 @@ class WeightSource {
   virtual std::string key(const std::string& weight) const = 0;
   virtual std::vector<std::string> keys() const = 0;
   // A weight that is there. Of several copies the most exact one for values of type `wanted`. Exit::data where it is no weight.
-  virtual StoredNumbers open(const std::string& weight, DType wanted) const = 0;
+  virtual TensorReader open(const std::string& weight, DType wanted) const = 0;
   // Compares files with the checksums that the source has of them, if any, and what is stored twice: the part of rank `rank` of `ranks`.
   // Exit::data, Exit::config.
   virtual void check(int rank, int ranks) const { static_cast<void>(rank), static_cast<void>(ranks); }

@@ -141,7 +141,6 @@ class Outputs {
   std::optional<OutputFile> json_, records_;
 };
 
-template <class T>
 void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), patience_of(runtime.world()));
   Json settings{{"gyrfalcon", version()}, {"checkpoint", a.checkpoint}, {"task", ""}};
@@ -151,14 +150,15 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
     evaluation = make_evaluation(a, run, settings);
     outputs.emplace(a, runtime.rank() == 0);
   });
-  std::optional<LogitsFile<T>> logits;
-  if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), run.model.vocab_size);
-  const auto scores = score_passages<T>(
-      run.model, grid, [&](Stage<T>& stage) { load_weights(a.checkpoint, grid, stage.config(), stage.parameters().all()); }, evaluation->passages(),
-      a.batch, logits ? &*logits : nullptr);
+  const std::string precision = a.precision.empty() ? run.train.precision : a.precision;
+  std::optional<LogitsFile> logits;
+  if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), run.model.vocab_size, precision_of(precision));
+  const auto scores = score_passages(
+      run.model, precision_of(precision), grid, [&](Stage& stage) { load_weights(a.checkpoint, grid, stage.config(), stage.parameters().all()); },
+      evaluation->passages(), a.batch, logits ? &*logits : nullptr);
   if (logits) logits->finish();
   const Conclusion conclusion = evaluation->conclude(scores);
-  settings["precision"] = a.precision.empty() ? run.train.precision : a.precision;
+  settings["precision"] = precision;
   settings["grid"] = {{"data", grid.layout().size(Axis::data)}, {"pipeline", a.pipeline}, {"tensor", grid.layout().size(Axis::tensor)}};
   settings["batch"] = {{"passages", a.batch.passages}, {"tokens", a.batch.tokens}};
   settings["results"] = conclusion.results;
@@ -170,8 +170,7 @@ int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
-        with_type(precision_of(a.precision.empty() ? run.train.precision : a.precision),
-                  [&]<class T>(std::type_identity<T>) { evaluate<T>(a, run, runtime); });
+        evaluate(a, run, runtime);
       },
       true);
 }

@@ -95,7 +95,6 @@ void say_customs(const Arguments& a, const Note& note) {
   }
 }
 
-template <class T>
 void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
   require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
@@ -107,7 +106,8 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: {} are the most after a prompt of {}", a.sampling.tokens, longest - asked,
           asked);
   Grid grid = grid_of(a, run, asked, runtime);
-  Generator<T> generator(run.model, grid, count, asked, asked + a.sampling.tokens);
+  Generator generator(run.model, precision_of(a.precision.empty() ? run.train.precision : a.precision), grid, count, asked,
+                      asked + a.sampling.tokens);
   load_weights(a.checkpoint, grid, generator.stage().config(), generator.stage().parameters().all());
 
   std::vector<std::string> texts(count);
@@ -132,8 +132,7 @@ int run(const Arguments& a) {
       [&](Runtime& runtime) {
         const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
         say_customs(a, notes_of(runtime));
-        with_type(precision_of(a.precision.empty() ? run.train.precision : a.precision),
-                  [&]<class T>(std::type_identity<T>) { generate<T>(a, run, runtime); });
+        generate(a, run, runtime);
       },
       false);
 }

@@ -23,7 +23,7 @@ std::vector<RankPlan> plans(const RunConfig& run, const Layout& layout) {
   std::vector<RankPlan> list;
   for (int position = 0; position < layout.ranks(); ++position) {
     if (layout.coordinate(position, Axis::data) != 0) continue;
-    with_type(precision_of(run.train.precision), [&]<class T>(std::type_identity<T>) { list.push_back(plan_rank<T>(config, layout, position)); });
+    list.push_back(plan_rank(config, layout, position));
   }
   return list;
 }

@@ -221,7 +221,8 @@ Group& Group::section(std::string_view name, std::string_view help) {
   inner->parent = this;
   require(absent || node->kind == YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); write its keys indented below it",
           absent ? "" : node->where, inner->path, help);
-  return *entries.emplace_back(std::string(name), nullptr, std::move(inner)).section;
+  entries.push_back({std::string(name), nullptr, std::move(inner)});
+  return *entries.back().section;
 }
 
 // "run.yaml:3: model.hidden_size = 64", and of a default "model.hidden_size = 64 (default)".

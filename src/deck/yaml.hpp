@@ -59,7 +59,11 @@ std::string read_yaml(const YamlValue& node, std::vector<T>& list) {
 template <class T>
 std::string read_yaml(const YamlValue& node, std::optional<T>& maybe) {
   maybe.reset();
-  return node.kind == YamlValue::Kind::null ? "" : read_yaml(node, maybe.emplace());
+  if (node.kind == YamlValue::Kind::null) return "";
+  T value{};
+  std::string wrong = read_yaml(node, value);
+  maybe = std::move(value);
+  return wrong;
 }
 
 }  // namespace gyr

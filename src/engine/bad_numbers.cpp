@@ -32,16 +32,16 @@ struct Bad {
   double weight = -1, gradient = -1;
 };
 
-template <class T>
-Bad bad_on_this_rank(Device& dev, const Parameters<T>& parameters, const Optimizer<T>& optimizer) {
-  using A = Acc<T>;
-  const auto finite = [&](auto x) { return std::isfinite(sum_of_squares<typename decltype(x)::non_const_value_type>(dev, x)); };
+Bad bad_on_this_rank(Device& dev, const Parameters& parameters, const Optimizer& optimizer) {
+  const auto finite = [&](const AnyTensor& x) {
+    return with_type(x, [&]<class Typed>(const Typed& typed) { return std::isfinite(sum_of_squares<typename Typed::value_type>(dev, typed)); });
+  };
   const auto& all = parameters.all();
   Bad bad;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto value = optimizer.has_master(*all[i]) ? Tensor1<const A>(optimizer.master(*all[i])) : all[i]->template vector<const A>();
+    const AnyTensor value = optimizer.has_master(*all[i]) ? optimizer.master(*all[i]) : all[i]->value();
     if (bad.weight < 0 && !finite(value)) bad.weight = double(i);
-    if (all[i]->trained && !finite(all[i]->template vector_gradient<const A>())) bad.gradient = double(i);
+    if (all[i]->trained && !finite(all[i]->gradient())) bad.gradient = double(i);
   }
   return bad;
 }
@@ -56,8 +56,7 @@ std::pair<int, int> last_stage_with(Grid& grid, double mine) {
 
 }  // namespace
 
-template <class T>
-void name_bad_numbers(Device& dev, Grid& grid, const Parameters<T>& parameters, const Optimizer<T>& optimizer, std::int64_t step, double loss,
+void name_bad_numbers(Device& dev, Grid& grid, const Parameters& parameters, const Optimizer& optimizer, std::int64_t step, double loss,
                       double norm) {
   const Bad bad = bad_on_this_rank(dev, parameters, optimizer);
   const auto weight = last_stage_with(grid, bad.weight), gradient = last_stage_with(grid, bad.gradient);
@@ -73,11 +72,5 @@ void name_bad_numbers(Device& dev, Grid& grid, const Parameters<T>& parameters, 
   });
   fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite", step, loss, norm);
 }
-
-#define GYR_BAD_NUMBERS(T) template void name_bad_numbers<T>(Device&, Grid&, const Parameters<T>&, const Optimizer<T>&, std::int64_t, double, double);
-GYR_BAD_NUMBERS(double)
-GYR_BAD_NUMBERS(float)
-GYR_BAD_NUMBERS(bf16)
-#undef GYR_BAD_NUMBERS
 
 }  // namespace gyr

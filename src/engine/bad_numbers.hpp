@@ -9,7 +9,6 @@ namespace gyr {
 // Throws Exit::numeric on every rank, with step, loss, norm and the weight nearest to where the bad number began: backward spreads it towards
 // the embedding, so the last weight in the order of the model whose gradient is bad is the closest to its origin; weights that are bad
 // themselves come first. Collective over the grid.
-template <class T>
-[[noreturn]] void name_bad_numbers(Device&, Grid&, const Parameters<T>&, const Optimizer<T>&, std::int64_t step, double loss, double norm);
+[[noreturn]] void name_bad_numbers(Device&, Grid&, const Parameters&, const Optimizer&, std::int64_t step, double loss, double norm);
 
 }  // namespace gyr

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/engine/chunk.hpp"
 
-#include "kernels/rope.hpp"
-
 namespace gyr {
 
 namespace {
@@ -15,25 +13,10 @@ void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
   Kokkos::deep_copy(to, host);
 }
 
-// Positions of every row: those of packed documents, or counted from where each sequence stands.
-std::vector<std::int32_t> positions_of(const Sequences& s, std::span<const std::int32_t> packed) {
-  if (packed.empty()) {
-    std::vector<std::int32_t> counted;
-    for (Index b = 0; b < s.batch; ++b)
-      for (Index t = 0; t < s.seq_length; ++t) counted.push_back(std::int32_t(s.past_of(b) + t));
-    return counted;
-  }
-  ensure(Index(packed.size()) == s.rows(), "{} positions for {} rows", packed.size(), s.rows());
-  for (Index r = 0; r < s.rows(); ++r)
-    ensure(packed[r] == 0 || (packed[r] > 0 && (r % s.seq_length == 0 || packed[r] == packed[r - 1] + 1)),
-           "row {} stands at position {} of a document and the row before it at {}", r, packed[r], r > 0 ? packed[r - 1] : -1);
-  return {packed.begin(), packed.end()};
-}
-
 }  // namespace
 
-template <class T>
-Chunk<T>::Chunk(const ModelConfig& config, Span layers, Parameters<T>& parameters, Parameter* table) : config_(config), first_layer_(layers.first) {
+Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table)
+    : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first) {
   const bool first = layers.first == 0, last = layers.last == config.layers();
   const auto declared = [&](auto&& declare) {
     const Index before = parameters.extent();
@@ -41,12 +24,9 @@ Chunk<T>::Chunk(const ModelConfig& config, Span layers, Parameters<T>& parameter
     ranges_.push_back({before, parameters.extent()});
     if (first && parameters.extent() == 0) lowest_ = Index(ranges_.size());
   };
-  if (first) declared([&] { embedding_ = std::make_unique<Embedding<T>>(config_, parameters); });
+  if (first) declared([&] { embedding_ = std::make_unique<Embedding>(config_, parameters); });
   for (Index i = layers.first; i < layers.last; ++i)
-    declared([&] {
-      const auto make = std::get<MakeLayer<T>>(layer_type(config_.pattern[i]).make);
-      layers_.push_back(make(config_, fmt::format("model.layers.{}", i), parameters));
-    });
+    declared([&] { layers_.push_back(layer_type(config_.pattern[i]).make(config_, fmt::format("model.layers.{}", i), parameters)); });
   if (last)
     declared([&] {
       if (config_.tie_word_embeddings && first) table = &embedding_->table();
@@ -56,28 +36,23 @@ Chunk<T>::Chunk(const ModelConfig& config, Span layers, Parameters<T>& parameter
   for (std::size_t i = 1; i < ranges_.size(); ++i) ranges_[i].first = ranges_[i - 1].last;
 }
 
-template <class T>
-std::string Chunk<T>::stream_name(Index layer) const {
+std::string Chunk::stream_name(Index layer) const {
   return layer < 0 ? "model.embed_tokens.output" : fmt::format("model.layers.{}.output", first_layer_ + layer);
 }
 
-// Where every row stands: its position, the angles of that, and, of packed documents, how far it may look back.
-template <class T>
-void Chunk<T>::place(Device& dev, Slot<T>& slot, std::span<const std::int32_t> packed) const {
-  const Index rows = slot.sequences.rows(), half = config_.attention.head_dim / 2;
-  const auto positions = slot.frame.put(Keys::positions, rows);
-  slot.cosine = slot.frame.put(Keys::cosine, rows, half);
-  slot.sine = slot.frame.put(Keys::sine, rows, half);
-  if (!dev.dry_run() || !packed.empty()) slot.host_positions = positions_of(slot.sequences, packed);
-  upload<std::int32_t>(dev, slot.host_positions, positions);
-  slot.documents = packed.empty() ? Documents() : Documents{positions, slot.host_positions};
-  rope_table<Acc<T>>(dev, positions, config_.attention.rope_theta, slot.cosine, slot.sine);
+// Where every row stands.
+void Chunk::place(Device& dev, Slot& slot, std::span<const std::int32_t> packed) const {
+  SequenceLayout& s = slot.sequences;
+  const auto positions = slot.frame.put(Keys::positions, s.rows());
+  if (!dev.dry_run() || !packed.empty()) slot.positions = positions_of(s, packed);
+  upload<std::int32_t>(dev, slot.positions, positions);
+  s.positions = positions;
+  s.packed = packed.empty() ? std::span<const std::int32_t>() : slot.positions;
 }
 
-template <class T>
-Bundle<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const MicroBatch& batch) const {
+Bundle Chunk::begin(Device& dev, Slot& slot, const MicroBatch& batch) const {
   ensure(slot.frame.empty(), "the slot still holds a micro-batch");
-  slot.sequences = {batch.batch, batch.seq_length, 0, {}};
+  slot.sequences = {batch.batch, batch.seq_length};
   const Index rows = slot.sequences.rows();
   slot.tokens = slot.frame.put(Keys::tokens, rows);
   slot.labels = slot.frame.put(Keys::labels, rows);
@@ -87,8 +62,7 @@ Bundle<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const MicroBatch& batch) c
   return put_input(slot);
 }
 
-template <class T>
-Bundle<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const Sequences& sequences, std::span<const Token> tokens) const {
+Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, std::span<const Token> tokens) const {
   slot.clear();
   slot.sequences = sequences;
   slot.tokens = slot.frame.put(Keys::tokens, sequences.rows());
@@ -97,20 +71,17 @@ Bundle<T> Chunk<T>::begin(Device& dev, Slot<T>& slot, const Sequences& sequences
   return put_input(slot);
 }
 
-template <class T>
-Bundle<T> Chunk<T>::put_input(Slot<T>& slot) const {
+Bundle Chunk::put_input(Slot& slot) const {
   slot.stream = {};
-  if (!first()) slot.stream.x = slot.frame.put(Keys::input, slot.sequences.rows(), config_.hidden_size);
+  if (!first()) slot.stream.x = slot.frame.put(Keys::input, dtype_, slot.sequences.rows(), config_.hidden_size);
   return slot.stream;
 }
 
-template <class T>
-void Chunk<T>::embed(Pass<T>& a, Slot<T>& slot) {
+void Chunk::embed(Pass& a, Slot& slot) {
   if (first()) slot.stream.x = embedding_->forward(a, frame_of(slot, -1), slot.tokens);
 }
 
-template <class T>
-void Chunk<T>::run_and_keep(Pass<T>& a, Slot<T>& slot) {
+void Chunk::run_and_keep(Pass& a, Slot& slot) {
   embed(a, slot);
   if (first()) a.show(Observed::activation, stream_name(-1), slot.stream.x);
   for (Index i = 0; i < Index(layers_.size()); ++i) {
@@ -120,65 +91,58 @@ void Chunk<T>::run_and_keep(Pass<T>& a, Slot<T>& slot) {
 }
 
 // What a layer has kept makes room for the next one's, and the stream stays in one place.
-template <class T>
-void Chunk<T>::run_through(Pass<T>& a, Slot<T>& slot) {
+void Chunk::run_through(Pass& a, Slot& slot) {
   embed(a, slot);
   for (Index i = 0; i < Index(layers_.size()); ++i) {
-    Bundle<T> out = slot.stream;
+    Bundle out = slot.stream;
     layers_[i]->forward(a, frame_of(slot, i), out);
-    convert<T, T>(a.dev, Matrix<T>(out.x), Matrix<T>(slot.stream.x));
+    convert(a.dev, out.x, slot.stream.x);
     frame_of(slot, i).clear();
   }
 }
 
-template <class T>
-void Chunk<T>::forward(Pass<T>& a, Slot<T>& slot, double scale, Tensor1<double> loss, std::vector<RowScore>* each) {
+void Chunk::forward(Pass& a, Slot& slot, double scale, Tensor1<double> loss, std::vector<RowScore>* each) {
   scale == 0 ? run_through(a, slot) : run_and_keep(a, slot);
   if (!last()) return;
-  const Tensor2<T> x = slot.stream.x;
+  const AnyTensor2 x = slot.stream.x;
   if (scale == 0) {
     head_->loss(a, head_frame(slot), x, slot.labels, loss, each);
   } else {
     head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scale, loss);
-    slot.gradient.x = slot.frame.put(Keys::gradient, x.extent(0), x.extent(1));
+    slot.gradient.x = slot.frame.put(Keys::gradient, dtype_, x.rows, x.columns);
     head_->backward(a, head_frame(slot), slot.gradient.x);
     head_frame(slot).release(Phase::weight_gradients);
   }
 }
 
-template <class T>
-Bundle<T> Chunk<T>::begin_backward(Slot<T>& slot) const {
+Bundle Chunk::begin_backward(Slot& slot) const {
   if (last()) return slot.gradient;
-  slot.frame.release(slot.stream.x.data());
-  slot.gradient.x = slot.frame.put(Keys::gradient, slot.sequences.rows(), config_.hidden_size);
+  slot.frame.release(slot.stream.x.data);
+  slot.gradient.x = slot.frame.put(Keys::gradient, dtype_, slot.sequences.rows(), config_.hidden_size);
   return slot.gradient;
 }
 
-template <class T>
-Layer<T>* Chunk<T>::layer_of(Index part) const {
+Layer* Chunk::layer_of(Index part) const {
   const Index layer = part - Index(first());
   return layer >= 0 && layer < Index(layers_.size()) ? layers_[layer].get() : nullptr;
 }
 
-template <class T>
-void Chunk<T>::backward_input(Pass<T>& a, Slot<T>& slot, const Span& parts) {
+void Chunk::backward_input(Pass& a, Slot& slot, const Span& parts) {
   for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
     backward_part(a, slot, part);
-    const Layer<T>* layer = layer_of(part);
+    const Layer* layer = layer_of(part);
     slot.frame.nested(int(part)).release(layer && layer->splits() ? Phase::input_gradients : Phase::weight_gradients);
   }
 }
 
-template <class T>
-void Chunk<T>::backward_weights(Pass<T>& a, Slot<T>& slot, const Span& parts) {
+void Chunk::backward_weights(Pass& a, Slot& slot, const Span& parts) {
   for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
-    if (Layer<T>* layer = layer_of(part)) layer->backward_weights(a, slot.frame.nested(int(part)));
+    if (Layer* layer = layer_of(part)) layer->backward_weights(a, slot.frame.nested(int(part)));
     slot.frame.nested(int(part)).release(Phase::weight_gradients);
   }
 }
 
-template <class T>
-void Chunk<T>::backward(Pass<T>& a, Slot<T>& slot, const Span& parts) {
+void Chunk::backward(Pass& a, Slot& slot, const Span& parts) {
   for (Index part = parts.last - 1; part >= parts.first; --part) {
     backward_input(a, slot, {part, part + 1});
     backward_weights(a, slot, {part, part + 1});
@@ -186,17 +150,12 @@ void Chunk<T>::backward(Pass<T>& a, Slot<T>& slot, const Span& parts) {
 }
 
 // The head's is done with its forward.
-template <class T>
-void Chunk<T>::backward_part(Pass<T>& a, Slot<T>& slot, Index part) {
+void Chunk::backward_part(Pass& a, Slot& slot, Index part) {
   const Index layer = part - Index(first());
   if (layer == Index(layers_.size())) return;
   a.show(Observed::gradient, stream_name(layer), slot.gradient.x);
   if (layer < 0) embedding_->backward(a, frame_of(slot, layer), slot.gradient.x);
   else layers_[layer]->backward_input(a, frame_of(slot, layer), slot.gradient);
 }
-
-template class Chunk<double>;
-template class Chunk<float>;
-template class Chunk<bf16>;
 
 }  // namespace gyr

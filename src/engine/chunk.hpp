@@ -24,7 +24,6 @@ struct MicroBatch {
 };
 
 // What a micro-batch is and what its forward keeps: in the frame itself what all layers see, in nested ones what each part keeps.
-template <class T>
 struct Slot {
   // Forwards alone: a stack.
   explicit Slot(Arena memory) : arena(std::move(memory)) {}
@@ -42,48 +41,45 @@ struct Slot {
   std::optional<Tape> tape;
   Arena arena;
   Frame frame{arena, "micro-batch"};
-  Sequences sequences = {};
-  std::vector<std::int32_t> host_positions = {};  // of every row
+  SequenceLayout sequences = {};
+  std::vector<std::int32_t> positions = {};  // of every row
   Tensor1<Token> tokens = {}, labels = {};
-  Documents documents = {};
-  Tensor2<Acc<T>> cosine = {}, sine = {};
-  Bundle<T> stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
+  Bundle stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
 };
 
-template <class T>
 class Chunk {
  public:
   // Declares the weights of the model's layers `layers`. `table`: the embedding's, where a tied head lies on the same rank.
-  Chunk(const ModelConfig&, Span layers, Parameters<T>&, Parameter* table);
+  Chunk(const ModelConfig&, Span layers, Parameters&, Parameter* table);
 
   bool first() const { return embedding_ != nullptr; }  // of the model
   bool last() const { return head_ != nullptr; }
   // Range of the flat gradients that belongs to the embedding, to each layer in order, to the head.
   const std::vector<Span>& ranges() const { return ranges_; }
-  Embedding<T>* embedding() { return embedding_.get(); }
-  Head<T>* head() { return head_.get(); }
+  Embedding* embedding() { return embedding_.get(); }
+  Head* head() { return head_.get(); }
 
   // Brings the micro-batch into an empty slot. Where this is not the first chunk, the tensor its input must be received into.
-  Bundle<T> begin(Device&, Slot<T>&, const MicroBatch&) const;
+  Bundle begin(Device&, Slot&, const MicroBatch&) const;
   // Runs the layers. On the last chunk also the head: adds to `loss`, on the device, the sum over labelled rows, and, where scale is not 0,
   // keeps the gradient of scale * loss; where it is 0, `each`, if given, gets the score of every row. The slot's stream is the chunk's output then.
-  void forward(Pass<T>&, Slot<T>&, double scale, Tensor1<double> loss, std::vector<RowScore>* each = nullptr);
+  void forward(Pass&, Slot&, double scale, Tensor1<double> loss, std::vector<RowScore>* each = nullptr);
   // Where the gradient of the output must be received, except on the last chunk. The output has been sent: its memory is free.
-  Bundle<T> begin_backward(Slot<T>&) const;
+  Bundle begin_backward(Slot&) const;
   // Run back through the parts [first, last) of ranges(), the last of which is the one below where it ended before: from the slot's gradient
   // of their output to that of their input, and to the gradients of their weights. On the first chunk, parts below the lowest weight that
   // is trained are not run through.
-  void backward_input(Pass<T>&, Slot<T>&, const Span& parts);
-  void backward_weights(Pass<T>&, Slot<T>&, const Span& parts);
+  void backward_input(Pass&, Slot&, const Span& parts);
+  void backward_weights(Pass&, Slot&, const Span& parts);
   // Both, part by part.
-  void backward(Pass<T>&, Slot<T>&, const Span& parts);
+  void backward(Pass&, Slot&, const Span& parts);
 
   // Generation: brings the tokens in, as above.
-  Bundle<T> begin(Device&, Slot<T>&, const Sequences&, std::span<const Token> tokens) const;
+  Bundle begin(Device&, Slot&, const SequenceLayout&, std::span<const Token> tokens) const;
   // Runs the layers after what the pass's state remembers, and keeps nothing. The slot's stream is the chunk's output then.
-  void run_through(Pass<T>&, Slot<T>&);
+  void run_through(Pass&, Slot&);
   // The head's frame in a slot.
-  Frame& head_frame(Slot<T>& slot) const { return slot.frame.nested(int(ranges_.size()) - 1, "head"); }
+  Frame& head_frame(Slot& slot) const { return slot.frame.nested(int(ranges_.size()) - 1, "head"); }
 
  private:
   // The residual stream as it leaves the embedding (layer -1) or a layer of this chunk, counted from 0.
@@ -91,24 +87,24 @@ class Chunk {
   struct Keys {
     static constexpr Key<Tensor1<Token>> tokens{"token ids"}, labels{"labels"};
     static constexpr Key<Tensor1<std::int32_t>> positions{"positions"};
-    static constexpr Key<Tensor2<Acc<T>>> cosine{"cosine"}, sine{"sine"};
-    static constexpr Key<Tensor2<T>> input{"input"}, gradient{"gradient"};
+    static constexpr Key<AnyTensor2> input{"input"}, gradient{"gradient"};
   };
   int part_of(Index layer) const { return int(layer) + int(first()); }  // layer -1: the embedding
-  Frame& frame_of(Slot<T>& slot, Index layer) const { return slot.frame.nested(part_of(layer), "part"); }
-  void embed(Pass<T>&, Slot<T>&);
-  void run_and_keep(Pass<T>&, Slot<T>&);
-  Bundle<T> put_input(Slot<T>&) const;
-  void place(Device&, Slot<T>&, std::span<const std::int32_t> packed) const;
+  Frame& frame_of(Slot& slot, Index layer) const { return slot.frame.nested(part_of(layer), "part"); }
+  void embed(Pass&, Slot&);
+  void run_and_keep(Pass&, Slot&);
+  Bundle put_input(Slot&) const;
+  void place(Device&, Slot&, std::span<const std::int32_t> packed) const;
   // The layer that a part is; null: it is the embedding or the head.
-  Layer<T>* layer_of(Index part) const;
-  void backward_part(Pass<T>&, Slot<T>&, Index part);
+  Layer* layer_of(Index part) const;
+  void backward_part(Pass&, Slot&, Index part);
 
   ModelConfig config_;
+  DType dtype_;
   Index first_layer_;
-  std::unique_ptr<Embedding<T>> embedding_;
-  std::vector<std::unique_ptr<Layer<T>>> layers_;
-  std::unique_ptr<Head<T>> head_;
+  std::unique_ptr<Embedding> embedding_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::unique_ptr<Head> head_;
   std::vector<Span> ranges_;
   Index lowest_ = 0;  // part where backward may end
 };

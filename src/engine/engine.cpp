@@ -19,7 +19,10 @@ namespace {
 
 Arena arena(Memory category, const Capacity* capacity) { return capacity ? Arena(category, capacity->bytes(category)) : Arena::dry_run(category); }
 
-Arena working(const Capacity* capacity) { return capacity ? Arena(Memory::activations, capacity->working()) : Arena::dry_run(Memory::activations); }
+Arena working_memory(const Capacity* capacity, const Arena* shared) {
+  if (capacity && shared) return shared->part(Memory::activations, 0, capacity->working());
+  return capacity ? Arena(Memory::activations, capacity->working()) : Arena::dry_run(Memory::activations);
+}
 
 // Behind the slots of forwards alone.
 Arena scratch(const Arena& working, const Capacity* capacity) {
@@ -33,14 +36,13 @@ Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
   return (i * grid.layout().size(Axis::data) + grid.coordinate(Axis::data)) * micro_batch_size;
 }
 
-template <class T>
-Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity, Timers& timers)
-    : config_(config), grid_(grid), timers_(timers), working_(working(capacity)), device_(!capacity, scratch(working_, capacity)),
+Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity, Timers& timers, const Arena* working)
+    : config_(config), grid_(grid), timers_(timers), working_(working_memory(capacity, working)), device_(!capacity, scratch(working_, capacity)),
       weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
-      optimizer_memory_(arena(Memory::optimizer, capacity)), stage_(config.model, grid, config.optimizer.trained()),
+      optimizer_memory_(arena(Memory::optimizer, capacity)), stage_(config.model, config.precision, grid, config.optimizer.trained()),
       reduction_(stage_, grid, config.bucket_bytes), executor_(device_, grid, stage_, timers) {
-  stage_.parameters().allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none);
-  sums_ = weights_.template tensor<double>(2);
+  stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, config.seq_length);
+  sums_ = weights_.tensor<double>(2);
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
   if (capacity) {
     stage_.make_slots(capacity->forwards, working_);
@@ -53,8 +55,7 @@ Engine<T>::Engine(const EngineConfig& config, Grid& grid, const Capacity* capaci
   if (config.training) stage_.rehearse(training_program(config.micros).slots);
 }
 
-template <class T>
-Capacity Engine<T>::measured() const {
+Capacity Engine::measured() const {
   return {weights_.high_water(),
           gradients_.high_water(),
           optimizer_memory_.high_water(),
@@ -64,48 +65,41 @@ Capacity Engine<T>::measured() const {
           executor_.live()};
 }
 
-template <class T>
-Program Engine<T>::training_program(int micros) const {
+Program Engine::training_program(int micros) const {
   return compile(config_.schedule, pipeline_shape(grid_.layout(), micros), grid_.coordinate(Axis::pipeline), reduction_.parts());
 }
 
-template <class T>
-void Engine<T>::set_hook(Hook* hook) {
+void Engine::set_hook(Hook* hook) {
   ensure(!device_.dry_run(), "a dry run has no numbers for a hook");
   stage_.set_hook(hook_ = hook);
   executor_.set_hook(hook);
 }
 
-template <class T>
-void Engine<T>::initialise(std::uint64_t seed) {
-  for (const auto& p : stage_.parameters().all()) gyr::initialise<T>(device_, *p, seed);
+void Engine::initialise(std::uint64_t seed) {
+  for (const auto& p : stage_.parameters().all()) gyr::initialise(device_, *p, seed);
   if (optimizer_) optimizer_->reset(device_);
 }
 
-template <class T>
-AnyTensor Engine<T>::tensor(const Parameter& p, Content content) const {
-  const auto any = [](const auto& x) { return x.data() ? AnyTensor(x) : AnyTensor(); };
+AnyTensor Engine::tensor(const Parameter& p, Content content) const {
   const bool trains = optimizer_ && p.trained;
   switch (content) {
     case Content::weight: return p.value();
-    case Content::gradient: return any(p.template vector_gradient<Acc<T>>());
-    case Content::first_moment: return trains ? any(optimizer_->moment1(p)) : AnyTensor();
-    case Content::second_moment: return trains ? any(optimizer_->moment2(p)) : AnyTensor();
-    case Content::master: return trains ? any(optimizer_->master(p)) : AnyTensor();
+    case Content::gradient: return p.gradient();
+    case Content::first_moment: return trains ? optimizer_->moment1(p) : AnyTensor();
+    case Content::second_moment: return trains ? optimizer_->moment2(p) : AnyTensor();
+    case Content::master: return trains ? optimizer_->master(p) : AnyTensor();
     case Content::activation: break;
   }
   return {};
 }
 
-template <class T>
-std::vector<MicroBatch> Engine<T>::collect(const MicroBatches& source, int micros) const {
+std::vector<MicroBatch> Engine::collect(const MicroBatches& source, int micros) const {
   std::vector<MicroBatch> batches;
   for (int i = 0; i < micros; ++i) batches.push_back(source(i));
   return batches;
 }
 
-template <class T>
-Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
+Index Engine::labelled(const std::vector<MicroBatch>& batches) {
   grid_.tell("count labels");
   if (device_.dry_run()) return Index(batches.size()) * config_.micro_batch_size * config_.seq_length * grid_.group(Axis::data).size();
   double count = 0;
@@ -114,35 +108,31 @@ Index Engine<T>::labelled(const std::vector<MicroBatch>& batches) {
   return Index(grid_.group(Axis::data).sum(count));
 }
 
-template <class T>
-void Engine<T>::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order) {
+void Engine::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order) {
   fill<double>(device_, sums_, 0);
   executor_.run(program, batches, order, [&](int bucket) { return reduction_.start(device_, bucket); });
 }
 
-template <class T>
-void Engine<T>::run_forward(const std::vector<MicroBatch>& batches, Scores* scores) {
+void Engine::run_forward(const std::vector<MicroBatch>& batches, Scores* scores) {
   run(compile(forward_only, pipeline_shape(grid_.layout(), int(batches.size())), grid_.coordinate(Axis::pipeline)), batches,
       {rows(sums_, 0, 1), 0, scores});
 }
 
-template <class T>
-void Engine<T>::finish_gradients() {
+void Engine::finish_gradients() {
   auto t = timers_.scope("reduce gradients");
   grid_.tell("reduce gradients");
   executor_.wait_for_reductions();
   reduction_.finish(device_);
 }
 
-template <class T>
-StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const StepOrder& order) {
+StepResult Engine::gradients(const MicroBatches& source, int micros, const StepOrder& order) {
   const auto batches = collect(source, micros);
   StepResult result;
   result.tokens = labelled(batches);
   require(result.tokens > 0, Exit::data,
           "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off",
           order.number);
-  fill<Acc<T>>(device_, stage_.parameters().gradients(), 0);
+  fill(device_, stage_.parameters().gradients(), 0);
   run(training_program(micros), batches, {rows(sums_, 0, 1), 1.0 / double(result.tokens)});
   finish_gradients();
   if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().gradients());
@@ -166,8 +156,7 @@ StepResult Engine<T>::gradients(const MicroBatches& source, int micros, const St
   return result;
 }
 
-template <class T>
-StepResult Engine<T>::train(const MicroBatches& source, int micros, const StepOrder& order) {
+StepResult Engine::train(const MicroBatches& source, int micros, const StepOrder& order) {
   StepResult result = gradients(source, micros, order);
   result.applied = result.finite && !(result.loss > order.loss_limit);
   if (!result.applied) return result;
@@ -178,28 +167,21 @@ StepResult Engine<T>::train(const MicroBatches& source, int micros, const StepOr
   return result;
 }
 
-template <class T>
-std::pair<double, Index> Engine<T>::evaluate(const MicroBatches& source, int micros) {
+std::pair<double, Index> Engine::evaluate(const MicroBatches& source, int micros) {
   const auto batches = collect(source, micros);
   const Index tokens = labelled(batches);
   run_forward(batches, nullptr);
   return {agree_from_last_stage(grid_, {to_host(device_, sums_)[0]}).sum, tokens};
 }
 
-template <class T>
-Scores Engine<T>::scores(const MicroBatches& source, int micros) {
+Scores Engine::scores(const MicroBatches& source, int micros) {
   Scores scores;
   run_forward(collect(source, micros), &scores);
   return scores;
 }
 
-template <class T>
-void Engine<T>::not_finite(std::int64_t step, const StepResult& result) {
+void Engine::not_finite(std::int64_t step, const StepResult& result) {
   name_bad_numbers(device_, grid_, stage_.parameters(), *optimizer_, step, result.loss, result.gradient_norm);
 }
-
-template class Engine<double>;
-template class Engine<float>;
-template class Engine<bf16>;
 
 }  // namespace gyr

@@ -16,6 +16,7 @@ namespace gyr {
 
 struct EngineConfig {
   ModelConfig model;
+  DType precision = DType::f32;  // of weights, activations and products; sums, gradients and masters are those of its accumulator
   OptimizerConfig optimizer;
   Index micro_batch_size = 1;            // sequences in a micro-batch
   Index seq_length = 1024;               // tokens in a sequence
@@ -51,12 +52,13 @@ using MicroBatches = std::function<MicroBatch(int)>;
 // The sample, counted within the step, that it begins with: replicas take turns, so that a step's samples do not depend on the grid.
 Index first_sample(Index micro_batch_size, Index i, const Grid&);
 
-template <class T>
 class Engine final : public ModelState {
  public:
   // `capacity`: what `measured` returned after one step of a dry run of the same configuration, and forwards alone. Null makes a dry run, on
   // a dry-run grid. Micro-batches that are trained on then have the shape of those of the dry run.
-  Engine(const EngineConfig&, Grid&, const Capacity* capacity, Timers&);
+  // `working`: at least capacity->working() bytes for activations and scratch, which other engines take too: nothing of an engine is there
+  // between its calls. Null: memory of its own.
+  Engine(const EngineConfig&, Grid&, const Capacity* capacity, Timers&, const Arena* working = nullptr);
 
   // Draws the weights by (seed, name, element) and resets the optimizer.
   void initialise(std::uint64_t seed);
@@ -75,13 +77,13 @@ class Engine final : public ModelState {
   // The scores of every row of this data coordinate's micro-batches, [micro][row], on the last stage; empty on the others. No gradients.
   Scores scores(const MicroBatches&, int micros);
 
-  Stage<T>& stage() { return stage_; }
-  Optimizer<T>& optimizer() { return *optimizer_; }
+  Stage& stage() { return stage_; }
+  Optimizer& optimizer() { return *optimizer_; }
   const EngineConfig& config() const { return config_; }
   Capacity measured() const;  // high-water marks so far
 
   const ModelConfig& model() const override { return config_.model; }
-  DType precision() const override { return dtype_of<T>(); }
+  DType precision() const override { return config_.precision; }
   Index seq_length() const override { return config_.seq_length; }
   Index micro_batch_size() const override { return config_.micro_batch_size; }
   Trained trained() const override { return config_.optimizer.trained(); }
@@ -108,10 +110,10 @@ class Engine final : public ModelState {
   Device device_;
   Arena weights_, gradients_, optimizer_memory_;
   Tensor1<double> sums_;  // (2) beside the weights: of the losses and of the squared gradients of a step, read together at its end
-  Stage<T> stage_;
-  std::optional<Optimizer<T>> optimizer_;
-  GradientReduction<T> reduction_;
-  Executor<T> executor_;
+  Stage stage_;
+  std::optional<Optimizer> optimizer_;
+  GradientReduction reduction_;
+  Executor executor_;
   std::function<void(const AnyTensor&)> on_gradients_;
   Hook* hook_ = nullptr;
 };

@@ -27,11 +27,9 @@ class OnTape {
 
 }  // namespace
 
-template <class T>
-Executor<T>::Executor(Device& device, Grid& grid, Stage<T>& stage, Timers& timers) : device_(device), grid_(grid), stage_(stage), timers_(timers) {}
+Executor::Executor(Device& device, Grid& grid, Stage& stage, Timers& timers) : device_(device), grid_(grid), stage_(stage), timers_(timers) {}
 
-template <class T>
-void Executor<T>::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order, const Reduce& reduce) {
+void Executor::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order, const Reduce& reduce) {
   Run run{program, batches, order, reduce, {}};
   for (const int slots : program.slots) run.flows.emplace_back(slots);
   if (order.scores) order.scores->resize(batches.size());
@@ -49,14 +47,12 @@ void Executor<T>::run(const Program& program, const std::vector<MicroBatch>& bat
       clear(run.flows[chunk][i], run.with_backwards() ? stage_.training_slot(int(chunk), int(i)) : stage_.slot(int(chunk), int(i)));
 }
 
-template <class T>
-void Executor<T>::wait_for_reductions() {
+void Executor::wait_for_reductions() {
   for (Event& reduction : reductions_) reduction.device_wait(device_);
   reductions_.clear();
 }
 
-template <class T>
-Alive Executor<T>::execute(Run& run, const Task& task) {
+Alive Executor::execute(Run& run, const Task& task) {
   if (task.op == Op::reduce) reductions_.push_back(run.reduce(task.bucket));
   if (task.op == Op::reduce || task.op == Op::step) return {};
   std::optional<Tape>& tape = slot(run, task).tape;
@@ -67,8 +63,7 @@ Alive Executor<T>::execute(Run& run, const Task& task) {
   return tape ? Alive{tape->last_peak(), tape->live()} : Alive{};
 }
 
-template <class T>
-void Executor<T>::execute_in_slot(Run& run, const Task& task) {
+void Executor::execute_in_slot(Run& run, const Task& task) {
   Flow& flow = run.flows[task.chunk][task.slot];
   switch (task.op) {
     case Op::receive: receive(run, task, flow); break;
@@ -79,36 +74,31 @@ void Executor<T>::execute_in_slot(Run& run, const Task& task) {
   flow.over = task.last_use;
 }
 
-template <class T>
-Slot<T>& Executor<T>::slot(const Run& run, const Task& task) {
+Slot& Executor::slot(const Run& run, const Task& task) {
   return run.with_backwards() ? stage_.training_slot(task.chunk, task.slot) : stage_.slot(task.chunk, task.slot);
 }
 
 // In the order in which they began.
-template <class T>
-void Executor<T>::wait(std::vector<Event>& events) {
+void Executor::wait(std::vector<Event>& events) {
   for (Event& event : events) event.device_wait(device_);
   events.clear();
 }
 
 // What a send reads stays until it has ended.
-template <class T>
-void Executor<T>::clear(Flow& flow, Slot<T>& slot) {
+void Executor::clear(Flow& flow, Slot& slot) {
   wait(flow.sends);
   if (flow.over) slot.clear();
   flow.over = false;
 }
 
-template <class T>
-Bundle<T> Executor<T>::begin(Run& run, const Task& task, Flow& flow) {
+Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {
   clear(flow, slot(run, task));
   return stage_.chunk(task.chunk).begin(device_, slot(run, task), run.batches[task.micro]);
 }
 
-template <class T>
-void Executor<T>::receive(Run& run, const Task& task, Flow& flow) {
-  const auto into = [&](std::vector<Event>& events, const Bundle<T>& bundle) {
-    bundle.each([&](const Tensor2<T>& x) { events.push_back(grid_.group(Axis::pipeline).start_receive(device_, flat(x), task.peer, task.tag)); });
+void Executor::receive(Run& run, const Task& task, Flow& flow) {
+  const auto into = [&](std::vector<Event>& events, const Bundle& bundle) {
+    bundle.each([&](const AnyTensor2& x) { events.push_back(grid_.group(Axis::pipeline).start_receive(device_, x.flat(), task.peer, task.tag)); });
   };
   auto t = timers_.scope("pipeline wait");
   if (task.payload == Payload::gradients) {
@@ -118,49 +108,39 @@ void Executor<T>::receive(Run& run, const Task& task, Flow& flow) {
   into(flow.input, begin(run, task, flow));
 }
 
-template <class T>
-void Executor<T>::send(Run& run, const Task& task, Flow& flow) {
-  const Slot<T>& slot = this->slot(run, task);
-  const Bundle<T>& bundle = task.payload == Payload::activations ? slot.stream : slot.gradient;
-  bundle.each(
-      [&](const Tensor2<T>& x) { flow.sends.push_back(grid_.group(Axis::pipeline).template start_send<T>(device_, flat(x), task.peer, task.tag)); });
+void Executor::send(Run& run, const Task& task, Flow& flow) {
+  const Slot& slot = this->slot(run, task);
+  const Bundle& bundle = task.payload == Payload::activations ? slot.stream : slot.gradient;
+  bundle.each([&](const AnyTensor2& x) { flow.sends.push_back(grid_.group(Axis::pipeline).start_send(device_, x.flat(), task.peer, task.tag)); });
 }
 
-template <class T>
-void Executor<T>::forward(Run& run, const Task& task, Flow& flow) {
-  grid_.tell("forward", task.micro);
-  Chunk<T>& chunk = stage_.chunk(task.chunk);
-  if (chunk.first()) begin(run, task, flow);
+// What a forward and a backward have in common: body(chunk, pass, slot) once what is computed from has come.
+void Executor::compute(Run& run, const Task& task, const char* what, std::vector<Event>& awaited, const Compute& body) {
+  grid_.tell(what, task.micro);
   {
     auto t = timers_.scope("pipeline wait");
-    wait(flow.input);
+    wait(awaited);
   }
-  auto t = timers_.scope("forward");
+  auto t = timers_.scope(what);
   if (hook_) hook_->micro_batch(task.micro);
-  Slot<T>& slot = this->slot(run, task);
-  Pass<T> pass = stage_.pass(device_, slot);
-  chunk.forward(pass, slot, run.order.scale, run.order.loss, run.order.scores ? &(*run.order.scores)[task.micro] : nullptr);
+  Slot& slot = this->slot(run, task);
+  Pass pass = stage_.pass(device_, slot);
+  body(stage_.chunk(task.chunk), pass, slot);
 }
 
-template <class T>
-void Executor<T>::backward(Run& run, const Task& task, Flow& flow) {
-  grid_.tell("backward", task.micro);
-  {
-    auto t = timers_.scope("pipeline wait");
-    wait(flow.gradient);
-  }
-  auto t = timers_.scope("backward");
-  if (hook_) hook_->micro_batch(task.micro);
-  Slot<T>& slot = this->slot(run, task);
-  Pass<T> pass = stage_.pass(device_, slot);
-  Chunk<T>& chunk = stage_.chunk(task.chunk);
-  if (task.op == Op::backward) chunk.backward(pass, slot, task.parts);
-  if (task.op == Op::backward_input) chunk.backward_input(pass, slot, task.parts);
-  if (task.op == Op::backward_weights) chunk.backward_weights(pass, slot, task.parts);
+void Executor::forward(Run& run, const Task& task, Flow& flow) {
+  if (stage_.chunk(task.chunk).first()) begin(run, task, flow);
+  compute(run, task, "forward", flow.input, [&](Chunk& chunk, Pass& pass, Slot& slot) {
+    chunk.forward(pass, slot, run.order.scale, run.order.loss, run.order.scores ? &(*run.order.scores)[task.micro] : nullptr);
+  });
 }
 
-template class Executor<double>;
-template class Executor<float>;
-template class Executor<bf16>;
+void Executor::backward(Run& run, const Task& task, Flow& flow) {
+  compute(run, task, "backward", flow.gradient, [&](Chunk& chunk, Pass& pass, Slot& slot) {
+    if (task.op == Op::backward) chunk.backward(pass, slot, task.parts);
+    if (task.op == Op::backward_input) chunk.backward_input(pass, slot, task.parts);
+    if (task.op == Op::backward_weights) chunk.backward_weights(pass, slot, task.parts);
+  });
+}
 
 }  // namespace gyr

@@ -20,10 +20,9 @@ struct RunOrder {
   Scores* scores = nullptr;  // filled by the last stage, without gradients
 };
 
-template <class T>
 class Executor {
  public:
-  Executor(Device&, Grid&, Stage<T>&, Timers&);
+  Executor(Device&, Grid&, Stage&, Timers&);
 
   void set_hook(Hook* hook) { hook_ = hook; }
   // Runs the program up to its step. `reduce` begins the sum of a bucket; what it has begun is polled between tasks until it is waited for.
@@ -53,19 +52,21 @@ class Executor {
 
   Alive execute(Run&, const Task&);
   void execute_in_slot(Run&, const Task&);
+  using Compute = std::function<void(Chunk&, Pass&, Slot&)>;
+  void compute(Run&, const Task&, const char* what, std::vector<Event>& awaited, const Compute&);
   void forward(Run&, const Task&, Flow&);
   void backward(Run&, const Task&, Flow&);
   void send(Run&, const Task&, Flow&);
   void receive(Run&, const Task&, Flow&);
-  Bundle<T> begin(Run&, const Task&, Flow&);
-  void clear(Flow&, Slot<T>&);
+  Bundle begin(Run&, const Task&, Flow&);
+  void clear(Flow&, Slot&);
   void wait(std::vector<Event>&);
 
-  Slot<T>& slot(const Run&, const Task&);
+  Slot& slot(const Run&, const Task&);
 
   Device& device_;
   Grid& grid_;
-  Stage<T>& stage_;
+  Stage& stage_;
   Timers& timers_;
   Hook* hook_ = nullptr;
   std::vector<Event> reductions_;

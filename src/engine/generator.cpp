@@ -39,9 +39,8 @@ Token sample_token(std::span<const double> logits, const Sampling& s, const Stre
   return order[last];
 }
 
-template <class T>
-Generator<T>::Generator(const ModelConfig& config, Grid& grid, Index sequences, Index prompt, Index capacity)
-    : config_(config), grid_(grid), sequences_(sequences), prompt_(prompt), capacity_(capacity) {
+Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, Index sequences, Index prompt, Index capacity)
+    : config_(config), dtype_(dtype), grid_(grid), sequences_(sequences), prompt_(prompt), capacity_(capacity) {
   make(true, 0, 0, 0);
   const std::vector<Token> tokens(std::max(prompt, sequences), 0);
   advance({1, prompt, 0, {0}}, std::span(tokens).first(prompt));
@@ -50,65 +49,57 @@ Generator<T>::Generator(const ModelConfig& config, Grid& grid, Index sequences, 
   make(false, scratch, slot, state);
 }
 
-template <class T>
-void Generator<T>::make(bool dry_run, Index scratch, Index slot, Index state) {
+void Generator::make(bool dry_run, Index scratch, Index slot, Index state) {
   const Index weights = weights_ ? weights_->high_water() : 0;
-  stage_ = std::make_unique<Stage<T>>(config_, grid_);
+  stage_ = std::make_unique<Stage>(config_, dtype_, grid_);
   device_ = std::make_unique<Device>(dry_run, scratch);
   weights_ = std::make_unique<Arena>(Arena::make(Memory::weights, weights, dry_run));
   none_ = std::make_unique<Arena>(Arena::make(Memory::gradients, 0, dry_run));
-  stage_->parameters().allocate(*weights_, *none_, Gradients::none);
+  stage_->allocate(*weights_, *none_, Gradients::none, capacity_);
   stage_->make_slots({{1, slot}}, dry_run);
   state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, dry_run), sequences_, capacity_);
 }
 
-template <class T>
-Index Generator<T>::bytes() const {
-  return weights_->capacity() + device_->scratch.capacity() + stage_->slots_capacity() + state_->arena().capacity();
-}
+Index Generator::bytes() const { return weights_->capacity() + device_->scratch.capacity() + stage_->slots_capacity() + state_->arena().capacity(); }
 
-template <class T>
-std::vector<double> Generator<T>::advance(const Sequences& sequences, std::span<const Token> tokens) {
+std::vector<double> Generator::advance(const SequenceLayout& sequences, std::span<const Token> tokens) {
   Communicator& pipeline = grid_.group(Axis::pipeline);
   const int rank = pipeline.rank();
-  const Tensor2<T> input = stage_->begin(*device_, sequences, tokens).x;
-  if (rank > 0) pipeline.start_receive(*device_, flat(input), rank - 1).device_wait(*device_);
-  const Tensor2<T> output = stage_->forward(*device_, *state_).x;
-  if (rank == pipeline.size() - 1) return whole_rows(stage_->logits(*device_, Stage<T>::Rows::last));
-  pipeline.start_send<T>(*device_, flat(output), rank + 1).device_wait(*device_);
+  const AnyTensor2 input = stage_->begin(*device_, sequences, tokens).x;
+  if (rank > 0) pipeline.start_receive(*device_, input.flat(), rank - 1).device_wait(*device_);
+  const AnyTensor2 output = stage_->forward(*device_, *state_).x;
+  if (rank == pipeline.size() - 1) return whole_rows(stage_->logits(*device_, Stage::Rows::last));
+  pipeline.start_send(*device_, output.flat(), rank + 1).device_wait(*device_);
   return {};
 }
 
-template <class T>
-std::vector<double> Generator<T>::whole_rows(Tensor2<const Acc<T>> mine) {
-  using A = Acc<T>;
-  const Index rows = mine.extent(0), here = mine.extent(1);
+std::vector<double> Generator::whole_rows(const AnyTensor2& mine) {
+  const Index rows = mine.rows, here = mine.columns;
   const int ranks = grid_.tensor().size();
   Scope scope(device_->scratch);
-  Tensor2<const A> all(mine.data(), 1, rows * here);
+  AnyTensor2 all(mine.data, mine.dtype, 1, rows * here);
   if (ranks > 1) {
-    auto gathered = device_->scratch.template tensor<A>(ranks, rows * here);
-    grid_.tensor().whole().start_all_gather<A>(*device_, flat(mine), flat(gathered)).device_wait(*device_);
-    all = gathered;
+    all = take(device_->scratch, mine.dtype, ranks, rows * here);
+    grid_.tensor().whole().start_all_gather(*device_, mine.flat(), all.flat()).device_wait(*device_);
   }
   std::vector<double> logits(rows * config_.vocab_size);
   if (device_->dry_run()) return logits;
-  const auto host = to_host(*device_, flat(all));
-  for (Index r = 0; r < rows; ++r)
-    for (Index v = 0; v < config_.vocab_size; ++v) logits[r * config_.vocab_size + v] = double(host[v / here * rows * here + r * here + v % here]);
+  with_type(all.flat(), [&](const auto& typed) {
+    const auto host = to_host(*device_, typed);
+    for (Index r = 0; r < rows; ++r)
+      for (Index v = 0; v < config_.vocab_size; ++v) logits[r * config_.vocab_size + v] = double(host[v / here * rows * here + r * here + v % here]);
+  });
   return logits;
 }
 
-template <class T>
-std::vector<Token> Generator<T>::from_last_stage(const std::vector<Token>& tokens) {
+std::vector<Token> Generator::from_last_stage(const std::vector<Token>& tokens) {
   const std::vector<double> mine(tokens.begin(), tokens.end());
   const std::vector<double> all = grid_.group(Axis::pipeline).gather(mine);
   return {all.end() - std::ptrdiff_t(mine.size()), all.end()};
 }
 
-template <class T>
-std::vector<std::vector<Token>> Generator<T>::generate(const std::vector<std::vector<Token>>& prompts, const Sampling& sampling,
-                                                       const Finished& finished) {
+std::vector<std::vector<Token>> Generator::generate(const std::vector<std::vector<Token>>& prompts, const Sampling& sampling,
+                                                    const Finished& finished) {
   const Index count = prompts.size();
   ensure(count <= sequences_, "{} prompts where there is room for {}", count, sequences_);
   std::vector<std::vector<Token>> made(count);
@@ -154,9 +145,5 @@ std::vector<std::vector<Token>> Generator<T>::generate(const std::vector<std::ve
   }
   return made;
 }
-
-template class Generator<double>;
-template class Generator<float>;
-template class Generator<bf16>;
 
 }  // namespace gyr

@@ -23,14 +23,13 @@ Token sample_token(std::span<const double> logits, const Sampling&, const Stream
 // Told each new token of a sequence; returns whether the sequence is finished.
 using Finished = std::function<bool(Index sequence, Token token)>;
 
-template <class T>
 class Generator {
  public:
   // Room for `sequences` sequences of at most `capacity` tokens each, prompts of at most `prompt` tokens. The grid's tensor and pipeline
   // axes share the model.
-  Generator(const ModelConfig&, Grid&, Index sequences, Index prompt, Index capacity);
+  Generator(const ModelConfig&, DType, Grid&, Index sequences, Index prompt, Index capacity);
 
-  Stage<T>& stage() { return *stage_; }
+  Stage& stage() { return *stage_; }
   // New tokens of every prompt, the same on every rank. `finished` is asked on every rank and must answer the same.
   std::vector<std::vector<Token>> generate(const std::vector<std::vector<Token>>& prompts, const Sampling&, const Finished&);
   // Bytes this rank holds.
@@ -40,17 +39,18 @@ class Generator {
   void make(bool dry_run, Index scratch, Index slot, Index state);
   // Reads new tokens of some sequences. On the last stage: logits of the whole vocabulary for the last token of each, (sequences,
   // vocab_size) row by row; elsewhere none.
-  std::vector<double> advance(const Sequences&, std::span<const Token>);
-  std::vector<double> whole_rows(Tensor2<const Acc<T>> mine);
+  std::vector<double> advance(const SequenceLayout&, std::span<const Token>);
+  std::vector<double> whole_rows(const AnyTensor2& mine);
   // What the last stage says, told to every stage.
   std::vector<Token> from_last_stage(const std::vector<Token>&);
 
   ModelConfig config_;
+  DType dtype_;
   Grid& grid_;
   Index sequences_, prompt_, capacity_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Arena> weights_, none_;
-  std::unique_ptr<Stage<T>> stage_;
+  std::unique_ptr<Stage> stage_;
   std::unique_ptr<StateStore> state_;
 };
 

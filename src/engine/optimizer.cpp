@@ -8,53 +8,45 @@
 
 namespace gyr {
 
-template <class T>
-Optimizer<T>::Optimizer(const OptimizerConfig& c, Parameters<T>& parameters, Arena& arena) : c_(c), parameters_(parameters) {
-  m_ = arena.tensor<A>(parameters.extent());
-  v_ = arena.tensor<A>(parameters.extent());
-  if (!std::is_same_v<T, A>) master_ = arena.tensor<A>(parameters.extent());
+Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Arena& arena) : c_(c), parameters_(parameters) {
+  const DType wide = accumulator_of(parameters.dtype());
+  m_ = take(arena, wide, parameters.extent());
+  v_ = take(arena, wide, parameters.extent());
+  if (wide != parameters.dtype()) master_ = take(arena, wide, parameters.extent());
 }
 
-template <class T>
-void Optimizer<T>::reset(Device& dev) {
-  fill<A>(dev, m_, 0);
-  fill<A>(dev, v_, 0);
-  if (std::is_same_v<T, A>) return;
-  fill<A>(dev, master_, 0);
+void Optimizer::reset(Device& dev) {
+  fill(dev, m_, 0);
+  fill(dev, v_, 0);
+  if (!master_) return;
+  fill(dev, master_, 0);
+  const auto row = [](const AnyTensor& x) { return AnyTensor2(x.data, x.dtype, 1, x.size); };
   for (const auto& p : parameters_.all())
-    if (has_master(*p)) {
-      const auto value = p->template vector<T>();
-      const auto wide = master(*p);
-      convert<T, A>(dev, Matrix<const T>(value.data(), 1, p->size(), p->size()), Matrix<A>(wide.data(), 1, p->size(), p->size()));
-    }
+    if (has_master(*p)) convert(dev, row(p->value()), row(master(*p)));
 }
 
-template <class T>
-ParameterGroup Optimizer<T>::group(const Parameter& p) const {
+ParameterGroup Optimizer::group(const Parameter& p) const {
   ParameterGroup found;
   for (const ParameterGroup& g : c_.groups)
     if (matches(g.pattern, p.weight.name)) found = g;
   return found;
 }
 
-template <class T>
-void Optimizer<T>::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
+void Optimizer::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
   for (const auto& p : parameters_.all()) {
     if (p->tied || !p->trained) continue;
-    const auto g = p->template vector_gradient<A>();
-    const std::vector<Held>& boxes = p->held.boxes;
-    if (std::all_of(boxes.begin(), boxes.end(), [](const Held& held) { return held.first_copy(); })) {
-      add_sum_of_squares<A>(dev, g, sum);
-      continue;
-    }
-    stretches(*p, [&](Index, Index local, Index count, const Held& held) {
-      if (held.first_copy()) add_sum_of_squares<A>(dev, rows(g, local, count), sum);
+    with_type(p->gradient(), [&]<class Gradient>(const Gradient& g) {
+      using A = typename Gradient::value_type;
+      const std::vector<Held>& boxes = p->held.boxes;
+      if (std::all_of(boxes.begin(), boxes.end(), [](const Held& held) { return held.first_copy(); })) return add_sum_of_squares<A>(dev, g, sum);
+      stretches(*p, [&](Index, Index local, Index count, const Held& held) {
+        if (held.first_copy()) add_sum_of_squares<A>(dev, rows(g, local, count), sum);
+      });
     });
   }
 }
 
-template <class T>
-void Optimizer<T>::step(Device& dev, double lr, std::int64_t step, double gradient_scale) {
+void Optimizer::step(Device& dev, double lr, std::int64_t step, double gradient_scale) {
   for (const auto& p : parameters_.all()) {
     if (!p->trained) continue;
     const ParameterGroup g = group(*p);
@@ -66,14 +58,12 @@ void Optimizer<T>::step(Device& dev, double lr, std::int64_t step, double gradie
                        1 - std::pow(c_.beta1, double(step)),
                        1 - std::pow(c_.beta2, double(step)),
                        gradient_scale};
-    const auto gradient = p->template vector_gradient<const A>();
-    if (p->dtype() == dtype_of<T>()) adamw<T>(dev, update, gradient, moment1(*p), moment2(*p), master(*p), p->template vector<T>());
-    else adamw<A>(dev, update, gradient, moment1(*p), moment2(*p), {}, p->template vector<A>());
+    with_type(p->dtype(), [&]<class T>(std::type_identity<T>) {
+      using A = Acc<T>;
+      const Tensor1<A> wide = has_master(*p) ? master(*p).as<A>() : Tensor1<A>();
+      adamw<T>(dev, update, p->gradient().as<const A>(), moment1(*p).as<A>(), moment2(*p).as<A>(), wide, p->vector<T>());
+    });
   }
 }
-
-template class Optimizer<double>;
-template class Optimizer<float>;
-template class Optimizer<bf16>;
 
 }  // namespace gyr

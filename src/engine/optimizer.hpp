@@ -8,11 +8,9 @@
 
 namespace gyr {
 
-template <class T>
 class Optimizer {
  public:
-  using A = Acc<T>;
-  Optimizer(const OptimizerConfig&, Parameters<T>&, Arena& arena);
+  Optimizer(const OptimizerConfig&, Parameters&, Arena& arena);
 
   // Sets the moments to zero and takes the weights' current values as masters.
   void reset(Device&);
@@ -23,21 +21,21 @@ class Optimizer {
   void step(Device&, double lr, std::int64_t step, double gradient_scale);
 
   // Where the state of a trained parameter lies: first moment, second moment, master. The master is the weight itself where empty.
-  Tensor1<A> moment1(const Parameter& p) const { return part(m_, p); }
-  Tensor1<A> moment2(const Parameter& p) const { return part(v_, p); }
-  Tensor1<A> master(const Parameter& p) const { return has_master(p) ? part(master_, p) : Tensor1<A>(); }
-  bool has_master(const Parameter& p) const { return !std::is_same_v<T, A> && p.weight.storage == Storage::narrow && p.trained; }
+  AnyTensor moment1(const Parameter& p) const { return part(m_, p); }
+  AnyTensor moment2(const Parameter& p) const { return part(v_, p); }
+  AnyTensor master(const Parameter& p) const { return has_master(p) ? part(master_, p) : AnyTensor(); }
+  bool has_master(const Parameter& p) const { return p.dtype() != accumulator_of(p.dtype()) && p.trained; }
 
  private:
   ParameterGroup group(const Parameter&) const;
-  Tensor1<A> part(const Tensor1<A>& all, const Parameter& p) const {
+  AnyTensor part(const AnyTensor& all, const Parameter& p) const {
     ensure(p.trained, "{} is frozen and has no optimizer state", p.weight.name);
-    return Tensor1<A>(all.data() + p.offset, p.size());
+    return rows(all, p.offset, p.size());
   }
 
   OptimizerConfig c_;
-  Parameters<T>& parameters_;
-  Tensor1<A> m_, v_, master_;
+  Parameters& parameters_;
+  AnyTensor m_, v_, master_;
 };
 
 }  // namespace gyr

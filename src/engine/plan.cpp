@@ -30,11 +30,10 @@ class Pulse : public Hook {
 };
 
 // One step, read off.
-template <class T>
 RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
   Grid grid = Grid::dry_run(layout, position);
   Timers timers(engine_timer_names());
-  Engine<T> engine(config, grid, nullptr, timers);
+  Engine engine(config, grid, nullptr, timers);
   Pulse pulse(beat);
   if (beat) engine.stage().set_hook(&pulse);
   engine.initialise(0);
@@ -70,21 +69,16 @@ constexpr int most_walked = 4096;  // micro-batches of a program that is walked 
 }  // namespace
 
 // Programs of more micro-batches than anybody schedules are not walked: from one group of them to the next a full pipeline does the same.
-template <class T>
 RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
-  if (config.micros <= most_walked) return dry_run_of<T>(config, layout, position, beat);
+  if (config.micros <= most_walked) return dry_run_of(config, layout, position, beat);
   const int group = layout.size(Axis::pipeline);
   EngineConfig shorter = config;
   shorter.micros = std::max(1, most_walked / group) * group + config.micros % group;
-  RankPlan plan = dry_run_of<T>(shorter, layout, position, beat);
+  RankPlan plan = dry_run_of(shorter, layout, position, beat);
   const int groups_left = (config.micros - shorter.micros) / group;
   shorter.micros += group;
-  extend(plan, dry_run_of<T>(shorter, layout, position, beat), groups_left);
+  extend(plan, dry_run_of(shorter, layout, position, beat), groups_left);
   return plan;
 }
-
-template RankPlan plan_rank<double>(const EngineConfig&, const Layout&, int, const std::function<void()>&);
-template RankPlan plan_rank<float>(const EngineConfig&, const Layout&, int, const std::function<void()>&);
-template RankPlan plan_rank<bf16>(const EngineConfig&, const Layout&, int, const std::function<void()>&);
 
 }  // namespace gyr

@@ -22,12 +22,10 @@ struct RankPlan {
 };
 
 // `beat`, if given, is called at every layer: what it throws ends the plan.
-template <class T>
 RankPlan plan_rank(const EngineConfig&, const Layout&, int position, const std::function<void()>& beat = {});
 
-template <class T>
-Capacity predicted_capacity(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat = {}) {
-  return plan_rank<T>(config, layout, position, beat).capacity;
+inline Capacity predicted_capacity(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat = {}) {
+  return plan_rank(config, layout, position, beat).capacity;
 }
 
 std::vector<CommunicatorTraffic> traffic_of(Grid&);

@@ -7,11 +7,10 @@
 
 namespace gyr {
 
-template <class T>
 class GradientReduction {
  public:
   // Buckets are ranges of parts of at least `bucket_bytes`, gathered in the order in which backward completes them.
-  GradientReduction(Stage<T>&, Grid&, Index bucket_bytes);
+  GradientReduction(Stage&, Grid&, Index bucket_bytes);
 
   const GradientParts& parts() const { return parts_; }
   // Begins the sum of a bucket over the data axis; nothing where it holds no gradients.
@@ -20,7 +19,7 @@ class GradientReduction {
   void finish(Device&);
 
  private:
-  Stage<T>& stage_;
+  Stage& stage_;
   Grid& grid_;
   GradientParts parts_;
   std::vector<Span> ranges_;  // of the flat gradients: each bucket's

@@ -11,21 +11,23 @@
 
 namespace gyr {
 
-template <class T>
 class Stage {
  public:
-  // Declares the weights of this rank's layers and makes the tensor blocks they need. Collective over the tensor axis.
-  Stage(const ModelConfig&, Grid&, Trained = {});
+  // Declares the weights of this rank's layers, of this scalar, and makes the tensor blocks they need. Collective over the tensor axis.
+  Stage(const ModelConfig&, DType, Grid&, Trained = {});
+
+  // Takes memory for weights and gradients, and beside the weights for the angles of so many positions.
+  void allocate(Arena& weights, Arena& gradients, Gradients, Index positions);
 
   // Calls the hook with activations and their gradients from now on; null: no hook.
   void set_hook(Hook* hook) { hook_ = hook; }
 
-  Parameters<T>& parameters() { return parameters_; }
-  const Parameters<T>& parameters() const { return parameters_; }
+  Parameters& parameters() { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }
   bool first() const { return chunks_.front()->first(); }  // whether it holds the embedding
   bool last() const { return chunks_.back()->last(); }     // whether it holds the head
-  Chunk<T>& chunk(int i) { return *chunks_[i]; }
+  Chunk& chunk(int i) { return *chunks_[i]; }
   int chunks() const { return int(chunks_.size()); }
   // The parts of all chunks, one behind the other; their ranges of the flat gradients.
   GradientParts parts() const;
@@ -35,7 +37,7 @@ class Stage {
   void make_slots(const std::vector<SlotMemory>&, bool dry_run);
   // The same in memory that there is, from its begin.
   void make_slots(const std::vector<SlotMemory>&, const Arena& memory);
-  Slot<T>& slot(int chunk, int i) { return slots_[chunk][i]; }
+  Slot& slot(int chunk, int i) { return slots_[chunk][i]; }
   std::vector<SlotMemory> slots() const;  // their numbers and the high-water of the fullest of each chunk
   Index slots_capacity() const;           // bytes of all
 
@@ -43,37 +45,38 @@ class Stage {
   // chunk's behind the other's in the memory, with what they share behind the last.
   void rehearse(const std::vector<int>& counts);
   void replay(const std::vector<ReplayedSlots>&, const Arena& memory);
-  Slot<T>& training_slot(int chunk, int i) { return training_slots_[chunk][i]; }
+  Slot& training_slot(int chunk, int i) { return training_slots_[chunk][i]; }
   std::vector<ReplayedSlots> rehearsed() const;  // planned
   std::vector<ReplayedSlots> replayed() const;   // the bytes that have been used
 
-  Pass<T> pass(Device&, Slot<T>&);
+  Pass pass(Device&, Slot&);
 
   // Generation with the one chunk there is, in slot 0: brings the tokens in. Where this is not the first stage, the tensor its input must be
   // received into.
-  Bundle<T> begin(Device&, const Sequences&, std::span<const Token> tokens);
+  Bundle begin(Device&, const SequenceLayout&, std::span<const Token> tokens);
   // Runs the layers after what `state` remembers. Returns the stage's output.
-  Bundle<T> forward(Device&, StateStore& state);
-  // On the last stage: this rank's columns of what the head predicts, (rows, columns_here), of all rows or of each sequence's last.
+  Bundle forward(Device&, StateStore& state);
+  // On the last stage: this rank's columns of what the head predicts, (rows, columns_here), of all rows or of each sequence's last, in the
+  // accumulator's precision.
   enum class Rows { all, last };
-  Tensor2<Acc<T>> logits(Device&, Rows);
-  Head<T>& head() { return *chunks_.back()->head(); }
+  AnyTensor2 logits(Device&, Rows);
+  Head& head() { return *chunks_.back()->head(); }
   // The embedding's or tied head's weight, where this stage shares it with the other end of the pipeline; otherwise null.
   Parameter* shared_embedding();
 
  private:
   struct Keys {
-    static constexpr Key<Tensor2<T>> last_rows{"last rows"};
-    static constexpr Key<Tensor2<Acc<T>>> logits{"logits"};
+    static constexpr Key<AnyTensor2> last_rows{"last rows"}, logits{"logits"};
   };
 
   ModelConfig config_;
   Grid& grid_;
-  Parameters<T> parameters_;
-  std::vector<std::unique_ptr<Chunk<T>>> chunks_;
+  Parameters parameters_;
+  std::optional<RotaryTables> rotary_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
   Hook* hook_ = nullptr;
-  std::vector<std::deque<Slot<T>>> slots_, training_slots_;  // of each chunk
-  std::vector<std::shared_ptr<Script>> scripts_;             // of each chunk, in a dry run
+  std::vector<std::deque<Slot>> slots_, training_slots_;  // of each chunk
+  std::vector<std::shared_ptr<Script>> scripts_;          // of each chunk, in a dry run
 };
 
 }  // namespace gyr

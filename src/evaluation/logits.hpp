@@ -17,16 +17,14 @@
 
 namespace gyr {
 
-template <class T>
 class LogitsFile {
  public:
-  using A = Acc<T>;
   // The file appears when it is whole. Collective, as is all of this; Exit::io on every rank where it fails on the first.
-  LogitsFile(const std::filesystem::path& file, Grid&, const Passages&, Index vocab_size);
+  LogitsFile(const std::filesystem::path& file, Grid&, const Passages&, Index vocab_size, DType precision);
   ~LogitsFile();
 
   // Collects what the last stage's head computes from now on.
-  void attach(Stage<T>&);
+  void attach(Stage&);
   // The batch that each data coordinate has computed since the last call; null where one had none.
   void write(Device&, const std::vector<const Batch*>&);
   void finish();
@@ -40,7 +38,8 @@ class LogitsFile {
   const Passages& passages_;
   Index vocab_size_, first_column_ = 0, columns_ = 0;  // this rank's of the vocabulary
   std::vector<std::int64_t> offsets_;
-  std::vector<A> seen_;  // this rank's columns, row by row
+  DType dtype_;               // of the logits
+  std::vector<double> seen_;  // this rank's columns, row by row
   std::optional<hdf5::File> out_;
   std::optional<hdf5::Dataset> logits_;
 };

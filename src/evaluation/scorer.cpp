@@ -29,7 +29,6 @@ MicroBatch padded(const Passages& passages, const Batch& batch) {
 }
 
 // What the largest batch of each number of passages takes, by category.
-template <class T>
 Capacity capacity_of(EngineConfig config, const Grid& grid, const std::vector<Batch>& batches) {
   std::map<Index, Index> longest;
   for (const Batch& batch : batches) {
@@ -39,7 +38,7 @@ Capacity capacity_of(EngineConfig config, const Grid& grid, const std::vector<Ba
   Capacity most;
   for (const auto& [members, length] : longest) {
     config.micro_batch_size = members, config.seq_length = length;
-    most = most_of(most, predicted_capacity<T>(config, grid.layout(), grid.position()));
+    most = most_of(most, predicted_capacity(config, grid.layout(), grid.position()));
   }
   return most;
 }
@@ -52,8 +51,7 @@ void add_up(PassageScore& score, const RowScore& token) {
 }
 
 // Adds the scores of some batches to those of their passages, on one rank of the last stage.
-template <class T>
-void score(Engine<T>& engine, const Passages& passages, const std::vector<const Batch*>& batches, std::vector<PassageScore>& scores) {
+void score(Engine& engine, const Passages& passages, const std::vector<const Batch*>& batches, std::vector<PassageScore>& scores) {
   std::vector<MicroBatch> micros;
   for (const Batch* batch : batches) micros.push_back(padded(passages, *batch));
   const auto each = engine.scores([&](int i) { return micros[i]; }, int(micros.size()));
@@ -81,16 +79,18 @@ void require_numbers(const std::vector<PassageScore>& scores) {
 
 }  // namespace
 
-template <class T>
-std::vector<PassageScore> score_passages(const ModelConfig& model, Grid& grid, const Fill<T>& fill, const Passages& passages,
-                                         const BatchLimits& limits, LogitsFile<T>* logits) {
+std::vector<PassageScore> score_passages(const ModelConfig& model, DType precision, Grid& grid, const Fill& fill, const Passages& passages,
+                                         const BatchLimits& limits, LogitsFile* logits) {
   const std::vector<Batch> batches = plan_batches(passages.lengths, limits);
   EngineConfig config;
   config.model = model;
+  config.precision = precision;
   config.training = false;
-  const Capacity capacity = capacity_of<T>(config, grid, batches);
+  config.seq_length = 0;
+  for (const Batch& batch : batches) config.seq_length = std::max(config.seq_length, batch.seq_length);
+  const Capacity capacity = capacity_of(config, grid, batches);
   Timers timers(engine_timer_names());
-  Engine<T> engine(config, grid, &capacity, timers);
+  Engine engine(config, grid, &capacity, timers);
   fill(engine.stage());
 
   if (logits) logits->attach(engine.stage());
@@ -116,12 +116,5 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, Grid& grid, c
   require_numbers(scores);
   return scores;
 }
-
-template std::vector<PassageScore> score_passages<double>(const ModelConfig&, Grid&, const Fill<double>&, const Passages&, const BatchLimits&,
-                                                          LogitsFile<double>*);
-template std::vector<PassageScore> score_passages<float>(const ModelConfig&, Grid&, const Fill<float>&, const Passages&, const BatchLimits&,
-                                                         LogitsFile<float>*);
-template std::vector<PassageScore> score_passages<bf16>(const ModelConfig&, Grid&, const Fill<bf16>&, const Passages&, const BatchLimits&,
-                                                        LogitsFile<bf16>*);
 
 }  // namespace gyr

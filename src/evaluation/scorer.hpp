@@ -13,13 +13,11 @@
 namespace gyr {
 
 // Gives a stage its weights.
-template <class T>
-using Fill = std::function<void(Stage<T>&)>;
+using Fill = std::function<void(Stage&)>;
 
 // The score of every passage, the same on every rank. The batches, and so the figures but for the order of sums inside the model, are
 // those of any other grid. `logits`, where given, is written. Collective.
-template <class T>
-std::vector<PassageScore> score_passages(const ModelConfig&, Grid&, const Fill<T>&, const Passages&, const BatchLimits&,
-                                         LogitsFile<T>* logits = nullptr);
+std::vector<PassageScore> score_passages(const ModelConfig&, DType, Grid&, const Fill&, const Passages&, const BatchLimits&,
+                                         LogitsFile* logits = nullptr);
 
 }  // namespace gyr

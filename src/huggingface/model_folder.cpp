@@ -147,7 +147,7 @@ auto box_by_box(Read read) {
 
 }  // namespace
 
-StoredNumbers ModelFolder::open(const std::string& name) const {
+TensorReader ModelFolder::open(const std::string& name) const {
   const Place at = place(name);
   const std::string label = at.reader->name() + ":" + shown(name);
   const auto as_stored =
@@ -184,11 +184,11 @@ namespace {
 
 // Whether embedding and head are the same numbers in the rows of one of `parts` parts.
 bool same_rows(const ModelFolder& folder, int part, int parts) {
-  const StoredNumbers a = folder.open(embedding_name), b = folder.open(head_name);
+  const TensorReader a = folder.open(embedding_name), b = folder.open(head_name);
   if (a.shape != b.shape || a.shape.empty() || a.shape[0] == 0) return a.shape == b.shape;
   const Index rows = a.shape[0], row = elements(a.shape) / rows, slab = std::max<Index>(1, (Index(1) << 20) / row);
   std::vector<std::byte> stored;
-  const auto read = [&](const StoredNumbers& from, const Box& box) {
+  const auto read = [&](const TensorReader& from, const Box& box) {
     stored.resize(std::size_t(elements(box.count) * size_of(from.dtype)));
     from.read(box, stored.data(), box.count, whole(box.count));
     std::vector<double> numbers(std::size_t(elements(box.count)));

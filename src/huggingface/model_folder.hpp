@@ -32,7 +32,7 @@ class ModelFolder {
   // As safetensors::Reader::read.
   void read(const std::string& tensor, const Box& box, void* data, const Shape& array, const Box& there) const;
   // A tensor as numbers of a model: half precision is widened to float32, without loss. Exit::data where it is no floating-point one.
-  StoredNumbers open(const std::string& tensor) const;
+  TensorReader open(const std::string& tensor) const;
 
   std::string file_of(const std::string& tensor) const { return std::filesystem::path(place(tensor).reader->name()).filename().string(); }
   Index bytes() const;       // of all tensors
@@ -70,7 +70,7 @@ class FolderWeights : public WeightSource {
   std::string name() const override { return folder_.name(); }
   std::string key(const std::string& weight) const override;
   std::vector<std::string> keys() const override;
-  StoredNumbers open(const std::string& weight, DType) const override { return folder_.open(key(weight)); }
+  TensorReader open(const std::string& weight, DType) const override { return folder_.open(key(weight)); }
   // Exit::config where a head that the model does not have is another matrix than its embedding.
   void check(int rank, int ranks) const override;
 

@@ -23,6 +23,7 @@ struct LayoutAxis {
 struct Span {
   Index first = 0, last = 0;
   Index size() const { return last - first; }
+  bool operator==(const Span&) const = default;
 };
 
 struct Layout {

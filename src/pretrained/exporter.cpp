@@ -56,14 +56,14 @@ std::string name_in_config(Type type) {
 
 // A tensor on its way: where its numbers are, and what they become.
 struct Job {
-  StoredNumbers from;
+  TensorReader from;
   safetensors::Tensor to;
   bool as_stored = false;  // the same bits
   Index bytes() const { return elements(to.shape) * safetensors::size_of(to.type); }
 };
 
 Job job_of(const CheckpointFile& file, const Weight& w, std::optional<Type> wanted) {
-  StoredNumbers stored = file.open(Content::weight, w.name);
+  TensorReader stored = file.open(Content::weight, w.name);
   const bool half = file.meaning(w.name) == half_meaning;
   const Type own = half ? Type::f16 : type_of(stored.dtype, stored.name), type = wanted.value_or(own);
   // Wider numbers than the weight has come from its master, where there is one.
@@ -95,7 +95,7 @@ std::vector<Job> jobs_of(const CheckpointFile& file, const std::vector<Weight>& 
 }
 
 template <class S, class F>
-std::string converted(const StoredNumbers& from, const std::byte* block, Index count, F&& f) {
+std::string converted(const TensorReader& from, const std::byte* block, Index count, F&& f) {
   std::vector<S> numbers(count, S(0.f));
   convert_numbers(from.dtype, block, count, numbers.data(), from.name);
   using To = decltype(f(numbers[0]));
@@ -107,7 +107,7 @@ std::string converted(const StoredNumbers& from, const std::byte* block, Index c
   return out;
 }
 
-std::string in_type(const StoredNumbers& from, const std::byte* block, Index count, Type type) {
+std::string in_type(const TensorReader& from, const std::byte* block, Index count, Type type) {
   switch (type) {
     case Type::bf16: return converted<bf16>(from, block, count, [](bf16 x) { return x; });
     case Type::f16:

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/train/engine_config.hpp"
 
+#include "src/base/precision.hpp"
+
 namespace gyr {
 
 EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   EngineConfig c;
   c.model = run.model;
+  c.precision = precision_of(run.train.precision);
   c.optimizer = run.optimizer;
   c.micro_batch_size = run.train.micro_batch_size;
   c.seq_length = run.train.seq_length;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "src/base/precision.hpp"
 #include "src/dump/dump.hpp"
 #include "src/engine/plan.hpp"
 #include "src/engine/product_rate.hpp"
@@ -18,11 +17,10 @@ namespace gyr {
 
 namespace {
 
-template <class T>
-class EngineOf final : public TrainingEngine {
+class OwnEngine final : public TrainingEngine {
  public:
-  EngineOf(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Identity& me, Grid& grid, Timers& timers,
-           const Beacon& beacon)
+  OwnEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Identity& me, Grid& grid, Timers& timers,
+            const Beacon& beacon)
       : run_(run), bytes_(capacity.total()), timers_(timers), engine_(config, grid, &capacity, timers), fault_(run.fault, me, engine_, beacon) {}
 
   void initialise() override { engine_.initialise(run_.train.seed); }
@@ -72,7 +70,7 @@ class EngineOf final : public TrainingEngine {
     return std::make_unique<Saver>(checkpoints_of(run_), options, engine_);
   }
   Index bytes() const override { return bytes_; }
-  double product_rate() const override { return gyr::product_rate<T>(); }
+  double product_rate() const override { return gyr::product_rate(engine_.precision()); }
 
  private:
   // Micro-batches of this rank in a global batch.
@@ -89,7 +87,7 @@ class EngineOf final : public TrainingEngine {
   const RunConfig& run_;
   const Index bytes_;
   Timers& timers_;
-  Engine<T> engine_;
+  Engine engine_;
   Fault fault_;
 };
 
@@ -103,10 +101,8 @@ void planning(Beacon& beacon) {
 
 std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const Identity& me, Grid& grid, Timers& timers,
                                                 Beacon& beacon) {
-  return with_type(precision_of(run.train.precision), [&]<class T>(std::type_identity<T>) -> std::unique_ptr<TrainingEngine> {
-    const Capacity capacity = predicted_capacity<T>(config, grid.layout(), grid.position(), [&] { planning(beacon); });
-    return std::make_unique<EngineOf<T>>(run, config, capacity, me, grid, timers, beacon);
-  });
+  const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position(), [&] { planning(beacon); });
+  return std::make_unique<OwnEngine>(run, config, capacity, me, grid, timers, beacon);
 }
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The engine as a run uses it, whatever its numbers are: its state, its steps with the dumps and faults of the deck, and what is looked at and
+// The engine as a run uses it: its state, its steps with the dumps and faults of the deck, and what is looked at and
 // saved between them. All but what says otherwise is collective over the grid.
 #pragma once
 
@@ -38,7 +38,7 @@ class TrainingEngine {
   virtual double product_rate() const = 0;  // flop/s of this rank
 };
 
-// With the precision of the deck. Its memory is planned before: that may take long, and a signal ends it with Exit::again.
+// Its memory is planned before: that may take long, and a signal ends it with Exit::again.
 std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const Identity&, Grid&, Timers&, Beacon&);
 
 }  // namespace gyr

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where the tokens of a pass stand: B sequences, of each of which this rank has T tokens, row b T + t. Of n ranks that share sequences of n T
+// tokens
+//   contiguous   rank i has tokens i T to (i + 1) T - 1
+//   zigzag       rank i has blocks i and 2n - 1 - i of 2n equal ones: under a causal mask all of them look at equally many keys
+// Documents may be packed into a sequence one behind the other, and count their positions from their own begin.
+#pragma once
+
+#include "kernels/documents.hpp"
+
+namespace gyr {
+
+enum class SequenceOrder { contiguous, zigzag };
+
+struct SequenceLayout {
+  Index batch = 0, seq_length = 0;  // on this rank
+  Index first_sequence = 0;         // with a state store, sequence b is number first_sequence + b of it ...
+  std::vector<Index> past = {};     // (batch) ... and has seen so many tokens before; none: nothing came before
+  SequenceOrder order = SequenceOrder::contiguous;
+  Index ranks = 1, rank = 0;                   // that share each sequence
+  Tensor1<const std::int32_t> positions = {};  // (rows) of every row in its sequence or document, where kernels run
+  std::span<const std::int32_t> packed = {};   // (rows) the same on the host where documents are packed
+
+  Index rows() const { return batch * seq_length; }
+  Index past_of(Index b) const { return past.empty() ? 0 : past[b]; }
+  // Where token t of this rank stands in its sequence, behind what is past.
+  Index place(Index t) const;
+  Documents documents() const { return packed.empty() ? Documents() : Documents{positions, packed}; }
+};
+
+// Positions of every row: places behind what is past. Given those of packed documents, the same after a check: from token to token one more, or 0.
+std::vector<std::int32_t> positions_of(const SequenceLayout&, std::span<const std::int32_t> packed);
+
+}  // namespace gyr
