@@ -21,22 +21,21 @@ void add(Ledger& ledger, const std::string& communicator, Operation op, Index ca
 struct Place {
   EngineConfig config;
   int data, pipeline, tensor;  // sizes
-  int stage;
-  std::string layers;  // symbols of this stage's
-  Index narrow, wide;  // bytes of the scalar and of its accumulator
+  int stage, chunks;           // on the pipeline axis; and what the rank has there
+  std::string layers;          // symbols of this rank's
+  Index narrow, wide;          // bytes of the scalar and of its accumulator
 
   template <class T>
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
     const int stage = layout.coordinate(position, Axis::pipeline);
-    const Span span = layout.stages[stage];
-    return {c,
-            layout.size(Axis::data),
-            layout.size(Axis::pipeline),
-            layout.size(Axis::tensor),
-            stage,
-            c.model.pattern.substr(span.first, span.size()),
-            Index(sizeof(T)),
-            std::is_same_v<T, double> ? 8 : 4};
+    const int pipeline = layout.size(Axis::pipeline), chunks = int(layout.stages.size()) / pipeline;
+    std::string layers;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const Span span = layout.stages[chunk * pipeline + stage];
+      layers += c.model.pattern.substr(span.first, span.size());
+    }
+    return {
+        c, layout.size(Axis::data), pipeline, layout.size(Axis::tensor), stage, chunks, layers, Index(sizeof(T)), std::is_same_v<T, double> ? 8 : 4};
   }
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
@@ -160,7 +159,7 @@ void replicas(const Place& p, Ledger& ledger) {
 }
 
 void pipeline_axis(const Place& p, Ledger& ledger) {
-  const Index neighbours = !p.first() + !p.last();
+  const Index neighbours = 2 * p.chunks - p.first() - p.last();  // every chunk's, but for the model's ends
   add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.stream_bytes());
   add(ledger, "pipeline", Operation::receive, p.config.micros * neighbours, p.stream_bytes());
   if (p.model().tie_word_embeddings && p.pipeline > 1 && (p.first() || p.last()))

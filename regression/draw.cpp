@@ -98,8 +98,8 @@ std::vector<int> permutation_of(Dice& dice, int ranks) {
 
 bool sound(const Draw& d) {
   const ModelConfig& m = d.model;
-  return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 && m.layers() >= d.pipeline &&
-         can_shard(m, d.tensor);
+  return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 &&
+         m.layers() >= d.pipeline * d.chunks && (d.chunks == 1 || d.micros % d.pipeline == 0) && can_shard(m, d.tensor);
 }
 
 }  // namespace
@@ -112,8 +112,12 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (d.tensor == 1 && layout.chance(0.5)) d.tensor = int(ranks);
   d.pipeline = int(layout.of(divisors(ranks / d.tensor)));
   d.data = int(ranks) / d.tensor / d.pipeline;
-  const Index layers = d.pipeline + layout.between(0, 2);
-  d.cuts = cuts_of(layout, layers, d.pipeline);
+  if (d.pipeline > 1 && d.pipeline < 5 && layout.chance(0.3)) d.chunks = int(layout.between(2, 3));
+  const Index layers = d.pipeline * d.chunks + layout.between(0, 2);
+  d.cuts = cuts_of(layout, layers, d.pipeline * d.chunks);
+  if (layout.chance(0.3))
+    d.order = layout.of<std::vector<Axis>>(
+        {{Axis::tensor, Axis::data, Axis::pipeline}, {Axis::pipeline, Axis::data, Axis::tensor}, {Axis::tensor, Axis::pipeline, Axis::data}});
   if (layout.chance(0.3)) d.permutation = permutation_of(layout, int(ranks));
   d.model = model_of(dice, d.tensor, layers);
   if (dice.chance(0.03)) {  // counts as they come
@@ -121,6 +125,8 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     d.model.mlp.intermediate_size = dice.between(1, 30);
   }
   d.micro_batch_size = dice.between(1, 2), d.seq_length = dice.between(1, 13), d.micros = int(dice.between(1, 3));
+  if (d.chunks > 1) d.micros = d.pipeline * int(dice.between(1, 2));
+  else d.schedule = dice.of<Draw::Kind>({Draw::one_forward_one_backward, Draw::one_forward_one_backward, Draw::all_forward, Draw::zero_bubbles});
   d.packed = dice.chance(0.4), d.some_ignored = dice.chance(0.4);
   d.bucket_bytes = dice.of<Index>({part_by_part, together});
   if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
@@ -132,7 +138,7 @@ Layout Draw::layout() const {
   Index first = 0;
   for (const Index cut : cuts) stages.push_back({first, cut}), first = cut;
   stages.push_back({first, model.layers()});
-  return grid_layout(data, pipeline, tensor, stages, permutation);
+  return grid_layout(data, pipeline, tensor, stages, permutation, order);
 }
 
 EngineConfig Draw::config(int micros_of_a_rank) const {
@@ -140,6 +146,7 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
   c.model = model;
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.micros = micros_of_a_rank;
   c.bucket_bytes = bucket_bytes;
+  if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen;
   return c;
 }
@@ -160,7 +167,10 @@ MicroBatch Draw::batch(Index i) const {
 }
 
 std::string Draw::layout_text() const {
-  return fmt::format("data {} pipeline {} tensor {}, {} layers cut at [{}], permutation [{}]", data, pipeline, tensor, model.layers(),
+  std::string axes;
+  for (const Axis axis : order) axes += fmt::format(" {}", name_of(axis));
+  return fmt::format("data {} pipeline {}{} tensor {}{}, {} layers cut at [{}], permutation [{}]", data, pipeline,
+                     chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", tensor, axes.empty() ? "" : " in order" + axes, model.layers(),
                      fmt::join(cuts, " "), fmt::join(permutation, " "));
 }
 
@@ -170,6 +180,8 @@ std::string Draw::text() const {
   const char* norms[] = {"none", "gate first", "norm first"};
   const auto list = [](const auto& all) { return fmt::format("[{}]", fmt::join(all, " ")); };
   std::string s = fmt::format("{}, {} micro-batches of {} x {}", layout_text(), micros, micro_batch_size, seq_length);
+  if (schedule == all_forward) s += ", all forward first";
+  if (schedule == zero_bubbles) s += ", split backwards";
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
   if (!frozen.empty()) s += " frozen " + list(frozen);
@@ -190,14 +202,16 @@ std::vector<Draw> simpler(const Draw& from) {
     if (d.text() != from.text() && sound(d)) all.push_back(std::move(d));
   };
   attempt([](Draw& d) { d.permutation.clear(); });
+  attempt([](Draw& d) { d.order.clear(); });
+  attempt([](Draw& d) { d.schedule = Draw::one_forward_one_backward; });
+  attempt([](Draw& d) { d.chunks = 1, d.cuts.resize(d.pipeline - 1); });
   attempt([](Draw& d) { d.data = 1, d.permutation.clear(); });
-  attempt([](Draw& d) { d.pipeline = 1, d.cuts.clear(), d.permutation.clear(); });
+  attempt([](Draw& d) { d.pipeline = d.chunks = 1, d.cuts.clear(), d.permutation.clear(); });
   attempt([](Draw& d) { d.tensor = 1, d.permutation.clear(); });
   for (Index layer = 0; layer < from.model.layers(); ++layer) {
     attempt([&](Draw& d) {
-      if (d.model.layers() == d.pipeline) return;
+      if (d.model.layers() == d.pipeline * d.chunks) return;
       d.model.pattern.erase(layer, 1);
-      d.cuts.resize(d.pipeline - 1);
       std::iota(d.cuts.begin(), d.cuts.end(), 1);
     });
     for (const char symbol : {'-', '*', 'M'})

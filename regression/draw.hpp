@@ -10,8 +10,11 @@ namespace gyr::testing {
 struct Draw {
   ModelConfig model;
   int data = 1, pipeline = 1, tensor = 1;
-  std::vector<Index> cuts;       // first layer of every stage but the first
+  std::vector<Axis> order;       // of the axes, or none
+  int chunks = 1;                // of every pipeline rank; several are interleaved
+  std::vector<Index> cuts;       // first layer of every chunk but the first
   std::vector<int> permutation;  // or none
+  enum Kind { one_forward_one_backward, all_forward, zero_bubbles } schedule = one_forward_one_backward;  // of one chunk
   Index micro_batch_size = 1, seq_length = 1;
   int micros = 1;             // per data rank
   bool packed = false;        // every sequence holds other documents
