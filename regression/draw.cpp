@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "regression/draw.hpp"
 
+#include <array>
 #include <numeric>
 
 #include "regression/cases.hpp"
