@@ -115,6 +115,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"parallel.tensor", {"2", none}},
                                                                          {"parallel.order", {"[tensor, pipeline, data]", none}},
                                                                          {"parallel.permutation", {"[0]", none}},
+                                                                         {"parallel.virtual_stages", {"2", none}},
                                                                          {"parallel.layers", {"[2]", none}},
                                                                          {"parallel.bucket", {"1", none}},
                                                                          {"checkpoint.every", {"7", none}},

@@ -149,6 +149,17 @@ TEST(run_config, layers_of_stages_are_taken_as_given) {
   expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2); }, {"1 stages", "2"});
 }
 
+TEST(run_config, virtual_stages_share_the_layers_of_a_rank) {
+  const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=2", "parallel.layers=[1, 3, 2, 2]"});
+  const Layout layout = layout_of(run, 2);
+  EXPECT_EQ(layout.ranks(), 2);
+  EXPECT_EQ(layout.stages, (std::vector<Span>{{0, 1}, {1, 4}, {4, 6}, {6, 8}}));
+  EXPECT_EQ(engine_config(run, layout).schedule, interleaved);
+  EXPECT_EQ(layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=3"}), 2).stages.size(), 6u);
+  expect_refused([] { layout_of(run_of(ramped, {"parallel.virtual_stages=2"}), 1); }, {"parallel.virtual_stages = 2", "parallel.pipeline"});
+  expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=5"}), 2); }, {"10 pipeline stages", "8 or less"});
+}
+
 TEST(run_config, the_samples_of_a_run_are_those_of_its_steps) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 300; ++trial) {

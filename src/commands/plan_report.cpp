@@ -35,8 +35,11 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
   Table table(columns);
   for (const RankPlan& p : plans) {
     const int stage = layout.coordinate(p.position, Axis::pipeline);
-    std::vector<std::string> row{fmt::format("{}", stage), fmt::format("{}", layout.coordinate(p.position, Axis::tensor)),
-                                 fmt::format("{}", layout.stages[stage].size()), fmt::format("{}", p.parameters)};
+    const PipelineShape shape = pipeline_shape(layout, 1);
+    Index layers = 0;
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) layers += layout.stages[shape.stage(stage, chunk)].size();
+    std::vector<std::string> row{fmt::format("{}", stage), fmt::format("{}", layout.coordinate(p.position, Axis::tensor)), fmt::format("{}", layers),
+                                 fmt::format("{}", p.parameters)};
     for (int i = 0; i < memory_categories; ++i) row.push_back(mebi(p.capacity.bytes(Memory(i))));
     row.push_back(mebi(p.capacity.total()));
     row.push_back(mebi(p.capacity.live));
@@ -110,7 +113,9 @@ std::string plan_report(const RunConfig& run, int ranks) {
                                           training_flops(run.model, run.train.seq_length, run.optimizer.trained()) * tokens, flops.minimal,
                                           flops.executed, flops.megatron)});
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
-  summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal", 100 * idle_part(pipeline_shape(layout, config.micros)))});
+  const PipelineShape shape = pipeline_shape(layout, config.micros);
+  summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * idle_part(shape),
+                                            shape.chunks > 1 ? fmt::format("; {} of them interleaved on each rank", shape.chunks) : "")});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(most))});
   summary.row({"checkpoint", checkpoint_text(run, layout)});
   return summary.str(false) + "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +

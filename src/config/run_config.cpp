@@ -125,13 +125,16 @@ Layout layout_of(const RunConfig& run, int ranks) {
             "{} = {} cannot be sharded over {} tensor ranks; set {} or parallel.tensor so that one divides the other", key, count, p.tensor, key);
   check_permutation(p.permutation, ranks);
 
+  require(p.virtual_stages == 1 || p.pipeline > 1, Exit::config,
+          "parallel.virtual_stages = {} interleaves the stages of several pipeline ranks; set parallel.pipeline to 2 or more, or leave it 1",
+          p.virtual_stages);
   std::vector<Span> stages;
   if (p.layers.empty()) {
     const StageCosts costs = stage_costs(m, run.train.seq_length);
-    stages = cut_stages(costs.layers, costs.embedding, costs.head, p.pipeline);
+    stages = cut_stages(costs.layers, costs.embedding, costs.head, p.stages());
   } else {
-    require(int(p.layers.size()) == p.pipeline, Exit::config, "parallel.layers names {} stages, parallel.pipeline says {}", p.layers.size(),
-            p.pipeline);
+    require(int(p.layers.size()) == p.stages(), Exit::config, "parallel.layers names {} stages, parallel.pipeline x parallel.virtual_stages says {}",
+            p.layers.size(), p.stages());
     Index first = 0;
     for (const Index n : p.layers) stages.push_back({first, first + n}), first += n;
     require(first == m.layers(), Exit::config, "parallel.layers adds up to {} layers, the model has {}", first, m.layers());

@@ -51,8 +51,8 @@ Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages,
 // begins later it costs less and those before it more, so the best place is where the two meet, and with n it only moves on.
 std::vector<Span> cut_stages(const std::vector<double>& costs, double before, double after, int stages) {
   const int layers = int(costs.size());
-  require(stages <= layers, Exit::config, "{} layers cannot be cut into {} pipeline stages; set parallel.pipeline to {} or less", layers, stages,
-          layers);
+  require(stages <= layers, Exit::config,
+          "{} layers cannot be cut into {} pipeline stages; set parallel.pipeline (x parallel.virtual_stages) to {} or less", layers, stages, layers);
   std::vector<double> sum(layers + 1, 0);
   std::partial_sum(costs.begin(), costs.end(), sum.begin() + 1);
   const auto cost = [&](int stage, int first, int last) {

@@ -15,7 +15,14 @@ ParallelConfig read_parallel(Section& s) {
   const std::vector<Index> permutation =
       s.get("permutation", std::vector<Index>{}, "rank at each position of the grid; none: in order").at_least(0).at_most(most_ranks);
   c.permutation.assign(permutation.begin(), permutation.end());
-  c.layers = s.get("layers", std::vector<Index>{}, "layers of each pipeline stage; none: cut by cost").positive().at_most(most_layers).value();
+  c.virtual_stages =
+      s.get("virtual_stages", 1, "stages of each pipeline rank, interleaved (1F1B): the more, the shorter it waits, and the more it sends and keeps")
+          .positive()
+          .at_most(most_layers);
+  c.layers = s.get("layers", std::vector<Index>{}, "layers of each stage, of which rank r has the r-th of each round; none: cut by cost")
+                 .positive()
+                 .at_most(most_layers)
+                 .value();
   c.bucket_bytes = Index(s.get("bucket", 32, "gradients reduced together over the data axis").unit("MiB").positive().at_most(1 << 20)) << 20;
   return c;
 }

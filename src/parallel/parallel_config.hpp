@@ -6,6 +6,7 @@
 
 #include "modules/axis.hpp"
 #include "modules/settings.hpp"
+#include "src/parallel/schedule.hpp"
 
 namespace gyr {
 
@@ -13,8 +14,12 @@ struct ParallelConfig {
   int data, pipeline, tensor;  // data 0: whatever the ranks leave
   std::vector<Axis> order;     // of the axes, outermost first
   std::vector<int> permutation;
+  int virtual_stages;         // chunks of layers of each pipeline rank
   std::vector<Index> layers;  // per stage; empty: cut by cost
   Index bucket_bytes;
+
+  int stages() const { return pipeline * virtual_stages; }
+  Schedule schedule() const { return virtual_stages > 1 ? interleaved : one_f_one_b; }
 };
 
 ParallelConfig read_parallel(Section&);

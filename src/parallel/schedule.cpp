@@ -32,8 +32,9 @@ int warm_up_of(const PipelineShape& shape, int rank) { return std::min(shape.ran
 
 std::vector<Turn> forward_only(const PipelineShape& shape, int) {
   std::vector<Turn> list;
-  for (int i = 0; i < shape.micros; ++i)
-    for (int chunk = 0; chunk < shape.chunks; ++chunk) list.push_back({Op::forward, chunk, i});
+  for (int first = 0; first < shape.micros; first += shape.ranks)
+    for (int chunk = 0; chunk < shape.chunks; ++chunk)
+      for (int i = first; i < std::min(first + shape.ranks, shape.micros); ++i) list.push_back({Op::forward, chunk, i});
   return list;
 }
 
@@ -60,20 +61,19 @@ std::vector<Turn> one_f_one_b(const PipelineShape& shape, int rank) {
 
 std::vector<Turn> interleaved(const PipelineShape& shape, int rank) {
   const auto [p, v, m] = shape;
-  ensure(m % p == 0, "the interleaved schedule takes micro-batches in groups of {}, and {} are none", p, m);
-  // The i-th forward, or backward, of a rank.
-  const auto turn = [p = p, v = v](Op op, int i) {
-    const int group = i / (p * v), within = i % (p * v), chunk = within / p;
-    return Turn{op, op == Op::forward ? chunk : v - 1 - chunk, group * p + within % p};
-  };
   std::vector<Turn> list;
-  const int all = m * v, warm_up = std::min(2 * (p - rank - 1) + (v - 1) * p, all);
-  for (int i = 0; i < warm_up; ++i) list.push_back(turn(Op::forward, i));
+  // The i-th forward, or backward, of a rank. What the last group lacks is left out, so that messages stay in the order of full groups.
+  const auto add = [&, p = p, v = v, m = m](Op op, int i) {
+    const int group = i / (p * v), within = i % (p * v), chunk = within / p, micro = group * p + within % p;
+    if (micro < m) list.push_back({op, op == Op::forward ? chunk : v - 1 - chunk, micro});
+  };
+  const int all = (m + p - 1) / p * p * v, warm_up = std::min(2 * (p - rank - 1) + (v - 1) * p, all);
+  for (int i = 0; i < warm_up; ++i) add(Op::forward, i);
   for (int i = warm_up; i < all; ++i) {
-    list.push_back(turn(Op::forward, i));
-    list.push_back(turn(Op::backward, i - warm_up));
+    add(Op::forward, i);
+    add(Op::backward, i - warm_up);
   }
-  for (int i = all - warm_up; i < all; ++i) list.push_back(turn(Op::backward, i));
+  for (int i = all - warm_up; i < all; ++i) add(Op::backward, i);
   return list;
 }
 

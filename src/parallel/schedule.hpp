@@ -37,7 +37,7 @@ struct Turn {
 
 using Schedule = std::vector<Turn> (*)(const PipelineShape&, int rank);
 
-// Forwards alone, in order: for evaluation.
+// Forwards alone, in groups of p through all chunks: for evaluation.
 std::vector<Turn> forward_only(const PipelineShape&, int rank);
 
 // All forwards, then all backwards (GPipe). One chunk.
@@ -47,7 +47,7 @@ std::vector<Turn> all_forward_all_backward(const PipelineShape&, int rank);
 std::vector<Turn> one_f_one_b(const PipelineShape&, int rank);
 
 // 1F1B over v chunks (Narayanan et al. 2021): micro-batches in groups of p, each group through all chunks; rank r warms up with
-// min(2(p-r-1) + (v-1)p, m v) forwards. m must be a multiple of p.
+// min(2(p-r-1) + (v-1)p, m v) forwards. Where p does not divide m, the order of the next multiple without what is not there.
 std::vector<Turn> interleaved(const PipelineShape&, int rank);
 
 // 1F1B whose backwards are split (ZB-H1, Qi et al. 2024): rank r leaves the gradients of the weights of r micro-batches for when it would

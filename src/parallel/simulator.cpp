@@ -133,7 +133,18 @@ class Simulator {
 
 }  // namespace
 
-double idle_part(const PipelineShape& shape) { return double(shape.ranks - 1) / double(shape.micros + shape.ranks - 1); }
+// A group that is not full costs the same however many full ones come before it.
+double idle_part(const PipelineShape& shape) {
+  const auto [p, v, m] = shape;
+  double waits = double(p - 1) / v;
+  if (v > 1 && m % p != 0) {
+    const PipelineShape few{p, v, m % p + (m > p ? p : 0)};
+    std::vector<Program> programs;
+    for (int rank = 0; rank < p; ++rank) programs.push_back(compile(interleaved, few, rank));
+    waits = simulate(programs, {}).makespan / 3 - few.micros;
+  }
+  return waits / (m + waits);
+}
 
 Simulation simulate(const std::vector<Program>& programs, const TaskCosts& costs) { return Simulator(programs, costs).run(); }
 

@@ -17,7 +17,8 @@ struct Simulation {
   std::vector<double> busy;  // of each rank
 };
 
-// The part of a step of one_f_one_b in which a rank waits, were all stages equal and transfers free: (p - 1) / (m + p - 1).
+// The part of a step in which a rank waits, were all stages equal and transfers free, of one_f_one_b or, with several chunks, of interleaved:
+// (p - 1) / v / (m + (p - 1) / v), and where p does not divide m, what the simulation adds.
 double idle_part(const PipelineShape&);
 
 // Exit::internal naming the tasks that wait for each other where the programs deadlock, and messages that are not received as they were sent.
