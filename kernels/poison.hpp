@@ -16,9 +16,11 @@
 namespace gyr {
 
 #ifdef __SANITIZE_ADDRESS__
+inline constexpr bool address_sanitizer = true;
 inline void forbid(const char* bytes, Index count) { ASAN_POISON_MEMORY_REGION(bytes, count); }
 inline void allow(const char* bytes, Index count) { ASAN_UNPOISON_MEMORY_REGION(bytes, count); }
 #else
+inline constexpr bool address_sanitizer = false;
 inline void forbid(const char*, Index) {}
 inline void allow(const char*, Index) {}
 #endif
