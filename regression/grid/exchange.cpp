@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What ranks exchange in pairs: every part arrives where plain loops put it, whatever the group, the type and the counts, and what is counted
+// What ranks exchange and reduce: every part arrives where plain loops put it, whatever the group, the type and the counts, and what is counted
 // is the bytes of the parts.
 #include <algorithm>
 #include <limits>
@@ -117,6 +117,36 @@ TEST(exchange, brings_every_part_where_plain_loops_put_it) {
     exchange<double>(grid, random), exchange<float>(grid, random), exchange<bf16>(grid, random), exchange<std::int32_t>(grid, random);
     random.discard(1000);
   }
+  meet();
+}
+
+// Sums and maxima of small whole numbers of either sign, which are exact in every type and differ from each other.
+template <class T>
+void reduce(Grid& grid) {
+  Device dev(false, 0);
+  const auto number = [](int rank, Index i) { return double((rank * 5 + i * 3) % 11) - 7; };
+  for (const Axes along : groups) {
+    Communicator& c = grid.group(along);
+    for (const Reduction how : {Reduction::sum, Reduction::max}) {
+      std::vector<T> mine;
+      for (Index i = 0; i < 13; ++i) mine.push_back(T(float(number(c.rank(), i))));
+      c.start_all_reduce(dev, Tensor1<T>(mine.data(), mine.size()), how).host_wait();
+      for (Index i = 0; i < 13; ++i) {
+        double expected = number(0, i);
+        for (int rank = 1; rank < c.size(); ++rank) {
+          const double other = number(rank, i);
+          expected = how == Reduction::sum ? expected + other : std::max(expected, other);
+        }
+        EXPECT_EQ(double(float(mine[i])), expected) << along.text() << " of type " << name_of(dtype_of<T>()) << ", element " << i;
+      }
+    }
+    c.clear_traffic();
+  }
+}
+
+TEST(exchange, reduces_as_plain_loops_do) {
+  Grid& grid = *grid_of(layout_of(2, 2, 2));
+  reduce<double>(grid), reduce<float>(grid), reduce<bf16>(grid);
   meet();
 }
 

@@ -48,6 +48,21 @@ TEST(engine, a_weight_that_is_not_finite_is_named_and_nothing_changes) {
   }
 }
 
+TEST(engine, a_loss_above_the_limit_changes_nothing) {
+  const Case& c = named("T2");
+  Rig<double> rig(config_of(c), alone(c.model.layers()));
+  const auto source = [&](int) { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); };
+  const auto& first = *rig.engine.stage().parameters().all().front();
+  const std::vector<double> before = values(first);
+  const double loss = rig.engine.gradients(source, 1, 1).loss;
+  const StepResult above = rig.engine.train(source, 1, {1, 1e-2, 0, 0.999 * loss});
+  EXPECT_TRUE(above.finite);
+  EXPECT_FALSE(above.applied);
+  EXPECT_EQ(values(first), before);
+  EXPECT_TRUE(rig.engine.train(source, 1, {1, 1e-2, 0, 1.001 * loss}).applied);
+  EXPECT_NE(values(first), before);
+}
+
 TEST(engine, a_gradient_that_overflows_is_named) {
   const Case& c = named("T2");
   Rig<float> rig(config_of(c), alone(c.model.layers()));
