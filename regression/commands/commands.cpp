@@ -277,6 +277,20 @@ TEST(commands, a_rank_is_credited_with_its_part_of_the_operations) {
   EXPECT_GT(of_a_token, 0);
 }
 
+// The mean over two batches of eight is that over one of sixteen, and not that over the first eight.
+TEST(commands, validation_goes_on_from_batch_to_batch) {
+  const auto validated = [](const std::string& batch, const std::string& batches) {
+    const Folder folder;
+    const Words changes{"train.steps=1", "optimizer.lr=1e-12", "train.eval_every=1", "train.global_batch_size=" + batch,
+                        "train.eval_batches=" + batches};
+    EXPECT_EQ(run(material().train(folder.path(), changes)).code, 0);
+    return metrics(folder.path(), "validation").at(0).at("loss").get<double>();
+  };
+  const double two = validated("8", "2");
+  EXPECT_NEAR(two, validated("16", "1"), 1e-6);
+  EXPECT_GT(std::abs(two - validated("8", "1")), 1e-5);
+}
+
 TEST(commands, tensorboard_has_a_file_of_events) {
   int files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(material().output() / "tensorboard"))
