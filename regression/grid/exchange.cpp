@@ -184,6 +184,14 @@ TEST(exchange, is_counted_in_a_dry_run) {
   expect_counted(c, Operation::shift, 1, 160, "dry run");
 }
 
+// The beacon is told the bytes of what is bookkeeping too.
+TEST(exchange, tells_the_beacon_bytes) {
+  Beacon beacon;
+  Communicator c("counted", dry_transport(2, 4), &beacon);
+  c.gather(std::vector<double>(5));
+  EXPECT_EQ(beacon.look().sent, 40);
+}
+
 // MPI counts with int.
 TEST(exchange, refuses_what_mpi_cannot_count) {
   Transport& transport = grid_of(layout_of(2, 2, 2))->world().transport();
