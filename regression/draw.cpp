@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "regression/draw.hpp"
 
+#include <fmt/ranges.h>
+
 #include <array>
 #include <numeric>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Whatever number stands at whatever key of a deck, the program says within seconds what is wrong with it, or plans it.
 //   GYR_EXTREMES=DRAWS:SEED runs more of them
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <signal.h>

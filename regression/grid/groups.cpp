@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Groups of ranks: whatever the sizes of the axes, their order and the permutation of the ranks, the group of some axes is the ranks that
 // differ in these alone, in the order of positions.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 #include <random>
