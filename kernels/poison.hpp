@@ -2,13 +2,9 @@
 // To the address sanitizer an arena is one block: it is told which bytes of it are tensors now.
 #pragma once
 
+#include "kernels/sanitizer.hpp"
 #include "kernels/scalar.hpp"
 
-#ifdef __has_feature  // Clang; GCC defines the macro itself
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#endif
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
@@ -16,11 +12,9 @@
 namespace gyr {
 
 #ifdef __SANITIZE_ADDRESS__
-inline constexpr bool address_sanitizer = true;
 inline void forbid(const char* bytes, Index count) { ASAN_POISON_MEMORY_REGION(bytes, count); }
 inline void allow(const char* bytes, Index count) { ASAN_UNPOISON_MEMORY_REGION(bytes, count); }
 #else
-inline constexpr bool address_sanitizer = false;
 inline void forbid(const char*, Index) {}
 inline void allow(const char*, Index) {}
 #endif

@@ -9,7 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "kernels/sanitizer.hpp"
+
 namespace gyr::testing {
+
+// By how much programs with sanitizers may take longer.
+inline constexpr int slowness = address_sanitizer ? 6 : 1;
 
 using Words = std::vector<std::string>;
 
@@ -17,7 +22,7 @@ struct Options {
   int ranks = 0;                             // 0: without a launcher
   std::map<std::string, std::string> env{};  // on top of the test's own, without what a launcher left there
   std::string input{};                       // standard input
-  double limit = 120;                        // seconds until everything is killed and the test fails
+  double limit = 120 * slowness;             // seconds until everything is killed and the test fails
   long file_limit = -1;                      // bytes a file may have (RLIMIT_FSIZE), writes beyond fail as on a full disk
   std::function<bool()> kill_when{};         // asked every millisecond; true: SIGKILL to all its processes
   std::function<void(int pid, const std::filesystem::path& out)> meanwhile{};  // called every millisecond; out: what it has printed

@@ -78,8 +78,8 @@ void expect_planned_or_refused(const Words& paths, const Words& changes) {
   SCOPED_TRACE(fmt::format("{}", fmt::join(changes, " ")));
   Words arguments{"plan", material().deck()};
   arguments.insert(arguments.end(), changes.begin(), changes.end());
-  const Result r = run(arguments, {.limit = 60});
-  EXPECT_LT(r.cpu_seconds, 8) << told(r);
+  const Result r = run(arguments, {.limit = 60 * slowness});
+  EXPECT_LT(r.cpu_seconds, 8 * slowness) << told(r);
   EXPECT_TRUE(r.code == 0 || r.code == int(Exit::config)) << told(r);
   if (r.code == 0) return;
   const bool named = std::any_of(changes.begin(), changes.end(),
@@ -140,9 +140,9 @@ TEST(extremes, many_layers_and_ranks_are_planned_in_seconds) {
                                Words{"parallel.data=1048576", "train.global_batch_size=1048576"}, Words{"train.global_batch_size=16777216"}}) {
     Words arguments{"plan", material().deck()};
     arguments.insert(arguments.end(), changes.begin(), changes.end());
-    const Result r = run(arguments, {.limit = 90});
+    const Result r = run(arguments, {.limit = 90 * slowness});
     EXPECT_EQ(r.code, 0) << changes[0] << told(r);
-    EXPECT_LT(r.cpu_seconds, 20) << changes[0];
+    EXPECT_LT(r.cpu_seconds, 20 * slowness) << changes[0];
   }
 }
 

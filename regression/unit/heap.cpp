@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-#include "kernels/poison.hpp"
+#include "kernels/sanitizer.hpp"
 
 using namespace gyr;
 

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether the program is built with the address sanitizer.
+#pragma once
+
+#ifdef __has_feature  // Clang; GCC defines the macro itself
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+
+namespace gyr {
+
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr bool address_sanitizer = true;
+#else
+inline constexpr bool address_sanitizer = false;
+#endif
+
+}  // namespace gyr
