@@ -53,9 +53,9 @@ TEST(jinja_template, writes_what_transformers_write) {
     ASSERT_NO_THROW(format = format_of(jinja(text))) << text;
     for (std::size_t i = 0; i < golden().at("conversations").size(); ++i) {
       const auto [turns, prompted] = written(format, golden().at("conversations")[i]);
-      EXPECT_EQ(turns, c.at("rendered")[i]) << text << "\n" << format;
+      EXPECT_EQ(turns, c.at("rendered")[i].get<std::string>()) << text << "\n" << format;
       if (c.at("prompted")[i] == c.at("rendered")[i]) continue;  // it says nothing of how an answer begins
-      EXPECT_EQ(prompted, c.at("prompted")[i]) << text << "\n" << format;
+      EXPECT_EQ(prompted, c.at("prompted")[i].get<std::string>()) << text << "\n" << format;
       ++prompts;
     }
   }
