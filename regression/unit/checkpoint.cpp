@@ -7,6 +7,7 @@
 #include <fstream>
 #include <random>
 
+#include "kernels/sanitizer.hpp"
 #include "regression/file_size_limit.hpp"
 #include "regression/folder.hpp"
 #include "regression/state.hpp"
@@ -743,7 +744,7 @@ TEST(checkpoint, saved_fifty_times_takes_no_more_files_or_memory) {
     const Index pages = resident_pages();
     for (int step = 11; step <= 60; ++step) save(step);
     EXPECT_EQ(open_files(), files);
-    EXPECT_LE(resident_pages() - pages, 512) << "pages of 4 KiB after 50 saves";
+    EXPECT_LE(resident_pages() - pages, address_sanitizer ? 4096 : 512) << "pages of 4 KiB after 50 saves";  // the sanitizer keeps freed memory
   }
 }
 
