@@ -63,6 +63,15 @@ TEST(engine, a_loss_above_the_limit_changes_nothing) {
   EXPECT_NE(values(first), before);
 }
 
+// Angles are made for the positions of a sequence: a document that claims to have begun before it is refused.
+TEST(engine, a_position_beyond_the_sequence_is_refused) {
+  const Case& c = named("T2");
+  Rig<double> rig(config_of(c), alone(c.model.layers()));
+  MicroBatch m = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
+  for (Index r = 0; r < c.batch * c.seq_length; ++r) m.positions.push_back(std::int32_t(r % c.seq_length + 1));
+  EXPECT_THROW(rig.engine.gradients([&](int) { return m; }, 1, 1), Error);
+}
+
 TEST(engine, a_gradient_that_overflows_is_named) {
   const Case& c = named("T2");
   Rig<float> rig(config_of(c), alone(c.model.layers()));

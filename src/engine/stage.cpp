@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/engine/stage.hpp"
 
+#include <algorithm>
+
 namespace gyr {
 
 Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained)
@@ -109,6 +111,10 @@ Index Stage::slots_capacity() const {
 }
 
 Pass Stage::pass(Device& dev, Slot& slot) {
+  if (!slot.positions.empty()) {
+    const Index furthest = *std::max_element(slot.positions.begin(), slot.positions.end());
+    ensure(furthest < rotary_->positions(), "a token stands at position {}, and there are angles of {} positions", furthest, rotary_->positions());
+  }
   return {dev, grid_.tensor(), *rotary_, slot.sequences, Mask{true, 0, 0, slot.sequences.documents()}, nullptr, hook_};
 }
 
