@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A disk that fails once, for a program started with LD_PRELOAD: of the calls that bring a checkpoint to disk (pwrite, write, fsync, rename
-// of what has "/checkpoints" in its path) number GYR_FAILING_CALL of all fails with the error number GYR_FAILING_ERROR. It says so on
-// standard error, and how many calls there were at the end. With GYR_DISK_SPACE the disk of rank GYR_DISK_RANK of a job takes so many bytes
-// of such files, and is full. With GYR_CALL_LOG every such call is a line of that file, "CALL PATH" and where a rename leads, in their order;
-// with GYR_SYNC_DELAY fsync takes so many milliseconds longer.
+// A disk that fails once, for a program started with LD_PRELOAD: of the calls that bring a checkpoint to disk (pwrite, write, fsync,
+// rename, and close of what was open for writing, with "/checkpoints" in its path) number GYR_FAILING_CALL of all fails with the error number
+// GYR_FAILING_ERROR; with the number 0 a write takes no byte. It says so on standard error, and how many calls there were at the end. With
+// GYR_DISK_SPACE the disk of rank GYR_DISK_RANK of a job takes so many bytes of such files, and is full. With GYR_CALL_LOG every such call is a line
+// of that file, "CALL PATH" and where a rename leads, in their order; with GYR_SYNC_DELAY fsync takes so many milliseconds longer.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -74,7 +74,7 @@ size_t room(int fd, size_t size) {
 // As write(2) on such a disk: what fits, and an error where nothing does.
 template <class Write>
 ssize_t written(const char* call, int fd, size_t size, Write&& write) {
-  if (fails(call, fd)) return -1;
+  if (fails(call, fd)) return errno == 0 ? 0 : -1;
   const size_t fits = room(fd, size);
   if (fits == 0 && size > 0) return errno = ENOSPC, -1;
   return write(fits);
@@ -106,6 +106,14 @@ int fsync(int fd) {
   if (fails("fsync", fd)) return -1;
   if (const long delay = number("GYR_SYNC_DELAY")) ::usleep(useconds_t(delay * 1000));
   return next<int(int)>("fsync")(fd);
+}
+int close(int fd) {
+  const auto original = next<int(int)>("close");
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || !fails("close", fd)) return original(fd);
+  const int error = errno;
+  original(fd);
+  return errno = error, -1;
 }
 int rename(const char* from, const char* to) noexcept {
   record("rename", from, to);

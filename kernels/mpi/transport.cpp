@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/mpi/transport.hpp"
 
-#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "kernels/error.hpp"
+#include "kernels/mpi/node.hpp"
 
 namespace gyr {
 
@@ -198,19 +198,6 @@ class MpiTransport final : public Transport {
 };
 
 }  // namespace
-
-Crowd crowd_of(MPI_Comm world) {
-  MPI_Comm node;
-  MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-  int ranks = 1;
-  MPI_Comm_size(node, &ranks);
-  cpu_set_t cores;  // of all ranks together: each may be bound to its own
-  CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof cores, &cores);
-  MPI_Allreduce(MPI_IN_PLACE, &cores, int(sizeof cores), MPI_BYTE, MPI_BOR, node);
-  MPI_Comm_free(&node);
-  return {ranks, CPU_COUNT(&cores)};
-}
 
 Patience patience_of(MPI_Comm world) {
   const Crowd crowd = crowd_of(world);

@@ -12,12 +12,6 @@ namespace gyr {
 // How to wait: spin where every rank has a core, sleep between polls where they share.
 enum class Patience { spin, sleep };
 
-// The ranks of `world` on this machine and the cores that they together may run on. Collective.
-struct Crowd {
-  int ranks, cores;
-};
-Crowd crowd_of(MPI_Comm world);
-
 // Sleep when there are more ranks on this machine than cores. Collective.
 Patience patience_of(MPI_Comm world);
 

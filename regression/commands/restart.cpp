@@ -42,7 +42,12 @@ const Case cases[] = {
 };
 
 Words train(const Case& c, const fs::path& folder, int last, bool resume) {
-  Words words{"train.steps=" + std::to_string(last), "optimizer.decay_steps=" + std::to_string(steps), "checkpoint.every=1", "checkpoint.keep=3"};
+  Words words{"train.steps=" + std::to_string(last),
+              "optimizer.decay_steps=" + std::to_string(steps),
+              "checkpoint.every=1",
+              "checkpoint.keep=3",
+              "train.eval_every=5",
+              "train.eval_batches=1"};
   words.insert(words.end(), c.settings.begin(), c.settings.end());
   if (resume) words.push_back("--resume");
   return Material::get().train(folder, words);
@@ -64,6 +69,10 @@ TEST_P(restart, ten_steps_equal_five_and_five) {
     ASSERT_EQ(second.code, 0) << second.err;
     EXPECT_NE(second.out.find("at step 5"), std::string::npos) << second.out;
     expect_same_end(whole.path(), parts.path(), steps);
+    const auto validations = metrics(parts.path(), "validation"), expected = metrics(whole.path(), "validation");
+    ASSERT_EQ(validations.size(), 2u);  // the one before the stop is not repeated
+    ASSERT_EQ(expected.size(), 2u);
+    for (const int i : {0, 1}) EXPECT_EQ(validations[i]["loss"], expected[i]["loss"]);
   });
   trials.attempt([&] {
     ASSERT_EQ(run(train(GetParam(), again.path(), 10, false), options).code, 0);

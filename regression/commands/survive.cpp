@@ -87,7 +87,9 @@ TEST(survive, a_rollback_equals_a_clean_run_without_that_batch) {
     const Result r = run(train(folder.path(), with), options);
     ASSERT_EQ(r.code, 0) << told(r);
     EXPECT_EQ(metrics(folder.path(), "rollback").size(), 1u);
-    EXPECT_EQ(metrics(folder.path(), "rollback")[0]["to"], (std::stoi(step) - 1) / 3 * 3);
+    const int saved = (std::stoi(step) - 1) / 3 * 3;
+    EXPECT_EQ(metrics(folder.path(), "rollback")[0]["to"], saved);
+    EXPECT_EQ(r.out.find(fmt::format("at step {}", saved)) != std::string::npos, saved > 0) << r.out;  // read, and not trained once more
     expect_same_end(clean.path(), folder.path(), 10);
   };
   Trials trials("bad numbers, rolled back");

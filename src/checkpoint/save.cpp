@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "kernels/mpi/node.hpp"
 #include "src/base/fault_point.hpp"
 #include "src/base/stopwatch.hpp"
 #include "src/checkpoint/completion.hpp"
@@ -17,8 +18,7 @@ constexpr std::chrono::microseconds shortest_pause(200), longest_pause(10'000);
 
 // By position: the lowest position on the same node. Collective.
 std::vector<int> first_on_node(Grid& grid) {
-  MPI_Comm all = grid.duplicate(), node;
-  MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, grid.position(), MPI_INFO_NULL, &node);
+  MPI_Comm all = grid.duplicate(), node = node_of(all);
   int first = grid.position();
   MPI_Bcast(&first, 1, MPI_INT, 0, node);
   MPI_Comm_free(&node);

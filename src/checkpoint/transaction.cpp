@@ -93,9 +93,8 @@ void Transaction::commit(Manifest manifest) {
   const std::int64_t step = manifest.header.step;
   manifest.index = write_index(folder_ / index_name, manifest);
   fault_point("index", leader, step);
-  write_manifest(folder_ / manifest_name, manifest);
+  write_manifest(folder_ / manifest_name, manifest);  // the last file: with it all names of the folder are on disk
   fault_point("manifest", leader, step);
-  sync_folder(folder_);
   rename();
   committed_ = true;
   fault_point("renamed", leader, step);

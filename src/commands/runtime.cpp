@@ -11,7 +11,7 @@
 #include <cstdlib>
 
 #include "kernels/gemm.hpp"
-#include "kernels/mpi/transport.hpp"
+#include "kernels/mpi/node.hpp"
 #include "kernels/printable.hpp"
 #include "src/report/summary.hpp"
 

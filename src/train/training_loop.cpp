@@ -104,8 +104,7 @@ void TrainingLoop::go_back(const Span& samples) {
   saving_.finish();  // what it goes back to may still be on its way to disk
   skip_.insert(std::upper_bound(skip_.begin(), skip_.end(), samples, [](const Span& a, const Span& b) { return a.first < b.first; }), samples);
   guard_.forget();
-  const Index saved = saving_.last();
-  at_ = saved > 0 ? start_.resume(RunStart::Changes::known, saved + 1) : start_.begin();
+  at_ = start_.resume(RunStart::Changes::known, saving_.last() + 1);
   remember();
 }
 

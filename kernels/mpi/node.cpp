@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/mpi/node.hpp"
+
+#include <sched.h>
+
+#include <array>
+#include <vector>
+
+namespace gyr {
+
+MPI_Comm node_of(MPI_Comm comm) {
+  using Name = std::array<char, MPI_MAX_PROCESSOR_NAME>;
+  int ranks = 0, rank = 0, length = 0;
+  MPI_Comm_size(comm, &ranks);
+  MPI_Comm_rank(comm, &rank);
+  Name mine{};
+  MPI_Get_processor_name(mine.data(), &length);
+  std::vector<Name> names(std::size_t(ranks));
+  MPI_Allgather(mine.data(), int(sizeof mine), MPI_BYTE, names.data(), int(sizeof mine), MPI_BYTE, comm);
+  int first = 0;
+  while (names[first] != mine) ++first;
+  MPI_Comm node;
+  MPI_Comm_split(comm, first, rank, &node);
+  return node;
+}
+
+Crowd crowd_of(MPI_Comm world) {
+  MPI_Comm node = node_of(world);
+  int ranks = 1;
+  MPI_Comm_size(node, &ranks);
+  cpu_set_t cores;  // of all ranks together: each may be bound to its own
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof cores, &cores);
+  MPI_Allreduce(MPI_IN_PLACE, &cores, int(sizeof cores), MPI_BYTE, MPI_BOR, node);
+  MPI_Comm_free(&node);
+  return {ranks, CPU_COUNT(&cores)};
+}
+
+}  // namespace gyr

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ranks are on one machine where its name is one, whatever MPI says of shared memory.
+#include "kernels/mpi/node.hpp"
+
+#include <cstdio>
+#include <functional>
+
+#include "regression/testing.hpp"
+
+namespace {
+std::function<int(int rank)> machine;  // the profiling interface has no place for an argument
+}
+
+extern "C" int MPI_Get_processor_name(char* name, int* length) {
+  if (!machine) return PMPI_Get_processor_name(name, length);
+  int rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  *length = std::snprintf(name, MPI_MAX_PROCESSOR_NAME, "machine%d", machine(rank));
+  return MPI_SUCCESS;
+}
+
+namespace gyr::testing {
+namespace {
+
+TEST(node, is_of_the_ranks_on_machines_of_one_name) {
+  int ranks = 0, rank = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  using Machine = int (*)(int);
+  for (const Machine of : {Machine([](int) { return 7; }), Machine([](int r) { return r / 3; }), Machine([](int r) { return 10 - r % 2; }),
+                           Machine([](int r) { return r; })}) {
+    machine = of;
+    std::vector<int> mine;
+    for (int r = 0; r < ranks; ++r)
+      if (of(r) == of(rank)) mine.push_back(r);
+    MPI_Comm node = node_of(MPI_COMM_WORLD);
+    const Crowd crowd = crowd_of(MPI_COMM_WORLD);
+    machine = nullptr;
+    int size = 0;
+    MPI_Comm_size(node, &size);
+    std::vector<int> found(std::size_t(size), -1);
+    MPI_Allgather(&rank, 1, MPI_INT, found.data(), 1, MPI_INT, node);
+    MPI_Comm_free(&node);
+    EXPECT_EQ(found, mine);
+    EXPECT_EQ(crowd.ranks, int(mine.size()));
+    EXPECT_GE(crowd.cores, 1);
+  }
+}
+
+TEST(node, is_one_where_all_ranks_were_started_on_this_machine) {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  EXPECT_EQ(crowd_of(MPI_COMM_WORLD).ranks, ranks);
+}
+
+}  // namespace
+}  // namespace gyr::testing
