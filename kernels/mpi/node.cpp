@@ -15,7 +15,7 @@ MPI_Comm node_of(MPI_Comm comm) {
   MPI_Comm_rank(comm, &rank);
   Name mine{};
   MPI_Get_processor_name(mine.data(), &length);
-  std::vector<Name> names(std::size_t(ranks));
+  std::vector<Name> names(ranks);
   MPI_Allgather(mine.data(), int(sizeof mine), MPI_BYTE, names.data(), int(sizeof mine), MPI_BYTE, comm);
   int first = 0;
   while (names[first] != mine) ++first;
