@@ -99,7 +99,7 @@ long last_call(const std::vector<Call>& calls, Fits&& fits, std::size_t end) {
 
 bool writes(const Call& c) { return c.what == "write" || c.what == "pwrite"; }
 
-// So many of them, evenly; the first and the last of each kind; and every write of ours that takes no byte (HDF5 tries its own once more).
+// So many of them, evenly; the first and the last of each kind; and writes that take no byte, of files that are no shards all.
 std::vector<Refusal> refusals(const std::vector<Call>& calls, std::size_t some) {
   static const int reasons[] = {EIO, ENOSPC, EDQUOT, ESTALE};
   std::map<std::string, std::size_t> first, last;
@@ -108,7 +108,7 @@ std::vector<Refusal> refusals(const std::vector<Call>& calls, std::size_t some) 
   for (std::size_t i = 0; i < calls.size(); ++i) {
     first.emplace(calls[i].what, i), last[calls[i].what] = i;
     if (i % std::max<std::size_t>(1, calls.size() / some) == 0) chosen.insert(i);
-    if (writes(calls[i]) && calls[i].path.find(".h5") == std::string::npos) refused.push_back({i + 1, takes_no_byte});
+    if (writes(calls[i]) && (refused.size() < some || calls[i].path.find(".h5") == std::string::npos)) refused.push_back({i + 1, takes_no_byte});
   }
   for (const auto& ends : {first, last})
     for (const auto& [what, i] : ends) chosen.insert(i);

@@ -45,8 +45,10 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
 }
 
 herr_t close_file(H5FD_t* base) {
-  ::close(file_of(base).descriptor);  // what was written is synchronised by name before it is committed
-  delete &file_of(base);
+  File& file = file_of(base);
+  const bool closed = ::close(file.descriptor) == 0;  // network file systems tell of a quota here, and then not in fsync
+  if (!closed && file.condition->failure.empty()) file.condition->failure = std::strerror(errno);
+  delete &file;
   return 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How HDF5 reaches the disk: a file driver that remembers the first failed write and reports success to HDF5 from then on. HDF5 1.10 crashes
+// How HDF5 reaches the disk: a file driver that remembers the first failed write or close and reports success to HDF5 from then on. HDF5 1.10 crashes
 // in MPI_Finalize after a close that could not write; so it is not told, and the writer asks the driver.
 #pragma once
 

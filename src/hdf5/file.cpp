@@ -307,7 +307,7 @@ File File::create(const std::filesystem::path& path) {
   const Turn turn;
   const int descriptor = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0666);
   require(descriptor >= 0, Exit::io, "{}: cannot be created: {}", path.string(), why_not_opened(errno));
-  ::close(descriptor);
+  if (::close(descriptor) != 0) fail_write(path.string(), std::strerror(errno));
   const Handle access = file_access();
   Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose);
   if (file < 0) fail_write(path.string(), reason());
