@@ -20,6 +20,12 @@ AnyTensor2 rows(const AnyTensor2& x, Index first, Index count) {
   return {static_cast<char*>(x.data) + first * x.columns * size_of(x.dtype), x.dtype, count, x.columns};
 }
 
+AnyMatrix rows(const AnyMatrix& x, Index first, Index count) {
+  AnyMatrix some = x;
+  some.data = static_cast<const char*>(x.data) + first * x.stride * size_of(x.dtype), some.rows = count;
+  return some;
+}
+
 AnyTensor take(Arena& arena, DType dtype, Index size) { return {arena.push(size * size_of(dtype)), dtype, size}; }
 
 AnyTensor2 take(Arena& arena, DType dtype, Index rows, Index columns) { return {arena.push(rows * columns * size_of(dtype)), dtype, rows, columns}; }

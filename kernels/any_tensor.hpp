@@ -65,6 +65,8 @@ struct AnyMatrix {
   AnyMatrix(const AnyTensor2& x) : data(x.data), dtype(x.dtype), rows(x.rows), columns(x.columns), stride(x.columns) {}
 };
 
+AnyMatrix rows(const AnyMatrix&, Index first, Index count);
+
 // f(std::type_identity<S>()) with the floating-point type S of these numbers.
 template <class F>
 decltype(auto) with_type(DType dtype, F&& f) {

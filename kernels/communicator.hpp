@@ -103,6 +103,14 @@ class Communicator {
     start_all_reduce(dev, x, how).device_wait(dev);
   }
   void all_reduce(Device& dev, const AnyTensor& x) { start_all_reduce(dev, x).device_wait(dev); }
+  template <class T>
+  void all_gather(Device& dev, Tensor1<const T> mine, Tensor1<T> all) {
+    start_all_gather<T>(dev, mine, all).device_wait(dev);
+  }
+  template <class T>
+  void reduce_scatter(Device& dev, Tensor1<const T> data, Tensor1<T> mine) {
+    start_reduce_scatter<T>(dev, data, mine).device_wait(dev);
+  }
 
   // Numbers on the host, for bookkeeping: every rank's values, in rank order. Not counted.
   std::vector<double> gather(std::span<const double> mine);

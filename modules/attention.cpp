@@ -44,35 +44,44 @@ Matrix<const T> Attention<T>::w_qkv() const {
 }
 
 template <class T>
-void Attention<T>::forward(Pass& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
-  const Index rows = h.extent(0);
-  frame.refer(Keys::input, h);
+void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
+  const Index rows = a.stream.rows;
   const auto qkv = frame.put(Keys::qkv, rows, q_width() + 2 * k_width());
   const auto out = frame.put(Keys::attended, rows, out_width());
   const auto lse = frame.put(Keys::lse, rows, num_heads_);
+  if (frame.wants(Keys::qkv)) project(a, h.gather(), qkv);
+  if (frame.wants(Keys::attended)) attend_to_all(a, qkv, out, lse);
+  a.show(name_, ".queries", columns(qkv, 0, q_width()), *q_);
+  a.show(name_, ".keys", columns(qkv, q_width(), k_width()), *k_);
+  a.show(name_, ".values", columns(qkv, q_width() + k_width(), k_width()), *v_);
+  a.show(name_, ".attended", out, *o_);
+  if (!y.data()) return;
+  linear<T>(a.dev, out, o_->template matrix<const T>(), y, c_.out_multiplier, beta(add));
+  if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
+}
 
+// Queries and keys rotated, values as they are.
+template <class T>
+void Attention<T>::project(Pass& a, Tensor2<const T> h, Tensor2<T> qkv) {
   linear<T>(a.dev, h, w_qkv(), qkv, c_.in_multiplier);
   if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
   const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.head_dim);
   rope<T, T>(a.dev, Rotate::forward, num_heads_, 1, angles, a.sequences.positions, q, q);
   rope<T, T>(a.dev, Rotate::forward, num_kv_heads_, c_.key_multiplier, angles, a.sequences.positions, k, k);
-  {
-    Scope scope(a.dev.scratch);
-    AttentionState<Acc<T>> state{{}, lse, a.scratch<Acc<T>>("largest scores", rows, num_heads_)};
-    if constexpr (std::is_same_v<T, Acc<T>>) state.o = out;
-    else state.o = a.scratch<Acc<T>>("attended, wide", rows, out_width());
-    if (a.state) attend_with_past(a, qkv, state);
-    else attend(a, qkv, state);
-    attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse);
-  }
+}
+
+template <class T>
+void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+  const Index rows = qkv.extent(0);
+  Scope scope(a.dev.scratch);
+  AttentionState<Acc<T>> state{{}, lse, a.scratch<Acc<T>>("largest scores", rows, num_heads_)};
+  if constexpr (std::is_same_v<T, Acc<T>>) state.o = out;
+  else state.o = a.scratch<Acc<T>>("attended, wide", rows, out_width());
+  if (a.state) attend_with_past(a, qkv, state);
+  else attend(a, qkv, state);
+  attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse);
   contribute_once<T>(a.dev, *o_, out);
-  a.show(name_, ".queries", q, *q_);
-  a.show(name_, ".keys", k, *k_);
-  a.show(name_, ".values", columns(qkv, q_width() + k_width(), k_width()), *v_);
-  a.show(name_, ".attended", out, *o_);
-  linear<T>(a.dev, out, o_->template matrix<const T>(), y, c_.out_multiplier, beta(add));
-  if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
 }
 
 template <class T>
@@ -100,11 +109,10 @@ void Attention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<Acc<
 }
 
 template <class T>
-void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   using A = Acc<T>;
   const auto lse = frame.get(Keys::lse);
   const auto out = frame.get(Keys::attended), qkv = frame.get(Keys::qkv);
-  const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
 

@@ -13,20 +13,21 @@ class Attention final : public Branch<T> {
  public:
   // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj
   Attention(const ModelConfig&, const std::string& name, Parameters&);
-  void forward(Pass&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
-  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
 
  private:
   struct Keys {
-    static constexpr Key<Tensor2<const T>> input{"input"};
-    static constexpr Key<Tensor2<T>> qkv{"queries, keys and values"}, attended{"attended"};
-    static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums"};
+    static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", Effort::product}, attended{"attended", Effort::mixing};
+    static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums", Effort::mixing};
     static constexpr Key<Tensor3<T>> cache{"keys and values"};
   };
   Index q_width() const { return num_heads_ * c_.head_dim; }
   Index k_width() const { return num_kv_heads_ * c_.head_dim; }
   Index out_width() const { return num_heads_ * v_head_dim_; }
   Matrix<const T> w_qkv() const;
+  void project(Pass&, Tensor2<const T> h, Tensor2<T> qkv);
+  void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void attend_with_past(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   // This rank's channels of the values, among all of its key heads.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/embedding.hpp"
 
+#include "modules/stream.hpp"
+
 namespace gyr {
 
 Weight embedding_weight(const ModelConfig& c) {
@@ -9,11 +11,13 @@ Weight embedding_weight(const ModelConfig& c) {
 
 AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens) {
   frame.refer(input, tokens);
-  const AnyTensor2 x = frame.put(embedded, table_.dtype(), tokens.extent(0), c_.hidden_size);
+  const AnyTensor2 x = frame.put(embedded, table_.dtype(), a.stream.share(), c_.hidden_size);
   with_type(x.dtype, [&]<class T>(std::type_identity<T>) {
-    embedding<T>(a.dev, tokens, table_.matrix<const T>(), table_.first(0), c_.embedding_multiplier, x.as<T>());
+    Scope scope(a.dev.scratch);
+    AllRows<T> sum(a, "parts of the embedded", x.as<T>());
+    embedding<T>(a.dev, tokens, table_.matrix<const T>(), table_.first(0), c_.embedding_multiplier, sum.rows());
+    sum.reduce();
   });
-  a.tensor.whole().all_reduce(a.dev, x.flat());
   return x;
 }
 
@@ -21,8 +25,9 @@ void Embedding::backward(Pass& a, Frame& frame, const AnyTensor2& dx) {
   if (!table_.trained) return;
   const auto tokens = frame.get(input);
   with_type(dx.dtype, [&]<class T>(std::type_identity<T>) {
-    embedding_backward<T>(a.dev, tokens, dx.as<const T>(), table_.first(0), c_.embedding_multiplier, c_.pad_token_id,
-                          table_.matrix_gradient<Acc<T>>());
+    Scope scope(a.dev.scratch);
+    const Tensor2<T> all = AllRows<T>(a, "gradient, all rows", dx.as<T>()).gather();
+    embedding_backward<T>(a.dev, tokens, all, table_.first(0), c_.embedding_multiplier, c_.pad_token_id, table_.matrix_gradient<Acc<T>>());
   });
 }
 

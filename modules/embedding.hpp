@@ -14,7 +14,8 @@ class Embedding {
  public:
   Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {}
 
-  // x (R,D) = table(tokens) * embedding_multiplier, a tensor of the frame. One all-reduce over the tensor axis.
+  // x (R,D) = table(tokens) * embedding_multiplier, of the rows of the stream that this rank keeps: a tensor of the frame. One sum over the
+  // tensor axis.
   AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/);
   void backward(Pass&, Frame&, const AnyTensor2& dx);
   Parameter& table() { return table_; }

@@ -5,18 +5,29 @@
 
 namespace gyr {
 
-Frame::Entry& Frame::add(const void* key, const char* name, Phase until) {
-  const bool known = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.key == key; });
-  ensure(!known, "{}: {} is put twice", name_, name);
-  for (Frame* frame = this; frame && frame->mark_ < 0; frame = frame->outer_) frame->mark_ = arena_->mark();
-  return entries_.emplace_back(Entry{key, name, until});
+Frame::Entry& Frame::add(const void* key, const char* name, Effort effort, Phase until) {
+  const auto known = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.key == key; });
+  if (known == entries_.end()) {
+    for (Frame* frame = this; frame && frame->mark_ < 0; frame = frame->outer_) frame->mark_ = arena_->mark();
+    return entries_.emplace_back(Entry{key, name, effort, until});
+  }
+  ensure(again_ && !known->wanted, "{}: {} is put twice", name_, name);
+  known->wanted = known->state == State::dropped;
+  if (known->wanted) known->state = State::held;
+  return *known;
 }
 
 const Frame::Entry& Frame::find(const void* key, const char* name) const {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.key == key; });
   ensure(found != entries_.end(), "{}: {} is asked for and was not put", name_, name);
-  ensure(!found->released, "{}: {} is asked for and has been released", name_, name);
   return *found;
+}
+
+const Frame::Entry& Frame::held(const void* key, const char* name) const {
+  const Entry& entry = find(key, name);
+  ensure(entry.state != State::released, "{}: {} is asked for and has been released", name_, name);
+  ensure(entry.state != State::dropped, "{}: {} is asked for, has been dropped and was not put again", name_, name);
+  return entry;
 }
 
 Frame& Frame::nested(int i, const char* name) {
@@ -29,8 +40,25 @@ Frame& Frame::nested(int i, const char* name) {
 }
 
 void Frame::release(Entry& entry) {
-  if (entry.owned && !entry.released) arena_->give_back(entry.data);
-  entry.released = true;
+  if (entry.owned && entry.state == State::held) arena_->give_back(entry.data);
+  entry.state = State::released, entry.data = nullptr;
+}
+
+void Frame::drop(Effort most, const void* but) {
+  for (Entry& entry : entries_) {
+    if (!entry.owned || entry.state != State::held || entry.effort > most || entry.data == but) continue;
+    arena_->give_back(entry.data);
+    entry.state = State::dropped, entry.data = nullptr;
+  }
+  for (const auto& frame : nested_)
+    if (frame) frame->drop(most, but);
+}
+
+void Frame::again() {
+  again_ = true;
+  for (Entry& entry : entries_) entry.wanted = false;
+  for (const auto& frame : nested_)
+    if (frame) frame->again();
 }
 
 void Frame::release(Phase phase) {
@@ -53,7 +81,7 @@ void Frame::clear() {
 }
 
 void Frame::forget() {
-  mark_ = -1;
+  mark_ = -1, again_ = false;
   entries_.clear();
   for (const auto& frame : nested_)
     if (frame) frame->forget();

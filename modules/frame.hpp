@@ -4,6 +4,11 @@
 //   auto x = frame.put(qkv, rows, columns);       forward
 //   const auto x = frame.get(qkv);                backward
 //   frame.release(Phase::weight_gradients);       who called backward: the tensors are gone
+// Some may be dropped between the two and computed again by a second forward, which asks of each tensor whether it is wanted:
+//   frame.drop(Effort::product);                  behind the first forward: what takes no more than that is gone
+//   frame.again();                                before the second
+//   const auto x = frame.put(qkv, rows, columns);
+//   if (frame.wants(qkv)) ...                     compute it
 #pragma once
 
 #include <array>
@@ -15,10 +20,14 @@
 
 namespace gyr {
 
+// What it takes to have a tensor again, rising: a pass over numbers, a matrix product, attention or a scan over tokens, a sum over ranks.
+enum class Effort { pass, product, mixing, sum };
+
 // A tensor's name, known at compile time: the key is the object itself, its text is for messages.
 template <class Tensor>
 struct Key {
   const char* name;
+  Effort effort = Effort::sum;
 };
 
 // The halves of a backward, in order: what they need is kept so long.
@@ -38,31 +47,34 @@ class Frame {
   // The tensor is needed until the end of a phase.
   template <class Tensor, class... Extent>
   Tensor put(const Key<Tensor>& key, Phase until, Extent... extent) {
-    Entry& entry = add(&key, key.name, until);
-    const auto tensor = arena_->named(key.name).template tensor<typename Tensor::value_type>(Index(extent)...);
-    entry.data = tensor.data();
+    Entry& entry = add(&key, key.name, key.effort, until);
+    if (entry.wanted) entry.data = arena_->named(key.name).template tensor<typename Tensor::value_type>(Index(extent)...).data();
     entry.owned = true;
     entry.extents = {Index(extent)...};
-    return tensor;
+    return Tensor(static_cast<typename Tensor::pointer_type>(entry.data), Index(extent)...);
   }
   AnyTensor2 put(const Key<AnyTensor2>& key, DType dtype, Index rows, Index columns) {
-    Entry& entry = add(&key, key.name, Phase::weight_gradients);
-    const AnyTensor2 tensor = take(arena_->named(key.name), dtype, rows, columns);
-    entry.data = tensor.data;
+    Entry& entry = add(&key, key.name, key.effort, Phase::weight_gradients);
+    if (entry.wanted) entry.data = take(arena_->named(key.name), dtype, rows, columns).data;
     entry.owned = true;
-    return tensor;
+    return {entry.data, dtype, rows, columns};
+  }
+  // Whether what has been put under this key has to be computed: always, but for what a second forward finds kept or does not need any more.
+  template <class Tensor>
+  bool wants(const Key<Tensor>& key) const {
+    return find(&key, key.name).wanted;
   }
   // Remembers a tensor that lies elsewhere, so that backward finds it without a copy.
   template <class Tensor>
   void refer(const Key<Tensor>& key, const std::type_identity_t<Tensor>& tensor) {
-    Entry& entry = add(&key, key.name, Phase::weight_gradients);
+    Entry& entry = add(&key, key.name, key.effort, Phase::weight_gradients);
     entry.data = const_cast<std::remove_const_t<typename Tensor::value_type>*>(tensor.data());
     for (int d = 0; d < int(Tensor::rank); ++d) entry.extents[d] = tensor.extent(d);
   }
   // What was put or referred to under this very key; an internal error where it was not, or is released.
   template <class Tensor>
   Tensor get(const Key<Tensor>& key) const {
-    const Entry& entry = find(&key, key.name);
+    const Entry& entry = held(&key, key.name);
     typename Tensor::array_layout layout;
     for (int d = 0; d < int(Tensor::rank); ++d) layout.dimension[d] = entry.extents[d];
     return Tensor(static_cast<typename Tensor::pointer_type>(entry.data), layout);
@@ -76,27 +88,37 @@ class Frame {
   void release(Phase);
   // The same of the tensor that lies there, if it is one of these.
   void release(const void* data);
+  // What takes no more effort than that to have again, here and in nested frames, but for what lies at `but`: its memory serves others.
+  void drop(Effort most, const void* but);
+  // The forward is run once more: what has been dropped is put anew, what has not is found where it is.
+  void again();
   // Forgets everything, and gives back the memory from the first tensor of this frame on.
   void clear();
   bool empty() const;
 
  private:
+  enum class State { held, dropped, released };
   struct Entry {
     const void* key;
     const char* name;
+    Effort effort;
     Phase until;
-    bool released = false, owned = false;  // owned: by this frame, not elsewhere
+    State state = State::held;
+    bool owned = false;  // by this frame, not elsewhere
+    bool wanted = true;
     void* data = nullptr;
     std::array<Index, 4> extents{};
   };
-  Entry& add(const void* key, const char* name, Phase until);
+  Entry& add(const void* key, const char* name, Effort effort, Phase until);
   const Entry& find(const void* key, const char* name) const;
+  const Entry& held(const void* key, const char* name) const;
   void forget();
   void release(Entry&);
 
   Arena* arena_;
   std::string name_;
-  Index mark_ = -1;  // where the arena stood before the first tensor of this frame or a nested one; -1: there is none
+  bool again_ = false;  // a second forward is under way
+  Index mark_ = -1;     // where the arena stood before the first tensor of this frame or a nested one; -1: there is none
   Frame* outer_ = nullptr;
   std::vector<Entry> entries_;
   std::vector<std::unique_ptr<Frame>> nested_;

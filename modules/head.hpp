@@ -27,6 +27,7 @@ class Head {
   virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) = 0;
   virtual void backward(Pass&, Frame&, const AnyTensor2& dx) = 0;
   // This rank's columns of what is predicted of every row, in the accumulator's precision.
+  // Of a stream that is whole.
   virtual void predict(Pass&, Frame&, const AnyTensor2& x, const AnyTensor2& y /*(R, columns_here)*/) = 0;
 
   Parameter& weight() { return w_; }

@@ -17,9 +17,9 @@ class Hook {
   virtual ~Hook() = default;
   // What is observed from now on belongs to this rank's micro-batch number `micro` of the step.
   virtual void micro_batch(int micro) = 0;
-  // This rank's columns (rows of the micro-batch, its shard) of an activation that has `columns` of them, in one-dimensional boxes.
-  // They are read before this returns.
-  virtual void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index columns, std::span<const Held>) = 0;
+  // Rows of the micro-batch from `first_row` on, and of these this rank's columns of an activation that has `columns` of them, in
+  // one-dimensional boxes. They are read before this returns.
+  virtual void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index first_row, Index columns, std::span<const Held>) = 0;
   // The gradients of the weights are reduced, and no weight has changed yet. Called on every rank.
   virtual void gradients_are_whole() = 0;
 };

@@ -9,8 +9,8 @@
 #include "kernels/rmsnorm.hpp"
 #include "modules/bundle.hpp"
 #include "modules/model_config.hpp"
-#include "modules/pass.hpp"
 #include "modules/settings.hpp"
+#include "modules/stream.hpp"
 
 namespace gyr {
 
@@ -31,10 +31,10 @@ template <class T>
 class Branch {
  public:
   virtual ~Branch() = default;
-  // y (= or +=) this rank's part of the branch's output: the sum over the tensor axis is the whole.
-  virtual void forward(Pass&, Frame&, Tensor2<const T> h /*(R,D)*/, Add, Tensor2<T> y /*(R,D)*/) = 0;
-  // dh (= or +=) this rank's part of the gradient of h; gradients of weights are added up.
-  virtual void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) = 0;
+  // y (= or +=) this rank's part of the branch's output: the sum over the tensor axis is the whole. Absent: only what the frame wants.
+  virtual void forward(Pass&, Frame&, AllRows<T>& h /*(R,D)*/, Add, Tensor2<T> y /*(R,D)*/) = 0;
+  // dh (= or +=) this rank's part of the gradient of h, which is as it was; gradients of weights are added up.
+  virtual void backward(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy, Add, Tensor2<T> dh) = 0;
 };
 
 inline double beta(Add add) { return add == Add::yes ? 1 : 0; }

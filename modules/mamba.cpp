@@ -66,41 +66,54 @@ SsdWeights<Acc<T>> Mamba<T>::scan_weights() const {
 }
 
 template <class T>
-void Mamba<T>::forward(Pass& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
-  const Index rows = h.extent(0);
+void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
+  const Index rows = a.stream.rows;
   const SsdShape shape = scan_shape(a.sequences);
-  frame.refer(Keys::input, h);
   const auto p = frame.put(Keys::projected, rows, projected());
   const auto conv = frame.put(Keys::convolved, rows, channels()), scan = frame.put(Keys::scan, rows, inner());
   const SsdSaved<A> states{frame.put(Keys::dt, rows, num_heads_), frame.put(Keys::states, shape.batch, shape.chunks(), inner() * c_.state_size)};
   const auto gated = frame.put(Keys::gated, rows, inner());
 
-  linear<T>(a.dev, h, in_->matrix<const T>(), p, c_.in_multiplier);
-  {
+  if (frame.wants(Keys::projected)) {
+    linear<T>(a.dev, h.gather(), in_->matrix<const T>(), p, c_.in_multiplier);
     Scope scope(a.dev.scratch);
     bias_scale<T>(a.dev, optional(in_bias_), multipliers(a.dev), p);
   }
-  if (a.state) {
-    scan_with_past(a, p, conv, scan, states);
-  } else {
-    convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), {}, conv, a.sequences.documents());
-    ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.sequences.documents()}, scan_weights(), {}, scan, states, {});
-  }
-  contribute_once<T>(a.dev, *out_, scan);
-  if (c_.norm == SsmNorm::none) {
-    gate<T>(a.dev, scan, z(p), gated);
-  } else {
-    const auto squares = frame.put(Keys::squares, rows, num_groups_);
-    gated_norm_squares<T>(a.dev, order(), scan, z(p), squares);
-    norm_ranks(a).all_reduce(a.dev, flat(squares));
-    gated_norm<T>(a.dev, order(), scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, gated);
-  }
+  if (a.state) scan_with_past(a, p, conv, scan, states);
+  else mix(a, frame, p, conv, scan, states);
+  if (frame.wants(Keys::scan)) contribute_once<T>(a.dev, *out_, scan);
+  gate_and_norm(a, frame, p, scan, gated);
   a.show(name_, ".projected", p, *in_);
   a.show(name_, ".convolved", conv, *conv_);
   a.show(name_, ".scan", scan, *out_);
   a.show(name_, ".gated", gated, *out_);
+  if (!y.data()) return;
   linear<T>(a.dev, gated, out_->matrix<const T>(), y, c_.out_multiplier, beta(add));
   if (out_bias_ && a.tensor.rank() == 0) add_bias<T>(a.dev, out_bias_->vector<const A>(), c_.out_multiplier, y);
+}
+
+// Over the tokens: convolution and scan.
+template <class T>
+void Mamba<T>::mix(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
+  const SsdShape shape = scan_shape(a.sequences);
+  if (frame.wants(Keys::convolved))
+    convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), {}, conv, a.sequences.documents());
+  if (frame.wants(Keys::scan))
+    ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.sequences.documents()}, scan_weights(), {}, scan, states, {});
+}
+
+template <class T>
+void Mamba<T>::gate_and_norm(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> scan, Tensor2<T> gated) {
+  if (c_.norm == SsmNorm::none) {
+    if (frame.wants(Keys::gated)) gate<T>(a.dev, scan, z(p), gated);
+    return;
+  }
+  const auto squares = frame.put(Keys::squares, Index(p.extent(0)), num_groups_);
+  if (frame.wants(Keys::squares)) {
+    gated_norm_squares<T>(a.dev, order(), scan, z(p), squares);
+    norm_ranks(a).all_reduce(a.dev, flat(squares));
+  }
+  if (frame.wants(Keys::gated)) gated_norm<T>(a.dev, order(), scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, gated);
 }
 
 template <class T>
@@ -116,10 +129,9 @@ void Mamba<T>::scan_with_past(Pass& a, Tensor2<T> p, Tensor2<T> conv, Tensor2<T>
 }
 
 template <class T>
-void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const auto p = frame.get(Keys::projected), conv = frame.get(Keys::convolved), scan = frame.get(Keys::scan), gated = frame.get(Keys::gated);
   const SsdSaved<A> states{frame.get(Keys::dt), frame.get(Keys::states)};
-  const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
 

@@ -15,16 +15,16 @@ class Mamba final : public Branch<T> {
  public:
   // Weights NAME.in_proj, .conv1d, .A_log, .D, .dt_bias, .norm and .out_proj
   Mamba(const ModelConfig&, const std::string& name, Parameters&);
-  void forward(Pass&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
-  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
 
  private:
   using A = Acc<T>;
   struct Keys {
-    static constexpr Key<Tensor2<const T>> input{"input"};
-    static constexpr Key<Tensor2<T>> projected{"projected"}, convolved{"convolved"}, scan{"scan"}, gated{"gated"};
-    static constexpr Key<Tensor2<A>> dt{"time steps"}, squares{"squares of norm groups"};
-    static constexpr Key<Tensor3<A>> states{"states of chunks"}, state{"scan"};
+    static constexpr Key<Tensor2<T>> projected{"projected", Effort::product}, convolved{"convolved", Effort::pass}, scan{"scan", Effort::mixing},
+        gated{"gated", Effort::pass};
+    static constexpr Key<Tensor2<A>> dt{"time steps", Effort::mixing}, squares{"squares of norm groups"};
+    static constexpr Key<Tensor3<A>> states{"states of chunks", Effort::mixing}, state{"scan"};
     static constexpr Key<Tensor3<T>> convolution{"convolution"};
   };
   // Columns of the projected rows on this rank, in order.
@@ -65,6 +65,8 @@ class Mamba final : public Branch<T> {
   GateOrder order() const { return c_.norm == SsmNorm::gate_first ? GateOrder::gate_first : GateOrder::norm_first; }
   Index norm_width() const { return c_.inner() / c_.num_groups; }
   Communicator& norm_ranks(Pass& a) const { return a.tensor.block(std::max(1, a.tensor.size() / int(c_.num_groups))); }
+  void mix(Pass&, Frame&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
+  void gate_and_norm(Pass&, Frame&, Tensor2<T> p, Tensor2<T> scan, Tensor2<T> gated);
   void scan_with_past(Pass&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
 
   MambaConfig c_;

@@ -36,26 +36,28 @@ Matrix<const T> Mlp<T>::w_gate_up() const {
 }
 
 template <class T>
-void Mlp<T>::forward(Pass& a, Frame& frame, Tensor2<const T> h, Add add, Tensor2<T> y) {
-  const Index rows = h.extent(0);
-  frame.refer(Keys::input, h);
+void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
+  const Index rows = a.stream.rows;
   const auto gate_up = frame.put(Keys::gate_up, rows, 2 * intermediate_size_);
   const auto inner = frame.put(Keys::inner, rows, intermediate_size_);
-  linear<T>(a.dev, h, w_gate_up(), gate_up);
-  if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(gate_bias_->template vector<Acc<T>>().data(), 2 * intermediate_size_), {}, gate_up);
-  swiglu<T>(a.dev, gate_up, c_.gate_multiplier, inner);
-  contribute_once<T>(a.dev, *down_, inner);
+  if (frame.wants(Keys::gate_up)) linear<T>(a.dev, h.gather(), w_gate_up(), gate_up);
+  if (c_.bias && frame.wants(Keys::gate_up))
+    bias_scale<T>(a.dev, Tensor1<const Acc<T>>(gate_bias_->template vector<Acc<T>>().data(), 2 * intermediate_size_), {}, gate_up);
+  if (frame.wants(Keys::inner)) {
+    swiglu<T>(a.dev, gate_up, c_.gate_multiplier, inner);
+    contribute_once<T>(a.dev, *down_, inner);
+  }
   a.show(name_, ".gate", columns(gate_up, 0, intermediate_size_), *gate_);
   a.show(name_, ".up", columns(gate_up, intermediate_size_, intermediate_size_), *up_);
   a.show(name_, ".inner", inner, *down_);
+  if (!y.data()) return;
   linear<T>(a.dev, inner, down_->template matrix<const T>(), y, c_.down_multiplier, beta(add));
   if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, down_bias_->template vector<const Acc<T>>(), c_.down_multiplier, y);
 }
 
 template <class T>
-void Mlp<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+void Mlp<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const auto inner = frame.get(Keys::inner), gate_up = frame.get(Keys::gate_up);
-  const auto h = frame.get(Keys::input);
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
   auto dinner = a.scratch<T>("gradient of inner", rows, intermediate_size_);

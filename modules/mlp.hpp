@@ -11,13 +11,12 @@ class Mlp final : public Branch<T> {
  public:
   // Weights NAME.gate_proj, .up_proj and .down_proj
   Mlp(const ModelConfig&, const std::string& name, Parameters&);
-  void forward(Pass&, Frame&, Tensor2<const T> h, Add, Tensor2<T> y) override;
-  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
 
  private:
   struct Keys {
-    static constexpr Key<Tensor2<const T>> input{"input"};
-    static constexpr Key<Tensor2<T>> gate_up{"gate and up"}, inner{"inner"};
+    static constexpr Key<Tensor2<T>> gate_up{"gate and up", Effort::product}, inner{"inner", Effort::pass};
   };
   Matrix<const T> w_gate_up() const;
 

@@ -4,6 +4,7 @@
 #include "kernels/sum.hpp"
 #include "modules/embedding.hpp"
 #include "modules/objective.hpp"
+#include "modules/stream.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
@@ -43,15 +44,19 @@ class NextTokenHead final : public Head {
       : NextTokenHead(c, Norm<T>(c.hidden_size, c.rms_norm_eps, "model.final_layernorm", parameters), table, parameters) {}
 
   void loss(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
-    loss_of_blocks(a, norm_.forward(a, frame, x.as<const T>()), labels, 0, sum, each);
+    const Tensor2<T> h = norm_.forward(a, frame, x.as<const T>());
+    Scope scope(a.dev.scratch);
+    loss_of_blocks(a, AllRows<T>(a, "normed, all rows", h).gather(), labels, 0, sum, each);
   }
 
   // The gradient takes the place of the normed stream.
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
     const Tensor2<T> h = norm_.forward(a, frame, x.as<const T>());
     frame.refer(gradient, h);
-    loss_of_blocks(a, h, labels, scale, sum, nullptr);
-    a.tensor.whole().all_reduce(a.dev, flat(h));
+    Scope scope(a.dev.scratch);
+    AllRows<T> all(a, "normed, all rows", h);
+    loss_of_blocks(a, all.gather(), labels, scale, sum, nullptr);
+    all.reduce();
   }
   void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override { norm_.backward(a, frame, frame.get(gradient), Add::no, dx.as<T>()); }
 

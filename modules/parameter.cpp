@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/parameter.hpp"
 
-#include <map>
+#include <algorithm>
 #include <set>
 
 namespace gyr {
@@ -55,12 +55,14 @@ std::vector<int> Parameters::copy_counts(Axis axis) const {
   return {counts.begin(), counts.end()};
 }
 
-void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, BlockedCommunicator& along) const {
-  for (const int copies : copy_counts(axis)) {
+void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, BlockedCommunicator& along, bool split_rows) const {
+  std::vector<int> counts = copy_counts(axis);
+  if (split_rows && !std::count(counts.begin(), counts.end(), along.size())) counts.push_back(along.size());
+  for (const int copies : counts) {
     std::vector<AnyTensor> parts;
     Index total = 0;
     for (const auto& p : all_) {
-      if (!p->weight.sharding(axis) || !p->trained) continue;
+      if (!p->trained || !(p->weight.sharding(axis) || (split_rows && p->weight.of_rows))) continue;
       stretches(*p, [&](Index, Index local, Index count, const Held& held) {
         if (held.copies[axis].ranks != copies) return;
         parts.push_back(rows(p->gradient(), local, count));

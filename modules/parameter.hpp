@@ -86,8 +86,9 @@ class Parameters {
   const AnyTensor& gradients() const { return gradients_; }  // (extent), in the accumulator's precision
   const std::vector<std::unique_ptr<Parameter>>& all() const { return all_; }
 
-  // Sums gradients of parts that several ranks of an axis hold because there are fewer units than ranks: one all-reduce per number of copies.
-  void reduce_copies(Device&, Arena& communication, Axis, BlockedCommunicator& along) const;
+  // Sums gradients that are parts of a sum: of what several ranks of an axis hold because there are fewer units than ranks, and, with
+  // `split_rows`, of weights that work on shares of rows on all of them. One all-reduce per number of copies.
+  void reduce_copies(Device&, Arena& communication, Axis, BlockedCommunicator& along, bool split_rows) const;
   // Numbers of copies that occur, besides 1 and those of weights that are not sharded over the axis (their gradients are equal everywhere).
   std::vector<int> copy_counts(Axis) const;
 

@@ -14,11 +14,24 @@
 
 namespace gyr {
 
+// Rows of the residual stream that a rank of the tensor axis keeps: all, or the part-th of equal parts. Behind the last row come zeros.
+struct StreamRows {
+  Index rows = 0;  // of the micro-batch
+  int parts = 1, part = 0;
+
+  bool split() const { return parts > 1; }
+  Index share() const { return (rows + parts - 1) / parts; }
+  Index padded() const { return parts * share(); }
+  Index first() const { return std::min(rows, part * share()); }
+  Index count() const { return std::min(rows, (part + 1) * share()) - first(); }
+};
+
 struct Pass {
   Device& dev;
   BlockedCommunicator& tensor;
   RotaryTables& rotary;
   SequenceLayout sequences;
+  StreamRows stream;
   Mask mask;                    // of queries and keys of this pass
   StateStore* state = nullptr;  // generation only
   Hook* hook = nullptr;
@@ -35,14 +48,15 @@ struct Pass {
     const int dim = like.weight.sharding(Axis::tensor)->dim;
     std::vector<Held> columns = like.held.boxes;
     for (Held& held : columns) held.box = {{held.box.first[dim]}, {held.box.count[dim]}}, held.local = {held.local[dim]};
-    hook->observe(Observed::activation, name + what, numbers, like.weight.shape[dim], columns);
+    hook->observe(Observed::activation, name + what, numbers, 0, like.weight.shape[dim], columns);
   }
-  // The same of what every rank of the tensor axis holds whole.
-  void show(Observed observed, const std::string& name, const AnyMatrix& numbers) const {
+  // The same of rows of the residual stream, or of its gradient.
+  void show(Observed observed, const std::string& name, AnyMatrix numbers) const {
     if (!hook) return;
     Held whole{{{0}, {numbers.columns}}, {0}, {}};
-    whole.copies[Axis::tensor] = {tensor.size(), tensor.rank()};
-    hook->observe(observed, name, numbers, numbers.columns, {&whole, 1});
+    if (!stream.split()) whole.copies[Axis::tensor] = {tensor.size(), tensor.rank()};
+    numbers.rows = stream.count();
+    hook->observe(observed, name, numbers, stream.first(), numbers.columns, {&whole, 1});
   }
 };
 

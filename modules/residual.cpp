@@ -5,10 +5,14 @@ namespace gyr {
 
 template <class T>
 Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<const T> x) {
-  const auto h = norm_.forward(a, frame, x);
+  const auto mine = norm_.forward(a, frame, x);
   const auto y = frame.put(output, x.extent(0), x.extent(1));
-  for (std::size_t i = 0; i < branches_.size(); ++i) branches_[i]->forward(a, frame.nested(int(i), "branch"), h, i == 0 ? Add::no : Add::yes, y);
-  a.tensor.whole().all_reduce(a.dev, flat(y));
+  Scope scope(a.dev.scratch);
+  AllRows<T> h(a, "normed, all rows", mine), sum(a, "parts of the sum", y);
+  const Tensor2<T> parts = frame.wants(output) ? sum.rows() : Tensor2<T>();
+  for (std::size_t i = 0; i < branches_.size(); ++i) branches_[i]->forward(a, frame.nested(int(i), "branch"), h, i == 0 ? Add::no : Add::yes, parts);
+  if (!parts.data()) return y;
+  sum.reduce();
   gyr::add<T>(a.dev, flat(x), flat(y));
   return y;
 }
@@ -17,11 +21,13 @@ template <class T>
 void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx) {
   Scope scope(a.dev.scratch);
   const auto dh = a.scratch<T>("gradient of normed", Index(dx.extent(0)), Index(dx.extent(1)));
+  const Tensor2<T> h = AllRows<T>(a, "normed, all rows", norm_.normed_rows(frame)).gather(), dy = AllRows<T>(a, "gradient, all rows", dx).gather();
+  AllRows<T> total(a, "parts of the sum", dh);
   for (std::size_t i = branches_.size(); i-- > 0;) {
-    branches_[i]->backward(a, frame.nested(int(i)), dx, i + 1 == branches_.size() ? Add::no : Add::yes, dh);
+    branches_[i]->backward(a, frame.nested(int(i)), h, dy, i + 1 == branches_.size() ? Add::no : Add::yes, total.rows());
     frame.nested(int(i)).release(Phase::weight_gradients);
   }
-  a.tensor.whole().all_reduce(a.dev, flat(dh));
+  total.reduce();
   norm_.backward(a, frame, dh, Add::yes, dx);
   frame.release(Phase::weight_gradients);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// y = x + sum of branches(norm(x)). The branches of one residual share the norm and one all-reduce each way over the tensor axis.
+// y = x + sum of branches(norm(x)). The branches of one residual share the norm and the sum over the tensor axis, one each way.
 #pragma once
 
 #include "modules/norm.hpp"

@@ -57,7 +57,8 @@ struct Weight {
   Shardings shardings;
   Init init;
   Storage storage = Storage::narrow;
-  bool decays = true;  // weight decay applies
+  bool decays = true;    // weight decay applies
+  bool of_rows = false;  // works on rows of the residual stream: where ranks keep shares of these, each has a part of its gradient
 
   Index size() const { return elements(shape); }
   const Sharding* sharding(Axis axis) const {

@@ -21,9 +21,10 @@ void add(Ledger& ledger, const std::string& communicator, Operation op, Index ca
 struct Place {
   EngineConfig config;
   int data, pipeline, tensor;  // sizes
-  int stage, chunks;           // on the pipeline axis; and what the rank has there
-  std::string layers;          // symbols of this rank's
-  Index narrow, wide;          // bytes of the scalar and of its accumulator
+  bool sequence;
+  int stage, chunks;   // on the pipeline axis; and what the rank has there
+  std::string layers;  // symbols of this rank's
+  Index narrow, wide;  // bytes of the scalar and of its accumulator
 
   template <class T>
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
@@ -34,18 +35,34 @@ struct Place {
       const Span span = layout.stages[chunk * pipeline + stage];
       layers += c.model.pattern.substr(span.first, span.size());
     }
-    return {
-        c, layout.size(Axis::data), pipeline, layout.size(Axis::tensor), stage, chunks, layers, Index(sizeof(T)), std::is_same_v<T, double> ? 8 : 4};
+    return {c,
+            layout.size(Axis::data),
+            pipeline,
+            layout.size(Axis::tensor),
+            layout.sequence,
+            stage,
+            chunks,
+            layers,
+            Index(sizeof(T)),
+            std::is_same_v<T, double> ? 8 : 4};
   }
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
   const ModelConfig& model() const { return config.model; }
   Index rows() const { return config.micro_batch_size * config.seq_length; }
-  Index stream_bytes() const { return rows() * model().hidden_size * narrow; }
+  // Rows of the stream that a rank keeps: as many on all ranks, the last ones padded.
+  Index kept_rows() const { return sequence ? (rows() + tensor - 1) / tensor : rows(); }
+  Index kept_bytes() const { return kept_rows() * model().hidden_size * narrow; }
   Index tokens_here() const { return (model().vocab_size + tensor - 1) / tensor; }
   std::string block(int size) const { return size == tensor ? "tensor" : fmt::format("tensor/{}", size); }
   Index count(const char* symbols) const {
     return std::count_if(layers.begin(), layers.end(), [&](char c) { return std::string(symbols).find(c) != std::string::npos; });
+  }
+  // Of them those whose forward is run again for what takes so much effort.
+  Index count(const char* symbols, Effort least) const {
+    return std::count_if(layers.begin(), layers.end(), [&](char c) {
+      return std::string(symbols).find(c) != std::string::npos && config.recompute.of(c) && *config.recompute.of(c) >= least;
+    });
   }
 };
 
@@ -123,20 +140,31 @@ Index flat_extent(const Place& p) {
 }
 
 // Every residual is summed each way; the embedding once, the head's input gradient once, and each block of logits its largest element and
-// two sums per row. Norm groups over several ranks add a number per row each way.
+// two sums per row. Where ranks keep shares of rows, what is read and the gradient of the sum are gathered besides, what is read twice. Norm groups
+// over several ranks add a number per row each way.
 void tensor_axis(const Place& p, Ledger& ledger) {
   if (p.tensor == 1) return;
   const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
   const MambaConfig& c = p.model().mamba;
   const Index micros = p.config.micros;
-  reduce("tensor", micros * (4 * p.count("P") + 2 * p.count("M*-") + p.first() + p.last()), p.stream_bytes());
+  const Index residuals = 2 * p.count("P") + p.count("M*-");
+  const auto again = [&](const char* symbols, Effort least) { return p.count(symbols, least); };
+  // Where a layer is run again, its last sum is not needed; what its products read is gathered once more.
+  const Index sums_again = again("P", Effort::sum), gathers_again = 2 * again("P", Effort::product) + again("M*-", Effort::product);
+  if (p.sequence) {
+    add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last()), p.tensor * p.kept_bytes());
+    add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last()), p.kept_bytes());
+  } else {
+    reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last()), p.kept_bytes());
+  }
   for (Index row = 0; row < p.rows() && p.last(); row += head_block) {
     const Index rows = std::min(head_block, p.rows() - row);
     reduce("tensor", micros, rows * p.wide);
     reduce("tensor", micros, 2 * rows * p.wide);
   }
   const Part groups = whole_units(p, c.num_groups);
-  if (c.norm != SsmNorm::none && groups.replicas > 1) reduce(p.block(groups.replicas), micros * 2 * p.count("PM"), p.rows() * groups.units * p.wide);
+  if (c.norm != SsmNorm::none && groups.replicas > 1)
+    reduce(p.block(groups.replicas), micros * (2 * p.count("PM") + again("PM", Effort::sum)), p.rows() * groups.units * p.wide);
 }
 
 // What several ranks hold the same of: the gradients are summed once per step, all those of one number of replicas together.
@@ -154,14 +182,15 @@ void replicas(const Place& p, Ledger& ledger) {
   elements[s.k_replicas] += attention * 2 * s.k * (s.d + m.attention.bias);
   elements[s.out_replicas] += attention * s.out * s.d;
   elements[s.f_replicas] += mlp * s.f * (3 * s.d + 2 * m.mlp.bias);
+  if (p.sequence) elements[p.tensor] += (2 * p.count("P") + p.count("M*-") + p.last()) * s.d;
   for (const auto& [count, all] : elements)
     if (count > 1 && all > 0) add(ledger, p.block(count), Operation::all_reduce, 1, all * p.wide);
 }
 
 void pipeline_axis(const Place& p, Ledger& ledger) {
   const Index neighbours = 2 * p.chunks - p.first() - p.last();  // every chunk's, but for the model's ends
-  add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.stream_bytes());
-  add(ledger, "pipeline", Operation::receive, p.config.micros * neighbours, p.stream_bytes());
+  add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.kept_bytes());
+  add(ledger, "pipeline", Operation::receive, p.config.micros * neighbours, p.kept_bytes());
   if (p.model().tie_word_embeddings && p.pipeline > 1 && (p.first() || p.last()))
     add(ledger, "embedding", Operation::all_reduce, 1, p.tokens_here() * p.model().hidden_size * p.wide);
 }

@@ -122,6 +122,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     d.order = layout.of<std::vector<Axis>>(
         {{Axis::tensor, Axis::data, Axis::pipeline}, {Axis::pipeline, Axis::data, Axis::tensor}, {Axis::tensor, Axis::pipeline, Axis::data}});
   if (layout.chance(0.3)) d.permutation = permutation_of(layout, int(ranks));
+  d.sequence = d.tensor > 1 && layout.chance(0.4);
   d.model = model_of(dice, d.tensor, layers);
   if (dice.chance(0.03)) {  // counts as they come
     d.model.mamba.num_groups = dice.between(1, 7), d.model.mamba.num_heads = d.model.mamba.num_groups * dice.between(1, 3);
@@ -132,6 +133,8 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   else d.schedule = dice.of<Draw::Kind>({Draw::one_forward_one_backward, Draw::one_forward_one_backward, Draw::all_forward, Draw::zero_bubbles});
   d.packed = dice.chance(0.4), d.some_ignored = dice.chance(0.4);
   d.bucket_bytes = dice.of<Index>({part_by_part, together});
+  if (dice.chance(0.5)) d.recompute.all = dice.of<Recompute>({Effort::pass, Effort::product, Effort::sum});
+  if (dice.chance(0.2)) d.recompute.by_type['P'] = dice.of<Recompute>({{}, Effort::pass, Effort::product, Effort::sum});
   if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
   return d;
 }
@@ -141,7 +144,9 @@ Layout Draw::layout() const {
   Index first = 0;
   for (const Index cut : cuts) stages.push_back({first, cut}), first = cut;
   stages.push_back({first, model.layers()});
-  return grid_layout(data, pipeline, tensor, stages, permutation, order);
+  Layout layout = grid_layout(data, pipeline, tensor, stages, permutation, order);
+  layout.sequence = sequence;
+  return layout;
 }
 
 EngineConfig Draw::config(int micros_of_a_rank) const {
@@ -151,6 +156,7 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
   c.bucket_bytes = bucket_bytes;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen;
+  c.recompute = recompute;
   return c;
 }
 
@@ -172,9 +178,9 @@ MicroBatch Draw::batch(Index i) const {
 std::string Draw::layout_text() const {
   std::string axes;
   for (const Axis axis : order) axes += fmt::format(" {}", name_of(axis));
-  return fmt::format("data {} pipeline {}{} tensor {}{}, {} layers cut at [{}], permutation [{}]", data, pipeline,
-                     chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", tensor, axes.empty() ? "" : " in order" + axes, model.layers(),
-                     fmt::join(cuts, " "), fmt::join(permutation, " "));
+  return fmt::format("data {} pipeline {}{} tensor {}{}{}, {} layers cut at [{}], permutation [{}]", data, pipeline,
+                     chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", tensor, sequence ? " sequence" : "",
+                     axes.empty() ? "" : " in order" + axes, model.layers(), fmt::join(cuts, " "), fmt::join(permutation, " "));
 }
 
 std::string Draw::text() const {
@@ -185,6 +191,9 @@ std::string Draw::text() const {
   std::string s = fmt::format("{}, {} micro-batches of {} x {}", layout_text(), micros, micro_batch_size, seq_length);
   if (schedule == all_forward) s += ", all forward first";
   if (schedule == zero_bubbles) s += ", split backwards";
+  const auto policy = [](const Recompute& r) { return r ? int(*r) : -1; };
+  if (recompute.all) s += fmt::format(", recomputing {}", policy(recompute.all));
+  for (const auto& [symbol, of_type] : recompute.by_type) s += fmt::format(", {} recomputing {}", symbol, policy(of_type));
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
   if (!frozen.empty()) s += " frozen " + list(frozen);
@@ -206,11 +215,12 @@ std::vector<Draw> simpler(const Draw& from) {
   };
   attempt([](Draw& d) { d.permutation.clear(); });
   attempt([](Draw& d) { d.order.clear(); });
+  attempt([](Draw& d) { d.sequence = false; });
   attempt([](Draw& d) { d.schedule = Draw::one_forward_one_backward; });
   attempt([](Draw& d) { d.chunks = 1, d.cuts.resize(d.pipeline - 1); });
   attempt([](Draw& d) { d.data = 1, d.permutation.clear(); });
   attempt([](Draw& d) { d.pipeline = d.chunks = 1, d.cuts.clear(), d.permutation.clear(); });
-  attempt([](Draw& d) { d.tensor = 1, d.permutation.clear(); });
+  attempt([](Draw& d) { d.tensor = 1, d.sequence = false, d.permutation.clear(); });
   for (Index layer = 0; layer < from.model.layers(); ++layer) {
     attempt([&](Draw& d) {
       if (d.model.layers() == d.pipeline * d.chunks) return;
@@ -228,6 +238,8 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.packed = false; });
   attempt([](Draw& d) { d.some_ignored = false; });
   attempt([](Draw& d) { d.frozen.clear(); });
+  attempt([](Draw& d) { d.recompute.by_type.clear(); });
+  attempt([](Draw& d) { d.recompute = {}; });
   attempt([](Draw& d) { d.model.tie_word_embeddings = false; });
   attempt([](Draw& d) { d.model.pad_token_id = -1; });
   attempt([](Draw& d) { d.model.mamba.norm = SsmNorm::none; });

@@ -11,6 +11,7 @@ struct Draw {
   ModelConfig model;
   int data = 1, pipeline = 1, tensor = 1;
   std::vector<Axis> order;       // of the axes, or none
+  bool sequence = false;         // tensor ranks keep shares of the stream
   int chunks = 1;                // of every pipeline rank; several are interleaved
   std::vector<Index> cuts;       // first layer of every chunk but the first
   std::vector<int> permutation;  // or none
@@ -20,6 +21,7 @@ struct Draw {
   bool packed = false;        // every sequence holds other documents
   bool some_ignored = false;  // labels that are not learned
   Index bucket_bytes = 1;
+  RecomputeConfig recompute;
   std::vector<std::string> frozen;
 
   int ranks() const { return data * pipeline * tensor; }

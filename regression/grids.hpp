@@ -13,12 +13,18 @@ inline Layout layout_of(int data, int pipeline, int tensor, std::vector<int> per
   return grid_layout(data, pipeline, tensor, stages, std::move(permutation), order);
 }
 
+inline Layout with_sequence(Layout layout) {
+  layout.sequence = true;
+  return layout;
+}
+
 // The grid of a layout over the first ranks of the program, made once; null on the other ranks.
 inline Grid* grid_of(const Layout& layout) {
   static std::map<std::string, std::unique_ptr<Grid>> grids;
   std::string key;
   for (const LayoutAxis& axis : layout.axes) key += fmt::format("{} {} ", name_of(axis.axis), axis.size);
   for (const int rank : layout.permutation) key += fmt::format("p{} ", rank);
+  if (layout.sequence) key += "sequence ";
   for (const Span& stage : layout.stages) key += fmt::format("s{} ", stage.size());
   const auto [entry, fresh] = grids.try_emplace(key);
   if (fresh) {

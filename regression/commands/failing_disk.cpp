@@ -99,14 +99,16 @@ long last_call(const std::vector<Call>& calls, Fits&& fits, std::size_t end) {
 
 bool writes(const Call& c) { return c.what == "write" || c.what == "pwrite"; }
 
-// So many of them, evenly; the first and the last of each kind; and writes that take no byte, of files that are no shards all.
+// So many of them, evenly; the first and the last of each kind, of closes for each file; and writes that take no byte, of files that are no shards
+// all.
 std::vector<Refusal> refusals(const std::vector<Call>& calls, std::size_t some) {
   static const int reasons[] = {EIO, ENOSPC, EDQUOT, ESTALE};
   std::map<std::string, std::size_t> first, last;
   std::set<std::size_t> chosen;
   std::vector<Refusal> refused;
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    first.emplace(calls[i].what, i), last[calls[i].what] = i;
+    const std::string kind = calls[i].what == "close" ? "close " + fs::path(calls[i].path).filename().string() : calls[i].what;
+    first.emplace(kind, i), last[kind] = i;
     if (i % std::max<std::size_t>(1, calls.size() / some) == 0) chosen.insert(i);
     if (writes(calls[i]) && (refused.size() < some || calls[i].path.find(".h5") == std::string::npos)) refused.push_back({i + 1, takes_no_byte});
   }

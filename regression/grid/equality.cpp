@@ -23,6 +23,7 @@ struct Setting {
   Lengths documents = {};                // packed into every sequence, in other turns
   std::vector<std::string> frozen = {};  // patterns of weights
   Schedule schedule = one_f_one_b;
+  RecomputeConfig recompute = {};
 };
 
 EngineConfig config_of(const ModelConfig& model, const Layout& layout, const Setting& setting) {
@@ -33,6 +34,7 @@ EngineConfig config_of(const ModelConfig& model, const Layout& layout, const Set
   c.bucket_bytes = 4096;  // several buckets
   c.optimizer.frozen = setting.frozen;
   c.schedule = setting.schedule;
+  c.recompute = setting.recompute;
   return c;
 }
 
@@ -87,8 +89,11 @@ void every_factorisation(const std::string& name, const Tolerance& tolerance, co
     for (int tensor = 1; tensor <= ranks; tensor *= 2)
       for (int pipeline = 1; pipeline * tensor <= ranks; pipeline *= 2) {
         const int data = ranks / tensor / pipeline;
-        if (Grid* grid = grid_of(layout_of(data, pipeline, tensor)))
-          expect_equal(one, step<T>(model, *grid, setting), tolerance, fmt::format("{} data {} pipeline {} tensor {}", name, data, pipeline, tensor));
+        const auto equal = [&](const Layout& layout) {
+          if (Grid* grid = grid_of(layout)) expect_equal(one, step<T>(model, *grid, setting), tolerance, name + " " + layout.text());
+        };
+        equal(layout_of(data, pipeline, tensor));
+        if (tensor > 1 && sizeof(T) == 8) equal(with_sequence(layout_of(data, pipeline, tensor)));
       }
   meet();
 }
@@ -162,6 +167,20 @@ TEST(equality, same_layout_gives_the_same_bits) {
   EXPECT_EQ(a.result.loss, b.result.loss);
   EXPECT_EQ(a.result.gradient_norm, b.result.gradient_norm);
   EXPECT_EQ(a.gradients, b.gradients);
+}
+
+// Sums over the tensor axis and messages between stages among what is run again.
+TEST(equality, recomputation_keeps_the_bits) {
+  const ModelConfig model = widened(named("T3"));
+  for (const Layout& layout : {layout_of(2, 2, 2), with_sequence(layout_of(1, 2, 4))}) {
+    Grid& grid = *grid_of(layout);
+    const Outcome kept = step<bf16>(model, grid, {{5, 1, 3, 2}});
+    for (const char* policy : {"selective", "attention_output", "full"}) {
+      const Outcome again = step<bf16>(model, grid, {{5, 1, 3, 2}, {}, one_f_one_b, {recompute_of(policy)}});
+      EXPECT_EQ(kept.result.loss, again.result.loss) << layout.text() << " " << policy;
+      EXPECT_TRUE(kept.gradients == again.gradients) << layout.text() << " " << policy;
+    }
+  }
 }
 
 }  // namespace

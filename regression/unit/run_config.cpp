@@ -156,6 +156,8 @@ TEST(run_config, virtual_stages_share_the_layers_of_a_rank) {
   EXPECT_EQ(layout.stages, (std::vector<Span>{{0, 1}, {1, 4}, {4, 6}, {6, 8}}));
   EXPECT_EQ(engine_config(run, layout).schedule, interleaved);
   EXPECT_EQ(layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=3"}), 2).stages.size(), 6u);
+  EXPECT_TRUE(layout_of(run_of(ramped, {"parallel.tensor=2", "parallel.sequence=true"}), 2).sequence);
+  expect_refused([] { layout_of(run_of(ramped, {"parallel.sequence=true"}), 1); }, {"parallel.sequence", "parallel.tensor"});
   expect_refused([] { layout_of(run_of(ramped, {"parallel.virtual_stages=2"}), 1); }, {"parallel.virtual_stages = 2", "parallel.pipeline"});
   expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=5"}), 2); }, {"10 pipeline stages", "8 or less"});
 }

@@ -72,6 +72,21 @@ std::string kernel_table(const RankPlan& p) {
   return table.str();
 }
 
+// Of the fullest rank under each policy; what of its forward a rank computes again stands beside what that saves.
+std::string recompute_table(const EngineConfig& config, const Layout& layout, const RankPlan& fullest) {
+  Table table({{"policy"}, {"memory MiB", true}, {"saved MiB", true}, {"flops more", true}});
+  std::vector<RankPlan> each;
+  for (const char* policy : recompute_names) {
+    EngineConfig other = config;
+    other.recompute = {recompute_of(policy)};
+    each.push_back(other.recompute == config.recompute ? fullest : plan_rank(other, layout, fullest.position));
+    const RankPlan &kept = each.front(), &p = each.back();
+    table.row({other.recompute == config.recompute ? std::string(policy) + " (this deck)" : policy, mebi(p.capacity.total()),
+               mebi(kept.capacity.total() - p.capacity.total()), fmt::format("{:.1f} %", 100 * (p.flops / kept.flops - 1))});
+  }
+  return table.str();
+}
+
 // Bytes and files of a checkpoint, and of the copy that an asynchronous save writes from.
 std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   Index all = 0, most = 0;
@@ -96,10 +111,10 @@ std::string plan_report(const RunConfig& run, int ranks) {
   const auto list = plans(run, layout);
   const TokenFlops flops = forward_flops(run.model, run.train.seq_length);
   const double tokens = double(run.largest_batch() * run.train.seq_length);
-  Index most = 0;
+  const RankPlan* fullest = &list.front();
   double least_flops = list[0].flops, most_flops = 0;
   for (const RankPlan& p : list) {
-    most = std::max(most, p.capacity.total());
+    if (p.capacity.total() > fullest->capacity.total()) fullest = &p;
     least_flops = std::min(least_flops, p.flops), most_flops = std::max(most_flops, p.flops);
   }
   const Index parameters = parameter_count(run.model);
@@ -116,10 +131,11 @@ std::string plan_report(const RunConfig& run, int ranks) {
   const PipelineShape shape = pipeline_shape(layout, config.micros);
   summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * idle_part(shape),
                                             shape.chunks > 1 ? fmt::format("; {} of them interleaved on each rank", shape.chunks) : "")});
-  summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(most))});
+  summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(fullest->capacity.total()))});
   summary.row({"checkpoint", checkpoint_text(run, layout)});
   return summary.str(false) + "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
-         memory_table(list, layout) +
+         memory_table(list, layout) + "\nRecomputation (activation.recompute): the fullest rank's memory, and what its step takes\n" +
+         recompute_table(config, layout, *fullest) +
          (layout.ranks() > 1 ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + traffic_table(list, layout) : "") +
          "\nWork of the first rank in a step\n" + kernel_table(list.front());
 }

@@ -55,6 +55,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.optimizer = read_optimizer(optimizer, names_of(declared_weights(run.model)));
   run.lr = read_learning_rate(optimizer, run.train.steps);
   run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x tensor", Effect::none));
+  run.recompute = read_recompute(deck.section("activation", "what is kept for the backward", Effect::none));
   run.checkpoint = read_checkpoint(deck.section("checkpoint", "saving", Effect::none));
   run.dump = read_dump(deck.section("dump", "a step's numbers, for people", Effect::none));
   run.watch = read_watch(deck.section("watchdog", "ending a job that hangs", Effect::none));
@@ -128,6 +129,8 @@ Layout layout_of(const RunConfig& run, int ranks) {
   require(p.virtual_stages == 1 || p.pipeline > 1, Exit::config,
           "parallel.virtual_stages = {} interleaves the stages of several pipeline ranks; set parallel.pipeline to 2 or more, or leave it 1",
           p.virtual_stages);
+  require(!p.sequence || p.tensor > 1, Exit::config,
+          "parallel.sequence shares the residual stream among tensor ranks, and there is one; set parallel.tensor to 2 or more, or leave it false");
   std::vector<Span> stages;
   if (p.layers.empty()) {
     const StageCosts costs = stage_costs(m, run.train.seq_length);
@@ -143,7 +146,9 @@ Layout layout_of(const RunConfig& run, int ranks) {
     require(step.batch % (data * run.train.micro_batch_size) == 0, Exit::config,
             "train.global_batch_size: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}", step.batch,
             run.train.micro_batch_size, data, data * run.train.micro_batch_size);
-  return grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation, p.order);
+  Layout layout = grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation, p.order);
+  layout.sequence = p.sequence;
+  return layout;
 }
 
 }  // namespace gyr

@@ -10,6 +10,7 @@
 #include "src/dump/dump_config.hpp"
 #include "src/engine/learning_rate.hpp"
 #include "src/engine/optimizer_config.hpp"
+#include "src/engine/recompute.hpp"
 #include "src/fault/fault_settings.hpp"
 #include "src/parallel/layout.hpp"
 #include "src/parallel/parallel_config.hpp"
@@ -25,6 +26,7 @@ struct RunConfig {
   OptimizerConfig optimizer;
   LearningRate lr;
   ParallelConfig parallel;
+  RecomputeConfig recompute;
   CheckpointConfig checkpoint;
   DumpConfig dump;
   WatchSettings watch;

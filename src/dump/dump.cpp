@@ -58,6 +58,17 @@ std::vector<int> every_rank(ModelState& state) {
   return positions;
 }
 
+// Rows of a micro-batch from `first` on, in pieces that are boxes: visit(row, sequence, sequences, token, tokens).
+template <class Visit>
+void for_boxes(Index first, Index rows, Index seq_length, Visit&& visit) {
+  for (Index row = 0; row < rows;) {
+    const Index sequence = (first + row) / seq_length, token = (first + row) % seq_length;
+    const Index whole = token == 0 ? (rows - row) / seq_length : 0, tokens = whole > 0 ? seq_length : std::min(seq_length - token, rows - row);
+    visit(row, sequence, std::max<Index>(1, whole), token, tokens);
+    row += std::max<Index>(1, whole) * tokens;
+  }
+}
+
 }  // namespace
 
 Dump::Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, ModelState& state, Index samples,
@@ -99,19 +110,21 @@ const std::byte* Dump::packed(const AnyMatrix& x, Index first, Index count) {
   return packed_.data();
 }
 
-void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& numbers, Index columns, std::span<const Held> boxes) {
+void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& numbers, Index first_row, Index columns,
+                   std::span<const Held> boxes) {
   const StoredTensor tensor = activation(observed, name, numbers.dtype, columns);
   if (failed_ || !matches_any(what_, tensor.path)) return;
   const Stopwatch watch(seconds_);
-  const Index sequences = state_.micro_batch_size();
-  const Index first = first_sample(sequences, micro_, state_.grid());
+  const Index sample = first_sample(state_.micro_batch_size(), micro_, state_.grid());
   state_.device().exec.fence();
   try {
     for (const Held& held : boxes) {
       if (!held.first_copy()) continue;  // a neighbour's
       const Index width = held.box.count[0];
-      const Box box{{first, 0, held.box.first[0]}, {sequences, state_.seq_length(), width}};
-      file_->write(tensor, box, sequences, packed(numbers, held.local[0], width));
+      for_boxes(first_row, numbers.rows, state_.seq_length(), [&](Index row, Index sequence, Index sequences, Index token, Index tokens) {
+        const Box box{{sample + sequence, token, held.box.first[0]}, {sequences, tokens, width}};
+        file_->write(tensor, box, sequences, packed(rows(numbers, row, sequences * tokens), held.local[0], width));
+      });
     }
   } catch (const Error& error) {
     failed_ = error;

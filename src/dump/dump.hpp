@@ -26,7 +26,7 @@ class Dump final : public Hook {
   ~Dump() override;
 
   void micro_batch(int micro) override { micro_ = micro; }
-  void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index columns, std::span<const Held>) override;
+  void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index first_row, Index columns, std::span<const Held>) override;
   void gradients_are_whole() override;  // writes them and the weights, and commits
 
  private:

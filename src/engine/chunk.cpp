@@ -15,8 +15,8 @@ void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
 
 }  // namespace
 
-Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table)
-    : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first) {
+Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table, int stream_parts, const RecomputeConfig& recompute)
+    : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), stream_parts_(stream_parts), recompute_(recompute) {
   const bool first = layers.first == 0, last = layers.last == config.layers();
   const auto declared = [&](auto&& declare) {
     const Index before = parameters.extent();
@@ -73,8 +73,12 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, st
 
 Bundle Chunk::put_input(Slot& slot) const {
   slot.stream = {};
-  if (!first()) slot.stream.x = slot.frame.put(Keys::input, dtype_, slot.sequences.rows(), config_.hidden_size);
+  if (!first()) slot.stream.x = put_stream(slot, Keys::input);
   return slot.stream;
+}
+
+AnyTensor2 Chunk::put_stream(Slot& slot, const Key<AnyTensor2>& key) const {
+  return slot.frame.put(key, dtype_, StreamRows{slot.sequences.rows(), stream_parts_}.share(), config_.hidden_size);
 }
 
 void Chunk::embed(Pass& a, Slot& slot) {
@@ -84,8 +88,11 @@ void Chunk::embed(Pass& a, Slot& slot) {
 void Chunk::run_and_keep(Pass& a, Slot& slot) {
   embed(a, slot);
   if (first()) a.show(Observed::activation, stream_name(-1), slot.stream.x);
+  slot.inputs.clear();
   for (Index i = 0; i < Index(layers_.size()); ++i) {
+    slot.inputs.push_back(slot.stream);
     layers_[i]->forward(a, frame_of(slot, i), slot.stream);
+    if (const Recompute policy = recompute_of(i)) frame_of(slot, i).drop(*policy, slot.stream.x.data);
     a.show(Observed::activation, stream_name(i), slot.stream.x);
   }
 }
@@ -109,7 +116,7 @@ void Chunk::forward(Pass& a, Slot& slot, double scale, Tensor1<double> loss, std
     head_->loss(a, head_frame(slot), x, slot.labels, loss, each);
   } else {
     head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scale, loss);
-    slot.gradient.x = slot.frame.put(Keys::gradient, dtype_, x.rows, x.columns);
+    slot.gradient.x = put_stream(slot, Keys::gradient);
     head_->backward(a, head_frame(slot), slot.gradient.x);
     head_frame(slot).release(Phase::weight_gradients);
   }
@@ -118,7 +125,7 @@ void Chunk::forward(Pass& a, Slot& slot, double scale, Tensor1<double> loss, std
 Bundle Chunk::begin_backward(Slot& slot) const {
   if (last()) return slot.gradient;
   slot.frame.release(slot.stream.x.data);
-  slot.gradient.x = slot.frame.put(Keys::gradient, dtype_, slot.sequences.rows(), config_.hidden_size);
+  slot.gradient.x = put_stream(slot, Keys::gradient);
   return slot.gradient;
 }
 
@@ -149,11 +156,21 @@ void Chunk::backward(Pass& a, Slot& slot, const Span& parts) {
   }
 }
 
+// What the layer has dropped comes back, without another word to hooks.
+void Chunk::forward_again(const Pass& a, Slot& slot, Index layer) {
+  Pass again = a;
+  again.hook = nullptr;
+  Bundle stream = slot.inputs[layer];
+  frame_of(slot, layer).again();
+  layers_[layer]->forward(again, frame_of(slot, layer), stream);
+}
+
 // The head's is done with its forward.
 void Chunk::backward_part(Pass& a, Slot& slot, Index part) {
   const Index layer = part - Index(first());
   if (layer == Index(layers_.size())) return;
   a.show(Observed::gradient, stream_name(layer), slot.gradient.x);
+  if (layer >= 0 && recompute_of(layer)) forward_again(a, slot, layer);
   if (layer < 0) embedding_->backward(a, frame_of(slot, layer), slot.gradient.x);
   else layers_[layer]->backward_input(a, frame_of(slot, layer), slot.gradient);
 }

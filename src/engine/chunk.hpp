@@ -10,6 +10,7 @@
 #include "modules/embedding.hpp"
 #include "modules/layer.hpp"
 #include "modules/objective.hpp"
+#include "src/engine/recompute.hpp"
 #include "src/parallel/layout.hpp"
 
 namespace gyr {
@@ -45,12 +46,14 @@ struct Slot {
   std::vector<std::int32_t> positions = {};  // of every row
   Tensor1<Token> tokens = {}, labels = {};
   Bundle stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
+  std::vector<Bundle> inputs = {};    // what entered each layer
 };
 
 class Chunk {
  public:
-  // Declares the weights of the model's layers `layers`. `table`: the embedding's, where a tied head lies on the same rank.
-  Chunk(const ModelConfig&, Span layers, Parameters&, Parameter* table);
+  // Declares the weights of the model's layers `layers`. `table`: the embedding's, where a tied head lies on the same rank. The stream that
+  // goes in and out is one of so many shares.
+  Chunk(const ModelConfig&, Span layers, Parameters&, Parameter* table, int stream_parts, const RecomputeConfig&);
 
   bool first() const { return embedding_ != nullptr; }  // of the model
   bool last() const { return head_ != nullptr; }
@@ -94,14 +97,19 @@ class Chunk {
   void embed(Pass&, Slot&);
   void run_and_keep(Pass&, Slot&);
   Bundle put_input(Slot&) const;
+  AnyTensor2 put_stream(Slot&, const Key<AnyTensor2>&) const;
   void place(Device&, Slot&, std::span<const std::int32_t> packed) const;
   // The layer that a part is; null: it is the embedding or the head.
   Layer* layer_of(Index part) const;
   void backward_part(Pass&, Slot&, Index part);
+  Recompute recompute_of(Index layer) const { return recompute_.of(config_.pattern[first_layer_ + layer]); }
+  void forward_again(const Pass&, Slot&, Index layer);
 
   ModelConfig config_;
   DType dtype_;
   Index first_layer_;
+  int stream_parts_;
+  RecomputeConfig recompute_;
   std::unique_ptr<Embedding> embedding_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<Head> head_;

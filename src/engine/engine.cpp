@@ -39,8 +39,9 @@ Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
 Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity, Timers& timers, const Arena* working)
     : config_(config), grid_(grid), timers_(timers), working_(working_memory(capacity, working)), device_(!capacity, scratch(working_, capacity)),
       weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
-      optimizer_memory_(arena(Memory::optimizer, capacity)), stage_(config.model, config.precision, grid, config.optimizer.trained()),
-      reduction_(stage_, grid, config.bucket_bytes), executor_(device_, grid, stage_, timers) {
+      optimizer_memory_(arena(Memory::optimizer, capacity)),
+      stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute), reduction_(stage_, grid, config.bucket_bytes),
+      executor_(device_, grid, stage_, timers) {
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, config.seq_length);
   sums_ = weights_.tensor<double>(2);
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);

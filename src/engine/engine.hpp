@@ -24,6 +24,7 @@ struct EngineConfig {
   bool training = true;                  // false: forwards only, without gradients and optimizer
   Index bucket_bytes = Index(32) << 20;  // gradients reduced together over the data axis
   Schedule schedule = one_f_one_b;
+  RecomputeConfig recompute;
   bool must_be_finite = true;  // otherwise a step whose numbers are not finite says so and changes nothing
 };
 

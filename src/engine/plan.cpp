@@ -22,7 +22,7 @@ class Pulse : public Hook {
  public:
   explicit Pulse(const std::function<void()>& beat) : beat_(beat) {}
   void micro_batch(int) override {}
-  void observe(Observed, const std::string&, const AnyMatrix&, Index, std::span<const Held>) override { beat_(); }
+  void observe(Observed, const std::string&, const AnyMatrix&, Index, Index, std::span<const Held>) override { beat_(); }
   void gradients_are_whole() override { beat_(); }
 
  private:

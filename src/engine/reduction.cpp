@@ -22,7 +22,7 @@ Event GradientReduction::start(Device& dev, int bucket) {
 }
 
 void GradientReduction::finish(Device& dev) {
-  stage_.parameters().reduce_copies(dev, dev.scratch, Axis::tensor, grid_.tensor());
+  stage_.parameters().reduce_copies(dev, dev.scratch, Axis::tensor, grid_.tensor(), grid_.layout().sequence);
   if (Parameter* shared = stage_.shared_embedding(); shared && shared->trained) grid_.embedding_group()->all_reduce(dev, shared->gradient());
 }
 

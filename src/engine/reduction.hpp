@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the gradients of a rank become those of the whole batch and of whole weights: summed in buckets over the data axis while the backward
-// still runs, then over ranks of the tensor axis that hold the same part of a weight, then over the two ends of a pipeline that share a matrix.
+// still runs, then over ranks of the tensor axis that hold the same part of a weight or have worked on other rows with it, then over the two ends of
+// a pipeline that share a matrix.
 #pragma once
 
 #include "src/engine/stage.hpp"

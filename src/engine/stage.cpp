@@ -5,13 +5,14 @@
 
 namespace gyr {
 
-Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained)
+Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained, const RecomputeConfig& recompute)
     : config_(config), grid_(grid), parameters_(dtype, grid.layout().coordinates(grid.position(), weight_axes), std::move(trained)) {
   const PipelineShape shape = pipeline_shape(grid.layout(), 1);
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const Span layers = grid.layout().stages.at(shape.stage(grid.coordinate(Axis::pipeline), chunk));
     Embedding* embedding = chunks_.empty() ? nullptr : chunks_.front()->embedding();
-    chunks_.push_back(std::make_unique<Chunk>(config_, layers, parameters_, embedding ? &embedding->table() : nullptr));
+    chunks_.push_back(
+        std::make_unique<Chunk>(config_, layers, parameters_, embedding ? &embedding->table() : nullptr, grid.layout().stream_parts(), recompute));
   }
   grid.add_tensor_blocks(parameters_.copy_counts(Axis::tensor));
 }
@@ -115,11 +116,12 @@ Pass Stage::pass(Device& dev, Slot& slot) {
     const Index furthest = *std::max_element(slot.positions.begin(), slot.positions.end());
     ensure(furthest < rotary_->positions(), "a token stands at position {}, and there are angles of {} positions", furthest, rotary_->positions());
   }
-  return {dev, grid_.tensor(), *rotary_, slot.sequences, Mask{true, 0, 0, slot.sequences.documents()}, nullptr, hook_};
+  const StreamRows stream{slot.sequences.rows(), grid_.layout().stream_parts(), grid_.coordinate(Axis::tensor)};
+  return {dev, grid_.tensor(), *rotary_, slot.sequences, stream, Mask{true, 0, 0, slot.sequences.documents()}, nullptr, hook_};
 }
 
 Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens) {
-  ensure(chunks() == 1, "a stage of {} chunks does not generate", chunks());
+  ensure(chunks() == 1 && !grid_.layout().sequence, "generation takes one chunk and the whole stream");
   return chunk(0).begin(dev, slot(0, 0), sequences, tokens);
 }
 

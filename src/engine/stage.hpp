@@ -14,7 +14,7 @@ namespace gyr {
 class Stage {
  public:
   // Declares the weights of this rank's layers, of this scalar, and makes the tensor blocks they need. Collective over the tensor axis.
-  Stage(const ModelConfig&, DType, Grid&, Trained = {});
+  Stage(const ModelConfig&, DType, Grid&, Trained = {}, const RecomputeConfig& = {});
 
   // Takes memory for weights and gradients, and beside the weights for the angles of so many positions.
   void allocate(Arena& weights, Arena& gradients, Gradients, Index positions);

@@ -32,7 +32,7 @@ Coordinates Layout::coordinates(int position, Axes along) const {
 std::string Layout::text() const {
   std::string text;
   for (const LayoutAxis& a : axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", a.size, name_of(a.axis));
-  return text;
+  return sequence ? text + " with sequence parallelism" : text;
 }
 
 int Layout::position_of(int rank) const {

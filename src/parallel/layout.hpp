@@ -30,6 +30,7 @@ struct Layout {
   std::vector<LayoutAxis> axes;  // outermost first: neighbours along the last axis are neighbours in rank
   std::vector<int> permutation;  // permutation[position] = rank that stands there; empty: position itself
   std::vector<Span> stages;      // layers of each position of the pipeline axis
+  bool sequence = false;         // ranks of the tensor axis keep shares of the residual stream's rows (sequence parallelism)
 
   int ranks() const { return size(all_axes); }
   // Positions along these axes together: 1 along axes that the layout does not have.
@@ -45,6 +46,8 @@ struct Layout {
     for (const LayoutAxis& a : axes) position = position * a.size + coordinate_along(a.axis);
     return position;
   }
+  // Parts of the residual stream's rows.
+  int stream_parts() const { return sequence ? size(Axis::tensor) : 1; }
   // As "2 data x 1 pipeline x 4 tensor".
   std::string text() const;
   int position_of(int rank) const;

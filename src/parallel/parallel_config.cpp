@@ -15,6 +15,7 @@ ParallelConfig read_parallel(Section& s) {
   const std::vector<Index> permutation =
       s.get("permutation", std::vector<Index>{}, "rank at each position of the grid; none: in order").at_least(0).at_most(most_ranks);
   c.permutation.assign(permutation.begin(), permutation.end());
+  c.sequence = s.get("sequence", false, "tensor ranks keep shares of the residual stream: memory for a little more traffic (sequence parallelism)");
   c.virtual_stages =
       s.get("virtual_stages", 1, "stages of each pipeline rank, interleaved (1F1B): the more, the shorter it waits, and the more it sends and keeps")
           .positive()

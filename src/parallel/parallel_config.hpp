@@ -14,6 +14,7 @@ struct ParallelConfig {
   int data, pipeline, tensor;  // data 0: whatever the ranks leave
   std::vector<Axis> order;     // of the axes, outermost first
   std::vector<int> permutation;
+  bool sequence;              // tensor ranks keep shares of the residual stream
   int virtual_stages;         // chunks of layers of each pipeline rank
   std::vector<Index> layers;  // per stage; empty: cut by cost
   Index bucket_bytes;

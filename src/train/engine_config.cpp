@@ -13,6 +13,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.micro_batch_size = run.train.micro_batch_size;
   c.seq_length = run.train.seq_length;
   c.micros = int(run.largest_batch() / (layout.size(Axis::data) * run.train.micro_batch_size));
+  c.recompute = run.recompute;
   c.schedule = run.parallel.schedule();
   c.bucket_bytes = run.parallel.bucket_bytes;
   c.must_be_finite = run.train.non_finite == NonFinite::stop;

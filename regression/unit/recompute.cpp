@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whatever a forward keeps for the backward, every gradient has the same bits; what is run again, and what that saves, is what the policy says.
+#include "src/engine/recompute.hpp"
+
+#include "regression/cases.hpp"
+#include "regression/folder.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr int micros = 2;
+
+struct Policy {
+  const char* name;
+  // Times that the forward of a layer runs kernels of each kind.
+  Index passes, products, mixing;
+};
+constexpr Policy policies[] = {{"none", 1, 1, 1}, {"selective", 2, 1, 1}, {"attention_output", 2, 2, 1}, {"full", 2, 2, 2}};
+
+struct Step {
+  StepResult result;
+  std::vector<std::byte> gradients;
+  std::map<std::string, Index> calls;  // of kernels
+  Index activations;
+  double flops;
+};
+
+Step step(const Case& c, const std::string& pattern, DType precision, const RecomputeConfig& recompute) {
+  EngineConfig config;
+  config.model = c.model, config.model.pattern = pattern, config.precision = precision;
+  config.micro_batch_size = c.batch, config.seq_length = c.seq_length, config.micros = micros;
+  config.recompute = recompute;
+  AnyRig rig(config, alone(Index(pattern.size())));
+  rig.engine.device().clear_work();
+  const auto source = [&](int i) { return micro_batch(Index(i), c.batch, c.seq_length, c.model.vocab_size); };
+  Step s{rig.engine.gradients(source, micros, 1), {}, {}, rig.capacity.bytes(Memory::activations), rig.engine.device().flops()};
+  const AnyTensor gradients = rig.engine.stage().parameters().gradients();
+  s.gradients.resize(std::size_t(gradients.bytes()));
+  copy_to_host(gradients, s.gradients.data());
+  for (const Work& work : rig.engine.device().work()) s.calls[work.kernel] += work.calls;
+  return s;
+}
+
+Step step(const Case& c, const std::string& pattern, DType precision, const char* policy) {
+  return step(c, pattern, precision, RecomputeConfig{recompute_of(policy)});
+}
+
+void expect_same_bits(const Step& a, const Step& b) {
+  EXPECT_EQ(a.result.loss, b.result.loss);
+  EXPECT_EQ(a.result.gradient_norm, b.result.gradient_norm);
+  EXPECT_TRUE(a.gradients == b.gradients);
+}
+
+class recompute : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(T, recompute, ::testing::Values("T1", "T2", "T3", "T4", "T5", "T6"), [](const auto& info) { return info.param; });
+
+TEST_P(recompute, keeps_every_bit) {
+  for (const char* pattern : {"PPP", "M*-P", "-", "*", "M"})
+    for (const DType precision : {DType::f64, DType::f32, DType::bf16}) {
+      const Step kept = step(named(GetParam()), pattern, precision, "none");
+      for (const Policy& policy : policies) {
+        SCOPED_TRACE(fmt::format("{} {} {}", pattern, name_of(precision), policy.name));
+        expect_same_bits(kept, step(named(GetParam()), pattern, precision, policy.name));
+      }
+    }
+}
+
+TEST_P(recompute, of_some_layer_types_keeps_every_bit) {
+  const Step kept = step(named(GetParam()), "PM*-P", DType::f32, "none");
+  RecomputeConfig config{recompute_of("selective")};
+  config.by_type = {{'P', recompute_of("full")}, {'*', recompute_of("none")}, {'-', recompute_of("attention_output")}};
+  const Step again = step(named(GetParam()), "PM*-P", DType::f32, config);
+  expect_same_bits(kept, again);
+  EXPECT_EQ(again.calls.at("attention"), kept.calls.at("attention") / 3 * (1 + 2 * 2));  // '*' once, each 'P' twice
+  EXPECT_EQ(again.calls.at("ssd"), kept.calls.at("ssd") / 3 * (1 + 2 * 2));              // 'M' once
+  EXPECT_EQ(again.calls.at("swiglu"), kept.calls.at("swiglu") / 3 * (2 + 2 * 2));
+}
+
+TEST(recompute, runs_again_what_the_policy_says) {
+  const Case& c = named("T3");
+  const Index layers = 3;
+  const Step kept = step(c, std::string(layers, 'P'), DType::f32, "none");
+  const auto times = [&](const Step& s, const char* kernel) { return double(s.calls.at(kernel)) / double(kept.calls.at(kernel)); };
+  Index before = 0;
+  for (const Policy& policy : policies) {
+    SCOPED_TRACE(policy.name);
+    const Step s = step(c, std::string(layers, 'P'), DType::f32, policy.name);
+    EXPECT_EQ(times(s, "attention"), policy.mixing);
+    EXPECT_EQ(times(s, "ssd"), policy.mixing);
+    EXPECT_EQ(times(s, "convolution"), policy.passes);
+    EXPECT_EQ(times(s, "swiglu"), policy.passes);
+    EXPECT_EQ(s.calls.at("rmsnorm"), micros * (2 * layers * policy.passes + 1));  // and the head's
+    EXPECT_EQ(times(s, "rope"), double(policy.products + 1) / 2);                 // the backward turns back once
+    EXPECT_TRUE(before == 0 || s.activations < before) << s.activations;
+    before = s.activations;
+  }
+}
+
+TEST(recompute, takes_no_other_word) {
+  EXPECT_EQ(recompute_of("none"), std::nullopt);
+  EXPECT_EQ(error_of([] { recompute_of("everything"); }).code, Exit::internal);
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/recompute.hpp"
+
+#include <algorithm>
+
+#include "modules/layer.hpp"
+
+namespace gyr {
+
+Recompute recompute_of(std::string_view name) {
+  static const Recompute policies[] = {{}, Effort::pass, Effort::product, Effort::sum};
+  const auto found = std::find(std::begin(recompute_names), std::end(recompute_names), name);
+  ensure(found != std::end(recompute_names), "{} is no policy of recomputation", name);
+  return policies[found - std::begin(recompute_names)];
+}
+
+RecomputeConfig read_recompute(Section& s) {
+  const std::vector<std::string> names(std::begin(recompute_names), std::end(recompute_names));
+  RecomputeConfig c;
+  c.all = recompute_of(s.get("recompute", "none",
+                             "what is computed again in the backward instead of kept: norms, convolutions and gates; products too; or all of a layer")
+                           .one_of(names)
+                           .value());
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  const std::vector<std::string> types = s.get("recompute_types", std::vector<std::string>{}, "layer types that do otherwise, as [\"*:none\"]");
+  for (const std::string& entry : types) {
+    const bool formed = entry.size() > 2 && entry[1] == ':' && std::count(names.begin(), names.end(), entry.substr(2)) > 0;
+    require(formed, Exit::config, "activation.recompute_types: '{}' is not of the form SYMBOL:POLICY, a layer type and one of {}", entry, known);
+    layer_type(entry[0]);
+    c.by_type[entry[0]] = recompute_of(entry.substr(2));
+  }
+  return c;
+}
+
+}  // namespace gyr
