@@ -10,23 +10,34 @@ namespace gyr {
 
 inline constexpr Token ignored_label = -100;
 
+// What may be added to it. With lse = log sum_v exp(l(r,v)) over all of vocab_size tokens:
+//   loss(r) = lse - (1 - smoothing) l(r, label(r)) - smoothing / vocab_size sum_v l(r,v) + z lse^2
+// smoothing as in PyTorch's cross_entropy (Megatron's is vocab_size / (vocab_size - 1) times that); z: PaLM (Chowdhery et al. 2022), section 5.
+struct LossTerms {
+  double smoothing = 0, z = 0;
+  Index vocab_size = 0;
+  Index sums() const { return smoothing > 0 ? 3 : 2; }  // of each row
+};
+
 // top(r) = max over valid columns (lowest number where there is none).
 template <class A>
 void logits_top(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tensor1<A> top /*(R)*/);
 
-// sums(0, r) = sum over valid columns of exp(l - top), sums(1, r) = l(label) - top where this rank holds the label, else 0.
+// sums(0, r) = sum over valid columns of exp(l - top), sums(1, r) = l(label) - top where this rank holds the label, else 0, and, where there is
+// a third, sums(2, r) = sum over valid columns of l - top.
 template <class A>
 void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first,
-                 Tensor2<A> sums /*(2,R)*/);
+                 Tensor2<A> sums /*(2 or 3,R)*/);
 
-// loss(r) = log sums(0, r) - sums(1, r), zero where the label is ignored_label.
+// The loss from sums of all ranks: without terms log sums(0, r) - sums(1, r); zero where the label is ignored_label.
 template <class A>
-void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const Token> labels, Tensor1<double> loss /*(R)*/);
+void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss /*(R)*/);
 
-// dlogits(r, v) = scale (exp(l - top) / sums(0, r) - [first + v == label]), zero in rows of ignored_label and in padding columns.
+// scale times the gradient of the loss: without terms dlogits(r, v) = scale (exp(l - top) / sums(0, r) - [first + v == label]); zero in rows of
+// ignored_label and in padding columns.
 // dlogits may be the logits' own memory where T is A.
 template <class T>
 void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, Tensor2<T> dlogits /*(R,V)*/);
+                            Tensor1<const Token> labels, Index first, double scale, const LossTerms&, Tensor2<T> dlogits /*(R,V)*/);
 
 }  // namespace gyr

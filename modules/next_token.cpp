@@ -40,8 +40,8 @@ Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters& par
 template <class T>
 class NextTokenHead final : public Head {
  public:
-  NextTokenHead(const ModelConfig& c, Parameter* table, Parameters& parameters)
-      : NextTokenHead(c, Norm<T>(c.hidden_size, c.rms_norm_eps, "model.final_layernorm", parameters), table, parameters) {}
+  NextTokenHead(const ModelConfig& c, const LossTerms& terms, Parameter* table, Parameters& parameters)
+      : NextTokenHead(c, terms, Norm<T>(c.hidden_size, c.rms_norm_eps, "model.final_layernorm", parameters), table, parameters) {}
 
   void loss(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
     const Tensor2<T> h = norm_.forward(a, frame, x.as<const T>());
@@ -68,8 +68,10 @@ class NextTokenHead final : public Head {
   using A = Acc<T>;
 
   // The norm is declared before the matrix.
-  NextTokenHead(const ModelConfig& c, Norm<T> norm, Parameter* table, Parameters& parameters)
-      : Head(output_matrix(c, table, parameters)), norm_(std::move(norm)), multiplier_(c.lm_head_multiplier) {}
+  NextTokenHead(const ModelConfig& c, const LossTerms& terms, Norm<T> norm, Parameter* table, Parameters& parameters)
+      : Head(output_matrix(c, table, parameters)), norm_(std::move(norm)), multiplier_(c.lm_head_multiplier), terms_(terms) {
+    terms_.vocab_size = c.vocab_size;
+  }
 
   static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};
 
@@ -87,7 +89,8 @@ class NextTokenHead final : public Head {
     auto& scratch = a.dev.scratch;
     auto logits = scratch.template tensor<A>(n, columns);
     auto top = scratch.template tensor<A>(n);
-    auto sums = scratch.template tensor<A>(2, n);
+    const LossTerms terms = scale == 0 ? LossTerms{} : terms_;  // what is only measured is the plain loss
+    auto sums = scratch.template tensor<A>(terms.sums(), n);
     auto losses = scratch.template tensor<double>(n);
     linear<T, A>(a.dev, h, w_.matrix<const T>(), logits, multiplier_);
     if (each && observer_ && !a.dev.dry_run()) observer_(logits);
@@ -95,13 +98,13 @@ class NextTokenHead final : public Head {
     a.tensor.whole().all_reduce(a.dev, top, Reduction::max);
     logits_sums<A>(a.dev, logits, valid(), top, labels, first_token, sums);
     a.tensor.whole().all_reduce(a.dev, flat(sums));
-    cross_entropy<A>(a.dev, sums, labels, losses);
+    cross_entropy<A>(a.dev, sums, top, labels, terms, losses);
     add_in_order(a.dev, losses, sum);
     if (scale != 0) {
       Tensor2<T> dlogits;
       if constexpr (std::is_same_v<T, A>) dlogits = logits;
       else dlogits = scratch.template tensor<T>(n, columns);
-      cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, dlogits);
+      cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, terms, dlogits);
       weights_backward<T>(a.dev, {&w_}, dlogits, h, multiplier_);
       linear_backward_input<T>(a.dev, dlogits, w_.matrix<const T>(), h, multiplier_);
     }
@@ -113,26 +116,45 @@ class NextTokenHead final : public Head {
 
   Norm<T> norm_;
   double multiplier_;
+  LossTerms terms_;
 };
 
 class NextToken final : public Objective {
  public:
+  explicit NextToken(const LossTerms& terms = {}) : terms_(terms) {}
   Labelled label(std::span<const Token> tokens, std::span<const std::uint8_t> learned, Index) const override {
     return {{tokens.begin(), tokens.end() - 1}, next_tokens(tokens, learned)};
   }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
-    return make_typed<Head, NextTokenHead>(parameters.dtype(), c, table, parameters);
+    return make_typed<Head, NextTokenHead>(parameters.dtype(), c, terms_, table, parameters);
   }
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
+
+ private:
+  LossTerms terms_;
 };
 
-const RegisteredObjective here({"next_token", "each token that follows", [](Section&) { return next_token(); }});
+std::shared_ptr<const Objective> read_next_token(Section& train) {
+  LossTerms terms;
+  terms.smoothing =
+      train.get("label_smoothing", 0.0, "part of a label that all tokens share, as in PyTorch; in training alone").at_least(0).at_most(1);
+  terms.z = train.get("z_loss", 0.0, "times the square of the logarithm of each row's sum of exponentials, added to its loss; in training alone")
+                .at_least(0)
+                .at_most(1);
+  return next_token(terms);
+}
+
+const RegisteredObjective here({"next_token", "each token that follows", read_next_token});
 
 }  // namespace
 
 std::shared_ptr<const Objective> next_token() {
   static const auto objective = std::make_shared<const NextToken>();
   return objective;
+}
+
+std::shared_ptr<const Objective> next_token(const LossTerms& terms) {
+  return terms.smoothing > 0 || terms.z > 0 ? std::make_shared<const NextToken>(terms) : next_token();
 }
 
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned) {

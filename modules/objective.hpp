@@ -37,6 +37,8 @@ struct ObjectiveType {
 // Of tokens 0 to L - 1 the one that follows, or ignored_label where that is not learned: the labels of next_token.
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned);
 
+std::shared_ptr<const Objective> next_token(const LossTerms&);  // with these added to the loss that it is trained by
+
 const std::vector<ObjectiveType>& objective_types();  // by name
 // The one that the section names; the settings of all are declared.
 std::shared_ptr<const Objective> read_objective(Section& train);

@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "modules/objective.hpp"
+
 namespace gyr::testing {
 
 namespace {
@@ -157,10 +159,11 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   } else {
     reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last()), p.kept_bytes());
   }
+  const Index sums = p.model().objective == next_token() ? 2 : 3;  // a smoothed loss takes one more
   for (Index row = 0; row < p.rows() && p.last(); row += head_block) {
     const Index rows = std::min(head_block, p.rows() - row);
     reduce("tensor", micros, rows * p.wide);
-    reduce("tensor", micros, 2 * rows * p.wide);
+    reduce("tensor", micros, sums * rows * p.wide);
   }
   const Part groups = whole_units(p, c.num_groups);
   if (c.norm != SsmNorm::none && groups.replicas > 1)

@@ -135,6 +135,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   d.bucket_bytes = dice.of<Index>({part_by_part, together});
   if (dice.chance(0.5)) d.recompute.all = dice.of<Recompute>({Effort::pass, Effort::product, Effort::sum});
   if (dice.chance(0.2)) d.recompute.by_type['P'] = dice.of<Recompute>({{}, Effort::pass, Effort::product, Effort::sum});
+  if (dice.chance(0.25)) d.terms = {dice.real(0.01, 0.5), dice.of<double>({0, dice.real(0, 0.1)})};
   if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
   return d;
 }
@@ -151,7 +152,7 @@ Layout Draw::layout() const {
 
 EngineConfig Draw::config(int micros_of_a_rank) const {
   EngineConfig c;
-  c.model = model;
+  c.model = model, c.model.objective = next_token(terms);
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.micros = micros_of_a_rank;
   c.bucket_bytes = bucket_bytes;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
@@ -194,6 +195,7 @@ std::string Draw::text() const {
   const auto policy = [](const Recompute& r) { return r ? int(*r) : -1; };
   if (recompute.all) s += fmt::format(", recomputing {}", policy(recompute.all));
   for (const auto& [symbol, of_type] : recompute.by_type) s += fmt::format(", {} recomputing {}", symbol, policy(of_type));
+  if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
   if (!frozen.empty()) s += " frozen " + list(frozen);
@@ -240,6 +242,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.frozen.clear(); });
   attempt([](Draw& d) { d.recompute.by_type.clear(); });
   attempt([](Draw& d) { d.recompute = {}; });
+  attempt([](Draw& d) { d.terms = {}; });
   attempt([](Draw& d) { d.model.tie_word_embeddings = false; });
   attempt([](Draw& d) { d.model.pad_token_id = -1; });
   attempt([](Draw& d) { d.model.mamba.norm = SsmNorm::none; });

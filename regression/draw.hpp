@@ -3,6 +3,7 @@
 // function of (seed, number); one that fails is made smaller as long as it still fails.
 #pragma once
 
+#include "modules/objective.hpp"
 #include "src/engine/engine.hpp"
 
 namespace gyr::testing {
@@ -22,6 +23,7 @@ struct Draw {
   bool some_ignored = false;  // labels that are not learned
   Index bucket_bytes = 1;
   RecomputeConfig recompute;
+  LossTerms terms;  // smoothing, or none
   std::vector<std::string> frozen;
 
   int ranks() const { return data * pipeline * tensor; }

@@ -78,7 +78,8 @@ template <class A>
 void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first, Tensor2<A> sums) {
   const Index rows = logits.extent(0);
   const Columns columns = checked("logits_sums", logits, valid, first, sums.extent(1));
-  ensure(sums.extent(0) == 2 && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows,
+  const bool third = sums.extent(0) == 3;
+  ensure((third || sums.extent(0) == 2) && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows,
          "logits_sums of {} rows with {} maxima and {} labels into {} sums", rows, top.extent(0), labels.extent(0), sums.extent(0));
   const auto run = dev.launch("logits_sums", 3.0 * rows * columns.valid, double(sizeof(A)) * rows * columns.valid);
   if (!run) return;
@@ -91,8 +92,11 @@ void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<cons
           for (Index v = p * piece; v < least((p + 1) * piece, columns.valid); ++v) s += fast_exp(l[v] - most);
           t += s;
         });
+        double below = 0;
+        if (third) below = sum<double>(team, columns.valid, [=](Index v, double& t) { t += double(l[v] - most); });
         once(team, [&] {
           const Index label = columns.of(labels.data()[r]);
+          if (third) sums.data()[2 * rows + r] = A(below);
           sums.data()[r] = A(total);
           sums.data()[rows + r] = label < 0 ? A(0) : l[label] - most;
         });
@@ -100,48 +104,54 @@ void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<cons
 }
 
 template <class A>
-void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const Token> labels, Tensor1<double> loss) {
+void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms& terms,
+                   Tensor1<double> loss) {
   const Index rows = loss.extent(0);
-  ensure(sums.extent(0) == 2 && Index(sums.extent(1)) == rows && Index(labels.extent(0)) == rows,
+  ensure(Index(sums.extent(0)) == terms.sums() && Index(top.extent(0)) == rows && Index(sums.extent(1)) == rows && Index(labels.extent(0)) == rows,
          "cross_entropy of ({},{}) sums and {} labels into {} losses", sums.extent(0), sums.extent(1), labels.extent(0), rows);
   const auto run = dev.launch("cross_entropy", 2.0 * rows, (2.0 * sizeof(A) + sizeof(Token) + sizeof(double)) * rows);
   if (!run) return;
   for_flat(
       "cross_entropy", dev, rows, KOKKOS_LAMBDA(Index r) {
-        loss.data()[r] = labels.data()[r] == ignored_label ? 0 : std::log(double(sums.data()[r])) - double(sums.data()[rows + r]);
+        const double log_sum = std::log(double(sums.data()[r])), lse = log_sum + double(top.data()[r]);
+        double x = log_sum - (1 - terms.smoothing) * double(sums.data()[rows + r]) + terms.z * lse * lse;
+        if (terms.smoothing > 0) x -= terms.smoothing / double(terms.vocab_size) * double(sums.data()[2 * rows + r]);
+        loss.data()[r] = labels.data()[r] == ignored_label ? 0 : x;
       });
 }
 
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, Tensor2<T> dlogits) {
+                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits) {
   using A = Acc<T>;
   const Index rows = logits.extent(0);
   const Columns columns = checked("cross_entropy_backward", logits, valid, first, dlogits.extent(0));
-  ensure(sums.extent(0) == 2 && Index(sums.extent(1)) == rows && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows &&
+  ensure(Index(sums.extent(0)) == terms.sums() && Index(sums.extent(1)) == rows && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows &&
              Index(dlogits.extent(1)) == columns.held,
          "cross_entropy_backward of ({},{}) with {} maxima, {} sums, {} labels into rows of {}", rows, columns.held, top.extent(0), sums.extent(1),
          labels.extent(0), dlogits.extent(1));
   const auto run = dev.launch("cross_entropy_backward", 3.0 * rows * columns.valid, double(sizeof(A) + sizeof(T)) * rows * columns.held);
   if (!run) return;
+  const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0);
   for_teams(
       "cross_entropy_backward", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         const A* const l = logits.data() + r * columns.held;
         T* const d = dlogits.data() + r * columns.held;
         const Token token = labels.data()[r];
         const Index valid = token == ignored_label ? 0 : columns.valid, label = columns.of(token);
-        const A most = top.data()[r], k = A(scale / double(sums.data()[r]));
+        const double total = double(sums.data()[r]), steeper = 1 + 2 * terms.z * (std::log(total) + double(top.data()[r]));
+        const A most = top.data()[r], k = A(scale * steeper / total);
         const A target = label < 0 ? A(0) : l[label];  // before the row is overwritten, if it is
         team.team_barrier();
         bool in_place = false;
         if constexpr (std::is_same_v<T, A>) {
           in_place = l == d;  // then one pointer serves both: a loop over two that may overlap is not vectorised
-          if (in_place) each(team, valid, [=](Index v) { d[v] = k * fast_exp(d[v] - most); });
+          if (in_place) each(team, valid, [=](Index v) { d[v] = k * fast_exp(d[v] - most) - shift; });
         }
-        if (!in_place) each(team, valid, [=](Index v) { d[v] = T(k * fast_exp(l[v] - most)); });
+        if (!in_place) each(team, valid, [=](Index v) { d[v] = T(k * fast_exp(l[v] - most) - shift); });
         each(team, columns.held - valid, [=](Index v) { d[valid + v] = T(A(0)); });
         team.team_barrier();
-        if (label >= 0) once(team, [&] { d[label] = T(A(k * fast_exp(target - most) - A(scale))); });
+        if (label >= 0) once(team, [&] { d[label] = T(A(k * fast_exp(target - most) - shift - A(scale * (1 - terms.smoothing)))); });
       });
 }
 
@@ -149,13 +159,13 @@ template void logits_top<double>(Device&, Tensor2<const double>, Index, Tensor1<
 template void logits_top<float>(Device&, Tensor2<const float>, Index, Tensor1<float>);
 template void logits_sums<double>(Device&, Tensor2<const double>, Index, Tensor1<const double>, Tensor1<const Token>, Index, Tensor2<double>);
 template void logits_sums<float>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor1<const Token>, Index, Tensor2<float>);
-template void cross_entropy<double>(Device&, Tensor2<const double>, Tensor1<const Token>, Tensor1<double>);
-template void cross_entropy<float>(Device&, Tensor2<const float>, Tensor1<const Token>, Tensor1<double>);
+template void cross_entropy<double>(Device&, Tensor2<const double>, Tensor1<const double>, Tensor1<const Token>, const LossTerms&, Tensor1<double>);
+template void cross_entropy<float>(Device&, Tensor2<const float>, Tensor1<const float>, Tensor1<const Token>, const LossTerms&, Tensor1<double>);
 template void cross_entropy_backward<double>(Device&, Tensor2<const double>, Index, Tensor1<const double>, Tensor2<const double>,
-                                             Tensor1<const Token>, Index, double, Tensor2<double>);
+                                             Tensor1<const Token>, Index, double, const LossTerms&, Tensor2<double>);
 template void cross_entropy_backward<float>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor2<const float>, Tensor1<const Token>,
-                                            Index, double, Tensor2<float>);
+                                            Index, double, const LossTerms&, Tensor2<float>);
 template void cross_entropy_backward<bf16>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor2<const float>, Tensor1<const Token>,
-                                           Index, double, Tensor2<bf16>);
+                                           Index, double, const LossTerms&, Tensor2<bf16>);
 
 }  // namespace gyr

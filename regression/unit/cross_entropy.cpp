@@ -22,15 +22,20 @@ struct Result {
   std::vector<double> loss, dlogits;
 };
 
-Result plain(const std::vector<double>& logits, Tensor1<const Token> labels) {
+Result plain(const std::vector<double>& logits, Tensor1<const Token> labels, const LossTerms& terms = {}) {
   Result p{std::vector<double>(height), std::vector<double>(logits.size())};
   for (Index r = 0; r < height; ++r) {
     if (labels(r) == ignored_label) continue;
     const double *const l = logits.data() + r * vocab_size, top = *std::max_element(l, l + vocab_size);
     double sum = 0;
     for (Index v = 0; v < vocab_size; ++v) sum += std::exp(l[v] - top);
-    p.loss[r] = std::log(sum) + top - l[labels(r)];
-    for (Index v = 0; v < vocab_size; ++v) p.dlogits[r * vocab_size + v] = scale * (std::exp(l[v] - top) / sum - (v == labels(r)));
+    const double lse = std::log(sum) + top, share = terms.smoothing / vocab_size, own = 1 - terms.smoothing;
+    p.loss[r] = lse + terms.z * lse * lse;
+    for (Index v = 0; v < vocab_size; ++v) {
+      const double wanted = share + own * (v == labels(r));
+      if (wanted > 0) p.loss[r] -= wanted * l[v];
+      p.dlogits[r * vocab_size + v] = scale * ((1 + 2 * terms.z * lse) * std::exp(l[v] - top) / sum - wanted);
+    }
   }
   return p;
 }
@@ -38,12 +43,12 @@ Result plain(const std::vector<double>& logits, Tensor1<const Token> labels) {
 // Loss and gradient by ranks that hold `parts` columns each and padding behind, their maxima and sums reduced by hand.
 template <class T>
 Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token> labels, const std::vector<Index>& parts, Index padding,
-               bool in_place = false) {
+               bool in_place = false, const LossTerms& terms = {}) {
   using A = Acc<T>;
   std::vector<Tensor2<A>> shards;
   std::vector<Index> firsts;
   const auto top = bench.zeros<A>(height), part_top = bench.zeros<A>(height);
-  const auto sums = bench.zeros<A>(2, height), part_sums = bench.zeros<A>(2, height);
+  const auto sums = bench.zeros<A>(terms.sums(), height), part_sums = bench.zeros<A>(terms.sums(), height);
   std::fill_n(top.data(), height, std::numeric_limits<A>::lowest());
   Index first = 0;
   for (const Index count : parts) {
@@ -58,16 +63,16 @@ Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Tok
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
     logits_sums<A>(bench.dev, shards[i], parts[i], top, labels, firsts[i], part_sums);
-    for (Index k = 0; k < 2 * height; ++k) sums.data()[k] += part_sums.data()[k];
+    for (Index k = 0; k < terms.sums() * height; ++k) sums.data()[k] += part_sums.data()[k];
   }
   const auto loss = bench.zeros<double>(height);
-  cross_entropy<A>(bench.dev, sums, labels, loss);
+  cross_entropy<A>(bench.dev, sums, top, labels, terms, loss);
   Result result{numbers(loss), std::vector<double>(height * vocab_size)};
   for (std::size_t i = 0; i < parts.size(); ++i) {
     auto dlogits = bench.normal<T>(height, parts[i] + padding);
     if constexpr (std::is_same_v<T, A>)
       if (in_place) dlogits = shards[i];
-    cross_entropy_backward<T>(bench.dev, shards[i], parts[i], top, sums, labels, firsts[i], scale, dlogits);
+    cross_entropy_backward<T>(bench.dev, shards[i], parts[i], top, sums, labels, firsts[i], scale, terms, dlogits);
     for (Index r = 0; r < height; ++r)
       for (Index v = 0; v < parts[i] + padding; ++v) {
         if (v < parts[i]) result.dlogits[r * vocab_size + firsts[i] + v] = double(dlogits(r, v));
@@ -86,6 +91,14 @@ void agrees_with_plain_loops() {
   EXPECT_LE(difference(got.loss, want.loss), tolerance<Acc<T>>);
   EXPECT_LE(difference(got.dlogits, want.dlogits), tolerance<T>);
   EXPECT_EQ(got.loss[3], 0);
+  for (const LossTerms& terms :
+       {LossTerms{0.1, 0, vocab_size}, LossTerms{0, 1e-2, vocab_size}, LossTerms{0.3, 0.05, vocab_size}, LossTerms{1, 0, vocab_size}})
+    for (const bool in_place : {false, true}) {
+      const Result more = plain(numbers(logits), labels, terms), split = sharded<T>(bench, logits, labels, {600, 1, 600}, 5, in_place, terms);
+      EXPECT_LE(difference(split.loss, more.loss), tolerance<Acc<T>>) << terms.smoothing << " " << terms.z;
+      EXPECT_LE(difference(split.dlogits, more.dlogits), tolerance<T>) << terms.smoothing << " " << terms.z;
+      EXPECT_EQ(split.loss[3], 0);
+    }
 }
 
 }  // namespace
@@ -120,19 +133,21 @@ TEST(cross_entropy, the_gradient_may_take_the_place_of_the_logits) {
 TEST(cross_entropy, the_gradient_is_the_slope) {
   Workbench bench;
   const Index rows = 3, few = 11;
-  const auto logits = bench.normal<double>(rows, few), sums = bench.zeros<double>(2, rows), dlogits = bench.zeros<double>(rows, few);
-  const auto top = bench.zeros<double>(rows), loss = bench.zeros<double>(rows);
-  const auto labels = bench.zeros<Token>(rows);
-  labels(0) = 4, labels(1) = ignored_label, labels(2) = 10;
-  const auto total = [&] {
-    logits_top<double>(bench.dev, logits, few, top);
-    logits_sums<double>(bench.dev, logits, few, top, labels, 0, sums);
-    cross_entropy<double>(bench.dev, sums, labels, loss);
-    return scale * (loss(0) + loss(1) + loss(2));
-  };
-  total();
-  cross_entropy_backward<double>(bench.dev, logits, few, top, sums, labels, 0, scale, dlogits);
-  EXPECT_LE(difference(numbers(dlogits), slope(flat(logits), total)), 1e-9);
+  for (const LossTerms& terms : {LossTerms{}, LossTerms{0.2, 0.1, few}}) {
+    const auto logits = bench.normal<double>(rows, few), sums = bench.zeros<double>(terms.sums(), rows), dlogits = bench.zeros<double>(rows, few);
+    const auto top = bench.zeros<double>(rows), loss = bench.zeros<double>(rows);
+    const auto labels = bench.zeros<Token>(rows);
+    labels(0) = 4, labels(1) = ignored_label, labels(2) = 10;
+    const auto total = [&] {
+      logits_top<double>(bench.dev, logits, few, top);
+      logits_sums<double>(bench.dev, logits, few, top, labels, 0, sums);
+      cross_entropy<double>(bench.dev, sums, top, labels, terms, loss);
+      return scale * (loss(0) + loss(1) + loss(2));
+    };
+    total();
+    cross_entropy_backward<double>(bench.dev, logits, few, top, sums, labels, 0, scale, terms, dlogits);
+    EXPECT_LE(difference(numbers(dlogits), slope(flat(logits), total)), 1e-9);
+  }
 }
 
 TEST(cross_entropy, equal_logits_cost_the_logarithm_of_the_vocabulary) {

@@ -119,6 +119,8 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"parallel.sequence", {"true", none}},
                                                                          {"parallel.layers", {"[2]", none}},
                                                                          {"parallel.bucket", {"1", none}},
+                                                                         {"train.label_smoothing", {"0.1", course}},
+                                                                         {"train.z_loss", {"1e-4", course}},
                                                                          {"activation.recompute", {"full", none}},
                                                                          {"activation.recompute_types", {"['P:none']", none}},
                                                                          {"checkpoint.every", {"7", none}},
