@@ -17,7 +17,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build run test regression faults mutants accuracy builds sanitize bench bench-peer bench-tokenizer install clean help setup configure
+.PHONY: build run test regression faults mutants accuracy parity builds sanitize bench bench-peer bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -43,6 +43,10 @@ mutants: configure ## switch plausible mistakes on, one by one: does the suite n
 accuracy: configure ## errors of gradients in float beside PyTorch's; ARGS: names of models in regression/golden/huggingface
 	@cmake --build $(BUILD) --parallel $(JOBS) --target accuracy_table
 	@OPENBLAS_NUM_THREADS=1 $(BUILD)/regression/accuracy_table $(ARGS)
+
+parity: configure ## the table of layouts, every pair of features twice, with their errors against one rank; ARGS=GYR_SEED=2: other rows
+	@cmake --build $(BUILD) --parallel $(JOBS) --target grid_tests
+	@OPENBLAS_NUM_THREADS=1 $(ARGS) $(MPIEXEC) -n 16 $(BUILD)/regression/grid_tests --gtest_filter='equality_table.*' --gtest_brief=1
 
 builds: build ## Open MPI, the newest Kokkos and Clang, in roots of their own (as root); ARGS are words for regression/builds.sh
 	@BUILD=$(BUILD) regression/builds.sh $(ARGS)

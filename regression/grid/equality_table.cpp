@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of layouts that equal one rank: every pair of features occurs in it at least twice. `make parity` prints it.
+//   GYR_SEED=1   which rows; another seed combines the features in other ways
+// Errors are distances relative to lengths, as in grid.draws: of every parameter's gradient, of the loss, of the norm. bf16 is compared with
+// its own run on one rank, and both with double.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <random>
+
+#include "regression/cases.hpp"
+#include "regression/draw.hpp"
+#include "regression/pairs.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr int sequences = 12, most_ranks = 16;
+constexpr std::size_t least_rows = 120;
+constexpr double limit_in_double = 1e-12, limit_in_float = 1e-5;
+// In bf16 partial sums are rounded to 8 bits before they are added. The norm of the gradient against that of one rank in bf16; and how far the
+// whole gradient is from that in double, over how far that of one rank is.
+constexpr double limit_of_norm_in_bf16 = 0.05, limit_of_rounding_in_bf16 = 3;
+
+enum Factor { data, pipeline, stages, tensor, sequence, recompute, model, tied, batch, frozen, order, factors };
+const std::vector<int> axis_sizes{1, 2, 3, 4}, tensor_sizes{1, 2, 4, 8};
+const std::vector<std::string> stage_kinds{"1F1B", "GPipe", "zero bubble", "2 chunks", "3 chunks"}, models{"T2", "T3", "T4", "T5", "uneven"},
+    batches{"plain", "packed", "masked"};
+const Levels levels{4, 4, int(stage_kinds.size()), 4, 2, 4, int(models.size()), 2, int(batches.size()), 2, 2};
+
+int chunks_of(const Levels& row) { return std::max(1, row[stages] - 1); }
+
+bool valid(const Levels& row) {
+  const int p = axis_sizes[row[pipeline]], t = tensor_sizes[row[tensor]];
+  return axis_sizes[row[data]] * p * t <= most_ranks && (p > 1 || row[stages] == 0) && (t > 1 || row[sequence] == 0) && p * chunks_of(row) <= 8;
+}
+
+ModelConfig model_of(const Levels& row) {
+  const bool uneven = models[row[model]] == "uneven";
+  ModelConfig m = widened(named(uneven ? "T3" : models[row[model]]));
+  if (uneven) m.pattern = "MP*-PM-P";
+  m.tie_word_embeddings = row[tied];
+  return m;
+}
+
+Draw draw_of(const Levels& row, int number) {
+  Draw d;
+  d.model = model_of(row);
+  d.data = axis_sizes[row[data]], d.pipeline = axis_sizes[row[pipeline]], d.tensor = tensor_sizes[row[tensor]];
+  d.sequence = row[sequence];
+  d.chunks = chunks_of(row);
+  if (row[stages] < 3) d.schedule = Draw::Kind(row[stages]);
+  d.cuts = {1, 2, 3, 4, 5, 6, 7};
+  std::shuffle(d.cuts.begin(), d.cuts.end(), std::mt19937_64(number));
+  d.cuts.resize(d.pipeline * d.chunks - 1);
+  std::sort(d.cuts.begin(), d.cuts.end());
+  d.micro_batch_size = 1, d.seq_length = 11, d.micros = sequences / d.data;
+  d.packed = batches[row[batch]] == "packed", d.some_ignored = batches[row[batch]] == "masked";
+  d.bucket_bytes = number % 2 ? 1 : 4096;
+  d.recompute.all = recompute_of(recompute_names[row[recompute]]);
+  if (row[frozen]) d.frozen = {"model.layers.0.*", "*.k_proj.weight", "*norm*"};
+  if (row[order]) d.order = {Axis::tensor, Axis::pipeline, Axis::data};
+  return d;
+}
+
+using Gradients = std::map<std::string, std::vector<double>>;
+struct Outcome {
+  StepResult result;
+  Gradients gradients;
+};
+
+template <class T>
+Outcome step(const Draw& d, Grid& grid, int micros, int ranks, int rank) {
+  Rig<T> rig(d.config(micros), grid);
+  const StepResult result = rig.engine.gradients([&](int micro) { return d.batch(Index(micro) * ranks + rank); }, micros, 1);
+  return {result, gathered_gradients(rig.engine)};
+}
+
+// Of the same batch on this rank alone; what is computed with does not matter, and several rows have it in common.
+template <class T>
+const Outcome& on_one_rank(const Levels& row) {
+  static std::map<std::vector<int>, Outcome> known;
+  const auto [entry, fresh] = known.try_emplace({row[model], row[tied], row[batch], row[frozen]});
+  if (!fresh) return entry->second;
+  Levels plain(row.size(), 0);
+  for (const Factor f : {model, tied, batch, frozen}) plain[f] = row[f];
+  const Draw d = draw_of(plain, 0);
+  return entry->second = step<T>(d, alone(d.model.layers()), sequences, 1, 0);
+}
+
+struct Errors {
+  double gradients = 0, loss = 0, norm = 0;
+  double most() const { return std::max({gradients, loss, norm}); }
+  void raise(const Errors& e) { gradients = std::max(gradients, e.gradients), loss = std::max(loss, e.loss), norm = std::max(norm, e.norm); }
+};
+
+double square(double x) { return x * x; }
+
+Errors errors_of(const Outcome& one, const Outcome& many) {
+  const double norm = one.result.gradient_norm, bad = many.result.tokens == one.result.tokens ? 0 : INFINITY;
+  Errors e{bad, std::abs(many.result.loss / one.result.loss - 1), std::abs(many.result.gradient_norm / norm - 1)};
+  for (const auto& [name, a] : one.gradients) {
+    const auto& b = many.gradients.at(name);
+    double distance = 0, length = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) distance += square(a[i] - b[i]), length += square(a[i]);
+    const double error = std::sqrt(distance) / (std::sqrt(length) + 0.01 * norm);
+    e.gradients = std::isnan(error) ? INFINITY : std::max(e.gradients, error);
+  }
+  return e;
+}
+
+// On the first rank of the grid.
+template <class T>
+Errors compare(const Levels& row, const Draw& d, Grid& grid) {
+  const Outcome many = step<T>(d, grid, d.micros, d.data, grid.coordinate(Axis::data));
+  return grid.position() == 0 ? errors_of(on_one_rank<T>(row), many) : Errors{};
+}
+
+// Of the whole gradient.
+double distance(const Gradients& g, const Gradients& h) {
+  double sum = 0;
+  for (const auto& [name, a] : g)
+    for (std::size_t i = 0; i < a.size(); ++i) sum += square(a[i] - h.at(name)[i]);
+  return std::sqrt(sum);
+}
+
+struct Rounding {
+  double norm = 0, ratio = 0;
+};
+
+Rounding compare_in_bf16(const Levels& row, const Draw& d, Grid& grid) {
+  const Outcome many = step<bf16>(d, grid, d.micros, d.data, grid.coordinate(Axis::data));
+  if (grid.position() != 0) return {};
+  const Outcome &one = on_one_rank<bf16>(row), &exact = on_one_rank<double>(row);
+  return {errors_of(one, many).norm, distance(exact.gradients, many.gradients) / distance(exact.gradients, one.gradients)};
+}
+
+struct RowErrors {
+  Errors in_double, in_float;
+  Rounding in_bf16;
+  bool small() const {
+    return in_double.most() <= limit_in_double && in_float.most() <= limit_in_float && in_bf16.norm <= limit_of_norm_in_bf16 &&
+           in_bf16.ratio <= limit_of_rounding_in_bf16;
+  }
+  void raise(const RowErrors& e) {
+    in_double.raise(e.in_double), in_float.raise(e.in_float);
+    in_bf16 = {std::max(in_bf16.norm, e.in_bf16.norm), std::max(in_bf16.ratio, e.in_bf16.ratio)};
+  }
+};
+
+// On the first rank; the grid is of the first ranks, and of this row alone.
+std::optional<RowErrors> compare(const Levels& row, const Draw& d, int rank, Patience patience) {
+  MPI_Comm comm;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < d.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
+  std::optional<RowErrors> errors;
+  if (comm != MPI_COMM_NULL) {
+    Grid grid(d.layout(), comm, patience);
+    MPI_Comm_free(&comm);
+    const RowErrors all{compare<double>(row, d, grid), compare<float>(row, d, grid), compare_in_bf16(row, d, grid)};
+    if (grid.position() == 0) errors = all;
+  }
+  meet();
+  return errors;
+}
+
+std::string text_of(const Levels& row, const Draw& d) {
+  return fmt::format("{:4} {:4}x{} {:11} {:6} {:8} {:16} {:6} {:5} {:6} {:6} {:7}", d.data, d.pipeline, d.chunks, stage_kinds[row[stages]], d.tensor,
+                     d.sequence ? "shares" : "-", recompute_names[row[recompute]], models[row[model]], row[tied] ? "tied" : "-", batches[row[batch]],
+                     row[frozen] ? "some" : "-", row[order] ? "tensor" : "data");
+}
+
+std::string text_of(const Errors& e) { return fmt::format(" | {:7.1e} {:7.1e} {:7.1e}", e.gradients, e.loss, e.norm); }
+
+std::string text_of(const RowErrors& e) {
+  return text_of(e.in_double) + text_of(e.in_float) + fmt::format(" | {:7.1e} {:4.2f}", e.in_bf16.norm, e.in_bf16.ratio);
+}
+
+TEST(equality_table, of_every_pair_of_features) {
+  const char* seed_text = std::getenv("GYR_SEED");
+  const std::uint64_t seed = seed_text ? std::strtoull(seed_text, nullptr, 10) : 1;
+  int ranks = 0, rank = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  ASSERT_GE(ranks, most_ranks);
+  const Patience patience = patience_of(MPI_COMM_WORLD);
+  const auto table = every_pair(levels, valid, 2, least_rows, seed);
+  if (rank == 0)
+    fmt::print(
+        "seed {}; errors of every gradient, loss and norm in double and float; in bf16 of the norm, and rounding over that of one rank\n"
+        "row  data pipeline stages      tensor stream   recompute        model  head  batch  frozen outer\n",
+        seed);
+  RowErrors worst;
+  int number = 0;
+  for (const Levels& row : table) {
+    const Draw d = draw_of(row, ++number);
+    const auto errors = compare(row, d, rank, patience);
+    if (!errors) continue;
+    fmt::print("{:3}  {}{}{}\n", number, text_of(row, d), text_of(*errors), errors->small() ? "" : "  BEYOND");
+    std::fflush(stdout);
+    EXPECT_TRUE(errors->small()) << number << " of seed " << seed << ": " << d.text();
+    worst.raise(*errors);
+  }
+  if (rank == 0)
+    fmt::print("{} layouts, the worst:{}\nlimits: double {:.0e}, float {:.0e}, bf16 {} and {}\n", table.size(), text_of(worst), limit_in_double,
+               limit_in_float, limit_of_norm_in_bf16, limit_of_rounding_in_bf16);
+}
+
+}  // namespace
+}  // namespace gyr::testing
