@@ -65,9 +65,14 @@ Questions read_questions(const Arguments& a, const Tokenizer& tokenizer) {
 
 Grid grid_of(const Arguments& a, const RunConfig& run, Index seq_length, Runtime& runtime) {
   require(runtime.ranks() % a.pipeline == 0, Exit::config, "--pipeline {} does not divide the {} ranks", a.pipeline, runtime.ranks());
+  const int tensor = runtime.ranks() / a.pipeline;
+  for (const auto& [key, count] : sharded_units(run.model))
+    require(count % tensor == 0 || tensor % count == 0, Exit::device,
+            "{} = {} cannot be shared by {} ranks; start another number of them, which divides it or is a multiple, or have --pipeline take a part",
+            key, count, tensor);
   const StageCosts costs = stage_costs(run.model, seq_length);
-  return Grid(grid_layout(1, a.pipeline, runtime.ranks() / a.pipeline, cut_stages(costs.layers, costs.embedding, costs.head, a.pipeline)),
-              runtime.world(), patience_of(runtime.world()));
+  return Grid(grid_layout(1, a.pipeline, tensor, cut_stages(costs.layers, costs.embedding, costs.head, a.pipeline)), runtime.world(),
+              patience_of(runtime.world()));
 }
 
 // Cuts a text where one of the marks appears; whether it did.

@@ -84,6 +84,10 @@ std::string recompute_table(const EngineConfig& config, const Layout& layout, co
     table.row({other.recompute == config.recompute ? std::string(policy) + " (this deck)" : policy, mebi(p.capacity.total()),
                mebi(kept.capacity.total() - p.capacity.total()), fmt::format("{:.1f} %", 100 * (p.flops / kept.flops - 1))});
   }
+  if (std::none_of(std::begin(recompute_names), std::end(recompute_names),
+                   [&](const char* policy) { return config.recompute == RecomputeConfig{recompute_of(policy)}; }))
+    table.row({"this deck", mebi(fullest.capacity.total()), mebi(each.front().capacity.total() - fullest.capacity.total()),
+               fmt::format("{:.1f} %", 100 * (fullest.flops / each.front().flops - 1))});
   return table.str();
 }
 

@@ -55,7 +55,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.optimizer = read_optimizer(optimizer, names_of(declared_weights(run.model)));
   run.lr = read_learning_rate(optimizer, run.train.steps);
   run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x tensor", Effect::none));
-  run.recompute = read_recompute(deck.section("activation", "what is kept for the backward", Effect::none));
+  run.recompute = read_recompute(deck.section("activation", "what is kept for the backward", Effect::none), run.model.pattern);
   run.checkpoint = read_checkpoint(deck.section("checkpoint", "saving", Effect::none));
   run.dump = read_dump(deck.section("dump", "a step's numbers, for people", Effect::none));
   run.watch = read_watch(deck.section("watchdog", "ending a job that hangs", Effect::none));
@@ -94,9 +94,6 @@ Index RunConfig::batch_after(double tokens) const {
   return batch;
 }
 
-namespace {
-
-// How many units (heads, groups or channels) are sharded over the tensor axis, by the deck's key.
 std::map<std::string, Index> sharded_units(ModelConfig m) {
   std::sort(m.pattern.begin(), m.pattern.end());
   m.pattern.erase(std::unique(m.pattern.begin(), m.pattern.end()), m.pattern.end());  // a layer of each type
@@ -107,8 +104,6 @@ std::map<std::string, Index> sharded_units(ModelConfig m) {
         if (run.units > 0) units[std::string("model.") + run.key] = run.units;
   return units;
 }
-
-}  // namespace
 
 Layout layout_of(const RunConfig& run, int ranks) {
   const ParallelConfig& p = run.parallel;
@@ -144,8 +139,9 @@ Layout layout_of(const RunConfig& run, int ranks) {
   }
   for (const BatchStep& step : run.train.ramp.empty() ? std::vector<BatchStep>{{0, run.train.global_batch_size}} : run.train.ramp)
     require(step.batch % (data * run.train.micro_batch_size) == 0, Exit::config,
-            "train.global_batch_size: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}", step.batch,
-            run.train.micro_batch_size, data, data * run.train.micro_batch_size);
+            "{}: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}",
+            run.train.ramp.empty() ? "train.global_batch_size" : "train.ramp", step.batch, run.train.micro_batch_size, data,
+            data * run.train.micro_batch_size);
   Layout layout = grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation, p.order);
   layout.sequence = p.sequence;
   return layout;

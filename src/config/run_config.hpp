@@ -2,6 +2,8 @@
 // A run as its deck describes it: the sections that others declare, and what they must not say together.
 #pragma once
 
+#include <map>
+
 #include "modules/model_config.hpp"
 #include "src/checkpoint/checkpoint_config.hpp"
 #include "src/config/train_config.hpp"
@@ -54,6 +56,9 @@ struct RunDefaults {
 RunConfig read_run_config(Deck& deck, const RunDefaults& = {});
 // train.init_from alone, which decides about the defaults of the others.
 std::string read_init_from(Deck& deck);
+
+// Heads, groups and channels that are sharded over the tensor axis, by deck key: the number of ranks must divide each or be a multiple of it.
+std::map<std::string, Index> sharded_units(ModelConfig);
 
 // The layout of a run on `ranks` ranks. Exit::config with the factorisations that would work where the deck's grid does not fit.
 Layout layout_of(const RunConfig&, int ranks);

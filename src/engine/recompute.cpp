@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "modules/layer.hpp"
-
 namespace gyr {
 
 Recompute recompute_of(std::string_view name) {
@@ -14,7 +12,7 @@ Recompute recompute_of(std::string_view name) {
   return policies[found - std::begin(recompute_names)];
 }
 
-RecomputeConfig read_recompute(Section& s) {
+RecomputeConfig read_recompute(Section& s, std::string_view pattern) {
   const std::vector<std::string> names(std::begin(recompute_names), std::end(recompute_names));
   RecomputeConfig c;
   c.all = recompute_of(s.get("recompute", "none",
@@ -23,12 +21,15 @@ RecomputeConfig read_recompute(Section& s) {
                            .value());
   std::string known;
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-  const std::vector<std::string> types = s.get("recompute_types", std::vector<std::string>{}, "layer types that do otherwise, as [\"*:none\"]");
+  const std::vector<std::string> types =
+      s.get("recompute_types", std::vector<std::string>{}, "layer types of model.pattern that do otherwise, as [\"P:full\"]");
   for (const std::string& entry : types) {
     const bool formed = entry.size() > 2 && entry[1] == ':' && std::count(names.begin(), names.end(), entry.substr(2)) > 0;
     require(formed, Exit::config, "activation.recompute_types: '{}' is not of the form SYMBOL:POLICY, a layer type and one of {}", entry, known);
-    layer_type(entry[0]);
-    c.by_type[entry[0]] = recompute_of(entry.substr(2));
+    require(pattern.find(entry[0]) != std::string_view::npos, Exit::config,
+            "activation.recompute_types: '{}' is of layers of type '{}', and model.pattern has none", entry, entry[0]);
+    const bool fresh = c.by_type.try_emplace(entry[0], recompute_of(entry.substr(2))).second;
+    require(fresh, Exit::config, "activation.recompute_types: says twice what layers of type '{}' do; leave one entry", entry[0]);
   }
   return c;
 }

@@ -31,6 +31,7 @@ struct RecomputeConfig {
   bool operator==(const RecomputeConfig&) const = default;
 };
 
-RecomputeConfig read_recompute(Section&);
+// Exit::config where a type is not in the model's pattern.
+RecomputeConfig read_recompute(Section&, std::string_view pattern);
 
 }  // namespace gyr

@@ -27,6 +27,7 @@ void TrainingLoop::run() {
   begin_ = Clock::now(), first_ = at_.step;
   stop_request_ = agreed_stop_request();
   if (!stop_request_ && !validated_ && agenda_.validates(at_.step)) validate();  // it was stopped in the middle
+  if (log_ && finished()) log_->say(fmt::format("step {} is done, and train.steps = {}: nothing is left to do", at_.step, parts_.run.train.steps));
   while (agenda_.takes_another(at_.step, stop_request_)) {
     parts_.watch.beacon().phase("train");
     if (!timed_step()) continue;  // went back
