@@ -149,6 +149,17 @@ TEST(run_config, layers_of_stages_are_taken_as_given) {
   expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2); }, {"1 stages", "2"});
 }
 
+TEST(run_config, recomputation_is_of_layer_types_that_there_are) {
+  const RunConfig run = run_of(ramped, {"activation.recompute=selective", "activation.recompute_types=['P:full']"});
+  EXPECT_EQ(engine_config(run, layout_of(run, 1)).recompute.of('P'), recompute_of("full"));
+  EXPECT_EQ(run.recompute.of('M'), recompute_of("selective"));
+  const auto types = [](const char* list) { return [list] { run_of(ramped, {std::string("activation.recompute_types=") + list}); }; };
+  expect_refused(types("['Q:full']"), {"activation.recompute_types", "'Q'", "model.pattern"});
+  expect_refused(types("['P:full', 'P:none']"), {"activation.recompute_types", "twice", "'P'"});
+  expect_refused(types("['P=full']"), {"activation.recompute_types", "SYMBOL:POLICY", "attention_output"});
+  expect_refused([] { run_of(ramped, {"activation.recompute=most"}); }, {"activation.recompute", "selective"});
+}
+
 TEST(run_config, virtual_stages_share_the_layers_of_a_rank) {
   const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=2", "parallel.layers=[1, 3, 2, 2]"});
   const Layout layout = layout_of(run, 2);

@@ -2,6 +2,7 @@
 #include "src/commands/plan_report.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "modules/flops.hpp"
 #include "src/base/precision.hpp"
@@ -72,23 +73,29 @@ std::string kernel_table(const RankPlan& p) {
   return table.str();
 }
 
-// Of the fullest rank under each policy; what of its forward a rank computes again stands beside what that saves.
-std::string recompute_table(const EngineConfig& config, const Layout& layout, const RankPlan& fullest) {
+// Memory of a rank under each policy, and what of its forward a step computes again. As many micro-batches as can be under way do.
+constexpr Index most_layers_replanned = 1000;  // of more, four plans take longer than anybody waits
+std::string recompute_text(const EngineConfig& config, const Layout& layout, int position) {
+  if (config.model.layers() > most_layers_replanned) return "";
   Table table({{"policy"}, {"memory MiB", true}, {"saved MiB", true}, {"flops more", true}});
-  std::vector<RankPlan> each;
-  for (const char* policy : recompute_names) {
-    EngineConfig other = config;
-    other.recompute = {recompute_of(policy)};
-    each.push_back(other.recompute == config.recompute ? fullest : plan_rank(other, layout, fullest.position));
-    const RankPlan &kept = each.front(), &p = each.back();
-    table.row({other.recompute == config.recompute ? std::string(policy) + " (this deck)" : policy, mebi(p.capacity.total()),
-               mebi(kept.capacity.total() - p.capacity.total()), fmt::format("{:.1f} %", 100 * (p.flops / kept.flops - 1))});
+  EngineConfig other = config;
+  other.micros = std::min(config.micros, 2 * int(layout.stages.size()));
+  std::optional<RankPlan> kept;
+  const auto row = [&](const std::string& name, const RecomputeConfig& policy) {
+    other.recompute = policy;
+    const RankPlan p = plan_rank(other, layout, position);
+    if (!kept) kept = p;
+    table.row({name, mebi(p.capacity.total()), mebi(kept->capacity.total() - p.capacity.total()),
+               fmt::format("{:.1f} %", 100 * (p.flops / kept->flops - 1))});
+  };
+  bool listed = false;
+  for (const char* name : recompute_names) {
+    const RecomputeConfig policy{recompute_of(name)};
+    listed = listed || policy == config.recompute;
+    row(policy == config.recompute ? std::string(name) + " (this deck)" : name, policy);
   }
-  if (std::none_of(std::begin(recompute_names), std::end(recompute_names),
-                   [&](const char* policy) { return config.recompute == RecomputeConfig{recompute_of(policy)}; }))
-    table.row({"this deck", mebi(fullest.capacity.total()), mebi(each.front().capacity.total() - fullest.capacity.total()),
-               fmt::format("{:.1f} %", 100 * (fullest.flops / each.front().flops - 1))});
-  return table.str();
+  if (!listed) row("this deck", config.recompute);
+  return "\nRecomputation (activation.recompute): the fullest rank's memory, and what its step takes\n" + table.str();
 }
 
 // Bytes and files of a checkpoint, and of the copy that an asynchronous save writes from.
@@ -138,8 +145,7 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(fullest->capacity.total()))});
   summary.row({"checkpoint", checkpoint_text(run, layout)});
   return summary.str(false) + "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
-         memory_table(list, layout) + "\nRecomputation (activation.recompute): the fullest rank's memory, and what its step takes\n" +
-         recompute_table(config, layout, *fullest) +
+         memory_table(list, layout) + recompute_text(config, layout, fullest->position) +
          (layout.ranks() > 1 ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + traffic_table(list, layout) : "") +
          "\nWork of the first rank in a step\n" + kernel_table(list.front());
 }
