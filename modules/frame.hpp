@@ -5,7 +5,7 @@
 //   const auto x = frame.get(qkv);                backward
 //   frame.release(Phase::weight_gradients);       who called backward: the tensors are gone
 // Some may be dropped between the two and computed again by a second forward, which asks of each tensor whether it is wanted:
-//   frame.drop(Effort::product);                  behind the first forward: what takes no more than that is gone
+//   frame.drop(Effort::product, output);          behind the first forward: what takes no more than that is gone, but the output
 //   frame.again();                                before the second
 //   const auto x = frame.put(qkv, rows, columns);
 //   if (frame.wants(qkv)) ...                     compute it

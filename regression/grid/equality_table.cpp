@@ -92,7 +92,7 @@ const Outcome& on_one_rank(const Levels& row) {
 
 struct Errors {
   double gradients = 0, loss = 0, norm = 0;
-  double most() const { return std::max({gradients, loss, norm}); }
+  bool within(double limit) const { return gradients <= limit && loss <= limit && norm <= limit; }  // and no NaN
   void raise(const Errors& e) { gradients = std::max(gradients, e.gradients), loss = std::max(loss, e.loss), norm = std::max(norm, e.norm); }
 };
 
@@ -141,7 +141,7 @@ struct RowErrors {
   Errors in_double, in_float;
   Rounding in_bf16;
   bool small() const {
-    return in_double.most() <= limit_in_double && in_float.most() <= limit_in_float && in_bf16.norm <= limit_of_norm_in_bf16 &&
+    return in_double.within(limit_in_double) && in_float.within(limit_in_float) && in_bf16.norm <= limit_of_norm_in_bf16 &&
            in_bf16.ratio <= limit_of_rounding_in_bf16;
   }
   void raise(const RowErrors& e) {
