@@ -9,6 +9,13 @@
 
 namespace gyr {
 
+// Half-open range.
+struct Span {
+  Index first = 0, last = 0;
+  Index size() const { return last - first; }
+  bool operator==(const Span&) const = default;
+};
+
 // A corner and the extents from there.
 struct Box {
   Shape first, count;

@@ -36,13 +36,14 @@ class Communicator {
   Event start_all_reduce(Device& dev, Tensor1<T> x, Reduction how = Reduction::sum) {
     return start(dev, Operation::all_reduce, x.span() * sizeof(T), [&] { return transport_->all_reduce(x.data(), x.span(), dtype_of<T>(), how); });
   }
-  // mine (n) = this rank's part of the sum of every rank's data (size * n)
+  // mine (n) = this rank's part of the sum of every rank's data (size * n). `mine` lies apart, or in its place in `data`, whose other parts mean
+  // nothing then.
   template <class T>
   Event start_reduce_scatter(Device& dev, Tensor1<const T> data, Tensor1<T> mine) {
     return start(dev, Operation::reduce_scatter, data.span() * sizeof(T),
                  [&] { return transport_->reduce_scatter(data.data(), mine.data(), mine.span(), dtype_of<T>()); });
   }
-  // all (size * n) = every rank's mine (n) in rank order
+  // all (size * n) = every rank's mine (n) in rank order, which lies apart or in its place in `all`.
   template <class T>
   Event start_all_gather(Device& dev, Tensor1<const T> mine, Tensor1<T> all) {
     return start(dev, Operation::all_gather, mine.span() * sizeof(T),
@@ -83,6 +84,12 @@ class Communicator {
   // The same of numbers of any scalar.
   Event start_all_reduce(Device& dev, const AnyTensor& x) {
     return with_type(x, [&](const auto& typed) { return start_all_reduce(dev, typed); });
+  }
+  Event start_reduce_scatter(Device& dev, const AnyTensor& data, const AnyTensor& mine) {
+    return with_type(mine, [&]<class V>(const V& typed) {
+      using S = typename V::value_type;
+      return start_reduce_scatter<S>(dev, data.as<const S>(), typed);
+    });
   }
   Event start_all_gather(Device& dev, const AnyTensor& mine, const AnyTensor& all) {
     return with_type(mine, [&]<class V>(const V& typed) {

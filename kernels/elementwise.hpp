@@ -11,6 +11,8 @@ void fill(Device&, Tensor1<T> x, double value);
 // y += x
 template <class T>
 void add(Device&, Tensor1<const T> x, Tensor1<T> y);
+template <class T>
+void add(Device&, Matrix<const T> x, Matrix<T> y);
 // y = x, converting S to T.
 template <class S, class T>
 void convert(Device&, Matrix<const S> x, Matrix<T> y);

@@ -11,6 +11,8 @@
 // lies there; what leaves the last chunk is last(b), of (B, H P N), which may be empty where it is not needed.
 #pragma once
 
+#include <span>
+
 #include "kernels/ssd.hpp"
 
 namespace gyr {
@@ -24,6 +26,15 @@ void ssd_chunk_states(Device&, const SsdShape&, const SsdInput<T>&, const SsdWei
 template <class A>
 void ssd_own_state(Device&, const SsdShape&, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total /*(B, H)*/,
                    Tensor2<A> own /*(B, H P N)*/);
+
+// What a run of tokens does to a state of (H P N):  S <- decay S + own, decay by head.
+template <class A>
+struct StateStep {
+  const A *decay, *own;
+};
+// The state behind steps that follow each other from a zero state; they read device memory.
+template <class A>
+void ssd_state_behind(Device&, const SsdShape&, std::span<const StateStep<A>>, Tensor2<A> state /*(1, H P N)*/);
 
 // Chunk states become the states that enter. initial: zeros where empty.
 template <class A>

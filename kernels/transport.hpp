@@ -20,7 +20,8 @@ class Transport {
   virtual int size() const = 0;
 
   virtual Ticket all_reduce(void* data, Index count, DType type, Reduction) = 0;
-  virtual Ticket reduce_scatter(const void* data, void* mine, Index count_each, DType type) = 0;  // sum
+  // A sum. `mine`, here and there, may be part number rank() of the whole; other parts of `data` are lost then.
+  virtual Ticket reduce_scatter(const void* data, void* mine, Index count_each, DType type) = 0;
   virtual Ticket all_gather(const void* mine, void* all, Index count_each, DType type) = 0;
   virtual Ticket broadcast(void* data, Index count, DType type, int root) = 0;
   virtual Ticket send(const void* data, Index count, DType type, int to, int tag) = 0;

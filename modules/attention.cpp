@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "modules/contribution.hpp"
+#include "modules/head_exchange.hpp"
+#include "modules/ring_attention.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
@@ -73,6 +75,17 @@ void Attention<T>::project(Pass& a, Tensor2<const T> h, Tensor2<T> qkv) {
 
 template <class T>
 void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+  if (a.context && a.sequences.mode == ContextMode::heads) {
+    const auto k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
+    HeadExchange<T>(a, shape(0, 0, 0), scale_).forward(columns(qkv, 0, q_width()), k, channels<T>(v), out, lse);
+  } else {
+    attend_with_own_heads(a, qkv, out, lse);
+  }
+  contribute_once<T>(a.dev, *o_, out);
+}
+
+template <class T>
+void Attention<T>::attend_with_own_heads(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   const Index rows = qkv.extent(0);
   Scope scope(a.dev.scratch);
   AttentionState<Acc<T>> state{{}, lse, a.scratch<Acc<T>>("largest scores", rows, num_heads_)};
@@ -81,12 +94,12 @@ void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor
   if (a.state) attend_with_past(a, qkv, state);
   else attend(a, qkv, state);
   attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse);
-  contribute_once<T>(a.dev, *o_, out);
 }
 
 template <class T>
 void Attention<T>::attend(Pass& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
+  if (a.context) return RingAttention<T>(a, shape(0, 0, 0), scale_).forward(q, k, channels<T>(v), state);
   attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), a.mask, scale_, q, k, channels<T>(v), Carry::fresh,
                state);
 }
@@ -128,8 +141,15 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<c
   const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width() + (i - 1) * k_width(), k_width()); };
   const auto all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
   attention_delta<T>(a.dev, all, dout, out, delta);
-  attention_backward<T>(a.dev, all, a.mask, scale_, part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse, delta, part(dwide, 0),
-                        part(dwide, 1), channels<A>(part(dwide, 2)));
+  const auto shared = [&](auto&& attention) {
+    attention.backward(part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse, delta, part(dwide, 0), part(dwide, 1),
+                       channels<A>(part(dwide, 2)));
+  };
+  if (a.context && a.sequences.mode == ContextMode::heads) shared(HeadExchange<T>(a, shape(0, 0, 0), scale_));
+  else if (a.context) shared(RingAttention<T>(a, shape(0, 0, 0), scale_));
+  else
+    attention_backward<T>(a.dev, all, a.mask, scale_, part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse, delta, part(dwide, 0),
+                          part(dwide, 1), channels<A>(part(dwide, 2)));
 
   Tensor2<T> dqkv;
   if constexpr (std::is_same_v<T, A>) {

@@ -28,6 +28,7 @@ class Attention final : public Branch<T> {
   Matrix<const T> w_qkv() const;
   void project(Pass&, Tensor2<const T> h, Tensor2<T> qkv);
   void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
+  void attend_with_own_heads(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void attend_with_past(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   // This rank's channels of the values, among all of its key heads.

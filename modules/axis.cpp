@@ -26,9 +26,13 @@ std::string Axes::text() const {
   return joined(names, "-");
 }
 
-std::vector<Axis> axis_order(const std::vector<std::string>& names) {
+std::vector<Axis> axis_order(const std::vector<std::string>& given) {
+  std::vector<std::string> names = given;
+  const std::string context(name_of(Axis::context));
+  if (std::find(names.begin(), names.end(), context) == names.end())
+    names.insert(std::find(names.begin(), names.end(), name_of(Axis::tensor)), context);
   require(std::is_permutation(names.begin(), names.end(), axis_names.begin(), axis_names.end()), Exit::config,
-          "parallel.order must name each of the axes {} once, not [{}]", joined(axis_names, ", "), joined(names, ", "));
+          "parallel.order must name each of the axes {} once, not [{}]", joined(axis_names, ", "), joined(given, ", "));
   std::vector<Axis> order;
   for (const std::string& name : names) order.push_back(Axis(std::find(axis_names.begin(), axis_names.end(), name) - axis_names.begin()));
   return order;

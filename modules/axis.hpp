@@ -11,8 +11,8 @@
 namespace gyr {
 
 // Outermost first where nothing else is said. A new axis is named in both lines.
-enum class Axis { data, pipeline, tensor };
-inline constexpr std::array<std::string_view, 3> axis_names{"data", "pipeline", "tensor"};
+enum class Axis { data, pipeline, context, tensor };
+inline constexpr std::array<std::string_view, 4> axis_names{"data", "pipeline", "context", "tensor"};
 inline constexpr std::string_view name_of(Axis axis) { return axis_names[std::size_t(axis)]; }
 
 class Axes {
@@ -39,7 +39,7 @@ class Axes {
 constexpr Axes all_but(Axes);
 inline constexpr Axes all_axes = all_but(Axes{});
 
-// The axes of these names. Exit::config unless each axis is named once.
+// The axes of these names. Exit::config unless each axis is named once; context may be left out, and is then the neighbour of tensor outside.
 std::vector<Axis> axis_order(const std::vector<std::string>& names);
 // As a deck names them.
 std::vector<std::string> default_axis_order();

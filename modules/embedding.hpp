@@ -12,7 +12,9 @@ Weight embedding_weight(const ModelConfig&);
 
 class Embedding {
  public:
-  Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {}
+  Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {
+    if (c.tie_word_embeddings) parameters.keep_whole();
+  }
 
   // x (R,D) = table(tokens) * embedding_multiplier, of the rows of the stream that this rank keeps: a tensor of the frame. One sum over the
   // tensor axis.

@@ -5,6 +5,7 @@
 
 #include "kernels/convolution.hpp"
 #include "modules/contribution.hpp"
+#include "modules/shared_scan.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
@@ -57,7 +58,8 @@ Tensor1<Acc<T>> Mamba<T>::multipliers(Device& dev) const {
 
 template <class T>
 SsdShape Mamba<T>::scan_shape(const SequenceLayout& s) const {
-  return {s.batch, s.seq_length, num_heads_, num_groups_, head_dim_, c_.state_size, std::min(c_.chunk_size, s.seq_length), c_.dt_low, c_.dt_high};
+  const Index batch = s.batch * s.blocks(), length = s.block_length();
+  return {batch, length, num_heads_, num_groups_, head_dim_, c_.state_size, std::min(c_.chunk_size, length), c_.dt_low, c_.dt_high};
 }
 
 template <class T>
@@ -80,6 +82,7 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
     bias_scale<T>(a.dev, optional(in_bias_), multipliers(a.dev), p);
   }
   if (a.state) scan_with_past(a, p, conv, scan, states);
+  else if (a.context) mix_shared(a, frame, p, conv, scan, states);
   else mix(a, frame, p, conv, scan, states);
   if (frame.wants(Keys::scan)) contribute_once<T>(a.dev, *out_, scan);
   gate_and_norm(a, frame, p, scan, gated);
@@ -100,6 +103,31 @@ void Mamba<T>::mix(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, Tensor2
     convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), {}, conv, a.sequences.documents());
   if (frame.wants(Keys::scan))
     ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.sequences.documents()}, scan_weights(), {}, scan, states, {});
+}
+
+// The same where ranks share the sequences: own blocks first, then what comes from those before them.
+template <class T>
+void Mamba<T>::mix_shared(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
+  const SsdShape shape = scan_shape(a.sequences);
+  SharedScan<T> shared(a);
+  const auto before = frame.put(Keys::before, shape.batch, c_.conv_kernel - 1, channels());
+  const auto entering = frame.put(Keys::entering, shape.batch, inner() * c_.state_size), total = frame.put(Keys::total, shape.batch, num_heads_);
+  const auto decay = frame.put(Keys::decay, shape.batch, shape.chunks(), num_heads_);
+  if (frame.wants(Keys::before)) shared.inputs_before(xbc(p), before);
+  if (frame.wants(Keys::convolved))
+    convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), before, conv, a.sequences.documents());
+  if (!frame.wants(Keys::scan)) return;
+  Scope scope(a.dev.scratch);
+  const SsdInput<T> input{x(conv), b(conv), c(conv), dt(p), a.sequences.documents()};
+  const auto last = a.scratch<A>("states of last chunks", shape.batch, inner() * c_.state_size);
+  ssd_chunk_states<T>(a.dev, shape, input, scan_weights(), states, last, decay);
+  if (frame.wants(Keys::entering)) {
+    const auto own = a.scratch<A>("states of own blocks", shape.batch, inner() * c_.state_size);
+    ssd_own_state<A>(a.dev, shape, decay, states.states, last, total, own);
+    shared.entering(shape, total, own, entering);
+  }
+  ssd_pass_states<A>(a.dev, shape, decay, entering, states.states, {});
+  ssd_outputs<T>(a.dev, shape, input, scan_weights(), states, scan);
 }
 
 template <class T>
@@ -156,16 +184,54 @@ void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const
                            z(dp));
   }
   auto dconv = a.scratch<T>("gradient of convolved", rows, channels());
-  ssd_backward<T>(a.dev, scan_shape(a.sequences), {x(conv), b(conv), c(conv), dt(p), a.sequences.documents()}, scan_weights(), states, dscan, {},
-                  {x(dconv), b(dconv), c(dconv), dt(dp)}, {dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()},
-                  {});
-  convolution_backward<T>(a.dev, a.sequences.batch, dconv, xbc(p), conv_weight(), optional(conv_bias_), {}, xbc(dp),
-                          conv_->trained ? Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.conv_kernel) : Tensor2<A>(),
-                          conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), {}, a.sequences.documents());
+  scan_backward(a, frame, p, conv, states, dscan, dconv, dp);
+  convolution_backward_of(a, frame, p, dconv, dp);
   bias_scale<T>(a.dev, {}, multipliers(a.dev), dp);
   if (in_bias_) biases_backward<T>(a.dev, {in_bias_}, dp);
   weights_backward<T>(a.dev, {in_}, dp, h, c_.in_multiplier);
   linear_backward_input<T>(a.dev, dp, in_->matrix<const T>(), dh, c_.in_multiplier, beta(add));
+}
+
+template <class T>
+void Mamba<T>::scan_backward(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, SsdSaved<A> states, Tensor2<T> dscan, Tensor2<T> dconv,
+                             Tensor2<T> dp) {
+  const SsdInput<T> input{x(conv), b(conv), c(conv), dt(p), a.sequences.documents()};
+  const SsdInputGradient<T> dinput{x(dconv), b(dconv), c(dconv), dt(dp)};
+  const SsdWeightGradient<A> dw{dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()};
+  if (a.context) scan_backward_shared(a, frame, input, states, dscan, dinput, dw);
+  else ssd_backward<T>(a.dev, scan_shape(a.sequences), input, scan_weights(), states, dscan, {}, dinput, dw, {});
+}
+
+// From the outputs to the states that enter chunks, by way of all blocks behind, and to the tokens.
+template <class T>
+void Mamba<T>::scan_backward_shared(Pass& a, Frame& frame, const SsdInput<T>& input, SsdSaved<A> states, Tensor2<T> dscan,
+                                    const SsdInputGradient<T>& dinput, const SsdWeightGradient<A>& dw) {
+  Scope scope(a.dev.scratch);
+  const SsdShape shape = scan_shape(a.sequences);
+  const Index size = inner() * c_.state_size;
+  const auto decay = frame.get(Keys::decay);
+  const auto dstates = a.dev.scratch.named("gradient of states").tensor<A>(shape.batch, shape.chunks(), size);
+  const auto own = a.scratch<A>("the same, of own blocks", shape.batch, size), dlast = a.scratch<A>("the same, behind them", shape.batch, size);
+  ssd_outputs_backward<T>(a.dev, shape, input, scan_weights(), states, dscan, dstates);
+  ssd_own_state_backward<A>(a.dev, shape, decay, dstates, own);
+  SharedScan<T>(a).leaving_gradient(shape, frame.get(Keys::total), own, dlast);
+  ssd_pass_states_backward<A>(a.dev, shape, decay, dlast, dstates);
+  ssd_chunk_states_backward<T>(a.dev, shape, input, scan_weights(), states, dscan, dstates, dlast, dinput, dw);
+}
+
+template <class T>
+void Mamba<T>::convolution_backward_of(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> dconv, Tensor2<T> dp) {
+  Scope scope(a.dev.scratch);
+  const Index batch = scan_shape(a.sequences).batch;
+  Tensor3<T> before, dbefore;
+  if (a.context) {
+    before = frame.get(Keys::before);
+    dbefore = a.dev.scratch.named("gradient of inputs before").tensor<T>(batch, c_.conv_kernel - 1, channels());
+  }
+  convolution_backward<T>(a.dev, batch, dconv, xbc(p), conv_weight(), optional(conv_bias_), before, xbc(dp),
+                          conv_->trained ? Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.conv_kernel) : Tensor2<A>(),
+                          conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), dbefore, a.sequences.documents());
+  if (a.context) SharedScan<T>(a).inputs_before_backward(dbefore, xbc(dp));
 }
 
 namespace {

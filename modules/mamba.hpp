@@ -25,7 +25,10 @@ class Mamba final : public Branch<T> {
         gated{"gated", Effort::pass};
     static constexpr Key<Tensor2<A>> dt{"time steps", Effort::mixing}, squares{"squares of norm groups"};
     static constexpr Key<Tensor3<A>> states{"states of chunks", Effort::mixing}, state{"scan"};
-    static constexpr Key<Tensor3<T>> convolution{"convolution"};
+    static constexpr Key<Tensor3<T>> convolution{"convolution"}, before{"inputs before blocks"};
+    // Of blocks of sequences that ranks share.
+    static constexpr Key<Tensor2<A>> entering{"states that enter blocks"}, total{"decay over blocks"};
+    static constexpr Key<Tensor3<A>> decay{"decay over chunks"};
   };
   // Columns of the projected rows on this rank, in order.
   Index inner() const { return num_heads_ * head_dim_; }
@@ -66,6 +69,11 @@ class Mamba final : public Branch<T> {
   Index norm_width() const { return c_.inner() / c_.num_groups; }
   Communicator& norm_ranks(Pass& a) const { return a.tensor.block(std::max(1, a.tensor.size() / int(c_.num_groups))); }
   void mix(Pass&, Frame&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
+  void mix_shared(Pass&, Frame&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
+  void scan_backward(Pass&, Frame&, Tensor2<T> p, Tensor2<T> conv, SsdSaved<A>, Tensor2<T> dscan, Tensor2<T> dconv, Tensor2<T> dp);
+  void scan_backward_shared(Pass&, Frame&, const SsdInput<T>&, SsdSaved<A>, Tensor2<T> dscan, const SsdInputGradient<T>&,
+                            const SsdWeightGradient<A>&);
+  void convolution_backward_of(Pass&, Frame&, Tensor2<T> p, Tensor2<T> dconv, Tensor2<T> dp);
   void gate_and_norm(Pass&, Frame&, Tensor2<T> p, Tensor2<T> scan, Tensor2<T> gated);
   void scan_with_past(Pass&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
 

@@ -31,9 +31,14 @@ Tensor1<double> zero(Device& dev) {
 Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters& parameters) {
   if (table) return *table;
   Weight weight = embedding_weight(c);
-  if (!c.tie_word_embeddings) weight.name = "lm_head.weight";
+  if (!c.tie_word_embeddings) {
+    weight.name = "lm_head.weight";
+    return parameters.declare(std::move(weight));
+  }
+  parameters.begin_group();
   Parameter& w = parameters.declare(std::move(weight));
-  w.tied = c.tie_word_embeddings;
+  parameters.keep_whole();
+  w.tied = true;
   return w;
 }
 

@@ -4,46 +4,262 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/elementwise.hpp"
+
 namespace gyr {
 
 namespace {
+
 constexpr Index alignment = 64;  // elements: parameters start on cache lines
-Index aligned(Index n) { return (n + alignment - 1) / alignment * alignment; }
+Index aligned(Index n, Index grain = alignment) { return (n + grain - 1) / grain * grain; }
+
 }  // namespace
 
+Piece Parameter::kept_value() const {
+  return value_is_cut_ ? Piece{{kept_value_, dtype_, updated().size()}, updated()} : Piece{value(), {0, size()}};
+}
+
+Piece Parameter::kept_gradient() const {
+  const DType wide = accumulator_of(dtype_);
+  return gradient_is_cut_ ? Piece{{kept_gradient_, wide, updated().size()}, updated()} : Piece{{gradient_, wide, size()}, {0, size()}};
+}
+
 Parameter& Parameters::declare(Weight weight, Fit fit) {
+  ensure(buckets_.empty(), "{} is declared after all is laid out", weight.name);
+  if (groups_.empty()) begin_group();
   auto p = std::make_unique<Parameter>();
-  p->held = place(weight, at_);
+  p->held = gyr::place(weight, at_);
   p->weight = std::move(weight);
   p->trained = !trained_ || trained_(p->weight);
-  if (p->trained) {
-    if (fit == Fit::aligned || all_.empty() || !all_.back()->trained) extent_ = aligned(extent_);
-    p->offset = extent_;
-    extent_ += p->size();
-  }
-  if (fit == Fit::aligned) value_extent_ = aligned(value_extent_), wide_extent_ = aligned(wide_extent_);
-  value_offset_.push_back(value_extent_);
-  value_extent_ += p->size();
-  wide_offset_.push_back(wide_extent_);
-  if (p->weight.storage == Storage::wide) wide_extent_ += p->size();
   p->dtype_ = p->weight.storage == Storage::wide ? accumulator_of(dtype_) : dtype_;
+  p->group_ = groups() - 1;
+  if (fit == Fit::aligned || all_.empty()) cluster_trained_.push_back(false);
+  p->cluster_ = int(cluster_trained_.size()) - 1;
+  if (p->trained) cluster_trained_.back() = true;
   all_.push_back(std::move(p));
   return *all_.back();
 }
 
-void Parameters::allocate(Arena& weights, Arena& gradients, Gradients keep) {
-  const DType wide_dtype = accumulator_of(dtype_);
-  const bool one_type = dtype_ == wide_dtype;
-  extent_ = aligned(extent_);
-  const AnyTensor values = take(weights, dtype_, aligned(value_extent_));
-  const AnyTensor wide = take(weights, wide_dtype, one_type ? 0 : wide_extent_);
-  if (keep == Gradients::kept) gradients_ = take(gradients, wide_dtype, extent_);
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    Parameter& p = *all_[i];
-    const bool apart = !one_type && p.weight.storage == Storage::wide;
-    p.value_ = (apart ? rows(wide, wide_offset_[i], p.size()) : rows(values, value_offset_[i], p.size())).data;
-    if (keep == Gradients::kept && p.trained) p.gradient_ = rows(gradients_, p.offset, p.size()).data;
+void Parameters::begin_group() {
+  if (!groups_.empty() && groups_.back().first == all_.size()) return;
+  groups_.push_back({all_.size()});
+}
+
+void Parameters::keep_whole() { groups_.back().whole = true; }
+
+Span Parameters::parameters_of(const Span& groups) const {
+  const auto begin = [&](Index group) { return group < Index(groups_.size()) ? Index(groups_[group].first) : Index(all_.size()); };
+  return {begin(groups.first), begin(groups.last)};
+}
+
+int Parameters::bucket_of(int group) const {
+  const auto found =
+      std::find_if(buckets_.begin(), buckets_.end(), [&](const Bucket& b) { return b.groups.first <= group && group < b.groups.last; });
+  ensure(found != buckets_.end(), "group {} of weights is in no bucket", group);
+  return int(found - buckets_.begin());
+}
+
+void Parameters::make_buckets(Index bucket_bytes) {
+  Index bytes = bucket_bytes;
+  bool alone = true;
+  for (Index group = Index(groups_.size()) - 1; group >= 0; --group) {
+    const bool whole = groups_[group].whole;
+    if (bytes >= bucket_bytes || whole || alone) buckets_.push_back({{group, group + 1}, whole, {}}), bytes = 0;
+    alone = whole;
+    buckets_.back().groups.first = group;
+    const Span range = parameters_of({group, group + 1});
+    for (Index i = range.first; i < range.last; ++i)
+      if (cluster_trained_[all_[i]->cluster_]) bytes += all_[i]->size() * size_of(accumulator_of(dtype_));
   }
+}
+
+WeightSection Parameters::section(const Bucket& bucket, bool wide, bool trained, int number) {
+  WeightSection s{wide, trained};
+  const Span range = parameters_of(bucket.groups);
+  int cluster = -1;
+  for (Index i = range.first; i < range.last; ++i) {
+    Parameter& p = *all_[i];
+    if (is_wide(p) != wide || cluster_trained_[p.cluster_] != trained) continue;
+    if (std::exchange(cluster, p.cluster_) != p.cluster_) s.size = aligned(s.size), s.gradient_size = aligned(s.gradient_size);
+    p.section_ = number;
+    p.cut_.offset = s.size, p.gradient_offset_ = s.gradient_size;
+    s.size += p.size();
+    if (p.trained || over_.level != Shard::none) s.gradient_size += p.size();
+  }
+  const Index grain = alignment * over_.ranks.ranks;
+  s.size = aligned(s.size, grain), s.gradient_size = trained ? aligned(s.gradient_size, grain) : 0;
+  return s;
+}
+
+void Parameters::place(Bucket& bucket) {
+  for (const bool trained : {true, false})
+    for (const bool wide : {false, true}) {
+      WeightSection s = section(bucket, wide, trained, int(bucket.sections.size()));
+      if (s.size == 0) continue;
+      Index& values = wide ? wide_extent_ : narrow_extent_;
+      s.values = values, values += s.size;
+      s.gradients = extent_, extent_ += s.gradient_size;
+      bucket.sections.push_back(s);
+    }
+  const Span range = parameters_of(bucket.groups);
+  const auto [parts, part] = over_.ranks;
+  for (Index i = range.first; i < range.last; ++i) {
+    Parameter& p = *all_[i];
+    const WeightSection& s = bucket.sections[p.section_];
+    p.cut_.extent = s.size, p.cut_.parts = parts, p.part_ = part;
+    p.kept_offset_ = s.gradients / parts + std::max<Index>(0, p.gradient_offset_ - part * (s.gradient_size / parts));
+  }
+}
+
+void Parameters::lay_out(Index bucket_bytes) {
+  make_buckets(bucket_bytes);
+  for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) place(*bucket);
+}
+
+template <class Visit>
+void Parameters::for_each_in(int bucket, Visit&& visit) {
+  const Span range = parameters_of(buckets_[bucket].groups);
+  for (Index i = range.first; i < range.last; ++i) visit(*all_[i], buckets_[bucket].sections[all_[i]->section_]);
+}
+
+// This rank's part of a run, in its place there.
+AnyTensor Parameters::own_part(const AnyTensor& all) const {
+  const Index each = all.size / over_.ranks.ranks;
+  return rows(all, over_.ranks.rank * each, each);
+}
+
+void Parameters::allocate(Arena& weights, Arena& gradients, Gradients keep) {
+  if (buckets_.empty()) lay_out(1);
+  allocate_values(weights);
+  if (keep == Gradients::kept) allocate_gradients(gradients);
+}
+
+// Of the buffers in which buckets take turns: one alone stays where it is.
+int Parameters::buffers() const {
+  const auto turning = std::count_if(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return !b.kept_whole; });
+  return int(std::min<std::ptrdiff_t>(turning, 2));
+}
+
+// Whole; or this rank's part, what is kept whole, and buffers in which the others take turns.
+void Parameters::allocate_values(Arena& arena) {
+  const Index parts = shard() == Shard::weights ? over_.ranks.ranks : 1;
+  values_.narrow = take(arena, dtype_, narrow_extent_ / parts);
+  values_.wide = take(arena, accumulator_of(dtype_), wide_extent_ / parts);
+  whole_values_.resize(buckets_.size());
+  if (shard() == Shard::weights) {
+    Index narrow_most = 0, wide_most = 0;
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      Index narrow = 0, wide = 0;
+      for (const WeightSection& s : buckets_[b].sections) (s.wide ? wide : narrow) += s.size;
+      if (buckets_[b].kept_whole) whole_values_[b] = {take(arena, dtype_, narrow), take(arena, accumulator_of(dtype_), wide)};
+      else narrow_most = std::max(narrow_most, narrow), wide_most = std::max(wide_most, wide);
+    }
+    for (int i = 0; i < buffers(); ++i) value_buffers_[i] = {take(arena, dtype_, narrow_most), take(arena, accumulator_of(dtype_), wide_most)};
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    bind_values(int(b), 0);
+    if (shard() != Shard::weights) continue;
+    for_each_in(int(b), [&](Parameter& p, const WeightSection& s) {
+      const Index begin = s.values / parts + std::max<Index>(0, p.cut_.offset - p.part_ * p.cut_.each());
+      p.value_is_cut_ = true;
+      p.kept_value_ = rows(s.wide ? values_.wide : values_.narrow, begin, p.updated().size()).data;
+    });
+  }
+}
+
+void Parameters::allocate_gradients(Arena& arena) {
+  const DType wide = accumulator_of(dtype_);
+  const bool cut = shard() >= Shard::gradients;
+  gradients_ = take(arena, wide, cut ? kept_extent() : extent_);
+  whole_gradients_.resize(buckets_.size());
+  if (cut) {
+    Index most = 0;
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      Index size = 0;
+      for (const WeightSection& s : buckets_[b].sections) size += s.gradient_size;
+      if (buckets_[b].kept_whole) whole_gradients_[b] = take(arena, wide, size);
+      else most = std::max(most, size);
+    }
+    for (int i = 0; i < buffers(); ++i) gradient_buffers_[i] = take(arena, wide, most);
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    bind_gradients(int(b), 0);
+    if (shard() == Shard::none) continue;
+    for_each_in(int(b), [&](Parameter& p, const WeightSection& s) {
+      if (!p.trained) return;
+      const Index in_place = s.gradients + std::clamp<Index>(p.part_ * p.cut_.each(), p.cut_.offset, p.cut_.offset + p.size());
+      p.gradient_is_cut_ = true;
+      p.kept_gradient_ = rows(gradients_, cut ? p.kept_offset_ : in_place, p.updated().size()).data;
+    });
+  }
+}
+
+std::vector<Parameters::Dealt> Parameters::values(int bucket, int buffer) const {
+  const Index parts = over_.ranks.ranks;
+  const Values& memory = shard() != Shard::weights ? values_ : buckets_[bucket].kept_whole ? whole_values_[bucket] : value_buffers_[buffer];
+  std::vector<Dealt> sections;
+  Index narrow = 0, wide = 0;
+  for (const WeightSection& s : buckets_[bucket].sections) {
+    Index& at = s.wide ? wide : narrow;
+    const AnyTensor& run = s.wide ? memory.wide : memory.narrow;
+    if (shard() != Shard::weights) {
+      const AnyTensor all = rows(run, s.values, s.size);
+      sections.push_back({all, own_part(all)});
+    } else {
+      sections.push_back({rows(run, at, s.size), rows(s.wide ? values_.wide : values_.narrow, s.values / parts, s.size / parts)});
+    }
+    at += s.size;
+  }
+  return sections;
+}
+
+std::vector<Parameters::Dealt> Parameters::gradients(int bucket, int buffer) const {
+  const bool cut = shard() >= Shard::gradients;
+  const AnyTensor& memory = !cut ? gradients_ : buckets_[bucket].kept_whole ? whole_gradients_[bucket] : gradient_buffers_[buffer];
+  std::vector<Dealt> sections;
+  Index at = 0;
+  for (const WeightSection& s : buckets_[bucket].sections) {
+    if (!s.trained) continue;
+    const AnyTensor all = rows(memory, cut ? at : s.gradients, s.gradient_size);
+    sections.push_back({all, own_part(all)});
+    at += s.gradient_size;
+  }
+  return sections;
+}
+
+void Parameters::bind_values(int bucket, int buffer) {
+  const std::vector<Dealt> sections = values(bucket, buffer);
+  for_each_in(bucket, [&](Parameter& p, const WeightSection&) { p.value_ = rows(sections[p.section_].all, p.cut_.offset, p.size()).data; });
+}
+
+// Trained sections come first.
+void Parameters::bind_gradients(int bucket, int buffer) {
+  const std::vector<Dealt> sections = gradients(bucket, buffer);
+  for_each_in(bucket, [&](Parameter& p, const WeightSection&) {
+    if (p.trained) p.gradient_ = rows(sections[p.section_].all, p.gradient_offset_, p.size()).data;
+  });
+}
+
+void Parameters::keep_gradients(Device& dev, int bucket, int buffer) {
+  const std::vector<Dealt> dealt = gradients(bucket, buffer);
+  std::size_t i = 0;
+  for (const WeightSection& s : buckets_[bucket].sections) {
+    if (!s.trained) continue;
+    const AnyTensor kept = rows(gradients_, s.gradients / over_.ranks.ranks, s.gradient_size / over_.ranks.ranks);
+    with_type(kept, [&]<class Kept>(const Kept& typed) {
+      using A = typename Kept::value_type;
+      add<A>(dev, dealt[i].mine.as<const A>(), typed);
+    });
+    ++i;
+  }
+}
+
+std::vector<AnyTensor> Parameters::kept_gradients() const {
+  if (shard() != Shard::optimizer) return {gradients_};
+  std::vector<AnyTensor> kept;
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (const Dealt& dealt : gradients(int(b), 0)) kept.push_back(dealt.mine);
+  return kept;
 }
 
 std::vector<int> Parameters::copy_counts(Axis axis) const {
@@ -63,13 +279,14 @@ void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Blo
     Index total = 0;
     for (const auto& p : all_) {
       if (!p->trained || !(p->weight.sharding(axis) || (split_rows && p->weight.of_rows))) continue;
-      stretches(*p, [&](Index, Index local, Index count, const Held& held) {
+      const Piece kept = p->kept_gradient();
+      stretches(*p, kept.of, [&](Index, Index local, Index count, const Held& held) {
         if (held.copies[axis].ranks != copies) return;
-        parts.push_back(rows(p->gradient(), local, count));
+        parts.push_back(rows(kept.numbers, local, count));
         total += count;
       });
     }
-    if (total == 0) continue;  // all of them are frozen
+    if (total == 0) continue;  // all of them are frozen, or lie in others' parts
     Scope scope(communication);
     const AnyTensor packed = take(communication, gradients_.dtype, total);
     const auto copy = [&](bool out) {
@@ -88,11 +305,12 @@ void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Blo
 
 void assign(Device& dev, const Parameter& p, const std::function<double(Index)>& source) {
   if (dev.dry_run()) return;
-  with_type(p.value(), [&]<class Value>(const Value& value) {
+  const Piece kept = p.kept_value();
+  with_type(kept.numbers, [&]<class Value>(const Value& value) {
     using S = typename Value::value_type;
     auto host = Kokkos::create_mirror_view(Kokkos::HostSpace(), value);
-    for (Index i = 0; i < p.size(); ++i) host(i) = S(0.0f);  // rows that only pad
-    stretches(p, [&](Index logical, Index local, Index count, const Held&) {
+    for (Index i = 0; i < kept.numbers.size; ++i) host(i) = S(0.0f);  // rows that only pad
+    stretches(p, kept.of, [&](Index logical, Index local, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) host(local + i) = S(Acc<S>(source(logical + i)));
     });
     Kokkos::deep_copy(value, host);

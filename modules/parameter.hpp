@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rank holds of each weight: its value and, unless it is frozen, its gradient. All gradients of a rank lie in one flat run, in the
-// order of declaration, so that reductions and the optimizer see ranges; frozen weights take no room there.
+// What a rank holds of each weight: its value and, unless it is frozen, its gradient. Gradients lie in one flat run, bucket behind bucket, so
+// that reductions and the optimizer see ranges; frozen weights take no room there.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <span>
 
-#include "kernels/any_tensor.hpp"
 #include "kernels/blocked_communicator.hpp"
-#include "modules/placement.hpp"
+#include "modules/shard.hpp"
 
 namespace gyr {
 
@@ -17,7 +16,6 @@ class Parameter {
  public:
   Weight weight;
   Placement held;       // on this rank
-  Index offset = 0;     // in the flat run of gradients
   bool trained = true;  // false: frozen, without gradient and optimizer state
   bool tied = false;    // another stage holds the same weight and counts it
 
@@ -29,6 +27,7 @@ class Parameter {
   Index rows() const { return held.shape[0]; }
   Index columns() const { return size() / rows(); }
 
+  // Of the whole share: where weights or gradients are cut, only between the call of Parameters::bind and the next one.
   template <class S>
   Tensor1<S> vector() const {
     return Tensor1<S>(typed<S>(value_), size());
@@ -48,7 +47,15 @@ class Parameter {
   }
   DType dtype() const { return dtype_; }
   AnyTensor value() const { return {value_, dtype_, size()}; }
-  AnyTensor gradient() const { return {gradient_, accumulator_of(dtype_), size()}; }  // absent where the weight is frozen
+
+  // What this rank keeps: the share, or its part of it. The gradient's is whole once it is reduced; absent where the weight is frozen.
+  Piece kept_value() const;
+  Piece kept_gradient() const;
+  // The part that this rank updates, and the same of a run in which the parts of all weights lie as in the optimizer's.
+  Span updated() const { return cut_.of(size(), part_); }
+  Piece kept_in(const AnyTensor& run) const { return {gyr::rows(run, kept_offset_, updated().size()), updated()}; }
+  const FlatCut& cut() const { return cut_; }
+  int group() const { return group_; }
 
  private:
   friend class Parameters;
@@ -58,11 +65,31 @@ class Parameter {
     return static_cast<S*>(p);
   }
   DType dtype_ = DType::f32;
-  void* value_ = nullptr;
-  void* gradient_ = nullptr;
+  void *value_ = nullptr, *gradient_ = nullptr;
+  bool value_is_cut_ = false, gradient_is_cut_ = false;
+  void *kept_value_ = nullptr, *kept_gradient_ = nullptr;  // where it is
+  int group_ = 0, cluster_ = 0, section_ = 0;              // cluster: neighbours that one product serves
+  FlatCut cut_;
+  int part_ = 0;
+  Index gradient_offset_ = 0, kept_offset_ = 0;  // in the section; in a run of what this rank updates
 };
 
 using ParameterList = std::span<const std::unique_ptr<Parameter>>;
+
+// Weights of one type in a bucket, all trained or all frozen; but frozen ones among trained neighbours that one product serves are with these, and
+// where what is kept is cut they take room as these do.
+struct WeightSection {
+  bool wide, trained;
+  Index size = 0, gradient_size = 0;  // elements, padded so that all parts are equal
+  Index values = 0, gradients = 0;    // where they begin: in the run of the type; in that of gradients, where trained
+};
+
+// Weights that are reduced and gathered together.
+struct Bucket {
+  Span groups;      // of declarations
+  bool kept_whole;  // in a step, even where weights are cut
+  std::vector<WeightSection> sections;
+};
 
 enum class Gradients { none, kept };
 using Trained = std::function<bool(const Weight&)>;  // whether a weight is trained; all are where empty
@@ -70,21 +97,50 @@ using Trained = std::function<bool(const Weight&)>;  // whether a weight is trai
 class Parameters {
  public:
   // `dtype`: the model's scalar. `at`: where the rank stands along the axes that weights are sharded over. Ranks along others hold the same and do
-  // not count as copies.
-  Parameters(DType dtype, const Coordinates& at, Trained trained = {}) : dtype_(dtype), at_(at), trained_(std::move(trained)) {}
+  // not count as copies; they may cut among themselves what they keep.
+  Parameters(DType dtype, const Coordinates& at, Trained trained = {}, const ShardedOver& over = {})
+      : dtype_(dtype), at_(at), trained_(std::move(trained)), over_(over.level == Shard::none ? ShardedOver() : over) {}
 
   // Declares a weight. `adjacent`: directly behind the previous one in memory, so that one product can serve both; so do their gradients
   // where both are trained.
   enum class Fit { aligned, adjacent };
   Parameter& declare(Weight weight, Fit = Fit::aligned);
 
+  // What is declared from now on belongs to another group: the least that makes a bucket.
+  void begin_group();
+  // The group is a bucket of its own, and kept whole during a step: of what is used at both ends of the model.
+  void keep_whole();
+  int groups() const { return int(groups_.size()); }
+
+  // Says where everything lies: buckets of at least so many bytes of gradients, the last groups first. No declarations behind it.
+  void lay_out(Index bucket_bytes);
   void allocate(Arena& weights, Arena& gradients, Gradients);
 
   DType dtype() const { return dtype_; }
+  Shard shard() const { return over_.level; }
   const Coordinates& coordinates() const { return at_; }
-  Index extent() const { return extent_; }                   // of the flat run, with its padding
-  const AnyTensor& gradients() const { return gradients_; }  // (extent), in the accumulator's precision
   const std::vector<std::unique_ptr<Parameter>>& all() const { return all_; }
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  int bucket_of(int group) const;
+  Index extent() const { return extent_; }                           // of the flat run of gradients, with its padding
+  Index kept_extent() const { return extent_ / over_.ranks.ranks; }  // of the part this rank updates
+  // The flat run, in the accumulator's precision: (extent), or the part this rank keeps.
+  const AnyTensor& gradients() const { return gradients_; }
+  // What this rank keeps of it once it is reduced.
+  std::vector<AnyTensor> kept_gradients() const;
+
+  // A run and this rank's part of it, in its place there or apart.
+  struct Dealt {
+    AnyTensor all, mine;
+  };
+  // A bucket's values and gradients where they are whole. `buffer`: which of the two that take turns, where no place of their own is kept.
+  std::vector<Dealt> values(int bucket, int buffer) const;
+  std::vector<Dealt> gradients(int bucket, int buffer) const;
+  // The bucket's weights are computed with there from now on.
+  void bind_values(int bucket, int buffer);
+  void bind_gradients(int bucket, int buffer);
+  // Adds what has been reduced in a buffer to what this rank keeps.
+  void keep_gradients(Device&, int bucket, int buffer);
 
   // Sums gradients that are parts of a sum: of what several ranks of an axis hold because there are fewer units than ranks, and, with
   // `split_rows`, of weights that work on shares of rows on all of them. One all-reduce per number of copies.
@@ -93,16 +149,45 @@ class Parameters {
   std::vector<int> copy_counts(Axis) const;
 
  private:
+  struct Group {
+    std::size_t first;  // in the list
+    bool whole = false;
+  };
+  // Memory of the values of a bucket, by type.
+  struct Values {
+    AnyTensor narrow, wide;
+  };
+  bool one_type() const { return dtype_ == accumulator_of(dtype_); }
+  bool is_wide(const Parameter& p) const { return !one_type() && p.weight.storage == Storage::wide; }
+  Span parameters_of(const Span& groups) const;
+  void make_buckets(Index bucket_bytes);
+  void place(Bucket&);
+  WeightSection section(const Bucket&, bool wide, bool trained, int number);
+  void allocate_values(Arena&);
+  void allocate_gradients(Arena&);
+  AnyTensor own_part(const AnyTensor& all) const;
+  int buffers() const;
+  template <class Visit>
+  void for_each_in(int bucket, Visit&& visit);
+
   DType dtype_;
   Coordinates at_;
   std::vector<std::unique_ptr<Parameter>> all_;
   Trained trained_;
-  Index extent_ = 0, value_extent_ = 0, wide_extent_ = 0;
-  std::vector<Index> value_offset_, wide_offset_;
-  AnyTensor gradients_;
+  ShardedOver over_;
+  std::vector<Group> groups_;
+  std::vector<bool> cluster_trained_;
+  std::vector<Bucket> buckets_;
+  Index extent_ = 0, narrow_extent_ = 0, wide_extent_ = 0;
+  Values values_;        // whole, or this rank's part
+  AnyTensor gradients_;  // the same
+  std::array<Values, 2> value_buffers_;
+  std::array<AnyTensor, 2> gradient_buffers_;
+  std::vector<Values> whole_values_;  // by bucket, of those that are kept whole
+  std::vector<AnyTensor> whole_gradients_;
 };
 
-// value(local element) = source(logical element), on the host side of the device's memory.
+// value(local element) = source(logical element), of what the rank keeps, on the host side of the device's memory.
 void assign(Device&, const Parameter&, const std::function<double(Index)>& source);
 // Draws a parameter's initial values by (seed, name, logical element): every layout gets the same numbers.
 void initialise(Device&, const Parameter&, std::uint64_t seed);
@@ -110,6 +195,14 @@ void initialise(Device&, const Parameter&, std::uint64_t seed);
 template <class Visit>
 void stretches(const Parameter& p, Visit&& visit) {
   stretches(p.weight, p.held, visit);
+}
+// The same of a part of the share: local elements are counted in the part.
+template <class Visit>
+void stretches(const Parameter& p, const Span& of, Visit&& visit) {
+  stretches(p, [&](Index logical, Index local, Index count, const Held& held) {
+    const Index first = std::max(local, of.first), last = std::min(local + count, of.last);
+    if (first < last) visit(logical + first - local, first - of.first, last - first, held);
+  });
 }
 
 }  // namespace gyr

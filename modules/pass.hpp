@@ -29,6 +29,7 @@ struct StreamRows {
 struct Pass {
   Device& dev;
   BlockedCommunicator& tensor;
+  Communicator* context;  // ranks that share the sequences; null where none does
   RotaryTables& rotary;
   SequenceLayout sequences;
   StreamRows stream;
@@ -48,7 +49,7 @@ struct Pass {
     const int dim = like.weight.sharding(Axis::tensor)->dim;
     std::vector<Held> columns = like.held.boxes;
     for (Held& held : columns) held.box = {{held.box.first[dim]}, {held.box.count[dim]}}, held.local = {held.local[dim]};
-    hook->observe(Observed::activation, name + what, numbers, 0, like.weight.shape[dim], columns);
+    observe(Observed::activation, name + what, numbers, 0, like.weight.shape[dim], columns);
   }
   // The same of rows of the residual stream, or of its gradient.
   void show(Observed observed, const std::string& name, AnyMatrix numbers) const {
@@ -56,7 +57,21 @@ struct Pass {
     Held whole{{{0}, {numbers.columns}}, {0}, {}};
     if (!stream.split()) whole.copies[Axis::tensor] = {tensor.size(), tensor.rank()};
     numbers.rows = stream.count();
-    hook->observe(observed, name, numbers, stream.first(), numbers.columns, {&whole, 1});
+    observe(observed, name, numbers, stream.first(), numbers.columns, {&whole, 1});
+  }
+
+ private:
+  // Of shared sequences block by block, each where it stands in the whole batch, and without what only pads.
+  void observe(Observed observed, const std::string& name, const AnyMatrix& numbers, Index first, Index width, std::span<const Held> columns) const {
+    if (!sequences.shared()) return hook->observe(observed, name, numbers, first, width, columns);
+    const Index length = sequences.block_length();
+    for (Index block = 0; block < sequences.batch * sequences.blocks(); ++block) {
+      const Index begin = std::max(first, block * length), end = std::min(first + numbers.rows, (block + 1) * length);
+      if (begin >= end) continue;
+      const Index sequence = begin / sequences.seq_length, token = sequences.place(begin % sequences.seq_length);
+      const Index count = std::min(end - begin, sequences.whole - token);
+      if (count > 0) hook->observe(observed, name, rows(numbers, begin - first, count), sequence * sequences.whole + token, width, columns);
+    }
   }
 };
 

@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/sequence_layout.hpp"
 
+#include <algorithm>
+
 namespace gyr {
 
+Index shared_length(SequenceOrder order, Index seq_length, Index ranks) {
+  const Index blocks = order == SequenceOrder::zigzag ? 2 : 1;
+  return blocks * ((seq_length + blocks * ranks - 1) / (blocks * ranks));
+}
+
+Index SequenceLayout::block(Index of_rank, Index i) const { return i == 0 ? of_rank : 2 * ranks - 1 - of_rank; }
+
 Index SequenceLayout::place(Index t) const {
-  if (order == SequenceOrder::contiguous) return rank * seq_length + t;
-  const Index block = seq_length / 2;
-  ensure(2 * block == seq_length, "{} tokens are no two equal blocks", seq_length);
-  return t < block ? rank * block + t : (2 * ranks - 2 - rank) * block + t;
+  const Index length = block_length();
+  ensure(blocks() * length == seq_length, "{} tokens are no {} equal blocks", seq_length, blocks());
+  return block(rank, t / length) * length + t % length;
 }
 
 std::vector<std::int32_t> positions_of(const SequenceLayout& s, std::span<const std::int32_t> packed) {
   ensure(packed.empty() || Index(packed.size()) == s.rows(), "{} positions for {} rows", packed.size(), s.rows());
   std::vector<std::int32_t> positions(packed.begin(), packed.end());
+  const auto place = [&](Index t) { return s.whole > 0 ? std::min(s.place(t), s.whole - 1) : s.place(t); };  // padding: anywhere
   if (packed.empty())
     for (Index b = 0; b < s.batch; ++b)
-      for (Index t = 0; t < s.seq_length; ++t) positions.push_back(std::int32_t(s.past_of(b) + s.place(t)));
+      for (Index t = 0; t < s.seq_length; ++t) positions.push_back(std::int32_t(s.past_of(b) + place(t)));
   for (Index r = 0; r < Index(packed.size()); ++r) {
     const Index t = r % s.seq_length;
     const bool follows = t > 0 && s.place(t) == s.place(t - 1) + 1;

@@ -3,6 +3,7 @@
 // tokens
 //   contiguous   rank i has tokens i T to (i + 1) T - 1
 //   zigzag       rank i has blocks i and 2n - 1 - i of 2n equal ones: under a causal mask all of them look at equally many keys
+// Where sequences are shorter than n T, the last tokens are mere padding: nothing sees them and they have no labels.
 // Documents may be packed into a sequence one behind the other, and count their positions from their own begin.
 #pragma once
 
@@ -11,22 +12,38 @@
 namespace gyr {
 
 enum class SequenceOrder { contiguous, zigzag };
+// How attention meets tokens of other ranks: keys go round (ring_attention.hpp), or heads are exchanged against tokens (head_exchange.hpp).
+enum class ContextMode { ring, heads };
 
 struct SequenceLayout {
   Index batch = 0, seq_length = 0;  // on this rank
   Index first_sequence = 0;         // with a state store, sequence b is number first_sequence + b of it ...
   std::vector<Index> past = {};     // (batch) ... and has seen so many tokens before; none: nothing came before
   SequenceOrder order = SequenceOrder::contiguous;
-  Index ranks = 1, rank = 0;                   // that share each sequence
+  Index ranks = 1, rank = 0;  // that share each sequence ...
+  Index whole = 0;            // ... of so many tokens without padding; 0: nobody shares it
+  ContextMode mode = ContextMode::ring;
   Tensor1<const std::int32_t> positions = {};  // (rows) of every row in its sequence or document, where kernels run
   std::span<const std::int32_t> packed = {};   // (rows) the same on the host where documents are packed
 
   Index rows() const { return batch * seq_length; }
+  bool shared() const { return ranks > 1; }
+  // Blocks of neighbouring tokens: of every sequence so many on a rank, one behind the other and equally long.
+  Index blocks() const { return order == SequenceOrder::zigzag && shared() ? 2 : 1; }
+  Index block_length() const { return seq_length / blocks(); }
+  // Number, among those of the whole sequence in their order, of block i that some rank has.
+  Index block(Index of_rank, Index i) const;
   Index past_of(Index b) const { return past.empty() ? 0 : past[b]; }
   // Where token t of this rank stands in its sequence, behind what is past.
   Index place(Index t) const;
+  // Of all ranks' tokens in their order, where heads are exchanged.
+  Tensor1<const std::int32_t> whole_positions = {};
+  std::span<const std::int32_t> whole_packed = {};
   Documents documents() const { return packed.empty() ? Documents() : Documents{positions, packed}; }
 };
+
+// Tokens of a sequence on each of so many ranks.
+Index shared_length(SequenceOrder, Index seq_length, Index ranks);
 
 // Positions of every row: places behind what is past. Given those of packed documents, the same after a check: from token to token one more, or 0.
 std::vector<std::int32_t> positions_of(const SequenceLayout&, std::span<const std::int32_t> packed);

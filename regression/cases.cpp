@@ -217,11 +217,12 @@ std::map<std::string, std::vector<double>> gathered_gradients(Engine& engine) {
   for (const auto& p : whole.parameters().all()) {
     if (!p->trained) continue;
     std::vector<double> values(2 * p->weight.size(), 0);  // value, owners
-    if (engine.grid().coordinate(Axis::data) == 0)
+    if (engine.grid().coordinate(token_axes) == 0 || engine.grid().layout().cut() != Shard::none)
       for (const auto& mine : engine.stage().parameters().all())
         if (mine->weight.name == p->weight.name && !mine->tied) {
-          with_type(mine->gradient(), [&](const auto& g) {
-            stretches(*mine, [&](Index logical, Index local, Index count, const Held& held) {
+          const Piece kept = engine.tensor(*mine, Content::gradient);
+          with_type(kept.numbers, [&](const auto& g) {
+            stretches(*mine, kept.of, [&](Index logical, Index local, Index count, const Held& held) {
               for (Index i = 0; i < count && held.first_copy(); ++i) {
                 values[logical + i] += double(g(local + i));
                 values[p->weight.size() + logical + i] += 1;

@@ -22,28 +22,41 @@ void add(Ledger& ledger, const std::string& communicator, Operation op, Index ca
 // Where one rank stands and what it computes with.
 struct Place {
   EngineConfig config;
-  int data, pipeline, tensor;  // sizes
+  int copies, pipeline, context, tensor;  // sizes; copies: ranks with the same weights
+  std::string copies_name;                // of their communicator
+  SequenceLayout tokens;                  // of a micro-batch here
   bool sequence;
-  int stage, chunks;   // on the pipeline axis; and what the rank has there
-  std::string layers;  // symbols of this rank's
-  Index narrow, wide;  // bytes of the scalar and of its accumulator
+  Shard shard;
+  Index bucket_bytes;
+  int stage, chunks;       // on the pipeline axis; and what the rank has there
+  std::vector<int> parts;  // of each chunk
+  std::string layers;      // symbols of this rank's
+  Index narrow, wide;      // bytes of the scalar and of its accumulator
 
   template <class T>
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
     const int stage = layout.coordinate(position, Axis::pipeline);
     const int pipeline = layout.size(Axis::pipeline), chunks = int(layout.stages.size()) / pipeline;
     std::string layers;
+    std::vector<int> parts;
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const Span span = layout.stages[chunk * pipeline + stage];
       layers += c.model.pattern.substr(span.first, span.size());
+      parts.push_back(int(span.size()) + (span.first == 0) + (span.last == c.model.layers()));
     }
     return {c,
-            layout.size(Axis::data),
+            layout.size(token_axes),
             pipeline,
+            layout.size(Axis::context),
             layout.size(Axis::tensor),
+            layout.size(Axis::context) > 1 ? "data-context" : "data",
+            layout.sequences(position, c.micro_batch_size, c.seq_length),
             layout.sequence,
+            layout.cut(),
+            layout.bucket_bytes,
             stage,
             chunks,
+            parts,
             layers,
             Index(sizeof(T)),
             std::is_same_v<T, double> ? 8 : 4};
@@ -51,7 +64,7 @@ struct Place {
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
   const ModelConfig& model() const { return config.model; }
-  Index rows() const { return config.micro_batch_size * config.seq_length; }
+  Index rows() const { return tokens.rows(); }
   // Rows of the stream that a rank keeps: as many on all ranks, the last ones padded.
   Index kept_rows() const { return sequence ? (rows() + tensor - 1) / tensor : rows(); }
   Index kept_bytes() const { return kept_rows() * model().hidden_size * narrow; }
@@ -104,41 +117,117 @@ struct Shards {
   }
 };
 
-void mamba_weights(const MambaConfig& c, const Shards& s, FlatRun& x) {
-  x.next(s.projected * s.d);
-  if (c.in_bias) x.next(s.projected);
-  x.next(s.channels * c.conv_kernel);
-  if (c.conv_bias) x.next(s.channels);
-  for (int vector = 0; vector < 3; ++vector) x.next(s.num_heads);
-  if (c.norm != SsmNorm::none) x.next(s.inner);
-  x.next(s.d * s.inner);
-  if (c.out_bias) x.next(s.d);
+// Elements of matrices, and of vectors and filters, which are stored in the accumulator's precision.
+struct PartRun {
+  FlatRun narrow, wide;
+};
+
+void mamba_weights(const MambaConfig& c, const Shards& s, PartRun& x) {
+  x.narrow.next(s.projected * s.d);
+  if (c.in_bias) x.wide.next(s.projected);
+  x.wide.next(s.channels * c.conv_kernel);
+  if (c.conv_bias) x.wide.next(s.channels);
+  for (int vector = 0; vector < 3; ++vector) x.wide.next(s.num_heads);
+  if (c.norm != SsmNorm::none) x.wide.next(s.inner);
+  x.narrow.next(s.d * s.inner);
+  if (c.out_bias) x.wide.next(s.d);
 }
-void attention_weights(const AttentionConfig& c, const Shards& s, FlatRun& x) {
-  x.next(s.q * s.d), x.more(s.k * s.d), x.more(s.k * s.d), x.next(s.d * s.out);
-  if (c.bias) x.next(s.q), x.more(s.k), x.more(s.k), x.next(s.d);
+void attention_weights(const AttentionConfig& c, const Shards& s, PartRun& x) {
+  x.narrow.next(s.q * s.d), x.narrow.more(s.k * s.d), x.narrow.more(s.k * s.d), x.narrow.next(s.d * s.out);
+  if (c.bias) x.wide.next(s.q), x.wide.more(s.k), x.wide.more(s.k), x.wide.next(s.d);
 }
-void mlp_weights(const MlpConfig& c, const Shards& s, FlatRun& x) {
-  x.next(s.f * s.d), x.more(s.f * s.d), x.next(s.d * s.f);
-  if (c.bias) x.next(s.f), x.more(s.f), x.next(s.d);
+void mlp_weights(const MlpConfig& c, const Shards& s, PartRun& x) {
+  x.narrow.next(s.f * s.d), x.narrow.more(s.f * s.d), x.narrow.next(s.d * s.f);
+  if (c.bias) x.wide.next(s.f), x.wide.more(s.f), x.wide.next(s.d);
+}
+void layer_weights(const ModelConfig& m, char symbol, const Shards& s, PartRun& x) {
+  x.wide.next(s.d);
+  if (symbol == 'P' || symbol == 'M') mamba_weights(m.mamba, s, x);
+  if (symbol == 'P' || symbol == '*') attention_weights(m.attention, s, x);
+  if (symbol == 'P') x.wide.next(s.d);
+  if (symbol == 'P' || symbol == '-') mlp_weights(m.mlp, s, x);
+}
+
+// Weights that are reduced, updated and gathered together: elements of each type, with the padding that makes equal parts of them.
+struct BucketSizes {
+  Index narrow = 0, wide = 0;
+  bool whole = false;  // a tied matrix
+  Index size() const { return narrow + wide; }
+};
+
+// All of a rank's, and by part the bucket whose turn in a buffer it takes; -1: none.
+struct Buckets {
+  std::vector<BucketSizes> sizes;
+  std::vector<int> of_part;
+};
+
+Buckets buckets_of(const Place& p) {
+  const ModelConfig& m = p.model();
+  const Shards s(p);
+  const bool apart = p.bucket_bytes == part_by_part, tied = m.tie_word_embeddings, mixed = p.narrow != p.wide;
+  Buckets all;
+  int turn = -1;  // the bucket that others join
+  const auto add = [&](PartRun x, bool whole) {
+    x.narrow.align(), x.wide.align();
+    if (!mixed) x.narrow.extent += x.wide.extent, x.wide.extent = 0;
+    if (whole || apart || turn < 0) all.sizes.push_back({0, 0, whole});
+    if (!whole && (apart || turn < 0)) turn = int(all.sizes.size()) - 1;
+    BucketSizes& bucket = whole ? all.sizes.back() : all.sizes[turn];
+    bucket.narrow += x.narrow.extent, bucket.wide += x.wide.extent;
+    return whole ? -1 : turn;
+  };
+  if (p.first()) {
+    PartRun table;
+    table.narrow.next(p.tokens_here() * s.d);
+    all.of_part.push_back(add(table, tied));
+  }
+  for (const char symbol : p.layers) {
+    PartRun layer;
+    layer_weights(m, symbol, s, layer);
+    all.of_part.push_back(add(layer, false));
+  }
+  if (p.last()) {
+    PartRun head, matrix;
+    head.wide.next(s.d);
+    (tied ? matrix : head).narrow.next(p.tokens_here() * s.d);
+    all.of_part.push_back(add(head, false));
+    if (tied && !p.first()) add(matrix, true);
+  }
+  const Index grain = 64 * (p.shard == Shard::none ? 1 : p.copies);
+  for (BucketSizes& b : all.sizes)
+    for (Index* size : {&b.narrow, &b.wide}) *size = (*size + grain - 1) / grain * grain;
+  return all;
 }
 
 Index flat_extent(const Place& p) {
-  const ModelConfig& m = p.model();
-  const Shards s(p);
-  FlatRun x;
-  if (p.first()) x.next(p.tokens_here() * s.d);
-  for (const char symbol : p.layers) {
-    x.next(s.d);
-    if (symbol == 'P' || symbol == 'M') mamba_weights(m.mamba, s, x);
-    if (symbol == 'P' || symbol == '*') attention_weights(m.attention, s, x);
-    if (symbol == 'P') x.next(s.d);
-    if (symbol == 'P' || symbol == '-') mlp_weights(m.mlp, s, x);
+  Index sum = 0;
+  for (const BucketSizes& b : buckets_of(p).sizes) sum += b.size();
+  return sum;
+}
+
+// The buckets that take turns in a step, each as often as its turn comes: of values by what is computed, of gradients by what writes some. The head
+// writes its own in the forward, and needs nothing behind that.
+struct Turns {
+  std::vector<int> values, gradients;
+};
+Turns turns_of(const Place& p, const Buckets& buckets) {
+  Turns turns;
+  const auto take = [](std::vector<int>& list, int bucket) {
+    if (bucket >= 0 && (list.empty() || list.back() != bucket)) list.push_back(bucket);
+  };
+  for (const Turn& turn : p.config.schedule({p.pipeline, p.chunks, p.config.micros}, p.stage)) {
+    int first = 0;
+    for (int chunk = 0; chunk < turn.chunk; ++chunk) first += p.parts[chunk];
+    const int last = first + p.parts[turn.chunk];
+    const bool head = p.last() && turn.chunk == p.chunks - 1;
+    if (turn.op == Op::forward) {
+      for (int part = first; part < last; ++part) take(turns.values, buckets.of_part[part]);
+      if (head) take(turns.gradients, buckets.of_part[last - 1]);
+    } else {
+      for (int part = last - head; part-- > first;) take(turns.values, buckets.of_part[part]), take(turns.gradients, buckets.of_part[part]);
+    }
   }
-  if (p.last()) x.next(s.d);
-  if (p.last() && !(p.first() && m.tie_word_embeddings)) x.next(p.tokens_here() * s.d);
-  x.align();
-  return x.extent;
+  return turns;
 }
 
 // Every residual is summed each way; the embedding once, the head's input gradient once, and each block of logits its largest element and
@@ -190,19 +279,70 @@ void replicas(const Place& p, Ledger& ledger) {
     if (count > 1 && all > 0) add(ledger, p.block(count), Operation::all_reduce, 1, all * p.wide);
 }
 
+// Keys and values go round, the gradients of both besides and home; in front of every block of tokens its convolution's inputs and its state are
+// known, and behind it the gradients of both.
+void context_axis(const Place& p, Ledger& ledger) {
+  if (p.context == 1) return;
+  const ModelConfig& m = p.model();
+  const Shards s(p);
+  const auto twice = [&](const char* symbols, Effort least) { return p.config.micros * (p.count(symbols) + p.count(symbols, least)); };
+  const Index values = s.out / (s.q / m.attention.head_dim) * (s.k / m.attention.head_dim), kv = p.rows() * (s.k + values);
+  const Index attention = twice("P*", Effort::mixing), back = p.config.micros * p.count("P*");
+  if (p.tokens.mode == ContextMode::heads) {  // of each rank's part of the heads: all rows
+    const Index rows = p.context * p.rows(), k_heads = s.k / m.attention.head_dim, copies = std::max<Index>(1, p.context / k_heads);
+    const Index part = (s.q + (s.k + values) * copies) / p.context, out = s.out / p.context, q_heads = s.q / m.attention.head_dim / p.context;
+    add(ledger, "context", Operation::all_to_all, attention + back, rows * part * p.narrow);
+    add(ledger, "context", Operation::all_to_all, attention + back, rows * out * p.narrow);
+    add(ledger, "context", Operation::all_to_all, back, rows * part * p.wide);
+    add(ledger, "context", Operation::all_to_all, back, rows * q_heads * p.wide);
+  } else {
+    add(ledger, "context", Operation::shift, (attention + back) * (p.context - 1), kv * p.narrow);
+    add(ledger, "context", Operation::shift, back * p.context, kv * p.wide);
+  }
+  const Index blocks = p.tokens.batch * p.tokens.blocks(), scans = twice("PM", Effort::sum) + p.config.micros * p.count("PM");
+  if (m.mamba.conv_kernel > 1) add(ledger, "context", Operation::all_gather, scans, blocks * (m.mamba.conv_kernel - 1) * s.channels * p.narrow);
+  add(ledger, "context", Operation::all_gather, scans, blocks * (s.num_heads + s.inner * m.mamba.state_size) * p.wide);
+}
+
 void pipeline_axis(const Place& p, Ledger& ledger) {
   const Index neighbours = 2 * p.chunks - p.first() - p.last();  // every chunk's, but for the model's ends
   add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.kept_bytes());
   add(ledger, "pipeline", Operation::receive, p.config.micros * neighbours, p.kept_bytes());
+}
+
+void tied_matrix(const Place& p, Ledger& ledger) {
   if (p.model().tie_word_embeddings && p.pipeline > 1 && (p.first() || p.last()))
     add(ledger, "embedding", Operation::all_reduce, 1, p.tokens_here() * p.model().hidden_size * p.wide);
 }
 
-// All gradients once: together, or part by part where a bucket takes no more than one.
+// Every section of a bucket by itself.
+void add_bucket(const Place& p, Ledger& ledger, const BucketSizes& bucket, Index reductions, Index gathers) {
+  for (const auto& [size, bytes] : {std::pair{bucket.narrow, p.narrow}, {bucket.wide, p.wide}}) {
+    if (size == 0) continue;
+    add(ledger, p.copies_name, Operation::reduce_scatter, reductions, size * p.wide);
+    add(ledger, p.copies_name, Operation::all_gather, gathers, size / p.copies * bytes);
+  }
+}
+
+// All gradients once, bucket by bucket. Where ranks cut among themselves: their sum, and the weights that have changed, once; with gradients in
+// turns a sum at every turn; with weights in turns a gather at every turn, unless one of the two buffers still holds the bucket.
 void data_axis(const Place& p, Ledger& ledger) {
-  if (p.data == 1) return;
-  const Index calls = p.config.bucket_bytes == part_by_part ? Index(p.layers.size()) + p.first() + p.last() : 1;
-  ledger[{"data", Operation::all_reduce}] = {calls, flat_extent(p) * p.wide};
+  if (p.copies == 1) return;
+  const Buckets buckets = buckets_of(p);
+  if (p.shard == Shard::none) {
+    ledger[{p.copies_name, Operation::all_reduce}] = {Index(buckets.sizes.size()), flat_extent(p) * p.wide};
+    return;
+  }
+  std::vector<Index> reductions(buckets.sizes.size(), 1), gathers = reductions;
+  const Turns turns = turns_of(p, buckets);
+  for (std::size_t b = 0; b < buckets.sizes.size(); ++b) {
+    if (buckets.sizes[b].whole) continue;
+    if (p.shard >= Shard::gradients) reductions[b] = std::count(turns.gradients.begin(), turns.gradients.end(), int(b));
+    if (p.shard == Shard::weights) gathers[b] = 0;
+  }
+  for (std::size_t i = 0; p.shard == Shard::weights && i < turns.values.size(); ++i)
+    if (i < 2 || turns.values[i] != turns.values[i - 2]) ++gathers[turns.values[i]];
+  for (std::size_t b = 0; b < buckets.sizes.size(); ++b) add_bucket(p, ledger, buckets.sizes[b], reductions[b], gathers[b]);
 }
 
 }  // namespace
@@ -220,16 +360,40 @@ Ledger closed_form(const EngineConfig& config, const Layout& layout, int positio
   const Place p = Place::of<T>(config, layout, position);
   Ledger ledger;
   tensor_axis(p, ledger);
-  replicas(p, ledger);
+  context_axis(p, ledger);
   pipeline_axis(p, ledger);
   data_axis(p, ledger);
+  if (p.shard == Shard::none) replicas(p, ledger), tied_matrix(p, ledger);
+  return ledger;
+}
+
+template <class T>
+Ledger closed_form_of_parts(const EngineConfig& config, const Layout& layout, int position) {
+  const Place p = Place::of<T>(config, layout, position);
+  Ledger ledger;
+  if (p.shard != Shard::none) replicas(p, ledger), tied_matrix(p, ledger);
   return ledger;
 }
 
 template <class T>
 Index gradient_bytes(const EngineConfig& config, const Layout& layout, int position) {
   const Place p = Place::of<T>(config, layout, position);
-  return flat_extent(p) * p.wide;
+  if (p.shard < Shard::gradients) return flat_extent(p) * p.wide;
+  Index whole = 0, most = 0, turning = 0;
+  for (const BucketSizes& b : buckets_of(p).sizes) b.whole ? whole += b.size() : (most = std::max(most, b.size()), ++turning);
+  return (flat_extent(p) / p.copies + whole + std::min<Index>(2, turning) * most) * p.wide;
+}
+
+template <class T>
+Index optimizer_bytes(const EngineConfig& config, const Layout& layout, int position) {
+  const Place p = Place::of<T>(config, layout, position);
+  const Index runs = p.narrow == p.wide ? 2 : 3;  // moments and masters
+  return runs * flat_extent(p) / (p.shard == Shard::none ? 1 : p.copies) * p.wide;
+}
+
+bool can_exchange(const ModelConfig& m, int tensor, int context) {
+  const Index heads = std::max<Index>(1, m.attention.num_heads / tensor), keys = std::max<Index>(1, m.attention.num_kv_heads / tensor);
+  return m.pattern.find_first_of("P*") == std::string::npos || (heads % context == 0 && (keys % context == 0 || context % keys == 0));
 }
 
 bool can_shard(const ModelConfig& m, int tensor) {
@@ -239,11 +403,13 @@ bool can_shard(const ModelConfig& m, int tensor) {
          (!used("PM") || (split(m.mamba.num_heads) && split(m.mamba.num_groups))) && (!used("P-") || split(m.mlp.intermediate_size));
 }
 
-template Ledger closed_form<double>(const EngineConfig&, const Layout&, int);
-template Ledger closed_form<float>(const EngineConfig&, const Layout&, int);
-template Ledger closed_form<bf16>(const EngineConfig&, const Layout&, int);
-template Index gradient_bytes<double>(const EngineConfig&, const Layout&, int);
-template Index gradient_bytes<float>(const EngineConfig&, const Layout&, int);
-template Index gradient_bytes<bf16>(const EngineConfig&, const Layout&, int);
+#define GYR_INSTANTIATE(T)                                                          \
+  template Ledger closed_form<T>(const EngineConfig&, const Layout&, int);          \
+  template Ledger closed_form_of_parts<T>(const EngineConfig&, const Layout&, int); \
+  template Index gradient_bytes<T>(const EngineConfig&, const Layout&, int);        \
+  template Index optimizer_bytes<T>(const EngineConfig&, const Layout&, int)
+GYR_INSTANTIATE(double);
+GYR_INSTANTIATE(float);
+GYR_INSTANTIATE(bf16);
 
 }  // namespace gyr::testing

@@ -31,11 +31,20 @@ struct FlatRun {
 // Of the rank at `position`: every weight trained, buckets either smaller than any part of a stage or larger than all of it.
 template <class T>
 Ledger closed_form(const EngineConfig&, const Layout&, int position);
-// Bytes of its gradients.
+// What comes to that for all ranks together that cut among themselves what they keep: each reduces its part of what several tensor ranks hold the
+// same of, and of a tied matrix.
+template <class T>
+Ledger closed_form_of_parts(const EngineConfig&, const Layout&, int position);
+// Bytes of its gradients, and of its optimizer.
 template <class T>
 Index gradient_bytes(const EngineConfig&, const Layout&, int position);
+template <class T>
+Index optimizer_bytes(const EngineConfig&, const Layout&, int position);
 
-inline constexpr Index part_by_part = 1, together = Index(1) << 30;  // EngineConfig::bucket_bytes
+inline constexpr Index part_by_part = 1, together = Index(1) << 30;  // Layout::bucket_bytes
+
+// Whether context ranks can exchange the attention heads of a tensor rank against tokens.
+bool can_exchange(const ModelConfig&, int tensor, int context);
 
 // Whether the layers' heads, groups and channels can be sharded over so many tensor ranks at all.
 bool can_shard(const ModelConfig&, int tensor);

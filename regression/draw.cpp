@@ -99,10 +99,17 @@ std::vector<int> permutation_of(Dice& dice, int ranks) {
   return order;
 }
 
+// Blocks that are shared have what the convolution reads before each.
+Index least_length(const Draw& d) {
+  if (d.context == 1) return 1;
+  return (d.model.mamba.conv_kernel - 2) * d.context * (d.tokens == SequenceOrder::zigzag ? 2 : 1) + 1;
+}
+
 bool sound(const Draw& d) {
   const ModelConfig& m = d.model;
   return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 &&
-         m.layers() >= d.pipeline * d.chunks && (d.chunks == 1 || d.micros % d.pipeline == 0) && can_shard(m, d.tensor);
+         m.layers() >= d.pipeline * d.chunks && d.seq_length >= least_length(d) && (d.chunks == 1 || d.micros % d.pipeline == 0) &&
+         can_shard(m, d.tensor) && (d.context_mode == ContextMode::ring || can_exchange(m, d.tensor, d.context));
 }
 
 }  // namespace
@@ -115,6 +122,8 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (d.tensor == 1 && layout.chance(0.5)) d.tensor = int(ranks);
   d.pipeline = int(layout.of(divisors(ranks / d.tensor)));
   d.data = int(ranks) / d.tensor / d.pipeline;
+  if (d.data > 1 && layout.chance(0.5)) d.context = int(layout.of(divisors(d.data))), d.data /= d.context;
+  d.tokens = layout.of<SequenceOrder>({SequenceOrder::zigzag, SequenceOrder::contiguous});
   if (d.pipeline > 1 && d.pipeline < 5 && layout.chance(0.3)) d.chunks = int(layout.between(2, 3));
   const Index layers = d.pipeline * d.chunks + layout.between(0, 2);
   d.cuts = cuts_of(layout, layers, d.pipeline * d.chunks);
@@ -123,16 +132,24 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
         {{Axis::tensor, Axis::data, Axis::pipeline}, {Axis::pipeline, Axis::data, Axis::tensor}, {Axis::tensor, Axis::pipeline, Axis::data}});
   if (layout.chance(0.3)) d.permutation = permutation_of(layout, int(ranks));
   d.sequence = d.tensor > 1 && layout.chance(0.4);
+  d.bucket_bytes = layout.of<Index>({part_by_part, together});
+  if (d.data * d.context > 1 && layout.chance(0.7)) d.shard = layout.of<Shard>({Shard::optimizer, Shard::gradients, Shard::weights});
   d.model = model_of(dice, d.tensor, layers);
+  if (const bool by_heads = layout.chance(0.4); by_heads && d.context > 1) {
+    d.context_mode = ContextMode::heads;  // key heads as they come, and as many query heads as that takes
+    const Index keys = d.model.attention.num_kv_heads, here = std::max<Index>(1, keys / d.tensor);
+    if (here % d.context != 0 && d.context % here != 0) d.model.attention.num_kv_heads = keys * d.context;
+    d.model.attention.num_heads = d.model.attention.num_kv_heads * d.context * dice.between(1, 2);
+    while (d.model.attention.num_heads % (d.tensor * d.context) != 0) d.model.attention.num_heads += d.model.attention.num_kv_heads;
+  }
   if (dice.chance(0.03)) {  // counts as they come
     d.model.mamba.num_groups = dice.between(1, 7), d.model.mamba.num_heads = d.model.mamba.num_groups * dice.between(1, 3);
     d.model.mlp.intermediate_size = dice.between(1, 30);
   }
-  d.micro_batch_size = dice.between(1, 2), d.seq_length = dice.between(1, 13), d.micros = int(dice.between(1, 3));
+  d.micro_batch_size = dice.between(1, 2), d.seq_length = std::max(dice.between(1, 13), least_length(d)), d.micros = int(dice.between(1, 3));
   if (d.chunks > 1) d.micros = d.pipeline * int(dice.between(1, 2));
   else d.schedule = dice.of<Draw::Kind>({Draw::one_forward_one_backward, Draw::one_forward_one_backward, Draw::all_forward, Draw::zero_bubbles});
   d.packed = dice.chance(0.4), d.some_ignored = dice.chance(0.4);
-  d.bucket_bytes = dice.of<Index>({part_by_part, together});
   if (dice.chance(0.5)) d.recompute.all = dice.of<Recompute>({Effort::pass, Effort::product, Effort::sum});
   if (dice.chance(0.2)) d.recompute.by_type['P'] = dice.of<Recompute>({{}, Effort::pass, Effort::product, Effort::sum});
   if (dice.chance(0.25)) d.terms = {dice.real(0.01, 0.5), dice.of<double>({0, dice.real(0, 0.1)})};
@@ -145,8 +162,10 @@ Layout Draw::layout() const {
   Index first = 0;
   for (const Index cut : cuts) stages.push_back({first, cut}), first = cut;
   stages.push_back({first, model.layers()});
-  Layout layout = grid_layout(data, pipeline, tensor, stages, permutation, order);
+  Layout layout = grid_layout(data, pipeline, tensor, stages, permutation, order, context);
+  layout.order = tokens, layout.context_mode = context_mode;
   layout.sequence = sequence;
+  layout.shard = shard, layout.bucket_bytes = bucket_bytes;
   return layout;
 }
 
@@ -154,7 +173,6 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
   EngineConfig c;
   c.model = model, c.model.objective = next_token(terms);
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.micros = micros_of_a_rank;
-  c.bucket_bytes = bucket_bytes;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen;
   c.recompute = recompute;
@@ -179,9 +197,15 @@ MicroBatch Draw::batch(Index i) const {
 std::string Draw::layout_text() const {
   std::string axes;
   for (const Axis axis : order) axes += fmt::format(" {}", name_of(axis));
-  return fmt::format("data {} pipeline {}{} tensor {}{}{}, {} layers cut at [{}], permutation [{}]", data, pipeline,
-                     chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", tensor, sequence ? " sequence" : "",
-                     axes.empty() ? "" : " in order" + axes, model.layers(), fmt::join(cuts, " "), fmt::join(permutation, " "));
+  const std::string shared =
+      context > 1
+          ? fmt::format(" context {}{}", context,
+                        fmt::format("{}{}", tokens == SequenceOrder::zigzag ? "" : " in order", context_mode == ContextMode::ring ? "" : " by heads"))
+          : "";
+  return fmt::format("data {}{} pipeline {}{}{} tensor {}{}{}, buckets of {}, {} layers cut at [{}], permutation [{}]", data,
+                     shard == Shard::none ? "" : fmt::format(" sharded {}", name_of(shard)), pipeline,
+                     chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", shared, tensor, sequence ? " sequence" : "",
+                     axes.empty() ? "" : " in order" + axes, bucket_bytes, model.layers(), fmt::join(cuts, " "), fmt::join(permutation, " "));
 }
 
 std::string Draw::text() const {
@@ -205,7 +229,7 @@ std::string Draw::text() const {
   s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
                    c.state_size, c.conv_kernel, c.chunk_size, norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "",
                    c.conv_bias ? " conv_bias" : "");
-  return s + fmt::format("; mlp {}{}; buckets of {}", model.mlp.intermediate_size, model.mlp.bias ? " biases" : "", bucket_bytes);
+  return s + fmt::format("; mlp {}{}", model.mlp.intermediate_size, model.mlp.bias ? " biases" : "");
 }
 
 std::vector<Draw> simpler(const Draw& from) {
@@ -218,9 +242,14 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.permutation.clear(); });
   attempt([](Draw& d) { d.order.clear(); });
   attempt([](Draw& d) { d.sequence = false; });
+  attempt([](Draw& d) { d.shard = Shard::none; });
+  attempt([](Draw& d) { d.bucket_bytes = together; });
   attempt([](Draw& d) { d.schedule = Draw::one_forward_one_backward; });
   attempt([](Draw& d) { d.chunks = 1, d.cuts.resize(d.pipeline - 1); });
   attempt([](Draw& d) { d.data = 1, d.permutation.clear(); });
+  attempt([](Draw& d) { d.context = 1, d.permutation.clear(); });
+  attempt([](Draw& d) { d.tokens = SequenceOrder::contiguous; });
+  attempt([](Draw& d) { d.context_mode = ContextMode::ring; });
   attempt([](Draw& d) { d.pipeline = d.chunks = 1, d.cuts.clear(), d.permutation.clear(); });
   attempt([](Draw& d) { d.tensor = 1, d.sequence = false, d.permutation.clear(); });
   for (Index layer = 0; layer < from.model.layers(); ++layer) {

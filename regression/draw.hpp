@@ -10,8 +10,10 @@ namespace gyr::testing {
 
 struct Draw {
   ModelConfig model;
-  int data = 1, pipeline = 1, tensor = 1;
-  std::vector<Axis> order;       // of the axes, or none
+  int data = 1, pipeline = 1, context = 1, tensor = 1;
+  std::vector<Axis> order;                       // of the axes, or none
+  SequenceOrder tokens = SequenceOrder::zigzag;  // on context ranks
+  ContextMode context_mode = ContextMode::ring;
   bool sequence = false;         // tensor ranks keep shares of the stream
   int chunks = 1;                // of every pipeline rank; several are interleaved
   std::vector<Index> cuts;       // first layer of every chunk but the first
@@ -22,11 +24,12 @@ struct Draw {
   bool packed = false;        // every sequence holds other documents
   bool some_ignored = false;  // labels that are not learned
   Index bucket_bytes = 1;
+  Shard shard = Shard::none;
   RecomputeConfig recompute;
   LossTerms terms;  // smoothing, or none
   std::vector<std::string> frozen;
 
-  int ranks() const { return data * pipeline * tensor; }
+  int ranks() const { return data * pipeline * context * tensor; }
   Layout layout() const;
   EngineConfig config(int micros_of_a_rank) const;
   // Micro-batch number i of the step, whoever computes it.

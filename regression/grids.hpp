@@ -18,6 +18,21 @@ inline Layout with_sequence(Layout layout) {
   return layout;
 }
 
+// The same with ranks that share sequences.
+inline Layout layout_with_context(int data, int pipeline, int context, int tensor, SequenceOrder order = SequenceOrder::zigzag) {
+  std::vector<Span> stages;
+  for (int s = 0; s < pipeline; ++s) stages.push_back({8 * s / pipeline, 8 * (s + 1) / pipeline});
+  Layout layout = grid_layout(data, pipeline, tensor, stages, {}, {}, context);
+  layout.order = order;
+  return layout;
+}
+
+// What data ranks keep cut among them, bucket by bucket.
+inline Layout sharded(Layout layout, Shard shard, Index bucket_bytes = 4096) {
+  layout.shard = shard, layout.bucket_bytes = bucket_bytes;
+  return layout;
+}
+
 // The grid of a layout over the first ranks of the program, made once; null on the other ranks.
 inline Grid* grid_of(const Layout& layout) {
   static std::map<std::string, std::unique_ptr<Grid>> grids;
@@ -25,6 +40,8 @@ inline Grid* grid_of(const Layout& layout) {
   for (const LayoutAxis& axis : layout.axes) key += fmt::format("{} {} ", name_of(axis.axis), axis.size);
   for (const int rank : layout.permutation) key += fmt::format("p{} ", rank);
   if (layout.sequence) key += "sequence ";
+  key += fmt::format("{}{} ", layout.order == SequenceOrder::zigzag ? "z" : "c", layout.context_mode == ContextMode::ring ? "r" : "h");
+  key += fmt::format("{} {} ", name_of(layout.shard), layout.bucket_bytes);
   for (const Span& stage : layout.stages) key += fmt::format("s{} ", stage.size());
   const auto [entry, fresh] = grids.try_emplace(key);
   if (fresh) {

@@ -40,7 +40,7 @@ inline void write_weights(const std::filesystem::path& file, const std::vector<W
 
 inline std::vector<Weight> weights_of(const ModelConfig& model) {
   std::vector<Weight> weights;
-  for (const PlacedWeight& placed : model_weights(model)) weights.push_back(placed.weight);
+  for (const PlacedTensor& placed : model_weights(model)) weights.push_back(placed.weight);
   return weights;
 }
 

@@ -16,19 +16,20 @@ inline double state_value(int salt, Content content, const std::string& name, In
   return 2 * stream.uniform(element) - 1;
 }
 
-// visit(tensor, content, p) for each tensor of an engine's state; `tensor` is a Tensor1 of this rank's share.
+// visit(numbers, content, p, of) for each tensor of an engine's state; `numbers` is a Tensor1 of what this rank keeps, the elements `of` of its
+// share.
 template <class Visit>
 void visit_state(Engine& engine, Visit&& visit) {
   for (const auto& p : engine.stage().parameters().all())
     for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
-      if (const AnyTensor x = engine.tensor(*p, content)) with_type(x, [&](const auto& typed) { visit(typed, content, *p); });
+      if (const Piece x = engine.tensor(*p, content)) with_type(x.numbers, [&](const auto& typed) { visit(typed, content, *p, x.of); });
 }
 
 inline void set_state(Engine& engine, int salt) {
-  visit_state(engine, [&](auto x, Content content, const Parameter& p) {
+  visit_state(engine, [&](auto x, Content content, const Parameter& p, const Span& of) {
     using S = typename decltype(x)::value_type;
-    for (Index i = 0; i < p.size(); ++i) x(i) = S(0.f);
-    stretches(p, [&](Index logical, Index local, Index count, const Held&) {
+    for (Index i = 0; i < of.size(); ++i) x(i) = S(0.f);
+    stretches(p, of, [&](Index logical, Index local, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) x(local + i) = S(Acc<S>(state_value(salt, content, p.weight.name, logical + i)));
     });
   });
@@ -38,15 +39,15 @@ inline void set_state(Engine& engine, int salt) {
 // only pad must be zero.
 inline std::pair<Index, std::string> wrong_elements(Engine& engine, int salt) {
   std::pair<Index, std::string> wrong{0, ""};
-  visit_state(engine, [&](auto x, Content content, const Parameter& p) {
+  visit_state(engine, [&](auto x, Content content, const Parameter& p, const Span& of) {
     using S = typename decltype(x)::value_type;
-    std::vector<S> expected(p.size(), S(0.f));
-    stretches(p, [&](Index logical, Index local, Index count, const Held&) {
+    std::vector<S> expected(std::size_t(of.size()), S(0.f));
+    stretches(p, of, [&](Index logical, Index local, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) expected[local + i] = S(Acc<S>(state_value(salt, content, p.weight.name, logical + i)));
     });
-    for (Index i = 0; i < p.size(); ++i)
+    for (Index i = 0; i < of.size(); ++i)
       if (std::memcmp(&expected[i], &x(i), sizeof(S)) != 0 && wrong.first++ == 0)
-        wrong.second = fmt::format("{} of {}, local element {}", name_of(content), p.weight.name, i);
+        wrong.second = fmt::format("{} of {}, local element {}", name_of(content), p.weight.name, of.first + i);
   });
   return wrong;
 }

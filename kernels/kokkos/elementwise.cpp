@@ -28,6 +28,19 @@ void add(Device& dev, Tensor1<const T> x, Tensor1<T> y) {
       "add", dev, n, KOKKOS_LAMBDA(Index i) { to[i] = T(Acc<T>(to[i]) + Acc<T>(from[i])); });
 }
 
+template <class T>
+void add(Device& dev, Matrix<const T> x, Matrix<T> y) {
+  ensure(x.rows == y.rows && x.columns == y.columns, "add of ({},{}) to ({},{})", x.rows, x.columns, y.rows, y.columns);
+  const auto run = dev.launch("add", double(x.rows) * x.columns, 3.0 * sizeof(T) * x.rows * x.columns);
+  if (!run) return;
+  for_teams(
+      "add", dev, x.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
+        const T* const from = x.row(r);
+        T* const to = y.row(r);
+        each(team, x.columns, [=](Index c) { to[c] = T(Acc<T>(to[c]) + Acc<T>(from[c])); });
+      });
+}
+
 template <class S, class T>
 void convert(Device& dev, Matrix<const S> x, Matrix<T> y) {
   ensure(x.rows == y.rows && x.columns == y.columns, "convert of ({},{}) to ({},{})", x.rows, x.columns, y.rows, y.columns);
@@ -109,6 +122,9 @@ template void fill<bf16>(Device&, Tensor1<bf16>, double);
 template void add<double>(Device&, Tensor1<const double>, Tensor1<double>);
 template void add<float>(Device&, Tensor1<const float>, Tensor1<float>);
 template void add<bf16>(Device&, Tensor1<const bf16>, Tensor1<bf16>);
+template void add<double>(Device&, Matrix<const double>, Matrix<double>);
+template void add<float>(Device&, Matrix<const float>, Matrix<float>);
+template void add<bf16>(Device&, Matrix<const bf16>, Matrix<bf16>);
 template void convert<double, double>(Device&, Matrix<const double>, Matrix<double>);
 template void convert<float, float>(Device&, Matrix<const float>, Matrix<float>);
 template void convert<float, bf16>(Device&, Matrix<const float>, Matrix<bf16>);

@@ -95,6 +95,16 @@ void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, T
 }
 
 template <class A>
+void ssd_state_behind(Device& dev, const SsdShape& shape, std::span<const StateStep<A>> steps, Tensor2<A> state) {
+  const Chunking n(shape);
+  ensure(Index(state.extent(1)) == n.state_elements(), "a state of {} numbers, and heads have {}", state.extent(1), n.state_elements());
+  copy<A>(dev, "ssd", nullptr, state.data(), n.state_elements());
+  for (const StateStep<A>& step : steps)
+    pass_state<A>(dev, "ssd", n.head_dim, Matrix<const A>(step.decay, n.num_heads, 1, 1), n.state<const A>(state.data()), n.state(step.own),
+                  n.state(state.data()));
+}
+
+template <class A>
 void ssd_own_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> own) {
   check_passing<A>(shape, decay, dstates);
   const Chunking n(shape);
@@ -131,6 +141,7 @@ void ssd_pass_states_backward(Device& dev, const SsdShape& shape, Tensor3<const 
 
 #define GYR_SSD(A)                                                                                                                        \
   template void ssd_own_state<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<const A>, Tensor2<A>, Tensor2<A>); \
+  template void ssd_state_behind<A>(Device&, const SsdShape&, std::span<const StateStep<A>>, Tensor2<A>);                                 \
   template void ssd_own_state_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<A>);                      \
   template void ssd_pass_states<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>, Tensor2<A>);                 \
   template void ssd_pass_states_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>);

@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "kernels/error.hpp"
@@ -55,14 +57,23 @@ class MpiTransport final : public Transport {
       MPI_Iallreduce(MPI_IN_PLACE, at(data, first, type), n, mpi(type), mpi(how, type), comm_, request);
     });
   }
+  // In place, MPI leaves the result at the beginning of the data, from where it is moved.
   Ticket reduce_scatter(const void* data, void* mine, Index count_each, DType type) override {
     ensure(count_each <= most, "reduce_scatter of {} elements each", count_each);
-    return started(
-        [&](MPI_Request* request) { MPI_Ireduce_scatter_block(data, mine, int(count_each), mpi(type), mpi(Reduction::sum, type), comm_, request); });
+    const bool in_place = mine == at(const_cast<void*>(data), rank_ * count_each, type);
+    const Ticket ticket = started([&](MPI_Request* request) {
+      MPI_Ireduce_scatter_block(in_place ? MPI_IN_PLACE : data, in_place ? const_cast<void*>(data) : mine, int(count_each), mpi(type),
+                                mpi(Reduction::sum, type), comm_, request);
+    });
+    if (in_place) under_way_[ticket].to_move = {data, mine, std::size_t(count_each * size_of(type))};
+    return ticket;
   }
   Ticket all_gather(const void* mine, void* all, Index count_each, DType type) override {
     ensure(count_each <= most, "all_gather of {} elements each", count_each);
-    return started([&](MPI_Request* request) { MPI_Iallgather(mine, int(count_each), mpi(type), all, int(count_each), mpi(type), comm_, request); });
+    const bool in_place = mine == at(all, rank_ * count_each, type);
+    return started([&](MPI_Request* request) {
+      MPI_Iallgather(in_place ? MPI_IN_PLACE : mine, int(count_each), mpi(type), all, int(count_each), mpi(type), comm_, request);
+    });
   }
   Ticket broadcast(void* data, Index count, DType type, int root) override {
     return in_parts(count, [&](Index first, int n, MPI_Request* request) { MPI_Ibcast(at(data, first, type), n, mpi(type), root, comm_, request); });
@@ -107,6 +118,8 @@ class MpiTransport final : public Transport {
     MPI_Testall(int(parts.size()), parts.data(), &flag, MPI_STATUSES_IGNORE);
     if (!flag) return false;
     parts.clear();
+    const Move move = std::exchange(under_way_[ticket].to_move, {});
+    if (move.bytes > 0) std::memmove(move.to, move.from, move.bytes);
     free_.push_back(ticket);
     return true;
   }
@@ -189,9 +202,15 @@ class MpiTransport final : public Transport {
   int rank_ = 0, size_ = 1;
   MPI_Datatype bf16_type_;
   MPI_Op bf16_sum_, bf16_max_;
+  struct Move {
+    const void* from = nullptr;
+    void* to = nullptr;
+    std::size_t bytes = 0;
+  };
   struct UnderWay {
     std::vector<MPI_Request> parts;
     std::vector<int> table;  // counts, which MPI reads until the operation is done
+    Move to_move = {};       // behind its end
   };
   std::vector<UnderWay> under_way_;  // by ticket
   std::vector<Ticket> free_;

@@ -34,12 +34,14 @@ const Case cases[] = {
     {"one_rank_bf16", 0, {"train.precision=bf16"}},
     {"one_rank_ramped", 0, {"train.ramp=[\"0:4\",\"600:8\",\"1400:2\"]"}},  // what a step takes depends on the tokens taken before
     {"data_x_tensor_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.tensor=2", "checkpoint.async=true", "checkpoint.read=broadcast"}},
-    {"data_x_tensor_bf16", 4, {"train.precision=bf16", "parallel.data=2", "parallel.tensor=2"}},
+    {"data_x_tensor_sharded_bf16", 4, {"train.precision=bf16", "parallel.data=2", "parallel.tensor=2", "parallel.shard=weights"}},
     {"data_x_pipeline_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.pipeline=2"}},
     {"data_x_pipeline_bf16", 4, {"train.precision=bf16", "parallel.data=2", "parallel.pipeline=2", "checkpoint.async=true", "checkpoint.files=node"}},
     {"interleaved_fp32", 2, {"train.precision=fp32", "model.pattern=P x 5", "parallel.pipeline=2", "parallel.virtual_stages=2"}},
     {"one_rank_of_five_layers", 0, {"train.precision=fp32", "model.pattern=P x 5"}},
-    {"tensor_with_sequence_bf16", 2, {"train.precision=bf16", "parallel.tensor=2", "parallel.sequence=true", "train.micro_batch_size=1"}},
+    {"context_x_tensor_with_sequence_bf16",
+     4,
+     {"train.precision=bf16", "parallel.context=2", "parallel.tensor=2", "parallel.sequence=true", "train.micro_batch_size=1"}},
 };
 
 Words train(const Case& c, const fs::path& folder, int last, bool resume) {

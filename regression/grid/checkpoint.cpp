@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
+#include <random>
+#include <set>
 
 #include "regression/file_size_limit.hpp"
 #include "regression/grids.hpp"
@@ -24,14 +27,17 @@ struct Shape3 {
   int data, pipeline, tensor;
   std::vector<int> permutation;
   std::vector<Axis> order = {};
+  Shard shard = Shard::none;
   int ranks() const { return data * pipeline * tensor; }
-  std::string text() const { return fmt::format("{}x{}x{}{}", data, pipeline, tensor, permutation.empty() ? "" : " permuted"); }
+  std::string text() const {
+    return fmt::format("{}x{}x{}{} sharded {}", data, pipeline, tensor, permutation.empty() ? "" : " permuted", name_of(shard));
+  }
 };
 
 Layout layout_of(const Shape3& s) {
   std::vector<Span> stages;
   for (int p = 0; p < s.pipeline; ++p) stages.push_back({8 * p / s.pipeline, 8 * (p + 1) / s.pipeline});
-  return grid_layout(s.data, s.pipeline, s.tensor, stages, s.permutation, s.order);
+  return sharded(grid_layout(s.data, s.pipeline, s.tensor, stages, s.permutation, s.order), s.shard);
 }
 
 // f(rig) on the first ranks of the world, as many as the layout has; the others wait behind it.
@@ -59,7 +65,15 @@ CheckpointHeader header_at(std::int64_t step) {
   return h;
 }
 
-const std::vector<Shape3> shapes{{1, 1, 1, {}}, {2, 2, 2, {}}, {1, 8, 1, {}}, {1, 1, 8, {}}, {2, 1, 4, {}}, {2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}}};
+const std::vector<Shape3> shapes{{1, 1, 1, {}},
+                                 {2, 2, 2, {}},
+                                 {1, 8, 1, {}},
+                                 {8, 1, 1, {}, {}, Shard::optimizer},
+                                 {1, 1, 8, {}},
+                                 {2, 1, 4, {}},
+                                 {2, 2, 2, {}, {}, Shard::weights},
+                                 {2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}},
+                                 {4, 1, 2, {}, {Axis::tensor, Axis::pipeline, Axis::data}, Shard::gradients}};
 
 template <class T>
 void any_grid_reads_what_any_grid_wrote(const std::string& name, const ModelConfig& model) {
@@ -117,10 +131,10 @@ const std::vector<Way> ways{{"rank", Files::rank, {}, 8, false},
                             {"nodes", Files::node, {0, 0, 2, 2, 2, 2, 2, 2}, 2, false},
                             {"single", Files::single, {}, 1, false}};
 
-TEST(checkpoint, is_the_same_however_its_files_are_written) {
+void however_its_files_are_written(const Shape3& shape) {
   const SharedFolder folder;
   const ModelConfig model = small(widened(named("T2")));
-  on_grid<float>(model, {2, 2, 2, {}}, [&](Rig<float>& rig) {
+  on_grid<float>(model, shape, [&](Rig<float>& rig) {
     set_state(rig.engine, 1);
     for (const Way& way : ways) {
       const std::string name = way.name;
@@ -156,6 +170,11 @@ TEST(checkpoint, is_the_same_however_its_files_are_written) {
   });
 }
 
+TEST(checkpoint, is_the_same_however_its_files_are_written) {
+  however_its_files_are_written({2, 2, 2, {}});
+  however_its_files_are_written({2, 2, 2, {}, {}, Shard::weights});
+}
+
 // A rank reads what it wants once, and chunks at most once.
 TEST(checkpoint, is_read_once) {
   const SharedFolder folder;
@@ -164,7 +183,8 @@ TEST(checkpoint, is_read_once) {
     set_state(rig.engine, 1);
     save_checkpoint(folder.path(), header_at(1), rig.engine);
   });
-  for (const Shape3& shape : {Shape3{2, 2, 2, {}}, Shape3{1, 1, 8, {}}, Shape3{1, 1, 1, {}}, Shape3{4, 1, 2, {}}})
+  for (const Shape3& shape : {Shape3{2, 2, 2, {}}, Shape3{1, 1, 8, {}}, Shape3{1, 1, 1, {}}, Shape3{4, 1, 2, {}},
+                              Shape3{4, 1, 2, {}, {}, Shard::optimizer}, Shape3{2, 2, 2, {}, {}, Shard::weights}})
     for (const Reading reading : {Reading::all, Reading::broadcast})
       on_grid<float>(model, shape, [&](Rig<float>& rig) {
         set_state(rig.engine, 2);
@@ -173,13 +193,14 @@ TEST(checkpoint, is_read_once) {
         load_checkpoint(path, rig.engine, LoadWhat::everything, reading, &traffic);
         expect_state(rig.engine, 1, shape.text());
         Index wanted = 0, files = 0;
-        for (const auto& p : rig.engine.stage().parameters().all()) {
+        const bool all = reading == Reading::all || rig.engine.grid().coordinate(Axis::data) == 0;
+        visit_state(rig.engine, [&](auto, Content content, const Parameter& p, const Span& of) {
           Index real = 0;  // without what only pads
-          stretches(*p, [&](Index, Index, Index count, const Held&) { real += count; });
-          wanted += 3 * real * Index(sizeof(float));
-        }
-        const bool reads = reading == Reading::all || rig.engine.grid().coordinate(Axis::data) == 0;
-        EXPECT_EQ(traffic.numbers, reads ? wanted : 0) << shape.text();
+          stretches(p, of, [&](Index, Index, Index count, const Held&) { real += count; });
+          if (all || is_cut(content, shape.shard)) wanted += real * Index(sizeof(float));
+        });
+        const bool reads = wanted > 0;
+        EXPECT_EQ(traffic.numbers, wanted) << shape.text();
         const StoredCheckpoint stored(path);
         for (const ManifestFile& f : stored.manifest().files)
           for (const StoredBox& b : f.boxes)
@@ -300,6 +321,65 @@ TEST(checkpoint, survives_a_walk_through_every_layout) {
       save_checkpoint(folder.path(), header_at(std::int64_t(i)), rig.engine, {.retention = {1}});
     });
   EXPECT_EQ(pairs, 20);
+}
+
+// Layouts of every kind, drawn from a fixed seed, each of which reads what another wrote.
+TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
+  ModelConfig model = widened(named("T5"));
+  model.pattern = "MP*-";
+  const int layers = int(model.layers());
+  std::mt19937 random(1);  // the same draws on every rank
+  const auto pick = [&](std::initializer_list<int> from) { return from.begin()[random() % from.size()]; };
+  const auto drawn = [&] {
+    int data = 0, pipeline = 0, context = 0, tensor = 0;
+    do data = pick({1, 2, 3, 4, 8}), pipeline = pick({1, 2, 4}), context = pick({1, 1, 2}), tensor = pick({1, 2, 4, 8});
+    while (data * pipeline * context * tensor > 8);
+    const int chunks = pipeline == 2 ? pick({1, 2}) : 1;
+    std::vector<Span> stages;
+    for (int s = 0; s < pipeline * chunks; ++s) stages.push_back({layers * s / (pipeline * chunks), layers * (s + 1) / (pipeline * chunks)});
+    std::vector<int> permutation(std::size_t(data * pipeline * context * tensor));
+    std::iota(permutation.begin(), permutation.end(), 0);
+    if (random() % 2) std::shuffle(permutation.begin(), permutation.end(), random);
+    std::vector<Axis> order{Axis::data, Axis::pipeline, Axis::tensor};
+    std::shuffle(order.begin(), order.end(), random);
+    Layout layout = grid_layout(data, pipeline, tensor, stages, permutation, order, context);
+    layout.sequence = tensor > 1 && random() % 2;
+    return sharded(layout, Shard(random() % 4), random() % 2 ? 1 : Index(1) << 30);
+  };
+  const auto on = [&](const Layout& layout, Schedule schedule, const auto& f) {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm comm;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < layout.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
+    if (comm != MPI_COMM_NULL) {
+      Grid grid(layout, comm, patience_of(comm));
+      MPI_Comm_free(&comm);
+      EngineConfig config;
+      config.model = model, config.seq_length = 16, config.schedule = schedule;
+      Rig<bf16> rig(config, grid);
+      f(rig);
+    }
+    meet();
+  };
+  const auto schedule_of = [](const Layout& layout) {
+    return int(layout.stages.size()) > layout.size(Axis::pipeline) ? Schedule(interleaved) : Schedule(one_f_one_b);
+  };
+  std::set<std::pair<Shard, Shard>> kinds;
+  for (int pair = 0; pair < 50; ++pair) {
+    const SharedFolder folder;
+    const Layout from = drawn(), to = drawn();
+    kinds.insert({from.cut(), to.cut()});
+    on(from, schedule_of(from), [&](Rig<bf16>& rig) {
+      set_state(rig.engine, 1);
+      save_checkpoint(folder.path(), header_at(1), rig.engine, {.files = Files(pair % 3)});
+    });
+    on(to, schedule_of(to), [&](Rig<bf16>& rig) {
+      set_state(rig.engine, 2);
+      load_checkpoint(checkpoint_path(folder.path(), 1), rig.engine, LoadWhat::everything, Reading(pair % 2));
+      expect_state(rig.engine, 1, from.text() + " read by " + to.text());
+    });
+  }
+  EXPECT_GE(kinds.size(), 12u);
 }
 
 // Every layout of up to 8 ranks that this model allows reads what every other wrote: 32 x 32 pairs, with stages of uneven length among

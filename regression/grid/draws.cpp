@@ -87,6 +87,28 @@ std::string text(const Ledger& ledger) {
   return all;
 }
 
+// What a rank's plan says of its traffic but for its parts of what ranks have cut among themselves, those of all of which come to the closed form.
+template <class T>
+Ledger traffic_in_parts(const EngineConfig& config, const Layout& layout, int position, const RankPlan& plan) {
+  Ledger mine = ledger_of(plan.traffic);
+  const Ledger regular = closed_form<T>(config, layout, position), parts = closed_form_of_parts<T>(config, layout, position);
+  if (parts.empty()) return mine;
+  Ledger all;
+  const int ranks = layout.size(token_axes);
+  for (int other = 0; other < layout.ranks(); ++other) {
+    if (layout.coordinate(other, all_but(token_axes)) != layout.coordinate(position, all_but(token_axes))) continue;
+    for (const auto& [key, traffic] : ledger_of(plan_rank(in<T>(config), layout, other).traffic)) all[key].bytes += traffic.bytes;
+  }
+  for (const auto& [key, traffic] : parts) {
+    const auto found = regular.find(key);
+    const Traffic each = found == regular.end() ? Traffic() : found->second;
+    if (all[key].bytes != ranks * each.bytes + traffic.bytes) return all;
+    if (mine[key].bytes >= each.bytes && mine[key].calls - each.calls <= traffic.calls) mine[key] = each;
+    if (found == regular.end()) mine.erase(key);
+  }
+  return mine;
+}
+
 // What the plan of any rank of the layout says, against the closed form.
 template <class T>
 std::string of_plan(const Draw& d, int position) {
@@ -94,12 +116,13 @@ std::string of_plan(const Draw& d, int position) {
   const EngineConfig config = d.config(d.micros);
   const RankPlan plan = plan_rank(in<T>(config), layout, position);
   if (!d.frozen.empty()) return "";
-  const Ledger planned = ledger_of(plan.traffic), closed = closed_form<T>(config, layout, position);
+  const Ledger planned = traffic_in_parts<T>(config, layout, position, plan), closed = closed_form<T>(config, layout, position);
   if (planned != closed)
     return fmt::format("planned in {}\n    {}\n  and in closed form\n    {}", name_of(dtype_of<T>()), text(planned), text(closed));
-  if (plan.capacity.bytes(Memory::gradients) != gradient_bytes<T>(config, layout, position))
-    return fmt::format("planned gradients take {} bytes, in closed form {}", plan.capacity.bytes(Memory::gradients),
-                       gradient_bytes<T>(config, layout, position));
+  for (const auto& [category, bytes] :
+       {std::pair{Memory::gradients, gradient_bytes<T>(config, layout, position)}, {Memory::optimizer, optimizer_bytes<T>(config, layout, position)}})
+    if (plan.capacity.bytes(category) != bytes)
+      return fmt::format("{}: planned {} bytes, in closed form {}", name_of(category), plan.capacity.bytes(category), bytes);
   return "";
 }
 

@@ -62,8 +62,11 @@ void expect_one_dump(const ModelConfig& model) {
   if (SharedFolder::rank() == 0) dump<double>(model, alone(8), folder / "one");
   meet();
   const std::vector<Axis> inside_out{Axis::tensor, Axis::pipeline, Axis::data};
-  for (const Layout& layout : {layout_of(1, 1, 8), with_sequence(layout_of(1, 1, 8)), layout_of(1, 8, 1), layout_of(4, 1, 2),
-                               with_sequence(layout_of(2, 1, 4)), layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}, inside_out)}) {
+  for (const Layout& layout :
+       {layout_of(1, 1, 8), with_sequence(layout_of(1, 1, 8)), layout_of(1, 8, 1), layout_of(4, 1, 2), with_sequence(layout_of(2, 1, 4)),
+        sharded(layout_of(4, 2, 1), Shard::optimizer), sharded(layout_of(4, 1, 2), Shard::gradients), sharded(layout_of(2, 2, 2), Shard::weights),
+        layout_with_context(2, 1, 2, 2), with_sequence(layout_with_context(1, 2, 2, 2, SequenceOrder::contiguous)),
+        layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}, inside_out)}) {
     const fs::path many = folder / layout.text();
     if (Grid* grid = grid_of(layout)) dump<double>(model, *grid, many);
     meet();

@@ -31,7 +31,6 @@ EngineConfig config_of(const ModelConfig& model, const Layout& layout, const Set
   c.model = model;
   c.micro_batch_size = 1, c.seq_length = seq_length;
   c.micros = int(sequences / layout.size(Axis::data));
-  c.bucket_bytes = 4096;  // several buckets
   c.optimizer.frozen = setting.frozen;
   c.schedule = setting.schedule;
   c.recompute = setting.recompute;

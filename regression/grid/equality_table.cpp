@@ -10,6 +10,7 @@
 #include <random>
 
 #include "regression/cases.hpp"
+#include "regression/closed_form.hpp"
 #include "regression/draw.hpp"
 #include "regression/pairs.hpp"
 #include "regression/testing.hpp"
@@ -24,17 +25,33 @@ constexpr double limit_in_double = 1e-12, limit_in_float = 1e-5;
 // whole gradient is from that in double, over how far that of one rank is.
 constexpr double limit_of_norm_in_bf16 = 0.05, limit_of_rounding_in_bf16 = 3;
 
-enum Factor { data, pipeline, stages, tensor, sequence, recompute, model, tied, batch, frozen, order, factors };
+enum Factor { data, pipeline, stages, context, tensor, sequence, shard, recompute, model, tied, batch, frozen, order, factors };
 const std::vector<int> axis_sizes{1, 2, 3, 4}, tensor_sizes{1, 2, 4, 8};
+struct Context {
+  int ranks;
+  SequenceOrder order;
+  ContextMode mode;
+  const char* name;
+};
+const std::vector<Context> contexts{{1, SequenceOrder::zigzag, ContextMode::ring, "-"},
+                                    {2, SequenceOrder::zigzag, ContextMode::ring, "2 zigzag"},
+                                    {2, SequenceOrder::contiguous, ContextMode::heads, "2 by heads"},
+                                    {3, SequenceOrder::zigzag, ContextMode::ring, "3 zigzag"},
+                                    {4, SequenceOrder::contiguous, ContextMode::ring, "4 straight"}};
 const std::vector<std::string> stage_kinds{"1F1B", "GPipe", "zero bubble", "2 chunks", "3 chunks"}, models{"T2", "T3", "T4", "T5", "uneven"},
     batches{"plain", "packed", "masked"};
-const Levels levels{4, 4, int(stage_kinds.size()), 4, 2, 4, int(models.size()), 2, int(batches.size()), 2, 2};
+const Levels levels{4, 4, int(stage_kinds.size()), int(contexts.size()), 4, 2, int(shard_names.size()), 4, int(models.size()), 2, int(batches.size()),
+                    2, 2};
 
 int chunks_of(const Levels& row) { return std::max(1, row[stages] - 1); }
 
+ModelConfig model_of(const Levels& row);
+
 bool valid(const Levels& row) {
-  const int p = axis_sizes[row[pipeline]], t = tensor_sizes[row[tensor]];
-  return axis_sizes[row[data]] * p * t <= most_ranks && (p > 1 || row[stages] == 0) && (t > 1 || row[sequence] == 0) && p * chunks_of(row) <= 8;
+  const int p = axis_sizes[row[pipeline]], c = contexts[row[context]].ranks, t = tensor_sizes[row[tensor]];
+  return axis_sizes[row[data]] * p * c * t <= most_ranks && (p > 1 || row[stages] == 0) && (t > 1 || row[sequence] == 0) &&
+         (row[data] > 0 || c > 1 || row[shard] == 0) && p * chunks_of(row) <= 8 &&
+         (contexts[row[context]].mode == ContextMode::ring || can_exchange(model_of(row), t, c));
 }
 
 ModelConfig model_of(const Levels& row) {
@@ -49,14 +66,16 @@ Draw draw_of(const Levels& row, int number) {
   Draw d;
   d.model = model_of(row);
   d.data = axis_sizes[row[data]], d.pipeline = axis_sizes[row[pipeline]], d.tensor = tensor_sizes[row[tensor]];
+  d.context = contexts[row[context]].ranks, d.tokens = contexts[row[context]].order, d.context_mode = contexts[row[context]].mode;
   d.sequence = row[sequence];
+  d.shard = Shard(row[shard]);
   d.chunks = chunks_of(row);
   if (row[stages] < 3) d.schedule = Draw::Kind(row[stages]);
   d.cuts = {1, 2, 3, 4, 5, 6, 7};
   std::shuffle(d.cuts.begin(), d.cuts.end(), std::mt19937_64(number));
   d.cuts.resize(d.pipeline * d.chunks - 1);
   std::sort(d.cuts.begin(), d.cuts.end());
-  d.micro_batch_size = 1, d.seq_length = 11, d.micros = sequences / d.data;
+  d.micro_batch_size = 1, d.seq_length = 13, d.micros = sequences / d.data;
   d.packed = batches[row[batch]] == "packed", d.some_ignored = batches[row[batch]] == "masked";
   d.bucket_bytes = number % 2 ? 1 : 4096;
   d.recompute.all = recompute_of(recompute_names[row[recompute]]);
@@ -166,9 +185,9 @@ std::optional<RowErrors> compare(const Levels& row, const Draw& d, int rank, Pat
 }
 
 std::string text_of(const Levels& row, const Draw& d) {
-  return fmt::format("{:4} {:4}x{} {:11} {:6} {:8} {:16} {:6} {:5} {:6} {:6} {:7}", d.data, d.pipeline, d.chunks, stage_kinds[row[stages]], d.tensor,
-                     d.sequence ? "shares" : "-", recompute_names[row[recompute]], models[row[model]], row[tied] ? "tied" : "-", batches[row[batch]],
-                     row[frozen] ? "some" : "-", row[order] ? "tensor" : "data");
+  return fmt::format("{:4} {:9} {:4}x{} {:11} {:10} {:6} {:8} {:16} {:6} {:5} {:6} {:6} {:7}", d.data, shard_names[row[shard]], d.pipeline, d.chunks,
+                     stage_kinds[row[stages]], contexts[row[context]].name, d.tensor, d.sequence ? "shares" : "-", recompute_names[row[recompute]],
+                     models[row[model]], row[tied] ? "tied" : "-", batches[row[batch]], row[frozen] ? "some" : "-", row[order] ? "tensor" : "data");
 }
 
 std::string text_of(const Errors& e) { return fmt::format(" | {:7.1e} {:7.1e} {:7.1e}", e.gradients, e.loss, e.norm); }
@@ -189,7 +208,7 @@ TEST(equality_table, of_every_pair_of_features) {
   if (rank == 0)
     fmt::print(
         "seed {}; errors of every gradient, loss and norm in double and float; in bf16 of the norm, and rounding over that of one rank\n"
-        "row  data pipeline stages      tensor stream   recompute        model  head  batch  frozen outer\n",
+        "row  data sharded   pipeline stages      context    tensor stream   recompute        model  head  batch  frozen outer\n",
         seed);
   RowErrors worst;
   int number = 0;

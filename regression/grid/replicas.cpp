@@ -36,7 +36,7 @@ void any_flipped_bit_is_noticed(std::set<Content> kinds) {
           const auto flip = [&] {
             if (grid->position() != culprit) return;
             std::vector<std::pair<void*, std::size_t>> tensors;  // and their bytes
-            visit_state(rig.engine, [&](auto x, Content content, const Parameter&) {
+            visit_state(rig.engine, [&](auto x, Content content, const Parameter&, const Span&) {
               using S = typename decltype(x)::value_type;
               if (content == kind && x.extent(0) > 0) tensors.push_back({x.data(), x.extent(0) * sizeof(S)});
             });

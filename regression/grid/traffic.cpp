@@ -18,20 +18,20 @@ struct Shape {
 constexpr Shape shapes[] = {{8, 1, 1}, {2, 2, 2}, {1, 1, 8},       {1, 4, 2},       {1, 8, 1},
                             {4, 1, 2}, {1, 2, 4}, {1, 1, 8, true}, {2, 2, 2, true}, {1, 2, 4, true}};
 
-Layout layout_of(const Shape& s) {
+Layout layout_of(const Shape& s, Index bucket_bytes = together) {
   std::vector<Span> stages;
   for (int i = 0; i < s.pipeline; ++i) stages.push_back({8 * i / s.pipeline, 8 * (i + 1) / s.pipeline});
   Layout layout = grid_layout(s.data, s.pipeline, s.tensor, stages);
   layout.sequence = s.sequence;
+  layout.bucket_bytes = bucket_bytes;
   return layout;
 }
 
-EngineConfig config_of(const ModelConfig& model, Index seq_length, Index bucket_bytes) {
+EngineConfig config_of(const ModelConfig& model, Index seq_length) {
   EngineConfig c;
   c.model = model;
   c.micro_batch_size = batch, c.seq_length = seq_length;
   c.micros = 3;
-  c.bucket_bytes = bucket_bytes;
   return c;
 }
 
@@ -65,8 +65,8 @@ void expect_closed_form(const EngineConfig& config, const Layout& layout, const 
 template <class T>
 void every_layout(const std::string& name, Index bucket_bytes) {
   for (const Shape& s : shapes) {
-    const Layout layout = layout_of(s);
-    expect_closed_form<T>(config_of(widened(named(name)), 5, bucket_bytes), layout,
+    const Layout layout = layout_of(s, bucket_bytes);
+    expect_closed_form<T>(config_of(widened(named(name)), 5), layout,
                           fmt::format("{} data {} pipeline {} tensor {}", name, s.data, s.pipeline, s.tensor));
   }
   meet();
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(T, traffic, ::testing::Values("T2", "T3", "T5", "T6", "
 // Logits go block by block: the head of a long micro-batch reduces each block by itself, the last one shorter.
 TEST(traffic, of_several_blocks_of_logits) {
   const Layout layout = layout_of({2, 1, 4});
-  expect_closed_form<float>(config_of(widened(named("T5")), 150, together), layout, "300 rows");
+  expect_closed_form<float>(config_of(widened(named("T5")), 150), layout, "300 rows");
   meet();
 }
 
@@ -91,9 +91,9 @@ TEST(traffic, of_several_blocks_of_logits) {
 // scattered frozen weights is planned as exactly.
 TEST(traffic, of_frozen_weights_is_none) {
   for (const Shape& s : shapes) {
-    const Layout layout = layout_of(s);
+    const Layout layout = layout_of(s, part_by_part);
     const std::string where = fmt::format("data {} pipeline {} tensor {}", s.data, s.pipeline, s.tensor);
-    EngineConfig config = config_of(widened(named("T2")), 5, part_by_part);
+    EngineConfig config = config_of(widened(named("T2")), 5);
     config.optimizer.frozen = {"*.k_proj.weight", "*.up_proj.weight", "*.mamba.*", "model.layers.7.*"};
     expect_as_planned<double>(config, layout, where);
     config.optimizer.frozen = {"model.layers.*", "model.embed_tokens.weight"};
@@ -117,10 +117,11 @@ TEST(traffic, of_grids_larger_than_this_one_is_the_closed_form) {
   model.mlp = {64, true};
   std::vector<Span> stages;
   for (int s = 0; s < 4; ++s) stages.push_back({4 * s, 4 * (s + 1)});
-  const Layout layout = grid_layout(2, 4, 8, stages);
+  Layout layout = grid_layout(2, 4, 8, stages);
+  layout.bucket_bytes = part_by_part;
   for (const bool tied : {false, true}) {
     model.tie_word_embeddings = tied;
-    const EngineConfig config = config_of(model, 400, part_by_part);
+    const EngineConfig config = config_of(model, 400);
     for (int position = 0; position < layout.ranks(); ++position)
       EXPECT_EQ(ledger_of(plan_rank(in<bf16>(config), layout, position).traffic), closed_form<bf16>(config, layout, position)) << position;
   }

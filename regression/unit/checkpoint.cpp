@@ -114,11 +114,11 @@ TEST(checkpoint, converts_between_precisions) {
     for (Index i = 0; i < p->size(); ++i) {
       if (master) {
         ASSERT_EQ(p->vector<bf16>()(i).bits, bf16(value(1, Content::weight, i)).bits);
-        ASSERT_EQ(b16.engine.optimizer().master(*p).as<float>()(i), value(1, Content::weight, i));
+        ASSERT_EQ(b16.engine.optimizer().master(*p).numbers.as<float>()(i), value(1, Content::weight, i));
       } else {
         ASSERT_EQ(p->vector<float>()(i), value(1, Content::weight, i));
       }
-      ASSERT_EQ(b16.engine.optimizer().moment1(*p).as<float>()(i), 0);
+      ASSERT_EQ(b16.engine.optimizer().moment1(*p).numbers.as<float>()(i), 0);
       ASSERT_EQ(q.vector<double>()(i), double(value(2, master ? Content::master : Content::weight, i)));
     }
   }

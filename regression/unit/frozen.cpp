@@ -102,7 +102,7 @@ void expect_masked_updates(const Patterns& frozen, double tolerance) {
       EXPECT_NE(bytes_of(*all[i], all[i]->size()), start[i]) << all[i]->weight.name << " would have moved";
       put_bytes<T>(*all[i], start[i]);
       if (!whole.engine.optimizer().has_master(*all[i])) continue;
-      const auto master = whole.engine.optimizer().master(*all[i]).template as<Acc<T>>();
+      const auto master = whole.engine.optimizer().master(*all[i]).numbers.template as<Acc<T>>();
       for (Index k = 0; k < all[i]->size(); ++k) master(k) = Acc<T>(all[i]->template vector<T>()(k));
     }
   }

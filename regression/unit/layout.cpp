@@ -132,8 +132,9 @@ TEST(layout, axes_count_in_their_order) {
 }
 
 TEST(layout, refuses_what_is_no_order) {
-  EXPECT_EQ(axis_order({"tensor", "data", "pipeline"}), (std::vector{Axis::tensor, Axis::data, Axis::pipeline}));
-  EXPECT_EQ(axis_order(default_axis_order()), (std::vector{Axis::data, Axis::pipeline, Axis::tensor}));
+  EXPECT_EQ(axis_order({"tensor", "data", "context", "pipeline"}), (std::vector{Axis::tensor, Axis::data, Axis::context, Axis::pipeline}));
+  EXPECT_EQ(axis_order({"data", "tensor", "pipeline"}), (std::vector{Axis::data, Axis::context, Axis::tensor, Axis::pipeline}));
+  EXPECT_EQ(axis_order(default_axis_order()), (std::vector{Axis::data, Axis::pipeline, Axis::context, Axis::tensor}));
   for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
            {}, {"data", "pipeline"}, {"data", "data", "tensor"}, {"data", "pipeline", "tensors"}, {"data", "pipeline", "tensor", "data"}})
     EXPECT_THROW(axis_order(wrong), Error);

@@ -170,7 +170,8 @@ void expect_weights(Engine& engine, Type type, const std::string& where) {
         const double value = narrow ? double(Acc<T>(p->template vector<T>()(local + i))) : double(p->template vector<Acc<T>>()(local + i));
         ASSERT_EQ(value, wanted) << where << " " << p->weight.name;
         if (engine.optimizer().has_master(*p)) {
-          ASSERT_EQ(double(engine.optimizer().master(*p).as<Acc<T>>()(local + i)), double(Acc<T>(stored))) << where << " " << p->weight.name;
+          ASSERT_EQ(double(engine.optimizer().master(*p).numbers.template as<Acc<T>>()(local + i)), double(Acc<T>(stored)))
+              << where << " " << p->weight.name;
         }
       }
     });

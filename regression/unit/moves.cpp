@@ -13,8 +13,8 @@ namespace {
 constexpr int layers = 4;
 
 // Four equal layers of weights with so many rows of one element, which are sharded over the tensor axis.
-std::vector<PlacedWeight> stack(const std::vector<Index>& rows, const Layout& layout) {
-  std::vector<PlacedWeight> weights;
+std::vector<PlacedTensor> stack(const std::vector<Index>& rows, const Layout& layout) {
+  std::vector<PlacedTensor> weights;
   for (int layer = 0; layer < layers; ++layer)
     for (const Index n : rows) {
       const int stage = layer * layout.size(Axis::pipeline) / layers;
@@ -28,7 +28,7 @@ Layout layout_of(int tensor, int pipeline, int data, const std::vector<Axis>& or
 }
 
 // Elements of the weights that a rank holds, as (weight, element).
-std::set<std::pair<std::size_t, Index>> holdings(const std::vector<PlacedWeight>& weights, const Layout& layout, int rank) {
+std::set<std::pair<std::size_t, Index>> holdings(const std::vector<PlacedTensor>& weights, const Layout& layout, int rank) {
   std::set<std::pair<std::size_t, Index>> all;
   for (std::size_t w = 0; w < weights.size(); ++w)
     for (const Held& held : held_at(weights[w], layout, layout.position_of(rank)))
@@ -43,13 +43,13 @@ Index sent(const std::vector<Move>& all) {
 }
 
 void expect_moved(const std::vector<Index>& rows, const Layout& before, const Layout& after, int ranks_per_node) {
-  const std::vector<PlacedWeight> from = stack(rows, before), to = stack(rows, after);
+  const std::vector<PlacedTensor> from = stack(rows, before), to = stack(rows, after);
   std::vector<std::set<std::pair<std::size_t, Index>>> old, now;
   for (int rank = 0; rank < before.ranks(); ++rank) old.push_back(holdings(from, before, rank)), now.push_back(old.back());
   for (const Move& move : moves(from, before, to, after, ranks_per_node)) {
     ASSERT_TRUE(std::is_sorted(move.to.begin(), move.to.end()));
     for (Index i = 0; i < move.box.count[0]; ++i) {
-      const std::pair element(move.weight, move.box.first[0] + i);
+      const std::pair element(move.tensor, move.box.first[0] + i);
       ASSERT_TRUE(old[move.from].contains(element)) << "rank " << move.from << " sends what it has not";
       for (const int rank : move.to) {
         ASSERT_TRUE(now[rank].insert(element).second) << "rank " << rank << " gets what it has";
@@ -116,7 +116,7 @@ TEST(moves, bring_every_rank_what_it_needs_and_no_more) {
 // Four holders on one node share the work of sending.
 TEST(moves, spread_over_the_holders) {
   const Layout before = layout_of(1, 1, 8), after = layout_of(1, 1, 8);
-  std::vector<PlacedWeight> from, to;
+  std::vector<PlacedTensor> from, to;
   for (int w = 0; w < 64; ++w) {
     from.push_back({{fmt::format("w{}", w), {16}, by_rows({{16, 2}}), zeros()}, 0});
     to.push_back({{fmt::format("w{}", w), {16}, replicated(), zeros()}, 0});

@@ -132,8 +132,8 @@ TEST(optimizer, clips_the_gradients_of_a_step_once) {
       const double factor = clip_grad > 0 && clip_grad < norm ? clip_grad / norm : 1;
       double squares = 0;
       for (const auto& p : engine.stage().parameters().all()) {
-        const auto g = values(p->vector_gradient<double>()), m = values(engine.optimizer().moment1(*p).as<double>()),
-                   v = values(engine.optimizer().moment2(*p).as<double>());
+        const auto g = values(p->vector_gradient<double>()), m = values(engine.optimizer().moment1(*p).numbers.as<double>()),
+                   v = values(engine.optimizer().moment2(*p).numbers.as<double>());
         double worst = 0, largest = 1e-300;
         for (std::size_t i = 0; i < g.size(); ++i) {
           const double seen = factor * g[i];

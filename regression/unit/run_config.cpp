@@ -137,7 +137,19 @@ TEST(run_config, axes_stand_in_the_order_given) {
   };
   EXPECT_EQ(with(""), "2 data x 2 pipeline x 4 tensor");
   EXPECT_EQ(with("[tensor, data, pipeline]"), "4 tensor x 2 data x 2 pipeline");
-  expect_refused([&] { with("[tensor, data, pipelines]"); }, {"parallel.order", "data, pipeline, tensor", "[tensor, data, pipelines]"});
+  expect_refused([&] { with("[tensor, data, pipelines]"); }, {"parallel.order", "data, pipeline, context, tensor", "[tensor, data, pipelines]"});
+}
+
+TEST(run_config, ranks_share_sequences_that_are_long_enough) {
+  const auto with = [](std::vector<std::string> overrides) {
+    overrides.push_back("parallel.context=4");
+    return layout_of(run_of("model: {pattern: P}\ntrain: {global_batch_size: 1}\n", overrides), 4);
+  };
+  EXPECT_EQ(with({"train.seq_length=64"}).text(), "1 data x 1 pipeline x 4 context x 1 tensor (keys go round)");
+  EXPECT_EQ(with({"train.seq_length=64"}).sequences(1, 1, 64).place(0), 8);
+  EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=heads"}).sequences(1, 1, 64).place(0), 16);
+  EXPECT_EQ(with({"train.seq_length=17", "model.pattern=\"*\""}).size(Axis::context), 4) << "attention takes any length";
+  expect_refused([&] { with({"train.seq_length=16"}); }, {"parallel.context = 4", "blocks of 2", "model.mamba.conv_kernel = 4", "2 ranks or fewer"});
 }
 
 TEST(run_config, layers_of_stages_are_taken_as_given) {

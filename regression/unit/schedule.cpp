@@ -2,7 +2,9 @@
 #include "src/parallel/schedule.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <random>
 #include <set>
 
 #include "kernels/error.hpp"
@@ -22,7 +24,7 @@ const std::vector<Named> schedules{{"all_forward_all_backward", all_forward_all_
                                    {"interleaved", interleaved, true},
                                    {"zero_bubble", zero_bubble, false}};
 
-std::vector<Program> programs(Schedule schedule, const PipelineShape& shape, const GradientParts& parts = {}) {
+std::vector<Program> programs(Schedule schedule, const PipelineShape& shape, const BucketPlan& parts = {}) {
   std::vector<Program> all;
   for (int rank = 0; rank < shape.ranks; ++rank) all.push_back(compile(schedule, shape, rank, parts));
   return all;
@@ -93,8 +95,8 @@ TEST(schedule, no_program_deadlocks_and_every_message_has_a_tag_of_its_own) {
 // What a micro-batch has in a slot is there from its first task to its last, and nobody else's in between.
 TEST(schedule, no_slot_is_taken_before_it_is_free) {
   for_all([](const Named& named, const PipelineShape& shape) {
-    GradientParts parts{std::vector<int>(shape.chunks, 2), {}};
-    for (Index part = 2 * shape.chunks; part-- > 0;) parts.buckets.push_back({part, part + 1});
+    BucketPlan parts{std::vector<int>(shape.chunks, 2), {}, std::vector<bool>(2 * shape.chunks, false)};
+    for (int part = 2 * shape.chunks; part-- > 0;) parts.buckets.push_back({part});
     for (int rank = 0; rank < shape.ranks; ++rank) {
       const Program program = compile(named.schedule, shape, rank, parts);
       std::map<std::pair<int, int>, int> holder;
@@ -114,10 +116,11 @@ TEST(schedule, no_slot_is_taken_before_it_is_free) {
 
 TEST(schedule, a_bucket_is_reduced_when_its_parts_are_complete_and_not_before) {
   for_all([](const Named& named, const PipelineShape& shape) {
-    GradientParts parts;
+    BucketPlan parts;
     for (int chunk = 0; chunk < shape.chunks; ++chunk) parts.parts.push_back(2 + chunk);
     const Index all = parts.of(shape.chunks - 1).last;
-    for (Index last = all; last > 0; last = std::max<Index>(0, last - 3)) parts.buckets.push_back({std::max<Index>(0, last - 3), last});
+    for (Index part = 0; part < all; ++part) parts.buckets.push_back({int((all - 1 - part) / 3)});
+    parts.kept_whole.assign(parts.buckets.front().front() + 1, false);
     const Program program = compile(named.schedule, shape, shape.ranks - 1, parts);
     std::vector<int> summands(all, 0);
     std::set<int> reduced;
@@ -127,10 +130,138 @@ TEST(schedule, a_bucket_is_reduced_when_its_parts_are_complete_and_not_before) {
         for (Index part = t.parts.first; part < t.parts.last; ++part) ++summands[parts.of(t.chunk).first + part];
       if (t.op != Op::reduce) continue;
       EXPECT_TRUE(reduced.insert(t.bucket).second);
-      for (Index part = parts.buckets[t.bucket].first; part < parts.buckets[t.bucket].last; ++part) EXPECT_EQ(summands[part], shape.micros);
+      for (Index part = 0; part < all; ++part) {
+        if (parts.buckets[part].front() != t.bucket) continue;
+        EXPECT_EQ(summands[part], shape.micros);
+      }
     }
-    EXPECT_EQ(reduced.size(), parts.buckets.size());
+    EXPECT_EQ(reduced.size(), parts.kept_whole.size());
     EXPECT_EQ(program.tasks.back().op, Op::step);
+  });
+}
+
+// Buckets of one to three parts; of a model with a tied head the embedding's, which the head uses too, is kept whole.
+BucketPlan bucket_plan(const PipelineShape& shape, int rank, Shard shard, std::mt19937& random) {
+  BucketPlan plan;
+  plan.shard = shard, plan.head = rank == shape.ranks - 1;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) plan.parts.push_back(1 + int(random() % 3) + plan.head);
+  plan.buckets.resize(plan.of(shape.chunks - 1).last);
+  for (auto part = plan.buckets.rbegin(); part != plan.buckets.rend(); ++part) {
+    if (plan.kept_whole.empty() || random() % 2) plan.kept_whole.push_back(false);
+    *part = {int(plan.kept_whole.size()) - 1};
+  }
+  if (random() % 2) {  // tied
+    plan.kept_whole.push_back(true);
+    if (rank == 0) plan.buckets.front() = {int(plan.kept_whole.size()) - 1};
+    if (plan.head && plan.buckets.size() > 1) plan.buckets.back().push_back(int(plan.kept_whole.size()) - 1);
+  }
+  return plan;
+}
+
+// What stands in the buffers while a program runs.
+class Buffers {
+ public:
+  explicit Buffers(const BucketPlan& plan) : plan_(plan) {}
+  std::string complaint;
+  int gathers = 0, behind_step = 0;
+
+  void take(const Task& t) {
+    if (t.op == Op::gather) gather(t);
+    if (t.op == Op::clear) clear(t);
+    if (t.op == Op::reduce) reduce(t);
+    if (t.op == Op::step) stepped_ = true;
+    if (t.op == Op::forward || t.op == Op::backward || t.op == Op::backward_input || t.op == Op::backward_weights) compute(t);
+  }
+  void end() {
+    for (const int open : open_) complain(open < 0, "gradients are left");
+    complain(unreduced_.empty(), "gradients are not reduced");
+  }
+
+ private:
+  void complain(bool right, const char* what) {
+    if (!right && complaint.empty()) complaint = what;
+  }
+  bool turns(int bucket) const { return !plan_.kept_whole[bucket]; }
+  void gather(const Task& t) {
+    ++gathers;
+    behind_step += stepped_;
+    const bool cut = plan_.shard == Shard::weights;
+    complain((t.buffer >= 0) == (cut && turns(t.bucket)), "a gather into the wrong place");
+    complain(cut != stepped_, "a gather at the wrong time");
+    if (t.buffer < 0) whole_.insert(t.bucket);
+    else holds_[t.buffer] = t.bucket;
+  }
+  void clear(const Task& t) {
+    complain(plan_.shard >= Shard::gradients && turns(t.bucket) && open_[t.buffer] < 0, "a clear of what is in use");
+    open_[t.buffer] = t.bucket;
+  }
+  void reduce(const Task& t) {
+    if (t.buffer >= 0) complain(std::exchange(open_[t.buffer], -1) == t.bucket, "a reduction of what is not there");
+    complain(unreduced_.erase(t.bucket) == 1, "a reduction of nothing");
+    complain(t.buffer >= 0 || reduced_.insert(t.bucket).second, "reduced twice");
+  }
+  void compute(const Task& t) {
+    for (Index i = t.parts.first; i < t.parts.last; ++i) {
+      const Index part = plan_.of(t.chunk).first + i;
+      const bool head = plan_.head && part == Index(plan_.buckets.size()) - 1, forward = t.op == Op::forward;
+      for (const int bucket : plan_.buckets[part]) {
+        if ((forward || !head) && plan_.shard == Shard::weights)
+          complain(turns(bucket) ? holds_[0] == bucket || holds_[1] == bucket : whole_.count(bucket) == 1, "computed without weights");
+        if (forward != head) continue;
+        if (plan_.shard >= Shard::gradients && turns(bucket)) complain(open_[0] == bucket || open_[1] == bucket, "gradients without a place");
+        unreduced_.insert(bucket);
+      }
+    }
+  }
+
+  const BucketPlan& plan_;
+  std::array<int, 2> holds_{-1, -1}, open_{-1, -1};
+  std::set<int> whole_, unreduced_, reduced_;
+  bool stepped_ = false;
+};
+
+TEST(schedule, what_is_cut_is_there_when_it_is_computed_with_and_reduced_before_it_goes) {
+  std::mt19937 random(1);
+  for_all([&](const Named& named, const PipelineShape& shape) {
+    for (const Shard shard : {Shard::none, Shard::optimizer, Shard::gradients, Shard::weights})
+      for (int rank = 0; rank < shape.ranks; ++rank) {
+        const BucketPlan plan = bucket_plan(shape, rank, shard, random);
+        const Program program = compile(named.schedule, shape, rank, plan);
+        Buffers buffers(plan);
+        for (const Task& t : program.tasks) buffers.take(t);
+        buffers.end();
+        ASSERT_EQ(buffers.complaint, "") << named.name << ", sharded " << name_of(shard) << "\n" << to_text(program);
+        const bool behind = shard == Shard::optimizer || shard == Shard::gradients;
+        std::set<int> used;
+        for (const auto& buckets : plan.buckets) used.insert(buckets.begin(), buckets.end());
+        ASSERT_EQ(buffers.behind_step, behind ? int(used.size()) : 0) << to_text(program);
+        ASSERT_EQ(buffers.gathers > 0, shard != Shard::none);
+      }
+  });
+}
+
+// A bucket is on its way before the computation that runs ahead of the one that needs it.
+TEST(schedule, the_next_weights_are_gathered_while_computation_goes_on) {
+  for_all([](const Named& named, const PipelineShape& shape) {
+    BucketPlan plan;
+    plan.shard = Shard::weights;
+    plan.parts.assign(shape.chunks, 3);
+    for (int part = 3 * shape.chunks; part-- > 0;) plan.buckets.push_back({part}), plan.kept_whole.push_back(false);
+    const Program program = compile(named.schedule, shape, 0, plan);
+    int computed = 0;  // since the last gather began
+    int late = 0;
+    for (std::size_t i = 0; i < program.tasks.size(); ++i) {
+      const Task& t = program.tasks[i];
+      if (t.op != Op::forward && t.op != Op::backward && t.op != Op::backward_input && t.op != Op::backward_weights) continue;
+      const int needed = plan.buckets[plan.of(t.chunk).first + t.parts.first].front();
+      int at = int(i);  // the gather it goes back to
+      while (at >= 0 && !(program.tasks[at].op == Op::gather && program.tasks[at].bucket == needed)) --at;
+      ASSERT_GE(at, 0);
+      computed = 0;
+      for (std::size_t k = at; k < i; ++k) computed += program.tasks[k].micro >= 0 && program.tasks[k].parts.size() > 0;
+      late += computed == 0;
+    }
+    EXPECT_EQ(late, 1) << "only the first has nothing to hide behind\n" << to_text(program);
   });
 }
 

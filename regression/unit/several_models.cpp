@@ -33,7 +33,7 @@ std::vector<std::byte> bytes_of(const ModelState& state) {
   std::vector<std::byte> all;
   for (const auto& p : state.parameters())
     for (const Content content : {Content::weight, Content::gradient, Content::first_moment, Content::second_moment, Content::master})
-      if (const AnyTensor x = state.tensor(*p, content)) {
+      if (const AnyTensor x = state.tensor(*p, content).numbers) {
         all.resize(all.size() + std::size_t(x.bytes()));
         copy_to_host(x, all.data() + all.size() - x.bytes());
       }
@@ -94,14 +94,14 @@ TEST(several_models, tell_what_they_hold_of_each_weight) {
     const DType wide = accumulator_of(precision);
     for (const auto& p : state.parameters()) {
       const bool narrow = precision != wide && p->weight.storage == Storage::narrow;
-      EXPECT_EQ(state.tensor(*p, Content::weight).dtype, narrow ? precision : wide) << p->weight.name;
+      EXPECT_EQ(state.tensor(*p, Content::weight).numbers.dtype, narrow ? precision : wide) << p->weight.name;
       EXPECT_EQ(bool(state.tensor(*p, Content::master)), narrow) << p->weight.name;
       for (const Content content : {Content::gradient, Content::first_moment, Content::second_moment}) {
-        EXPECT_EQ(state.tensor(*p, content).dtype, wide) << p->weight.name;
-        EXPECT_EQ(state.tensor(*p, content).size, p->size()) << p->weight.name;
+        EXPECT_EQ(state.tensor(*p, content).numbers.dtype, wide) << p->weight.name;
+        EXPECT_EQ(state.tensor(*p, content).numbers.size, p->size()) << p->weight.name;
       }
       EXPECT_FALSE(state.tensor(*p, Content::activation));
-      EXPECT_EQ(state.updated(*p).dtype, wide) << p->weight.name;
+      EXPECT_EQ(state.updated(*p).numbers.dtype, wide) << p->weight.name;
     }
   }
 }

@@ -15,6 +15,13 @@ void transfer(Communicator& world, Call call, Pointer* data, Index bytes, int ot
   Event(&transport, (transport.*call)(data, bytes, DType::u8, other, 0)).host_wait();
 }
 
+// Where a box of a weight lies in this rank's share.
+Box local_box(const Parameter& p, const Box& box) {
+  for (const Held& held : p.held.boxes)
+    if (const auto both = common(held.box, box); both && both->count == box.count) return moved(box, held.box.first, held.local);
+  fail(Exit::internal, "{}: a box that this rank does not hold is asked of it", p.weight.name);
+}
+
 }  // namespace
 
 Delivery::Delivery(ModelState& state, const std::vector<PlacedTensor>& tensors, std::vector<int> writers, bool spread)
@@ -23,7 +30,7 @@ Delivery::Delivery(ModelState& state, const std::vector<PlacedTensor>& tensors, 
   const int me = state.grid().position();
   for (int position = 0; position < layout.ranks(); ++position) {
     if (position != me && writers_[position] != me) continue;
-    std::vector<GivenBox> boxes = given_boxes(tensors_, layout, position, spread);
+    std::vector<Move> boxes = given_boxes(tensors_, layout, position, spread);
     if (writers_[position] == me) {
       bytes_ += bytes_of(boxes, tensors_);
       boxes_.insert(boxes_.end(), boxes.begin(), boxes.end());
@@ -33,31 +40,32 @@ Delivery::Delivery(ModelState& state, const std::vector<PlacedTensor>& tensors, 
   for (const auto& p : state.parameters()) parameters_[p->weight.name] = p.get();
 }
 
-const std::byte* Delivery::share(const PlacedTensor& t) const {
+const std::byte* Delivery::kept(const PlacedTensor& t, const Piece& piece) const {
   if (copied_ == &t) return copy_.data();
-  const Parameter& p = *parameters_.at(t.of.weight.name);
-  const AnyTensor x = state_.tensor(p, t.content);
-  ensure(bool(x), "{} has no {} on this rank", t.of.weight.name, name_of(t.content));
-  const std::byte* data = on_host(x, copy_);
+  ensure(bool(piece), "{} has no {} on this rank", t.weight.name, name_of(t.content));
+  const std::byte* data = on_host(piece.numbers, copy_);
   copied_ = data == copy_.data() ? &t : nullptr;
   return data;
 }
 
-void Delivery::pack(const GivenBox& b, Index first, Index rows, std::byte* to) const {
+void Delivery::pack(const Move& b, Index first, Index rows, std::byte* to) const {
   const PlacedTensor& t = tensors_[b.tensor];
-  Box local{b.local, b.box.count};
+  const Parameter& p = *parameters_.at(t.weight.name);
+  Box local = local_box(p, b.box);
   local.first[0] += first, local.count[0] = rows;
-  const std::byte* data = share(t);
-  const Index size = size_of(t.tensor.dtype);
-  box_runs(parameters_.at(t.of.weight.name)->held.shape, local, local.count, whole(local.count),
-           [&](Index from, Index there, Index count) { std::memcpy(to + there * size, data + from * size, std::size_t(count * size)); });
+  const Piece piece = state_.tensor(p, t.content);
+  const std::byte* data = kept(t, piece);
+  const Index size = size_of(t.dtype);
+  box_runs(p.held.shape, local, local.count, whole(local.count), [&](Index from, Index there, Index count) {
+    std::memcpy(to + there * size, data + (from - piece.of.first) * size, std::size_t(count * size));
+  });
 }
 
 void Delivery::send() const {
   Communicator& world = state_.grid().world();
   Slab slab;
-  for (const GivenBox& b : given_) {
-    const Index rows = b.box.count[0], row = elements(b.box.count) / rows * size_of(tensors_[b.tensor].tensor.dtype), step = slab_of(b);
+  for (const Move& b : given_) {
+    const Index rows = b.box.count[0], row = elements(b.box.count) / rows * size_of(tensors_[b.tensor].dtype), step = slab_of(b);
     for (Index first = 0; first < rows; first += step) {
       const Index count = std::min(step, rows - first);
       slab.resize(std::size_t(count * row));
@@ -67,9 +75,9 @@ void Delivery::send() const {
   }
 }
 
-void Delivery::take(const GivenBox& b, Sink& sink) const {
+void Delivery::take(const Move& b, Sink& sink) const {
   Communicator& world = state_.grid().world();
-  const Index rows = b.box.count[0], row = elements(b.box.count) / rows * size_of(tensors_[b.tensor].tensor.dtype), step = slab_of(b);
+  const Index rows = b.box.count[0], row = elements(b.box.count) / rows * size_of(tensors_[b.tensor].dtype), step = slab_of(b);
   for (Index first = 0; first < rows; first += step) {
     const Index count = std::min(step, rows - first);
     std::byte* place = sink.place(count * row);
@@ -84,7 +92,7 @@ void Delivery::run(Sink* sink) const {
   copied_ = nullptr;
   if (writers_[state_.grid().position()] != state_.grid().position()) send();
   if (!sink) return;
-  for (const GivenBox& b : boxes_) take(b, *sink);
+  for (const Move& b : boxes_) take(b, *sink);
   sink->check();
 }
 

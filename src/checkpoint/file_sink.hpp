@@ -11,14 +11,14 @@ namespace gyr {
 
 class FileSink : public Sink {
  public:
-  using Write = std::function<void(const GivenBox&, Index rows, const void* data)>;
+  using Write = std::function<void(const Move&, Index rows, const void* data)>;
   explicit FileSink(Write write) : write_(std::move(write)) {}
 
   std::byte* place(Index bytes) override {
     slab_.resize(std::size_t(bytes));
     return slab_.data();
   }
-  void taken(const GivenBox& b, Index rows, Index) override {
+  void taken(const Move& b, Index rows, Index) override {
     if (failed_) return;
     try {
       write_(b, rows, slab_.data());

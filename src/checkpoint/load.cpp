@@ -12,13 +12,13 @@ namespace {
 // Every weight of the model is there in its shape, and no other.
 void check_model(const WeightSource& source, const ModelConfig& config) {
   std::vector<Weight> weights;
-  for (const PlacedWeight& placed : model_weights(config)) weights.push_back(placed.weight);
+  for (const PlacedTensor& placed : model_weights(config)) weights.push_back(placed.weight);
   check_weights(source, weights);
 }
 
 // A weight in training goes on from its moments.
 void check_moments(const CheckpointFile& file, const ModelState& state) {
-  for (const PlacedWeight& placed : model_weights(state.model(), state.trained())) {
+  for (const PlacedTensor& placed : model_weights(state.model(), state.trained())) {
     if (!placed.trained) continue;
     const std::string& name = placed.weight.name;
     const bool first = file.has(Content::first_moment, name), second = file.has(Content::second_moment, name);
@@ -35,36 +35,38 @@ void check_moments(const CheckpointFile& file, const ModelState& state) {
   }
 }
 
-// What this rank holds of a tensor, in that type; rows that only pad are zero.
-std::vector<std::byte> share(const TensorReader& tensor, const Parameter& p, DType dtype) {
+// What this rank keeps of a tensor, in that type; rows that only pad are zero.
+std::vector<std::byte> kept_of(const TensorReader& tensor, const Parameter& p, const Span& of, DType dtype) {
   std::vector<BoxPair> parts;
-  for (const Held& held : p.held.boxes) parts.push_back({held.box, {held.local, held.box.count}});
-  std::vector<std::byte> stored(std::size_t(p.size() * size_of(tensor.dtype)));
-  tensor.read_parts(parts, stored.data(), p.held.shape);
-  std::vector<std::byte> numbers(std::size_t(p.size() * size_of(dtype)));
+  for (const Held& held : cut(p.held, of.first, of.last)) parts.push_back({held.box, {held.local, held.box.count}});
+  std::vector<std::byte> share(std::size_t(p.size() * size_of(tensor.dtype)));
+  tensor.read_parts(parts, share.data(), p.held.shape);
+  std::vector<std::byte> numbers(std::size_t(of.size() * size_of(dtype)));
   with_type(dtype, [&]<class S>(std::type_identity<S>) {
-    convert_numbers(tensor.dtype, stored.data(), p.size(), reinterpret_cast<S*>(numbers.data()), tensor.name);
+    convert_numbers(tensor.dtype, share.data() + of.first * size_of(tensor.dtype), of.size(), reinterpret_cast<S*>(numbers.data()), tensor.name);
   });
   return numbers;
 }
 
-// Brings shares to a rank: read by itself, or by the first of those that hold the same, who tells the others. An error of a reader is kept
+// Brings numbers to a rank: read by itself, or by the first of those that keep the same, who tells the others. An error of a reader is kept
 // until `check`, because the others wait for what comes next.
 class Fetch {
  public:
   explicit Fetch(Communicator* same = nullptr) : same_(same && same->size() > 1 ? same : nullptr) {}
 
-  // Into what the rank holds of the parameter.
-  void operator()(const std::function<TensorReader()>& open, const Parameter& p, const AnyTensor& to) {
-    if (!same_) return copy_to_device(share(open(), p, to.dtype).data(), to);
+  // Into what the rank keeps of the parameter; `cut`: others keep other parts.
+  void operator()(const std::function<TensorReader()>& open, const Parameter& p, const Piece& kept, bool cut) {
+    const AnyTensor& to = kept.numbers;
+    if (cut && to.size == 0) return;
+    if (!same_) return copy_to_device(kept_of(open(), p, kept.of, to.dtype).data(), to);
     std::vector<std::byte> numbers(std::size_t(to.bytes()));
-    if (same_->rank() == 0 && !failed_) try {
-        numbers = share(open(), p, to.dtype);
+    if ((cut || same_->rank() == 0) && !failed_) try {
+        numbers = kept_of(open(), p, kept.of, to.dtype);
       } catch (const Error& error) {
         failed_ = error;
       }
     Transport& transport = same_->transport();
-    Event(&transport, transport.broadcast(numbers.data(), to.bytes(), DType::u8, 0)).host_wait();
+    if (!cut) Event(&transport, transport.broadcast(numbers.data(), to.bytes(), DType::u8, 0)).host_wait();
     copy_to_device(numbers.data(), to);
   }
   void check() const {
@@ -76,22 +78,26 @@ class Fetch {
   std::optional<Error> failed_;
 };
 
-void load_values(Fetch& fetch, const WeightSource& source, ParameterList parameters) {
-  for (const auto& p : parameters) fetch([&] { return source.open(p->weight.name, p->dtype()); }, *p, p->value());
+void load_values(Fetch& fetch, const WeightSource& source, ParameterList parameters, Shard level = Shard::none) {
+  for (const auto& p : parameters)
+    fetch([&] { return source.open(p->weight.name, p->dtype()); }, *p, p->kept_value(), is_cut(Content::weight, level));
 }
 
 // Weights, masters, and moments of zero.
 void load_anew(Fetch& fetch, const WeightSource& source, ModelState& state) {
-  load_values(fetch, source, state.parameters());
+  const Shard level = state.grid().layout().cut();
+  load_values(fetch, source, state.parameters(), level);
   state.reset_optimizer();
   for (const auto& p : state.parameters())
-    if (const AnyTensor master = state.tensor(*p, Content::master)) fetch([&] { return source.open(p->weight.name, master.dtype); }, *p, master);
+    if (const Piece master = state.tensor(*p, Content::master))
+      fetch([&] { return source.open(p->weight.name, master.numbers.dtype); }, *p, master, is_cut(Content::master, level));
 }
 
 void load_moments(Fetch& fetch, const CheckpointFile& file, ModelState& state) {
   for (const auto& p : state.parameters())
     for (const Content content : {Content::first_moment, Content::second_moment})
-      if (const AnyTensor moment = state.tensor(*p, content)) fetch([&] { return file.open(content, p->weight.name); }, *p, moment);
+      if (const Piece moment = state.tensor(*p, content))
+        fetch([&] { return file.open(content, p->weight.name); }, *p, moment, is_cut(content, state.grid().layout().cut()));
 }
 
 // Opens a source and looks whether it is whole and of this model. Collective.
@@ -125,7 +131,7 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& path, ModelState& 
   });
   if (what == LoadWhat::everything) collective_check(world, [&] { check_moments(*source, state); });
   collective_check(world, [&] {
-    Fetch fetch(reading == Reading::broadcast ? &state.grid().group(Axis::data) : nullptr);
+    Fetch fetch(reading == Reading::broadcast ? &state.grid().group(token_axes) : nullptr);
     load_anew(fetch, *source, state);
     if (what == LoadWhat::everything) load_moments(fetch, *source, state);
     fetch.check();

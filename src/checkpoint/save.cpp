@@ -42,7 +42,7 @@ class ShardFile {
             int position)
       : writer_(path, header, options), tensors_(tensors), position_(position), step_(header.step) {}
 
-  void write(const GivenBox& b, Index rows, const void* data) {
+  void write(const Move& b, Index rows, const void* data) {
     if (++slabs_ == 3) fault_point("shard", position_, step_);
     writer_.write(tensors_[b.tensor], b.tensor, b.box, rows, data);
   }
@@ -65,7 +65,7 @@ class MemorySink : public Sink {
  public:
   explicit MemorySink(std::vector<std::byte>& buffer) : buffer_(buffer) {}
   std::byte* place(Index) override { return buffer_.data() + end_; }
-  void taken(const GivenBox&, Index, Index bytes) override { end_ += bytes; }
+  void taken(const Move&, Index, Index bytes) override { end_ += bytes; }
   void check() const override { ensure(end_ == Index(buffer_.size()), "a copy of {} bytes in a buffer of {}", end_, buffer_.size()); }
 
  private:
@@ -74,8 +74,8 @@ class MemorySink : public Sink {
 };
 
 // What a MemorySink has taken, into a file.
-ManifestFile write_copy(ShardFile& file, const std::vector<GivenBox>& boxes, const std::vector<StoredTensor>& tensors, const std::byte* data) {
-  for (const GivenBox& b : boxes) {
+ManifestFile write_copy(ShardFile& file, const std::vector<Move>& boxes, const std::vector<StoredTensor>& tensors, const std::byte* data) {
+  for (const Move& b : boxes) {
     const StoredTensor& t = tensors[b.tensor];
     const Index all = b.box.count[0], row = elements(b.box.count) / all * size_of(t.dtype), slab = slab_rows(t.dtype, b.box.count);
     for (Index first = 0; first < all; first += slab) {
@@ -94,7 +94,7 @@ Files files_of(const std::string& name) { return name == "rank" ? Files::rank : 
 Saver::Saver(std::filesystem::path folder, const SaveOptions& options, ModelState& state, std::vector<int> writers)
     : folder_(std::move(folder)), options_(options), state_(state), tensors_(std::make_unique<const std::vector<PlacedTensor>>(model_tensors(
                                                                         state.model(), state.precision(), state.grid().layout(), state.trained()))) {
-  for (const PlacedTensor& t : *tensors_) stored_.push_back(t.tensor);
+  for (const PlacedTensor& t : *tensors_) stored_.push_back(stored_tensor(t));
   if (writers.empty()) writers = writers_of(options.files, state.grid());
   delivery_ = std::make_unique<const Delivery>(state, *tensors_, std::move(writers), options.files != Files::single);
   buffer_.resize(std::size_t(buffer_bytes()));
@@ -123,7 +123,7 @@ Saver::Write Saver::hand_over(const std::filesystem::path& shard, const Checkpoi
   });
   collective_check(world, [&] {
     std::optional<FileSink> sink;
-    if (writes) sink.emplace([&](const GivenBox& b, Index rows, const void* data) { file->write(b, rows, data); });
+    if (writes) sink.emplace([&](const Move& b, Index rows, const void* data) { file->write(b, rows, data); });
     delivery_->run(sink ? &*sink : nullptr);
   });
   if (!writes) return [] { return std::nullopt; };

@@ -18,7 +18,7 @@ namespace {
 
 std::string mebi(Index bytes) { return fmt::format("{:.1f}", double(bytes) / (1 << 20)); }
 
-// One rank of every pipeline and tensor coordinate stands for all its data replicas: they take the same.
+// One rank of every pipeline, context and tensor coordinate stands for all its data replicas: they take the same.
 std::vector<RankPlan> plans(const RunConfig& run, const Layout& layout) {
   const EngineConfig config = engine_config(run, layout);
   std::vector<RankPlan> list;
@@ -35,6 +35,7 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
   for (const char* name : {"total MiB", "live", "planned", "ratio"}) columns.push_back({name, true});
   Table table(columns);
   for (const RankPlan& p : plans) {
+    if (layout.coordinate(p.position, Axis::context) != 0) continue;  // takes what the first one does
     const int stage = layout.coordinate(p.position, Axis::pipeline);
     const PipelineShape shape = pipeline_shape(layout, 1);
     Index layers = 0;
@@ -57,7 +58,7 @@ std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layo
     for (const CommunicatorTraffic& c : p.traffic)
       for (int op = 0; op < operations; ++op) {
         const Traffic& t = c.by_operation[op];
-        if (t.calls == 0) continue;
+        if (t.calls == 0 || layout.coordinate(p.position, Axis::context) != 0) continue;
         table.row({fmt::format("{}", layout.coordinate(p.position, Axis::pipeline)), fmt::format("{}", layout.coordinate(p.position, Axis::tensor)),
                    c.name, fmt::format("{}", c.size), std::string(name_of(Operation(op))), fmt::format("{}", t.calls), mebi(t.bytes)});
       }
@@ -102,7 +103,7 @@ std::string recompute_text(const EngineConfig& config, const Layout& layout, int
 std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   Index all = 0, most = 0;
   const auto tensors = model_tensors(run.model, precision_of(run.train.precision), layout, run.optimizer.trained());
-  for (const PlacedTensor& t : tensors) all += elements(t.tensor.shape) * size_of(t.tensor.dtype);
+  for (const PlacedTensor& t : tensors) all += t.weight.size() * size_of(t.dtype);
   for (int position = 0; position < layout.ranks(); ++position)
     if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(given_boxes(tensors, layout, position, true), tensors));
   const std::string& files = run.checkpoint.files;

@@ -21,7 +21,7 @@ SupervisedRun supervised(const RunConfig& run) {
                   run.supervise,
                   run.watch.lock_patience,
                   run.train.walltime,
-                  run.parallel.pipeline * run.parallel.tensor,
+                  run.parallel.pipeline * run.parallel.context * run.parallel.tensor,
                   !run.parallel.permutation.empty(),
                   {},
                   run.train.micro_batch_size};

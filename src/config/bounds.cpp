@@ -75,10 +75,10 @@ void check_bounds(const RunConfig& run, const Deck& deck) {
                        "model.mamba.state_size"}));
   at_most(double(t.steps) * double(run.largest_batch()) * double(t.seq_length), most_samples_tokens, "tokens of a run",
           deck.told({"train.steps", "train.global_batch_size", "train.ramp", "train.seq_length"}));
-  at_most(double(run.parallel.pipeline) * double(run.parallel.tensor), double(most_model_ranks), "ranks of one model",
-          deck.told({"parallel.pipeline", "parallel.tensor"}));
-  at_most(double(std::max(1, run.parallel.data)) * run.parallel.pipeline * run.parallel.tensor, double(most_ranks), "ranks",
-          deck.told({"parallel.data", "parallel.pipeline", "parallel.tensor"}));
+  at_most(double(run.parallel.pipeline) * run.parallel.context * run.parallel.tensor, double(most_model_ranks), "ranks of one model",
+          deck.told({"parallel.pipeline", "parallel.context", "parallel.tensor"}));
+  at_most(double(std::max(1, run.parallel.data)) * run.parallel.pipeline * run.parallel.context * run.parallel.tensor, double(most_ranks), "ranks",
+          deck.told({"parallel.data", "parallel.pipeline", "parallel.context", "parallel.tensor"}));
 }
 
 }  // namespace gyr

@@ -32,6 +32,17 @@ Section& model_section(Deck& deck) { return deck.section("model", "shape of the 
 Section& data_section(Deck& deck) { return deck.section("data", "token files", Effect::course); }
 Section& train_section(Deck& deck) { return deck.section("train", "what a step is and how many there are", Effect::course); }
 
+// The convolution reads what precedes a block of tokens from the rank that has the block before it, and from no other.
+void check_context(const Layout& layout, const RunConfig& run) {
+  const SequenceLayout s = layout.sequences(0, 1, run.train.seq_length);
+  if (!s.shared() || run.model.pattern.find_first_of("PM") == std::string::npos) return;
+  const Index least = run.model.mamba.conv_kernel - 1, most = run.train.seq_length / std::max<Index>(1, least * s.blocks());
+  require(s.block_length() >= least, Exit::config,
+          "parallel.context = {}: sequences of {} tokens leave blocks of {}, and a convolution of model.mamba.conv_kernel = {} reads {} before each; "
+          "take {} ranks or fewer, or longer sequences",
+          s.ranks, run.train.seq_length, s.block_length(), least + 1, least, std::max<Index>(1, most));
+}
+
 }  // namespace
 
 RunDefaults::RunDefaults() { model.pattern.assign(36, 'P'); }
@@ -54,7 +65,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   Section& optimizer = deck.section("optimizer", "AdamW and its learning rate", Effect::course);
   run.optimizer = read_optimizer(optimizer, names_of(declared_weights(run.model)));
   run.lr = read_learning_rate(optimizer, run.train.steps);
-  run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x tensor", Effect::none));
+  run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x context x tensor", Effect::none));
   run.recompute = read_recompute(deck.section("activation", "what is kept for the backward", Effect::none), run.model.pattern);
   run.checkpoint = read_checkpoint(deck.section("checkpoint", "saving", Effect::none));
   run.dump = read_dump(deck.section("dump", "a step's numbers, for people", Effect::none));
@@ -111,11 +122,12 @@ Layout layout_of(const RunConfig& run, int ranks) {
   const std::map<std::string, Index> sharded = sharded_units(m);
   std::vector<Index> units;
   for (const auto& [key, count] : sharded) units.push_back(count);
-  const int model_ranks = p.pipeline * p.tensor;
+  const int model_ranks = p.pipeline * p.context * p.tensor;
   const int data = p.data > 0 ? p.data : std::max(1, ranks / model_ranks);
   require(data * model_ranks == ranks, Exit::config,
-          "parallel: {} x {} x {} (data x pipeline x tensor) is {} ranks, but there are {}. Grids that fit this model on {} ranks: {}", data,
-          p.pipeline, p.tensor, data * model_ranks, ranks, ranks, suitable_grids(ranks, m.layers(), units));
+          "parallel: {} x {} x {} x {} (data x pipeline x context x tensor) is {} ranks, but there are {}. Grids (data x pipeline x tensor) that fit "
+          "this model on {} ranks: {}",
+          data, p.pipeline, p.context, p.tensor, data * model_ranks, ranks, ranks, suitable_grids(ranks, m.layers(), units));
   for (const auto& [key, count] : sharded)
     require(count % p.tensor == 0 || p.tensor % count == 0, Exit::config,
             "{} = {} cannot be sharded over {} tensor ranks; set {} or parallel.tensor so that one divides the other", key, count, p.tensor, key);
@@ -142,8 +154,13 @@ Layout layout_of(const RunConfig& run, int ranks) {
             "{}: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}",
             run.train.ramp.empty() ? "train.global_batch_size" : "train.ramp", step.batch, run.train.micro_batch_size, data,
             data * run.train.micro_batch_size);
-  Layout layout = grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation, p.order);
+  Layout layout = grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation, p.order, p.context);
   layout.sequence = p.sequence;
+  layout.context_mode = p.context_mode;
+  layout.order = p.context_mode == ContextMode::ring ? SequenceOrder::zigzag : SequenceOrder::contiguous;
+  check_context(layout, run);
+  layout.shard = p.shard;
+  layout.bucket_bytes = p.bucket_bytes;
   return layout;
 }
 

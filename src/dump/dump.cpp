@@ -43,11 +43,10 @@ step_00000010/index.h5   numbers of training step 10, whole and in the same orde
 // The weights and gradients that match.
 std::vector<PlacedTensor> wanted_weights(ModelState& state, const std::vector<std::string>& what) {
   std::vector<PlacedTensor> all;
-  for (const PlacedWeight& placed : model_weights(state.model(), state.grid().layout(), state.trained())) {
-    for (const Content content : {Content::weight, Content::gradient}) {
-      if (content == Content::gradient && !placed.trained) continue;
-      if (matches_any(what, path_of(content, placed.weight.name))) all.push_back(placed_tensor(placed, content, state.precision()));
-    }
+  for (const PlacedTensor& weight : model_weights(state.model(), state.precision(), state.grid().layout(), state.trained())) {
+    if (matches_any(what, path_of(Content::weight, weight.weight.name))) all.push_back(weight);
+    if (weight.trained && matches_any(what, path_of(Content::gradient, weight.weight.name)))
+      all.push_back(beside(weight, Content::gradient, state.precision()));
   }
   return all;
 }
@@ -80,7 +79,7 @@ Dump::Dump(const std::filesystem::path& folder, const CheckpointHeader& header, 
   const std::filesystem::path target = checkpoint_path(folder, header.step);
   collective_check(world, [&] {
     Index bytes = 0;
-    for (const PlacedTensor& t : weights_) bytes += elements(t.tensor.shape) * size_of(t.tensor.dtype);
+    for (const PlacedTensor& t : weights_) bytes += t.weight.size() * size_of(t.dtype);
     if (world.rank() == leader) transaction_ = std::make_unique<Transaction>(target, header_, bytes);
   });
   file_.emplace(Transaction::temporary(target) / shard_name(world.rank()), header_);
@@ -132,7 +131,7 @@ void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& 
 }
 
 void Dump::write_weights() {
-  FileSink sink([this](const GivenBox& b, Index rows, const void* data) { file_->write(weights_[b.tensor].tensor, b.box, rows, data); });
+  FileSink sink([this](const Move& b, Index rows, const void* data) { file_->write(stored_tensor(weights_[b.tensor]), b.box, rows, data); });
   Delivery(state_, weights_, every_rank(state_), true).run(&sink);
 }
 

@@ -15,12 +15,14 @@ Agreed agree_over(Communicator& ranks, const Agreed& mine) {
 }
 
 Agreed agree_in_replica(Grid& grid, const Agreed& mine) {
-  return grid.is_dry_run() ? mine : agree_over(grid.group(Axis::pipeline), agree_over(grid.tensor().whole(), mine));
+  if (grid.is_dry_run()) return mine;
+  const Agreed replica = agree_over(grid.group(Axis::pipeline), agree_over(grid.tensor().whole(), mine));
+  return grid.layout().cut() == Shard::none ? replica : agree_over(grid.group(token_axes), replica);
 }
 
 Agreed agree_from_last_stage(Grid& grid, const Agreed& mine) {
   if (grid.is_dry_run()) return mine;
-  const Agreed replicas = agree_over(grid.group(Axis::data), mine);
+  const Agreed replicas = agree_over(grid.group(token_axes), mine);
   const bool last = grid.coordinate(Axis::pipeline) == grid.group(Axis::pipeline).size() - 1;
   return agree_over(grid.group(Axis::pipeline), {last ? replicas.sum : 0, replicas.stop_request, replicas.not_finite});
 }

@@ -12,9 +12,9 @@ struct Agreed {
 };
 
 Agreed agree_over(Communicator&, const Agreed& mine);
-// Over all ranks of a replica, each of which has its own part of the sum.
+// Over all ranks of a replica, each of which has its own part of the sum; over all ranks where replicas cut it among themselves.
 Agreed agree_in_replica(Grid&, const Agreed& mine);
-// Over all ranks; the sum is that over the data axis as the last stage has it.
+// Over all ranks; the sum is that over the data and context axes as the last stage has it.
 Agreed agree_from_last_stage(Grid&, const Agreed& mine);
 
 }  // namespace gyr

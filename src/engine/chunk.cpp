@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/engine/chunk.hpp"
 
+#include <algorithm>
+
 namespace gyr {
 
 namespace {
@@ -13,16 +15,29 @@ void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
   Kokkos::deep_copy(to, host);
 }
 
+// What this rank has of a value for each token of whole sequences.
+template <class V>
+std::vector<V> share_of(const SequenceLayout& s, std::span<const V> whole, V padding) {
+  if (!s.shared() || whole.empty()) return {whole.begin(), whole.end()};
+  ensure(Index(whole.size()) == s.batch * s.whole, "{} tokens in {} sequences of {}", whole.size(), s.batch, s.whole);
+  std::vector<V> mine;
+  for (Index b = 0; b < s.batch; ++b)
+    for (Index t = 0; t < s.seq_length; ++t) mine.push_back(s.place(t) < s.whole ? whole[b * s.whole + s.place(t)] : padding);
+  return mine;
+}
+
 }  // namespace
 
 Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table, int stream_parts, const RecomputeConfig& recompute)
     : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), stream_parts_(stream_parts), recompute_(recompute) {
   const bool first = layers.first == 0, last = layers.last == config.layers();
+  const auto trained = [&] { return std::any_of(parameters.all().begin(), parameters.all().end(), [](const auto& p) { return p->trained; }); };
   const auto declared = [&](auto&& declare) {
-    const Index before = parameters.extent();
+    parameters.begin_group();
+    const Index begin = parameters.groups() - 1;
     declare();
-    ranges_.push_back({before, parameters.extent()});
-    if (first && parameters.extent() == 0) lowest_ = Index(ranges_.size());
+    groups_.push_back({begin, parameters.groups()});
+    if (first && !trained()) lowest_ = Index(groups_.size());
   };
   if (first) declared([&] { embedding_ = std::make_unique<Embedding>(config_, parameters); });
   for (Index i = layers.first; i < layers.last; ++i)
@@ -32,8 +47,6 @@ Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Par
       if (config_.tie_word_embeddings && first) table = &embedding_->table();
       head_ = config_.objective->head(config_, config_.tie_word_embeddings ? table : nullptr, parameters);
     });
-  // Ranges meet: padding in front of a parameter belongs to what comes after it.
-  for (std::size_t i = 1; i < ranges_.size(); ++i) ranges_[i].first = ranges_[i - 1].last;
 }
 
 std::string Chunk::stream_name(Index layer) const {
@@ -50,15 +63,29 @@ void Chunk::place(Device& dev, Slot& slot, std::span<const std::int32_t> packed)
   s.packed = packed.empty() ? std::span<const std::int32_t>() : slot.positions;
 }
 
-Bundle Chunk::begin(Device& dev, Slot& slot, const MicroBatch& batch) const {
+// The same of what is exchanged: all tokens, and padding behind them.
+void Chunk::place_whole(Device& dev, Slot& slot, std::span<const std::int32_t> packed) const {
+  SequenceLayout& s = slot.sequences;
+  if (!s.shared() || s.mode != ContextMode::heads) return;
+  const Index length = s.ranks * s.seq_length;
+  const auto positions = slot.frame.put(Keys::whole_positions, s.batch * length);
+  slot.whole_positions.assign(packed.empty() ? 0 : std::size_t(s.batch * length), 0);
+  for (Index b = 0; b < s.batch && !packed.empty(); ++b)
+    std::copy_n(packed.begin() + b * s.whole, s.whole, slot.whole_positions.begin() + b * length);
+  upload<std::int32_t>(dev, slot.whole_positions, positions);
+  s.whole_positions = positions, s.whole_packed = slot.whole_positions;
+}
+
+Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, const MicroBatch& batch) const {
   ensure(slot.frame.empty(), "the slot still holds a micro-batch");
-  slot.sequences = {batch.batch, batch.seq_length};
+  slot.sequences = sequences;
   const Index rows = slot.sequences.rows();
   slot.tokens = slot.frame.put(Keys::tokens, rows);
   slot.labels = slot.frame.put(Keys::labels, rows);
-  if (first()) upload<Token>(dev, batch.tokens, slot.tokens);
-  if (last()) upload<Token>(dev, batch.labels, slot.labels);
-  place(dev, slot, batch.positions);
+  if (first()) upload<Token>(dev, share_of<Token>(sequences, batch.tokens, 0), slot.tokens);
+  if (last()) upload<Token>(dev, share_of<Token>(sequences, batch.labels, ignored_label), slot.labels);
+  place(dev, slot, share_of<std::int32_t>(sequences, batch.positions, 0));
+  place_whole(dev, slot, batch.positions);
   return put_input(slot);
 }
 
@@ -81,36 +108,41 @@ AnyTensor2 Chunk::put_stream(Slot& slot, const Key<AnyTensor2>& key) const {
   return slot.frame.put(key, dtype_, StreamRows{slot.sequences.rows(), stream_parts_}.share(), config_.hidden_size);
 }
 
-void Chunk::embed(Pass& a, Slot& slot) {
-  if (first()) slot.stream.x = embedding_->forward(a, frame_of(slot, -1), slot.tokens);
-}
+void Chunk::embed(Pass& a, Slot& slot) { slot.stream.x = embedding_->forward(a, frame_of(slot, -1), slot.tokens); }
 
-void Chunk::run_and_keep(Pass& a, Slot& slot) {
-  embed(a, slot);
-  if (first()) a.show(Observed::activation, stream_name(-1), slot.stream.x);
-  slot.inputs.clear();
-  for (Index i = 0; i < Index(layers_.size()); ++i) {
+void Chunk::run_and_keep(Pass& a, Slot& slot, Index part) {
+  if (part == 0) slot.inputs.clear();
+  const Index layer = part - Index(first());
+  if (layer < 0) embed(a, slot);
+  else {
     slot.inputs.push_back(slot.stream);
-    layers_[i]->forward(a, frame_of(slot, i), slot.stream);
-    if (const Recompute policy = recompute_of(i)) frame_of(slot, i).drop(*policy, slot.stream.x.data);
-    a.show(Observed::activation, stream_name(i), slot.stream.x);
+    layers_[layer]->forward(a, frame_of(slot, layer), slot.stream);
+    if (const Recompute policy = recompute_of(layer)) frame_of(slot, layer).drop(*policy, slot.stream.x.data);
   }
+  a.show(Observed::activation, stream_name(layer), slot.stream.x);
 }
 
 // What a layer has kept makes room for the next one's, and the stream stays in one place.
-void Chunk::run_through(Pass& a, Slot& slot) {
-  embed(a, slot);
-  for (Index i = 0; i < Index(layers_.size()); ++i) {
-    Bundle out = slot.stream;
-    layers_[i]->forward(a, frame_of(slot, i), out);
-    convert(a.dev, out.x, slot.stream.x);
-    frame_of(slot, i).clear();
-  }
+void Chunk::run(Pass& a, Slot& slot, Index part) {
+  const Index layer = part - Index(first());
+  if (layer < 0) return embed(a, slot);
+  Bundle out = slot.stream;
+  layers_[layer]->forward(a, frame_of(slot, layer), out);
+  convert(a.dev, out.x, slot.stream.x);
+  frame_of(slot, layer).clear();
 }
 
-void Chunk::forward(Pass& a, Slot& slot, double scale, Tensor1<double> loss, std::vector<RowScore>* each) {
-  scale == 0 ? run_through(a, slot) : run_and_keep(a, slot);
-  if (!last()) return;
+void Chunk::run_through(Pass& a, Slot& slot) {
+  for (Index part = 0; part < Index(first()) + Index(layers_.size()); ++part) run(a, slot, part);
+}
+
+void Chunk::forward(Pass& a, Slot& slot, const Span& parts, double scale, Tensor1<double> loss, std::vector<RowScore>* each) {
+  for (Index part = parts.first; part < parts.last; ++part)
+    if (last() && part == Index(groups_.size()) - 1) score(a, slot, scale, loss, each);
+    else scale == 0 ? run(a, slot, part) : run_and_keep(a, slot, part);
+}
+
+void Chunk::score(Pass& a, Slot& slot, double scale, Tensor1<double> loss, std::vector<RowScore>* each) {
   const AnyTensor2 x = slot.stream.x;
   if (scale == 0) {
     head_->loss(a, head_frame(slot), x, slot.labels, loss, each);

@@ -43,7 +43,7 @@ struct Slot {
   Arena arena;
   Frame frame{arena, "micro-batch"};
   SequenceLayout sequences = {};
-  std::vector<std::int32_t> positions = {};  // of every row
+  std::vector<std::int32_t> positions = {}, whole_positions = {};  // of every row; of documents, all ranks' tokens in their order
   Tensor1<Token> tokens = {}, labels = {};
   Bundle stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
   std::vector<Bundle> inputs = {};    // what entered each layer
@@ -57,19 +57,20 @@ class Chunk {
 
   bool first() const { return embedding_ != nullptr; }  // of the model
   bool last() const { return head_ != nullptr; }
-  // Range of the flat gradients that belongs to the embedding, to each layer in order, to the head.
-  const std::vector<Span>& ranges() const { return ranges_; }
+  // Groups of the weights of each part: of the embedding, of each layer in order, of the head.
+  const std::vector<Span>& groups() const { return groups_; }
   Embedding* embedding() { return embedding_.get(); }
   Head* head() { return head_.get(); }
 
-  // Brings the micro-batch into an empty slot. Where this is not the first chunk, the tensor its input must be received into.
-  Bundle begin(Device&, Slot&, const MicroBatch&) const;
-  // Runs the layers. On the last chunk also the head: adds to `loss`, on the device, the sum over labelled rows, and, where scale is not 0,
-  // keeps the gradient of scale * loss; where it is 0, `each`, if given, gets the score of every row. The slot's stream is the chunk's output then.
-  void forward(Pass&, Slot&, double scale, Tensor1<double> loss, std::vector<RowScore>* each = nullptr);
+  // Brings this rank's tokens of the micro-batch into an empty slot. Where this is not the first chunk, the tensor its input must be received into.
+  Bundle begin(Device&, Slot&, const SequenceLayout&, const MicroBatch&) const;
+  // Runs through the parts [first, last) of groups(), the first of which is the one behind where it ended before. The head adds to `loss`, on the
+  // device, the sum over labelled rows, and, where scale is not 0, keeps the gradient of scale * loss; where it is 0, `each`, if given, gets the
+  // score of every row. The slot's stream is their output then.
+  void forward(Pass&, Slot&, const Span& parts, double scale, Tensor1<double> loss, std::vector<RowScore>* each = nullptr);
   // Where the gradient of the output must be received, except on the last chunk. The output has been sent: its memory is free.
   Bundle begin_backward(Slot&) const;
-  // Run back through the parts [first, last) of ranges(), the last of which is the one below where it ended before: from the slot's gradient
+  // Run back through the parts [first, last), the last of which is the one below where it ended before: from the slot's gradient
   // of their output to that of their input, and to the gradients of their weights. On the first chunk, parts below the lowest weight that
   // is trained are not run through.
   void backward_input(Pass&, Slot&, const Span& parts);
@@ -82,23 +83,26 @@ class Chunk {
   // Runs the layers after what the pass's state remembers, and keeps nothing. The slot's stream is the chunk's output then.
   void run_through(Pass&, Slot&);
   // The head's frame in a slot.
-  Frame& head_frame(Slot& slot) const { return slot.frame.nested(int(ranges_.size()) - 1, "head"); }
+  Frame& head_frame(Slot& slot) const { return slot.frame.nested(int(groups_.size()) - 1, "head"); }
 
  private:
   // The residual stream as it leaves the embedding (layer -1) or a layer of this chunk, counted from 0.
   std::string stream_name(Index layer) const;
   struct Keys {
     static constexpr Key<Tensor1<Token>> tokens{"token ids"}, labels{"labels"};
-    static constexpr Key<Tensor1<std::int32_t>> positions{"positions"};
+    static constexpr Key<Tensor1<std::int32_t>> positions{"positions"}, whole_positions{"positions of all ranks"};
     static constexpr Key<AnyTensor2> input{"input"}, gradient{"gradient"};
   };
   int part_of(Index layer) const { return int(layer) + int(first()); }  // layer -1: the embedding
   Frame& frame_of(Slot& slot, Index layer) const { return slot.frame.nested(part_of(layer), "part"); }
   void embed(Pass&, Slot&);
-  void run_and_keep(Pass&, Slot&);
+  void run_and_keep(Pass&, Slot&, Index part);
+  void run(Pass&, Slot&, Index part);
+  void score(Pass&, Slot&, double scale, Tensor1<double> loss, std::vector<RowScore>* each);
   Bundle put_input(Slot&) const;
   AnyTensor2 put_stream(Slot&, const Key<AnyTensor2>&) const;
   void place(Device&, Slot&, std::span<const std::int32_t> packed) const;
+  void place_whole(Device&, Slot&, std::span<const std::int32_t> packed) const;
   // The layer that a part is; null: it is the embedding or the head.
   Layer* layer_of(Index part) const;
   void backward_part(Pass&, Slot&, Index part);
@@ -113,7 +117,7 @@ class Chunk {
   std::unique_ptr<Embedding> embedding_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<Head> head_;
-  std::vector<Span> ranges_;
+  std::vector<Span> groups_;
   Index lowest_ = 0;  // part where backward may end
 };
 

@@ -10,12 +10,12 @@ DryCount::DryCount(Device& device, Grid& grid, const Program& program) : device_
 }
 
 void DryCount::take(const Task& task, const std::function<Alive()>& run) {
-  if (task.op == Op::reduce || task.op == Op::step) {
+  if (task.micro < 0) {  // of a bucket
     run();
     return;
   }
   if (task.micro == 0 || task.micro == micros_ - 1) return add(task, run());
-  const auto [known, first] = counted_.try_emplace({task.op, task.chunk, task.payload});
+  const auto [known, first] = counted_.try_emplace({task.op, task.chunk, task.parts.first, task.payload});
   if (first) {
     const Count before = so_far();
     const Alive alive = run();

@@ -41,8 +41,8 @@ class DryCount {
   Device& device_;
   Grid& grid_;
   int micros_;
-  std::map<std::tuple<Op, int, Payload>, Count> counted_;  // of micro-batch 1, by task
-  std::vector<std::vector<Index>> alive_;                  // by chunk and slot
+  std::map<std::tuple<Op, int, Index, Payload>, Count> counted_;  // of micro-batch 1, by task
+  std::vector<std::vector<Index>> alive_;                         // by chunk and slot
   Index most_alive_ = 0;
 };
 

@@ -11,8 +11,8 @@
 namespace gyr {
 
 std::vector<std::string> engine_timer_names() {
-  return {"step",          "data",      "forward",  "backward",   "pipeline wait",   "reduce gradients",
-          "gradient norm", "optimizer", "evaluate", "checkpoint", "checkpoint write"};
+  return {"step",           "data",          "forward",   "backward", "pipeline wait", "reduce gradients",
+          "gather weights", "gradient norm", "optimizer", "evaluate", "checkpoint",    "checkpoint write"};
 }
 
 namespace {
@@ -40,8 +40,8 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
     : config_(config), grid_(grid), timers_(timers), working_(working_memory(capacity, working)), device_(!capacity, scratch(working_, capacity)),
       weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
       optimizer_memory_(arena(Memory::optimizer, capacity)),
-      stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute), reduction_(stage_, grid, config.bucket_bytes),
-      executor_(device_, grid, stage_, timers) {
+      stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute), buckets_(stage_.buckets()),
+      reduction_(stage_, grid), gathering_(device_, stage_, grid), executor_(device_, grid, stage_, reduction_, gathering_, timers) {
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, config.seq_length);
   sums_ = weights_.tensor<double>(2);
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
@@ -51,7 +51,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
     return;
   }
   std::vector<SlotMemory> slots;
-  for (const int count : compile(forward_only, pipeline_shape(grid.layout(), 1), grid.coordinate(Axis::pipeline)).slots) slots.push_back({count, 0});
+  for (const int count : program(forward_only, 1).slots) slots.push_back({count, 0});
   stage_.make_slots(slots, true);
   if (config.training) stage_.rehearse(training_program(config.micros).slots);
 }
@@ -66,8 +66,8 @@ Capacity Engine::measured() const {
           executor_.live()};
 }
 
-Program Engine::training_program(int micros) const {
-  return compile(config_.schedule, pipeline_shape(grid_.layout(), micros), grid_.coordinate(Axis::pipeline), reduction_.parts());
+Program Engine::program(Schedule schedule, int micros) const {
+  return compile(schedule, pipeline_shape(grid_.layout(), micros), grid_.coordinate(Axis::pipeline), buckets_);
 }
 
 void Engine::set_hook(Hook* hook) {
@@ -76,19 +76,25 @@ void Engine::set_hook(Hook* hook) {
   executor_.set_hook(hook);
 }
 
+// Nothing is on its way into them any more.
+ParameterList Engine::parameters() const {
+  gathering_.wait();
+  return stage_.parameters().all();
+}
+
 void Engine::initialise(std::uint64_t seed) {
-  for (const auto& p : stage_.parameters().all()) gyr::initialise(device_, *p, seed);
+  for (const auto& p : parameters()) gyr::initialise(device_, *p, seed);
   if (optimizer_) optimizer_->reset(device_);
 }
 
-AnyTensor Engine::tensor(const Parameter& p, Content content) const {
+Piece Engine::tensor(const Parameter& p, Content content) const {
   const bool trains = optimizer_ && p.trained;
   switch (content) {
-    case Content::weight: return p.value();
-    case Content::gradient: return p.gradient();
-    case Content::first_moment: return trains ? optimizer_->moment1(p) : AnyTensor();
-    case Content::second_moment: return trains ? optimizer_->moment2(p) : AnyTensor();
-    case Content::master: return trains ? optimizer_->master(p) : AnyTensor();
+    case Content::weight: gathering_.wait(); return p.kept_value();
+    case Content::gradient: return p.kept_gradient();
+    case Content::first_moment: return trains ? optimizer_->moment1(p) : Piece();
+    case Content::second_moment: return trains ? optimizer_->moment2(p) : Piece();
+    case Content::master: return trains ? optimizer_->master(p) : Piece();
     case Content::activation: break;
   }
   return {};
@@ -111,18 +117,16 @@ Index Engine::labelled(const std::vector<MicroBatch>& batches) {
 
 void Engine::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order) {
   fill<double>(device_, sums_, 0);
-  executor_.run(program, batches, order, [&](int bucket) { return reduction_.start(device_, bucket); });
+  executor_.run(program, batches, order);
 }
 
 void Engine::run_forward(const std::vector<MicroBatch>& batches, Scores* scores) {
-  run(compile(forward_only, pipeline_shape(grid_.layout(), int(batches.size())), grid_.coordinate(Axis::pipeline)), batches,
-      {rows(sums_, 0, 1), 0, scores});
+  run(program(forward_only, int(batches.size())), batches, {rows(sums_, 0, 1), 0, scores});
 }
 
 void Engine::finish_gradients() {
   auto t = timers_.scope("reduce gradients");
   grid_.tell("reduce gradients");
-  executor_.wait_for_reductions();
   reduction_.finish(device_);
 }
 
@@ -133,10 +137,10 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   require(result.tokens > 0, Exit::data,
           "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off",
           order.number);
-  fill(device_, stage_.parameters().gradients(), 0);
+  reduction_.begin(device_);
   run(training_program(micros), batches, {rows(sums_, 0, 1), 1.0 / double(result.tokens)});
   finish_gradients();
-  if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().gradients());
+  if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().kept_gradients());
   if (hook_) hook_->gradients_are_whole();
 
   // The host reads the device here and nowhere else in a step, so that a GPU is not kept waiting after each block of logits and each weight's
@@ -165,6 +169,7 @@ StepResult Engine::train(const MicroBatches& source, int micros, const StepOrder
   grid_.tell("optimizer");
   const double clip_grad = config_.optimizer.clip_grad;
   optimizer_->step(device_, order.lr, order.number, clip_grad > 0 && result.gradient_norm > clip_grad ? clip_grad / result.gradient_norm : 1);
+  executor_.run_behind_step(training_program(micros));
   return result;
 }
 

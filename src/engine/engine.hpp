@@ -18,11 +18,10 @@ struct EngineConfig {
   ModelConfig model;
   DType precision = DType::f32;  // of weights, activations and products; sums, gradients and masters are those of its accumulator
   OptimizerConfig optimizer;
-  Index micro_batch_size = 1;            // sequences in a micro-batch
-  Index seq_length = 1024;               // tokens in a sequence
-  int micros = 1;                        // micro-batches per step and data rank, at most
-  bool training = true;                  // false: forwards only, without gradients and optimizer
-  Index bucket_bytes = Index(32) << 20;  // gradients reduced together over the data axis
+  Index micro_batch_size = 1;  // sequences in a micro-batch
+  Index seq_length = 1024;     // tokens in a sequence
+  int micros = 1;              // micro-batches per step and data rank, at most
+  bool training = true;        // false: forwards only, without gradients and optimizer
   Schedule schedule = one_f_one_b;
   RecomputeConfig recompute;
   bool must_be_finite = true;  // otherwise a step whose numbers are not finite says so and changes nothing
@@ -68,7 +67,7 @@ class Engine final : public ModelState {
   // weight changes on any; where they must be finite, Exit::numeric names step and layer.
   StepResult train(const MicroBatches&, int micros, const StepOrder&);
   StepResult train(const MicroBatches& source, int micros, std::int64_t step, double lr) { return train(source, micros, {step, lr}); }
-  // Loss and gradients only, as train has them before the update: every rank's gradients are whole and reduced.
+  // Loss and gradients only, as train has them before the update: what every rank keeps of the gradients is whole and reduced.
   StepResult gradients(const MicroBatches&, int micros, const StepOrder&);
   StepResult gradients(const MicroBatches& source, int micros, std::int64_t step) { return gradients(source, micros, StepOrder{step}); }
   // After a step that was not finite, and before the next: throws Exit::numeric with the name of the weight where it was first seen.
@@ -90,14 +89,15 @@ class Engine final : public ModelState {
   Trained trained() const override { return config_.optimizer.trained(); }
   Grid& grid() override { return grid_; }
   Device& device() override { return device_; }
-  ParameterList parameters() const override { return stage_.parameters().all(); }
-  AnyTensor tensor(const Parameter&, Content) const override;
+  ParameterList parameters() const override;
+  Piece tensor(const Parameter&, Content) const override;
   void reset_optimizer() override { optimizer_->reset(device_); }
   void set_hook(Hook*) override;
-  void on_gradients(std::function<void(const AnyTensor&)> f) override { on_gradients_ = std::move(f); }
+  void on_gradients(std::function<void(const std::vector<AnyTensor>&)> f) override { on_gradients_ = std::move(f); }
 
  private:
-  Program training_program(int micros) const;
+  Program program(Schedule, int micros) const;
+  Program training_program(int micros) const { return program(config_.schedule, micros); }
   void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
   void run_forward(const std::vector<MicroBatch>&, Scores*);
   std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;
@@ -113,9 +113,11 @@ class Engine final : public ModelState {
   Tensor1<double> sums_;  // (2) beside the weights: of the losses and of the squared gradients of a step, read together at its end
   Stage stage_;
   std::optional<Optimizer> optimizer_;
+  BucketPlan buckets_;
   GradientReduction reduction_;
+  mutable WeightGathering gathering_;  // is waited for by who reads weights
   Executor executor_;
-  std::function<void(const AnyTensor&)> on_gradients_;
+  std::function<void(const std::vector<AnyTensor>&)> on_gradients_;
   Hook* hook_ = nullptr;
 };
 

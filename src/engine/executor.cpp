@@ -27,15 +27,18 @@ class OnTape {
 
 }  // namespace
 
-Executor::Executor(Device& device, Grid& grid, Stage& stage, Timers& timers) : device_(device), grid_(grid), stage_(stage), timers_(timers) {}
+Executor::Executor(Device& device, Grid& grid, Stage& stage, GradientReduction& reduction, WeightGathering& gathering, Timers& timers)
+    : device_(device), grid_(grid), stage_(stage), reduction_(reduction), gathering_(gathering), timers_(timers), buckets_(stage.buckets()) {}
 
-void Executor::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order, const Reduce& reduce) {
-  Run run{program, batches, order, reduce, {}};
+void Executor::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order) {
+  Run run{program, batches, order, {}};
   for (const int slots : program.slots) run.flows.emplace_back(slots);
   if (order.scores) order.scores->resize(batches.size());
   DryCount count(device_, grid_, program);
   for (const Task& task : program.tasks) {
-    std::erase_if(reductions_, [](Event& reduction) { return reduction.done(); });  // lets what is under way advance
+    if (task.op == Op::step) break;
+    reduction_.poll();
+    gathering_.poll();
     if (!device_.dry_run()) execute(run, task);
     else count.take(task, [&] { return execute(run, task); });
   }
@@ -47,14 +50,22 @@ void Executor::run(const Program& program, const std::vector<MicroBatch>& batche
       clear(run.flows[chunk][i], run.with_backwards() ? stage_.training_slot(int(chunk), int(i)) : stage_.slot(int(chunk), int(i)));
 }
 
-void Executor::wait_for_reductions() {
-  for (Event& reduction : reductions_) reduction.device_wait(device_);
-  reductions_.clear();
+void Executor::run_behind_step(const Program& program) {
+  const auto step = std::find_if(program.tasks.begin(), program.tasks.end(), [](const Task& t) { return t.op == Op::step; });
+  for (auto task = step; task != program.tasks.end(); ++task) execute_on_bucket(*task);
+}
+
+bool Executor::execute_on_bucket(const Task& task) {
+  switch (task.op) {
+    case Op::clear: reduction_.clear(device_, task.bucket, task.buffer); return true;
+    case Op::reduce: reduction_.start(device_, task.bucket, task.buffer); return true;
+    case Op::gather: gathering_.start(task.bucket, task.buffer); return true;
+    default: return false;
+  }
 }
 
 Alive Executor::execute(Run& run, const Task& task) {
-  if (task.op == Op::reduce) reductions_.push_back(run.reduce(task.bucket));
-  if (task.op == Op::reduce || task.op == Op::step) return {};
+  if (execute_on_bucket(task)) return {};
   std::optional<Tape>& tape = slot(run, task).tape;
   {
     const OnTape on_tape(device_.scratch, tape);
@@ -93,7 +104,8 @@ void Executor::clear(Flow& flow, Slot& slot) {
 
 Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {
   clear(flow, slot(run, task));
-  return stage_.chunk(task.chunk).begin(device_, slot(run, task), run.batches[task.micro]);
+  const MicroBatch& batch = run.batches[task.micro];
+  return stage_.chunk(task.chunk).begin(device_, slot(run, task), stage_.sequences(batch), batch);
 }
 
 void Executor::receive(Run& run, const Task& task, Flow& flow) {
@@ -121,6 +133,7 @@ void Executor::compute(Run& run, const Task& task, const char* what, std::vector
     auto t = timers_.scope("pipeline wait");
     wait(awaited);
   }
+  wait_for_weights(task);
   auto t = timers_.scope(what);
   if (hook_) hook_->micro_batch(task.micro);
   Slot& slot = this->slot(run, task);
@@ -128,10 +141,18 @@ void Executor::compute(Run& run, const Task& task, const char* what, std::vector
   body(stage_.chunk(task.chunk), pass, slot);
 }
 
+void Executor::wait_for_weights(const Task& task) {
+  if (buckets_.shard == Shard::none) return;
+  auto t = timers_.scope("gather weights");
+  const Index first = buckets_.of(task.chunk).first;
+  for (Index part = first + task.parts.first; part < first + task.parts.last; ++part)
+    for (const int bucket : buckets_.buckets[part]) gathering_.wait(bucket);
+}
+
 void Executor::forward(Run& run, const Task& task, Flow& flow) {
-  if (stage_.chunk(task.chunk).first()) begin(run, task, flow);
+  if (stage_.chunk(task.chunk).first() && task.parts.first == 0) begin(run, task, flow);
   compute(run, task, "forward", flow.input, [&](Chunk& chunk, Pass& pass, Slot& slot) {
-    chunk.forward(pass, slot, run.order.scale, run.order.loss, run.order.scores ? &(*run.order.scores)[task.micro] : nullptr);
+    chunk.forward(pass, slot, task.parts, run.order.scale, run.order.loss, run.order.scores ? &(*run.order.scores)[task.micro] : nullptr);
   });
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Walks a program: computes, sends, receives and begins reductions, task after task.
+// Walks a program: computes, sends, receives, and begins reductions and gathers, task after task.
 #pragma once
 
 #include <functional>
 
 #include "src/engine/dry_count.hpp"
-#include "src/engine/stage.hpp"
+#include "src/engine/gathering.hpp"
+#include "src/engine/reduction.hpp"
 #include "src/report/timers.hpp"
 
 namespace gyr {
@@ -22,14 +23,13 @@ struct RunOrder {
 
 class Executor {
  public:
-  Executor(Device&, Grid&, Stage&, Timers&);
+  Executor(Device&, Grid&, Stage&, GradientReduction&, WeightGathering&, Timers&);
 
   void set_hook(Hook* hook) { hook_ = hook; }
-  // Runs the program up to its step. `reduce` begins the sum of a bucket; what it has begun is polled between tasks until it is waited for.
-  using Reduce = std::function<Event(int bucket)>;
-  void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&, const Reduce& reduce = {});
-  // Waits for all sums that have begun.
-  void wait_for_reductions();
+  // Runs the program up to its step. Sums and gathers that have begun are polled between tasks until they are waited for.
+  void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
+  // What is behind its step.
+  void run_behind_step(const Program&);
   // Of a dry run: the most bytes of slots and scratch that a program with backwards has needed at once.
   Index live() const { return live_; }
 
@@ -45,15 +45,16 @@ class Executor {
     const Program& program;
     const std::vector<MicroBatch>& batches;
     RunOrder order;
-    const Reduce& reduce;
     std::vector<std::vector<Flow>> flows;  // by chunk and slot
     bool with_backwards() const { return order.scale != 0; }
   };
 
   Alive execute(Run&, const Task&);
+  bool execute_on_bucket(const Task&);
   void execute_in_slot(Run&, const Task&);
   using Compute = std::function<void(Chunk&, Pass&, Slot&)>;
   void compute(Run&, const Task&, const char* what, std::vector<Event>& awaited, const Compute&);
+  void wait_for_weights(const Task&);
   void forward(Run&, const Task&, Flow&);
   void backward(Run&, const Task&, Flow&);
   void send(Run&, const Task&, Flow&);
@@ -67,9 +68,11 @@ class Executor {
   Device& device_;
   Grid& grid_;
   Stage& stage_;
+  GradientReduction& reduction_;
+  WeightGathering& gathering_;
   Timers& timers_;
+  BucketPlan buckets_;
   Hook* hook_ = nullptr;
-  std::vector<Event> reductions_;
   Index live_ = 0;
 };
 

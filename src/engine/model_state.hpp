@@ -12,8 +12,6 @@
 
 namespace gyr {
 
-enum class Content { weight, first_moment, second_moment, master, gradient, activation };
-
 class ModelState {
  public:
   virtual ~ModelState() = default;
@@ -28,11 +26,11 @@ class ModelState {
 
   // This rank's, in order of declaration.
   virtual ParameterList parameters() const = 0;
-  // What this rank holds of a weight and beside it; absent where there is none. Activations are not kept.
-  virtual AnyTensor tensor(const Parameter&, Content) const = 0;
+  // What this rank keeps of a weight and beside it; absent where there is none. Activations are not kept.
+  virtual Piece tensor(const Parameter&, Content) const = 0;
   // The numbers that training goes on from: of a weight that has a master those, since the weight itself is made anew from them.
-  AnyTensor updated(const Parameter& p) const {
-    const AnyTensor master = tensor(p, Content::master);
+  Piece updated(const Parameter& p) const {
+    const Piece master = tensor(p, Content::master);
     return master ? master : tensor(p, Content::weight);
   }
   // Moments of zero, masters from the weights.
@@ -40,8 +38,8 @@ class ModelState {
 
   // Calls the hook in training steps from now on; null: no hook. Not in a dry run.
   virtual void set_hook(Hook*) = 0;
-  // Called with the flat gradients once they are whole, before they are used: for the injection of faults.
-  virtual void on_gradients(std::function<void(const AnyTensor&)>) = 0;
+  // Called with what this rank keeps of the gradients once they are whole, before they are used: for the injection of faults.
+  virtual void on_gradients(std::function<void(const std::vector<AnyTensor>&)>) = 0;
 };
 
 }  // namespace gyr

@@ -8,11 +8,18 @@
 
 namespace gyr {
 
+namespace {
+
+// Of what is kept of a share, what this rank updates.
+AnyTensor own(const Piece& kept, const Parameter& p) { return rows(kept.numbers, p.updated().first - kept.of.first, p.updated().size()); }
+
+}  // namespace
+
 Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Arena& arena) : c_(c), parameters_(parameters) {
   const DType wide = accumulator_of(parameters.dtype());
-  m_ = take(arena, wide, parameters.extent());
-  v_ = take(arena, wide, parameters.extent());
-  if (wide != parameters.dtype()) master_ = take(arena, wide, parameters.extent());
+  m_ = take(arena, wide, parameters.kept_extent());
+  v_ = take(arena, wide, parameters.kept_extent());
+  if (wide != parameters.dtype()) master_ = take(arena, wide, parameters.kept_extent());
 }
 
 void Optimizer::reset(Device& dev) {
@@ -22,7 +29,7 @@ void Optimizer::reset(Device& dev) {
   fill(dev, master_, 0);
   const auto row = [](const AnyTensor& x) { return AnyTensor2(x.data, x.dtype, 1, x.size); };
   for (const auto& p : parameters_.all())
-    if (has_master(*p)) convert(dev, row(p->value()), row(master(*p)));
+    if (has_master(*p) && p->updated().size() > 0) convert(dev, row(own(p->kept_value(), *p)), row(master(*p).numbers));
 }
 
 ParameterGroup Optimizer::group(const Parameter& p) const {
@@ -35,11 +42,12 @@ ParameterGroup Optimizer::group(const Parameter& p) const {
 void Optimizer::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
   for (const auto& p : parameters_.all()) {
     if (p->tied || !p->trained) continue;
-    with_type(p->gradient(), [&]<class Gradient>(const Gradient& g) {
+    const Piece kept = p->kept_gradient();
+    with_type(kept.numbers, [&]<class Gradient>(const Gradient& g) {
       using A = typename Gradient::value_type;
       const std::vector<Held>& boxes = p->held.boxes;
       if (std::all_of(boxes.begin(), boxes.end(), [](const Held& held) { return held.first_copy(); })) return add_sum_of_squares<A>(dev, g, sum);
-      stretches(*p, [&](Index, Index local, Index count, const Held& held) {
+      stretches(*p, kept.of, [&](Index, Index local, Index count, const Held& held) {
         if (held.first_copy()) add_sum_of_squares<A>(dev, rows(g, local, count), sum);
       });
     });
@@ -48,7 +56,7 @@ void Optimizer::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
 
 void Optimizer::step(Device& dev, double lr, std::int64_t step, double gradient_scale) {
   for (const auto& p : parameters_.all()) {
-    if (!p->trained) continue;
+    if (!p->trained || p->updated().size() == 0) continue;
     const ParameterGroup g = group(*p);
     const AdamW update{lr * g.lr_factor,
                        c_.beta1,
@@ -60,8 +68,9 @@ void Optimizer::step(Device& dev, double lr, std::int64_t step, double gradient_
                        gradient_scale};
     with_type(p->dtype(), [&]<class T>(std::type_identity<T>) {
       using A = Acc<T>;
-      const Tensor1<A> wide = has_master(*p) ? master(*p).as<A>() : Tensor1<A>();
-      adamw<T>(dev, update, p->gradient().as<const A>(), moment1(*p).as<A>(), moment2(*p).as<A>(), wide, p->vector<T>());
+      const Tensor1<A> wide = has_master(*p) ? master(*p).numbers.as<A>() : Tensor1<A>();
+      adamw<T>(dev, update, own(p->kept_gradient(), *p).as<const A>(), moment1(*p).numbers.as<A>(), moment2(*p).numbers.as<A>(), wide,
+               own(p->kept_value(), *p).as<T>());
     });
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// AdamW over a stage's parameters: master weights and moments in the accumulator's precision, weight decay and learning rate per group of parameters.
+// AdamW over a stage's parameters, or over the parts of them that this rank updates: master weights and moments in the accumulator's precision,
+// weight decay and learning rate per group of parameters.
 #pragma once
 
 #include "kernels/adamw.hpp"
@@ -15,22 +16,23 @@ class Optimizer {
   // Sets the moments to zero and takes the weights' current values as masters.
   void reset(Device&);
 
-  // Adds the sum of squares of the gradients this rank counts, every logical element once over tensor and pipeline axes, to `sum` (1) on the device.
+  // Adds the sum of squares of the gradients this rank counts, every logical element once over the ranks of a replica, or over all where the
+  // optimizer is cut, to `sum` (1) on the device.
   void add_gradient_squares(Device&, Tensor1<double> sum) const;
   // One update with gradients scaled by gradient_scale; `step` counts from 1.
   void step(Device&, double lr, std::int64_t step, double gradient_scale);
 
-  // Where the state of a trained parameter lies: first moment, second moment, master. The master is the weight itself where empty.
-  AnyTensor moment1(const Parameter& p) const { return part(m_, p); }
-  AnyTensor moment2(const Parameter& p) const { return part(v_, p); }
-  AnyTensor master(const Parameter& p) const { return has_master(p) ? part(master_, p) : AnyTensor(); }
+  // Where the state of a trained parameter lies: first moment, second moment, master. The master is the weight itself where absent.
+  Piece moment1(const Parameter& p) const { return part(m_, p); }
+  Piece moment2(const Parameter& p) const { return part(v_, p); }
+  Piece master(const Parameter& p) const { return has_master(p) ? part(master_, p) : Piece(); }
   bool has_master(const Parameter& p) const { return p.dtype() != accumulator_of(p.dtype()) && p.trained; }
 
  private:
   ParameterGroup group(const Parameter&) const;
-  AnyTensor part(const AnyTensor& all, const Parameter& p) const {
+  Piece part(const AnyTensor& run, const Parameter& p) const {
     ensure(p.trained, "{} is frozen and has no optimizer state", p.weight.name);
-    return rows(all, p.offset, p.size());
+    return p.kept_in(run);
   }
 
   OptimizerConfig c_;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the gradients of a rank become those of the whole batch and of whole weights: summed in buckets over the data axis while the backward
 // still runs, then over ranks of the tensor axis that hold the same part of a weight or have worked on other rows with it, then over the two ends of
-// a pipeline that share a matrix.
+// a pipeline that share a matrix. Where the optimizer is cut, each rank gets the sum of its own part alone.
 #pragma once
+
+#include <vector>
 
 #include "src/engine/stage.hpp"
 
@@ -10,20 +12,31 @@ namespace gyr {
 
 class GradientReduction {
  public:
-  // Buckets are ranges of parts of at least `bucket_bytes`, gathered in the order in which backward completes them.
-  GradientReduction(Stage&, Grid&, Index bucket_bytes);
+  GradientReduction(Stage& stage, Grid& grid) : parameters_(stage.parameters()), stage_(stage), grid_(grid) {}
 
-  const GradientParts& parts() const { return parts_; }
-  // Begins the sum of a bucket over the data axis; nothing where it holds no gradients.
-  Event start(Device&, int bucket);
-  // All other sums, once the buckets are whole: the order does not matter for sums.
+  // Before the first backward of a step.
+  void begin(Device&);
+  // A bucket's gradients begin at zero in a buffer, once what was reduced there has been kept.
+  void clear(Device&, int bucket, int buffer);
+  // Begins the sum of a bucket over the data axis; nothing where it holds no gradients. `buffer`: where they lie, -1: in their own place.
+  void start(Device&, int bucket, int buffer);
+  // Lets what is under way advance.
+  void poll();
+  // Waits for all that has begun, and then does all other sums: the order does not matter for sums.
   void finish(Device&);
 
  private:
+  struct UnderWay {
+    std::vector<Event> events;
+    int bucket, buffer;
+  };
+  bool cut() const { return parameters_.shard() >= Shard::gradients; }
+  void end(Device&, UnderWay&);
+
+  Parameters& parameters_;
   Stage& stage_;
   Grid& grid_;
-  GradientParts parts_;
-  std::vector<Span> ranges_;  // of the flat gradients: each bucket's
+  std::vector<UnderWay> under_way_;
 };
 
 }  // namespace gyr

@@ -12,14 +12,14 @@ namespace gyr {
 
 namespace {
 
-std::uint64_t checksum(const ModelState& state) {
+std::uint64_t checksum(ModelState& state) {
   std::uint64_t sum = 0;
   std::vector<std::byte> copy;
   for (const auto& p : state.parameters())
     for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
-      if (const AnyTensor x = state.tensor(*p, content)) {
-        copy.resize(std::size_t(x.bytes()));
-        copy_to_host(x, copy.data());
+      if (const Piece x = state.tensor(*p, content); x && !is_cut(content, state.grid().layout().cut())) {
+        copy.resize(std::size_t(x.numbers.bytes()));
+        copy_to_host(x.numbers, copy.data());
         sum = XXH3_64bits_withSeed(copy.data(), copy.size(), sum);
       }
   return sum;
@@ -30,8 +30,8 @@ std::string ranks_at(const Grid& grid, const std::vector<int>& coordinates) {
   const Layout& layout = grid.layout();
   std::string text;
   for (int position = 0; position < layout.ranks(); ++position) {
-    const bool same_place = layout.coordinate(position, all_but(Axis::data)) == grid.coordinate(all_but(Axis::data));
-    const bool meant = std::find(coordinates.begin(), coordinates.end(), layout.coordinate(position, Axis::data)) != coordinates.end();
+    const bool same_place = layout.coordinate(position, all_but(token_axes)) == grid.coordinate(all_but(token_axes));
+    const bool meant = std::find(coordinates.begin(), coordinates.end(), layout.coordinate(position, token_axes)) != coordinates.end();
     if (same_place && meant) text += fmt::format("{}{}", text.empty() ? "" : " and ", layout.rank_at(position));
   }
   return text;
@@ -41,24 +41,24 @@ std::string ranks_at(const Grid& grid, const std::vector<int>& coordinates) {
 
 void check_replicas(ModelState& state, std::int64_t step) {
   Grid& grid = state.grid();
-  if (grid.group(Axis::data).size() == 1) return;
+  if (grid.group(token_axes).size() == 1) return;
   grid.tell("check replicas");
   const std::uint64_t mine = checksum(state);
   const double halves[] = {double(mine >> 32), double(mine & 0xffffffffu)};  // exact in a double
-  const std::vector<double> all = grid.group(Axis::data).gather(halves);
+  const std::vector<double> all = grid.group(token_axes).gather(halves);
   std::map<std::pair<double, double>, std::vector<int>> holders;
-  for (int replica = 0; replica < grid.group(Axis::data).size(); ++replica) holders[{all[2 * replica], all[2 * replica + 1]}].push_back(replica);
+  for (int replica = 0; replica < grid.group(token_axes).size(); ++replica) holders[{all[2 * replica], all[2 * replica + 1]}].push_back(replica);
   collective_check(grid.world(), [&] {
     if (holders.size() == 1) return;
     std::vector<int> odd, some;
     for (const auto& [sum, replicas] : holders) {
-      const bool majority = 2 * replicas.size() > std::size_t(grid.group(Axis::data).size());
+      const bool majority = 2 * replicas.size() > std::size_t(grid.group(token_axes).size());
       if (!majority) odd.insert(odd.end(), replicas.begin(), replicas.end());
       some.push_back(replicas.front());
     }
     const std::string at = fmt::format("step {}: replicas of the same weights differ (train.check_replicas): ", step);
     const char* way_out = "Go on from a checkpoint before it; if it comes again, take that machine out";
-    if (odd.size() < std::size_t(grid.group(Axis::data).size()))
+    if (odd.size() < std::size_t(grid.group(token_axes).size()))
       fail(Exit::numeric, "{}rank {} holds other bits than the majority: suspect its memory or processor. {}", at, ranks_at(grid, odd), way_out);
     fail(Exit::numeric, "{}ranks {} do not hold the same bits, and no majority says which is right. {}", at, ranks_at(grid, some), way_out);
   });

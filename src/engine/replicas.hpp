@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks along the data axis hold the same weights and optimizer state, bit for bit. Where they do not, memory or a processor has failed.
+// Ranks along the data axis hold the same weights and optimizer state, bit for bit, but for what they have cut among themselves. Where they do
+// not, memory or a processor has failed.
 #pragma once
 
 #include "src/engine/model_state.hpp"

@@ -2,11 +2,13 @@
 #include "src/engine/stage.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace gyr {
 
 Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained, const RecomputeConfig& recompute)
-    : config_(config), grid_(grid), parameters_(dtype, grid.layout().coordinates(grid.position(), weight_axes), std::move(trained)) {
+    : config_(config), grid_(grid),
+      parameters_(dtype, grid.layout().coordinates(grid.position(), weight_axes), std::move(trained), grid.layout().sharded_over(grid.position())) {
   const PipelineShape shape = pipeline_shape(grid.layout(), 1);
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const Span layers = grid.layout().stages.at(shape.stage(grid.coordinate(Axis::pipeline), chunk));
@@ -14,6 +16,7 @@ Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained
     chunks_.push_back(
         std::make_unique<Chunk>(config_, layers, parameters_, embedding ? &embedding->table() : nullptr, grid.layout().stream_parts(), recompute));
   }
+  parameters_.lay_out(grid.layout().bucket_bytes);
   grid.add_tensor_blocks(parameters_.copy_counts(Axis::tensor));
 }
 
@@ -27,17 +30,25 @@ Parameter* Stage::shared_embedding() {
   return first() ? &chunks_.front()->embedding()->table() : &head().weight();
 }
 
-GradientParts Stage::parts() const {
-  GradientParts parts;
-  for (const auto& chunk : chunks_) parts.parts.push_back(int(chunk->ranges().size()));
-  return parts;
-}
-
-std::vector<Span> Stage::ranges() const {
-  std::vector<Span> all;
-  for (const auto& chunk : chunks_) all.insert(all.end(), chunk->ranges().begin(), chunk->ranges().end());
-  for (std::size_t i = 1; i < all.size(); ++i) all[i].first = all[i - 1].last;
-  return all;
+// A head that is tied to this rank's table uses that besides its own weights.
+BucketPlan Stage::buckets() const {
+  BucketPlan plan;
+  plan.shard = parameters_.shard();
+  plan.head = last();
+  for (const Bucket& bucket : parameters_.buckets()) plan.kept_whole.push_back(bucket.kept_whole);
+  for (const auto& chunk : chunks_) {
+    plan.parts.push_back(int(chunk->groups().size()));
+    for (const Span& groups : chunk->groups()) {
+      std::set<int> buckets;
+      for (Index group = groups.first; group < groups.last; ++group) buckets.insert(parameters_.bucket_of(int(group)));
+      plan.buckets.emplace_back(buckets.begin(), buckets.end());
+    }
+  }
+  if (last())
+    if (const int tied = parameters_.bucket_of(chunks_.back()->head()->weight().group());
+        !std::count(plan.buckets.back().begin(), plan.buckets.back().end(), tied))
+      plan.buckets.back().push_back(tied);
+  return plan;
 }
 
 void Stage::make_slots(const std::vector<SlotMemory>& memory, bool dry_run) {
@@ -117,7 +128,8 @@ Pass Stage::pass(Device& dev, Slot& slot) {
     ensure(furthest < rotary_->positions(), "a token stands at position {}, and there are angles of {} positions", furthest, rotary_->positions());
   }
   const StreamRows stream{slot.sequences.rows(), grid_.layout().stream_parts(), grid_.coordinate(Axis::tensor)};
-  return {dev, grid_.tensor(), *rotary_, slot.sequences, stream, Mask{true, 0, 0, slot.sequences.documents()}, nullptr, hook_};
+  Communicator* const context = slot.sequences.shared() ? &grid_.group(Axis::context) : nullptr;
+  return {dev, grid_.tensor(), context, *rotary_, slot.sequences, stream, Mask{true, 0, 0, slot.sequences.documents()}, nullptr, hook_};
 }
 
 Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens) {

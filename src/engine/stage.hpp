@@ -29,9 +29,8 @@ class Stage {
   bool last() const { return chunks_.back()->last(); }     // whether it holds the head
   Chunk& chunk(int i) { return *chunks_[i]; }
   int chunks() const { return int(chunks_.size()); }
-  // The parts of all chunks, one behind the other; their ranges of the flat gradients.
-  GradientParts parts() const;
-  std::vector<Span> ranges() const;
+  // The parts of all chunks and their buckets.
+  BucketPlan buckets() const;
 
   // Makes slots for the forwards of each chunk; a dry run counts without limit.
   void make_slots(const std::vector<SlotMemory>&, bool dry_run);
@@ -49,6 +48,8 @@ class Stage {
   std::vector<ReplayedSlots> rehearsed() const;  // planned
   std::vector<ReplayedSlots> replayed() const;   // the bytes that have been used
 
+  // This rank's tokens of such a micro-batch.
+  SequenceLayout sequences(const MicroBatch& batch) const { return grid_.layout().sequences(grid_.position(), batch.batch, batch.seq_length); }
   Pass pass(Device&, Slot&);
 
   // Generation with the one chunk there is, in slot 0: brings the tokens in. Where this is not the first stage, the tensor its input must be

@@ -21,7 +21,7 @@ Fault::Fault(const FaultSettings& settings, const Identity& me, ModelState& stat
   require(!now || settings.rank < me.ranks, Exit::config, "fault.rank = {}, but there are {} ranks", settings.rank, me.ranks);
   mine_ = now && settings.rank == me.rank;
   if (!mine_ || (settings_.kind != FaultKind::nan && settings_.kind != FaultKind::gradflip)) return;
-  state_.on_gradients([this](const AnyTensor& gradients) {
+  state_.on_gradients([this](const std::vector<AnyTensor>& gradients) {
     if (std::exchange(spoil_, false)) spoil(gradients);
   });
 }
@@ -43,9 +43,9 @@ void Fault::strike(Index step) {
       for (;;) ::pause();
     case FaultKind::nan:
     case FaultKind::gradflip: spoil_ = true; break;
-    case FaultKind::bitflip: flip_bit(state_.updated(largest()), largest().size() / 2); break;
+    case FaultKind::bitflip: flip_bit(largest(), largest().size / 2); break;
     case FaultKind::scale:
-      for (const auto& p : state_.parameters()) scale(state_.updated(*p));
+      for (const auto& p : state_.parameters()) scale(state_.updated(*p).numbers);
       break;
     case FaultKind::slow:
     case FaultKind::none: break;
@@ -59,24 +59,26 @@ void Fault::delay() {
   std::this_thread::sleep_for(std::chrono::duration<double>((settings_.amount - 1) * worked));
 }
 
-const Parameter& Fault::largest() const {
-  const Parameter* found = nullptr;
+AnyTensor Fault::largest() const {
+  AnyTensor found;
   for (const auto& p : state_.parameters())
-    if (!found || p->size() > found->size()) found = p.get();
-  return *found;
+    if (const Piece kept = state_.updated(*p); kept.numbers.size > found.size) found = kept.numbers;
+  return found;
 }
 
 // All of them, or a bit of the largest: most numbers of an embedding's gradient are 0.
-void Fault::spoil(const AnyTensor& gradients) {
+void Fault::spoil(const std::vector<AnyTensor>& gradients) {
   state_.device().exec.fence();
-  with_type(gradients, [&]<class S>(const Tensor1<S>& x) {
-    if (settings_.kind == FaultKind::nan) return fill<S>(state_.device(), x, std::numeric_limits<double>::quiet_NaN());
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
-    Index at = 0;
-    for (Index i = 0; i < gradients.size; ++i)
-      if (std::abs(double(host(i))) > std::abs(double(host(at)))) at = i;
-    flip_bit(gradients, at);
-  });
+  double largest = -1;
+  AnyTensor number;
+  for (const AnyTensor& some : gradients)
+    with_type(some, [&]<class S>(const Tensor1<S>& x) {
+      if (settings_.kind == FaultKind::nan) return fill<S>(state_.device(), x, std::numeric_limits<double>::quiet_NaN());
+      const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
+      for (Index i = 0; i < some.size; ++i)
+        if (std::abs(double(host(i))) > largest) largest = std::abs(double(host(i))), number = rows(some, i, 1);
+    });
+  if (number) flip_bit(number, 0);
 }
 
 void Fault::flip_bit(const AnyTensor& values, Index at) {

@@ -20,10 +20,10 @@ class Fault {
 
  private:
   void delay();
-  void spoil(const AnyTensor& gradients);
+  void spoil(const std::vector<AnyTensor>& gradients);
   void flip_bit(const AnyTensor&, Index at);
   void scale(const AnyTensor&);
-  const Parameter& largest() const;
+  AnyTensor largest() const;
 
   FaultSettings settings_;
   bool mine_ = false;

@@ -40,6 +40,7 @@ Grid Grid::dry_run(Layout layout, int position) {
 // What every run needs.
 void Grid::make_groups() {
   group(all_axes), group(Axis::data), group(Axis::pipeline);
+  if (size(Axis::context) > 1) group(Axis::context), group(token_axes);
   add_embedding_group();
   tensor_.emplace(group(Axis::tensor));
 }
@@ -53,7 +54,17 @@ MPI_Comm Grid::along(Axes axes) const {
   return comm;
 }
 
-Communicator& Grid::group(Axes axes) {
+// The same ranks, named by the axes that there are.
+Axes Grid::present(Axes axes) const {
+  if (axes == all_axes) return axes;
+  Axes some{};
+  for (const LayoutAxis& a : layout_.axes)
+    if (axes.has(a.axis)) some = some + a.axis;
+  return some;
+}
+
+Communicator& Grid::group(Axes along_axes) {
+  const Axes axes = present(along_axes);
   if (const auto known = groups_.find(axes); known != groups_.end()) return known->second.communicator;
   const MPI_Comm comm = is_dry_run() ? MPI_COMM_NULL : along(axes);
   auto transport = is_dry_run() ? dry_transport(coordinate(axes), size(axes)) : mpi_transport(comm, patience_);

@@ -60,6 +60,7 @@ class Grid {
  private:
   struct DryRun {};
   Grid(Layout layout, int position, DryRun) : layout_(std::move(layout)), position_(position) {}
+  Axes present(Axes) const;
   MPI_Comm along(Axes) const;
   void make_groups();
   void add_embedding_group();

@@ -32,7 +32,10 @@ Coordinates Layout::coordinates(int position, Axes along) const {
 std::string Layout::text() const {
   std::string text;
   for (const LayoutAxis& a : axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", a.size, name_of(a.axis));
-  return sequence ? text + " with sequence parallelism" : text;
+  if (size(Axis::context) > 1) text += context_mode == ContextMode::ring ? " (keys go round)" : " (heads are exchanged)";
+  if (sequence) text += " with sequence parallelism";
+  if (shard != Shard::none) text += fmt::format("{} sharded {}", sequence ? "," : " with", name_of(shard));
+  return text;
 }
 
 int Layout::position_of(int rank) const {
@@ -40,8 +43,20 @@ int Layout::position_of(int rank) const {
   return int(std::find(permutation.begin(), permutation.end(), rank) - permutation.begin());
 }
 
-Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages, std::vector<int> permutation, const std::vector<Axis>& order) {
-  Layout layout{{{Axis::data, data}, {Axis::pipeline, pipeline}, {Axis::tensor, tensor}}, std::move(permutation), std::move(stages)};
+SequenceLayout Layout::sequences(int position, Index batch, Index seq_length) const {
+  const Index ranks = size(Axis::context);
+  if (ranks == 1) return {batch, seq_length};
+  SequenceLayout s{batch, shared_length(order, seq_length, ranks)};
+  s.order = order, s.ranks = ranks, s.rank = coordinate(position, Axis::context), s.whole = seq_length;
+  s.mode = context_mode;
+  return s;
+}
+
+Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages, std::vector<int> permutation, const std::vector<Axis>& order,
+                   int context) {
+  Layout layout{{{Axis::data, data}, {Axis::pipeline, pipeline}}, std::move(permutation), std::move(stages)};
+  if (context > 1) layout.axes.push_back({Axis::context, context});
+  layout.axes.push_back({Axis::tensor, tensor});
   const auto place = [&](const LayoutAxis& a) { return std::find(order.begin(), order.end(), a.axis); };
   std::stable_sort(layout.axes.begin(), layout.axes.end(), [&](const LayoutAxis& a, const LayoutAxis& b) { return place(a) < place(b); });
   return layout;

@@ -7,30 +7,31 @@
 #include <vector>
 
 #include "kernels/tensor.hpp"
-#include "modules/placement.hpp"
+#include "modules/sequence_layout.hpp"
+#include "modules/shard.hpp"
 
 namespace gyr {
 
 // Weights may be sharded over these axes. Ranks of a stage that differ along others hold the same weights.
 inline constexpr Axes weight_axes = Axis::tensor;
+// Along these, ranks hold the same weights and work on other tokens: gradients and losses are summed over them, and what they keep of weights may
+// be cut among them.
+inline constexpr Axes token_axes = {Axis::data, Axis::context};
 
 struct LayoutAxis {
   Axis axis;
   int size;
 };
 
-// Half-open range of layers.
-struct Span {
-  Index first = 0, last = 0;
-  Index size() const { return last - first; }
-  bool operator==(const Span&) const = default;
-};
-
 struct Layout {
-  std::vector<LayoutAxis> axes;  // outermost first: neighbours along the last axis are neighbours in rank
+  std::vector<LayoutAxis> axes;  // outermost first: neighbours along the last axis are neighbours in rank; context only where it is shared
   std::vector<int> permutation;  // permutation[position] = rank that stands there; empty: position itself
   std::vector<Span> stages;      // layers of each position of the pipeline axis
   bool sequence = false;         // ranks of the tensor axis keep shares of the residual stream's rows (sequence parallelism)
+  SequenceOrder order = SequenceOrder::zigzag;  // of the tokens on the ranks of the context axis
+  ContextMode context_mode = ContextMode::ring;
+  Shard shard = Shard::none;             // what ranks along token_axes cut among themselves
+  Index bucket_bytes = Index(32) << 20;  // of gradients that are reduced together; weights are gathered in the same buckets
 
   int ranks() const { return size(all_axes); }
   // Positions along these axes together: 1 along axes that the layout does not have.
@@ -46,6 +47,13 @@ struct Layout {
     for (const LayoutAxis& a : axes) position = position * a.size + coordinate_along(a.axis);
     return position;
   }
+  // What is cut, where there is more than one to cut it.
+  Shard cut() const { return size(token_axes) > 1 ? shard : Shard::none; }
+  // The same, among which ranks, and which of them a position is.
+  ShardedOver sharded_over(int position) const { return {cut(), {size(token_axes), coordinate(position, token_axes)}}; }
+  // The tokens that a position has of sequences of so many: as many on every rank of the context axis, the last ones mere padding where they do not
+  // divide.
+  SequenceLayout sequences(int position, Index batch, Index seq_length) const;
   // Parts of the residual stream's rows.
   int stream_parts() const { return sequence ? size(Axis::tensor) : 1; }
   // As "2 data x 1 pipeline x 4 tensor".
@@ -54,9 +62,9 @@ struct Layout {
   int rank_at(int position) const { return permutation.empty() ? position : permutation[position]; }
 };
 
-// data x pipeline x tensor ranks, in this or another order of the axes. An empty order is that of their enumeration.
+// data x pipeline x context x tensor ranks, in this or another order of the axes. An empty order is that of their enumeration.
 Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages, std::vector<int> permutation = {},
-                   const std::vector<Axis>& order = {});
+                   const std::vector<Axis>& order = {}, int context = 1);
 
 // Cuts consecutive layers of the given costs into `stages` runs so that the dearest stage is as cheap as can be; `before` and `after`
 // are what the first and the last stage carry besides (embedding, head). Every stage gets at least one layer.

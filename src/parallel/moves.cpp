@@ -14,7 +14,7 @@ struct Part {
   std::vector<int> ranks;
 };
 
-std::vector<Part> parts_of(const PlacedWeight& weight, const Layout& layout) {
+std::vector<Part> parts_of(const PlacedTensor& weight, const Layout& layout) {
   std::map<Shape, Part> parts;  // by corner
   for (int rank = 0; rank < layout.ranks(); ++rank)
     for (const Held& held : held_at(weight, layout, layout.position_of(rank))) {
@@ -35,12 +35,19 @@ int sender(const std::vector<int>& holders, int receiver, const std::vector<Inde
 
 }  // namespace
 
-std::vector<Held> held_at(const PlacedWeight& weight, const Layout& layout, int position) {
+std::vector<Held> held_at(const PlacedTensor& weight, const Layout& layout, int position) {
   if (layout.coordinate(position, Axis::pipeline) != weight.stage) return {};
   return place(weight.weight, layout.coordinates(position, all_but(Axis::pipeline))).boxes;
 }
 
-std::vector<Move> moves(const std::vector<PlacedWeight>& from, const Layout& before, const std::vector<PlacedWeight>& to, const Layout& after,
+std::vector<Held> kept_at(const PlacedTensor& weight, const Layout& layout, int position) {
+  if (layout.coordinate(position, Axis::pipeline) != weight.stage) return {};
+  const Placement share = place(weight.weight, layout.coordinates(position, weight_axes));
+  const Span kept = weight.cut.of(elements(share.shape), layout.coordinate(position, token_axes));
+  return cut(share, kept.first, kept.last);
+}
+
+std::vector<Move> moves(const std::vector<PlacedTensor>& from, const Layout& before, const std::vector<PlacedTensor>& to, const Layout& after,
                         int ranks_per_node) {
   ensure(from.size() == to.size() && before.ranks() == after.ranks(), "moves: {} weights on {} ranks to {} on {}", from.size(), before.ranks(),
          to.size(), after.ranks());

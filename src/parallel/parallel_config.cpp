@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/parallel/parallel_config.hpp"
 
+#include <algorithm>
+
 #include "modules/model_config.hpp"
 #include "src/base/limits.hpp"
 
@@ -10,6 +12,13 @@ ParallelConfig read_parallel(Section& s) {
   ParallelConfig c;
   c.data = s.get("data", 0, "ranks of the data axis; 0: as many as the other axes leave").at_least(0).at_most(most_ranks);
   c.pipeline = s.get("pipeline", 1, "ranks of the pipeline axis").positive().at_most(most_axis);
+  c.context = s.get("context", 1, "ranks of the context axis, which share the tokens of each sequence").positive().at_most(most_axis);
+  const std::string mode =
+      s.get("context_mode", "ring",
+            "how attention meets tokens of other ranks: their keys and values go round, the tokens in zigzag order; or all-to-alls "
+            "exchange heads against tokens")
+          .one_of({"ring", "heads"});
+  c.context_mode = mode == "ring" ? ContextMode::ring : ContextMode::heads;
   c.tensor = s.get("tensor", 1, "ranks of the tensor axis").positive().at_most(most_axis);
   c.order = axis_order(s.get("order", default_axis_order(), "the axes, outermost first: neighbours along the last are neighbours in rank").value());
   const std::vector<Index> permutation =
@@ -24,7 +33,13 @@ ParallelConfig read_parallel(Section& s) {
                  .positive()
                  .at_most(most_layers)
                  .value();
-  c.bucket_bytes = Index(s.get("bucket", 32, "gradients reduced together over the data axis").unit("MiB").positive().at_most(1 << 20)) << 20;
+  const std::string shard =
+      s.get("shard", "none", "what data ranks cut among themselves: optimizer states; their gradients too; their weights too (ZeRO 1 to 3)")
+          .one_of({shard_names.begin(), shard_names.end()});
+  c.shard = Shard(std::find(shard_names.begin(), shard_names.end(), shard) - shard_names.begin());
+  c.bucket_bytes =
+      Index(s.get("bucket", 32, "gradients reduced, and weights gathered, together over the data axis").unit("MiB").positive().at_most(1 << 20))
+      << 20;
   return c;
 }
 

@@ -4,19 +4,22 @@
 
 #include <vector>
 
-#include "modules/axis.hpp"
+#include "modules/sequence_layout.hpp"
 #include "modules/settings.hpp"
+#include "modules/shard.hpp"
 #include "src/parallel/schedule.hpp"
 
 namespace gyr {
 
 struct ParallelConfig {
-  int data, pipeline, tensor;  // data 0: whatever the ranks leave
-  std::vector<Axis> order;     // of the axes, outermost first
+  int data, pipeline, context, tensor;  // data 0: whatever the ranks leave
+  std::vector<Axis> order;              // of the axes, outermost first
   std::vector<int> permutation;
   bool sequence;              // tensor ranks keep shares of the residual stream
   int virtual_stages;         // chunks of layers of each pipeline rank
   std::vector<Index> layers;  // per stage; empty: cut by cost
+  ContextMode context_mode;
+  Shard shard;  // what data ranks cut among themselves
   Index bucket_bytes;
 
   int stages() const { return pipeline * virtual_stages; }

@@ -2,8 +2,10 @@
 #include "src/parallel/program.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace gyr {
 
@@ -56,33 +58,27 @@ class Slots {
 
 class Compiler {
  public:
-  Compiler(const PipelineShape& shape, int rank, const GradientParts& gradients)
-      : shape_(shape), rank_(rank), gradients_(gradients), slots_(shape.chunks), incomplete_(gradients.buckets.size()) {
-    for (std::size_t b = 0; b < incomplete_.size(); ++b) {
-      const Span& bucket = gradients.buckets[b];
-      incomplete_[b] = bucket.size();
-      bucket_of_.resize(std::max<std::size_t>(bucket_of_.size(), bucket.last), -1);
-      std::fill(bucket_of_.begin() + bucket.first, bucket_of_.begin() + bucket.last, int(b));
-    }
+  Compiler(const PipelineShape& shape, int rank, const BucketPlan& plan)
+      : shape_(shape), rank_(rank), plan_(plan), slots_(shape.chunks), incomplete_(plan.kept_whole.size()) {
+    for (const auto& buckets : plan.buckets)
+      for (const int bucket : buckets) ++incomplete_[bucket];
     program_.shape = shape;
   }
 
   Program compile(const std::vector<Turn>& turns) {
     const Lifetimes lifetimes(turns);
+    bool steps = false;
     for (std::size_t i = 0; i < turns.size(); ++i) {
       const Turn& turn = turns[i];
+      const bool completes = !plan_.buckets.empty() && lifetimes.completes(turn, i);
       before(turn);
-      const Span parts = gradients_.of(turn.chunk);
-      if (!gradients_.buckets.empty() && lifetimes.completes(turn, i))
-        for (Index part = parts.last - 1; part >= parts.first; --part) {
-          program_.tasks.push_back(task(turn, {part - parts.first, part - parts.first + 1}));
-          complete(part);
-        }
-      else program_.tasks.push_back(task(turn, {0, parts.size()}));
+      compute(turn, completes);
       after(turn);
       if (lifetimes.ends(turn, i)) end(turn);
+      steps = steps || completes;
     }
-    if (!gradients_.buckets.empty()) program_.tasks.push_back({Op::step});
+    if (steps) program_.tasks.push_back({Op::step});
+    if (steps && (plan_.shard == Shard::optimizer || plan_.shard == Shard::gradients)) gather_all();
     for (const Slots& slots : slots_) program_.slots.push_back(slots.count());
     return std::move(program_);
   }
@@ -115,6 +111,27 @@ class Compiler {
     if ((turn.op == Op::backward || turn.op == Op::backward_input) && stage > 0) transfer(Op::send, turn, Payload::gradients, stage - 1, stage - 1);
   }
 
+  // Part by part where something begins or is awaited between them.
+  bool in_parts(const Turn& turn, bool completes) {
+    if (plan_.buckets.empty()) return false;
+    if (turn.op != Op::forward) return completes || plan_.shard >= Shard::gradients;
+    const bool writes = plan_.shard == Shard::gradients && plan_.head && turn.chunk == shape_.chunks - 1;
+    return writes || plan_.shard == Shard::weights || (plan_.shard != Shard::none && awaited_.insert(turn.chunk).second);
+  }
+
+  void compute(const Turn& turn, bool completes) {
+    const Span parts = plan_.of(turn.chunk);
+    if (!in_parts(turn, completes)) {
+      program_.tasks.push_back(task(turn, {0, parts.size()}));
+      return;
+    }
+    for (Index i = 0; i < parts.size(); ++i) {
+      const Index part = turn.op == Op::forward ? i : parts.size() - 1 - i;
+      program_.tasks.push_back(task(turn, {part, part + 1}));
+      if (completes) complete(parts.first + part);
+    }
+  }
+
   void end(const Turn& turn) {
     auto last = program_.tasks.rbegin();
     while (last->op == Op::reduce) ++last;
@@ -122,26 +139,111 @@ class Compiler {
     slots_[turn.chunk].give_back(slots_[turn.chunk].of(turn.micro));
   }
 
+  // What is cut and has no place of its own is reduced when its buffer is taken.
   void complete(Index part) {
-    const int bucket = bucket_of_[part];
-    if (--incomplete_[bucket] > 0) return;
-    Task t{Op::reduce};
-    t.bucket = bucket;
-    program_.tasks.push_back(t);
+    for (const int bucket : plan_.buckets[part])
+      if (--incomplete_[bucket] == 0 && (plan_.shard < Shard::gradients || plan_.kept_whole[bucket]))
+        program_.tasks.push_back({.op = Op::reduce, .bucket = bucket});
+  }
+
+  void gather_all() {
+    std::set<int> gathered;
+    std::vector<Task> gathers;
+    for (const Task& t : program_.tasks)
+      if (t.op == Op::forward)
+        for (Index part = t.parts.first; part < t.parts.last; ++part)
+          for (const int bucket : plan_.buckets[plan_.of(t.chunk).first + part])
+            if (gathered.insert(bucket).second) gathers.push_back({.op = Op::gather, .bucket = bucket});
+    program_.tasks.insert(program_.tasks.end(), gathers.begin(), gathers.end());
   }
 
   PipelineShape shape_;
   int rank_;
-  const GradientParts& gradients_;
+  const BucketPlan& plan_;
   std::vector<Slots> slots_;
-  std::vector<Index> incomplete_;  // parts of each bucket that will still get something
-  std::vector<int> bucket_of_;     // each part
+  std::set<int> awaited_;        // chunks whose first forward has come
+  std::vector<int> incomplete_;  // parts of each bucket that will still get something
   Program program_;
+};
+
+bool is_computation(const Task& t) { return t.op == Op::forward || is_backward(t.op); }
+
+// Puts in what follows from two buffers that buckets share.
+class Turns {
+ public:
+  Turns(const BucketPlan& plan, std::vector<Task> tasks) : plan_(plan), tasks_(std::move(tasks)) {}
+
+  // Before a computation: the bucket of values it needs, unless it is there, and the one that is needed next.
+  std::vector<Task> with_gathers() {
+    std::vector<Task> all;
+    std::array<int, 2> holds{-1, -1};
+    std::set<int> whole;
+    int present = 1;
+    const auto gather = [&](int bucket, int buffer) {
+      all.push_back({.op = Op::gather, .bucket = bucket, .buffer = buffer});
+      holds[buffer] = bucket;
+    };
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      for (const int bucket : needed(tasks_[i]))
+        if (plan_.kept_whole[bucket] && whole.insert(bucket).second) all.push_back({.op = Op::gather, .bucket = bucket});
+      if (const int bucket = turn_of(needed(tasks_[i])); bucket >= 0) {
+        if (holds[present] != bucket) present = 1 - present;
+        if (holds[present] != bucket) gather(bucket, present);
+        const int next = next_turn(i, bucket, &Turns::needed);
+        if (next >= 0 && holds[1 - present] != next) gather(next, 1 - present);
+      }
+      all.push_back(tasks_[i]);
+    }
+    return all;
+  }
+
+  // A bucket's gradients begin at zero in the buffer whose turn it is, and are reduced before another bucket gets some.
+  std::vector<Task> with_reductions() {
+    std::vector<Task> all;
+    int present = 1, open = -1;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      const int bucket = turn_of(written(tasks_[i]));
+      if (bucket >= 0 && open != bucket) {
+        present = 1 - present, open = bucket;
+        all.push_back({.op = Op::clear, .bucket = bucket, .buffer = present});
+      }
+      all.push_back(tasks_[i]);
+      if (bucket < 0 || next_turn(i, -1, &Turns::written) == bucket) continue;
+      all.push_back({.op = Op::reduce, .bucket = bucket, .buffer = present});
+      open = -1;
+    }
+    return all;
+  }
+
+ private:
+  std::vector<int> buckets_of(const Task& t) const { return plan_.buckets[plan_.of(t.chunk).first + t.parts.first]; }
+  bool is_head(const Task& t) const { return plan_.head && plan_.of(t.chunk).first + t.parts.first == Index(plan_.buckets.size()) - 1; }
+  std::vector<int> needed(const Task& t) const {
+    return is_computation(t) && (t.op == Op::forward || !is_head(t)) ? buckets_of(t) : std::vector<int>{};
+  }
+  std::vector<int> written(const Task& t) const {
+    return is_computation(t) && (t.op == Op::forward) == is_head(t) ? buckets_of(t) : std::vector<int>{};
+  }
+  // The one of them that has no place of its own; -1: none.
+  int turn_of(const std::vector<int>& buckets) const {
+    for (const int bucket : buckets)
+      if (!plan_.kept_whole[bucket]) return bucket;
+    return -1;
+  }
+  // The first such bucket, other than `present`, of the tasks behind the i-th.
+  int next_turn(std::size_t i, int present, std::vector<int> (Turns::*use)(const Task&) const) const {
+    while (++i < tasks_.size())
+      if (const int bucket = turn_of((this->*use)(tasks_[i])); bucket >= 0 && bucket != present) return bucket;
+    return -1;
+  }
+
+  const BucketPlan& plan_;
+  std::vector<Task> tasks_;
 };
 
 }  // namespace
 
-Span GradientParts::of(int chunk) const {
+Span BucketPlan::of(int chunk) const {
   if (parts.empty()) return {chunk, chunk + 1};
   const Index first = std::accumulate(parts.begin(), parts.begin() + chunk, Index(0));
   return {first, first + parts[chunk]};
@@ -152,9 +254,14 @@ PipelineShape pipeline_shape(const Layout& layout, int micros) {
   return {ranks, std::max(1, int(layout.stages.size()) / ranks), micros};
 }
 
-Program compile(Schedule schedule, const PipelineShape& shape, int rank, const GradientParts& gradients) {
+Program compile(Schedule schedule, const PipelineShape& shape, int rank, const BucketPlan& plan) {
   ensure(shape.ranks > 1 || shape.chunks == 1, "one rank has one chunk, not {}", shape.chunks);
-  return Compiler(shape, rank, gradients).compile(schedule(shape, rank));
+  Program program = Compiler(shape, rank, plan).compile(schedule(shape, rank));
+  if (plan.buckets.empty()) return program;
+  const bool backwards = std::any_of(program.tasks.begin(), program.tasks.end(), [](const Task& t) { return is_backward(t.op); });
+  if (plan.shard >= Shard::gradients && backwards) program.tasks = Turns(plan, std::move(program.tasks)).with_reductions();
+  if (plan.shard == Shard::weights) program.tasks = Turns(plan, std::move(program.tasks)).with_gathers();
+  return program;
 }
 
 std::string to_text(const Program& program) {
@@ -166,6 +273,7 @@ std::string to_text(const Program& program) {
       text += fmt::format(" {} {} rank {} tag {}", t.payload == Payload::activations ? "activations" : "gradients", t.op == Op::send ? "to" : "from",
                           t.peer, t.tag);
     if (t.bucket >= 0) text += fmt::format(" bucket {}", t.bucket);
+    if (t.buffer >= 0) text += fmt::format(" buffer {}", t.buffer);
     text += '\n';
   }
   return text;

@@ -15,7 +15,9 @@ std::string_view name_of(Op op) {
     case Op::backward_weights: return "backward weights";
     case Op::send: return "send";
     case Op::receive: return "receive";
+    case Op::clear: return "clear";
     case Op::reduce: return "reduce";
+    case Op::gather: return "gather";
     case Op::step: return "step";
   }
   return "";

@@ -16,7 +16,9 @@ enum class Op {
   backward_weights,  // what backward_input has left
   send,
   receive,
+  clear,   // gradients of a bucket begin at zero in a buffer
   reduce,  // the sum of a bucket of gradients over the data axis begins
+  gather,  // weights of a bucket begin to come from the ranks that keep parts of them
   step     // the optimizer
 };
 std::string_view name_of(Op);

@@ -68,7 +68,9 @@ class Simulator {
         line.receives.push_back(task.tag);
         return true;
       }
+      case Op::clear:
       case Op::reduce:
+      case Op::gather:
       case Op::step: return true;
       case Op::forward:
       case Op::backward:

@@ -304,7 +304,7 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   const RunConfig run = run_of(checkpoint);
   require_falcon_h1(run.model);
   std::vector<Weight> weights;
-  for (const PlacedWeight& placed : model_weights(run.model)) weights.push_back(placed.weight);
+  for (const PlacedTensor& placed : model_weights(run.model)) weights.push_back(placed.weight);
   check_weights(file, weights);
   const fs::path like = options.like.empty() ? origin_of(run) : options.like;
   const std::vector<Job> jobs = jobs_of(file, weights, run, options, like);

@@ -77,7 +77,7 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
   const RunDefaults defaults = defaults_of(folder, note);
   const FolderWeights source(folder, defaults.model.tie_word_embeddings);
   std::vector<Weight> weights;
-  for (const PlacedWeight& placed : model_weights(defaults.model)) weights.push_back(placed.weight);
+  for (const PlacedTensor& placed : model_weights(defaults.model)) weights.push_back(placed.weight);
   try {
     check_weights(source, weights);
   } catch (const Error& error) {  // there is no deck here to be at fault

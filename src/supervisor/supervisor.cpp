@@ -249,8 +249,8 @@ double useful_seconds(const std::filesystem::path& metrics, double begin) {
 }
 
 int supervise(const SupervisedRun& run, const SuperviseOptions& options) {
-  require(options.ranks % run.model_ranks == 0, Exit::config, "-n {}: not a multiple of parallel.pipeline x parallel.tensor = {}", options.ranks,
-          run.model_ranks);
+  require(options.ranks % run.model_ranks == 0, Exit::config, "-n {}: not a multiple of parallel.pipeline x parallel.context x parallel.tensor = {}",
+          options.ranks, run.model_ranks);
   std::error_code error;
   std::filesystem::create_directories(run.output, error);
   require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", run.output, error.message());

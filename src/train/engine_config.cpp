@@ -15,7 +15,6 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.micros = int(run.largest_batch() / (layout.size(Axis::data) * run.train.micro_batch_size));
   c.recompute = run.recompute;
   c.schedule = run.parallel.schedule();
-  c.bucket_bytes = run.parallel.bucket_bytes;
   c.must_be_finite = run.train.non_finite == NonFinite::stop;
   return c;
 }

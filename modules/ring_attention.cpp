@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/ring_attention.hpp"
+
+#include "kernels/elementwise.hpp"
+
+namespace gyr {
+
+namespace {
+
+// Of rows [first, first + count).
+Documents part(const Documents& all, Index first, Index count) {
+  return all.packed() ? Documents{rows(all.positions, first, count), all.host.subspan(std::size_t(first), std::size_t(count))} : Documents();
+}
+
+}  // namespace
+
+template <class T>
+RingAttention<T>::RingAttention(Pass& a, const AttentionShape& heads, double scale) : a_(a), s_(a.sequences), heads_(heads), scale_(scale) {}
+
+template <class T>
+AttentionShape RingAttention<T>::block_shape() const {
+  AttentionShape shape = heads_;
+  shape.batch = 1, shape.queries = shape.keys = s_.block_length();
+  return shape;
+}
+
+// Keys and values side by side, in scratch.
+template <class T>
+Tensor2<T> RingAttention<T>::packed(Matrix<const T> k, Matrix<const T> v) {
+  const auto kv = a_.template scratch<T>("keys and values", k.rows, k_width() + v_width());
+  convert<T, T>(a_.dev, k, keys(kv));
+  convert<T, T>(a_.dev, v, values(kv));
+  return kv;
+}
+
+template <class T>
+Event RingAttention<T>::pass_on(Tensor2<const T> mine, Tensor2<T> next) {
+  const int ranks = int(s_.ranks), rank = int(s_.rank);
+  return a_.context->start_shift<T>(a_.dev, flat(mine), (rank + 1) % ranks, flat(next), (rank - 1 + ranks) % ranks);
+}
+
+template <class T>
+template <class Visit>
+void RingAttention<T>::for_blocks(int owner, Visit&& visit) const {
+  const Index blocks = s_.blocks(), length = s_.block_length();
+  for (Index b = 0; b < s_.batch; ++b)
+    for (Index i = 0; i < blocks; ++i)
+      for (Index j = 0; j < blocks; ++j) {
+        const Index mine = s_.block(s_.rank, i), theirs = s_.block(owner, j);
+        if (theirs > mine) continue;
+        const Index block = b * blocks + i, first = block * length;
+        visit(block, first, (b * blocks + j) * length, Mask{true, mine * length, theirs * length, part(s_.documents(), first, length)});
+      }
+}
+
+template <class T>
+void RingAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, AttentionState<A> state) {
+  Scope scope(a_.dev.scratch);
+  const AttentionShape shape = block_shape();
+  const Index length = s_.block_length();
+  Tensor2<T> kv = packed(k, v), next = a_.template scratch<T>("next keys and values", k.rows, k_width() + v_width());
+  std::vector<bool> begun(std::size_t(s_.batch * s_.blocks()), false);
+  for (Index step = 0; step < s_.ranks; ++step) {
+    Event coming;
+    if (step + 1 < s_.ranks) coming = pass_on(kv, next);
+    for_blocks(owner(step), [&](Index block, Index first, Index first_key, const Mask& mask) {
+      const Carry carry = begun[block] ? Carry::continued : Carry::fresh;
+      begun[block] = true;
+      attention<T>(a_.dev, shape, mask, scale_, q.block(first, length, 0, q.columns), keys(kv).block(first_key, length, 0, k_width()),
+                   values(kv).block(first_key, length, 0, v_width()), carry,
+                   {rows(state.o, first, length), rows(state.m, first, length), rows(state.l, first, length)});
+    });
+    coming.device_wait(a_.dev);
+    std::swap(kv, next);
+  }
+}
+
+template <class T>
+void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const A> lse,
+                                Tensor2<const A> delta, Matrix<A> dq, Matrix<A> dk, Matrix<A> dv) {
+  Scope scope(a_.dev.scratch);
+  const AttentionShape shape = block_shape();
+  const Index length = s_.block_length(), width = k_width() + v_width();
+  const int ranks = int(s_.ranks), rank = int(s_.rank);
+  const auto room = [&](const char* name) { return a_.template scratch<A>(name, k.rows, width); };
+  Tensor2<T> kv = packed(k, v), next = a_.template scratch<T>("next keys and values", k.rows, width);
+  Tensor2<A> here = room("gradient of keys and values"), leaving = room("the same, leaving"), arriving = room("the same, arriving");
+  Event under_way;  // of the gradients of the step before
+  for (Index step = 0; step < s_.ranks; ++step) {
+    Event coming;
+    if (step + 1 < s_.ranks) coming = pass_on(kv, next);
+    fill<A>(a_.dev, flat(here), 0);
+    for_blocks(owner(step), [&](Index, Index first, Index first_key, const Mask& mask) {
+      attention_backward<T>(a_.dev, shape, mask, scale_, q.block(first, length, 0, q.columns), keys(kv).block(first_key, length, 0, k_width()),
+                            values(kv).block(first_key, length, 0, v_width()), rows(dout, first, length), rows(lse, first, length),
+                            rows(delta, first, length), dq.block(first, length, 0, dq.columns), keys(here).block(first_key, length, 0, k_width()),
+                            values(here).block(first_key, length, 0, v_width()));
+    });
+    under_way.device_wait(a_.dev);
+    if (step > 0) add<A>(a_.dev, flat(arriving), flat(here));
+    std::swap(here, leaving);
+    under_way = a_.context->start_shift<A>(a_.dev, flat(leaving), (rank + 1) % ranks, flat(arriving), (rank - 1 + ranks) % ranks);
+    coming.device_wait(a_.dev);
+    std::swap(kv, next);
+  }
+  under_way.device_wait(a_.dev);
+  convert<A, A>(a_.dev, keys(arriving), dk);
+  convert<A, A>(a_.dev, values(arriving), dv);
+}
+
+template class RingAttention<double>;
+template class RingAttention<float>;
+template class RingAttention<bf16>;
+
+}  // namespace gyr

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Attention of ranks that share sequences (Liu et al., "Ring Attention with Blockwise Transformers", 2023): keys and values go round from rank to
+// rank, every rank meets each with its own queries and carries (o, m, l), and no rank ever holds more than two ranks' keys. On the way back the
+// gradients of keys and values go round with them and come home. What comes next is on its way while the present is computed with.
+#pragma once
+
+#include "modules/pass.hpp"
+
+namespace gyr {
+
+template <class T>
+class RingAttention {
+ public:
+  // `heads`: numbers and widths of heads; its batch and tokens mean nothing.
+  RingAttention(Pass& a, const AttentionShape& heads, double scale);
+
+  // Of this rank's rows: from no keys to all that its queries may see.
+  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, AttentionState<Acc<T>> state);
+  // dq += and dk, dv = of this rank's rows.
+  void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
+                Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv);
+
+ private:
+  using A = Acc<T>;
+  Index k_width() const { return heads_.num_kv_heads * heads_.head_dim; }
+  Index v_width() const { return heads_.num_kv_heads * heads_.v_head_dim; }
+  template <class S>
+  Matrix<S> keys(const Tensor2<S>& kv) const {
+    return columns(kv, 0, k_width());
+  }
+  template <class S>
+  Matrix<S> values(const Tensor2<S>& kv) const {
+    return columns(kv, k_width(), v_width());
+  }
+  Tensor2<T> packed(Matrix<const T> k, Matrix<const T> v);
+  int owner(Index step) const { return int((s_.rank - step + s_.ranks) % s_.ranks); }
+  Event pass_on(Tensor2<const T> mine, Tensor2<T> next);
+  // visit(block of this rank, first row of it, first row of the keys, mask) for each two blocks of which one may see the other.
+  template <class Visit>
+  void for_blocks(int owner, Visit&& visit) const;
+  AttentionShape block_shape() const;
+
+  Pass& a_;
+  const SequenceLayout& s_;
+  AttentionShape heads_;
+  double scale_;
+};
+
+}  // namespace gyr

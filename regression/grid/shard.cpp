@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What ranks cut among themselves changes nothing: with two of them and one micro-batch on each, sums are the same two numbers added, and whole
+// runs have the same bits. With more, losses stay those of the run that keeps all.
+#include <cmath>
+
+#include "regression/grids.hpp"
+#include "regression/testing.hpp"
+#include "src/checkpoint/header.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr Index seq_length = 6;
+constexpr int steps = 3;
+const std::vector<Shard> levels{Shard::optimizer, Shard::gradients, Shard::weights};
+
+struct Setting {
+  std::vector<std::string> frozen = {};
+  RecomputeConfig recompute = {};
+  int micros = 1;
+  Schedule schedule = one_f_one_b;
+};
+
+template <class T>
+struct TrainedOn {
+  TrainedOn(const ModelConfig& model, Grid& grid, const Setting& setting) : rig(config_of(model, setting), grid), grid(grid) {}
+  static EngineConfig config_of(const ModelConfig& model, const Setting& setting) {
+    EngineConfig c;
+    c.model = model, c.seq_length = seq_length, c.micros = setting.micros;
+    c.optimizer.clip_grad = 0;  // the norm is summed in another order
+    c.optimizer.frozen = setting.frozen, c.recompute = setting.recompute, c.schedule = setting.schedule;
+    return c;
+  }
+  // The loss of a step, or of a validation.
+  double step(int number) {
+    const auto source = [&](int micro) {
+      return micro_batch((Index(number) * 4 + micro) * grid.size(Axis::data) + grid.coordinate(Axis::data), 1, seq_length,
+                         rig.engine.model().vocab_size);
+    };
+    if (number == 2) return rig.engine.evaluate(source, 1).first;
+    return rig.engine.train(source, rig.engine.config().micros, number, 1e-3).loss;
+  }
+  Rig<T> rig;
+  Grid& grid;
+};
+
+// Of what one engine keeps, and the same elements of what another keeps whole.
+template <class T>
+void expect_same_bits(Engine& cut, Engine& whole, const std::string& where) {
+  const auto& mine = cut.parameters();
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master}) {
+      const Piece part = cut.tensor(*mine[i], content), all = whole.tensor(*whole.parameters()[i], content);
+      ASSERT_EQ(bool(part), bool(all));
+      if (!part || part.numbers.size == 0) continue;
+      const AnyTensor same = rows(all.numbers, part.of.first, part.of.size());
+      ASSERT_EQ(std::memcmp(part.numbers.data, same.data, std::size_t(same.bytes())), 0)
+          << where << ": " << name_of(content) << " of " << mine[i]->weight.name;
+    }
+}
+
+template <class T>
+void expect_bits_of_whole(const ModelConfig& model, const Layout& layout, const Setting& setting, const std::string& name) {
+  Grid* const grid = grid_of(layout);
+  for (const Shard level : levels)
+    for (const Index bucket_bytes : {Index(1), Index(1) << 30}) {
+      Grid* const cut_grid = grid_of(sharded(layout, level, bucket_bytes));
+      if (!grid) continue;
+      const std::string where = fmt::format("{} on {}, buckets of {}", name, cut_grid->layout().text(), bucket_bytes);
+      TrainedOn<T> whole(model, *grid, setting), cut(model, *cut_grid, setting);
+      for (int number = 1; number <= steps; ++number) ASSERT_EQ(whole.step(number), cut.step(number)) << where << ", step " << number;
+      expect_same_bits<T>(cut.rig.engine, whole.rig.engine, where);
+    }
+  meet();
+}
+
+template <class T>
+void everywhere(const std::string& name) {
+  const ModelConfig model = widened(named(name));
+  for (const Layout& layout : {layout_of(2, 1, 1), layout_of(2, 2, 1), layout_of(2, 1, 4), with_sequence(layout_of(2, 2, 2)),
+                               layout_with_context(1, 2, 2, 1, SequenceOrder::contiguous)})
+    expect_bits_of_whole<T>(model, layout, {}, name);
+}
+
+// T5: tied ends, one key head; T2: two norm groups.
+TEST(shard, keeps_the_bits_of_two_ranks_in_double) { everywhere<double>("T5"); }
+TEST(shard, keeps_the_bits_of_two_ranks_in_float) { everywhere<float>("T2"); }
+TEST(shard, keeps_the_bits_of_two_ranks_in_bf16) { everywhere<bf16>("T5"); }
+
+TEST(shard, keeps_the_bits_with_frozen_weights_and_recomputation) {
+  Setting setting;
+  setting.frozen = {"*.k_proj.weight", "*.up_proj.weight", "model.layers.1.*", "*norm*"};
+  setting.recompute.all = Effort::pass;
+  for (const Layout& layout : {layout_of(2, 1, 2), layout_of(2, 2, 1)})
+    expect_bits_of_whole<bf16>(widened(named("T2")), layout, setting, "T2 frozen");
+}
+
+// Sums over micro-batches and more ranks are taken in another order.
+TEST(shard, follows_the_loss_of_any_number_of_ranks) {
+  const ModelConfig model = widened(named("T5"));
+  for (const Schedule schedule : {one_f_one_b, zero_bubble})
+    for (const Layout& layout : {layout_of(3, 1, 2), layout_of(4, 2, 1), layout_of(8, 1, 1)}) {
+      Setting setting;
+      setting.micros = 3, setting.schedule = layout.size(Axis::pipeline) > 1 ? schedule : one_f_one_b;
+      Grid* const grid = grid_of(layout);
+      for (const Shard level : levels) {
+        Grid* const cut_grid = grid_of(sharded(layout, level));
+        if (!grid) continue;
+        TrainedOn<double> whole(model, *grid, setting), cut(model, *cut_grid, setting);
+        for (int number = 1; number <= steps; ++number) {
+          const double expected = whole.step(number), loss = cut.step(number);
+          EXPECT_NEAR(loss, expected, 1e-9 * std::abs(expected)) << cut_grid->layout().text() << ", step " << number;
+        }
+      }
+      meet();
+    }
+}
+
+// Bytes of the optimizer fall as the number of ranks, and no rank has what another has: but for what makes the parts equal.
+TEST(shard, divides_the_bytes) {
+  const ModelConfig model = widened(named("T2"));
+  EngineConfig config;
+  config.model = model, config.seq_length = seq_length;
+  for (const int data : {2, 3, 8, 64}) {
+    const Layout layout = layout_of(data, 1, 1);
+    const Capacity whole = predicted_capacity(in<bf16>(config), layout, 0);
+    for (const Shard level : levels) {
+      const Layout cut_layout = sharded(layout, level, Index(1) << 30);
+      const Capacity cut = predicted_capacity(in<bf16>(config), cut_layout, data - 1);
+      const Index padding = 2 * 64 * data * 4;  // of two sections, elements of four bytes
+      EXPECT_LE(cut.optimizer * data - whole.optimizer, 3 * padding);
+      EXPECT_GE(cut.optimizer * data, whole.optimizer);
+      EXPECT_TRUE(level != Shard::optimizer || cut.gradients - whole.gradients <= padding);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing
