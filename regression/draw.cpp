@@ -122,7 +122,10 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (d.tensor == 1 && layout.chance(0.5)) d.tensor = int(ranks);
   d.pipeline = int(layout.of(divisors(ranks / d.tensor)));
   d.data = int(ranks) / d.tensor / d.pipeline;
-  if (d.data > 1 && layout.chance(0.5)) d.context = int(layout.of(divisors(d.data))), d.data /= d.context;
+  if (d.data > 1 && layout.chance(0.7)) {
+    while (d.context == 1) d.context = int(layout.of(divisors(d.data)));
+    d.data /= d.context;
+  }
   d.tokens = layout.of<SequenceOrder>({SequenceOrder::zigzag, SequenceOrder::contiguous});
   if (d.pipeline > 1 && d.pipeline < 5 && layout.chance(0.3)) d.chunks = int(layout.between(2, 3));
   const Index layers = d.pipeline * d.chunks + layout.between(0, 2);
@@ -135,7 +138,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   d.bucket_bytes = layout.of<Index>({part_by_part, together});
   if (d.data * d.context > 1 && layout.chance(0.7)) d.shard = layout.of<Shard>({Shard::optimizer, Shard::gradients, Shard::weights});
   d.model = model_of(dice, d.tensor, layers);
-  if (const bool by_heads = layout.chance(0.4); by_heads && d.context > 1) {
+  if (const bool by_heads = layout.chance(0.5); by_heads && d.context > 1) {
     d.context_mode = ContextMode::heads;  // key heads as they come, and as many query heads as that takes
     const Index keys = d.model.attention.num_kv_heads, here = std::max<Index>(1, keys / d.tensor);
     if (here % d.context != 0 && d.context % here != 0) d.model.attention.num_kv_heads = keys * d.context;
