@@ -10,6 +10,7 @@
 #   BIND        rank: one core each, gpu: one device each, none (rank)
 #   RESERVE     seconds before the end of the allocation at which PBS jobs save (300); Slurm's --signal says it there
 #   JOBS        most jobs in a chain (100)
+#   VERIFY      1: the first job of a chain proves the layout on its ranks (gyrfalcon verify) and trains only then (0)
 # Exit codes are gyrfalcon's; 75 has been turned into a new job, or the job was cancelled.
 set -euo pipefail
 
@@ -51,6 +52,16 @@ attribute() {
     END { tell() }'
 }
 
+# verified COMMAND...: whether the layout is proved, where that is asked for. A job that goes on has proved it before.
+verified() {
+  [ "${VERIFY:-0}" = 1 ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ] && [ "${GYR_JOB:-1}" = 1 ] || return 0
+  [ "${SLURM_ARRAY_TASK_ID:-1}" = "${SLURM_ARRAY_TASK_MIN:-1}" ] || return 0
+  local code=0
+  "$@" || code=$?
+  say "gyrfalcon verify ended with $code"
+  return "$code"
+}
+
 # PBS gives no warning before its limit: the program watches the clock itself.
 limit() {
   [ "$(scheduler)" = pbs ] || return 0
@@ -60,7 +71,7 @@ limit() {
     say "PBS does not tell the time limit of $PBS_JOBID: give train.walltime, or the job ends without saving" >&2
     return
   fi
-  awk -F: -v reserve="$reserve" '{
+  awk -F: -v reserve="$((reserve + SECONDS))" '{
     s = ($1 * 60 + $2) * 60 + $3 - reserve
     if (s <= 0) exit 1
     printf "train.walltime=%d:%02d:%02d\n", s / 3600, s % 3600 / 60, s % 60 }' <<< "$walltime" ||
@@ -79,8 +90,8 @@ submit_again() {
   [ -z "$value" ] || words+=(-A "$value")
   value=$(attribute project)
   [ "${value:-_pbs_project_default}" = _pbs_project_default ] || words+=(-P "$value")
-  for name in DECK CHANGES GYRFALCON LAUNCHER RANKS BIND RESERVE JOBS; do [ -z "${!name:-}" ] || given+=("$name"); done
-  export DECK CHANGES GYRFALCON LAUNCHER RANKS BIND RESERVE JOBS  # qsub takes the values of -v NAME from here, commas and all
+  for name in DECK CHANGES GYRFALCON LAUNCHER RANKS BIND RESERVE JOBS VERIFY; do [ -z "${!name:-}" ] || given+=("$name"); done
+  export DECK CHANGES GYRFALCON LAUNCHER RANKS BIND RESERVE JOBS VERIFY  # qsub takes the values of -v NAME from here, commas and all
   GYR_JOB=$1 qsub "${words[@]}" -v "$(IFS=,; echo "${given[*]}")" "${PBS_SCRIPT:?the jobscript names itself in PBS_SCRIPT}"
 }
 
@@ -107,10 +118,11 @@ main() {
   words=$(launcher "$count")
   local -a start changes=()
   read -r -a start <<< "$words"
-  watch=$(limit)
-  [ -z "$watch" ] || changes=("$watch")
   [ "$bind" = gpu ] && start+=(jobscripts/rank_gpu.sh)
   say "$(scheduler) ${SLURM_JOB_ID:-${PBS_JOBID:-}} on ${SLURM_JOB_NODELIST:-$(hostname)}: $count ranks, ${start[*]}"
+  verified "${start[@]}" "$gyrfalcon" verify "$@"
+  watch=$(limit)
+  [ -z "$watch" ] || changes=("$watch")
   local said child
   said=$(mktemp)
   "${start[@]}" "$gyrfalcon" train "$@" "${changes[@]}" --resume > >(tee "$said") &

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # PBS Pro, processors: one rank per core. The run saves before the time limit, and the script submits itself again until it is done.
-#   qsub -v DECK=input/NAME.yaml jobscripts/pbs-cpu.sh        CHANGES="key=value ..." in -v changes the deck
+#   qsub -v DECK=input/NAME.yaml jobscripts/pbs-cpu.sh        CHANGES="key=value ..." in -v changes the deck, VERIFY=1 proves the layout first
 #PBS -N gyrfalcon
 #PBS -l select=1:ncpus=64:mpiprocs=64
 #PBS -l walltime=24:00:00

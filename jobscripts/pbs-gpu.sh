@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # PBS Pro, GPUs: one rank per device on several nodes.
-#   qsub -v DECK=input/NAME.yaml jobscripts/pbs-gpu.sh        CHANGES="key=value ..." in -v changes the deck
+#   qsub -v DECK=input/NAME.yaml jobscripts/pbs-gpu.sh        CHANGES="key=value ..." in -v changes the deck, VERIFY=1 proves the layout first
 #PBS -N gyrfalcon
 #PBS -l select=4:ncpus=32:mpiprocs=4:ngpus=4
 #PBS -l walltime=24:00:00

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Slurm, where jobs may not be queued again: a chain of jobs, one at a time, each going on where the last one stopped.
-#   sbatch jobscripts/slurm-array.sh DECK [key=value ...]
+#   sbatch jobscripts/slurm-array.sh DECK [key=value ...]        VERIFY=1 before it proves the layout first (gyrfalcon verify)
 #SBATCH --job-name=gyrfalcon
 #SBATCH --array=1-20%1
 #SBATCH --nodes=2

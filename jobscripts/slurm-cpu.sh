@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Slurm, processors: one rank per core. Before the time limit the run saves; then the job is queued again until the run is done.
-#   sbatch jobscripts/slurm-cpu.sh DECK [key=value ...]
+#   sbatch jobscripts/slurm-cpu.sh DECK [key=value ...]        VERIFY=1 before it proves the layout first (gyrfalcon verify)
 #SBATCH --job-name=gyrfalcon
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=64

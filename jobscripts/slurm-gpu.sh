@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Slurm, GPUs: one rank per device on several nodes.
-#   sbatch jobscripts/slurm-gpu.sh DECK [key=value ...]
+#   sbatch jobscripts/slurm-gpu.sh DECK [key=value ...]        VERIFY=1 before it proves the layout first (gyrfalcon verify)
 #SBATCH --job-name=gyrfalcon
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=4

@@ -36,6 +36,10 @@ template <class T>
 void attention(Device&, const AttentionShape&, const Mask&, double scale, Matrix<const T> q /*(B Tq, H E)*/, Matrix<const T> k /*(B Tk, K E)*/,
                Matrix<const T> v /*(B Tk, K V)*/, Carry, AttentionState<Acc<T>> state);
 
+// Of states of the same queries that have met different keys, that of all of them: m' = max(m, m_2), l = e^(m-m') l + e^(m_2-m') l_2, o likewise.
+template <class A>
+void attention_merge(Device&, const AttentionShape&, AttentionState<A> other, AttentionState<A> state);
+
 // out = o / l, lse = m + log l; lse may be state.m, and out may be state.o's memory where T is Acc<T>.
 template <class T>
 void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> state, Tensor2<T> out /*(B Tq, H V)*/,

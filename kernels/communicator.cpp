@@ -5,33 +5,15 @@
 
 namespace gyr {
 
-std::string_view name_of(Operation op) {
-  switch (op) {
-    case Operation::all_reduce: return "all_reduce";
-    case Operation::reduce_scatter: return "reduce_scatter";
-    case Operation::all_gather: return "all_gather";
-    case Operation::broadcast: return "broadcast";
-    case Operation::send: return "send";
-    case Operation::receive: return "receive";
-    case Operation::all_to_all: return "all_to_all";
-    case Operation::shift: return "shift";
-  }
-  return "";
-}
-
 Communicator::Communicator(std::string name, std::unique_ptr<Transport> transport, Beacon* beacon)
     : name_(std::move(name)), transport_(std::move(transport)), beacon_(beacon) {
   if (beacon_) channel_ = beacon_->channel(name_);
 }
 
-Event Communicator::under_way(Operation op, Index bytes, Transport::Ticket ticket) {
+Event Communicator::under_way(Operation op, Index bytes, Transport::Ticket ticket, Recorder::Handle recorded) {
   ++started_;
   if (beacon_) beacon_->send(bytes);
-  return Event(transport_.get(), ticket, beacon_, {channel_, name_of(op).data(), bytes, started_});
-}
-
-void Communicator::add(const std::array<Traffic, operations>& more) {
-  for (int op = 0; op < operations; ++op) traffic_[op].calls += more[op].calls, traffic_[op].bytes += more[op].bytes;
+  return Event(transport_.get(), ticket, beacon_, {channel_, name_of(op).data(), bytes, started_}, recorded);
 }
 
 std::vector<double> Communicator::gather(std::span<const double> mine) {
@@ -39,8 +21,10 @@ std::vector<double> Communicator::gather(std::span<const double> mine) {
   if (size() == 1) {
     std::copy(mine.begin(), mine.end(), all.begin());
   } else {
+    const Index bytes = Index(mine.size() * sizeof(double));
+    const Recorder::Handle recorded = recording(Operation::all_gather, bytes, false);
     const auto ticket = transport_->all_gather(mine.data(), all.data(), Index(mine.size()), DType::f64);
-    under_way(Operation::all_gather, Index(mine.size() * sizeof(double)), ticket).host_wait();
+    under_way(Operation::all_gather, bytes, ticket, recorded).host_wait();
   }
   return all;
 }

@@ -3,24 +3,15 @@
 // calls and payload bytes per operation, which tests compare with closed forms. On one rank nothing moves and nothing is counted.
 #pragma once
 
-#include <array>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/any_tensor.hpp"
 #include "kernels/event.hpp"
+#include "kernels/traffic.hpp"
 
 namespace gyr {
-
-enum class Operation { all_reduce, reduce_scatter, all_gather, broadcast, send, receive, all_to_all, shift };
-inline constexpr int operations = 8;
-std::string_view name_of(Operation);
-
-struct Traffic {
-  Index calls = 0;
-  Index bytes = 0;  // handed to the transport by this rank
-};
 
 class Communicator {
  public:
@@ -126,30 +117,40 @@ class Communicator {
   double max(double mine);
   void barrier() { sum(0); }
 
-  const Traffic& traffic(Operation op) const { return traffic_[int(op)]; }
-  const std::array<Traffic, operations>& traffic() const { return traffic_; }
-  void add(const std::array<Traffic, operations>& more);  // counts it as if it had moved once more
+  // Handed to the transport by this rank.
+  const TrafficCount& traffic() const { return traffic_; }
+  Traffic traffic(Operation op) const { return traffic_.of(op); }
+  void add(const TrafficCount& more) { traffic_.add(more); }  // counts it as if it had moved once more
   void clear_traffic() { traffic_ = {}; }
+  // Records what begins from now on, host's numbers too; null: no more. The recorder outlives the events.
+  void record(Recorder* recorder) {
+    recorder_ = recorder;
+    if (recorder) recorded_channel_ = recorder->channel(name_);
+  }
   Transport& transport() { return *transport_; }
 
  private:
   template <class Start>
   Event start(Device& dev, Operation op, Index bytes, Start&& start) {
     if (size() == 1) return {};
-    traffic_[int(op)].calls += dev.times();
-    traffic_[int(op)].bytes += dev.times() * bytes;
+    traffic_.add(op, dev.purpose(), {dev.times(), dev.times() * bytes});
     if (dev.dry_run()) return {};
     dev.exec.fence();
-    return under_way(op, bytes, start());
+    const Recorder::Handle recorded = recording(op, bytes, true);
+    return under_way(op, bytes, start(), recorded);
   }
-  Event under_way(Operation, Index bytes, Transport::Ticket);
+  Recorder::Handle recording(Operation op, Index bytes, bool counted) {
+    return recorder_ ? recorder_->transfer(recorded_channel_, name_of(op).data(), bytes, counted) : Recorder::Handle();
+  }
+  Event under_way(Operation, Index bytes, Transport::Ticket, Recorder::Handle);
 
   std::string name_;
   std::unique_ptr<Transport> transport_;
   Beacon* beacon_;
-  int channel_ = -1;
+  Recorder* recorder_ = nullptr;
+  int channel_ = -1, recorded_channel_ = -1;
   std::uint64_t started_ = 0;  // operations so far
-  std::array<Traffic, operations> traffic_{};
+  TrafficCount traffic_;
 };
 
 }  // namespace gyr

@@ -24,7 +24,10 @@ Device::Launch::Launch(Device& device, std::size_t entry) : device_(device), ent
 
 Device::Launch::~Launch() {
   if (device_.dry_run_) return;
-  device_.work_[entry_].seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const auto end = std::chrono::steady_clock::now();
+  Work& work = device_.work_[entry_];
+  work.seconds += std::chrono::duration<double>(end - start_).count();
+  if (device_.recorder_) device_.recorder_->kernel(work.kernel, moment_of(start_), moment_of(end));
 }
 
 Device::Repeat::Repeat(Device& device, Index times) : device_(device), before_(device.times_) {

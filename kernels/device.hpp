@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/arena.hpp"
+#include "kernels/recorder.hpp"
 
 namespace gyr {
 
@@ -56,16 +58,34 @@ class Device {
   };
   Index times() const { return times_; }
 
+  // What is communicated while one of these exists is for that, or for what one inside it says: a literal, with the shape of what moves.
+  class [[nodiscard]] Purpose {
+   public:
+    Purpose(Device& device, const char* what) : device_(device), before_(std::exchange(device.purpose_, what)) {}
+    ~Purpose() { device_.purpose_ = before_; }
+    Purpose(const Purpose&) = delete;
+    Purpose& operator=(const Purpose&) = delete;
+
+   private:
+    Device& device_;
+    const char* before_;
+  };
+  const char* purpose() const { return purpose_; }
+
   // Work of each kernel since the last clear_work, in order of first use.
   const std::vector<Work>& work() const { return work_; }
   double flops() const;
   // Counts work as if it were done once more; the kernels are those of work(), in its order.
   void add(const std::vector<Work>& more);
   void clear_work() { work_.clear(); }
+  // Records kernels from now on; null: no more.
+  void record(Recorder* recorder) { recorder_ = recorder; }
 
  private:
   bool dry_run_;
   Index times_ = 1;
+  const char* purpose_ = "";
+  Recorder* recorder_ = nullptr;
   std::vector<Work> work_;
 };
 

@@ -21,6 +21,10 @@ struct Documents {
   KOKKOS_INLINE_FUNCTION Index reach(Index r) const { return positions.data() ? Index(positions(r)) : unlimited; }
   Index planned_reach(Index r) const { return packed() ? Index(host[r]) : unlimited; }
 
+  Documents of_rows(Index first, Index count) const {
+    return packed() ? Documents{rows(positions, first, count), host.subspan(std::size_t(first), std::size_t(count))} : Documents();
+  }
+
   void check(Index rows) const {
     ensure(!packed() || (Index(host.size()) == rows && Index(positions.extent(0)) == rows), "positions of {} and {} rows for {}", host.size(),
            positions.extent(0), rows);

@@ -22,6 +22,7 @@ enum class Exit : int {
   again = 75,     // stopped early by a signal, the time limit or the watchdog: resubmit, and it goes on
   config = 78,    // the deck
   numeric = 80,   // loss or gradient not finite, or replicas that differ
+  unequal = 81,   // gyrfalcon verify: the ranks do not compute what one rank does
 };
 
 class Error : public std::runtime_error {

@@ -4,7 +4,10 @@
 namespace gyr {
 
 bool Event::done() {
-  if (transport_ && transport_->done(ticket_)) transport_ = nullptr;
+  if (transport_ && transport_->done(ticket_)) {
+    transport_ = nullptr;
+    recorded_.done();
+  }
   return transport_ == nullptr;
 }
 
@@ -12,6 +15,8 @@ bool Event::done() {
 void Event::device_wait(Device&) { host_wait(); }
 
 void Event::host_wait() {
+  if (!transport_) return;
+  const Recorder::Waiting recorded(recorded_);
   if (done()) return;
   const Beacon::Waiting waiting(beacon_, call_);
   while (!done()) transport_->rest();

@@ -7,6 +7,7 @@
 
 #include "kernels/beacon.hpp"
 #include "kernels/device.hpp"
+#include "kernels/recorder.hpp"
 #include "kernels/transport.hpp"
 
 namespace gyr {
@@ -15,15 +16,16 @@ namespace gyr {
 class [[nodiscard]] Event {
  public:
   Event() = default;
-  // A `beacon` is told of the wait for it as of the call.
-  Event(Transport* transport, Transport::Ticket ticket, Beacon* beacon = nullptr, Call call = {})
-      : transport_(transport), ticket_(ticket), beacon_(beacon), call_(call) {}
+  // A `beacon` is told of the wait for it as of the call, and so is who records it.
+  Event(Transport* transport, Transport::Ticket ticket, Beacon* beacon = nullptr, Call call = {}, Recorder::Handle recorded = {})
+      : transport_(transport), ticket_(ticket), beacon_(beacon), call_(call), recorded_(recorded) {}
   Event(Event&& other) noexcept { *this = std::move(other); }
   Event& operator=(Event&& other) noexcept {
     std::swap(transport_, other.transport_);
     std::swap(ticket_, other.ticket_);
     std::swap(beacon_, other.beacon_);
     std::swap(call_, other.call_);
+    std::swap(recorded_, other.recorded_);
     return *this;
   }
 
@@ -36,6 +38,7 @@ class [[nodiscard]] Event {
   Transport::Ticket ticket_ = 0;
   Beacon* beacon_ = nullptr;
   Call call_;
+  Recorder::Handle recorded_;
 };
 
 }  // namespace gyr

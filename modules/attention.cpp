@@ -4,8 +4,7 @@
 #include <cmath>
 
 #include "modules/contribution.hpp"
-#include "modules/head_exchange.hpp"
-#include "modules/ring_attention.hpp"
+#include "modules/shared_attention.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
@@ -75,22 +74,17 @@ void Attention<T>::project(Pass& a, Tensor2<const T> h, Tensor2<T> qkv) {
 
 template <class T>
 void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
-  if (a.context && a.sequences.mode == ContextMode::heads) {
-    const auto k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-    HeadExchange<T>(a, shape(0, 0, 0), scale_).forward(columns(qkv, 0, q_width()), k, channels<T>(v), out, lse);
-  } else {
-    attend_with_own_heads(a, qkv, out, lse);
-  }
+  const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
+  const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scale_)->forward(q, k, channels<T>(v), out, lse);
+  else attend_to_own(a, qkv, out, lse);
   contribute_once<T>(a.dev, *o_, out);
 }
 
 template <class T>
-void Attention<T>::attend_with_own_heads(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
-  const Index rows = qkv.extent(0);
+void Attention<T>::attend_to_own(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   Scope scope(a.dev.scratch);
-  AttentionState<Acc<T>> state{{}, lse, a.scratch<Acc<T>>("largest scores", rows, num_heads_)};
-  if constexpr (std::is_same_v<T, Acc<T>>) state.o = out;
-  else state.o = a.scratch<Acc<T>>("attended, wide", rows, out_width());
+  const AttentionState<Acc<T>> state = state_behind<T>(a, out, lse);
   if (a.state) attend_with_past(a, qkv, state);
   else attend(a, qkv, state);
   attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse);
@@ -99,7 +93,6 @@ void Attention<T>::attend_with_own_heads(Pass& a, Tensor2<T> qkv, Tensor2<T> out
 template <class T>
 void Attention<T>::attend(Pass& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-  if (a.context) return RingAttention<T>(a, shape(0, 0, 0), scale_).forward(q, k, channels<T>(v), state);
   attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), a.mask, scale_, q, k, channels<T>(v), Carry::fresh,
                state);
 }
@@ -122,7 +115,7 @@ void Attention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<Acc<
 }
 
 template <class T>
-void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   using A = Acc<T>;
   const auto lse = frame.get(Keys::lse);
   const auto out = frame.get(Keys::attended), qkv = frame.get(Keys::qkv);
@@ -132,39 +125,35 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<c
   auto dout = a.scratch<T>("gradient of attended", rows, out_width());
   linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
   contribute_once<T>(a.dev, *o_, dout);
-  weights_backward<T>(a.dev, {o_}, dy, out, c_.out_multiplier);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
 
   auto delta = a.scratch<A>("delta", rows, num_heads_);
-  auto dwide = a.scratch<A>("gradient of qkv, wide", rows, Index(qkv.extent(1)));
+  const auto dqkv = frame.put(Keys::dqkv, rows, qkv.extent(1));
+  Tensor2<A> dwide;
+  if constexpr (std::is_same_v<T, A>) dwide = dqkv;
+  else dwide = a.scratch<A>("gradient of qkv, wide", rows, Index(qkv.extent(1)));
   fill<A>(a.dev, flat(dwide), 0);
   const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width() + (i - 1) * k_width(), k_width()); };
   const auto all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
   attention_delta<T>(a.dev, all, dout, out, delta);
-  const auto shared = [&](auto&& attention) {
-    attention.backward(part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse, delta, part(dwide, 0), part(dwide, 1),
-                       channels<A>(part(dwide, 2)));
-  };
-  if (a.context && a.sequences.mode == ContextMode::heads) shared(HeadExchange<T>(a, shape(0, 0, 0), scale_));
-  else if (a.context) shared(RingAttention<T>(a, shape(0, 0, 0), scale_));
-  else
-    attention_backward<T>(a.dev, all, a.mask, scale_, part(qkv, 0), part(qkv, 1), channels<T>(part(qkv, 2)), dout, lse, delta, part(dwide, 0),
-                          part(dwide, 1), channels<A>(part(dwide, 2)));
+  const auto q = part(qkv, 0), k = part(qkv, 1), v = channels<T>(part(qkv, 2));
+  const auto dq = part(dwide, 0), dk = part(dwide, 1), dv = channels<A>(part(dwide, 2));
+  const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scale_)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
+  else attention_backward<T>(a.dev, all, a.mask, scale_, q, k, v, dout, lse, delta, dq, dk, dv);
 
-  Tensor2<T> dqkv;
-  if constexpr (std::is_same_v<T, A>) {
-    dqkv = dwide;
-  } else {
-    dqkv = a.scratch<T>("gradient of qkv", rows, Index(qkv.extent(1)));
-    convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
-  }
+  if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
   const auto angles = a.rotary.get<A>(a.dev, c_.rope_theta, c_.head_dim);
   rope<A, T>(a.dev, Rotate::backward, num_heads_, 1, angles, a.sequences.positions, part(dwide, 0), part(dqkv, 0));
   rope<A, T>(a.dev, Rotate::backward, num_kv_heads_, c_.key_multiplier, angles, a.sequences.positions, part(dwide, 1), part(dqkv, 1));
-
-  weights_backward<T>(a.dev, {q_, k_, v_}, dqkv, h, c_.in_multiplier);
   if (c_.bias) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
   linear_backward_input<T>(a.dev, dqkv, w_qkv(), dh, c_.in_multiplier, beta(add));
+}
+
+template <class T>
+void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
+  weights_backward<T>(a.dev, {o_}, dy, frame.get(Keys::attended), c_.out_multiplier);
+  weights_backward<T>(a.dev, {q_, k_, v_}, frame.get(Keys::dqkv), h, c_.in_multiplier);
 }
 
 void read_attention(Section& s, ModelConfig& m) {

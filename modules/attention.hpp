@@ -14,12 +14,14 @@ class Attention final : public Branch<T> {
   // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj
   Attention(const ModelConfig&, const std::string& name, Parameters&);
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
-  void backward(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward_weights(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy) override;
 
  private:
   struct Keys {
-    static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", Effort::product}, attended{"attended", Effort::mixing};
-    static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums", Effort::mixing};
+    static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", Effort::product, Phase::input_gradients}, attended{"attended", Effort::mixing},
+        dqkv{"gradient of qkv"};
+    static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums", Effort::mixing, Phase::input_gradients};
     static constexpr Key<Tensor3<T>> cache{"keys and values"};
   };
   Index q_width() const { return num_heads_ * c_.head_dim; }
@@ -28,7 +30,7 @@ class Attention final : public Branch<T> {
   Matrix<const T> w_qkv() const;
   void project(Pass&, Tensor2<const T> h, Tensor2<T> qkv);
   void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
-  void attend_with_own_heads(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
+  void attend_to_own(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void attend_with_past(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   // This rank's channels of the values, among all of its key heads.

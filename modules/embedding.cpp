@@ -10,6 +10,7 @@ Weight embedding_weight(const ModelConfig& c) {
 }
 
 AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens) {
+  const Device::Purpose purpose(a.dev, "embedding: rows x hidden");
   frame.refer(input, tokens);
   const AnyTensor2 x = frame.put(embedded, table_.dtype(), a.stream.share(), c_.hidden_size);
   with_type(x.dtype, [&]<class T>(std::type_identity<T>) {
@@ -23,6 +24,7 @@ AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens
 
 void Embedding::backward(Pass& a, Frame& frame, const AnyTensor2& dx) {
   if (!table_.trained) return;
+  const Device::Purpose purpose(a.dev, "embedding, backward: rows x hidden");
   const auto tokens = frame.get(input);
   with_type(dx.dtype, [&]<class T>(std::type_identity<T>) {
     Scope scope(a.dev.scratch);

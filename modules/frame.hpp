@@ -23,15 +23,16 @@ namespace gyr {
 // What it takes to have a tensor again, rising: a pass over numbers, a matrix product, attention or a scan over tokens, a sum over ranks.
 enum class Effort { pass, product, mixing, sum };
 
-// A tensor's name, known at compile time: the key is the object itself, its text is for messages.
+// The halves of a backward, in order: what they need is kept so long.
+enum class Phase { input_gradients, weight_gradients };
+
+// A tensor's name, known at compile time: the key is the object itself, its text is for messages. It is needed until the end of a phase.
 template <class Tensor>
 struct Key {
   const char* name;
   Effort effort = Effort::sum;
+  Phase until = Phase::weight_gradients;
 };
-
-// The halves of a backward, in order: what they need is kept so long.
-enum class Phase { input_gradients, weight_gradients };
 
 // Memory comes from an arena, on top of what is there, and goes back when the frame is cleared, with all that came after it; where the arena
 // follows a tape, each tensor's goes back when it is released. Nested frames (a layer's branches, a chunk's layers) take from the same arena;
@@ -42,19 +43,14 @@ class Frame {
 
   template <class Tensor, class... Extent>
   requires(!std::is_same_v<Tensor, AnyTensor2>) Tensor put(const Key<Tensor>& key, Extent... extent) {
-    return put(key, Phase::weight_gradients, Index(extent)...);
-  }
-  // The tensor is needed until the end of a phase.
-  template <class Tensor, class... Extent>
-  Tensor put(const Key<Tensor>& key, Phase until, Extent... extent) {
-    Entry& entry = add(&key, key.name, key.effort, until);
+    Entry& entry = add(&key, key.name, key.effort, key.until);
     if (entry.wanted) entry.data = arena_->named(key.name).template tensor<typename Tensor::value_type>(Index(extent)...).data();
     entry.owned = true;
     entry.extents = {Index(extent)...};
     return Tensor(static_cast<typename Tensor::pointer_type>(entry.data), Index(extent)...);
   }
   AnyTensor2 put(const Key<AnyTensor2>& key, DType dtype, Index rows, Index columns) {
-    Entry& entry = add(&key, key.name, key.effort, Phase::weight_gradients);
+    Entry& entry = add(&key, key.name, key.effort, key.until);
     if (entry.wanted) entry.data = take(arena_->named(key.name), dtype, rows, columns).data;
     entry.owned = true;
     return {entry.data, dtype, rows, columns};
@@ -67,7 +63,7 @@ class Frame {
   // Remembers a tensor that lies elsewhere, so that backward finds it without a copy.
   template <class Tensor>
   void refer(const Key<Tensor>& key, const std::type_identity_t<Tensor>& tensor) {
-    Entry& entry = add(&key, key.name, key.effort, Phase::weight_gradients);
+    Entry& entry = add(&key, key.name, key.effort, key.until);
     entry.data = const_cast<std::remove_const_t<typename Tensor::value_type>*>(tensor.data());
     for (int d = 0; d < int(Tensor::rank); ++d) entry.extents[d] = tensor.extent(d);
   }

@@ -11,8 +11,7 @@ HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, double scale
   const Index n = s_.ranks, k = heads.num_kv_heads;
   require(heads.num_heads % n == 0 && (k % n == 0 || n % k == 0), Exit::config,
           "parallel.context_mode = heads: {} query and {} key heads on a rank cannot be dealt to {} context ranks; take parallel.context_mode = "
-          "ring, or a "
-          "parallel.context that divides the query heads and divides or is a multiple of the key heads",
+          "ring or balanced, or a parallel.context that divides the query heads and divides or is a multiple of the key heads",
           heads.num_heads, k, n);
   part_.num_heads = heads.num_heads / n, part_.num_kv_heads = std::max<Index>(1, k / n);
   part_.batch = s_.batch, part_.queries = part_.keys = n * s_.seq_length;
@@ -74,9 +73,7 @@ void HeadExchange<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const
   const auto qkv = to_heads<T>("queries, keys and values of all tokens", {{q, q_width()}, {k, k_width(), true}, {v, v_width(), true}});
   const auto attended = a_.template scratch<T>("attended by all tokens", n, out_width());
   const Tensor2<A> all_lse(lse.data(), n, part_.num_heads);
-  AttentionState<A> state{{}, all_lse, a_.template scratch<A>("largest scores", n, part_.num_heads)};
-  if constexpr (std::is_same_v<T, A>) state.o = attended;
-  else state.o = a_.template scratch<A>("attended, wide", n, out_width());
+  const AttentionState<A> state = state_behind<T>(a_, attended, all_lse);
   attention<T>(a_.dev, part_, mask(), scale_, columns(qkv, 0, q_width()), columns(qkv, q_width(), k_width()),
                columns(qkv, q_width() + k_width(), v_width()), Carry::fresh, state);
   attention_finish<T>(a_.dev, part_, state, attended, all_lse);

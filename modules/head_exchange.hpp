@@ -4,21 +4,19 @@
 // several have the same one, and its gradients are summed where they come home.
 #pragma once
 
-#include "modules/pass.hpp"
+#include "modules/shared_attention.hpp"
 
 namespace gyr {
 
 template <class T>
-class HeadExchange {
+class HeadExchange final : public SharedAttention<T> {
  public:
-  // `heads`: numbers and widths of heads before the exchange; its batch and tokens mean nothing.
+  // `heads`: before the exchange.
   HeadExchange(Pass& a, const AttentionShape& heads, double scale);
-
-  // out = of this rank's rows and all its heads. lse: as many numbers, for the backward alone: of all rows and a part of the heads.
-  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse);
-  // dq, dk and dv += of this rank's rows. delta: of these and all heads.
+  // lse: of all rows and a part of the heads.
+  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse) override;
   void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
-                Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv);
+                Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) override;
 
  private:
   using A = Acc<T>;

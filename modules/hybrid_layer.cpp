@@ -23,9 +23,13 @@ class HybridLayer final : public Layer {
     const auto mixed = mixer_.forward(a, frame.nested(0, "mixer"), bundle.x.as<T>());
     bundle.x = feed_forward_->forward(a, frame.nested(1, "feed forward"), mixed);
   }
-  void backward_input(Pass& a, Frame& frame, Bundle& gradient) override {
-    feed_forward_->backward(a, frame.nested(1), gradient.x.as<T>());
-    mixer_.backward(a, frame.nested(0), gradient.x.as<T>());
+  void backward(Pass& a, Frame& frame, Bundle& gradient, MatrixGradients when) override {
+    feed_forward_->backward(a, frame.nested(1), gradient.x.as<T>(), when);
+    mixer_.backward(a, frame.nested(0), gradient.x.as<T>(), when);
+  }
+  void backward_weights(Pass& a, Frame& frame) override {
+    feed_forward_->backward_weights(a, frame.nested(1));
+    mixer_.backward_weights(a, frame.nested(0));
   }
 
  private:

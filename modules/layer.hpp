@@ -14,17 +14,19 @@
 
 namespace gyr {
 
+// Whether a backward adds up the gradients of matrices, products as large as those that bring it on, or leaves them for later (Qi et al., "Zero
+// Bubble Pipeline Parallelism", 2024).
+enum class MatrixGradients { now, later };
+
 class Layer {
  public:
   virtual ~Layer() = default;
   // x becomes x + branches(x), a tensor of the frame; the tensor that x was must stay until the backward has ended.
   virtual void forward(Pass&, Frame&, Bundle&) = 0;
-  // The gradient of the output becomes that of the input, in place. A layer that does not split its backward also adds up all gradients of
-  // its weights here.
-  virtual void backward_input(Pass&, Frame&, Bundle& gradient) = 0;
-  // Adds up the gradients of weights that backward_input has left, and says whether it leaves any.
-  virtual void backward_weights(Pass&, Frame&) {}
-  virtual bool splits() const { return false; }
+  // The gradient of the output becomes that of the input, in place. Gradients of vectors are added up; those of matrices too, or they are left.
+  virtual void backward(Pass&, Frame&, Bundle& gradient, MatrixGradients) = 0;
+  // Adds up the gradients that have been left.
+  virtual void backward_weights(Pass&, Frame&) = 0;
 };
 
 template <class T>
@@ -33,8 +35,10 @@ class Branch {
   virtual ~Branch() = default;
   // y (= or +=) this rank's part of the branch's output: the sum over the tensor axis is the whole. Absent: only what the frame wants.
   virtual void forward(Pass&, Frame&, AllRows<T>& h /*(R,D)*/, Add, Tensor2<T> y /*(R,D)*/) = 0;
-  // dh (= or +=) this rank's part of the gradient of h, which is as it was; gradients of weights are added up.
-  virtual void backward(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy, Add, Tensor2<T> dh) = 0;
+  // dh (= or +=) this rank's part of the gradient of h; gradients of vectors are added up. Keeps in the frame what those of matrices need.
+  virtual void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) = 0;
+  // Adds up gradients of matrices. h: as it was.
+  virtual void backward_weights(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy) = 0;
 };
 
 inline double beta(Add add) { return add == Add::yes ? 1 : 0; }

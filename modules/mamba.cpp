@@ -139,6 +139,7 @@ void Mamba<T>::gate_and_norm(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> sca
   const auto squares = frame.put(Keys::squares, Index(p.extent(0)), num_groups_);
   if (frame.wants(Keys::squares)) {
     gated_norm_squares<T>(a.dev, order(), scan, z(p), squares);
+    const Device::Purpose purpose(a.dev, "gated norm: rows x groups");
     norm_ranks(a).all_reduce(a.dev, flat(squares));
   }
   if (frame.wants(Keys::gated)) gated_norm<T>(a.dev, order(), scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, gated);
@@ -157,8 +158,8 @@ void Mamba<T>::scan_with_past(Pass& a, Tensor2<T> p, Tensor2<T> conv, Tensor2<T>
 }
 
 template <class T>
-void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
-  const auto p = frame.get(Keys::projected), conv = frame.get(Keys::convolved), scan = frame.get(Keys::scan), gated = frame.get(Keys::gated);
+void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+  const auto p = frame.get(Keys::projected), conv = frame.get(Keys::convolved), scan = frame.get(Keys::scan);
   const SsdSaved<A> states{frame.get(Keys::dt), frame.get(Keys::states)};
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
@@ -166,10 +167,9 @@ void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const
   auto dgated = a.scratch<T>("gradient of gated", rows, inner());
   linear_backward_input<T>(a.dev, dy, out_->matrix<const T>(), dgated, c_.out_multiplier);
   contribute_once<T>(a.dev, *out_, dgated);
-  weights_backward<T>(a.dev, {out_}, dy, gated, c_.out_multiplier);
   if (out_bias_) biases_backward<T>(a.dev, {out_bias_}, dy, c_.out_multiplier);
 
-  auto dp = a.scratch<T>("gradient of projected", rows, projected());
+  const auto dp = frame.put(Keys::dprojected, rows, projected());
   auto dscan = a.scratch<T>("gradient of scan", rows, inner());
   if (c_.norm == SsmNorm::none) {
     gate_backward<T>(a.dev, dgated, scan, z(p), dscan, z(dp));
@@ -179,6 +179,7 @@ void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const
     auto products = a.scratch<A>("products of the norm", rows, num_groups_);
     gated_norm_products<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, products,
                            norm_->vector_gradient<A>());
+    const Device::Purpose purpose(a.dev, "gated norm, backward: rows x groups");
     norm_ranks(a).all_reduce(a.dev, flat(products));
     gated_norm_backward<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, products, norm_width(), rms_norm_eps_, dscan,
                            z(dp));
@@ -188,8 +189,13 @@ void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const
   convolution_backward_of(a, frame, p, dconv, dp);
   bias_scale<T>(a.dev, {}, multipliers(a.dev), dp);
   if (in_bias_) biases_backward<T>(a.dev, {in_bias_}, dp);
-  weights_backward<T>(a.dev, {in_}, dp, h, c_.in_multiplier);
   linear_backward_input<T>(a.dev, dp, in_->matrix<const T>(), dh, c_.in_multiplier, beta(add));
+}
+
+template <class T>
+void Mamba<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
+  weights_backward<T>(a.dev, {out_}, dy, frame.get(Keys::gated), c_.out_multiplier);
+  weights_backward<T>(a.dev, {in_}, frame.get(Keys::dprojected), h, c_.in_multiplier);
 }
 
 template <class T>

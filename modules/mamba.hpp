@@ -16,19 +16,22 @@ class Mamba final : public Branch<T> {
   // Weights NAME.in_proj, .conv1d, .A_log, .D, .dt_bias, .norm and .out_proj
   Mamba(const ModelConfig&, const std::string& name, Parameters&);
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
-  void backward(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward_weights(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy) override;
 
  private:
   using A = Acc<T>;
   struct Keys {
-    static constexpr Key<Tensor2<T>> projected{"projected", Effort::product}, convolved{"convolved", Effort::pass}, scan{"scan", Effort::mixing},
-        gated{"gated", Effort::pass};
-    static constexpr Key<Tensor2<A>> dt{"time steps", Effort::mixing}, squares{"squares of norm groups"};
-    static constexpr Key<Tensor3<A>> states{"states of chunks", Effort::mixing}, state{"scan"};
-    static constexpr Key<Tensor3<T>> convolution{"convolution"}, before{"inputs before blocks"};
+    static constexpr auto until_input = Phase::input_gradients;
+    static constexpr Key<Tensor2<T>> projected{"projected", Effort::product, until_input}, convolved{"convolved", Effort::pass, until_input},
+        scan{"scan", Effort::mixing, until_input}, gated{"gated", Effort::pass}, dprojected{"gradient of projected"};
+    static constexpr Key<Tensor2<A>> dt{"time steps", Effort::mixing, until_input}, squares{"squares of norm groups", Effort::sum, until_input};
+    static constexpr Key<Tensor3<A>> states{"states of chunks", Effort::mixing, until_input}, state{"scan"};
+    static constexpr Key<Tensor3<T>> convolution{"convolution"}, before{"inputs before blocks", Effort::sum, until_input};
     // Of blocks of sequences that ranks share.
-    static constexpr Key<Tensor2<A>> entering{"states that enter blocks"}, total{"decay over blocks"};
-    static constexpr Key<Tensor3<A>> decay{"decay over chunks"};
+    static constexpr Key<Tensor2<A>> entering{"states that enter blocks", Effort::sum, until_input},
+        total{"decay over blocks", Effort::sum, until_input};
+    static constexpr Key<Tensor3<A>> decay{"decay over chunks", Effort::sum, until_input};
   };
   // Columns of the projected rows on this rank, in order.
   Index inner() const { return num_heads_ * head_dim_; }

@@ -56,22 +56,25 @@ void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y
 }
 
 template <class T>
-void Mlp<T>::backward(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
-  const auto inner = frame.get(Keys::inner), gate_up = frame.get(Keys::gate_up);
+void Mlp<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
   auto dinner = a.scratch<T>("gradient of inner", rows, intermediate_size_);
-  auto dgate_up = a.scratch<T>("gradient of gate and up", rows, 2 * intermediate_size_);
+  const auto dgate_up = frame.put(Keys::dgate_up, rows, 2 * intermediate_size_);
   linear_backward_input<T>(a.dev, dy, down_->template matrix<const T>(), dinner, c_.down_multiplier);
   contribute_once<T>(a.dev, *down_, dinner);
-  weights_backward<T>(a.dev, {down_}, dy, inner, c_.down_multiplier);
-  swiglu_backward<T>(a.dev, dinner, gate_up, c_.gate_multiplier, dgate_up);
-  weights_backward<T>(a.dev, {gate_, up_}, dgate_up, h);
+  swiglu_backward<T>(a.dev, dinner, frame.get(Keys::gate_up), c_.gate_multiplier, dgate_up);
   if (c_.bias) {
     biases_backward<T>(a.dev, {gate_bias_, up_bias_}, dgate_up);
     biases_backward<T>(a.dev, {down_bias_}, dy, c_.down_multiplier);
   }
   linear_backward_input<T>(a.dev, dgate_up, w_gate_up(), dh, 1, beta(add));
+}
+
+template <class T>
+void Mlp<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
+  weights_backward<T>(a.dev, {down_}, dy, frame.get(Keys::inner), c_.down_multiplier);
+  weights_backward<T>(a.dev, {gate_, up_}, frame.get(Keys::dgate_up), h);
 }
 
 void read_mlp(Section& s, ModelConfig& m) {

@@ -12,11 +12,13 @@ class Mlp final : public Branch<T> {
   // Weights NAME.gate_proj, .up_proj and .down_proj
   Mlp(const ModelConfig&, const std::string& name, Parameters&);
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
-  void backward(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward_weights(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy) override;
 
  private:
   struct Keys {
-    static constexpr Key<Tensor2<T>> gate_up{"gate and up", Effort::product}, inner{"inner", Effort::pass};
+    static constexpr Key<Tensor2<T>> gate_up{"gate and up", Effort::product, Phase::input_gradients}, inner{"inner", Effort::pass},
+        dgate_up{"gradient of gate and up"};
   };
   Matrix<const T> w_gate_up() const;
 

@@ -51,6 +51,7 @@ class NextTokenHead final : public Head {
   void loss(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
     const Tensor2<T> h = norm_.forward(a, frame, x.as<const T>());
     Scope scope(a.dev.scratch);
+    const Device::Purpose purpose(a.dev, stream_purpose);
     loss_of_blocks(a, AllRows<T>(a, "normed, all rows", h).gather(), labels, 0, sum, each);
   }
 
@@ -59,6 +60,7 @@ class NextTokenHead final : public Head {
     const Tensor2<T> h = norm_.forward(a, frame, x.as<const T>());
     frame.refer(gradient, h);
     Scope scope(a.dev.scratch);
+    const Device::Purpose purpose(a.dev, stream_purpose);
     AllRows<T> all(a, "normed, all rows", h);
     loss_of_blocks(a, all.gather(), labels, scale, sum, nullptr);
     all.reduce();
@@ -79,6 +81,7 @@ class NextTokenHead final : public Head {
   }
 
   static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};
+  static constexpr const char *stream_purpose = "head: rows x hidden", *sums_purpose = "head: largest logit and sums of each row";
 
   void loss_of_blocks(Pass& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
     const Workspace workspace(a.dev.scratch, "loss");
@@ -99,6 +102,7 @@ class NextTokenHead final : public Head {
     auto losses = scratch.template tensor<double>(n);
     linear<T, A>(a.dev, h, w_.matrix<const T>(), logits, multiplier_);
     if (each && observer_ && !a.dev.dry_run()) observer_(logits);
+    const Device::Purpose purpose(a.dev, sums_purpose);
     logits_top<A>(a.dev, logits, valid(), top);
     a.tensor.whole().all_reduce(a.dev, top, Reduction::max);
     logits_sums<A>(a.dev, logits, valid(), top, labels, first_token, sums);

@@ -29,8 +29,8 @@ class Norm {
   }
 
  private:
-  static constexpr Key<Tensor2<const T>> input{"norm input"};
-  static constexpr Key<Tensor1<Acc<T>>> inverse_rms{"inverse root mean square"};
+  static constexpr Key<Tensor2<const T>> input{"norm input", Effort::sum, Phase::input_gradients};
+  static constexpr Key<Tensor1<Acc<T>>> inverse_rms{"inverse root mean square", Effort::sum, Phase::input_gradients};
   static constexpr Key<Tensor2<T>> normed{"normed", Effort::pass};
 
   std::string name_;

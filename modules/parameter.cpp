@@ -175,8 +175,7 @@ void Parameters::allocate_gradients(Arena& arena) {
   if (cut) {
     Index most = 0;
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      Index size = 0;
-      for (const WeightSection& s : buckets_[b].sections) size += s.gradient_size;
+      const Index size = gradient_size(int(b));
       if (buckets_[b].kept_whole) whole_gradients_[b] = take(arena, wide, size);
       else most = std::max(most, size);
     }
@@ -215,16 +214,28 @@ std::vector<Parameters::Dealt> Parameters::values(int bucket, int buffer) const 
 
 std::vector<Parameters::Dealt> Parameters::gradients(int bucket, int buffer) const {
   const bool cut = shard() >= Shard::gradients;
-  const AnyTensor& memory = !cut ? gradients_ : buckets_[bucket].kept_whole ? whole_gradients_[bucket] : gradient_buffers_[buffer];
+  if (cut) return gradients_in(buckets_[bucket].kept_whole ? whole_gradients_[bucket] : gradient_buffers_[buffer], bucket);
+  for (const WeightSection& s : buckets_[bucket].sections)
+    if (s.trained) return gradients_in(rows(gradients_, s.gradients, gradient_size(bucket)), bucket);
+  return {};
+}
+
+std::vector<Parameters::Dealt> Parameters::gradients_in(const AnyTensor& memory, int bucket) const {
   std::vector<Dealt> sections;
   Index at = 0;
   for (const WeightSection& s : buckets_[bucket].sections) {
     if (!s.trained) continue;
-    const AnyTensor all = rows(memory, cut ? at : s.gradients, s.gradient_size);
+    const AnyTensor all = rows(memory, at, s.gradient_size);
     sections.push_back({all, own_part(all)});
     at += s.gradient_size;
   }
   return sections;
+}
+
+Index Parameters::gradient_size(int bucket) const {
+  Index size = 0;
+  for (const WeightSection& s : buckets_[bucket].sections) size += s.gradient_size;
+  return size;
 }
 
 void Parameters::bind_values(int bucket, int buffer) {
@@ -298,6 +309,7 @@ void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Blo
       }
     };
     copy(false);
+    const Device::Purpose purpose(dev, "gradients of what several ranks hold: its elements");
     along.block(copies).all_reduce(dev, packed);
     copy(true);
   }

@@ -136,6 +136,9 @@ class Parameters {
   // A bucket's values and gradients where they are whole. `buffer`: which of the two that take turns, where no place of their own is kept.
   std::vector<Dealt> values(int bucket, int buffer) const;
   std::vector<Dealt> gradients(int bucket, int buffer) const;
+  // The same, one behind the other in other memory: in another scalar perhaps.
+  std::vector<Dealt> gradients_in(const AnyTensor& memory, int bucket) const;
+  Index gradient_size(int bucket) const;  // elements of all of them
   // The bucket's weights are computed with there from now on.
   void bind_values(int bucket, int buffer);
   void bind_gradients(int bucket, int buffer);

@@ -5,11 +5,12 @@ namespace gyr {
 
 template <class T>
 Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<const T> x) {
+  const Device::Purpose purpose(a.dev, "branches, forward: rows x hidden");
   const auto mine = norm_.forward(a, frame, x);
-  const auto y = frame.put(output, x.extent(0), x.extent(1));
+  const auto y = frame.put(Keys::output, x.extent(0), x.extent(1));
   Scope scope(a.dev.scratch);
   AllRows<T> h(a, "normed, all rows", mine), sum(a, "parts of the sum", y);
-  const Tensor2<T> parts = frame.wants(output) ? sum.rows() : Tensor2<T>();
+  const Tensor2<T> parts = frame.wants(Keys::output) ? sum.rows() : Tensor2<T>();
   for (std::size_t i = 0; i < branches_.size(); ++i) branches_[i]->forward(a, frame.nested(int(i), "branch"), h, i == 0 ? Add::no : Add::yes, parts);
   if (!parts.data()) return y;
   sum.reduce();
@@ -18,17 +19,34 @@ Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<const T> x) {
 }
 
 template <class T>
-void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx) {
+void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx, MatrixGradients when) {
   Scope scope(a.dev.scratch);
+  const Device::Purpose purpose(a.dev, "branches, backward: rows x hidden");
+  const bool now = when == MatrixGradients::now;
+  const Phase done = now ? Phase::weight_gradients : Phase::input_gradients;
   const auto dh = a.scratch<T>("gradient of normed", Index(dx.extent(0)), Index(dx.extent(1)));
-  const Tensor2<T> h = AllRows<T>(a, "normed, all rows", norm_.normed_rows(frame)).gather(), dy = AllRows<T>(a, "gradient, all rows", dx).gather();
+  Tensor2<const T> h;
+  if (now) h = AllRows<T>(a, "normed, all rows", norm_.normed_rows(frame)).gather();
+  const Tensor2<const T> dy = AllRows<T>(a, "gradient, all rows", dx).gather();
   AllRows<T> total(a, "parts of the sum", dh);
   for (std::size_t i = branches_.size(); i-- > 0;) {
-    branches_[i]->backward(a, frame.nested(int(i)), h, dy, i + 1 == branches_.size() ? Add::no : Add::yes, total.rows());
-    frame.nested(int(i)).release(Phase::weight_gradients);
+    Frame& inner = frame.nested(int(i));
+    branches_[i]->backward(a, inner, dy, i + 1 == branches_.size() ? Add::no : Add::yes, total.rows());
+    if (now) branches_[i]->backward_weights(a, inner, h, dy);
+    inner.release(done);
   }
+  if (!now) convert<T, T>(a.dev, dy, frame.put(Keys::gradient, a.stream.rows, dx.extent(1)));
   total.reduce();
   norm_.backward(a, frame, dh, Add::yes, dx);
+  frame.release(done);
+}
+
+template <class T>
+void Residual<T>::backward_weights(Pass& a, Frame& frame) {
+  Scope scope(a.dev.scratch);
+  const Device::Purpose purpose(a.dev, "branches, backward: rows x hidden");
+  const Tensor2<const T> h = AllRows<T>(a, "normed, all rows", norm_.normed_rows(frame)).gather(), dy = frame.get(Keys::gradient);
+  for (std::size_t i = branches_.size(); i-- > 0;) branches_[i]->backward_weights(a, frame.nested(int(i)), h, dy);
   frame.release(Phase::weight_gradients);
 }
 

@@ -16,10 +16,14 @@ class Residual {
   // Returns y, a tensor of the frame.
   Tensor2<T> forward(Pass& a, Frame&, Tensor2<const T> x);
   // dx holds the gradient of y on entry and that of x on return.
-  void backward(Pass& a, Frame&, Tensor2<T> dx);
+  void backward(Pass& a, Frame&, Tensor2<T> dx, MatrixGradients);
+  // What that has left.
+  void backward_weights(Pass& a, Frame&);
 
  private:
-  static constexpr Key<Tensor2<T>> output{"output"};
+  struct Keys {
+    static constexpr Key<Tensor2<T>> output{"output", Effort::sum, Phase::input_gradients}, gradient{"gradient of output, all rows"};
+  };
 
   Norm<T> norm_;
   std::vector<std::unique_ptr<Branch<T>>> branches_;

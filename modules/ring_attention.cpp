@@ -5,22 +5,13 @@
 
 namespace gyr {
 
-namespace {
-
-// Of rows [first, first + count).
-Documents part(const Documents& all, Index first, Index count) {
-  return all.packed() ? Documents{rows(all.positions, first, count), all.host.subspan(std::size_t(first), std::size_t(count))} : Documents();
-}
-
-}  // namespace
-
 template <class T>
 RingAttention<T>::RingAttention(Pass& a, const AttentionShape& heads, double scale) : a_(a), s_(a.sequences), heads_(heads), scale_(scale) {}
 
 template <class T>
-AttentionShape RingAttention<T>::block_shape() const {
+AttentionShape RingAttention<T>::shape(Index batch, Index tokens) const {
   AttentionShape shape = heads_;
-  shape.batch = 1, shape.queries = shape.keys = s_.block_length();
+  shape.batch = batch, shape.queries = shape.keys = tokens;
   return shape;
 }
 
@@ -49,14 +40,14 @@ void RingAttention<T>::for_blocks(int owner, Visit&& visit) const {
         const Index mine = s_.block(s_.rank, i), theirs = s_.block(owner, j);
         if (theirs > mine) continue;
         const Index block = b * blocks + i, first = block * length;
-        visit(block, first, (b * blocks + j) * length, Mask{true, mine * length, theirs * length, part(s_.documents(), first, length)});
+        visit(block, first, (b * blocks + j) * length, Mask{true, mine * length, theirs * length, s_.documents().of_rows(first, length)});
       }
 }
 
 template <class T>
-void RingAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, AttentionState<A> state) {
+void RingAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<A> lse) {
   Scope scope(a_.dev.scratch);
-  const AttentionShape shape = block_shape();
+  const AttentionState<A> state = state_behind<T>(a_, out, lse);
   const Index length = s_.block_length();
   Tensor2<T> kv = packed(k, v), next = a_.template scratch<T>("next keys and values", k.rows, k_width() + v_width());
   std::vector<bool> begun(std::size_t(s_.batch * s_.blocks()), false);
@@ -66,20 +57,20 @@ void RingAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<cons
     for_blocks(owner(step), [&](Index block, Index first, Index first_key, const Mask& mask) {
       const Carry carry = begun[block] ? Carry::continued : Carry::fresh;
       begun[block] = true;
-      attention<T>(a_.dev, shape, mask, scale_, q.block(first, length, 0, q.columns), keys(kv).block(first_key, length, 0, k_width()),
+      attention<T>(a_.dev, shape(1, length), mask, scale_, q.block(first, length, 0, q.columns), keys(kv).block(first_key, length, 0, k_width()),
                    values(kv).block(first_key, length, 0, v_width()), carry,
                    {rows(state.o, first, length), rows(state.m, first, length), rows(state.l, first, length)});
     });
     coming.device_wait(a_.dev);
     std::swap(kv, next);
   }
+  attention_finish<T>(a_.dev, shape(s_.batch, s_.seq_length), state, out, lse);
 }
 
 template <class T>
 void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const A> lse,
                                 Tensor2<const A> delta, Matrix<A> dq, Matrix<A> dk, Matrix<A> dv) {
   Scope scope(a_.dev.scratch);
-  const AttentionShape shape = block_shape();
   const Index length = s_.block_length(), width = k_width() + v_width();
   const int ranks = int(s_.ranks), rank = int(s_.rank);
   const auto room = [&](const char* name) { return a_.template scratch<A>(name, k.rows, width); };
@@ -91,10 +82,10 @@ void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<con
     if (step + 1 < s_.ranks) coming = pass_on(kv, next);
     fill<A>(a_.dev, flat(here), 0);
     for_blocks(owner(step), [&](Index, Index first, Index first_key, const Mask& mask) {
-      attention_backward<T>(a_.dev, shape, mask, scale_, q.block(first, length, 0, q.columns), keys(kv).block(first_key, length, 0, k_width()),
-                            values(kv).block(first_key, length, 0, v_width()), rows(dout, first, length), rows(lse, first, length),
-                            rows(delta, first, length), dq.block(first, length, 0, dq.columns), keys(here).block(first_key, length, 0, k_width()),
-                            values(here).block(first_key, length, 0, v_width()));
+      attention_backward<T>(a_.dev, shape(1, length), mask, scale_, q.block(first, length, 0, q.columns),
+                            keys(kv).block(first_key, length, 0, k_width()), values(kv).block(first_key, length, 0, v_width()),
+                            rows(dout, first, length), rows(lse, first, length), rows(delta, first, length), dq.block(first, length, 0, dq.columns),
+                            keys(here).block(first_key, length, 0, k_width()), values(here).block(first_key, length, 0, v_width()));
     });
     under_way.device_wait(a_.dev);
     if (step > 0) add<A>(a_.dev, flat(arriving), flat(here));

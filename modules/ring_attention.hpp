@@ -4,21 +4,17 @@
 // gradients of keys and values go round with them and come home. What comes next is on its way while the present is computed with.
 #pragma once
 
-#include "modules/pass.hpp"
+#include "modules/shared_attention.hpp"
 
 namespace gyr {
 
 template <class T>
-class RingAttention {
+class RingAttention final : public SharedAttention<T> {
  public:
-  // `heads`: numbers and widths of heads; its batch and tokens mean nothing.
   RingAttention(Pass& a, const AttentionShape& heads, double scale);
-
-  // Of this rank's rows: from no keys to all that its queries may see.
-  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, AttentionState<Acc<T>> state);
-  // dq += and dk, dv = of this rank's rows.
+  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse) override;
   void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
-                Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv);
+                Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) override;
 
  private:
   using A = Acc<T>;
@@ -38,7 +34,7 @@ class RingAttention {
   // visit(block of this rank, first row of it, first row of the keys, mask) for each two blocks of which one may see the other.
   template <class Visit>
   void for_blocks(int owner, Visit&& visit) const;
-  AttentionShape block_shape() const;
+  AttentionShape shape(Index batch, Index tokens) const;
 
   Pass& a_;
   const SequenceLayout& s_;

@@ -7,13 +7,18 @@
 // Documents may be packed into a sequence one behind the other, and count their positions from their own begin.
 #pragma once
 
+#include <array>
+
 #include "kernels/documents.hpp"
 
 namespace gyr {
 
 enum class SequenceOrder { contiguous, zigzag };
-// How attention meets tokens of other ranks: keys go round (ring_attention.hpp), or heads are exchanged against tokens (head_exchange.hpp).
-enum class ContextMode { ring, heads };
+// How attention meets tokens of other ranks: keys go round (ring_attention.hpp), heads are exchanged against tokens (head_exchange.hpp), or ranks
+// with few keys to see help those with many (balanced_attention.hpp).
+enum class ContextMode { ring, heads, balanced };
+inline constexpr std::array<const char*, 3> context_mode_names{"ring", "heads", "balanced"};
+inline const char* name_of(ContextMode mode) { return context_mode_names[std::size_t(mode)]; }
 
 struct SequenceLayout {
   Index batch = 0, seq_length = 0;  // on this rank
@@ -36,7 +41,8 @@ struct SequenceLayout {
   Index past_of(Index b) const { return past.empty() ? 0 : past[b]; }
   // Where token t of this rank stands in its sequence, behind what is past.
   Index place(Index t) const;
-  // Of all ranks' tokens in their order, where heads are exchanged.
+  // Of all ranks' tokens in their order, where this rank computes with queries of others.
+  bool meets_other_queries() const { return shared() && mode != ContextMode::ring; }
   Tensor1<const std::int32_t> whole_positions = {};
   std::span<const std::int32_t> whole_packed = {};
   Documents documents() const { return packed.empty() ? Documents() : Documents{positions, packed}; }

@@ -24,6 +24,7 @@ void SharedScan<T>::inputs_before(Matrix<const T> x, Tensor3<T> before) {
   const auto mine = a_.dev.scratch.named("last inputs of blocks").template tensor<T>(here_, taps, channels);
   const auto all = a_.template scratch<T>("those of all ranks", s_.ranks * here_, taps * channels);
   convolution_tail<T>(a_.dev, here_, x, {}, mine);
+  const Device::Purpose purpose(a_.dev, "convolution: its taps before each block x channels");
   a_.context->all_gather<T>(a_.dev, flat(mine), flat(all));
   for (Index i = 0; i < here_; ++i) {
     const Tensor1<T> to(before.data() + i * taps * channels, taps * channels);
@@ -40,6 +41,7 @@ void SharedScan<T>::inputs_before_backward(Tensor3<const T> dbefore, Matrix<T> d
   if (taps == 0) return;
   Scope scope(a_.dev.scratch);
   const auto all = a_.template scratch<T>("gradients of last inputs", s_.ranks * here_ * taps, channels);
+  const Device::Purpose purpose(a_.dev, "convolution, backward: its taps before each block x channels");
   a_.context->all_gather<T>(a_.dev, flat(dbefore), flat(all));
   for (Index i = 0; i < here_; ++i)
     if (number(i) < last_)
@@ -57,6 +59,7 @@ void SharedScan<T>::states_behind(const SsdShape& shape, Tensor2<const A> total,
   const auto row = [](auto x) { return Matrix(x.data(), 1, Index(x.span()), Index(x.span())); };
   convert<A, A>(a_.dev, row(total), Matrix<A>(mine.data(), 1, here_ * heads, here_ * heads));
   convert<A, A>(a_.dev, row(own), Matrix<A>(mine.data() + here_ * heads, 1, here_ * width, here_ * width));
+  const Device::Purpose purpose(a_.dev, from_the_end ? "scan, backward: decay and state of each block" : "scan: decay and state of each block");
   a_.context->all_gather<A>(a_.dev, mine, all);
   for (Index i = 0; i < here_; ++i) {
     std::vector<StateStep<A>> steps;

@@ -16,7 +16,8 @@ class SingleLayer : public Layer {
     residual_.add(std::make_unique<Mixer<T>>(c, name + branch, parameters));
   }
   void forward(Pass& a, Frame& frame, Bundle& bundle) override { bundle.x = residual_.forward(a, frame, bundle.x.as<T>()); }
-  void backward_input(Pass& a, Frame& frame, Bundle& gradient) override { residual_.backward(a, frame, gradient.x.as<T>()); }
+  void backward(Pass& a, Frame& frame, Bundle& gradient, MatrixGradients when) override { residual_.backward(a, frame, gradient.x.as<T>(), when); }
+  void backward_weights(Pass& a, Frame& frame) override { residual_.backward_weights(a, frame); }
 
  private:
   Residual<T> residual_;

@@ -11,6 +11,7 @@
 #include "regression/cases.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/pretrained/weights.hpp"
+#include "src/verify/equality.hpp"
 
 namespace gyr::testing {
 
@@ -22,12 +23,6 @@ constexpr double rounding = 3e-6;  // some dozen roundings one after the other: 
 const nlohmann::json& torch_errors() {
   static const nlohmann::json all = nlohmann::json::parse(std::ifstream(GYR_SOURCE_DIR "/regression/golden/huggingface_accuracy.json"));
   return all.at("errors");
-}
-
-// "model.layers.3.mamba.D" is of the kind "mamba.D".
-std::string kind_of(const std::string& weight) {
-  const std::string layers = "model.layers.";
-  return weight.starts_with(layers) ? weight.substr(weight.find('.', layers.size()) + 1) : weight;
 }
 
 // Squares of differences and of what they are differences to.

@@ -209,34 +209,4 @@ void meet() {
   }
 }
 
-std::map<std::string, std::vector<double>> gathered_gradients(Engine& engine) {
-  // Every rank must know every name: stages hold different ones, so they are derived from a model on one rank.
-  Grid alone = Grid::dry_run(grid_layout(1, 1, 1, {{0, engine.config().model.layers()}}), 0);
-  Stage whole(engine.config().model, engine.precision(), alone, engine.config().optimizer.trained());
-  std::map<std::string, std::vector<double>> all;
-  for (const auto& p : whole.parameters().all()) {
-    if (!p->trained) continue;
-    std::vector<double> values(2 * p->weight.size(), 0);  // value, owners
-    if (engine.grid().coordinate(token_axes) == 0 || engine.grid().layout().cut() != Shard::none)
-      for (const auto& mine : engine.stage().parameters().all())
-        if (mine->weight.name == p->weight.name && !mine->tied) {
-          const Piece kept = engine.tensor(*mine, Content::gradient);
-          with_type(kept.numbers, [&](const auto& g) {
-            stretches(*mine, kept.of, [&](Index logical, Index local, Index count, const Held& held) {
-              for (Index i = 0; i < count && held.first_copy(); ++i) {
-                values[logical + i] += double(g(local + i));
-                values[p->weight.size() + logical + i] += 1;
-              }
-            });
-          });
-        }
-    engine.grid().world().start_all_reduce(engine.device(), Tensor1<double>(values.data(), values.size())).host_wait();
-    for (Index i = 0; i < p->weight.size(); ++i)
-      ensure(values[p->weight.size() + i] == 1, "{}: element {} has {} owners", p->weight.name, i, values[p->weight.size() + i]);
-    values.resize(p->weight.size());
-    all[p->weight.name] = std::move(values);
-  }
-  return all;
-}
-
 }  // namespace gyr::testing

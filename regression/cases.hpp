@@ -11,6 +11,7 @@
 
 #include "regression/documents.hpp"
 #include "src/engine/plan.hpp"
+#include "src/verify/gathered_gradients.hpp"
 
 namespace gyr::testing {
 
@@ -73,8 +74,5 @@ struct Rig : AnyRig {
 Grid& alone(Index layers);
 // Waiting without blocking inside MPI until all ranks of the program are here.
 void meet();
-
-// Every logical gradient of a weight that is trained, gathered from all ranks; fails where an element has no owner or more than one.
-std::map<std::string, std::vector<double>> gathered_gradients(Engine&);
 
 }  // namespace gyr::testing

@@ -64,6 +64,7 @@ struct Place {
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
   const ModelConfig& model() const { return config.model; }
+  Index reduced() const { return config.reduce_dtype ? size_of(*config.reduce_dtype) : wide; }
   Index rows() const { return tokens.rows(); }
   // Rows of the stream that a rank keeps: as many on all ranks, the last ones padded.
   Index kept_rows() const { return sequence ? (rows() + tensor - 1) / tensor : rows(); }
@@ -279,8 +280,34 @@ void replicas(const Place& p, Ledger& ledger) {
     if (count > 1 && all > 0) add(ledger, p.block(count), Operation::all_reduce, 1, all * p.wide);
 }
 
-// Keys and values go round, the gradients of both besides and home; in front of every block of tokens its convolution's inputs and its state are
-// known, and behind it the gradients of both.
+// Balanced attention of rank r of n, in t = 1 ... (n - 1) / 2: where r + t < n its keys and values leave, otherwise its queries; where r >= t it
+// receives keys and values, otherwise queries. With n even, half of the ranks send keys to the other half besides. The state of queries comes back;
+// in the backward every gradient, and with queries go their gradients, lse and delta.
+void balanced_attention(const Place& p, const Shards& s, Index kv, Index forwards, Index backwards, Ledger& ledger) {
+  const Index n = p.context, r = p.tokens.rank, steps = (n - 1) / 2, rows = p.rows(), heads = s.q / p.model().attention.head_dim;
+  const Index keys_sent = std::min(steps, n - 1 - r), keys_met = std::min(steps, r), queries_sent = steps - keys_sent, helped = steps - keys_met;
+  const bool even = n % 2 == 0, sends = even && r < n / 2, receives = even && r >= n / 2;
+  const auto context = [&](Operation op, Index calls, Index bytes_each) { add(ledger, "context", op, calls, bytes_each); };
+  const auto keys = [&](Index passes, Index bytes_each, Index leaving, Index half_leaves, Index half_arrives) {
+    context(Operation::shift, passes * leaving, bytes_each);
+    context(Operation::send, passes * half_leaves, bytes_each);
+    context(Operation::receive, passes * half_arrives, bytes_each);
+  };
+  const auto with_queries = [&](Index passes, Index bytes_each, Index leaving, Index arriving) {
+    context(Operation::send, passes * leaving, bytes_each);
+    context(Operation::receive, passes * arriving, bytes_each);
+  };
+  keys(forwards + backwards, kv * p.narrow, keys_sent, sends, receives);
+  context(Operation::shift, forwards * queries_sent, rows * s.q * p.narrow);
+  context(Operation::shift, backwards * queries_sent, rows * (s.q + s.out) * p.narrow);
+  with_queries(forwards, rows * (s.out + 2 * heads) * p.wide, helped, queries_sent);
+  with_queries(backwards, rows * 2 * heads * p.wide, queries_sent, helped);
+  keys(backwards, kv * p.wide, keys_met, receives, sends);
+  context(Operation::shift, backwards * helped, rows * s.q * p.wide);
+}
+
+// Keys and values go round, the gradients of both besides and home, or as the mode has it; in front of every block of tokens its convolution's inputs
+// and its state are known, and behind it the gradients of both.
 void context_axis(const Place& p, Ledger& ledger) {
   if (p.context == 1) return;
   const ModelConfig& m = p.model();
@@ -295,6 +322,8 @@ void context_axis(const Place& p, Ledger& ledger) {
     add(ledger, "context", Operation::all_to_all, attention + back, rows * out * p.narrow);
     add(ledger, "context", Operation::all_to_all, back, rows * part * p.wide);
     add(ledger, "context", Operation::all_to_all, back, rows * q_heads * p.wide);
+  } else if (p.tokens.mode == ContextMode::balanced) {
+    balanced_attention(p, s, kv, attention, back, ledger);
   } else {
     add(ledger, "context", Operation::shift, (attention + back) * (p.context - 1), kv * p.narrow);
     add(ledger, "context", Operation::shift, back * p.context, kv * p.wide);
@@ -319,7 +348,7 @@ void tied_matrix(const Place& p, Ledger& ledger) {
 void add_bucket(const Place& p, Ledger& ledger, const BucketSizes& bucket, Index reductions, Index gathers) {
   for (const auto& [size, bytes] : {std::pair{bucket.narrow, p.narrow}, {bucket.wide, p.wide}}) {
     if (size == 0) continue;
-    add(ledger, p.copies_name, Operation::reduce_scatter, reductions, size * p.wide);
+    add(ledger, p.copies_name, Operation::reduce_scatter, reductions, size * p.reduced());
     add(ledger, p.copies_name, Operation::all_gather, gathers, size / p.copies * bytes);
   }
 }
@@ -330,7 +359,7 @@ void data_axis(const Place& p, Ledger& ledger) {
   if (p.copies == 1) return;
   const Buckets buckets = buckets_of(p);
   if (p.shard == Shard::none) {
-    ledger[{p.copies_name, Operation::all_reduce}] = {Index(buckets.sizes.size()), flat_extent(p) * p.wide};
+    ledger[{p.copies_name, Operation::all_reduce}] = {Index(buckets.sizes.size()), flat_extent(p) * p.reduced()};
     return;
   }
   std::vector<Index> reductions(buckets.sizes.size(), 1), gathers = reductions;
@@ -351,7 +380,7 @@ Ledger ledger_of(const std::vector<CommunicatorTraffic>& list) {
   Ledger ledger;
   for (const CommunicatorTraffic& c : list)
     for (int op = 0; op < operations; ++op)
-      if (c.by_operation[op].calls > 0) ledger[{c.name, Operation(op)}] = c.by_operation[op];
+      if (const Traffic all = c.count.of(Operation(op)); all.calls > 0) ledger[{c.name, Operation(op)}] = all;
   return ledger;
 }
 

@@ -109,7 +109,7 @@ bool sound(const Draw& d) {
   const ModelConfig& m = d.model;
   return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 &&
          m.layers() >= d.pipeline * d.chunks && d.seq_length >= least_length(d) && (d.chunks == 1 || d.micros % d.pipeline == 0) &&
-         can_shard(m, d.tensor) && (d.context_mode == ContextMode::ring || can_exchange(m, d.tensor, d.context));
+         can_shard(m, d.tensor) && (d.context_mode != ContextMode::heads || can_exchange(m, d.tensor, d.context));
 }
 
 }  // namespace
@@ -126,6 +126,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     while (d.context == 1) d.context = int(layout.of(divisors(d.data)));
     d.data /= d.context;
   }
+  if (layout.chance(0.5)) std::swap(d.tensor, d.context);
   d.tokens = layout.of<SequenceOrder>({SequenceOrder::zigzag, SequenceOrder::contiguous});
   if (d.pipeline > 1 && d.pipeline < 5 && layout.chance(0.3)) d.chunks = int(layout.between(2, 3));
   const Index layers = d.pipeline * d.chunks + layout.between(0, 2);
@@ -138,14 +139,16 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   d.bucket_bytes = layout.of<Index>({part_by_part, together});
   if (d.data * d.context > 1 && layout.chance(0.7)) d.shard = layout.of<Shard>({Shard::optimizer, Shard::gradients, Shard::weights});
   d.model = model_of(dice, d.tensor, layers);
-  if (const bool by_heads = layout.chance(0.5); by_heads && d.context > 1) {
-    d.context_mode = ContextMode::heads;  // key heads as they come, and as many query heads as that takes
+  const auto mode = layout.of<ContextMode>({ContextMode::ring, ContextMode::heads, ContextMode::balanced, ContextMode::balanced});
+  if (d.context > 1) d.context_mode = mode;
+  if (d.context_mode == ContextMode::balanced) d.tokens = SequenceOrder::contiguous;
+  if (d.context_mode == ContextMode::heads) {  // key heads as they come, and as many query heads as that takes
     const Index keys = d.model.attention.num_kv_heads, here = std::max<Index>(1, keys / d.tensor);
     if (here % d.context != 0 && d.context % here != 0) d.model.attention.num_kv_heads = keys * d.context;
     d.model.attention.num_heads = d.model.attention.num_kv_heads * d.context * dice.between(1, 2);
     while (d.model.attention.num_heads % (d.tensor * d.context) != 0) d.model.attention.num_heads += d.model.attention.num_kv_heads;
   }
-  if (dice.chance(0.03)) {  // counts as they come
+  if (dice.chance(0.06)) {  // counts as they come
     d.model.mamba.num_groups = dice.between(1, 7), d.model.mamba.num_heads = d.model.mamba.num_groups * dice.between(1, 3);
     d.model.mlp.intermediate_size = dice.between(1, 30);
   }
@@ -185,9 +188,10 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
 MicroBatch Draw::batch(Index i) const {
   MicroBatch m = testing::micro_batch(i * micro_batch_size, micro_batch_size, seq_length, model.vocab_size);
   Dice dice(1, fmt::format("batch {}", i));
+  const double begins = dice.of<double>({0.3, 0.1, 0.03});  // documents of a block of tokens, and of many
   if (packed)
     for (Index r = 0, at = 0; r < micro_batch_size * seq_length; ++r) {
-      at = r % seq_length == 0 || dice.chance(0.3) ? 0 : at + 1;
+      at = r % seq_length == 0 || dice.chance(begins) ? 0 : at + 1;
       m.positions.push_back(std::int32_t(at));
       if (at == 0 && r % seq_length != 0) m.labels[r - 1] = ignored_label;
     }
@@ -202,8 +206,7 @@ std::string Draw::layout_text() const {
   for (const Axis axis : order) axes += fmt::format(" {}", name_of(axis));
   const std::string shared =
       context > 1
-          ? fmt::format(" context {}{}", context,
-                        fmt::format("{}{}", tokens == SequenceOrder::zigzag ? "" : " in order", context_mode == ContextMode::ring ? "" : " by heads"))
+          ? fmt::format(" context {}{}", context, fmt::format("{} {}", tokens == SequenceOrder::zigzag ? "" : " in order", name_of(context_mode)))
           : "";
   return fmt::format("data {}{} pipeline {}{}{} tensor {}{}{}, buckets of {}, {} layers cut at [{}], permutation [{}]", data,
                      shard == Shard::none ? "" : fmt::format(" sharded {}", name_of(shard)), pipeline,

@@ -27,6 +27,12 @@ inline Layout layout_with_context(int data, int pipeline, int context, int tenso
   return layout;
 }
 
+// Those ranks help each other with attention.
+inline Layout balanced(Layout layout) {
+  layout.order = SequenceOrder::contiguous, layout.context_mode = ContextMode::balanced;
+  return layout;
+}
+
 // What data ranks keep cut among them, bucket by bucket.
 inline Layout sharded(Layout layout, Shard shard, Index bucket_bytes = 4096) {
   layout.shard = shard, layout.bucket_bytes = bucket_bytes;
@@ -40,7 +46,7 @@ inline Grid* grid_of(const Layout& layout) {
   for (const LayoutAxis& axis : layout.axes) key += fmt::format("{} {} ", name_of(axis.axis), axis.size);
   for (const int rank : layout.permutation) key += fmt::format("p{} ", rank);
   if (layout.sequence) key += "sequence ";
-  key += fmt::format("{}{} ", layout.order == SequenceOrder::zigzag ? "z" : "c", layout.context_mode == ContextMode::ring ? "r" : "h");
+  key += fmt::format("{}{} ", layout.order == SequenceOrder::zigzag ? "z" : "c", name_of(layout.context_mode));
   key += fmt::format("{} {} ", name_of(layout.shard), layout.bucket_bytes);
   for (const Span& stage : layout.stages) key += fmt::format("s{} ", stage.size());
   const auto [entry, fresh] = grids.try_emplace(key);

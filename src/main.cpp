@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   add_run(program, action);
   add_ps(program, action);
   add_plan(program, action);
+  add_verify(program, action);
   add_eval(program, action);
   add_generate(program, action);
   add_tokenizer(program, action);
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
   add_import_hf(program, action);
   add_export_hf(program, action);
   add_reshard(program, action);
+  add_trace(program, action);
   try {
     if (!program.parse(argc, argv)) return 0;
   } catch (const Error& error) {

@@ -245,6 +245,27 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
   tiling.walk(dev, begin, step, end);
 }
 
+template <class A>
+void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A> other, AttentionState<A> state) {
+  const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
+  const auto run = dev.launch("attention_merge", 3.0 * R * shape.num_heads * V, 3.0 * R * shape.num_heads * V * sizeof(A));
+  if (!run) return;
+  for_rows(
+      dev, "attention_merge", R, KOKKOS_LAMBDA(const Index r) {
+        for (Index h = 0; h < shape.num_heads; ++h) {
+          if (other.l(r, h) == 0) continue;  // had met no key: both m may be -infinity
+          A &m = state.m(r, h), &l = state.l(r, h);
+          const A top = m > other.m(r, h) ? m : other.m(r, h), keep = fast_exp(m - top), join = fast_exp(other.m(r, h) - top);
+          m = top;
+          l = keep * l + join * other.l(r, h);
+          A* const o = &state.o(r, h * V);
+          const A* const more = &other.o(r, h * V);
+#pragma GCC ivdep
+          for (Index e = 0; e < V; ++e) o[e] = keep * o[e] + join * more[e];
+        }
+      });
+}
+
 template <class T>
 void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   using A = Acc<T>;
@@ -349,5 +370,7 @@ GYR_ATTENTION(double)
 GYR_ATTENTION(float)
 GYR_ATTENTION(bf16)
 #undef GYR_ATTENTION
+template void attention_merge<double>(Device&, const AttentionShape&, AttentionState<double>, AttentionState<double>);
+template void attention_merge<float>(Device&, const AttentionShape&, AttentionState<float>, AttentionState<float>);
 
 }  // namespace gyr

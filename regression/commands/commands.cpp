@@ -30,6 +30,7 @@ const Help helps[] = {
       "--supervisor"}},
     {{"plan"}, {"--help", "--init-from", "--ranks"}},
     {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--accept-changes", "--take-over"}},
+    {{"verify"}, {"--help", "--init-from", "--ranks", "--launcher"}},
     {{"ps"}, {"--help"}},
     {{"import-hf"}, {"--help", "--overwrite"}},
     {{"export-hf"}, {"--help", "--dtype", "--shard-size", "--like", "--overwrite"}},
@@ -42,6 +43,8 @@ const Help helps[] = {
     {{"info"}, {"--help", "--check", "--statistics"}},
     {{"diff"}, {"--help", "--tolerance", "--tolerances"}},
     {{"reshard"}, {"--help", "--files", "--deflate"}},
+    {{"trace"}, {"--help"}},
+    {{"trace", "show"}, {"--help"}},
     {{"tokenizer"}, {"--help"}},
     {{"tokenizer", "train"}, {"--help", "--vocab-size", "--min-frequency", "--documents", "--separator", "--key", "--skip-invalid"}},
     {{"tokenizer", "encode"}, {"--help", "--text", "--special", "--json"}},
@@ -113,7 +116,7 @@ TEST(commands, help_names_every_option) {
   const Result r = run({"--help"});
   EXPECT_EQ(r.code, 0);
   for (const auto& [command, options] : helps) EXPECT_NE(r.out.find("\n  " + command[0] + " "), std::string::npos) << command[0];
-  for (const char* code : {"64", "65", "66", "69", "70", "74", "75", "78", "80"}) EXPECT_NE(r.out.find(code), std::string::npos) << code;
+  for (const char* code : {"64", "65", "66", "69", "70", "74", "75", "78", "80", "81"}) EXPECT_NE(r.out.find(code), std::string::npos) << code;
 }
 
 TEST(commands, help_lists_every_key_of_the_deck) {

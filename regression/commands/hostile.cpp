@@ -172,6 +172,31 @@ TEST(hostile, names_in_files_forge_nothing) {
       expect_tame(run({"eval", material().trained(), "--lambada", folder / names.draw_file()}), true);
       expect_tame(run({"eval", material().trained(), "--text", material().text(), "--begin", name}), true);
     });
+    trials.attempt([&] {  // a trace
+      const auto event = [](const char* phase, const char* category, const std::string& what, const Json& args) {
+        return Json{{"ph", phase}, {"pid", 0}, {"cat", category}, {"name", what}, {"ts", 0}, {"dur", 9}, {"args", args}};
+      };
+      Json trace{{"otherData", {{"program", "gyrfalcon"}}},
+                 {"traceEvents",
+                  {event("M", "", "process_name", {{"name", name}, {"host", name}}), event("X", "task", "step", Json::object()),
+                   event("X", "wait", name, {{"communicator", name}, {"operation", name}})}}};
+      for (const int micro : {0, 1}) trace["traceEvents"].push_back(event("X", "task", "forward" + name, {{"chunk", 0}, {"micro", micro}}));
+      Json other = trace["traceEvents"][0];
+      other["pid"] = 1;
+      trace["traceEvents"].push_back(other);
+      Json step = trace["traceEvents"][1];
+      step["pid"] = 1, step["dur"] = 4;
+      trace["traceEvents"].push_back(step);
+      put_contents(folder / "trace.json", trace.dump());
+      const Result shown = run({"trace", "show", folder / "trace.json"});
+      EXPECT_EQ(shown.code, 0) << shown.err;
+      EXPECT_NE(shown.out.find("slow: "), std::string::npos) << shown.out;
+      expect_tame(shown, false);
+      trace["traceEvents"][2]["ts"] = name;
+      put_contents(folder / "trace.json", trace.dump());
+      expect_tame(run({"trace", "show", folder / "trace.json"}), false);
+      expect_tame(run({"trace", "show", folder / names.draw_file()}), false);
+    });
     trials.attempt([&] {  // a checkpoint in a folder of such a name, and a run's state
       const fs::path copy = folder / names.draw_file();
       fs::copy(material().trained(), copy);

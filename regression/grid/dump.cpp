@@ -66,6 +66,7 @@ void expect_one_dump(const ModelConfig& model) {
        {layout_of(1, 1, 8), with_sequence(layout_of(1, 1, 8)), layout_of(1, 8, 1), layout_of(4, 1, 2), with_sequence(layout_of(2, 1, 4)),
         sharded(layout_of(4, 2, 1), Shard::optimizer), sharded(layout_of(4, 1, 2), Shard::gradients), sharded(layout_of(2, 2, 2), Shard::weights),
         layout_with_context(2, 1, 2, 2), with_sequence(layout_with_context(1, 2, 2, 2, SequenceOrder::contiguous)),
+        balanced(layout_with_context(1, 1, 4, 2)), balanced(layout_with_context(1, 2, 3, 1)),
         layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}, inside_out)}) {
     const fs::path many = folder / layout.text();
     if (Grid* grid = grid_of(layout)) dump<double>(model, *grid, many);

@@ -80,6 +80,20 @@ TEST_P(traffic, is_the_closed_form_and_the_plan_in_bf16) { every_layout<bf16>(Ge
 
 INSTANTIATE_TEST_SUITE_P(T, traffic, ::testing::Values("T2", "T3", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
 
+// Gradients in half the bytes, whatever is cut.
+TEST(traffic, of_gradients_in_bf16) {
+  for (const Shard level : {Shard::none, Shard::optimizer, Shard::gradients, Shard::weights})
+    for (const Shape& s : {Shape{8, 1, 1}, Shape{2, 2, 2}, Shape{4, 1, 2}}) {
+      if (level != Shard::none && s.tensor > 1) continue;  // what several of these hold is summed in parts of which the closed form is another
+      Layout layout = layout_of(s, part_by_part);
+      layout.shard = level;
+      EngineConfig config = config_of(widened(named("T5")), 5);
+      config.reduce_dtype = DType::bf16;
+      expect_closed_form<float>(config, layout, fmt::format("sharded {}, data {} pipeline {}", name_of(level), s.data, s.pipeline));
+    }
+  meet();
+}
+
 // Logits go block by block: the head of a long micro-batch reduces each block by itself, the last one shorter.
 TEST(traffic, of_several_blocks_of_logits) {
   const Layout layout = layout_of({2, 1, 4});

@@ -29,11 +29,11 @@ seconds=$(($(date +%s) - begin))
 printf '#PBS -W umask=022\n' > "$folder/odd.sh"
 if qsub "$folder/odd.sh" 2> "$folder/odd.log"; then failed "the stand-in passes over what it does not know"; fi
 
-half=$((10 + seconds / 2))
-export GYRFALCON=$build/bin/gyrfalcon BIND=none RESERVE=10 DECK=input/demo.yaml CHANGES="${settings[*]} output.folder=$folder/limited"
+half=$((15 + seconds / 2))  # RESERVE, the proof of the layout, and half of the run
+export GYRFALCON=$build/bin/gyrfalcon BIND=none RESERVE=10 VERIFY=1 DECK=input/demo.yaml CHANGES="${settings[*]} output.folder=$folder/limited"
 (cd "$folder/site" && qsub -N limited -A falcons -l select=1:ncpus=2:mpiprocs=2 -l "walltime=00:$((half / 60)):$(printf %02d $((half % 60)))" \
-  -v DECK,CHANGES,GYRFALCON,BIND,RESERVE jobscripts/pbs-cpu.sh) > "$folder/job"
-unset GYRFALCON BIND RESERVE DECK CHANGES  # a job has what it was given, not what is here
+  -v DECK,CHANGES,GYRFALCON,BIND,RESERVE,VERIFY jobscripts/pbs-cpu.sh) > "$folder/job"
+unset GYRFALCON BIND RESERVE VERIFY DECK CHANGES  # a job has what it was given, not what is here
 timeout 120 regression/jobs/pbs_standin.sh serve || failed "the jobs did not end"
 
 grep -hE 'job:|^RUN' "$folder"/queue/*/output
@@ -43,6 +43,8 @@ for ((i = 1; i < jobs; ++i)); do
   grep -q '^RUN STOPPED 75' "$folder/queue/$i/output" || failed "job $i did not save and stop"
   cmp <(grep -vE '^Job Id' "$folder/queue/$i/attributes") <(grep -vE '^Job Id' "$folder/queue/$((i + 1))/attributes") || failed "job $((i + 1)) was not given what job $i was"
 done
+proofs=$(cat "$folder"/queue/*/output | grep -c 'verify ended with 0' || true)
+[ "$proofs" = 1 ] || failed "the layout was proved $proofs times, not once"
 grep -q '^RUN OK' "$folder/queue/$jobs/output" || failed "the last job did not finish the run"
 [ "$(cat "$folder/queue/$jobs/code")" = 0 ] || failed "the last job ended with code $(cat "$folder/queue/$jobs/code")"
 same_losses "$folder/plain" "$folder/limited" "$steps" || exit 1

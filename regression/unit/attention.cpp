@@ -316,6 +316,70 @@ TEST(attention, blocks_of_keys_in_any_order_equal_one) {
   }
 }
 
+// States that began without each other, joined in any order.
+TEST(attention, states_of_different_keys_merge_to_that_of_all) {
+  const Case whole{{2, 9, 12, 4, 2, 4, 3}, {true, 3, 0}};
+  const Arguments a(whole);
+  const Result y = oracle(whole, a);
+  for (const std::vector<int>& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
+    Device dev(false, 1 << 24);
+    std::vector<Call<double>> runs;
+    for (const int p : order) {  // the last four keys are those of few queries
+      Case s = whole;
+      s.shape.keys = 4, s.mask.first_key = 4 * p;
+      Arguments part = a;
+      part.k.clear(), part.v.clear();
+      for (Index b = 0; b < 2; ++b)
+        for (Index row = b * 12 + 4 * p; row < b * 12 + 4 * p + 4; ++row) {
+          part.k.insert(part.k.end(), a.k.begin() + row * 8, a.k.begin() + row * 8 + 8);
+          part.v.insert(part.v.end(), a.v.begin() + row * 6, a.v.begin() + row * 6 + 6);
+        }
+      runs.emplace_back(s, part).block(dev, Carry::fresh);
+    }
+    for (const int other : {1, 2}) attention_merge<double>(dev, whole.shape, runs[other].state(), runs[0].state());
+    runs[0].finish(dev);
+    expect_near(runs[0].out.values(), y.out, 1e-13);
+    expect_near(runs[0].lse.values(), y.lse, 1e-13);
+  }
+}
+
+// Against plain loops; scores are so far apart that their powers of e are no numbers, and some rows have met no key.
+template <class A>
+void expect_merged() {
+  const AttentionShape shape{2, 7, 0, 3, 1, 2, 5};
+  const Index rows = shape.batch * shape.queries, H = shape.num_heads, V = shape.v_head_dim;
+  const double none = -std::numeric_limits<double>::infinity();
+  struct Plain {
+    Values o, m, l;
+  };
+  const auto drawn = [&](std::uint64_t seed, Index empty) {
+    Plain s{rounded<A>(numbers(rows * H * V, seed)), rounded<A>(numbers(rows * H, seed + 1)), rounded<A>(numbers(rows * H, seed + 2))};
+    for (Index i = 0; i < rows * H; ++i) {
+      s.m[i] = double(A(s.m[i] * (i % 2 ? 1 : 2000))), s.l[i] = double(A(1.5 + s.l[i]));
+      if (i % 4 != empty && i % 4 != 3) continue;
+      s.m[i] = none, s.l[i] = 0;
+      std::fill_n(s.o.begin() + i * V, V, 0.0);
+    }
+    return s;
+  };
+  const Plain x = drawn(1, 1), y = drawn(4, 2);
+  Plain z = x;
+  for (Index i = 0; i < rows * H; ++i) {
+    const double m = std::max(x.m[i], y.m[i]), p = x.l[i] > 0 ? std::exp(x.m[i] - m) : 0, q = y.l[i] > 0 ? std::exp(y.m[i] - m) : 0;
+    z.m[i] = m, z.l[i] = p * x.l[i] + q * y.l[i];
+    for (Index e = 0; e < V; ++e) z.o[i * V + e] = p * x.o[i * V + e] + q * y.o[i * V + e];
+  }
+  Device dev(false, 1 << 20);
+  Block<A> o(rows, H * V, x.o), m(rows, H, x.m), l(rows, H, x.l), other_o(rows, H * V, y.o), other_m(rows, H, y.m), other_l(rows, H, y.l);
+  attention_merge<A>(dev, shape, {other_o.tensor(), other_m.tensor(), other_l.tensor()}, {o.tensor(), m.tensor(), l.tensor()});
+  expect_near(o.values(), z.o, tolerance_of<A>() / 10, "o");
+  expect_near(l.values(), z.l, tolerance_of<A>() / 10, "l");
+  EXPECT_EQ(m.values(), z.m);
+}
+
+TEST(attention, merges_as_plain_loops_in_double) { expect_merged<double>(); }
+TEST(attention, merges_as_plain_loops_in_float) { expect_merged<float>(); }
+
 TEST(attention, finish_may_run_in_place) {
   const Case s = cases()[0];
   const Arguments a(s);

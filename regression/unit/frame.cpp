@@ -11,6 +11,8 @@ namespace {
 
 constexpr Key<Tensor2<float>> weights{"weights"}, scores{"scores"};
 constexpr Key<Tensor1<double>> sums{"sums"};
+constexpr Key<Tensor2<float>> early{"early", Effort::sum, Phase::input_gradients};
+constexpr Key<Tensor1<double>> early_sums{"early sums", Effort::sum, Phase::input_gradients};
 constexpr Key<Tensor1<const double>> borrowed{"borrowed"};
 
 std::string error_of(const std::function<void()>& f) {
@@ -68,13 +70,13 @@ TEST(frame, tells_keys_of_one_name_apart) {
 TEST(frame, refuses_by_name_what_is_released) {
   Arena arena(Memory::activations, 1 << 16);
   Frame frame(arena, "layer");
-  frame.put(scores, Phase::input_gradients, 2, 2);
+  frame.put(early, 2, 2);
   frame.put(weights, 2, 2);
-  frame.nested(0, "branch").put(sums, Phase::input_gradients, 4);
-  EXPECT_NO_THROW(frame.get(scores));
+  frame.nested(0, "branch").put(early_sums, 4);
+  EXPECT_NO_THROW(frame.get(early));
   frame.release(Phase::input_gradients);
-  expect_refused([&] { frame.get(scores); }, {"layer", "scores", "released"});
-  expect_refused([&] { frame.nested(0).get(sums); }, {"layer", "branch 0", "sums", "released"});
+  expect_refused([&] { frame.get(early); }, {"layer", "early", "released"});
+  expect_refused([&] { frame.nested(0).get(early_sums); }, {"layer", "branch 0", "early sums", "released"});
   EXPECT_NO_THROW(frame.get(weights));  // is kept until the gradients of weights
   frame.release(Phase::weight_gradients);
   expect_refused([&] { frame.get(weights); }, {"weights", "released"});
@@ -88,7 +90,7 @@ TEST(frame, on_a_tape_released_memory_serves_others) {
     Frame frame(arena, "layer");
     std::vector<const void*> places;
     const auto first = frame.nested(0, "branch").put(sums, 100);
-    frame.put(weights, Phase::input_gradients, 10, 10);
+    frame.put(early, 10, 10);
     frame.refer(borrowed, first);
     tape.end_task();
     frame.release(first.data());
@@ -96,7 +98,7 @@ TEST(frame, on_a_tape_released_memory_serves_others) {
     const auto second = frame.nested(1, "branch").put(sums, 100);
     EXPECT_TRUE(dry_run || second.data() == first.data());
     frame.release(Phase::input_gradients);
-    expect_refused([&] { frame.get(weights); }, {"layer", "weights", "released"});
+    expect_refused([&] { frame.get(early); }, {"layer", "early", "released"});
     frame.nested(1).put(weights, 1, 1);
     tape.end_task();
     frame.clear();

@@ -148,6 +148,10 @@ TEST(run_config, ranks_share_sequences_that_are_long_enough) {
   EXPECT_EQ(with({"train.seq_length=64"}).text(), "1 data x 1 pipeline x 4 context x 1 tensor (keys go round)");
   EXPECT_EQ(with({"train.seq_length=64"}).sequences(1, 1, 64).place(0), 8);
   EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=heads"}).sequences(1, 1, 64).place(0), 16);
+  EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=balanced"}).text(),
+            "1 data x 1 pipeline x 4 context x 1 tensor (ranks help each other)");
+  EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=balanced"}).sequences(1, 1, 64).place(0), 16);
+  expect_refused([&] { with({"parallel.context_mode=helped"}); }, {"parallel.context_mode", "ring | heads | balanced", "helped"});
   EXPECT_EQ(with({"train.seq_length=17", "model.pattern=\"*\""}).size(Axis::context), 4) << "attention takes any length";
   expect_refused([&] { with({"train.seq_length=16"}); }, {"parallel.context = 4", "blocks of 2", "model.mamba.conv_kernel = 4", "2 ranks or fewer"});
 }
@@ -170,6 +174,29 @@ TEST(run_config, recomputation_is_of_layer_types_that_there_are) {
   expect_refused(types("['P:full', 'P:none']"), {"activation.recompute_types", "twice", "'P'"});
   expect_refused(types("['P=full']"), {"activation.recompute_types", "SYMBOL:POLICY", "attention_output"});
   expect_refused([] { run_of(ramped, {"activation.recompute=most"}); }, {"activation.recompute", "selective"});
+}
+
+TEST(run_config, schedules_are_for_one_chunk_of_layers) {
+  const std::vector<std::string> pipeline{"parallel.pipeline=2", "parallel.data=1"};
+  for (const NamedSchedule& named : schedules) {
+    std::vector<std::string> keys = pipeline;
+    keys.push_back(fmt::format("parallel.schedule={}", named.name));
+    EXPECT_EQ(run_of(ramped, keys).parallel.schedule(), named.schedule);
+    keys.push_back("parallel.virtual_stages=2");
+    if (named.schedule == one_f_one_b) EXPECT_EQ(run_of(ramped, keys).parallel.schedule(), interleaved);
+    else expect_refused([&] { layout_of(run_of(ramped, keys), 2); }, {"parallel.schedule", "parallel.virtual_stages", "1f1b"});
+  }
+  expect_refused([] { run_of(ramped, {"parallel.schedule=zero_buble"}); }, {"gpipe | zero_bubble", "did you mean"});
+}
+
+TEST(run_config, gradients_in_fp64_travel_as_they_are) {
+  EXPECT_EQ(run_of(ramped, {"parallel.reduce_dtype=bf16"}).parallel.reduce_dtype, DType::bf16);
+  EXPECT_FALSE(run_of(ramped).parallel.reduce_dtype);
+  expect_refused(
+      [] {
+        layout_of(run_of(ramped, {"parallel.reduce_dtype=bf16", "train.precision=fp64"}), 1);
+      },
+      {"parallel.reduce_dtype", "fp64", "full"});
 }
 
 TEST(run_config, virtual_stages_share_the_layers_of_a_rank) {

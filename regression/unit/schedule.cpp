@@ -294,12 +294,44 @@ TEST(schedule, interleaving_pays_for_any_number_of_micro_batches) {
 }
 
 TEST(schedule, the_idle_part_is_that_of_the_simulation) {
-  for (int p = 1; p <= 8; ++p)
-    for (int v = 1; v <= (p > 1 ? 3 : 1); ++v)
-      for (int m = 1; m <= 12; ++m) {
-        const Simulation s = simulate(programs(v > 1 ? interleaved : one_f_one_b, {p, v, m}), {});
-        EXPECT_NEAR(idle_part({p, v, m}), 1 - s.busy[0] / s.makespan, 1e-12) << p << " " << v << " " << m;
-      }
+  for_all([](const Named& named, const PipelineShape& shape) {
+    const Simulation s = simulate(programs(named.schedule, shape), {});
+    EXPECT_NEAR(idle_part(named.schedule, shape), 1 - s.busy[0] / s.makespan, 1e-12);
+  });
+}
+
+TEST(schedule, split_backwards_are_faster_than_1f1b_in_the_memory_of_its_first_rank) {
+  for (int p = 2; p <= 8; ++p)
+    for (int m = 1; m <= 24; ++m) {
+      EXPECT_LT(makespan(zero_bubble, {p, 1, m}), makespan(one_f_one_b, {p, 1, m})) << "p " << p << " m " << m;
+      for (int rank = 0; rank < p; ++rank)
+        EXPECT_LE(in_flight(zero_bubble({p, 1, m}, rank)), in_flight(one_f_one_b({p, 1, m}, 0))) << "p " << p << " m " << m << " rank " << rank;
+    }
+}
+
+// Parts of a step that were measured to be idle (Qi et al., "Zero Bubble Pipeline Parallelism", 2024, table 5; GPT on A100) beside simulated ones.
+// With three equal thirds of work and free transfers 1F1B is within 0.03, plain and interleaved with as many chunks as there are layers on a
+// rank. Gradients of weights cost less than thirds, for norms and attention scores have none: with 0.6 of a forward, and transfers of 0.02 of it, so
+// is ZB-H1.
+TEST(schedule, simulated_bubbles_are_those_that_were_measured) {
+  struct Row {
+    int ranks, chunks, micros;
+    double one_f_one_b, interleaved, split;
+  };
+  const auto idle = [](Schedule schedule, const PipelineShape& shape, const TaskCosts& costs) {
+    return 1 - shape.micros * costs.compute() / simulate(programs(schedule, shape), costs).makespan;
+  };
+  fmt::print("measured and simulated bubbles: 1F1B, interleaved, ZB-H1\n");
+  for (const Row& r : {Row{8, 3, 24, 0.2431, 0.1055, 0.1585}, Row{8, 4, 24, 0.2347, 0.0808, 0.1323}, Row{16, 3, 48, 0.2552, 0.1104, 0.1397},
+                       Row{32, 2, 96, 0.2646, 0.1493, 0.1421}}) {
+    const double plain = idle(one_f_one_b, {r.ranks, 1, r.micros}, {}), inter = idle(interleaved, {r.ranks, r.chunks, r.micros}, {});
+    const double split = idle(zero_bubble, {r.ranks, 1, r.micros}, {1, 1, 0.6, 0.02});
+    fmt::print("{:3} ranks {:3} micro-batches  {:.4f} {:.4f}  {:.4f} {:.4f}  {:.4f} {:.4f}\n", r.ranks, r.micros, r.one_f_one_b, plain, r.interleaved,
+               inter, r.split, split);
+    EXPECT_NEAR(plain, r.one_f_one_b, 0.03);
+    EXPECT_NEAR(inter, r.interleaved, 0.03);
+    EXPECT_NEAR(split, r.split, 0.03);
+  }
 }
 
 TEST(schedule, holds_as_many_micro_batches_as_its_closed_form_says) {

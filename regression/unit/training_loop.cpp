@@ -6,6 +6,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 #include "src/data/token_writer.hpp"
+#include "src/trace/trace_file.hpp"
 
 namespace gyr::testing {
 namespace {
@@ -49,6 +50,10 @@ class RecordingEngine final : public TrainingEngine {
     on_validation();
     return stop() ? std::nullopt : std::optional(1.0);
   }
+  void record(Recorder* recorder, bool kernels) override {
+    events_.push_back(recorder ? kernels ? "record kernels" : "record" : "record no more");
+    alone(2).record(recorder);
+  }
   void check_replicas(Index step) override { events_.push_back(fmt::format("check {}", step)); }
   std::unique_ptr<StateSaver> saver() override { return std::make_unique<RecordingSaver>(events_); }
   Index bytes() const override { return 0; }
@@ -79,10 +84,11 @@ class training_loop : public ::testing::Test {
     Grid& grid = alone(2);
     const RunData data = open_data(config, grid);
     Timers timers(engine_timer_names());
+    Trace trace(config.trace, folder / "trace");
     Watch watch({.patience = 0}, {}, [](int) {});
     RunFolder untaken;
     const std::string effective;
-    const RunParts parts{config, effective, grid, watch, timers, engine, untaken, {0, std::chrono::steady_clock::now()}};
+    const RunParts parts{config, effective, grid, watch, timers, trace, engine, untaken, {0, std::chrono::steady_clock::now()}};
     RunStart start(parts, {"0123456789abcdef"});
     const CheckpointHeader at = start.begin();
     const auto saver = engine.saver();
@@ -138,6 +144,15 @@ TEST_F(training_loop, where_it_goes_back_it_never_takes_the_samples_again) {
   EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "finish", "initialise", "step 1 of samples 0 to 4",
                             "step 2 of samples 8 to 12", "step 3 of samples 12 to 16", "save 3", "step 4 of samples 16 to 20",
                             "step 5 of samples 20 to 24", "step 6 of samples 24 to 28", "save 6", "finish"}));
+}
+
+TEST_F(training_loop, records_the_steps_that_are_traced_and_no_others) {
+  EXPECT_EQ(run("eval_every: 0}\ntrace: {on: true, steps: [2, 4, 9], kernels: true").code, Exit::ok);
+  EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "record kernels", "step 2 of samples 4 to 8", "record no more",
+                            "step 3 of samples 8 to 12", "save 3", "record kernels", "step 4 of samples 12 to 16", "record no more",
+                            "step 5 of samples 16 to 20", "step 6 of samples 20 to 24", "save 6", "finish"}));
+  for (const int step : {2, 4}) EXPECT_EQ(read_traces(folder.path())[step / 2 - 1].step, step);
+  EXPECT_EQ(read_traces(folder.path()).size(), 2u);
 }
 
 TEST_F(training_loop, ends_where_bad_numbers_end_a_run) {

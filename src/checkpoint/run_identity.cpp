@@ -89,7 +89,7 @@ namespace {
 
 // What a run leaves in its output folder. The checkpoints go in one step. Without run.json they say themselves whose they are, so it may go
 // before them, and must: behind them it would give their name to what begins next.
-const char* const left_names[] = {file_name, checkpoints_name, "dumps", "metrics.jsonl", "tensorboard", "deck.yaml"};
+const char* const left_names[] = {file_name, checkpoints_name, "dumps", "trace", "metrics.jsonl", "tensorboard", "deck.yaml"};
 
 // A symbolic link at output/item has moved to aside/item: it points to where it did, unless that has moved with it.
 void keep_target(const fs::path& output, const fs::path& aside, const fs::path& item) {

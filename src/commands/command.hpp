@@ -15,6 +15,7 @@ void add_train(Command&, Action&);
 void add_run(Command&, Action&);
 void add_ps(Command&, Action&);
 void add_plan(Command&, Action&);
+void add_verify(Command&, Action&);
 void add_eval(Command&, Action&);
 void add_generate(Command&, Action&);
 void add_tokenizer(Command&, Action&);
@@ -24,5 +25,6 @@ void add_diff(Command&, Action&);
 void add_import_hf(Command&, Action&);
 void add_export_hf(Command&, Action&);
 void add_reshard(Command&, Action&);
+void add_trace(Command&, Action&);
 
 }  // namespace gyr

@@ -2,7 +2,9 @@
 #include "src/commands/plan_report.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "modules/flops.hpp"
 #include "src/base/precision.hpp"
@@ -52,17 +54,71 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
   return table.str();
 }
 
-std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layout) {
-  Table table({{"stage", true}, {"tensor", true}, {"communicator"}, {"ranks", true}, {"operation"}, {"calls", true}, {"MiB", true}});
-  for (const RankPlan& p : plans)
-    for (const CommunicatorTraffic& c : p.traffic)
-      for (int op = 0; op < operations; ++op) {
-        const Traffic& t = c.by_operation[op];
-        if (t.calls == 0 || layout.coordinate(p.position, Axis::context) != 0) continue;
-        table.row({fmt::format("{}", layout.coordinate(p.position, Axis::pipeline)), fmt::format("{}", layout.coordinate(p.position, Axis::tensor)),
-                   c.name, fmt::format("{}", c.size), std::string(name_of(Operation(op))), fmt::format("{}", t.calls), mebi(t.bytes)});
-      }
+// What the fullest rank's bytes are.
+std::string bytes_table(const RankPlan& plan) {
+  Table table({{"category"}, {"MiB", true}, {"what", false, 100}});
+  for (int i = 0; i < memory_categories; ++i) {
+    bool first = true;
+    Index small = 0;
+    const auto row = [&](Index bytes, const std::string& what) {
+      table.row({std::exchange(first, false) ? std::string(name_of(Memory(i))) : "", mebi(bytes), what});
+    };
+    for (const MemoryLine& line : plan.memory)
+      if (line.category != Memory(i)) continue;
+      else if (200 * line.bytes < plan.capacity.bytes(Memory(i))) small += line.bytes;
+      else row(line.bytes, line.what);
+    if (small > 0) row(small, "what is smaller than half a hundredth of it");
+  }
   return table.str();
+}
+
+// Rows of a rank's traffic, from the communicator on.
+std::vector<std::vector<std::string>> traffic_rows(const RankPlan& p) {
+  std::vector<std::vector<std::string>> rows;
+  for (const CommunicatorTraffic& c : p.traffic)
+    for (const TrafficCount::Line& line : c.count.lines())
+      if (const auto& [calls, bytes] = line.traffic; calls > 0)
+        rows.push_back({c.name, fmt::format("{}", c.size), std::string(name_of(line.operation)), fmt::format("{}", calls),
+                        fmt::format("{:.1f}", double(bytes) / double(calls) / 1024), mebi(bytes), line.purpose});
+  return rows;
+}
+
+// Neighbours on the tensor axis mostly hand over the same, and are told together.
+std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layout) {
+  Table table(
+      {{"stage", true}, {"tensor"}, {"communicator"}, {"ranks", true}, {"operation"}, {"calls", true}, {"KiB each", true}, {"MiB", true}, {"what"}});
+  std::map<std::pair<int, std::vector<std::vector<std::string>>>, std::vector<int>> alike;  // tensor ranks by stage and rows
+  std::vector<decltype(alike)::const_iterator> order;
+  for (const RankPlan& p : plans) {
+    if (layout.coordinate(p.position, Axis::context) != 0) continue;
+    const auto [entry, fresh] = alike.try_emplace({layout.coordinate(p.position, Axis::pipeline), traffic_rows(p)});
+    if (fresh) order.push_back(entry);
+    entry->second.push_back(layout.coordinate(p.position, Axis::tensor));
+  }
+  for (const auto& entry : order) {
+    const std::vector<int>& ranks = entry->second;
+    const std::string tensor = ranks.size() == 1                                       ? fmt::format("{}", ranks.front())
+                               : ranks.back() - ranks.front() + 1 == int(ranks.size()) ? fmt::format("{}-{}", ranks.front(), ranks.back())
+                                                                                       : fmt::format("{}", fmt::join(ranks, ","));
+    for (const auto& row : entry->first.second) {
+      std::vector<std::string> cells{fmt::format("{}", entry->first.first), tensor};
+      cells.insert(cells.end(), row.begin(), row.end());
+      table.row(cells);
+    }
+  }
+  return table.str();
+}
+
+// What the shapes in the table of traffic are.
+std::string symbols_text(const EngineConfig& config, const Layout& layout) {
+  const Index rows = layout.sequences(0, config.micro_batch_size, config.seq_length).rows();
+  std::string text = fmt::format("rows: {} of a micro-batch on a rank = {} sequences x {} tokens", rows, config.micro_batch_size, config.seq_length);
+  if (layout.size(Axis::context) > 1) text += fmt::format(" / {} context ranks", layout.size(Axis::context));
+  if (layout.sequence)
+    text +=
+        fmt::format("; of the stream {} where {} tensor ranks keep shares", StreamRows{rows, layout.stream_parts()}.share(), layout.stream_parts());
+  return text + fmt::format("; hidden: {}; {} bytes each\n", config.model.hidden_size, size_of(config.precision)) +
+         "branches: a layer sums one residual forward and one backward over the tensor ranks, P two; recomputed layers again\n";
 }
 
 std::string kernel_table(const RankPlan& p) {
@@ -141,13 +197,16 @@ std::string plan_report(const RunConfig& run, int ranks) {
                                           flops.executed, flops.megatron)});
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
   const PipelineShape shape = pipeline_shape(layout, config.micros);
-  summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * idle_part(shape),
+  summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * idle_part(config.schedule, shape),
                                             shape.chunks > 1 ? fmt::format("; {} of them interleaved on each rank", shape.chunks) : "")});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(fullest->capacity.total()))});
   summary.row({"checkpoint", checkpoint_text(run, layout)});
   return summary.str(false) + "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
-         memory_table(list, layout) + recompute_text(config, layout, fullest->position) +
-         (layout.ranks() > 1 ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + traffic_table(list, layout) : "") +
+         memory_table(list, layout) + "\nWhat these bytes are on the fullest rank\n" + bytes_table(*fullest) +
+         recompute_text(config, layout, fullest->position) +
+         (layout.ranks() > 1
+              ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + symbols_text(config, layout) + traffic_table(list, layout)
+              : "") +
          "\nWork of the first rank in a step\n" + kernel_table(list.front());
 }
 

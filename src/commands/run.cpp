@@ -82,7 +82,8 @@ void add_ps(Command& app, Action& action) {
         require(!beats.empty(), Exit::data, "{}: no heartbeat can be read in it", path.string());
         std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
         if (const auto outcome = read_outcome(path.parent_path()))
-          std::printf("%s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ", printable(outcome->message).c_str());
+          std::printf("state: %s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ",
+                      printable(outcome->message).c_str());
       });
     };
   });

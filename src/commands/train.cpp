@@ -8,10 +8,9 @@
 #include "modules/flops.hpp"
 #include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
-#include "src/commands/notes.hpp"
+#include "src/commands/deck_arguments.hpp"
 #include "src/commands/plan_report.hpp"
 #include "src/commands/runtime.hpp"
-#include "src/pretrained/pretrained.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"
 #include "src/train/trainer.hpp"
@@ -22,54 +21,18 @@ namespace gyr {
 
 namespace {
 
-struct Arguments {
-  std::string deck, init_from, exit_record, supervisor;
-  std::vector<std::string> overrides;
+struct Arguments : DeckArguments {
+  std::string exit_record, supervisor;
   bool resume = false, anew = false, accept_changes = false, take_over = false, dry_run = false;
   int ranks = 0, attempt = 0;
 };
-
-// --help lists what the deck may say; it is made from the declarations themselves.
-void describe_deck(Command& command) {
-  command.footer([] {
-    Deck deck = Deck::describe();
-    read_run_config(deck);
-    return "\nKeys of the deck, each also possible as key=value on the command line:\n\n" + deck.help() +
-           "\nMFU = 3 x forward flops per token x tokens per second / (ranks x peak): attention over the causal half, the SSM as a plain\n"
-           "recurrence, nothing recomputed; the peak of a CPU rank is its matrix-product rate, measured at start.\n";
-  });
-}
-
-void add_deck(Command& command, Arguments& a) {
-  command.add_option("deck", a.deck, "Input deck (YAML)")->required();
-  command.add_option("--init-from", a.init_from, "Hugging Face folder or checkpoint (.h5) whose weights a new run starts from (train.init_from)");
-  command.add_option("overrides", a.overrides, "Changes to the deck, as in parallel.tensor=2 train.steps=10");
-  describe_deck(command);
-}
-
-RunConfig read(const Arguments& a, const Runtime& runtime, std::string& effective) {
-  std::vector<std::string> overrides = a.overrides;
-  if (!a.init_from.empty()) overrides.push_back("train.init_from=" + a.init_from);
-  Deck deck = Deck::read(a.deck, overrides);
-  const std::string from = read_init_from(deck);
-  RunDefaults defaults;
-  if (!from.empty()) {
-    defaults = defaults_of(from, notes_of(runtime));
-    defaults.precision = RunDefaults().precision;  // precision and sequence length come from the deck, not from the model
-    defaults.seq_length = RunDefaults().seq_length;
-  }
-  RunConfig run = read_run_config(deck, defaults);
-  deck.finish();
-  effective = deck.effective();
-  return run;
-}
 
 int plan(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         ::signal(SIGHUP, SIG_DFL);  // to UCX, below MPI, it says to log more; a plan has nothing to lose and ends with its terminal
         std::string effective;
-        const RunConfig run = read(a, runtime, effective);
+        const RunConfig run = read_deck(a, runtime, effective);
         const int model_ranks = run.parallel.pipeline * run.parallel.context * run.parallel.tensor * std::max(1, run.parallel.data);
         const int ranks = a.ranks > 0 ? a.ranks : runtime.ranks() > 1 ? runtime.ranks() : model_ranks;
         const std::string text = plan_report(run, ranks);
@@ -99,7 +62,7 @@ int train(const Arguments& a) {
   const int code = run_on_all_ranks(
       [&](Runtime& runtime) {
         std::string effective;
-        const RunConfig run = read(a, runtime, effective);
+        const RunConfig run = read_deck(a, runtime, effective);
         if (runtime.rank() == 0) {
           std::printf("%s\n", banner(version(), build_facts()).c_str());
           if (run.fault.any()) std::printf("%s\n\n", describe(run.fault).c_str());
@@ -120,6 +83,7 @@ void add_train(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   Command* command = app.add_command("train", "Train a model as a deck says");
   add_deck(*command, *a);
+  describe_deck(*command);
   command->add_flag("--resume", a->resume,
                     "Go on from the newest whole checkpoint of the run that the output folder belongs to; begin where there is none");
   command->add_flag("--anew", a->anew,
@@ -149,6 +113,7 @@ void add_plan(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
   Command* command = app.add_command("plan", "Print memory, flops and traffic of a run without running it (train --dry-run)");
   add_deck(*command, *a);
+  describe_deck(*command);
   command->add_option("--ranks", a->ranks, "Ranks of the run; without it as many as the deck's grid has")->between(1, double(most_ranks));
   command->callback([a, &action] { action = [a] { return plan(*a); }; });
 }

@@ -69,6 +69,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.recompute = read_recompute(deck.section("activation", "what is kept for the backward", Effect::none), run.model.pattern);
   run.checkpoint = read_checkpoint(deck.section("checkpoint", "saving", Effect::none));
   run.dump = read_dump(deck.section("dump", "a step's numbers, for people", Effect::none));
+  run.trace = read_trace(deck.section("trace", "a step in time, for people", Effect::none));
   run.watch = read_watch(deck.section("watchdog", "ending a job that hangs", Effect::none));
   run.supervise = read_supervise(deck.section("supervise", "what gyrfalcon run watches", Effect::none));
   run.fault = read_fault(deck.section("fault", "injected faults, to test how a run survives failures", Effect::none));
@@ -136,6 +137,12 @@ Layout layout_of(const RunConfig& run, int ranks) {
   require(p.virtual_stages == 1 || p.pipeline > 1, Exit::config,
           "parallel.virtual_stages = {} interleaves the stages of several pipeline ranks; set parallel.pipeline to 2 or more, or leave it 1",
           p.virtual_stages);
+  require(p.virtual_stages == 1 || p.one_chunk == one_f_one_b, Exit::config,
+          "parallel.virtual_stages = {} interleaves 1f1b, parallel.schedule says otherwise; set parallel.schedule to 1f1b, or "
+          "parallel.virtual_stages to 1",
+          p.virtual_stages);
+  require(!p.reduce_dtype || run.train.precision != "fp64", Exit::config,
+          "parallel.reduce_dtype = bf16 is for gradients in fp32, and train.precision = fp64 adds them up in fp64; set it to full");
   require(!p.sequence || p.tensor > 1, Exit::config,
           "parallel.sequence shares the residual stream among tensor ranks, and there is one; set parallel.tensor to 2 or more, or leave it false");
   std::vector<Span> stages;

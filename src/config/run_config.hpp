@@ -17,6 +17,7 @@
 #include "src/parallel/layout.hpp"
 #include "src/parallel/parallel_config.hpp"
 #include "src/supervisor/supervise_settings.hpp"
+#include "src/trace/trace_config.hpp"
 #include "src/watch/watch_settings.hpp"
 
 namespace gyr {
@@ -31,6 +32,7 @@ struct RunConfig {
   RecomputeConfig recompute;
   CheckpointConfig checkpoint;
   DumpConfig dump;
+  TraceConfig trace;
   WatchSettings watch;
   FaultSettings fault;
   SuperviseSettings supervise;

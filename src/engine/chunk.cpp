@@ -63,10 +63,10 @@ void Chunk::place(Device& dev, Slot& slot, std::span<const std::int32_t> packed)
   s.packed = packed.empty() ? std::span<const std::int32_t>() : slot.positions;
 }
 
-// The same of what is exchanged: all tokens, and padding behind them.
+// The same of all tokens, and padding behind them.
 void Chunk::place_whole(Device& dev, Slot& slot, std::span<const std::int32_t> packed) const {
   SequenceLayout& s = slot.sequences;
-  if (!s.shared() || s.mode != ContextMode::heads) return;
+  if (!s.meets_other_queries()) return;
   const Index length = s.ranks * s.seq_length;
   const auto positions = slot.frame.put(Keys::whole_positions, s.batch * length);
   slot.whole_positions.assign(packed.empty() ? 0 : std::size_t(s.batch * length), 0);
@@ -166,11 +166,11 @@ Layer* Chunk::layer_of(Index part) const {
   return layer >= 0 && layer < Index(layers_.size()) ? layers_[layer].get() : nullptr;
 }
 
-void Chunk::backward_input(Pass& a, Slot& slot, const Span& parts) {
+void Chunk::backward(Pass& a, Slot& slot, const Span& parts, MatrixGradients when) {
   for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
-    backward_part(a, slot, part);
-    const Layer* layer = layer_of(part);
-    slot.frame.nested(int(part)).release(layer && layer->splits() ? Phase::input_gradients : Phase::weight_gradients);
+    backward_part(a, slot, part, when);
+    const bool leaves = layer_of(part) && when == MatrixGradients::later;
+    slot.frame.nested(int(part)).release(leaves ? Phase::input_gradients : Phase::weight_gradients);
   }
 }
 
@@ -178,13 +178,6 @@ void Chunk::backward_weights(Pass& a, Slot& slot, const Span& parts) {
   for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
     if (Layer* layer = layer_of(part)) layer->backward_weights(a, slot.frame.nested(int(part)));
     slot.frame.nested(int(part)).release(Phase::weight_gradients);
-  }
-}
-
-void Chunk::backward(Pass& a, Slot& slot, const Span& parts) {
-  for (Index part = parts.last - 1; part >= parts.first; --part) {
-    backward_input(a, slot, {part, part + 1});
-    backward_weights(a, slot, {part, part + 1});
   }
 }
 
@@ -198,13 +191,13 @@ void Chunk::forward_again(const Pass& a, Slot& slot, Index layer) {
 }
 
 // The head's is done with its forward.
-void Chunk::backward_part(Pass& a, Slot& slot, Index part) {
+void Chunk::backward_part(Pass& a, Slot& slot, Index part, MatrixGradients when) {
   const Index layer = part - Index(first());
   if (layer == Index(layers_.size())) return;
   a.show(Observed::gradient, stream_name(layer), slot.gradient.x);
   if (layer >= 0 && recompute_of(layer)) forward_again(a, slot, layer);
   if (layer < 0) embedding_->backward(a, frame_of(slot, layer), slot.gradient.x);
-  else layers_[layer]->backward_input(a, frame_of(slot, layer), slot.gradient);
+  else layers_[layer]->backward(a, frame_of(slot, layer), slot.gradient, when);
 }
 
 }  // namespace gyr

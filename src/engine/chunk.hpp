@@ -70,13 +70,12 @@ class Chunk {
   void forward(Pass&, Slot&, const Span& parts, double scale, Tensor1<double> loss, std::vector<RowScore>* each = nullptr);
   // Where the gradient of the output must be received, except on the last chunk. The output has been sent: its memory is free.
   Bundle begin_backward(Slot&) const;
-  // Run back through the parts [first, last), the last of which is the one below where it ended before: from the slot's gradient
-  // of their output to that of their input, and to the gradients of their weights. On the first chunk, parts below the lowest weight that
-  // is trained are not run through.
-  void backward_input(Pass&, Slot&, const Span& parts);
+  // Runs back through the parts [first, last), the last of which is the one below where it ended before: from the slot's gradient
+  // of their output to that of their input, and to the gradients of their weights, or of some of them. On the first chunk, parts below the
+  // lowest weight that is trained are not run through.
+  void backward(Pass&, Slot&, const Span& parts, MatrixGradients);
+  // What that has left.
   void backward_weights(Pass&, Slot&, const Span& parts);
-  // Both, part by part.
-  void backward(Pass&, Slot&, const Span& parts);
 
   // Generation: brings the tokens in, as above.
   Bundle begin(Device&, Slot&, const SequenceLayout&, std::span<const Token> tokens) const;
@@ -105,7 +104,7 @@ class Chunk {
   void place_whole(Device&, Slot&, std::span<const std::int32_t> packed) const;
   // The layer that a part is; null: it is the embedding or the head.
   Layer* layer_of(Index part) const;
-  void backward_part(Pass&, Slot&, Index part);
+  void backward_part(Pass&, Slot&, Index part, MatrixGradients);
   Recompute recompute_of(Index layer) const { return recompute_.of(config_.pattern[first_layer_ + layer]); }
   void forward_again(const Pass&, Slot&, Index layer);
 

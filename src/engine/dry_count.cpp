@@ -40,11 +40,7 @@ DryCount::Count DryCount::difference(Count now, const Count& before) {
     now.work[i].flops -= before.work[i].flops;
     now.work[i].bytes -= before.work[i].bytes;
   }
-  for (std::size_t c = 0; c < before.traffic.size(); ++c)
-    for (int op = 0; op < operations; ++op) {
-      now.traffic[c][op].calls -= before.traffic[c][op].calls;
-      now.traffic[c][op].bytes -= before.traffic[c][op].bytes;
-    }
+  for (std::size_t c = 0; c < before.traffic.size(); ++c) now.traffic[c] = now.traffic[c].since(before.traffic[c]);
   return now;
 }
 

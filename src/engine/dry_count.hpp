@@ -30,7 +30,7 @@ class DryCount {
   // Work and traffic so far, or of a task.
   struct Count {
     std::vector<Work> work;
-    std::vector<std::array<Traffic, operations>> traffic;  // of every communicator
+    std::vector<TrafficCount> traffic;  // of every communicator
     Alive alive = {};
   };
   Count so_far();

@@ -43,6 +43,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
       stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute), buckets_(stage_.buckets()),
       reduction_(stage_, grid), gathering_(device_, stage_, grid), executor_(device_, grid, stage_, reduction_, gathering_, timers) {
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, config.seq_length);
+  if (config.training && config.reduce_dtype) reduction_.travel_as(*config.reduce_dtype, gradients_);
   sums_ = weights_.tensor<double>(2);
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
   if (capacity) {
@@ -107,6 +108,7 @@ std::vector<MicroBatch> Engine::collect(const MicroBatches& source, int micros) 
 }
 
 Index Engine::labelled(const std::vector<MicroBatch>& batches) {
+  const Recorder::Span span(grid_.recorder(), "count labels");
   grid_.tell("count labels");
   if (device_.dry_run()) return Index(batches.size()) * config_.micro_batch_size * config_.seq_length * grid_.group(Axis::data).size();
   double count = 0;
@@ -124,8 +126,14 @@ void Engine::run_forward(const std::vector<MicroBatch>& batches, Scores* scores)
   run(program(forward_only, int(batches.size())), batches, {rows(sums_, 0, 1), 0, scores});
 }
 
+void Engine::begin_gradients() {
+  const Recorder::Span span(grid_.recorder(), "clear");
+  reduction_.begin(device_);
+}
+
 void Engine::finish_gradients() {
   auto t = timers_.scope("reduce gradients");
+  const Recorder::Span span(grid_.recorder(), "reduce gradients");
   grid_.tell("reduce gradients");
   reduction_.finish(device_);
 }
@@ -137,7 +145,7 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   require(result.tokens > 0, Exit::data,
           "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off",
           order.number);
-  reduction_.begin(device_);
+  begin_gradients();
   run(training_program(micros), batches, {rows(sums_, 0, 1), 1.0 / double(result.tokens)});
   finish_gradients();
   if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().kept_gradients());
@@ -146,6 +154,7 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   // The host reads the device here and nowhere else in a step, so that a GPU is not kept waiting after each block of logits and each weight's
   // squares. The norm is summed over a replica, the loss over all ranks: stop requests and flags travel with both sums and so reach every rank.
   auto t = timers_.scope("gradient norm");
+  const Recorder::Span span(grid_.recorder(), "gradient norm");
   grid_.tell("gradient norm");
   optimizer_->add_gradient_squares(device_, rows(sums_, 1, 1));
   const std::vector<double> mine = to_host(device_, sums_);
@@ -166,6 +175,7 @@ StepResult Engine::train(const MicroBatches& source, int micros, const StepOrder
   result.applied = result.finite && !(result.loss > order.loss_limit);
   if (!result.applied) return result;
   auto t = timers_.scope("optimizer");
+  const Recorder::Span span(grid_.recorder(), "optimizer");
   grid_.tell("optimizer");
   const double clip_grad = config_.optimizer.clip_grad;
   optimizer_->step(device_, order.lr, order.number, clip_grad > 0 && result.gradient_norm > clip_grad ? clip_grad / result.gradient_norm : 1);

@@ -24,7 +24,8 @@ struct EngineConfig {
   bool training = true;        // false: forwards only, without gradients and optimizer
   Schedule schedule = one_f_one_b;
   RecomputeConfig recompute;
-  bool must_be_finite = true;  // otherwise a step whose numbers are not finite says so and changes nothing
+  std::optional<DType> reduce_dtype;  // in which gradients travel over the data axis; none: in which they are added up
+  bool must_be_finite = true;         // otherwise a step whose numbers are not finite says so and changes nothing
 };
 
 // Stopwatches of an engine, in order; the first is the whole.
@@ -102,6 +103,7 @@ class Engine final : public ModelState {
   void run_forward(const std::vector<MicroBatch>&, Scores*);
   std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;
   Index labelled(const std::vector<MicroBatch>&);
+  void begin_gradients();
   void finish_gradients();
 
   EngineConfig config_;

@@ -25,6 +25,13 @@ class OnTape {
   std::optional<Tape>& tape_;
 };
 
+const char* purpose_of(const Task& transfer) {
+  return transfer.payload == Payload::activations ? "stream: rows x hidden" : "gradient of the stream: rows x hidden";
+}
+
+// As a trace names it.
+Subject subject_of(const Task& task) { return {task.chunk, task.micro, int(task.parts.first), int(task.parts.last), task.bucket}; }
+
 }  // namespace
 
 Executor::Executor(Device& device, Grid& grid, Stage& stage, GradientReduction& reduction, WeightGathering& gathering, Timers& timers)
@@ -44,6 +51,7 @@ void Executor::run(const Program& program, const std::vector<MicroBatch>& batche
   }
   live_ = std::max(live_, count.most_alive());
   auto t = timers_.scope("pipeline wait");
+  const Recorder::Span span(grid_.recorder(), "last transfers");
   grid_.tell("last transfers");
   for (std::size_t chunk = 0; chunk < run.flows.size(); ++chunk)
     for (std::size_t i = 0; i < run.flows[chunk].size(); ++i)
@@ -56,6 +64,8 @@ void Executor::run_behind_step(const Program& program) {
 }
 
 bool Executor::execute_on_bucket(const Task& task) {
+  if (task.bucket < 0) return false;
+  const Recorder::Span span(grid_.recorder(), name_of(task.op).data(), {.bucket = task.bucket});
   switch (task.op) {
     case Op::clear: reduction_.clear(device_, task.bucket, task.buffer); return true;
     case Op::reduce: reduction_.start(device_, task.bucket, task.buffer); return true;
@@ -75,6 +85,7 @@ Alive Executor::execute(Run& run, const Task& task) {
 }
 
 void Executor::execute_in_slot(Run& run, const Task& task) {
+  const Recorder::Span span(grid_.recorder(), name_of(task.op).data(), subject_of(task));
   Flow& flow = run.flows[task.chunk][task.slot];
   switch (task.op) {
     case Op::receive: receive(run, task, flow); break;
@@ -109,6 +120,7 @@ Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {
 }
 
 void Executor::receive(Run& run, const Task& task, Flow& flow) {
+  const Device::Purpose purpose(device_, purpose_of(task));
   const auto into = [&](std::vector<Event>& events, const Bundle& bundle) {
     bundle.each([&](const AnyTensor2& x) { events.push_back(grid_.group(Axis::pipeline).start_receive(device_, x.flat(), task.peer, task.tag)); });
   };
@@ -121,6 +133,7 @@ void Executor::receive(Run& run, const Task& task, Flow& flow) {
 }
 
 void Executor::send(Run& run, const Task& task, Flow& flow) {
+  const Device::Purpose purpose(device_, purpose_of(task));
   const Slot& slot = this->slot(run, task);
   const Bundle& bundle = task.payload == Payload::activations ? slot.stream : slot.gradient;
   bundle.each([&](const AnyTensor2& x) { flow.sends.push_back(grid_.group(Axis::pipeline).start_send(device_, x.flat(), task.peer, task.tag)); });
@@ -158,9 +171,8 @@ void Executor::forward(Run& run, const Task& task, Flow& flow) {
 
 void Executor::backward(Run& run, const Task& task, Flow& flow) {
   compute(run, task, "backward", flow.gradient, [&](Chunk& chunk, Pass& pass, Slot& slot) {
-    if (task.op == Op::backward) chunk.backward(pass, slot, task.parts);
-    if (task.op == Op::backward_input) chunk.backward_input(pass, slot, task.parts);
     if (task.op == Op::backward_weights) chunk.backward_weights(pass, slot, task.parts);
+    else chunk.backward(pass, slot, task.parts, task.op == Op::backward ? MatrixGradients::now : MatrixGradients::later);
   });
 }
 

@@ -50,7 +50,7 @@ class Executor {
   };
 
   Alive execute(Run&, const Task&);
-  bool execute_on_bucket(const Task&);
+  bool execute_on_bucket(const Task&);  // false: it is on a slot
   void execute_in_slot(Run&, const Task&);
   using Compute = std::function<void(Chunk&, Pass&, Slot&)>;
   void compute(Run&, const Task&, const char* what, std::vector<Event>& awaited, const Compute&);

@@ -4,6 +4,7 @@
 namespace gyr {
 
 void WeightGathering::start(int bucket, int buffer) {
+  const Device::Purpose purpose(device_, "weights of buckets: elements");
   const auto& sections = parameters_.buckets()[bucket].sections;
   const std::vector<Parameters::Dealt> dealt = parameters_.values(bucket, buffer);
   for (std::size_t i = 0; i < dealt.size(); ++i)

@@ -7,11 +7,7 @@ namespace gyr {
 
 std::vector<CommunicatorTraffic> traffic_of(Grid& grid) {
   std::vector<CommunicatorTraffic> list;
-  grid.visit([&](Communicator& c) {
-    CommunicatorTraffic entry{c.name(), c.size(), {}};
-    for (int op = 0; op < operations; ++op) entry.by_operation[op] = c.traffic(Operation(op));
-    list.push_back(std::move(entry));
-  });
+  grid.visit([&](Communicator& c) { list.push_back({c.name(), c.size(), c.traffic()}); });
   return list;
 }
 
@@ -41,9 +37,10 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
   const auto source = [&](int) { return MicroBatch{config.micro_batch_size, config.seq_length, {}, {}}; };
   if (config.training) engine.train(source, config.micros, 1, 0);
   else engine.evaluate(source, config.micros);
-  RankPlan plan{position, {}, 0, engine.device().flops(), engine.device().work(), traffic_of(grid)};
+  RankPlan plan{position, {}, 0, engine.device().flops(), engine.device().work(), traffic_of(grid), {}};
   if (config.training) engine.evaluate(source, 1);  // for its memory
   plan.capacity = engine.measured();
+  plan.memory = memory_lines(engine);
   for (const auto& p : engine.stage().parameters().all()) plan.parameters += p->size();
   return plan;
 }
@@ -57,11 +54,7 @@ void extend(RankPlan& plan, const RankPlan& more, Index times) {
     grow(plan.work[i].flops, more.work[i].flops);
     grow(plan.work[i].bytes, more.work[i].bytes);
   }
-  for (std::size_t c = 0; c < plan.traffic.size(); ++c)
-    for (int op = 0; op < operations; ++op) {
-      grow(plan.traffic[c].by_operation[op].calls, more.traffic[c].by_operation[op].calls);
-      grow(plan.traffic[c].by_operation[op].bytes, more.traffic[c].by_operation[op].bytes);
-    }
+  for (std::size_t c = 0; c < plan.traffic.size(); ++c) plan.traffic[c].count.add(more.traffic[c].count.since(plan.traffic[c].count), times);
 }
 
 constexpr int most_walked = 4096;  // micro-batches of a program that is walked to its end

@@ -2,14 +2,14 @@
 // What a run will take, before it takes it: one step of each rank is done as a dry run and counted.
 #pragma once
 
-#include "src/engine/engine.hpp"
+#include "src/engine/memory_lines.hpp"
 
 namespace gyr {
 
 struct CommunicatorTraffic {
   std::string name;
   int size;
-  std::array<Traffic, operations> by_operation;
+  TrafficCount count;
 };
 
 struct RankPlan {
@@ -19,6 +19,7 @@ struct RankPlan {
   double flops;                              // of one step, as executed
   std::vector<Work> work;                    // by kernel, of one step
   std::vector<CommunicatorTraffic> traffic;  // of one step
+  std::vector<MemoryLine> memory;            // what the capacity is made of
 };
 
 // `beat`, if given, is called at every layer: what it throws ends the plan.

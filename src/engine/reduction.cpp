@@ -5,6 +5,29 @@
 
 namespace gyr {
 
+void GradientReduction::travel_as(DType dtype, Arena& memory) {
+  if (dtype == parameters_.gradients().dtype || grid_.group(token_axes).size() == 1) return;
+  Index turns = 0, most = 0;
+  copies_.resize(parameters_.buckets().size());
+  for (int bucket = 0; bucket < int(copies_.size()); ++bucket) {
+    const Index size = parameters_.gradient_size(bucket);
+    if (takes_turns(bucket)) ++turns, most = std::max(most, size);
+    else copies_[bucket] = take(memory, dtype, size);
+  }
+  for (Index i = 0; i < std::min<Index>(turns, 2); ++i) buffers_of_copies_[i] = take(memory, dtype, most);
+}
+
+GradientReduction::Sections GradientReduction::travelling(int bucket, int buffer) const {
+  if (copies_.empty()) return parameters_.gradients(bucket, buffer);
+  return parameters_.gradients_in(takes_turns(bucket) ? buffers_of_copies_[buffer] : copies_[bucket], bucket);
+}
+
+// Nothing where they travel as they are.
+void GradientReduction::convert_parts(Device& dev, const Sections& from, AnyTensor Parameters::Dealt::*part, const Sections& to) const {
+  const auto row = [](const AnyTensor& x) { return AnyTensor2(x.data, x.dtype, 1, x.size); };
+  for (std::size_t i = 0; i < from.size() && !copies_.empty(); ++i) convert(dev, row(from[i].*part), row(to[i].*part));
+}
+
 void GradientReduction::begin(Device& dev) {
   fill(dev, parameters_.gradients(), 0);
   if (!cut()) return;
@@ -22,10 +45,12 @@ void GradientReduction::clear(Device& dev, int bucket, int buffer) {
 }
 
 void GradientReduction::start(Device& dev, int bucket, int buffer) {
+  const Device::Purpose purpose(dev, "gradients of buckets: trained elements");
   UnderWay sum{{}, bucket, buffer};
   Communicator& ranks = grid_.group(token_axes);
-  const std::vector<Parameters::Dealt> sections = parameters_.gradients(bucket, buffer);
+  const Sections sections = travelling(bucket, buffer);
   if (sections.empty()) return;
+  convert_parts(dev, parameters_.gradients(bucket, buffer), &Parameters::Dealt::all, sections);
   if (parameters_.shard() == Shard::none) {  // sections lie one behind the other
     Index size = 0;
     for (const Parameters::Dealt& dealt : sections) size += dealt.all.size;
@@ -39,6 +64,7 @@ void GradientReduction::start(Device& dev, int bucket, int buffer) {
 
 void GradientReduction::end(Device& dev, UnderWay& sum) {
   for (Event& event : sum.events) event.device_wait(dev);
+  convert_parts(dev, travelling(sum.bucket, sum.buffer), &Parameters::Dealt::mine, parameters_.gradients(sum.bucket, sum.buffer));
   if (cut()) parameters_.keep_gradients(dev, sum.bucket, sum.buffer);
 }
 
@@ -51,6 +77,7 @@ void GradientReduction::finish(Device& dev) {
   for (UnderWay& sum : under_way_) end(dev, sum);
   under_way_.clear();
   parameters_.reduce_copies(dev, dev.scratch, Axis::tensor, grid_.tensor(), grid_.layout().sequence);
+  const Device::Purpose purpose(dev, "gradient of the tied matrix: vocabulary x hidden");
   if (Parameter* shared = stage_.shared_embedding(); shared && shared->trained)
     if (const Piece kept = shared->kept_gradient(); kept.numbers.size > 0) grid_.embedding_group()->all_reduce(dev, kept.numbers);
 }

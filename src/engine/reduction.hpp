@@ -4,6 +4,7 @@
 // a pipeline that share a matrix. Where the optimizer is cut, each rank gets the sum of its own part alone.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "src/engine/stage.hpp"
@@ -13,6 +14,9 @@ namespace gyr {
 class GradientReduction {
  public:
   GradientReduction(Stage& stage, Grid& grid) : parameters_(stage.parameters()), stage_(stage), grid_(grid) {}
+
+  // Gradients travel over the data axis in this scalar; in another than theirs, from memory beside them.
+  void travel_as(DType, Arena& memory);
 
   // Before the first backward of a step.
   void begin(Device&);
@@ -30,12 +34,19 @@ class GradientReduction {
     std::vector<Event> events;
     int bucket, buffer;
   };
+  using Sections = std::vector<Parameters::Dealt>;
   bool cut() const { return parameters_.shard() >= Shard::gradients; }
+  bool takes_turns(int bucket) const { return cut() && !parameters_.buckets()[bucket].kept_whole; }
+  // A bucket's sections as they travel.
+  Sections travelling(int bucket, int buffer) const;
+  void convert_parts(Device&, const Sections& from, AnyTensor Parameters::Dealt::*part, const Sections& to) const;
   void end(Device&, UnderWay&);
 
   Parameters& parameters_;
   Stage& stage_;
   Grid& grid_;
+  std::vector<AnyTensor> copies_;               // in which buckets travel, each in its own; empty: in their own memory
+  std::array<AnyTensor, 2> buffers_of_copies_;  // of those that take turns
   std::vector<UnderWay> under_way_;
 };
 

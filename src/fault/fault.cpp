@@ -54,6 +54,7 @@ void Fault::strike(Index step) {
 
 // Sleeps as long as the last step worked, less its waiting, times what makes it so many times as slow.
 void Fault::delay() {
+  const Recorder::Span span(state_.grid().recorder(), "fault");
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - last_).count();
   const double worked = std::max(0.0, took - (beacon_.waited() - last_waited_));
   std::this_thread::sleep_for(std::chrono::duration<double>((settings_.amount - 1) * worked));

@@ -38,19 +38,25 @@ void collective_check(Communicator& world, const std::function<void()>& f) {
   }
 }
 
-std::vector<std::string> gather_texts(Communicator& world, const std::string& mine) {
-  const double length = double(mine.size());
+void visit_texts(Communicator& world, std::string text, const std::function<void(const std::string&)>& visit) {
+  const double length = double(text.size());
   const std::vector<double> lengths = world.gather({&length, 1});
   Transport& transport = world.transport();
   if (world.rank() != 0) {
-    if (!mine.empty()) Event(&transport, transport.send(mine.data(), Index(mine.size()), DType::u8, 0, 0)).host_wait();
-    return {};
+    if (!text.empty()) Event(&transport, transport.send(text.data(), Index(text.size()), DType::u8, 0, 0)).host_wait();
+    return;
   }
-  std::vector<std::string> texts{mine};
+  visit(text);
   for (int rank = 1; rank < world.size(); ++rank) {
-    std::string& text = texts.emplace_back(std::size_t(lengths[rank]), ' ');
+    text.resize(std::size_t(lengths[rank]));
     if (!text.empty()) Event(&transport, transport.receive(text.data(), Index(text.size()), DType::u8, rank, 0)).host_wait();
+    visit(text);
   }
+}
+
+std::vector<std::string> gather_texts(Communicator& world, const std::string& mine) {
+  std::vector<std::string> texts;
+  visit_texts(world, mine, [&](const std::string& text) { texts.push_back(text); });
   return texts;
 }
 

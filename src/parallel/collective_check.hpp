@@ -12,7 +12,9 @@ namespace gyr {
 // must not wait for a rank that may have failed.
 void collective_check(Communicator& world, const std::function<void()>& f);
 
-// Every rank's text in rank order on the first rank; nothing on the others. Collective.
+// Every rank's text in rank order on the first rank, which has one of them at a time; nothing on the others. Collective: `visit` must not throw.
+void visit_texts(Communicator& world, std::string mine, const std::function<void(const std::string&)>& visit);
+// The same all together.
 std::vector<std::string> gather_texts(Communicator& world, const std::string& mine);
 
 }  // namespace gyr

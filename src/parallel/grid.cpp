@@ -63,12 +63,23 @@ Axes Grid::present(Axes axes) const {
   return some;
 }
 
+Communicator Grid::made(std::string name, std::unique_ptr<Transport> transport) {
+  Communicator communicator(std::move(name), std::move(transport), beacon_);
+  communicator.record(recorder_);
+  return communicator;
+}
+
+void Grid::record(Recorder* recorder) {
+  recorder_ = recorder;
+  visit([&](Communicator& c) { c.record(recorder); });
+}
+
 Communicator& Grid::group(Axes along_axes) {
   const Axes axes = present(along_axes);
   if (const auto known = groups_.find(axes); known != groups_.end()) return known->second.communicator;
   const MPI_Comm comm = is_dry_run() ? MPI_COMM_NULL : along(axes);
   auto transport = is_dry_run() ? dry_transport(coordinate(axes), size(axes)) : mpi_transport(comm, patience_);
-  return groups_.emplace(axes, Group{comm, Communicator(axes.text(), std::move(transport), beacon_)}).first->second.communicator;
+  return groups_.emplace(axes, Group{comm, made(axes.text(), std::move(transport))}).first->second.communicator;
 }
 
 void Grid::add_embedding_group() {
@@ -76,7 +87,7 @@ void Grid::add_embedding_group() {
   const bool end = stages > 1 && (stage == 0 || stage == stages - 1);
   const MPI_Comm comm = is_dry_run() ? MPI_COMM_NULL : split(groups_.at(Axis::pipeline).comm, end ? 0 : MPI_UNDEFINED, stage);
   if (!end) return;
-  embedding_group_.emplace("embedding", is_dry_run() ? dry_transport(stage == 0 ? 0 : 1, 2) : mpi_transport(comm, patience_), beacon_);
+  embedding_group_.emplace(made("embedding", is_dry_run() ? dry_transport(stage == 0 ? 0 : 1, 2) : mpi_transport(comm, patience_)));
 }
 
 void Grid::add_tensor_blocks(const std::vector<int>& sizes) {
@@ -85,7 +96,7 @@ void Grid::add_tensor_blocks(const std::vector<int>& sizes) {
   for (const int size : sizes) {
     if (tensor_->has_block(size)) continue;
     auto transport = is_dry_run() ? dry_transport(rank % size, size) : mpi_transport(split(comm, rank / size, rank), patience_);
-    tensor_->add_block(size, Communicator(fmt::format("tensor/{}", size), std::move(transport), beacon_));
+    tensor_->add_block(size, made(fmt::format("tensor/{}", size), std::move(transport)));
   }
 }
 

@@ -31,6 +31,9 @@ class Grid {
   void tell(const char* task, std::int64_t micro = -1) {
     if (beacon_) beacon_->task(task, micro);
   }
+  // Records what all communicators transfer from now on, and what others do who ask for the recorder; null: no more. It outlives the events.
+  void record(Recorder* recorder);
+  Recorder* recorder() { return recorder_; }
 
   // This rank and those that differ from it only along these axes, in the order of positions. A communicator is made when it is first asked
   // for, which is collective over the grid: all ranks ask for the same ones in the same order. Those of each axis and of all are made at once.
@@ -63,6 +66,7 @@ class Grid {
   Axes present(Axes) const;
   MPI_Comm along(Axes) const;
   void make_groups();
+  Communicator made(std::string name, std::unique_ptr<Transport>);
   void add_embedding_group();
 
   Layout layout_;
@@ -84,6 +88,7 @@ class Grid {
   std::optional<BlockedCommunicator> tensor_;
   Patience patience_ = Patience::spin;
   Beacon* beacon_ = nullptr;
+  Recorder* recorder_ = nullptr;
 };
 
 // Factorisations data x pipeline x tensor of `ranks` that suit: for the message of a grid that does not.

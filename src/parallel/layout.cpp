@@ -2,6 +2,7 @@
 #include "src/parallel/layout.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -32,7 +33,8 @@ Coordinates Layout::coordinates(int position, Axes along) const {
 std::string Layout::text() const {
   std::string text;
   for (const LayoutAxis& a : axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", a.size, name_of(a.axis));
-  if (size(Axis::context) > 1) text += context_mode == ContextMode::ring ? " (keys go round)" : " (heads are exchanged)";
+  if (size(Axis::context) > 1)
+    text += std::array{" (keys go round)", " (heads are exchanged)", " (ranks help each other)"}[std::size_t(context_mode)];
   if (sequence) text += " with sequence parallelism";
   if (shard != Shard::none) text += fmt::format("{} sharded {}", sequence ? "," : " with", name_of(shard));
   return text;

@@ -13,18 +13,26 @@ ParallelConfig read_parallel(Section& s) {
   c.data = s.get("data", 0, "ranks of the data axis; 0: as many as the other axes leave").at_least(0).at_most(most_ranks);
   c.pipeline = s.get("pipeline", 1, "ranks of the pipeline axis").positive().at_most(most_axis);
   c.context = s.get("context", 1, "ranks of the context axis, which share the tokens of each sequence").positive().at_most(most_axis);
-  const std::string mode =
-      s.get("context_mode", "ring",
-            "how attention meets tokens of other ranks: their keys and values go round, the tokens in zigzag order; or all-to-alls "
-            "exchange heads against tokens")
-          .one_of({"ring", "heads"});
-  c.context_mode = mode == "ring" ? ContextMode::ring : ContextMode::heads;
+  const std::string mode = s.get("context_mode", "ring",
+                                 "how attention meets tokens of other ranks: their keys and values go round, the tokens in zigzag order; all-to-alls "
+                                 "exchange heads against tokens; or ranks whose tokens see few keys help the others (balanced)")
+                               .one_of({context_mode_names.begin(), context_mode_names.end()});
+  c.context_mode = ContextMode(std::find(context_mode_names.begin(), context_mode_names.end(), mode) - context_mode_names.begin());
   c.tensor = s.get("tensor", 1, "ranks of the tensor axis").positive().at_most(most_axis);
   c.order = axis_order(s.get("order", default_axis_order(), "the axes, outermost first: neighbours along the last are neighbours in rank").value());
   const std::vector<Index> permutation =
       s.get("permutation", std::vector<Index>{}, "rank at each position of the grid; none: in order").at_least(0).at_most(most_ranks);
   c.permutation.assign(permutation.begin(), permutation.end());
   c.sequence = s.get("sequence", false, "tensor ranks keep shares of the residual stream: memory for a little more traffic (sequence parallelism)");
+  std::vector<std::string> names;
+  for (const NamedSchedule& s : schedules) names.emplace_back(s.name);
+  const std::string schedule =
+      s.get("schedule", names.front(),
+            "order of work in the pipeline: one forward, one backward; all forwards first (keeps every micro-batch); or backwards split into "
+            "gradients "
+            "of inputs and of weights, the latter left for when a rank would wait (ZB-H1: every rank keeps what the first keeps of 1f1b)")
+          .one_of(names);
+  c.one_chunk = std::find_if(schedules.begin(), schedules.end(), [&](const NamedSchedule& s) { return s.name == schedule; })->schedule;
   c.virtual_stages =
       s.get("virtual_stages", 1, "stages of each pipeline rank, interleaved (1F1B): the more, the shorter it waits, and the more it sends and keeps")
           .positive()
@@ -40,6 +48,13 @@ ParallelConfig read_parallel(Section& s) {
   c.bucket_bytes =
       Index(s.get("bucket", 32, "gradients reduced, and weights gathered, together over the data axis").unit("MiB").positive().at_most(1 << 20))
       << 20;
+  if (s.get("reduce_dtype", "full",
+            "in which gradients travel over the data axis: as they are added up (fp32, or fp64), or in half the bytes, rounded, from memory beside "
+            "them")
+          .one_of({"full", "bf16"})
+          .effect(Effect::course)
+          .value() == "bf16")
+    c.reduce_dtype = DType::bf16;
   return c;
 }
 

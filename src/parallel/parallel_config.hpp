@@ -2,6 +2,7 @@
 // The grid as a deck asks for it: keys parallel.*.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "modules/sequence_layout.hpp"
@@ -16,14 +17,16 @@ struct ParallelConfig {
   std::vector<Axis> order;              // of the axes, outermost first
   std::vector<int> permutation;
   bool sequence;              // tensor ranks keep shares of the residual stream
+  Schedule one_chunk;         // of the pipeline, where virtual_stages is 1
   int virtual_stages;         // chunks of layers of each pipeline rank
   std::vector<Index> layers;  // per stage; empty: cut by cost
   ContextMode context_mode;
   Shard shard;  // what data ranks cut among themselves
   Index bucket_bytes;
+  std::optional<DType> reduce_dtype;  // in which gradients travel over the data axis; none: in which they are added up
 
   int stages() const { return pipeline * virtual_stages; }
-  Schedule schedule() const { return virtual_stages > 1 ? interleaved : one_f_one_b; }
+  Schedule schedule() const { return virtual_stages > 1 ? interleaved : one_chunk; }
 };
 
 ParallelConfig read_parallel(Section&);

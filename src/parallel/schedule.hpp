@@ -4,6 +4,7 @@
 //   p ranks, v chunks of layers on each (chunk c of rank r is global stage c p + r), m micro-batches
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace gyr {
 enum class Op {
   forward,
   backward,          // gradients of the input and of the weights
-  backward_input,    // of the input alone, and of weights where a layer does not tell the two apart
+  backward_input,    // of the input, and of weights that are vectors
   backward_weights,  // what backward_input has left
   send,
   receive,
@@ -55,6 +56,13 @@ std::vector<Turn> interleaved(const PipelineShape&, int rank);
 // 1F1B whose backwards are split (ZB-H1, Qi et al. 2024): rank r leaves the gradients of the weights of r micro-batches for when it would
 // wait, and holds no more activations than rank 0 of 1F1B. One chunk.
 std::vector<Turn> zero_bubble(const PipelineShape&, int rank);
+
+// A schedule that a deck may ask for by name.
+struct NamedSchedule {
+  std::string_view name;
+  Schedule schedule;
+};
+inline constexpr std::array<NamedSchedule, 3> schedules{{{"1f1b", one_f_one_b}, {"gpipe", all_forward_all_backward}, {"zero_bubble", zero_bubble}}};
 
 // Micro-batches whose activations a rank holds at once for a chunk: from the forward to the end of the backward.
 int in_flight(const std::vector<Turn>&, int chunk = 0);

@@ -105,9 +105,9 @@ class Simulator {
   }
 
   double cost_of(const Task& task) const {
-    const double whole = task.op == Op::forward ? costs_.forward : task.op == Op::backward ? costs_.backward : costs_.backward / 2;
-    const Program& p = programs_.front();
-    return whole / p.shape.chunks;
+    const double of_input = task.op == Op::backward || task.op == Op::backward_input ? costs_.backward_input : 0;
+    const double of_weights = task.op == Op::backward || task.op == Op::backward_weights ? costs_.backward_weights : 0;
+    return (task.op == Op::forward ? costs_.forward : of_input + of_weights) / programs_.front().shape.chunks;
   }
 
   void require_ends() const {
@@ -136,14 +136,15 @@ class Simulator {
 }  // namespace
 
 // A group that is not full costs the same however many full ones come before it.
-double idle_part(const PipelineShape& shape) {
+double idle_part(Schedule schedule, const PipelineShape& shape) {
   const auto [p, v, m] = shape;
-  double waits = double(p - 1) / v;
-  if (v > 1 && m % p != 0) {
+  const bool splits = schedule == zero_bubble;
+  double waits = double(p - 1) / (splits ? 3 : v);
+  if ((v > 1 && m % p != 0) || (splits && m < p)) {
     const PipelineShape few{p, v, m % p + (m > p ? p : 0)};
     std::vector<Program> programs;
-    for (int rank = 0; rank < p; ++rank) programs.push_back(compile(interleaved, few, rank));
-    waits = simulate(programs, {}).makespan / 3 - few.micros;
+    for (int rank = 0; rank < p; ++rank) programs.push_back(compile(schedule, few, rank));
+    waits = simulate(programs, {}).makespan / TaskCosts().compute() - few.micros;
   }
   return waits / (m + waits);
 }

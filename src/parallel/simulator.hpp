@@ -7,9 +7,11 @@
 
 namespace gyr {
 
+// Of all chunks of a rank together.
 struct TaskCosts {
-  double forward = 1, backward = 2;  // of all chunks of a rank together; split backwards: half each
-  double transfer = 0;               // between neighbours
+  double forward = 1, backward_input = 1, backward_weights = 1;
+  double transfer = 0;  // between neighbours
+  double compute() const { return forward + backward_input + backward_weights; }
 };
 
 struct Simulation {
@@ -17,9 +19,10 @@ struct Simulation {
   std::vector<double> busy;  // of each rank
 };
 
-// The part of a step in which a rank waits, were all stages equal and transfers free, of one_f_one_b or, with several chunks, of interleaved:
-// (p - 1) / v / (m + (p - 1) / v), and where p does not divide m, what the simulation adds.
-double idle_part(const PipelineShape&);
+// The part of a step in which a rank waits, were all stages and thirds of their work equal and transfers free: w / (m + w), where
+//   1F1B, GPipe   w = (p - 1) / v, and where p does not divide m and v > 1, what the simulation adds
+//   ZB-H1         w = (p - 1) / 3 from p micro-batches on, below that what the simulation says
+double idle_part(Schedule, const PipelineShape&);
 
 // Exit::internal naming the tasks that wait for each other where the programs deadlock, and messages that are not received as they were sent.
 Simulation simulate(const std::vector<Program>& programs, const TaskCosts&);

@@ -28,15 +28,16 @@ std::string_view meaning(Exit code) {
     case Exit::again: return "stopped early: submit again to go on from the last checkpoint";
     case Exit::config: return "the deck";
     case Exit::numeric: return "loss or gradient not finite, or replicas differ";
+    case Exit::unequal: return "verify: the ranks do not compute what one rank does";
   }
   return "unknown";
 }
 
 std::string exit_codes() {
   std::string text = "Exit codes:", line;
-  for (const Exit code :
-       {Exit::ok, Exit::usage, Exit::data, Exit::missing, Exit::device, Exit::internal, Exit::io, Exit::again, Exit::config, Exit::numeric}) {
-    const std::string entry = fmt::format(" {} {}{}", int(code), meaning(code), code == Exit::numeric ? "." : ";");
+  for (const Exit code : {Exit::ok, Exit::usage, Exit::data, Exit::missing, Exit::device, Exit::internal, Exit::io, Exit::again, Exit::config,
+                          Exit::numeric, Exit::unequal}) {
+    const std::string entry = fmt::format(" {} {}{}", int(code), meaning(code), code == Exit::unequal ? "." : ";");
     if (line.size() + entry.size() > 116) text += line + "\n  ", line.clear();
     line += entry;
   }

@@ -15,6 +15,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.micros = int(run.largest_batch() / (layout.size(Axis::data) * run.train.micro_batch_size));
   c.recompute = run.recompute;
   c.schedule = run.parallel.schedule();
+  c.reduce_dtype = run.parallel.reduce_dtype;
   c.must_be_finite = run.train.non_finite == NonFinite::stop;
   return c;
 }

@@ -65,10 +65,10 @@ RunData open_data(const RunConfig& run, Grid& grid) {
   return data;
 }
 
-MicroBatch read_micro_batch(const Dataset& dataset, const Objective& objective, Index first, Index batch, Index seq_length) {
+MicroBatch micro_batch_of(const SampleSource& samples, const Objective& objective, Index first, Index batch, Index seq_length) {
   MicroBatch m{batch, seq_length, {}, {}, {}};
   for (Index b = 0; b < batch; ++b) {
-    const Sample s = dataset.sample(first + b);
+    const Sample s = samples(first + b);
     const Labelled labelled = objective.label(s.tokens, s.learned, first + b);
     m.tokens.insert(m.tokens.end(), labelled.tokens.begin(), labelled.tokens.end());
     m.labels.insert(m.labels.end(), labelled.labels.begin(), labelled.labels.end());
@@ -77,10 +77,14 @@ MicroBatch read_micro_batch(const Dataset& dataset, const Objective& objective, 
   return m;
 }
 
-MicroBatches feed(const Dataset& dataset, Index first, const EngineConfig& config, Grid& grid) {
-  return [=, &dataset, &grid, micro = config.micro_batch_size, seq_length = config.seq_length, objective = config.model.objective](int i) {
-    return read_micro_batch(dataset, *objective, first + first_sample(micro, i, grid), micro, seq_length);
+MicroBatches feed(SampleSource samples, Index first, const EngineConfig& config, Grid& grid) {
+  return [=, &grid, micro = config.micro_batch_size, seq_length = config.seq_length, objective = config.model.objective](int i) {
+    return micro_batch_of(samples, *objective, first + first_sample(micro, i, grid), micro, seq_length);
   };
+}
+
+MicroBatches feed(const Dataset& dataset, Index first, const EngineConfig& config, Grid& grid) {
+  return feed([&dataset](Index number) { return dataset.sample(number); }, first, config, grid);
 }
 
 }  // namespace gyr

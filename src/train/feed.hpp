@@ -20,9 +20,12 @@ RunData open_data(const RunConfig&, Grid&);
 // Samples that all steps of a run take, its batch ramp included.
 Index samples_of(const RunConfig&);
 
-// Sequences [first, first + batch) of a dataset as a micro-batch, labelled as the objective needs it.
-MicroBatch read_micro_batch(const Dataset&, const Objective&, Index first, Index batch, Index seq_length);
+// Sample `number` of a run, as of a dataset.
+using SampleSource = std::function<Sample(Index)>;
+// Sequences [first, first + batch) as a micro-batch, labelled as the objective needs it.
+MicroBatch micro_batch_of(const SampleSource&, const Objective&, Index first, Index batch, Index seq_length);
 // The micro-batches of this rank's data coordinate of a global batch that begins at sample `first`.
+MicroBatches feed(SampleSource, Index first, const EngineConfig&, Grid&);
 MicroBatches feed(const Dataset&, Index first, const EngineConfig&, Grid&);
 
 }  // namespace gyr

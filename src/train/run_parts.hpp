@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/job/run_folder.hpp"
+#include "src/trace/trace.hpp"
 #include "src/train/training_engine.hpp"
 #include "src/watch/stop.hpp"
 #include "src/watch/watch.hpp"
@@ -15,6 +16,7 @@ struct RunParts {
   Grid& grid;
   Watch& watch;
   Timers& timers;
+  Trace& trace;
   TrainingEngine& engine;
   RunFolder& folder;  // which the first rank has taken
   Walltime walltime;

@@ -5,6 +5,7 @@
 #include "src/parallel/collective_check.hpp"
 #include "src/train/claim.hpp"
 #include "src/train/engine_config.hpp"
+#include "src/train/run_paths.hpp"
 #include "src/train/training_loop.hpp"
 
 namespace gyr {
@@ -44,6 +45,7 @@ void tell_start(RunLog& log, const RunConfig& run, const Layout& layout, const R
 void train(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world) {
   const Identity me = identity_of(world, options.attempt);
   Timers timers(engine_timer_names());
+  Trace trace(run.trace, traces_of(run));
   Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
   Grid grid(layout_of(run, me.ranks), world, patience_of(world), &watch.beacon());
   const EngineConfig config = engine_config(run, grid.layout());
@@ -55,7 +57,7 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   const RunIdentity identity = claimed(folder, run, options, grid);
   watch.attach(run.output);
 
-  const RunParts parts{run, deck, grid, watch, timers, *engine, folder, {run.train.walltime, options.begin}};
+  const RunParts parts{run, deck, grid, watch, timers, trace, *engine, folder, {run.train.walltime, options.begin}};
   RunStart start(parts, identity);
   const CheckpointHeader at = started(start, options);
 

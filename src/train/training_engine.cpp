@@ -35,6 +35,7 @@ class OwnEngine final : public TrainingEngine {
   StepResult step(const StepOrder& order, const Dataset& data, const Span& samples, const CheckpointHeader& state, const Note& say) override {
     const auto source = [&, read = feed(data, samples.first, engine_.config(), engine_.grid())](int i) {
       auto t = timers_.scope("data");
+      const Recorder::Span span(engine_.grid().recorder(), "data", {.chunk = 0, .micro = i});
       engine_.grid().tell("data", i);
       return read(i);
     };
@@ -60,6 +61,11 @@ class OwnEngine final : public TrainingEngine {
     }
     require(tokens > 0, Exit::data, "no token of the {} validation batches is to be predicted; take more of them, or longer sequences", batches);
     return loss / double(tokens);
+  }
+
+  void record(Recorder* recorder, bool kernels) override {
+    engine_.grid().record(recorder);
+    engine_.device().record(kernels ? recorder : nullptr);
   }
 
   void check_replicas(Index step) override { gyr::check_replicas(engine_, step); }

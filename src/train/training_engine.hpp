@@ -31,6 +31,8 @@ class TrainingEngine {
   // Mean loss over the labelled tokens of so many global batches, from sample 0 on. Exit::data where there is none. Nothing where `stop`,
   // asked by all ranks after every batch but the last and the same on all, says so.
   virtual std::optional<double> validation_loss(const Dataset&, Index batches, Index batch, const std::function<bool()>& stop) = 0;
+  // Transfers, tasks and, if asked for, kernels from now on; null: no more.
+  virtual void record(Recorder*, bool kernels) = 0;
   virtual void check_replicas(Index step) = 0;  // replicas.hpp
 
   virtual std::unique_ptr<StateSaver> saver() = 0;

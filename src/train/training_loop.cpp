@@ -30,7 +30,7 @@ void TrainingLoop::run() {
   if (log_ && finished()) log_->say(fmt::format("step {} is done, and train.steps = {}: nothing is left to do", at_.step, parts_.run.train.steps));
   while (agenda_.takes_another(at_.step, stop_request_)) {
     parts_.watch.beacon().phase("train");
-    if (!timed_step()) continue;  // went back
+    if (!traced_step()) continue;  // went back
     saving_.poll();
     if (agenda_.checks_replicas(at_.step)) parts_.engine.check_replicas(at_.step);
     if (agenda_.leaves(at_.step, stop_request_)) break;
@@ -48,7 +48,18 @@ void TrainingLoop::remember() {
   for (const double loss : past.metrics.losses) guard_.remember(loss);
 }
 
-// Whether a step was taken, and not gone back instead.
+// Whether a step was taken, and not gone back instead. What is done for a trace lies around its time.
+bool TrainingLoop::traced_step() {
+  Trace& trace = parts_.trace;
+  const Index number = at_.step + 1;
+  if (!trace.takes(number)) return timed_step();
+  parts_.engine.record(&trace.begin(parts_.grid), trace.kernels());
+  const bool taken = timed_step();
+  parts_.engine.record(nullptr, false);
+  trace.write(number, parts_.grid);
+  return taken;
+}
+
 bool TrainingLoop::timed_step() {
   Beacon& beacon = parts_.watch.beacon();
   const Clock::time_point start = Clock::now();
@@ -65,6 +76,7 @@ bool TrainingLoop::timed_step() {
 
 std::optional<StepReport> TrainingLoop::step() {
   auto t = parts_.timers.scope("step");
+  const Recorder::Span span(parts_.grid.recorder(), step_span);
   const RunConfig& run = parts_.run;
   const Index number = at_.step + 1;
   parts_.watch.beacon().step(number);

@@ -20,6 +20,7 @@ class TrainingLoop {
  private:
   void remember();
   std::optional<StepReport> step();
+  bool traced_step();
   bool timed_step();
   StepReport report(const StepResult&, Index batch, double lr) const;
   bool leave_out(Index step, const StepResult&, const Span& samples);

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/shared_attention.hpp"
+
+#include "modules/balanced_attention.hpp"
+#include "modules/head_exchange.hpp"
+#include "modules/ring_attention.hpp"
+
+namespace gyr {
+
+template <class T>
+std::unique_ptr<SharedAttention<T>> shared_attention(Pass& a, const AttentionShape& heads, double scale) {
+  switch (a.sequences.mode) {
+    case ContextMode::ring: return std::make_unique<RingAttention<T>>(a, heads, scale);
+    case ContextMode::heads: return std::make_unique<HeadExchange<T>>(a, heads, scale);
+    case ContextMode::balanced: return std::make_unique<BalancedAttention<T>>(a, heads, scale);
+  }
+  return nullptr;
+}
+
+template std::unique_ptr<SharedAttention<double>> shared_attention<double>(Pass&, const AttentionShape&, double);
+template std::unique_ptr<SharedAttention<float>> shared_attention<float>(Pass&, const AttentionShape&, double);
+template std::unique_ptr<SharedAttention<bf16>> shared_attention<bf16>(Pass&, const AttentionShape&, double);
+
+}  // namespace gyr

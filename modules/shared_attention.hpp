@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Causal attention of ranks that share sequences: where the keys of a query lie on other ranks, and how the two meet is the mode's.
+#pragma once
+
+#include <memory>
+
+#include "modules/pass.hpp"
+
+namespace gyr {
+
+template <class T>
+class SharedAttention {
+ public:
+  virtual ~SharedAttention() = default;
+  // out = of this rank's rows and all its heads. lse: as many numbers as rows and heads, for the backward of the same mode.
+  virtual void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse) = 0;
+  // Gradients of this rank's rows, where zeros were. delta: of these and all heads.
+  virtual void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
+                        Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) = 0;
+};
+
+// As the sequences of the pass say. `heads`: numbers and widths of heads on this rank; its batch and tokens mean nothing.
+template <class T>
+std::unique_ptr<SharedAttention<T>> shared_attention(Pass& a, const AttentionShape& heads, double scale);
+
+// A state that attention_finish makes `out` and `lse` of: in their memory as far as it fits, and until the end of the scope.
+template <class T>
+AttentionState<Acc<T>> state_behind(Pass& a, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+  AttentionState<Acc<T>> state{{}, lse, a.scratch<Acc<T>>("sums", Index(lse.extent(0)), Index(lse.extent(1)))};
+  if constexpr (std::is_same_v<T, Acc<T>>) state.o = out;
+  else state.o = a.scratch<Acc<T>>("attended, wide", Index(out.extent(0)), Index(out.extent(1)));
+  return state;
+}
+
+}  // namespace gyr

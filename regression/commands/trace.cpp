@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// trace.on of a run and what `gyrfalcon trace show` says of its files: the same bits as without, times that add up, the rank that a fault has
+// slowed, and one message where a file is not what it should be.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+const Material& material() { return Material::get(); }
+
+std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+
+// A run on two ranks that are replicas.
+Result train(const fs::path& output, Words changes) {
+  changes.insert(changes.end(), {"parallel.tensor=1", "parallel.data=2"});
+  return run(material().train(output, changes), {.ranks = 2});
+}
+
+}  // namespace
+
+TEST(trace, of_a_run_is_a_file_for_each_step_and_changes_no_bit) {
+  const Folder with, without;
+  const Words steps{"train.steps=4", "optimizer.decay_steps=4"};
+  Words traced = steps;
+  traced.insert(traced.end(), {"trace.on=true", "trace.steps=[2, 4]"});
+  Result r = train(without.path(), steps);
+  ASSERT_EQ(r.code, 0) << told(r);
+  EXPECT_FALSE(fs::exists(without / "trace"));
+  r = train(with.path(), traced);
+  ASSERT_EQ(r.code, 0) << told(r);
+  expect_same_end(with.path(), without.path(), 4);
+
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(with / "trace")) files.insert(entry.path().filename());
+  EXPECT_EQ(files, (std::set<std::string>{"step_00000002.json", "step_00000004.json"}));
+  const Json trace = json_in(with / "trace/step_00000004.json");
+  ASSERT_TRUE(trace.is_object());
+  EXPECT_EQ(trace["otherData"]["step"], 4);
+  std::map<std::pair<std::string, std::string>, int> seen;  // process, what
+  std::map<int, std::string> names;
+  for (const Json& e : trace["traceEvents"])
+    if (e["ph"] == "M" && e["name"] == "process_name") names[e["pid"]] = e["args"]["name"];
+  for (const Json& e : trace["traceEvents"])
+    if (e["ph"] != "M") ++seen[{names.at(e["pid"]), e["cat"].get<std::string>() + " " + std::string(e["name"])}];
+  for (const char* rank : {"rank 0: data 0", "rank 1: data 1"})
+    for (const char* what : {"task step", "task data", "task forward", "task backward", "task reduce", "task optimizer", "transfer data all_reduce",
+                             "wait wait data all_reduce"})
+      EXPECT_TRUE((seen.contains({rank, what}))) << rank << ": " << what;
+}
+
+TEST(trace, show_sums_up_what_a_run_has_written) {
+  const Folder folder;
+  Result r = train(folder.path(), {"train.steps=4", "trace.on=true", "trace.kernels=true"});
+  ASSERT_EQ(r.code, 0) << told(r);
+  for (const fs::path& from : {folder.path(), folder / "trace", folder / "trace/step_00000003.json"}) {
+    r = run({"trace", "show", from});
+    EXPECT_EQ(r.code, 0) << told(r);
+    EXPECT_TRUE(r.err.empty()) << r.err;
+    for (const char* word : {"of 2 ranks", "busy s", "wait data s", "bubble s", "rest s", "hidden s", "forward", "backward"})
+      EXPECT_NE(r.out.find(word), std::string::npos) << word << "\n" << r.out;
+    EXPECT_NE(r.out.find(from.extension() == ".json" ? "step 3 of" : "steps 2, 3, 4 of"), std::string::npos) << "by default\n" << r.out;
+  }
+}
+
+// Its work is compared: what else runs on this machine makes a forward of a millisecond slow as well.
+TEST(trace, show_names_a_rank_that_a_fault_slows) {
+  for (const int slow : {0, 1}) {
+    const Folder folder;
+    Result r = train(folder.path(), {"train.steps=6", "train.seq_length=128", "trace.on=true", "trace.steps=[4, 5, 6]", "fault.kind=slow:4",
+                                     fmt::format("fault.rank={}", slow)});
+    ASSERT_EQ(r.code, 0) << told(r);
+    r = run({"trace", "show", folder.path()});
+    ASSERT_EQ(r.code, 0) << told(r);
+    for (const int rank : {0, 1}) {
+      const auto lines = lines_of(r.out);
+      const auto line = std::find_if(lines.begin(), lines.end(),
+                                     [&](const std::string& l) { return l.starts_with(fmt::format("slow: rank {}: data {} on ", rank, rank)); });
+      EXPECT_EQ(line != lines.end() && line->find("work") != std::string::npos, rank == slow) << r.out;
+    }
+  }
+}
+
+TEST(trace, files_that_cannot_be_shown_get_one_message_and_their_code) {
+  const Folder folder;
+  const auto refused = [&](const fs::path& file, int code, const std::string& why) {
+    const Result r = run({"trace", "show", file});
+    EXPECT_EQ(r.code, code) << told(r);
+    EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
+    EXPECT_TRUE(r.err.starts_with("gyrfalcon: ")) << r.err;
+    EXPECT_NE(r.err.find(why), std::string::npos) << r.err;
+    EXPECT_TRUE(r.out.empty()) << r.out;
+  };
+  refused(folder / "absent.json", 66, "absent.json");
+  refused(folder.path(), 66, "trace.on=true");
+  refused(material().deck(), 65, "not valid JSON");
+  refused(material().tokenizer(), 65, "no trace that gyrfalcon train has written");
+  put_contents(folder / "t.json", R"({"otherData":{"program":"gyrfalcon"},"traceEvents":[{"ph":"X","cat":"task","pid":0,"name":"step","ts":0}]})");
+  refused(folder / "t.json", 65, "event 0: `dur`");
+  EXPECT_EQ(run({"trace"}).code, 64);
+  EXPECT_EQ(run({"trace", "show"}).code, 64);
+  const Result r = train(folder / "out", {"train.steps=1", "trace.on=true", "trace.steps=[]"});
+  EXPECT_EQ(r.code, 78) << told(r);
+  EXPECT_NE(r.err.find("trace.steps is empty"), std::string::npos) << r.err;
+}

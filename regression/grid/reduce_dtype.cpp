@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where gradients travel in bf16, two ranks have the bits of plain roundings: of what each has added up, and of their sum.
+#include "regression/grids.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr Index seq_length = 6;
+
+MicroBatch of_replica(int replica, const ModelConfig& model) { return micro_batch(replica, 1, seq_length, model.vocab_size); }
+
+EngineConfig config_of(const ModelConfig& model, std::optional<DType> reduce_dtype) {
+  EngineConfig c;
+  c.model = model, c.seq_length = seq_length, c.reduce_dtype = reduce_dtype;
+  return c;
+}
+
+// A replica's own gradients of the mean over both: half of those of its mean, as many labels being in each.
+template <class T>
+std::map<std::string, std::vector<double>> own_gradients(const ModelConfig& model, int replica) {
+  Rig<T> rig(config_of(model, {}), alone(model.layers()));
+  rig.engine.gradients([&](int) { return of_replica(replica, model); }, 1, 1);
+  auto gradients = gathered_gradients(rig.engine);
+  for (auto& [name, numbers] : gradients)
+    for (double& x : numbers) x /= 2;
+  return gradients;
+}
+
+double rounded(double x) { return double(float(bf16(float(x)))); }
+
+template <class T>
+void two_ranks_round(const std::string& name) {
+  const ModelConfig model = widened(named(name));
+  const auto first = own_gradients<T>(model, 0), second = own_gradients<T>(model, 1);
+  for (const Shard level : {Shard::none, Shard::optimizer, Shard::gradients, Shard::weights})
+    for (const Index bucket_bytes : {Index(1), Index(1) << 30}) {
+      Grid* const grid = grid_of(sharded(layout_of(2, 1, 1), level, bucket_bytes));
+      if (!grid) continue;
+      Rig<T> rig(config_of(model, DType::bf16), *grid);
+      rig.engine.gradients([&](int) { return of_replica(grid->coordinate(Axis::data), model); }, 1, 1);
+      for (const auto& [weight, numbers] : gathered_gradients(rig.engine))
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+          ASSERT_EQ(numbers[i], rounded(rounded(first.at(weight)[i]) + rounded(second.at(weight)[i])))
+              << name << ", sharded " << name_of(level) << ", buckets of " << bucket_bytes << ": " << weight << " " << i;
+    }
+  meet();
+}
+
+TEST(reduce_dtype, rounds_what_each_rank_has_and_the_sum_in_float) { two_ranks_round<float>("T5"); }
+TEST(reduce_dtype, rounds_what_each_rank_has_and_the_sum_in_bf16) { two_ranks_round<bf16>("T2"); }
+
+// One rank has nobody to send to.
+TEST(reduce_dtype, rounds_nothing_on_one_rank) {
+  const ModelConfig model = widened(named("T2"));
+  Rig<float> plain(config_of(model, {}), alone(model.layers())), narrow(config_of(model, DType::bf16), alone(model.layers()));
+  for (Rig<float>* rig : {&plain, &narrow}) rig->engine.gradients([&](int) { return of_replica(0, model); }, 1, 1);
+  EXPECT_EQ(gathered_gradients(plain.engine), gathered_gradients(narrow.engine));
+  EXPECT_EQ(plain.engine.measured().bytes(Memory::gradients), narrow.engine.measured().bytes(Memory::gradients));
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The deck of a run on the command line: its file, changes to it, and a model whose shape its keys default to.
+#pragma once
+
+#include "src/commands/command_line.hpp"
+#include "src/commands/runtime.hpp"
+#include "src/config/run_config.hpp"
+
+namespace gyr {
+
+struct DeckArguments {
+  std::string deck, init_from;
+  std::vector<std::string> overrides;
+};
+
+void add_deck(Command&, DeckArguments&);
+// --help lists what the deck may say; it is made from the declarations themselves.
+void describe_deck(Command&);
+// `effective`: the deck as it is understood.
+RunConfig read_deck(const DeckArguments&, const Runtime&, std::string& effective);
+
+}  // namespace gyr

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/trace/trace.hpp"
+
+#include <cmath>
+
+#include "src/base/json.hpp"
+#include "src/base/output_file.hpp"
+#include "src/parallel/collective_check.hpp"
+#include "src/watch/heartbeat.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr std::size_t most_records = std::size_t(1) << 18;  // of a step: of each kind, 64 bytes or so each
+
+TraceProcess process_of(const Grid& grid) {
+  const Layout& layout = grid.layout();
+  TraceProcess p{layout.rank_at(grid.position()), grid.position(), grid.coordinate(Axis::pipeline), {}, host_name()};
+  p.name = fmt::format("rank {}", p.rank);
+  for (const LayoutAxis& axis : layout.axes)
+    if (axis.size > 1) p.name += fmt::format("{} {} {}", p.name.find(':') == p.name.npos ? ":" : ",", name_of(axis.axis), grid.coordinate(axis.axis));
+  return p;
+}
+
+// The whole step; what the loop records around all else is the first.
+const Recorder::Work& step_of(const Recorder& recorder) {
+  ensure(!recorder.work().empty() && recorder.work().front().name == std::string_view(step_span), "a trace without its step");
+  return recorder.work().front();
+}
+
+// A file on its way, rank by rank. An error is kept until all ranks have sent what they have.
+class TraceWriter {
+ public:
+  TraceWriter(const std::filesystem::path& file, const Json& facts) {
+    attempt([&] {
+      std::error_code error;
+      std::filesystem::create_directories(file.parent_path(), error);
+      require(!error, Exit::io, "{}: cannot be made: {}", file.parent_path().string(), error.message());
+      file_.emplace(file).append("{\"displayTimeUnit\":\"ms\",\"otherData\":" + json_text(facts) + ",\"traceEvents\":[\n");
+    });
+  }
+  void add(const std::string& events) {
+    attempt([&] {
+      if (std::exchange(begun_, true)) file_->append(",\n");
+      file_->append(events);
+    });
+  }
+  void finish() {
+    if (failed_) throw *failed_;
+    file_->append("\n]}\n");
+    file_->commit();
+  }
+
+ private:
+  template <class F>
+  void attempt(F&& f) {
+    if (failed_) return;
+    try {
+      f();
+    } catch (const Error& error) {
+      failed_ = error;
+    }
+  }
+
+  std::optional<OutputFile> file_;
+  std::optional<Error> failed_;
+  bool begun_ = false;
+};
+
+}  // namespace
+
+std::filesystem::path trace_path(const std::filesystem::path& folder, Index step) { return folder / fmt::format("step_{:08}.json", step); }
+
+Trace::Trace(const TraceConfig& config, std::filesystem::path folder) : config_(config), folder_(std::move(folder)) {
+  if (config_.on) recorder_.emplace(most_records);
+}
+
+Recorder& Trace::begin(Grid& grid) {
+  grid.tell("align clocks");
+  clock_ = align_clocks(grid.world());
+  recorder_->clear();
+  return *recorder_;
+}
+
+void Trace::write(Index step, Grid& grid) {
+  Communicator& world = grid.world();
+  grid.tell("trace");
+  const Recorder::Work& whole = step_of(*recorder_);
+  const double zero = -world.max(-clock_.time(whole.begin));  // when the first rank began
+  const auto clock = [&](Moment m) { return std::llround(clock_.time(m) - zero); };
+  const double uncertainty = world.max(clock_.difference.uncertainty), left_out = world.sum(double(recorder_->left_out()));
+  std::optional<TraceWriter> writer;
+  if (grid.position() == 0)
+    writer.emplace(trace_path(folder_, step), Json{{"program", "gyrfalcon"},
+                                                   {"step", step},
+                                                   {"ranks", grid.layout().ranks()},
+                                                   {"grid", grid.layout().text()},
+                                                   {"clock_uncertainty_us", uncertainty / 1000},
+                                                   {"records_left_out", Index(left_out)}});
+  visit_texts(world, trace_events(*recorder_, process_of(grid), clock, whole.begin, whole.end), [&](const std::string& text) { writer->add(text); });
+  collective_check(world, [&] {
+    if (writer) writer->finish();
+  });
+}
+
+}  // namespace gyr

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/trace/trace_summary.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+namespace {
+
+// Of an even number the lower one in the middle; 0 of none.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + std::ptrdiff_t((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// A message of the pipeline, as opposed to a sum over its ranks.
+bool of_neighbour(const TracedWait& w) { return w.communicator == "pipeline" && (w.operation == "send" || w.operation == "receive"); }
+
+template <class Timed>
+std::vector<Interval> times_of(const std::vector<Timed>& all) {
+  std::vector<Interval> times;
+  for (const Timed& t : all) times.push_back(t.time);
+  return times;
+}
+
+using ByMicro = std::map<std::pair<Index, Index>, double>;  // chunk and micro-batch
+
+// Times of one rank in one file.
+class RankTimes {
+ public:
+  explicit RankTimes(const TracedRank& rank)
+      : rank_(rank), steps_(rank.steps), waits_(Intervals(times_of(rank.waits)).in(steps_)), tasks_(Intervals(times_of(rank.tasks)).in(steps_)) {}
+
+  // Adds a part of what this file says.
+  void add_to(RankSummary& sum, double part) const {
+    const double step = steps_.total(), busy = tasks_.total() - tasks_.in(waits_).total();
+    const Intervals transfers = Intervals(rank_.transfers).in(steps_);
+    sum.step += part * step, sum.busy += part * busy;
+    sum.rest += part * (step - busy - waits_.total());
+    sum.hidden += part * (transfers.total() - transfers.in(waits_).total());
+    each_wait([&](const TracedWait& w, double time) { (of_neighbour(w) ? sum.bubble : sum.exposed[w.communicator]) += part * time; });
+  }
+  // Tasks whose names begin so, parts of a micro-batch together, without what they wait.
+  ByMicro by_micro(const std::string& name) const {
+    ByMicro times;
+    for (const TracedTask& t : rank_.tasks)
+      if (t.micro >= 0 && t.name.starts_with(name)) times[{t.chunk, t.micro}] += t.time.end - t.time.begin - waits_.total_in(t.time);
+    return times;
+  }
+
+ private:
+  // What two waits share, as no rank's do, is the first one's.
+  template <class Visit>
+  void each_wait(Visit&& visit) const {
+    std::vector<const TracedWait*> waits;
+    for (const TracedWait& w : rank_.waits) waits.push_back(&w);
+    std::sort(waits.begin(), waits.end(), [](const TracedWait* a, const TracedWait* b) { return a->time.begin < b->time.begin; });
+    double end = 0;
+    for (const TracedWait* w : waits) {
+      visit(*w, steps_.total_in({std::max(end, w->time.begin), w->time.end}));
+      end = std::max(end, w->time.end);
+    }
+  }
+
+  const TracedRank& rank_;
+  const Intervals steps_, waits_, tasks_;
+};
+
+constexpr double microsecond = 1e-6;
+
+std::map<Index, double> medians(const std::vector<ByMicro>& files) {
+  std::map<Index, std::vector<double>> times;
+  for (const ByMicro& file : files)
+    for (const auto& [at, time] : file) times[at.first].push_back(microsecond * time);
+  std::map<Index, double> by_chunk;
+  for (const auto& [chunk, all] : times) by_chunk[chunk] = median(all);
+  return by_chunk;
+}
+
+RankSummary rank_summary(const std::vector<TraceFile>& files, Index number) {
+  RankSummary sum;
+  std::vector<ByMicro> forwards, backwards;
+  for (const TraceFile& file : files) {
+    const TracedRank& rank = file.ranks.at(number);
+    const RankTimes times(rank);
+    times.add_to(sum, microsecond / double(files.size()));
+    forwards.push_back(times.by_micro("forward")), backwards.push_back(times.by_micro("backward"));
+    sum.name = rank.name, sum.host = rank.host, sum.stage = rank.stage;
+  }
+  sum.rank = number;
+  sum.forward = medians(forwards), sum.backward = medians(backwards);
+  return sum;
+}
+
+// Each rank's time over the median of the ranks it is compared with.
+std::vector<double> relative(const std::vector<RankSummary>& ranks, const std::vector<double>& seconds) {
+  std::map<Index, std::vector<double>> of_stage;
+  std::vector<double> all;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (seconds[i] > 0) of_stage[ranks[i].stage].push_back(seconds[i]), all.push_back(seconds[i]);
+  const double middle = median(all);
+  std::map<Index, double> typical;
+  for (const auto& [stage, some] : of_stage) typical[stage] = some.size() > 1 ? median(some) : middle;
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < ranks.size(); ++i) ratios.push_back(seconds[i] > 0 ? seconds[i] / typical[ranks[i].stage] : 0);
+  return ratios;
+}
+
+}  // namespace
+
+std::vector<RankSummary> summary_of(const std::vector<TraceFile>& files) {
+  std::vector<RankSummary> all;
+  for (const auto& [number, rank] : files.front().ranks) all.push_back(rank_summary(files, number));
+  return all;
+}
+
+std::vector<Comparison> comparisons_of(const std::vector<RankSummary>& ranks) {
+  std::vector<Comparison> all;
+  const auto add = [&](const std::string& what, const auto& seconds_of) {
+    Comparison c{what, {}, {}};
+    for (const RankSummary& r : ranks) c.seconds.push_back(seconds_of(r));
+    c.relative = relative(ranks, c.seconds);
+    all.push_back(std::move(c));
+  };
+  const auto by_chunk = [&](const std::string& what, std::map<Index, double> RankSummary::*times) {
+    std::set<Index> chunks;
+    for (const RankSummary& r : ranks)
+      for (const auto& [chunk, time] : r.*times) chunks.insert(chunk);
+    for (const Index chunk : chunks)
+      add(chunks.size() > 1 ? fmt::format("{} {}", what, chunk) : what, [&](const RankSummary& r) {
+        const auto found = (r.*times).find(chunk);
+        return found == (r.*times).end() ? 0.0 : found->second;
+      });
+  };
+  by_chunk("forward", &RankSummary::forward);
+  by_chunk("backward", &RankSummary::backward);
+  add("work", [](const RankSummary& r) { return r.work(); });
+  return all;
+}
+
+}  // namespace gyr

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/verify/equality.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace gyr {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double vanishing = 0.01;  // of the norm of all gradients
+
+double number(double x) { return std::isnan(x) ? infinity : x; }
+double square(double x) { return x * x; }
+
+struct Squares {
+  double apart = 0, length = 0;
+};
+
+Squares squares_of(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return {infinity, 0};
+  Squares s;
+  for (std::size_t i = 0; i < a.size(); ++i) s.apart += square(a[i] - b[i]), s.length += square(a[i]);
+  return s;
+}
+
+// Of whole gradients.
+double distance(const NamedGradients& one, const NamedGradients& many) {
+  double apart = 0;
+  for (const auto& [name, gradient] : one) apart += squares_of(gradient, many.at(name)).apart;
+  return std::sqrt(apart);
+}
+
+}  // namespace
+
+double Errors::worst_gradient() const {
+  double worst = 0;
+  for (const auto& [name, error] : gradients) worst = std::max(worst, error);
+  return worst;
+}
+
+double relative_error(double one, double many) { return many == one ? 0 : number(std::abs(many / one - 1)); }
+
+Errors errors_of(const StepOutcome& one, const StepOutcome& many) {
+  const double norm = one.result.gradient_norm;
+  Errors errors{relative_error(one.result.loss, many.result.loss), relative_error(norm, many.result.gradient_norm), {}};
+  if (many.result.tokens != one.result.tokens || many.gradients.size() != one.gradients.size()) errors.loss = infinity;
+  for (const auto& [name, gradient] : one.gradients) {
+    const auto same = many.gradients.find(name);
+    const Squares s = same == many.gradients.end() ? Squares{infinity, 0} : squares_of(gradient, same->second);
+    errors.gradients[name] = s.apart == 0 ? 0 : number(std::sqrt(s.apart) / (std::sqrt(s.length) + vanishing * norm));
+  }
+  return errors;
+}
+
+double limit_of(DType dtype, std::string_view weight) {
+  if (dtype == DType::f64) return 1e-12;
+  return weight.ends_with("A_log") || weight.ends_with("dt_bias") ? 2e-5 : 1e-5;
+}
+
+bool within_limits(const Errors& e, DType dtype) {
+  return e.loss <= limit_of(dtype) && e.norm <= limit_of(dtype) &&
+         std::all_of(e.gradients.begin(), e.gradients.end(), [&](const auto& error) { return error.second <= limit_of(dtype, error.first); });
+}
+
+Rounding rounding_of(const StepOutcome& exact, const StepOutcome& one, const StepOutcome& many) {
+  return {relative_error(one.result.gradient_norm, many.result.gradient_norm),
+          number(distance(exact.gradients, many.gradients) / distance(exact.gradients, one.gradients))};
+}
+
+bool within_limits(const Rounding& r) { return r.norm <= limit_in_bf16.norm && r.ratio <= limit_in_bf16.ratio; }
+
+std::string kind_of(const std::string& weight) {
+  const std::string layers = "model.layers.";
+  return weight.starts_with(layers) ? weight.substr(weight.find('.', layers.size()) + 1) : weight;
+}
+
+}  // namespace gyr

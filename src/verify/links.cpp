@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/verify/links.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/elementwise.hpp"
+#include "src/base/stopwatch.hpp"
+#include "src/base/table.hpp"
+#include "src/engine/product_rate.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr Index large = Index(1) << 20;    // floats of an all-reduce
+constexpr Index message = Index(1) << 18;  // and between neighbours
+constexpr int repeats = 5;
+
+template <class Body>
+double seconds_of(Body&& body) {
+  double seconds = 0;
+  {
+    const Stopwatch watch(seconds);
+    body();
+  }
+  return seconds;
+}
+
+// Those with more than one rank, the same on all ranks; null where this rank is not in it.
+std::vector<Communicator*> communicators_of(Grid& grid) {
+  std::vector<Communicator*> all;
+  grid.visit([&](Communicator& c) {
+    if (c.size() > 1) all.push_back(&c);
+  });
+  if (grid.size(Axis::pipeline) > 1 && !grid.embedding_group()) all.push_back(nullptr);
+  return all;
+}
+
+// Seconds of an all-reduce of so many floats: the least of some, for what disturbs one does not belong to the machine.
+double all_reduce_seconds(Communicator& c, Device& device, Tensor1<float> x) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < repeats; ++i) least = std::min(least, seconds_of([&] { c.start_all_reduce(device, x).host_wait(); }));
+  return least;
+}
+
+// What of each rank's bytes goes out in a ring: every part but one, twice.
+double sent(int ranks, Index elements) { return 2.0 * (ranks - 1) / ranks * double(elements) * sizeof(float); }
+
+// Neighbours exchange in rounds, in which every rank has one partner at most: those behind even ranks, those behind odd ones, and both ends.
+int partner(int rank, int size, int round) {
+  const bool ends = size > 2 && (rank == 0 || rank == size - 1);
+  if (round == 2) return ends ? size - 1 - rank : -1;
+  const int other = rank % 2 == round ? rank + 1 : rank - 1;
+  return other >= 0 && other < size ? other : -1;
+}
+
+double exchange_rate(Communicator& c, Device& device, int other, Tensor1<const float> out, Tensor1<float> in) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < repeats; ++i) least = std::min(least, seconds_of([&] { c.start_shift(device, out, other, in, other).host_wait(); }));
+  return double(message) * sizeof(float) / least;
+}
+
+class Measurement {
+ public:
+  explicit Measurement(Grid& grid) : grid_(grid), memory_(Memory::scratch, 3 * large * Index(sizeof(float))) {
+    x_ = memory_.tensor<float>(large), y_ = memory_.tensor<float>(message);
+    fill<float>(device_, x_, 0), fill<float>(device_, y_, 0);
+  }
+
+  void take(Communicator* c, MachineRates& rates) {
+    grid_.tell(c ? "measure all-reduce" : "measure");
+    const std::vector<double> mine =
+        c ? std::vector<double>{double(c->size()), all_reduce_seconds(*c, device_, rows(x_, 0, 1)), all_reduce_seconds(*c, device_, x_)}
+          : std::vector<double>(3, 0);
+    const std::vector<double> all = grid_.world().gather(mine);
+    CommunicatorRate slowest{c ? c->name() : "", 0, 0, 0};
+    for (std::size_t i = 0; i < all.size(); i += 3)
+      if (all[i] > 0) {
+        slowest.size = int(all[i]), slowest.latency = std::max(slowest.latency, all[i + 1]);
+        const double rate = sent(slowest.size, large) / all[i + 2];
+        slowest.bytes_per_second = slowest.bytes_per_second == 0 ? rate : std::min(slowest.bytes_per_second, rate);
+      }
+    rates.communicators.push_back(slowest);
+  }
+
+  void take_links(Axis axis, MachineRates& rates) {
+    Communicator& c = grid_.group(axis);
+    for (int round = 0; round < (c.size() > 2 ? 3 : 1); ++round) {
+      grid_.tell("measure links");
+      const int other = partner(c.rank(), c.size(), round);
+      const double rate = other < 0 ? 0 : exchange_rate(c, device_, other, rows(x_, 0, message), y_);
+      const std::vector<double> partners = c.gather(std::vector<double>{double(grid_.layout().rank_at(grid_.position()))});
+      const std::vector<double> all = grid_.world().gather(std::vector<double>{partners[c.rank()], other < 0 ? -1 : partners[other], rate});
+      for (std::size_t i = 0; i < all.size(); i += 3)
+        if (all[i] < all[i + 1]) rates.links.push_back({c.name(), int(all[i]), int(all[i + 1]), all[i + 2]});
+    }
+  }
+
+ private:
+  Grid& grid_;
+  Device device_{false, 1 << 16};
+  Arena memory_;
+  Tensor1<float> x_, y_;
+};
+
+double median(std::vector<double> x) {
+  std::nth_element(x.begin(), x.begin() + std::ptrdiff_t(x.size() / 2), x.end());
+  return x[x.size() / 2];
+}
+
+std::string at_host(int rank, const std::vector<std::string>& hosts) { return fmt::format("rank {} on {}", rank, hosts.at(std::size_t(rank))); }
+
+std::string slowest_link(const std::vector<Link>& links, const std::vector<std::string>& hosts) {
+  std::vector<double> rates;
+  for (const Link& link : links) rates.push_back(link.bytes_per_second);
+  const Link& slowest = links[std::size_t(std::min_element(rates.begin(), rates.end()) - rates.begin())];
+  return fmt::format("slowest link: {:.2f} GB/s each way between {} and {}, neighbours on {}; {:.2f} in the median of {}\n",
+                     slowest.bytes_per_second / 1e9, at_host(slowest.a, hosts), at_host(slowest.b, hosts), slowest.name, median(rates) / 1e9,
+                     links.size());
+}
+
+std::string slowest_rank(const std::vector<double>& rates, const std::vector<std::string>& hosts) {
+  const auto slowest = std::min_element(rates.begin(), rates.end());
+  return fmt::format("slowest rank: {:.1f} GF/s in matrix products on {}; {:.1f} in the median of {}\n", *slowest / 1e9,
+                     at_host(int(slowest - rates.begin()), hosts), median(rates) / 1e9, rates.size());
+}
+
+}  // namespace
+
+MachineRates measure(Grid& grid, DType precision) {
+  MachineRates rates;
+  {
+    Measurement measurement(grid);
+    for (Communicator* c : communicators_of(grid)) measurement.take(c, rates);
+    for (const LayoutAxis& a : grid.layout().axes)
+      if (a.size > 1) measurement.take_links(a.axis, rates);
+  }
+  grid.tell("measure products");
+  const double place[] = {double(grid.layout().rank_at(grid.position())), product_rate(precision)};
+  const std::vector<double> all = grid.world().gather(place);
+  rates.flops_per_second.resize(all.size() / 2);
+  for (std::size_t i = 0; i < all.size(); i += 2) rates.flops_per_second[std::size_t(all[i])] = all[i + 1];
+  return grid.position() == 0 ? rates : MachineRates();
+}
+
+std::string text_of(const MachineRates& rates, const std::vector<std::string>& hosts) {
+  std::string text;
+  if (!rates.communicators.empty()) {
+    Table table({{"communicator"}, {"ranks", true}, {"latency us", true}, {"GB/s a rank", true}});
+    for (const CommunicatorRate& c : rates.communicators)
+      table.row({c.name, fmt::format("{}", c.size), fmt::format("{:.1f}", c.latency * 1e6), fmt::format("{:.2f}", c.bytes_per_second / 1e9)});
+    text += table.str();
+  }
+  if (!rates.links.empty()) text += slowest_link(rates.links, hosts);
+  return text + slowest_rank(rates.flops_per_second, hosts);
+}
+
+}  // namespace gyr

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/verify/shrink.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "modules/flops.hpp"
+#include "src/base/table.hpp"
+#include "src/base/weight_pattern.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr Index width = 24, head_width = 4, states = 6, inner_channels = 8, vocabulary = 32, block_of_tokens = 6;
+constexpr Index small_bucket = 256;
+
+// The least number from `least` on, and not above `most`, that will do; `most` itself where there is none.
+template <class Suits>
+Index smallest(Index least, Index most, Suits&& suits) {
+  for (Index n = std::max<Index>(1, least); n < most; ++n)
+    if (suits(n)) return n;
+  return most;
+}
+
+// 0, 1, or 2 for all that is more.
+Index one_or_several(Index n) { return std::min<Index>(n, 2); }
+
+// Ranks that hold the same of so many units, whether a rank holds several units, and whether they can be dealt at all.
+std::vector<Index> dealt(Index units, Index ranks) {
+  return {units < ranks ? ranks / units : 1, one_or_several(units / ranks), Index(units % ranks == 0 || ranks % units == 0)};
+}
+
+Index on_a_rank(Index units, Index ranks) { return std::max<Index>(1, units / ranks); }
+
+// Query and key heads, or SSM heads and groups: how both are dealt over the tensor axis, and the heads of a rank over the context axis.
+std::vector<Index> heads_meet(Index heads, Index shared, const Layout& layout) {
+  const Index tensor = layout.size(Axis::tensor), context = layout.size(Axis::context);
+  const Index here = on_a_rank(heads, tensor), shared_here = on_a_rank(shared, tensor);
+  std::vector<Index> meets = dealt(heads, tensor);
+  for (const Index x : dealt(shared, tensor)) meets.push_back(x);
+  for (const Index x : {one_or_several(heads / shared), one_or_several(here / shared_here), here % shared_here}) meets.push_back(x);
+  if (context > 1)
+    for (const Index x : {here % context, one_or_several(here / context), shared_here % context, context % shared_here,
+                          one_or_several(shared_here / context), shared_here < context ? context / shared_here : 1})
+      meets.push_back(x);
+  return meets;
+}
+
+// Channels of a head, where several ranks share one.
+std::vector<Index> channels_meet(Index channels, Index heads, Index tensor) {
+  const Index ranks = heads < tensor ? tensor / heads : 1;
+  return {std::gcd(channels, ranks), one_or_several(channels / std::gcd(channels, ranks)), channels % 2};
+}
+
+// Rows dealt as evenly as they go: what is left over, and ranks that have none.
+std::vector<Index> rows_meet(Index rows, Index ranks) {
+  const Index each = (rows + ranks - 1) / ranks;
+  return {rows % ranks, ranks - (rows + each - 1) / each};
+}
+
+// Tokens: padding behind the last, blocks, what precedes them, rows of the residual stream.
+std::vector<Index> sequences_meet(const Layout& layout, Index batch, Index length, Index conv_kernel) {
+  const SequenceLayout s = layout.sequences(0, batch, length);
+  const Index padding = s.shared() ? s.ranks * s.seq_length - s.whole : 0;
+  return {padding, one_or_several(batch), s.rows() % layout.size(Axis::tensor), Index(s.block_length() >= conv_kernel)};
+}
+
+// Chunks of the scan in a block of tokens.
+std::vector<Index> chunks_meet(const Layout& layout, Index length, Index chunk) {
+  const Index block = layout.sequences(0, 1, length).block_length(), size = std::min(chunk, block);
+  return {std::min<Index>(block / size, 3), Index(block % size == 0)};
+}
+
+// Micro-batches of a rank that are under way in its pipeline.
+std::vector<Index> micros_meet(Index micros, Index pipeline) {
+  return {micros % pipeline, std::min(micros, 2 * pipeline) / pipeline, Index(micros > pipeline)};
+}
+
+Index micros_of(const RunConfig& run, const Layout& layout) { return run.largest_batch() / (layout.size(Axis::data) * run.train.micro_batch_size); }
+
+// Whether a rank's gradients are more than one bucket, as if every stage were equally large.
+bool has_buckets(const RunConfig& run, const Layout& layout) {
+  const Index ranks = Index(layout.size(Axis::tensor)) * Index(layout.stages.size());
+  return parameter_count(run.model) / ranks * Index(sizeof(float)) > layout.bucket_bytes;
+}
+
+// "model.layers.12.mamba.D" with another number; other names as they are.
+std::string in_layer(const std::string& name, const std::vector<Index>& numbers) {
+  const std::string layers = "model.layers.";
+  if (!name.starts_with(layers)) return name;
+  const std::size_t end = name.find('.', layers.size());
+  return fmt::format("{}{}{}", layers, numbers.at(std::stoul(name.substr(layers.size(), end - layers.size()))), name.substr(end));
+}
+
+// Of every layer its type, and which of its weights are frozen.
+std::vector<std::string> kinds_of(const RunConfig& run) {
+  std::vector<std::string> kinds;
+  for (const char symbol : run.model.pattern) kinds.emplace_back(1, symbol);
+  const Trained trained = run.optimizer.trained();
+  const std::string layers = "model.layers.";
+  for (const Weight& w : declared_weights(run.model))
+    if (w.name.starts_with(layers)) kinds.at(std::stoul(w.name.substr(layers.size()))) += trained(w) ? '+' : '-';
+  return kinds;
+}
+
+void shrink_layers(Shrunk& small, const RunConfig& deck, const Layout& layout) {
+  const std::vector<std::string> kinds = kinds_of(deck);
+  small.run.model.pattern.clear(), small.run.parallel.layers.clear();
+  for (const Span& stage : layout.stages) {
+    std::map<std::string, Index> taken;
+    const std::size_t before = small.from.size();
+    for (Index layer = stage.first; layer < stage.last; ++layer) {
+      const bool alone = taken.size() == 1 && small.from.size() == before + 1;  // the stage has one layer so far
+      if (taken[kinds[layer]]++ == 0 || alone) small.from.push_back(layer);
+    }
+    small.run.parallel.layers.push_back(Index(small.from.size() - before));
+  }
+  for (const Index layer : small.from) small.run.model.pattern += deck.model.pattern[layer];
+}
+
+void shrink_heads(Index& heads, Index& shared, const Layout& layout) {
+  const auto meets = heads_meet(heads, shared, layout);
+  for (Index h = 1; h <= heads; ++h)
+    for (Index s = 1; s <= std::min(h, shared); ++s)
+      if (h % s == 0 && heads_meet(h, s, layout) == meets) {
+        heads = h, shared = s;
+        return;
+      }
+}
+
+void shrink_channels(Index& channels, Index heads, Index tensor) {
+  const auto meets = channels_meet(channels, heads, tensor);
+  channels = smallest(head_width, channels, [&](Index n) { return channels_meet(n, heads, tensor) == meets; });
+}
+
+void shrink_model(ModelConfig& m, const Layout& layout) {
+  const Index tensor = layout.size(Axis::tensor);
+  m.hidden_size = std::min(m.hidden_size, width);
+  shrink_channels(m.attention.head_dim, m.attention.num_heads, tensor);
+  shrink_channels(m.mamba.head_dim, m.mamba.num_heads, tensor);
+  shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, layout);
+  shrink_heads(m.mamba.num_heads, m.mamba.num_groups, layout);
+  m.mamba.state_size = std::min(m.mamba.state_size, states);
+  const auto inner = dealt(m.mlp.intermediate_size, tensor);
+  m.mlp.intermediate_size =
+      smallest(std::min(m.mlp.intermediate_size, inner_channels), m.mlp.intermediate_size, [&](Index n) { return dealt(n, tensor) == inner; });
+  const Index tokens = m.vocab_size;
+  const auto rows = rows_meet(tokens, tensor);
+  m.vocab_size = smallest(vocabulary, tokens, [&](Index n) { return rows_meet(n, tensor) == rows; });
+  if (m.pad_token_id < tokens) m.pad_token_id = std::min(m.pad_token_id, std::int32_t(m.vocab_size - 1));
+}
+
+// Length, micro-batch and chunk together: rows are their product.
+void shrink_sequences(RunConfig& run, const Layout& layout) {
+  Index &length = run.train.seq_length, &batch = run.train.micro_batch_size, &chunk = run.model.mamba.chunk_size;
+  const Index kernel = run.model.mamba.conv_kernel, tensor = layout.size(Axis::tensor);
+  const auto sequences = sequences_meet(layout, batch, length, kernel), chunks = chunks_meet(layout, length, chunk);
+  for (Index l = 1; l < length; ++l) {
+    const Index block = layout.sequences(0, 1, l).block_length();
+    if (block < block_of_tokens) continue;
+    for (Index b = one_or_several(batch); b <= std::min(batch, tensor + 1); ++b) {
+      if (sequences_meet(layout, b, l, kernel) != sequences) continue;
+      const Index c = smallest(3, block + 1, [&](Index n) { return chunks_meet(layout, l, n) == chunks; });
+      if (chunks_meet(layout, l, c) != chunks) continue;
+      length = l, batch = b, chunk = c;
+      return;
+    }
+  }
+}
+
+void shrink_batch(RunConfig& run, Index micros, const Layout& layout) {
+  const Index pipeline = layout.size(Axis::pipeline);
+  const auto meets = micros_meet(micros, pipeline);
+  run.train.ramp.clear();
+  run.train.global_batch_size =
+      smallest(1, micros, [&](Index n) { return micros_meet(n, pipeline) == meets; }) * layout.size(Axis::data) * run.train.micro_batch_size;
+}
+
+// What the deck says of weights by patterns, said of each: layers have other numbers.
+void name_weights(Shrunk& small, const OptimizerConfig& deck) {
+  OptimizerConfig& o = small.run.optimizer;
+  o.groups.clear(), o.frozen.clear();
+  const Trained trained = deck.trained();
+  for (Weight w : declared_weights(small.run.model)) {
+    const std::string name = std::exchange(w.name, in_layer(w.name, small.from));
+    if (!trained(w)) o.frozen.push_back(name);
+    for (const ParameterGroup& group : deck.groups)
+      if (matches(group.pattern, w.name)) o.groups.push_back({name, group.lr_factor, group.weight_decay_factor});
+  }
+}
+
+std::string layers_text(const std::string& pattern, const std::vector<Span>& stages) {
+  const std::set<char> types(pattern.begin(), pattern.end());
+  Index least = Index(pattern.size()), most = 0;
+  for (const Span& stage : stages) least = std::min(least, stage.size()), most = std::max(most, stage.size());
+  return fmt::format("{} of {}, {} in a stage", pattern.size(), std::string(types.begin(), types.end()),
+                     least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most));
+}
+
+}  // namespace
+
+Meeting meeting_of(const RunConfig& run, const Layout& layout) {
+  const ModelConfig& m = run.model;
+  const Index tensor = layout.size(Axis::tensor);
+  return {{"attention.num_heads", heads_meet(m.attention.num_heads, m.attention.num_kv_heads, layout)},
+          {"attention.head_dim", channels_meet(m.attention.head_dim, m.attention.num_heads, tensor)},
+          {"mamba.num_heads", heads_meet(m.mamba.num_heads, m.mamba.num_groups, layout)},
+          {"mamba.head_dim", channels_meet(m.mamba.head_dim, m.mamba.num_heads, tensor)},
+          {"mlp.intermediate_size", dealt(m.mlp.intermediate_size, tensor)},
+          {"vocab_size", rows_meet(m.vocab_size, tensor)},
+          {"seq_length", sequences_meet(layout, run.train.micro_batch_size, run.train.seq_length, m.mamba.conv_kernel)},
+          {"mamba.chunk_size", chunks_meet(layout, run.train.seq_length, m.mamba.chunk_size)},
+          {"global_batch_size", micros_meet(micros_of(run, layout), layout.size(Axis::pipeline))},
+          {"bucket", {has_buckets(run, layout)}}};
+}
+
+Shrunk shrunk(const RunConfig& deck, const Layout& layout) {
+  Shrunk small{deck, {}};
+  small.run.parallel.data = layout.size(Axis::data);
+  shrink_layers(small, deck, layout);
+  shrink_model(small.run.model, layout);
+  shrink_sequences(small.run, layout);
+  shrink_batch(small.run, micros_of(deck, layout), layout);
+  name_weights(small, deck.optimizer);
+  if (has_buckets(deck, layout)) small.run.parallel.bucket_bytes = small_bucket;
+  return small;
+}
+
+std::string shrunk_table(const RunConfig& deck, const Layout& layout, const Shrunk& small) {
+  Table table({{"made smaller", false}, {"deck", true}, {"here", true}});
+  const auto row = [&](const char* name, auto&& value) {
+    const std::string was = fmt::format("{}", value(deck)), is = fmt::format("{}", value(small.run));
+    if (was != is) table.row({name, was, is});
+  };
+  table.row(
+      {"layers", layers_text(deck.model.pattern, layout.stages), layers_text(small.run.model.pattern, layout_of(small.run, layout.ranks()).stages)});
+  row("model.vocab_size", [](const RunConfig& r) { return r.model.vocab_size; });
+  row("model.hidden_size", [](const RunConfig& r) { return r.model.hidden_size; });
+  row("model.attention.num_heads", [](const RunConfig& r) { return r.model.attention.num_heads; });
+  row("model.attention.num_kv_heads", [](const RunConfig& r) { return r.model.attention.num_kv_heads; });
+  row("model.attention.head_dim", [](const RunConfig& r) { return r.model.attention.head_dim; });
+  row("model.mamba.num_heads", [](const RunConfig& r) { return r.model.mamba.num_heads; });
+  row("model.mamba.num_groups", [](const RunConfig& r) { return r.model.mamba.num_groups; });
+  row("model.mamba.head_dim", [](const RunConfig& r) { return r.model.mamba.head_dim; });
+  row("model.mamba.state_size", [](const RunConfig& r) { return r.model.mamba.state_size; });
+  row("model.mamba.chunk_size", [](const RunConfig& r) { return r.model.mamba.chunk_size; });
+  row("model.mlp.intermediate_size", [](const RunConfig& r) { return r.model.mlp.intermediate_size; });
+  row("train.seq_length", [](const RunConfig& r) { return r.train.seq_length; });
+  row("train.micro_batch_size", [](const RunConfig& r) { return r.train.micro_batch_size; });
+  row("train.global_batch_size", [](const RunConfig& r) { return r.largest_batch(); });
+  row("parallel.bucket", [](const RunConfig& r) { return fmt::format("{} bytes", r.parallel.bucket_bytes); });
+  return table.str();
+}
+
+}  // namespace gyr

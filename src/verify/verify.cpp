@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/verify/verify.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <optional>
+#include <set>
+
+#include "src/base/precision.hpp"
+#include "src/base/stopwatch.hpp"
+#include "src/base/table.hpp"
+#include "src/engine/plan.hpp"
+#include "src/parallel/collective_check.hpp"
+#include "src/train/engine_config.hpp"
+#include "src/verify/links.hpp"
+#include "src/verify/shrink.hpp"
+#include "src/verify/steps.hpp"
+#include "src/watch/watch.hpp"
+
+namespace gyr {
+
+namespace {
+
+Identity identity_of(MPI_Comm world) {
+  Identity me;
+  MPI_Comm_rank(world, &me.rank);
+  MPI_Comm_size(world, &me.ranks);
+  return me;
+}
+
+void say(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+// Of each rank of the job, on the first.
+std::vector<std::string> hosts_of(Grid& grid) {
+  const std::vector<std::string> by_position = gather_texts(grid.world(), host_name());
+  std::vector<std::string> hosts(by_position.size());
+  for (std::size_t position = 0; position < hosts.size(); ++position)
+    hosts[std::size_t(grid.layout().rank_at(int(position)))] = by_position[position];
+  return hosts;
+}
+
+// Bytes that the deck itself will take on this rank; refuses what cannot be planned.
+double planned_bytes(const RunConfig& run, Grid& grid, Beacon& beacon) {
+  double bytes = 0;
+  collective_check(grid.world(), [&] {
+    bytes = double(predicted_capacity(engine_config(run, grid.layout()), grid.layout(), grid.position(), [&] { beacon.advance(); }).total());
+  });
+  return bytes;
+}
+
+std::string counted(std::size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+std::string number(double x) { return fmt::format("{:.1e}", x); }
+
+std::string table_of(const std::vector<Law>& in_double, const std::vector<Law>& in_float) {
+  Table table({{"relative error against one rank"}, {"double", true}, {"limit", true}, {"float", true}, {"limit", true}, {""}});
+  for (std::size_t i = 0; i < in_double.size(); ++i) {
+    const Law &a = in_double[i], &b = in_float.at(i);
+    table.row({a.what, number(a.error), number(a.limit), number(b.error), number(b.limit), a.holds() && b.holds() ? "" : "BROKEN"});
+  }
+  return table.str();
+}
+
+std::string table_of(const std::vector<Law>& in_bf16) {
+  Table table({{"in bf16", false, 60}, {"against one rank", true}, {"limit", true}, {""}});
+  for (const Law& law : in_bf16)
+    table.row({law.what, fmt::format("{:.3g}", law.error), fmt::format("{:.3g}", law.limit), law.holds() ? "" : "BROKEN"});
+  return table.str();
+}
+
+void require_all(const std::vector<Law>& laws) {
+  std::vector<Law> broken;
+  std::copy_if(laws.begin(), laws.end(), std::back_inserter(broken), [](const Law& law) { return !law.holds(); });
+  if (broken.empty()) return;
+  const auto excess = [](const Law& law) { return law.error / law.limit; };
+  const Law& worst = *std::max_element(broken.begin(), broken.end(), [&](const Law& a, const Law& b) { return excess(a) < excess(b); });
+  fail(
+      Exit::unequal,
+      "this layout does not compute here what one rank does: {} of {} laws are broken, worst that of {}, {:.1e} instead of at most {:.1e}. Try other "
+      "axes (parallel.*), another MPI or another build, and report it",
+      broken.size(), laws.size(), worst.what, worst.error, worst.limit);
+}
+
+}  // namespace
+
+void verify(const RunConfig& run, double seconds_of_start, MPI_Comm world) {
+  const Identity me = identity_of(world);
+  Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
+  const Patience patience = patience_of(world);
+  double seconds_of_grid = 0;
+  std::optional<Grid> made;
+  {
+    const Stopwatch stopwatch(seconds_of_grid);
+    made.emplace(layout_of(run, me.ranks), world, patience, &watch.beacon());
+  }
+  Grid& grid = *made;
+  const bool lead = grid.position() == 0;
+  const double bytes = grid.world().max(planned_bytes(run, grid, watch.beacon())), start = grid.world().max(seconds_of_start),
+               grids = grid.world().max(seconds_of_grid);
+  const std::vector<std::string> hosts = hosts_of(grid);
+  const Shrunk small = shrunk(run, grid.layout());
+  if (lead) {
+    say(fmt::format("grid {}, {} ranks on {}; started in {:.2f} s, communicators in {:.2f} s\nthe deck itself takes {:.1f} MiB on the fullest rank\n",
+                    grid.layout().text(), me.ranks, counted(std::set<std::string>(hosts.begin(), hosts.end()).size(), "host"), start, grids,
+                    bytes / (1 << 20)));
+    say(shrunk_table(run, grid.layout(), small) +
+        "all else is the deck's: axes and their order, schedule, shard level, recomputation, biases, norms, frozen weights, documents\n");
+  }
+
+  Grid small_grid(layout_of(small.run, me.ranks), world, patience, &watch.beacon());
+  std::vector<Law> laws = compare_with_one_rank(small.run, DType::f64, small_grid, patience);
+  const std::vector<Law> in_float = compare_with_one_rank(small.run, DType::f32, small_grid, patience);
+  if (lead) say(table_of(laws, in_float));
+  laws.insert(laws.end(), in_float.begin(), in_float.end());
+  if (precision_of(run.train.precision) == DType::bf16) {
+    const std::vector<Law> in_bf16 = compare_with_one_rank(small.run, DType::bf16, small_grid, patience);
+    if (lead) say(table_of(in_bf16));
+    laws.insert(laws.end(), in_bf16.begin(), in_bf16.end());
+  }
+  const MachineRates rates = measure(small_grid, precision_of(run.train.precision));
+  if (lead) say(text_of(rates, hosts));
+  collective_check(grid.world(), [&] { require_all(laws); });
+}
+
+}  // namespace gyr
