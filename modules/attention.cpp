@@ -58,7 +58,7 @@ void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor
   a.show(name_, ".attended", out, *o_);
   if (!y.data()) return;
   linear<T>(a.dev, out, o_->template matrix<const T>(), y, c_.out_multiplier, beta(add));
-  if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
+  if (c_.bias && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
 }
 
 // Queries and keys rotated, values as they are.

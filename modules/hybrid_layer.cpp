@@ -14,8 +14,8 @@ template <class T>
 class HybridLayer final : public Layer {
  public:
   HybridLayer(const ModelConfig& c, const std::string& name, Parameters& parameters) : mixer_(c, name + ".input_layernorm", parameters) {
-    mixer_.add(std::make_unique<Mamba<T>>(c, name + ".mamba", parameters));
-    mixer_.add(std::make_unique<Attention<T>>(c, name + ".self_attn", parameters));
+    add<Mamba>(parameters.mixers().ssm, c, name + ".mamba", parameters);
+    add<Attention>(parameters.mixers().attention, c, name + ".self_attn", parameters);
     feed_forward_.emplace(c, name + ".pre_ff_layernorm", parameters);
     feed_forward_->add(std::make_unique<Mlp<T>>(c, name + ".feed_forward", parameters));
   }
@@ -33,6 +33,14 @@ class HybridLayer final : public Layer {
   }
 
  private:
+  // Where this rank works on it.
+  template <template <class> class Mixer>
+  void add(const Span& team, const ModelConfig& c, const std::string& name, Parameters& parameters) {
+    if (!parameters.in(team)) return;
+    const Parameters::Team declaring(parameters, team);
+    mixer_.add(std::make_unique<Mixer<T>>(c, name, parameters));
+  }
+
   Residual<T> mixer_;
   std::optional<Residual<T>> feed_forward_;
 };

@@ -92,7 +92,7 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
   a.show(name_, ".gated", gated, *out_);
   if (!y.data()) return;
   linear<T>(a.dev, gated, out_->matrix<const T>(), y, c_.out_multiplier, beta(add));
-  if (out_bias_ && a.tensor.rank() == 0) add_bias<T>(a.dev, out_bias_->vector<const A>(), c_.out_multiplier, y);
+  if (out_bias_ && a.holders(*out_).rank() == 0) add_bias<T>(a.dev, out_bias_->vector<const A>(), c_.out_multiplier, y);
 }
 
 // Over the tokens: convolution and scan.

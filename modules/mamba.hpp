@@ -70,7 +70,10 @@ class Mamba final : public Branch<T> {
   Tensor2<const A> conv_weight() const { return Tensor2<const A>(conv_->vector<const A>().data(), channels(), c_.conv_kernel); }
   GateOrder order() const { return c_.norm == SsmNorm::gate_first ? GateOrder::gate_first : GateOrder::norm_first; }
   Index norm_width() const { return c_.inner() / c_.num_groups; }
-  Communicator& norm_ranks(Pass& a) const { return a.tensor.block(std::max(1, a.tensor.size() / int(c_.num_groups))); }
+  Communicator& norm_ranks(Pass& a) const {
+    BlockedCommunicator& ranks = a.holders(*out_);
+    return ranks.block(std::max(1, ranks.size() / int(c_.num_groups)));
+  }
   void mix(Pass&, Frame&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
   void mix_shared(Pass&, Frame&, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A>);
   void scan_backward(Pass&, Frame&, Tensor2<T> p, Tensor2<T> conv, SsdSaved<A>, Tensor2<T> dscan, Tensor2<T> dconv, Tensor2<T> dp);

@@ -28,6 +28,7 @@ Parameter& Parameters::declare(Weight weight, Fit fit) {
   ensure(buckets_.empty(), "{} is declared after all is laid out", weight.name);
   if (groups_.empty()) begin_group();
   auto p = std::make_unique<Parameter>();
+  weight.team = team_;
   p->held = gyr::place(weight, at_);
   p->weight = std::move(weight);
   p->trained = !trained_ || trained_(p->weight);
@@ -38,6 +39,11 @@ Parameter& Parameters::declare(Weight weight, Fit fit) {
   if (p->trained) cluster_trained_.back() = true;
   all_.push_back(std::move(p));
   return *all_.back();
+}
+
+Parameters::Team::Team(Parameters& parameters, const Span& ranks) : parameters_(parameters) {
+  ensure(parameters.in(ranks), "a rank declares what ranks {} to {} of the tensor axis hold", ranks.first, ranks.last);
+  parameters.team_ = ranks;
 }
 
 void Parameters::begin_group() {
@@ -59,6 +65,7 @@ int Parameters::bucket_of(int group) const {
   return int(found - buckets_.begin());
 }
 
+// What a team holds does not count: buckets are the same on all ranks of the tensor axis.
 void Parameters::make_buckets(Index bucket_bytes) {
   Index bytes = bucket_bytes;
   bool alone = true;
@@ -69,17 +76,16 @@ void Parameters::make_buckets(Index bucket_bytes) {
     buckets_.back().groups.first = group;
     const Span range = parameters_of({group, group + 1});
     for (Index i = range.first; i < range.last; ++i)
-      if (cluster_trained_[all_[i]->cluster_]) bytes += all_[i]->size() * size_of(accumulator_of(dtype_));
+      if (cluster_trained_[all_[i]->cluster_] && held_by(Holders::all, all_[i]->weight)) bytes += all_[i]->size() * size_of(accumulator_of(dtype_));
   }
 }
 
-WeightSection Parameters::section(const Bucket& bucket, bool wide, bool trained, int number) {
-  WeightSection s{wide, trained};
+WeightSection Parameters::section(const Bucket& bucket, WeightSection s, int number) {
   const Span range = parameters_of(bucket.groups);
   int cluster = -1;
   for (Index i = range.first; i < range.last; ++i) {
     Parameter& p = *all_[i];
-    if (is_wide(p) != wide || cluster_trained_[p.cluster_] != trained) continue;
+    if (is_wide(p) != s.wide || cluster_trained_[p.cluster_] != s.trained || held_by(Holders::team, p.weight) != s.of_team) continue;
     if (std::exchange(cluster, p.cluster_) != p.cluster_) s.size = aligned(s.size), s.gradient_size = aligned(s.gradient_size);
     p.section_ = number;
     p.cut_.offset = s.size, p.gradient_offset_ = s.gradient_size;
@@ -87,20 +93,21 @@ WeightSection Parameters::section(const Bucket& bucket, bool wide, bool trained,
     if (p.trained || over_.level != Shard::none) s.gradient_size += p.size();
   }
   const Index grain = alignment * over_.ranks.ranks;
-  s.size = aligned(s.size, grain), s.gradient_size = trained ? aligned(s.gradient_size, grain) : 0;
+  s.size = aligned(s.size, grain), s.gradient_size = s.trained ? aligned(s.gradient_size, grain) : 0;
   return s;
 }
 
 void Parameters::place(Bucket& bucket) {
   for (const bool trained : {true, false})
-    for (const bool wide : {false, true}) {
-      WeightSection s = section(bucket, wide, trained, int(bucket.sections.size()));
-      if (s.size == 0) continue;
-      Index& values = wide ? wide_extent_ : narrow_extent_;
-      s.values = values, values += s.size;
-      s.gradients = extent_, extent_ += s.gradient_size;
-      bucket.sections.push_back(s);
-    }
+    for (const bool wide : {false, true})
+      for (const bool of_team : {false, true}) {
+        WeightSection s = section(bucket, {wide, trained, of_team}, int(bucket.sections.size()));
+        if (s.size == 0) continue;
+        Index& values = wide ? wide_extent_ : narrow_extent_;
+        s.values = values, values += s.size;
+        s.gradients = extent_, extent_ += s.gradient_size;
+        bucket.sections.push_back(s);
+      }
   const Span range = parameters_of(bucket.groups);
   const auto [parts, part] = over_.ranks;
   for (Index i = range.first; i < range.last; ++i) {
@@ -273,23 +280,23 @@ std::vector<AnyTensor> Parameters::kept_gradients() const {
   return kept;
 }
 
-std::vector<int> Parameters::copy_counts(Axis axis) const {
+std::vector<int> Parameters::copy_counts(Axis axis, Holders who) const {
   std::set<int> counts;
   for (const auto& p : all_)
-    if (p->weight.sharding(axis))
+    if (p->weight.sharding(axis) && held_by(who, p->weight))
       for (const Held& held : p->held.boxes)
         if (held.copies[axis].ranks > 1) counts.insert(held.copies[axis].ranks);
   return {counts.begin(), counts.end()};
 }
 
-void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, BlockedCommunicator& along, bool split_rows) const {
-  std::vector<int> counts = copy_counts(axis);
+void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Holders who, BlockedCommunicator& along, bool split_rows) const {
+  std::vector<int> counts = copy_counts(axis, who);
   if (split_rows && !std::count(counts.begin(), counts.end(), along.size())) counts.push_back(along.size());
   for (const int copies : counts) {
     std::vector<AnyTensor> parts;
     Index total = 0;
     for (const auto& p : all_) {
-      if (!p->trained || !(p->weight.sharding(axis) || (split_rows && p->weight.of_rows))) continue;
+      if (!p->trained || !held_by(who, p->weight) || !(p->weight.sharding(axis) || (split_rows && p->weight.of_rows))) continue;
       const Piece kept = p->kept_gradient();
       stretches(*p, kept.of, [&](Index, Index local, Index count, const Held& held) {
         if (held.copies[axis].ranks != copies) return;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "kernels/blocked_communicator.hpp"
+#include "modules/mixers.hpp"
 #include "modules/shard.hpp"
 
 namespace gyr {
@@ -77,9 +78,10 @@ class Parameter {
 using ParameterList = std::span<const std::unique_ptr<Parameter>>;
 
 // Weights of one type in a bucket, all trained or all frozen; but frozen ones among trained neighbours that one product serves are with these, and
-// where what is kept is cut they take room as these do.
+// where what is kept is cut they take room as these do. What a team holds is apart, so that what all ranks of the tensor axis hold lies, and is cut,
+// alike on them.
 struct WeightSection {
-  bool wide, trained;
+  bool wide, trained, of_team;
   Index size = 0, gradient_size = 0;  // elements, padded so that all parts are equal
   Index values = 0, gradients = 0;    // where they begin: in the run of the type; in that of gradients, where trained
 };
@@ -98,13 +100,27 @@ class Parameters {
  public:
   // `dtype`: the model's scalar. `at`: where the rank stands along the axes that weights are sharded over. Ranks along others hold the same and do
   // not count as copies; they may cut among themselves what they keep.
-  Parameters(DType dtype, const Coordinates& at, Trained trained = {}, const ShardedOver& over = {})
-      : dtype_(dtype), at_(at), trained_(std::move(trained)), over_(over.level == Shard::none ? ShardedOver() : over) {}
+  Parameters(DType dtype, const Coordinates& at, Trained trained = {}, const ShardedOver& over = {}, const Mixers& mixers = Mixers::together())
+      : dtype_(dtype), at_(at), trained_(std::move(trained)), over_(over.level == Shard::none ? ShardedOver() : over), mixers_(mixers) {}
 
   // Declares a weight. `adjacent`: directly behind the previous one in memory, so that one product can serve both; so do their gradients
   // where both are trained.
   enum class Fit { aligned, adjacent };
   Parameter& declare(Weight weight, Fit = Fit::aligned);
+
+  // While it lives, what is declared belongs to some ranks of the tensor axis, of which this is one.
+  class Team {
+   public:
+    Team(Parameters&, const Span& ranks);
+    ~Team() { parameters_.team_ = {0, 0}; }
+    Team(const Team&) = delete;
+
+   private:
+    Parameters& parameters_;
+  };
+  const Mixers& mixers() const { return mixers_; }
+  // Whether this rank is one of a team's.
+  bool in(const Span& team) const { return within(team, at_).has_value(); }
 
   // What is declared from now on belongs to another group: the least that makes a bucket.
   void begin_group();
@@ -118,7 +134,8 @@ class Parameters {
 
   DType dtype() const { return dtype_; }
   Shard shard() const { return over_.level; }
-  const Coordinates& coordinates() const { return at_; }
+  // Among those that what is declared belongs to.
+  Coordinates coordinates() const { return *within(team_, at_); }
   const std::vector<std::unique_ptr<Parameter>>& all() const { return all_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int bucket_of(int group) const;
@@ -146,10 +163,12 @@ class Parameters {
   void keep_gradients(Device&, int bucket, int buffer);
 
   // Sums gradients that are parts of a sum: of what several ranks of an axis hold because there are fewer units than ranks, and, with
-  // `split_rows`, of weights that work on shares of rows on all of them. One all-reduce per number of copies.
-  void reduce_copies(Device&, Arena& communication, Axis, BlockedCommunicator& along, bool split_rows) const;
+  // `split_rows`, of weights that work on shares of rows on all of them. One all-reduce per number of copies. Of weights that teams hold, or of
+  // those that all hold: `along` is the team or the axis.
+  enum class Holders { all, team };
+  void reduce_copies(Device&, Arena& communication, Axis, Holders, BlockedCommunicator& along, bool split_rows) const;
   // Numbers of copies that occur, besides 1 and those of weights that are not sharded over the axis (their gradients are equal everywhere).
-  std::vector<int> copy_counts(Axis) const;
+  std::vector<int> copy_counts(Axis, Holders) const;
 
  private:
   struct Group {
@@ -160,12 +179,13 @@ class Parameters {
   struct Values {
     AnyTensor narrow, wide;
   };
+  static bool held_by(Holders who, const Weight& w) { return (w.team.size() > 0) == (who == Holders::team); }
   bool one_type() const { return dtype_ == accumulator_of(dtype_); }
   bool is_wide(const Parameter& p) const { return !one_type() && p.weight.storage == Storage::wide; }
   Span parameters_of(const Span& groups) const;
   void make_buckets(Index bucket_bytes);
   void place(Bucket&);
-  WeightSection section(const Bucket&, bool wide, bool trained, int number);
+  WeightSection section(const Bucket&, WeightSection, int number);
   void allocate_values(Arena&);
   void allocate_gradients(Arena&);
   AnyTensor own_part(const AnyTensor& all) const;
@@ -178,6 +198,8 @@ class Parameters {
   std::vector<std::unique_ptr<Parameter>> all_;
   Trained trained_;
   ShardedOver over_;
+  Mixers mixers_;
+  Span team_ = {0, 0};
   std::vector<Group> groups_;
   std::vector<bool> cluster_trained_;
   std::vector<Bucket> buckets_;

@@ -29,7 +29,8 @@ struct StreamRows {
 struct Pass {
   Device& dev;
   BlockedCommunicator& tensor;
-  Communicator* context;  // ranks that share the sequences; null where none does
+  BlockedCommunicator* team;  // ranks of the tensor axis that work on the same mixer; null where all work on both
+  Communicator* context;      // ranks that share the sequences; null where none does
   RotaryTables& rotary;
   SequenceLayout sequences;
   StreamRows stream;
@@ -42,6 +43,9 @@ struct Pass {
   auto scratch(const char* name, Extent... extent) const {
     return dev.scratch.named(name).template tensor<S>(extent...);
   }
+
+  // The ranks of the tensor axis that hold a weight among themselves.
+  BlockedCommunicator& holders(const Parameter& of) const { return of.weight.team.size() > 0 ? *team : tensor; }
 
   // Calls the hook, if there is one, with an activation whose columns are sharded over the tensor axis as a weight's rows or columns are.
   void show(const std::string& name, const char* what, const AnyMatrix& numbers, const Parameter& like) const {

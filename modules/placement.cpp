@@ -95,7 +95,18 @@ Coordinate Held::copy(Axes along) const {
   return all;
 }
 
-Placement place(const Weight& w, const Coordinates& at) {
+std::optional<Coordinates> within(const Span& team, Coordinates at) {
+  if (team.size() == 0) return at;
+  Coordinate& tensor = at[Axis::tensor];
+  if (tensor.rank < team.first || tensor.rank >= team.last) return {};
+  tensor = {int(team.size()), tensor.rank - int(team.first)};
+  return at;
+}
+
+Placement place(const Weight& w, const Coordinates& everywhere) {
+  const std::optional<Coordinates> inside = within(w.team, everywhere);
+  if (!inside) return {Shape(w.shape.size(), 0), {}};
+  const Coordinates& at = *inside;
   Placement placement{w.shape, {{whole(w.shape), Shape(w.shape.size(), 0), at}}};
   for (const Sharding& sharding : w.shardings) {
     ensure(placement.shape[sharding.dim] == w.shape[sharding.dim], "{}: dimension {} is sharded twice", w.name, sharding.dim);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "kernels/box.hpp"
 #include "modules/weight.hpp"
@@ -21,6 +22,9 @@ struct Coordinates {
   const Coordinate& operator[](Axis axis) const { return along[std::size_t(axis)]; }
 };
 
+// Of a rank of the tensor axis within a team of them: as if there were no others. Nothing where it is not in the team; as it is where that is empty.
+std::optional<Coordinates> within(const Span& team, Coordinates);
+
 // A box of a weight that a rank holds.
 struct Held {
   Box box;             // in the whole weight, never empty
@@ -33,7 +37,7 @@ struct Held {
 };
 
 struct Placement {
-  Shape shape;  // of the rank's share, the same on every rank; elements that no box covers only pad
+  Shape shape;  // of the rank's share, the same on every rank of the weight's team, nothing on others; elements that no box covers only pad
   std::vector<Held> boxes;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/box.hpp"
 #include "kernels/random.hpp"
 #include "kernels/tensor.hpp"
 #include "modules/axis.hpp"
@@ -59,6 +60,7 @@ struct Weight {
   Storage storage = Storage::narrow;
   bool decays = true;    // weight decay applies
   bool of_rows = false;  // works on rows of the residual stream: where ranks keep shares of these, each has a part of its gradient
+  Span team = {0, 0};    // the ranks of the tensor axis that hold it among themselves, the others nothing; empty: all of them hold it
 
   Index size() const { return elements(shape); }
   const Sharding* sharding(Axis axis) const {

@@ -28,10 +28,11 @@ struct Place {
   bool sequence;
   Shard shard;
   Index bucket_bytes;
-  int stage, chunks;       // on the pipeline axis; and what the rank has there
-  std::vector<int> parts;  // of each chunk
-  std::string layers;      // symbols of this rank's
-  Index narrow, wide;      // bytes of the scalar and of its accumulator
+  int stage, chunks;                 // on the pipeline axis; and what the rank has there
+  std::vector<int> parts;            // of each chunk
+  std::string layers;                // symbols of this rank's
+  Index narrow, wide;                // bytes of the scalar and of its accumulator
+  int attention_ranks, tensor_rank;  // of the first: 0 where mixers are not apart
 
   template <class T>
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
@@ -59,7 +60,9 @@ struct Place {
             parts,
             layers,
             Index(sizeof(T)),
-            std::is_same_v<T, double> ? 8 : 4};
+            std::is_same_v<T, double> ? 8 : 4,
+            layout.attention_ranks,
+            layout.coordinate(position, Axis::tensor)};
   }
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
@@ -70,7 +73,8 @@ struct Place {
   Index kept_rows() const { return sequence ? (rows() + tensor - 1) / tensor : rows(); }
   Index kept_bytes() const { return kept_rows() * model().hidden_size * narrow; }
   Index tokens_here() const { return (model().vocab_size + tensor - 1) / tensor; }
-  std::string block(int size) const { return size == tensor ? "tensor" : fmt::format("tensor/{}", size); }
+  bool computes_attention() const { return attention_ranks == 0 || tensor_rank < attention_ranks; }
+  bool computes_ssm() const { return attention_ranks == 0 || tensor_rank >= attention_ranks; }
   Index count(const char* symbols) const {
     return std::count_if(layers.begin(), layers.end(), [&](char c) { return std::string(symbols).find(c) != std::string::npos; });
   }
@@ -87,9 +91,9 @@ struct Part {
   Index units, width;
   int replicas;
 };
-Part whole_units(const Place& p, Index units) { return {std::max<Index>(1, units / p.tensor), 0, int(std::max<Index>(1, p.tensor / units))}; }
-Part cut_units(const Place& p, Index units, Index width) {
-  const Part whole = whole_units(p, units);
+Part whole_units(int ranks, Index units) { return {std::max<Index>(1, units / ranks), 0, int(std::max<Index>(1, ranks / units))}; }
+Part cut_units(int ranks, Index units, Index width) {
+  const Part whole = whole_units(ranks, units);
   const int parts = std::gcd(int(width), whole.replicas);
   return {whole.units, width / parts, whole.replicas / parts};
 }
@@ -99,31 +103,52 @@ struct Shards {
   Index d, q, k, out, num_heads, inner, group, channels, projected, f;
   int q_replicas, k_replicas, out_replicas, head_replicas, inner_replicas, group_replicas, f_replicas;
 
-  explicit Shards(const Place& p) {
-    const ModelConfig& m = p.model();
+  Shards(const ModelConfig& m, int ranks) {
     d = m.hidden_size;
-    const Part queries = whole_units(p, m.attention.num_heads), keys = whole_units(p, m.attention.num_kv_heads);
-    const Part values = cut_units(p, m.attention.num_heads, m.attention.head_dim);
+    const Part queries = whole_units(ranks, m.attention.num_heads), keys = whole_units(ranks, m.attention.num_kv_heads);
+    const Part values = cut_units(ranks, m.attention.num_heads, m.attention.head_dim);
     q = queries.units * m.attention.head_dim, q_replicas = queries.replicas;
     k = keys.units * m.attention.head_dim, k_replicas = keys.replicas;
     out = values.units * values.width, out_replicas = values.replicas;
-    const Part ssm = whole_units(p, m.mamba.num_heads), x = cut_units(p, m.mamba.num_heads, m.mamba.head_dim),
-               bc = whole_units(p, m.mamba.num_groups);
+    const Part ssm = whole_units(ranks, m.mamba.num_heads), x = cut_units(ranks, m.mamba.num_heads, m.mamba.head_dim),
+               bc = whole_units(ranks, m.mamba.num_groups);
     num_heads = ssm.units, head_replicas = ssm.replicas;
     inner = x.units * x.width, inner_replicas = x.replicas;
     group = bc.units * m.mamba.state_size, group_replicas = bc.replicas;
     channels = inner + 2 * group, projected = inner + channels + num_heads;
-    const Part mlp = whole_units(p, m.mlp.intermediate_size);
+    const Part mlp = whole_units(ranks, m.mlp.intermediate_size);
     f = mlp.units, f_replicas = mlp.replicas;
   }
 };
 
+// Layers whose mixer some ranks share, of which this is one.
+struct Mixers {
+  const char* symbols;
+  int ranks;
+  std::string name;  // of their communicator
+
+  Shards shards(const Place& p) const { return {p.model(), ranks}; }
+  std::string block(int size) const { return size == ranks ? name : fmt::format("{}/{}", name, size); }
+};
+std::vector<Mixers> mixers_of(const Place& p, const char* alone, const char* all, bool mine, int team, const char* name) {
+  if (p.attention_ranks == 0) return {{all, p.tensor, "tensor"}};
+  std::vector<Mixers> list{{alone, p.tensor, "tensor"}};
+  if (mine) list.push_back({"P", team, name});
+  return list;
+}
+std::vector<Mixers> ssm_of(const Place& p) { return mixers_of(p, "M", "PM", p.computes_ssm(), p.tensor - p.attention_ranks, "ssm"); }
+std::vector<Mixers> attention_of(const Place& p) { return mixers_of(p, "*", "P*", p.computes_attention(), p.attention_ranks, "attention"); }
+
 // Elements of matrices, and of vectors and filters, which are stored in the accumulator's precision.
-struct PartRun {
+struct Run {
   FlatRun narrow, wide;
 };
+// What all ranks of the tensor axis hold of a part, and what those of a team do.
+struct PartRun {
+  Run all, team;
+};
 
-void mamba_weights(const MambaConfig& c, const Shards& s, PartRun& x) {
+void mamba_weights(const MambaConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.projected * s.d);
   if (c.in_bias) x.wide.next(s.projected);
   x.wide.next(s.channels * c.conv_kernel);
@@ -133,27 +158,32 @@ void mamba_weights(const MambaConfig& c, const Shards& s, PartRun& x) {
   x.narrow.next(s.d * s.inner);
   if (c.out_bias) x.wide.next(s.d);
 }
-void attention_weights(const AttentionConfig& c, const Shards& s, PartRun& x) {
+void attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.q * s.d), x.narrow.more(s.k * s.d), x.narrow.more(s.k * s.d), x.narrow.next(s.d * s.out);
   if (c.bias) x.wide.next(s.q), x.wide.more(s.k), x.wide.more(s.k), x.wide.next(s.d);
 }
-void mlp_weights(const MlpConfig& c, const Shards& s, PartRun& x) {
+void mlp_weights(const MlpConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.f * s.d), x.narrow.more(s.f * s.d), x.narrow.next(s.d * s.f);
   if (c.bias) x.wide.next(s.f), x.wide.more(s.f), x.wide.next(s.d);
 }
-void layer_weights(const ModelConfig& m, char symbol, const Shards& s, PartRun& x) {
-  x.wide.next(s.d);
-  if (symbol == 'P' || symbol == 'M') mamba_weights(m.mamba, s, x);
-  if (symbol == 'P' || symbol == '*') attention_weights(m.attention, s, x);
-  if (symbol == 'P') x.wide.next(s.d);
-  if (symbol == 'P' || symbol == '-') mlp_weights(m.mlp, s, x);
+void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
+  const ModelConfig& m = p.model();
+  const auto has = [&](const Mixers& mixers) { return std::string(mixers.symbols).find(symbol) != std::string::npos; };
+  Run& of_mixers = p.attention_ranks > 0 && symbol == 'P' ? x.team : x.all;
+  x.all.wide.next(s.d);
+  for (const Mixers& mixers : ssm_of(p))
+    if (has(mixers)) mamba_weights(m.mamba, mixers.shards(p), of_mixers);
+  for (const Mixers& mixers : attention_of(p))
+    if (has(mixers)) attention_weights(m.attention, mixers.shards(p), of_mixers);
+  if (symbol == 'P') x.all.wide.next(s.d);
+  if (symbol == 'P' || symbol == '-') mlp_weights(m.mlp, s, x.all);
 }
 
 // Weights that are reduced, updated and gathered together: elements of each type, with the padding that makes equal parts of them.
 struct BucketSizes {
-  Index narrow = 0, wide = 0;
   bool whole = false;  // a tied matrix
-  Index size() const { return narrow + wide; }
+  Index narrow = 0, wide = 0, team_narrow = 0, team_wide = 0;
+  Index size() const { return narrow + wide + team_narrow + team_wide; }
 };
 
 // All of a rank's, and by part the bucket whose turn in a buffer it takes; -1: none.
@@ -164,39 +194,42 @@ struct Buckets {
 
 Buckets buckets_of(const Place& p) {
   const ModelConfig& m = p.model();
-  const Shards s(p);
+  const Shards s(m, p.tensor);
   const bool apart = p.bucket_bytes == part_by_part, tied = m.tie_word_embeddings, mixed = p.narrow != p.wide;
   Buckets all;
   int turn = -1;  // the bucket that others join
   const auto add = [&](PartRun x, bool whole) {
-    x.narrow.align(), x.wide.align();
-    if (!mixed) x.narrow.extent += x.wide.extent, x.wide.extent = 0;
-    if (whole || apart || turn < 0) all.sizes.push_back({0, 0, whole});
+    for (Run* run : {&x.all, &x.team}) {
+      run->narrow.align(), run->wide.align();
+      if (!mixed) run->narrow.extent += run->wide.extent, run->wide.extent = 0;
+    }
+    if (whole || apart || turn < 0) all.sizes.push_back({whole});
     if (!whole && (apart || turn < 0)) turn = int(all.sizes.size()) - 1;
     BucketSizes& bucket = whole ? all.sizes.back() : all.sizes[turn];
-    bucket.narrow += x.narrow.extent, bucket.wide += x.wide.extent;
+    bucket.narrow += x.all.narrow.extent, bucket.wide += x.all.wide.extent;
+    bucket.team_narrow += x.team.narrow.extent, bucket.team_wide += x.team.wide.extent;
     return whole ? -1 : turn;
   };
   if (p.first()) {
     PartRun table;
-    table.narrow.next(p.tokens_here() * s.d);
+    table.all.narrow.next(p.tokens_here() * s.d);
     all.of_part.push_back(add(table, tied));
   }
   for (const char symbol : p.layers) {
     PartRun layer;
-    layer_weights(m, symbol, s, layer);
+    layer_weights(p, symbol, s, layer);
     all.of_part.push_back(add(layer, false));
   }
   if (p.last()) {
     PartRun head, matrix;
-    head.wide.next(s.d);
-    (tied ? matrix : head).narrow.next(p.tokens_here() * s.d);
+    head.all.wide.next(s.d);
+    (tied ? matrix : head).all.narrow.next(p.tokens_here() * s.d);
     all.of_part.push_back(add(head, false));
     if (tied && !p.first()) add(matrix, true);
   }
   const Index grain = 64 * (p.shard == Shard::none ? 1 : p.copies);
   for (BucketSizes& b : all.sizes)
-    for (Index* size : {&b.narrow, &b.wide}) *size = (*size + grain - 1) / grain * grain;
+    for (Index* size : {&b.narrow, &b.wide, &b.team_narrow, &b.team_wide}) *size = (*size + grain - 1) / grain * grain;
   return all;
 }
 
@@ -255,29 +288,40 @@ void tensor_axis(const Place& p, Ledger& ledger) {
     reduce("tensor", micros, rows * p.wide);
     reduce("tensor", micros, sums * rows * p.wide);
   }
-  const Part groups = whole_units(p, c.num_groups);
-  if (c.norm != SsmNorm::none && groups.replicas > 1)
-    reduce(p.block(groups.replicas), micros * (2 * p.count("PM") + again("PM", Effort::sum)), p.rows() * groups.units * p.wide);
+  for (const Mixers& ssm : ssm_of(p)) {
+    const Part groups = whole_units(ssm.ranks, c.num_groups);
+    if (c.norm != SsmNorm::none && groups.replicas > 1)
+      reduce(ssm.block(groups.replicas), micros * (2 * p.count(ssm.symbols) + again(ssm.symbols, Effort::sum)), p.rows() * groups.units * p.wide);
+  }
 }
 
 // What several ranks hold the same of: the gradients are summed once per step, all those of one number of replicas together.
 void replicas(const Place& p, Ledger& ledger) {
   const ModelConfig& m = p.model();
   const MambaConfig& c = m.mamba;
-  const Shards s(p);
-  const Index mamba = p.count("PM"), attention = p.count("P*"), mlp = p.count("P-");
-  std::map<int, Index> elements;
-  const Index rows = s.d + c.in_bias, through = rows + c.conv_kernel + c.conv_bias;  // of the projection, and of the convolution besides
-  elements[s.inner_replicas] += mamba * s.inner * (rows + through + (c.norm != SsmNorm::none) + s.d);
-  elements[s.group_replicas] += mamba * 2 * s.group * through;
-  elements[s.head_replicas] += mamba * s.num_heads * (rows + 3);
-  elements[s.q_replicas] += attention * s.q * (s.d + m.attention.bias);
-  elements[s.k_replicas] += attention * 2 * s.k * (s.d + m.attention.bias);
-  elements[s.out_replicas] += attention * s.out * s.d;
-  elements[s.f_replicas] += mlp * s.f * (3 * s.d + 2 * m.mlp.bias);
-  if (p.sequence) elements[p.tensor] += (2 * p.count("P") + p.count("M*-") + p.last()) * s.d;
-  for (const auto& [count, all] : elements)
-    if (count > 1 && all > 0) add(ledger, p.block(count), Operation::all_reduce, 1, all * p.wide);
+  std::map<std::string, Index> elements;
+  const auto hold = [&](const Mixers& ranks, int copies, Index count) {
+    if (copies > 1) elements[ranks.block(copies)] += p.count(ranks.symbols) * count;
+  };
+  for (const Mixers& ssm : ssm_of(p)) {
+    const Shards s = ssm.shards(p);
+    const Index rows = s.d + c.in_bias, through = rows + c.conv_kernel + c.conv_bias;  // of the projection, and of the convolution besides
+    hold(ssm, s.inner_replicas, s.inner * (rows + through + (c.norm != SsmNorm::none) + s.d));
+    hold(ssm, s.group_replicas, 2 * s.group * through);
+    hold(ssm, s.head_replicas, s.num_heads * (rows + 3));
+  }
+  for (const Mixers& attention : attention_of(p)) {
+    const Shards s = attention.shards(p);
+    hold(attention, s.q_replicas, s.q * (s.d + m.attention.bias));
+    hold(attention, s.k_replicas, 2 * s.k * (s.d + m.attention.bias));
+    hold(attention, s.out_replicas, s.out * s.d);
+  }
+  const Mixers axis{"P-", p.tensor, "tensor"};
+  const Shards s = axis.shards(p);
+  hold(axis, s.f_replicas, s.f * (3 * s.d + 2 * m.mlp.bias));
+  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*-") + p.last()) * s.d;
+  for (const auto& [communicator, all] : elements)
+    if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }
 
 // Balanced attention of rank r of n, in t = 1 ... (n - 1) / 2: where r + t < n its keys and values leave, otherwise its queries; where r >= t it
@@ -308,13 +352,11 @@ void balanced_attention(const Place& p, const Shards& s, Index kv, Index forward
 
 // Keys and values go round, the gradients of both besides and home, or as the mode has it; in front of every block of tokens its convolution's inputs
 // and its state are known, and behind it the gradients of both.
-void context_axis(const Place& p, Ledger& ledger) {
-  if (p.context == 1) return;
+void attention_over_context(const Place& p, const Mixers& mixers, Ledger& ledger) {
   const ModelConfig& m = p.model();
-  const Shards s(p);
-  const auto twice = [&](const char* symbols, Effort least) { return p.config.micros * (p.count(symbols) + p.count(symbols, least)); };
+  const Shards s = mixers.shards(p);
   const Index values = s.out / (s.q / m.attention.head_dim) * (s.k / m.attention.head_dim), kv = p.rows() * (s.k + values);
-  const Index attention = twice("P*", Effort::mixing), back = p.config.micros * p.count("P*");
+  const Index back = p.config.micros * p.count(mixers.symbols), attention = back + p.config.micros * p.count(mixers.symbols, Effort::mixing);
   if (p.tokens.mode == ContextMode::heads) {  // of each rank's part of the heads: all rows
     const Index rows = p.context * p.rows(), k_heads = s.k / m.attention.head_dim, copies = std::max<Index>(1, p.context / k_heads);
     const Index part = (s.q + (s.k + values) * copies) / p.context, out = s.out / p.context, q_heads = s.q / m.attention.head_dim / p.context;
@@ -328,9 +370,21 @@ void context_axis(const Place& p, Ledger& ledger) {
     add(ledger, "context", Operation::shift, (attention + back) * (p.context - 1), kv * p.narrow);
     add(ledger, "context", Operation::shift, back * p.context, kv * p.wide);
   }
-  const Index blocks = p.tokens.batch * p.tokens.blocks(), scans = twice("PM", Effort::sum) + p.config.micros * p.count("PM");
-  if (m.mamba.conv_kernel > 1) add(ledger, "context", Operation::all_gather, scans, blocks * (m.mamba.conv_kernel - 1) * s.channels * p.narrow);
-  add(ledger, "context", Operation::all_gather, scans, blocks * (s.num_heads + s.inner * m.mamba.state_size) * p.wide);
+}
+
+void ssm_over_context(const Place& p, const Mixers& mixers, Ledger& ledger) {
+  const MambaConfig& c = p.model().mamba;
+  const Shards s = mixers.shards(p);
+  const Index blocks = p.tokens.batch * p.tokens.blocks();
+  const Index scans = p.config.micros * (2 * p.count(mixers.symbols) + p.count(mixers.symbols, Effort::sum));
+  if (c.conv_kernel > 1) add(ledger, "context", Operation::all_gather, scans, blocks * (c.conv_kernel - 1) * s.channels * p.narrow);
+  add(ledger, "context", Operation::all_gather, scans, blocks * (s.num_heads + s.inner * c.state_size) * p.wide);
+}
+
+void context_axis(const Place& p, Ledger& ledger) {
+  if (p.context == 1) return;
+  for (const Mixers& attention : attention_of(p)) attention_over_context(p, attention, ledger);
+  for (const Mixers& ssm : ssm_of(p)) ssm_over_context(p, ssm, ledger);
 }
 
 void pipeline_axis(const Place& p, Ledger& ledger) {
@@ -346,7 +400,8 @@ void tied_matrix(const Place& p, Ledger& ledger) {
 
 // Every section of a bucket by itself.
 void add_bucket(const Place& p, Ledger& ledger, const BucketSizes& bucket, Index reductions, Index gathers) {
-  for (const auto& [size, bytes] : {std::pair{bucket.narrow, p.narrow}, {bucket.wide, p.wide}}) {
+  for (const auto& [size, bytes] :
+       {std::pair{bucket.narrow, p.narrow}, {bucket.wide, p.wide}, {bucket.team_narrow, p.narrow}, {bucket.team_wide, p.wide}}) {
     if (size == 0) continue;
     add(ledger, p.copies_name, Operation::reduce_scatter, reductions, size * p.reduced());
     add(ledger, p.copies_name, Operation::all_gather, gathers, size / p.copies * bytes);
@@ -420,16 +475,23 @@ Index optimizer_bytes(const EngineConfig& config, const Layout& layout, int posi
   return runs * flat_extent(p) / (p.shard == Shard::none ? 1 : p.copies) * p.wide;
 }
 
-bool can_exchange(const ModelConfig& m, int tensor, int context) {
-  const Index heads = std::max<Index>(1, m.attention.num_heads / tensor), keys = std::max<Index>(1, m.attention.num_kv_heads / tensor);
-  return m.pattern.find_first_of("P*") == std::string::npos || (heads % context == 0 && (keys % context == 0 || context % keys == 0));
+bool can_exchange(const ModelConfig& m, int tensor, int context, int attention_ranks) {
+  const auto can = [&](int ranks) {
+    const Index heads = std::max<Index>(1, m.attention.num_heads / ranks), keys = std::max<Index>(1, m.attention.num_kv_heads / ranks);
+    return heads % context == 0 && (keys % context == 0 || context % keys == 0);
+  };
+  const auto used = [&](char symbol) { return m.pattern.find(symbol) != std::string::npos; };
+  return (!used('*') || can(tensor)) && (!used('P') || can(attention_ranks > 0 ? attention_ranks : tensor));
 }
 
-bool can_shard(const ModelConfig& m, int tensor) {
-  const auto split = [&](Index units) { return units % tensor == 0 || tensor % units == 0; };
-  const auto used = [&](const char* symbols) { return m.pattern.find_first_of(symbols) != std::string::npos; };
-  return (!used("P*") || (split(m.attention.num_heads) && split(m.attention.num_kv_heads))) &&
-         (!used("PM") || (split(m.mamba.num_heads) && split(m.mamba.num_groups))) && (!used("P-") || split(m.mlp.intermediate_size));
+bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
+  const auto split = [](Index units, int ranks) { return units % ranks == 0 || ranks % units == 0; };
+  const auto used = [&](char symbol) { return m.pattern.find(symbol) != std::string::npos; };
+  const auto attention = [&](int ranks) { return split(m.attention.num_heads, ranks) && split(m.attention.num_kv_heads, ranks); };
+  const auto ssm = [&](int ranks) { return split(m.mamba.num_heads, ranks) && split(m.mamba.num_groups, ranks); };
+  const bool apart = attention_ranks > 0;
+  return (!used('*') || attention(tensor)) && (!used('M') || ssm(tensor)) && (!(used('P') || used('-')) || split(m.mlp.intermediate_size, tensor)) &&
+         (!used('P') || (attention(apart ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
 }
 
 #define GYR_INSTANTIATE(T)                                                          \

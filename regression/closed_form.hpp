@@ -44,9 +44,9 @@ Index optimizer_bytes(const EngineConfig&, const Layout&, int position);
 inline constexpr Index part_by_part = 1, together = Index(1) << 30;  // Layout::bucket_bytes
 
 // Whether context ranks can exchange the attention heads of a tensor rank against tokens.
-bool can_exchange(const ModelConfig&, int tensor, int context);
+bool can_exchange(const ModelConfig&, int tensor, int context, int attention_ranks = 0);
 
 // Whether the layers' heads, groups and channels can be sharded over so many tensor ranks at all.
-bool can_shard(const ModelConfig&, int tensor);
+bool can_shard(const ModelConfig&, int tensor, int attention_ranks = 0);
 
 }  // namespace gyr::testing

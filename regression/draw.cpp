@@ -71,7 +71,7 @@ MambaConfig mamba_of(Dice& dice, int tensor) {
   return c;
 }
 
-ModelConfig model_of(Dice& dice, int tensor, Index layers) {
+ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) {
   ModelConfig m;
   for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.7) ? 'P' : dice.of<char>({'M', '*', '-'});
   m.hidden_size = dice.between(3, 14), m.vocab_size = dice.between(3, 40);
@@ -79,9 +79,15 @@ ModelConfig model_of(Dice& dice, int tensor, Index layers) {
   m.tie_word_embeddings = dice.chance(0.4);
   m.embedding_multiplier = dice.real(0.5, 2), m.lm_head_multiplier = dice.real(0.5, 2);
   if (dice.chance(0.2)) m.pad_token_id = std::int32_t(dice.between(0, m.vocab_size - 1));
-  m.attention = attention_of(dice, tensor);
-  m.mamba = mamba_of(dice, tensor);
+  m.attention = attention_of(dice, attention_ranks > 0 ? attention_ranks : tensor);
+  m.mamba = mamba_of(dice, tensor - attention_ranks);
   m.mlp = {units(dice, tensor), dice.chance(0.3), dice.real(0.5, 2), dice.real(0.5, 2)};
+  if (attention_ranks > 0)  // layers of one mixer are dealt over all ranks
+    for (char& symbol : m.pattern) {
+      ModelConfig of_one = m;
+      of_one.pattern = symbol;
+      if (!can_shard(of_one, tensor, attention_ranks)) symbol = '-';
+    }
   return m;
 }
 
@@ -109,7 +115,8 @@ bool sound(const Draw& d) {
   const ModelConfig& m = d.model;
   return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 &&
          m.layers() >= d.pipeline * d.chunks && d.seq_length >= least_length(d) && (d.chunks == 1 || d.micros % d.pipeline == 0) &&
-         can_shard(m, d.tensor) && (d.context_mode != ContextMode::heads || can_exchange(m, d.tensor, d.context));
+         d.attention_ranks < d.tensor && can_shard(m, d.tensor, d.attention_ranks) &&
+         (d.context_mode != ContextMode::heads || can_exchange(m, d.tensor, d.context, d.attention_ranks));
 }
 
 }  // namespace
@@ -138,15 +145,18 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   d.sequence = d.tensor > 1 && layout.chance(0.4);
   d.bucket_bytes = layout.of<Index>({part_by_part, together});
   if (d.data * d.context > 1 && layout.chance(0.7)) d.shard = layout.of<Shard>({Shard::optimizer, Shard::gradients, Shard::weights});
-  d.model = model_of(dice, d.tensor, layers);
+  if (d.tensor > 1 && layout.chance(0.4)) d.attention_ranks = int(layout.between(1, d.tensor - 1));
+  d.model = model_of(dice, d.tensor, d.attention_ranks, layers);
   const auto mode = layout.of<ContextMode>({ContextMode::ring, ContextMode::heads, ContextMode::balanced, ContextMode::balanced});
   if (d.context > 1) d.context_mode = mode;
   if (d.context_mode == ContextMode::balanced) d.tokens = SequenceOrder::contiguous;
   if (d.context_mode == ContextMode::heads) {  // key heads as they come, and as many query heads as that takes
-    const Index keys = d.model.attention.num_kv_heads, here = std::max<Index>(1, keys / d.tensor);
+    const int ranks = d.attention_ranks > 0 ? d.attention_ranks : d.tensor;
+    if (d.attention_ranks > 0) std::replace(d.model.pattern.begin(), d.model.pattern.end(), '*', 'P');
+    const Index keys = d.model.attention.num_kv_heads, here = std::max<Index>(1, keys / ranks);
     if (here % d.context != 0 && d.context % here != 0) d.model.attention.num_kv_heads = keys * d.context;
     d.model.attention.num_heads = d.model.attention.num_kv_heads * d.context * dice.between(1, 2);
-    while (d.model.attention.num_heads % (d.tensor * d.context) != 0) d.model.attention.num_heads += d.model.attention.num_kv_heads;
+    while (d.model.attention.num_heads % (ranks * d.context) != 0) d.model.attention.num_heads += d.model.attention.num_kv_heads;
   }
   if (dice.chance(0.06)) {  // counts as they come
     d.model.mamba.num_groups = dice.between(1, 7), d.model.mamba.num_heads = d.model.mamba.num_groups * dice.between(1, 3);
@@ -170,7 +180,7 @@ Layout Draw::layout() const {
   stages.push_back({first, model.layers()});
   Layout layout = grid_layout(data, pipeline, tensor, stages, permutation, order, context);
   layout.order = tokens, layout.context_mode = context_mode;
-  layout.sequence = sequence;
+  layout.sequence = sequence, layout.attention_ranks = attention_ranks;
   layout.shard = shard, layout.bucket_bytes = bucket_bytes;
   return layout;
 }
@@ -208,9 +218,10 @@ std::string Draw::layout_text() const {
       context > 1
           ? fmt::format(" context {}{}", context, fmt::format("{} {}", tokens == SequenceOrder::zigzag ? "" : " in order", name_of(context_mode)))
           : "";
-  return fmt::format("data {}{} pipeline {}{}{} tensor {}{}{}, buckets of {}, {} layers cut at [{}], permutation [{}]", data,
+  return fmt::format("data {}{} pipeline {}{}{} tensor {}{}{}{}, buckets of {}, {} layers cut at [{}], permutation [{}]", data,
                      shard == Shard::none ? "" : fmt::format(" sharded {}", name_of(shard)), pipeline,
-                     chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", shared, tensor, sequence ? " sequence" : "",
+                     chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", shared, tensor,
+                     attention_ranks > 0 ? fmt::format(" ({} attention)", attention_ranks) : "", sequence ? " sequence" : "",
                      axes.empty() ? "" : " in order" + axes, bucket_bytes, model.layers(), fmt::join(cuts, " "), fmt::join(permutation, " "));
 }
 
@@ -248,6 +259,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.permutation.clear(); });
   attempt([](Draw& d) { d.order.clear(); });
   attempt([](Draw& d) { d.sequence = false; });
+  attempt([](Draw& d) { d.attention_ranks = 0; });
   attempt([](Draw& d) { d.shard = Shard::none; });
   attempt([](Draw& d) { d.bucket_bytes = together; });
   attempt([](Draw& d) { d.schedule = Draw::one_forward_one_backward; });
@@ -257,7 +269,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.tokens = SequenceOrder::contiguous; });
   attempt([](Draw& d) { d.context_mode = ContextMode::ring; });
   attempt([](Draw& d) { d.pipeline = d.chunks = 1, d.cuts.clear(), d.permutation.clear(); });
-  attempt([](Draw& d) { d.tensor = 1, d.sequence = false, d.permutation.clear(); });
+  attempt([](Draw& d) { d.tensor = 1, d.attention_ranks = 0, d.sequence = false, d.permutation.clear(); });
   for (Index layer = 0; layer < from.model.layers(); ++layer) {
     attempt([&](Draw& d) {
       if (d.model.layers() == d.pipeline * d.chunks) return;

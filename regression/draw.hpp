@@ -14,6 +14,7 @@ struct Draw {
   std::vector<Axis> order;                       // of the axes, or none
   SequenceOrder tokens = SequenceOrder::zigzag;  // on context ranks
   ContextMode context_mode = ContextMode::ring;
+  int attention_ranks = 0;       // of the tensor axis, where mixers of hybrid blocks are apart
   bool sequence = false;         // tensor ranks keep shares of the stream
   int chunks = 1;                // of every pipeline rank; several are interleaved
   std::vector<Index> cuts;       // first layer of every chunk but the first

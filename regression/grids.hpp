@@ -18,6 +18,12 @@ inline Layout with_sequence(Layout layout) {
   return layout;
 }
 
+// With the attention of hybrid blocks on the first so many tensor ranks, and their SSM on the others.
+inline Layout with_mixers_apart(Layout layout, int attention_ranks) {
+  layout.attention_ranks = attention_ranks;
+  return layout;
+}
+
 // The same with ranks that share sequences.
 inline Layout layout_with_context(int data, int pipeline, int context, int tensor, SequenceOrder order = SequenceOrder::zigzag) {
   std::vector<Span> stages;

@@ -277,7 +277,7 @@ template <class T>
 void logits_gradient(benchmark::State& state) {
   Head a(state);
   const auto dlogits = a.g.normal<T>(a.logits.extent(0), a.vocab_size);
-  measure(state, a.g, [&](Index) { cross_entropy_backward<T>(a.g.dev, a.logits, a.vocab_size, a.top, a.sums, a.labels, 0, 1e-3, dlogits); });
+  measure(state, a.g, [&](Index) { cross_entropy_backward<T>(a.g.dev, a.logits, a.vocab_size, a.top, a.sums, a.labels, 0, 1e-3, {}, dlogits); });
 }
 
 #define ROWS(kernel)                                      \

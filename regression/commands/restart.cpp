@@ -36,12 +36,16 @@ const Case cases[] = {
     {"data_x_tensor_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.tensor=2", "checkpoint.async=true", "checkpoint.read=broadcast"}},
     {"data_x_tensor_sharded_bf16", 4, {"train.precision=bf16", "parallel.data=2", "parallel.tensor=2", "parallel.shard=weights"}},
     {"data_x_pipeline_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.pipeline=2"}},
-    {"data_x_pipeline_bf16", 4, {"train.precision=bf16", "parallel.data=2", "parallel.pipeline=2", "checkpoint.async=true", "checkpoint.files=node"}},
+    {"data_x_pipeline_bf16",
+     4,
+     {"train.precision=bf16", "parallel.data=2", "parallel.pipeline=2", "parallel.schedule=zero_bubble", "checkpoint.async=true",
+      "checkpoint.files=node"}},
     {"interleaved_fp32", 2, {"train.precision=fp32", "model.pattern=P x 5", "parallel.pipeline=2", "parallel.virtual_stages=2"}},
     {"one_rank_of_five_layers", 0, {"train.precision=fp32", "model.pattern=P x 5"}},
-    {"context_x_tensor_with_sequence_bf16",
+    {"balanced_context_x_mixers_apart_with_sequence_bf16",
      4,
-     {"train.precision=bf16", "parallel.context=2", "parallel.tensor=2", "parallel.sequence=true", "train.micro_batch_size=1"}},
+     {"train.precision=bf16", "parallel.context=2", "parallel.tensor=2", "parallel.sequence=true", "parallel.context_mode=balanced",
+      "parallel.mixer=apart", "train.micro_batch_size=1"}},
 };
 
 Words train(const Case& c, const fs::path& folder, int last, bool resume) {

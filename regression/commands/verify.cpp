@@ -57,6 +57,20 @@ TEST(verify, starts_ranks_itself) {
   for (const char* name : {"tensor ", "pipeline ", "embedding "}) EXPECT_FALSE(lines_with(r.out, name).empty()) << name << "\n" << r.out;
 }
 
+TEST(verify, mixers_apart_in_teams_of_unlike_size) {
+  const Result r = run(verify({"-n", "3", "parallel.tensor=3", "parallel.mixer=apart", "parallel.attention_ranks=1", "parallel.sequence=true",
+                               "model.mlp.intermediate_size=768"}));
+  expect_proved(r);
+  EXPECT_FALSE(lines_with(r.out, "attention, ssm ").empty()) << r.out;
+}
+
+// Ranks of one stage share groups of heads, those of the other nothing.
+TEST(verify, stages_of_unlike_blocks) {
+  const Result r = run(verify({"-n", "8", "parallel.tensor=4", "parallel.pipeline=2", "model.pattern=--MM", "parallel.layers=[2,2]",
+                               "model.mamba.num_heads=8", "model.mamba.num_groups=2", "model.mamba.norm=gate_first"}));
+  expect_proved(r);
+}
+
 TEST(verify, a_published_deck_as_it_is) {
   const Result r = run(verify({"data.order=documents", "data.documents=separate"}, GYR_SOURCE_DIR "/input/falcon-h1-1.5b-deep.yaml"), {.ranks = 4});
   expect_proved(r);

@@ -344,6 +344,7 @@ TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
     std::shuffle(order.begin(), order.end(), random);
     Layout layout = grid_layout(data, pipeline, tensor, stages, permutation, order, context);
     layout.sequence = tensor > 1 && random() % 2;
+    if (tensor > 1 && random() % 2) layout.attention_ranks = tensor / 2;
     if (random() % 2) layout = balanced(layout);
     return sharded(layout, Shard(random() % 4), random() % 2 ? 1 : Index(1) << 30);
   };

@@ -65,6 +65,7 @@ void expect_one_dump(const ModelConfig& model) {
   for (const Layout& layout :
        {layout_of(1, 1, 8), with_sequence(layout_of(1, 1, 8)), layout_of(1, 8, 1), layout_of(4, 1, 2), with_sequence(layout_of(2, 1, 4)),
         sharded(layout_of(4, 2, 1), Shard::optimizer), sharded(layout_of(4, 1, 2), Shard::gradients), sharded(layout_of(2, 2, 2), Shard::weights),
+        with_mixers_apart(layout_of(1, 1, 8), 4), with_mixers_apart(sharded(with_sequence(layout_of(2, 1, 4)), Shard::weights), 2),
         layout_with_context(2, 1, 2, 2), with_sequence(layout_with_context(1, 2, 2, 2, SequenceOrder::contiguous)),
         balanced(layout_with_context(1, 1, 4, 2)), balanced(layout_with_context(1, 2, 3, 1)),
         layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}, inside_out)}) {

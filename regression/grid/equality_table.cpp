@@ -21,7 +21,7 @@ namespace {
 constexpr int sequences = 12, most_ranks = 16;
 constexpr std::size_t least_rows = 120;
 
-enum Factor { data, pipeline, stages, context, tensor, sequence, shard, recompute, model, tied, batch, frozen, order, factors };
+enum Factor { data, pipeline, stages, context, tensor, mixer, sequence, shard, recompute, model, tied, batch, frozen, order, factors };
 const std::vector<int> axis_sizes{1, 2, 3, 4}, tensor_sizes{1, 2, 4, 8};
 struct Context {
   int ranks;
@@ -36,20 +36,28 @@ const std::vector<Context> contexts{{1, SequenceOrder::zigzag, ContextMode::ring
                                     {4, SequenceOrder::contiguous, ContextMode::ring, "4 straight"},
                                     {3, SequenceOrder::contiguous, ContextMode::balanced, "3 balanced"},
                                     {4, SequenceOrder::contiguous, ContextMode::balanced, "4 balanced"}};
-const std::vector<std::string> stage_kinds{"1F1B", "GPipe", "zero bubble", "2 chunks", "3 chunks"}, models{"T2", "T3", "T4", "T5", "uneven"},
-    batches{"plain", "packed", "masked"};
-const Levels levels{4, 4, int(stage_kinds.size()), int(contexts.size()), 4, 2, int(shard_names.size()), 4, int(models.size()), 2, int(batches.size()),
-                    2, 2};
+const std::vector<std::string> stage_kinds{"1F1B", "GPipe", "zero bubble", "2 chunks", "3 chunks", "4 chunks"},
+    models{"T2", "T3", "T4", "T5", "uneven"}, batches{"plain", "packed", "masked"};
+const Levels levels{
+    4, 4, int(stage_kinds.size()), int(contexts.size()), 4, 2, 2, int(shard_names.size()), 4, int(models.size()), 2, int(batches.size()), 2, 2};
 
 int chunks_of(const Levels& row) { return std::max(1, row[stages] - 1); }
 
 ModelConfig model_of(const Levels& row);
 
+// The least number of tensor ranks that can compute the attention while the others compute the SSM, where these are apart.
+int attention_ranks(const Levels& row) {
+  const int t = tensor_sizes[row[tensor]];
+  for (int n = 1; row[mixer] && n < t; ++n)
+    if (can_shard(model_of(row), t, n)) return n;
+  return 0;
+}
+
 bool valid(const Levels& row) {
   const int p = axis_sizes[row[pipeline]], c = contexts[row[context]].ranks, t = tensor_sizes[row[tensor]];
   return axis_sizes[row[data]] * p * c * t <= most_ranks && (p > 1 || row[stages] == 0) && (t > 1 || row[sequence] == 0) &&
-         (row[data] > 0 || c > 1 || row[shard] == 0) && p * chunks_of(row) <= 8 &&
-         (contexts[row[context]].mode != ContextMode::heads || can_exchange(model_of(row), t, c));
+         (row[data] > 0 || c > 1 || row[shard] == 0) && p * chunks_of(row) <= 8 && (attention_ranks(row) > 0) == bool(row[mixer]) &&
+         (contexts[row[context]].mode != ContextMode::heads || can_exchange(model_of(row), t, c, attention_ranks(row)));
 }
 
 ModelConfig model_of(const Levels& row) {
@@ -65,7 +73,7 @@ Draw draw_of(const Levels& row, int number) {
   d.model = model_of(row);
   d.data = axis_sizes[row[data]], d.pipeline = axis_sizes[row[pipeline]], d.tensor = tensor_sizes[row[tensor]];
   d.context = contexts[row[context]].ranks, d.tokens = contexts[row[context]].order, d.context_mode = contexts[row[context]].mode;
-  d.sequence = row[sequence];
+  d.sequence = row[sequence], d.attention_ranks = attention_ranks(row);
   d.shard = Shard(row[shard]);
   d.chunks = chunks_of(row);
   if (row[stages] < 3) d.schedule = Draw::Kind(row[stages]);
@@ -150,9 +158,10 @@ std::optional<RowErrors> compare(const Levels& row, const Draw& d, int rank, Pat
 }
 
 std::string text_of(const Levels& row, const Draw& d) {
-  return fmt::format("{:4} {:9} {:4}x{} {:11} {:10} {:6} {:8} {:16} {:6} {:5} {:6} {:6} {:7}", d.data, shard_names[row[shard]], d.pipeline, d.chunks,
-                     stage_kinds[row[stages]], contexts[row[context]].name, d.tensor, d.sequence ? "shares" : "-", recompute_names[row[recompute]],
-                     models[row[model]], row[tied] ? "tied" : "-", batches[row[batch]], row[frozen] ? "some" : "-", row[order] ? "tensor" : "data");
+  return fmt::format("{:4} {:9} {:4}x{} {:11} {:10} {:6} {:6} {:8} {:16} {:6} {:5} {:6} {:6} {:7}", d.data, shard_names[row[shard]], d.pipeline,
+                     d.chunks, stage_kinds[row[stages]], contexts[row[context]].name, d.tensor, d.attention_ranks > 0 ? "apart" : "-",
+                     d.sequence ? "shares" : "-", recompute_names[row[recompute]], models[row[model]], row[tied] ? "tied" : "-", batches[row[batch]],
+                     row[frozen] ? "some" : "-", row[order] ? "tensor" : "data");
 }
 
 std::string text_of(const Worst& e) { return fmt::format(" | {:7.1e} {:7.1e} {:7.1e}", e.gradients, e.loss, e.norm); }
@@ -173,7 +182,7 @@ TEST(equality_table, of_every_pair_of_features) {
   if (rank == 0)
     fmt::print(
         "seed {}; errors of every gradient, loss and norm in double and float; in bf16 of the norm, and rounding over that of one rank\n"
-        "row  data sharded   pipeline stages      context    tensor stream   recompute        model  head  batch  frozen outer\n",
+        "row  data sharded   pipeline stages      context    tensor mixers stream   recompute        model  head  batch  frozen outer\n",
         seed);
   RowErrors worst;
   int number = 0;

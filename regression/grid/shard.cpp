@@ -78,7 +78,7 @@ template <class T>
 void everywhere(const std::string& name) {
   const ModelConfig model = widened(named(name));
   for (const Layout& layout : {layout_of(2, 1, 1), layout_of(2, 2, 1), layout_of(2, 1, 4), with_sequence(layout_of(2, 2, 2)),
-                               layout_with_context(1, 2, 2, 1, SequenceOrder::contiguous)})
+                               with_mixers_apart(with_sequence(layout_of(2, 1, 4)), 2), layout_with_context(1, 2, 2, 1, SequenceOrder::contiguous)})
     expect_bits_of_whole<T>(model, layout, {}, name);
 }
 

@@ -133,7 +133,7 @@ TEST(trace, of_any_step_nests_and_is_the_traffic) {
   int seen = 0;
   for (Index i = 0; i < draws; ++i) {
     const Draw d = draw(std::uint64_t(seed), i, ranks);
-    if (!can_shard(d.model, d.tensor)) continue;
+    if (!can_shard(d.model, d.tensor, d.attention_ranks)) continue;
     if (Grid* const grid = grid_of(d.layout())) {
       SCOPED_TRACE(fmt::format("seed {}, draw {}: {}", seed, i, d.text()));
       const auto source = [&](int micro) { return d.batch(Index(micro) * d.data + grid->coordinate(Axis::data)); };

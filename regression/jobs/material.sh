@@ -2,9 +2,9 @@
 # What the tests of jobscripts share: token files, a run that lasts a while, its losses. Sourced, with `build` and `folder` set.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-# Token files in `folder`, and `settings`, the changes that make input/demo.yaml a run of so many steps on them.
+# Token files in `folder`, and `settings`, the changes that make input/demo.yaml a run of so many steps on them; of 400 documents, or so many.
 make_material() {
-  awk -v kind=text -v seed=11 -v documents=400 -f regression/table/material.awk > "$folder/text.txt"
+  awk -v kind=text -v seed=11 -v documents="${2:-400}" -f regression/table/material.awk > "$folder/text.txt"
   "$build/bin/gyrfalcon" tokenizer train "$folder/tokenizer.json" "$folder/text.txt" --vocab-size 300 --documents separator > "$folder/data.log"
   "$build/bin/gyrfalcon" data build "$folder/text.txt" "$folder/text" --tokenizer "$folder/tokenizer.json" --documents separator >> "$folder/data.log"
   settings=("data.prefixes=[$folder/text]" "data.tokenizer=$folder/tokenizer.json" model.vocab_size=300 parallel.tensor=1 "train.steps=$1" train.global_batch_size=4 train.micro_batch_size=2

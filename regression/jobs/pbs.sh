@@ -15,26 +15,32 @@ mkdir "$folder/site"
 ln -s "$PWD/jobscripts" "$PWD/input" "$folder/site"
 export OPENBLAS_NUM_THREADS=1
 
-steps=60
-make_material "$steps"
-settings+=('optimizer.groups=["*.A_log","*embed_tokens*"]' 'optimizer.group_lrs=[1,0.5]')  # commas, which part the variables of qsub -v
+# As many steps as take about ten seconds here: the job is stopped half way, and machines differ.
+run() { "${launcher[@]}" -n 2 "$build/bin/gyrfalcon" "$1" input/demo.yaml "${settings[@]}" "${@:2}"; }
+milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$build/bin/gyrfalcon")"
-begin=$(date +%s)
-"${launcher[@]}" -n 2 "$build/bin/gyrfalcon" train input/demo.yaml "${settings[@]}" output.folder="$folder/plain" > "$folder/plain.log" ||
-  { tail -n 20 "$folder/plain.log"; failed "the undisturbed run"; }
-seconds=$(($(date +%s) - begin))
-[ "$seconds" -ge 2 ] || failed "$steps steps took $seconds s: too few for a run that is to be stopped half way"
+make_material 20
+begin=$(milliseconds)
+run train output.folder="$folder/trial" > "$folder/trial.log" || failed "the run that is timed" "$folder/trial.log"
+steps=$((20 * 10000 / ($(milliseconds) - begin)))
+settings+=("train.steps=$steps" 'optimizer.groups=["*.A_log","*embed_tokens*"]' 'optimizer.group_lrs=[1,0.5]')  # commas, which part the variables of qsub -v
+begin=$(milliseconds)
+run train output.folder="$folder/plain" > "$folder/plain.log" || failed "the undisturbed run" "$folder/plain.log"
+run_time=$(($(milliseconds) - begin))
+begin=$(milliseconds)
+run verify > "$folder/verify.log" || failed "the proof of the layout" "$folder/verify.log"
+proof_time=$(($(milliseconds) - begin))
 
 # An unknown directive must not be passed over.
 printf '#PBS -W umask=022\n' > "$folder/odd.sh"
 if qsub "$folder/odd.sh" 2> "$folder/odd.log"; then failed "the stand-in passes over what it does not know"; fi
 
-half=$((15 + seconds / 2))  # RESERVE, the proof of the layout, and half of the run
+half=$((10 + (proof_time + run_time / 2 + 500) / 1000))  # RESERVE, the proof of the layout, and half of the run
 export GYRFALCON=$build/bin/gyrfalcon BIND=none RESERVE=10 VERIFY=1 DECK=input/demo.yaml CHANGES="${settings[*]} output.folder=$folder/limited"
 (cd "$folder/site" && qsub -N limited -A falcons -l select=1:ncpus=2:mpiprocs=2 -l "walltime=00:$((half / 60)):$(printf %02d $((half % 60)))" \
   -v DECK,CHANGES,GYRFALCON,BIND,RESERVE,VERIFY jobscripts/pbs-cpu.sh) > "$folder/job"
 unset GYRFALCON BIND RESERVE VERIFY DECK CHANGES  # a job has what it was given, not what is here
-timeout 120 regression/jobs/pbs_standin.sh serve || failed "the jobs did not end"
+timeout 300 regression/jobs/pbs_standin.sh serve || failed "the jobs did not end"
 
 grep -hE 'job:|^RUN' "$folder"/queue/*/output
 jobs=$(find "$folder/queue" -name code | wc -l)

@@ -4,8 +4,10 @@
 #include "src/config/run_config.hpp"
 
 #include <algorithm>
-
+#include <array>
+#include <cmath>
 #include <random>
+#include <regex>
 
 #include "regression/testing.hpp"
 #include "src/train/engine_config.hpp"
@@ -126,6 +128,60 @@ TEST(run_config, data_takes_the_ranks_the_other_axes_leave) {
   ASSERT_EQ(layout.stages.size(), 2u);
   EXPECT_EQ(layout.stages[1].last, 8);
   expect_refused([&] { layout_of(run, 6); }, {"there are 6"});
+}
+
+// Whether the deck works on this grid.
+bool works(RunConfig run, const std::array<int, 4>& grid, int ranks) {
+  const auto [data, pipeline, context, tensor] = grid;
+  run.parallel.data = data, run.parallel.pipeline = pipeline, run.parallel.context = context, run.parallel.tensor = tensor;
+  try {
+    layout_of(run, ranks);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TEST(run_config, where_a_grid_does_not_fit_the_nearest_that_do_are_named) {
+  std::mt19937 random(1);
+  const auto pick = [&](std::initializer_list<int> from) { return from.begin()[random() % from.size()]; };
+  int named = 0;
+  for (int i = 0; i < 60; ++i) {
+    const int ranks = pick({4, 6, 8, 12, 24}), pipeline = pick({1, 2, 3, 5}), context = pick({1, 2, 5}), tensor = pick({1, 2, 4, 7});
+    const RunConfig run = run_of("train: {global_batch_size: 24, seq_length: 64, micro_batch_size: 1}\nmodel: {pattern: P x 6}\n",
+                                 {fmt::format("parallel.pipeline={}", pipeline), fmt::format("parallel.context={}", context),
+                                  fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.sequence={}", tensor > 1)});
+    std::string text;
+    try {
+      layout_of(run, ranks);
+      continue;
+    } catch (const Error& e) {
+      text = e.what();
+    }
+    const auto distance = [&](const std::array<int, 4>& g) {
+      return std::abs(std::log(double(g[1]) / pipeline)) + std::abs(std::log(double(g[2]) / context)) + std::abs(std::log(double(g[3]) / tensor));
+    };
+    std::vector<double> told;
+    for (const std::regex grid("([0-9]+) x ([0-9]+) x ([0-9]+) x ([0-9]+)(?= *(,|$))");
+         const std::smatch& m : std::vector<std::smatch>(std::sregex_iterator(text.begin(), text.end(), grid), std::sregex_iterator())) {
+      const std::array<int, 4> g{std::stoi(m[1]), std::stoi(m[2]), std::stoi(m[3]), std::stoi(m[4])};
+      EXPECT_EQ(g[0] * g[1] * g[2] * g[3], ranks) << text;
+      EXPECT_TRUE(works(run, g, ranks)) << text << ": " << m.str();
+      told.push_back(distance(g));
+    }
+    EXPECT_TRUE(std::is_sorted(told.begin(), told.end(), [](double a, double b) { return a < b - 1e-9; })) << text;
+    std::vector<double> all;
+    for (int t = 1; t <= ranks; ++t)
+      for (int p = 1; p <= ranks; ++p)
+        for (int c = 1; c <= (context > 1 ? ranks : 1); ++c)
+          if (ranks % (t * p * c) == 0 && works(run, {ranks / (t * p * c), p, c, t}, ranks)) all.push_back(distance({0, p, c, t}));
+    std::sort(all.begin(), all.end());
+    all.resize(std::min<std::size_t>(all.size(), 6));
+    ASSERT_EQ(told.size(), all.size()) << text;
+    for (std::size_t n = 0; n < all.size(); ++n) EXPECT_NEAR(told[n], all[n], 1e-9) << text;
+    named += !told.empty();
+  }
+  EXPECT_GT(named, 20);
 }
 
 TEST(run_config, axes_stand_in_the_order_given) {

@@ -8,6 +8,7 @@
 
 #include "regression/testing.hpp"
 #include "src/base/weight_pattern.hpp"
+#include "src/checkpoint/catalogue.hpp"
 #include "src/engine/plan.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/verify/shrink.hpp"
@@ -53,6 +54,7 @@ std::optional<Drawn> draw(Dice& dice, const std::string& deck) {
                                  fmt::format("parallel.context={}", context),
                                  fmt::format("parallel.data={}", data),
                                  fmt::format("parallel.virtual_stages={}", virtual_stages),
+                                 fmt::format("parallel.mixer={}", dice.of<std::string>({"split", "auto"})),
                                  fmt::format("parallel.context_mode={}", dice.of<std::string>({"ring", "ring", "heads"})),
                                  fmt::format("parallel.shard={}", dice.of<std::string>({"none", "optimizer", "gradients", "weights"})),
                                  fmt::format("parallel.bucket={}", dice.of<Index>({1, 32, 1 << 20})),
@@ -123,10 +125,12 @@ std::pair<double, double> factors(const OptimizerConfig& o, const std::string& n
   return found;
 }
 
-void expect_same_weights(const RunConfig& deck, const Shrunk& small, int tensor, const std::string& where) {
+void expect_same_weights(const RunConfig& deck, const Layout& layout, const Shrunk& small, const Layout& after, const std::string& where) {
   std::map<std::string, Weight> of_deck;
-  for (Weight& w : declared_weights(deck.model)) of_deck.emplace(w.name, w);
-  for (const Weight& w : declared_weights(small.run.model)) {
+  for (const PlacedTensor& t : model_weights(deck.model, DType::f32, layout)) of_deck.emplace(t.weight.name, t.weight);
+  const int tensor = layout.size(Axis::tensor);
+  for (const PlacedTensor& t : model_weights(small.run.model, DType::f32, after)) {
+    const Weight& w = t.weight;
     const Index layer = layer_of(w.name);
     const std::string name = layer < 0 ? w.name : in_layer(w.name, layer, small.from.at(std::size_t(layer)));
     ASSERT_TRUE(of_deck.contains(name)) << where << name;
@@ -216,7 +220,7 @@ TEST(shrink, decks_meet_their_layouts_as_before) {
     EXPECT_EQ(d->layout.text(), after.text()) << where;
     EXPECT_EQ(d->run.parallel.schedule(), small.run.parallel.schedule()) << where;
     EXPECT_EQ(d->run.recompute, small.run.recompute) << where;
-    expect_same_weights(d->run, small, d->layout.size(Axis::tensor), where);
+    expect_same_weights(d->run, d->layout, small, after, where);
     expect_same_stages(d->run, d->layout, small, after, where);
     expect_same_tokens(d->run, d->layout, small.run, where);
     expect_smaller(d->run, small.run, where);

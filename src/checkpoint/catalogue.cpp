@@ -2,6 +2,7 @@
 #include "src/checkpoint/catalogue.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "src/checkpoint/cut.hpp"
 #include "src/engine/stage.hpp"
@@ -13,15 +14,41 @@ namespace {
 // Ranks that differ along these axes alone hold the same weights.
 constexpr Axes copies_along = all_but(weight_axes + Axis::pipeline);
 
+// Of a stage, as a rank of the tensor axis has them.
+std::vector<PlacedTensor> weights_of(const ModelConfig& config, DType precision, const Layout& layout, int stage, Index tensor_rank,
+                                     const Trained& trained) {
+  const auto along = [&](Axis axis) { return axis == Axis::pipeline ? stage : axis == Axis::tensor ? int(tensor_rank) : 0; };
+  Grid dry = Grid::dry_run(layout, layout.position_at(along));
+  Stage of_rank(config, precision, dry, trained);
+  std::vector<PlacedTensor> all;
+  for (const auto& p : of_rank.parameters().all())
+    if (!p->tied) all.push_back({p->weight, stage, p->trained, p->cut(), Content::weight, p->dtype()});
+  return all;
+}
+
+// Of both teams, in the order of the model: that has a block's SSM before its attention. What both hold lies, and is cut, alike.
+std::vector<PlacedTensor> joined(const std::vector<PlacedTensor>& attention, const std::vector<PlacedTensor>& ssm) {
+  std::set<std::string> of_attention;
+  for (const PlacedTensor& t : attention) of_attention.insert(t.weight.name);
+  std::vector<PlacedTensor> all;
+  auto next = ssm.begin();
+  for (const PlacedTensor& t : attention) {
+    for (; next != ssm.end() && !of_attention.contains(next->weight.name); ++next) all.push_back(*next);
+    if (next != ssm.end() && next->weight.name == t.weight.name) ++next;
+    all.push_back(t);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<PlacedTensor> model_weights(const ModelConfig& config, DType precision, const Layout& layout, const Trained& trained) {
   std::vector<PlacedTensor> all;
+  const Mixers mixers = layout.mixers();
   for (int s = 0; s < layout.size(Axis::pipeline); ++s) {
-    Grid dry = Grid::dry_run(layout, layout.position_at([&](Axis axis) { return axis == Axis::pipeline ? s : 0; }));
-    Stage stage(config, precision, dry, trained);
-    for (const auto& p : stage.parameters().all())
-      if (!p->tied) all.push_back({p->weight, s, p->trained, p->cut(), Content::weight, p->dtype()});
+    auto stage = weights_of(config, precision, layout, s, mixers.attention.first, trained);
+    if (mixers.are_apart()) stage = joined(stage, weights_of(config, precision, layout, s, mixers.ssm.first, trained));
+    all.insert(all.end(), stage.begin(), stage.end());
   }
   return all;
 }

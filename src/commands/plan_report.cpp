@@ -10,6 +10,7 @@
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/catalogue.hpp"
+#include "src/config/mixer_shares.hpp"
 #include "src/engine/plan.hpp"
 #include "src/parallel/simulator.hpp"
 #include "src/train/engine_config.hpp"
@@ -155,6 +156,15 @@ std::string recompute_text(const EngineConfig& config, const Layout& layout, int
   return "\nRecomputation (activation.recompute): the fullest rank's memory, and what its step takes\n" + table.str();
 }
 
+// Where hybrid blocks and tensor ranks meet: what each share of these would compute.
+std::string mixer_text(const RunConfig& run, const Layout& layout) {
+  if (layout.size(Axis::tensor) == 1 || run.model.pattern.find('P') == std::string::npos) return "";
+  return "\nMixers (parallel.mixer): forward MFLOP of a token in the two of a P block, on a rank that computes them. What cannot be dealt (key "
+         "heads, "
+         "groups of\nB and C) is repeated on every rank that has a part; apart, fewer ranks repeat it, but the dearer team is waited for\n" +
+         mixer_table(run.model, run.train.seq_length, layout.size(Axis::tensor), layout.attention_ranks);
+}
+
 // Bytes and files of a checkpoint, and of the copy that an asynchronous save writes from.
 std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   Index all = 0, most = 0;
@@ -179,10 +189,11 @@ std::string plan_report(const RunConfig& run, int ranks) {
   const auto list = plans(run, layout);
   const TokenFlops flops = forward_flops(run.model, run.train.seq_length);
   const double tokens = double(run.largest_batch() * run.train.seq_length);
-  const RankPlan* fullest = &list.front();
+  const RankPlan *fullest = &list.front(), *dearest = fullest;
   double least_flops = list[0].flops, most_flops = 0;
   for (const RankPlan& p : list) {
     if (p.capacity.total() > fullest->capacity.total()) fullest = &p;
+    if (p.flops > dearest->flops) dearest = &p;
     least_flops = std::min(least_flops, p.flops), most_flops = std::max(most_flops, p.flops);
   }
   const Index parameters = parameter_count(run.model);
@@ -203,11 +214,11 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"checkpoint", checkpoint_text(run, layout)});
   return summary.str(false) + "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
          memory_table(list, layout) + "\nWhat these bytes are on the fullest rank\n" + bytes_table(*fullest) +
-         recompute_text(config, layout, fullest->position) +
+         recompute_text(config, layout, fullest->position) + mixer_text(run, layout) +
          (layout.ranks() > 1
               ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + symbols_text(config, layout) + traffic_table(list, layout)
               : "") +
-         "\nWork of the first rank in a step\n" + kernel_table(list.front());
+         fmt::format("\nWork of the rank that computes most, position {}, in a step\n", dearest->position) + kernel_table(*dearest);
 }
 
 }  // namespace gyr

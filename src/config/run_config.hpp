@@ -60,9 +60,10 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& = {});
 std::string read_init_from(Deck& deck);
 
 // Heads, groups and channels that are sharded over the tensor axis, by deck key: the number of ranks must divide each or be a multiple of it.
-std::map<std::string, Index> sharded_units(ModelConfig);
+// Those of hybrid blocks' mixers are not where these are apart.
+std::map<std::string, Index> sharded_units(ModelConfig, bool mixers_apart = false);
 
-// The layout of a run on `ranks` ranks. Exit::config with the factorisations that would work where the deck's grid does not fit.
+// The layout of a run on `ranks` ranks. Exit::config with the rule that the deck breaks, and the nearest grids that would work.
 Layout layout_of(const RunConfig&, int ranks);
 
 }  // namespace gyr

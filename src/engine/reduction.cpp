@@ -76,7 +76,8 @@ void GradientReduction::poll() {
 void GradientReduction::finish(Device& dev) {
   for (UnderWay& sum : under_way_) end(dev, sum);
   under_way_.clear();
-  parameters_.reduce_copies(dev, dev.scratch, Axis::tensor, grid_.tensor(), grid_.layout().sequence);
+  parameters_.reduce_copies(dev, dev.scratch, Axis::tensor, Parameters::Holders::all, grid_.tensor(), grid_.layout().sequence);
+  if (grid_.team()) parameters_.reduce_copies(dev, dev.scratch, Axis::tensor, Parameters::Holders::team, *grid_.team(), false);
   const Device::Purpose purpose(dev, "gradient of the tied matrix: vocabulary x hidden");
   if (Parameter* shared = stage_.shared_embedding(); shared && shared->trained)
     if (const Piece kept = shared->kept_gradient(); kept.numbers.size > 0) grid_.embedding_group()->all_reduce(dev, kept.numbers);

@@ -7,8 +7,8 @@
 namespace gyr {
 
 Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained, const RecomputeConfig& recompute)
-    : config_(config), grid_(grid),
-      parameters_(dtype, grid.layout().coordinates(grid.position(), weight_axes), std::move(trained), grid.layout().sharded_over(grid.position())) {
+    : config_(config), grid_(grid), parameters_(dtype, grid.layout().coordinates(grid.position(), weight_axes), std::move(trained),
+                                                grid.layout().sharded_over(grid.position()), grid.layout().mixers()) {
   const PipelineShape shape = pipeline_shape(grid.layout(), 1);
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const Span layers = grid.layout().stages.at(shape.stage(grid.coordinate(Axis::pipeline), chunk));
@@ -17,7 +17,8 @@ Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained
         std::make_unique<Chunk>(config_, layers, parameters_, embedding ? &embedding->table() : nullptr, grid.layout().stream_parts(), recompute));
   }
   parameters_.lay_out(grid.layout().bucket_bytes);
-  grid.add_tensor_blocks(parameters_.copy_counts(Axis::tensor));
+  grid.add_blocks(grid.tensor(), parameters_.copy_counts(Axis::tensor, Parameters::Holders::all));
+  if (grid.team()) grid.add_blocks(*grid.team(), parameters_.copy_counts(Axis::tensor, Parameters::Holders::team));
 }
 
 void Stage::allocate(Arena& weights, Arena& gradients, Gradients keep, Index positions) {
@@ -129,7 +130,7 @@ Pass Stage::pass(Device& dev, Slot& slot) {
   }
   const StreamRows stream{slot.sequences.rows(), grid_.layout().stream_parts(), grid_.coordinate(Axis::tensor)};
   Communicator* const context = slot.sequences.shared() ? &grid_.group(Axis::context) : nullptr;
-  return {dev, grid_.tensor(), context, *rotary_, slot.sequences, stream, Mask{true, 0, 0, slot.sequences.documents()}, nullptr, hook_};
+  return {dev, grid_.tensor(), grid_.team(), context, *rotary_, slot.sequences, stream, Mask{true, 0, 0, slot.sequences.documents()}, nullptr, hook_};
 }
 
 Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens) {

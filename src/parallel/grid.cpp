@@ -43,6 +43,7 @@ void Grid::make_groups() {
   if (size(Axis::context) > 1) group(Axis::context), group(token_axes);
   add_embedding_group();
   tensor_.emplace(group(Axis::tensor));
+  add_team();
 }
 
 MPI_Comm Grid::along(Axes axes) const {
@@ -90,13 +91,24 @@ void Grid::add_embedding_group() {
   embedding_group_.emplace(made("embedding", is_dry_run() ? dry_transport(stage == 0 ? 0 : 1, 2) : mpi_transport(comm, patience_)));
 }
 
-void Grid::add_tensor_blocks(const std::vector<int>& sizes) {
-  const auto& [comm, whole] = groups_.at(Axis::tensor);
-  const int rank = whole.rank();
+void Grid::add_team() {
+  if (layout_.attention_ranks == 0) return;
+  const int rank = coordinate(Axis::tensor);
+  const Mixers mixers = layout_.mixers();
+  const Span& team = mixers.team_of(rank);
+  const MPI_Comm comm = is_dry_run() ? MPI_COMM_NULL : split(groups_.at(Axis::tensor).comm, int(team.first), rank);
+  auto transport = is_dry_run() ? dry_transport(rank - int(team.first), int(team.size())) : mpi_transport(comm, patience_);
+  team_.reset(new Group{comm, made(team == mixers.attention ? "attention" : "ssm", std::move(transport))});
+  team_blocks_.emplace(team_->communicator);
+}
+
+void Grid::add_blocks(BlockedCommunicator& ranks, const std::vector<int>& sizes) {
+  const MPI_Comm comm = &ranks == team() ? team_->comm : groups_.at(Axis::tensor).comm;
+  const int rank = ranks.rank();
   for (const int size : sizes) {
-    if (tensor_->has_block(size)) continue;
+    if (ranks.has_block(size)) continue;
     auto transport = is_dry_run() ? dry_transport(rank % size, size) : mpi_transport(split(comm, rank / size, rank), patience_);
-    tensor_->add_block(size, made(fmt::format("tensor/{}", size), std::move(transport)));
+    ranks.add_block(size, made(fmt::format("{}/{}", ranks.whole().name(), size), std::move(transport)));
   }
 }
 
@@ -112,19 +124,6 @@ Grid::~Grid() {
   if (finalized) return;
   for (Owned* owned : {&plain_, &cart_})
     if (owned->comm != MPI_COMM_NULL) MPI_Comm_free(&owned->comm);
-}
-
-std::string suitable_grids(int ranks, Index layers, const std::vector<Index>& units) {
-  std::string list;
-  for (int tensor = 1; tensor <= ranks; ++tensor) {
-    bool fits = ranks % tensor == 0;
-    for (const Index n : units) fits = fits && (n % tensor == 0 || tensor % n == 0);
-    if (!fits) continue;
-    for (int pipeline = 1; pipeline <= ranks / tensor; ++pipeline)
-      if (ranks / tensor % pipeline == 0 && pipeline <= layers)
-        list += fmt::format("{}{}x{}x{}", list.empty() ? "" : ", ", ranks / tensor / pipeline, pipeline, tensor);
-  }
-  return list;
 }
 
 }  // namespace gyr

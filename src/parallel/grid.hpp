@@ -40,11 +40,13 @@ class Grid {
   Communicator& group(Axes);
   Communicator& world() { return group(all_axes); }
   BlockedCommunicator& tensor() { return *tensor_; }
+  // The ranks of the tensor axis that work on the same mixer as this one; null where all work on both.
+  BlockedCommunicator* team() { return team_blocks_ ? &*team_blocks_ : nullptr; }
   // First and last stage, which share a tied embedding: null on the others and where they are one.
   Communicator* embedding_group() { return embedding_group_ ? &*embedding_group_ : nullptr; }
 
-  // Makes the blocks of the tensor axis that weights with fewer units than ranks need. Collective over the tensor axis.
-  void add_tensor_blocks(const std::vector<int>& sizes);
+  // Makes the blocks of the tensor axis, or of this rank's team, that weights with fewer units than ranks need. Collective over these ranks.
+  void add_blocks(BlockedCommunicator&, const std::vector<int>& sizes);
   // Plain duplicate of the ranks in the order of positions, for file libraries (some corrupt data on Cartesian communicators).
   MPI_Comm duplicate() const;
 
@@ -53,6 +55,7 @@ class Grid {
     for (auto group = groups_.rbegin(); group != groups_.rend(); ++group)  // of inner axes first
       if (group->first == Axis::tensor) tensor_->visit(visit);
       else visit(group->second.communicator);
+    if (team_blocks_) team_blocks_->visit(visit);
     if (embedding_group_) visit(*embedding_group_);
   }
 
@@ -68,6 +71,7 @@ class Grid {
   void make_groups();
   Communicator made(std::string name, std::unique_ptr<Transport>);
   void add_embedding_group();
+  void add_team();
 
   Layout layout_;
   int position_ = 0;
@@ -86,12 +90,11 @@ class Grid {
   std::map<Axes, Group> groups_;
   std::optional<Communicator> embedding_group_;
   std::optional<BlockedCommunicator> tensor_;
+  std::unique_ptr<Group> team_;  // of one place, which its blocks point to
+  std::optional<BlockedCommunicator> team_blocks_;
   Patience patience_ = Patience::spin;
   Beacon* beacon_ = nullptr;
   Recorder* recorder_ = nullptr;
 };
-
-// Factorisations data x pipeline x tensor of `ranks` that suit: for the message of a grid that does not.
-std::string suitable_grids(int ranks, Index layers, const std::vector<Index>& units);
 
 }  // namespace gyr

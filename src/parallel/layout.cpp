@@ -35,6 +35,7 @@ std::string Layout::text() const {
   for (const LayoutAxis& a : axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", a.size, name_of(a.axis));
   if (size(Axis::context) > 1)
     text += std::array{" (keys go round)", " (heads are exchanged)", " (ranks help each other)"}[std::size_t(context_mode)];
+  if (attention_ranks > 0) text += fmt::format(" ({} attention, {} SSM)", attention_ranks, size(Axis::tensor) - attention_ranks);
   if (sequence) text += " with sequence parallelism";
   if (shard != Shard::none) text += fmt::format("{} sharded {}", sequence ? "," : " with", name_of(shard));
   return text;

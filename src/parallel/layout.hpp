@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/tensor.hpp"
+#include "modules/mixers.hpp"
 #include "modules/sequence_layout.hpp"
 #include "modules/shard.hpp"
 
@@ -30,6 +31,7 @@ struct Layout {
   bool sequence = false;         // ranks of the tensor axis keep shares of the residual stream's rows (sequence parallelism)
   SequenceOrder order = SequenceOrder::zigzag;  // of the tokens on the ranks of the context axis
   ContextMode context_mode = ContextMode::ring;
+  int attention_ranks = 0;               // the first so many tensor ranks compute attention of hybrid blocks, the others the SSM; 0: all compute both
   Shard shard = Shard::none;             // what ranks along token_axes cut among themselves
   Index bucket_bytes = Index(32) << 20;  // of gradients that are reduced together; weights are gathered in the same buckets
 
@@ -54,6 +56,7 @@ struct Layout {
   // The tokens that a position has of sequences of so many: as many on every rank of the context axis, the last ones mere padding where they do not
   // divide.
   SequenceLayout sequences(int position, Index batch, Index seq_length) const;
+  Mixers mixers() const { return attention_ranks > 0 ? Mixers::apart(attention_ranks, size(Axis::tensor)) : Mixers::together(); }
   // Parts of the residual stream's rows.
   int stream_parts() const { return sequence ? size(Axis::tensor) : 1; }
   // As "2 data x 1 pipeline x 4 tensor".

@@ -24,6 +24,15 @@ ParallelConfig read_parallel(Section& s) {
       s.get("permutation", std::vector<Index>{}, "rank at each position of the grid; none: in order").at_least(0).at_most(most_ranks);
   c.permutation.assign(permutation.begin(), permutation.end());
   c.sequence = s.get("sequence", false, "tensor ranks keep shares of the residual stream: memory for a little more traffic (sequence parallelism)");
+  const std::string mixer =
+      s.get("mixer", "split",
+            "tensor ranks and the two mixers of a P block: each rank computes a part of both; some the attention, the others the SSM (apart); or "
+            "whichever has the dearest rank compute less (auto)")
+          .one_of({mixer_names.begin(), mixer_names.end()});
+  c.mixer = Mixer(std::find(mixer_names.begin(), mixer_names.end(), mixer) - mixer_names.begin());
+  c.attention_ranks = s.get("attention_ranks", 0, "tensor ranks that compute the attention where mixers are apart, the first ones; 0: by cost")
+                          .at_least(0)
+                          .at_most(most_axis);
   std::vector<std::string> names;
   for (const NamedSchedule& s : schedules) names.emplace_back(s.name);
   const std::string schedule =

@@ -2,6 +2,7 @@
 // The grid as a deck asks for it: keys parallel.*.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -12,11 +13,17 @@
 
 namespace gyr {
 
+// How tensor ranks share the two mixers of hybrid blocks: each both, some one and others the other, or whichever computes less.
+enum class Mixer { split, apart, automatic };
+inline constexpr std::array<const char*, 3> mixer_names{"split", "apart", "auto"};
+
 struct ParallelConfig {
   int data, pipeline, context, tensor;  // data 0: whatever the ranks leave
   std::vector<Axis> order;              // of the axes, outermost first
   std::vector<int> permutation;
-  bool sequence;              // tensor ranks keep shares of the residual stream
+  bool sequence;  // tensor ranks keep shares of the residual stream
+  Mixer mixer;
+  int attention_ranks;        // where mixers are apart; 0: by cost
   Schedule one_chunk;         // of the pipeline, where virtual_stages is 1
   int virtual_stages;         // chunks of layers of each pipeline rank
   std::vector<Index> layers;  // per stage; empty: cut by cost

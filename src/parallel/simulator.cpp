@@ -15,6 +15,7 @@ namespace {
 
 // Messages from one rank to another, in order. The number of a message is its place in the line of those sent, or received.
 struct Line {
+  int from, to;
   std::vector<std::pair<int, double>> sent;  // tag and time
   std::vector<int> receives;                 // tags of the receives that have begun
 };
@@ -51,19 +52,21 @@ class Simulator {
   }
 
  private:
+  Line& line_of(int from, int to) { return lines_.try_emplace({from, to}, Line{from, to, {}, {}}).first->second; }
+
   // Whether the rank could do its next task.
   bool advance(int rank, const Task& task) {
     Walker& w = walkers_[rank];
     switch (task.op) {
       case Op::send: {
-        Line& line = lines_[{rank, task.peer}];
+        Line& line = line_of(rank, task.peer);
         w.outbox[{task.chunk, task.slot}].push_back({&line, line.sent.size()});
         line.sent.push_back({task.tag, w.clock});
         return true;
       }
       case Op::receive: {
         if (task.payload == Payload::activations && !slot_is_free(w, task)) return false;
-        Line& line = lines_[{task.peer, rank}];
+        Line& line = line_of(task.peer, rank);
         w.inbox[{task.chunk, task.micro, task.payload}] = {&line, line.receives.size()};
         line.receives.push_back(task.tag);
         return true;
@@ -110,14 +113,44 @@ class Simulator {
     return (task.op == Op::forward ? costs_.forward : of_input + of_weights) / programs_.front().shape.chunks;
   }
 
-  void require_ends() const {
-    std::string stuck;
-    for (std::size_t rank = 0; rank < programs_.size(); ++rank) {
-      if (walkers_[rank].next == programs_[rank].tasks.size()) continue;
-      const Task& t = programs_[rank].tasks[walkers_[rank].next];
-      stuck += fmt::format(" rank {} at '{}' of chunk {}, micro-batch {};", rank, name_of(t.op), t.chunk, t.micro);
+  bool has_ended(int rank) const { return walkers_[rank].next == programs_[rank].tasks.size(); }
+
+  // The rank that one which cannot go on waits for: to send what its next task reads, or to receive what is in its slot.
+  int awaited_by(int rank) const {
+    const Walker& w = walkers_[rank];
+    const Task& task = programs_[rank].tasks[w.next];
+    const Payload payload = task.op == Op::forward ? Payload::activations : Payload::gradients;
+    const auto awaited = w.inbox.find({task.chunk, task.micro, payload});
+    if (task.op != Op::receive && awaited != w.inbox.end()) return awaited->second.first->from;
+    for (const auto& [line, number] : w.outbox.at({task.chunk, task.slot}))
+      if (line->receives.size() <= number) return line->to;
+    return rank;
+  }
+
+  std::string place_of(int rank) const {
+    if (has_ended(rank)) return fmt::format("rank {} at its end", rank);
+    const Task& t = programs_[rank].tasks[walkers_[rank].next];
+    return fmt::format("rank {} at '{}' of chunk {}, micro-batch {}", rank, name_of(t.op), t.chunk, t.micro);
+  }
+
+  // Of ranks that cannot go on, each the next one's: until one comes again, or has ended.
+  std::string waits_from(int rank) const {
+    std::vector<int> chain{rank};
+    while (!has_ended(chain.back())) {
+      const int next = awaited_by(chain.back());
+      const auto before = std::find(chain.begin(), chain.end(), next);
+      const bool again = before != chain.end();
+      if (again) chain.erase(chain.begin(), before);  // what only leads there
+      chain.push_back(next);
+      if (again) break;
     }
-    ensure(stuck.empty(), "the schedule deadlocks:{}", stuck);
+    std::string text;
+    for (const int each : chain) text += (text.empty() ? "" : " waits for ") + place_of(each);
+    return text;
+  }
+
+  void require_ends() const {
+    for (int rank = 0; rank < int(programs_.size()); ++rank) ensure(has_ended(rank), "the schedule deadlocks: {}", waits_from(rank));
     for (const auto& [pair, line] : lines_) {
       ensure(line.sent.size() == line.receives.size(), "rank {} sends {} messages to rank {}, which receives {}", pair.first, line.sent.size(),
              pair.second, line.receives.size());

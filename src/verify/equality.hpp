@@ -42,7 +42,7 @@ bool within_limits(const Errors&, DType);
 struct Rounding {
   double norm = 0, ratio = 0;
 };
-inline constexpr Rounding limit_in_bf16{0.1, 3};
+inline constexpr Rounding limit_in_bf16{0.1, 4};
 Rounding rounding_of(const StepOutcome& exact, const StepOutcome& one, const StepOutcome& many);
 bool within_limits(const Rounding&);
 

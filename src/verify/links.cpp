@@ -27,13 +27,27 @@ double seconds_of(Body&& body) {
   return seconds;
 }
 
-// Those with more than one rank, the same on all ranks; null where this rank is not in it.
-std::vector<Communicator*> communicators_of(Grid& grid) {
-  std::vector<Communicator*> all;
-  grid.visit([&](Communicator& c) {
-    if (c.size() > 1) all.push_back(&c);
-  });
-  if (grid.size(Axis::pipeline) > 1 && !grid.embedding_group()) all.push_back(nullptr);
+// Of this rank; null where it is alone in its own, or in none.
+struct Measured {
+  std::string name;
+  Communicator* ranks;
+};
+
+// The same names on all ranks, each of a communicator with several ranks somewhere. Blocks of the tensor axis are parts of it, and left out.
+std::vector<Measured> communicators_of(Grid& grid) {
+  std::vector<Measured> all;
+  const auto add = [&](Axes axes) {
+    if (grid.size(axes) > 1) all.push_back({grid.group(axes).name(), &grid.group(axes)});
+  };
+  add(all_axes);
+  for (const LayoutAxis& a : grid.layout().axes) add(a.axis);
+  if (grid.size(Axis::data) > 1 && grid.size(Axis::context) > 1) add(token_axes);
+  const Mixers mixers = grid.layout().mixers();
+  if (std::max(mixers.attention.size(), mixers.ssm.size()) > 1) {
+    Communicator& team = grid.team()->whole();
+    all.push_back({"attention, ssm", team.size() > 1 ? &team : nullptr});
+  }
+  if (grid.size(Axis::pipeline) > 1) all.push_back({"embedding", grid.embedding_group()});
   return all;
 }
 
@@ -68,13 +82,14 @@ class Measurement {
     fill<float>(device_, x_, 0), fill<float>(device_, y_, 0);
   }
 
-  void take(Communicator* c, MachineRates& rates) {
+  void take(const Measured& measured, MachineRates& rates) {
+    Communicator* const c = measured.ranks;
     grid_.tell(c ? "measure all-reduce" : "measure");
     const std::vector<double> mine =
         c ? std::vector<double>{double(c->size()), all_reduce_seconds(*c, device_, rows(x_, 0, 1)), all_reduce_seconds(*c, device_, x_)}
           : std::vector<double>(3, 0);
     const std::vector<double> all = grid_.world().gather(mine);
-    CommunicatorRate slowest{c ? c->name() : "", 0, 0, 0};
+    CommunicatorRate slowest{measured.name, 0, 0, 0};
     for (std::size_t i = 0; i < all.size(); i += 3)
       if (all[i] > 0) {
         slowest.size = int(all[i]), slowest.latency = std::max(slowest.latency, all[i + 1]);
@@ -132,7 +147,7 @@ MachineRates measure(Grid& grid, DType precision) {
   MachineRates rates;
   {
     Measurement measurement(grid);
-    for (Communicator* c : communicators_of(grid)) measurement.take(c, rates);
+    for (const Measured& c : communicators_of(grid)) measurement.take(c, rates);
     for (const LayoutAxis& a : grid.layout().axes)
       if (a.size > 1) measurement.take_links(a.axis, rates);
   }

@@ -35,9 +35,20 @@ std::vector<Index> dealt(Index units, Index ranks) {
 
 Index on_a_rank(Index units, Index ranks) { return std::max<Index>(1, units / ranks); }
 
-// Query and key heads, or SSM heads and groups: how both are dealt over the tensor axis, and the heads of a rank over the context axis.
-std::vector<Index> heads_meet(Index heads, Index shared, const Layout& layout) {
-  const Index tensor = layout.size(Axis::tensor), context = layout.size(Axis::context);
+// Over how many ranks of the tensor axis heads are dealt: in blocks with both mixers over a team where these are apart, in layers of one over all.
+using Counts = std::vector<Index>;
+Counts dealt_over(const std::string& pattern, char alone, const Span& team, const Layout& layout) {
+  const auto has = [&](char symbol) { return pattern.find(symbol) != std::string::npos; };
+  Counts counts;
+  if (team.size() > 0 && has('P')) counts.push_back(team.size());
+  if (counts.empty() || has(alone)) counts.push_back(layout.size(Axis::tensor));
+  return counts;
+}
+Counts attention_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, '*', layout.mixers().attention, layout); }
+Counts ssm_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, 'M', layout.mixers().ssm, layout); }
+
+// Query and key heads, or SSM heads and groups: how both are dealt over tensor ranks, and the heads of a rank over the context axis.
+std::vector<Index> heads_meet(Index heads, Index shared, Index tensor, Index context) {
   const Index here = on_a_rank(heads, tensor), shared_here = on_a_rank(shared, tensor);
   std::vector<Index> meets = dealt(heads, tensor);
   for (const Index x : dealt(shared, tensor)) meets.push_back(x);
@@ -49,10 +60,24 @@ std::vector<Index> heads_meet(Index heads, Index shared, const Layout& layout) {
   return meets;
 }
 
+std::vector<Index> heads_meet(Index heads, Index shared, const Counts& over, const Layout& layout) {
+  std::vector<Index> meets;
+  for (const Index ranks : over)
+    for (const Index x : heads_meet(heads, shared, ranks, layout.size(Axis::context))) meets.push_back(x);
+  return meets;
+}
+
 // Channels of a head, where several ranks share one.
 std::vector<Index> channels_meet(Index channels, Index heads, Index tensor) {
   const Index ranks = heads < tensor ? tensor / heads : 1;
   return {std::gcd(channels, ranks), one_or_several(channels / std::gcd(channels, ranks)), channels % 2};
+}
+
+std::vector<Index> channels_meet(Index channels, Index heads, const Counts& over) {
+  std::vector<Index> meets;
+  for (const Index ranks : over)
+    for (const Index x : channels_meet(channels, heads, ranks)) meets.push_back(x);
+  return meets;
 }
 
 // Rows dealt as evenly as they go: what is left over, and ranks that have none.
@@ -121,28 +146,29 @@ void shrink_layers(Shrunk& small, const RunConfig& deck, const Layout& layout) {
   for (const Index layer : small.from) small.run.model.pattern += deck.model.pattern[layer];
 }
 
-void shrink_heads(Index& heads, Index& shared, const Layout& layout) {
-  const auto meets = heads_meet(heads, shared, layout);
+void shrink_heads(Index& heads, Index& shared, const Counts& over, const Layout& layout) {
+  const auto meets = heads_meet(heads, shared, over, layout);
   for (Index h = 1; h <= heads; ++h)
     for (Index s = 1; s <= std::min(h, shared); ++s)
-      if (h % s == 0 && heads_meet(h, s, layout) == meets) {
+      if (h % s == 0 && heads_meet(h, s, over, layout) == meets) {
         heads = h, shared = s;
         return;
       }
 }
 
-void shrink_channels(Index& channels, Index heads, Index tensor) {
-  const auto meets = channels_meet(channels, heads, tensor);
-  channels = smallest(head_width, channels, [&](Index n) { return channels_meet(n, heads, tensor) == meets; });
+void shrink_channels(Index& channels, Index heads, const Counts& over) {
+  const auto meets = channels_meet(channels, heads, over);
+  channels = smallest(head_width, channels, [&](Index n) { return channels_meet(n, heads, over) == meets; });
 }
 
 void shrink_model(ModelConfig& m, const Layout& layout) {
   const Index tensor = layout.size(Axis::tensor);
   m.hidden_size = std::min(m.hidden_size, width);
-  shrink_channels(m.attention.head_dim, m.attention.num_heads, tensor);
-  shrink_channels(m.mamba.head_dim, m.mamba.num_heads, tensor);
-  shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, layout);
-  shrink_heads(m.mamba.num_heads, m.mamba.num_groups, layout);
+  const Counts attention = attention_over(m, layout), ssm = ssm_over(m, layout);
+  shrink_channels(m.attention.head_dim, m.attention.num_heads, attention);
+  shrink_channels(m.mamba.head_dim, m.mamba.num_heads, ssm);
+  shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, attention, layout);
+  shrink_heads(m.mamba.num_heads, m.mamba.num_groups, ssm, layout);
   m.mamba.state_size = std::min(m.mamba.state_size, states);
   const auto inner = dealt(m.mlp.intermediate_size, tensor);
   m.mlp.intermediate_size =
@@ -205,10 +231,11 @@ std::string layers_text(const std::string& pattern, const std::vector<Span>& sta
 Meeting meeting_of(const RunConfig& run, const Layout& layout) {
   const ModelConfig& m = run.model;
   const Index tensor = layout.size(Axis::tensor);
-  return {{"attention.num_heads", heads_meet(m.attention.num_heads, m.attention.num_kv_heads, layout)},
-          {"attention.head_dim", channels_meet(m.attention.head_dim, m.attention.num_heads, tensor)},
-          {"mamba.num_heads", heads_meet(m.mamba.num_heads, m.mamba.num_groups, layout)},
-          {"mamba.head_dim", channels_meet(m.mamba.head_dim, m.mamba.num_heads, tensor)},
+  const Counts attention = attention_over(m, layout), ssm = ssm_over(m, layout);
+  return {{"attention.num_heads", heads_meet(m.attention.num_heads, m.attention.num_kv_heads, attention, layout)},
+          {"attention.head_dim", channels_meet(m.attention.head_dim, m.attention.num_heads, attention)},
+          {"mamba.num_heads", heads_meet(m.mamba.num_heads, m.mamba.num_groups, ssm, layout)},
+          {"mamba.head_dim", channels_meet(m.mamba.head_dim, m.mamba.num_heads, ssm)},
           {"mlp.intermediate_size", dealt(m.mlp.intermediate_size, tensor)},
           {"vocab_size", rows_meet(m.vocab_size, tensor)},
           {"seq_length", sequences_meet(layout, run.train.micro_batch_size, run.train.seq_length, m.mamba.conv_kernel)},
@@ -220,6 +247,7 @@ Meeting meeting_of(const RunConfig& run, const Layout& layout) {
 Shrunk shrunk(const RunConfig& deck, const Layout& layout) {
   Shrunk small{deck, {}};
   small.run.parallel.data = layout.size(Axis::data);
+  small.run.parallel.mixer = layout.attention_ranks > 0 ? Mixer::apart : Mixer::split, small.run.parallel.attention_ranks = layout.attention_ranks;
   shrink_layers(small, deck, layout);
   shrink_model(small.run.model, layout);
   shrink_sequences(small.run, layout);

@@ -12,7 +12,7 @@ using Meeting = std::map<std::string, std::vector<Index>>;
 Meeting meeting_of(const RunConfig&, const Layout&);
 
 struct Shrunk {
-  RunConfig run;            // its parallel.data and parallel.layers are said
+  RunConfig run;            // its parallel.data, parallel.layers and shares of mixers are said
   std::vector<Index> from;  // of each of its layers, the number of the layer of the deck that it stands for
 };
 

@@ -44,6 +44,7 @@ RunConfig without_layout(RunConfig run) {
   p.data = p.pipeline = p.context = p.tensor = p.virtual_stages = 1;
   p.order.clear(), p.permutation.clear(), p.layers.clear();
   p.sequence = false, p.shard = Shard::none;
+  p.mixer = Mixer::split, p.attention_ranks = 0;
   return run;
 }
 

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+
+#include "modules/flops.hpp"
+#include "src/config/mixer_shares.hpp"
+#include "src/config/run_config.hpp"
+
+namespace gyr {
+
+std::map<std::string, Index> sharded_units(ModelConfig m, bool mixers_apart) {
+  if (mixers_apart) std::replace(m.pattern.begin(), m.pattern.end(), 'P', '-');
+  std::sort(m.pattern.begin(), m.pattern.end());
+  m.pattern.erase(std::unique(m.pattern.begin(), m.pattern.end()), m.pattern.end());  // a layer of each type
+  std::map<std::string, Index> units;
+  for (const Weight& w : declared_weights(m))
+    if (const Sharding* sharding = w.sharding(Axis::tensor))
+      for (const Run& run : sharding->runs)
+        if (run.units > 0) units[std::string("model.") + run.key] = run.units;
+  return units;
+}
+
+namespace {
+
+// The convolution reads what precedes a block of tokens from the rank that has the block before it, and from no other.
+void check_context(const Layout& layout, const RunConfig& run) {
+  const SequenceLayout s = layout.sequences(0, 1, run.train.seq_length);
+  if (!s.shared() || run.model.pattern.find_first_of("PM") == std::string::npos) return;
+  const Index least = run.model.mamba.conv_kernel - 1, most = run.train.seq_length / std::max<Index>(1, least * s.blocks());
+  require(s.block_length() >= least, Exit::config,
+          "parallel.context = {}: sequences of {} tokens leave blocks of {}, and a convolution of model.mamba.conv_kernel = {} reads {} before each; "
+          "take {} ranks or fewer, or longer sequences",
+          s.ranks, run.train.seq_length, s.block_length(), least + 1, least, std::max<Index>(1, most));
+}
+
+// Without a word about others that would do.
+Layout checked_layout(const RunConfig& run, int ranks) {
+  const ParallelConfig& p = run.parallel;
+  const ModelConfig& m = run.model;
+  const int attention_ranks = attention_ranks_of(p, m, run.train.seq_length);
+  const std::map<std::string, Index> sharded = sharded_units(m, attention_ranks > 0);
+  const int model_ranks = p.pipeline * p.context * p.tensor;
+  const int data = p.data > 0 ? p.data : std::max(1, ranks / model_ranks);
+  require(data * model_ranks == ranks, Exit::config, "parallel: {} x {} x {} x {} (data x pipeline x context x tensor) is {} ranks, but there are {}",
+          data, p.pipeline, p.context, p.tensor, data * model_ranks, ranks);
+  for (const auto& [key, count] : sharded)
+    require(count % p.tensor == 0 || p.tensor % count == 0, Exit::config,
+            "{} = {} cannot be sharded over {} tensor ranks; set {} or parallel.tensor so that one divides the other", key, count, p.tensor, key);
+  check_permutation(p.permutation, ranks);
+
+  require(p.virtual_stages == 1 || p.pipeline > 1, Exit::config,
+          "parallel.virtual_stages = {} interleaves the stages of several pipeline ranks; set parallel.pipeline to 2 or more, or leave it 1",
+          p.virtual_stages);
+  require(p.virtual_stages == 1 || p.one_chunk == one_f_one_b, Exit::config,
+          "parallel.virtual_stages = {} interleaves 1f1b, parallel.schedule says otherwise; set parallel.schedule to 1f1b, or "
+          "parallel.virtual_stages to 1",
+          p.virtual_stages);
+  require(!p.reduce_dtype || run.train.precision != "fp64", Exit::config,
+          "parallel.reduce_dtype = bf16 is for gradients in fp32, and train.precision = fp64 adds them up in fp64; set it to full");
+  require(!p.sequence || p.tensor > 1, Exit::config,
+          "parallel.sequence shares the residual stream among tensor ranks, and there is one; set parallel.tensor to 2 or more, or leave it false");
+  std::vector<Span> stages;
+  if (p.layers.empty()) {
+    const StageCosts costs = stage_costs(m, run.train.seq_length);
+    stages = cut_stages(costs.layers, costs.embedding, costs.head, p.stages());
+  } else {
+    require(int(p.layers.size()) == p.stages(), Exit::config, "parallel.layers names {} stages, parallel.pipeline x parallel.virtual_stages says {}",
+            p.layers.size(), p.stages());
+    Index first = 0;
+    for (const Index n : p.layers) stages.push_back({first, first + n}), first += n;
+    require(first == m.layers(), Exit::config, "parallel.layers adds up to {} layers, the model has {}", first, m.layers());
+  }
+  for (const BatchStep& step : run.train.ramp.empty() ? std::vector<BatchStep>{{0, run.train.global_batch_size}} : run.train.ramp)
+    require(step.batch % (data * run.train.micro_batch_size) == 0, Exit::config,
+            "{}: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}",
+            run.train.ramp.empty() ? "train.global_batch_size" : "train.ramp", step.batch, run.train.micro_batch_size, data,
+            data * run.train.micro_batch_size);
+  Layout layout = grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation, p.order, p.context);
+  layout.sequence = p.sequence;
+  layout.context_mode = p.context_mode;
+  layout.order = p.context_mode == ContextMode::ring ? SequenceOrder::zigzag : SequenceOrder::contiguous;
+  check_context(layout, run);
+  layout.attention_ranks = attention_ranks;
+  layout.shard = p.shard;
+  layout.bucket_bytes = p.bucket_bytes;
+  return layout;
+}
+
+constexpr int most_tried = 64, most_named = 6;
+
+struct Sizes {
+  int data, pipeline, context, tensor;
+};
+
+RunConfig on_grid(RunConfig run, const Sizes& sizes) {
+  ParallelConfig& p = run.parallel;
+  p.data = sizes.data, p.context = sizes.context, p.tensor = sizes.tensor;
+  if (std::exchange(p.pipeline, sizes.pipeline) != sizes.pipeline) p.layers.clear();
+  p.permutation.clear();
+  return run;
+}
+
+// All grids of so many ranks, those first that differ least from the deck's: by the sum of the logarithms of what its axes are multiplied with.
+std::vector<Sizes> grids_by_distance(const ParallelConfig& p, int ranks) {
+  std::vector<int> divisors;
+  for (int n = 1; n <= ranks; ++n)
+    if (ranks % n == 0) divisors.push_back(n);
+  std::vector<Sizes> grids;
+  for (const int tensor : divisors)
+    for (const int pipeline : divisors)
+      for (const int context : divisors) {
+        const Index model = Index(tensor) * pipeline * context;
+        if (model <= ranks && ranks % model == 0 && (context == 1 || p.context > 1)) grids.push_back({int(ranks / model), pipeline, context, tensor});
+      }
+  const auto far = [](int n, int from) { return std::abs(std::log(double(n) / from)); };
+  const auto distance = [&](const Sizes& s) {
+    return far(s.tensor, p.tensor) + far(s.pipeline, p.pipeline) + far(s.context, p.context) + (p.data > 0 ? far(s.data, p.data) : 0);
+  };
+  std::stable_sort(grids.begin(), grids.end(), [&](const Sizes& a, const Sizes& b) { return distance(a) < distance(b); });
+  return grids;
+}
+
+// Of those that work, the nearest; empty where none of the first does.
+std::string nearest_grids(const RunConfig& run, int ranks) {
+  std::string list;
+  int named = 0, tried = 0;
+  for (const Sizes& s : grids_by_distance(run.parallel, ranks)) {
+    if (named == most_named || ++tried > most_tried) break;
+    try {
+      checked_layout(on_grid(run, s), ranks);
+    } catch (const Error&) {
+      continue;
+    }
+    list += fmt::format("{}{} x {} x {} x {}", named++ > 0 ? ", " : "", s.data, s.pipeline, s.context, s.tensor);
+  }
+  return list;
+}
+
+}  // namespace
+
+Layout layout_of(const RunConfig& run, int ranks) {
+  try {
+    return checked_layout(run, ranks);
+  } catch (const Error& e) {
+    if (e.code != Exit::config) throw;
+    const std::string grids = nearest_grids(run, ranks);
+    if (grids.empty()) throw;
+    fail(Exit::config, "{}. Grids (data x pipeline x context x tensor) that work on {} ranks: {}", e.what(), ranks, grids);
+  }
+}
+
+}  // namespace gyr
