@@ -5,14 +5,19 @@
 
 namespace gyr {
 
+void check_head_exchange(Index num_heads, Index num_kv_heads, Index context_ranks) {
+  const Index n = context_ranks, k = num_kv_heads;
+  require(num_heads % n == 0 && (k % n == 0 || n % k == 0), Exit::config,
+          "parallel.context_mode = heads: {} query and {} key heads on a rank cannot be dealt to {} context ranks; take parallel.context_mode = "
+          "ring or balanced, or a parallel.context that divides the query heads and divides or is a multiple of the key heads",
+          num_heads, k, n);
+}
+
 template <class T>
 HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, double scale)
     : a_(a), s_(a.sequences), heads_(heads), part_(heads), scale_(scale) {
   const Index n = s_.ranks, k = heads.num_kv_heads;
-  require(heads.num_heads % n == 0 && (k % n == 0 || n % k == 0), Exit::config,
-          "parallel.context_mode = heads: {} query and {} key heads on a rank cannot be dealt to {} context ranks; take parallel.context_mode = "
-          "ring or balanced, or a parallel.context that divides the query heads and divides or is a multiple of the key heads",
-          heads.num_heads, k, n);
+  check_head_exchange(heads.num_heads, k, n);
   part_.num_heads = heads.num_heads / n, part_.num_kv_heads = std::max<Index>(1, k / n);
   part_.batch = s_.batch, part_.queries = part_.keys = n * s_.seq_length;
 }

@@ -8,6 +8,9 @@
 
 namespace gyr {
 
+// Exit::config unless the heads of a rank can be dealt to so many context ranks.
+void check_head_exchange(Index num_heads, Index num_kv_heads, Index context_ranks);
+
 template <class T>
 class HeadExchange final : public SharedAttention<T> {
  public:

@@ -108,7 +108,9 @@ TEST(mixer_shares, what_cannot_be_is_refused_with_what_could) {
     }
   };
   EXPECT_NE(complaint(parallel_of(Mixer::apart, 8, 3), m).find("numbers that would do: 2, 4"), std::string::npos);
-  EXPECT_NE(complaint(parallel_of(Mixer::split, 8, 4), m).find("set parallel.mixer to apart or auto"), std::string::npos);
+  EXPECT_NE(complaint(parallel_of(Mixer::split, 8, 4), m).find("set parallel.mixer to apart or auto and"), std::string::npos);
+  EXPECT_NE(complaint(parallel_of(Mixer::apart, 4, 4), m).find("leaves none of parallel.tensor = 4"), std::string::npos);
+  EXPECT_EQ(attention_ranks_of(parallel_of(Mixer::automatic, 2), model_of({8, 2, 3, 1}), 64), 1) << "three heads on two ranks";
   EXPECT_NE(complaint(parallel_of(Mixer::apart, 1), m).find("parallel.tensor to 2 or more"), std::string::npos);
   ModelConfig single = m;
   single.pattern = "M*-";

@@ -250,12 +250,13 @@ TEST(trace, written_and_read_is_the_same) {
   }
   const Recorder::Work& step = recorder.work()[0];
   const TraceClock clock = [&](Moment m) { return m - step.begin + 5000; };
-  const std::string events = trace_events(recorder, {3, 2, 1, "rank 3\x1b", "host"}, clock, step.begin, step.end);
+  const std::string events = trace_events(recorder, {3, 2, 1, 1, "rank 3\x1b", "host"}, clock, step.begin, step.end);
   const TraceFile file = read(file_of(Json::parse("[" + events + "]").get<std::vector<Json>>()));
   ASSERT_EQ(file.ranks.size(), 1u);
   const TracedRank& rank = file.ranks.at(3);
   EXPECT_EQ(rank.name, "rank 3\x1b");
   EXPECT_EQ(rank.stage, 1);
+  EXPECT_EQ(rank.team, 1);
   ASSERT_EQ(rank.tasks.size(), 3u);
   ASSERT_EQ(rank.waits.size(), 3u);
   ASSERT_EQ(rank.transfers.size(), 4u);
@@ -297,6 +298,12 @@ TEST(trace, a_rank_is_slow_beside_those_of_its_stage) {
   const auto single = comparisons_of({rank(0, 0, 1, 2), rank(1, 1, 1, 2), rank(2, 2, 5, 2)});
   EXPECT_NEAR(ratio_of(single, "forward", 2), 5, 1e-12);
   EXPECT_NEAR(ratio_of(single, "work", 2), 7.0 / 3, 1e-12);
+  // Mixers that are apart have other work: a team of one rank in a stage is compared with those of the other stages.
+  std::vector<RankSummary> apart{rank(0, 0, 1, 2), rank(1, 0, 3, 6), rank(2, 1, 1, 2), rank(3, 1, 6, 6)};
+  apart[1].team = apart[3].team = 1;
+  EXPECT_NEAR(ratio_of(comparisons_of(apart), "forward", 2), 1, 1e-12);
+  EXPECT_NEAR(ratio_of(comparisons_of(apart), "forward", 1), 1, 1e-12);
+  EXPECT_NEAR(ratio_of(comparisons_of(apart), "forward", 3), 2, 1e-12);
 }
 
 TEST(trace, the_report_names_who_is_slow_and_nobody_else) {

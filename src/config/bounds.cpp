@@ -62,7 +62,7 @@ void check_bounds(const RunConfig& run, const Deck& deck) {
   const Index at_once = t.micro_batch_size * std::max(1, run.parallel.data);
   for (const BatchStep& step : t.batches())
     require(step.batch % at_once == 0, Exit::config,
-            "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.global_batch_size",
+            "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.global_batch_size and in train.ramp",
             deck.told({"train.global_batch_size", "train.ramp", "train.micro_batch_size", "parallel.data"}), step.batch, t.micro_batch_size,
             run.parallel.data > 0 ? fmt::format(" on {} data ranks", run.parallel.data) : "", at_once);
   at_most(rows, most_rows, "tokens in a micro-batch", deck.told({"train.micro_batch_size", "train.seq_length"}));

@@ -57,8 +57,10 @@ std::vector<MixerShare> shares_apart(const ModelConfig& m, Index seq_length, int
 }
 
 int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_length) {
-  require(p.attention_ranks == 0 || p.mixer != Mixer::split, Exit::config,
-          "parallel.attention_ranks = {} is for mixers that are apart; set parallel.mixer to apart or auto", p.attention_ranks);
+  require(p.attention_ranks == 0 || (p.mixer != Mixer::split && p.tensor > 1), Exit::config,
+          "parallel.attention_ranks = {} is for mixers that are apart; set parallel.mixer to apart or auto and parallel.tensor to 2 or more, or "
+          "leave it 0",
+          p.attention_ranks);
   if (p.mixer == Mixer::split) return 0;
   const bool must = p.mixer == Mixer::apart, hybrid = m.pattern.find('P') != std::string::npos;
   require(!must || hybrid, Exit::config, "parallel.mixer = apart is for blocks that have both mixers, and model.pattern has no P; set it to split");
@@ -69,6 +71,9 @@ int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_
   const std::vector<MixerShare> possible = shares_apart(m, seq_length, p.tensor);
   std::vector<MixerShare> shares = possible;
   if (p.attention_ranks > 0) std::erase_if(shares, [&](const MixerShare& share) { return share.attention_ranks != p.attention_ranks; });
+  require(p.attention_ranks < p.tensor, Exit::config,
+          "parallel.attention_ranks = {} leaves none of parallel.tensor = {} ranks for the SSM; set it to {} or less, or to 0 to have it chosen",
+          p.attention_ranks, p.tensor, p.tensor - 1);
   if (shares.empty()) {
     require(!must && p.attention_ranks == 0, Exit::config,
             "parallel.attention_ranks = {} of parallel.tensor = {}: {} attention heads on {} key heads, and {} SSM heads in {} groups, must divide, "
@@ -81,7 +86,8 @@ int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_
   }
   const auto cheaper = [](const MixerShare& a, const MixerShare& b) { return a.dearest() < b.dearest(); };
   const MixerShare best = *std::min_element(shares.begin(), shares.end(), cheaper);
-  return must || cheaper(best, shared_by_all(m, seq_length, p.tensor)) ? best.attention_ranks : 0;
+  const bool can_split = attention_fits(m.attention, p.tensor) && ssm_fits(m.mamba, p.tensor);
+  return must || !can_split || cheaper(best, shared_by_all(m, seq_length, p.tensor)) ? best.attention_ranks : 0;
 }
 
 std::string mixer_table(const ModelConfig& m, Index seq_length, int tensor_ranks, int chosen) {
@@ -94,7 +100,7 @@ std::string mixer_table(const ModelConfig& m, Index seq_length, int tensor_ranks
     const auto mega = [](double flops) { return fmt::format("{:.3f}", flops / 1e6); };
     table.row({name, mega(share.attention), mega(share.ssm), mega(share.dearest()), fmt::format("{:.3f}", share.dearest() / together.dearest())});
   };
-  row(together);
+  if (attention_fits(m.attention, tensor_ranks) && ssm_fits(m.mamba, tensor_ranks)) row(together);
   for (const MixerShare& share : shares_apart(m, seq_length, tensor_ranks)) row(share);
   return table.str();
 }

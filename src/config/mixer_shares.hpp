@@ -24,7 +24,7 @@ MixerShare shared_by_all(const ModelConfig&, Index seq_length, int tensor_ranks)
 std::vector<MixerShare> shares_apart(const ModelConfig&, Index seq_length, int tensor_ranks);
 
 // The attention ranks that a deck asks for, 0 where all ranks compute both. Of those that would do, the one whose dearest rank computes least; with
-// `auto` only where that is less than all ranks computing both. Exit::config where nothing would do.
+// `auto` only where that is less than all ranks computing both, or these cannot. Exit::config where nothing would do.
 int attention_ranks_of(const ParallelConfig&, const ModelConfig&, Index seq_length);
 
 // The shares as a table, for plans: what the dearest rank computes, beside all ranks computing both.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "modules/flops.hpp"
+#include "modules/head_exchange.hpp"
 #include "src/config/mixer_shares.hpp"
 #include "src/config/run_config.hpp"
 
@@ -22,9 +23,15 @@ std::map<std::string, Index> sharded_units(ModelConfig m, bool mixers_apart) {
 
 namespace {
 
-// The convolution reads what precedes a block of tokens from the rank that has the block before it, and from no other.
+// What ranks that share sequences must have of them. The convolution reads what precedes a block of tokens from the rank that has the block before
+// it, and from no other.
 void check_context(const Layout& layout, const RunConfig& run) {
   const SequenceLayout s = layout.sequences(0, 1, run.train.seq_length);
+  if (s.shared() && s.mode == ContextMode::heads)
+    for (const auto& [symbol, ranks] :
+         {std::pair{'P', layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor)}, std::pair{'*', layout.size(Axis::tensor)}})
+      if (const AttentionConfig& c = run.model.attention; run.model.pattern.find(symbol) != std::string::npos)
+        check_head_exchange(std::max<Index>(1, c.num_heads / ranks), std::max<Index>(1, c.num_kv_heads / ranks), s.ranks);
   if (!s.shared() || run.model.pattern.find_first_of("PM") == std::string::npos) return;
   const Index least = run.model.mamba.conv_kernel - 1, most = run.train.seq_length / std::max<Index>(1, least * s.blocks());
   require(s.block_length() >= least, Exit::config,
@@ -79,8 +86,8 @@ Layout checked_layout(const RunConfig& run, int ranks) {
   layout.sequence = p.sequence;
   layout.context_mode = p.context_mode;
   layout.order = p.context_mode == ContextMode::ring ? SequenceOrder::zigzag : SequenceOrder::contiguous;
-  check_context(layout, run);
   layout.attention_ranks = attention_ranks;
+  check_context(layout, run);
   layout.shard = p.shard;
   layout.bucket_bytes = p.bucket_bytes;
   return layout;

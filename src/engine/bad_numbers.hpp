@@ -2,6 +2,7 @@
 // Where a number that is not finite was first seen.
 #pragma once
 
+#include "modules/model_config.hpp"
 #include "src/engine/optimizer.hpp"
 
 namespace gyr {
@@ -9,6 +10,7 @@ namespace gyr {
 // Throws Exit::numeric on every rank, with step, loss, norm and the weight nearest to where the bad number began: backward spreads it towards
 // the embedding, so the last weight in the order of the model whose gradient is bad is the closest to its origin; weights that are bad
 // themselves come first. Collective over the grid.
-[[noreturn]] void name_bad_numbers(Device&, Grid&, const Parameters&, const Optimizer&, std::int64_t step, double loss, double norm);
+[[noreturn]] void name_bad_numbers(Device&, Grid&, const ModelConfig&, const Parameters&, const Optimizer&, std::int64_t step, double loss,
+                                   double norm);
 
 }  // namespace gyr

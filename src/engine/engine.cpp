@@ -197,7 +197,7 @@ Scores Engine::scores(const MicroBatches& source, int micros) {
 }
 
 void Engine::not_finite(std::int64_t step, const StepResult& result) {
-  name_bad_numbers(device_, grid_, stage_.parameters(), *optimizer_, step, result.loss, result.gradient_norm);
+  name_bad_numbers(device_, grid_, config_.model, stage_.parameters(), *optimizer_, step, result.loss, result.gradient_norm);
 }
 
 }  // namespace gyr

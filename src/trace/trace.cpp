@@ -16,7 +16,8 @@ constexpr std::size_t most_records = std::size_t(1) << 18;  // of a step: of eac
 
 TraceProcess process_of(const Grid& grid) {
   const Layout& layout = grid.layout();
-  TraceProcess p{layout.rank_at(grid.position()), grid.position(), grid.coordinate(Axis::pipeline), {}, host_name()};
+  TraceProcess p{layout.rank_at(grid.position()), grid.position(), grid.coordinate(Axis::pipeline), 0, {}, host_name()};
+  p.team = layout.attention_ranks > 0 && grid.coordinate(Axis::tensor) >= layout.attention_ranks;
   p.name = fmt::format("rank {}", p.rank);
   for (const LayoutAxis& axis : layout.axes)
     if (axis.size > 1) p.name += fmt::format("{} {} {}", p.name.find(':') == p.name.npos ? ":" : ",", name_of(axis.axis), grid.coordinate(axis.axis));

@@ -113,6 +113,7 @@ class Reader {
     if (e.text("name") != "process_name") return;
     TracedRank& rank = file_.ranks[e.rank()];
     rank.name = e.text(e.args(), "name"), rank.host = e.text(e.args(), "host"), rank.stage = e.integer(e.args(), "stage", 0);
+    rank.team = e.integer(e.args(), "team", 0);
   }
   void task(const TracedEvent& e) {
     TracedRank& rank = file_.ranks[e.rank()];

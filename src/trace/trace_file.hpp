@@ -27,7 +27,7 @@ struct TracedWait {
 
 struct TracedRank {
   std::string name, host;
-  Index stage = 0;
+  Index stage = 0, team = 0;
   std::vector<Interval> steps, transfers;
   std::vector<TracedTask> tasks;  // without the step itself
   std::vector<TracedWait> waits;

@@ -91,7 +91,7 @@ RankSummary rank_summary(const std::vector<TraceFile>& files, Index number) {
     const RankTimes times(rank);
     times.add_to(sum, microsecond / double(files.size()));
     forwards.push_back(times.by_micro("forward")), backwards.push_back(times.by_micro("backward"));
-    sum.name = rank.name, sum.host = rank.host, sum.stage = rank.stage;
+    sum.name = rank.name, sum.host = rank.host, sum.stage = rank.stage, sum.team = rank.team;
   }
   sum.rank = number;
   sum.forward = medians(forwards), sum.backward = medians(backwards);
@@ -100,15 +100,16 @@ RankSummary rank_summary(const std::vector<TraceFile>& files, Index number) {
 
 // Each rank's time over the median of the ranks it is compared with.
 std::vector<double> relative(const std::vector<RankSummary>& ranks, const std::vector<double>& seconds) {
-  std::map<Index, std::vector<double>> of_stage;
-  std::vector<double> all;
+  const auto place = [&](std::size_t i) { return std::pair(ranks[i].team, ranks[i].stage); };
+  std::map<std::pair<Index, Index>, std::vector<double>> of_stage;
+  std::map<Index, std::vector<double>> of_team;
   for (std::size_t i = 0; i < ranks.size(); ++i)
-    if (seconds[i] > 0) of_stage[ranks[i].stage].push_back(seconds[i]), all.push_back(seconds[i]);
-  const double middle = median(all);
-  std::map<Index, double> typical;
-  for (const auto& [stage, some] : of_stage) typical[stage] = some.size() > 1 ? median(some) : middle;
+    if (seconds[i] > 0) of_stage[place(i)].push_back(seconds[i]), of_team[ranks[i].team].push_back(seconds[i]);
   std::vector<double> ratios;
-  for (std::size_t i = 0; i < ranks.size(); ++i) ratios.push_back(seconds[i] > 0 ? seconds[i] / typical[ranks[i].stage] : 0);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const auto& neighbours = of_stage[place(i)];
+    ratios.push_back(seconds[i] > 0 ? seconds[i] / median(neighbours.size() > 1 ? neighbours : of_team[ranks[i].team]) : 0);
+  }
   return ratios;
 }
 

@@ -7,8 +7,8 @@
 //   rest      neither in a task nor waiting
 //   hidden    not waiting while a transfer is under way: no part of the sum
 // A rank is slow whose work (busy and rest of the step, or the median micro-batch's forward or backward of a chunk without what it waits) takes more
-// than slow_factor times that of the median rank: of the ranks of its stage, or of all where the stage is this rank alone. Of an even number of
-// ranks the median is the lower one in the middle, so that of two the slower can be named.
+// than slow_factor times that of the median rank: of the ranks of its stage, or of all where the stage is this rank alone. Where mixers are apart
+// teams are compared by themselves. Of an even number of ranks the median is the lower one in the middle, so that of two the slower can be named.
 #pragma once
 
 #include "src/trace/trace_file.hpp"
@@ -19,7 +19,7 @@ inline constexpr double slow_factor = 1.2;
 
 // Seconds; of a step, on average over those that were traced.
 struct RankSummary {
-  Index rank = 0, stage = 0;
+  Index rank = 0, stage = 0, team = 0;
   std::string name, host;
   double step = 0, busy = 0, bubble = 0, rest = 0, hidden = 0;
   std::map<std::string, double> exposed;      // by communicator

@@ -66,7 +66,9 @@ std::string args_of(const Recorder::Transfer& t, const std::string& communicator
 
 std::string trace_events(const Recorder& recorder, const TraceProcess& process, const TraceClock& clock, Moment begin, Moment end) {
   Events events(process, clock, begin, end);
-  events.metadata("process_name", 0, fmt::format(R"("name":{},"stage":{},"host":{})", in_json(process.name), process.stage, in_json(process.host)));
+  events.metadata(
+      "process_name", 0,
+      fmt::format(R"("name":{},"stage":{},"team":{},"host":{})", in_json(process.name), process.stage, process.team, in_json(process.host)));
   events.metadata("process_labels", 0, fmt::format(R"("labels":{})", in_json(process.host)));
   events.metadata("process_sort_index", 0, fmt::format(R"("sort_index":{})", process.position));
   events.metadata("thread_name", tasks, R"("name":"tasks")");

@@ -15,7 +15,8 @@ inline constexpr const char* step_span = "step";
 
 // How a rank appears.
 struct TraceProcess {
-  int rank = 0, position = 0, stage = 0;  // stage: its coordinate on the pipeline axis
+  int rank = 0, position = 0;
+  int stage = 0, team = 0;  // its coordinate on the pipeline axis; 1 where it computes the SSM alone of hybrid blocks
   std::string name, host;
 };
 

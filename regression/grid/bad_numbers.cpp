@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Numbers that are none are named on all ranks as those of the weight that has them, whichever ranks hold it.
+#include "src/engine/bad_numbers.hpp"
+
+#include <limits>
+
+#include "modules/flops.hpp"
+#include "regression/folder.hpp"
+#include "regression/grids.hpp"
+#include "regression/state.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr Index batch = 8;
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+// What a rank is told of a step with such numbers in a weight.
+std::string told(Rig<double>& rig, Grid& grid, const std::string& weight) {
+  set_weights(rig.engine);
+  for (const auto& p : rig.engine.stage().parameters().all())
+    if (p->weight.name == weight) assign(rig.engine.device(), *p, [](Index) { return nan; });
+  rig.engine.optimizer().reset(rig.engine.device());
+  const Index data = grid.size(Axis::data), micros = batch / data;
+  const auto source = [&](int i) { return micro_batch(Index(i) * data + grid.coordinate(Axis::data), 1, 7, rig.engine.model().vocab_size); };
+  const Error error = error_of([&] { rig.engine.gradients(source, int(micros), 3); });
+  EXPECT_EQ(error.code, Exit::numeric);
+  return error.what();
+}
+
+TEST(bad_numbers, are_named_by_the_weight_on_any_layout) {
+  ModelConfig model = widened(named("T5"));  // tied ends
+  model.pattern = "PMP*";
+  model.attention.num_kv_heads = 8, model.mamba.num_groups = 8;
+  const auto cut = [&](Layout layout) {
+    const Index stages = layout.size(Axis::pipeline);
+    layout.stages.clear();
+    for (Index s = 0; s < stages; ++s) layout.stages.push_back({4 * s / stages, 4 * (s + 1) / stages});
+    return layout;
+  };
+  for (const Layout& layout :
+       {layout_of(1, 1, 2), with_mixers_apart(layout_of(1, 1, 2), 1), with_mixers_apart(layout_of(2, 1, 2), 1),
+        with_mixers_apart(layout_of(1, 2, 4), 2), sharded(with_mixers_apart(layout_of(2, 2, 2), 1), Shard::weights), layout_of(1, 4, 1)}) {
+    if (Grid* grid = grid_of(cut(layout))) {
+      EngineConfig config;
+      config.model = model, config.seq_length = 7, config.micros = int(batch / grid->size(Axis::data));
+      Rig<double> rig(config, *grid);
+      for (const Weight& w : declared_weights(model)) {
+        const std::string text = told(rig, *grid, w.name);
+        EXPECT_NE(text.find("first seen in the value of " + w.name + ". "), std::string::npos) << grid->layout().text() << ": " << text;
+      }
+    }
+    meet();
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing
