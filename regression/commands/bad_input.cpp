@@ -113,10 +113,10 @@ TEST(bad_input, a_value_of_the_wrong_type_is_named_with_its_line) {
 
 TEST(bad_input, an_impossible_grid_lists_those_that_work) {
   const Folder folder;
-  expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=3"}), Exit::config, {"3 ranks", "there are 2", "1x1x2", "1x2x1", "2x1x1"},
-                         {2});
+  expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=3"}), Exit::config,
+                         {"3 ranks", "there are 2", "1 x 1 x 1 x 2", "1 x 2 x 1 x 1", "2 x 1 x 1 x 1"}, {2});
   expect_refused_quietly(material().train(folder / "out", {"parallel.pipeline=2", "parallel.data=2"}), Exit::config,
-                         {"4 ranks", "there are 1", "1x1x1"}, {0});
+                         {"4 ranks", "there are 1", "1 x 1 x 1 x 1"}, {0});
 }
 
 TEST(bad_input, what_the_grid_lists_does_work) {

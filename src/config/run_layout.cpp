@@ -152,7 +152,7 @@ Layout layout_of(const RunConfig& run, int ranks) {
     if (e.code != Exit::config) throw;
     const std::string grids = nearest_grids(run, ranks);
     if (grids.empty()) throw;
-    fail(Exit::config, "{}. Grids (data x pipeline x context x tensor) that work on {} ranks: {}", e.what(), ranks, grids);
+    fail(Exit::config, "{}. Grids (data x pipeline x context x tensor) that work on {} rank{}: {}", e.what(), ranks, ranks > 1 ? "s" : "", grids);
   }
 }
 
