@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@ struct Work {
   double flops = 0, bytes = 0, seconds = 0;
 };
 
+class ProductCache;
+
 class Device {
  public:
   Device(bool dry_run, Index scratch_bytes);
@@ -27,6 +30,7 @@ class Device {
   bool dry_run() const { return dry_run_; }
   Space exec;
   Arena scratch;
+  std::shared_ptr<ProductCache> products;  // what the library of matrix products has compiled for the shapes it met here
 
   // Announces a kernel: `if (auto run = dev.launch("name", flops, bytes)) { ... }`. False on a dry-run device.
   class Launch {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Matrix products, by a library (CBLAS on hosts). Products of T are accumulated in Acc<T> and stored as S.
+// Matrix products, by libraries (CBLAS and oneDNN on hosts). Products of T are accumulated in Acc<T> and stored as S.
 //   M, N, K extents of C = alpha op(A) op(B) + beta C
 #pragma once
 
@@ -10,13 +10,15 @@ namespace gyr {
 enum class MatrixOp { none, transpose };
 
 // C (M,N) = alpha op(A) (M,K) op(B) (K,N) + beta C, with S = T or Acc<T>. beta = 0 does not read C.
-// T = bf16 converts its operands on the device's scratch, but B only for more than a few rows. Counted under `kernel`: 2 M N K flops.
+// By oneDNN where the build has it and the processor multiplies bf16, small float products and double excepted; else T = bf16 widens its operands on
+// the device's scratch, B only for more than a few rows. Counted under `kernel`: 2 M N K flops.
 template <class T, class S = T>
 void gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0,
           const char* kernel = "gemm");
 
-// The library behind gemm and its version, and how many threads it may use in this process, where it lets itself be told.
+// The libraries behind gemm and their versions.
 std::string blas_version();
+// How many threads they may use in this process: what OPENBLAS_NUM_THREADS, or else OMP_NUM_THREADS says, or else so many.
 void set_blas_threads(int threads);
 
 // The three products of a linear layer with weight w (N,K): y = x w', dx = dy w, dw = dy' x.

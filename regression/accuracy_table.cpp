@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <set>
 
+#include "kernels/gemm.hpp"
 #include "regression/accuracy.hpp"
 
 int main(int argc, char** argv) {
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   Kokkos::initialize(argc, argv);
+  gyr::set_blas_threads(1);
   std::set<std::string> asked(argv + 1, argv + argc);
   if (asked.empty()) asked.insert(golden_names().begin(), golden_names().end());
   int above = 0;

@@ -17,9 +17,9 @@ namespace gyr {
 
 namespace {
 
-template <class A>
-void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1, double beta = 0) {
-  gemm<A>(dev, op_a, a, op_b, b, c, alpha, beta, "attention_gemm");
+template <class P>
+void product(Device& dev, MatrixOp op_a, Matrix<const P> a, MatrixOp op_b, Matrix<const P> b, Matrix<Acc<P>> c, double alpha = 1, double beta = 0) {
+  gemm<P, Acc<P>>(dev, op_a, a, op_b, b, c, alpha, beta, "attention_gemm");
 }
 
 constexpr Index stack_rows = 128, tile_keys = 512;  // a tile of scores stays in the second cache
@@ -41,13 +41,13 @@ struct Stack {
 };
 
 // Copies rows of x, laid out (B Tq, H width), to a stack (M, width), and back.
-template <class T, class A>
-void gather(Device& dev, const Stack& stack, Matrix<const T> x, Matrix<A> to) {
+template <class T, class P>
+void gather(Device& dev, const Stack& stack, Matrix<const T> x, Matrix<P> to) {
   for_rows(
       dev, "attention_gather", to.rows, KOKKOS_LAMBDA(const Index r) {
         const T* const from = stack.at(x, r, to.columns);
-        A* const out = to.row(r);
-        for (Index e = 0; e < to.columns; ++e) out[e] = A(from[e]);
+        P* const out = to.row(r);
+        for (Index e = 0; e < to.columns; ++e) out[e] = P(from[e]);
       });
 }
 template <class A>
@@ -181,54 +181,83 @@ KOKKOS_INLINE_FUNCTION A online_softmax(A* s, Index seen, A& m, A& l) {
   return shrink;
 }
 
+// Where what becomes of the scores s is stored: in their place, or as P beside them.
+template <class P, class A>
+Matrix<P> in_place_or(Matrix<A> s, Tensor2<P> beside) {
+  if constexpr (std::is_same_v<P, A>) return s;
+  else return part_of(beside, s.rows, s.columns);
+}
+
+// p = s in [first, last) and zero elsewhere, n numbers; p may be s.
+template <class A, class P>
+KOKKOS_INLINE_FUNCTION void store(const A* s, Index first, Index last, Index n, P* p) {
+  for (Index c = 0; c < first; ++c) p[c] = P(A(0));
+  if constexpr (!std::is_same_v<P, A>)
+#pragma GCC ivdep
+    for (Index c = first; c < last; ++c) p[c] = P(s[c]);
+  for (Index c = last; c < n; ++c) p[c] = P(A(0));
+}
+
 }  // namespace
 
-template <class T>
-void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
-               Carry carry, AttentionState<Acc<T>> state) {
+namespace {
+
+// A stack's part of the state, or that of rows that have met no key.
+template <class A>
+void begin_state(Device& dev, const Stack& stack, Carry carry, AttentionState<A> state, Matrix<A> out, Tensor1<A> m, Tensor1<A> l) {
+  if (carry == Carry::continued) gather(dev, stack, Matrix<const A>(state.o), out);
+  for_rows(
+      dev, "attention_begin", out.rows, KOKKOS_LAMBDA(const Index r) {
+        const bool fresh = carry == Carry::fresh;
+        m(r) = fresh ? -std::numeric_limits<A>::infinity() : state.m(stack.source_row(r), stack.head(r));
+        l(r) = fresh ? A(0) : state.l(stack.source_row(r), stack.head(r));
+        for (Index e = 0; fresh && e < out.columns; ++e) out(r, e) = 0;
+      });
+}
+
+// P: the type of operands. Scores are of Acc<T>, what they become by exp() is an operand again.
+template <class T, class P>
+void forward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+             Carry carry, AttentionState<Acc<T>> state) {
   using A = Acc<T>;
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
   const Index E = shape.head_dim, V = shape.v_head_dim;
   const Workspace workspace(dev.scratch, "attention");
-  const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), o_stack = dev.scratch.tensor<A>(tiling.rows(), V);
-  const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
+  const auto q_stack = dev.scratch.tensor<P>(tiling.rows(), E);
+  const auto o_stack = dev.scratch.tensor<A>(tiling.rows(), V), scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
+  const auto narrow = room_for<P, A>(dev, tiling.rows(), tiling.keys);
   const auto m = dev.scratch.tensor<A>(tiling.rows()), l = dev.scratch.tensor<A>(tiling.rows());
-  const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, V);
+  const auto k_copy = room_for<P, T>(dev, tiling.keys, E), v_copy = room_for<P, T>(dev, tiling.keys, V);
 
   const auto begin = [&](const Stack& stack) {
     const Index M = stack.rows();
-    const Matrix<A> queries = rows(q_stack, 0, M), out = rows(o_stack, 0, M);
-    if (const auto run = dev.launch("attention", 0, double(M) * (E * (sizeof(T) + sizeof(A)) + V * sizeof(A)))) {
+    const Matrix<P> queries = rows(q_stack, 0, M);
+    const Matrix<A> out = rows(o_stack, 0, M);
+    if (const auto run = dev.launch("attention", 0, double(M) * (E * (sizeof(T) + sizeof(P)) + V * sizeof(A)))) {
       gather(dev, stack, q, queries);
-      if (carry == Carry::continued) gather(dev, stack, Matrix<const A>(state.o), out);
-      for_rows(
-          dev, "attention_begin", M, KOKKOS_LAMBDA(const Index r) {
-            const bool fresh = carry == Carry::fresh;
-            m(r) = fresh ? -std::numeric_limits<A>::infinity() : state.m(stack.source_row(r), stack.head(r));
-            l(r) = fresh ? A(0) : state.l(stack.source_row(r), stack.head(r));
-            for (Index e = 0; fresh && e < V; ++e) out(r, e) = 0;
-          });
+      begin_state(dev, stack, carry, state, out, m, l);
     }
   };
   const auto step = [&](const Stack& stack, Index j, Index n) {
     const Index M = stack.rows();
-    const Matrix<A> queries = rows(q_stack, 0, M), out = rows(o_stack, 0, M), s(scores.data(), M, n, n);
-    const auto keys = widened<T>(dev, tiling.tile(k, stack, j, n), wide_k);
-    const auto values = widened<T>(dev, tiling.tile(v, stack, j, n), wide_v);
-    product<A>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scale);
-    if (const auto run = dev.launch("attention", 4.0 * M * n, 2.0 * sizeof(A) * M * n))
+    const Matrix<const P> queries = rows(q_stack, 0, M);
+    const Matrix<A> out = rows(o_stack, 0, M), s(scores.data(), M, n, n);
+    const Matrix<P> weights = in_place_or<P>(s, narrow);
+    const auto keys = operand<P>(dev, tiling.tile(k, stack, j, n), k_copy);
+    const auto values = operand<P>(dev, tiling.tile(v, stack, j, n), v_copy);
+    product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scale);
+    if (const auto run = dev.launch("attention", 4.0 * M * n, double(sizeof(A) + sizeof(P)) * M * n))
       for_rows(
           dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
             const auto [first, last] = tiling.view(stack, r, j, n);
-            A* const p = s.row(r);
-            for (Index c = 0; c < first; ++c) p[c] = 0;
-            for (Index c = last; c < n; ++c) p[c] = 0;
-            const A shrink = online_softmax(p + first, last - first, m(r), l(r));
+            P* const p = weights.row(r);
+            const A shrink = online_softmax(s.row(r) + first, last - first, m(r), l(r));
+            store(s.row(r), first, last, n, p);
             A* const o = out.row(r);
             for (Index e = 0; e < V; ++e) o[e] *= shrink;
           });
-    product<A>(dev, MatrixOp::none, s, MatrixOp::none, values, out, 1, 1);
+    product<P>(dev, MatrixOp::none, weights, MatrixOp::none, values, out, 1, 1);
   };
   const auto end = [&](const Stack& stack) {
     const Index M = stack.rows();
@@ -243,6 +272,14 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
     }
   };
   tiling.walk(dev, begin, step, end);
+}
+
+}  // namespace
+
+template <class T>
+void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+               Carry carry, AttentionState<Acc<T>> state) {
+  with_operands<T>([&]<class P>(std::type_identity<P>) { forward<T, P>(dev, shape, mask, scale, q, k, v, carry, state); });
 }
 
 template <class A>
@@ -302,24 +339,28 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
       });
 }
 
-template <class T>
-void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
-                        Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
-                        Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
+namespace {
+
+template <class T, class P>
+void backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+              Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk,
+              Matrix<Acc<T>> dv) {
   using A = Acc<T>;
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
   const Index E = shape.head_dim, V = shape.v_head_dim;
   const Workspace workspace(dev.scratch, "attention_backward");
-  const auto q_stack = dev.scratch.tensor<A>(tiling.rows(), E), dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
-  const auto dout_stack = dev.scratch.tensor<A>(tiling.rows(), V);
+  const auto q_stack = dev.scratch.tensor<P>(tiling.rows(), E), dout_stack = dev.scratch.tensor<P>(tiling.rows(), V);
+  const auto dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
   const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys), dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
-  const auto wide_k = room_for<T>(dev, tiling.keys, E), wide_v = room_for<T>(dev, tiling.keys, V);
+  const auto narrow = room_for<P, A>(dev, tiling.rows(), tiling.keys), dnarrow = room_for<P, A>(dev, tiling.rows(), tiling.keys);
+  const auto k_copy = room_for<P, T>(dev, tiling.keys, E), v_copy = room_for<P, T>(dev, tiling.keys, V);
 
   const auto begin = [&](const Stack& stack) {
     const Index M = stack.rows();
-    const Matrix<A> queries = rows(q_stack, 0, M), dqueries = rows(dq_stack, 0, M), douts = rows(dout_stack, 0, M);
-    if (const auto run = dev.launch("attention_backward", 0, double(M) * (E * (sizeof(T) + 2 * sizeof(A)) + V * (sizeof(T) + sizeof(A))))) {
+    const Matrix<P> queries = rows(q_stack, 0, M), douts = rows(dout_stack, 0, M);
+    const Matrix<A> dqueries = rows(dq_stack, 0, M);
+    if (const auto run = dev.launch("attention_backward", 0, double(M) * (E * (sizeof(T) + sizeof(P) + sizeof(A)) + V * (sizeof(T) + sizeof(P))))) {
       gather(dev, stack, q, queries);
       gather(dev, stack, Matrix<const T>(dout), douts);
       gather(dev, stack, Matrix<const A>(dq), dqueries);
@@ -327,13 +368,14 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   };
   const auto step = [&](const Stack& stack, Index j, Index n) {
     const Index M = stack.rows();
-    const Matrix<A> queries = rows(q_stack, 0, M), dqueries = rows(dq_stack, 0, M), douts = rows(dout_stack, 0, M);
-    const Matrix<A> s(scores.data(), M, n, n), ds(dscores.data(), M, n, n);
-    const auto keys = widened<T>(dev, tiling.tile(k, stack, j, n), wide_k);
-    const auto values = widened<T>(dev, tiling.tile(v, stack, j, n), wide_v);
-    product<A>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scale);
-    product<A>(dev, MatrixOp::none, douts, MatrixOp::transpose, values, ds);
-    if (const auto run = dev.launch("attention_backward", 5.0 * M * n, 4.0 * sizeof(A) * M * n))
+    const Matrix<const P> queries = rows(q_stack, 0, M), douts = rows(dout_stack, 0, M);
+    const Matrix<A> dqueries = rows(dq_stack, 0, M), s(scores.data(), M, n, n), ds(dscores.data(), M, n, n);
+    const Matrix<P> weights = in_place_or<P>(s, narrow), dweights = in_place_or<P>(ds, dnarrow);
+    const auto keys = operand<P>(dev, tiling.tile(k, stack, j, n), k_copy);
+    const auto values = operand<P>(dev, tiling.tile(v, stack, j, n), v_copy);
+    product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scale);
+    product<P>(dev, MatrixOp::none, douts, MatrixOp::transpose, values, ds);
+    if (const auto run = dev.launch("attention_backward", 5.0 * M * n, 2.0 * (sizeof(A) + sizeof(P)) * M * n))
       for_rows(
           dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
             const auto [first, last] = tiling.view(stack, r, j, n);
@@ -344,18 +386,27 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
               p[c] = fast_exp(p[c] - top);
               d[c] = p[c] * (d[c] - mean) * factor;
             }
-            for (Index c = 0; c < first; ++c) p[c] = d[c] = 0;
-            for (Index c = last; c < n; ++c) p[c] = d[c] = 0;
+            store(p, first, last, n, weights.row(r));
+            store(d, first, last, n, dweights.row(r));
           });
-    product<A>(dev, MatrixOp::transpose, s, MatrixOp::none, douts, tiling.tile(dv, stack, j, n), 1, 1);
-    product<A>(dev, MatrixOp::transpose, ds, MatrixOp::none, queries, tiling.tile(dk, stack, j, n), 1, 1);
-    product<A>(dev, MatrixOp::none, ds, MatrixOp::none, keys, dqueries, 1, 1);
+    product<P>(dev, MatrixOp::transpose, weights, MatrixOp::none, douts, tiling.tile(dv, stack, j, n), 1, 1);
+    product<P>(dev, MatrixOp::transpose, dweights, MatrixOp::none, queries, tiling.tile(dk, stack, j, n), 1, 1);
+    product<P>(dev, MatrixOp::none, dweights, MatrixOp::none, keys, dqueries, 1, 1);
   };
   const auto end = [&](const Stack& stack) {
     const Matrix<const A> dqueries = rows(dq_stack, 0, stack.rows());
     if (const auto run = dev.launch("attention_backward", 0, 2.0 * sizeof(A) * stack.rows() * E)) scatter(dev, stack, dqueries, dq);
   };
   tiling.walk(dev, begin, step, end);
+}
+
+}  // namespace
+
+template <class T>
+void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
+                        Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
+                        Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
+  with_operands<T>([&]<class P>(std::type_identity<P>) { backward<T, P>(dev, shape, mask, scale, q, k, v, dout, lse, delta, dq, dk, dv); });
 }
 
 #define GYR_ATTENTION(T)                                                                                                                      \

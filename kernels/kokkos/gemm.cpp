@@ -4,7 +4,9 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "kernels/kokkos/onednn.hpp"
 #include "kernels/kokkos/rows.hpp"
 
 namespace gyr {
@@ -52,7 +54,7 @@ void product(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b,
                  beta);
 }
 
-// bf16 is storage here: operands are widened once, the product runs in float, the result is rounded once.
+// Where the processor does not multiply bf16, it is storage: operands are widened once, the product runs in float, the result is rounded once.
 Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
   auto wide = dev.scratch.tensor<float>(x.rows, x.columns);
   if (!dev.dry_run())
@@ -87,6 +89,36 @@ void few_rows_product(Device& dev, Matrix<const float> a, Matrix<const bf16> b, 
       });
 }
 
+// Few rows of bf16 read B as it is stored.
+template <class T>
+bool is_few_rows(MatrixOp op_a, MatrixOp op_b, const Extents& e) {
+  return std::is_same_v<T, bf16> && e.m <= few_rows && op_a == MatrixOp::none && op_b == MatrixOp::transpose;
+}
+
+// By the processor and the extents alone, so that every run on such a processor has the same bits. Where oneDNN multiplies bf16 its float
+// products are the faster ones as well, but for small ones.
+template <class T>
+bool by_onednn(const Extents& e) {
+  constexpr Index small = Index(1) << 20;
+  if (!multiplies_bf16() || e.m == 0 || e.n == 0 || e.k == 0 || std::is_same_v<T, double>) return false;
+  return std::is_same_v<T, bf16> || (e.m > 1 && e.m * e.n * e.k >= small);
+}
+
+template <class S>
+void widened_product(Device& dev, MatrixOp op_a, Matrix<const bf16> a, MatrixOp op_b, Matrix<const bf16> b, Matrix<S> c, Extents e, double alpha,
+                     double beta) {
+  const auto wide_a = widened(dev, a), wide_b = widened(dev, b);
+  if constexpr (std::is_same_v<S, float>) {
+    if (!dev.dry_run()) product<float>(op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
+  } else {
+    auto wide_c = dev.scratch.tensor<float>(c.rows, c.columns);
+    if (dev.dry_run()) return;
+    product<float>(op_a, wide_a, op_b, wide_b, Matrix<float>(wide_c), e, alpha, 0);
+    for (Index r = 0; r < c.rows; ++r)
+      for (Index n = 0; n < c.columns; ++n) c(r, n) = bf16(wide_c(r, n) + (beta == 0 ? 0.0f : float(beta) * float(c(r, n))));
+  }
+}
+
 }  // namespace
 
 template <class T, class S>
@@ -95,37 +127,35 @@ void gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<c
   const Extents e = extents(op_a, a, op_b, b, c);
   const double bytes = double(sizeof(T)) * (a.rows * a.columns + b.rows * b.columns) + double(sizeof(S)) * c.rows * c.columns;
   const auto run = dev.launch(kernel, 2.0 * e.m * e.n * e.k, bytes);
+  const bool few = is_few_rows<T>(op_a, op_b, e);
+  if constexpr (!std::is_same_v<T, double>)
+    if (!few && by_onednn<T>(e)) {
+      const Workspace workspace(dev.scratch, kernel);
+      return onednn_product<T, S>(dev, op_a, a, op_b, b, c, alpha, beta);
+    }
   if constexpr (std::is_same_v<T, bf16>) {
     const Workspace workspace(dev.scratch, kernel);
+    if (!few) return widened_product<S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
     const auto wide_a = widened(dev, a);
-    if (e.m <= few_rows && op_a == MatrixOp::none && op_b == MatrixOp::transpose) {
-      if (run) few_rows_product(dev, wide_a, b, c, alpha, beta);
-      return;
-    }
-    const auto wide_b = widened(dev, b);
-    if constexpr (std::is_same_v<S, float>) {
-      if (run) product<float>(op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
-    } else {
-      auto wide_c = dev.scratch.tensor<float>(c.rows, c.columns);
-      if (!run) return;
-      product<float>(op_a, wide_a, op_b, wide_b, Matrix<float>(wide_c), e, alpha, 0);
-      for (Index r = 0; r < c.rows; ++r)
-        for (Index n = 0; n < c.columns; ++n) c(r, n) = bf16(wide_c(r, n) + (beta == 0 ? 0.0f : float(beta) * float(c(r, n))));
-    }
-  } else {
-    if (run) product<T>(op_a, a, op_b, b, c, e, alpha, beta);
+    if (run) few_rows_product(dev, wide_a, b, c, alpha, beta);
+  } else if (run) {
+    product<T>(op_a, a, op_b, b, c, e, alpha, beta);
   }
 }
 
 std::string blas_version() {
 #ifdef OPENBLAS_VERSION
-  return openblas_get_config();
+  const std::string blas = openblas_get_config();
 #else
-  return "CBLAS";
+  const std::string blas = "CBLAS";
 #endif
+  return onednn_version().empty() ? blas : blas + "; " + onednn_version();
 }
 
-void set_blas_threads([[maybe_unused]] int threads) {
+void set_blas_threads(int threads) {
+  for (const char* variable : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"})
+    if (const char* given = std::getenv(variable); given && std::atoi(given) > 0) threads = std::atoi(given);
+  set_onednn_threads(threads);
 #ifdef OPENBLAS_VERSION
   openblas_set_num_threads(threads);
 #endif

@@ -25,21 +25,21 @@ void check(const SsdShape& s, const SsdInput<T>& in, const SsdSaved<Acc<T>>& sav
          saved.states.extent(2));
 }
 
-template <class T>
-void group_backward(Device& dev, const SsdShape& shape, const Group<T>& k, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w,
-                    Matrix<const Acc<T>> entering, Matrix<const Acc<T>> dleaving, Matrix<const Acc<T>> dy, Matrix<const Acc<T>> carried,
+template <class T, class P>
+void group_backward(Device& dev, const SsdShape& shape, const Group<T, P>& k, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w,
+                    Matrix<const Acc<T>> entering, Matrix<const Acc<T>> dleaving, Matrix<const P> dy, Matrix<const P> carried,
                     const SsdInputGradient<T>& d_in, const SsdWeightGradient<Acc<T>>& dw) {
   using A = Acc<T>;
   Scope scope(dev.scratch);
   const Matrix<T> db = k.part(d_in.b), dc = k.part(d_in.c);
-  const Matrix<A> wide_db = target<T>(db, room_for<T>(dev, k.tokens, k.state_size())),
-                  wide_dc = target<T>(dc, room_for<T>(dev, k.tokens, k.state_size()));
-  const GroupGradient<A> gradient(dev, k, wide_db, wide_dc);
-  chunk_state_backward<T>(dev, k, entering, dleaving, gradient);
-  chunk_output_backward<T>(dev, k, entering, dy, carried, gradient);
+  const Matrix<A> wide_db = target<T>(db, room_for<A, T>(dev, k.tokens, k.state_size())),
+                  wide_dc = target<T>(dc, room_for<A, T>(dev, k.tokens, k.state_size()));
+  const GroupGradient<P> gradient(dev, k, wide_db, wide_dc);
+  chunk_state_backward<T, P>(dev, k, entering, dleaving, gradient);
+  chunk_output_backward<T, P>(dev, k, entering, dy, carried, gradient);
   deliver<T>(dev, wide_db, db);
   deliver<T>(dev, wide_dc, dc);
-  step_inputs_backward<T>(dev, shape, k, in, w, dy, gradient, d_in, dw);
+  step_inputs_backward<T, P>(dev, shape, k, in, w, dy, gradient, d_in, dw);
 }
 
 }  // namespace scan
@@ -59,19 +59,18 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
 
   const Workspace workspace(dev.scratch, "ssd");
   const Decay<A> decay(dev, n);
-  for_equal_chunks(dev, n, [&](const Chunk& chunk) {
+  const auto through_chunk = [&]<class P>(std::type_identity<P>, const Chunk& chunk) {
     decay.fill(dev, "ssd", chunk, saved.dt, w.a_log);
-    for_groups<T>(dev, n, chunk, in, saved.dt, decay, [&](const Group<T>& k) {
+    for_groups<T, P>(dev, n, chunk, in, saved.dt, decay, [&](const Group<T, P>& k) {
       const Matrix<const A> entering = n.state<const A>(states.entering(chunk), k.number);
-      const Matrix<A> u = dev.scratch.tensor<A>(k.tokens, k.channels());
-      step_inputs<T>(dev, k, u);
-      chunk_output<T>(dev, k, w.d, entering, u, k.part(Matrix<T>(y)));
+      chunk_output<T, P>(dev, k, w.d, entering, k.part(Matrix<T>(y)));
       if (!states.keeps_leaving(chunk)) return;
       const Matrix<A> leaving = n.state(states.leaving(chunk), k.number);
       pass_state<A>(dev, "ssd", n.head_dim, k.over(), entering, {}, leaving);
-      chunk_state<T>(dev, k, u, 1, leaving);
+      chunk_state<T, P>(dev, k, 1, leaving);
     });
-  });
+  };
+  with_operands<T>([&](auto type) { for_equal_chunks(dev, n, [&](const Chunk& chunk) { through_chunk(type, chunk); }); });
 }
 
 // From the last chunk to the first, with dS the gradient of the state that leaves a chunk: group_backward has the gradients of the chunk's
@@ -85,34 +84,35 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   const Workspace workspace(dev.scratch, "ssd_backward");
   const Decay<A> decay(dev, n);
   const auto dstate_of_all = dev.scratch.tensor<A>(n.state_elements());
-  const auto through_chunk = [&](const Chunk& chunk) {
+  const auto through_chunk = [&]<class P>(std::type_identity<P>, const Chunk& chunk) {
     decay.fill(dev, "ssd_backward", chunk, saved.dt, w.a_log);
-    for_groups<T>(dev, n, chunk, in, saved.dt, decay, [&](const Group<T>& k) {
+    for_groups<T, P>(dev, n, chunk, in, saved.dt, decay, [&](const Group<T, P>& k) {
       const Matrix<const A> entering = n.state<const A>(&saved.states(chunk.sequence, chunk.number, 0), k.number);
-      const Matrix<A> dstate = n.state(dstate_of_all.data(), k.number), carried = dev.scratch.tensor<A>(k.tokens, k.channels());
-      const auto wide_dy = widened<T>(dev, k.part(Matrix<const T>(dy)), room_for<T>(dev, k.tokens, k.channels()));
-      carried_outputs<T>(dev, k, wide_dy, carried);
-      group_backward<T>(dev, shape, k, in, w, entering, dstate, wide_dy, carried, d_in, dw);
+      const Matrix<A> dstate = n.state(dstate_of_all.data(), k.number);
+      const Matrix<P> carried = dev.scratch.tensor<P>(k.tokens, k.channels());
+      const Matrix<const P> dy_part = operand<P>(dev, k.part(Matrix<const T>(dy)));
+      carried_outputs<T, P>(dev, k, dy_part, carried);
+      group_backward<T, P>(dev, shape, k, in, w, entering, dstate, dy_part, carried, d_in, dw);
       pass_state<A>(dev, "ssd_backward", n.head_dim, k.over(), dstate, {}, dstate);
-      product<A>(dev, MatrixOp::transpose, carried, MatrixOp::none, k.c, dstate, 1, 1);
+      product<P>(dev, MatrixOp::transpose, carried, MatrixOp::none, k.c, dstate, 1, 1);
     });
   };
   const bool equal = !n.documents.packed();
-  const auto through_sequence = [&](Index b) {
+  const auto through_sequence = [&](auto type, Index b) {
     copy<A>(dev, "ssd_backward", dlast.data() ? &dlast(b, 0) : nullptr, dstate_of_all.data(), n.state_elements());
-    through_chunk(n.at(b, n.chunks - 1));
+    through_chunk(type, n.at(b, n.chunks - 1));
     for_equal(
-        dev, n.chunks - 1, [&](Index i) { through_chunk(n.at(b, n.chunks - 2 - i)); }, equal);
+        dev, n.chunks - 1, [&](Index i) { through_chunk(type, n.at(b, n.chunks - 2 - i)); }, equal);
     if (dinitial.data()) copy<A>(dev, "ssd_backward", dstate_of_all.data(), &dinitial(b, 0), n.state_elements());
   };
-  for_equal(dev, n.batch, through_sequence, equal);
+  with_operands<T>([&](auto type) {
+    for_equal(
+        dev, n.batch, [&](Index b) { through_sequence(type, b); }, equal);
+  });
 }
 
 #define GYR_SSD(T)                                                                                                                                   \
   template void scan::check<T>(const SsdShape&, const SsdInput<T>&, const SsdSaved<Acc<T>>&);                                                        \
-  template void scan::group_backward<T>(Device&, const SsdShape&, const Group<T>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&,                    \
-                                        Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const Acc<T>>,                      \
-                                        const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);                                               \
   template void ssd<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>, Tensor2<T>, SsdSaved<Acc<T>>, \
                        Tensor2<Acc<T>>);                                                                                                             \
   template void ssd_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<const T>,         \
@@ -121,5 +121,14 @@ GYR_SSD(double)
 GYR_SSD(float)
 GYR_SSD(bf16)
 #undef GYR_SSD
+#define GYR_GROUP(T, P)                                                                                                                              \
+  template void scan::group_backward<T, P>(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&,              \
+                                           Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const P>, Matrix<const P>, const SsdInputGradient<T>&, \
+                                           const SsdWeightGradient<Acc<T>>&);
+GYR_GROUP(double, double)
+GYR_GROUP(float, float)
+GYR_GROUP(bf16, float)
+GYR_GROUP(bf16, bf16)
+#undef GYR_GROUP
 
 }  // namespace gyr

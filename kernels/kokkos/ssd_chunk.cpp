@@ -17,9 +17,11 @@ void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, cons
   const Chunking n(shape, in.documents);
   const Workspace workspace(dev.scratch, kernel);
   const Decay<Acc<T>> decay(dev, n);
-  for_equal_chunks(dev, n, [&](const Chunk& chunk) {
-    decay.fill(dev, kernel, chunk, dt, a_log);
-    for_groups<T>(dev, n, chunk, in, dt, decay, [&](const Group<T>& k) { body(n, k); });
+  with_operands<T>([&]<class P>(std::type_identity<P>) {
+    for_equal_chunks(dev, n, [&](const Chunk& chunk) {
+      decay.fill(dev, kernel, chunk, dt, a_log);
+      for_groups<T, P>(dev, n, chunk, in, dt, decay, [&](const Group<T, P>& k) { body(n, k); });
+    });
   });
 }
 
@@ -32,15 +34,13 @@ void ssd_chunk_states(Device& dev, const SsdShape& shape, const SsdInput<T>& in,
   check(shape, in, saved);
   time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
   const States<A> states{saved.states, last};
-  for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&](const Chunking& n, const Group<T>& k) {
+  for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&]<class P>(const Chunking& n, const Group<T, P>& k) {
     const Matrix<const A> over = k.over();
     if (const auto run = dev.launch("ssd", 0, 2.0 * sizeof(A) * k.heads))
       for_rows(
           dev, "ssd_over", k.heads, KOKKOS_LAMBDA(const Index r) { decay(k.chunk.sequence, k.chunk.number, k.first_head + r) = over(r, 0); });
     if (!states.keeps_leaving(k.chunk)) return;
-    const Matrix<A> u = dev.scratch.tensor<A>(k.tokens, k.channels());
-    step_inputs<T>(dev, k, u);
-    chunk_state<T>(dev, k, u, 0, n.state(states.leaving(k.chunk), k.number));
+    chunk_state<T, P>(dev, k, 0, n.state(states.leaving(k.chunk), k.number));
   });
 }
 
@@ -56,13 +56,13 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
   const Workspace workspace(dev.scratch, "ssd_backward");
   const auto zeros = dev.scratch.tensor<A>(dlast.data() ? 0 : elements);
   if (!dlast.data()) copy<A>(dev, "ssd_backward", nullptr, zeros.data(), elements);
-  for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&](const Chunking& n, const Group<T>& k) {
+  for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&]<class P>(const Chunking& n, const Group<T, P>& k) {
     const A* const dleaving = gradients.keeps_leaving(k.chunk) ? gradients.leaving(k.chunk) : zeros.data();
-    const Matrix<A> carried = dev.scratch.tensor<A>(k.tokens, k.channels());
-    const auto wide_dy = widened<T>(dev, k.part(Matrix<const T>(dy)), room_for<T>(dev, k.tokens, k.channels()));
-    carried_outputs<T>(dev, k, wide_dy, carried);
-    group_backward<T>(dev, shape, k, in, w, n.state<const A>(states.entering(k.chunk), k.number), n.state(dleaving, k.number), wide_dy, carried, d_in,
-                      dw);
+    const Matrix<P> carried = dev.scratch.tensor<P>(k.tokens, k.channels());
+    const Matrix<const P> dy_part = operand<P>(dev, k.part(Matrix<const T>(dy)));
+    carried_outputs<T, P>(dev, k, dy_part, carried);
+    group_backward<T, P>(dev, shape, k, in, w, n.state<const A>(states.entering(k.chunk), k.number), n.state(dleaving, k.number), dy_part, carried,
+                         d_in, dw);
   });
 }
 
@@ -71,10 +71,8 @@ void ssd_outputs(Device& dev, const SsdShape& shape, const SsdInput<T>& in, cons
   using A = Acc<T>;
   check(shape, in, saved);
   const States<A> states{saved.states, {}};
-  for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&](const Chunking& n, const Group<T>& k) {
-    const Matrix<A> u = dev.scratch.tensor<A>(k.tokens, k.channels());
-    step_inputs<T>(dev, k, u);
-    chunk_output<T>(dev, k, w.d, n.state<const A>(states.entering(k.chunk), k.number), u, k.part(Matrix<T>(y)));
+  for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&]<class P>(const Chunking& n, const Group<T, P>& k) {
+    chunk_output<T, P>(dev, k, w.d, n.state<const A>(states.entering(k.chunk), k.number), k.part(Matrix<T>(y)));
   });
 }
 
@@ -84,11 +82,11 @@ void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>&
   using A = Acc<T>;
   check(shape, in, saved);
   const States<A> gradients{dstates, {}};
-  for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&](const Chunking& n, const Group<T>& k) {
-    const Matrix<A> carried = dev.scratch.tensor<A>(k.tokens, k.channels());
-    const auto wide_dy = widened<T>(dev, k.part(Matrix<const T>(dy)), room_for<T>(dev, k.tokens, k.channels()));
-    carried_outputs<T>(dev, k, wide_dy, carried);
-    product<A>(dev, MatrixOp::transpose, carried, MatrixOp::none, k.c, n.state(gradients.entering(k.chunk), k.number));
+  for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&]<class P>(const Chunking& n, const Group<T, P>& k) {
+    const Matrix<P> carried = dev.scratch.tensor<P>(k.tokens, k.channels());
+    const Matrix<const P> dy_part = operand<P>(dev, k.part(Matrix<const T>(dy)));
+    carried_outputs<T, P>(dev, k, dy_part, carried);
+    product<P>(dev, MatrixOp::transpose, carried, MatrixOp::none, k.c, n.state(gradients.entering(k.chunk), k.number));
   });
 }
 

@@ -15,9 +15,9 @@
 
 namespace gyr::scan {
 
-template <class A>
-void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, double alpha = 1, double beta = 0) {
-  gemm<A>(dev, op_a, a, op_b, b, c, alpha, beta, "ssd_gemm");
+template <class P>
+void product(Device& dev, MatrixOp op_a, Matrix<const P> a, MatrixOp op_b, Matrix<const P> b, Matrix<Acc<P>> c, double alpha = 1, double beta = 0) {
+  gemm<P, Acc<P>>(dev, op_a, a, op_b, b, c, alpha, beta, "ssd_gemm");
 }
 
 // One chunk of one sequence: rows [first, first + length) of (B T, .).
@@ -109,8 +109,8 @@ struct Decay {
   Matrix<const A> over(const Chunk& k) const { return columns(Matrix<const A>(from_start), k.length - 1, 1); }
 };
 
-// A chunk's tokens and a group's heads. B and C are copies in scratch where T is not their accumulator.
-template <class T>
+// A chunk's tokens and a group's heads. B and C are operands of type P.
+template <class T, class P>
 struct Group {
   using A = Acc<T>;
   Chunk chunk;
@@ -118,12 +118,11 @@ struct Group {
   Decay<A> decay;
   Tensor2<const A> dt;   // (B T, H)
   Matrix<const T> x;     // (q, R P)
-  Matrix<const A> b, c;  // (q, N)
+  Matrix<const P> b, c;  // (q, N)
 
   Group(Device& dev, const Chunking& n, const Chunk& chunk, Index g, const SsdInput<T>& in, Tensor2<const A> dt, const Decay<A>& decay)
       : chunk(chunk), number(g), groups(n.num_groups), tokens(chunk.length), heads(n.heads_per_group), head_dim(n.head_dim), first_head(g * heads),
-        decay(decay), dt(dt), x(part(in.x)), b(widened<T>(dev, part(in.b), room_for<T>(dev, tokens, n.state_size))),
-        c(widened<T>(dev, part(in.c), room_for<T>(dev, tokens, n.state_size))) {}
+        decay(decay), dt(dt), x(part(in.x)), b(operand<P>(dev, part(in.b))), c(operand<P>(dev, part(in.c))) {}
 
   Index channels() const { return heads * head_dim; }
   Index state_size() const { return b.columns; }
@@ -141,27 +140,29 @@ struct Group {
 };
 
 // body(group) for the groups of a chunk, each with its own scratch.
-template <class T, class Body>
+template <class T, class P, class Body>
 void for_groups(Device& dev, const Chunking& n, const Chunk& k, const SsdInput<T>& in, Tensor2<const Acc<T>> dt, const Decay<Acc<T>>& decay,
                 const Body& body) {
   for_equal(dev, n.num_groups, [&](Index g) {
     Scope scope(dev.scratch);
-    body(Group<T>(dev, n, k, g, in, dt, decay));
+    body(Group<T, P>(dev, n, k, g, in, dt, decay));
   });
 }
 
 // Gradients of a group on their way from its outputs and states to its inputs.
-template <class A>
+template <class P>
 struct GroupGradient {
-  Matrix<A> u, du;             // (q, R P), and u itself, which both pieces need
+  using A = Acc<P>;
+  Matrix<P> u;                 // (q, R P): u itself, which both pieces need
+  Matrix<A> du;                // (q, R P)
   Matrix<A> b, c;              // (q, N)
   Tensor2<double> within;      // (R, q): sum_{l>=k,s<k} E(l,s), see ssd_output.cpp
   Tensor2<A> inflow, outflow;  // (R, q): I and F, what the state gave each output and each token the state
   Tensor1<A> through;          // (R P): summands of J, what the state that entered gave the one that left
 
   template <class T>
-  GroupGradient(Device& dev, const Group<T>& k, Matrix<A> db, Matrix<A> dc)
-      : u(dev.scratch.tensor<A>(k.tokens, k.channels())), du(dev.scratch.tensor<A>(k.tokens, k.channels())), b(db), c(dc),
+  GroupGradient(Device& dev, const Group<T, P>& k, Matrix<A> db, Matrix<A> dc)
+      : u(dev.scratch.tensor<P>(k.tokens, k.channels())), du(dev.scratch.tensor<A>(k.tokens, k.channels())), b(db), c(dc),
         within(dev.scratch.tensor<double>(k.heads, k.tokens)), inflow(dev.scratch.tensor<A>(k.heads, k.tokens)),
         outflow(dev.scratch.tensor<A>(k.heads, k.tokens)), through(dev.scratch.tensor<A>(k.channels())) {}
 };
@@ -171,29 +172,28 @@ struct GroupGradient {
 template <class T>
 void check(const SsdShape&, const SsdInput<T>&, const SsdSaved<Acc<T>>&);
 // From the gradients of a group's outputs and of the state that leaves the chunk to those of its tokens and weights.
-template <class T>
-void group_backward(Device&, const SsdShape&, const Group<T>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Matrix<const Acc<T>> entering,
-                    Matrix<const Acc<T>> dleaving, Matrix<const Acc<T>> dy, Matrix<const Acc<T>> carried, const SsdInputGradient<T>&,
+template <class T, class P>
+void group_backward(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Matrix<const Acc<T>> entering,
+                    Matrix<const Acc<T>> dleaving, Matrix<const P> dy, Matrix<const P> carried, const SsdInputGradient<T>&,
                     const SsdWeightGradient<Acc<T>>&);
 
 // ---- ssd_steps.cpp ----
 
 template <class T>
 void time_steps(Device&, const SsdShape&, Matrix<const T> dt_raw, Tensor1<const Acc<T>> dt_bias, Tensor2<Acc<T>> dt);
-template <class T>
-void step_inputs(Device&, const Group<T>&, Matrix<Acc<T>> u);
-template <class T>
-void step_inputs_backward(Device&, const SsdShape&, const Group<T>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Matrix<const Acc<T>> dy,
-                          const GroupGradient<Acc<T>>&, const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);
+template <class T, class P>
+void step_inputs(Device&, const Group<T, P>&, Matrix<P> u);
+template <class T, class P>
+void step_inputs_backward(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Matrix<const P> dy,
+                          const GroupGradient<P>&, const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);
 
 // ---- ssd_state.cpp ----
 
-// What the group's tokens add to the state that leaves the chunk, beta times what is there added; changes u. And its adjoint, the first to
-// write u, du and db.
-template <class T>
-void chunk_state(Device&, const Group<T>&, Matrix<Acc<T>> u, double beta, Matrix<Acc<T>> leaving);
-template <class T>
-void chunk_state_backward(Device&, const Group<T>&, Matrix<const Acc<T>> entering, Matrix<const Acc<T>> dleaving, const GroupGradient<Acc<T>>&);
+// What the group's tokens add to the state that leaves the chunk, beta times what is there added. And its adjoint, the first to write u, du and db.
+template <class T, class P>
+void chunk_state(Device&, const Group<T, P>&, double beta, Matrix<Acc<T>> leaving);
+template <class T, class P>
+void chunk_state_backward(Device&, const Group<T, P>&, Matrix<const Acc<T>> entering, Matrix<const Acc<T>> dleaving, const GroupGradient<P>&);
 
 // ---- ssd_passing.cpp ----
 
@@ -206,14 +206,14 @@ void copy(Device&, const char* kernel, const A* from, A* to, Index count);  // z
 
 // ---- ssd_output.cpp ----
 
-template <class T>
-void chunk_output(Device&, const Group<T>&, Tensor1<const Acc<T>> d, Matrix<const Acc<T>> entering, Matrix<const Acc<T>> u, Matrix<T> y);
+template <class T, class P>
+void chunk_output(Device&, const Group<T, P>&, Tensor1<const Acc<T>> d, Matrix<const Acc<T>> entering, Matrix<T> y);
 
 // exp(s) dY, (q, R P): its product with C is the gradient of the state that entered, its product with that state a part of the gradient of C.
-template <class T>
-void carried_outputs(Device&, const Group<T>&, Matrix<const Acc<T>> dy, Matrix<Acc<T>> carried);
-template <class T>
-void chunk_output_backward(Device&, const Group<T>&, Matrix<const Acc<T>> entering, Matrix<const Acc<T>> dy, Matrix<const Acc<T>> carried,
-                           const GroupGradient<Acc<T>>&);
+template <class T, class P>
+void carried_outputs(Device&, const Group<T, P>&, Matrix<const P> dy, Matrix<P> carried);
+template <class T, class P>
+void chunk_output_backward(Device&, const Group<T, P>&, Matrix<const Acc<T>> entering, Matrix<const P> dy, Matrix<const P> carried,
+                           const GroupGradient<P>&);
 
 }  // namespace gyr::scan

@@ -5,10 +5,13 @@
 
 #include <Kokkos_Core.hpp>
 
+#include "kernels/gemm.hpp"
+
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   MPI_Init(&argc, &argv);
   Kokkos::initialize(argc, argv);
+  gyr::set_blas_threads(1);
   benchmark::RunSpecifiedBenchmarks();
   Kokkos::finalize();
   MPI_Finalize();

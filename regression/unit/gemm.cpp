@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/gemm.hpp"
 
+#include <random>
+
 #include "regression/numbers.hpp"
 
 using namespace gyr;
@@ -9,8 +11,7 @@ using namespace gyr::testing;
 namespace {
 
 template <class T, class S>
-void agrees_with_loops(Index M, Index K = 11) {
-  const Index N = 7;
+void agrees_with_loops(Index M, Index K = 11, Index N = 7) {
   const double alpha = 0.75;
   for (const MatrixOp op_a : {MatrixOp::none, MatrixOp::transpose})
     for (const MatrixOp op_b : {MatrixOp::none, MatrixOp::transpose})
@@ -29,6 +30,7 @@ void agrees_with_loops(Index M, Index K = 11) {
         Device dev(false, 1 << 20);
         gemm<T, S>(dev, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha, beta);
         expect_near(C.values(), expected, tolerance_of<S>());
+        if (::testing::Test::HasFailure()) FAIL() << M << " x " << N << " x " << K << ", beta " << beta;
         EXPECT_EQ(dev.flops(), 2 * M * N * K);
 
         Device dry(true, 0);
@@ -46,6 +48,18 @@ TEST(gemm, agrees_with_loops) {
     agrees_with_loops<float, float>(rows);
     agrees_with_loops<bf16, bf16>(rows);
     agrees_with_loops<bf16, float>(rows);
+  }
+}
+
+// Whichever library takes a shape.
+TEST(gemm, agrees_with_loops_at_any_extent) {
+  std::mt19937 random(5);
+  const auto extent = [&] { return Index(random() % 3 == 0 ? 1 + random() % 200 : 1 + random() % 40); };
+  for (int draw = 0; draw < 30; ++draw) {
+    const Index M = extent(), K = extent(), N = extent();
+    agrees_with_loops<float, float>(M, K, N);
+    agrees_with_loops<bf16, bf16>(M, K, N);
+    agrees_with_loops<bf16, float>(M, K, N);
   }
 }
 

@@ -398,7 +398,7 @@ void expect_float_and_bf16_follow_double(const Positions& positions) {
   const Result y = forward<double>(s, a, positions), f = forward<float>(s, a, positions), h = forward<bf16>(s, a, positions);
   expect_near(f.y, y.y, 1e-5);
   expect_near(h.y, y.y, 1e-2);
-  expect_near(h.last, y.last, 1e-5);
+  expect_near(h.last, y.last, 1e-2);  // where products of bf16 are the processor's, what enters the state is rounded
   const Arguments g = backward<double>(s, a, positions), gf = backward<float>(s, a, positions), gh = backward<bf16>(s, a, positions);
   for (const auto& [part, name] : parts) {
     expect_near(gf.*part, g.*part, 1e-5, name);

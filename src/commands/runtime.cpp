@@ -36,11 +36,9 @@ Runtime::Runtime() {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
   Kokkos::initialize();
-  // Ranks share the cores of their machine, and one core serves a product best with one thread; a user's own choice stands.
-  if (!std::getenv("OPENBLAS_NUM_THREADS") && !std::getenv("OMP_NUM_THREADS")) {
-    const Crowd crowd = crowd_of(MPI_COMM_WORLD);
-    set_blas_threads(std::max(1, crowd.cores / crowd.ranks));
-  }
+  // Ranks share the cores of their machine, and one core serves a product best with one thread.
+  const Crowd crowd = crowd_of(MPI_COMM_WORLD);
+  set_blas_threads(std::max(1, crowd.cores / crowd.ranks));
 }
 
 Runtime::~Runtime() {

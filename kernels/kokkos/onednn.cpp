@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/kokkos/onednn.hpp"
+
+#ifdef GYR_ONEDNN
+
+#include <map>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <tuple>
+#include <unordered_map>
+
+extern "C" void omp_set_num_threads(int);  // oneDNN's are OpenMP's
+
+namespace gyr {
+
+namespace {
+
+using dnnl::memory;
+
+struct StridedProduct {
+  MatrixOp op_a, op_b;
+  Index m, n, k, stride_a, stride_b, stride_c;
+  DType in, out;
+  double alpha, beta;
+  auto operator<=>(const StridedProduct&) const = default;
+};
+
+memory::data_type type_of(DType type) { return type == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32; }
+
+memory::desc described(Index rows, Index columns, Index stride, MatrixOp op, DType type) {
+  return {{rows, columns}, type_of(type), op == MatrixOp::none ? memory::dims{stride, 1} : memory::dims{1, stride}};
+}
+
+}  // namespace
+
+// One device's: by shape, what multiplies it.
+class ProductCache {
+ public:
+  struct Product {
+    dnnl::matmul::primitive_desc description;
+    dnnl::matmul run;  // compiled when it is first needed
+    std::unordered_map<int, memory> operands;
+    Index workspace = 0;  // bytes
+  };
+
+  Product& of(const StridedProduct& s) {
+    const auto [entry, fresh] = products_.try_emplace(s);
+    Product& p = entry->second;
+    if (!fresh) return p;
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (s.alpha != 1) attributes.set_output_scales(0, {float(s.alpha)});
+    if (s.beta != 0) {
+      dnnl::post_ops add;
+      add.append_sum(float(s.beta));
+      attributes.set_post_ops(add);
+    }
+    const auto a = described(s.m, s.k, s.stride_a, s.op_a, s.in), b = described(s.k, s.n, s.stride_b, s.op_b, s.in);
+    const auto c = described(s.m, s.n, s.stride_c, MatrixOp::none, s.out);
+    p.description = dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), attributes, engine_);
+    p.workspace = Index(p.description.scratchpad_desc().get_size());
+    return p;
+  }
+
+  void run(Product& p, const void* a, const void* b, void* c, void* workspace) {
+    if (!p.run) {
+      p.run = dnnl::matmul(p.description);
+      const auto operand = [&](int which, const memory::desc& desc) { p.operands.emplace(which, memory(desc, engine_, DNNL_MEMORY_NONE)); };
+      operand(DNNL_ARG_SRC, p.description.src_desc()), operand(DNNL_ARG_WEIGHTS, p.description.weights_desc());
+      operand(DNNL_ARG_DST, p.description.dst_desc()), operand(DNNL_ARG_SCRATCHPAD, p.description.scratchpad_desc());
+    }
+    p.operands.at(DNNL_ARG_SRC).set_data_handle(const_cast<void*>(a));
+    p.operands.at(DNNL_ARG_WEIGHTS).set_data_handle(const_cast<void*>(b));
+    p.operands.at(DNNL_ARG_DST).set_data_handle(c);
+    p.operands.at(DNNL_ARG_SCRATCHPAD).set_data_handle(workspace);
+    p.run.execute(stream_, p.operands);
+    stream_.wait();
+  }
+
+ private:
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  std::map<StridedProduct, Product> products_;
+};
+
+bool multiplies_bf16() {
+  static const bool does = [] {
+    const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+    return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+  }();
+  return does;
+}
+
+template <class T, class S>
+void onednn_product(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta) {
+  if (!dev.products) dev.products = std::make_shared<ProductCache>();
+  const Index k = op_a == MatrixOp::none ? a.columns : a.rows;
+  auto& product = dev.products->of({op_a, op_b, c.rows, c.columns, k, a.stride, b.stride, c.stride, dtype_of<T>(), dtype_of<S>(), alpha, beta});
+  const auto workspace = dev.scratch.tensor<std::uint8_t>(product.workspace);
+  if (!dev.dry_run()) dev.products->run(product, a.data, b.data, c.data, workspace.data());
+}
+
+std::string onednn_version() {
+  const dnnl_version_t* v = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}, bf16 {}", v->major, v->minor, v->patch, multiplies_bf16() ? "in hardware" : "widened");
+}
+
+void set_onednn_threads([[maybe_unused]] int threads) {
+#ifndef KOKKOS_ENABLE_OPENMP  // whose threads are the same
+  omp_set_num_threads(threads);
+#endif
+}
+
+}  // namespace gyr
+
+#else
+
+namespace gyr {
+
+class ProductCache {};
+bool multiplies_bf16() { return false; }
+template <class T, class S>
+void onednn_product(Device&, MatrixOp, Matrix<const T>, MatrixOp, Matrix<const T>, Matrix<S>, double, double) {
+  fail(Exit::internal, "this build has no oneDNN");
+}
+std::string onednn_version() { return ""; }
+void set_onednn_threads(int) {}
+
+}  // namespace gyr
+
+#endif
+
+namespace gyr {
+
+template void onednn_product<float, float>(Device&, MatrixOp, Matrix<const float>, MatrixOp, Matrix<const float>, Matrix<float>, double, double);
+template void onednn_product<bf16, bf16>(Device&, MatrixOp, Matrix<const bf16>, MatrixOp, Matrix<const bf16>, Matrix<bf16>, double, double);
+template void onednn_product<bf16, float>(Device&, MatrixOp, Matrix<const bf16>, MatrixOp, Matrix<const bf16>, Matrix<float>, double, double);
+
+}  // namespace gyr
