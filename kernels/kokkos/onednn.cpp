@@ -5,7 +5,6 @@
 
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <tuple>
 #include <unordered_map>
 
 extern "C" void omp_set_num_threads(int);  // oneDNN's are OpenMP's
