@@ -42,11 +42,11 @@ mutants: configure ## switch plausible mistakes on, one by one: does the suite n
 
 accuracy: configure ## errors of gradients in float beside PyTorch's; ARGS: names of models in regression/golden/huggingface
 	@cmake --build $(BUILD) --parallel $(JOBS) --target accuracy_table
-	@OPENBLAS_NUM_THREADS=1 $(BUILD)/regression/accuracy_table $(ARGS)
+	@OMP_NUM_THREADS=1 $(BUILD)/regression/accuracy_table $(ARGS)
 
 parity: configure ## the table of layouts, every pair of features twice, with their errors against one rank; ARGS=GYR_SEED=2: other rows
 	@cmake --build $(BUILD) --parallel $(JOBS) --target grid_tests
-	@OPENBLAS_NUM_THREADS=1 $(ARGS) $(MPIEXEC) -n 16 $(BUILD)/regression/grid_tests --gtest_filter='equality_table.*' --gtest_brief=1
+	@OMP_NUM_THREADS=1 $(ARGS) $(MPIEXEC) -n 16 $(BUILD)/regression/grid_tests --gtest_filter='equality_table.*' --gtest_brief=1
 
 builds: build ## Open MPI, the newest Kokkos and Clang, in roots of their own (as root); ARGS are words for regression/builds.sh
 	@BUILD=$(BUILD) regression/builds.sh $(ARGS)
@@ -56,8 +56,8 @@ sanitize: setup ## build the suite with address and undefined-behaviour sanitize
 
 bench: configure ## time the kernels, then a whole training step beside its matrix products
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks
-	@OPENBLAS_NUM_THREADS=1 $(BUILD)/regression/kernel_benchmarks $(ARGS)
-	@OPENBLAS_NUM_THREADS=1 $(MPIEXEC) -n $(NP) $(BUILD)/regression/step_benchmark input/falcon-h1-73m.yaml
+	@OMP_NUM_THREADS=1 $(BUILD)/regression/kernel_benchmarks $(ARGS)
+	@OMP_NUM_THREADS=1 $(MPIEXEC) -n $(NP) $(BUILD)/regression/step_benchmark input/falcon-h1-73m.yaml
 
 bench-peer: configure ## time a training step here and in PyTorch (from PyPI, 6 GB), in turns
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks

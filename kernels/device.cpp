@@ -7,14 +7,29 @@ namespace gyr {
 
 Device::Device(bool dry_run, Index scratch_bytes) : scratch(Arena::make(Memory::scratch, scratch_bytes, dry_run)), dry_run_(dry_run) {}
 
-Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
+Work& Device::work_of(const char* kernel) {
   std::size_t entry = 0;
   while (entry < work_.size() && work_[entry].kernel != kernel && std::strcmp(work_[entry].kernel, kernel) != 0) ++entry;
   if (entry == work_.size()) work_.push_back({kernel});
-  work_[entry].calls += times_;
-  work_[entry].flops += double(times_) * flops;
-  work_[entry].bytes += double(times_) * bytes;
-  return Launch(*this, entry);
+  return work_[entry];
+}
+
+Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
+  Work& work = work_of(kernel);
+  work.calls += times_;
+  work.flops += double(times_) * flops;
+  work.bytes += double(times_) * bytes;
+  return Launch(*this, std::size_t(&work - work_.data()));
+}
+
+void Device::join(const std::vector<Work>& lane, Index times, double part_of_seconds) {
+  for (const Work& more : lane) {
+    Work& work = work_of(more.kernel);
+    work.calls += times_ * times * more.calls;
+    work.flops += double(times_ * times) * more.flops;
+    work.bytes += double(times_ * times) * more.bytes;
+    work.seconds += part_of_seconds * more.seconds;
+  }
 }
 
 Device::Launch::Launch(Device& device, std::size_t entry) : device_(device), entry_(entry) {

@@ -29,8 +29,13 @@ class Device {
 
   bool dry_run() const { return dry_run_; }
   Space exec;
+  // Threads of a team of for_teams, 0: as many as Kokkos likes. One on hosts: what a team adds up has one order, whatever the number of threads.
+  static inline int team_size = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace> ? 1 : 0;
   Arena scratch;
   std::shared_ptr<ProductCache> products;  // what the library of matrix products has compiled for the shapes it met here
+  // A device may have lanes, each of which is one for a thread of its own (kernels/kokkos/lanes.hpp).
+  bool is_lane = false;
+  std::vector<std::shared_ptr<ProductCache>> lane_products;
 
   // Announces a kernel: `if (auto run = dev.launch("name", flops, bytes)) { ... }`. False on a dry-run device.
   class Launch {
@@ -82,10 +87,15 @@ class Device {
   // Counts work as if it were done once more; the kernels are those of work(), in its order.
   void add(const std::vector<Work>& more);
   void clear_work() { work_.clear(); }
+  // Counts the work of a lane so many times; of its seconds this part passed.
+  void join(const std::vector<Work>& lane, Index times, double part_of_seconds);
   // Records kernels from now on; null: no more.
   void record(Recorder* recorder) { recorder_ = recorder; }
+  Recorder* recorder() const { return recorder_; }
 
  private:
+  Work& work_of(const char* kernel);
+
   bool dry_run_;
   Index times_ = 1;
   const char* purpose_ = "";

@@ -2,20 +2,19 @@
 // `make accuracy`: the errors of single precision beside PyTorch's, one line for each model and kind of weight. Names of models may be given.
 #include <mpi.h>
 
-#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <set>
 
-#include "kernels/gemm.hpp"
+#include "kernels/threads.hpp"
 #include "regression/accuracy.hpp"
 
 int main(int argc, char** argv) {
   using namespace gyr::testing;
+  gyr::prepare_threads(argv);
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  Kokkos::initialize(argc, argv);
-  gyr::set_blas_threads(1);
+  gyr::start_threads(1);
   std::set<std::string> asked(argv + 1, argv + argc);
   if (asked.empty()) asked.insert(golden_names().begin(), golden_names().end());
   int above = 0;
@@ -33,7 +32,7 @@ int main(int argc, char** argv) {
                   bad ? "  above the limit" : "");
     }
   }
-  Kokkos::finalize();
+  gyr::end_threads();
   MPI_Finalize();
   return above > 0;
 }

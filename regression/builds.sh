@@ -49,7 +49,7 @@ inside() {
     mount --bind "$folder" "$root$folder"
     mount --bind "$cache" "$root$cache"
     cd "$folder"
-    exec env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin CCACHE_DIR="$cache" OPENBLAS_NUM_THREADS=1 chroot "$root" \
+    exec env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin CCACHE_DIR="$cache" OMP_NUM_THREADS=1 chroot "$root" \
       sh -c "cd \"\$0\" && exec \"\$@\"" "$folder" "$@"' - "$root" "$PWD" "$cache" "${@:2}"
 }
 
@@ -76,7 +76,7 @@ build_kokkos() {
   # Its CMake files name archives that the package does not have, for parts of Kokkos that are headers alone.
   inside kokkos sh -c 'cd "/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)" && for a in libkokkosalgorithms.a libkokkossimd.a; do [ -e "$a" ] || ar rc "$a"; done'
   build_inside kokkos gyrfalcon unit_tests grid_tests
-  inside kokkos env OMP_NUM_THREADS=2 OMP_PROC_BIND=false OMP_WAIT_POLICY=passive ctest --test-dir "$WORK/kokkos/build" --output-on-failure \
+  inside kokkos env ctest --test-dir "$WORK/kokkos/build" --output-on-failure \
     -R '^(unit\.(adamw|attention|convolution|cross_entropy|elementwise|embedding|gate|gemm|hdf5|model|rmsnorm|rope|ssd|swiglu)|grid\.(checkpoint|equality|node|traffic))$'
 }
 
@@ -93,7 +93,7 @@ there_and_back() {
   mkdir -p "$folder"
   . regression/jobs/material.sh
   make_material 12
-  here() { local -a start; read -r -a start <<< "$(jobscripts/launcher.sh "$build/bin/gyrfalcon")"; OPENBLAS_NUM_THREADS=1 "${start[@]}" -n 2 "$build/bin/gyrfalcon" "$@"; }
+  here() { local -a start; read -r -a start <<< "$(jobscripts/launcher.sh "$build/bin/gyrfalcon")"; OMP_NUM_THREADS=1 "${start[@]}" -n 2 "$build/bin/gyrfalcon" "$@"; }
   there() { inside openmpi sh -c 'exec $(jobscripts/launcher.sh "$0") -n 2 "$0" "$@"' "$WORK/openmpi/build/bin/gyrfalcon" "$@"; }
   train() { "$1" train input/demo.yaml "${settings[@]}" parallel.tensor=2 output.folder="$folder/$2" "${@:3}" > "$folder/$2.log" 2>&1 || failed "$2" "$folder/$2.log"; }
   train here whole

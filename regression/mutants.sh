@@ -27,7 +27,7 @@ MPIEXEC=${MPIEXEC:-mpiexec.hydra}
 work=$(mktemp -d) || exit 74
 # Every process of a trial, ranks and programs of tests among them, bears its mark; what a test has left behind is found by it.
 mark="GYRFALCON_TRIAL=$$.$(basename "$work")"
-export "${mark?}" OPENBLAS_NUM_THREADS=1 GYRFALCON_BINARY="$PWD/$programs/mutated_gyrfalcon"
+export "${mark?}" OMP_NUM_THREADS=1 GYRFALCON_BINARY="$PWD/$programs/mutated_gyrfalcon"
 case $build in /*) GYRFALCON_BINARY=$programs/mutated_gyrfalcon ;; esac
 export TMPDIR=$work/tmp
 finish() { end_leftovers; rm -rf "$work"; }

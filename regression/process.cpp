@@ -40,7 +40,7 @@ Words environment(const Options& options) {
     for (const char* prefix : {"PMI_", "PMIX_", "MPI_", "MPIR_", "HYDI_", "HYDRA_", "OMPI_", "GYR_"}) launcher |= text.starts_with(prefix);
     if (!launcher && equals != std::string::npos) env[text.substr(0, equals)] = text.substr(equals + 1);
   }
-  env["OPENBLAS_NUM_THREADS"] = env["OMP_NUM_THREADS"] = "1";
+  env.try_emplace("OMP_NUM_THREADS", "1");
   for (const auto& [name, value] : options.env) env[name] = value;
   Words list;
   for (const auto& [name, value] : env) list.push_back(name + "=" + value);

@@ -25,7 +25,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd) cases=$here/table
 limit=${LIMIT:-600}  # seconds that a launcher may take
-export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 fail() { printf 'regression: %s\n' "$2" >&2; exit "$1"; }
 
 # ---- The command line -----------------------------------------------------------------------------------------------------------------

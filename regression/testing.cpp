@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// main of every test program: starts MPI and Kokkos once, and fails when the filter selected nothing.
+// main of every test program: starts MPI and Kokkos once, and fails when the filter selected nothing. GYR_TEAM_SIZE: threads of a team.
 #include "regression/testing.hpp"
 
 #include <mpi.h>
 
-#include <Kokkos_Core.hpp>
 #include <cstdio>
+#include <cstdlib>
 
-#include "kernels/gemm.hpp"
+#include "kernels/device.hpp"
+#include "kernels/threads.hpp"
 
 int main(int argc, char** argv) {
+  gyr::prepare_threads(argv);
   testing::InitGoogleTest(&argc, argv);
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  Kokkos::initialize(argc, argv);
-  gyr::set_blas_threads(1);
+  gyr::start_threads(1);
+  if (const char* size = std::getenv("GYR_TEAM_SIZE")) gyr::Device::team_size = std::atoi(size);
+  if (gyr::Device::team_size > int(gyr::Space().concurrency())) {
+    std::printf("SKIPPED: kernels of this build run in one thread\n");
+    return 77;
+  }
   int failed = RUN_ALL_TESTS();
   if (testing::UnitTest::GetInstance()->test_to_run_count() == 0) {
     std::fprintf(stderr, "no test matches the filter\n");
     failed = 1;
   }
-  Kokkos::finalize();
+  gyr::end_threads();
   MPI_Finalize();
   return failed;
 }

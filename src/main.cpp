@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon COMMAND ...: reads the command line and runs one command.
 #include "kernels/heap.hpp"
+#include "kernels/threads.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/report/build_facts.hpp"
@@ -8,6 +9,7 @@
 
 int main(int argc, char** argv) {
   using namespace gyr;
+  prepare_threads(argv);
   keep_freed_blocks();
   Command program("gyrfalcon", "Gyrfalcon trains hybrid attention + state-space language models on an MPI grid.");
   Action action;

@@ -112,7 +112,8 @@ void products_of(Device& dev, Groups s, Tensor2<const T> dout, Matrix<const T> y
   for_teams(
       "gated_norm_products", dev, partial.extent(0), KOKKOS_LAMBDA(const Team& team, Index b) {
         A* const dw = partial.data() + b * s.channels;
-        each(team, s.channels, [=](Index e) { dw[e] = 0; });
+        for (Index g = 0; g < s.groups; ++g)  // as below: a lane keeps its channels
+          each(team, s.width, [=](Index e) { dw[g * s.width + e] = 0; });
         for (Index r = b * block_rows; r < least((b + 1) * block_rows, s.rows); ++r)
           for (Index g = 0; g < s.groups; ++g) {
             const Index first = g * s.width;

@@ -4,10 +4,10 @@
 #include <cblas.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "kernels/kokkos/onednn.hpp"
 #include "kernels/kokkos/rows.hpp"
+#include "kernels/kokkos/threads.hpp"
 
 namespace gyr {
 
@@ -47,19 +47,42 @@ void vector_product(Matrix<const double> b, MatrixOp op, const double* x, Index 
 
 // One row, as in generation, takes as long as reading B: the library's matrix product would copy B first.
 template <class A>
-void product(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, Extents e, double alpha, double beta) {
+void part_product(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, Extents e, double alpha, double beta) {
   if (e.m != 1) return matrix_product(op_a, a, op_b, b, c, e, alpha, beta);
   if (beta == 0) std::fill_n(c.data, e.n, A(0));  // not every library leaves alone what beta = 0 must not read
   vector_product(b, op_b == MatrixOp::none ? MatrixOp::transpose : MatrixOp::none, a.data, op_a == MatrixOp::none ? 1 : a.stride, c.data, alpha,
                  beta);
 }
 
+// Where kernels have threads, each takes rows or columns of C, and the library has but the thread that calls it. Parts depend on the extents
+// alone: so do the bits.
+template <class A>
+void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, Extents e, double alpha, double beta) {
+  constexpr Index least_work = Index(1) << 19, most_parts = 16, unit = 32;
+  const Index longer = std::max(e.m, e.n), parts = std::min(most_parts, e.m * e.n * e.k / least_work);
+  if (!threaded || dev.is_lane || parts < 2) return part_product<A>(op_a, a, op_b, b, c, e, alpha, beta);
+  const Index width = ceil_div(ceil_div(longer, parts), unit) * unit;
+  const bool by_rows = e.m >= e.n;
+  for_rows(dev, "product", ceil_div(longer, width), [=](const Index i) {
+    const Index first = i * width, count = std::min(width, longer - first);
+    if (by_rows) {
+      const Matrix<const A> part = op_a == MatrixOp::none ? a.block(first, count, 0, a.columns) : columns(a, first, count);
+      part_product<A>(op_a, part, op_b, b, c.block(first, count, 0, c.columns), {count, e.n, e.k}, alpha, beta);
+    } else {
+      const Matrix<const A> part = op_b == MatrixOp::none ? columns(b, first, count) : b.block(first, count, 0, b.columns);
+      part_product<A>(op_a, a, op_b, part, columns(c, first, count), {e.m, count, e.k}, alpha, beta);
+    }
+  });
+}
+
 // Where the processor does not multiply bf16, it is storage: operands are widened once, the product runs in float, the result is rounded once.
 Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
   auto wide = dev.scratch.tensor<float>(x.rows, x.columns);
   if (!dev.dry_run())
-    for (Index r = 0; r < x.rows; ++r)
-      for (Index c = 0; c < x.columns; ++c) wide(r, c) = float(x(r, c));
+    for_rows(
+        dev, "widened", x.rows, KOKKOS_LAMBDA(const Index r) {
+          for (Index c = 0; c < x.columns; ++c) wide(r, c) = float(x(r, c));
+        });
   return Matrix<float>(wide);
 }
 
@@ -109,13 +132,15 @@ void widened_product(Device& dev, MatrixOp op_a, Matrix<const bf16> a, MatrixOp 
                      double beta) {
   const auto wide_a = widened(dev, a), wide_b = widened(dev, b);
   if constexpr (std::is_same_v<S, float>) {
-    if (!dev.dry_run()) product<float>(op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
+    if (!dev.dry_run()) product<float>(dev, op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
   } else {
     auto wide_c = dev.scratch.tensor<float>(c.rows, c.columns);
     if (dev.dry_run()) return;
-    product<float>(op_a, wide_a, op_b, wide_b, Matrix<float>(wide_c), e, alpha, 0);
-    for (Index r = 0; r < c.rows; ++r)
-      for (Index n = 0; n < c.columns; ++n) c(r, n) = bf16(wide_c(r, n) + (beta == 0 ? 0.0f : float(beta) * float(c(r, n))));
+    product<float>(dev, op_a, wide_a, op_b, wide_b, Matrix<float>(wide_c), e, alpha, 0);
+    for_rows(
+        dev, "narrowed", c.rows, KOKKOS_LAMBDA(const Index r) {
+          for (Index n = 0; n < c.columns; ++n) c(r, n) = bf16(wide_c(r, n) + (beta == 0 ? 0.0f : float(beta) * float(c(r, n))));
+        });
   }
 }
 
@@ -139,7 +164,7 @@ void gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<c
     const auto wide_a = widened(dev, a);
     if (run) few_rows_product(dev, wide_a, b, c, alpha, beta);
   } else if (run) {
-    product<T>(op_a, a, op_b, b, c, e, alpha, beta);
+    product<T>(dev, op_a, a, op_b, b, c, e, alpha, beta);
   }
 }
 
@@ -153,11 +178,18 @@ std::string blas_version() {
 }
 
 void set_blas_threads(int threads) {
-  for (const char* variable : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"})
-    if (const char* given = std::getenv(variable); given && std::atoi(given) > 0) threads = std::atoi(given);
+  threads = given_threads("OPENBLAS_NUM_THREADS", given_threads("OMP_NUM_THREADS", threads));
   set_onednn_threads(threads);
 #ifdef OPENBLAS_VERSION
-  openblas_set_num_threads(threads);
+  openblas_set_num_threads(threaded ? 1 : threads);
+#endif
+}
+
+int blas_threads() {
+#ifdef OPENBLAS_VERSION
+  return openblas_get_num_threads();
+#else
+  return 1;
 #endif
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/device.hpp"
+#include "kernels/kokkos/threads.hpp"
 
 namespace gyr {
 
@@ -20,16 +21,24 @@ KOKKOS_INLINE_FUNCTION constexpr Index least(Index a, Index b) { return a < b ? 
 template <class F>
 void for_teams(const char* name, Device& dev, Index count, const F& f) {
   if (count == 0) return;
+  ensure(!dev.is_lane, "{} takes teams, and a lane is one thread", name);
+  using Teams = Kokkos::TeamPolicy<Space>;
+  const Teams teams = Device::team_size > 0 ? Teams(dev.exec, int(count), Device::team_size) : Teams(dev.exec, int(count), Kokkos::AUTO);
   Kokkos::parallel_for(
-      name, Kokkos::TeamPolicy<Space>(dev.exec, int(count), Kokkos::AUTO), KOKKOS_LAMBDA(const Team& team) {
+      name, teams, KOKKOS_LAMBDA(const Team& team) {
         const F own = f;  // a local copy stays in registers, where stores through its pointers cannot reach it
         own(team, Index(team.league_rank()));
       });
 }
 
-// f(r) for every row r < rows, each by one thread whose inner loop the compiler vectorises.
+// f(r) for every row r < rows, each by one thread whose inner loop the compiler vectorises; on a lane, by the caller.
 template <class F>
 void for_rows(Device& dev, const char* name, Index rows, const F& f) {
+  if constexpr (threaded)
+    if (dev.is_lane) {
+      for (Index r = 0; r < rows; ++r) f(r);
+      return;
+    }
   Kokkos::parallel_for(name, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(dev.exec, 0, rows), f);
 }
 

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -24,16 +25,27 @@ MPI_Comm node_of(MPI_Comm comm) {
   return node;
 }
 
-Crowd crowd_of(MPI_Comm world) {
+Crowd crowd_of(MPI_Comm world, int threads) {
+  struct Share {
+    int threads;
+    cpu_set_t cores;
+  };
   MPI_Comm node = node_of(world);
   int ranks = 1;
   MPI_Comm_size(node, &ranks);
+  Share mine{threads, {}};
+  sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+  std::vector<Share> all(ranks);
+  MPI_Allgather(&mine, int(sizeof mine), MPI_BYTE, all.data(), int(sizeof mine), MPI_BYTE, node);
+  MPI_Comm_free(&node);
+  Crowd crowd{ranks, 0, 0, CPU_COUNT(&mine.cores)};
   cpu_set_t cores;  // of all ranks together: each may be bound to its own
   CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof cores, &cores);
-  MPI_Allreduce(MPI_IN_PLACE, &cores, int(sizeof cores), MPI_BYTE, MPI_BOR, node);
-  MPI_Comm_free(&node);
-  return {ranks, CPU_COUNT(&cores)};
+  for (const Share& s : all) crowd.threads += s.threads, CPU_OR(&cores, &cores, &s.cores);
+  crowd.cores = CPU_COUNT(&cores);
+  return crowd;
 }
+
+int Crowd::cores_each() const { return std::max(1, std::min(own, cores / ranks)); }
 
 }  // namespace gyr

@@ -10,10 +10,12 @@ namespace gyr {
 // MPI_COMM_TYPE_SHARED finds every rank alone where MPI moves no bytes through shared memory, as Debian's MPICH 5 does. Collective.
 MPI_Comm node_of(MPI_Comm comm);
 
-// The ranks of `world` on this machine and the cores that they together may run on. Collective.
+// The ranks of `world` on this machine, the threads that they say they have, the cores that they together may run on, and those that this rank
+// may. Collective.
 struct Crowd {
-  int ranks, cores;
+  int ranks, threads, cores, own;
+  int cores_each() const;  // for every rank to use at the same time, at least one
 };
-Crowd crowd_of(MPI_Comm world);
+Crowd crowd_of(MPI_Comm world, int threads = 1);
 
 }  // namespace gyr

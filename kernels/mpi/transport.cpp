@@ -10,6 +10,7 @@
 
 #include "kernels/error.hpp"
 #include "kernels/mpi/node.hpp"
+#include "kernels/threads.hpp"
 
 namespace gyr {
 
@@ -219,8 +220,8 @@ class MpiTransport final : public Transport {
 }  // namespace
 
 Patience patience_of(MPI_Comm world) {
-  const Crowd crowd = crowd_of(world);
-  return crowd.ranks <= crowd.cores ? Patience::spin : Patience::sleep;
+  const Crowd crowd = crowd_of(world, rank_threads());
+  return crowd.threads <= crowd.cores ? Patience::spin : Patience::sleep;
 }
 
 std::unique_ptr<Transport> mpi_transport(MPI_Comm comm, Patience patience) { return std::make_unique<MpiTransport>(comm, patience); }

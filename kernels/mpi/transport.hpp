@@ -9,10 +9,10 @@
 
 namespace gyr {
 
-// How to wait: spin where every rank has a core, sleep between polls where they share.
+// How to wait: spin where every thread of every rank has a core, sleep between polls where they share.
 enum class Patience { spin, sleep };
 
-// Sleep when there are more ranks on this machine than cores. Collective.
+// Sleep when the ranks on this machine have more threads than it has cores for them. Collective.
 Patience patience_of(MPI_Comm world);
 
 // Takes ownership of `comm` and frees it. Errors of MPI are fatal to the job (MPI's own handler).

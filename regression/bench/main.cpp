@@ -3,16 +3,14 @@
 #include <benchmark/benchmark.h>
 #include <mpi.h>
 
-#include <Kokkos_Core.hpp>
-
-#include "kernels/gemm.hpp"
+#include "kernels/threads.hpp"
 
 int main(int argc, char** argv) {
+  gyr::prepare_threads(argv);
   benchmark::Initialize(&argc, argv);
   MPI_Init(&argc, &argv);
-  Kokkos::initialize(argc, argv);
-  gyr::set_blas_threads(1);
+  gyr::start_threads(1);
   benchmark::RunSpecifiedBenchmarks();
-  Kokkos::finalize();
+  gyr::end_threads();
   MPI_Finalize();
 }

@@ -15,7 +15,7 @@ if [ ! -f "$venv/ready" ]; then
   touch "$venv/ready"
 fi
 ours() {  # shellcheck disable=SC2086  # ARGS is a list of words
-  OPENBLAS_NUM_THREADS=1 "${launcher[@]}" -n "$BATCH" "$BUILD/regression/step_benchmark" input/falcon-h1-73m.yaml windows=2 micros=1 $ARGS
+  OMP_NUM_THREADS=1 "${launcher[@]}" -n "$BATCH" "$BUILD/regression/step_benchmark" input/falcon-h1-73m.yaml windows=2 micros=1 $ARGS
 }
 theirs() { "$venv/bin/python" regression/bench/peer.py --batch "$BATCH" --threads 2 --steps 2 2>/dev/null; }
 middle() { sort -n | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'; }

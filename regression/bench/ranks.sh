@@ -16,7 +16,7 @@ build=$BUILD
 . regression/jobs/material.sh
 make_material 1 6000
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$BUILD/bin/gyrfalcon")"
-export OPENBLAS_NUM_THREADS=1
+export OMP_NUM_THREADS=1
 
 # One step; the second of two where that does not take minutes, since the first one touches the memory.
 steps=$((LENGTH * SEQUENCES > 16384 ? 1 : 2))

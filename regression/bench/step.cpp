@@ -9,6 +9,7 @@
 #include <random>
 
 #include "kernels/gemm.hpp"
+#include "kernels/threads.hpp"
 #include "modules/flops.hpp"
 #include "src/base/precision.hpp"
 #include "src/commands/runtime.hpp"
@@ -146,7 +147,7 @@ double processor_seconds() {
 
 struct Time {
   double seconds;  // from when all ranks are there until the last one is done
-  double cores;    // how many the ranks had meanwhile, on average: fewer than ranks where others use the machine
+  double cores;    // how many the ranks had meanwhile, on average: fewer than threads where others use the machine
 };
 template <class Body>
 Time time_of(Communicator& world, const Body& body) {
@@ -195,7 +196,8 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
   };
   const double whole = model_flops / mix_flops;
   const double ratio = over([](const Window& w) { return w.mix.seconds / w.step.seconds; });
-  fmt::print("median of {} windows, {} ranks of one BLAS thread, {:.0f} tokens in a micro-batch of all ranks\n", windows.size(), ranks, tokens);
+  fmt::print("median of {} windows, {} ranks, threads: {}; {:.0f} tokens in a micro-batch of all ranks\n", windows.size(), ranks, threads_text(),
+             tokens);
   line("step, 1 micro-batch", step, 1, ratio, ratio * whole);
   if (micros > 1) {
     const double long_ratio = over([&](const Window& w) { return micros * w.mix.seconds / w.long_step.seconds; });
@@ -207,14 +209,14 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
   const double used = over([](const Window& w) { return w.mix.seconds * w.mix.cores / (w.step.seconds * w.step.cores); });
   fmt::print("step, by processor time     {:>78.3f}   MFU {:5.3f}\n", used, used * whole);
   fmt::print("cores in use                {:9.2f} of {} during the step, {:.2f} during its products alone\n",
-             over([](const Window& w) { return w.step.cores; }), ranks, over([](const Window& w) { return w.mix.cores; }));
+             over([](const Window& w) { return w.step.cores; }), ranks * rank_threads(), over([](const Window& w) { return w.mix.cores; }));
   fmt::print("copy                        {:>49.1f} GB/s\n", over([&](const Window& w) { return 1e-9 * Copy::bytes * ranks / w.copy.seconds; }));
   fmt::print(
       "products: flops of the products of layers and head / seconds of the whole step, over the rate of the same products alone in\n"
       "          the same window. Attention's and the scan's own products count as overhead. At least 0.50 is asked for.\n"
       "MFU:      flops of the model (attention's causal half, minimal recurrence, nothing recomputed; {:.1f} GFLOP per micro-batch of a\n"
       "          rank) / seconds of the whole step, over the same rate\n"
-      "Where the cores in use are fewer than the ranks, others use the machine: then trust the line by processor time, which counts\n"
+      "Where the cores in use are fewer than the threads, others use the machine: then trust the line by processor time, which counts\n"
       "waiting for another rank as work of the step.\n",
       1e-9 * model_flops / ranks);
   fmt::print("seconds per step: {:.3f}\nprocessor seconds per step: {:.3f}\n", step,
@@ -299,6 +301,7 @@ void compare(Runtime& runtime, const std::string& file, const Extent& extent, co
 
 int main(int argc, char** argv) {
   using namespace gyr;
+  prepare_threads(argv);
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         require(argc > 1, Exit::usage, "give a deck: step_benchmark DECK [windows=N] [micros=N] [key=value ...]");

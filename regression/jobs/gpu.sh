@@ -31,7 +31,7 @@ CUDA_VISIBLE_DEVICES=0,1 SLURM_LOCALID=2 jobscripts/rank_gpu.sh true 2> "$folder
 grep -q 'start one rank per GPU' "$folder/said" || failed "nothing says why"
 
 stand_in_for_pbs
-export OPENBLAS_NUM_THREADS=1
+export OMP_NUM_THREADS=1
 make_material 5
 mkdir "$folder/seen"
 cat > "$folder/gyrfalcon" << END

@@ -13,7 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 stand_in_for_pbs
 mkdir "$folder/site"
 ln -s "$PWD/jobscripts" "$PWD/input" "$folder/site"
-export OPENBLAS_NUM_THREADS=1
+export OMP_NUM_THREADS=1
 
 # As many steps as take about ten seconds here: the job is stopped half way, and machines differ.
 run() { "${launcher[@]}" -n 2 "$build/bin/gyrfalcon" "$1" input/demo.yaml "${settings[@]}" "${@:2}"; }

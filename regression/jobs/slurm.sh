@@ -24,7 +24,7 @@ host=$(hostname -s)
 mount --bind "$folder/hosts" /etc/hosts
 port=$((20000 + $$ % 20000))
 daemons=()
-export SLURM_CONF=$folder/slurm.conf OPENBLAS_NUM_THREADS=1  # ranks of two nodes share these cores, and know it not
+export SLURM_CONF=$folder/slurm.conf OMP_NUM_THREADS=1  # ranks of two nodes share these cores, and know it not
 say() { printf '== %s\n' "$*"; }
 . regression/jobs/material.sh
 

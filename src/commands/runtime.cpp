@@ -4,15 +4,14 @@
 #include <signal.h>
 #include <time.h>
 
-#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
-#include "kernels/gemm.hpp"
 #include "kernels/mpi/node.hpp"
 #include "kernels/printable.hpp"
+#include "kernels/threads.hpp"
 #include "src/report/summary.hpp"
 
 namespace gyr {
@@ -35,14 +34,11 @@ Runtime::Runtime() {
   start_mpi();
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
-  Kokkos::initialize();
-  // Ranks share the cores of their machine, and one core serves a product best with one thread.
-  const Crowd crowd = crowd_of(MPI_COMM_WORLD);
-  set_blas_threads(std::max(1, crowd.cores / crowd.ranks));
+  start_threads(crowd_of(MPI_COMM_WORLD).cores_each());
 }
 
 Runtime::~Runtime() {
-  Kokkos::finalize();
+  end_threads();
   MPI_Finalize();
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "kernels/threads.hpp"
 #include "modules/flops.hpp"
 #include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
@@ -64,7 +65,9 @@ int train(const Arguments& a) {
         std::string effective;
         const RunConfig run = read_deck(a, runtime, effective);
         if (runtime.rank() == 0) {
-          std::printf("%s\n", banner(version(), build_facts()).c_str());
+          auto facts = build_facts();
+          facts.emplace_back("threads", threads_text());
+          std::printf("%s\n", banner(version(), facts).c_str());
           if (run.fault.any()) std::printf("%s\n\n", describe(run.fault).c_str());
           std::fflush(stdout);
         }

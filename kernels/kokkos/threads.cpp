@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/kokkos/threads.hpp"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "kernels/gemm.hpp"
+#include "kernels/kokkos/onednn.hpp"
+#include "kernels/threads.hpp"
+
+#ifdef KOKKOS_ENABLE_OPENMP
+extern "C" void omp_set_num_threads(int);
+#endif
+
+namespace gyr {
+
+namespace {
+
+void start_kokkos([[maybe_unused]] int threads) {
+#if !defined(KOKKOS_ENABLE_OPENMP) && !defined(KOKKOS_ENABLE_THREADS)
+  Kokkos::initialize();
+#elif KOKKOS_VERSION >= 30700
+  // Its warnings ask to bind threads, which is for those who know the cores of a rank: jobscripts and users.
+  Kokkos::initialize(Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true));
+#else
+  Kokkos::InitArguments settings;
+  settings.num_threads = threads;
+  settings.disable_warnings = true;
+  Kokkos::initialize(settings);
+#endif
+}
+
+}  // namespace
+
+void prepare_threads([[maybe_unused]] char** argv) {
+#ifdef KOKKOS_ENABLE_OPENMP
+  // A thread that spins between regions takes the core from whatever else runs there: threads of other ranks, savers, the system.
+  if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
+  setenv("OMP_WAIT_POLICY", "passive", 0);
+  char self[PATH_MAX] = "";
+  if (readlink("/proc/self/exe", self, sizeof self - 1) > 0) execv(self, argv);  // where that fails, it goes on as it is
+#endif
+}
+
+int given_threads(const char* variable, int otherwise) {
+  const char* const given = std::getenv(variable);
+  return given && std::atoi(given) > 0 ? std::atoi(given) : otherwise;
+}
+
+void calls_libraries_alone() {
+#ifdef KOKKOS_ENABLE_OPENMP
+  omp_set_num_threads(1);  // of the regions that this thread would begin inside this one
+#else
+  set_onednn_threads(1);
+#endif
+}
+
+void start_threads(int threads) {
+  threads = given_threads("KOKKOS_NUM_THREADS", given_threads("OMP_NUM_THREADS", threads));
+  start_kokkos(threads);
+  set_blas_threads(threads);
+}
+
+void end_threads() { Kokkos::finalize(); }
+
+int rank_threads() { return std::max(threaded ? int(Space().concurrency()) : 1, blas_threads()); }
+
+std::string threads_text() {
+  if (threaded) return fmt::format("{} in every rank, by Kokkos' {}", rank_threads(), Space::name());
+  return fmt::format("1 in every rank, {} for matrix products", rank_threads());
+}
+
+}  // namespace gyr
