@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/gemm.hpp"
+#include "kernels/kokkos/lanes.hpp"
 #include "kernels/kokkos/operand.hpp"
 #include "kernels/math.hpp"
 
@@ -96,18 +97,21 @@ struct Tiling {
   // The keys [first, last) that some query of a stack may see: neither bound falls from query to query.
   View view(const Stack& s) const { return {hidden(s.first_query, mask.documents.planned_reach(s.first_row)), seen(s.first_query + s.queries - 1)}; }
 
-  // begin(stack), step(stack, j, n) for its tiles of n keys from j on, end(stack): for every stack of every sequence and key head.
+  // body(lane, piece) for the pieces of the work that may be done at the same time: the key heads of all sequences.
+  template <class Body>
+  void for_pieces(Device& dev, const char* kernel, const Body& body) const {
+    for_lanes(dev, kernel, shape.batch * shape.num_kv_heads, body, !mask.documents.packed());
+  }
+  // begin(stack), step(stack, j, n) for its tiles of n keys from j on, end(stack): for every stack of a piece.
   template <class Begin, class Step, class End>
-  void walk(Device& dev, const Begin& begin, const Step& step, const End& end) const {
+  void walk(Device& dev, Index piece, const Begin& begin, const Step& step, const End& end) const {
     if (dev.dry_run() && !mask.documents.packed()) return count(dev, begin, step, end);
-    for (Index b = 0; b < shape.batch; ++b)
-      for (Index kv = 0; kv < shape.num_kv_heads; ++kv)
-        for (Index i = 0; i < shape.queries; i += queries) {
-          const Stack s = stack(b, kv, i);
-          begin(s);
-          for (auto [j, last] = view(s); j < last; j += keys) step(s, j, std::min(keys, last - j));
-          end(s);
-        }
+    for (Index i = 0; i < shape.queries; i += queries) {
+      const Stack s = stack(piece / shape.num_kv_heads, piece % shape.num_kv_heads, i);
+      begin(s);
+      for (auto [j, last] = view(s); j < last; j += keys) step(s, j, std::min(keys, last - j));
+      end(s);
+    }
   }
 
   // The n keys, or values, from j on of a stack's sequence and key head.
@@ -118,14 +122,12 @@ struct Tiling {
   }
 
  private:
-  // What a dry run makes of walk(): sequences and key heads take the same, and so do stacks of one height and their tiles of one width.
+  // What a dry run makes of walk(): stacks of one height take the same, and so do their tiles of one width.
   template <class Begin, class Step, class End>
   void count(Device& dev, const Begin& begin, const Step& step, const End& end) const {
     const Index whole = shape.queries / queries, rest = shape.queries % queries;
-    for_equal(dev, shape.batch * shape.num_kv_heads, [&](Index) {
-      if (whole > 0) count_stacks(dev, 0, whole, begin, step, end);
-      if (rest > 0) count_stacks(dev, whole, 1, begin, step, end);
-    });
+    if (whole > 0) count_stacks(dev, 0, whole, begin, step, end);
+    if (rest > 0) count_stacks(dev, whole, 1, begin, step, end);
   }
   template <class Begin, class Step, class End>
   void count_stacks(Device& dev, Index first, Index number, const Begin& begin, const Step& step, const End& end) const {
@@ -217,13 +219,11 @@ void begin_state(Device& dev, const Stack& stack, Carry carry, AttentionState<A>
 
 // P: the type of operands. Scores are of Acc<T>, what they become by exp() is an operand again.
 template <class T, class P>
-void forward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
-             Carry carry, AttentionState<Acc<T>> state) {
+void forward(Device& dev, const Tiling& tiling, Index piece, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Carry carry,
+             AttentionState<Acc<T>> state) {
   using A = Acc<T>;
-  check(shape, q, k, v);
-  const Tiling tiling(shape, mask);
-  const Index E = shape.head_dim, V = shape.v_head_dim;
-  const Workspace workspace(dev.scratch, "attention");
+  const Index E = tiling.shape.head_dim, V = tiling.shape.v_head_dim;
+  const Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<P>(tiling.rows(), E);
   const auto o_stack = dev.scratch.tensor<A>(tiling.rows(), V), scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
   const auto narrow = room_for<P, A>(dev, tiling.rows(), tiling.keys);
@@ -271,7 +271,7 @@ void forward(Device& dev, const AttentionShape& shape, const Mask& mask, double 
           });
     }
   };
-  tiling.walk(dev, begin, step, end);
+  tiling.walk(dev, piece, begin, step, end);
 }
 
 }  // namespace
@@ -279,7 +279,12 @@ void forward(Device& dev, const AttentionShape& shape, const Mask& mask, double 
 template <class T>
 void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
                Carry carry, AttentionState<Acc<T>> state) {
-  with_operands<T>([&]<class P>(std::type_identity<P>) { forward<T, P>(dev, shape, mask, scale, q, k, v, carry, state); });
+  check(shape, q, k, v);
+  const Tiling tiling(shape, mask);
+  const Workspace workspace(dev.scratch, "attention");
+  with_operands<T>([&]<class P>(std::type_identity<P>) {
+    tiling.for_pieces(dev, "attention", [&](Device& lane, Index piece) { forward<T, P>(lane, tiling, piece, scale, q, k, v, carry, state); });
+  });
 }
 
 template <class A>
@@ -342,14 +347,12 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
 namespace {
 
 template <class T, class P>
-void backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+void backward(Device& dev, const Tiling& tiling, Index piece, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
               Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk,
               Matrix<Acc<T>> dv) {
   using A = Acc<T>;
-  check(shape, q, k, v);
-  const Tiling tiling(shape, mask);
-  const Index E = shape.head_dim, V = shape.v_head_dim;
-  const Workspace workspace(dev.scratch, "attention_backward");
+  const Index E = tiling.shape.head_dim, V = tiling.shape.v_head_dim;
+  const Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<P>(tiling.rows(), E), dout_stack = dev.scratch.tensor<P>(tiling.rows(), V);
   const auto dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
   const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys), dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
@@ -397,7 +400,7 @@ void backward(Device& dev, const AttentionShape& shape, const Mask& mask, double
     const Matrix<const A> dqueries = rows(dq_stack, 0, stack.rows());
     if (const auto run = dev.launch("attention_backward", 0, 2.0 * sizeof(A) * stack.rows() * E)) scatter(dev, stack, dqueries, dq);
   };
-  tiling.walk(dev, begin, step, end);
+  tiling.walk(dev, piece, begin, step, end);
 }
 
 }  // namespace
@@ -406,7 +409,13 @@ template <class T>
 void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
-  with_operands<T>([&]<class P>(std::type_identity<P>) { backward<T, P>(dev, shape, mask, scale, q, k, v, dout, lse, delta, dq, dk, dv); });
+  check(shape, q, k, v);
+  const Tiling tiling(shape, mask);
+  const Workspace workspace(dev.scratch, "attention_backward");
+  with_operands<T>([&]<class P>(std::type_identity<P>) {
+    tiling.for_pieces(dev, "attention_backward",
+                      [&](Device& lane, Index piece) { backward<T, P>(lane, tiling, piece, scale, q, k, v, dout, lse, delta, dq, dk, dv); });
+  });
 }
 
 #define GYR_ATTENTION(T)                                                                                                                      \

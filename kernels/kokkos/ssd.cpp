@@ -28,17 +28,19 @@ void check(const SsdShape& s, const SsdInput<T>& in, const SsdSaved<Acc<T>>& sav
 template <class T, class P>
 void group_backward(Device& dev, const SsdShape& shape, const Group<T, P>& k, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w,
                     Matrix<const Acc<T>> entering, Matrix<const Acc<T>> dleaving, Matrix<const P> dy, Matrix<const P> carried,
-                    const SsdInputGradient<T>& d_in, const SsdWeightGradient<Acc<T>>& dw) {
+                    const SharedGradient<Acc<T>>& shared, const SsdInputGradient<T>& d_in, const SsdWeightGradient<Acc<T>>& dw) {
   using A = Acc<T>;
   Scope scope(dev.scratch);
-  const Matrix<T> db = k.part(d_in.b), dc = k.part(d_in.c);
-  const Matrix<A> wide_db = target<T>(db, room_for<A, T>(dev, k.tokens, k.state_size())),
-                  wide_dc = target<T>(dc, room_for<A, T>(dev, k.tokens, k.state_size()));
+  const bool shares = k.sharing > 1;
+  const Index width = shares ? 0 : k.state_size();
+  const Matrix<T> db = k.shared(d_in.b), dc = k.shared(d_in.c);
+  const Tensor2<A> b_room = room_for<A, T>(dev, k.tokens, width), c_room = room_for<A, T>(dev, k.tokens, width);
+  const Matrix<A> wide_db = shares ? shared.of(k, shared.b) : target<T>(db, b_room),
+                  wide_dc = shares ? shared.of(k, shared.c) : target<T>(dc, c_room);
   const GroupGradient<P> gradient(dev, k, wide_db, wide_dc);
   chunk_state_backward<T, P>(dev, k, entering, dleaving, gradient);
   chunk_output_backward<T, P>(dev, k, entering, dy, carried, gradient);
-  deliver<T>(dev, wide_db, db);
-  deliver<T>(dev, wide_dc, dc);
+  if (!shares) deliver<T>(dev, wide_db, db), deliver<T>(dev, wide_dc, dc);
   step_inputs_backward<T, P>(dev, shape, k, in, w, dy, gradient, d_in, dw);
 }
 
@@ -61,13 +63,13 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
   const Decay<A> decay(dev, n);
   const auto through_chunk = [&]<class P>(std::type_identity<P>, const Chunk& chunk) {
     decay.fill(dev, "ssd", chunk, saved.dt, w.a_log);
-    for_groups<T, P>(dev, n, chunk, in, saved.dt, decay, [&](const Group<T, P>& k) {
+    for_groups<T, P>(dev, "ssd", n, chunk, in, saved.dt, decay, [&](Device& lane, const Group<T, P>& k) {
       const Matrix<const A> entering = n.state<const A>(states.entering(chunk), k.number);
-      chunk_output<T, P>(dev, k, w.d, entering, k.part(Matrix<T>(y)));
+      chunk_output<T, P>(lane, k, w.d, entering, k.part(Matrix<T>(y)));
       if (!states.keeps_leaving(chunk)) return;
       const Matrix<A> leaving = n.state(states.leaving(chunk), k.number);
-      pass_state<A>(dev, "ssd", n.head_dim, k.over(), entering, {}, leaving);
-      chunk_state<T, P>(dev, k, 1, leaving);
+      pass_state<A>(lane, "ssd", n.head_dim, k.over(), entering, {}, leaving);
+      chunk_state<T, P>(lane, k, 1, leaving);
     });
   };
   with_operands<T>([&](auto type) { for_equal_chunks(dev, n, [&](const Chunk& chunk) { through_chunk(type, chunk); }); });
@@ -83,19 +85,21 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   const Chunking n(shape, in.documents);
   const Workspace workspace(dev.scratch, "ssd_backward");
   const Decay<A> decay(dev, n);
+  const SharedGradient<A> shared(dev, n);
   const auto dstate_of_all = dev.scratch.tensor<A>(n.state_elements());
   const auto through_chunk = [&]<class P>(std::type_identity<P>, const Chunk& chunk) {
     decay.fill(dev, "ssd_backward", chunk, saved.dt, w.a_log);
-    for_groups<T, P>(dev, n, chunk, in, saved.dt, decay, [&](const Group<T, P>& k) {
+    for_groups<T, P>(dev, "ssd_backward", n, chunk, in, saved.dt, decay, [&](Device& lane, const Group<T, P>& k) {
       const Matrix<const A> entering = n.state<const A>(&saved.states(chunk.sequence, chunk.number, 0), k.number);
       const Matrix<A> dstate = n.state(dstate_of_all.data(), k.number);
-      const Matrix<P> carried = dev.scratch.tensor<P>(k.tokens, k.channels());
-      const Matrix<const P> dy_part = operand<P>(dev, k.part(Matrix<const T>(dy)));
-      carried_outputs<T, P>(dev, k, dy_part, carried);
-      group_backward<T, P>(dev, shape, k, in, w, entering, dstate, dy_part, carried, d_in, dw);
-      pass_state<A>(dev, "ssd_backward", n.head_dim, k.over(), dstate, {}, dstate);
-      product<P>(dev, MatrixOp::transpose, carried, MatrixOp::none, k.c, dstate, 1, 1);
+      const Matrix<P> carried = lane.scratch.tensor<P>(k.tokens, k.channels());
+      const Matrix<const P> dy_part = operand<P>(lane, k.part(Matrix<const T>(dy)));
+      carried_outputs<T, P>(lane, k, dy_part, carried);
+      group_backward<T, P>(lane, shape, k, in, w, entering, dstate, dy_part, carried, shared, d_in, dw);
+      pass_state<A>(lane, "ssd_backward", n.head_dim, k.over(), dstate, {}, dstate);
+      product<P>(lane, MatrixOp::transpose, carried, MatrixOp::none, k.c, dstate, 1, 1);
     });
+    shared.deliver(dev, "ssd_backward", n, chunk, d_in.b, d_in.c);
   };
   const bool equal = !n.documents.packed();
   const auto through_sequence = [&](auto type, Index b) {
@@ -121,10 +125,10 @@ GYR_SSD(double)
 GYR_SSD(float)
 GYR_SSD(bf16)
 #undef GYR_SSD
-#define GYR_GROUP(T, P)                                                                                                                              \
-  template void scan::group_backward<T, P>(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&,              \
-                                           Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const P>, Matrix<const P>, const SsdInputGradient<T>&, \
-                                           const SsdWeightGradient<Acc<T>>&);
+#define GYR_GROUP(T, P)                                                                                                                 \
+  template void scan::group_backward<T, P>(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, \
+                                           Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const P>, Matrix<const P>,                \
+                                           const SharedGradient<Acc<T>>&, const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);
 GYR_GROUP(double, double)
 GYR_GROUP(float, float)
 GYR_GROUP(bf16, float)

@@ -10,19 +10,25 @@ using namespace scan;
 
 namespace {
 
-// body(group, chunk) for all groups of all chunks, with their decays.
-template <class T, class Body>
+// body(lane, chunking, group) for all groups of all chunks, with their decays; behind(chunking, chunk) when those of a chunk are done.
+template <class T, class Body, class Behind>
 void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, const SsdInput<T>& in, Tensor1<const Acc<T>> a_log,
-                    Tensor2<const Acc<T>> dt, const Body& body) {
+                    Tensor2<const Acc<T>> dt, const Body& body, const Behind& behind) {
   const Chunking n(shape, in.documents);
   const Workspace workspace(dev.scratch, kernel);
   const Decay<Acc<T>> decay(dev, n);
   with_operands<T>([&]<class P>(std::type_identity<P>) {
     for_equal_chunks(dev, n, [&](const Chunk& chunk) {
       decay.fill(dev, kernel, chunk, dt, a_log);
-      for_groups<T, P>(dev, n, chunk, in, dt, decay, [&](const Group<T, P>& k) { body(n, k); });
+      for_groups<T, P>(dev, kernel, n, chunk, in, dt, decay, [&](Device& lane, const Group<T, P>& k) { body(lane, n, k); });
+      behind(n, chunk);
     });
   });
+}
+template <class T, class Body>
+void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, const SsdInput<T>& in, Tensor1<const Acc<T>> a_log,
+                    Tensor2<const Acc<T>> dt, const Body& body) {
+  for_all_groups<T>(dev, kernel, shape, in, a_log, dt, body, [](const Chunking&, const Chunk&) {});
 }
 
 }  // namespace
@@ -34,13 +40,13 @@ void ssd_chunk_states(Device& dev, const SsdShape& shape, const SsdInput<T>& in,
   check(shape, in, saved);
   time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
   const States<A> states{saved.states, last};
-  for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&]<class P>(const Chunking& n, const Group<T, P>& k) {
+  for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&]<class P>(Device& lane, const Chunking& n, const Group<T, P>& k) {
     const Matrix<const A> over = k.over();
-    if (const auto run = dev.launch("ssd", 0, 2.0 * sizeof(A) * k.heads))
+    if (const auto run = lane.launch("ssd", 0, 2.0 * sizeof(A) * k.heads))
       for_rows(
-          dev, "ssd_over", k.heads, KOKKOS_LAMBDA(const Index r) { decay(k.chunk.sequence, k.chunk.number, k.first_head + r) = over(r, 0); });
+          lane, "ssd_over", k.heads, KOKKOS_LAMBDA(const Index r) { decay(k.chunk.sequence, k.chunk.number, k.first_head + r) = over(r, 0); });
     if (!states.keeps_leaving(k.chunk)) return;
-    chunk_state<T, P>(dev, k, 0, n.state(states.leaving(k.chunk), k.number));
+    chunk_state<T, P>(lane, k, 0, n.state(states.leaving(k.chunk), k.number));
   });
 }
 
@@ -54,16 +60,20 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
   const States<const A> gradients{dstates, dlast};
   const Index elements = Chunking(shape).state_elements();
   const Workspace workspace(dev.scratch, "ssd_backward");
+  const SharedGradient<A> shared(dev, Chunking(shape));
   const auto zeros = dev.scratch.tensor<A>(dlast.data() ? 0 : elements);
   if (!dlast.data()) copy<A>(dev, "ssd_backward", nullptr, zeros.data(), elements);
-  for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&]<class P>(const Chunking& n, const Group<T, P>& k) {
-    const A* const dleaving = gradients.keeps_leaving(k.chunk) ? gradients.leaving(k.chunk) : zeros.data();
-    const Matrix<P> carried = dev.scratch.tensor<P>(k.tokens, k.channels());
-    const Matrix<const P> dy_part = operand<P>(dev, k.part(Matrix<const T>(dy)));
-    carried_outputs<T, P>(dev, k, dy_part, carried);
-    group_backward<T, P>(dev, shape, k, in, w, n.state<const A>(states.entering(k.chunk), k.number), n.state(dleaving, k.number), dy_part, carried,
-                         d_in, dw);
-  });
+  for_all_groups<T>(
+      dev, "ssd_backward", shape, in, w.a_log, saved.dt,
+      [&]<class P>(Device& lane, const Chunking& n, const Group<T, P>& k) {
+        const A* const dleaving = gradients.keeps_leaving(k.chunk) ? gradients.leaving(k.chunk) : zeros.data();
+        const Matrix<P> carried = lane.scratch.tensor<P>(k.tokens, k.channels());
+        const Matrix<const P> dy_part = operand<P>(lane, k.part(Matrix<const T>(dy)));
+        carried_outputs<T, P>(lane, k, dy_part, carried);
+        group_backward<T, P>(lane, shape, k, in, w, n.state<const A>(states.entering(k.chunk), k.number), n.state(dleaving, k.number), dy_part,
+                             carried, shared, d_in, dw);
+      },
+      [&](const Chunking& n, const Chunk& chunk) { shared.deliver(dev, "ssd_backward", n, chunk, d_in.b, d_in.c); });
 }
 
 template <class T>
@@ -71,8 +81,8 @@ void ssd_outputs(Device& dev, const SsdShape& shape, const SsdInput<T>& in, cons
   using A = Acc<T>;
   check(shape, in, saved);
   const States<A> states{saved.states, {}};
-  for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&]<class P>(const Chunking& n, const Group<T, P>& k) {
-    chunk_output<T, P>(dev, k, w.d, n.state<const A>(states.entering(k.chunk), k.number), k.part(Matrix<T>(y)));
+  for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&]<class P>(Device& lane, const Chunking& n, const Group<T, P>& k) {
+    chunk_output<T, P>(lane, k, w.d, n.state<const A>(states.entering(k.chunk), k.number), k.part(Matrix<T>(y)));
   });
 }
 
@@ -82,11 +92,11 @@ void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>&
   using A = Acc<T>;
   check(shape, in, saved);
   const States<A> gradients{dstates, {}};
-  for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&]<class P>(const Chunking& n, const Group<T, P>& k) {
-    const Matrix<P> carried = dev.scratch.tensor<P>(k.tokens, k.channels());
-    const Matrix<const P> dy_part = operand<P>(dev, k.part(Matrix<const T>(dy)));
-    carried_outputs<T, P>(dev, k, dy_part, carried);
-    product<P>(dev, MatrixOp::transpose, carried, MatrixOp::none, k.c, n.state(gradients.entering(k.chunk), k.number));
+  for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&]<class P>(Device& lane, const Chunking& n, const Group<T, P>& k) {
+    const Matrix<P> carried = lane.scratch.tensor<P>(k.tokens, k.channels());
+    const Matrix<const P> dy_part = operand<P>(lane, k.part(Matrix<const T>(dy)));
+    carried_outputs<T, P>(lane, k, dy_part, carried);
+    product<P>(lane, MatrixOp::transpose, carried, MatrixOp::none, k.c, n.state(gradients.entering(k.chunk), k.number));
   });
 }
 

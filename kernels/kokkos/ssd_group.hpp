@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the pieces of the scan share: how it is cut into chunks, decays within one, and the block that every piece works on, the q tokens of a
-// chunk and the R = H/G heads that share the B and C of a group. What heads share is one product for all of them.
+// chunk and the R = H/G heads that share the B and C of a group. What heads share is one product for all of them. Where kernels have threads,
+// each takes some of a group's heads: they are groups with B and C of their own, but for their place and for the sum of the gradients of these.
 //   s_l = sum_{k<=l} A dt_k within the chunk and l's document, u = dt x
 //   Packed documents: what would cross the beginning of one decays to an exact zero, so backward needs no case of its own.
 #pragma once
@@ -9,6 +10,7 @@
 #include <cmath>
 
 #include "kernels/gemm.hpp"
+#include "kernels/kokkos/lanes.hpp"
 #include "kernels/kokkos/operand.hpp"
 #include "kernels/math.hpp"
 #include "kernels/ssd.hpp"
@@ -32,15 +34,24 @@ struct Chunk {
   KOKKOS_INLINE_FUNCTION static Index after(Index l, Index reach) { return reach < l ? l - reach : 0; }
 };
 
+// Into how many parts the heads that share B and C are cut: four or more, so that a few threads have work, of four heads where they are many,
+// because parts repeat what their heads share.
+inline Index parts_of(Index heads) {
+  Index parts = threaded ? std::max<Index>(4, heads / 4) : 1;
+  while (heads % parts != 0) --parts;
+  return parts;
+}
+
 // How a scan is cut into chunks of tokens and groups of heads.
 struct Chunking {
-  Index batch, seq_length, num_heads, num_groups, head_dim, state_size, chunk_size;
+  Index batch, seq_length, num_heads, sharing, num_groups, head_dim, state_size, chunk_size;  // sharing: groups with the same B and C
   Index chunks, heads_per_group;
   Documents documents;
 
   explicit Chunking(const SsdShape& s, const Documents& packed = {})
-      : batch(s.batch), seq_length(s.seq_length), num_heads(s.num_heads), num_groups(s.num_groups), head_dim(s.head_dim), state_size(s.state_size),
-        chunk_size(std::min(s.chunk_size, s.seq_length)), chunks(s.chunks()), heads_per_group(s.num_heads / s.num_groups), documents(packed) {}
+      : batch(s.batch), seq_length(s.seq_length), num_heads(s.num_heads), sharing(parts_of(s.num_heads / s.num_groups)),
+        num_groups(s.num_groups * sharing), head_dim(s.head_dim), state_size(s.state_size), chunk_size(std::min(s.chunk_size, s.seq_length)),
+        chunks(s.chunks()), heads_per_group(s.num_heads / num_groups), documents(packed) {}
 
   Index channels() const { return heads_per_group * head_dim; }               // of a group: R P
   Index state_elements() const { return num_heads * head_dim * state_size; }  // of a sequence: H P N
@@ -114,15 +125,15 @@ template <class T, class P>
 struct Group {
   using A = Acc<T>;
   Chunk chunk;
-  Index number, groups, tokens, heads, head_dim, first_head;
+  Index number, groups, sharing, tokens, heads, head_dim, first_head;
   Decay<A> decay;
   Tensor2<const A> dt;   // (B T, H)
   Matrix<const T> x;     // (q, R P)
   Matrix<const P> b, c;  // (q, N)
 
   Group(Device& dev, const Chunking& n, const Chunk& chunk, Index g, const SsdInput<T>& in, Tensor2<const A> dt, const Decay<A>& decay)
-      : chunk(chunk), number(g), groups(n.num_groups), tokens(chunk.length), heads(n.heads_per_group), head_dim(n.head_dim), first_head(g * heads),
-        decay(decay), dt(dt), x(part(in.x)), b(operand<P>(dev, part(in.b))), c(operand<P>(dev, part(in.c))) {}
+      : chunk(chunk), number(g), groups(n.num_groups), sharing(n.sharing), tokens(chunk.length), heads(n.heads_per_group), head_dim(n.head_dim),
+        first_head(g * heads), decay(decay), dt(dt), x(part(in.x)), b(operand<P>(dev, shared(in.b))), c(operand<P>(dev, shared(in.c))) {}
 
   Index channels() const { return heads * head_dim; }
   Index state_size() const { return b.columns; }
@@ -132,6 +143,12 @@ struct Group {
   Matrix<X> part(Matrix<X> all) const {
     return all.block(chunk.first, tokens, number * (all.columns / groups), all.columns / groups);
   }
+  // The same of B and C, which are as many as groups that share none.
+  template <class X>
+  Matrix<X> shared(Matrix<X> all) const {
+    const Index width = all.columns / (groups / sharing);
+    return all.block(chunk.first, tokens, number / sharing * width, width);
+  }
   // The columns of one head of (q, R P).
   template <class X>
   Matrix<X> of_head(Matrix<X> x, Index r) const {
@@ -139,15 +156,49 @@ struct Group {
   }
 };
 
-// body(group) for the groups of a chunk, each with its own scratch.
+// body(lane, group) for the groups of a chunk, each with its own scratch.
 template <class T, class P, class Body>
-void for_groups(Device& dev, const Chunking& n, const Chunk& k, const SsdInput<T>& in, Tensor2<const Acc<T>> dt, const Decay<Acc<T>>& decay,
-                const Body& body) {
-  for_equal(dev, n.num_groups, [&](Index g) {
-    Scope scope(dev.scratch);
-    body(Group<T, P>(dev, n, k, g, in, dt, decay));
+void for_groups(Device& dev, const char* kernel, const Chunking& n, const Chunk& k, const SsdInput<T>& in, Tensor2<const Acc<T>> dt,
+                const Decay<Acc<T>>& decay, const Body& body) {
+  for_lanes(dev, kernel, n.num_groups, [&](Device& lane, Index g) {
+    Scope scope(lane.scratch);
+    body(lane, Group<T, P>(lane, n, k, g, in, dt, decay));
   });
 }
+
+// Room for the gradients of B and C of a chunk by groups, (groups q, N) each; none where every group has its own.
+template <class A>
+struct SharedGradient {
+  Matrix<A> b, c;
+  SharedGradient(Device& dev, const Chunking& n) {
+    if (n.sharing == 1) return;
+    b = dev.scratch.tensor<A>(n.num_groups * n.chunk_size, n.state_size), c = dev.scratch.tensor<A>(n.num_groups * n.chunk_size, n.state_size);
+  }
+  template <class T, class P>
+  Matrix<A> of(const Group<T, P>& k, Matrix<A> all) const {
+    return all.block(k.number * k.tokens, k.tokens, 0, all.columns);
+  }
+  // Adds them up in the order of the groups into the rows of the chunk.
+  template <class T>
+  void deliver(Device& dev, const char* kernel, const Chunking& n, const Chunk& k, Matrix<T> db, Matrix<T> dc) const {
+    if (n.sharing == 1) return;
+    const double elements = double(k.length) * n.num_groups * n.state_size;
+    const auto run = dev.launch(kernel, 2 * elements, 2 * sizeof(A) * elements);
+    if (!run) return;
+    const auto from_b = b, from_c = c;
+    const Index sharing = n.sharing, width = n.state_size, tokens = k.length, first = k.first;
+    for_rows(
+        dev, "ssd_add_shared", n.num_groups / sharing * tokens, KOKKOS_LAMBDA(const Index i) {
+          const Index g = i / tokens, l = i % tokens;
+          T *const b_row = db.row(first + l) + g * width, *const c_row = dc.row(first + l) + g * width;
+          for (Index j = 0; j < width; ++j) {
+            A b_sum = 0, c_sum = 0;
+            for (Index s = g * sharing; s < (g + 1) * sharing; ++s) b_sum += from_b(s * tokens + l, j), c_sum += from_c(s * tokens + l, j);
+            b_row[j] = T(b_sum), c_row[j] = T(c_sum);
+          }
+        });
+  }
+};
 
 // Gradients of a group on their way from its outputs and states to its inputs.
 template <class P>
@@ -174,8 +225,8 @@ void check(const SsdShape&, const SsdInput<T>&, const SsdSaved<Acc<T>>&);
 // From the gradients of a group's outputs and of the state that leaves the chunk to those of its tokens and weights.
 template <class T, class P>
 void group_backward(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Matrix<const Acc<T>> entering,
-                    Matrix<const Acc<T>> dleaving, Matrix<const P> dy, Matrix<const P> carried, const SsdInputGradient<T>&,
-                    const SsdWeightGradient<Acc<T>>&);
+                    Matrix<const Acc<T>> dleaving, Matrix<const P> dy, Matrix<const P> carried, const SharedGradient<Acc<T>>&,
+                    const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);
 
 // ---- ssd_steps.cpp ----
 

@@ -451,7 +451,7 @@ TEST(ssd, float_keeps_its_digits_in_long_chunks) {
   for (std::uint64_t seed = 1; seed <= 24; ++seed) {
     const LongChunks c(seed);
     const auto both = [&]<class T>(T) {
-      Device dev(false, 1 << 24);
+      Device dev(false, 1 << 25);
       Call<T> call(c.shape, c.arguments, c.positions);
       const Values y = call.forward(dev).y;
       return std::pair(y, call.backward(dev, random_dy(c.shape), random_dlast(c.shape), 0));
