@@ -7,7 +7,8 @@
 #   GYRFALCON   the program (build/release/bin/gyrfalcon)
 #   LAUNCHER    starts the ranks; without it srun under Slurm, elsewhere the mpiexec of the program's MPI
 #   RANKS       how many; without it all that the allocation has
-#   BIND        rank: one core each, gpu: one device each, none (rank)
+#   THREADS     of each rank, for builds whose Kokkos has OpenMP; without it what the allocation gives a rank (--cpus-per-task, ompthreads), or 1
+#   BIND        rank: as many cores as threads each, gpu: one device each, none (rank)
 #   RESERVE     seconds before the end of the allocation at which PBS jobs save (300); Slurm's --signal says it there
 #   JOBS        most jobs in a chain (100)
 #   VERIFY      1: the first job of a chain proves the layout on its ranks (gyrfalcon verify) and trains only then (0)
@@ -25,21 +26,37 @@ ranks() {
   case $(scheduler) in
     slurm) echo "${SLURM_NTASKS:?start the job with --ntasks or --ntasks-per-node}" ;;
     pbs) wc -l < "$PBS_NODEFILE" ;;
-    none) nproc ;;
+    none) echo $(($(nproc) / $1)) ;;
   esac
 }
 
-# The command that starts `ranks` copies of what follows. -K1: when one rank dies, the others must not wait for it until the time limit.
+# PBS sets OMP_NUM_THREADS to all the cores of a chunk where nobody has asked for ompthreads.
+threads() {
+  local given=
+  case $(scheduler) in
+    slurm) given=${SLURM_CPUS_PER_TASK:-} ;;
+    pbs) given=$(attribute Resource_List.select | sed -n 's/.*ompthreads=\([0-9]*\).*/\1/p') ;;
+    none) given=${OMP_NUM_THREADS:-} ;;
+  esac
+  echo "${given:-1}"
+}
+
+# launcher RANKS THREADS: the command that starts so many copies of what follows, each on as many cores as it has threads. -K1: when one rank dies, the others must not wait for it until the time limit.
 launcher() {
   if [ -n "${LAUNCHER:-}" ]; then
     echo "$LAUNCHER"
   elif [ "$(scheduler)" = slurm ]; then
-    echo "srun -K1 --mpi=${SLURM_MPI_TYPE:-pmi2} -n $1 $([ "$bind" = none ] && echo --cpu-bind=none || echo --cpu-bind=cores)"
+    echo "srun -K1 --mpi=${SLURM_MPI_TYPE:-pmi2} -n $1 -c $2 $([ "$bind" = none ] && echo --cpu-bind=none || echo --cpu-bind=cores)"
   else
-    local mpiexec hosts=
+    local mpiexec hosts='' cores='--bind-to core'
     mpiexec=$(jobscripts/launcher.sh "$gyrfalcon") || return
     [ -n "${PBS_NODEFILE:-}" ] && hosts="--hostfile $PBS_NODEFILE"
-    echo "$mpiexec $hosts -n $1 $([ "$bind" = none ] || echo --bind-to core)"
+    case $2,$mpiexec in
+      1,*) ;;
+      *,*--oversubscribe*) cores="--map-by slot:PE=$2 $cores" ;;  # Open MPI
+      *) cores="$cores:$2" ;;
+    esac
+    echo "$mpiexec $hosts -n $1 $([ "$bind" = none ] || echo "$cores")"
   fi
 }
 
@@ -90,8 +107,8 @@ submit_again() {
   [ -z "$value" ] || words+=(-A "$value")
   value=$(attribute project)
   [ "${value:-_pbs_project_default}" = _pbs_project_default ] || words+=(-P "$value")
-  for name in DECK CHANGES GYRFALCON LAUNCHER RANKS BIND RESERVE JOBS VERIFY; do [ -z "${!name:-}" ] || given+=("$name"); done
-  export DECK CHANGES GYRFALCON LAUNCHER RANKS BIND RESERVE JOBS VERIFY  # qsub takes the values of -v NAME from here, commas and all
+  for name in DECK CHANGES GYRFALCON LAUNCHER RANKS THREADS BIND RESERVE JOBS VERIFY; do [ -z "${!name:-}" ] || given+=("$name"); done
+  export DECK CHANGES GYRFALCON LAUNCHER RANKS THREADS BIND RESERVE JOBS VERIFY  # qsub takes the values of -v NAME from here, commas and all
   GYR_JOB=$1 qsub "${words[@]}" -v "$(IFS=,; echo "${given[*]}")" "${PBS_SCRIPT:?the jobscript names itself in PBS_SCRIPT}"
 }
 
@@ -113,13 +130,17 @@ again() {
 }
 
 main() {
-  local count words watch code=0
-  count=${RANKS:-$(ranks)}
-  words=$(launcher "$count")
+  local count each words watch code=0
+  each=${THREADS:-$(threads)}
+  count=${RANKS:-$(ranks "$each")}
+  words=$(launcher "$count" "$each")
+  export OMP_NUM_THREADS=$each
+  # A rank is bound to its cores, and its threads to one each.
+  [ "$each" = 1 ] || [ "$bind" != rank ] || export OMP_PLACES=${OMP_PLACES:-cores} OMP_PROC_BIND=${OMP_PROC_BIND:-close}
   local -a start changes=()
   read -r -a start <<< "$words"
   [ "$bind" = gpu ] && start+=(jobscripts/rank_gpu.sh)
-  say "$(scheduler) ${SLURM_JOB_ID:-${PBS_JOBID:-}} on ${SLURM_JOB_NODELIST:-$(hostname)}: $count ranks, ${start[*]}"
+  say "$(scheduler) ${SLURM_JOB_ID:-${PBS_JOBID:-}} on ${SLURM_JOB_NODELIST:-$(hostname)}: $count ranks of $each threads, ${start[*]}"
   verified "${start[@]}" "$gyrfalcon" verify "$@"
   watch=$(limit)
   [ -z "$watch" ] || changes=("$watch")

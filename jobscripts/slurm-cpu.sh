@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Slurm, processors: one rank per core. Before the time limit the run saves; then the job is queued again until the run is done.
+# Slurm, processors: one rank per core; where Kokkos has OpenMP, fewer tasks with more cpus-per-task work as well. Before the time limit the run
+# saves; then the job is queued again until the run is done.
 #   sbatch jobscripts/slurm-cpu.sh DECK [key=value ...]        VERIFY=1 before it proves the layout first (gyrfalcon verify)
 #SBATCH --job-name=gyrfalcon
 #SBATCH --nodes=1

@@ -18,7 +18,7 @@ limits() {
   IFS=, read -r -a list <<< "$1"
   for limit in "${list[@]}"; do
     case $limit in
-      select=*) [[ $limit =~ ^select=[0-9]+(:(ncpus|mpiprocs|ngpus|mem)=[0-9]+(gb|mb)?)*$ ]] || refuse "-l $limit is not understood" ;;
+      select=*) [[ $limit =~ ^select=[0-9]+(:(ncpus|mpiprocs|ompthreads|ngpus|mem)=[0-9]+(gb|mb)?)*$ ]] || refuse "-l $limit is not understood" ;;
       walltime=*) [[ $limit =~ ^walltime=([0-9]+:)?[0-5]?[0-9]:[0-5][0-9]$ ]] || refuse "-l $limit is not understood" ;;
       place=free | place=scatter | place=pack) ;;
       *) refuse "-l $limit is not understood" ;;
