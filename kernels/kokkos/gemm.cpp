@@ -54,24 +54,31 @@ void part_product(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const 
                  beta);
 }
 
-// Where kernels have threads, each takes rows or columns of C, and the library has but the thread that calls it. Parts depend on the extents
-// alone: so do the bits.
+// The parts that C is cut into for threads: by the extents alone, so that the bits do not depend on their number. The library copies operands
+// for every part anew, so that parts are square and no smaller than they have to be.
+struct Cut {
+  Index rows, columns;
+  explicit Cut(const Extents& e) : rows(e.m), columns(e.n) {
+    constexpr Index least_work = Index(1) << 20, unit = 32, wide = 1024, some = 8, many = 64;
+    const auto halved = [](Index edge) { return ceil_div(ceil_div(edge, 2), unit) * unit; };
+    for (Index n = 1; rows * columns * e.k >= 2 * least_work && (n < some || (n < many && std::max(rows, columns) > wide)); n = parts(e))
+      (rows > columns ? rows : columns) = halved(std::max(rows, columns));
+  }
+  Index parts(const Extents& e) const { return ceil_div(e.m, rows) * ceil_div(e.n, columns); }
+};
+
+// Where kernels have threads, each takes parts of C, and the library has but the thread that calls it.
 template <class A>
 void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, Extents e, double alpha, double beta) {
-  constexpr Index least_work = Index(1) << 19, most_parts = 16, unit = 32;
-  const Index longer = std::max(e.m, e.n), parts = std::min(most_parts, e.m * e.n * e.k / least_work);
-  if (!threaded || dev.is_lane || parts < 2) return part_product<A>(op_a, a, op_b, b, c, e, alpha, beta);
-  const Index width = ceil_div(ceil_div(longer, parts), unit) * unit;
-  const bool by_rows = e.m >= e.n;
-  for_rows(dev, "product", ceil_div(longer, width), [=](const Index i) {
-    const Index first = i * width, count = std::min(width, longer - first);
-    if (by_rows) {
-      const Matrix<const A> part = op_a == MatrixOp::none ? a.block(first, count, 0, a.columns) : columns(a, first, count);
-      part_product<A>(op_a, part, op_b, b, c.block(first, count, 0, c.columns), {count, e.n, e.k}, alpha, beta);
-    } else {
-      const Matrix<const A> part = op_b == MatrixOp::none ? columns(b, first, count) : b.block(first, count, 0, b.columns);
-      part_product<A>(op_a, a, op_b, part, columns(c, first, count), {e.m, count, e.k}, alpha, beta);
-    }
+  if (!threaded || dev.is_lane) return part_product<A>(op_a, a, op_b, b, c, e, alpha, beta);
+  const Cut cut(e);
+  const Index across = ceil_div(e.n, cut.columns);
+  for_rows(dev, "product", cut.parts(e), [=](const Index i) {
+    const Index row = i / across * cut.rows, column = i % across * cut.columns;
+    const Index height = std::min(cut.rows, e.m - row), width = std::min(cut.columns, e.n - column);
+    const auto a_part = op_a == MatrixOp::none ? a.block(row, height, 0, a.columns) : a.block(0, a.rows, row, height);
+    const auto b_part = op_b == MatrixOp::none ? b.block(0, b.rows, column, width) : b.block(column, width, 0, b.columns);
+    part_product<A>(op_a, a_part, op_b, b_part, c.block(row, height, column, width), {height, width, e.k}, alpha, beta);
   });
 }
 
