@@ -10,8 +10,9 @@ namespace gyr {
 enum class MatrixOp { none, transpose };
 
 // C (M,N) = alpha op(A) (M,K) op(B) (K,N) + beta C, with S = T or Acc<T>. beta = 0 does not read C.
-// By oneDNN where the build has it and the processor multiplies bf16, small float products and double excepted; else T = bf16 widens its operands on
-// the device's scratch, B only for more than a few rows. Counted under `kernel`: 2 M N K flops.
+// Few rows of float or bf16 and B transposed, as in generation, read B once, and no row of C depends on another of A. More go to oneDNN where the
+// build has it and the processor multiplies bf16, small float products and double excepted; else T = bf16 widens its operands on the device's
+// scratch. Counted under `kernel`: 2 M N K flops.
 template <class T, class S = T>
 void gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0,
           const char* kernel = "gemm");

@@ -43,6 +43,11 @@ template <class T>
 void ssd(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>> initial, Tensor2<T> y /*(B T, H P)*/,
          SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last);
 
+// One token of each sequence (T = 1): `state` is the one before it and becomes the one behind it. Nothing is saved.
+template <class T>
+void ssd_step(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<Acc<T>> state /*(B, H P N)*/,
+              Tensor2<T> y /*(B, H P)*/);
+
 template <class T>
 struct SsdInputGradient {
   Matrix<T> x, b, c, dt_raw;  // written

@@ -15,7 +15,7 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
   const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
   const auto matrix = [&](const char* part, const Run& rows, P::Fit fit) {
-    return &parameters.declare({name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std)}, fit);
+    return &parameters.declare({name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std), Storage::factor}, fit);
   };
   const auto bias = [&](const char* part, const Run& rows, P::Fit fit) {
     return &parameters.declare({name + part + ".bias", {rows.extent}, by_rows({rows}), zeros(), Storage::wide, false}, fit);
@@ -23,7 +23,8 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   q_ = matrix(".q_proj", query, P::Fit::aligned);
   k_ = matrix(".k_proj", key, P::Fit::adjacent);
   v_ = matrix(".v_proj", key, P::Fit::adjacent);
-  o_ = &parameters.declare({name + ".o_proj.weight", {m.hidden_size, q}, by_columns({{q, c_.num_heads, true, query.key}}), normal(m.init_std)});
+  o_ = &parameters.declare(
+      {name + ".o_proj.weight", {m.hidden_size, q}, by_columns({{q, c_.num_heads, true, query.key}}), normal(m.init_std), Storage::factor});
   if (c_.bias) {
     q_bias_ = bias(".q_proj", query, P::Fit::aligned);
     k_bias_ = bias(".k_proj", key, P::Fit::adjacent);
@@ -57,14 +58,14 @@ void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor
   a.show(name_, ".values", columns(qkv, q_width() + k_width(), k_width()), *v_);
   a.show(name_, ".attended", out, *o_);
   if (!y.data()) return;
-  linear<T>(a.dev, out, o_->template matrix<const T>(), y, c_.out_multiplier, beta(add));
+  linear<T>(a.dev, out, o_->template factor<T>(), y, c_.out_multiplier, beta(add));
   if (c_.bias && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
 }
 
 // Queries and keys rotated, values as they are.
 template <class T>
 void Attention<T>::project(Pass& a, Tensor2<const T> h, Tensor2<T> qkv) {
-  linear<T>(a.dev, h, w_qkv(), qkv, c_.in_multiplier);
+  linear<T>(a.dev, h, q_->template factor<T>(q_width() + 2 * k_width()), qkv, c_.in_multiplier);
   if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
   const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.head_dim);

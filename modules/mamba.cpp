@@ -20,8 +20,11 @@ Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters& param
     return &parameters.declare({name + part, {size}, by_rows(std::move(runs)), init, Storage::wide, false});
   };
   const double bound = 1 / std::sqrt(double(c_.conv_kernel));
-  in_ = &parameters.declare(
-      {name + ".in_proj.weight", {c_.projected(), m.hidden_size}, by_rows({by_head, by_head, by_group, by_group, heads}), normal(m.init_std)});
+  in_ = &parameters.declare({name + ".in_proj.weight",
+                             {c_.projected(), m.hidden_size},
+                             by_rows({by_head, by_head, by_group, by_group, heads}),
+                             normal(m.init_std),
+                             Storage::factor});
   if (c_.in_bias) in_bias_ = vector(".in_proj.bias", c_.projected(), {by_head, by_head, by_group, by_group, heads}, zeros());
   conv_ = &parameters.declare({name + ".conv1d.weight",
                                {c_.channels(), 1, c_.conv_kernel},
@@ -34,7 +37,7 @@ Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters& param
   d_ = vector(".D", c_.num_heads, {heads}, ones());
   dt_bias_ = vector(".dt_bias", c_.num_heads, {heads}, step_bias(c_.dt_init_low, c_.dt_init_high));
   if (c_.norm != SsmNorm::none) norm_ = vector(".norm.weight", inner, {by_head}, ones());
-  out_ = &parameters.declare({name + ".out_proj.weight", {m.hidden_size, inner}, by_columns({by_head}), normal(m.init_std)});
+  out_ = &parameters.declare({name + ".out_proj.weight", {m.hidden_size, inner}, by_columns({by_head}), normal(m.init_std), Storage::factor});
   if (c_.out_bias) out_bias_ = &parameters.declare({name + ".out_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   num_heads_ = a_log_->rows();
   head_dim_ = out_->columns() / num_heads_;
@@ -77,7 +80,7 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
   const auto gated = frame.put(Keys::gated, rows, inner());
 
   if (frame.wants(Keys::projected)) {
-    linear<T>(a.dev, h.gather(), in_->matrix<const T>(), p, c_.in_multiplier);
+    linear<T>(a.dev, h.gather(), in_->factor<T>(), p, c_.in_multiplier);
     Scope scope(a.dev.scratch);
     bias_scale<T>(a.dev, optional(in_bias_), multipliers(a.dev), p);
   }
@@ -91,7 +94,7 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
   a.show(name_, ".scan", scan, *out_);
   a.show(name_, ".gated", gated, *out_);
   if (!y.data()) return;
-  linear<T>(a.dev, gated, out_->matrix<const T>(), y, c_.out_multiplier, beta(add));
+  linear<T>(a.dev, gated, out_->factor<T>(), y, c_.out_multiplier, beta(add));
   if (out_bias_ && a.holders(*out_).rank() == 0) add_bias<T>(a.dev, out_bias_->vector<const A>(), c_.out_multiplier, y);
 }
 
@@ -154,7 +157,9 @@ void Mamba<T>::scan_with_past(Pass& a, Tensor2<T> p, Tensor2<T> conv, Tensor2<T>
   const Tensor2<A> carried(state.data(), shape.batch, size);
   convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), before, conv);
   convolution_tail<T>(a.dev, shape.batch, xbc(p), before, before);
-  ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p)}, scan_weights(), carried, scan, states, carried);
+  const SsdInput<T> input{x(conv), b(conv), c(conv), dt(p)};
+  if (shape.seq_length == 1) ssd_step<T>(a.dev, shape, input, scan_weights(), carried, scan);
+  else ssd<T>(a.dev, shape, input, scan_weights(), carried, scan, states, carried);
 }
 
 template <class T>

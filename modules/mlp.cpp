@@ -12,14 +12,16 @@ Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters& parameter
   using P = Parameters;
   const Run inner{c_.intermediate_size, c_.intermediate_size, false, "mlp.intermediate_size"};
   const auto matrix = [&](const char* part, P::Fit fit) {
-    return &parameters.declare({name + part + ".weight", {c_.intermediate_size, m.hidden_size}, by_rows({inner}), normal(m.init_std)}, fit);
+    return &parameters.declare(
+        {name + part + ".weight", {c_.intermediate_size, m.hidden_size}, by_rows({inner}), normal(m.init_std), Storage::factor}, fit);
   };
   const auto bias = [&](const char* part, P::Fit fit) {
     return &parameters.declare({name + part + ".bias", {c_.intermediate_size}, by_rows({inner}), zeros(), Storage::wide, false}, fit);
   };
   gate_ = matrix(".gate_proj", P::Fit::aligned);
   up_ = matrix(".up_proj", P::Fit::adjacent);
-  down_ = &parameters.declare({name + ".down_proj.weight", {m.hidden_size, c_.intermediate_size}, by_columns({inner}), normal(m.init_std)});
+  down_ = &parameters.declare(
+      {name + ".down_proj.weight", {m.hidden_size, c_.intermediate_size}, by_columns({inner}), normal(m.init_std), Storage::factor});
   if (c_.bias) {
     gate_bias_ = bias(".gate_proj", P::Fit::aligned);
     up_bias_ = bias(".up_proj", P::Fit::adjacent);
@@ -40,7 +42,7 @@ void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y
   const Index rows = a.stream.rows;
   const auto gate_up = frame.put(Keys::gate_up, rows, 2 * intermediate_size_);
   const auto inner = frame.put(Keys::inner, rows, intermediate_size_);
-  if (frame.wants(Keys::gate_up)) linear<T>(a.dev, h.gather(), w_gate_up(), gate_up);
+  if (frame.wants(Keys::gate_up)) linear<T>(a.dev, h.gather(), gate_->template factor<T>(2 * intermediate_size_), gate_up);
   if (c_.bias && frame.wants(Keys::gate_up))
     bias_scale<T>(a.dev, Tensor1<const Acc<T>>(gate_bias_->template vector<Acc<T>>().data(), 2 * intermediate_size_), {}, gate_up);
   if (frame.wants(Keys::inner)) {
@@ -51,7 +53,7 @@ void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y
   a.show(name_, ".up", columns(gate_up, intermediate_size_, intermediate_size_), *up_);
   a.show(name_, ".inner", inner, *down_);
   if (!y.data()) return;
-  linear<T>(a.dev, inner, down_->template matrix<const T>(), y, c_.down_multiplier, beta(add));
+  linear<T>(a.dev, inner, down_->template factor<T>(), y, c_.down_multiplier, beta(add));
   if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, down_bias_->template vector<const Acc<T>>(), c_.down_multiplier, y);
 }
 

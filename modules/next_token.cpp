@@ -33,6 +33,7 @@ Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters& par
   Weight weight = embedding_weight(c);
   if (!c.tie_word_embeddings) {
     weight.name = "lm_head.weight";
+    weight.storage = Storage::factor;
     return parameters.declare(std::move(weight));
   }
   parameters.begin_group();
@@ -68,7 +69,7 @@ class NextTokenHead final : public Head {
   void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override { norm_.backward(a, frame, frame.get(gradient), Add::no, dx.as<T>()); }
 
   void predict(Pass& a, Frame& frame, const AnyTensor2& x, const AnyTensor2& logits) override {
-    linear<T, A>(a.dev, norm_.forward(a, frame, x.as<const T>()), w_.matrix<const T>(), logits.as<A>(), multiplier_);
+    linear<T, A>(a.dev, norm_.forward(a, frame, x.as<const T>()), w_.factor<T>(), logits.as<A>(), multiplier_);
   }
 
  private:
@@ -100,7 +101,7 @@ class NextTokenHead final : public Head {
     const LossTerms terms = scale == 0 ? LossTerms{} : terms_;  // what is only measured is the plain loss
     auto sums = scratch.template tensor<A>(terms.sums(), n);
     auto losses = scratch.template tensor<double>(n);
-    linear<T, A>(a.dev, h, w_.matrix<const T>(), logits, multiplier_);
+    linear<T, A>(a.dev, h, w_.factor<T>(), logits, multiplier_);
     if (each && observer_ && !a.dev.dry_run()) observer_(logits);
     const Device::Purpose purpose(a.dev, sums_purpose);
     logits_top<A>(a.dev, logits, valid(), top);

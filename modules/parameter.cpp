@@ -85,7 +85,7 @@ WeightSection Parameters::section(const Bucket& bucket, WeightSection s, int num
   int cluster = -1;
   for (Index i = range.first; i < range.last; ++i) {
     Parameter& p = *all_[i];
-    if (is_wide(p) != s.wide || cluster_trained_[p.cluster_] != s.trained || held_by(Holders::team, p.weight) != s.of_team) continue;
+    if (in_int8(p) || is_wide(p) != s.wide || cluster_trained_[p.cluster_] != s.trained || held_by(Holders::team, p.weight) != s.of_team) continue;
     if (std::exchange(cluster, p.cluster_) != p.cluster_) s.size = aligned(s.size), s.gradient_size = aligned(s.gradient_size);
     p.section_ = number;
     p.cut_.offset = s.size, p.gradient_offset_ = s.gradient_size;
@@ -112,6 +112,7 @@ void Parameters::place(Bucket& bucket) {
   const auto [parts, part] = over_.ranks;
   for (Index i = range.first; i < range.last; ++i) {
     Parameter& p = *all_[i];
+    if (in_int8(p)) continue;
     const WeightSection& s = bucket.sections[p.section_];
     p.cut_.extent = s.size, p.cut_.parts = parts, p.part_ = part;
     p.kept_offset_ = s.gradients / parts + std::max<Index>(0, p.gradient_offset_ - part * (s.gradient_size / parts));
@@ -126,7 +127,8 @@ void Parameters::lay_out(Index bucket_bytes) {
 template <class Visit>
 void Parameters::for_each_in(int bucket, Visit&& visit) {
   const Span range = parameters_of(buckets_[bucket].groups);
-  for (Index i = range.first; i < range.last; ++i) visit(*all_[i], buckets_[bucket].sections[all_[i]->section_]);
+  for (Index i = range.first; i < range.last; ++i)
+    if (!in_int8(*all_[i])) visit(*all_[i], buckets_[bucket].sections[all_[i]->section_]);
 }
 
 // This rank's part of a run, in its place there.
@@ -137,7 +139,9 @@ AnyTensor Parameters::own_part(const AnyTensor& all) const {
 
 void Parameters::allocate(Arena& weights, Arena& gradients, Gradients keep) {
   if (buckets_.empty()) lay_out(1);
+  ensure(factors_ == Factors::stored || (keep == Gradients::none && shard() == Shard::none), "weights in int8 are not trained");
   allocate_values(weights);
+  allocate_int8(weights);
   if (keep == Gradients::kept) allocate_gradients(gradients);
 }
 
@@ -172,6 +176,41 @@ void Parameters::allocate_values(Arena& arena) {
       p.kept_value_ = rows(s.wide ? values_.wide : values_.narrow, begin, p.updated().size()).data;
     });
   }
+}
+
+// Neighbours that one product serves lie one behind the other.
+void Parameters::allocate_int8(Arena& arena) {
+  for (std::size_t first = 0, last; first < all_.size(); first = last) {
+    Index values = 0, scales = 0;
+    for (last = first; last < all_.size() && all_[last]->cluster_ == all_[first]->cluster_; ++last) {
+      const Parameter& p = *all_[last];
+      if (in_int8(p)) values += p.size(), scales += p.rows() * Int8Matrix::blocks(p.columns());
+    }
+    if (values == 0) continue;
+    auto* value = arena.tensor<std::int8_t>(values).data();
+    auto* scale = arena.tensor<float>(scales).data();
+    for (std::size_t i = first; i < last; ++i) {
+      Parameter& p = *all_[i];
+      p.int8_ = {value, scale, p.rows(), p.columns()};
+      value += p.size(), scale += p.rows() * p.int8_.blocks();
+    }
+  }
+}
+
+Index Parameters::largest_arriving() const {
+  Index most = 0;
+  for (const auto& p : all_)
+    if (in_int8(*p)) most = std::max(most, p->size());
+  return most;
+}
+
+void Parameters::arrive_in(const AnyTensor& memory) {
+  for (const auto& p : all_)
+    if (in_int8(*p)) p->value_ = memory.data;
+}
+
+void Parameters::take_arrived(Device& dev, const Parameter& p) {
+  with_type(p.dtype_, [&]<class T>(std::type_identity<T>) { quantize<T>(dev, p.matrix<const T>(), p.int8_); });
 }
 
 void Parameters::allocate_gradients(Arena& arena) {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "kernels/blocked_communicator.hpp"
+#include "modules/factor.hpp"
 #include "modules/mixers.hpp"
 #include "modules/shard.hpp"
 
@@ -36,6 +37,13 @@ class Parameter {
   template <class S>
   Tensor2<S> matrix() const {
     return Tensor2<S>(typed<S>(value_), rows(), columns());
+  }
+  // What a linear layer multiplies with: this share, with the rows of those declared adjacent to it up to so many.
+  template <class T>
+  Factor<T> factor(Index rows = 0) const {
+    const Index all = std::max(rows, this->rows());
+    if (int8_) return {{}, {int8_.values, int8_.scales, all, columns()}};
+    return {{typed<const T>(value_), all, columns(), columns()}};
   }
   // Empty where the weight is frozen.
   template <class A>
@@ -67,6 +75,7 @@ class Parameter {
   }
   DType dtype_ = DType::f32;
   void *value_ = nullptr, *gradient_ = nullptr;
+  Int8Matrix int8_;  // in its place
   bool value_is_cut_ = false, gradient_is_cut_ = false;
   void *kept_value_ = nullptr, *kept_gradient_ = nullptr;  // where it is
   int group_ = 0, cluster_ = 0, section_ = 0;              // cluster: neighbours that one product serves
@@ -76,6 +85,7 @@ class Parameter {
 };
 
 using ParameterList = std::span<const std::unique_ptr<Parameter>>;
+using Arrived = std::function<void(const Parameter&)>;  // told of each weight when it is there, before the next one comes
 
 // Weights of one type in a bucket, all trained or all frozen; but frozen ones among trained neighbours that one product serves are with these, and
 // where what is kept is cut they take room as these do. What a team holds is apart, so that what all ranks of the tensor axis hold lies, and is cut,
@@ -128,9 +138,19 @@ class Parameters {
   void keep_whole();
   int groups() const { return int(groups_.size()); }
 
+  // Factors are held so; said before all is laid out, and not of what is trained.
+  void hold(Factors factors) { factors_ = factors; }
+
   // Says where everything lies: buckets of at least so many bytes of gradients, the last groups first. No declarations behind it.
   void lay_out(Index bucket_bytes);
   void allocate(Arena& weights, Arena& gradients, Gradients);
+
+  // Where factors are held in int8, they arrive one after the other in memory for the largest of them, and are taken from there. Without memory none
+  // arrives.
+  bool in_int8(const Parameter& p) const { return factors_ == Factors::int8 && p.weight.storage == Storage::factor; }
+  Index largest_arriving() const;  // elements
+  void arrive_in(const AnyTensor& memory);
+  void take_arrived(Device&, const Parameter&);
 
   DType dtype() const { return dtype_; }
   Shard shard() const { return over_.level; }
@@ -187,6 +207,7 @@ class Parameters {
   void place(Bucket&);
   WeightSection section(const Bucket&, WeightSection, int number);
   void allocate_values(Arena&);
+  void allocate_int8(Arena&);
   void allocate_gradients(Arena&);
   AnyTensor own_part(const AnyTensor& all) const;
   int buffers() const;
@@ -200,6 +221,7 @@ class Parameters {
   ShardedOver over_;
   Mixers mixers_;
   Span team_ = {0, 0};
+  Factors factors_ = Factors::stored;
   std::vector<Group> groups_;
   std::vector<bool> cluster_trained_;
   std::vector<Bucket> buckets_;

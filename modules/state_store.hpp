@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "kernels/any_tensor.hpp"
 #include "kernels/elementwise.hpp"
 #include "modules/frame.hpp"
 
@@ -23,19 +24,23 @@ class StateStore {
   template <class Tensor, class... Extent>
   Tensor tensor(Device& dev, const void* owner, const Key<Tensor>& key, Extent... extent) {
     using Value = typename Tensor::value_type;
-    auto [entry, fresh] = made_.try_emplace({owner, &key}, nullptr);
+    auto [entry, fresh] = made_.try_emplace({owner, &key});
     if (fresh) {
       auto tensor = arena_.tensor<Value>(sequences_, Index(extent)...);
       fill<Value>(dev, flat(tensor), 0);
-      entry->second = tensor.data();
+      entry->second = flat(tensor);
     }
-    return Tensor(static_cast<Value*>(entry->second), sequences_, extent...);
+    return Tensor(static_cast<Value*>(entry->second.data), sequences_, extent...);
+  }
+  // Another sequence takes this one's place.
+  void forget(Device& dev, Index sequence) {
+    for (const auto& [owner, all] : made_) fill(dev, rows(all, sequence * (all.size / sequences_), all.size / sequences_), 0);
   }
 
  private:
   Arena arena_;
   Index sequences_, capacity_;
-  std::map<std::pair<const void*, const void*>, void*> made_;
+  std::map<std::pair<const void*, const void*>, AnyTensor> made_;
 };
 
 // Sequences [first, first + count) of a state.

@@ -50,7 +50,9 @@ inline Init log_of_uniform(double low, double high) { return {Init::log_of_unifo
 inline Init step_bias(double low, double high) { return {Init::step_bias, low, high}; }
 double draw(const Init&, const Stream&, Index element);
 
-enum class Storage { narrow, wide };  // in the model's scalar, or always in its accumulator
+// In the model's scalar, or always in its accumulator. A factor is narrow and read by linear layers alone, which take it in int8 too.
+enum class Storage { narrow, wide, factor };
+enum class Factors { stored, int8 };  // how a model that is only read holds its factors
 
 struct Weight {
   std::string name;  // Hugging Face's name

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "kernels/kokkos/few_rows.hpp"
 #include "kernels/kokkos/onednn.hpp"
-#include "kernels/kokkos/rows.hpp"
 #include "kernels/kokkos/threads.hpp"
 
 namespace gyr {
@@ -93,36 +93,10 @@ Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
   return Matrix<float>(wide);
 }
 
-// A few rows of bf16, as in generation, meet B (N,K) as it is stored: to widen B would take longer than the product.
-constexpr Index few_rows = 8;
-constexpr Index lanes = 64;  // sums side by side, added up in one order in every build
-
-KOKKOS_INLINE_FUNCTION float dot(const float* x, const bf16* w, Index n) {
-  float sums[lanes] = {};
-  Index k = 0;
-  for (; k + lanes <= n; k += lanes)
-    for (Index i = 0; i < lanes; ++i) sums[i] += x[k + i] * float(w[k + i]);
-  for (Index i = 0; i < n - k; ++i) sums[i] += x[k + i] * float(w[k + i]);
-  for (Index half = lanes / 2; half > 0; half /= 2)
-    for (Index i = 0; i < half; ++i) sums[i] += sums[i + half];
-  return sums[0];
-}
-
-template <class S>
-void few_rows_product(Device& dev, Matrix<const float> a, Matrix<const bf16> b, Matrix<S> c, double alpha, double beta) {
-  for_rows(
-      dev, "few_rows", b.rows, KOKKOS_LAMBDA(const Index n) {
-        for (Index m = 0; m < a.rows; ++m) {
-          const float before = beta == 0 ? 0.0f : float(beta) * float(c(m, n));
-          c(m, n) = S(before + float(alpha) * dot(a.row(m), b.row(n), b.columns));
-        }
-      });
-}
-
-// Few rows of bf16 read B as it is stored.
+// Few rows of float or bf16 read B (N,K) as it is stored: a library would copy it first, which takes longer than the product.
 template <class T>
 bool is_few_rows(MatrixOp op_a, MatrixOp op_b, const Extents& e) {
-  return std::is_same_v<T, bf16> && e.m <= few_rows && op_a == MatrixOp::none && op_b == MatrixOp::transpose;
+  return !std::is_same_v<T, double> && e.m <= few_rows && op_a == MatrixOp::none && op_b == MatrixOp::transpose;
 }
 
 // By the processor and the extents alone, so that every run on such a processor has the same bits. Where oneDNN multiplies bf16 its float
@@ -159,20 +133,14 @@ void gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<c
   const Extents e = extents(op_a, a, op_b, b, c);
   const double bytes = double(sizeof(T)) * (a.rows * a.columns + b.rows * b.columns) + double(sizeof(S)) * c.rows * c.columns;
   const auto run = dev.launch(kernel, 2.0 * e.m * e.n * e.k, bytes);
-  const bool few = is_few_rows<T>(op_a, op_b, e);
-  if constexpr (!std::is_same_v<T, double>)
-    if (!few && by_onednn<T>(e)) {
-      const Workspace workspace(dev.scratch, kernel);
-      return onednn_product<T, S>(dev, op_a, a, op_b, b, c, alpha, beta);
-    }
-  if constexpr (std::is_same_v<T, bf16>) {
+  if constexpr (!std::is_same_v<T, double>) {
     const Workspace workspace(dev.scratch, kernel);
-    if (!few) return widened_product<S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
-    const auto wide_a = widened(dev, a);
-    if (run) few_rows_product(dev, wide_a, b, c, alpha, beta);
-  } else if (run) {
-    product<T>(dev, op_a, a, op_b, b, c, e, alpha, beta);
+    if (is_few_rows<T>(op_a, op_b, e)) return few_rows_product(dev, a, few::Stored<T>(b), c, alpha, beta);
+    if (by_onednn<T>(e)) return onednn_product<T, S>(dev, op_a, a, op_b, b, c, alpha, beta);
+    if constexpr (std::is_same_v<T, bf16>) return widened_product<S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
   }
+  if constexpr (!std::is_same_v<T, bf16>)
+    if (run) product<T>(dev, op_a, a, op_b, b, c, e, alpha, beta);
 }
 
 std::string blas_version() {

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 
 #include "regression/material.hpp"
+#include "src/base/json.hpp"
 
 using namespace gyr;
 using namespace gyr::testing;
@@ -83,6 +85,63 @@ TEST(generate, prompts_together_equal_prompts_alone) {
   }
   EXPECT_EQ(said(all), expected);
   EXPECT_EQ(said(all, 2), expected);
+}
+
+// Whatever advances together, and whichever prompt comes into the place of which.
+TEST(generate, a_file_of_prompts_is_answered_in_its_order) {
+  const Folder folder;
+  const Words prompts{"ka", "lomi tusha ven", "or", "tusha", "ka lo"};
+  std::string lines, objects;
+  for (const std::string& prompt : prompts) lines += prompt + "\n", objects += Json{{"prompt", prompt}}.dump() + "\n";
+  put_contents(folder / "prompts.txt", lines);
+  put_contents(folder / "prompts.jsonl", objects);
+  const std::string whole = said({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a "});
+  std::istringstream answers(whole);
+  std::string line;
+  for (const std::string& prompt : prompts) {
+    ASSERT_TRUE(std::getline(answers, line));
+    const Json answer = Json::parse(line);
+    EXPECT_EQ(answer["prompt"], prompt);
+    EXPECT_EQ(prompt + answer["text"].get<std::string>() + "\n", said({"--prompt", prompt, "--greedy", "--stop", "a "}));
+    EXPECT_TRUE(answer["end"] == "stop" || (answer["end"] == "length" && answer["tokens"] == 24)) << line;
+  }
+  EXPECT_FALSE(std::getline(answers, line));
+  EXPECT_EQ(said({"--batch", folder / "prompts.jsonl", "--greedy", "--stop", "a "}), whole);
+  for (const char* together : {"1", "2", "5"})
+    EXPECT_EQ(said({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", together}), whole) << together;
+  EXPECT_EQ(said({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", "2"}, 2), whole);
+}
+
+TEST(generate, a_bad_file_of_prompts_is_refused) {
+  const Folder folder;
+  const auto refused = [&](const Words& more, Exit code, const std::string& part) {
+    Words arguments{"generate", Material::get().trained()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Result r = run(arguments);
+    EXPECT_EQ(r.code, int(code)) << r.err;
+    EXPECT_NE(r.err.find(part), r.err.npos) << r.err;
+  };
+  put_contents(folder / "empty.txt", "\n\n");
+  put_contents(folder / "bad.jsonl", "{\"prompt\": \"ka\"}\n{\"text\": \"ka\"}\n");
+  refused({"--batch", folder / "none.txt"}, Exit::missing, "none.txt");
+  refused({"--batch", folder / "empty.txt"}, Exit::data, "empty.txt");
+  refused({"--batch", folder / "bad.jsonl"}, Exit::data, "bad.jsonl:2");
+  refused({}, Exit::usage, "--batch FILE");
+  refused({"--prompt", "ka", "--batch", folder / "bad.jsonl"}, Exit::usage, "--batch");
+}
+
+// Rounded to one byte, the model is nearly the same.
+TEST(generate, weights_of_one_byte_lose_little) {
+  const auto file = Material::get().trained();
+  const Score stored = score(file), int8 = score(file, {"--weights", "int8"});
+  EXPECT_EQ(int8.tokens, stored.tokens);
+  EXPECT_NE(int8.loss, stored.loss);
+  EXPECT_NEAR(int8.loss, stored.loss, 5e-3 * stored.loss);
+  const Words greedy{"--prompt", "ka", "--greedy", "--weights", "int8"};
+  EXPECT_TRUE(said(greedy).starts_with("ka"));
+  Words stages = greedy;
+  stages.insert(stages.end(), {"--pipeline", "2"});
+  EXPECT_EQ(said(stages, 2), said(greedy));
 }
 
 TEST(generate, as_many_tokens_as_asked) {

@@ -10,12 +10,17 @@ namespace {
 
 constexpr Index made = 12;
 
-std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, const Sampling& sampling) {
+std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, const Sampling& sampling, Factors factors = Factors::stored) {
   std::vector<std::vector<Token>> prompts;
   for (const Index seq_length : {5, 1, 9}) prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, model.vocab_size).tokens);
-  Generator generator(model, DType::f64, grid, Index(prompts.size()), 9, 9 + made);
+  Generator generator(model, DType::f64, grid, {2, {1, 5, 9}, made, factors});
   Device device(false, 0);
-  for (const auto& p : generator.stage().parameters().all()) assign(device, *p, [&](Index i) { return weight_value(p->weight, i); });
+  generator.stage().fill([&](ParameterList weights, const Arrived& arrived) {
+    for (const auto& p : weights) {
+      assign(device, *p, [&](Index i) { return weight_value(p->weight, i); });
+      arrived(*p);
+    }
+  });
   // The second sequence ends early.
   return generator.generate(prompts, sampling, [n = 0](Index sequence, Token) mutable { return sequence == 1 && ++n == 3; });
 }
@@ -45,6 +50,18 @@ TEST(generation, is_the_same_with_fewer_heads_than_ranks) {
   ModelConfig model = narrowed(named("T2"));
   model.mamba.norm = SsmNorm::gate_first;
   expect_one_text(model);
+}
+
+// Weights in int8 are cut by layers as they are, and by rows; a share of columns that is no multiple of 64 has blocks of its own.
+TEST(generation, in_int8_is_the_same_on_ranks_that_share_layers) {
+  const ModelConfig model = widened(named("T2"));
+  const Sampling sampling{0, 0, 1, 7, made};
+  const auto one = written(model, alone(8), sampling, Factors::int8);
+  for (const int ranks : {2, 4})
+    if (Grid* grid = grid_of(layout_of(1, ranks, 1))) {
+      EXPECT_EQ(written(model, *grid, sampling, Factors::int8), one) << ranks;
+    }
+  meet();
 }
 
 INSTANTIATE_TEST_SUITE_P(T, generation, ::testing::Values("T2", "T5"), [](const auto& info) { return info.param; });

@@ -99,7 +99,7 @@ TEST_P(huggingface, logits_in_double_precision) { expect_logits<double>(); }
 TEST_P(huggingface, greedy_text) {
   on_grids(g, false, [&](Grid& grid, const std::string& where) {
     const Index prompt = g.prompt.size(), made = g.generated.size();
-    Generator generator(g.model, DType::f32, grid, 1, prompt, prompt + made);
+    Generator generator(g.model, DType::f32, grid, {1, {prompt}, made});
     load_weights(g.folder, grid, generator.stage().config(), generator.stage().parameters().all());
     const auto text = generator.generate({g.prompt}, {0, 0, 1, 1, made}, [](Index, Token) { return false; });
     EXPECT_EQ(text[0], g.generated) << where;

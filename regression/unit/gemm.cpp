@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/gemm.hpp"
 
+#include <functional>
 #include <random>
 
 #include "regression/numbers.hpp"
@@ -43,7 +44,7 @@ void agrees_with_loops(Index M, Index K = 11, Index N = 7) {
 }  // namespace
 
 TEST(gemm, agrees_with_loops) {
-  for (const Index rows : {9, 5, 1}) {  // one row goes another way, and few of bf16 a third
+  for (const Index rows : {9, 5, 1}) {  // few rows go another way, and one of double a third
     agrees_with_loops<double, double>(rows);
     agrees_with_loops<float, float>(rows);
     agrees_with_loops<bf16, bf16>(rows);
@@ -64,25 +65,40 @@ TEST(gemm, agrees_with_loops_at_any_extent) {
 }
 
 // More terms than are summed side by side, and fewer left over.
-TEST(gemm, few_rows_of_bf16_agree_with_loops) {
-  for (const Index terms : {64, 65, 200}) {
-    agrees_with_loops<bf16, bf16>(3, terms);
-    agrees_with_loops<bf16, float>(1, terms);
+TEST(gemm, few_rows_agree_with_loops) {
+  for (const Index terms : {1, 31, 32, 64, 65, 200})
+    for (Index rows = 1; rows <= 8; ++rows) {
+      agrees_with_loops<bf16, bf16>(rows, terms);
+      agrees_with_loops<bf16, float>(rows, terms);
+      agrees_with_loops<float, float>(rows, terms);
+    }
+}
+
+// However many sequences are continued together, and wherever the rows of the matrix are cut over ranks, each number has the same bits.
+template <class T>
+void rows_do_not_depend_on_each_other(const std::function<void(Device&, Matrix<const T>, Index first, Matrix<float>)>& multiply, Index N, Index K) {
+  const Index R = 8;
+  Block<T> X(R, K, rounded<T>(numbers(R * K, 1)));
+  Block<float> all(R, N), one(1, 3);
+  Device dev(false, 1 << 20);
+  multiply(dev, X.matrix(), 0, all.matrix());
+  for (Index r = 0; r < R; ++r) {
+    multiply(dev, X.matrix().block(r, 1, 0, K), 4, one.matrix());
+    for (Index n = 0; n < 3; ++n) EXPECT_EQ(one.values()[n], all.values()[r * N + 4 + n]) << r << ' ' << n;
   }
 }
 
-// However many sequences are continued together, and wherever the columns are cut over ranks, each number has the same bits.
-TEST(gemm, few_rows_of_bf16_do_not_depend_on_each_other) {
-  const Index R = 8, N = 10, K = 200;
-  const Values x = rounded<bf16>(numbers(R * K, 1)), w = rounded<bf16>(numbers(N * K, 2));
-  Block<bf16> X(R, K, x), W(N, K, w);
-  Block<float> all(R, N), one(1, 3);
-  Device dev(false, 1 << 20);
-  linear<bf16, float>(dev, X.matrix(), W.matrix(), all.matrix());
-  for (Index r = 0; r < R; ++r) {
-    linear<bf16, float>(dev, X.matrix().block(r, 1, 0, K), W.matrix().block(4, 3, 0, K), one.matrix());
-    for (Index n = 0; n < 3; ++n) EXPECT_EQ(one.values()[n], all.values()[r * N + 4 + n]) << r << ' ' << n;
-  }
+TEST(gemm, few_rows_do_not_depend_on_each_other) {
+  const Index N = 10, K = 200;
+  const Values w = numbers(N * K, 2);
+  Block<bf16> narrow(N, K, rounded<bf16>(w));
+  rows_do_not_depend_on_each_other<bf16>([&](Device& dev, Matrix<const bf16> x, Index first,
+                                             Matrix<float> y) { linear<bf16, float>(dev, x, narrow.matrix().block(first, y.columns, 0, K), y); },
+                                         N, K);
+  Block<float> wide(N, K, rounded<float>(w));
+  rows_do_not_depend_on_each_other<float>([&](Device& dev, Matrix<const float> x, Index first,
+                                              Matrix<float> y) { linear<float>(dev, x, wide.matrix().block(first, y.columns, 0, K), y); },
+                                          N, K);
 }
 
 // y = x w', dx = dy w, dw += dy' x:  <dy, x w'> = <dx, x> = <dw, w>

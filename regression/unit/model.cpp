@@ -193,20 +193,22 @@ void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance)
 TEST_P(model, reads_token_by_token_as_at_once_in_double) { expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12); }
 TEST_P(model, reads_token_by_token_as_at_once_in_single) { expect_reading_in_parts_is_reading_at_once<float>(c, 1e-5); }
 
-// Three prompts of different lengths together, each alone, and each the most likely token after all before it.
+// Three prompts of different lengths together, one behind the other where there is room for fewer, each alone, and each the most likely token after
+// all before it.
 TEST_P(model, generates_in_company_what_it_generates_alone) {
   constexpr Index made = 6;
   const auto never = [](Index, Token) { return false; };
   const Sampling greedy{0, 0, 1, 1, made};
   std::vector<std::vector<Token>> prompts;
   for (const Index seq_length : {5, 1, 3}) prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, c.model.vocab_size).tokens);
-  const auto generate = [&](const std::vector<std::vector<Token>>& these) {
-    Generator generator(c.model, DType::f64, alone(c.model.layers()), 3, 5, 5 + made);
+  const auto generate = [&](const std::vector<std::vector<Token>>& these, Index room = 3) {
+    Generator generator(c.model, DType::f64, alone(c.model.layers()), {room, {1, 3, 5}, made});
     Device device(false, 0);
     for (const auto& p : generator.stage().parameters().all()) assign(device, *p, [&](Index i) { return weight_value(p->weight, i); });
     return generator.generate(these, greedy, never);
   };
   const auto together = generate(prompts);
+  for (const Index room : {1, 2}) EXPECT_EQ(generate(prompts, room), together);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     EXPECT_EQ(together[i], generate({prompts[i]})[0]) << "prompt " << i;
     std::vector<Token> text = prompts[i];

@@ -95,7 +95,7 @@ TEST(sampling, ties_go_to_the_lower_token) {
 // Texts of a model that knows nothing: with a head of zeros all tokens are equally likely.
 std::vector<std::vector<Token>> guesses(const std::vector<std::vector<Token>>& prompts, std::uint64_t seed, Index made) {
   const Case& c = named("T1");
-  Generator generator(c.model, DType::f64, alone(c.model.layers()), Index(prompts.size()), 3, 3 + made);
+  Generator generator(c.model, DType::f64, alone(c.model.layers()), {Index(prompts.size()), {Index(prompts[0].size())}, made});
   Device device(false, 0);
   const Parameter* head = &generator.stage().head().weight();
   for (const auto& p : generator.stage().parameters().all())

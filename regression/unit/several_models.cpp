@@ -93,7 +93,7 @@ TEST(several_models, tell_what_they_hold_of_each_weight) {
     const ModelState& state = m.engine;
     const DType wide = accumulator_of(precision);
     for (const auto& p : state.parameters()) {
-      const bool narrow = precision != wide && p->weight.storage == Storage::narrow;
+      const bool narrow = precision != wide && p->weight.storage != Storage::wide;
       EXPECT_EQ(state.tensor(*p, Content::weight).numbers.dtype, narrow ? precision : wide) << p->weight.name;
       EXPECT_EQ(bool(state.tensor(*p, Content::master)), narrow) << p->weight.name;
       for (const Content content : {Content::gradient, Content::first_moment, Content::second_moment}) {

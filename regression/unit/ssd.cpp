@@ -728,6 +728,45 @@ TEST(ssd, dry_run_counts_what_the_pieces_run) {
   for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
 }
 
+// As generation goes: token after token, with nothing but the state in between.
+template <class T>
+void expect_steps_are_the_recurrence(const SsdShape& s, double tolerance) {
+  Arguments a(s);
+  a.round<T>();
+  const Result expected = oracle(s, a);
+  SsdShape one = s;
+  one.seq_length = 1;
+  Block<Acc<T>> state(s.batch, s.num_heads * s.head_dim * s.state_size, a.initial);
+  const auto token = [&](const Values& all, Index t) {
+    const Index width = Index(all.size()) / (s.batch * s.seq_length);
+    Values of_t;
+    for (Index b = 0; b < s.batch; ++b) of_t.insert(of_t.end(), &all[(b * s.seq_length + t) * width], &all[(b * s.seq_length + t) * width] + width);
+    return of_t;
+  };
+  for (Index t = 0; t < s.seq_length; ++t) {
+    Arguments of_t = a;
+    of_t.x = token(a.x, t), of_t.b = token(a.b, t), of_t.c = token(a.c, t), of_t.dt_raw = token(a.dt_raw, t);
+    Call<T> call(one, of_t);
+    Device dry(true, 0);
+    ssd_step<T>(dry, one, call.input(), call.weights(), state.tensor(), call.y.tensor());
+    Device dev(false, dry.scratch.high_water());
+    ssd_step<T>(dev, one, call.input(), call.weights(), state.tensor(), call.y.tensor());
+    EXPECT_EQ(dev.flops(), dry.flops());
+    expect_near(call.y.values(), token(expected.y, t), tolerance, "y");
+  }
+  expect_near(state.values(), expected.last, tolerance, "last");
+}
+
+TEST(ssd, steps_are_the_recurrence) {
+  std::vector<SsdShape> all = shapes();
+  all.push_back({3, 4, 4, 2, 5, 37, 8, 0, infinity});  // more states than are summed side by side, and some left over
+  for (const SsdShape& s : all) {
+    expect_steps_are_the_recurrence<double>(s, 1e-13);
+    expect_steps_are_the_recurrence<float>(s, 1e-5);
+    expect_steps_are_the_recurrence<bf16>(s, 1e-2);
+  }
+}
+
 // One token costs a step of the recurrence, whatever the chunk length.
 TEST(ssd, a_single_token_is_cheap) {
   const SsdShape s{1, 1, 4, 1, 16, 32, 128, 0, infinity};

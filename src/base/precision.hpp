@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From the name of a precision in a deck to the type of a model's numbers.
+// From the name of a precision to the type of a model's numbers.
 #pragma once
 
 #include <string>

@@ -112,7 +112,7 @@ void check_shapes(const std::filesystem::path& checkpoint, const ModelConfig&);
 // none. Collective over the grid; errors as above.
 using OpenWeights = std::function<std::unique_ptr<WeightSource>()>;
 void load_weights_from(const OpenWeights& open, ModelState&);
-void load_weights_from(const OpenWeights& open, Grid&, const ModelConfig&, ParameterList);
+void load_weights_from(const OpenWeights& open, Grid&, const ModelConfig&, ParameterList, const Arrived& = {});
 // This rank's part of each of these weights, and nothing else, is read. Not collective.
 void load_weights(const WeightSource&, ParameterList);
 

@@ -78,9 +78,11 @@ class Fetch {
   std::optional<Error> failed_;
 };
 
-void load_values(Fetch& fetch, const WeightSource& source, ParameterList parameters, Shard level = Shard::none) {
-  for (const auto& p : parameters)
+void load_values(Fetch& fetch, const WeightSource& source, ParameterList parameters, Shard level = Shard::none, const Arrived& arrived = {}) {
+  for (const auto& p : parameters) {
     fetch([&] { return source.open(p->weight.name, p->dtype()); }, *p, p->kept_value(), is_cut(Content::weight, level));
+    if (arrived) arrived(*p);
+  }
 }
 
 // Weights, masters, and moments of zero.
@@ -149,12 +151,12 @@ void load_weights_from(const OpenWeights& open, ModelState& state) {
   });
 }
 
-void load_weights_from(const OpenWeights& open, Grid& grid, const ModelConfig& model, ParameterList parameters) {
+void load_weights_from(const OpenWeights& open, Grid& grid, const ModelConfig& model, ParameterList parameters, const Arrived& arrived) {
   std::unique_ptr<WeightSource> source;
   open_checked(grid.world(), model, [&] { return (source = open()).get(); });
   collective_check(grid.world(), [&] {
     Fetch fetch;
-    load_values(fetch, *source, parameters);
+    load_values(fetch, *source, parameters, Shard::none, arrived);
   });
 }
 

@@ -11,6 +11,7 @@
 #include "src/commands/documents_option.hpp"
 #include "src/commands/notes.hpp"
 #include "src/commands/runtime.hpp"
+#include "src/commands/weights_option.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/scorer.hpp"
 #include "src/parallel/collective_check.hpp"
@@ -23,7 +24,8 @@ namespace gyr {
 namespace {
 
 struct Arguments {
-  std::string checkpoint, split = "validation", precision, tokenizer, begin = "auto", delimiter = " ", lambada, choices, json, records, logits;
+  std::string checkpoint, split = "validation", precision, weights = "stored", tokenizer, begin = "auto", delimiter = " ", lambada, choices, json,
+                          records, logits;
   std::vector<std::string> prefixes, texts;
   DocumentsOption documents;
   Index limit = 0, seq_length = 0, stride = 0;
@@ -155,11 +157,15 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   std::optional<LogitsFile> logits;
   if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), run.model.vocab_size, precision_of(precision));
   const auto scores = score_passages(
-      run.model, precision_of(precision), grid, [&](Stage& stage) { load_weights(a.checkpoint, grid, stage.config(), stage.parameters().all()); },
-      evaluation->passages(), a.batch, logits ? &*logits : nullptr);
+      run.model, precision_of(precision), grid,
+      [&](Stage& stage) {
+        stage.fill([&](ParameterList weights, const Arrived& arrived) { load_weights(a.checkpoint, grid, stage.config(), weights, arrived); });
+      },
+      evaluation->passages(), a.batch, logits ? &*logits : nullptr, factors_of(a.weights));
   if (logits) logits->finish();
   const Conclusion conclusion = evaluation->conclude(scores);
   settings["precision"] = precision;
+  settings["weights"] = a.weights;
   settings["grid"] = {{"data", grid.layout().size(Axis::data)}, {"pipeline", a.pipeline}, {"tensor", grid.layout().size(Axis::tensor)}};
   settings["batch"] = {{"passages", a.batch.passages}, {"tokens", a.batch.tokens}};
   settings["results"] = conclusion.results;
@@ -221,6 +227,7 @@ void add_eval(Command& app, Action& action) {
       ->show_default();
   c->add_option("--pipeline", a->pipeline, "Ranks that share the layers")->positive()->show_default();
   c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->one_of({"fp32", "fp64", "bf16"});
+  add_weights_option(*c, a->weights);
   c->callback([a, c, &action] {
     check_options(*c, *a);
     action = [a] { return run(*a); };

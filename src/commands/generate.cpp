@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon generate CHECKPOINT --prompt TEXT: continues prompts with a trained model.
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <set>
 
 #include "modules/flops.hpp"
+#include "src/base/json.hpp"
 #include "src/base/precision.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/notes.hpp"
+#include "src/commands/prompt_file.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/template_option.hpp"
+#include "src/commands/weights_option.hpp"
 #include "src/config/run_config.hpp"
 #include "src/engine/generator.hpp"
 #include "src/pretrained/pretrained.hpp"
@@ -24,8 +26,9 @@ namespace gyr {
 namespace {
 
 struct Arguments {
-  std::string checkpoint, tokenizer, precision;
+  std::string checkpoint, tokenizer, precision, weights = "stored", batch;
   std::vector<std::string> prompts, stop;
+  Index together = 8;
   TemplateOption chat;
   Sampling sampling;
   bool greedy = false, plain = false, own_template = false;
@@ -36,10 +39,10 @@ struct Arguments {
 struct Questions {
   std::vector<std::vector<Token>> prompts;
   std::set<Token> ends;
-  Index longest() const {
-    std::size_t most = 0;
-    for (const auto& prompt : prompts) most = std::max(most, prompt.size());
-    return Index(most);
+  std::set<Index> lengths() const {
+    std::set<Index> all;
+    for (const auto& prompt : prompts) all.insert(Index(prompt.size()));
+    return all;
   }
 };
 
@@ -100,6 +103,60 @@ void say_customs(const Arguments& a, const Note& note) {
   }
 }
 
+// What is said so far, and goes out: prompts and texts at the end, or, of a file of prompts, a line of JSON for each as soon as those before it
+// have ended.
+class Answers {
+ public:
+  Answers(const Arguments& a, const Questions& questions, const Tokenizer& tokenizer)
+      : a_(a), questions_(questions), tokenizer_(tokenizer), answers_(questions.prompts.size()) {}
+
+  // Takes the next token of an answer; whether it ends there.
+  bool add(Index i, Token token) {
+    Answer& answer = answers_[i];
+    answer.made += 1;
+    if (questions_.ends.contains(token)) {
+      answer.end = "end";
+    } else {
+      if (tokenizer_.has(token)) answer.tokens.push_back(token);  // padding of the vocabulary has no text
+      answer.text = tokenizer_.decode(answer.tokens);
+      if (cut_at(answer.text, a_.stop)) answer.end = "stop";
+      else if (answer.made >= a_.sampling.tokens) answer.end = "length";
+    }
+    return !answer.end.empty();
+  }
+  // Says what can be said.
+  void say() {
+    for (; said_ < answers_.size() && !answers_[said_].end.empty(); ++said_) {
+      const Answer& answer = answers_[said_];
+      const std::string& prompt = a_.prompts[said_];
+      if (a_.batch.empty()) std::printf("%s%s%s\n", said_ ? "\n" : "", prompt.c_str(), answer.text.c_str());
+      else std::printf("%s\n", json_text({{"prompt", prompt}, {"text", answer.text}, {"tokens", answer.made}, {"end", answer.end}}).c_str());
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  struct Answer {
+    std::vector<Token> tokens = {};
+    std::string text = {}, end = {};
+    Index made = 0;
+  };
+  const Arguments& a_;
+  const Questions& questions_;
+  const Tokenizer& tokenizer_;
+  std::vector<Answer> answers_;
+  std::size_t said_ = 0;
+};
+
+// "64 tokens in 6.10 s: 10.5 tokens/s (517 of prompts: 140.1 tokens/s; others: 11.9 tokens/s)"
+void say_pace(const GeneratorPace& pace, Index made) {
+  const double seconds = pace.prompt_seconds + pace.new_seconds;
+  const auto rate = [](Index tokens, double seconds) { return tokens > 0 ? double(tokens) / seconds : 0.0; };
+  std::fprintf(stderr, "%ld tokens in %.2f s: %.1f tokens/s (prompts: %ld at %.1f tokens/s; behind their first: %ld at %.1f tokens/s)\n", long(made),
+               seconds, rate(made, seconds), long(pace.prompt_tokens), rate(pace.prompt_tokens, pace.prompt_seconds), long(pace.new_tokens),
+               rate(pace.new_tokens, pace.new_seconds));
+}
+
 void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
   require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
@@ -107,34 +164,31 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   require(tokenizer.size() <= run.model.vocab_size, Exit::data,
           "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocab_size);
   const Questions questions = read_questions(a, tokenizer);
-  const Index count = Index(questions.prompts.size()), asked = questions.longest();
+  const std::set<Index> lengths = questions.lengths();
+  const Index count = Index(questions.prompts.size()), asked = *lengths.rbegin();
   require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: {} are the most after a prompt of {}", a.sampling.tokens, longest - asked,
           asked);
   Grid grid = grid_of(a, run, asked, runtime);
-  Generator generator(run.model, precision_of(a.precision.empty() ? run.train.precision : a.precision), grid, count, asked,
-                      asked + a.sampling.tokens);
-  load_weights(a.checkpoint, grid, generator.stage().config(), generator.stage().parameters().all());
+  Generator generator(run.model, precision_of(a.precision.empty() ? run.train.precision : a.precision), grid,
+                      {std::min(count, a.together), lengths, a.sampling.tokens, factors_of(a.weights)});
+  Stage& stage = generator.stage();
+  stage.fill([&](ParameterList weights, const Arrived& arrived) { load_weights(a.checkpoint, grid, stage.config(), weights, arrived); });
 
-  std::vector<std::string> texts(count);
-  std::vector<std::vector<Token>> tokens(count);
+  Answers answers(a, questions, tokenizer);
   Index made = 0;
-  const auto begin = std::chrono::steady_clock::now();
   generator.generate(questions.prompts, a.sampling, [&](Index i, Token token) {
     made += 1;
-    if (questions.ends.contains(token)) return true;
-    if (tokenizer.has(token)) tokens[i].push_back(token);  // padding of the vocabulary has no text
-    texts[i] = tokenizer.decode(tokens[i]);
-    return cut_at(texts[i], a.stop);
+    const bool ends = answers.add(i, token);
+    if (ends && runtime.rank() == 0) answers.say();
+    return ends;
   });
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (runtime.rank() != 0) return;
-  for (Index i = 0; i < count; ++i) std::printf("%s%s%s\n", i ? "\n" : "", a.prompts[i].c_str(), texts[i].c_str());
-  std::fprintf(stderr, "%ld tokens in %.2f s: %.1f tokens/s\n", long(made), seconds, double(made) / seconds);
+  if (runtime.rank() == 0) say_pace(generator.pace(), made);
 }
 
-int run(const Arguments& a) {
+int run(Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
+        if (!a.batch.empty()) a.prompts = prompts_in(a.batch);
         const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
         say_customs(a, notes_of(runtime));
         generate(a, run, runtime);
@@ -151,7 +205,18 @@ void add_generate(Command& app, Action& action) {
   c->footer("\nThe text goes out as the model made it, control characters included: look at what an unknown model says with `| cat -v`.\n\n" +
             exit_codes());
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
-  c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->required()->repeated();
+  Option* prompt = c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->repeated();
+  c->add_option(
+       "--batch", a->batch,
+       "File of prompts, one per line, or *.jsonl with {\"prompt\": ...} on each. Every answer is a line of JSON: prompt, text, tokens made, "
+       "and why it ended: end (the model's own token), stop or length")
+      ->excludes(prompt);
+  c->add_option(
+       "--together", a->together,
+       "Most prompts that advance together; where one ends, the next begins. Up to 8 of them read each weight once for all, and none depends "
+       "on another")
+      ->positive()
+      ->show_default();
   a->chat.add(*c, "Ask a fine-tuned model: each prompt stands in this text, as in data build, and the model goes on where the response begins.");
   c->add_flag("--chat", a->own_template, "The same with the model's own chat template, where it writes every turn in one form");
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
@@ -171,7 +236,9 @@ void add_generate(Command& app, Action& action) {
   c->add_option("--stop", a->stop, "End a text where this appears; may be given several times")->repeated();
   c->add_option("--pipeline", a->pipeline, "Stages the layers are cut into; the ranks of a stage share each layer")->positive()->show_default();
   c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->one_of({"fp32", "fp64", "bf16"});
+  add_weights_option(*c, a->weights);
   c->callback([a, &action] {
+    require(!a->prompts.empty() || !a->batch.empty(), Exit::usage, "nothing to continue: give --prompt TEXT or --batch FILE");
     if (a->greedy) a->sampling.temperature = 0;
     require(!(a->own_template && a->chat.given()), Exit::usage, "--chat takes the model's template, and --template gives another: say which");
     action = [a] { return run(*a); };

@@ -40,7 +40,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
     : config_(config), grid_(grid), timers_(timers), working_(working_memory(capacity, working)), device_(!capacity, scratch(working_, capacity)),
       weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
       optimizer_memory_(arena(Memory::optimizer, capacity)),
-      stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute), buckets_(stage_.buckets()),
+      stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute, config.factors), buckets_(stage_.buckets()),
       reduction_(stage_, grid), gathering_(device_, stage_, grid), executor_(device_, grid, stage_, reduction_, gathering_, timers) {
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, config.seq_length);
   if (config.training && config.reduce_dtype) reduction_.travel_as(*config.reduce_dtype, gradients_);

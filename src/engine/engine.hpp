@@ -25,6 +25,7 @@ struct EngineConfig {
   Schedule schedule = one_f_one_b;
   RecomputeConfig recompute;
   std::optional<DType> reduce_dtype;  // in which gradients travel over the data axis; none: in which they are added up
+  Factors factors = Factors::stored;  // how they are held, where nothing is trained
   bool must_be_finite = true;         // otherwise a step whose numbers are not finite says so and changes nothing
 };
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/sum.hpp"
+#include "src/base/stopwatch.hpp"
 
 namespace gyr {
 
@@ -39,25 +40,27 @@ Token sample_token(std::span<const double> logits, const Sampling& s, const Stre
   return order[last];
 }
 
-Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, Index sequences, Index prompt, Index capacity)
-    : config_(config), dtype_(dtype), grid_(grid), sequences_(sequences), prompt_(prompt), capacity_(capacity) {
+// Everything that will be asked is rehearsed: products of few rows and of many take different scratch.
+Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, GeneratorRoom room)
+    : config_(config), dtype_(dtype), grid_(grid), room_(std::move(room)) {
+  ensure(!room_.prompts.empty() && *room_.prompts.begin() > 0, "a generator without prompts");
   make(true, 0, 0, 0);
-  const std::vector<Token> tokens(std::max(prompt, sequences), 0);
-  advance({1, prompt, 0, {0}}, std::span(tokens).first(prompt));
-  advance({sequences, 1, 0, std::vector<Index>(sequences, capacity - 1)}, std::span(tokens).first(sequences));
+  const std::vector<Token> tokens(std::max(*room_.prompts.rbegin(), room_.sequences), 0);
+  for (const Index length : room_.prompts) advance({1, length, 0, {0}}, std::span(tokens).first(length));
+  for (Index n = 1; n <= room_.sequences; ++n) advance({n, 1, 0, std::vector<Index>(n, capacity() - 1)}, std::span(tokens).first(n));
   const Index scratch = device_->scratch.high_water(), slot = stage_->slots().front().bytes, state = state_->arena().high_water();
   make(false, scratch, slot, state);
 }
 
 void Generator::make(bool dry_run, Index scratch, Index slot, Index state) {
   const Index weights = weights_ ? weights_->high_water() : 0;
-  stage_ = std::make_unique<Stage>(config_, dtype_, grid_);
+  stage_ = std::make_unique<Stage>(config_, dtype_, grid_, Trained(), RecomputeConfig(), room_.factors);
   device_ = std::make_unique<Device>(dry_run, scratch);
   weights_ = std::make_unique<Arena>(Arena::make(Memory::weights, weights, dry_run));
   none_ = std::make_unique<Arena>(Arena::make(Memory::gradients, 0, dry_run));
-  stage_->allocate(*weights_, *none_, Gradients::none, capacity_);
+  stage_->allocate(*weights_, *none_, Gradients::none, capacity());
   stage_->make_slots({{1, slot}}, dry_run);
-  state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, dry_run), sequences_, capacity_);
+  state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, dry_run), room_.sequences, capacity());
 }
 
 Index Generator::bytes() const { return weights_->capacity() + device_->scratch.capacity() + stage_->slots_capacity() + state_->arena().capacity(); }
@@ -98,52 +101,116 @@ std::vector<Token> Generator::from_last_stage(const std::vector<Token>& tokens) 
   return {all.end() - std::ptrdiff_t(mine.size()), all.end()};
 }
 
+// Prompts under way, each in a slot of the state.
+class Generator::Continuation {
+ public:
+  Continuation(Generator& generator, const std::vector<std::vector<Token>>& prompts, const Sampling& sampling, const Finished& finished)
+      : g_(generator), prompts_(prompts), sampling_(sampling), finished_(finished), made_(prompts.size()), slots_(g_.room_.sequences) {
+    const Communicator& pipeline = g_.grid_.group(Axis::pipeline);
+    draws_ = pipeline.rank() == pipeline.size() - 1;
+  }
+
+  std::vector<std::vector<Token>> run() {
+    for (;;) {
+      while (read_prompts()) {
+      }
+      const Index n = live();
+      if (n == 0) return std::move(made_);
+      advance(n);
+    }
+  }
+
+ private:
+  struct Slot {
+    std::optional<Index> prompt = {};
+    Index past = 0;
+    Token last = 0;
+  };
+
+  // Slots up to the last that has a prompt.
+  Index live() const {
+    Index n = Index(slots_.size());
+    while (n > 0 && !slots_[n - 1].prompt) --n;
+    return n;
+  }
+
+  // Reads prompts into free slots, and their first tokens. Whether there were any: one may end at once.
+  bool read_prompts() {
+    const Stopwatch watch(g_.pace_.prompt_seconds);
+    std::vector<Index> fresh;
+    for (Index s = 0; s < Index(slots_.size()) && next_ < Index(prompts_.size()); ++s) {
+      if (slots_[s].prompt) continue;
+      const std::vector<Token>& prompt = prompts_[next_];
+      require(g_.room_.prompts.contains(Index(prompt.size())), Exit::internal, "prompt {} has {} tokens, which was not foreseen", next_,
+              prompt.size());
+      slots_[s] = {next_++, Index(prompt.size()), 0};
+      g_.state_->forget(*g_.device_, s);
+      const auto logits = g_.advance({1, Index(prompt.size()), s, {0}}, prompt);
+      if (draws_) draw(slots_[s], logits);
+      g_.pace_.prompt_tokens += Index(prompt.size());
+      fresh.push_back(s);
+    }
+    if (!fresh.empty()) accept(fresh);
+    return !fresh.empty();
+  }
+
+  // The next token of all slots; one without a prompt is computed along and ignored.
+  void advance(Index n) {
+    const Stopwatch watch(g_.pace_.new_seconds);
+    SequenceLayout layout{n, 1, 0, {}};
+    std::vector<Token> last;
+    std::vector<Index> mine;
+    for (Index s = 0; s < n; ++s) {
+      layout.past.push_back(slots_[s].past), last.push_back(slots_[s].last);
+      if (slots_[s].prompt) mine.push_back(s);
+    }
+    const auto logits = g_.advance(layout, last);
+    if (draws_)
+      for (const Index s : mine) draw(slots_[s], std::span(logits).subspan(s * g_.config_.vocab_size, g_.config_.vocab_size));
+    for (const Index s : mine) slots_[s].past += 1;
+    g_.pace_.new_tokens += Index(mine.size());
+    accept(mine);
+  }
+
+  void draw(Slot& slot, std::span<const double> logits) {
+    const Index i = *slot.prompt;
+    const bool finite = std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); });
+    const Stream stream(sampling_.seed, fmt::format("sequence {}", i));
+    slot.last = finite ? sample_token(logits, sampling_, stream, Index(made_[i].size())) : no_token;
+  }
+
+  // What the last stage has drawn for these slots, on every stage.
+  void accept(const std::vector<Index>& slots) {
+    std::vector<Token> drawn;
+    for (const Index s : slots) drawn.push_back(slots_[s].last);
+    drawn = g_.from_last_stage(drawn);
+    for (std::size_t k = 0; k < slots.size(); ++k) {
+      Slot& slot = slots_[slots[k]];
+      const Index i = *slot.prompt;
+      slot.last = drawn[k];
+      require(slot.last != no_token, Exit::numeric,
+              "the logits of token {} after prompt {} are not all finite: the weights are no numbers (`info --statistics` shows where), or too "
+              "large for this precision",
+              made_[i].size() + 1, i + 1);
+      made_[i].push_back(slot.last);
+      if (finished_(i, slot.last) || Index(made_[i].size()) >= sampling_.tokens) slot.prompt.reset();
+    }
+  }
+
+  Generator& g_;
+  const std::vector<std::vector<Token>>& prompts_;
+  const Sampling& sampling_;
+  const Finished& finished_;
+  std::vector<std::vector<Token>> made_;
+  std::vector<Slot> slots_;
+  Index next_ = 0;
+  bool draws_;
+};
+
 std::vector<std::vector<Token>> Generator::generate(const std::vector<std::vector<Token>>& prompts, const Sampling& sampling,
                                                     const Finished& finished) {
-  const Index count = prompts.size();
-  ensure(count <= sequences_, "{} prompts where there is room for {}", count, sequences_);
-  std::vector<std::vector<Token>> made(count);
-  std::vector<Index> past(count);
-  std::vector<Token> last(count);
-  std::vector<bool> done(count, false);
-  const bool draws = grid_.group(Axis::pipeline).rank() == grid_.group(Axis::pipeline).size() - 1;
-  const auto draw = [&](Index i, std::span<const double> logits) {
-    if (!std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); })) {
-      last[i] = no_token;
-      return;
-    }
-    const Stream stream(sampling.seed, fmt::format("sequence {}", i));
-    last[i] = sample_token(logits, sampling, stream, Index(made[i].size()));
-  };
-  const auto accept = [&](Index i) {
-    require(last[i] != no_token, Exit::numeric,
-            "the logits of token {} after prompt {} are not all finite: the weights are no numbers (`info --statistics` shows where), or too large "
-            "for this precision",
-            made[i].size() + 1, i + 1);
-    made[i].push_back(last[i]);
-    done[i] = finished(i, last[i]) || Index(made[i].size()) >= sampling.tokens;
-  };
-  for (Index i = 0; i < count; ++i) {
-    require(!prompts[i].empty() && Index(prompts[i].size()) <= prompt_, Exit::usage, "prompt {} has {} tokens; 1 to {} are possible", i,
-            prompts[i].size(), prompt_);
-    const auto logits = advance({1, Index(prompts[i].size()), i, {0}}, prompts[i]);
-    if (draws) draw(i, logits);
-    past[i] = prompts[i].size();
-  }
-  last = from_last_stage(last);
-  for (Index i = 0; i < count; ++i) accept(i);
-  while (!std::all_of(done.begin(), done.end(), [](bool d) { return d; })) {
-    const auto logits = advance({count, 1, 0, past}, last);
-    for (Index i = 0; i < count; ++i)  // a finished sequence is computed along, at the same place, and ignored
-      if (draws && !done[i]) draw(i, std::span(logits).subspan(i * config_.vocab_size, config_.vocab_size));
-    last = from_last_stage(last);
-    for (Index i = 0; i < count; ++i) {
-      if (done[i]) continue;
-      past[i] += 1;
-      accept(i);
-    }
-  }
-  return made;
+  require(sampling.tokens <= room_.tokens, Exit::internal, "{} new tokens where there is room for {}", sampling.tokens, room_.tokens);
+  return Continuation(*this, prompts, sampling, finished).run();
 }
 
 }  // namespace gyr

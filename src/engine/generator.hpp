@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Continues prompts token by token: prompts are read one by one, then all sequences advance together, each with its own past.
+// Continues prompts token by token: a prompt is read at once, by the kernels of training, then as many sequences as there is room for advance
+// together, each with its own past. Where one ends the next prompt takes its place.
 #pragma once
 
 #include <functional>
+#include <set>
 
 #include "src/engine/stage.hpp"
 
@@ -23,19 +25,36 @@ Token sample_token(std::span<const double> logits, const Sampling&, const Stream
 // Told each new token of a sequence; returns whether the sequence is finished.
 using Finished = std::function<bool(Index sequence, Token token)>;
 
+// What a generator has memory for.
+struct GeneratorRoom {
+  Index sequences = 1;      // that advance together
+  std::set<Index> prompts;  // their lengths
+  Index tokens = 0;         // new ones of each
+  Factors factors = Factors::stored;
+};
+
+// What took how long.
+struct GeneratorPace {
+  Index prompt_tokens = 0, new_tokens = 0;  // a prompt's first new token comes with its reading
+  double prompt_seconds = 0, new_seconds = 0;
+};
+
 class Generator {
  public:
-  // Room for `sequences` sequences of at most `capacity` tokens each, prompts of at most `prompt` tokens. The grid's tensor and pipeline
-  // axes share the model.
-  Generator(const ModelConfig&, DType, Grid&, Index sequences, Index prompt, Index capacity);
+  // The grid's tensor and pipeline axes share the model.
+  Generator(const ModelConfig&, DType, Grid&, GeneratorRoom);
 
   Stage& stage() { return *stage_; }
-  // New tokens of every prompt, the same on every rank. `finished` is asked on every rank and must answer the same.
+  // New tokens of every prompt, the same on every rank and whichever others advance with it, up to rounding where these are more than few_rows.
+  // `finished` is asked on every rank and must answer the same.
   std::vector<std::vector<Token>> generate(const std::vector<std::vector<Token>>& prompts, const Sampling&, const Finished&);
+  const GeneratorPace& pace() const { return pace_; }
   // Bytes this rank holds.
   Index bytes() const;
 
  private:
+  class Continuation;
+  Index capacity() const { return *room_.prompts.rbegin() + room_.tokens; }
   void make(bool dry_run, Index scratch, Index slot, Index state);
   // Reads new tokens of some sequences. On the last stage: logits of the whole vocabulary for the last token of each, (sequences,
   // vocab_size) row by row; elsewhere none.
@@ -47,7 +66,8 @@ class Generator {
   ModelConfig config_;
   DType dtype_;
   Grid& grid_;
-  Index sequences_, prompt_, capacity_;
+  GeneratorRoom room_;
+  GeneratorPace pace_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Arena> weights_, none_;
   std::unique_ptr<Stage> stage_;

@@ -6,7 +6,7 @@
 
 namespace gyr {
 
-Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained, const RecomputeConfig& recompute)
+Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained, const RecomputeConfig& recompute, Factors factors)
     : config_(config), grid_(grid), parameters_(dtype, grid.layout().coordinates(grid.position(), weight_axes), std::move(trained),
                                                 grid.layout().sharded_over(grid.position()), grid.layout().mixers()) {
   const PipelineShape shape = pipeline_shape(grid.layout(), 1);
@@ -16,6 +16,7 @@ Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained
     chunks_.push_back(
         std::make_unique<Chunk>(config_, layers, parameters_, embedding ? &embedding->table() : nullptr, grid.layout().stream_parts(), recompute));
   }
+  parameters_.hold(factors);
   parameters_.lay_out(grid.layout().bucket_bytes);
   grid.add_blocks(grid.tensor(), parameters_.copy_counts(Axis::tensor, Parameters::Holders::all));
   if (grid.team()) grid.add_blocks(*grid.team(), parameters_.copy_counts(Axis::tensor, Parameters::Holders::team));
@@ -24,6 +25,16 @@ Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained
 void Stage::allocate(Arena& weights, Arena& gradients, Gradients keep, Index positions) {
   parameters_.allocate(weights, gradients, keep);
   rotary_.emplace(weights, positions);
+}
+
+void Stage::fill(const std::function<void(ParameterList, const Arrived&)>& load) {
+  const Index most = parameters_.largest_arriving();
+  Device dev(false, most * size_of(parameters_.dtype()));
+  parameters_.arrive_in(take(dev.scratch, parameters_.dtype(), most));
+  load(parameters_.all(), [&](const Parameter& p) {
+    if (parameters_.in_int8(p)) parameters_.take_arrived(dev, p);
+  });
+  parameters_.arrive_in({});
 }
 
 Parameter* Stage::shared_embedding() {

@@ -14,10 +14,12 @@ namespace gyr {
 class Stage {
  public:
   // Declares the weights of this rank's layers, of this scalar, and makes the tensor blocks they need. Collective over the tensor axis.
-  Stage(const ModelConfig&, DType, Grid&, Trained = {}, const RecomputeConfig& = {});
+  Stage(const ModelConfig&, DType, Grid&, Trained = {}, const RecomputeConfig& = {}, Factors = Factors::stored);
 
   // Takes memory for weights and gradients, and beside the weights for the angles of so many positions.
   void allocate(Arena& weights, Arena& gradients, Gradients, Index positions);
+  // Brings the weights in: `load` fills each of them and then tells that it is there.
+  void fill(const std::function<void(ParameterList, const Arrived&)>& load);
 
   // Calls the hook with activations and their gradients from now on; null: no hook.
   void set_hook(Hook* hook) { hook_ = hook; }

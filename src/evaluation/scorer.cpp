@@ -80,12 +80,13 @@ void require_numbers(const std::vector<PassageScore>& scores) {
 }  // namespace
 
 std::vector<PassageScore> score_passages(const ModelConfig& model, DType precision, Grid& grid, const Fill& fill, const Passages& passages,
-                                         const BatchLimits& limits, LogitsFile* logits) {
+                                         const BatchLimits& limits, LogitsFile* logits, Factors factors) {
   const std::vector<Batch> batches = plan_batches(passages.lengths, limits);
   EngineConfig config;
   config.model = model;
   config.precision = precision;
   config.training = false;
+  config.factors = factors;
   config.seq_length = 0;
   for (const Batch& batch : batches) config.seq_length = std::max(config.seq_length, batch.seq_length);
   const Capacity capacity = capacity_of(config, grid, batches);

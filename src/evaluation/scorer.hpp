@@ -18,6 +18,6 @@ using Fill = std::function<void(Stage&)>;
 // The score of every passage, the same on every rank. The batches, and so the figures but for the order of sums inside the model, are
 // those of any other grid. `logits`, where given, is written. Collective.
 std::vector<PassageScore> score_passages(const ModelConfig&, DType, Grid&, const Fill&, const Passages&, const BatchLimits&,
-                                         LogitsFile* logits = nullptr);
+                                         LogitsFile* logits = nullptr, Factors = Factors::stored);
 
 }  // namespace gyr

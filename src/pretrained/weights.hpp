@@ -14,8 +14,9 @@ std::unique_ptr<WeightSource> open_weights(const std::filesystem::path&, const M
 inline void load_weights(const std::filesystem::path& path, ModelState& state) {
   load_weights_from([&] { return open_weights(path, state.model()); }, state);
 }
-inline void load_weights(const std::filesystem::path& path, Grid& grid, const ModelConfig& model, ParameterList parameters) {
-  load_weights_from([&] { return open_weights(path, model); }, grid, model, parameters);
+inline void load_weights(const std::filesystem::path& path, Grid& grid, const ModelConfig& model, ParameterList parameters,
+                         const Arrived& arrived = {}) {
+  load_weights_from([&] { return open_weights(path, model); }, grid, model, parameters, arrived);
 }
 
 }  // namespace gyr

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The product of a few rows with a matrix (N,K) that is read once, from memory, as it is stored: what generation waits for. Every number is summed in
+// an order of its own, whatever the other rows are.
+#pragma once
+
+#include <cmath>
+#include <utility>
+
+#include "kernels/int8_matrix.hpp"
+#include "kernels/kokkos/lanes.hpp"
+#include "kernels/kokkos/rows.hpp"
+
+namespace gyr {
+
+inline constexpr Index few_rows = 8;
+
+namespace few {
+
+// A matrix of float or bf16; rows x are float.
+template <class W>
+class Stored {
+ public:
+  explicit Stored(Matrix<const W> w) : w_(w) {}
+  Index rows() const { return w_.rows; }
+  // Brings rows to the form in which they are multiplied, filled up with zeros to whole steps; takes scratch, on a dry run too.
+  template <class T>
+  void take(Device& dev, Matrix<const T> x) {
+    const auto wide = dev.scratch.tensor<float>(x.rows, ceil_div(x.columns, step) * step);
+    x_ = Matrix<float>(wide);
+    if (dev.dry_run()) return;
+    for (Index r = 0; r < x.rows; ++r)
+      for (Index k = 0; k < x_.columns; ++k) wide(r, k) = k < x.columns ? float(x(r, k)) : 0.0f;
+  }
+  // out[i] = product of row i of x and row n of the matrix.
+  template <std::size_t... i>
+  void multiply(Index n, float* out, std::index_sequence<i...>) const {
+    Lanes even[sizeof...(i)] = {}, odd[sizeof...(i)] = {};
+    const auto add = [&](const float* x, const W* w) {
+      const Lanes first = load(w), second = load(w + lanes);
+      ((even[i] += load(x + i * x_.stride) * first), ...);
+      ((odd[i] += load(x + i * x_.stride + lanes) * second), ...);
+    };
+    const W* const w = w_.row(n);
+    const Index whole = w_.columns / step * step;
+    for (Index k = 0; k < whole; k += step) {
+      if constexpr (sizeof...(i) > 4) __builtin_prefetch(reinterpret_cast<const char*>(w + k) + ahead);
+      add(x_.data + k, w + k);
+    }
+    if (whole < w_.columns) {
+      W rest[step] = {};
+      std::copy(w + whole, w + w_.columns, rest);
+      add(x_.data + whole, rest);
+    }
+    ((out[i] = total(even[i] + odd[i])), ...);
+  }
+
+ private:
+  static constexpr Index step = 2 * lanes;
+  static constexpr Index ahead = 4096;  // bytes: what many rows are multiplied with is fetched before the processor would
+  Matrix<const W> w_;
+  Matrix<const float> x_;
+};
+
+// A matrix of int8. Blocks of x are whole numbers of two bytes, as exact as 1/65534 of their largest, so that the products of a block are summed
+// without rounding: 64 of them are less than 2^31.
+class Quantized {
+ public:
+  explicit Quantized(const Int8Matrix& w) : w_(w) {}
+  Index rows() const { return w_.rows; }
+  template <class T>
+  void take(Device& dev, Matrix<const T> x) {
+    const Index blocks = w_.blocks();
+    x_ = dev.scratch.tensor<std::int16_t>(x.rows, blocks * block);
+    scales_ = dev.scratch.tensor<float>(x.rows, blocks);
+    if (dev.dry_run()) return;
+    for (Index r = 0; r < x.rows; ++r)
+      for (Index b = 0; b < blocks; ++b) scales_(r, b) = quantize_block(x.row(r) + b * block, least(block, x.columns - b * block), &x_(r, b * block));
+  }
+  template <std::size_t... i>
+  void multiply(Index n, float* out, std::index_sequence<i...>) const {
+    Lanes sums[sizeof...(i)] = {};
+    const Index blocks = w_.blocks();
+    const float* const scales = w_.scales + n * blocks;
+    const auto add = [&](Index b, const std::int8_t* w) {
+      const Pairs first = load_pairs(w), second = load_pairs(w + block / 2);
+      const auto dot = [&](const std::int16_t* x) { return floats(products(load_pairs(x), first) + products(load_pairs(x + block / 2), second)); };
+      ((sums[i] += scales[b] * scales_(i, b) * dot(&x_(i, b * block))), ...);
+    };
+    const std::int8_t* const w = w_.values + n * w_.columns;
+    const Index whole = w_.columns / block;
+    for (Index b = 0; b < whole; ++b) {
+      __builtin_prefetch(w + b * block + ahead);
+      add(b, w + b * block);
+    }
+    if (whole < blocks) {
+      std::int8_t rest[block] = {};
+      std::copy(w + whole * block, w + w_.columns, rest);
+      add(whole, rest);
+    }
+    ((out[i] = total(sums[i])), ...);
+  }
+
+ private:
+  static constexpr Index block = Int8Matrix::block, ahead = 4096;
+  static_assert(block == 4 * lanes);
+
+  // The scale of a block, which is no number where one of x is none.
+  template <class T>
+  static float quantize_block(const T* x, Index n, std::int16_t* to) {
+    float most = 0, none = 0;
+    for (Index k = 0; k < n; ++k) {
+      most = std::max(most, std::abs(float(x[k])));
+      none += float(x[k]) * 0;
+    }
+    const float scale = most / 32767 + none;
+    for (Index k = 0; k < block; ++k) to[k] = k < n && scale > 0 ? std::int16_t(std::rint(float(x[k]) / scale)) : std::int16_t(0);
+    return scale;
+  }
+
+  Int8Matrix w_;
+  Tensor2<std::int16_t> x_;
+  Tensor2<float> scales_;
+};
+
+template <int rows, class W, class S>
+void product(Device& dev, const W& w, Matrix<S> y, float alpha, float beta) {
+  for_rows(
+      dev, "few_rows", w.rows(), KOKKOS_LAMBDA(const Index n) {
+        float out[rows];
+        w.multiply(n, out, std::make_index_sequence<rows>());
+        for (int m = 0; m < rows; ++m) y(m, n) = S(alpha * out[m] + (beta == 0 ? 0.0f : beta * float(y(m, n))));
+      });
+}
+
+// With so many rows as y has.
+template <class W, class S, int... rows>
+void product_of(Device& dev, const W& w, Matrix<S> y, float alpha, float beta, std::integer_sequence<int, rows...>) {
+  ((y.rows == rows + 1 ? product<rows + 1>(dev, w, y, alpha, beta) : void()), ...);
+}
+
+}  // namespace few
+
+// y = alpha x w' + beta y for at most few_rows rows, w one of few's. Takes scratch until the end of the caller's scope, on a dry run too.
+template <class T, class W, class S>
+void few_rows_product(Device& dev, Matrix<const T> x, W w, Matrix<S> y, double alpha, double beta) {
+  w.take(dev, x);
+  if (!dev.dry_run()) few::product_of(dev, w, y, float(alpha), float(beta), std::make_integer_sequence<int, int(few_rows)>());
+}
+
+}  // namespace gyr
