@@ -17,7 +17,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build run test regression faults mutants accuracy parity builds sanitize bench bench-peer bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build run test regression faults mutants accuracy parity builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -62,6 +62,9 @@ bench: configure ## time the kernels, then a whole training step beside its matr
 bench-peer: configure ## time a training step here and in PyTorch (from PyPI, 6 GB), in turns
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks
 	@regression/bench/peer.sh
+
+bench-generate: build ## reading prompts and generating here and in llama.cpp (from PyPI), in turns; RANKS=2 ROUNDS=5 TYPES="fp32 bf16 int8"
+	@RANKS='$(RANKS)' ROUNDS='$(ROUNDS)' TYPES='$(TYPES)' regression/bench/generate.sh
 
 bench-ranks: build ## time a step on two ranks that share work in different ways; LENGTH=16384 SEQUENCES=2 ROUNDS=1: long sequences
 	@LENGTH='$(LENGTH)' SEQUENCES='$(SEQUENCES)' ROUNDS='$(ROUNDS)' LAYOUTS='$(LAYOUTS)' regression/bench/ranks.sh

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "kernels/int8_matrix.hpp"
-#include "kernels/kokkos/lanes.hpp"
 #include "kernels/kokkos/rows.hpp"
+#include "kernels/kokkos/vectors.hpp"
 
 namespace gyr {
 
@@ -34,11 +34,11 @@ class Stored {
   // out[i] = product of row i of x and row n of the matrix.
   template <std::size_t... i>
   void multiply(Index n, float* out, std::index_sequence<i...>) const {
-    Lanes even[sizeof...(i)] = {}, odd[sizeof...(i)] = {};
+    Floats even[sizeof...(i)] = {}, odd[sizeof...(i)] = {};
     const auto add = [&](const float* x, const W* w) {
-      const Lanes first = load(w), second = load(w + lanes);
+      const Floats first = load(w), second = load(w + vector_lanes);
       ((even[i] += load(x + i * x_.stride) * first), ...);
-      ((odd[i] += load(x + i * x_.stride + lanes) * second), ...);
+      ((odd[i] += load(x + i * x_.stride + vector_lanes) * second), ...);
     };
     const W* const w = w_.row(n);
     const Index whole = w_.columns / step * step;
@@ -55,7 +55,7 @@ class Stored {
   }
 
  private:
-  static constexpr Index step = 2 * lanes;
+  static constexpr Index step = 2 * vector_lanes;
   static constexpr Index ahead = 4096;  // bytes: what many rows are multiplied with is fetched before the processor would
   Matrix<const W> w_;
   Matrix<const float> x_;
@@ -78,12 +78,12 @@ class Quantized {
   }
   template <std::size_t... i>
   void multiply(Index n, float* out, std::index_sequence<i...>) const {
-    Lanes sums[sizeof...(i)] = {};
+    Floats sums[sizeof...(i)] = {};
     const Index blocks = w_.blocks();
     const float* const scales = w_.scales + n * blocks;
     const auto add = [&](Index b, const std::int8_t* w) {
       const Pairs first = load_pairs(w), second = load_pairs(w + block / 2);
-      const auto dot = [&](const std::int16_t* x) { return floats(products(load_pairs(x), first) + products(load_pairs(x + block / 2), second)); };
+      const auto dot = [&](const std::int16_t* x) { return to_floats(products(load_pairs(x), first) + products(load_pairs(x + block / 2), second)); };
       ((sums[i] += scales[b] * scales_(i, b) * dot(&x_(i, b * block))), ...);
     };
     const std::int8_t* const w = w_.values + n * w_.columns;
@@ -102,7 +102,7 @@ class Quantized {
 
  private:
   static constexpr Index block = Int8Matrix::block, ahead = 4096;
-  static_assert(block == 4 * lanes);
+  static_assert(block == 4 * vector_lanes);
 
   // The scale of a block, which is no number where one of x is none.
   template <class T>

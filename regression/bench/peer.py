@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The model of input/falcon-h1-73m.yaml in PyTorch and Hugging Face transformers, on CPU: seconds per training step
-# (forward, backward, AdamW) in fp32 on random tokens. For comparison only; see peer.sh.
+# (forward, backward, AdamW) in fp32, or with autocast to bf16, on random tokens. For comparison only; see peer.sh.
 import argparse
 import statistics
 import time
@@ -29,6 +29,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch", type=int, default=2, help="sequences of a step")
     parser.add_argument("--length", type=int, default=1024, help="tokens of a sequence")
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2, help="timed, after one that is not")
     args = parser.parse_args()
@@ -42,7 +43,8 @@ def main():
     def step():
         tokens = torch.randint(1, 32768, (args.batch, args.length))
         start, used = time.perf_counter(), time.process_time()
-        loss = net(input_ids=tokens, labels=tokens).loss
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.precision == "bf16"):
+            loss = net(input_ids=tokens, labels=tokens).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()

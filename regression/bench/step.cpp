@@ -219,7 +219,7 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
       "Where the cores in use are fewer than the threads, others use the machine: then trust the line by processor time, which counts\n"
       "waiting for another rank as work of the step.\n",
       1e-9 * model_flops / ranks);
-  fmt::print("seconds per step: {:.3f}\nprocessor seconds per step: {:.3f}\n", step,
+  fmt::print("model flops per step: {:.6g}\nseconds per step: {:.3f}\nprocessor seconds per step: {:.3f}\n", model_flops, step,
              over([](const Window& w) { return w.step.seconds * w.step.cores; }));
 }
 
@@ -239,14 +239,14 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
   const Capacity capacity = predicted_capacity(config, layout, grid.position());
   Engine engine(config, grid, &capacity, timers);
   engine.initialise(1);
-  const Mix<T> mix(config.model, config.micro_batch_size * config.seq_length);
+  const Mix<T> mix(config.model, layout.sequences(grid.position(), config.micro_batch_size, config.seq_length).rows());
   const Copy copy;
 
   int steps = 0;
   const auto train = [&](int micros) {
     ++steps;
     const auto source = [&](int i) {
-      return random_batch(config.micro_batch_size, config.seq_length, config.model.vocab_size, 1000 * steps + 10 * i + runtime.rank());
+      return random_batch(config.micro_batch_size, config.seq_length, config.model.vocab_size, 1000 * steps + 10 * i + grid.coordinate(Axis::data));
     };
     return time_of(grid.world(), [&] {
       auto t = timers.scope("step");
@@ -279,7 +279,7 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
   const std::vector<double> stopwatches = grid.world().gather(timers.packed());
   if (runtime.rank() != 0) return;
   print_result(windows, config.model, mix.flops() * runtime.ranks(), config.seq_length, runtime.ranks(),
-               double(runtime.ranks() * config.micro_batch_size * config.seq_length), extent.micros);
+               double(layout.size(Axis::data) * config.micro_batch_size * config.seq_length), extent.micros);
   double mean = 0;
   for (const Window& w : windows) mean += w.step.seconds / double(windows.size());
   print_kernels(std::move(work), extent.windows, mean);
@@ -290,9 +290,11 @@ void compare(Runtime& runtime, const std::string& file, const Extent& extent, co
   Deck deck = Deck::read(file, overrides);
   RunConfig run = read_run_config(deck);
   deck.finish();
-  run.train.global_batch_size = extent.micros * runtime.ranks() * run.train.micro_batch_size;
+  require(runtime.ranks() % run.parallel.context == 0, Exit::config, "{} ranks do not share sequences by {}", runtime.ranks(), run.parallel.context);
+  run.train.global_batch_size = extent.micros * runtime.ranks() / run.parallel.context * run.train.micro_batch_size;
   const Layout layout = layout_of(run, runtime.ranks());
-  require(layout.size(Axis::data) == runtime.ranks(), Exit::config, "the products of a step are known where all ranks are on the data axis");
+  require(layout.size(Axis::data) * layout.size(Axis::context) == runtime.ranks(), Exit::config,
+          "the products of a step are known where all ranks are on the data and the context axis");
   with_type(precision_of(run.train.precision), [&]<class T>(std::type_identity<T>) { compare<T>(runtime, run, layout, extent); });
 }
 
