@@ -37,7 +37,7 @@ long=$("$venv/bin/python" regression/bench/huggingface.py prompt - "$PROMPT")
 ours() {
   local words=(--precision "$1")
   [ "$1" != int8 ] || words=(--precision bf16 --weights int8)
-  OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 taskset -c "$CORES" "${launcher[@]}" -n "$RANKS" "$BUILD/bin/gyrfalcon" generate "$FOLDER/model" --greedy \
+  OMP_NUM_THREADS=1 taskset -c "$CORES" "${launcher[@]}" -n "$RANKS" "$BUILD/bin/gyrfalcon" generate "$FOLDER/model" --greedy \
     --prompt "$2" --tokens "$3" --tokenizer "$FOLDER/model/tokenizer.json" "${words[@]}" 2>&1 > "$FOLDER/text" |
     sed -n 's/.*(prompts: [0-9]* at \([0-9.]*\) .* at \([0-9.]*\) tokens\/s)$/\1 \2/p'
 }

@@ -21,7 +21,7 @@ ours() {  # LENGTH PRECISION
   local layout=()
   [ "$(sequences "$1")" = $ranks ] || layout=(parallel.context=$ranks)
   # shellcheck disable=SC2086  # ARGS is a list of words
-  OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 "${launcher[@]}" -n $ranks "$BUILD/regression/step_benchmark" input/falcon-h1-73m.yaml windows=2 micros=1 \
+  OMP_NUM_THREADS=1 "${launcher[@]}" -n $ranks "$BUILD/regression/step_benchmark" input/falcon-h1-73m.yaml windows=2 micros=1 \
     train.seq_length="$1" train.precision="$2" "${layout[@]}" $ARGS
 }
 theirs() { "$venv/bin/python" regression/bench/peer.py --batch "$(sequences "$1")" --length "$1" --precision "$2" --threads $ranks --steps 2 2>/dev/null; }
