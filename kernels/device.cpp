@@ -22,8 +22,9 @@ Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
   return Launch(*this, std::size_t(&work - work_.data()));
 }
 
-void Device::join(const std::vector<Work>& lane, Index times, double part_of_seconds) {
-  for (const Work& more : lane) {
+void Device::join(const Device& lane, Index times, double part_of_seconds) {
+  for (const auto& [shape, count] : lane.product_counts) product_counts[shape] += times_ * times * count;
+  for (const Work& more : lane.work()) {
     Work& work = work_of(more.kernel);
     work.calls += times_ * times * more.calls;
     work.flops += double(times_ * times) * more.flops;

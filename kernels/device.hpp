@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,6 +21,19 @@ struct Work {
   double flops = 0, bytes = 0, seconds = 0;
 };
 
+// Who multiplies matrices on hosts: by processor and extents (see gemm), or always the same one.
+enum class ProductLibrary { automatic, cblas, onednn };
+
+// A product of matrices as gemm is asked for it: op(A) (M,K) op(B) (K,N), rows so far apart.
+struct ProductShape {
+  std::string kernel;
+  bool transpose_a, transpose_b, adds;  // adds: to what is there
+  Index m, n, k, stride_a, stride_b, stride_c;
+  DType in, out;
+  auto operator<=>(const ProductShape&) const = default;
+};
+using ProductCounts = std::map<ProductShape, Index>;  // how often
+
 class ProductCache;
 
 class Device {
@@ -32,6 +46,8 @@ class Device {
   // Threads of a team of for_teams, 0: as many as Kokkos likes. One on hosts: what a team adds up has one order, whatever the number of threads.
   static inline int team_size = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace> ? 1 : 0;
   Arena scratch;
+  ProductLibrary library = ProductLibrary::automatic;
+  ProductCounts product_counts;            // on a dry-run device
   std::shared_ptr<ProductCache> products;  // what the library of matrix products has compiled for the shapes it met here
   // A device may have lanes, each of which is one for a thread of its own (kernels/kokkos/lanes.hpp).
   bool is_lane = false;
@@ -88,7 +104,7 @@ class Device {
   void add(const std::vector<Work>& more);
   void clear_work() { work_.clear(); }
   // Counts the work of a lane so many times; of its seconds this part passed.
-  void join(const std::vector<Work>& lane, Index times, double part_of_seconds);
+  void join(const Device& lane, Index times, double part_of_seconds);
   // Records kernels from now on; null: no more.
   void record(Recorder* recorder) { recorder_ = recorder; }
   Recorder* recorder() const { return recorder_; }

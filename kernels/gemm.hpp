@@ -17,6 +17,10 @@ template <class T, class S = T>
 void gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0,
           const char* kernel = "gemm");
 
+// Whether products can be left to this library in this build.
+bool available(ProductLibrary);
+// Who multiplies such a product on a device.
+ProductLibrary library_of(const Device&, const ProductShape&);
 // The libraries behind gemm and their versions.
 std::string blas_version();
 // How many threads they may use in this process: what OPENBLAS_NUM_THREADS, or else OMP_NUM_THREADS says, or else so many.

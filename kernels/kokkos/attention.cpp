@@ -282,7 +282,7 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
   const Workspace workspace(dev.scratch, "attention");
-  with_operands<T>([&]<class P>(std::type_identity<P>) {
+  with_operands<T>(dev, [&]<class P>(std::type_identity<P>) {
     tiling.for_pieces(dev, "attention", [&](Device& lane, Index piece) { forward<T, P>(lane, tiling, piece, scale, q, k, v, carry, state); });
   });
 }
@@ -412,7 +412,7 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   check(shape, q, k, v);
   const Tiling tiling(shape, mask);
   const Workspace workspace(dev.scratch, "attention_backward");
-  with_operands<T>([&]<class P>(std::type_identity<P>) {
+  with_operands<T>(dev, [&]<class P>(std::type_identity<P>) {
     tiling.for_pieces(dev, "attention_backward",
                       [&](Device& lane, Index piece) { backward<T, P>(lane, tiling, piece, scale, q, k, v, dout, lse, delta, dq, dk, dv); });
   });

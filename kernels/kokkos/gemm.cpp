@@ -101,11 +101,11 @@ bool is_few_rows(MatrixOp op_a, MatrixOp op_b, const Extents& e) {
 
 // By the processor and the extents alone, so that every run on such a processor has the same bits. Where oneDNN multiplies bf16 its float
 // products are the faster ones as well, but for small ones.
-template <class T>
-bool by_onednn(const Extents& e) {
+bool by_onednn(ProductLibrary library, DType type, const Extents& e) {
   constexpr Index small = Index(1) << 20;
-  if (!multiplies_bf16() || e.m == 0 || e.n == 0 || e.k == 0 || std::is_same_v<T, double>) return false;
-  return std::is_same_v<T, bf16> || (e.m > 1 && e.m * e.n * e.k >= small);
+  if (!has_onednn() || e.m == 0 || e.n == 0 || e.k == 0 || type == DType::f64) return false;
+  if (library != ProductLibrary::automatic) return library == ProductLibrary::onednn;
+  return multiplies_bf16() && (type == DType::bf16 || (e.m > 1 && e.m * e.n * e.k >= small));
 }
 
 template <class S>
@@ -133,14 +133,23 @@ void gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<c
   const Extents e = extents(op_a, a, op_b, b, c);
   const double bytes = double(sizeof(T)) * (a.rows * a.columns + b.rows * b.columns) + double(sizeof(S)) * c.rows * c.columns;
   const auto run = dev.launch(kernel, 2.0 * e.m * e.n * e.k, bytes);
+  if (dev.dry_run())
+    dev.product_counts[{kernel, op_a == MatrixOp::transpose, op_b == MatrixOp::transpose, beta != 0, e.m, e.n, e.k, a.stride, b.stride, c.stride,
+                        dtype_of<T>(), dtype_of<S>()}] += dev.times();
   if constexpr (!std::is_same_v<T, double>) {
     const Workspace workspace(dev.scratch, kernel);
     if (is_few_rows<T>(op_a, op_b, e)) return few_rows_product(dev, a, few::Stored<T>(b), c, alpha, beta);
-    if (by_onednn<T>(e)) return onednn_product<T, S>(dev, op_a, a, op_b, b, c, alpha, beta);
+    if (by_onednn(dev.library, dtype_of<T>(), e)) return onednn_product<T, S>(dev, op_a, a, op_b, b, c, alpha, beta);
     if constexpr (std::is_same_v<T, bf16>) return widened_product<S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
   }
   if constexpr (!std::is_same_v<T, bf16>)
     if (run) product<T>(dev, op_a, a, op_b, b, c, e, alpha, beta);
+}
+
+bool available(ProductLibrary library) { return library != ProductLibrary::onednn || has_onednn(); }
+
+ProductLibrary library_of(const Device& dev, const ProductShape& s) {
+  return by_onednn(dev.library, s.in, {s.m, s.n, s.k}) ? ProductLibrary::onednn : ProductLibrary::cblas;
 }
 
 std::string blas_version() {

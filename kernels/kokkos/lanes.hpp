@@ -18,8 +18,9 @@ template <class Body>
 void rehearse_lanes(Device& dev, Index lanes, Index count, const Body& body, bool equal) {
   Device lane(true, 0);
   lane.is_lane = true;
+  lane.library = dev.library;
   for (Index i = 0; i < (equal ? 1 : count); ++i) body(lane, i);
-  dev.join(lane.work(), equal ? count : 1, 0);
+  dev.join(lane, equal ? count : 1, 0);
   const Scope scope(dev.scratch);
   dev.scratch.push(lanes * ceil_div(lane.scratch.high_water(), lane_unit) * lane_unit);
 }
@@ -33,6 +34,7 @@ void run_lanes(Device& dev, const char* kernel, Index lanes, Index count, const 
   for (Index l = 0; l < lanes; ++l) {
     Device& lane = all.emplace_back(false, dev.scratch.part(Memory::scratch, begin + l * bytes, bytes));
     lane.is_lane = true;
+    lane.library = dev.library;
     lane.products = dev.lane_products[l];
   }
   const auto start = std::chrono::steady_clock::now();
@@ -53,7 +55,7 @@ void run_lanes(Device& dev, const char* kernel, Index lanes, Index count, const 
     for (const Work& w : lane.work()) seconds += w.seconds;
   Index most = 0;
   for (Index l = 0; l < lanes; ++l) {
-    dev.join(all[l].work(), 1, seconds > 0 ? std::chrono::duration<double>(end - start).count() / seconds : 0);
+    dev.join(all[l], 1, seconds > 0 ? std::chrono::duration<double>(end - start).count() / seconds : 0);
     dev.lane_products[l] = all[l].products;
     most = std::max(most, all[l].scratch.high_water());
   }

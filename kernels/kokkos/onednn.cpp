@@ -81,6 +81,7 @@ class ProductCache {
   std::map<StridedProduct, Product> products_;
 };
 
+bool has_onednn() { return true; }
 bool multiplies_bf16() {
   static const bool does = [] {
     const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
@@ -116,6 +117,7 @@ void set_onednn_threads([[maybe_unused]] int threads) {
 namespace gyr {
 
 class ProductCache {};
+bool has_onednn() { return false; }
 bool multiplies_bf16() { return false; }
 template <class T, class S>
 void onednn_product(Device&, MatrixOp, Matrix<const T>, MatrixOp, Matrix<const T>, Matrix<S>, double, double) {

@@ -8,7 +8,8 @@
 
 namespace gyr {
 
-// Whether this build has oneDNN and this processor multiplies bf16.
+// Whether this build has oneDNN, and whether this processor multiplies bf16 as well.
+bool has_onednn();
 bool multiplies_bf16();
 
 // C = alpha op(A) op(B) + beta C, T float or bf16, accumulated in float. Takes its workspace from the device's scratch until the end of the caller's

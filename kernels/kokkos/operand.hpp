@@ -10,9 +10,9 @@ namespace gyr {
 
 // body of std::type_identity<P>, the type of operands for tensors of T on this processor.
 template <class T, class Body>
-void with_operands(const Body& body) {
+void with_operands(const Device& dev, const Body& body) {
   if constexpr (std::is_same_v<T, bf16>)
-    if (multiplies_bf16()) return body(std::type_identity<bf16>{});
+    if (multiplies_bf16() && dev.library != ProductLibrary::cblas) return body(std::type_identity<bf16>{});
   body(std::type_identity<Acc<T>>{});
 }
 

@@ -72,7 +72,7 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
       chunk_state<T, P>(lane, k, 1, leaving);
     });
   };
-  with_operands<T>([&](auto type) { for_equal_chunks(dev, n, [&](const Chunk& chunk) { through_chunk(type, chunk); }); });
+  with_operands<T>(dev, [&](auto type) { for_equal_chunks(dev, n, [&](const Chunk& chunk) { through_chunk(type, chunk); }); });
 }
 
 // From the last chunk to the first, with dS the gradient of the state that leaves a chunk: group_backward has the gradients of the chunk's
@@ -109,7 +109,7 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
         dev, n.chunks - 1, [&](Index i) { through_chunk(type, n.at(b, n.chunks - 2 - i)); }, equal);
     if (dinitial.data()) copy<A>(dev, "ssd_backward", dstate_of_all.data(), &dinitial(b, 0), n.state_elements());
   };
-  with_operands<T>([&](auto type) {
+  with_operands<T>(dev, [&](auto type) {
     for_equal(
         dev, n.batch, [&](Index b) { through_sequence(type, b); }, equal);
   });

@@ -17,7 +17,7 @@ void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, cons
   const Chunking n(shape, in.documents);
   const Workspace workspace(dev.scratch, kernel);
   const Decay<Acc<T>> decay(dev, n);
-  with_operands<T>([&]<class P>(std::type_identity<P>) {
+  with_operands<T>(dev, [&]<class P>(std::type_identity<P>) {
     for_equal_chunks(dev, n, [&](const Chunk& chunk) {
       decay.fill(dev, kernel, chunk, dt, a_log);
       for_groups<T, P>(dev, kernel, n, chunk, in, dt, decay, [&](Device& lane, const Group<T, P>& k) { body(lane, n, k); });

@@ -168,15 +168,24 @@ struct Extent {
   int windows = 5, micros = 4;  // measurements, micro-batches of the longer step
 };
 
-void print_kernels(std::vector<Work> work, int steps, double step) {
+// Of one rank while all compute: flop/s of the products alone, bytes/s of a copy.
+struct Limits {
+  double products, copy;
+};
+
+void print_kernels(std::vector<Work> work, int steps, double step, const Limits& limits) {
   std::sort(work.begin(), work.end(), [](const Work& a, const Work& b) { return a.seconds > b.seconds; });
-  fmt::print("\nkernels of rank 0, per step of one micro-batch\n{:24}{:>8}{:>10}{:>8}{:>10}{:>8}\n", "kernel", "calls", "ms", "share", "GFLOP/s",
-             "GB/s");
+  fmt::print(
+      "\nkernels of rank 0, per step of one micro-batch; of limit: time at the rate of the products alone ({:.1f} GFLOP/s) or of a copy ({:.1f} "
+      "GB/s),\n"
+      "whichever is longer, over the time taken (above 1: in cache)\n{:24}{:>8}{:>10}{:>8}{:>10}{:>8}{:>10}\n",
+      1e-9 * limits.products, 1e-9 * limits.copy, "kernel", "calls", "ms", "share", "GFLOP/s", "GB/s", "of limit");
   double inside = 0;
   for (const Work& w : work) {
     inside += w.seconds;
-    fmt::print("{:24}{:8.0f}{:10.1f}{:8.3f}{:10.1f}{:8.1f}\n", w.kernel, double(w.calls) / steps, 1e3 * w.seconds / steps, w.seconds / steps / step,
-               1e-9 * w.flops / w.seconds, 1e-9 * w.bytes / w.seconds);
+    fmt::print("{:24}{:8.0f}{:10.1f}{:8.3f}{:10.1f}{:8.1f}{:10.2f}\n", w.kernel, double(w.calls) / steps, 1e3 * w.seconds / steps,
+               w.seconds / steps / step, 1e-9 * w.flops / w.seconds, 1e-9 * w.bytes / w.seconds,
+               std::max(w.flops / limits.products, w.bytes / limits.copy) / w.seconds);
   }
   fmt::print("{:24}{:8}{:10.1f}{:8.3f}\n", "outside kernels", "", 1e3 * (step - inside / steps), 1 - inside / steps / step);
 }
@@ -282,7 +291,9 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
                double(layout.size(Axis::data) * config.micro_batch_size * config.seq_length), extent.micros);
   double mean = 0;
   for (const Window& w : windows) mean += w.step.seconds / double(windows.size());
-  print_kernels(std::move(work), extent.windows, mean);
+  std::vector<double> product_rates, copy_rates;
+  for (const Window& w : windows) product_rates.push_back(mix.flops() / w.mix.seconds), copy_rates.push_back(Copy::bytes / w.copy.seconds);
+  print_kernels(std::move(work), extent.windows, mean, {median(std::move(product_rates)), median(std::move(copy_rates))});
   fmt::print("\nphases of all steps\n{}", Timers::table(timers.names(), stopwatches));
 }
 

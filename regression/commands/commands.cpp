@@ -30,6 +30,7 @@ const Help helps[] = {
       "--supervisor"}},
     {{"plan"}, {"--help", "--init-from", "--ranks"}},
     {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--accept-changes", "--take-over"}},
+    {{"profile"}, {"--help", "--init-from", "--ranks"}},
     {{"verify"}, {"--help", "--init-from", "--ranks", "--launcher"}},
     {{"ps"}, {"--help"}},
     {{"import-hf"}, {"--help", "--overwrite"}},
@@ -183,6 +184,20 @@ parallel:
   EXPECT_LT(r.peak_kib, 1 << 20);
   EXPECT_LT(r.cpu_seconds, 10);
   EXPECT_EQ(last_line_of(r.out), "RUN OK");
+}
+
+// Every product of a step in a table, and what all of them take by each library.
+TEST(commands, a_profile_times_the_products_of_a_deck) {
+  for (const char* precision : {"train.precision=fp32", "train.precision=bf16", "train.precision=fp64"}) {
+    const Result r = run({"profile", material().deck(), precision});
+    ASSERT_EQ(r.code, 0) << r.err;
+    for (const char* part : {"gemm", "attention", "ssd", "auto", "cblas", "the faster of each"}) EXPECT_NE(r.out.find(part), r.out.npos) << r.out;
+  }
+  EXPECT_EQ(run({"profile", material().deck(), "--ranks", "2", "parallel.tensor=2"}).code, 0);
+  EXPECT_EQ(run({"profile", material().deck()}, {.ranks = 2}).code, 0);
+  const Result bad = run({"profile", material().deck(), "train.products=mkl"});
+  EXPECT_EQ(bad.code, int(Exit::config)) << bad.err;
+  EXPECT_NE(bad.err.find("train.products"), bad.err.npos) << bad.err;
 }
 
 TEST(commands, a_dry_run_is_a_plan) {

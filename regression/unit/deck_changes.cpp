@@ -80,6 +80,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.objective", {"reward", function}},  // of unit/objective.cpp
                                                                          {"train.init_from", {"model", none}},
                                                                          {"train.precision", {"bf16", course}},
+                                                                         {"train.products", {"cblas", none}},
                                                                          {"train.steps", {"7", course}},
                                                                          {"train.global_batch_size", {"8", course}},
                                                                          {"train.micro_batch_size", {"1", none}},

@@ -2,8 +2,10 @@
 // What a step does when its numbers are not finite: it stops, names the weight, and has changed nothing.
 #include "src/engine/engine.hpp"
 
+#include <algorithm>
 #include <limits>
 
+#include "kernels/gemm.hpp"
 #include "kernels/sum.hpp"
 #include "regression/cases.hpp"
 #include "regression/closed_form.hpp"
@@ -109,6 +111,41 @@ TEST(engine, a_step_reads_the_device_once) {
   }
   rig.engine.evaluate(source, 3);
   EXPECT_EQ(reads(), 1) << "an evaluation";
+}
+
+// Shapes and numbers of all matrix products, and with any library the same step.
+TEST(engine, a_plan_names_every_product_of_a_step) {
+  for (const DType precision : {DType::f64, DType::f32, DType::bf16}) {
+    EngineConfig config = config_of(named("T2"));
+    config.precision = precision;
+    const RankPlan plan = plan_rank(config, grid_layout(1, 1, 1, {{0, config.model.layers()}}), 0);
+    double flops = 0;
+    for (const auto& [shape, calls] : plan.products)
+      if (shape.kernel == "gemm") flops += 2.0 * double(calls * shape.m * shape.n * shape.k);
+    const auto gemm = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return std::string_view(w.kernel) == "gemm"; });
+    ASSERT_NE(gemm, plan.work.end());
+    EXPECT_EQ(flops, gemm->flops);
+  }
+}
+
+TEST(engine, steps_do_not_depend_on_the_library_of_products) {
+  const Case& c = named("T2");
+  const auto losses = [&](ProductLibrary library) {
+    EngineConfig config = config_of(c);
+    config.products = library;
+    Rig<float> rig(config, alone(c.model.layers()));
+    rig.engine.initialise(7);
+    std::vector<double> all;
+    for (int step = 1; step <= 3; ++step)
+      all.push_back(rig.engine.train([&](int) { return micro_batch(step, c.batch, c.seq_length, c.model.vocab_size); }, 1, step, 1e-2).loss);
+    return all;
+  };
+  const std::vector<double> expected = losses(ProductLibrary::automatic);
+  for (const ProductLibrary library : {ProductLibrary::cblas, ProductLibrary::onednn}) {
+    if (!available(library)) continue;
+    const std::vector<double> other = losses(library);
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(other[i], expected[i], 1e-5 * expected[i]) << int(library) << " step " << i + 1;
+  }
 }
 
 // The same work, memory and traffic for a rank with the same coordinates.

@@ -27,17 +27,23 @@ void agrees_with_loops(Index M, Index K = 11, Index N = 7) {
             expected[m * N + n] = alpha * sum + (beta == 0 ? 0 : beta * c[m * N + n]);
           }
         Block<T> A(ta ? K : M, ta ? M : K, a, 3), B(tb ? N : K, tb ? K : N, b, 1);
-        Block<S> C(M, N, beta == 0 ? Values{} : c, 2);  // beta = 0 does not read C: it holds NaN
-        Device dev(false, 1 << 20);
-        gemm<T, S>(dev, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha, beta);
-        expect_near(C.values(), expected, tolerance_of<S>());
-        if (::testing::Test::HasFailure()) FAIL() << M << " x " << N << " x " << K << ", beta " << beta;
-        EXPECT_EQ(dev.flops(), 2 * M * N * K);
+        for (const ProductLibrary library : {ProductLibrary::automatic, ProductLibrary::cblas, ProductLibrary::onednn}) {
+          if (!available(library)) continue;
+          Block<S> C(M, N, beta == 0 ? Values{} : c, 2);  // beta = 0 does not read C: it holds NaN
+          Device dev(false, 1 << 20), dry(true, 0);
+          dev.library = dry.library = library;
+          gemm<T, S>(dev, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha, beta);
+          expect_near(C.values(), expected, tolerance_of<S>());
+          if (::testing::Test::HasFailure()) FAIL() << M << " x " << N << " x " << K << ", beta " << beta << ", library " << int(library);
+          EXPECT_EQ(dev.flops(), 2 * M * N * K);
 
-        Device dry(true, 0);
-        gemm<T, S>(dry, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha, beta);
-        EXPECT_EQ(dry.flops(), dev.flops());
-        EXPECT_EQ(dry.scratch.high_water(), dev.scratch.high_water());
+          gemm<T, S>(dry, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha, beta);
+          EXPECT_EQ(dry.flops(), dev.flops());
+          EXPECT_EQ(dry.scratch.high_water(), dev.scratch.high_water());
+          ASSERT_EQ(dry.product_counts.size(), 1u);
+          const ProductShape& shape = dry.product_counts.begin()->first;
+          EXPECT_EQ(2 * shape.m * shape.n * shape.k, dev.flops());
+        }
       }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/commands/deck_arguments.hpp"
 
+#include <algorithm>
+
 #include "src/commands/notes.hpp"
 #include "src/pretrained/pretrained.hpp"
 
@@ -37,6 +39,12 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   deck.finish();
   effective = deck.effective();
   return run;
+}
+
+int planned_ranks(const RunConfig& run, int asked, const Runtime& runtime) {
+  if (asked > 0) return asked;
+  if (runtime.ranks() > 1) return runtime.ranks();
+  return run.parallel.pipeline * run.parallel.context * run.parallel.tensor * std::max(1, run.parallel.data);
 }
 
 }  // namespace gyr

@@ -18,5 +18,7 @@ void add_deck(Command&, DeckArguments&);
 void describe_deck(Command&);
 // `effective`: the deck as it is understood.
 RunConfig read_deck(const DeckArguments&, const Runtime&, std::string& effective);
+// The ranks of a run that is looked at and not started: as many as are asked for, or else as there are, or else, of one, as the deck's grid has.
+int planned_ranks(const RunConfig&, int asked, const Runtime&);
 
 }  // namespace gyr

@@ -34,9 +34,7 @@ int plan(const Arguments& a) {
         ::signal(SIGHUP, SIG_DFL);  // to UCX, below MPI, it says to log more; a plan has nothing to lose and ends with its terminal
         std::string effective;
         const RunConfig run = read_deck(a, runtime, effective);
-        const int model_ranks = run.parallel.pipeline * run.parallel.context * run.parallel.tensor * std::max(1, run.parallel.data);
-        const int ranks = a.ranks > 0 ? a.ranks : runtime.ranks() > 1 ? runtime.ranks() : model_ranks;
-        const std::string text = plan_report(run, ranks);
+        const std::string text = plan_report(run, planned_ranks(run, a.ranks, runtime));
         if (runtime.rank() == 0) std::printf("%s", text.c_str());
       },
       true);

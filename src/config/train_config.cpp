@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "kernels/gemm.hpp"
 #include "modules/model_config.hpp"
 #include "src/base/limits.hpp"
 #include "src/watch/stop.hpp"
@@ -27,6 +28,18 @@ std::vector<BatchStep> read_ramp(const std::vector<std::string>& entries) {
   return ramp;
 }
 
+ProductLibrary read_products(Section& s) {
+  auto products = s.get("products", "auto",
+                        "library of matrix products on processors: by processor and shape, or always this one, whose sums are in another order; "
+                        "gyrfalcon profile times them")
+                      .one_of({"auto", "cblas", "onednn"})
+                      .effect(Effect::none);
+  const std::string name = products.value();
+  const auto library = name == "cblas" ? ProductLibrary::cblas : name == "onednn" ? ProductLibrary::onednn : ProductLibrary::automatic;
+  products.must("a library that this build has", available(library)).value();
+  return library;
+}
+
 }  // namespace
 
 std::string read_init_from(Section& train) {
@@ -39,6 +52,7 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
   TrainConfig c;
   c.init_from = read_init_from(s);
   c.precision = s.get("precision", precision, "arithmetic; bf16: bf16 storage and products, fp32 sums and masters").one_of({"fp32", "fp64", "bf16"});
+  c.products = read_products(s);
   c.steps = s.get("steps", 1000, "optimizer steps").at_least(0).at_most(most_steps);
   c.global_batch_size = s.get("global_batch_size", 8, "sequences in a step, over all ranks").positive().at_most(most_sequences);
   c.micro_batch_size = s.get("micro_batch_size", 1, "sequences in a micro-batch of a rank").positive().at_most(most_sequences).effect(Effect::none);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/device.hpp"
 #include "modules/settings.hpp"
 
 namespace gyr {
@@ -20,6 +21,7 @@ enum class NonFinite { stop, skip, rollback };
 
 struct TrainConfig {
   std::string init_from, precision;
+  ProductLibrary products = ProductLibrary::automatic;
   Index steps, global_batch_size, micro_batch_size, seq_length;
   std::vector<BatchStep> ramp;
   Index eval_every, eval_batches, log_every;

@@ -23,6 +23,7 @@ struct EngineConfig {
   int micros = 1;              // micro-batches per step and data rank, at most
   bool training = true;        // false: forwards only, without gradients and optimizer
   Schedule schedule = one_f_one_b;
+  ProductLibrary products = ProductLibrary::automatic;
   RecomputeConfig recompute;
   std::optional<DType> reduce_dtype;  // in which gradients travel over the data axis; none: in which they are added up
   Factors factors = Factors::stored;  // how they are held, where nothing is trained

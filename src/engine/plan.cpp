@@ -37,7 +37,7 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
   const auto source = [&](int) { return MicroBatch{config.micro_batch_size, config.seq_length, {}, {}}; };
   if (config.training) engine.train(source, config.micros, 1, 0);
   else engine.evaluate(source, config.micros);
-  RankPlan plan{position, {}, 0, engine.device().flops(), engine.device().work(), traffic_of(grid), {}};
+  RankPlan plan{position, {}, 0, engine.device().flops(), engine.device().work(), traffic_of(grid), {}, engine.device().product_counts};
   if (config.training) engine.evaluate(source, 1);  // for its memory
   plan.capacity = engine.measured();
   plan.memory = memory_lines(engine);

@@ -20,6 +20,7 @@ struct RankPlan {
   std::vector<Work> work;                    // by kernel, of one step
   std::vector<CommunicatorTraffic> traffic;  // of one step
   std::vector<MemoryLine> memory;            // what the capacity is made of
+  ProductCounts products;                    // of one step, where none of its micro-batches stands for others
 };
 
 // `beat`, if given, is called at every layer: what it throws ends the plan.

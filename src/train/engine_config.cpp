@@ -9,6 +9,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   EngineConfig c;
   c.model = run.model;
   c.precision = precision_of(run.train.precision);
+  c.products = run.train.products;
   c.optimizer = run.optimizer;
   c.micro_batch_size = run.train.micro_batch_size;
   c.seq_length = run.train.seq_length;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon profile DECK: which library multiplies the matrices of a deck faster on this processor.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "kernels/gemm.hpp"
+#include "src/base/limits.hpp"
+#include "src/base/table.hpp"
+#include "src/commands/command.hpp"
+#include "src/commands/deck_arguments.hpp"
+#include "src/engine/plan.hpp"
+#include "src/engine/product_times.hpp"
+#include "src/report/summary.hpp"
+#include "src/train/engine_config.hpp"
+
+namespace gyr {
+
+namespace {
+
+struct Arguments : DeckArguments {
+  int ranks = 0;
+};
+
+std::string shape_text(const ProductShape& s) {
+  return fmt::format("{} x {} x {}  {}{}{}", s.m, s.n, s.k, s.transpose_a ? "T" : "N", s.transpose_b ? "T" : "N", s.adds ? " +" : "");
+}
+
+std::string rate_text(double flops, double seconds) { return std::isfinite(seconds) ? fmt::format("{:.1f}", 1e-9 * flops / seconds) : "none"; }
+
+// Seconds of all products of a step, each taking what `of` says of it.
+template <class Of>
+double seconds_of_all(const std::vector<ProductTime>& times, const Of& of) {
+  double sum = 0;
+  for (const ProductTime& t : times) sum += double(t.calls) * of(t);
+  return sum;
+}
+
+std::string table_of(std::vector<ProductTime> times) {
+  const auto chosen = [](const ProductTime& t) { return t.of(t.chosen); };
+  const double all = seconds_of_all(times, chosen);
+  std::sort(times.begin(), times.end(),
+            [&](const ProductTime& a, const ProductTime& b) { return double(a.calls) * chosen(a) > double(b.calls) * chosen(b); });
+  Table table({{"kernel"},
+               {"m x n x k  operands", false, 60},
+               {"in"},
+               {"out"},
+               {"calls", true},
+               {"ms", true},
+               {"share %", true},
+               {"cblas", true},
+               {"oneDNN", true},
+               {"auto"}});
+  for (const ProductTime& t : times)
+    table.row({t.shape.kernel, shape_text(t.shape), std::string(name_of(t.shape.in)), std::string(name_of(t.shape.out)), fmt::format("{}", t.calls),
+               fmt::format("{:.2f}", 1e3 * double(t.calls) * chosen(t)), fmt::format("{:.1f}", 100 * double(t.calls) * chosen(t) / all),
+               rate_text(t.flops(), t.cblas), rate_text(t.flops(), t.onednn), t.chosen == ProductLibrary::onednn ? "oneDNN" : "cblas"});
+  return table.str();
+}
+
+std::string summary_of(const std::vector<ProductTime>& times) {
+  const double flops = seconds_of_all(times, [](const ProductTime& t) { return t.flops(); });
+  Table table({{"train.products"}, {"seconds", true}, {"GFLOP/s", true}});
+  const auto row = [&](const char* name, double seconds) {
+    table.row({name, std::isfinite(seconds) ? fmt::format("{:.4f}", seconds) : "none", rate_text(flops, seconds)});
+  };
+  row("auto", seconds_of_all(times, [](const ProductTime& t) { return t.of(t.chosen); }));
+  row("cblas", seconds_of_all(times, [](const ProductTime& t) { return t.cblas; }));
+  row("onednn", seconds_of_all(times, [](const ProductTime& t) { return t.onednn; }));
+  row("the faster of each", seconds_of_all(times, [](const ProductTime& t) { return t.least(); }));
+  return table.str();
+}
+
+int profile(const Arguments& a) {
+  return run_on_all_ranks(
+      [&](Runtime& runtime) {
+        std::string effective;
+        const RunConfig run = read_deck(a, runtime, effective);
+        const Layout layout = layout_of(run, planned_ranks(run, a.ranks, runtime));
+        EngineConfig config = engine_config(run, layout);
+        config.micros = 1;
+        const ProductCounts counts = plan_rank(config, layout, runtime.rank() % layout.ranks()).products;
+        const std::vector<ProductTime> times = time_products(counts, [&](std::size_t done) {
+          if (runtime.rank() == 0) std::fprintf(stderr, "\r%zu of %zu shapes%s", done, counts.size(), done == counts.size() ? "\n" : "");
+        });
+        if (runtime.rank() != 0) return;
+        std::printf("%s\nProducts of one micro-batch of rank 0 of %d: %s; GFLOP/s by each library, on %d rank%s at a time\n%s\n%s",
+                    blas_version().c_str(), layout.ranks(), layout.text().c_str(), runtime.ranks(), runtime.ranks() > 1 ? "s" : "",
+                    table_of(times).c_str(), summary_of(times).c_str());
+      },
+      false);
+}
+
+}  // namespace
+
+void add_profile(Command& app, Action& action) {
+  auto a = std::make_shared<Arguments>();
+  Command* c = app.add_command("profile", "Time the matrix products of a deck by each library on this processor");
+  add_deck(*c, *a);
+  c->add_option("--ranks", a->ranks, "Ranks of the run whose products are timed; without it as many as are started, or as the deck's grid has")
+      ->between(1, double(most_ranks));
+  c->footer(
+      "\nA step is done as a dry run, and each product that it asks for is timed for a few milliseconds by CBLAS and by oneDNN, with operands of its "
+      "own\n"
+      "that stay in cache where they fit: a step reads some from memory. `auto` chooses by the kind of processor and the extents, never by time, so\n"
+      "that a run on such processors has the same bits every time; train.products fixes the other choices. Under mpiexec all ranks compute at once.\n"
+      "Keys of the deck: gyrfalcon train --help.\n\n" +
+      exit_codes());
+  c->callback([a, &action] { action = [a] { return profile(*a); }; });
+}
+
+}  // namespace gyr
