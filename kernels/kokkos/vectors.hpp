@@ -10,6 +10,9 @@
 
 #include "kernels/scalar.hpp"
 
+// Vectors wider than the processor's registers are passed in another way than narrow ones; all who pass these are compiled together.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 namespace gyr {
 
 inline constexpr Index vector_lanes = 16;  // of all vectors
@@ -60,7 +63,8 @@ inline Wholes products(const Pairs& a, const Pairs& b) {
 inline Floats to_floats(const Wholes& x) { return __builtin_convertvector(x, Floats); }
 
 // Sum of all lanes, halves first: in one order in every build.
-inline float total(Floats x) {
+inline float total(const Floats& all) {
+  Floats x = all;
 #if __has_builtin(__builtin_shufflevector)
   x += __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
   x += __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
