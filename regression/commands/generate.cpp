@@ -207,6 +207,10 @@ TEST(generate, a_prompt_without_a_token_is_refused_where_nothing_can_stand_for_i
   EXPECT_EQ(r.code, int(Exit::usage)) << r.out << r.err;
   EXPECT_NE(r.err.find("--prompt ''"), r.err.npos) << r.err;
   EXPECT_NE(r.err.find("end-of-text"), r.err.npos) << r.err;
+  put_contents(folder / "prompts.jsonl", "{\"prompt\": \"ka\"}\n{\"prompt\": \"\"}\n");
+  const Result b = run({"generate", Material::get().trained(), "--tokenizer", folder / "no_end.json", "--batch", folder / "prompts.jsonl"});
+  EXPECT_EQ(b.code, int(Exit::usage)) << b.out << b.err;
+  EXPECT_NE(b.err.find("prompts.jsonl: prompt 2"), b.err.npos) << b.err;
   EXPECT_EQ(ask(Material::get().tokenizer(), "").code, 0);
 }
 

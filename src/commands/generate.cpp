@@ -58,7 +58,8 @@ Questions read_questions(const Arguments& a, const Tokenizer& tokenizer) {
     else
       for (const Utterance& utterance : chat->question(text, "assistant")) encode(utterance, tokenizer, prompt);
     if (prompt.empty() && tokenizer.eod()) prompt.push_back(*tokenizer.eod());
-    require(!prompt.empty(), Exit::usage, "--prompt '{}' has no token, and the tokenizer no end-of-text token to begin with; write some text", text);
+    require(!prompt.empty(), Exit::usage, "{} '{}' has no token, and the tokenizer no end-of-text token to begin with; write some text",
+            a.batch.empty() ? "--prompt" : fmt::format("{}: prompt {}", a.batch, q.prompts.size()), text);
   }
   for (const auto& end : {tokenizer.eod(), chat ? chat->closing_mark() : std::nullopt})
     if (end) q.ends.insert(*end);
@@ -148,7 +149,7 @@ class Answers {
   std::size_t said_ = 0;
 };
 
-// "64 tokens in 6.10 s: 10.5 tokens/s (517 of prompts: 140.1 tokens/s; others: 11.9 tokens/s)"
+// The rates of reading prompts, each with its first new token, and of going on.
 void say_pace(const GeneratorPace& pace, Index made) {
   const double seconds = pace.prompt_seconds + pace.new_seconds;
   const auto rate = [](Index tokens, double seconds) { return tokens > 0 ? double(tokens) / seconds : 0.0; };
