@@ -10,6 +10,7 @@ namespace {
 
 constexpr Index block = 512;    // channels handled together: their weights and window stay in a cache
 constexpr Index segment = 128;  // tokens handled together in forward
+constexpr int most_taps = 16;
 
 // The inputs of one sequence at any time: those of this call, those before it, zeros before the beginning.
 template <class T>
@@ -29,85 +30,167 @@ struct History {
     if (t >= 0) return x.row(b * seq_length + t);
     return before ? before + (b * (conv_kernel - 1) + t + conv_kernel - 1) * x.columns : zeros;
   }
+  // What token t sees through each of `taps` weights, from a channel on. The weights are the last K of them, and those before see zeros.
+  template <int taps>
+  KOKKOS_INLINE_FUNCTION void seen(Index b, Index t, Index channel, const T* (&in)[taps]) const {
+    const Index unused = taps - conv_kernel, first = unused + first_weight(b, t);
+    for (Index k = 0; k < taps; ++k) in[k] = (k < first ? zeros : row(b, t - (taps - 1) + k)) + channel;
+  }
 };
 
-// Weights with the channels unit-stride: weight (K,C), then bias (C), which is zero where there is none.
-template <class T>
+// Weights with the channels unit-stride: weight (taps,C), the first taps - K of them zero, then bias (C), which is zero where there is none.
+template <class T, int taps>
 struct Filter {
   using A = Acc<T>;
   Tensor2<A> weight;
   Tensor1<A> bias;
   Tensor1<T> zeros;
 
-  Filter(Device& dev, Tensor2<const A> w)
-      : weight(dev.scratch.tensor<A>(w.extent(1), w.extent(0))), bias(dev.scratch.tensor<A>(w.extent(0))), zeros(dev.scratch.tensor<T>(w.extent(0))) {
-  }
+  Filter(Device& dev, Index channels)
+      : weight(dev.scratch.tensor<A>(taps, channels)), bias(dev.scratch.tensor<A>(channels)), zeros(dev.scratch.tensor<T>(channels)) {}
 
   void fill(Device& dev, Tensor2<const A> w, Tensor1<const A> given_bias) const {
     const auto to = *this;
+    const Index unused = taps - Index(w.extent(1));
     for_rows(
         dev, "convolution_filter", w.extent(0), KOKKOS_LAMBDA(const Index j) {
-          for (Index k = 0; k < Index(w.extent(1)); ++k) to.weight(k, j) = w(j, k);
+          for (Index k = 0; k < taps; ++k) to.weight(k, j) = k < unused ? A(0) : w(j, k - unused);
           to.bias(j) = given_bias.data() ? given_bias(j) : A(0);
           to.zeros(j) = T(A(0));
         });
   }
-
-  // c(t,j) of the channels [first, first + width)
-  KOKKOS_INLINE_FUNCTION void apply(const History<T>& x, Index b, Index t, Index first, Index width, A* c) const {
-    const A* const start = &bias(first);
-    for (Index j = 0; j < width; ++j) c[j] = start[j];
-    for (Index k = x.first_weight(b, t); k < x.conv_kernel; ++k) {
-      const T* const in = x.row(b, t - (x.conv_kernel - 1) + k) + first;
-      const A* const w = &weight(k, first);
-#pragma GCC ivdep
-      for (Index j = 0; j < width; ++j) c[j] += w[j] * A(in[j]);
-    }
-  }
 };
+
+// Calls f with as many taps as hold K weights: loops over them have a fixed length.
+template <class F>
+void with_taps(Index conv_kernel, const F& f) {
+  if (conv_kernel <= 4) f(std::integral_constant<int, 4>());
+  else f(std::integral_constant<int, most_taps>());
+}
 
 template <class T>
 void check(Index batch, const Matrix<const T>& x, const Tensor2<const Acc<T>>& w, const Tensor3<const T>& before) {
   const Index C = x.columns, K = w.extent(1);
-  ensure(batch > 0 && x.rows % batch == 0 && Index(w.extent(0)) == C && K > 0, "convolution of {} sequences in ({},{}) with weights ({},{})", batch,
-         x.rows, C, w.extent(0), K);
+  ensure(batch > 0 && x.rows % batch == 0 && Index(w.extent(0)) == C && K > 0 && K <= most_taps,
+         "convolution of {} sequences in ({},{}) with weights ({},{})", batch, x.rows, C, w.extent(0), K);
   ensure(!before.data() || (Index(before.extent(0)) == batch && Index(before.extent(1)) == K - 1 && Index(before.extent(2)) == C),
          "convolution needs ({},{},{}) inputs from before, not ({},{},{})", batch, K - 1, C, before.extent(0), before.extent(1), before.extent(2));
 }
 
-Index pieces(Index whole, Index piece) { return (whole + piece - 1) / piece; }
+template <class T, int taps>
+void forward(Device& dev, const Filter<T, taps>& filter, const History<T>& history, Index batch, Matrix<T> y) {
+  using A = Acc<T>;
+  const Index C = y.columns, seq_length = history.seq_length, blocks = ceil_div(C, block), segments = ceil_div(seq_length, segment);
+  for_rows(
+      dev, "convolution", batch * segments * blocks, KOKKOS_LAMBDA(const Index unit) {
+        const Index first = unit % blocks * block, width = C - first < block ? C - first : block;
+        const Index b = unit / blocks / segments, begin = unit / blocks % segments * segment;
+        const A *const w = &filter.weight(0, first), *const bias = &filter.bias(first);
+        const T* in[taps];
+        for (Index t = begin; t < seq_length && t < begin + segment; ++t) {
+          history.seen(b, t, first, in);
+          T* const out = y.row(b * seq_length + t) + first;
+#pragma GCC ivdep
+          for (Index j = 0; j < width; ++j) {
+            A c = bias[j];
+            for (int k = 0; k < taps; ++k) c += w[k * C + j] * A(in[k][j]);
+            out[j] = T(silu(c));
+          }
+        }
+      });
+}
+
+// Time runs backwards, so that dx(t) finds dc(t .. t+K-1) in a ring. A block of channels owns its dw and dbias.
+template <class T, int taps>
+struct Backward {
+  using A = Acc<T>;
+  Filter<T, taps> filter;
+  History<T> history;
+  Matrix<const T> dy;
+  Matrix<T> dx;
+  Tensor2<A> dw;
+  Tensor1<A> dbias;
+  Tensor3<T> dbefore;
+  Tensor3<A> ring;     // (blocks, taps + 1, block): dc of the last tokens; then zeros
+  Tensor3<A> dweight;  // (blocks, taps + 1, block): that of the bias behind those of the weights
+
+  // The gradients of c that reached the tokens which see token t through each weight but the last.
+  KOKKOS_INLINE_FUNCTION void users(Index unit, Index b, Index t, const A* (&later)[taps]) const {
+    for (Index k = 0; k < taps; ++k) {
+      const Index user = t + taps - 1 - k, unused = taps - history.conv_kernel;
+      const bool sees = k >= unused && user < history.seq_length && user >= 0 && k >= unused + history.first_weight(b, user);
+      later[k] = &ring(unit, sees ? user % taps : taps, 0);
+    }
+  }
+
+  // dc of token t and what follows from it for the weights.
+  KOKKOS_INLINE_FUNCTION void through_silu(Index unit, Index b, Index t, Index first, Index width) const {
+    const T* in[taps];
+    history.seen(b, t, first, in);
+    const T* const dout = dy.row(b * history.seq_length + t) + first;
+    const Index C = dy.columns;
+    const A *const w = &filter.weight(0, first), *const bias = &filter.bias(first);
+    A *const dc = &ring(unit, t % taps, 0), *const dw = &dweight(unit, 0, 0);
+#pragma GCC ivdep
+    for (Index j = 0; j < width; ++j) {
+      A x[taps], c = bias[j];
+      for (int k = 0; k < taps; ++k) x[k] = A(in[k][j]), c += w[k * C + j] * x[k];
+      const A d = A(dout[j]) * silu_slope(c);
+      for (int k = 0; k < taps; ++k) dw[k * block + j] += d * x[k];
+      dw[taps * block + j] += d;
+      dc[j] = d;
+    }
+  }
+
+  KOKKOS_INLINE_FUNCTION void to_inputs(Index unit, Index b, Index t, Index first, Index width) const {
+    const A* later[taps];
+    users(unit, b, t, later);
+    const Index C = dy.columns;
+    const A* const w = &filter.weight(0, first);
+    T* const out = t >= 0 ? dx.row(b * history.seq_length + t) + first : &dbefore(b, t + history.conv_kernel - 1, first);
+#pragma GCC ivdep
+    for (Index j = 0; j < width; ++j) {
+      A d = 0;
+      for (int k = 0; k < taps; ++k) d += w[k * C + j] * later[k][j];
+      out[j] = T(d);
+    }
+  }
+
+  KOKKOS_INLINE_FUNCTION void operator()(const Index unit) const {
+    const Index first = unit * block, width = least(block, dy.columns - first), batch = dy.rows / history.seq_length;
+    for (Index i = 0; i < (taps + 1) * block; ++i) (&dweight(unit, 0, 0))[i] = 0;
+    for (Index j = 0; j < block; ++j) ring(unit, taps, j) = 0;
+    for (Index b = 0; b < batch; ++b)
+      for (Index t = history.seq_length - 1; t >= (dbefore.data() ? 1 - history.conv_kernel : 0); --t) {
+        if (t >= 0) through_silu(unit, b, t, first, width);
+        to_inputs(unit, b, t, first, width);
+      }
+    const Index unused = taps - history.conv_kernel;
+    for (Index j = 0; j < width; ++j) {
+      for (Index k = unused; dw.data() && k < taps; ++k) dw(first + j, k - unused) += dweight(unit, k, j);
+      if (dbias.data()) dbias(first + j) += dweight(unit, taps, j);
+    }
+  }
+};
 
 }  // namespace
 
 template <class T>
 void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before,
                  Matrix<T> y, const Documents& documents) {
-  using A = Acc<T>;
   check(batch, x, w, before);
   documents.check(x.rows);
-  const Index C = x.columns, K = w.extent(1), seq_length = x.rows / batch;
+  const Index C = x.columns, K = w.extent(1);
   const auto run = dev.launch("convolution", (2.0 * K + 4) * x.rows * C, 2.0 * sizeof(T) * x.rows * C);
   const Workspace workspace(dev.scratch, "convolution");
-  const Filter<T> filter(dev, w);
-  if (!run) return;
-  filter.fill(dev, w, bias);
-  const History<T> history{x, before.data(), filter.zeros.data(), seq_length, K, documents};
-  const Index blocks = pieces(C, block), segments = pieces(seq_length, segment);
-  for_rows(
-      dev, "convolution", batch * segments * blocks, KOKKOS_LAMBDA(const Index unit) {
-        const Index first = unit % blocks * block, width = C - first < block ? C - first : block;
-        const Index b = unit / blocks / segments, begin = unit / blocks % segments * segment;
-        A c[block];
-        for (Index t = begin; t < seq_length && t < begin + segment; ++t) {
-          filter.apply(history, b, t, first, width, c);
-          T* const out = y.row(b * seq_length + t) + first;
-          for (Index j = 0; j < width; ++j) out[j] = T(silu(c[j]));
-        }
-      });
+  with_taps(K, [&](auto taps) {
+    const Filter<T, taps> filter(dev, C);
+    if (!run) return;
+    filter.fill(dev, w, bias);
+    forward<T, taps>(dev, filter, {x, before.data(), filter.zeros.data(), x.rows / batch, K, documents}, batch, y);
+  });
 }
 
-// Time runs backwards, so that dx(t) finds dc(t .. t+K-1) in a ring of K rows. A block of channels owns its dw and
-// dbias.
 template <class T>
 void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
                           Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore,
@@ -115,54 +198,17 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
   using A = Acc<T>;
   check(batch, x, w, before);
   documents.check(x.rows);
-  const Index C = x.columns, K = w.extent(1), seq_length = x.rows / batch, blocks = pieces(C, block);
+  const Index C = x.columns, K = w.extent(1), blocks = ceil_div(C, block);
   const auto run = dev.launch("convolution_backward", (6.0 * K + 9) * x.rows * C, 3.0 * sizeof(T) * x.rows * C);
   const Workspace workspace(dev.scratch, "convolution_backward");
-  const Filter<T> filter(dev, w);
-  const auto ring = dev.scratch.tensor<A>(blocks, K, block), dweight = dev.scratch.tensor<A>(blocks, K, block);
-  if (!run) return;
-  filter.fill(dev, w, bias);
-  const History<T> history{x, before.data(), filter.zeros.data(), seq_length, K, documents};
-  for_rows(
-      dev, "convolution_backward", blocks, KOKKOS_LAMBDA(const Index unit) {
-        const Index first = unit * block, width = C - first < block ? C - first : block;
-        A c[block], sum[block] = {};
-        for (Index i = 0; i < K * block; ++i) (&dweight(unit, 0, 0))[i] = 0;
-        for (Index b = 0; b < batch; ++b) {
-          for (Index i = 0; i < K * block; ++i) (&ring(unit, 0, 0))[i] = 0;
-          for (Index t = seq_length - 1; t >= (dbefore.data() ? 1 - K : 0); --t) {
-            A* const dc = &ring(unit, (t + K) % K, 0);
-            if (t >= 0) {
-              filter.apply(history, b, t, first, width, c);
-              const T* const dout = dy.row(b * seq_length + t) + first;
-#pragma GCC ivdep
-              for (Index j = 0; j < width; ++j) dc[j] = A(dout[j]) * silu_slope(c[j]);
-              for (Index j = 0; j < width; ++j) sum[j] += dc[j];
-              for (Index k = history.first_weight(b, t); k < K; ++k) {
-                const T* const in = history.row(b, t - (K - 1) + k) + first;
-                A* const d = &dweight(unit, k, 0);
-#pragma GCC ivdep
-                for (Index j = 0; j < width; ++j) d[j] += dc[j] * A(in[j]);
-              }
-            } else {
-              for (Index j = 0; j < width; ++j) dc[j] = 0;
-            }
-            for (Index j = 0; j < width; ++j) c[j] = 0;
-            for (Index k = 0; k < K; ++k) {
-              const Index user = t + K - 1 - k;  // the token that sees this one through weight k
-              if (user < seq_length && user >= 0 && k < history.first_weight(b, user)) continue;
-              const A *const later = &ring(unit, (user + K) % K, 0), *const weight = &filter.weight(k, first);
-              for (Index j = 0; j < width; ++j) c[j] += weight[j] * later[j];
-            }
-            T* const out = t >= 0 ? dx.row(b * seq_length + t) + first : &dbefore(b, t + K - 1, first);
-            for (Index j = 0; j < width; ++j) out[j] = T(c[j]);
-          }
-        }
-        for (Index j = 0; j < width; ++j) {
-          for (Index k = 0; dw.data() && k < K; ++k) dw(first + j, k) += dweight(unit, k, j);
-          if (dbias.data()) dbias(first + j) += sum[j];
-        }
-      });
+  with_taps(K, [&](auto taps) {
+    const Filter<T, taps> filter(dev, C);
+    const auto ring = dev.scratch.tensor<A>(blocks, taps + 1, block), dweight = dev.scratch.tensor<A>(blocks, taps + 1, block);
+    if (!run) return;
+    filter.fill(dev, w, bias);
+    const History<T> history{x, before.data(), filter.zeros.data(), x.rows / batch, K, documents};
+    for_rows(dev, "convolution_backward", blocks, Backward<T, taps>{filter, history, dy, dx, dw, dbias, dbefore, ring, dweight});
+  });
 }
 
 template <class T>

@@ -79,9 +79,9 @@ Gradients backward(Device& dev, const Case& s, const Arguments& a, const Values&
 }
 
 std::vector<Case> cases() {
-  return {{2, 9, 5, 4, true, true}, {1, 9, 3, 4, false, false}, {2, 2, 3, 4, true, true},    {3, 1, 2, 4, true, false},
-          {2, 7, 4, 2, true, true}, {1, 5, 2, 1, true, false},  {1, 300, 261, 4, true, true}};  // the last one has
-                                                                                                // edges of blocks
+  return {{2, 9, 5, 4, true, true}, {1, 9, 3, 4, false, false},   {2, 2, 3, 4, true, true},    {3, 1, 2, 4, true, false},
+          {2, 7, 4, 2, true, true}, {1, 5, 2, 1, true, false},    {1, 21, 3, 5, true, true},   {2, 19, 2, 16, false, true},
+          {2, 9, 4, 3, true, true}, {1, 300, 261, 4, true, true}, {1, 40, 1030, 4, true, true}};  // the last ones have edges of blocks
 }
 
 std::vector<Case> packed_cases() {
@@ -91,6 +91,7 @@ std::vector<Case> packed_cases() {
   running.positions[0] = 2;  // the first document began two tokens before
   list.push_back(running);
   list.push_back({1, 300, 261, 4, true, true, positions_of({100, 2, 27, 128, 300}, 1, 300)});
+  list.push_back({1, 40, 3, 7, true, true, positions_of({5, 12, 13, 40}, 1, 40)});
   return list;
 }
 
