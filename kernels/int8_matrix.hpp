@@ -16,7 +16,7 @@ struct Int8Matrix {
   Index rows = 0, columns = 0;
 
   static constexpr Index blocks(Index columns) { return (columns + block - 1) / block; }
-  KOKKOS_INLINE_FUNCTION Index blocks() const { return (columns + block - 1) / block; }
+  GYR_FUNCTION Index blocks() const { return (columns + block - 1) / block; }
   explicit operator bool() const { return values != nullptr; }
 };
 

@@ -8,12 +8,12 @@
 
 namespace gyr {
 
-KOKKOS_INLINE_FUNCTION double fast_exp(double x) { return std::exp(x); }
+GYR_FUNCTION double fast_exp(double x) { return std::exp(x); }
 
 // exp(x) = 2^n (1 + r + r^2 q(r)), n = round(x / ln 2), |r| <= ln(2)/2, q of degree 4 with the least largest error (3e-9 of exp r).
 // Results below the smallest normal number are zero, those above the largest infinity, and NaN stays NaN. Fused multiply-adds
 // carry rounding and reduction, so that no reordering of sums can spoil them.
-KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
+GYR_FUNCTION float fast_exp(float x) {
   constexpr float lowest = -87.3365402f, highest = 88.7228317f;  // whose results are normal numbers
   constexpr float shift = 12582912.0f;                           // 1.5 * 2^23: a sum with it ends in the bits of the nearest integer
   const float shifted = std::fma(x, 1.44269504f, shift), n = shifted - shift;
@@ -32,16 +32,16 @@ KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
 }
 
 template <class A>
-KOKKOS_INLINE_FUNCTION A sigmoid(A x) {
+GYR_FUNCTION A sigmoid(A x) {
   return A(1) / (A(1) + fast_exp(-x));
 }
 template <class A>
-KOKKOS_INLINE_FUNCTION A silu(A x) {
+GYR_FUNCTION A silu(A x) {
   return x * sigmoid(x);
 }
 // silu'(x) = sig(x) (1 + x (1 - sig(x)))
 template <class A>
-KOKKOS_INLINE_FUNCTION A silu_slope(A x) {
+GYR_FUNCTION A silu_slope(A x) {
   const A s = sigmoid(x);
   return s * (A(1) + x * (A(1) - s));
 }

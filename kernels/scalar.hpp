@@ -7,6 +7,13 @@
 #include <cstdint>
 #include <string_view>
 
+// What hosts and devices both call. CUDA's compiler needs no CUDA inside Kokkos.
+#if defined(__CUDACC__)
+#define GYR_FUNCTION __host__ __device__ inline
+#else
+#define GYR_FUNCTION KOKKOS_INLINE_FUNCTION
+#endif
+
 namespace gyr {
 
 using Index = std::int64_t;  // 64-bit: batch * tokens * vocabulary passes 2^31
@@ -16,19 +23,19 @@ struct bf16 {
   std::uint16_t bits;
 
   bf16() = default;
-  KOKKOS_INLINE_FUNCTION bf16(float x) {
+  GYR_FUNCTION bf16(float x) {
     const auto u = float_bits(x);
     const std::uint32_t rounded = x != x ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u);  // NaN stays one, and quiet
     bits = std::uint16_t(rounded >> 16);
   }
-  KOKKOS_INLINE_FUNCTION bf16(double x) : bf16(float(x)) {}
-  KOKKOS_INLINE_FUNCTION operator float() const {
+  GYR_FUNCTION bf16(double x) : bf16(float(x)) {}
+  GYR_FUNCTION operator float() const {
     const std::uint32_t u = std::uint32_t(bits) << 16;
     return __builtin_bit_cast(float, u);
   }
 
  private:
-  KOKKOS_INLINE_FUNCTION static std::uint32_t float_bits(float x) { return __builtin_bit_cast(std::uint32_t, x); }
+  GYR_FUNCTION static std::uint32_t float_bits(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 };
 static_assert(sizeof(bf16) == 2);
 

@@ -34,14 +34,14 @@ struct Matrix {
   Index rows = 0, columns = 0, stride = 0;
 
   Matrix() = default;
-  KOKKOS_INLINE_FUNCTION Matrix(T* data, Index rows, Index columns, Index stride) : data(data), rows(rows), columns(columns), stride(stride) {}
+  GYR_FUNCTION Matrix(T* data, Index rows, Index columns, Index stride) : data(data), rows(rows), columns(columns), stride(stride) {}
   template <class U>
   requires std::is_convertible_v<U (*)[], T (*)[]> Matrix(const Tensor2<U>& x) : Matrix(x.data(), x.extent(0), x.extent(1), x.extent(1)) {}
   template <class U>
   requires std::is_convertible_v<U (*)[], T (*)[]> Matrix(const Matrix<U>& x) : Matrix(x.data, x.rows, x.columns, x.stride) {}
 
-  KOKKOS_INLINE_FUNCTION T& operator()(Index r, Index c) const { return data[r * stride + c]; }
-  KOKKOS_INLINE_FUNCTION T* row(Index r) const { return data + r * stride; }
+  GYR_FUNCTION T& operator()(Index r, Index c) const { return data[r * stride + c]; }
+  GYR_FUNCTION T* row(Index r) const { return data + r * stride; }
   Matrix block(Index first_row, Index n_rows, Index first_column, Index n_columns) const {
     return {data + first_row * stride + first_column, n_rows, n_columns, stride};
   }

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/rmsnorm.hpp"
+#include "kernels/backend.hpp"
 
 #include "kernels/kokkos/rows.hpp"
 
-namespace gyr {
+namespace gyr::backend {
 
 template <class T>
 void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
-  ensure(Index(g.extent(0)) == width && Index(y.extent(0)) == rows && Index(y.extent(1)) == width && Index(rstd.extent(0)) == rows,
-         "rmsnorm of ({},{}) with {} weights into ({},{}) and {} statistics", rows, width, g.extent(0), y.extent(0), y.extent(1), rstd.extent(0));
-  const auto run = dev.launch("rmsnorm", 4.0 * rows * width, (2.0 * sizeof(T) * width + sizeof(A)) * rows);
-  if (!run) return;
   for_teams(
       "rmsnorm", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         const T* const from = x.data() + r * width;
@@ -61,15 +57,8 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
                       Tensor2<T> dx, Tensor1<Acc<T>> dg) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
-  for (const auto& same : {Tensor2<const T>(dx), dy})
-    ensure(Index(same.extent(0)) == rows && Index(same.extent(1)) == width, "rmsnorm_backward of ({},{}) and ({},{})", rows, width, same.extent(0),
-           same.extent(1));
-  ensure(Index(g.extent(0)) == width && (!dg.data() || Index(dg.extent(0)) == width) && Index(rstd.extent(0)) == rows,
-         "rmsnorm_backward of ({},{}) with {} weights, {} of their gradients, {} statistics", rows, width, g.extent(0), dg.extent(0), rstd.extent(0));
-  const Workspace workspace(dev.scratch, "rmsnorm_backward");
   const auto partial = dev.scratch.tensor<A>(ceil_div(rows, block_rows), width);
-  const auto run = dev.launch("rmsnorm_backward", 11.0 * rows * width, sizeof(T) * (add == Add::yes ? 4.0 : 3.0) * rows * width);
-  if (!run) return;
+  if (dev.dry_run()) return;
   if (add == Add::yes) backward<Add::yes, T>(dev, dy, x, g, rstd, dx, partial);
   else backward<Add::no, T>(dev, dy, x, g, rstd, dx, partial);
   if (dg.data()) add_blocks<A>("rmsnorm_backward", dev, partial, 1, dg);
@@ -85,4 +74,4 @@ template void rmsnorm_backward<float>(Device&, Tensor2<const float>, Tensor2<con
 template void rmsnorm_backward<bf16>(Device&, Tensor2<const bf16>, Tensor2<const bf16>, Tensor1<const float>, Tensor1<const float>, Add,
                                      Tensor2<bf16>, Tensor1<float>);
 
-}  // namespace gyr
+}  // namespace gyr::backend

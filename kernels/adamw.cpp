@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/adamw.hpp"
+
+#include "kernels/backend.hpp"
+
+namespace gyr {
+
+template <class A>
+AdamWUpdate<A>::AdamWUpdate(const AdamW& a)
+    : keep(A(1 - a.lr * a.weight_decay)), step(A(a.lr / a.correction1)), beta1(A(a.beta1)), gain1(A(1 - a.beta1)), beta2(A(a.beta2)),
+      gain2(A(1 - a.beta2)), root_correction(A(1 / std::sqrt(a.correction2))), epsilon(A(a.epsilon)), gradient_scale(A(a.gradient_scale)) {}
+
+template <class T>
+void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master, Tensor1<T> w) {
+  using A = Acc<T>;
+  const Index n = w.extent(0);
+  const bool own = master.data() == nullptr;
+  ensure(Index(g.extent(0)) == n && Index(m.extent(0)) == n && Index(v.extent(0)) == n && (own || Index(master.extent(0)) == n),
+         "adamw of {} parameters with {} gradients, {} and {} moments, {} masters", n, g.extent(0), m.extent(0), v.extent(0), master.extent(0));
+  ensure(!own || std::is_same_v<T, A>, "adamw of parameters that cannot be their own master");
+  if (const auto run = dev.launch("adamw", 15.0 * n, (7.0 * sizeof(A) + (own ? 0 : sizeof(T))) * n)) backend::adamw<T>(dev, step, g, m, v, master, w);
+}
+
+template struct AdamWUpdate<double>;
+template struct AdamWUpdate<float>;
+template void adamw<double>(Device&, const AdamW&, Tensor1<const double>, Tensor1<double>, Tensor1<double>, Tensor1<double>, Tensor1<double>);
+template void adamw<float>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>, Tensor1<float>);
+template void adamw<bf16>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>, Tensor1<bf16>);
+
+}  // namespace gyr

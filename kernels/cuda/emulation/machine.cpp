@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/cuda/emulation/machine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <sstream>
+
+#include "kernels/error.hpp"
+
+namespace gyr::cuda {
+
+namespace {
+
+constexpr Index unit = 2;                // bytes of memory that one cell stands for
+constexpr std::size_t stack = 64 << 10;  // of a thread
+thread_local Block* running = nullptr;
+thread_local Index grids = 0;
+thread_local Thread* self = nullptr;
+
+const char* name_of(Meeting what) {
+  switch (what) {
+    case Meeting::none: return "nothing";
+    case Meeting::warp_barrier: return "a barrier of the warp";
+    case Meeting::shuffle: return "a shuffle";
+    case Meeting::block_barrier: return "a barrier of the block";
+  }
+  return "";
+}
+
+// Stacks come back: a grid has many threads, and the same few of them at a time.
+class Stacks {
+ public:
+  boost::context::stack_context allocate() {
+    if (free_.empty()) {
+      boost::context::stack_context fresh;
+      fresh.size = stack;
+      fresh.sp = static_cast<char*>(std::malloc(stack)) + stack;
+      return fresh;
+    }
+    const auto last = free_.back();
+    free_.pop_back();
+    return last;
+  }
+  void deallocate(boost::context::stack_context& s) { free_.push_back(s); }
+  ~Stacks() {
+    for (const auto& s : free_) std::free(static_cast<char*>(s.sp) - s.size);
+  }
+
+ private:
+  std::vector<boost::context::stack_context> free_;
+};
+Stacks& stacks() {
+  static thread_local Stacks all;
+  return all;
+}
+struct FromStacks {
+  boost::context::stack_context allocate() { return stacks().allocate(); }
+  void deallocate(boost::context::stack_context& s) { stacks().deallocate(s); }
+};
+
+// Where a search over n begins and how it goes on.
+int picked(int i, int n, Order order, int start) { return order == Order::backward ? n - 1 - i : (start + i) % n; }
+
+}  // namespace
+
+Machine& Machine::instance() {
+  static Machine machine = [] {
+    Machine m;
+    const char* const given = std::getenv("GYR_EMULATION");
+    std::istringstream words(given ? given : "");
+    for (std::string word; words >> word;) {
+      if (word == "forward") m.order = Order::forward;
+      else if (word == "backward") m.order = Order::backward;
+      else if (word.starts_with("random=")) m.order = Order::random, m.seed = std::strtoull(word.c_str() + 7, nullptr, 10);
+      else if (word == "checked") m.checked = true;
+      else fail(Exit::usage, "GYR_EMULATION is made of forward, backward, random=SEED and checked, not '{}'", word);
+    }
+    return m;
+  }();
+  return machine;
+}
+
+bool Access::before(const Access& later) const {
+  if (block != later.block) return false;
+  if (thread == later.thread || block_epoch < later.block_epoch) return true;
+  return thread / warp_size == later.thread / warp_size && warp_epoch < later.warp_epoch;
+}
+
+Block::Block(Launched& launched, Index number)
+    : launched_(launched), number_(number), shared_(std::size_t(launched.grid.shared_bytes)),
+      cells_(launched.machine.checked ? (shared_.size() + unit - 1) / unit : 0), threads_(std::size_t(launched.grid.threads)),
+      warps_(threads_.size() / warp_size), alive_(launched.grid.threads) {
+  std::fill(shared_.begin(), shared_.end(), char(0xff));  // NaN in every format
+  for (int i = 0; i < alive_; ++i) threads_[std::size_t(i)].number = i;
+  for (Warp& w : warps_) w.alive = warp_size, w.ready = ~0u;
+}
+
+Block& Block::current() { return *running; }
+Thread& Block::thread() { return *self; }
+
+void Block::violation(const std::string& what, const Site& site) const {
+  const std::string_view file(site.file_name());
+  throw Violation(fmt::format("{}: {} ({} line {}, block {}, thread {})", launched_.kernel, what, file.substr(file.rfind('/') + 1), site.line(),
+                              number_, self->number));
+}
+
+bool Block::arrive(Meeting what, void* argument, const Site& site) {
+  Warp& w = warps_[std::size_t(self->warp())];
+  if (w.alive < warp_size) violation(fmt::format("{} of a warp that some lanes have left", name_of(what)), site);
+  for (int lane = 0; w.arrived > 0 && lane < warp_size; ++lane) {
+    const Thread& other = threads_[std::size_t(self->warp() * warp_size + lane)];
+    if (!other.waiting) continue;
+    if (other.meeting != what || (what != Meeting::warp_barrier && other.site.line() != site.line()))
+      violation(fmt::format("a divergent warp: this lane is in {}, lane {} in {} of line {}", name_of(what), lane, name_of(other.meeting),
+                            other.site.line()),
+                site);
+    break;
+  }
+  self->meeting = what, self->argument = argument, self->site = site, self->waiting = true;
+  w.ready &= ~(1u << self->lane());
+  return ++w.arrived == warp_size;
+}
+
+void Block::part(Meeting what) {
+  Warp& w = warps_[std::size_t(self->warp())];
+  w.arrived = 0, w.ready = ~0u;
+  if (what == Meeting::warp_barrier) ++w.epoch;
+  for (int lane = 0; lane < warp_size; ++lane) threads_[std::size_t(self->warp() * warp_size + lane)].waiting = false;
+}
+
+void Block::wait() { scheduler_ = std::move(scheduler_).resume(); }
+
+void Block::meet_all(const Site& site) {
+  self->meeting = Meeting::block_barrier, self->site = site, self->waiting = true;
+  warps_[std::size_t(self->warp())].ready &= ~(1u << self->lane());
+  if (++at_barrier_ == alive_) release_all();
+  else wait();
+}
+
+// Threads that have left no longer count, as on the hardware.
+void Block::release_all() {
+  at_barrier_ = 0, ++epoch_;
+  for (Warp& w : warps_) ++w.epoch;
+  for (Thread& t : threads_)
+    if (!t.done) t.waiting = false, warps_[std::size_t(t.warp())].ready |= 1u << t.lane();
+}
+
+void Block::begin(Thread& t) {
+  t.fiber = boost::context::fiber(std::allocator_arg, FromStacks(), [this, &t](boost::context::fiber&& scheduler) {
+    scheduler_ = std::move(scheduler);
+    try {
+      launched_.body();
+    } catch (const Violation&) {
+      failure_ = std::current_exception();
+    }
+    leave(t);
+    return std::move(scheduler_);
+  });
+}
+
+void Block::leave(Thread& t) {
+  Warp& w = warps_[std::size_t(t.warp())];
+  t.done = true, --w.alive, --alive_;
+  w.ready &= ~(1u << t.lane());
+  if (alive_ > 0 && at_barrier_ == alive_) release_all();
+}
+
+Thread* Block::next(std::mt19937_64& random) {
+  const Order order = launched_.machine.order;
+  const int warps = int(warps_.size()), start = order == Order::random ? int(random() % std::uint64_t(warps)) : 0;
+  for (int i = 0; i < warps; ++i) {
+    const int w = picked(i, warps, order, start);
+    const std::uint32_t ready = warps_[std::size_t(w)].ready;
+    if (ready == 0) continue;
+    const int turn = order == Order::random ? int(random() % warp_size) : 0;
+    const int lane = order == Order::backward ? 31 - std::countl_zero(ready) : (std::countr_zero(std::rotr(ready, turn)) + turn) % warp_size;
+    return &threads_[std::size_t(w * warp_size + lane)];
+  }
+  return nullptr;
+}
+
+void Block::run(std::mt19937_64& random) {
+  running = this;
+  while (alive_ > 0) {
+    Thread* const t = next(random);
+    if (!t) deadlock();
+    self = t;
+    if (!t->fiber) begin(*t);
+    t->fiber = std::move(t->fiber).resume();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+}
+
+void Block::deadlock() const {
+  std::map<std::pair<unsigned, Meeting>, int> waiting;
+  for (const Thread& t : threads_)
+    if (!t.done) ++waiting[{t.site.line(), t.meeting}];
+  std::string text;
+  for (const auto& [where, count] : waiting) text += fmt::format("; {} threads wait in {} of line {}", count, name_of(where.second), where.first);
+  throw Violation(fmt::format("{}: nobody goes on in block {}: {} of {} threads have left{}", launched_.kernel, number_,
+                              int(threads_.size()) - alive_, threads_.size(), text));
+}
+
+Access Block::access(const Site& site) const {
+  return {number_, self->number, epoch_, warps_[std::size_t(self->warp())].epoch, unsigned(site.line())};
+}
+
+void Block::judge(Cell& cell, Touch touch, const Access& now, const char* memory, Index offset, const Site& site) const {
+  const auto against = [&](const Access& earlier, const char* did) {
+    if (earlier.made() && !earlier.before(now))
+      violation(fmt::format("a race: it {} byte {} of {}, which thread {} of block {} {} in line {}, and no barrier lies between",
+                            touch == Touch::read    ? "reads"
+                            : touch == Touch::write ? "writes"
+                                                    : "adds to",
+                            offset, memory, earlier.thread, earlier.block, did, earlier.line),
+                site);
+  };
+  against(cell.write, "writes");
+  if (touch != Touch::add) against(cell.add, "adds to");
+  if (touch == Touch::read) {
+    if (cell.read.made() && cell.read.block != now.block) cell.read_by_blocks = true;
+    if (cell.read.block != now.block || cell.read.block_epoch != now.block_epoch) cell.reading_warps = 0;
+    cell.reading_warps |= 1u << (now.thread / warp_size);
+    cell.read = now;
+    return;
+  }
+  against(cell.read, "reads");
+  const bool same_epoch = cell.read.block == now.block && cell.read.block_epoch == now.block_epoch;
+  if (cell.read_by_blocks || (same_epoch && (cell.reading_warps & ~(1u << (now.thread / warp_size)))))
+    violation(fmt::format("a race: it writes byte {} of {}, which others read, one of them in line {}, and no barrier lies between", offset, memory,
+                          cell.read.line),
+              site);
+  (touch == Touch::write ? cell.write : cell.add) = now;
+  cell.read = {}, cell.reading_warps = 0, cell.read_by_blocks = false;
+}
+
+void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& site) {
+  const Index first = static_cast<const char*>(p) - shared_.data();
+  if (first < 0 || first + bytes > shared_bytes())
+    violation(fmt::format("bytes {} to {} of shared memory, of which a block has {}", first, first + bytes, shared_bytes()), site);
+  if (first % bytes != 0) violation(fmt::format("{} bytes of shared memory from {} on, which is no multiple", bytes, first), site);
+  const Access now = access(site);
+  for (Index i = first / unit; i < (first + bytes + unit - 1) / unit; ++i) {
+    Cell& cell = cells_[std::size_t(i)];
+    if (touch != Touch::write && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read and was never written", i * unit), site);
+    judge(cell, touch, now, "shared memory", i * unit, site);
+  }
+}
+
+void Block::judge_global(const void* p, Index bytes, Touch touch, const Site& site) {
+  const auto first = reinterpret_cast<std::uintptr_t>(p);
+  if (first % std::uintptr_t(bytes) != 0) violation(fmt::format("an access of {} bytes at an address that is no multiple", bytes), site);
+  const Access now = access(site);
+  for (auto i = first / unit; i < (first + std::uintptr_t(bytes) + unit - 1) / unit; ++i)
+    judge(launched_.global[i], touch, now, "a tensor's element", Index(i * unit - first), site);
+}
+
+void run_grid(const char* kernel, const Grid& grid, std::function<void()> body) {
+  ++grids;
+  ensure(grid.threads > 0 && grid.threads % warp_size == 0 && grid.threads <= 1024, "{}: blocks of {} threads", kernel, grid.threads);
+  Machine& machine = Machine::instance();
+  Launched launched{machine, kernel, grid, std::move(body), {}};
+  std::mt19937_64 random(machine.seed);
+  std::vector<Index> blocks(std::size_t(grid.blocks));
+  std::iota(blocks.begin(), blocks.end(), Index(0));
+  if (machine.order == Order::backward) std::reverse(blocks.begin(), blocks.end());
+  if (machine.order == Order::random) std::shuffle(blocks.begin(), blocks.end(), random);
+  for (const Index b : blocks) Block(launched, b).run(random);
+}
+
+Index grids_run() { return grids; }
+
+}  // namespace gyr::cuda

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The host in the part of a GPU. Every CUDA thread is a fiber of its own, which runs until it meets others of its warp or block; a schedule says who
+// goes on. A checked machine also judges what threads touch: it finds accesses outside a tensor, reads of shared memory that nobody has written, and
+// two accesses, one of them a write, that no barrier orders.
+#pragma once
+
+#include <boost/context/fiber.hpp>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <source_location>
+#include <stdexcept>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/scalar.hpp"
+
+namespace gyr::cuda {
+
+using Site = std::source_location;  // of an operation in a kernel
+
+// A kernel did what none may do. The message names kernel, line, block and thread.
+struct Violation : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+inline constexpr int warp_size = 32;
+
+enum class Order { forward, backward, random };  // of blocks, warps and lanes
+
+struct Machine {
+  Order order = Order::forward;
+  std::uint64_t seed = 1;
+  bool checked = false;
+
+  // Of this process. GYR_EMULATION, words such as "backward", "random=7" and "checked", says how it begins.
+  static Machine& instance();
+};
+
+// A grid of blocks of threads, in one dimension.
+struct Grid {
+  Index blocks;
+  int threads;           // a multiple of warp_size
+  int shared_bytes = 0;  // of a block
+};
+
+enum class Meeting { none, warp_barrier, shuffle, block_barrier };
+enum class Touch { read, write, add };  // add: atomic
+
+// One access, and whether another one comes after it by a barrier.
+struct Access {
+  Index block = -1;
+  int thread = -1;
+  std::uint32_t block_epoch = 0, warp_epoch = 0;  // barriers before it
+  unsigned line = 0;
+
+  bool made() const { return block >= 0; }
+  bool before(const Access& later) const;
+};
+
+// What happened to a unit of memory last.
+struct Cell {
+  Access write, add, read;
+  std::uint32_t reading_warps = 0;  // those of read's block that read since its last barrier
+  bool read_by_blocks = false;      // by more than one since the last write
+};
+
+class Block;
+
+struct Thread {
+  int number = 0;
+  bool done = false, waiting = false;
+  Meeting meeting = Meeting::none;
+  Site site;
+  void* argument = nullptr;  // of the meeting
+  boost::context::fiber fiber;
+
+  int lane() const { return number % warp_size; }
+  int warp() const { return number / warp_size; }
+};
+
+// What all blocks of one kernel share.
+struct Launched {
+  Machine& machine;
+  const char* kernel;
+  Grid grid;
+  std::function<void()> body;                       // of a thread
+  std::unordered_map<std::uintptr_t, Cell> global;  // by unit of memory, where the machine is checked
+};
+
+class Block {
+ public:
+  Block(Launched& launched, Index number);
+  Block(const Block&) = delete;
+
+  // All threads from beginning to end.
+  void run(std::mt19937_64& random);
+
+  // Those that run now: on the thread of the host that runs a block.
+  static Block& current();
+  static Thread& thread();
+
+  Index number() const { return number_; }
+  const Grid& grid() const { return launched_.grid; }
+  char* shared() { return shared_.data(); }
+  Index shared_bytes() const { return Index(shared_.size()); }
+  bool checked() const { return launched_.machine.checked; }
+
+  // All lanes of the warp meet; the last one calls combine(), which finds what each brought by argument<T>(lane).
+  template <class Combine>
+  void meet(Meeting what, void* argument, const Site& site, const Combine& combine) {
+    if (arrive(what, argument, site)) {
+      combine();
+      part(what);
+    } else {
+      wait();
+    }
+  }
+  template <class T>
+  T& argument(int lane) {
+    return *static_cast<T*>(threads_[std::size_t(thread().warp() * warp_size + lane)].argument);
+  }
+  void meet_all(const Site&);  // the block's barrier
+
+  // An access of the current thread, where the machine is checked.
+  void judge_shared(const void* p, Index bytes, Touch, const Site&);
+  void judge_global(const void* p, Index bytes, Touch, const Site&);
+  [[noreturn]] void violation(const std::string& what, const Site&) const;
+
+ private:
+  struct Warp {
+    int arrived = 0, alive = 0;
+    std::uint32_t epoch = 0;
+    std::uint32_t ready = 0;  // lanes that may go on
+  };
+  bool arrive(Meeting, void* argument, const Site&);
+  void part(Meeting);
+  void wait();
+  void begin(Thread&);
+  void leave(Thread&);
+  void release_all();
+  Thread* next(std::mt19937_64& random);
+  [[noreturn]] void deadlock() const;
+  Access access(const Site&) const;
+  void judge(Cell&, Touch, const Access&, const char* memory, Index offset, const Site&) const;
+
+  Launched& launched_;
+  Index number_;
+  std::vector<char> shared_;
+  std::vector<Cell> cells_;  // of shared memory
+  std::vector<Thread> threads_;
+  std::vector<Warp> warps_;
+  std::uint32_t epoch_ = 0;
+  int alive_ = 0, at_barrier_ = 0;
+  boost::context::fiber scheduler_;
+  std::exception_ptr failure_;
+};
+
+// Runs body() as every thread of the grid.
+void run_grid(const char* kernel, const Grid&, std::function<void()> body);
+// How often that was.
+Index grids_run();
+
+}  // namespace gyr::cuda

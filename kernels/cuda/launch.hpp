@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How kernels are started.
+#pragma once
+
+#include "kernels/cuda/primitives.hpp"
+#include "kernels/device.hpp"
+
+namespace gyr::cuda {
+
+#if defined(__CUDACC__)
+struct Grid {
+  Index blocks;
+  int threads;
+  int shared_bytes = 0;
+};
+#endif
+
+// kernel(arguments...) as every thread of the grid, in the order of the device's work. A grid without blocks is nothing.
+template <class... P, class... A>
+void launch(Device&, [[maybe_unused]] const char* name, const Grid& grid, void (*kernel)(P...), const A&... arguments) {
+  if (grid.blocks == 0) return;
+#if defined(__CUDACC__)
+  kernel<<<unsigned(grid.blocks), unsigned(grid.threads), std::size_t(grid.shared_bytes)>>>(P(arguments)...);
+#else
+  run_grid(name, grid, [&] { kernel(P(arguments)...); });
+#endif
+}
+
+// f(std::integral_constant<int, N>()) with N numbers of T to a pack where all of these tensors have such packs, else with one.
+template <class T, class F, class... X>
+void with_packs(const F& f, const Global<X>&... tensors) {
+  constexpr int N = pack_bytes / int(sizeof(T));
+  if ((tensors.template packs<N>() && ...)) f(std::integral_constant<int, N>());
+  else f(std::integral_constant<int, 1>());
+}
+
+}  // namespace gyr::cuda

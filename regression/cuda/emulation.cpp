@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The emulated machine finds what it is there to find: each mistake that kernels are made with is made on purpose.
+#include "kernels/cuda/rows.hpp"
+#include "kernels/rmsnorm.hpp"
+#include "regression/tensors.hpp"
+
+using namespace gyr;
+using namespace gyr::cuda;
+
+namespace {
+
+// The machine as a test wants it, and as it was behind it.
+class With {
+ public:
+  With(Order order, bool checked, std::uint64_t seed = 1) : before_(Machine::instance()) { Machine::instance() = {order, seed, checked}; }
+  ~With() { Machine::instance() = before_; }
+
+ private:
+  Machine before_;
+};
+
+constexpr int threads = 64;
+
+template <class... P, class... A>
+std::string complaint(const Grid& grid, void (*kernel)(P...), const A&... arguments) {
+  Device dev(false, 1 << 20);
+  try {
+    launch(dev, "wrong", grid, kernel, arguments...);
+  } catch (const Violation& v) {
+    return v.what();
+  }
+  return "";
+}
+
+void expect_found(const std::string& what, const std::string& complaint) {
+  EXPECT_NE(complaint.find(what), std::string::npos) << "wanted: " << what << "\n   found: " << complaint;
+}
+
+enum class Mistake { none, no_barrier, no_barrier_before_writing, unwritten, outside_shared, divergent_shuffle, missing_threads, early_exit };
+
+// Every thread writes a number and reads its neighbour's of another warp, twice.
+GYR_KERNEL neighbours(Mistake mistake, Global<const float> x, Global<float> y) {
+  const Shared<float> room;
+  const int t = thread_index(), other = (t + warp_size) % threads;
+  if (mistake == Mistake::early_exit && t == 3) return;
+  if (mistake != Mistake::unwritten || t != 5) room.store(t, 0);
+  sync_block();
+  for (int round = 0; round < 2; ++round) {
+    if (mistake != Mistake::unwritten || t != 5) room.store(t, x.load(t) + float(round));
+    if (mistake == Mistake::missing_threads && t < warp_size) return;
+    if (mistake != Mistake::no_barrier) sync_block();
+    float v = room.load(mistake == Mistake::outside_shared ? other + threads : other);
+    if (mistake == Mistake::divergent_shuffle && lane() < 16) v = shuffle_xor(v, 1);
+    else v = shuffle_xor(v, 2);
+    y.store(t, v);
+    if (mistake != Mistake::no_barrier_before_writing) sync_block();
+  }
+}
+
+std::string complaint_of(Mistake mistake) {
+  Workbench bench;
+  const auto x = bench.normal<float>(threads), y = bench.zeros<float>(threads);
+  return complaint({1, threads, threads * int(sizeof(float))}, neighbours, mistake, Tensor1<const float>(x), y);
+}
+
+// Blocks that write what others write or read.
+GYR_KERNEL one_for_all(Global<float> x) { x.store(0, float(block_index())); }
+GYR_KERNEL shifted(Global<const float> x, Global<float> y) {
+  const Index i = block_index() * block_threads() + thread_index();
+  if (i + 1 < x.columns()) y.store(i, x.load(i + 1));
+}
+GYR_KERNEL too_far(Global<float> x) { x.store(x.columns(), 1); }
+GYR_KERNEL into_the_gap(Global<float> x) { x.store(0, x.columns(), 1); }
+
+}  // namespace
+
+TEST(emulation, finds_what_a_block_forgets_in_every_order) {
+  for (const auto order : {Order::forward, Order::backward, Order::random})
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      const With machine(order, true, seed);
+      EXPECT_EQ(complaint_of(Mistake::none), "");
+      expect_found("no barrier lies between", complaint_of(Mistake::no_barrier));
+      expect_found("no barrier lies between", complaint_of(Mistake::no_barrier_before_writing));
+      expect_found("was never written", complaint_of(Mistake::unwritten));
+      expect_found("of shared memory, of which a block has 256", complaint_of(Mistake::outside_shared));
+    }
+}
+
+TEST(emulation, finds_warps_that_part_without_being_checked) {
+  for (const auto order : {Order::forward, Order::backward, Order::random}) {
+    const With machine(order, false);
+    expect_found("a divergent warp", complaint_of(Mistake::divergent_shuffle));
+    expect_found("that some lanes have left", complaint_of(Mistake::early_exit));
+  }
+}
+
+TEST(emulation, finds_blocks_that_meet_in_memory) {
+  const With machine(Order::random, true);
+  Workbench bench;
+  const auto x = bench.normal<float>(256);
+  expect_found("a race: it writes", complaint({4, threads}, one_for_all, x));
+  expect_found("a race", complaint({4, threads}, shifted, Tensor1<const float>(x), x));
+  EXPECT_EQ(complaint({4, threads}, shifted, Tensor1<const float>(x), bench.zeros<float>(256)), "");
+}
+
+TEST(emulation, finds_accesses_outside_a_tensor_without_being_checked) {
+  Workbench bench;
+  const auto x = bench.zeros<float>(64);
+  expect_found("outside the tensor", complaint({1, warp_size}, too_far, x));
+  expect_found("outside the tensor", complaint({1, warp_size}, into_the_gap, Matrix<float>(x.data(), 4, 15, 16)));
+  EXPECT_EQ(x(63), 0);
+}
+
+// A warp that waits for threads which have left goes on without them, as on the hardware.
+TEST(emulation, barriers_do_not_wait_for_threads_that_have_left) {
+  const With machine(Order::forward, false);
+  EXPECT_EQ(complaint_of(Mistake::missing_threads), "");
+}
+
+TEST(emulation, names_kernel_line_block_and_thread) {
+  const With machine(Order::forward, true);
+  const std::string text = complaint_of(Mistake::no_barrier);
+  for (const char* part : {"wrong: ", "emulation.cpp line ", "block 0", "thread "}) expect_found(part, text);
+}
+
+// What the suites of kernels test here are the kernels of CUDA.
+TEST(emulation, kernels_of_this_program_are_those_of_cuda) {
+  const With machine(Order::forward, false);
+  Workbench bench;
+  const auto x = bench.normal<float>(3, 40), y = bench.zeros<float>(3, 40);
+  const auto weight = bench.normal<float>(40), rstd = bench.zeros<float>(3);
+  const Index before = grids_run();
+  rmsnorm<float>(bench.dev, x, weight, 1e-6, y, rstd);
+  EXPECT_EQ(grids_run(), before + 1);
+}
