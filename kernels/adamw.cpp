@@ -2,6 +2,7 @@
 #include "kernels/adamw.hpp"
 
 #include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 
 namespace gyr {
 
@@ -23,8 +24,8 @@ void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<
 
 template struct AdamWUpdate<double>;
 template struct AdamWUpdate<float>;
-template void adamw<double>(Device&, const AdamW&, Tensor1<const double>, Tensor1<double>, Tensor1<double>, Tensor1<double>, Tensor1<double>);
-template void adamw<float>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>, Tensor1<float>);
-template void adamw<bf16>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>, Tensor1<bf16>);
+GYR_ADAMW(double)
+GYR_ADAMW(float)
+GYR_ADAMW(bf16)
 
 }  // namespace gyr

@@ -3,9 +3,12 @@
 // same functions, with the same meaning. They run on no dry-run device; those that take scratch memory also count it there.
 #pragma once
 
+#include <cmath>
+
 #include "kernels/adamw.hpp"
 #include "kernels/elementwise.hpp"
-#include "kernels/rmsnorm.hpp"
+#include "kernels/gate.hpp"
+#include "kernels/rope.hpp"
 #include "kernels/swiglu.hpp"
 
 namespace gyr::backend {
@@ -33,6 +36,42 @@ void rmsnorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, T
 template <class T>
 void rmsnorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx,
                       Tensor1<Acc<T>> dg);  // takes scratch
+
+// The four kernels of the gated norm see the same tensors and walk over them alike.
+struct NormGroups {
+  Index rows, channels, groups, width;  // width: channels of a group on this rank
+};
+template <class T, class A>
+NormGroups norm_groups(const Matrix<const T>& y, const Tensor2<A>& squares) {
+  const Index groups = squares.extent(1);
+  return {y.rows, y.columns, groups, y.columns / groups};
+}
+// Of a group, by its sum of squares over `width` channels.
+template <class A>
+GYR_FUNCTION A norm_factor(A squares, Index width, double eps) {
+  return A(1 / std::sqrt(double(squares) / double(width) + eps));
+}
+template <class T>
+void gate(Device&, Matrix<const T> y, Matrix<const T> z, Tensor2<T> out);
+template <class T>
+void gate_backward(Device&, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor2<T> dy, Matrix<T> dz);
+template <class T>
+void gated_norm_squares(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor2<Acc<T>> squares);
+template <class T>
+void gated_norm(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w, Tensor2<const Acc<T>> squares, Index width,
+                double eps, Tensor2<T> out);
+template <class T>
+void gated_norm_products(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products, Tensor1<Acc<T>> dw);  // takes scratch
+template <class T>
+void gated_norm_backward(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz);
+
+template <class A>
+void rope_table(Device&, double rope_theta, const Rotation<A>&);
+template <class S, class T>
+void rope(Device&, Rotate, Index num_heads, double scale, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const S> x,
+          Matrix<T> y);
 
 template <class T>
 void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master, Tensor1<T> w);

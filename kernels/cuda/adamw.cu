@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/cuda/rows.hpp"
 
 namespace gyr::backend {
@@ -44,8 +45,8 @@ void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<
       gradient, first, second, exact, narrow);
 }
 
-template void adamw<double>(Device&, const AdamW&, Tensor1<const double>, Tensor1<double>, Tensor1<double>, Tensor1<double>, Tensor1<double>);
-template void adamw<float>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>, Tensor1<float>);
-template void adamw<bf16>(Device&, const AdamW&, Tensor1<const float>, Tensor1<float>, Tensor1<float>, Tensor1<float>, Tensor1<bf16>);
+GYR_ADAMW(double)
+GYR_ADAMW(float)
+GYR_ADAMW(bf16)
 
 }  // namespace gyr::backend

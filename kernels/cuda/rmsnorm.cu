@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/cuda/rows.hpp"
 
 namespace gyr::backend {
@@ -98,14 +99,8 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
       dout, in, weight, din, Global<A>(partial));
 }
 
-template void rmsnorm<double>(Device&, Tensor2<const double>, Tensor1<const double>, double, Tensor2<double>, Tensor1<double>);
-template void rmsnorm<float>(Device&, Tensor2<const float>, Tensor1<const float>, double, Tensor2<float>, Tensor1<float>);
-template void rmsnorm<bf16>(Device&, Tensor2<const bf16>, Tensor1<const float>, double, Tensor2<bf16>, Tensor1<float>);
-template void rmsnorm_backward<double>(Device&, Tensor2<const double>, Tensor2<const double>, Tensor1<const double>, Tensor1<const double>, Add,
-                                       Tensor2<double>, Tensor1<double>);
-template void rmsnorm_backward<float>(Device&, Tensor2<const float>, Tensor2<const float>, Tensor1<const float>, Tensor1<const float>, Add,
-                                      Tensor2<float>, Tensor1<float>);
-template void rmsnorm_backward<bf16>(Device&, Tensor2<const bf16>, Tensor2<const bf16>, Tensor1<const float>, Tensor1<const float>, Add,
-                                     Tensor2<bf16>, Tensor1<float>);
+GYR_RMSNORM(double)
+GYR_RMSNORM(float)
+GYR_RMSNORM(bf16)
 
 }  // namespace gyr::backend

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/cuda/rows.hpp"
 
 namespace gyr::backend {
@@ -64,11 +65,8 @@ void swiglu_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> gate_up,
       dout, in, din);
 }
 
-template void swiglu<double>(Device&, Tensor2<const double>, double, Tensor2<double>);
-template void swiglu<float>(Device&, Tensor2<const float>, double, Tensor2<float>);
-template void swiglu<bf16>(Device&, Tensor2<const bf16>, double, Tensor2<bf16>);
-template void swiglu_backward<double>(Device&, Tensor2<const double>, Tensor2<const double>, double, Tensor2<double>);
-template void swiglu_backward<float>(Device&, Tensor2<const float>, Tensor2<const float>, double, Tensor2<float>);
-template void swiglu_backward<bf16>(Device&, Tensor2<const bf16>, Tensor2<const bf16>, double, Tensor2<bf16>);
+GYR_SWIGLU(double)
+GYR_SWIGLU(float)
+GYR_SWIGLU(bf16)
 
 }  // namespace gyr::backend

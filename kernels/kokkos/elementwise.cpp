@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 
 namespace gyr::backend {
@@ -91,25 +92,13 @@ void bias_backward(Device& dev, Matrix<const T> dy, double scale, Tensor1<Acc<T>
   add_blocks<A>("bias_backward", dev, partial, A(scale), dbias);
 }
 
-template void fill<double>(Device&, Tensor1<double>, double);
-template void fill<float>(Device&, Tensor1<float>, double);
-template void fill<bf16>(Device&, Tensor1<bf16>, double);
-template void add<double>(Device&, Matrix<const double>, Matrix<double>);
-template void add<float>(Device&, Matrix<const float>, Matrix<float>);
-template void add<bf16>(Device&, Matrix<const bf16>, Matrix<bf16>);
-template void convert<double, double>(Device&, Matrix<const double>, Matrix<double>);
-template void convert<float, float>(Device&, Matrix<const float>, Matrix<float>);
-template void convert<float, bf16>(Device&, Matrix<const float>, Matrix<bf16>);
-template void convert<bf16, float>(Device&, Matrix<const bf16>, Matrix<float>);
-template void convert<bf16, bf16>(Device&, Matrix<const bf16>, Matrix<bf16>);
-template void bias_scale<double>(Device&, Tensor1<const double>, Tensor1<const double>, Matrix<double>);
-template void bias_scale<float>(Device&, Tensor1<const float>, Tensor1<const float>, Matrix<float>);
-template void bias_scale<bf16>(Device&, Tensor1<const float>, Tensor1<const float>, Matrix<bf16>);
-template void add_bias<double>(Device&, Tensor1<const Acc<double>>, double, Matrix<double>);
-template void bias_backward<double>(Device&, Matrix<const double>, double, Tensor1<double>);
-template void add_bias<float>(Device&, Tensor1<const Acc<float>>, double, Matrix<float>);
-template void bias_backward<float>(Device&, Matrix<const float>, double, Tensor1<float>);
-template void add_bias<bf16>(Device&, Tensor1<const Acc<bf16>>, double, Matrix<bf16>);
-template void bias_backward<bf16>(Device&, Matrix<const bf16>, double, Tensor1<float>);
+GYR_ELEMENTWISE(double)
+GYR_ELEMENTWISE(float)
+GYR_ELEMENTWISE(bf16)
+GYR_CONVERT(double, double)
+GYR_CONVERT(float, float)
+GYR_CONVERT(float, bf16)
+GYR_CONVERT(bf16, float)
+GYR_CONVERT(bf16, bf16)
 
 }  // namespace gyr::backend

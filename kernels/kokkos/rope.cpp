@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/rope.hpp"
-
 #include <cmath>
 
+#include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 
-namespace gyr {
+namespace gyr::backend {
 
 template <class A>
 void rope_table(Device& dev, double rope_theta, const Rotation<A>& table) {
   const auto cosine = table.cosine, sine = table.sine;
   const Index P = cosine.extent(0), half = cosine.extent(1);
-  if (dev.dry_run()) return;  // made once, this is no step's work
   for_rows(
       dev, "rope_table", P, KOKKOS_LAMBDA(const Index p) {
         for (Index j = 0; j < half; ++j) {
@@ -28,12 +27,6 @@ void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotatio
   using A = Acc<T>;
   const auto cosine = table.cosine, sine = table.sine;
   const Index R = x.rows, half = cosine.extent(1);
-  ensure(x.columns == 2 * half * num_heads && y.columns == x.columns && y.rows == R && Index(positions.extent(0)) == R,
-         "rope of ({},{}) at {} positions into ({},{}) with {} heads of {}", R, x.columns, positions.extent(0), y.rows, y.columns, num_heads,
-         2 * half);
-  const auto run =
-      dev.launch("rope", 7.0 * R * num_heads * half, double(R) * (num_heads * 2 * half * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(A)));
-  if (!run) return;
   const A factor = A(scale), sense = A(turn == Rotate::forward ? scale : -scale);
   for_rows(
       dev, "rope", R, KOKKOS_LAMBDA(const Index r) {
@@ -53,14 +46,10 @@ void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotatio
 
 template void rope_table<double>(Device&, double, const Rotation<double>&);
 template void rope_table<float>(Device&, double, const Rotation<float>&);
-
-#define GYR_ROPE(S, T) \
-  template void rope<S, T>(Device&, Rotate, Index, double, const Rotation<Acc<T>>&, Tensor1<const std::int32_t>, Matrix<const S>, Matrix<T>);
 GYR_ROPE(double, double)
 GYR_ROPE(float, float)
 GYR_ROPE(bf16, bf16)
 GYR_ROPE(float, bf16)
 GYR_ROPE(bf16, float)
-#undef GYR_ROPE
 
-}  // namespace gyr
+}  // namespace gyr::backend

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/backend.hpp"
+#include "kernels/cuda/rows.hpp"
+#include "kernels/instances.hpp"
+
+namespace gyr::backend {
+
+using namespace cuda;
+
+namespace {
+
+template <class A>
+GYR_KERNEL rope_table_kernel(A theta, Global<A> cosine, Global<A> sine) {
+  const Index half = cosine.columns();
+  each_pack<1>(cosine, [&](Index p, Index j) {
+    const A angle = A(p) * (A(1) / std::pow(theta, A(2 * j) / A(2 * half)));
+    cosine.store(p, j, std::cos(angle));
+    sine.store(p, j, std::sin(angle));
+  });
+}
+
+// Both halves of a head are read before either is written, so x may be y's memory.
+template <class S, class T, int N>
+GYR_KERNEL rope_kernel(Index num_heads, Acc<T> factor, Acc<T> sense, Global<const Acc<T>> cosine, Global<const Acc<T>> sine,
+                       Global<const std::int32_t> positions, Global<const S> x, Global<T> y) {
+  using A = Acc<T>;
+  const Index half = cosine.columns();
+  each_row(x.rows(), [&](Index r) {
+    const Index p = positions.load(r);
+    each_column<N>(num_heads * half, [&](Index i) {
+      const Index j = i % half, c = i / half * 2 * half + j;
+      const auto u1 = x.template load_pack<N>(r, c), u2 = x.template load_pack<N>(r, c + half);
+      const auto cj = cosine.template load_pack<N>(p, j), sj = sine.template load_pack<N>(p, j);
+      Pack<T, N> v1, v2;
+      for (int k = 0; k < N; ++k) {
+        const A along = factor * cj.at[k], across = sense * sj.at[k];
+        v1.at[k] = T(A(u1.at[k]) * along - A(u2.at[k]) * across);
+        v2.at[k] = T(A(u2.at[k]) * along + A(u1.at[k]) * across);
+      }
+      y.template store_pack<N>(r, c, v1);
+      y.template store_pack<N>(r, c + half, v2);
+    });
+  });
+}
+
+}  // namespace
+
+template <class A>
+void rope_table(Device& dev, double rope_theta, const Rotation<A>& table) {
+  const Global<A> cosine(table.cosine), sine(table.sine);
+  launch(dev, "rope_table", grid_of<1>(cosine), rope_table_kernel<A>, A(rope_theta), cosine, sine);
+}
+
+template <class S, class T>
+void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
+          Matrix<const S> x, Matrix<T> y) {
+  using A = Acc<T>;
+  const Global<const A> cosine(Tensor2<const A>(table.cosine)), sine(Tensor2<const A>(table.sine));
+  const Global<const S> from(x);
+  const Global<T> to(y);
+  const A sense = A(turn == Rotate::forward ? scale : -scale);
+  with_packs<T>([&](auto n) { launch(dev, "rope", grid_of_rows(from), rope_kernel<S, T, n>, num_heads, A(scale), sense, cosine, sine, positions, from, to); },
+                cosine, sine, from, to);
+}
+
+template void rope_table<double>(Device&, double, const Rotation<double>&);
+template void rope_table<float>(Device&, double, const Rotation<float>&);
+GYR_ROPE(double, double)
+GYR_ROPE(float, float)
+GYR_ROPE(bf16, bf16)
+GYR_ROPE(float, bf16)
+GYR_ROPE(bf16, float)
+
+}  // namespace gyr::backend

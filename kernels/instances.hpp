@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernels of NAME.hpp for one scalar: GYR_NAME(T) instantiates them in the namespace in which it stands, gyr for all and gyr::backend for what a
+// backend defines.
+#pragma once
+
+#define GYR_ADAMW(T) \
+  template void adamw<T>(Device&, const AdamW&, Tensor1<const Acc<T>>, Tensor1<Acc<T>>, Tensor1<Acc<T>>, Tensor1<Acc<T>>, Tensor1<T>);
+
+#define GYR_ELEMENTWISE(T)                                                                       \
+  template void fill<T>(Device&, Tensor1<T>, double);                                            \
+  template void add<T>(Device&, Matrix<const T>, Matrix<T>);                                     \
+  template void bias_scale<T>(Device&, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Matrix<T>); \
+  template void add_bias<T>(Device&, Tensor1<const Acc<T>>, double, Matrix<T>);                  \
+  template void bias_backward<T>(Device&, Matrix<const T>, double, Tensor1<Acc<T>>);
+
+#define GYR_CONVERT(S, T) template void convert<S, T>(Device&, Matrix<const S>, Matrix<T>);
+
+#define GYR_SWIGLU(T)                                                     \
+  template void swiglu<T>(Device&, Tensor2<const T>, double, Tensor2<T>); \
+  template void swiglu_backward<T>(Device&, Tensor2<const T>, Tensor2<const T>, double, Tensor2<T>);
+
+#define GYR_RMSNORM(T)                                                                                                                          \
+  template void rmsnorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>);                              \
+  template void rmsnorm_backward<T>(Device&, Tensor2<const T>, Tensor2<const T>, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Add, Tensor2<T>, \
+                                    Tensor1<Acc<T>>);
+
+#define GYR_GATE(T)                                                                                                                              \
+  template void gate<T>(Device&, Matrix<const T>, Matrix<const T>, Tensor2<T>);                                                                  \
+  template void gate_backward<T>(Device&, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor2<T>, Matrix<T>);                            \
+  template void gated_norm_squares<T>(Device&, GateOrder, Matrix<const T>, Matrix<const T>, Tensor2<Acc<T>>);                                    \
+  template void gated_norm<T>(Device&, GateOrder, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Index, double, \
+                              Tensor2<T>);                                                                                                       \
+  template void gated_norm_products<T>(Device&, GateOrder, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,            \
+                                       Tensor2<const Acc<T>>, Index, double, Tensor2<Acc<T>>, Tensor1<Acc<T>>);                                  \
+  template void gated_norm_backward<T>(Device&, GateOrder, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,            \
+                                       Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Index, double, Tensor2<T>, Matrix<T>);
+
+#define GYR_ROPE(S, T) \
+  template void rope<S, T>(Device&, Rotate, Index, double, const Rotation<Acc<T>>&, Tensor1<const std::int32_t>, Matrix<const S>, Matrix<T>);

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/rope.hpp"
+
+#include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
+
+namespace gyr {
+
+// Made once, this is no step's work.
+template <class A>
+void rope_table(Device& dev, double rope_theta, const Rotation<A>& table) {
+  if (!dev.dry_run()) backend::rope_table<A>(dev, rope_theta, table);
+}
+
+template <class S, class T>
+void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
+          Matrix<const S> x, Matrix<T> y) {
+  const Index R = x.rows, half = table.cosine.extent(1);
+  ensure(x.columns == 2 * half * num_heads && y.columns == x.columns && y.rows == R && Index(positions.extent(0)) == R,
+         "rope of ({},{}) at {} positions into ({},{}) with {} heads of {}", R, x.columns, positions.extent(0), y.rows, y.columns, num_heads,
+         2 * half);
+  if (const auto run =
+          dev.launch("rope", 7.0 * R * num_heads * half, double(R) * (num_heads * 2 * half * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(Acc<T>))))
+    backend::rope<S, T>(dev, turn, num_heads, scale, table, positions, x, y);
+}
+
+template void rope_table<double>(Device&, double, const Rotation<double>&);
+template void rope_table<float>(Device&, double, const Rotation<float>&);
+GYR_ROPE(double, double)
+GYR_ROPE(float, float)
+GYR_ROPE(bf16, bf16)
+GYR_ROPE(float, bf16)
+GYR_ROPE(bf16, float)
+
+}  // namespace gyr
