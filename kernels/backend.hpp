@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/adamw.hpp"
+#include "kernels/convolution.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/rope.hpp"
@@ -25,6 +26,16 @@ template <class T>
 void add_bias(Device&, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y);
 template <class T>
 void bias_backward(Device&, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias);  // takes scratch
+
+template <class T>
+void convolution(Device&, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before, Matrix<T> y,
+                 const Documents& documents);  // takes scratch
+template <class T>
+void convolution_backward(Device&, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                          Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore,
+                          const Documents& documents);  // takes scratch
+template <class T>
+void convolution_tail(Device&, Index batch, Matrix<const T> x, Tensor3<const T> before, Tensor3<T> after);
 
 template <class T>
 void swiglu(Device&, Tensor2<const T> gate_up, double multiplier, Tensor2<T> y);

@@ -10,6 +10,8 @@
 
 namespace gyr {
 
+inline constexpr int largest_conv_kernel = 16;  // K
+
 template <class T>
 void convolution(Device&, Index batch, Matrix<const T> x /*(B T, C)*/, Tensor2<const Acc<T>> w /*(C,K)*/, Tensor1<const Acc<T>> bias /*(C) or empty*/,
                  Tensor3<const T> before /*(B,K-1,C) or empty*/, Matrix<T> y /*(B T, C)*/, const Documents& = {});

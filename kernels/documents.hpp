@@ -18,7 +18,7 @@ struct Documents {
 
   bool packed() const { return !host.empty(); }
   // Tokens before row r that belong to its document: in kernels, and in plans.
-  GYR_FUNCTION Index reach(Index r) const { return positions.data() ? Index(positions(r)) : unlimited; }
+  KOKKOS_INLINE_FUNCTION Index reach(Index r) const { return positions.data() ? Index(positions(r)) : unlimited; }
   Index planned_reach(Index r) const { return packed() ? Index(host[r]) : unlimited; }
 
   Documents of_rows(Index first, Index count) const {

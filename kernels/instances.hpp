@@ -37,3 +37,9 @@
 
 #define GYR_ROPE(S, T) \
   template void rope<S, T>(Device&, Rotate, Index, double, const Rotation<Acc<T>>&, Tensor1<const std::int32_t>, Matrix<const S>, Matrix<T>);
+#define GYR_CONVOLUTION(T)                                                                                                                 \
+  template void convolution<T>(Device&, Index, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor3<const T>, Matrix<T>, \
+                               const Documents&);                                                                                          \
+  template void convolution_backward<T>(Device&, Index, Matrix<const T>, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>,    \
+                                        Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>, Tensor1<Acc<T>>, Tensor3<T>, const Documents&);      \
+  template void convolution_tail<T>(Device&, Index, Matrix<const T>, Tensor3<const T>, Tensor3<T>);

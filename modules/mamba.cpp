@@ -255,7 +255,10 @@ void read_mamba(Section& s, ModelConfig& m) {
   c.head_dim = s.get("head_dim", c.head_dim, "channels of a head").positive().at_most(widest);
   c.num_groups = s.get("num_groups", c.num_groups, "groups of heads that share B and C").positive().at_most(widest);
   c.state_size = s.get("state_size", c.state_size, "SSM state per channel").positive().at_most(widest);
-  c.conv_kernel = s.get("conv_kernel", c.conv_kernel, "tokens that the causal convolution reads for each").unit("tokens").at_least(2).at_most(16);
+  c.conv_kernel = s.get("conv_kernel", c.conv_kernel, "tokens that the causal convolution reads for each")
+                      .unit("tokens")
+                      .at_least(2)
+                      .at_most(largest_conv_kernel);
   c.chunk_size = s.get("chunk_size", c.chunk_size, "chunk length of the SSD scan; changes rounding only")
                      .unit("tokens")
                      .positive()

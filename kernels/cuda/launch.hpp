@@ -26,12 +26,17 @@ void launch(Device&, [[maybe_unused]] const char* name, const Grid& grid, void (
 #endif
 }
 
-// f(std::integral_constant<int, N>()) with N numbers of T to a pack where all of these tensors have such packs, else with one.
-template <class T, class F, class... X>
-void with_packs(const F& f, const Global<X>&... tensors) {
-  constexpr int N = pack_bytes / int(sizeof(T));
+// f(std::integral_constant<int, N>()) where all of these tensors have packs of N, else with packs of one.
+template <int N, class F, class... X>
+void with_packs_of(const F& f, const Global<X>&... tensors) {
   if ((tensors.template packs<N>() && ...)) f(std::integral_constant<int, N>());
   else f(std::integral_constant<int, 1>());
+}
+
+// The same with as many numbers of T to a pack as one instruction moves.
+template <class T, class F, class... X>
+void with_packs(const F& f, const Global<X>&... tensors) {
+  with_packs_of<pack_bytes / int(sizeof(T))>(f, tensors...);
 }
 
 }  // namespace gyr::cuda

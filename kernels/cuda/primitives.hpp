@@ -99,7 +99,8 @@ class Global {
   Global(const Matrix<T>& x) : data_(x.data), rows_(x.rows), columns_(x.columns), stride_(x.stride) {}
   Global(const Tensor1<T>& x) : data_(x.data()), rows_(1), columns_(x.span()), stride_(x.span()) {}
   Global(const Tensor2<T>& x) : Global(Matrix<T>(x)) {}
-  Global(const Tensor3<T>& x) : Global(flat(x)) {}
+  template <class U>
+  requires(std::is_same_v<const U, T>) Global(const Global<U>& x) : data_(x.data_), rows_(x.rows_), columns_(x.columns_), stride_(x.stride_) {}
   template <class U>
   requires(std::is_same_v<const U, T>) Global(const Matrix<U>& x) : Global(Matrix<T>(x)) {}
   template <class U>
@@ -139,6 +140,8 @@ class Global {
   GYR_DEVICE void store(Index i, T v, const Site& site = Site::current()) const { store(0, i, v, site); }
 
  private:
+  template <class U>
+  friend class Global;
   GYR_FUNCTION T* at(Index r, Index c) const { return data_ + r * stride_ + c; }
   GYR_FUNCTION bool inside(Index r, Index c, Index n) const { return r >= 0 && r < rows_ && c >= 0 && c + n <= columns_; }
 

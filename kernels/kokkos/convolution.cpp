@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/convolution.hpp"
-
+#include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/math.hpp"
 
-namespace gyr {
+namespace gyr::backend {
 
 namespace {
 
 constexpr Index block = 512;    // channels handled together: their weights and window stay in a cache
 constexpr Index segment = 128;  // tokens handled together in forward
-constexpr int most_taps = 16;
+constexpr int most_taps = largest_conv_kernel;
 
 // The inputs of one sequence at any time: those of this call, those before it, zeros before the beginning.
 template <class T>
@@ -66,15 +66,6 @@ template <class F>
 void with_taps(Index conv_kernel, const F& f) {
   if (conv_kernel <= 4) f(std::integral_constant<int, 4>());
   else f(std::integral_constant<int, most_taps>());
-}
-
-template <class T>
-void check(Index batch, const Matrix<const T>& x, const Tensor2<const Acc<T>>& w, const Tensor3<const T>& before) {
-  const Index C = x.columns, K = w.extent(1);
-  ensure(batch > 0 && x.rows % batch == 0 && Index(w.extent(0)) == C && K > 0 && K <= most_taps,
-         "convolution of {} sequences in ({},{}) with weights ({},{})", batch, x.rows, C, w.extent(0), K);
-  ensure(!before.data() || (Index(before.extent(0)) == batch && Index(before.extent(1)) == K - 1 && Index(before.extent(2)) == C),
-         "convolution needs ({},{},{}) inputs from before, not ({},{},{})", batch, K - 1, C, before.extent(0), before.extent(1), before.extent(2));
 }
 
 template <class T, int taps>
@@ -178,14 +169,10 @@ struct Backward {
 template <class T>
 void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before,
                  Matrix<T> y, const Documents& documents) {
-  check(batch, x, w, before);
-  documents.check(x.rows);
   const Index C = x.columns, K = w.extent(1);
-  const auto run = dev.launch("convolution", (2.0 * K + 4) * x.rows * C, 2.0 * sizeof(T) * x.rows * C);
-  const Workspace workspace(dev.scratch, "convolution");
   with_taps(K, [&](auto taps) {
     const Filter<T, taps> filter(dev, C);
-    if (!run) return;
+    if (dev.dry_run()) return;
     filter.fill(dev, w, bias);
     forward<T, taps>(dev, filter, {x, before.data(), filter.zeros.data(), x.rows / batch, K, documents}, batch, y);
   });
@@ -196,15 +183,11 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
                           Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore,
                           const Documents& documents) {
   using A = Acc<T>;
-  check(batch, x, w, before);
-  documents.check(x.rows);
   const Index C = x.columns, K = w.extent(1), blocks = ceil_div(C, block);
-  const auto run = dev.launch("convolution_backward", (6.0 * K + 9) * x.rows * C, 3.0 * sizeof(T) * x.rows * C);
-  const Workspace workspace(dev.scratch, "convolution_backward");
   with_taps(K, [&](auto taps) {
     const Filter<T, taps> filter(dev, C);
     const auto ring = dev.scratch.tensor<A>(blocks, taps + 1, block), dweight = dev.scratch.tensor<A>(blocks, taps + 1, block);
-    if (!run) return;
+    if (dev.dry_run()) return;
     filter.fill(dev, w, bias);
     const History<T> history{x, before.data(), filter.zeros.data(), x.rows / batch, K, documents};
     for_rows(dev, "convolution_backward", blocks, Backward<T, taps>{filter, history, dy, dx, dw, dbias, dbefore, ring, dweight});
@@ -214,8 +197,6 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
 template <class T>
 void convolution_tail(Device& dev, Index batch, Matrix<const T> x, Tensor3<const T> before, Tensor3<T> after) {
   const Index C = x.columns, K = after.extent(1) + 1, seq_length = x.rows / batch;
-  const auto run = dev.launch("convolution_tail", 0, 2.0 * sizeof(T) * batch * (K - 1) * C);
-  if (!run) return;
   for_rows(
       dev, "convolution_tail", batch, KOKKOS_LAMBDA(const Index b) {
         for (Index i = 0; i < K - 1; ++i) {  // ascending: a row that moves inside `before` moves to where it is no longer needed
@@ -228,15 +209,8 @@ void convolution_tail(Device& dev, Index batch, Matrix<const T> x, Tensor3<const
       });
 }
 
-#define GYR_CONVOLUTION(T)                                                                                                                 \
-  template void convolution<T>(Device&, Index, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor3<const T>, Matrix<T>, \
-                               const Documents&);                                                                                          \
-  template void convolution_backward<T>(Device&, Index, Matrix<const T>, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>,    \
-                                        Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>, Tensor1<Acc<T>>, Tensor3<T>, const Documents&);      \
-  template void convolution_tail<T>(Device&, Index, Matrix<const T>, Tensor3<const T>, Tensor3<T>);
 GYR_CONVOLUTION(double)
 GYR_CONVOLUTION(float)
 GYR_CONVOLUTION(bf16)
-#undef GYR_CONVOLUTION
 
-}  // namespace gyr
+}  // namespace gyr::backend

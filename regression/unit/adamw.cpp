@@ -29,7 +29,7 @@ void plain(const AdamW& a, const std::vector<double>& g, std::vector<double>& m,
 }
 
 template <class T>
-void follows_the_formula(double decay, bool with_master) {
+void follows_the_formula(double decay, bool with_master, Index n) {
   using A = Acc<T>;
   Workbench bench;
   const auto w = bench.normal<T>(n);
@@ -53,12 +53,13 @@ void follows_the_formula(double decay, bool with_master) {
 }  // namespace
 
 TEST(adamw, follows_the_formula_over_steps) {
-  for (const double decay : {0.0, 0.1}) {
-    follows_the_formula<double>(decay, false);
-    follows_the_formula<float>(decay, false);
-    follows_the_formula<float>(decay, true);
-    follows_the_formula<bf16>(decay, true);
-  }
+  for (const double decay : {0.0, 0.1})
+    for (const Index count : {n, Index(1040)}) {  // vectors that are not full, and full ones
+      follows_the_formula<double>(decay, false, count);
+      follows_the_formula<float>(decay, false, count);
+      follows_the_formula<float>(decay, true, count);
+      follows_the_formula<bf16>(decay, true, count);
+    }
 }
 
 // With bias correction the first step is rate * sign(g), whatever the size of g.

@@ -13,8 +13,10 @@ struct Case {
   Index batch = 2, seq_length = 9, channels = 5, conv_kernel = 4;
   bool with_bias = true, with_before = true;
   std::vector<std::int32_t> positions = {};  // of packed documents
+  bool dense = false;                        // rows one behind the other, aligned as vectors are
   Documents documents() const { return positions.empty() ? Documents() : documents_of(positions); }
   Index rows() const { return batch * seq_length; }
+  Index gap(Index gap) const { return dense ? 0 : gap; }
 };
 
 struct Arguments {
@@ -56,7 +58,7 @@ Tensor3<T> window(const Case& s, Block<T>& before) {
 template <class T>
 Values forward(Device& dev, const Case& s, const Arguments& a) {
   using A = Acc<T>;
-  Block<T> x(s.rows(), s.channels, a.x, 2), y(s.rows(), s.channels, {}, 3), before(1, a.before.size(), a.before);
+  Block<T> x(s.rows(), s.channels, a.x, s.gap(2)), y(s.rows(), s.channels, {}, s.gap(3)), before(1, a.before.size(), a.before);
   Block<A> w(s.channels, s.conv_kernel, a.w), bias(1, s.channels, a.bias);
   convolution<T>(dev, s.batch, x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before), y.matrix(), s.documents());
   return y.values();
@@ -66,7 +68,7 @@ Values forward(Device& dev, const Case& s, const Arguments& a) {
 template <class T>
 Gradients backward(Device& dev, const Case& s, const Arguments& a, const Values& dout) {
   using A = Acc<T>;
-  Block<T> x(s.rows(), s.channels, a.x, 2), dy(s.rows(), s.channels, dout, 1), dx(s.rows(), s.channels, {}, 3);
+  Block<T> x(s.rows(), s.channels, a.x, s.gap(2)), dy(s.rows(), s.channels, dout, s.gap(1)), dx(s.rows(), s.channels, {}, s.gap(3));
   Block<T> before(1, a.before.size(), a.before), dbefore(1, a.before.size());
   Block<A> w(s.channels, s.conv_kernel, a.w), bias(1, s.channels, a.bias);
   Block<A> dw(s.channels, s.conv_kernel, Values(a.w.size(), 1)), dbias(1, s.channels, Values(a.bias.size(), 1));
@@ -79,9 +81,19 @@ Gradients backward(Device& dev, const Case& s, const Arguments& a, const Values&
 }
 
 std::vector<Case> cases() {
-  return {{2, 9, 5, 4, true, true}, {1, 9, 3, 4, false, false},   {2, 2, 3, 4, true, true},    {3, 1, 2, 4, true, false},
-          {2, 7, 4, 2, true, true}, {1, 5, 2, 1, true, false},    {1, 21, 3, 5, true, true},   {2, 19, 2, 16, false, true},
-          {2, 9, 4, 3, true, true}, {1, 300, 261, 4, true, true}, {1, 40, 1030, 4, true, true}};  // the last ones have edges of blocks
+  return {{2, 9, 5, 4, true, true},
+          {1, 9, 3, 4, false, false},
+          {2, 2, 3, 4, true, true},
+          {3, 1, 2, 4, true, false},
+          {2, 7, 4, 2, true, true},
+          {1, 5, 2, 1, true, false},
+          {1, 21, 3, 5, true, true},
+          {2, 19, 2, 16, false, true},
+          {2, 9, 4, 3, true, true},
+          {2, 19, 24, 4, true, true, {}, true},
+          {1, 150, 1040, 3, true, false, {}, true},
+          {1, 300, 261, 4, true, true},
+          {1, 40, 1030, 4, true, true}};  // edges of segments and of blocks
 }
 
 std::vector<Case> packed_cases() {
@@ -91,7 +103,9 @@ std::vector<Case> packed_cases() {
   running.positions[0] = 2;  // the first document began two tokens before
   list.push_back(running);
   list.push_back({1, 300, 261, 4, true, true, positions_of({100, 2, 27, 128, 300}, 1, 300)});
+  list.push_back({1, 40, 16, 4, true, true, positions_of({5, 12, 13, 40}, 1, 40), true});
   list.push_back({1, 40, 3, 7, true, true, positions_of({5, 12, 13, 40}, 1, 40)});
+  list.push_back({1, 40, 1030, 4, true, true, positions_of({5, 12, 13, 40}, 1, 40)});
   return list;
 }
 

@@ -8,22 +8,23 @@ using namespace gyr;
 namespace {
 
 constexpr Index height = 150, width = 37;  // more than two blocks of rows, and columns that fill no vector
+constexpr Index full = 48;                 // columns that do, where the first of them is a multiple of 16
 
 template <class T>
-void fill_writes_everywhere() {
+void fill_writes_everywhere(Index beside) {
   Workbench bench;
-  const auto x = bench.normal<T>(40001);
-  fill<T>(bench.dev, rows(x, 1, 39999), -1.5);
+  const auto x = bench.normal<T>(40000 + 2 * beside);
+  fill<T>(bench.dev, rows(x, beside, 40000), -1.5);
   const auto v = numbers(x);
-  EXPECT_TRUE(std::all_of(v.begin() + 1, v.end() - 1, [](double e) { return e == -1.5; }));
-  EXPECT_NE(v.front(), -1.5);
-  EXPECT_NE(v.back(), -1.5);
+  EXPECT_TRUE(std::all_of(v.begin() + beside, v.end() - beside, [](double e) { return e == -1.5; }));
+  EXPECT_NE(v[beside - 1], -1.5);
+  EXPECT_NE(v[beside + 40000], -1.5);
 }
 
 template <class T>
-void add_adds() {
+void add_adds(Index n) {
   Workbench bench;
-  const auto x = bench.normal<T>(40001), y = bench.normal<T>(40001);
+  const auto x = bench.normal<T>(n), y = bench.normal<T>(n);
   auto want = numbers(x);
   const auto before = numbers(y);
   for (std::size_t i = 0; i < want.size(); ++i) want[i] = double(T(Acc<T>(before[i]) + Acc<T>(want[i])));
@@ -47,16 +48,16 @@ void converts(bool strided) {
 }
 
 template <class T>
-void bias_and_scale(bool with_bias, bool with_scale) {
+void bias_and_scale(bool with_bias, bool with_scale, Index width, Index first) {
   using A = Acc<T>;
   Workbench bench;
-  const auto wide = bench.normal<T>(height, width + 3);
-  const auto y = columns(wide, 2, width);
+  const auto wide = bench.normal<T>(height, width + 2 * first);
+  const auto y = columns(wide, first, width);
   const auto bias = with_bias ? bench.normal<A>(width) : Tensor1<A>(), scale = with_scale ? bench.normal<A>(width) : Tensor1<A>();
   auto want = numbers(wide);
   for (Index r = 0; r < height; ++r)
     for (Index c = 0; c < width; ++c) {
-      double& v = want[r * (width + 3) + c + 2];
+      double& v = want[r * (width + 2 * first) + c + first];
       v = (with_scale ? scale(c) : 1) * (v + (with_bias ? bias(c) : 0));
     }
   bias_scale<T>(bench.dev, bias, scale, y);
@@ -64,10 +65,10 @@ void bias_and_scale(bool with_bias, bool with_scale) {
 }
 
 template <class T>
-void bias_gradient() {
+void bias_gradient(Index width, Index first) {
   Workbench bench;
-  const auto wide = bench.normal<T>(height, width + 3);
-  const auto dy = columns(wide, 2, width);
+  const auto wide = bench.normal<T>(height, width + 2 * first);
+  const auto dy = columns(wide, first, width);
   const auto dbias = bench.normal<Acc<T>>(width), again = bench.copy(dbias);
   auto want = numbers(dbias);
   for (Index r = 0; r < height; ++r)
@@ -81,15 +82,19 @@ void bias_gradient() {
 }  // namespace
 
 TEST(elementwise, fill_writes_the_run_and_nothing_else) {
-  fill_writes_everywhere<double>();
-  fill_writes_everywhere<float>();
-  fill_writes_everywhere<bf16>();
+  for (const Index beside : {1, 16}) {
+    fill_writes_everywhere<double>(beside);
+    fill_writes_everywhere<float>(beside);
+    fill_writes_everywhere<bf16>(beside);
+  }
 }
 
 TEST(elementwise, add_rounds_once) {
-  add_adds<double>();
-  add_adds<float>();
-  add_adds<bf16>();
+  for (const Index n : {40000, 40001}) {
+    add_adds<double>(n);
+    add_adds<float>(n);
+    add_adds<bf16>(n);
+  }
 }
 
 TEST(elementwise, convert_keeps_numbers_that_both_types_hold) {
@@ -118,16 +123,16 @@ TEST(elementwise, convert_rounds_to_nearest_and_keeps_nan_and_infinity) {
 TEST(elementwise, bias_and_scale_may_each_be_absent) {
   for (const bool bias : {false, true})
     for (const bool scale : {false, true}) {
-      bias_and_scale<double>(bias, scale);
-      bias_and_scale<float>(bias, scale);
-      bias_and_scale<bf16>(bias, scale);
+      bias_and_scale<double>(bias, scale, width, 2), bias_and_scale<double>(bias, scale, full, 16);
+      bias_and_scale<float>(bias, scale, width, 2), bias_and_scale<float>(bias, scale, full, 16);
+      bias_and_scale<bf16>(bias, scale, width, 2), bias_and_scale<bf16>(bias, scale, full, 16);
     }
 }
 
 TEST(elementwise, the_bias_gradient_sums_rows_the_same_way_every_time) {
-  bias_gradient<double>();
-  bias_gradient<float>();
-  bias_gradient<bf16>();
+  bias_gradient<double>(width, 2), bias_gradient<double>(full, 16);
+  bias_gradient<float>(width, 2), bias_gradient<float>(full, 16);
+  bias_gradient<bf16>(width, 2), bias_gradient<bf16>(full, 16);
 }
 
 TEST(elementwise, nothing_happens_to_empty_tensors_and_on_dry_runs) {

@@ -7,7 +7,8 @@ using namespace gyr;
 
 namespace {
 
-constexpr Index height = 140, channels = 30;  // more than two blocks of rows; channels divide by 1, 2 and 3
+constexpr Index height = 140;         // more than two blocks of rows
+constexpr Index widths[] = {30, 48};  // they divide by 1, 2 and 3; the second in whole vectors
 constexpr double eps = 1e-2;
 constexpr GateOrder orders[] = {GateOrder::gate_first, GateOrder::norm_first};
 
@@ -17,10 +18,11 @@ double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 template <class T>
 struct Inputs {
   Inputs(Workbench& bench, Index rows, Index channels)
-      : wide_y(bench.normal<T>(rows, channels + 3)), wide_z(bench.normal<T>(rows, 2 * channels)), wide_dz(bench.zeros<T>(rows, channels + 5)),
-        y(columns(wide_y, 2, channels)), z(columns(wide_z, channels, channels)), dz(columns(wide_dz, 4, channels)),
-        dout(bench.normal<T>(rows, channels)), out(bench.normal<T>(rows, channels)), dy(bench.normal<T>(rows, channels)),
-        w(bench.normal<Acc<T>>(channels)), dw(bench.zeros<Acc<T>>(channels)) {}
+      : beside(channels % 16 == 0 ? 16 : 2), wide_y(bench.normal<T>(rows, channels + 2 * beside)), wide_z(bench.normal<T>(rows, 2 * channels)),
+        wide_dz(bench.zeros<T>(rows, channels + 4 * beside)), y(columns(wide_y, beside, channels)), z(columns(wide_z, channels, channels)),
+        dz(columns(wide_dz, 2 * beside, channels)), dout(bench.normal<T>(rows, channels)), out(bench.normal<T>(rows, channels)),
+        dy(bench.normal<T>(rows, channels)), w(bench.normal<Acc<T>>(channels)), dw(bench.zeros<Acc<T>>(channels)) {}
+  Index beside;  // columns beside those of y
   Tensor2<T> wide_y, wide_z, wide_dz;
   Matrix<T> y, z, dz;
   Tensor2<T> dout, out, dy;
@@ -48,7 +50,7 @@ struct Plain {
 template <class T>
 Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
   const bool gate_first = order == GateOrder::gate_first;
-  const Index width = channels / groups;
+  const Index channels = in.y.columns, width = channels / groups;
   Plain p{std::vector<double>(height * channels), std::vector<double>(height * channels), std::vector<double>(height * channels),
           std::vector<double>(channels)};
   for (Index r = 0; r < height; ++r)
@@ -77,7 +79,7 @@ Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
 }
 
 template <class T>
-void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups) {
+void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups, Index channels) {
   using A = Acc<T>;
   Workbench bench;
   const Inputs<T> in(bench, height, channels);
@@ -90,7 +92,7 @@ void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups) {
   EXPECT_LE(difference(numbers(in.dz), want.dz), tolerance<T>);
   EXPECT_LE(difference(numbers(in.dw), want.dw), tolerance<A>);
   for (Index r = 0; r < height; ++r)
-    for (const Index c : {Index(0), Index(3), channels + 4}) ASSERT_EQ(float(in.wide_dz(r, c)), 0);  // the columns beside dz
+    for (const Index c : {Index(0), 2 * in.beside - 1, 2 * in.beside + channels}) ASSERT_EQ(float(in.wide_dz(r, c)), 0);  // the columns beside dz
 
   const auto first = bench.copy(in.dw);
   backward(bench, order, in, squares, products);  // adds the same again
@@ -102,7 +104,7 @@ void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups) {
 }
 
 template <class T>
-void gate_agrees_with_plain_loops() {
+void gate_agrees_with_plain_loops(Index channels) {
   Workbench bench;
   const Inputs<T> in(bench, height, channels);
   std::vector<double> out, dy, dz;
@@ -123,9 +125,11 @@ void gate_agrees_with_plain_loops() {
 }  // namespace
 
 TEST(gate, agrees_with_plain_loops) {
-  gate_agrees_with_plain_loops<double>();
-  gate_agrees_with_plain_loops<float>();
-  gate_agrees_with_plain_loops<bf16>();
+  for (const Index channels : widths) {
+    gate_agrees_with_plain_loops<double>(channels);
+    gate_agrees_with_plain_loops<float>(channels);
+    gate_agrees_with_plain_loops<bf16>(channels);
+  }
 }
 
 TEST(gate, gradients_are_slopes) {
@@ -139,19 +143,20 @@ TEST(gate, gradients_are_slopes) {
   const auto dwide_y = slope(flat(in.wide_y), loss), dwide_z = slope(flat(in.wide_z), loss);
   for (Index r = 0; r < 4; ++r)
     for (Index e = 0; e < 6; ++e) {
-      EXPECT_NEAR(in.dy(r, e), dwide_y[r * 9 + 2 + e], 1e-9);
+      EXPECT_NEAR(in.dy(r, e), dwide_y[r * 10 + 2 + e], 1e-9);
       EXPECT_NEAR(in.dz(r, e), dwide_z[r * 12 + 6 + e], 1e-9);
     }
 }
 
 TEST(gate, the_gated_norm_agrees_with_plain_loops) {
   for (const GateOrder order : orders)
-    for (const Index groups : {1, 2, 3}) {
-      SCOPED_TRACE(fmt::format("order {} groups {}", int(order), groups));
-      gated_norm_agrees_with_plain_loops<double>(order, groups);
-      gated_norm_agrees_with_plain_loops<float>(order, groups);
-      gated_norm_agrees_with_plain_loops<bf16>(order, groups);
-    }
+    for (const Index groups : {1, 2, 3})
+      for (const Index channels : widths) {
+        SCOPED_TRACE(fmt::format("order {} groups {} channels {}", int(order), groups, channels));
+        gated_norm_agrees_with_plain_loops<double>(order, groups, channels);
+        gated_norm_agrees_with_plain_loops<float>(order, groups, channels);
+        gated_norm_agrees_with_plain_loops<bf16>(order, groups, channels);
+      }
 }
 
 TEST(gate, gradients_of_the_gated_norm_are_slopes) {
@@ -170,7 +175,7 @@ TEST(gate, gradients_of_the_gated_norm_are_slopes) {
       const auto dwide_y = slope(flat(in.wide_y), loss), dwide_z = slope(flat(in.wide_z), loss);
       for (Index r = 0; r < 4; ++r)
         for (Index e = 0; e < 6; ++e) {
-          EXPECT_NEAR(in.dy(r, e), dwide_y[r * 9 + 2 + e], 1e-8);
+          EXPECT_NEAR(in.dy(r, e), dwide_y[r * 10 + 2 + e], 1e-8);
           EXPECT_NEAR(in.dz(r, e), dwide_z[r * 12 + 6 + e], 1e-8);
         }
       EXPECT_LE(difference(numbers(in.dw), slope(in.w, loss)), 1e-8);
@@ -179,6 +184,7 @@ TEST(gate, gradients_of_the_gated_norm_are_slopes) {
 
 // Two ranks with half of one group's channels each, their sums added as an all-reduce would.
 TEST(gate, a_group_may_span_ranks) {
+  const Index channels = widths[0];
   for (const GateOrder order : orders) {
     Workbench bench;
     const Inputs<double> whole(bench, height, channels);

@@ -7,8 +7,8 @@ using namespace gyr;
 
 namespace {
 
-constexpr Index height = 150, width = 37;  // more than two blocks of rows, and a width that fills no vector
-constexpr double eps = 1e-2;               // large enough that forgetting it shows
+constexpr Index height = 150, width = 37, full = 48;  // more than two blocks of rows, widths that fill no vector and whole ones
+constexpr double eps = 1e-2;                          // large enough that forgetting it shows
 
 struct Plain {
   std::vector<double> y, rstd, dx, dg;
@@ -16,6 +16,7 @@ struct Plain {
 
 // The formulas of the header in plain loops.
 Plain plain(const std::vector<double>& x, const std::vector<double>& g, const std::vector<double>& dy) {
+  const Index width = Index(g.size());
   Plain p{std::vector<double>(x.size()), std::vector<double>(height), std::vector<double>(x.size()), std::vector<double>(width)};
   for (Index r = 0; r < height; ++r) {
     const Index at = r * width;
@@ -33,7 +34,7 @@ Plain plain(const std::vector<double>& x, const std::vector<double>& g, const st
 }
 
 template <class T>
-void agrees_with_plain_loops() {
+void agrees_with_plain_loops(Index width) {
   using A = Acc<T>;
   Workbench bench;
   const auto x = bench.normal<T>(height, width), dy = bench.normal<T>(height, width), y = bench.zeros<T>(height, width);
@@ -64,9 +65,11 @@ void agrees_with_plain_loops() {
 }  // namespace
 
 TEST(rmsnorm, agrees_with_plain_loops) {
-  agrees_with_plain_loops<double>();
-  agrees_with_plain_loops<float>();
-  agrees_with_plain_loops<bf16>();
+  for (const Index columns : {width, full}) {
+    agrees_with_plain_loops<double>(columns);
+    agrees_with_plain_loops<float>(columns);
+    agrees_with_plain_loops<bf16>(columns);
+  }
 }
 
 TEST(rmsnorm, gradients_are_slopes) {

@@ -7,13 +7,13 @@ using namespace gyr;
 
 namespace {
 
-constexpr Index height = 21, width = 37;
+constexpr Index height = 21, width = 37, full = 48;  // widths that fill no vector and whole ones
 constexpr double m = 0.75;
 
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 
 template <class T>
-void agrees_with_plain_loops() {
+void agrees_with_plain_loops(Index width) {
   Workbench bench;
   const auto gate_up = bench.normal<T>(height, 2 * width), dgate_up = bench.normal<T>(height, 2 * width);
   const auto y = bench.normal<T>(height, width), dy = bench.normal<T>(height, width);
@@ -34,9 +34,11 @@ void agrees_with_plain_loops() {
 }  // namespace
 
 TEST(swiglu, agrees_with_plain_loops) {
-  agrees_with_plain_loops<double>();
-  agrees_with_plain_loops<float>();
-  agrees_with_plain_loops<bf16>();
+  for (const Index columns : {width, full}) {
+    agrees_with_plain_loops<double>(columns);
+    agrees_with_plain_loops<float>(columns);
+    agrees_with_plain_loops<bf16>(columns);
+  }
 }
 
 TEST(swiglu, gradients_are_slopes) {
