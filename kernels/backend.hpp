@@ -7,9 +7,12 @@
 
 #include "kernels/adamw.hpp"
 #include "kernels/convolution.hpp"
+#include "kernels/cross_entropy.hpp"
 #include "kernels/elementwise.hpp"
+#include "kernels/embedding.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/rope.hpp"
+#include "kernels/sum.hpp"
 #include "kernels/swiglu.hpp"
 
 namespace gyr::backend {
@@ -86,5 +89,26 @@ void rope(Device&, Rotate, Index num_heads, double scale, const Rotation<Acc<T>>
 
 template <class T>
 void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master, Tensor1<T> w);
+
+template <class T>
+void embedding(Device&, Tensor1<const Token> tokens, Tensor2<const T> table, Index first, double scale, Tensor2<T> x);
+template <class T>
+void embedding_backward(Device&, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale, Token pad_token_id,
+                        Tensor2<Acc<T>> dtable);
+
+template <class A>
+void logits_top(Device&, Tensor2<const A> logits, Index valid, Tensor1<A> top);
+template <class A>
+void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first, Tensor2<A> sums);
+template <class A>
+void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss);
+template <class T>
+void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
+                            Tensor1<const Token> labels, Index first, double scale, const LossTerms&, Tensor2<T> dlogits);
+
+void add_in_order(Device&, Tensor1<const double> x, Tensor1<double> sum);
+// (1), in the scratch that it takes.
+template <class A>
+Tensor1<double> sum_of_squares(Device&, Tensor1<const A> x);
 
 }  // namespace gyr::backend

@@ -19,6 +19,20 @@ struct LossTerms {
   Index sums() const { return smoothing > 0 ? 3 : 2; }  // of each row
 };
 
+// Columns of a row of logits: `held` of them in memory, the first `valid` of them tokens from `first` on.
+struct LogitColumns {
+  Index held, valid, first;
+
+  template <class A>
+  LogitColumns(const Tensor2<const A>& logits, Index valid, Index first) : held(logits.extent(1)), valid(valid > 0 ? valid : 0), first(first) {}
+
+  // The column of a label, or -1 where it is elsewhere.
+  GYR_FUNCTION Index of(Token label) const {
+    const Index c = Index(label) - first;
+    return label != ignored_label && c >= 0 && c < valid ? c : -1;
+  }
+};
+
 // top(r) = max over valid columns (lowest number where there is none).
 template <class A>
 void logits_top(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tensor1<A> top /*(R)*/);

@@ -44,6 +44,9 @@ template <class V>
 GYR_DEVICE V shuffle_xor(V v, int with) {
   return __shfl_xor_sync(0xffffffffu, v, with);
 }
+// Bit l: what lane l says.
+GYR_DEVICE std::uint32_t ballot(bool says) { return __ballot_sync(0xffffffffu, says); }
+GYR_DEVICE int lowest_bit(std::uint32_t bits) { return __ffs(int(bits)) - 1; }
 GYR_DEVICE char* shared_bytes() {
   extern __shared__ __align__(128) char bytes[];
   return bytes;
@@ -74,6 +77,20 @@ V shuffle_xor(V v, int with, const Site& site = Site::current()) {
   });
   return lane.taken;
 }
+inline std::uint32_t ballot(bool says, const Site& site = Site::current()) {
+  struct Lane {
+    bool says;
+    std::uint32_t all;
+  } lane{says, 0};
+  Block& block = Block::current();
+  block.meet(Meeting::ballot, &lane, site, [&] {
+    std::uint32_t all = 0;
+    for (int l = 0; l < warp_size; ++l) all |= std::uint32_t(block.argument<Lane>(l).says) << l;
+    for (int l = 0; l < warp_size; ++l) block.argument<Lane>(l).all = all;
+  });
+  return lane.all;
+}
+inline int lowest_bit(std::uint32_t bits) { return std::countr_zero(bits); }
 inline char* shared_bytes() { return Block::current().shared(); }
 inline void judge_shared(const void* p, int bytes, Touch touch, const Site& site) {
   if (Block::current().checked()) Block::current().judge_shared(p, bytes, touch, site);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/cross_entropy.hpp"
-
 #include <limits>
 
+#include "kernels/backend.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/math.hpp"
 
-namespace gyr {
+namespace gyr::backend {
 
 namespace {
 
@@ -38,32 +37,12 @@ KOKKOS_INLINE_FUNCTION A largest(const Team& team, Index n, const F& f) {
   return most > lowest ? most : lowest;
 }
 
-// Columns of a row of logits: `held` of them in memory, the first `valid` of them tokens from `first` on.
-struct Columns {
-  Index held, valid, first;
-
-  // The column of a label, or -1 where it is elsewhere.
-  KOKKOS_INLINE_FUNCTION Index of(Token label) const {
-    const Index c = Index(label) - first;
-    return label != ignored_label && c >= 0 && c < valid ? c : -1;
-  }
-};
-
-template <class A>
-Columns checked(const char* kernel, const Tensor2<const A>& logits, Index valid, Index first, Index others) {
-  const Index rows = logits.extent(0), held = logits.extent(1);
-  ensure(valid <= held && others == rows, "{} of ({},{}), {} columns valid, {} rows beside it", kernel, rows, held, valid, others);
-  return {held, valid > 0 ? valid : 0, first};
-}
-
 }  // namespace
 
 template <class A>
 void logits_top(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<A> top) {
   const Index rows = logits.extent(0);
-  const Columns columns = checked("logits_top", logits, valid, 0, top.extent(0));
-  const auto run = dev.launch("logits_top", double(rows) * columns.valid, double(sizeof(A)) * rows * columns.valid);
-  if (!run) return;
+  const LogitColumns columns(logits, valid, 0);
   for_teams(
       "logits_top", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         const A* const l = logits.data() + r * columns.held;
@@ -77,12 +56,8 @@ void logits_top(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<A> to
 template <class A>
 void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first, Tensor2<A> sums) {
   const Index rows = logits.extent(0);
-  const Columns columns = checked("logits_sums", logits, valid, first, sums.extent(1));
+  const LogitColumns columns(logits, valid, first);
   const bool third = sums.extent(0) == 3;
-  ensure((third || sums.extent(0) == 2) && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows,
-         "logits_sums of {} rows with {} maxima and {} labels into {} sums", rows, top.extent(0), labels.extent(0), sums.extent(0));
-  const auto run = dev.launch("logits_sums", 3.0 * rows * columns.valid, double(sizeof(A)) * rows * columns.valid);
-  if (!run) return;
   for_teams(
       "logits_sums", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         const A* const l = logits.data() + r * columns.held;
@@ -107,10 +82,6 @@ template <class A>
 void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms& terms,
                    Tensor1<double> loss) {
   const Index rows = loss.extent(0);
-  ensure(Index(sums.extent(0)) == terms.sums() && Index(top.extent(0)) == rows && Index(sums.extent(1)) == rows && Index(labels.extent(0)) == rows,
-         "cross_entropy of ({},{}) sums and {} labels into {} losses", sums.extent(0), sums.extent(1), labels.extent(0), rows);
-  const auto run = dev.launch("cross_entropy", 2.0 * rows, (2.0 * sizeof(A) + sizeof(Token) + sizeof(double)) * rows);
-  if (!run) return;
   for_flat(
       "cross_entropy", dev, rows, KOKKOS_LAMBDA(Index r) {
         const double log_sum = std::log(double(sums.data()[r])), lse = log_sum + double(top.data()[r]);
@@ -125,13 +96,7 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
                             Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits) {
   using A = Acc<T>;
   const Index rows = logits.extent(0);
-  const Columns columns = checked("cross_entropy_backward", logits, valid, first, dlogits.extent(0));
-  ensure(Index(sums.extent(0)) == terms.sums() && Index(sums.extent(1)) == rows && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows &&
-             Index(dlogits.extent(1)) == columns.held,
-         "cross_entropy_backward of ({},{}) with {} maxima, {} sums, {} labels into rows of {}", rows, columns.held, top.extent(0), sums.extent(1),
-         labels.extent(0), dlogits.extent(1));
-  const auto run = dev.launch("cross_entropy_backward", 3.0 * rows * columns.valid, double(sizeof(A) + sizeof(T)) * rows * columns.held);
-  if (!run) return;
+  const LogitColumns columns(logits, valid, first);
   const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0);
   for_teams(
       "cross_entropy_backward", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
@@ -168,4 +133,4 @@ template void cross_entropy_backward<float>(Device&, Tensor2<const float>, Index
 template void cross_entropy_backward<bf16>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor2<const float>, Tensor1<const Token>,
                                            Index, double, const LossTerms&, Tensor2<bf16>);
 
-}  // namespace gyr
+}  // namespace gyr::backend

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/embedding.hpp"
-
+#include "kernels/backend.hpp"
 #include "kernels/kokkos/rows.hpp"
 
-namespace gyr {
+namespace gyr::backend {
 
 template <class T>
 void embedding(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> table, Index first, double scale, Tensor2<T> x) {
   using A = Acc<T>;
   const Index rows = x.extent(0), hidden_size = x.extent(1), held = table.extent(0);
-  ensure(Index(tokens.extent(0)) == rows && Index(table.extent(1)) == hidden_size, "embedding of {} tokens of width {} into ({},{})",
-         tokens.extent(0), table.extent(1), rows, hidden_size);
-  const auto run = dev.launch("embedding", double(rows) * hidden_size, 2.0 * sizeof(T) * rows * hidden_size);
-  if (!run) return;
   const A s = A(scale);
   for_teams(
       "embedding", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
@@ -33,10 +28,6 @@ void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const 
                         Tensor2<Acc<T>> dtable) {
   using A = Acc<T>;
   const Index rows = dx.extent(0), hidden_size = dx.extent(1), held = dtable.extent(0);
-  ensure(Index(tokens.extent(0)) == rows && Index(dtable.extent(1)) == hidden_size,
-         "embedding gradient of {} tokens, ({},{}) into a table of width {}", tokens.extent(0), rows, hidden_size, dtable.extent(1));
-  const auto run = dev.launch("embedding_backward", 2.0 * rows * hidden_size, double(sizeof(T) + 2 * sizeof(A)) * rows * hidden_size);
-  if (!run) return;
   const A s = A(scale);
   for_teams(
       "embedding_backward", dev, ceil_div(hidden_size, sum_columns), KOKKOS_LAMBDA(const Team& team, Index part) {
@@ -59,4 +50,4 @@ template void embedding_backward<double>(Device&, Tensor1<const Token>, Tensor2<
 template void embedding_backward<float>(Device&, Tensor1<const Token>, Tensor2<const float>, Index, double, Token, Tensor2<float>);
 template void embedding_backward<bf16>(Device&, Tensor1<const Token>, Tensor2<const bf16>, Index, double, Token, Tensor2<float>);
 
-}  // namespace gyr
+}  // namespace gyr::backend

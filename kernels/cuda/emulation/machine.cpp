@@ -28,6 +28,7 @@ const char* name_of(Meeting what) {
     case Meeting::none: return "nothing";
     case Meeting::warp_barrier: return "a barrier of the warp";
     case Meeting::shuffle: return "a shuffle";
+    case Meeting::ballot: return "a ballot";
     case Meeting::block_barrier: return "a barrier of the block";
   }
   return "";

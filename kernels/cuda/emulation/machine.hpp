@@ -44,7 +44,7 @@ struct Grid {
   int shared_bytes = 0;  // of a block
 };
 
-enum class Meeting { none, warp_barrier, shuffle, block_barrier };
+enum class Meeting { none, warp_barrier, shuffle, ballot, block_barrier };
 enum class Touch { read, write, add };  // add: atomic
 
 // One access, and whether another one comes after it by a barrier.

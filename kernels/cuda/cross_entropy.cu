@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <limits>
+
+#include "kernels/backend.hpp"
+#include "kernels/cuda/rows.hpp"
+
+namespace gyr::backend {
+
+using namespace cuda;
+
+namespace {
+
+constexpr Index most_threads = 512;  // of a block, which takes a row: rows are wide, and there may be few of them
+
+template <int N>
+Grid grid_of_wide_rows(Index rows, Index columns, int number_bytes) {
+  const int warps = int(std::clamp<Index>(ceil_div(columns, Index(N) * warp_size), 1, most_threads / warp_size));
+  return {std::min(rows, most_blocks), warps * warp_size, warps * number_bytes};
+}
+
+// f(r) for every row of this block.
+template <class F>
+GYR_DEVICE void each_wide_row(Index rows, const F& f) {
+  for (Index r = block_index(); r < rows; r += grid_blocks()) f(r);
+}
+// f(c) for every pack of a row that is this thread's.
+template <int N, class F>
+GYR_DEVICE void each_wide_column(Index columns, const F& f) {
+  for (Index c = N * thread_index(); c < columns; c += N * block_threads()) f(c);
+}
+
+template <class A, int N>
+GYR_KERNEL logits_top_kernel(Global<const A> logits, LogitColumns columns, Global<A> top) {
+  const Shared<A> room;
+  each_wide_row(logits.rows(), [&](Index r) {
+    A most = std::numeric_limits<A>::lowest();
+    each_wide_column<N>(columns.valid, [&](Index c) {
+      const auto l = logits.template load_pack<N>(r, c);
+      for (int i = 0; i < N; ++i)
+        if (c + i < columns.valid && l.at[i] > most) most = l.at[i];
+    });
+    most = block_fold(warp_largest(most), room, [](A a, A b) { return b > a ? b : a; });
+    if (thread_index() == 0) top.store(r, most);
+  });
+}
+
+// Those of a pack are summed in A before double takes over.
+template <class A, int N>
+GYR_KERNEL logits_sums_kernel(Global<const A> logits, LogitColumns columns, Global<const A> top, Global<const Token> labels, Global<A> sums) {
+  const Shared<double> room;
+  const bool third = sums.rows() == 3;
+  each_wide_row(logits.rows(), [&](Index r) {
+    const A most = top.load(r);
+    double total = 0, below = 0;
+    each_wide_column<N>(columns.valid, [&](Index c) {
+      const auto l = logits.template load_pack<N>(r, c);
+      A s = 0;
+      for (int i = 0; i < N; ++i) {
+        if (c + i >= columns.valid) continue;
+        s += fast_exp(l.at[i] - most);
+        if (third) below += double(l.at[i] - most);
+      }
+      total += double(s);
+    });
+    total = block_sum(total, room);
+    if (third) below = block_sum(below, room);
+    if (thread_index() != 0) return;
+    const Index label = columns.of(labels.load(r));
+    sums.store(0, r, A(total));
+    sums.store(1, r, label < 0 ? A(0) : logits.load(r, label) - most);
+    if (third) sums.store(2, r, A(below));
+  });
+}
+
+template <class A>
+GYR_KERNEL cross_entropy_kernel(Global<const A> sums, Global<const A> top, Global<const Token> labels, LossTerms terms, Global<double> loss) {
+  const Index r = block_index() * block_threads() + thread_index();
+  if (r >= loss.columns()) return;
+  const double log_sum = std::log(double(sums.load(0, r))), lse = log_sum + double(top.load(r));
+  double x = log_sum - (1 - terms.smoothing) * double(sums.load(1, r)) + terms.z * lse * lse;
+  if (terms.smoothing > 0) x -= terms.smoothing / double(terms.vocab_size) * double(sums.load(2, r));
+  loss.store(r, labels.load(r) == ignored_label ? 0 : x);
+}
+
+// A thread reads what it then writes, so that dlogits may be the logits. `own`: what the label's column has less.
+template <class T, int N>
+GYR_KERNEL cross_entropy_backward_kernel(Global<const Acc<T>> logits, LogitColumns columns, Global<const Acc<T>> top, Global<const Acc<T>> sums,
+                                         Global<const Token> labels, double scale, double z, Acc<T> shift, Acc<T> own, Global<T> dlogits) {
+  using A = Acc<T>;
+  each_wide_row(logits.rows(), [&](Index r) {
+    const Token token = labels.load(r);
+    const Index valid = token == ignored_label ? 0 : columns.valid, label = columns.of(token);
+    const double total = double(sums.load(0, r)), steeper = 1 + 2 * z * (std::log(total) + double(top.load(r)));
+    const A most = top.load(r), k = A(scale * steeper / total);
+    each_wide_column<N>(columns.held, [&](Index c) {
+      Pack<T, N> d = {};
+      if (c < valid) {
+        const auto l = logits.template load_pack<N>(r, c);
+        for (int i = 0; i < N; ++i) {
+          const A v = k * fast_exp(l.at[i] - most) - shift;
+          if (c + i < valid) d.at[i] = T(c + i == label ? v - own : v);
+        }
+      }
+      dlogits.template store_pack<N>(r, c, d);
+    });
+  });
+}
+
+}  // namespace
+
+template <class A>
+void logits_top(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<A> top) {
+  const LogitColumns columns(logits, valid, 0);
+  const Global<const A> in(logits);
+  with_packs<A>(
+      [&](auto n) {
+        launch(dev, "logits_top", grid_of_wide_rows<n>(in.rows(), columns.valid, sizeof(A)), logits_top_kernel<A, n>, in, columns, top);
+      },
+      in);
+}
+
+template <class A>
+void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first, Tensor2<A> sums) {
+  const LogitColumns columns(logits, valid, first);
+  const Global<const A> in(logits);
+  with_packs<A>(
+      [&](auto n) {
+        launch(dev, "logits_sums", grid_of_wide_rows<n>(in.rows(), columns.valid, sizeof(double)), logits_sums_kernel<A, n>, in, columns, top, labels,
+               sums);
+      },
+      in);
+}
+
+template <class A>
+void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms& terms,
+                   Tensor1<double> loss) {
+  launch(dev, "cross_entropy", {ceil_div(loss.extent(0), usual_threads), usual_threads}, cross_entropy_kernel<A>, sums, top, labels, terms, loss);
+}
+
+template <class T>
+void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
+                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits) {
+  using A = Acc<T>;
+  const LogitColumns columns(logits, valid, first);
+  const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0), own = A(scale * (1 - terms.smoothing));
+  const Global<const A> in(logits);
+  const Global<T> out(dlogits);
+  with_packs<T>(
+      [&](auto n) {
+        launch(dev, "cross_entropy_backward", grid_of_wide_rows<n>(in.rows(), columns.held, 0), cross_entropy_backward_kernel<T, n>, in, columns, top,
+               sums, labels, scale, terms.z, shift, own, out);
+      },
+      in, out);
+}
+
+template void logits_top<double>(Device&, Tensor2<const double>, Index, Tensor1<double>);
+template void logits_top<float>(Device&, Tensor2<const float>, Index, Tensor1<float>);
+template void logits_sums<double>(Device&, Tensor2<const double>, Index, Tensor1<const double>, Tensor1<const Token>, Index, Tensor2<double>);
+template void logits_sums<float>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor1<const Token>, Index, Tensor2<float>);
+template void cross_entropy<double>(Device&, Tensor2<const double>, Tensor1<const double>, Tensor1<const Token>, const LossTerms&, Tensor1<double>);
+template void cross_entropy<float>(Device&, Tensor2<const float>, Tensor1<const float>, Tensor1<const Token>, const LossTerms&, Tensor1<double>);
+template void cross_entropy_backward<double>(Device&, Tensor2<const double>, Index, Tensor1<const double>, Tensor2<const double>,
+                                             Tensor1<const Token>, Index, double, const LossTerms&, Tensor2<double>);
+template void cross_entropy_backward<float>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor2<const float>, Tensor1<const Token>,
+                                            Index, double, const LossTerms&, Tensor2<float>);
+template void cross_entropy_backward<bf16>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor2<const float>, Tensor1<const Token>,
+                                           Index, double, const LossTerms&, Tensor2<bf16>);
+
+}  // namespace gyr::backend

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/backend.hpp"
+#include "kernels/cuda/rows.hpp"
+
+namespace gyr::backend {
+
+using namespace cuda;
+
+namespace {
+
+template <class T, int N>
+GYR_KERNEL embedding_kernel(Global<const Token> tokens, Global<const T> table, Index first, Acc<T> scale, Global<T> x) {
+  using A = Acc<T>;
+  each_row(x.rows(), [&](Index r) {
+    const Index row = Index(tokens.load(r)) - first;
+    const bool held = row >= 0 && row < table.rows();
+    each_column<N>(x.columns(), [&](Index c) {
+      Pack<T, N> out = {};
+      if (held) {
+        out = table.template load_pack<N>(row, c);
+        for (int i = 0; i < N; ++i) out.at[i] = T(scale * A(out.at[i]));
+      }
+      x.template store_pack<N>(r, c, out);
+    });
+  });
+}
+
+constexpr int part_packs = 4;  // that a lane adds up at a time
+template <int N>
+constexpr Index part_columns = Index(part_packs) * warp_size * N;
+
+// Rows first + l, first + l + 1, ... below `last` whose token this is, a bit for each of 32.
+GYR_DEVICE std::uint32_t equal_tokens(const Global<const Token>& tokens, Token token, Index first, Index last) {
+  const Index r = first + lane();
+  return ballot(r < last && tokens.load(r) == token);
+}
+
+// A warp owns some columns of a row of the table: the one that begins where the row's token occurs first. It walks over the tokens from there on,
+// so that equal ones meet in order, and the row of the table is read and written once.
+template <class T, int N>
+GYR_KERNEL embedding_backward_kernel(Global<const Token> tokens, Global<const T> dx, Index first, Acc<T> scale, Token pad_token_id,
+                                     Global<Acc<T>> dtable) {
+  using A = Acc<T>;
+  const Index rows = dx.rows(), parts = ceil_div(dx.columns(), part_columns<N>);
+  each_row(rows * parts, [&](Index task) {
+    const Index begin = task / parts, column = task % parts * part_columns<N> + N * lane();
+    const Token token = tokens.load(begin);
+    const Index row = Index(token) - first;
+    if (row < 0 || row >= dtable.rows() || (pad_token_id >= 0 && token == pad_token_id)) return;
+    for (Index r = 0; r < begin; r += warp_size)
+      if (equal_tokens(tokens, token, r, begin)) return;
+    const auto each = [&](const auto& f) {
+      for (int p = 0; p < part_packs; ++p)
+        if (const Index c = column + Index(p) * warp_size * N; c < dx.columns()) f(p, c);
+    };
+    Pack<A, N> sum[part_packs];
+    each([&](int p, Index c) { sum[p] = dtable.template load_pack<N>(row, c); });
+    for (Index r = begin; r < rows; r += warp_size)
+      for (std::uint32_t equal = equal_tokens(tokens, token, r, rows); equal; equal &= equal - 1) {
+        const Index from = r + lowest_bit(equal);
+        each([&](int p, Index c) {
+          const auto more = dx.template load_pack<N>(from, c);
+          for (int i = 0; i < N; ++i) sum[p].at[i] += scale * A(more.at[i]);
+        });
+      }
+    each([&](int p, Index c) { dtable.template store_pack<N>(row, c, sum[p]); });
+  });
+}
+
+}  // namespace
+
+template <class T>
+void embedding(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> table, Index first, double scale, Tensor2<T> x) {
+  const Global<const T> from(table);
+  const Global<T> to(x);
+  with_packs<T>(
+      [&](auto n) {
+        launch(dev, "embedding", grid_of_rows(to), embedding_kernel<T, n>, tokens, from, first, Acc<T>(scale), to);
+      },
+      from, to);
+}
+
+template <class T>
+void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale, Token pad_token_id,
+                        Tensor2<Acc<T>> dtable) {
+  const Global<const T> dout(dx);
+  const Global<Acc<T>> to(dtable);
+  with_packs<T>(
+      [&](auto n) {
+        const Index tasks = dout.rows() * ceil_div(dout.columns(), part_columns<n>);
+        launch(dev, "embedding_backward", {std::min(ceil_div(tasks, usual_warps), most_blocks), usual_threads}, embedding_backward_kernel<T, n>,
+               tokens, dout, first, Acc<T>(scale), pad_token_id, to);
+      },
+      dout, to);
+}
+
+template void embedding<double>(Device&, Tensor1<const Token>, Tensor2<const double>, Index, double, Tensor2<double>);
+template void embedding<float>(Device&, Tensor1<const Token>, Tensor2<const float>, Index, double, Tensor2<float>);
+template void embedding<bf16>(Device&, Tensor1<const Token>, Tensor2<const bf16>, Index, double, Tensor2<bf16>);
+template void embedding_backward<double>(Device&, Tensor1<const Token>, Tensor2<const double>, Index, double, Token, Tensor2<double>);
+template void embedding_backward<float>(Device&, Tensor1<const Token>, Tensor2<const float>, Index, double, Token, Tensor2<float>);
+template void embedding_backward<bf16>(Device&, Tensor1<const Token>, Tensor2<const bf16>, Index, double, Token, Tensor2<float>);
+
+}  // namespace gyr::backend
