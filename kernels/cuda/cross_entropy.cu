@@ -44,7 +44,7 @@ GYR_KERNEL logits_top_kernel(Global<const A> logits, LogitColumns columns, Globa
   });
 }
 
-// Those of a pack are summed in A before double takes over.
+// Exponentials of a pack are summed in A before double takes over.
 template <class A, int N>
 GYR_KERNEL logits_sums_kernel(Global<const A> logits, LogitColumns columns, Global<const A> top, Global<const Token> labels, Global<A> sums) {
   const Shared<double> room;

@@ -104,6 +104,19 @@ TEST(adamw, the_sum_of_squares_shows_nan_and_infinity) {
   EXPECT_TRUE(std::isnan(sum_of_squares<double>(bench.dev, x)));
 }
 
+TEST(adamw, numbers_are_added_from_left_to_right) {
+  Workbench bench;
+  for (const Index count : {0, 1, 7, 256, 1000}) {
+    const auto x = bench.normal<double>(count), sum = bench.zeros<double>(1);
+    for (Index i = 0; i < count; i += 3) x(i) *= 1e10;  // so that every other order rounds elsewhere
+    double in_order = 0;
+    for (Index i = 0; i < count; ++i) in_order += x(i);
+    sum(0) = 1e9;
+    add_in_order(bench.dev, x, sum);
+    EXPECT_EQ(sum(0), 1e9 + in_order) << count;
+  }
+}
+
 TEST(adamw, a_dry_run_takes_the_same_scratch_and_gives_zero) {
   Workbench bench;
   Device dry(true, 0), real(false, 1 << 16);

@@ -94,7 +94,8 @@ void agrees_with_plain_loops() {
   for (const LossTerms& terms :
        {LossTerms{0.1, 0, vocab_size}, LossTerms{0, 1e-2, vocab_size}, LossTerms{0.3, 0.05, vocab_size}, LossTerms{1, 0, vocab_size}})
     for (const bool in_place : {false, true}) {
-      const Result more = plain(numbers(logits), labels, terms), split = sharded<T>(bench, logits, labels, {600, 1, 600}, 5, in_place, terms);
+      const std::vector<Index> parts{601, 1, 599};  // some end within a pack of 16 bytes, and its padding with one
+      const Result more = plain(numbers(logits), labels, terms), split = sharded<T>(bench, logits, labels, parts, 7, in_place, terms);
       EXPECT_LE(difference(split.loss, more.loss), tolerance<Acc<T>>) << terms.smoothing << " " << terms.z;
       EXPECT_LE(difference(split.dlogits, more.dlogits), tolerance<T>) << terms.smoothing << " " << terms.z;
       EXPECT_EQ(split.loss[3], 0);

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/embedding.hpp"
 
+#include <array>
+
 #include "regression/tensors.hpp"
 
 using namespace gyr;
 
 namespace {
 
-constexpr Index height = 60, width = 1100, vocab_size = 12;  // a width of more than one team's columns
+constexpr Index height = 60, vocab_size = 12;
+constexpr std::array<Index, 2> widths{1100, 1104};  // more than one team's columns, and one that divides into 16 bytes of any type
 constexpr double scale = 1.75;
 constexpr Token pad_token_id = 3;
 
@@ -19,7 +22,7 @@ Tensor1<Token> some_tokens(Workbench& bench) {
 }
 
 template <class T>
-void picks_rows(Index first, Index held) {
+void picks_rows(Index width, Index first, Index held) {
   Workbench bench;
   const auto tokens = some_tokens(bench);
   const auto table = bench.normal<T>(held, width), x = bench.normal<T>(height, width);
@@ -32,7 +35,7 @@ void picks_rows(Index first, Index held) {
 }
 
 template <class T>
-void sums_rows(Index first, Index held, Token pad_token_id) {
+void sums_rows(Index width, Index first, Index held, Token pad_token_id) {
   using A = Acc<T>;
   Workbench bench;
   const auto tokens = some_tokens(bench);
@@ -52,15 +55,17 @@ void sums_rows(Index first, Index held, Token pad_token_id) {
 }  // namespace
 
 TEST(embedding, picks_scaled_rows_and_leaves_zero_for_other_ranks) {
-  for (const auto& [first, held] : {std::pair<Index, Index>{0, vocab_size}, {4, 5}, {20, 3}}) {
-    picks_rows<double>(first, held);
-    picks_rows<float>(first, held);
-    picks_rows<bf16>(first, held);
-  }
+  for (const Index width : widths)
+    for (const auto& [first, held] : {std::pair<Index, Index>{0, vocab_size}, {4, 5}, {20, 3}}) {
+      picks_rows<double>(width, first, held);
+      picks_rows<float>(width, first, held);
+      picks_rows<bf16>(width, first, held);
+    }
 }
 
 TEST(embedding, parts_of_the_table_sum_to_the_whole) {
   Workbench bench;
+  const Index width = widths[0];
   const auto tokens = some_tokens(bench);
   const auto table = bench.normal<double>(vocab_size, width);
   const auto whole = bench.zeros<double>(height, width), part = bench.zeros<double>(height, width);
@@ -74,12 +79,13 @@ TEST(embedding, parts_of_the_table_sum_to_the_whole) {
 }
 
 TEST(embedding, the_gradient_sums_equal_tokens_and_leaves_out_padding) {
-  for (const Token pad : {pad_token_id, Token(-1)})
-    for (const auto& [first, held] : {std::pair<Index, Index>{0, vocab_size}, {2, 5}, {20, 3}}) {
-      sums_rows<double>(first, held, pad);
-      sums_rows<float>(first, held, pad);
-      sums_rows<bf16>(first, held, pad);
-    }
+  for (const Index width : widths)
+    for (const Token pad : {pad_token_id, Token(-1)})
+      for (const auto& [first, held] : {std::pair<Index, Index>{0, vocab_size}, {2, 5}, {20, 3}}) {
+        sums_rows<double>(width, first, held, pad);
+        sums_rows<float>(width, first, held, pad);
+        sums_rows<bf16>(width, first, held, pad);
+      }
 }
 
 TEST(embedding, the_gradient_is_the_slope) {
