@@ -56,7 +56,7 @@ attempt() {
   local command=("--gtest_filter=$filter" --gtest_color=no "$@") ranks=8
   case $filter in *equality_table.*) ranks=16 ;; *draws.*) ranks=12 ;; esac  # as CMakeLists.txt has them
   [ "$kind" = unit ] && command=("$programs/mutated_unit_tests" "${command[@]}")
-  [ "$kind" = grid ] && command=("$MPIEXEC" -n $ranks "$programs/mutated_grid_tests" "${command[@]}")
+  [ "$kind" = grid ] && command=("$MPIEXEC" -n "$ranks" "$programs/mutated_grid_tests" "${command[@]}")
   [ "$kind" = commands ] && command=("$build/regression/command_tests" "${command[@]}")
   rm -rf "$TMPDIR"; mkdir -p "$TMPDIR"
   "${command[@]}" > "$work/log" 2>&1 < /dev/null &

@@ -21,6 +21,20 @@ GYR_FUNCTION constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b
 
 inline constexpr int pack_bytes = 16;  // that one instruction moves
 
+// What a lane has of the operands of a product of tensor cores: d (16,8) += a (16,16) b (16,8), a and b of bf16, two numbers in a register. With
+// g = lane / 4 and t = lane % 4 (PTX, "Matrix Fragments for mma.m16n8k16"):
+//   a.at[i], half h: row g + 8 (i % 2), column 8 (i / 2) + 2 t + h;   b.at[i], half h: row 8 i + 2 t + h, column g;
+//   d.at[i]: row g + 8 (i / 2), column 2 t + i % 2
+struct FragmentA {
+  std::uint32_t at[4];
+};
+struct FragmentB {
+  std::uint32_t at[2];
+};
+struct FragmentD {
+  float at[4];
+};
+
 // N neighbours, which are moved together.
 template <class T, int N>
 struct alignas(N * sizeof(T) < pack_bytes ? N * sizeof(T) : pack_bytes) Pack {
@@ -47,6 +61,40 @@ GYR_DEVICE V shuffle_xor(V v, int with) {
 // Bit l: what lane l says.
 GYR_DEVICE std::uint32_t ballot(bool says) { return __ballot_sync(0xffffffffu, says); }
 GYR_DEVICE int lowest_bit(std::uint32_t bits) { return __ffs(int(bits)) - 1; }
+GYR_DEVICE void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d.at[0]), "+f"(d.at[1]), "+f"(d.at[2]), "+f"(d.at[3])
+               : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]), "r"(b.at[1]));
+}
+// Four matrices of 8 by 8 bf16: lane 8 m + i points to row i of matrix m, and has of matrix m, in at[m], columns 2 (lane % 4) and the next of row
+// lane / 4; transposed: those rows of that column.
+GYR_DEVICE FragmentA load_four(const bf16* row) {
+  FragmentA r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r.at[0]), "=r"(r.at[1]), "=r"(r.at[2]), "=r"(r.at[3])
+               : "r"(std::uint32_t(__cvta_generic_to_shared(row)))
+               : "memory");
+  return r;
+}
+GYR_DEVICE FragmentA load_four_transposed(const bf16* row) {
+  FragmentA r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r.at[0]), "=r"(r.at[1]), "=r"(r.at[2]), "=r"(r.at[3])
+               : "r"(std::uint32_t(__cvta_generic_to_shared(row)))
+               : "memory");
+  return r;
+}
+// pack_bytes from global to shared memory, or zeros; there when this thread has waited for the group in which it was committed.
+GYR_DEVICE void copy_later(void* to, const void* from, bool zeros, Site) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(std::uint32_t(__cvta_generic_to_shared(to))), "l"(from), "r"(zeros ? 0 : 16)
+               : "memory");
+}
+GYR_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// For all groups but the last N.
+template <int N>
+GYR_DEVICE void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
 GYR_DEVICE char* shared_bytes() {
   extern __shared__ __align__(128) char bytes[];
   return bytes;
@@ -91,6 +139,56 @@ inline std::uint32_t ballot(bool says, const Site& site = Site::current()) {
   return lane.all;
 }
 inline int lowest_bit(std::uint32_t bits) { return std::countr_zero(bits); }
+
+inline void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b, const Site& site = Site::current()) {
+  struct Lane {
+    FragmentD* d;
+    const FragmentA* a;
+    const FragmentB* b;
+  } lane{&d, &a, &b};
+  Block& block = Block::current();
+  block.meet(Meeting::product, &lane, site, [&] {
+    const auto number = [](std::uint32_t pair, int half) { return std::bit_cast<float>(pair >> 16 * half << 16); };
+    float A[16][16], B[16][8];
+    for (int l = 0; l < warp_size; ++l)
+      for (int h = 0; h < 2; ++h) {
+        const Lane& from = block.argument<Lane>(l);
+        for (int i = 0; i < 4; ++i) A[l / 4 + 8 * (i % 2)][8 * (i / 2) + 2 * (l % 4) + h] = number(from.a->at[i], h);
+        for (int i = 0; i < 2; ++i) B[8 * i + 2 * (l % 4) + h][l / 4] = number(from.b->at[i], h);
+      }
+    for (int l = 0; l < warp_size; ++l)
+      for (int i = 0; i < 4; ++i) {
+        float sum = 0;
+        for (int k = 0; k < 16; ++k) sum += A[l / 4 + 8 * (i / 2)][k] * B[k][2 * (l % 4) + i % 2];
+        block.argument<Lane>(l).d->at[i] += sum;
+      }
+  });
+}
+inline FragmentA load_four_as(const bf16* row, bool transposed, const Site& site) {
+  struct Lane {
+    const bf16* row;
+    FragmentA taken;
+  } lane{row, {}};
+  Block& block = Block::current();
+  if (block.checked()) block.judge_shared(row, pack_bytes, Touch::read, site);
+  block.meet(Meeting::matrices, &lane, site, [&] {
+    for (int l = 0; l < warp_size; ++l)
+      for (int m = 0; m < 4; ++m) {
+        const auto at = [&](int i, int j) { return std::uint32_t(block.argument<Lane>(8 * m + i).row[j].bits); };
+        const int i = l / 4, j = 2 * (l % 4);
+        block.argument<Lane>(l).taken.at[m] = transposed ? at(j, i) | at(j + 1, i) << 16 : at(i, j) | at(i, j + 1) << 16;
+      }
+  });
+  return lane.taken;
+}
+inline FragmentA load_four(const bf16* row, const Site& site = Site::current()) { return load_four_as(row, false, site); }
+inline FragmentA load_four_transposed(const bf16* row, const Site& site = Site::current()) { return load_four_as(row, true, site); }
+inline void copy_later(void* to, const void* from, bool zeros, const Site& site) { Block::current().copy_later(to, from, zeros, site); }
+inline void commit_copies() { Block::current().commit_copies(); }
+template <int N>
+void wait_for_copies() {
+  Block::current().wait_for_copies(N);
+}
 inline char* shared_bytes() { return Block::current().shared(); }
 inline void judge_shared(const void* p, int bytes, Touch touch, const Site& site) {
   if (Block::current().checked()) Block::current().judge_shared(p, bytes, touch, site);
@@ -153,6 +251,12 @@ class Global {
     judge_global(at(r, c), int(alignof(Pack<T, N>)), inside(r, c, N), Touch::write, site);
     *reinterpret_cast<Pack<T, N>*>(at(r, c)) = v;
   }
+  // A pack on its way to shared memory, of zeros where it would lie outside.
+  GYR_DEVICE void copy(Index r, Index c, std::remove_const_t<T>* to, const Site& site = Site::current()) const {
+    const bool here = inside(r, c, pack_bytes / int(sizeof(T)));
+    if (here) judge_global(at(r, c), pack_bytes, true, Touch::read, site);
+    copy_later(to, here ? at(r, c) : data_, !here, site);
+  }
   GYR_DEVICE T load(Index i, const Site& site = Site::current()) const { return load(0, i, site); }
   GYR_DEVICE void store(Index i, T v, const Site& site = Site::current()) const { store(0, i, v, site); }
 
@@ -171,6 +275,7 @@ template <class T>
 class Shared {
  public:
   GYR_DEVICE explicit Shared(int first_byte = 0) : data_(reinterpret_cast<T*>(shared_bytes() + first_byte)) {}
+  GYR_DEVICE T* at(int i) const { return data_ + i; }  // for load_four and Global::copy
   GYR_DEVICE T load(int i, const Site& site = Site::current()) const {
     judge_shared(data_ + i, sizeof(T), Touch::read, site);
     return data_[i];

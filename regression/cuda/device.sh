@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 printf '%-16s %-8s %8s %10s %8s %8s %8s\n' kernels GPU kernels registers at_most stack spilled
 for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
-  for source in kernels/cuda/*.cu; do
+  for source in kernels/cuda/*.cu regression/cuda/*.cu; do
     name=$(basename "$source" .cu)
     [[ " ${FILES:-$name} " = *" $name "* ]] || continue
     # FMT_USE_CONSTEXPR: fmt would do without where nvcc compiles, and then not compile.

@@ -17,6 +17,7 @@ namespace gyr::cuda {
 
 namespace {
 
+constexpr Index copied_bytes = 16;       // by one copy beside a thread
 constexpr Index unit = 2;                // bytes of memory that one cell stands for
 constexpr std::size_t stack = 64 << 10;  // of a thread
 thread_local Block* running = nullptr;
@@ -29,6 +30,8 @@ const char* name_of(Meeting what) {
     case Meeting::warp_barrier: return "a barrier of the warp";
     case Meeting::shuffle: return "a shuffle";
     case Meeting::ballot: return "a ballot";
+    case Meeting::product: return "a product of tensor cores";
+    case Meeting::matrices: return "a load of matrices";
     case Meeting::block_barrier: return "a barrier of the block";
   }
   return "";
@@ -249,9 +252,37 @@ void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& si
   const Access now = access(site);
   for (Index i = first / unit; i < (first + bytes + unit - 1) / unit; ++i) {
     Cell& cell = cells_[std::size_t(i)];
+    if (cell.copied_later) violation(fmt::format("byte {} of shared memory is the target of a copy that was not waited for", i * unit), site);
     if (touch != Touch::write && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read and was never written", i * unit), site);
     judge(cell, touch, now, "shared memory", i * unit, site);
   }
+}
+
+void Block::copy_later(void* to, const void* from, bool zeros, const Site& site) {
+  if (checked()) {
+    judge_shared(to, copied_bytes, Touch::write, site);
+    mark_copied(to, true);
+  }
+  std::memset(to, 0xff, copied_bytes);
+  self->copies.back().push_back({to, from, zeros, site});
+}
+
+void Block::mark_copied(const void* to, bool later) {
+  const Index first = (static_cast<const char*>(to) - shared_.data()) / unit;
+  for (Index i = first; i < first + copied_bytes / unit; ++i) cells_[std::size_t(i)].copied_later = later;
+}
+
+void Block::wait_for_copies(int but) {
+  auto& groups = self->copies;
+  for (; groups.size() > std::size_t(but) + 1; groups.erase(groups.begin()))
+    for (const Thread::Copy& c : groups.front()) {
+      if (checked()) {
+        mark_copied(c.to, false);
+        judge_shared(c.to, copied_bytes, Touch::write, c.site);
+      }
+      if (c.zeros) std::memset(c.to, 0, copied_bytes);
+      else std::memcpy(c.to, c.from, copied_bytes);
+    }
 }
 
 void Block::judge_global(const void* p, Index bytes, Touch touch, const Site& site) {

@@ -44,7 +44,7 @@ struct Grid {
   int shared_bytes = 0;  // of a block
 };
 
-enum class Meeting { none, warp_barrier, shuffle, ballot, block_barrier };
+enum class Meeting { none, warp_barrier, shuffle, ballot, product, matrices, block_barrier };
 enum class Touch { read, write, add };  // add: atomic
 
 // One access, and whether another one comes after it by a barrier.
@@ -63,6 +63,7 @@ struct Cell {
   Access write, add, read;
   std::uint32_t reading_warps = 0;  // those of read's block that read since its last barrier
   bool read_by_blocks = false;      // by more than one since the last write
+  bool copied_later = false;        // the target of a copy that its thread has not waited for
 };
 
 class Block;
@@ -73,6 +74,13 @@ struct Thread {
   Meeting meeting = Meeting::none;
   Site site;
   void* argument = nullptr;  // of the meeting
+  struct Copy {
+    void* to;
+    const void* from;
+    bool zeros;
+    Site site;
+  };
+  std::vector<std::vector<Copy>> copies{1};  // groups that have not been waited for; the last one is open
   boost::context::fiber fiber;
 
   int lane() const { return number % warp_size; }
@@ -125,6 +133,10 @@ class Block {
   // An access of the current thread, where the machine is checked.
   void judge_shared(const void* p, Index bytes, Touch, const Site&);
   void judge_global(const void* p, Index bytes, Touch, const Site&);
+  // Copies beside the thread: their bytes arrive as late as they may, and until then their target holds NaN.
+  void copy_later(void* to, const void* from, bool zeros, const Site&);
+  void commit_copies() { thread().copies.emplace_back(); }
+  void wait_for_copies(int but);
   [[noreturn]] void violation(const std::string& what, const Site&) const;
 
  private:
@@ -142,6 +154,7 @@ class Block {
   Thread* next(std::mt19937_64& random);
   [[noreturn]] void deadlock() const;
   Access access(const Site&) const;
+  void mark_copied(const void* to, bool later);
   void judge(Cell&, Touch, const Access&, const char* memory, Index offset, const Site&) const;
 
   Launched& launched_;
