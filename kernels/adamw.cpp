@@ -24,8 +24,6 @@ void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<
 
 template struct AdamWUpdate<double>;
 template struct AdamWUpdate<float>;
-GYR_ADAMW(double)
-GYR_ADAMW(float)
-GYR_ADAMW(bf16)
+GYR_SCALARS(GYR_ADAMW)
 
 }  // namespace gyr

@@ -49,8 +49,6 @@ void convolution_tail(Device& dev, Index batch, Matrix<const T> x, Tensor3<const
     backend::convolution_tail<T>(dev, batch, x, before, after);
 }
 
-GYR_CONVOLUTION(double)
-GYR_CONVOLUTION(float)
-GYR_CONVOLUTION(bf16)
+GYR_SCALARS(GYR_CONVOLUTION)
 
 }  // namespace gyr

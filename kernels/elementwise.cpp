@@ -58,13 +58,6 @@ void bias_backward(Device& dev, Matrix<const T> dy, double scale, Tensor1<Acc<T>
 template void add<double>(Device&, Tensor1<const double>, Tensor1<double>);
 template void add<float>(Device&, Tensor1<const float>, Tensor1<float>);
 template void add<bf16>(Device&, Tensor1<const bf16>, Tensor1<bf16>);
-GYR_ELEMENTWISE(double)
-GYR_ELEMENTWISE(float)
-GYR_ELEMENTWISE(bf16)
-GYR_CONVERT(double, double)
-GYR_CONVERT(float, float)
-GYR_CONVERT(float, bf16)
-GYR_CONVERT(bf16, float)
-GYR_CONVERT(bf16, bf16)
+GYR_ALL_ELEMENTWISE
 
 }  // namespace gyr

@@ -92,8 +92,6 @@ void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Ma
     backend::gated_norm_backward<T>(dev, order, dout, y, z, w, squares, products, width, eps, dy, dz);
 }
 
-GYR_GATE(double)
-GYR_GATE(float)
-GYR_GATE(bf16)
+GYR_SCALARS(GYR_GATE)
 
 }  // namespace gyr

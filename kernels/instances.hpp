@@ -35,6 +35,7 @@
   template void gated_norm_backward<T>(Device&, GateOrder, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,            \
                                        Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Index, double, Tensor2<T>, Matrix<T>);
 
+#define GYR_ROPE_TABLE(A) template void rope_table<A>(Device&, double, const Rotation<A>&);
 #define GYR_ROPE(S, T) \
   template void rope<S, T>(Device&, Rotate, Index, double, const Rotation<Acc<T>>&, Tensor1<const std::int32_t>, Matrix<const S>, Matrix<T>);
 #define GYR_CONVOLUTION(T)                                                                                                                 \
@@ -43,3 +44,23 @@
   template void convolution_backward<T>(Device&, Index, Matrix<const T>, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>,    \
                                         Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>, Tensor1<Acc<T>>, Tensor3<T>, const Documents&);      \
   template void convolution_tail<T>(Device&, Index, Matrix<const T>, Tensor3<const T>, Tensor3<T>);
+
+#define GYR_EMBEDDING(T)                                                                                  \
+  template void embedding<T>(Device&, Tensor1<const Token>, Tensor2<const T>, Index, double, Tensor2<T>); \
+  template void embedding_backward<T>(Device&, Tensor1<const Token>, Tensor2<const T>, Index, double, Token, Tensor2<Acc<T>>);
+
+#define GYR_LOSS(A)                                                                                                          \
+  template void logits_top<A>(Device&, Tensor2<const A>, Index, Tensor1<A>);                                                 \
+  template void logits_sums<A>(Device&, Tensor2<const A>, Index, Tensor1<const A>, Tensor1<const Token>, Index, Tensor2<A>); \
+  template void cross_entropy<A>(Device&, Tensor2<const A>, Tensor1<const A>, Tensor1<const Token>, const LossTerms&, Tensor1<double>);
+
+#define GYR_LOSS_BACKWARD(T)                                                                                                                         \
+  template void cross_entropy_backward<T>(Device&, Tensor2<const Acc<T>>, Index, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Tensor1<const Token>, \
+                                          Index, double, const LossTerms&, Tensor2<T>);
+
+// All that there are of a family.
+#define GYR_SCALARS(FAMILY) FAMILY(double) FAMILY(float) FAMILY(bf16)
+#define GYR_CONVERSIONS(FAMILY) FAMILY(double, double) FAMILY(float, float) FAMILY(bf16, bf16) FAMILY(float, bf16) FAMILY(bf16, float)
+#define GYR_ALL_ELEMENTWISE GYR_SCALARS(GYR_ELEMENTWISE) GYR_CONVERSIONS(GYR_CONVERT)
+#define GYR_ALL_ROPE GYR_ROPE_TABLE(double) GYR_ROPE_TABLE(float) GYR_CONVERSIONS(GYR_ROPE)
+#define GYR_ALL_LOSS GYR_LOSS(double) GYR_LOSS(float) GYR_SCALARS(GYR_LOSS_BACKWARD)

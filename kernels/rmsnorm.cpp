@@ -30,8 +30,6 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
   backend::rmsnorm_backward<T>(dev, dy, x, g, rstd, add, dx, dg);
 }
 
-GYR_RMSNORM(double)
-GYR_RMSNORM(float)
-GYR_RMSNORM(bf16)
+GYR_SCALARS(GYR_RMSNORM)
 
 }  // namespace gyr

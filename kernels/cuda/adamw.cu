@@ -45,8 +45,6 @@ void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<
       gradient, first, second, exact, narrow);
 }
 
-GYR_ADAMW(double)
-GYR_ADAMW(float)
-GYR_ADAMW(bf16)
+GYR_SCALARS(GYR_ADAMW)
 
 }  // namespace gyr::backend

@@ -128,13 +128,6 @@ void bias_backward(Device& dev, Matrix<const T> dy, double scale, Tensor1<Acc<T>
       Global<const T>(dy), Global<A>(partial));
 }
 
-GYR_ELEMENTWISE(double)
-GYR_ELEMENTWISE(float)
-GYR_ELEMENTWISE(bf16)
-GYR_CONVERT(double, double)
-GYR_CONVERT(float, float)
-GYR_CONVERT(float, bf16)
-GYR_CONVERT(bf16, float)
-GYR_CONVERT(bf16, bf16)
+GYR_ALL_ELEMENTWISE
 
 }  // namespace gyr::backend

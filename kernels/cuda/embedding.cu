@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/cuda/rows.hpp"
 
 namespace gyr::backend {
@@ -94,11 +95,6 @@ void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const 
       dout, to);
 }
 
-template void embedding<double>(Device&, Tensor1<const Token>, Tensor2<const double>, Index, double, Tensor2<double>);
-template void embedding<float>(Device&, Tensor1<const Token>, Tensor2<const float>, Index, double, Tensor2<float>);
-template void embedding<bf16>(Device&, Tensor1<const Token>, Tensor2<const bf16>, Index, double, Tensor2<bf16>);
-template void embedding_backward<double>(Device&, Tensor1<const Token>, Tensor2<const double>, Index, double, Token, Tensor2<double>);
-template void embedding_backward<float>(Device&, Tensor1<const Token>, Tensor2<const float>, Index, double, Token, Tensor2<float>);
-template void embedding_backward<bf16>(Device&, Tensor1<const Token>, Tensor2<const bf16>, Index, double, Token, Tensor2<float>);
+GYR_SCALARS(GYR_EMBEDDING)
 
 }  // namespace gyr::backend

@@ -241,8 +241,6 @@ void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Ma
       d, from, by, weight, to, dby);
 }
 
-GYR_GATE(double)
-GYR_GATE(float)
-GYR_GATE(bf16)
+GYR_SCALARS(GYR_GATE)
 
 }  // namespace gyr::backend

@@ -99,8 +99,6 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
       dout, in, weight, din, Global<A>(partial));
 }
 
-GYR_RMSNORM(double)
-GYR_RMSNORM(float)
-GYR_RMSNORM(bf16)
+GYR_SCALARS(GYR_RMSNORM)
 
 }  // namespace gyr::backend

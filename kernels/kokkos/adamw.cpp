@@ -29,8 +29,6 @@ void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<
       });
 }
 
-GYR_ADAMW(double)
-GYR_ADAMW(float)
-GYR_ADAMW(bf16)
+GYR_SCALARS(GYR_ADAMW)
 
 }  // namespace gyr::backend

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/math.hpp"
 
@@ -120,17 +121,6 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
       });
 }
 
-template void logits_top<double>(Device&, Tensor2<const double>, Index, Tensor1<double>);
-template void logits_top<float>(Device&, Tensor2<const float>, Index, Tensor1<float>);
-template void logits_sums<double>(Device&, Tensor2<const double>, Index, Tensor1<const double>, Tensor1<const Token>, Index, Tensor2<double>);
-template void logits_sums<float>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor1<const Token>, Index, Tensor2<float>);
-template void cross_entropy<double>(Device&, Tensor2<const double>, Tensor1<const double>, Tensor1<const Token>, const LossTerms&, Tensor1<double>);
-template void cross_entropy<float>(Device&, Tensor2<const float>, Tensor1<const float>, Tensor1<const Token>, const LossTerms&, Tensor1<double>);
-template void cross_entropy_backward<double>(Device&, Tensor2<const double>, Index, Tensor1<const double>, Tensor2<const double>,
-                                             Tensor1<const Token>, Index, double, const LossTerms&, Tensor2<double>);
-template void cross_entropy_backward<float>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor2<const float>, Tensor1<const Token>,
-                                            Index, double, const LossTerms&, Tensor2<float>);
-template void cross_entropy_backward<bf16>(Device&, Tensor2<const float>, Index, Tensor1<const float>, Tensor2<const float>, Tensor1<const Token>,
-                                           Index, double, const LossTerms&, Tensor2<bf16>);
+GYR_ALL_LOSS
 
 }  // namespace gyr::backend

@@ -158,8 +158,6 @@ void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Ma
   else backward<GateOrder::norm_first, T>(dev, s, dout, y, z, w, squares, products, width, eps, dy, dz);
 }
 
-GYR_GATE(double)
-GYR_GATE(float)
-GYR_GATE(bf16)
+GYR_SCALARS(GYR_GATE)
 
 }  // namespace gyr::backend

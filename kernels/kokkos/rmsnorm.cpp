@@ -65,8 +65,6 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
   if (dg.data()) add_blocks<A>("rmsnorm_backward", dev, partial, 1, dg);
 }
 
-GYR_RMSNORM(double)
-GYR_RMSNORM(float)
-GYR_RMSNORM(bf16)
+GYR_SCALARS(GYR_RMSNORM)
 
 }  // namespace gyr::backend

@@ -44,12 +44,6 @@ void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotatio
       });
 }
 
-template void rope_table<double>(Device&, double, const Rotation<double>&);
-template void rope_table<float>(Device&, double, const Rotation<float>&);
-GYR_ROPE(double, double)
-GYR_ROPE(float, float)
-GYR_ROPE(bf16, bf16)
-GYR_ROPE(float, bf16)
-GYR_ROPE(bf16, float)
+GYR_ALL_ROPE
 
 }  // namespace gyr::backend

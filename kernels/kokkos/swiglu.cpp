@@ -37,8 +37,6 @@ void swiglu_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> gate_up,
       });
 }
 
-GYR_SWIGLU(double)
-GYR_SWIGLU(float)
-GYR_SWIGLU(bf16)
+GYR_SCALARS(GYR_SWIGLU)
 
 }  // namespace gyr::backend
