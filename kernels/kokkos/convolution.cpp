@@ -61,7 +61,8 @@ struct Filter {
   }
 };
 
-// Calls f with as many taps as hold K weights: loops over them have a fixed length.
+// Calls f with as many taps as hold K weights: loops over them have a fixed length. Their sums are chains of fused multiply-adds, which the compiler
+// may not reorder: in another order they round more often, and gradients show it.
 template <class F>
 void with_taps(Index conv_kernel, const F& f) {
   if (conv_kernel <= 4) f(std::integral_constant<int, 4>());
@@ -84,7 +85,7 @@ void forward(Device& dev, const Filter<T, taps>& filter, const History<T>& histo
 #pragma GCC ivdep
           for (Index j = 0; j < width; ++j) {
             A c = bias[j];
-            for (int k = 0; k < taps; ++k) c += w[k * C + j] * A(in[k][j]);
+            for (int k = 0; k < taps; ++k) c = std::fma(w[k * C + j], A(in[k][j]), c);
             out[j] = T(silu(c));
           }
         }
@@ -125,7 +126,7 @@ struct Backward {
 #pragma GCC ivdep
     for (Index j = 0; j < width; ++j) {
       A x[taps], c = bias[j];
-      for (int k = 0; k < taps; ++k) x[k] = A(in[k][j]), c += w[k * C + j] * x[k];
+      for (int k = 0; k < taps; ++k) x[k] = A(in[k][j]), c = std::fma(w[k * C + j], x[k], c);
       const A d = A(dout[j]) * silu_slope(c);
       for (int k = 0; k < taps; ++k) dw[k * block + j] += d * x[k];
       dw[taps * block + j] += d;
@@ -142,7 +143,7 @@ struct Backward {
 #pragma GCC ivdep
     for (Index j = 0; j < width; ++j) {
       A d = 0;
-      for (int k = 0; k < taps; ++k) d += w[k * C + j] * later[k][j];
+      for (int k = 0; k < taps; ++k) d = std::fma(w[k * C + j], later[k][j], d);
       out[j] = T(d);
     }
   }
