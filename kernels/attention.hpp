@@ -23,6 +23,18 @@ struct Mask {
   Documents documents = {};
 };
 
+// The same as bounds: query i of a sequence sees the keys [hidden, seen) of the block. Neither falls from query to query of a document.
+struct VisibleKeys {
+  bool causal;
+  Index first_seen, keys;  // first_seen: keys up to the first query's own
+
+  VisibleKeys(const AttentionShape&, const Mask&);
+  GYR_FUNCTION Index seen(Index i) const { return causal ? within(first_seen + i, keys) : keys; }
+  // reach: tokens back to where the query's document began
+  GYR_FUNCTION Index hidden(Index i, Index reach) const { return within(first_seen + i - 1 - reach, keys); }
+  GYR_FUNCTION static Index within(Index n, Index limit) { return n < 0 ? 0 : (n < limit ? n : limit); }
+};
+
 // State of each query and head between blocks of keys.
 template <class A>
 struct AttentionState {

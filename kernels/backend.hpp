@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/adamw.hpp"
+#include "kernels/attention.hpp"
 #include "kernels/convolution.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/elementwise.hpp"
@@ -16,6 +17,20 @@
 #include "kernels/swiglu.hpp"
 
 namespace gyr::backend {
+
+template <class T>
+void attention(Device&, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+               Carry carry, AttentionState<Acc<T>> state);  // announces its work and takes scratch
+template <class A>
+void attention_merge(Device&, const AttentionShape& shape, AttentionState<A> other, AttentionState<A> state);
+template <class T>
+void attention_finish(Device&, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse);
+template <class T>
+void attention_delta(Device&, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta);
+template <class T>
+void attention_backward(Device&, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+                        Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk,
+                        Matrix<Acc<T>> dv);  // as attention
 
 template <class T>
 void fill(Device&, Tensor1<T> x, double value);

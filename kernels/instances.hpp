@@ -58,9 +58,20 @@
   template void cross_entropy_backward<T>(Device&, Tensor2<const Acc<T>>, Index, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Tensor1<const Token>, \
                                           Index, double, const LossTerms&, Tensor2<T>);
 
+#define GYR_ATTENTION(T)                                                                                                                      \
+  template void attention<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>, Carry,   \
+                             AttentionState<Acc<T>>);                                                                                         \
+  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>);                     \
+  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                      \
+  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>, \
+                                      Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>, Matrix<Acc<T>>,         \
+                                      Matrix<Acc<T>>);
+#define GYR_ATTENTION_MERGE(A) template void attention_merge<A>(Device&, const AttentionShape&, AttentionState<A>, AttentionState<A>);
+
 // All that there are of a family.
 #define GYR_SCALARS(FAMILY) FAMILY(double) FAMILY(float) FAMILY(bf16)
 #define GYR_CONVERSIONS(FAMILY) FAMILY(double, double) FAMILY(float, float) FAMILY(bf16, bf16) FAMILY(float, bf16) FAMILY(bf16, float)
 #define GYR_ALL_ELEMENTWISE GYR_SCALARS(GYR_ELEMENTWISE) GYR_CONVERSIONS(GYR_CONVERT)
 #define GYR_ALL_ROPE GYR_ROPE_TABLE(double) GYR_ROPE_TABLE(float) GYR_CONVERSIONS(GYR_ROPE)
 #define GYR_ALL_LOSS GYR_LOSS(double) GYR_LOSS(float) GYR_SCALARS(GYR_LOSS_BACKWARD)
+#define GYR_ALL_ATTENTION GYR_SCALARS(GYR_ATTENTION) GYR_ATTENTION_MERGE(double) GYR_ATTENTION_MERGE(float)

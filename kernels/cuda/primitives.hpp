@@ -54,9 +54,15 @@ GYR_DEVICE int block_threads() { return int(blockDim.x); }
 GYR_DEVICE Index block_index() { return Index(blockIdx.x); }
 GYR_DEVICE Index grid_blocks() { return Index(gridDim.x); }
 GYR_DEVICE void sync_block() { __syncthreads(); }
+GYR_DEVICE void sync_warp() { __syncwarp(); }
 template <class V>
 GYR_DEVICE V shuffle_xor(V v, int with) {
   return __shfl_xor_sync(0xffffffffu, v, with);
+}
+// What a lane gives.
+template <class V>
+GYR_DEVICE V shuffle(V v, int from) {
+  return __shfl_sync(0xffffffffu, v, from);
 }
 // Bit l: what lane l says.
 GYR_DEVICE std::uint32_t ballot(bool says) { return __ballot_sync(0xffffffffu, says); }
@@ -109,21 +115,28 @@ inline int block_threads() { return Block::current().grid().threads; }
 inline Index block_index() { return Block::current().number(); }
 inline Index grid_blocks() { return Block::current().grid().blocks; }
 inline void sync_block(const Site& site = Site::current()) { Block::current().meet_all(site); }
+inline void sync_warp(const Site& site = Site::current()) {
+  Block::current().meet(Meeting::warp_barrier, nullptr, site, [] {});
+}
 template <class V>
-V shuffle_xor(V v, int with, const Site& site = Site::current()) {
+V shuffle(V v, int from, const Site& site = Site::current()) {
   struct Lane {
     V given;
-    int with;
+    int from;
     V taken;
-  } lane{v, with, V()};
+  } lane{v, from, V()};
   Block& block = Block::current();
   block.meet(Meeting::shuffle, &lane, site, [&] {
     for (int l = 0; l < warp_size; ++l) {
       Lane& to = block.argument<Lane>(l);
-      to.taken = block.argument<Lane>(l ^ to.with).given;
+      to.taken = block.argument<Lane>(to.from % warp_size).given;
     }
   });
   return lane.taken;
+}
+template <class V>
+V shuffle_xor(V v, int with, const Site& site = Site::current()) {
+  return shuffle(v, Block::thread().lane() ^ with, site);
 }
 inline std::uint32_t ballot(bool says, const Site& site = Site::current()) {
   struct Lane {

@@ -3,18 +3,18 @@
 // stack is query i of head h of the group, so that one product serves the group and the sum of dk and dv over its heads
 // is part of the product.
 //   M rows of a stack = group * tile,  n keys of a tile,  E head_dim,  V that of values
-#include "kernels/attention.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <vector>
 
+#include "kernels/backend.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/kokkos/lanes.hpp"
 #include "kernels/kokkos/operand.hpp"
 #include "kernels/math.hpp"
 
-namespace gyr {
+namespace gyr::backend {
 
 namespace {
 
@@ -61,41 +61,32 @@ void scatter(Device& dev, const Stack& stack, Matrix<const A> from, Matrix<A> x)
       });
 }
 
-KOKKOS_INLINE_FUNCTION Index within(Index n, Index limit) { return n < 0 ? 0 : (n < limit ? n : limit); }
-
 // Cuts the shape into stacks and their tiles of keys.
 struct Tiling {
   AttentionShape shape;
   Mask mask;
+  VisibleKeys visible;
   Index group, queries, keys;  // extents of the largest tiles
 
   Tiling(const AttentionShape& s, const Mask& m)
-      : shape(s), mask(m), group(s.num_heads / s.num_kv_heads), queries(std::clamp<Index>(stack_rows / group, 1, std::max<Index>(s.queries, 1))),
-        keys(std::min(tile_keys, s.keys)) {
-    ensure(s.num_kv_heads > 0 && s.num_heads % s.num_kv_heads == 0, "{} query heads cannot share {} key/value heads evenly", s.num_heads,
-           s.num_kv_heads);
-    m.documents.check(s.batch * s.queries);
-    ensure(m.causal || !m.documents.packed(), "attention to packed documents must be causal");
-  }
+      : shape(s), mask(m), visible(s, m), group(s.num_heads / s.num_kv_heads),
+        queries(std::clamp<Index>(stack_rows / group, 1, std::max<Index>(s.queries, 1))), keys(std::min(tile_keys, s.keys)) {}
   Index rows() const { return group * queries; }
 
-  // Query i may see the keys [hidden, seen) of the block; its document reaches so many tokens back.
-  KOKKOS_INLINE_FUNCTION Index seen(Index i) const {
-    return mask.causal ? within(mask.first_query + i - mask.first_key + 1, shape.keys) : shape.keys;
-  }
-  KOKKOS_INLINE_FUNCTION Index hidden(Index i, Index reach) const { return within(mask.first_query + i - mask.first_key - reach, shape.keys); }
   // Those of the n keys from j on, counted from j, that row r of a stack may see: [first, last).
   struct View {
     Index first, last;
   };
   KOKKOS_INLINE_FUNCTION View view(const Stack& s, Index r, Index j, Index n) const {
     const Index i = s.first_query + r % s.queries;
-    return {within(hidden(i, mask.documents.reach(s.source_row(r))) - j, n), within(seen(i) - j, n)};
+    return {VisibleKeys::within(visible.hidden(i, mask.documents.reach(s.source_row(r))) - j, n), VisibleKeys::within(visible.seen(i) - j, n)};
   }
 
   Stack stack(Index b, Index kv, Index i) const { return {b, i, kv, b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i)}; }
   // The keys [first, last) that some query of a stack may see: neither bound falls from query to query.
-  View view(const Stack& s) const { return {hidden(s.first_query, mask.documents.planned_reach(s.first_row)), seen(s.first_query + s.queries - 1)}; }
+  View view(const Stack& s) const {
+    return {visible.hidden(s.first_query, mask.documents.planned_reach(s.first_row)), visible.seen(s.first_query + s.queries - 1)};
+  }
 
   // body(lane, piece) for the pieces of the work that may be done at the same time: the key heads of all sequences.
   template <class Body>
@@ -144,15 +135,6 @@ struct Tiling {
     for_equal(dev, number, [&](Index) { end(s); });
   }
 };
-
-template <class T>
-void check(const AttentionShape& s, const Matrix<const T>& q, const Matrix<const T>& k, const Matrix<const T>& v) {
-  ensure(q.rows == s.batch * s.queries && q.columns == s.num_heads * s.head_dim && k.rows == s.batch * s.keys && v.rows == k.rows &&
-             k.columns == s.num_kv_heads * s.head_dim && v.columns == s.num_kv_heads * s.v_head_dim,
-         "attention of q ({},{}), k ({},{}), v ({},{}) for {} sequences of {} queries and {} keys, {} heads on {} of "
-         "head_dim {}, values {}",
-         q.rows, q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.num_heads, s.num_kv_heads, s.head_dim, s.v_head_dim);
-}
 
 // The largest of m and n numbers, in lanes: a plain loop is not vectorised, because a maximum may not be reordered
 // where NaN could occur.
@@ -279,9 +261,7 @@ void forward(Device& dev, const Tiling& tiling, Index piece, double scale, Matri
 template <class T>
 void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
                Carry carry, AttentionState<Acc<T>> state) {
-  check(shape, q, k, v);
   const Tiling tiling(shape, mask);
-  const Workspace workspace(dev.scratch, "attention");
   with_operands<T>(dev, [&]<class P>(std::type_identity<P>) {
     tiling.for_pieces(dev, "attention", [&](Device& lane, Index piece) { forward<T, P>(lane, tiling, piece, scale, q, k, v, carry, state); });
   });
@@ -290,8 +270,6 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
 template <class A>
 void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A> other, AttentionState<A> state) {
   const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
-  const auto run = dev.launch("attention_merge", 3.0 * R * shape.num_heads * V, 3.0 * R * shape.num_heads * V * sizeof(A));
-  if (!run) return;
   for_rows(
       dev, "attention_merge", R, KOKKOS_LAMBDA(const Index r) {
         for (Index h = 0; h < shape.num_heads; ++h) {
@@ -312,8 +290,6 @@ template <class T>
 void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   using A = Acc<T>;
   const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
-  const auto run = dev.launch("attention_finish", double(R) * shape.num_heads * V, double(R) * shape.num_heads * V * (sizeof(A) + sizeof(T)));
-  if (!run) return;
   for_rows(
       dev, "attention_finish", R, KOKKOS_LAMBDA(const Index r) {
         for (Index h = 0; h < shape.num_heads; ++h) {
@@ -331,8 +307,6 @@ template <class T>
 void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta) {
   using A = Acc<T>;
   const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
-  const auto run = dev.launch("attention_delta", 2.0 * R * shape.num_heads * V, 2.0 * R * shape.num_heads * V * sizeof(T));
-  if (!run) return;
   for_rows(
       dev, "attention_delta", R, KOKKOS_LAMBDA(const Index r) {
         for (Index h = 0; h < shape.num_heads; ++h) {
@@ -409,28 +383,13 @@ template <class T>
 void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
-  check(shape, q, k, v);
   const Tiling tiling(shape, mask);
-  const Workspace workspace(dev.scratch, "attention_backward");
   with_operands<T>(dev, [&]<class P>(std::type_identity<P>) {
     tiling.for_pieces(dev, "attention_backward",
                       [&](Device& lane, Index piece) { backward<T, P>(lane, tiling, piece, scale, q, k, v, dout, lse, delta, dq, dk, dv); });
   });
 }
 
-#define GYR_ATTENTION(T)                                                                                                                      \
-  template void attention<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>, Carry,   \
-                             AttentionState<Acc<T>>);                                                                                         \
-  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>);                     \
-  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                      \
-  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>, \
-                                      Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>, Matrix<Acc<T>>,         \
-                                      Matrix<Acc<T>>);
-GYR_ATTENTION(double)
-GYR_ATTENTION(float)
-GYR_ATTENTION(bf16)
-#undef GYR_ATTENTION
-template void attention_merge<double>(Device&, const AttentionShape&, AttentionState<double>, AttentionState<double>);
-template void attention_merge<float>(Device&, const AttentionShape&, AttentionState<float>, AttentionState<float>);
+GYR_ALL_ATTENTION
 
-}  // namespace gyr
+}  // namespace gyr::backend

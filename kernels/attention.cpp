@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/attention.hpp"
+
+#include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
+
+namespace gyr {
+
+VisibleKeys::VisibleKeys(const AttentionShape& s, const Mask& m) : causal(m.causal), first_seen(m.first_query - m.first_key + 1), keys(s.keys) {}
+
+namespace {
+
+template <class T>
+void check(const AttentionShape& s, const Mask& m, const Matrix<const T>& q, const Matrix<const T>& k, const Matrix<const T>& v) {
+  ensure(q.rows == s.batch * s.queries && q.columns == s.num_heads * s.head_dim && k.rows == s.batch * s.keys && v.rows == k.rows &&
+             k.columns == s.num_kv_heads * s.head_dim && v.columns == s.num_kv_heads * s.v_head_dim,
+         "attention of q ({},{}), k ({},{}), v ({},{}) for {} sequences of {} queries and {} keys, {} heads on {} of "
+         "head_dim {}, values {}",
+         q.rows, q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.num_heads, s.num_kv_heads, s.head_dim, s.v_head_dim);
+  ensure(s.num_kv_heads > 0 && s.num_heads % s.num_kv_heads == 0, "{} query heads cannot share {} key/value heads evenly", s.num_heads,
+         s.num_kv_heads);
+  m.documents.check(s.batch * s.queries);
+  ensure(m.causal || !m.documents.packed(), "attention to packed documents must be causal");
+}
+
+}  // namespace
+
+template <class T>
+void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+               Carry carry, AttentionState<Acc<T>> state) {
+  check(shape, mask, q, k, v);
+  const Workspace workspace(dev.scratch, "attention");
+  backend::attention<T>(dev, shape, mask, scale, q, k, v, carry, state);
+}
+
+template <class A>
+void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A> other, AttentionState<A> state) {
+  const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
+  if (const auto run = dev.launch("attention_merge", 3.0 * R * shape.num_heads * V, 3.0 * R * shape.num_heads * V * sizeof(A)))
+    backend::attention_merge<A>(dev, shape, other, state);
+}
+
+template <class T>
+void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+  using A = Acc<T>;
+  const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
+  if (const auto run = dev.launch("attention_finish", double(R) * shape.num_heads * V, double(R) * shape.num_heads * V * (sizeof(A) + sizeof(T))))
+    backend::attention_finish<T>(dev, shape, state, out, lse);
+}
+
+template <class T>
+void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta) {
+  const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
+  if (const auto run = dev.launch("attention_delta", 2.0 * R * shape.num_heads * V, 2.0 * R * shape.num_heads * V * sizeof(T)))
+    backend::attention_delta<T>(dev, shape, dout, out, delta);
+}
+
+template <class T>
+void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
+                        Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
+                        Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
+  check(shape, mask, q, k, v);
+  const Workspace workspace(dev.scratch, "attention_backward");
+  backend::attention_backward<T>(dev, shape, mask, scale, q, k, v, dout, lse, delta, dq, dk, dv);
+}
+
+GYR_ALL_ATTENTION
+
+}  // namespace gyr

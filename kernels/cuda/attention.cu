@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Attention for any scalar and any width of heads up to 256: a warp takes a query of a head, or a key of a key head, and its lanes take keys, or
+// queries, by 32, then columns. Nothing is added by two warps.
+#include <algorithm>
+#include <limits>
+
+#include "kernels/backend.hpp"
+#include "kernels/cuda/rows.hpp"
+#include "kernels/instances.hpp"
+
+namespace gyr::backend {
+
+using namespace cuda;
+
+namespace {
+
+constexpr int parts = 8;  // of 32 columns of a head, which a lane has one each of
+
+// A shape, without what stays on the host.
+struct Heads {
+  Index batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim;
+  VisibleKeys visible;
+
+  Heads(const AttentionShape& s, const Mask& m)
+      : batch(s.batch), queries(s.queries), keys(s.keys), num_heads(s.num_heads), num_kv_heads(s.num_kv_heads), head_dim(s.head_dim),
+        v_head_dim(s.v_head_dim), visible(s, m) {
+    ensure(s.head_dim <= parts * warp_size && s.v_head_dim <= parts * warp_size, "attention heads of {} and {} numbers; {} are the most", s.head_dim,
+           s.v_head_dim, parts * warp_size);
+  }
+  GYR_FUNCTION Index group() const { return num_heads / num_kv_heads; }
+};
+
+// Row `row` of x, the columns of one head.
+template <class T>
+struct HeadRow {
+  Global<const T> x;
+  Index row, first, width;
+
+  GYR_DEVICE Acc<T> operator()(Index e) const { return Acc<T>(x.load(row, first + e)); }
+  template <class Other>
+  GYR_DEVICE Acc<T> dot(const Other& other) const {
+    Acc<T> sum = 0;
+    for (Index e = 0; e < width; ++e) sum += (*this)(e)*other(e);
+    return sum;
+  }
+};
+
+// A number for each column of a head, over the lanes.
+template <class A>
+struct Columns {
+  A at[parts] = {};
+
+  // += factor of lane l times row l of those that rows(l) gives, for l < count.
+  template <class Rows>
+  GYR_DEVICE void add(A factor, int count, const Rows& rows, Index width) {
+    for (int l = 0; l < count; ++l) {
+      const A f = shuffle(factor, l);
+      const auto row = rows(l);
+      for (int p = 0; p < parts; ++p)
+        if (const Index e = p * warp_size + lane(); e < width) at[p] += f * row(e);
+    }
+  }
+  // x (r, first + e) = what becomes of it and this one.
+  template <class Become>
+  GYR_DEVICE void store(const Global<A>& x, Index r, Index first, Index width, const Become& become) const {
+    for (int p = 0; p < parts; ++p)
+      if (const Index e = p * warp_size + lane(); e < width) x.store(r, first + e, become(x, first + e, at[p]));
+  }
+};
+
+GYR_DEVICE int least(Index a, int b) { return a < b ? int(a) : b; }
+
+// Where a warp's query is, and which keys it sees.
+template <class T>
+struct Query {
+  Index row, head, kv_head, first_key_row, hidden, seen;
+
+  GYR_DEVICE Query(const Heads& s, const Global<const std::int32_t>& positions, Index task) {
+    row = task / s.num_heads, head = task % s.num_heads, kv_head = head / s.group();
+    const Index i = row % s.queries;
+    first_key_row = row / s.queries * s.keys;
+    hidden = positions ? s.visible.hidden(i, positions.load(row)) : s.visible.hidden(i, Documents::unlimited);
+    seen = s.visible.seen(i);
+  }
+  GYR_DEVICE HeadRow<T> of(const Global<const T>& x, Index width) const { return {x, row, head * width, width}; }
+  GYR_DEVICE HeadRow<T> key(const Global<const T>& x, Index j, Index width) const { return {x, first_key_row + j, kv_head * width, width}; }
+};
+
+template <class T>
+GYR_KERNEL forward_kernel(Heads s, Acc<T> scale, bool fresh, Global<const std::int32_t> positions, Global<const T> q, Global<const T> k,
+                          Global<const T> v, Global<Acc<T>> o, Global<Acc<T>> m, Global<Acc<T>> l) {
+  using A = Acc<T>;
+  each_row(s.batch * s.queries * s.num_heads, [&](Index task) {
+    const Query<T> at(s, positions, task);
+    const auto query = at.of(q, s.head_dim);
+    A top = fresh ? -std::numeric_limits<A>::infinity() : m.load(at.row, at.head), sum = fresh ? A(0) : l.load(at.row, at.head), kept = 1;
+    Columns<A> out;
+    for (Index j = at.hidden; j < at.seen; j += warp_size) {
+      const int count = least(at.seen - j, warp_size);
+      const A score = lane() < count ? scale * query.dot(at.key(k, j + lane(), s.head_dim)) : -std::numeric_limits<A>::infinity();
+      const A largest = warp_largest(score > top ? score : top), shrink = fast_exp(top - largest);
+      const A p = lane() < count ? fast_exp(score - largest) : A(0);
+      top = largest, sum = sum * shrink + warp_sum(p), kept *= shrink;
+      for (A& x : out.at) x *= shrink;
+      out.add(p, count, [&](int l) { return at.key(v, j + l, s.v_head_dim); }, s.v_head_dim);
+    }
+    out.store(o, at.row, at.head * s.v_head_dim, s.v_head_dim,
+              [&](const auto& x, Index c, A more) { return fresh ? more : kept * x.load(at.row, c) + more; });
+    if (lane() == 0) m.store(at.row, at.head, top), l.store(at.row, at.head, sum);
+  });
+}
+
+// p and dS of one score.
+template <class A>
+struct ScoreGradient {
+  A p, d;
+  GYR_DEVICE ScoreGradient(A scale, A score, A dp, A lse, A delta) : p(fast_exp(scale * score - lse)), d(p * (dp - delta) * scale) {}
+};
+
+template <class T>
+GYR_KERNEL backward_queries_kernel(Heads s, Acc<T> scale, Global<const std::int32_t> positions, Global<const T> q, Global<const T> k,
+                                   Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta,
+                                   Global<Acc<T>> dq) {
+  using A = Acc<T>;
+  each_row(s.batch * s.queries * s.num_heads, [&](Index task) {
+    const Query<T> at(s, positions, task);
+    const auto query = at.of(q, s.head_dim), slope = at.of(dout, s.v_head_dim);
+    const A top = lse.load(at.row, at.head), mean = delta.load(at.row, at.head);
+    Columns<A> sum;
+    for (Index j = at.hidden; j < at.seen; j += warp_size) {
+      const int count = least(at.seen - j, warp_size);
+      A d = 0;
+      if (const Index mine = j + lane(); lane() < count)
+        d = ScoreGradient<A>(scale, query.dot(at.key(k, mine, s.head_dim)), slope.dot(at.key(v, mine, s.v_head_dim)), top, mean).d;
+      sum.add(d, count, [&](int l) { return at.key(k, j + l, s.head_dim); }, s.head_dim);
+    }
+    sum.store(dq, at.row, at.head * s.head_dim, s.head_dim, [&](const auto& x, Index c, A more) { return x.load(at.row, c) + more; });
+  });
+}
+
+// The queries of all heads of its group, in order, that see a key.
+template <class T>
+GYR_KERNEL backward_keys_kernel(Heads s, Acc<T> scale, Global<const std::int32_t> positions, Global<const T> q, Global<const T> k, Global<const T> v,
+                                Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dk, Global<Acc<T>> dv) {
+  using A = Acc<T>;
+  each_row(s.batch * s.keys * s.num_kv_heads, [&](Index task) {
+    const Index row = task / s.num_kv_heads, kv_head = task % s.num_kv_heads, j = row % s.keys, first_row = row / s.keys * s.queries;
+    const HeadRow<T> key{k, row, kv_head * s.head_dim, s.head_dim}, value{v, row, kv_head * s.v_head_dim, s.v_head_dim};
+    Columns<A> key_sum, value_sum;
+    for (Index head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head)
+      for (Index i = 0; i < s.queries; i += warp_size) {
+        const int count = least(s.queries - i, warp_size);
+        if (s.visible.seen(i + count - 1) <= j) continue;
+        A p = 0, d = 0;
+        if (lane() < count) {
+          const Query<T> at(s, positions, (first_row + i + lane()) * s.num_heads + head);
+          if (at.hidden <= j && j < at.seen) {
+            const ScoreGradient<A> g(scale, at.of(q, s.head_dim).dot(key), at.of(dout, s.v_head_dim).dot(value), lse.load(at.row, head),
+                                     delta.load(at.row, head));
+            p = g.p, d = g.d;
+          }
+        }
+        value_sum.add(p, count, [&](int l) { return HeadRow<T>{dout, first_row + i + l, head * s.v_head_dim, s.v_head_dim}; }, s.v_head_dim);
+        key_sum.add(d, count, [&](int l) { return HeadRow<T>{q, first_row + i + l, head * s.head_dim, s.head_dim}; }, s.head_dim);
+      }
+    const auto add = [&](const auto& x, Index c, A more) { return x.load(row, c) + more; };
+    value_sum.store(dv, row, kv_head * s.v_head_dim, s.v_head_dim, add);
+    key_sum.store(dk, row, kv_head * s.head_dim, s.head_dim, add);
+  });
+}
+
+// Of states whose rows may have met no key: there both m are -infinity, and nothing changes.
+template <class A>
+GYR_KERNEL merge_kernel(Index num_heads, Index width, Global<const A> o2, Global<const A> m2, Global<const A> l2, Global<A> o, Global<A> m,
+                        Global<A> l) {
+  each_row(o.rows() * num_heads, [&](Index task) {
+    const Index r = task / num_heads, h = task % num_heads;
+    const A more = l2.load(r, h), here = m.load(r, h), there = m2.load(r, h), length = l.load(r, h);
+    if (more == 0) return;
+    const A top = here > there ? here : there, keep = fast_exp(here - top), join = fast_exp(there - top);
+    for (Index c = h * width + lane(); c < (h + 1) * width; c += warp_size) o.store(r, c, keep * o.load(r, c) + join * o2.load(r, c));
+    sync_warp();
+    if (lane() == 0) m.store(r, h, top), l.store(r, h, keep * length + join * more);
+  });
+}
+
+// out may be o.
+template <class T>
+GYR_KERNEL finish_kernel(Index num_heads, Index width, Global<const Acc<T>> o, Global<const Acc<T>> m, Global<const Acc<T>> l, Global<T> out,
+                         Global<Acc<T>> lse) {
+  using A = Acc<T>;
+  each_row(out.rows() * num_heads, [&](Index task) {
+    const Index r = task / num_heads, h = task % num_heads;
+    const A sum = l.load(r, h), inverse = sum > 0 ? A(1) / sum : A(0);
+    for (Index c = h * width + lane(); c < (h + 1) * width; c += warp_size) out.store(r, c, T(o.load(r, c) * inverse));
+    if (lane() == 0) lse.store(r, h, sum > 0 ? m.load(r, h) + std::log(sum) : -std::numeric_limits<A>::infinity());
+  });
+}
+
+template <class T>
+GYR_KERNEL delta_kernel(Index num_heads, Index width, Global<const T> dout, Global<const T> out, Global<Acc<T>> delta) {
+  using A = Acc<T>;
+  each_row(out.rows() * num_heads, [&](Index task) {
+    const Index r = task / num_heads, h = task % num_heads;
+    A sum = 0;
+    for (Index c = h * width + lane(); c < (h + 1) * width; c += warp_size) sum += A(dout.load(r, c)) * A(out.load(r, c));
+    sum = warp_sum(sum);
+    if (lane() == 0) delta.store(r, h, sum);
+  });
+}
+
+Grid grid_of_warps(Index tasks) { return {std::min(ceil_div(tasks, usual_warps), most_blocks), usual_threads}; }
+
+// Pairs of a query and a key that it sees, over all heads.
+double pairs(const AttentionShape& s, const Mask& mask) {
+  const VisibleKeys visible(s, mask);
+  double n = 0;
+  for (Index r = 0; r < s.batch * s.queries; ++r)
+    n += double(std::max<Index>(0, visible.seen(r % s.queries) - visible.hidden(r % s.queries, mask.documents.planned_reach(r))));
+  return n * double(s.num_heads);
+}
+
+// Bytes of q, k, v and of so many numbers of Acc<T> for each query and value.
+template <class T>
+double bytes(const AttentionShape& s, double states) {
+  const double queries = double(s.batch * s.queries * s.num_heads), keys = double(s.batch * s.keys * s.num_kv_heads);
+  return sizeof(T) * (queries * double(s.head_dim) + keys * double(s.head_dim + s.v_head_dim)) + states * sizeof(Acc<T>) * queries * double(s.v_head_dim);
+}
+
+}  // namespace
+
+template <class T>
+void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+               Carry carry, AttentionState<Acc<T>> state) {
+  const bool fresh = carry == Carry::fresh;
+  const double each = 2.0 * double(shape.head_dim + shape.v_head_dim) + 4;
+  if (const auto run = dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2)))
+    launch(dev, "attention", grid_of_warps(shape.batch * shape.queries * shape.num_heads), forward_kernel<T>, Heads(shape, mask), Acc<T>(scale),
+                 fresh, mask.documents.positions, q, k, v, state.o, state.m, state.l);
+}
+
+template <class A>
+void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A> other, AttentionState<A> state) {
+  launch(dev, "attention_merge", grid_of_warps(Index(state.o.extent(0)) * shape.num_heads), merge_kernel<A>, shape.num_heads, shape.v_head_dim,
+         other.o, other.m, other.l, state.o, state.m, state.l);
+}
+
+template <class T>
+void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+  launch(dev, "attention_finish", grid_of_warps(Index(out.extent(0)) * shape.num_heads), finish_kernel<T>, shape.num_heads, shape.v_head_dim, state.o,
+         state.m, state.l, out, lse);
+}
+
+template <class T>
+void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta) {
+  launch(dev, "attention_delta", grid_of_warps(Index(out.extent(0)) * shape.num_heads), delta_kernel<T>, shape.num_heads, shape.v_head_dim, dout, out,
+         delta);
+}
+
+template <class T>
+void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
+                        Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
+                        Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
+  const Heads heads(shape, mask);
+  const double each = 6.0 * double(shape.head_dim) + 4.0 * double(shape.v_head_dim) + 5;
+  const auto run = dev.launch("attention_backward", each * pairs(shape, mask), bytes<T>(shape, 4));
+  if (!run) return;
+  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.queries * shape.num_heads), backward_queries_kernel<T>, heads, Acc<T>(scale),
+         mask.documents.positions, q, k, v, dout, lse, delta, dq);
+  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.keys * shape.num_kv_heads), backward_keys_kernel<T>, heads, Acc<T>(scale),
+         mask.documents.positions, q, k, v, dout, lse, delta, dk, dv);
+}
+
+GYR_ALL_ATTENTION
+
+}  // namespace gyr::backend
