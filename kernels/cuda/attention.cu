@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "kernels/backend.hpp"
-#include "kernels/cuda/rows.hpp"
+#include "kernels/cuda/attention.hpp"
 #include "kernels/instances.hpp"
 
 namespace gyr::backend {
@@ -13,22 +13,6 @@ namespace gyr::backend {
 using namespace cuda;
 
 namespace {
-
-constexpr int parts = 8;  // of 32 columns of a head, which a lane has one each of
-
-// A shape, without what stays on the host.
-struct Heads {
-  Index batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim;
-  VisibleKeys visible;
-
-  Heads(const AttentionShape& s, const Mask& m)
-      : batch(s.batch), queries(s.queries), keys(s.keys), num_heads(s.num_heads), num_kv_heads(s.num_kv_heads), head_dim(s.head_dim),
-        v_head_dim(s.v_head_dim), visible(s, m) {
-    ensure(s.head_dim <= parts * warp_size && s.v_head_dim <= parts * warp_size, "attention heads of {} and {} numbers; {} are the most", s.head_dim,
-           s.v_head_dim, parts * warp_size);
-  }
-  GYR_FUNCTION Index group() const { return num_heads / num_kv_heads; }
-};
 
 // Row `row` of x, the columns of one head.
 template <class T>
@@ -234,8 +218,12 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
                Carry carry, AttentionState<Acc<T>> state) {
   const bool fresh = carry == Carry::fresh;
   const double each = 2.0 * double(shape.head_dim + shape.v_head_dim) + 4;
-  if (const auto run = dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2)))
-    launch(dev, "attention", grid_of_warps(shape.batch * shape.queries * shape.num_heads), forward_kernel<T>, Heads(shape, mask), Acc<T>(scale),
+  const Heads heads(shape, mask);
+  const auto run = dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2));
+  if (!run) return;
+  if constexpr (std::is_same_v<T, bf16>)
+    if (attention_by_tensor_cores(dev, heads, scale, mask.documents.positions, q, k, v, fresh, state)) return;
+  launch(dev, "attention", grid_of_warps(shape.batch * shape.queries * shape.num_heads), forward_kernel<T>, heads, Acc<T>(scale),
                  fresh, mask.documents.positions, q, k, v, state.o, state.m, state.l);
 }
 

@@ -20,6 +20,8 @@ template <class... P, class... A>
 void launch(Device&, [[maybe_unused]] const char* name, const Grid& grid, void (*kernel)(P...), const A&... arguments) {
   if (grid.blocks == 0) return;
 #if defined(__CUDACC__)
+  constexpr int given = 48 << 10;  // bytes of shared memory that a block may have unasked
+  if (grid.shared_bytes > given) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, grid.shared_bytes);
   kernel<<<unsigned(grid.blocks), unsigned(grid.threads), std::size_t(grid.shared_bytes)>>>(P(arguments)...);
 #else
   run_grid(name, grid, [&] { kernel(P(arguments)...); });

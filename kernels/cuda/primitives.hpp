@@ -72,6 +72,13 @@ GYR_DEVICE void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& 
                : "+f"(d.at[0]), "+f"(d.at[1]), "+f"(d.at[2]), "+f"(d.at[3])
                : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]), "r"(b.at[1]));
 }
+// Two numbers in a register, the first in the lower half.
+GYR_DEVICE std::uint32_t pair(float low, float high) {
+  std::uint32_t d;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+  return d;
+}
+GYR_DEVICE float exp2(float x) { return ::exp2f(x); }
 // Four matrices of 8 by 8 bf16: lane 8 m + i points to row i of matrix m, and has of matrix m, in at[m], columns 2 (lane % 4) and the next of row
 // lane / 4; transposed: those rows of that column.
 GYR_DEVICE FragmentA load_four(const bf16* row) {
@@ -177,6 +184,8 @@ inline void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b, c
       }
   });
 }
+inline std::uint32_t pair(float low, float high) { return std::uint32_t(bf16(low).bits) | std::uint32_t(bf16(high).bits) << 16; }
+inline float exp2(float x) { return std::exp2(x); }
 inline FragmentA load_four_as(const bf16* row, bool transposed, const Site& site) {
   struct Lane {
     const bf16* row;
@@ -264,9 +273,9 @@ class Global {
     judge_global(at(r, c), int(alignof(Pack<T, N>)), inside(r, c, N), Touch::write, site);
     *reinterpret_cast<Pack<T, N>*>(at(r, c)) = v;
   }
-  // A pack on its way to shared memory, of zeros where it would lie outside.
-  GYR_DEVICE void copy(Index r, Index c, std::remove_const_t<T>* to, const Site& site = Site::current()) const {
-    const bool here = inside(r, c, pack_bytes / int(sizeof(T)));
+  // A pack on its way to shared memory, of zeros where it would lie outside or is not wanted.
+  GYR_DEVICE void copy(Index r, Index c, std::remove_const_t<T>* to, bool wanted = true, const Site& site = Site::current()) const {
+    const bool here = wanted && inside(r, c, pack_bytes / int(sizeof(T)));
     if (here) judge_global(at(r, c), pack_bytes, true, Touch::read, site);
     copy_later(to, here ? at(r, c) : data_, !here, site);
   }

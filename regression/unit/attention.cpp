@@ -426,6 +426,8 @@ TEST(attention, decode_equals_prefill) {
 TEST(attention, float_and_bf16_follow_double) {
   std::vector<Case> all = large_cases();
   all.push_back(large_packed_cases()[0]);
+  all.push_back({{1, 70, 130, 4, 2, 64, 64}, {true, 60, 0}});  // heads as they are in models
+  all.push_back({{2, 80, 80, 2, 1, 128, 64}, {true, 0, 0}, positions_of({30, 1, 40, 80}, 2, 80)});
   for (const Case& s : all) {
     Arguments a(s);
     for (const auto part : {&Arguments::q, &Arguments::k, &Arguments::v}) a.*part = rounded<bf16>(a.*part);

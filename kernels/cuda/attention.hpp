@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the kernels of attention share.
+#pragma once
+
+#include "kernels/attention.hpp"
+#include "kernels/cuda/rows.hpp"
+
+namespace gyr::backend {
+
+inline constexpr int parts = 8;  // of 32 columns of a head, which a lane has one each of
+
+// A shape, without what stays on the host.
+struct Heads {
+  Index batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim;
+  VisibleKeys visible;
+
+  Heads(const AttentionShape& s, const Mask& m)
+      : batch(s.batch), queries(s.queries), keys(s.keys), num_heads(s.num_heads), num_kv_heads(s.num_kv_heads), head_dim(s.head_dim),
+        v_head_dim(s.v_head_dim), visible(s, m) {
+    ensure(s.head_dim <= parts * cuda::warp_size && s.v_head_dim <= parts * cuda::warp_size, "attention heads of {} and {} numbers; {} are the most",
+           s.head_dim, s.v_head_dim, parts * cuda::warp_size);
+  }
+  GYR_FUNCTION Index group() const { return num_heads / num_kv_heads; }
+};
+
+// The same for bf16 by tensor cores, where heads have up to 128 numbers, a multiple of 8, and rows begin where packs do. False elsewhere, and nothing
+// is done.
+bool attention_by_tensor_cores(Device&, const Heads&, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q, Matrix<const bf16> k,
+                               Matrix<const bf16> v, bool fresh, AttentionState<float> state);
+
+}  // namespace gyr::backend

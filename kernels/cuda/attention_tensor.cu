@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Flash attention, forward, by tensor cores (Dao, 2023): a block takes 64 queries of a head, each of its four warps 16 of them; tiles of 64 keys and
+// values come by turns into two places each, while the one before is computed with. Scores never leave registers: the fragments that a product leaves
+// them in are those that the next one takes its left operand from.
+#include <limits>
+
+#include "kernels/cuda/attention.hpp"
+
+namespace gyr::backend {
+
+using namespace cuda;
+
+namespace {
+
+constexpr int tile = 64, threads = 128, quads = 4;  // quads: lanes that share a row of a fragment
+
+// Tiles of W columns, in rows that are 16 bytes longer: eight of them touch every bank once.
+template <int W>
+struct Tile {
+  static constexpr int stride = W + 8, numbers = tile * stride, bytes = numbers * int(sizeof(bf16));
+};
+
+// Rows [first, first + 64) of a head; zeros behind its last row and column.
+template <int W>
+GYR_DEVICE void fetch(const Global<const bf16>& x, Index first, Index end, Index column, Index width, const Shared<bf16>& to) {
+  for (int i = thread_index(); i < tile * W / 8; i += threads) {
+    const int r = i / (W / 8), c = i % (W / 8) * 8;
+    x.copy(first + r, column + c, to.at(r * Tile<W>::stride + c), first + r < end && c < width);
+  }
+}
+
+// Exponents are of 2: scores enter multiplied by log2 e.
+constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
+
+// What a lane has of the softmax of its two rows, lane / 4 and that + 8 of the warp's 16.
+struct Rows {
+  float top[2], sum[2];
+  Index hidden[2], seen[2];
+};
+
+// Scores of 16 queries and 64 keys become p; the rows move on. shrink: what sums up to now are multiplied by.
+GYR_DEVICE void soften(FragmentD (&s)[tile / 8], float scale, Index first_key, Rows& rows, float (&shrink)[2]) {
+  float most[2] = {rows.top[0], rows.top[1]};
+  for (int n = 0; n < tile / 8; ++n)
+    for (int i = 0; i < 4; ++i) {
+      const Index j = first_key + n * 8 + lane() % quads * 2 + i % 2;
+      float& x = s[n].at[i];
+      x = rows.hidden[i / 2] <= j && j < rows.seen[i / 2] ? x * scale : -std::numeric_limits<float>::infinity();
+      most[i / 2] = x > most[i / 2] ? x : most[i / 2];
+    }
+  for (int h = 0; h < 2; ++h) {
+    for (int with = 1; with < quads; with *= 2) {
+      const float other = shuffle_xor(most[h], with);
+      most[h] = other > most[h] ? other : most[h];
+    }
+    const float base = most[h] == -std::numeric_limits<float>::infinity() ? 0 : most[h];  // of a row that has met no key
+    shrink[h] = exp2(rows.top[h] - base);
+    rows.top[h] = most[h], rows.sum[h] *= shrink[h], most[h] = base;
+  }
+  for (int n = 0; n < tile / 8; ++n)
+    for (int i = 0; i < 4; ++i) {
+      s[n].at[i] = exp2(s[n].at[i] - most[i / 2]);
+      rows.sum[i / 2] += s[n].at[i];
+    }
+}
+
+// s = q k' of 16 queries, as fragments, and a tile of keys.
+template <int W>
+GYR_DEVICE void scores(const FragmentA (&q)[W / 16], const Shared<bf16>& keys, FragmentD (&s)[tile / 8]) {
+  for (int n = 0; n < tile; n += 16)
+    for (int c = 0; c < W; c += 16) {
+      const FragmentA b = load_four(keys.at((n + lane() / 16 * 8 + lane() % 8) * Tile<W>::stride + c + lane() / 8 % 2 * 8));
+      multiply_add(s[n / 8], q[c / 16], {{b.at[0], b.at[1]}});
+      multiply_add(s[n / 8 + 1], q[c / 16], {{b.at[2], b.at[3]}});
+    }
+}
+
+// o += p v of a tile of values.
+template <int W>
+GYR_DEVICE void add_values(const FragmentD (&p)[tile / 8], const Shared<bf16>& values, FragmentD (&o)[W / 8]) {
+  for (int j = 0; j < tile; j += 16) {
+    const FragmentD &left = p[j / 8], &right = p[j / 8 + 1];
+    const FragmentA a{{pair(left.at[0], left.at[1]), pair(left.at[2], left.at[3]), pair(right.at[0], right.at[1]), pair(right.at[2], right.at[3])}};
+    for (int c = 0; c < W; c += 16) {
+      const FragmentA b = load_four_transposed(values.at((j + lane() % 16) * Tile<W>::stride + c + lane() / 16 * 8));
+      multiply_add(o[c / 8], a, {{b.at[0], b.at[1]}});
+      multiply_add(o[c / 8 + 1], a, {{b.at[2], b.at[3]}});
+    }
+  }
+}
+
+// A lane's numbers of o: f(row of the two, column of the head, number).
+template <int W, class F>
+GYR_DEVICE void each_number(FragmentD (&o)[W / 8], const F& f) {
+  for (int n = 0; n < W / 8; ++n)
+    for (int i = 0; i < 4; ++i) f(i / 2, n * 8 + lane() % quads * 2 + i % 2, o[n].at[i]);
+}
+
+template <int W>
+GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int32_t> positions, Global<const bf16> q, Global<const bf16> k,
+                        Global<const bf16> v, Global<float> o, Global<float> m, Global<float> l) {
+  const Index tiles = ceil_div(s.queries, tile), head = block_index() / tiles % s.num_heads, b = block_index() / tiles / s.num_heads;
+  const Index first = (tiles - 1 - block_index() % tiles) * tile, kv_head = head / s.group();  // those that see most begin
+  const Index query_end = (b + 1) * s.queries, first_key_row = b * s.keys, key_end = first_key_row + s.keys;
+  const auto place = [](int i) { return Shared<bf16>(i * Tile<W>::bytes); };  // q, two of k, two of v
+  const auto reach = [&](Index i) { return positions ? Index(positions.load(b * s.queries + i)) : Documents::unlimited; };
+  const auto fetch_keys = [&](Index j, int turn) {
+    fetch<W>(k, first_key_row + j, key_end, kv_head * s.head_dim, s.head_dim, place(1 + turn));
+    fetch<W>(v, first_key_row + j, key_end, kv_head * s.v_head_dim, s.v_head_dim, place(3 + turn));
+  };
+  const Index last = first + tile < s.queries ? first + tile : s.queries;
+  const Index begin = s.visible.hidden(first, reach(first)), end = s.visible.seen(last - 1);
+  fetch<W>(q, b * s.queries + first, query_end, head * s.head_dim, s.head_dim, place(0));
+  fetch_keys(begin, 0);
+  commit_copies();
+
+  Rows rows;
+  FragmentD out[W / 8] = {};
+  const Index mine = first + warp() * 16 + lane() / quads;
+  for (int h = 0; h < 2; ++h) {
+    const Index i = mine + h * 8;
+    const bool here = i < last;
+    rows.hidden[h] = here ? s.visible.hidden(i, reach(i)) : 0, rows.seen[h] = here ? s.visible.seen(i) : 0;
+    rows.top[h] = fresh || !here ? -std::numeric_limits<float>::infinity() : m.load(b * s.queries + i, head) * log2_e;
+    rows.sum[h] = fresh || !here || lane() % quads > 0 ? 0 : l.load(b * s.queries + i, head);  // the four lanes' parts are added in the end
+  }
+  if (!fresh)
+    each_number<W>(out, [&](int h, Index c, float& x) {
+      if (mine + h * 8 < last && c < s.v_head_dim) x = o.load(b * s.queries + mine + h * 8, head * s.v_head_dim + c);
+    });
+
+  FragmentA queries[W / 16];
+  int turn = 0;
+  for (Index j = begin; j < end; j += tile, turn = 1 - turn) {
+    if (j + tile < end) fetch_keys(j + tile, 1 - turn);
+    commit_copies();
+    wait_for_copies<1>();
+    sync_block();
+    if (j == begin)
+      for (int c = 0; c < W; c += 16) queries[c / 16] = load_four(place(0).at((warp() * 16 + lane() % 16) * Tile<W>::stride + c + lane() / 16 * 8));
+    FragmentD score[tile / 8] = {};
+    float shrink[2];
+    scores<W>(queries, place(1 + turn), score);
+    soften(score, scale, j, rows, shrink);
+    each_number<W>(out, [&](int h, Index, float& x) { x *= shrink[h]; });
+    add_values<W>(score, place(3 + turn), out);
+    sync_block();
+  }
+  wait_for_copies<0>();
+
+  each_number<W>(out, [&](int h, Index c, float& x) {
+    if (mine + h * 8 < last && c < s.v_head_dim) o.store(b * s.queries + mine + h * 8, head * s.v_head_dim + c, x);
+  });
+  for (int h = 0; h < 2; ++h) {
+    for (int with = 1; with < quads; with *= 2) rows.sum[h] += shuffle_xor(rows.sum[h], with);
+    const Index i = mine + h * 8;
+    if (i >= last || lane() % quads > 0) continue;
+    m.store(b * s.queries + i, head, rows.top[h] * ln_2);
+    l.store(b * s.queries + i, head, rows.sum[h]);
+  }
+}
+
+template <int W>
+void flash(Device& dev, const Heads& s, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q, Matrix<const bf16> k,
+           Matrix<const bf16> v, bool fresh, const AttentionState<float>& state) {
+  launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, 5 * Tile<W>::bytes}, flash_kernel<W>, s,
+         float(scale) * log2_e, fresh, positions, q, k, v, state.o, state.m, state.l);
+}
+
+}  // namespace
+
+bool attention_by_tensor_cores(Device& dev, const Heads& s, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q,
+                               Matrix<const bf16> k, Matrix<const bf16> v, bool fresh, AttentionState<float> state) {
+  const Index width = std::max(s.head_dim, s.v_head_dim);
+  if (width > 128 || s.head_dim % 8 != 0 || s.v_head_dim % 8 != 0) return false;
+  for (const auto& x : {q, k, v})
+    if (!Global<const bf16>(x).packs<8>()) return false;
+  if (width <= 64) flash<64>(dev, s, scale, positions, q, k, v, fresh, state);
+  else flash<128>(dev, s, scale, positions, q, k, v, fresh, state);
+  return true;
+}
+
+}  // namespace gyr::backend
