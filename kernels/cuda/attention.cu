@@ -90,6 +90,7 @@ GYR_KERNEL forward_kernel(Heads s, Acc<T> scale, bool fresh, Global<const std::i
     }
     out.store(o, at.row, at.head * s.v_head_dim, s.v_head_dim,
               [&](const auto& x, Index c, A more) { return fresh ? more : kept * x.load(at.row, c) + more; });
+    sync_warp();  // all have read them
     if (lane() == 0) m.store(at.row, at.head, top), l.store(at.row, at.head, sum);
   });
 }

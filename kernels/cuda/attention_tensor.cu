@@ -151,6 +151,7 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int3
   each_number<W>(out, [&](int h, Index c, float& x) {
     if (mine + h * 8 < last && c < s.v_head_dim) o.store(b * s.queries + mine + h * 8, head * s.v_head_dim + c, x);
   });
+  sync_warp();  // all have read m and l
   for (int h = 0; h < 2; ++h) {
     for (int with = 1; with < quads; with *= 2) rows.sum[h] += shuffle_xor(rows.sum[h], with);
     const Index i = mine + h * 8;

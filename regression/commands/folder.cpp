@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <sstream>
+#include <thread>
 
 #include "regression/material.hpp"
 #include "regression/trials.hpp"
@@ -72,6 +74,22 @@ std::map<std::string, std::string> snapshot(const fs::path& folder) {
   return all;
 }
 
+// Returns when none of them runs any more: a process that is told to stop may still write.
+void stop(const std::vector<int>& processes) {
+  for (const int process : processes) kill(process, SIGSTOP);
+  const auto runs = [](int process) {
+    std::error_code gone;
+    for (fs::directory_iterator task(fmt::format("/proc/{}/task", process), gone), end; !gone && task != end; task.increment(gone)) {
+      const std::string text = contents(task->path() / "status");
+      const auto at = text.find("State:\t");
+      if (at != std::string::npos && std::string("TtZX").find(text[at + 7]) == std::string::npos) return true;
+    }
+    return false;
+  };
+  for (int tries = 0; tries < 1000 && std::any_of(processes.begin(), processes.end(), runs); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 bool has_step(const fs::path& folder, int step) { return losses(folder).contains(step); }
 
 // The live run is stopped while others start, so that whatever changes in its folder they have changed.
@@ -90,7 +108,7 @@ void second_starts(bool is_supervised) {
     if (done || !has_step(out, 3)) return;
     done = true;
     const auto live = descendants(pid);
-    for (const int process : live) kill(process, SIGSTOP);
+    stop(live);
     const auto before = snapshot(out);
     for (const Words& options : {Words{}, {"--resume"}, {"--take-over"}}) {
       for (Words words : {train(out, {"train.steps=5"}), supervised(out, {"train.steps=5"})}) {
@@ -126,7 +144,7 @@ TEST(folder, is_a_supervisors_between_two_attempts) {
     if (done || !fs::exists(out / "supervisor.json")) return;
     done = true;
     const auto live = descendants(pid);
-    for (const int process : live) kill(process, SIGSTOP);
+    stop(live);
     const auto [code, said] = beside(line_of(train(out, {"train.steps=5", "--resume"})), folder / "second");
     EXPECT_EQ(code, 74) << said;
     EXPECT_NE(said.find("another run writes to this folder"), std::string::npos) << said;
