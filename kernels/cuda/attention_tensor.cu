@@ -34,8 +34,25 @@ constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 
 // What a lane has of the softmax of its two rows, lane / 4 and that + 8 of the warp's 16.
 struct Rows {
-  float top[2], sum[2];
-  Index hidden[2], seen[2];
+  float top[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}, sum[2] = {0, 0};
+  Index hidden[2] = {0, 0}, seen[2] = {0, 0};
+
+  // From the state of rows before `end`. The four lanes of a row have parts of its sum: one begins with the whole.
+  GYR_DEVICE void carry_on(const Global<float>& m, const Global<float>& l, Index row, Index end, Index head) {
+    for (int h = 0; h < 2; ++h)
+      if (row + h * 8 < end) {
+        top[h] = m.load(row + h * 8, head) * log2_e;
+        sum[h] = lane() % quads > 0 ? 0 : l.load(row + h * 8, head);
+      }
+  }
+  GYR_DEVICE void store(const Global<float>& m, const Global<float>& l, Index row, Index end, Index head) {
+    for (int h = 0; h < 2; ++h) {
+      for (int with = 1; with < quads; with *= 2) sum[h] += shuffle_xor(sum[h], with);
+      if (row + h * 8 >= end || lane() % quads > 0) continue;
+      m.store(row + h * 8, head, top[h] * ln_2);
+      l.store(row + h * 8, head, sum[h]);
+    }
+  }
 };
 
 // Scores of 16 queries and 64 keys become p; the rows move on. shrink: what sums up to now are multiplied by.
@@ -114,20 +131,17 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int3
   fetch_keys(begin, 0);
   commit_copies();
 
-  Rows rows;
-  FragmentD out[W / 8] = {};
   const Index mine = first + warp() * 16 + lane() / quads;
-  for (int h = 0; h < 2; ++h) {
-    const Index i = mine + h * 8;
-    const bool here = i < last;
-    rows.hidden[h] = here ? s.visible.hidden(i, reach(i)) : 0, rows.seen[h] = here ? s.visible.seen(i) : 0;
-    rows.top[h] = fresh || !here ? -std::numeric_limits<float>::infinity() : m.load(b * s.queries + i, head) * log2_e;
-    rows.sum[h] = fresh || !here || lane() % quads > 0 ? 0 : l.load(b * s.queries + i, head);  // the four lanes' parts are added in the end
-  }
-  if (!fresh)
+  Rows rows;
+  for (int h = 0; h < 2; ++h)
+    if (const Index i = mine + h * 8; i < last) rows.hidden[h] = s.visible.hidden(i, reach(i)), rows.seen[h] = s.visible.seen(i);
+  FragmentD out[W / 8] = {};
+  if (!fresh) {
+    rows.carry_on(m, l, b * s.queries + mine, b * s.queries + last, head);
     each_number<W>(out, [&](int h, Index c, float& x) {
       if (mine + h * 8 < last && c < s.v_head_dim) x = o.load(b * s.queries + mine + h * 8, head * s.v_head_dim + c);
     });
+  }
 
   FragmentA queries[W / 16];
   int turn = 0;
@@ -152,13 +166,7 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int3
     if (mine + h * 8 < last && c < s.v_head_dim) o.store(b * s.queries + mine + h * 8, head * s.v_head_dim + c, x);
   });
   sync_warp();  // all have read m and l
-  for (int h = 0; h < 2; ++h) {
-    for (int with = 1; with < quads; with *= 2) rows.sum[h] += shuffle_xor(rows.sum[h], with);
-    const Index i = mine + h * 8;
-    if (i >= last || lane() % quads > 0) continue;
-    m.store(b * s.queries + i, head, rows.top[h] * ln_2);
-    l.store(b * s.queries + i, head, rows.sum[h]);
-  }
+  rows.store(m, l, b * s.queries + mine, b * s.queries + last, head);
 }
 
 template <int W>
