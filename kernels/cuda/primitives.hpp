@@ -44,7 +44,7 @@ struct alignas(N * sizeof(T) < pack_bytes ? N * sizeof(T) : pack_bytes) Pack {
 #if defined(__CUDACC__)
 
 inline constexpr int warp_size = 32;
-enum class Touch { read, write, add };
+enum class Touch { read, write };
 struct Site {
   static constexpr GYR_DEVICE Site current() { return {}; }
 };

@@ -219,14 +219,10 @@ void Block::judge(Cell& cell, Touch touch, const Access& now, const char* memory
   const auto against = [&](const Access& earlier, const char* did) {
     if (earlier.made() && !earlier.before(now))
       violation(fmt::format("a race: it {} byte {} of {}, which thread {} of block {} {} in line {}, and no barrier lies between",
-                            touch == Touch::read    ? "reads"
-                            : touch == Touch::write ? "writes"
-                                                    : "adds to",
-                            offset, memory, earlier.thread, earlier.block, did, earlier.line),
+                            touch == Touch::read ? "reads" : "writes", offset, memory, earlier.thread, earlier.block, did, earlier.line),
                 site);
   };
   against(cell.write, "writes");
-  if (touch != Touch::add) against(cell.add, "adds to");
   if (touch == Touch::read) {
     if (cell.read.made() && cell.read.block != now.block) cell.read_by_blocks = true;
     if (cell.read.block != now.block || cell.read.block_epoch != now.block_epoch) cell.reading_warps = 0;
@@ -240,7 +236,7 @@ void Block::judge(Cell& cell, Touch touch, const Access& now, const char* memory
     violation(fmt::format("a race: it writes byte {} of {}, which others read, one of them in line {}, and no barrier lies between", offset, memory,
                           cell.read.line),
               site);
-  (touch == Touch::write ? cell.write : cell.add) = now;
+  cell.write = now;
   cell.read = {}, cell.reading_warps = 0, cell.read_by_blocks = false;
 }
 
@@ -253,7 +249,7 @@ void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& si
   for (Index i = first / unit; i < (first + bytes + unit - 1) / unit; ++i) {
     Cell& cell = cells_[std::size_t(i)];
     if (cell.copied_later) violation(fmt::format("byte {} of shared memory is the target of a copy that was not waited for", i * unit), site);
-    if (touch != Touch::write && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read and was never written", i * unit), site);
+    if (touch == Touch::read && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read and was never written", i * unit), site);
     judge(cell, touch, now, "shared memory", i * unit, site);
   }
 }

@@ -45,7 +45,7 @@ struct Grid {
 };
 
 enum class Meeting { none, warp_barrier, shuffle, ballot, product, matrices, block_barrier };
-enum class Touch { read, write, add };  // add: atomic
+enum class Touch { read, write };
 
 // One access, and whether another one comes after it by a barrier.
 struct Access {
@@ -60,7 +60,7 @@ struct Access {
 
 // What happened to a unit of memory last.
 struct Cell {
-  Access write, add, read;
+  Access write, read;
   std::uint32_t reading_warps = 0;  // those of read's block that read since its last barrier
   bool read_by_blocks = false;      // by more than one since the last write
   bool copied_later = false;        // the target of a copy that its thread has not waited for
