@@ -63,11 +63,12 @@ std::string complaint_of(Mistake mistake) {
   return complaint({1, threads, threads * int(sizeof(float))}, neighbours, mistake, Tensor1<const float>(x), y);
 }
 
-// Blocks that write what others write or read.
-GYR_KERNEL one_for_all(Global<float> x) { x.store(0, float(block_index())); }
+// Blocks that write what others write or read: a thread of each, so that no block is at odds with itself.
+GYR_KERNEL one_for_all(Global<float> x) {
+  if (thread_index() == 0) x.store(0, float(block_index()));
+}
 GYR_KERNEL shifted(Global<const float> x, Global<float> y) {
-  const Index i = block_index() * block_threads() + thread_index();
-  if (i + 1 < x.columns()) y.store(i, x.load(i + 1));
+  if (thread_index() == 0) y.store(block_index(), x.load(block_index() + 1));
 }
 GYR_KERNEL too_far(Global<float> x) { x.store(x.columns(), 1); }
 GYR_KERNEL into_the_gap(Global<float> x) { x.store(0, x.columns(), 1); }
