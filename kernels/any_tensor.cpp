@@ -5,15 +5,6 @@
 
 namespace gyr {
 
-namespace {
-
-template <class Byte>
-using OnHost = Kokkos::View<Byte*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-
-Tensor1<std::byte> bytes_of(const AnyTensor& x) { return Tensor1<std::byte>(static_cast<std::byte*>(x.data), x.bytes()); }
-
-}  // namespace
-
 AnyTensor rows(const AnyTensor& x, Index first, Index count) { return {static_cast<char*>(x.data) + first * size_of(x.dtype), x.dtype, count}; }
 
 AnyTensor2 rows(const AnyTensor2& x, Index first, Index count) {
@@ -43,14 +34,10 @@ void convert(Device& dev, const AnyTensor2& from, const AnyTensor2& to) {
   });
 }
 
-void copy_on_device(Device& dev, const AnyTensor& from, const AnyTensor& to) { Kokkos::deep_copy(dev.exec, bytes_of(to), bytes_of(from)); }
+void copy_on_device(Device& dev, const AnyTensor& from, const AnyTensor& to) { backend::copy(dev.queue, from.data, to.data, to.bytes()); }
 
-void copy_to_host(const AnyTensor& from, void* to) {
-  Kokkos::deep_copy(OnHost<std::byte>(static_cast<std::byte*>(to), from.bytes()), bytes_of(from));
-}
+void copy_to_host(const AnyTensor& from, void* to) { backend::copy_to_host(from.data, to, from.bytes()); }
 
-void copy_to_device(const void* from, const AnyTensor& to) {
-  Kokkos::deep_copy(bytes_of(to), OnHost<const std::byte>(static_cast<const std::byte*>(from), to.bytes()));
-}
+void copy_to_device(const void* from, const AnyTensor& to) { backend::copy_to_device(from, to.data, to.bytes()); }
 
 }  // namespace gyr

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/arena.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "kernels/poison.hpp"
+#include "kernels/queue.hpp"
 
 namespace gyr {
 
@@ -27,25 +26,15 @@ std::string_view name_of(Memory category) {
   return "";
 }
 
-void Arena::Free::operator()(void* p) const { Kokkos::kokkos_free<Space::memory_space>(p); }
+void Arena::Free::operator()(void* p) const { backend::return_memory(p); }
 
 Arena::Arena(Memory category, Index bytes) : category_(category), real_(true), capacity_(aligned(bytes)) {
   if (bytes == 0) return;
-  try {
-    memory_.reset(Kokkos::kokkos_malloc<Space::memory_space>("arena", capacity_ + alignment));
-  } catch (const std::exception&) {
+  memory_.reset(backend::take_memory(capacity_ + alignment));
+  if (!memory_)
     fail(Exit::device, "{} bytes for {} are more than this machine has; use more ranks, a smaller micro-batch or a smaller model", bytes,
          name_of(category));
-  }
   base_ = reinterpret_cast<char*>(aligned(reinterpret_cast<std::intptr_t>(memory_.get())));
-#ifdef MADV_HUGEPAGE
-  // Large pages where the system offers them: the arenas are read from end to end, and address translation takes time.
-  constexpr std::intptr_t page = 4096;
-  const auto first = (reinterpret_cast<std::intptr_t>(base_) + page - 1) / page * page;
-  const auto length = reinterpret_cast<std::intptr_t>(base_) + capacity_ - first;
-  if (std::is_same_v<Space::memory_space, Kokkos::HostSpace> && length > 0)
-    madvise(reinterpret_cast<void*>(first), std::size_t(length), MADV_HUGEPAGE);
-#endif
   forbid(base_, capacity_);
 }
 

@@ -12,6 +12,8 @@
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/gate.hpp"
+#include "kernels/gemm.hpp"
+#include "kernels/int8_matrix.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/sum.hpp"
 #include "kernels/swiglu.hpp"
@@ -54,6 +56,21 @@ void convolution_backward(Device&, Index batch, Matrix<const T> dy, Matrix<const
                           const Documents& documents);  // takes scratch
 template <class T>
 void convolution_tail(Device&, Index batch, Matrix<const T> x, Tensor3<const T> before, Tensor3<T> after);
+
+// On a dry run too, where they take scratch and do nothing else.
+template <class T, class S>
+void gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, const ProductExtents&, double alpha, double beta);
+// y = alpha x w' + beta y for at most few_rows rows.
+template <class T, class S>
+void few_rows_product(Device&, Matrix<const T> x, Matrix<const T> w, Matrix<S> y, double alpha, double beta);
+template <class T, class S>
+void few_rows_product(Device&, Matrix<const T> x, const Int8Matrix& w, Matrix<S> y, double alpha, double beta);
+
+template <class T>
+void quantize(Device&, Matrix<const T> w, const Int8Matrix& to);
+// to (count, K) = rows of w from `first` on.
+template <class T>
+void widen(Device&, const Int8Matrix& w, Index first, Tensor2<T> to);
 
 template <class T>
 void swiglu(Device&, Tensor2<const T> gate_up, double multiplier, Tensor2<T> y);

@@ -135,7 +135,7 @@ class Communicator {
     if (size() == 1) return {};
     traffic_.add(op, dev.purpose(), {dev.times(), dev.times() * bytes});
     if (dev.dry_run()) return {};
-    dev.exec.fence();
+    transport_->follow(dev.queue);
     const Recorder::Handle recorded = recording(op, bytes, true);
     return under_way(op, bytes, start(), recorded);
   }

@@ -5,7 +5,8 @@
 
 namespace gyr {
 
-Device::Device(bool dry_run, Index scratch_bytes) : scratch(Arena::make(Memory::scratch, scratch_bytes, dry_run)), dry_run_(dry_run) {}
+Device::Device(bool dry_run, Index scratch_bytes)
+    : queue(dry_run), scratch(Arena::make(Memory::scratch, scratch_bytes, dry_run)), dry_run_(dry_run) {}
 
 Work& Device::work_of(const char* kernel) {
   std::size_t entry = 0;

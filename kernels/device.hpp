@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/arena.hpp"
+#include "kernels/queue.hpp"
 #include "kernels/recorder.hpp"
 
 namespace gyr {
@@ -39,10 +40,11 @@ class ProductCache;
 class Device {
  public:
   Device(bool dry_run, Index scratch_bytes);
-  Device(bool dry_run, Arena scratch) : scratch(std::move(scratch)), dry_run_(dry_run) {}
+  Device(bool dry_run, Arena scratch) : queue(dry_run), scratch(std::move(scratch)), dry_run_(dry_run) {}
 
   bool dry_run() const { return dry_run_; }
-  Space exec;
+  Queue queue;
+  void fence() const { queue.fence(); }
   // Threads of a team of for_teams, 0: as many as Kokkos likes. One on hosts: what a team adds up has one order, whatever the number of threads.
   static inline int team_size = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace> ? 1 : 0;
   Arena scratch;

@@ -11,8 +11,11 @@ bool Event::done() {
   return transport_ == nullptr;
 }
 
-// A device that works on the host's threads has no queue to wait in.
-void Event::device_wait(Device&) { host_wait(); }
+void Event::device_wait(Device& dev) {
+  if (!transport_ || !transport_->order(dev.queue, ticket_)) return host_wait();
+  transport_ = nullptr;
+  recorded_.done();
+}
 
 void Event::host_wait() {
   if (!transport_) return;

@@ -9,6 +9,20 @@ namespace gyr {
 
 enum class MatrixOp { none, transpose };
 
+struct ProductExtents {
+  Index m, n, k;
+};
+template <class T, class S>
+ProductExtents extents_of(MatrixOp op_a, const Matrix<const T>& a, MatrixOp op_b, const Matrix<const T>& b, const Matrix<S>& c) {
+  const Index m = op_a == MatrixOp::none ? a.rows : a.columns, k = op_a == MatrixOp::none ? a.columns : a.rows;
+  const Index n = op_b == MatrixOp::none ? b.columns : b.rows, k_b = op_b == MatrixOp::none ? b.rows : b.columns;
+  ensure(k == k_b && m == c.rows && n == c.columns, "gemm of ({},{}) and ({},{}) into ({},{})", m, k, k_b, n, c.rows, c.columns);
+  return {m, n, k};
+}
+
+// So many rows of A at most are few.
+inline constexpr Index few_rows = 8;
+
 // C (M,N) = alpha op(A) (M,K) op(B) (K,N) + beta C, with S = T or Acc<T>. beta = 0 does not read C.
 // Few rows of float or bf16 and B transposed, as in generation, read B once, and no row of C depends on another of A. More go to oneDNN where the
 // build has it and the processor multiplies bf16, small float products and double excepted; else T = bf16 widens its operands on the device's

@@ -68,9 +68,21 @@
                                       Matrix<Acc<T>>);
 #define GYR_ATTENTION_MERGE(A) template void attention_merge<A>(Device&, const AttentionShape&, AttentionState<A>, AttentionState<A>);
 
+#define GYR_GEMM(T, S) \
+  template void gemm<T, S>(Device&, MatrixOp, Matrix<const T>, MatrixOp, Matrix<const T>, Matrix<S>, double, double, const char*);
+#define GYR_BACKEND_GEMM(T, S) \
+  template void gemm<T, S>(Device&, MatrixOp, Matrix<const T>, MatrixOp, Matrix<const T>, Matrix<S>, const ProductExtents&, double, double);
+#define GYR_FEW_ROWS(T, S) template void few_rows_product<T, S>(Device&, Matrix<const T>, Matrix<const T>, Matrix<S>, double, double);
+
+#define GYR_QUANTIZE(T) template void quantize<T>(Device&, Matrix<const T>, const Int8Matrix&);
+#define GYR_WIDEN(T) template void widen<T>(Device&, const Int8Matrix&, Index, Tensor2<T>);
+#define GYR_INT8_LINEAR(T, S) template void linear<T, S>(Device&, Matrix<const T>, const Int8Matrix&, Matrix<S>, double, double);
+#define GYR_INT8_FEW_ROWS(T, S) template void few_rows_product<T, S>(Device&, Matrix<const T>, const Int8Matrix&, Matrix<S>, double, double);
+
 // All that there are of a family.
 #define GYR_SCALARS(FAMILY) FAMILY(double) FAMILY(float) FAMILY(bf16)
 #define GYR_CONVERSIONS(FAMILY) FAMILY(double, double) FAMILY(float, float) FAMILY(bf16, bf16) FAMILY(float, bf16) FAMILY(bf16, float)
+#define GYR_ALL_GEMM(FAMILY) FAMILY(double, double) FAMILY(float, float) FAMILY(bf16, bf16) FAMILY(bf16, float)
 #define GYR_ALL_ELEMENTWISE GYR_SCALARS(GYR_ELEMENTWISE) GYR_CONVERSIONS(GYR_CONVERT)
 #define GYR_ALL_ROPE GYR_ROPE_TABLE(double) GYR_ROPE_TABLE(float) GYR_CONVERSIONS(GYR_ROPE)
 #define GYR_ALL_LOSS GYR_LOSS(double) GYR_LOSS(float) GYR_SCALARS(GYR_LOSS_BACKWARD)

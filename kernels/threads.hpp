@@ -11,8 +11,9 @@ namespace gyr {
 void prepare_threads(char** argv);
 
 // Starts what kernels run on and the libraries of matrix products, with so many threads; KOKKOS_NUM_THREADS, or else OMP_NUM_THREADS, may say
-// otherwise. Kernels of a build without threads run in one. Once in a process, and ended once.
-void start_threads(int threads);
+// otherwise. Kernels of a build without threads run in one. `place`: this process' number on its machine, by which it takes a GPU where kernels run
+// on one. Once in a process, and ended once.
+void start_threads(int threads, int place = 0);
 void end_threads();
 
 // The most that compute at the same time in this rank.

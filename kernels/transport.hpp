@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include "kernels/queue.hpp"
 #include "kernels/scalar.hpp"
 
 namespace gyr {
@@ -33,9 +34,19 @@ class Transport {
   virtual Ticket shift(const void* data, Index count, int to, void* received, Index received_count, int from, DType type, int tag) = 0;
   virtual bool done(Ticket) = 0;  // polls; true once, after which the ticket is void
   virtual void rest() = 0;        // what to do between two polls that found nothing
+
+  // What is started next begins when the queue has done what it was told.
+  virtual void follow(const Queue& queue) { queue.fence(); }
+  // The queue waits for the operation before it does what it is told next, and the ticket is void; false where only the host can wait, by `done`.
+  virtual bool order(const Queue&, Ticket) { return false; }
 };
 
 // For dry runs: every operation is done at once and moves nothing.
 std::unique_ptr<Transport> dry_transport(int rank, int size);
+
+namespace backend {
+// For the device's memory, and the host's as before.
+std::unique_ptr<Transport> device_transport(std::unique_ptr<Transport> hosts);
+}  // namespace backend
 
 }  // namespace gyr

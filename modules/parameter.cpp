@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/elementwise.hpp"
+#include "kernels/host_numbers.hpp"
 
 namespace gyr {
 
@@ -366,12 +367,12 @@ void assign(Device& dev, const Parameter& p, const std::function<double(Index)>&
   const Piece kept = p.kept_value();
   with_type(kept.numbers, [&]<class Value>(const Value& value) {
     using S = typename Value::value_type;
-    auto host = Kokkos::create_mirror_view(Kokkos::HostSpace(), value);
+    HostNumbers<S> host(value);
     for (Index i = 0; i < kept.numbers.size; ++i) host(i) = S(0.0f);  // rows that only pad
     stretches(p, kept.of, [&](Index logical, Index local, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) host(local + i) = S(Acc<S>(source(logical + i)));
     });
-    Kokkos::deep_copy(value, host);
+    host.put();
   });
 }
 

@@ -3,7 +3,12 @@
 #pragma once
 
 #include "kernels/cuda/primitives.hpp"
+#include "kernels/cuda/runtime.hpp"
 #include "kernels/device.hpp"
+
+#if !defined(__CUDACC__)
+#include "kernels/cuda/emulation/streams.hpp"
+#endif
 
 namespace gyr::cuda {
 
@@ -17,14 +22,15 @@ struct Grid {
 
 // kernel(arguments...) as every thread of the grid, in the order of the device's work. A grid without blocks is nothing.
 template <class... P, class... A>
-void launch(Device&, [[maybe_unused]] const char* name, const Grid& grid, void (*kernel)(P...), const A&... arguments) {
+void launch(Device& dev, [[maybe_unused]] const char* name, const Grid& grid, void (*kernel)(P...), const A&... arguments) {
   if (grid.blocks == 0) return;
 #if defined(__CUDACC__)
   constexpr int given = 48 << 10;  // bytes of shared memory that a block may have unasked
   if (grid.shared_bytes > given) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, grid.shared_bytes);
-  kernel<<<unsigned(grid.blocks), unsigned(grid.threads), std::size_t(grid.shared_bytes)>>>(P(arguments)...);
+  kernel<<<unsigned(grid.blocks), unsigned(grid.threads), std::size_t(grid.shared_bytes), stream_of(dev)>>>(P(arguments)...);
+  check(cudaGetLastError(), name);
 #else
-  run_grid(name, grid, [&] { kernel(P(arguments)...); });
+  tell(stream_of(dev), name, [=, given = std::tuple<P...>(P(arguments)...)] { run_grid(name, grid, [&] { std::apply(kernel, given); }); });
 #endif
 }
 

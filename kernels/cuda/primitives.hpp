@@ -11,6 +11,7 @@
 #define GYR_KERNEL __global__ void
 #else
 #include "kernels/cuda/emulation/machine.hpp"
+#include "kernels/cuda/emulation/memory.hpp"
 #define GYR_DEVICE inline
 #define GYR_KERNEL void
 #endif
@@ -111,6 +112,10 @@ GYR_DEVICE void wait_for_copies() {
 GYR_DEVICE char* shared_bytes() {
   extern __shared__ __align__(128) char bytes[];
   return bytes;
+}
+template <class T>
+GYR_DEVICE T* resolved(T* p) {
+  return p;
 }
 GYR_DEVICE void judge_shared(const void*, int, Touch, Site) {}
 GYR_DEVICE void judge_global(const void*, int, bool, Touch, Site) {}
@@ -218,7 +223,9 @@ inline void judge_shared(const void* p, int bytes, Touch touch, const Site& site
 inline void judge_global(const void* p, int bytes, bool inside, Touch touch, const Site& site) {
   Block& block = Block::current();
   if (!inside) block.violation("an access outside the tensor", site);
-  if (block.checked()) block.judge_global(p, bytes, touch, site);
+  if (!block.checked()) return;
+  block.judge_global(p, bytes, touch, site);
+  cuda::touch(p, std::size_t(bytes), touch);
 }
 
 #endif
@@ -257,27 +264,27 @@ class Global {
 
   GYR_DEVICE T load(Index r, Index c, const Site& site = Site::current()) const {
     judge_global(at(r, c), sizeof(T), inside(r, c, 1), Touch::read, site);
-    return *at(r, c);
+    return *resolved(at(r, c));
   }
   GYR_DEVICE void store(Index r, Index c, T v, const Site& site = Site::current()) const {
     judge_global(at(r, c), sizeof(T), inside(r, c, 1), Touch::write, site);
-    *at(r, c) = v;
+    *resolved(at(r, c)) = v;
   }
   template <int N>
   GYR_DEVICE Pack<std::remove_const_t<T>, N> load_pack(Index r, Index c, const Site& site = Site::current()) const {
     judge_global(at(r, c), int(alignof(Pack<T, N>)), inside(r, c, N), Touch::read, site);
-    return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(at(r, c));
+    return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(resolved(at(r, c)));
   }
   template <int N>
   GYR_DEVICE void store_pack(Index r, Index c, const Pack<T, N>& v, const Site& site = Site::current()) const {
     judge_global(at(r, c), int(alignof(Pack<T, N>)), inside(r, c, N), Touch::write, site);
-    *reinterpret_cast<Pack<T, N>*>(at(r, c)) = v;
+    *reinterpret_cast<Pack<T, N>*>(resolved(at(r, c))) = v;
   }
   // A pack on its way to shared memory, of zeros where it would lie outside or is not wanted.
   GYR_DEVICE void copy(Index r, Index c, std::remove_const_t<T>* to, bool wanted = true, const Site& site = Site::current()) const {
     const bool here = wanted && inside(r, c, pack_bytes / int(sizeof(T)));
     if (here) judge_global(at(r, c), pack_bytes, true, Touch::read, site);
-    copy_later(to, here ? at(r, c) : data_, !here, site);
+    copy_later(to, resolved(here ? at(r, c) : data_), !here, site);
   }
   GYR_DEVICE T load(Index i, const Site& site = Site::current()) const { return load(0, i, site); }
   GYR_DEVICE void store(Index i, T v, const Site& site = Site::current()) const { store(0, i, v, site); }

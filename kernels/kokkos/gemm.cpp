@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/kokkos/few_rows.hpp"
 #include "kernels/kokkos/onednn.hpp"
 #include "kernels/kokkos/threads.hpp"
@@ -15,24 +17,12 @@ namespace {
 
 CBLAS_TRANSPOSE cblas(MatrixOp op) { return op == MatrixOp::none ? CblasNoTrans : CblasTrans; }
 
-struct Extents {
-  Index m, n, k;
-};
-
-template <class A, class C>
-Extents extents(MatrixOp op_a, const Matrix<const A>& a, MatrixOp op_b, const Matrix<const A>& b, const Matrix<C>& c) {
-  const Index m = op_a == MatrixOp::none ? a.rows : a.columns, k = op_a == MatrixOp::none ? a.columns : a.rows;
-  const Index n = op_b == MatrixOp::none ? b.columns : b.rows, k_b = op_b == MatrixOp::none ? b.rows : b.columns;
-  ensure(k == k_b && m == c.rows && n == c.columns, "gemm of ({},{}) and ({},{}) into ({},{})", m, k, k_b, n, c.rows, c.columns);
-  return {m, n, k};
-}
-
-void matrix_product(MatrixOp op_a, Matrix<const float> a, MatrixOp op_b, Matrix<const float> b, Matrix<float> c, Extents e, double alpha,
+void matrix_product(MatrixOp op_a, Matrix<const float> a, MatrixOp op_b, Matrix<const float> b, Matrix<float> c, ProductExtents e, double alpha,
                     double beta) {
   cblas_sgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, float(alpha), a.data, a.stride, b.data, b.stride, float(beta), c.data,
               c.stride);
 }
-void matrix_product(MatrixOp op_a, Matrix<const double> a, MatrixOp op_b, Matrix<const double> b, Matrix<double> c, Extents e, double alpha,
+void matrix_product(MatrixOp op_a, Matrix<const double> a, MatrixOp op_b, Matrix<const double> b, Matrix<double> c, ProductExtents e, double alpha,
                     double beta) {
   cblas_dgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
 }
@@ -47,7 +37,7 @@ void vector_product(Matrix<const double> b, MatrixOp op, const double* x, Index 
 
 // One row, as in generation, takes as long as reading B: the library's matrix product would copy B first.
 template <class A>
-void part_product(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, Extents e, double alpha, double beta) {
+void part_product(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, ProductExtents e, double alpha, double beta) {
   if (e.m != 1) return matrix_product(op_a, a, op_b, b, c, e, alpha, beta);
   if (beta == 0) std::fill_n(c.data, e.n, A(0));  // not every library leaves alone what beta = 0 must not read
   vector_product(b, op_b == MatrixOp::none ? MatrixOp::transpose : MatrixOp::none, a.data, op_a == MatrixOp::none ? 1 : a.stride, c.data, alpha,
@@ -58,18 +48,19 @@ void part_product(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const 
 // for every part anew, so that parts are square and no smaller than they have to be.
 struct Cut {
   Index rows, columns;
-  explicit Cut(const Extents& e) : rows(e.m), columns(e.n) {
+  explicit Cut(const ProductExtents& e) : rows(e.m), columns(e.n) {
     constexpr Index least_work = Index(1) << 20, unit = 32, wide = 1024, some = 8, many = 64;
     const auto halved = [](Index edge) { return ceil_div(ceil_div(edge, 2), unit) * unit; };
     for (Index n = 1; rows * columns * e.k >= 2 * least_work && (n < some || (n < many && std::max(rows, columns) > wide)); n = parts(e))
       (rows > columns ? rows : columns) = halved(std::max(rows, columns));
   }
-  Index parts(const Extents& e) const { return ceil_div(e.m, rows) * ceil_div(e.n, columns); }
+  Index parts(const ProductExtents& e) const { return ceil_div(e.m, rows) * ceil_div(e.n, columns); }
 };
 
 // Where kernels have threads, each takes parts of C, and the library has but the thread that calls it.
 template <class A>
-void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, Extents e, double alpha, double beta) {
+void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, ProductExtents e, double alpha,
+             double beta) {
   if (!threaded || dev.is_lane) return part_product<A>(op_a, a, op_b, b, c, e, alpha, beta);
   const Cut cut(e);
   const Index across = ceil_div(e.n, cut.columns);
@@ -93,15 +84,9 @@ Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
   return Matrix<float>(wide);
 }
 
-// Few rows of float or bf16 read B (N,K) as it is stored: a library would copy it first, which takes longer than the product.
-template <class T>
-bool is_few_rows(MatrixOp op_a, MatrixOp op_b, const Extents& e) {
-  return !std::is_same_v<T, double> && e.m <= few_rows && op_a == MatrixOp::none && op_b == MatrixOp::transpose;
-}
-
 // By the processor and the extents alone, so that every run on such a processor has the same bits. Where oneDNN multiplies bf16 its float
 // products are the faster ones as well, but for small ones.
-bool by_onednn(ProductLibrary library, DType type, const Extents& e) {
+bool by_onednn(ProductLibrary library, DType type, const ProductExtents& e) {
   constexpr Index small = Index(1) << 20;
   if (!has_onednn() || e.m == 0 || e.n == 0 || e.k == 0 || type == DType::f64) return false;
   if (library != ProductLibrary::automatic) return library == ProductLibrary::onednn;
@@ -109,8 +94,8 @@ bool by_onednn(ProductLibrary library, DType type, const Extents& e) {
 }
 
 template <class S>
-void widened_product(Device& dev, MatrixOp op_a, Matrix<const bf16> a, MatrixOp op_b, Matrix<const bf16> b, Matrix<S> c, Extents e, double alpha,
-                     double beta) {
+void widened_product(Device& dev, MatrixOp op_a, Matrix<const bf16> a, MatrixOp op_b, Matrix<const bf16> b, Matrix<S> c, ProductExtents e,
+                     double alpha, double beta) {
   const auto wide_a = widened(dev, a), wide_b = widened(dev, b);
   if constexpr (std::is_same_v<S, float>) {
     if (!dev.dry_run()) product<float>(dev, op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
@@ -128,22 +113,17 @@ void widened_product(Device& dev, MatrixOp op_a, Matrix<const bf16> a, MatrixOp 
 }  // namespace
 
 template <class T, class S>
-void gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta,
-          const char* kernel) {
-  const Extents e = extents(op_a, a, op_b, b, c);
-  const double bytes = double(sizeof(T)) * (a.rows * a.columns + b.rows * b.columns) + double(sizeof(S)) * c.rows * c.columns;
-  const auto run = dev.launch(kernel, 2.0 * e.m * e.n * e.k, bytes);
-  if (dev.dry_run())
-    dev.product_counts[{kernel, op_a == MatrixOp::transpose, op_b == MatrixOp::transpose, beta != 0, e.m, e.n, e.k, a.stride, b.stride, c.stride,
-                        dtype_of<T>(), dtype_of<S>()}] += dev.times();
-  if constexpr (!std::is_same_v<T, double>) {
-    const Workspace workspace(dev.scratch, kernel);
-    if (is_few_rows<T>(op_a, op_b, e)) return few_rows_product(dev, a, few::Stored<T>(b), c, alpha, beta);
+void backend::gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, const ProductExtents& e,
+                   double alpha, double beta) {
+  if constexpr (!std::is_same_v<T, double>)
     if (by_onednn(dev.library, dtype_of<T>(), e)) return onednn_product<T, S>(dev, op_a, a, op_b, b, c, alpha, beta);
-    if constexpr (std::is_same_v<T, bf16>) return widened_product<S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
-  }
-  if constexpr (!std::is_same_v<T, bf16>)
-    if (run) product<T>(dev, op_a, a, op_b, b, c, e, alpha, beta);
+  if constexpr (std::is_same_v<T, bf16>) widened_product<S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
+  else if (!dev.dry_run()) product<T>(dev, op_a, a, op_b, b, c, e, alpha, beta);
+}
+
+template <class T, class S>
+void backend::few_rows_product(Device& dev, Matrix<const T> x, Matrix<const T> w, Matrix<S> y, double alpha, double beta) {
+  few_rows_product_of(dev, x, few::Stored<T>(w), y, alpha, beta);
 }
 
 bool available(ProductLibrary library) { return library != ProductLibrary::onednn || has_onednn(); }
@@ -177,10 +157,11 @@ int blas_threads() {
 #endif
 }
 
-template void gemm<double, double>(Device&, MatrixOp, Matrix<const double>, MatrixOp, Matrix<const double>, Matrix<double>, double, double,
-                                   const char*);
-template void gemm<float, float>(Device&, MatrixOp, Matrix<const float>, MatrixOp, Matrix<const float>, Matrix<float>, double, double, const char*);
-template void gemm<bf16, bf16>(Device&, MatrixOp, Matrix<const bf16>, MatrixOp, Matrix<const bf16>, Matrix<bf16>, double, double, const char*);
-template void gemm<bf16, float>(Device&, MatrixOp, Matrix<const bf16>, MatrixOp, Matrix<const bf16>, Matrix<float>, double, double, const char*);
+namespace backend {
+GYR_ALL_GEMM(GYR_BACKEND_GEMM)
+GYR_FEW_ROWS(float, float)
+GYR_FEW_ROWS(bf16, bf16)
+GYR_FEW_ROWS(bf16, float)
+}  // namespace backend
 
 }  // namespace gyr

@@ -38,7 +38,7 @@ void run_lanes(Device& dev, const char* kernel, Index lanes, Index count, const 
     lane.products = dev.lane_products[l];
   }
   const auto start = std::chrono::steady_clock::now();
-  Kokkos::parallel_for(kernel, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(dev.exec, 0, lanes), [&](const Index l) {
+  Kokkos::parallel_for(kernel, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(Space(), 0, lanes), [&](const Index l) {
     calls_libraries_alone();
     try {
       for (Index i = l; i < count; i += lanes) body(all[l], i);

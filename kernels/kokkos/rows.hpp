@@ -23,7 +23,7 @@ void for_teams(const char* name, Device& dev, Index count, const F& f) {
   if (count == 0) return;
   ensure(!dev.is_lane, "{} takes teams, and a lane is one thread", name);
   using Teams = Kokkos::TeamPolicy<Space>;
-  const Teams teams = Device::team_size > 0 ? Teams(dev.exec, int(count), Device::team_size) : Teams(dev.exec, int(count), Kokkos::AUTO);
+  const Teams teams = Device::team_size > 0 ? Teams(Space(), int(count), Device::team_size) : Teams(Space(), int(count), Kokkos::AUTO);
   Kokkos::parallel_for(
       name, teams, KOKKOS_LAMBDA(const Team& team) {
         const F own = f;  // a local copy stays in registers, where stores through its pointers cannot reach it
@@ -39,7 +39,7 @@ void for_rows(Device& dev, const char* name, Index rows, const F& f) {
       for (Index r = 0; r < rows; ++r) f(r);
       return;
     }
-  Kokkos::parallel_for(name, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(dev.exec, 0, rows), f);
+  Kokkos::parallel_for(name, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(Space(), 0, rows), f);
 }
 
 // f(i) for every i < n, by the whole team; neighbouring i in neighbouring lanes.

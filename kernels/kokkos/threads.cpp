@@ -58,7 +58,7 @@ void calls_libraries_alone() {
 #endif
 }
 
-void start_threads(int threads) {
+void start_threads(int threads, int) {
   threads = given_threads("KOKKOS_NUM_THREADS", given_threads("OMP_NUM_THREADS", threads));
   start_kokkos(threads);
   set_blas_threads(threads);

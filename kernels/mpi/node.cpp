@@ -31,14 +31,15 @@ Crowd crowd_of(MPI_Comm world, int threads) {
     cpu_set_t cores;
   };
   MPI_Comm node = node_of(world);
-  int ranks = 1;
+  int ranks = 1, place = 0;
   MPI_Comm_size(node, &ranks);
+  MPI_Comm_rank(node, &place);
   Share mine{threads, {}};
   sched_getaffinity(0, sizeof mine.cores, &mine.cores);
   std::vector<Share> all(ranks);
   MPI_Allgather(&mine, int(sizeof mine), MPI_BYTE, all.data(), int(sizeof mine), MPI_BYTE, node);
   MPI_Comm_free(&node);
-  Crowd crowd{ranks, 0, 0, CPU_COUNT(&mine.cores)};
+  Crowd crowd{ranks, 0, 0, CPU_COUNT(&mine.cores), place};
   cpu_set_t cores;  // of all ranks together: each may be bound to its own
   CPU_ZERO(&cores);
   for (const Share& s : all) crowd.threads += s.threads, CPU_OR(&cores, &cores, &s.cores);

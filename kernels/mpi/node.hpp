@@ -11,9 +11,9 @@ namespace gyr {
 MPI_Comm node_of(MPI_Comm comm);
 
 // The ranks of `world` on this machine, the threads that they say they have, the cores that they together may run on, and those that this rank
-// may. Collective.
+// may; and the place of this rank among those of its machine. Collective.
 struct Crowd {
-  int ranks, threads, cores, own;
+  int ranks, threads, cores, own, place;
   int cores_each() const;  // for every rank to use at the same time, at least one
 };
 Crowd crowd_of(MPI_Comm world, int threads = 1);

@@ -12,7 +12,10 @@ namespace {
 // The machine as a test wants it, and as it was behind it.
 class With {
  public:
-  With(Order order, bool checked, std::uint64_t seed = 1) : before_(Machine::instance()) { Machine::instance() = {order, seed, checked}; }
+  With(Order order, bool checked, std::uint64_t seed = 1) : before_(Machine::instance()) {
+    Machine& machine = Machine::instance();
+    machine.order = order, machine.seed = seed, machine.checked = checked;
+  }
   ~With() { Machine::instance() = before_; }
 
  private:

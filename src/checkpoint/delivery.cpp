@@ -88,7 +88,7 @@ void Delivery::take(const Move& b, Sink& sink) const {
 }
 
 void Delivery::run(Sink* sink) const {
-  state_.device().exec.fence();
+  state_.device().fence();
   copied_ = nullptr;
   if (writers_[state_.grid().position()] != state_.grid().position()) send();
   if (!sink) return;

@@ -10,7 +10,7 @@ namespace gyr {
 
 // x itself where the host reads the device's memory, otherwise a copy in `buffer`. What computes x must have ended.
 inline const std::byte* on_host(const AnyTensor& x, std::vector<std::byte>& buffer) {
-  if constexpr (Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space::memory_space>::accessible) return static_cast<const std::byte*>(x.data);
+  if (backend::host_reads_memory()) return static_cast<const std::byte*>(x.data);
   buffer.resize(std::size_t(x.bytes()));
   copy_to_host(x, buffer.data());
   return buffer.data();

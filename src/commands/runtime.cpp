@@ -34,7 +34,8 @@ Runtime::Runtime() {
   start_mpi();
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
-  start_threads(crowd_of(MPI_COMM_WORLD).cores_each());
+  const Crowd crowd = crowd_of(MPI_COMM_WORLD);
+  start_threads(crowd.cores_each(), crowd.place);
 }
 
 Runtime::~Runtime() {

@@ -115,7 +115,7 @@ void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& 
   if (failed_ || !matches_any(what_, tensor.path)) return;
   const Stopwatch watch(seconds_);
   const Index sample = first_sample(state_.micro_batch_size(), micro_, state_.grid());
-  state_.device().exec.fence();
+  state_.device().fence();
   try {
     for (const Held& held : boxes) {
       if (!held.first_copy()) continue;  // a neighbour's

@@ -11,8 +11,7 @@ namespace {
 template <class V>
 void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
   if (dev.dry_run() || from.empty()) return;
-  const Kokkos::View<const V*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host(from.data(), from.size());
-  Kokkos::deep_copy(to, host);
+  backend::copy_to_device(from.data(), to.data(), Index(from.size_bytes()));
 }
 
 // What this rank has of a value for each token of whole sequences.

@@ -52,14 +52,14 @@ double seconds_of(const ProductShape& s, ProductLibrary library) {
   const Operands<T, S> operands(memory, s);
   operands.fill_in(dev, operands.a), operands.fill_in(dev, operands.b), operands.fill_in(dev, operands.c);
   operands.multiply(dev, s);  // compiles it, and touches all memory
-  dev.exec.fence();
+  dev.fence();
   double best = std::numeric_limits<double>::infinity(), all = 0;
   for (int i = 0; i < least_times || all < long_enough; ++i) {
     double seconds = 0;
     {
       const Stopwatch watch(seconds);
       operands.multiply(dev, s);
-      dev.exec.fence();
+      dev.fence();
     }
     best = std::min(best, seconds), all += seconds;
   }

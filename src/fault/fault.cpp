@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "kernels/elementwise.hpp"
+#include "kernels/host_numbers.hpp"
 
 namespace gyr {
 
@@ -69,13 +70,14 @@ AnyTensor Fault::largest() const {
 
 // All of them, or a bit of the largest: most numbers of an embedding's gradient are 0.
 void Fault::spoil(const std::vector<AnyTensor>& gradients) {
-  state_.device().exec.fence();
+  state_.device().fence();
   double largest = -1;
   AnyTensor number;
   for (const AnyTensor& some : gradients)
     with_type(some, [&]<class S>(const Tensor1<S>& x) {
       if (settings_.kind == FaultKind::nan) return fill<S>(state_.device(), x, std::numeric_limits<double>::quiet_NaN());
-      const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
+      HostNumbers<S> host(x);
+      host.take();
       for (Index i = 0; i < some.size; ++i)
         if (std::abs(double(host(i))) > largest) largest = std::abs(double(host(i))), number = rows(some, i, 1);
     });
@@ -94,9 +96,10 @@ void Fault::flip_bit(const AnyTensor& values, Index at) {
 
 void Fault::scale(const AnyTensor& values) {
   with_type(values, [&]<class S>(const Tensor1<S>& x) {
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
+    HostNumbers<S> host(x);
+    host.take();
     for (Index i = 0; i < values.size; ++i) host(i) = S(double(host(i)) * settings_.amount);
-    Kokkos::deep_copy(x, host);
+    host.put();
   });
 }
 

@@ -75,11 +75,13 @@ void Grid::record(Recorder* recorder) {
   visit([&](Communicator& c) { c.record(recorder); });
 }
 
+std::unique_ptr<Transport> Grid::transport_over(MPI_Comm comm) const { return backend::device_transport(mpi_transport(comm, patience_)); }
+
 Communicator& Grid::group(Axes along_axes) {
   const Axes axes = present(along_axes);
   if (const auto known = groups_.find(axes); known != groups_.end()) return known->second.communicator;
   const MPI_Comm comm = is_dry_run() ? MPI_COMM_NULL : along(axes);
-  auto transport = is_dry_run() ? dry_transport(coordinate(axes), size(axes)) : mpi_transport(comm, patience_);
+  auto transport = is_dry_run() ? dry_transport(coordinate(axes), size(axes)) : transport_over(comm);
   return groups_.emplace(axes, Group{comm, made(axes.text(), std::move(transport))}).first->second.communicator;
 }
 
@@ -88,7 +90,7 @@ void Grid::add_embedding_group() {
   const bool end = stages > 1 && (stage == 0 || stage == stages - 1);
   const MPI_Comm comm = is_dry_run() ? MPI_COMM_NULL : split(groups_.at(Axis::pipeline).comm, end ? 0 : MPI_UNDEFINED, stage);
   if (!end) return;
-  embedding_group_.emplace(made("embedding", is_dry_run() ? dry_transport(stage == 0 ? 0 : 1, 2) : mpi_transport(comm, patience_)));
+  embedding_group_.emplace(made("embedding", is_dry_run() ? dry_transport(stage == 0 ? 0 : 1, 2) : transport_over(comm)));
 }
 
 void Grid::add_team() {
@@ -97,7 +99,7 @@ void Grid::add_team() {
   const Mixers mixers = layout_.mixers();
   const Span& team = mixers.team_of(rank);
   const MPI_Comm comm = is_dry_run() ? MPI_COMM_NULL : split(groups_.at(Axis::tensor).comm, int(team.first), rank);
-  auto transport = is_dry_run() ? dry_transport(rank - int(team.first), int(team.size())) : mpi_transport(comm, patience_);
+  auto transport = is_dry_run() ? dry_transport(rank - int(team.first), int(team.size())) : transport_over(comm);
   team_.reset(new Group{comm, made(team == mixers.attention ? "attention" : "ssm", std::move(transport))});
   team_blocks_.emplace(team_->communicator);
 }
@@ -107,7 +109,7 @@ void Grid::add_blocks(BlockedCommunicator& ranks, const std::vector<int>& sizes)
   const int rank = ranks.rank();
   for (const int size : sizes) {
     if (ranks.has_block(size)) continue;
-    auto transport = is_dry_run() ? dry_transport(rank % size, size) : mpi_transport(split(comm, rank / size, rank), patience_);
+    auto transport = is_dry_run() ? dry_transport(rank % size, size) : transport_over(split(comm, rank / size, rank));
     ranks.add_block(size, made(fmt::format("{}/{}", ranks.whole().name(), size), std::move(transport)));
   }
 }

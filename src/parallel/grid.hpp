@@ -69,6 +69,7 @@ class Grid {
   Axes present(Axes) const;
   MPI_Comm along(Axes) const;
   void make_groups();
+  std::unique_ptr<Transport> transport_over(MPI_Comm) const;  // takes it over
   Communicator made(std::string name, std::unique_ptr<Transport>);
   void add_embedding_group();
   void add_team();

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/gemm.hpp"
+#include "kernels/queue.hpp"
 #include "src/hdf5/file.hpp"
 #include "src/version.hpp"
 
@@ -28,7 +29,7 @@ std::vector<std::pair<std::string, std::string>> build_facts() {
           {"Kokkos", fmt::format("{}.{}.{}, {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100, Space::name())},
           {"HDF5", hdf5::library_version()},
           {"BLAS", blas_version()},
-          {"backend", GYR_BACKEND}};
+          {"backend", backend::name()}};
 }
 
 }  // namespace gyr

@@ -18,7 +18,7 @@ namespace gyr::cuda {
 namespace {
 
 constexpr Index copied_bytes = 16;       // by one copy beside a thread
-constexpr Index unit = 2;                // bytes of memory that one cell stands for
+constexpr Index unit = 1;                // bytes of memory that one cell stands for
 constexpr std::size_t stack = 64 << 10;  // of a thread
 thread_local Block* running = nullptr;
 thread_local Index grids = 0;
@@ -83,7 +83,10 @@ Machine& Machine::instance() {
       else if (word == "backward") m.order = Order::backward;
       else if (word.starts_with("random=")) m.order = Order::random, m.seed = std::strtoull(word.c_str() + 7, nullptr, 10);
       else if (word == "checked") m.checked = true;
-      else fail(Exit::usage, "GYR_EMULATION is made of forward, backward, random=SEED and checked, not '{}'", word);
+      else if (word == "late") m.when = When::late;
+      else if (word == "any") m.when = When::any;
+      else if (word == "apart") m.apart = true;
+      else fail(Exit::usage, "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart and checked, not '{}'", word);
     }
     return m;
   }();

@@ -28,12 +28,16 @@ inline constexpr int warp_size = 32;
 
 enum class Order { forward, backward, random };  // of blocks, warps and lanes
 
+enum class When { early, late, any };  // tasks of streams begin, as far as what they wait for lets them
+
 struct Machine {
   Order order = Order::forward;
   std::uint64_t seed = 1;
   bool checked = false;
+  When when = When::early;
+  bool apart = false;  // the device has addresses of its own; as the process begins, and so it stays
 
-  // Of this process. GYR_EMULATION, words such as "backward", "random=7" and "checked", says how it begins.
+  // Of this process. GYR_EMULATION, words such as "backward", "random=7", "late", "any", "apart" and "checked", says how it begins.
   static Machine& instance();
 };
 

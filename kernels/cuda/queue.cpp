@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/queue.hpp"
+
+#include "kernels/cuda/runtime.hpp"
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+using cuda::check;
+
+Queue::State::State() {
+  cuda::take_device();
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamDefault), "a stream");
+}
+Queue::State::~State() { cudaStreamDestroy(stream); }
+
+Queue::Queue(bool dry_run) : state_(dry_run ? nullptr : std::make_shared<State>()) {}
+void Queue::fence() const {
+  if (state_) check(cudaStreamSynchronize(state_->stream), "the device's work");
+}
+
+namespace backend {
+
+std::string name() { return "cuda " + cuda::runtime_version(); }
+
+bool host_reads_memory() { return false; }
+
+void* take_memory(Index bytes) {
+  cuda::take_device();
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, std::size_t(bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is told, and no kernel's
+    return nullptr;
+  }
+  check(error, "memory");
+  return memory;
+}
+void return_memory(void* memory) { cudaFree(memory); }
+
+void copy(const Queue& queue, const void* from, void* to, Index bytes) {
+  check(cudaMemcpyAsync(to, from, std::size_t(bytes), cudaMemcpyDeviceToDevice, queue.state().stream), "a copy on the device");
+}
+void copy_to_host(const void* from, void* to, Index bytes) {
+  check(cudaMemcpy(to, from, std::size_t(bytes), cudaMemcpyDeviceToHost), "a copy to the host");
+}
+void copy_to_device(const void* from, void* to, Index bytes) {
+  check(cudaMemcpy(to, from, std::size_t(bytes), cudaMemcpyHostToDevice), "a copy to the device");
+}
+
+}  // namespace backend
+
+}  // namespace gyr

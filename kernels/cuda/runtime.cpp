@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/cuda/runtime.hpp"
+
+#include <fmt/format.h>
+
+#include "kernels/error.hpp"
+
+namespace gyr::cuda {
+
+namespace {
+
+// What this process runs on, once for all of its devices.
+struct Place {
+  int rank = 0, device = -1;
+};
+Place& place() {
+  static Place place;
+  return place;
+}
+
+}  // namespace
+
+void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) fail(Exit::device, "CUDA, {}: {}", what, cudaGetErrorString(error));
+}
+
+void place_on_machine(int rank) { place().rank = rank; }
+
+void take_device() {
+  Place& here = place();
+  if (here.device >= 0) return;
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0)
+    fail(Exit::device,
+         "this program computes on NVIDIA GPUs and finds none here ({}); start it on a machine that has one, or build it for hosts (make)",
+         error == cudaSuccess ? "there is a driver, and no device" : cudaGetErrorString(error));
+  check(cudaSetDevice(here.rank % count), "the choice of a GPU");
+  here.device = here.rank % count;
+}
+
+std::string device_text() {
+  take_device();
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, place().device), "properties of the GPU");
+  return properties.name;
+}
+
+std::string runtime_version() {
+  int version = 0;
+  check(cudaRuntimeGetVersion(&version), "its version");
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+}  // namespace gyr::cuda

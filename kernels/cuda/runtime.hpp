@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// CUDA's runtime as the program uses it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+
+#include "kernels/device.hpp"
+
+namespace gyr {
+
+struct Queue::State {
+  State();
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  cudaStream_t stream = nullptr;  // waits for the default stream, in which host and device exchange memory, and is waited for by it
+};
+
+namespace cuda {
+
+// Exit::device with CUDA's own words where a call has failed; `what` is the kernel, or what was asked for.
+void check(cudaError_t, const char* what);
+
+inline cudaStream_t stream_of(const Device& dev) { return dev.queue.state().stream; }
+
+// The GPU of this process: of those that there are the one with this process' number on its machine, round and round. It is taken when something asks
+// for it first; Exit::device where there is none.
+void place_on_machine(int rank);
+void take_device();
+// Its name; and the runtime's version.
+std::string device_text();
+std::string runtime_version();
+
+}  // namespace cuda
+
+}  // namespace gyr

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/cuda/staged_transport.hpp"
+
+#include <map>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/runtime.hpp"
+
+namespace gyr::cuda {
+
+namespace {
+
+// Pinned memory, which comes back to be used again.
+class Stock {
+ public:
+  ~Stock() {
+    for (const auto& [bytes, memory] : free_) cudaFreeHost(memory);
+  }
+  struct Piece {
+    Index bytes = 0;
+    void* memory = nullptr;
+  };
+  Piece take(Index bytes) {
+    if (const auto found = free_.lower_bound(bytes); found != free_.end()) {
+      const Piece piece{found->first, found->second};
+      free_.erase(found);
+      return piece;
+    }
+    Piece piece{bytes, nullptr};
+    check(cudaMallocHost(&piece.memory, std::size_t(bytes)), "pinned memory");
+    return piece;
+  }
+  void give_back(const Piece& piece) { free_.emplace(piece.bytes, piece.memory); }
+
+ private:
+  std::multimap<Index, void*> free_;  // by bytes
+};
+
+class StagedTransport final : public Transport {
+ public:
+  explicit StagedTransport(std::unique_ptr<Transport> hosts) : hosts_(std::move(hosts)) {}
+
+  int rank() const override { return hosts_->rank(); }
+  int size() const override { return hosts_->size(); }
+
+  Ticket all_reduce(void* data, Index count, DType type, Reduction how) override {
+    Staging s(*this);
+    void* const host = s.both(data, count * size_of(type));
+    return s.under_way(hosts_->all_reduce(host, count, type, how));
+  }
+  Ticket reduce_scatter(const void* data, void* mine, Index count_each, DType type) override {
+    Staging s(*this);
+    const Index each = count_each * size_of(type);
+    const auto [host, part] = s.whole_and_part(data, size() * each, mine, each, true);
+    return s.under_way(hosts_->reduce_scatter(host, part, count_each, type));
+  }
+  Ticket all_gather(const void* mine, void* all, Index count_each, DType type) override {
+    Staging s(*this);
+    const Index each = count_each * size_of(type);
+    const auto [host, part] = s.whole_and_part(all, size() * each, mine, each, false);
+    return s.under_way(hosts_->all_gather(part, host, count_each, type));
+  }
+  Ticket broadcast(void* data, Index count, DType type, int root) override {
+    Staging s(*this);
+    void* const host = s.both(data, count * size_of(type));
+    return s.under_way(hosts_->broadcast(host, count, type, root));
+  }
+  Ticket send(const void* data, Index count, DType type, int to, int tag) override {
+    Staging s(*this);
+    const void* const host = s.in(data, count * size_of(type));
+    return s.under_way(hosts_->send(host, count, type, to, tag));
+  }
+  Ticket receive(void* data, Index count, DType type, int from, int tag) override {
+    Staging s(*this);
+    void* const host = s.out(data, count * size_of(type));
+    return s.under_way(hosts_->receive(host, count, type, from, tag));
+  }
+  Ticket all_to_all(const void* data, void* received, Index count_each, DType type) override {
+    Staging s(*this);
+    const Index bytes = size() * count_each * size_of(type);
+    const void* const from = s.in(data, bytes);
+    void* const to = s.out(received, bytes);
+    return s.under_way(hosts_->all_to_all(from, to, count_each, type));
+  }
+  Ticket all_to_all(const void* data, std::span<const Index> counts, void* received, std::span<const Index> received_counts, DType type) override {
+    Staging s(*this);
+    const auto bytes = [&](std::span<const Index> c) { return std::accumulate(c.begin(), c.end(), Index(0)) * size_of(type); };
+    const void* const from = s.in(data, bytes(counts));
+    void* const to = s.out(received, bytes(received_counts));
+    return s.under_way(hosts_->all_to_all(from, counts, to, received_counts, type));
+  }
+  Ticket shift(const void* data, Index count, int to, void* received, Index received_count, int from, DType type, int tag) override {
+    Staging s(*this);
+    const void* const given = s.in(data, count * size_of(type));
+    void* const taken = s.out(received, received_count * size_of(type));
+    return s.under_way(hosts_->shift(given, count, to, taken, received_count, from, type, tag));
+  }
+
+  bool done(Ticket ticket) override {
+    UnderWay& operation = under_way_[std::size_t(ticket)];
+    if (!hosts_->done(operation.ticket)) return false;
+    for (const Copy& c : operation.copies) backend::copy_to_device(c.from, c.to, c.bytes);
+    for (const Stock::Piece& piece : operation.pieces) stock_.give_back(piece);
+    operation = {};
+    free_.push_back(ticket);
+    return true;
+  }
+  void rest() override { hosts_->rest(); }
+
+ private:
+  struct Copy {
+    const void* from;
+    void* to;
+    Index bytes;
+  };
+  struct UnderWay {
+    Ticket ticket = 0;
+    std::vector<Stock::Piece> pieces;
+    std::vector<Copy> copies;  // behind its end
+  };
+
+  // What one operation has on the host in place of the device's memory.
+  class Staging {
+   public:
+    explicit Staging(StagedTransport& transport) : transport_(transport) {}
+    void* in(const void* data, Index bytes) {
+      void* const host = place(data, bytes);
+      if (host != data) backend::copy_to_host(data, host, bytes);
+      return host;
+    }
+    void* out(void* data, Index bytes) {
+      void* const host = place(data, bytes);
+      if (host != data) operation_.copies.push_back({host, data, bytes});
+      return host;
+    }
+    void* both(void* data, Index bytes) {
+      void* const host = in(data, bytes);
+      if (host != data) operation_.copies.push_back({host, data, bytes});
+      return host;
+    }
+    // A whole and this rank's part of it, which may lie inside it. `reduces`: the whole is read and the part written; else the other way.
+    std::pair<void*, void*> whole_and_part(const void* whole, Index bytes, const void* part, Index part_bytes, bool reduces) {
+      const Index inside = static_cast<const char*>(part) - static_cast<const char*>(whole);
+      const bool in_place = inside == transport_.rank() * part_bytes;
+      void *const all = const_cast<void*>(whole), *const mine = const_cast<void*>(part);
+      if (!in_place) {
+        void* const first = reduces ? in(all, bytes) : out(all, bytes);
+        return {first, reduces ? out(mine, part_bytes) : in(mine, part_bytes)};
+      }
+      void* const host = place(whole, bytes);
+      char* const host_part = static_cast<char*>(host) + inside;
+      if (host == whole) return {host, host_part};
+      if (reduces) backend::copy_to_host(whole, host, bytes), operation_.copies.push_back({host_part, mine, part_bytes});
+      else backend::copy_to_host(part, host_part, part_bytes), operation_.copies.push_back({host, all, bytes});
+      return {host, host_part};
+    }
+    Ticket under_way(Ticket hosts) {
+      operation_.ticket = hosts;
+      return transport_.keep(std::move(operation_));
+    }
+
+   private:
+    void* place(const void* data, Index bytes) {
+      if (bytes == 0 || !on_device(data)) return const_cast<void*>(data);
+      return operation_.pieces.emplace_back(transport_.stock_.take(bytes)).memory;
+    }
+    StagedTransport& transport_;
+    UnderWay operation_;
+  };
+
+  Ticket keep(UnderWay operation) {
+    if (free_.empty()) {
+      under_way_.push_back(std::move(operation));
+      return Ticket(under_way_.size()) - 1;
+    }
+    const Ticket ticket = free_.back();
+    free_.pop_back();
+    under_way_[std::size_t(ticket)] = std::move(operation);
+    return ticket;
+  }
+
+  std::unique_ptr<Transport> hosts_;
+  Stock stock_;
+  std::vector<UnderWay> under_way_;  // by ticket
+  std::vector<Ticket> free_;
+};
+
+}  // namespace
+
+bool on_device(const void* p) {
+  cudaPointerAttributes a;
+  check(cudaPointerGetAttributes(&a, p), "where memory is");
+  return a.type == cudaMemoryTypeDevice;
+}
+
+std::unique_ptr<Transport> staged_transport(std::unique_ptr<Transport> hosts) { return std::make_unique<StagedTransport>(std::move(hosts)); }
+
+}  // namespace gyr::cuda
+
+namespace gyr::backend {
+
+std::unique_ptr<Transport> device_transport(std::unique_ptr<Transport> hosts) { return cuda::staged_transport(std::move(hosts)); }
+
+}  // namespace gyr::backend
