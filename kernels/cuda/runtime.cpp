@@ -39,6 +39,11 @@ void take_device() {
   here.device = here.rank % count;
 }
 
+int device_number() {
+  take_device();
+  return place().device;
+}
+
 std::string device_text() {
   take_device();
   cudaDeviceProp properties;

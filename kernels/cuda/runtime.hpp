@@ -30,7 +30,8 @@ inline cudaStream_t stream_of(const Device& dev) { return dev.queue.state().stre
 // for it first; Exit::device where there is none.
 void place_on_machine(int rank);
 void take_device();
-// Its name; and the runtime's version.
+// Its number on this machine; its name; and the runtime's version.
+int device_number();
 std::string device_text();
 std::string runtime_version();
 

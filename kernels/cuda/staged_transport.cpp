@@ -198,9 +198,3 @@ bool on_device(const void* p) {
 std::unique_ptr<Transport> staged_transport(std::unique_ptr<Transport> hosts) { return std::make_unique<StagedTransport>(std::move(hosts)); }
 
 }  // namespace gyr::cuda
-
-namespace gyr::backend {
-
-std::unique_ptr<Transport> device_transport(std::unique_ptr<Transport> hosts) { return cuda::staged_transport(std::move(hosts)); }
-
-}  // namespace gyr::backend

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/verify/gathered_gradients.hpp"
 
+#include "kernels/host_numbers.hpp"
 #include "modules/flops.hpp"
 
 namespace gyr {
@@ -14,7 +15,9 @@ struct Counted {
 
 void count(const Engine& engine, const Parameter& mine, Counted& all) {
   const Piece kept = engine.tensor(mine, Content::gradient);
-  with_type(kept.numbers, [&](const auto& g) {
+  with_type(kept.numbers, [&]<class S>(const Tensor1<S>& gradient) {
+    HostNumbers<S> g(gradient);
+    g.take();
     stretches(mine, kept.of, [&](Index logical, Index local, Index elements, const Held& held) {
       if (!held.first_copy()) return;
       for (Index i = 0; i < elements; ++i) all.values[logical + i] += double(g(local + i)), all.owners[logical + i] += 1;

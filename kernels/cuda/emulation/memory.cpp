@@ -33,7 +33,7 @@ char* reserved(std::size_t bytes, int access) {
 class DeviceMemory {
  public:
   static DeviceMemory& instance() {
-    static DeviceMemory memory;
+    static DeviceMemory& memory = *new DeviceMemory;  // as long as anything may give back
     return memory;
   }
 

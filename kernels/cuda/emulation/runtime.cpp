@@ -110,6 +110,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   streams().host_wait(streams().moment(of(s)));
   return cudaSuccess;
 }
+cudaError_t cudaStreamQuery(cudaStream_t s) { return streams().done(streams().moment(of(s))) ? cudaSuccess : cudaErrorNotReady; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   streams().wait(of(s), e->moment);
   return cudaSuccess;

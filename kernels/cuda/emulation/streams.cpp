@@ -7,7 +7,7 @@
 namespace gyr::cuda {
 
 Streams& Streams::instance() {
-  static Streams streams;
+  static Streams& streams = *new Streams;  // devices may end later than anything else
   return streams;
 }
 
@@ -65,19 +65,24 @@ void Streams::tell(Stream* to, std::string name, std::function<void()> begin, st
 
 Moment Streams::moment(Stream* s) { return {of(s)->last, of(s)->clock}; }
 
+// A task of its own: what looks at the stream next finds it waiting, be it another stream or the host.
 void Streams::wait(Stream* to, const Moment& m) {
   Stream& s = *of(to);
-  if (m.task && !m.task->done) s.waits.push_back(m.task);
   join(s.clock, m.clock);
+  if (!m.task || m.task->done) return;
+  s.waits.push_back(m.task);
+  tell(to, "a wait", [] {});
 }
 
+// What nobody here waits for begins at the end: other ranks may wait for it, and this one in MPI, where nothing advances.
 void Streams::host_wait(const Moment& m) {
   if (m.task) finish(*m.task);
   join(host_, m.clock);
+  advance_all();
 }
 
 bool Streams::done(const Moment& m) {
-  if (m.task && !m.task->done) advance_all();
+  advance_all();
   if (m.task && !m.task->done) return false;
   join(host_, m.clock);
   return true;
@@ -108,21 +113,23 @@ bool Streams::advance(Task& t) {
   return true;
 }
 
-// The first task of a stream drawn at random, where it may begin.
+// The first task of a stream that has not ended.
+bool Streams::advance_first(Stream& s) {
+  while (!s.tasks.empty() && s.tasks.front()->done) s.tasks.pop_front();
+  return !s.tasks.empty() && advance(*s.tasks.front());
+}
+
+// Of a stream drawn at random.
 bool Streams::advance_some() {
   Stream& s = *all_[random_() % all_.size()];
-  if (s.tasks.empty() || !advance(*s.tasks.front())) return false;
-  if (s.tasks.front()->done) s.tasks.pop_front();
-  return true;
+  return advance_first(s);
 }
 
 void Streams::advance_all() {
   for (bool moved = true; moved;) {
     moved = false;
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      auto& tasks = all_[i]->tasks;
-      while (!tasks.empty() && advance(*tasks.front()) && tasks.front()->done) tasks.pop_front(), moved = true;
-    }
+    for (std::size_t i = 0; i < all_.size(); ++i)
+      while (advance_first(*all_[i])) moved = true;
   }
 }
 
@@ -140,8 +147,6 @@ void Streams::finish(Task& t) {
     }
     if (!advance(*next)) advance_all();
   }
-  for (const auto& s : all_)
-    while (!s->tasks.empty() && s->tasks.front()->done) s->tasks.pop_front();
 }
 
 std::string Streams::name_of(int stream, std::uint32_t time) const {

@@ -69,6 +69,7 @@ class Streams {
   Stream* of(Stream* s) { return s ? s : all_.front().get(); }
   bool ready(const Task&) const;
   bool advance(Task&);  // whether anything moved
+  bool advance_first(Stream&);
   bool advance_some();
   void advance_all();
   void finish(Task&);

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The emulated driver: work of several streams in the order in which it is told, as early, as late or whenever it may begin; what was forgotten is
+// found.
+#include "kernels/cuda/emulation/streams.hpp"
+
+#include <cublasLt.h>
+
+#include "kernels/any_tensor.hpp"
+#include "kernels/cuda/launch.hpp"
+#include "regression/tensors.hpp"
+
+using namespace gyr;
+using namespace gyr::cuda;
+
+namespace {
+
+class With {
+ public:
+  With(When when, bool checked) : before_(Machine::instance()) { Machine::instance().when = when, Machine::instance().checked = checked; }
+  ~With() { Machine::instance() = before_; }
+
+ private:
+  Machine before_;
+};
+
+GYR_KERNEL add_kernel(float v, Global<const float> x, Global<float> y) {
+  const int t = thread_index();
+  if (t < x.columns()) y.store(t, x.load(t) + v);
+}
+
+// Numbers of the device that a test looks at when everything has ended.
+struct Numbers {
+  Arena arena{Memory::activations, 1 << 16};
+  Tensor1<float> a = arena.tensor<float>(64), b = arena.tensor<float>(64), c = arena.tensor<float>(64);
+  Numbers() {
+    const std::vector<float> zeros(64, 0.0f);
+    for (const auto& x : {a, b, c}) copy_to_device(zeros.data(), x);
+  }
+};
+
+enum class Forgotten { nothing, that_it_is_written, that_it_is_read };
+
+// b = a + 1 on one stream, c = b + 10 on another that waits for it, and then b = a + 100 again, which waits for that.
+float told(Forgotten forgotten) {
+  Numbers n;
+  Device first(false, 1 << 12), second(false, 1 << 12);
+  cudaEvent_t written, read;
+  cudaEventCreateWithFlags(&written, cudaEventDisableTiming), cudaEventCreateWithFlags(&read, cudaEventDisableTiming);
+  launch(first, "writes", {1, 64}, add_kernel, 1.0f, n.a, n.b);
+  cudaEventRecord(written, stream_of(first));
+  if (forgotten != Forgotten::that_it_is_written) cudaStreamWaitEvent(stream_of(second), written, 0);
+  launch(second, "reads", {1, 64}, add_kernel, 10.0f, n.b, n.c);
+  cudaEventRecord(read, stream_of(second));
+  if (forgotten != Forgotten::that_it_is_read) cudaStreamWaitEvent(stream_of(first), read, 0);
+  launch(first, "writes again", {1, 64}, add_kernel, 100.0f, n.a, n.b);
+  first.fence(), second.fence();
+  cudaEventDestroy(written), cudaEventDestroy(read);
+  std::vector<float> c(64);
+  copy_to_host(n.c, c.data());
+  return c[63];
+}
+
+std::string complaint(Forgotten forgotten) {
+  try {
+    told(forgotten);
+  } catch (const Violation& v) {
+    cudaDeviceSynchronize();
+    return v.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST(streams, wait_for_events_whenever_they_begin) {
+  for (const When when : {When::early, When::late, When::any}) {
+    const With with(when, true);
+    EXPECT_EQ(complaint(Forgotten::nothing), "");
+    EXPECT_EQ(told(Forgotten::nothing), 11);
+  }
+}
+
+TEST(streams, that_forget_to_wait_are_named) {
+  for (const When when : {When::early, When::late, When::any}) {
+    const With with(when, true);
+    for (const Forgotten f : {Forgotten::that_it_is_written, Forgotten::that_it_is_read})
+      EXPECT_NE(complaint(f).find("nothing orders them"), std::string::npos) << complaint(f);
+  }
+}
+
+// What a machine that does not look at accesses shows as well: other numbers.
+TEST(streams, that_forget_to_wait_read_something_else) {
+  const With with(When::late, false);
+  EXPECT_EQ(told(Forgotten::that_it_is_read), 110);
+}
+
+// The default stream, in which host and device exchange memory, waits for the others and they for it.
+TEST(streams, and_the_host_see_each_others_memory_in_order) {
+  for (const When when : {When::early, When::late, When::any}) {
+    const With with(when, true);
+    Numbers n;
+    Device dev(false, 1 << 12);
+    launch(dev, "add", {1, 64}, add_kernel, 1.0f, n.a, n.b);
+    std::vector<float> host(64);
+    copy_to_host(n.b, host.data());
+    EXPECT_EQ(host[5], 1);
+    host.assign(64, 7);
+    copy_to_device(host.data(), n.a);
+    launch(dev, "add", {1, 64}, add_kernel, 1.0f, n.a, n.b);
+    copy_to_host(n.b, host.data());
+    EXPECT_EQ(host[5], 8);
+  }
+}
+
+// A process that began with GYR_EMULATION=apart.
+TEST(streams, memory_of_the_device_is_none_of_the_host) {
+  if (!Machine::instance().apart) GTEST_SKIP() << "memories are not apart here";
+  Numbers n;
+  EXPECT_DEATH({ std::fprintf(stderr, "%f", double(n.a(0))); }, "");
+  float here = 0;
+  Device dev(false, 1 << 12);
+  EXPECT_THROW(launch(dev, "reads the host's", {1, 64}, add_kernel, 1.0f, Tensor1<float>(&here, 1), n.b), Violation);
+}
+
+namespace {
+
+// C (m,n) = A (m,k) B (k,n), stored by columns, as the library is asked for it.
+struct Asked {
+  Index m = 5, n = 7, k = 3, ld_a = 5;
+  std::uint32_t alignment = 16;  // of which the algorithm is told
+  Index off = 0;                 // elements that A begins later
+  Index workspace_told = 256, workspace = 256;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+};
+
+cublasStatus_t answer(const Asked& x) {
+  Arena arena(Memory::scratch, 1 << 16);
+  Device dev(false, 1 << 12);
+  const auto a = arena.tensor<float>(64), b = arena.tensor<float>(64), c = arena.tensor<float>(64), room = arena.tensor<float>(64);
+  cublasLtHandle_t library;
+  cublasLtMatmulDesc_t product;
+  cublasLtMatrixLayout_t la, lb, lc;
+  cublasLtMatmulPreference_t preference;
+  cublasLtCreate(&library), cublasLtMatmulDescCreate(&product, x.compute, CUDA_R_32F);
+  cublasLtMatrixLayoutCreate(&la, CUDA_R_32F, std::uint64_t(x.m), std::uint64_t(x.k), x.ld_a);
+  cublasLtMatrixLayoutCreate(&lb, CUDA_R_32F, std::uint64_t(x.k), std::uint64_t(x.n), x.k);
+  cublasLtMatrixLayoutCreate(&lc, CUDA_R_32F, std::uint64_t(x.m), std::uint64_t(x.n), x.m);
+  cublasLtMatmulPreferenceCreate(&preference);
+  const std::uint64_t workspace = std::uint64_t(x.workspace_told);
+  cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+  for (const auto which : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    cublasLtMatmulPreferenceSetAttribute(preference, which, &x.alignment, sizeof x.alignment);
+  cublasLtMatmulHeuristicResult_t best;
+  int found = 0;
+  cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(library, product, la, lb, lc, lc, preference, 1, &best, &found);
+  const float one = 1, zero = 0;
+  if (status == CUBLAS_STATUS_SUCCESS)
+    status = cublasLtMatmul(library, product, &one, a.data() + x.off, la, b.data(), lb, &zero, c.data(), lc, c.data(), lc, &best.algo, room.data(),
+                            std::size_t(x.workspace), stream_of(dev));
+  dev.fence();
+  cublasLtMatmulPreferenceDestroy(preference), cublasLtMatrixLayoutDestroy(la), cublasLtMatrixLayoutDestroy(lb), cublasLtMatrixLayoutDestroy(lc);
+  cublasLtMatmulDescDestroy(product), cublasLtDestroy(library);
+  return status;
+}
+
+}  // namespace
+
+TEST(streams, products_refuse_what_the_library_refuses) {
+  EXPECT_EQ(answer({}), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(answer({.ld_a = 4}), CUBLAS_STATUS_INVALID_VALUE);  // rows that reach into the next column
+  EXPECT_EQ(answer({.off = 1}), CUBLAS_STATUS_INVALID_VALUE);   // less aligned than the algorithm was told
+  EXPECT_EQ(answer({.alignment = 4, .off = 1}), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(answer({.workspace = 128}), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(answer({.compute = CUBLAS_COMPUTE_64F}), CUBLAS_STATUS_INVALID_VALUE);
+}
