@@ -15,6 +15,7 @@
 #include "kernels/gemm.hpp"
 #include "kernels/int8_matrix.hpp"
 #include "kernels/rope.hpp"
+#include "kernels/ssd_chunk.hpp"
 #include "kernels/sum.hpp"
 #include "kernels/swiglu.hpp"
 
@@ -142,5 +143,38 @@ void add_in_order(Device&, Tensor1<const double> x, Tensor1<double> sum);
 // (1), in the scratch that it takes.
 template <class A>
 Tensor1<double> sum_of_squares(Device&, Tensor1<const A> x);
+
+// All of these announce their work, which differs between backends, and have scratch: their callers keep a workspace. On a dry-run device they take
+// it and announce as if they ran.
+template <class T>
+void ssd(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>> initial, Tensor2<T> y, SsdSaved<Acc<T>> saved,
+         Tensor2<Acc<T>> last);
+template <class T>
+void ssd_step(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<Acc<T>> state, Tensor2<T> y);
+template <class T>
+void ssd_backward(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
+                  Tensor2<const Acc<T>> dlast, SsdInputGradient<T>, SsdWeightGradient<Acc<T>>, Tensor2<Acc<T>> dinitial);
+template <class T>
+void ssd_chunk_states(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last,
+                      Tensor3<Acc<T>> decay);
+template <class T>
+void ssd_outputs(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<T> y);
+template <class T>
+void ssd_outputs_backward(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
+                          Tensor3<Acc<T>> dstates);
+template <class T>
+void ssd_chunk_states_backward(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
+                               Tensor3<const Acc<T>> dstates, Tensor2<const Acc<T>> dlast, SsdInputGradient<T>, SsdWeightGradient<Acc<T>>);
+template <class A>
+void ssd_own_state(Device&, const SsdShape&, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
+                   Tensor2<A> own);
+template <class A>
+void ssd_state_behind(Device&, const SsdShape&, std::span<const StateStep<A>>, Tensor2<A> state);
+template <class A>
+void ssd_pass_states(Device&, const SsdShape&, Tensor3<const A> decay, Tensor2<const A> initial, Tensor3<A> states, Tensor2<A> last);
+template <class A>
+void ssd_own_state_backward(Device&, const SsdShape&, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> own);
+template <class A>
+void ssd_pass_states_backward(Device&, const SsdShape&, Tensor3<const A> decay, Tensor2<const A> dlast, Tensor3<A> dstates);
 
 }  // namespace gyr::backend

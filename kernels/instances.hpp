@@ -79,6 +79,29 @@
 #define GYR_INT8_LINEAR(T, S) template void linear<T, S>(Device&, Matrix<const T>, const Int8Matrix&, Matrix<S>, double, double);
 #define GYR_INT8_FEW_ROWS(T, S) template void few_rows_product<T, S>(Device&, Matrix<const T>, const Int8Matrix&, Matrix<S>, double, double);
 
+#define GYR_SSD(T)                                                                                                                                   \
+  template void ssd<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>, Tensor2<T>, SsdSaved<Acc<T>>, \
+                       Tensor2<Acc<T>>);                                                                                                             \
+  template void ssd_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<const T>,         \
+                                Tensor2<const Acc<T>>, SsdInputGradient<T>, SsdWeightGradient<Acc<T>>, Tensor2<Acc<T>>);
+#define GYR_SSD_STEP(T) \
+  template void ssd_step<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<Acc<T>>, Tensor2<T>);
+#define GYR_SSD_PIECES(T)                                                                                                                            \
+  template void ssd_chunk_states<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<Acc<T>>,      \
+                                    Tensor3<Acc<T>>);                                                                                                \
+  template void ssd_chunk_states_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>,              \
+                                             Tensor2<const T>, Tensor3<const Acc<T>>, Tensor2<const Acc<T>>, SsdInputGradient<T>,                    \
+                                             SsdWeightGradient<Acc<T>>);                                                                             \
+  template void ssd_outputs<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<T>);               \
+  template void ssd_outputs_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<const T>, \
+                                        Tensor3<Acc<T>>);
+#define GYR_SSD_PASSING(A)                                                                                                                \
+  template void ssd_own_state<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<const A>, Tensor2<A>, Tensor2<A>); \
+  template void ssd_state_behind<A>(Device&, const SsdShape&, std::span<const StateStep<A>>, Tensor2<A>);                                 \
+  template void ssd_own_state_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<A>);                      \
+  template void ssd_pass_states<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>, Tensor2<A>);                 \
+  template void ssd_pass_states_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>);
+
 // All that there are of a family.
 #define GYR_SCALARS(FAMILY) FAMILY(double) FAMILY(float) FAMILY(bf16)
 #define GYR_CONVERSIONS(FAMILY) FAMILY(double, double) FAMILY(float, float) FAMILY(bf16, bf16) FAMILY(float, bf16) FAMILY(bf16, float)
@@ -87,3 +110,4 @@
 #define GYR_ALL_ROPE GYR_ROPE_TABLE(double) GYR_ROPE_TABLE(float) GYR_CONVERSIONS(GYR_ROPE)
 #define GYR_ALL_LOSS GYR_LOSS(double) GYR_LOSS(float) GYR_SCALARS(GYR_LOSS_BACKWARD)
 #define GYR_ALL_ATTENTION GYR_SCALARS(GYR_ATTENTION) GYR_ATTENTION_MERGE(double) GYR_ATTENTION_MERGE(float)
+#define GYR_ALL_SSD GYR_SCALARS(GYR_SSD) GYR_SCALARS(GYR_SSD_STEP) GYR_SCALARS(GYR_SSD_PIECES) GYR_SSD_PASSING(double) GYR_SSD_PASSING(float)

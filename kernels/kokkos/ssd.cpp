@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The scan as a whole: chunk by chunk, and group by group of its heads, outputs and then the state that leaves. Scratch is one chunk's.
-#include "kernels/ssd.hpp"
-
+#include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
 
 namespace gyr {
 
 namespace scan {
-
-template <class T>
-void check(const SsdShape& s, const SsdInput<T>& in, const SsdSaved<Acc<T>>& saved) {
-  ensure(s.num_groups > 0 && s.num_heads % s.num_groups == 0 && s.chunk_size > 0 && s.seq_length > 0,
-         "scan of {} heads in {} groups, {} tokens in chunks of {}", s.num_heads, s.num_groups, s.seq_length, s.chunk_size);
-  const Index rows = s.batch * s.seq_length;
-  in.documents.check(rows);
-  ensure(in.x.rows == rows && in.b.rows == rows && in.c.rows == rows && in.dt_raw.rows == rows && in.x.columns == s.num_heads * s.head_dim &&
-             in.b.columns == s.num_groups * s.state_size && in.c.columns == in.b.columns && in.dt_raw.columns == s.num_heads,
-         "scan of x ({},{}), b ({},{}), c ({},{}), dt ({},{}) for {} tokens, {} heads of width {}, {} groups of state {}", in.x.rows, in.x.columns,
-         in.b.rows, in.b.columns, in.c.rows, in.c.columns, in.dt_raw.rows, in.dt_raw.columns, rows, s.num_heads, s.head_dim, s.num_groups,
-         s.state_size);
-  ensure(Index(saved.dt.extent(0)) == rows && Index(saved.states.extent(0)) == s.batch && Index(saved.states.extent(1)) == s.chunks() &&
-             Index(saved.states.extent(2)) == s.num_heads * s.head_dim * s.state_size,
-         "scan saves dt of {} rows and states ({},{},{})", saved.dt.extent(0), saved.states.extent(0), saved.states.extent(1),
-         saved.states.extent(2));
-}
 
 template <class T, class P>
 void group_backward(Device& dev, const SsdShape& shape, const Group<T, P>& k, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w,
@@ -44,7 +27,19 @@ void group_backward(Device& dev, const SsdShape& shape, const Group<T, P>& k, co
   step_inputs_backward<T, P>(dev, shape, k, in, w, dy, gradient, d_in, dw);
 }
 
+#define GYR_GROUP(T, P)                                                                                                                           \
+  template void group_backward<T, P>(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&,                 \
+                                     Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const P>, Matrix<const P>, const SharedGradient<Acc<T>>&, \
+                                     const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);
+GYR_GROUP(double, double)
+GYR_GROUP(float, float)
+GYR_GROUP(bf16, float)
+GYR_GROUP(bf16, bf16)
+#undef GYR_GROUP
+
 }  // namespace scan
+
+namespace backend {
 
 using namespace scan;
 
@@ -52,14 +47,12 @@ template <class T>
 void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<const Acc<T>> initial, Tensor2<T> y,
          SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last) {
   using A = Acc<T>;
-  check(shape, in, saved);
   const Chunking n(shape, in.documents);
   const States<A> states{saved.states, last};
   time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
   for_equal(dev, n.batch,
             [&](Index b) { copy<A>(dev, "ssd", initial.data() ? &initial(b, 0) : nullptr, &saved.states(b, 0, 0), n.state_elements()); });
 
-  const Workspace workspace(dev.scratch, "ssd");
   const Decay<A> decay(dev, n);
   const auto through_chunk = [&]<class P>(std::type_identity<P>, const Chunk& chunk) {
     decay.fill(dev, "ssd", chunk, saved.dt, w.a_log);
@@ -81,9 +74,7 @@ template <class T>
 void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
                   Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in, SsdWeightGradient<Acc<T>> dw, Tensor2<Acc<T>> dinitial) {
   using A = Acc<T>;
-  check(shape, in, saved);
   const Chunking n(shape, in.documents);
-  const Workspace workspace(dev.scratch, "ssd_backward");
   const Decay<A> decay(dev, n);
   const SharedGradient<A> shared(dev, n);
   const auto dstate_of_all = dev.scratch.tensor<A>(n.state_elements());
@@ -115,24 +106,8 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   });
 }
 
-#define GYR_SSD(T)                                                                                                                                   \
-  template void scan::check<T>(const SsdShape&, const SsdInput<T>&, const SsdSaved<Acc<T>>&);                                                        \
-  template void ssd<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>, Tensor2<T>, SsdSaved<Acc<T>>, \
-                       Tensor2<Acc<T>>);                                                                                                             \
-  template void ssd_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<const T>,         \
-                                Tensor2<const Acc<T>>, SsdInputGradient<T>, SsdWeightGradient<Acc<T>>, Tensor2<Acc<T>>);
-GYR_SSD(double)
-GYR_SSD(float)
-GYR_SSD(bf16)
-#undef GYR_SSD
-#define GYR_GROUP(T, P)                                                                                                                 \
-  template void scan::group_backward<T, P>(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, \
-                                           Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<const P>, Matrix<const P>,                \
-                                           const SharedGradient<Acc<T>>&, const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);
-GYR_GROUP(double, double)
-GYR_GROUP(float, float)
-GYR_GROUP(bf16, float)
-GYR_GROUP(bf16, bf16)
-#undef GYR_GROUP
+GYR_SCALARS(GYR_SSD)
+
+}  // namespace backend
 
 }  // namespace gyr

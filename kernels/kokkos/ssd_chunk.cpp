@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The pieces of the scan over whole sequences: what ssd() does within a chunk, one thing at a time for all chunks. Passing: ssd_passing.cpp.
-#include "kernels/ssd_chunk.hpp"
-
+#include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
 
-namespace gyr {
+namespace gyr::backend {
 
 using namespace scan;
 
@@ -15,7 +15,6 @@ template <class T, class Body, class Behind>
 void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, const SsdInput<T>& in, Tensor1<const Acc<T>> a_log,
                     Tensor2<const Acc<T>> dt, const Body& body, const Behind& behind) {
   const Chunking n(shape, in.documents);
-  const Workspace workspace(dev.scratch, kernel);
   const Decay<Acc<T>> decay(dev, n);
   with_operands<T>(dev, [&]<class P>(std::type_identity<P>) {
     for_equal_chunks(dev, n, [&](const Chunk& chunk) {
@@ -37,7 +36,6 @@ template <class T>
 void ssd_chunk_states(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
                       Tensor2<Acc<T>> last, Tensor3<Acc<T>> decay) {
   using A = Acc<T>;
-  check(shape, in, saved);
   time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
   const States<A> states{saved.states, last};
   for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&]<class P>(Device& lane, const Chunking& n, const Group<T, P>& k) {
@@ -55,11 +53,9 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
                                Tensor2<const T> dy, Tensor3<const Acc<T>> dstates, Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in,
                                SsdWeightGradient<Acc<T>> dw) {
   using A = Acc<T>;
-  check(shape, in, saved);
   const States<A> states{saved.states, {}};
   const States<const A> gradients{dstates, dlast};
   const Index elements = Chunking(shape).state_elements();
-  const Workspace workspace(dev.scratch, "ssd_backward");
   const SharedGradient<A> shared(dev, Chunking(shape));
   const auto zeros = dev.scratch.tensor<A>(dlast.data() ? 0 : elements);
   if (!dlast.data()) copy<A>(dev, "ssd_backward", nullptr, zeros.data(), elements);
@@ -79,7 +75,6 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
 template <class T>
 void ssd_outputs(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<T> y) {
   using A = Acc<T>;
-  check(shape, in, saved);
   const States<A> states{saved.states, {}};
   for_all_groups<T>(dev, "ssd", shape, in, w.a_log, saved.dt, [&]<class P>(Device& lane, const Chunking& n, const Group<T, P>& k) {
     chunk_output<T, P>(lane, k, w.d, n.state<const A>(states.entering(k.chunk), k.number), k.part(Matrix<T>(y)));
@@ -90,7 +85,6 @@ template <class T>
 void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
                           Tensor2<const T> dy, Tensor3<Acc<T>> dstates) {
   using A = Acc<T>;
-  check(shape, in, saved);
   const States<A> gradients{dstates, {}};
   for_all_groups<T>(dev, "ssd_backward", shape, in, w.a_log, saved.dt, [&]<class P>(Device& lane, const Chunking& n, const Group<T, P>& k) {
     const Matrix<P> carried = lane.scratch.tensor<P>(k.tokens, k.channels());
@@ -100,18 +94,6 @@ void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>&
   });
 }
 
-#define GYR_SSD(T)                                                                                                                                   \
-  template void ssd_chunk_states<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<Acc<T>>,      \
-                                    Tensor3<Acc<T>>);                                                                                                \
-  template void ssd_chunk_states_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>,              \
-                                             Tensor2<const T>, Tensor3<const Acc<T>>, Tensor2<const Acc<T>>, SsdInputGradient<T>,                    \
-                                             SsdWeightGradient<Acc<T>>);                                                                             \
-  template void ssd_outputs<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<T>);               \
-  template void ssd_outputs_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<const T>, \
-                                        Tensor3<Acc<T>>);
-GYR_SSD(double)
-GYR_SSD(float)
-GYR_SSD(bf16)
-#undef GYR_SSD
+GYR_SCALARS(GYR_SSD_PIECES)
 
-}  // namespace gyr
+}  // namespace gyr::backend

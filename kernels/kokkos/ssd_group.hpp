@@ -220,8 +220,6 @@ struct GroupGradient {
 
 // ---- ssd.cpp ----
 
-template <class T>
-void check(const SsdShape&, const SsdInput<T>&, const SsdSaved<Acc<T>>&);
 // From the gradients of a group's outputs and of the state that leaves the chunk to those of its tokens and weights.
 template <class T, class P>
 void group_backward(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Matrix<const Acc<T>> entering,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From the state that enters a sequence to the state that leaves it, chunk by chunk:  S_{c+1} = g_c S_c + L_c.  And back:
 // dS_c = g_c dS_{c+1} + the gradient that comes from the outputs of chunk c.
+#include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
-#include "kernels/ssd_chunk.hpp"
 
 namespace gyr {
 
@@ -46,20 +47,11 @@ template void pass_state<float>(Device&, const char*, Index, Matrix<const float>
 
 }  // namespace scan
 
-namespace {
+namespace backend {
 
 using namespace scan;
 
-template <class A>
-void check_passing(const SsdShape& s, const Tensor3<const A>& decay, const Tensor3<const A>& states) {
-  const Index elements = Chunking(s).state_elements();
-  ensure(Index(decay.extent(0)) == s.batch && Index(decay.extent(1)) == s.chunks() && Index(decay.extent(2)) == s.num_heads,
-         "passing of states with decays ({},{},{}) for {} sequences of {} chunks, {} heads", decay.extent(0), decay.extent(1), decay.extent(2),
-         s.batch, s.chunks(), s.num_heads);
-  ensure(Index(states.extent(0)) == s.batch && Index(states.extent(1)) == s.chunks() && Index(states.extent(2)) == elements,
-         "passing of states ({},{},{}) for {} sequences of {} chunks, {} numbers each", states.extent(0), states.extent(1), states.extent(2), s.batch,
-         s.chunks(), elements);
-}
+namespace {
 
 // to = g_c from + added, all heads of chunk c of sequence b
 template <class A>
@@ -74,8 +66,6 @@ void pass_over(Device& dev, const char* kernel, const Chunking& n, const Chunk& 
 template <class A>
 void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
                    Tensor2<A> own) {
-  check_passing<A>(shape, decay, states);
-  ensure(last.data() || dev.dry_run(), "the own state of a sequence includes what its last chunk adds");
   const Chunking n(shape);
   const States<const A> added{states, last};
   for_chunks(n, [&](const Chunk& k) {
@@ -97,7 +87,6 @@ void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, T
 template <class A>
 void ssd_state_behind(Device& dev, const SsdShape& shape, std::span<const StateStep<A>> steps, Tensor2<A> state) {
   const Chunking n(shape);
-  ensure(Index(state.extent(1)) == n.state_elements(), "a state of {} numbers, and heads have {}", state.extent(1), n.state_elements());
   copy<A>(dev, "ssd", nullptr, state.data(), n.state_elements());
   for (const StateStep<A>& step : steps)
     pass_state<A>(dev, "ssd", n.head_dim, Matrix<const A>(step.decay, n.num_heads, 1, 1), n.state<const A>(state.data()), n.state(step.own),
@@ -106,7 +95,6 @@ void ssd_state_behind(Device& dev, const SsdShape& shape, std::span<const StateS
 
 template <class A>
 void ssd_own_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> own) {
-  check_passing<A>(shape, decay, dstates);
   const Chunking n(shape);
   for (Index b = 0; b < n.batch; ++b) {
     A* const to = &own(b, 0);
@@ -117,7 +105,6 @@ void ssd_own_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A>
 
 template <class A>
 void ssd_pass_states(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor2<const A> initial, Tensor3<A> states, Tensor2<A> last) {
-  check_passing<A>(shape, decay, states);
   const Chunking n(shape);
   const States<A> s{states, last};
   for_chunks(n, [&](const Chunk& k) {
@@ -128,7 +115,6 @@ void ssd_pass_states(Device& dev, const SsdShape& shape, Tensor3<const A> decay,
 
 template <class A>
 void ssd_pass_states_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor2<const A> dlast, Tensor3<A> dstates) {
-  check_passing<A>(shape, decay, dstates);
   const Chunking n(shape);
   const States<const A> leave{dstates, dlast};
   for (Index b = 0; b < n.batch; ++b)
@@ -139,14 +125,9 @@ void ssd_pass_states_backward(Device& dev, const SsdShape& shape, Tensor3<const 
     }
 }
 
-#define GYR_SSD(A)                                                                                                                        \
-  template void ssd_own_state<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<const A>, Tensor2<A>, Tensor2<A>); \
-  template void ssd_state_behind<A>(Device&, const SsdShape&, std::span<const StateStep<A>>, Tensor2<A>);                                 \
-  template void ssd_own_state_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<A>);                      \
-  template void ssd_pass_states<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>, Tensor2<A>);                 \
-  template void ssd_pass_states_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>);
-GYR_SSD(double)
-GYR_SSD(float)
-#undef GYR_SSD
+GYR_SSD_PASSING(double)
+GYR_SSD_PASSING(float)
+
+}  // namespace backend
 
 }  // namespace gyr

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The recurrence of one token: each state is read and written once.
+#include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
-#include "kernels/ssd.hpp"
 
-namespace gyr {
+namespace gyr::backend {
 
 namespace {
 
@@ -32,8 +33,10 @@ template <class T>
 Tensor2<Acc<T>> widened(Device& dev, Matrix<const T> x) {
   const auto wide = dev.scratch.tensor<Acc<T>>(x.rows, x.columns);
   if (!dev.dry_run())
-    for (Index r = 0; r < x.rows; ++r)
-      for (Index c = 0; c < x.columns; ++c) wide(r, c) = Acc<T>(x(r, c));
+    for_rows(
+        dev, "ssd_widened", x.rows, KOKKOS_LAMBDA(const Index r) {
+          for (Index c = 0; c < x.columns; ++c) wide(r, c) = Acc<T>(x(r, c));
+        });
   return wide;
 }
 
@@ -43,10 +46,6 @@ template <class T>
 void ssd_step(Device& dev, const SsdShape& s, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<Acc<T>> state, Tensor2<T> y) {
   using A = Acc<T>;
   const Index P = s.head_dim, N = s.state_size, H = s.num_heads, per_group = H / s.num_groups;
-  ensure(
-      s.seq_length == 1 && in.x.rows == s.batch && Index(state.extent(0)) == s.batch && Index(state.extent(1)) == H * P * N && in.x.columns == H * P,
-      "a step of {} tokens, x ({},{}), state ({},{})", s.seq_length, in.x.rows, in.x.columns, state.extent(0), state.extent(1));
-  const Workspace workspace(dev.scratch, "ssd");
   const auto dt = dev.scratch.tensor<A>(s.batch, H);
   scan::time_steps<T>(dev, s, in.dt_raw, w.dt_bias, dt);
   const auto b = widened(dev, in.b), c = widened(dev, in.c);
@@ -65,8 +64,6 @@ void ssd_step(Device& dev, const SsdShape& s, const SsdInput<T>& in, const SsdWe
       });
 }
 
-template void ssd_step<double>(Device&, const SsdShape&, const SsdInput<double>&, const SsdWeights<double>&, Tensor2<double>, Tensor2<double>);
-template void ssd_step<float>(Device&, const SsdShape&, const SsdInput<float>&, const SsdWeights<float>&, Tensor2<float>, Tensor2<float>);
-template void ssd_step<bf16>(Device&, const SsdShape&, const SsdInput<bf16>&, const SsdWeights<float>&, Tensor2<float>, Tensor2<bf16>);
+GYR_SCALARS(GYR_SSD_STEP)
 
-}  // namespace gyr
+}  // namespace gyr::backend
