@@ -9,12 +9,16 @@
 #if defined(__CUDACC__)
 #define GYR_DEVICE __device__ __forceinline__
 #define GYR_KERNEL __global__ void
+#define GYR_UNROLL _Pragma("unroll")
 #else
 #include "kernels/cuda/emulation/machine.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
 #define GYR_DEVICE inline
 #define GYR_KERNEL void
+#define GYR_UNROLL
 #endif
+
+// GYR_UNROLL before a loop: its passes one after the other, so that what they index lies in registers.
 
 namespace gyr::cuda {
 

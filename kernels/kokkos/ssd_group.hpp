@@ -12,8 +12,8 @@
 #include "kernels/gemm.hpp"
 #include "kernels/kokkos/lanes.hpp"
 #include "kernels/kokkos/operand.hpp"
-#include "kernels/math.hpp"
 #include "kernels/ssd.hpp"
+#include "kernels/ssd_math.hpp"
 
 namespace gyr::scan {
 
@@ -100,13 +100,6 @@ struct States {
   bool is_last(const Chunk& k) const { return k.number + 1 == Index(between.extent(1)); }
   A* last_of(const Chunk& k) const { return last.data() ? &last(k.sequence, 0) : nullptr; }
 };
-
-// a - b of sums that are kept as two numbers each: s = sum + 2^-24 rest. Neighbours in a long chunk have sums far greater than their
-// difference, and in float its digits would be those that the sums have not. The multiply-add keeps the compiler, which may reorder
-// sums, from adding a rest to its own sum. Double has digits to spare.
-constexpr double rest_unit = 0x1p-24;
-KOKKOS_INLINE_FUNCTION float difference(float a, float a_rest, float b, float b_rest) { return std::fma(a_rest - b_rest, float(rest_unit), a - b); }
-KOKKOS_INLINE_FUNCTION double difference(double a, double, double b, double) { return a - b; }
 
 // Decay between places of a chunk, (H, Q): s_l = sum(h,l) + 2^-24 rest(h,l), from_start = exp(s_l), to_end = exp(s_Q - s_l); zero where a
 // document begins in between.

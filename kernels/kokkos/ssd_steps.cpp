@@ -4,20 +4,6 @@
 
 namespace gyr::scan {
 
-namespace {
-
-// log(1 + e^v), linear beyond 20 as PyTorch has it
-template <class A>
-KOKKOS_INLINE_FUNCTION A softplus(A v) {
-  return v > A(20) ? v : std::log1p(std::exp(v));
-}
-template <class A>
-KOKKOS_INLINE_FUNCTION A softplus_slope(A v) {
-  return v > A(20) ? A(1) : A(1) / (A(1) + std::exp(-v));
-}
-
-}  // namespace
-
 template <class T>
 void time_steps(Device& dev, const SsdShape& shape, Matrix<const T> dt_raw, Tensor1<const Acc<T>> dt_bias, Tensor2<Acc<T>> dt) {
   using A = Acc<T>;

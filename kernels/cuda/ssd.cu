@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The scan and its pieces: all chunks of all sequences and heads at the same time, but for the passing of states.
+#include "kernels/backend.hpp"
+#include "kernels/cuda/ssd.hpp"
+#include "kernels/instances.hpp"
+
+namespace gyr {
+
+namespace cuda::scan {
+
+namespace {
+
+template <class A>
+GYR_KERNEL copy_kernel(Global<const A> from, Global<A> x) {
+  each_row(x.rows(), [&](Index r) { each_column<1>(x.columns(), [&](Index c) { x.store(r, c, from ? from.load(r, c) : A(0)); }); });
+}
+
+}  // namespace
+
+template <class A>
+void copy_rows(Device& dev, const char* kernel, Global<const A> from, Global<A> x) {
+  launch(dev, kernel, grid_of_rows(x), copy_kernel<A>, from, x);
+}
+
+template void copy_rows<double>(Device&, const char*, Global<const double>, Global<double>);
+template void copy_rows<float>(Device&, const char*, Global<const float>, Global<float>);
+
+}  // namespace cuda::scan
+
+namespace backend {
+
+using namespace cuda;
+using namespace cuda::scan;
+
+namespace {
+
+template <class T>
+Tokens<T> tokens_of(const SsdInput<T>& in, const SsdSaved<Acc<T>>& saved, const DecayRoom<Acc<T>>& room) {
+  return {in.x, in.b, in.c, Tensor2<const Acc<T>>(saved.dt), room.decays()};
+}
+
+// Work as it is announced.
+struct Flops {
+  const Cut& s;
+  double channels() const { return double(s.num_heads * s.head_dim); }
+  double steps() const { return 4 * s.tokens() * double(s.num_heads); }
+  double decays() const { return 6 * s.tokens() * double(s.num_heads); }
+  double states() const { return 2 * s.tokens() * channels() * double(s.state_size); }  // of, or from, chunk states
+  double products() const { return 2 * s.pairs() * double(s.num_groups * s.state_size); }  // C B', dG B
+  double weighted() const { return 2 * s.pairs() * channels(); }                           // W U
+  double passing() const { return 2 * s.states(); }
+  // Outputs, and the gradients of tokens.
+  double outputs() const { return states() + products() + weighted() + 2 * s.pairs() * double(s.num_heads); }
+  double gradients() const { return 3 * states() + 3 * products() + 3 * weighted() + 5 * s.pairs() * double(s.num_heads) + passing(); }
+};
+
+// Bytes of tokens' x and B, so often, and of states.
+template <class T>
+double bytes(const Cut& s, double of_tokens, double of_states) {
+  const double width = double(s.num_heads * s.head_dim + s.num_groups * s.state_size);
+  return of_tokens * sizeof(T) * s.tokens() * width + of_states * sizeof(Acc<T>) * s.states();
+}
+
+// The gradients of tokens and weights, with the scratch of that.
+template <class T>
+struct Backward {
+  using A = Acc<T>;
+  TokenSums<A> sums;
+  Tensor2<A> partial;
+
+  Backward(Device& dev, const Cut& s) : sums(dev, s), partial(dev.scratch.tensor<A>(s.all_chunks(), 3 * s.num_heads)) {}
+  void operator()(Device& dev, const SsdShape& shape, const Cut& s, const SsdInput<T>& in, const SsdWeights<A>& w, const SsdSaved<A>& saved,
+                  const DecayRoom<A>& room, Tensor2<const T> dy, const States<const A>& gradients, const SsdInputGradient<T>& d_in,
+                  const SsdWeightGradient<A>& dw) const {
+    const Flops flops{s};
+    const auto run = dev.launch("ssd_backward", flops.gradients() + flops.decays() + 2 * flops.steps(), bytes<T>(s, 6, 2));
+    if (!run) return;
+    const Tensor2<const A> dt(saved.dt);
+    token_gradients<T>(dev, s, tokens_of(in, saved, room), w.d, dy, rows_of(saved.states), gradients, d_in, sums);
+    steps_backward<T>(dev, shape, s, in, w, dt, sums, partial, d_in.dt_raw, dw);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void ssd_chunk_states(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
+                      Tensor2<Acc<T>> last, Tensor3<Acc<T>> decay) {
+  using A = Acc<T>;
+  const Cut s(shape, in.documents);
+  const Flops flops{s};
+  const DecayRoom<A> room(dev, s);
+  const auto run = dev.launch("ssd", flops.steps() + flops.decays() + flops.states(), bytes<T>(s, 1, 1));
+  if (!run) return;
+  time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
+  fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, room, rows_of(decay));
+  chunk_states<T>(dev, s, tokens_of(in, saved, room), {rows_of(saved.states), last});
+}
+
+template <class T>
+void ssd_outputs(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<T> y) {
+  using A = Acc<T>;
+  const Cut s(shape, in.documents);
+  const Flops flops{s};
+  const DecayRoom<A> room(dev, s);
+  const auto run = dev.launch("ssd", flops.decays() + flops.outputs(), bytes<T>(s, 2, 1));
+  if (!run) return;
+  fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, room, {});
+  outputs<T>(dev, s, tokens_of(in, saved, room), w.d, rows_of(saved.states), y);
+}
+
+template <class T>
+void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
+                          Tensor2<const T> dy, Tensor3<Acc<T>> dstates) {
+  using A = Acc<T>;
+  const Cut s(shape, in.documents);
+  const Flops flops{s};
+  const DecayRoom<A> room(dev, s);
+  const auto run = dev.launch("ssd_backward", flops.decays() + flops.states(), bytes<T>(s, 1, 1));
+  if (!run) return;
+  fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, room, {});
+  chunk_states_of_outputs<T>(dev, s, tokens_of(in, saved, room), dy, rows_of(dstates));
+}
+
+template <class T>
+void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
+                               Tensor2<const T> dy, Tensor3<const Acc<T>> dstates, Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in,
+                               SsdWeightGradient<Acc<T>> dw) {
+  using A = Acc<T>;
+  const Cut s(shape, in.documents);
+  const DecayRoom<A> room(dev, s);
+  const Backward<T> backward(dev, s);
+  if (!dev.dry_run()) fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, room, {});
+  backward(dev, shape, s, in, w, saved, room, dy, {rows_of(dstates), dlast}, d_in, dw);
+}
+
+// The initial state comes first to where it is saved: what leaves the last chunk may take its place.
+template <class T>
+void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<const Acc<T>> initial, Tensor2<T> y,
+         SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last) {
+  using A = Acc<T>;
+  const Cut s(shape, in.documents);
+  const Flops flops{s};
+  const DecayRoom<A> room(dev, s);
+  const auto over = dev.scratch.tensor<A>(s.all_chunks(), s.num_heads);
+  const auto run = dev.launch("ssd", flops.steps() + flops.decays() + flops.states() + flops.passing() + flops.outputs(), bytes<T>(s, 3, 3));
+  if (!run) return;
+  const Matrix<A> entering(saved.states.data(), s.batch, s.state_elements(), s.chunks * s.state_elements());
+  const States<A> states{rows_of(saved.states), last};
+  copy_rows<A>(dev, "ssd", initial, entering);
+  time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
+  fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, room, over);
+  const Tokens<T> tokens = tokens_of(in, saved, room);
+  chunk_states<T>(dev, s, tokens, states);
+  pass_states<A>(dev, s, Tensor2<const A>(over), entering, states);
+  outputs<T>(dev, s, tokens, w.d, rows_of(saved.states), y);
+}
+
+template <class T>
+void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
+                  Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in, SsdWeightGradient<Acc<T>> dw, Tensor2<Acc<T>> dinitial) {
+  using A = Acc<T>;
+  const Cut s(shape, in.documents);
+  const Flops flops{s};
+  const DecayRoom<A> room(dev, s);
+  const Backward<T> backward(dev, s);
+  const auto over = dev.scratch.tensor<A>(s.all_chunks(), s.num_heads);
+  const auto dstates = dev.scratch.tensor<A>(s.batch, s.chunks, s.state_elements());
+  if (const auto run = dev.launch("ssd_backward", flops.states() + flops.passing(), bytes<T>(s, 1, 3))) {
+    fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, room, over);
+    chunk_states_of_outputs<T>(dev, s, tokens_of(in, saved, room), dy, rows_of(dstates));
+    pass_states_backward<A>(dev, s, Tensor2<const A>(over), dlast, rows_of(dstates));
+    const Matrix<const A> entering(dstates.data(), s.batch, s.state_elements(), s.chunks * s.state_elements());
+    if (dinitial.data()) copy_rows<A>(dev, "ssd_backward", entering, dinitial);
+  }
+  backward(dev, shape, s, in, w, saved, room, dy, {rows_of(Tensor3<const A>(dstates)), dlast},
+           d_in, dw);
+}
+
+GYR_SCALARS(GYR_SSD)
+GYR_SCALARS(GYR_SSD_PIECES)
+
+}  // namespace backend
+
+}  // namespace gyr

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the kernels of the scan share: how it is cut into chunks, decays between places of one, and products of small tiles by single threads.
+// Letters as in kernels/ssd_chunk.hpp; u = dt x. Chunks are counted through all sequences.
+#pragma once
+
+#include "kernels/cuda/rows.hpp"
+#include "kernels/ssd_chunk.hpp"
+#include "kernels/ssd_math.hpp"
+
+namespace gyr::cuda::scan {
+
+using gyr::scan::difference;
+using gyr::scan::rest_unit;
+using gyr::scan::softplus;
+using gyr::scan::softplus_slope;
+
+// A shape and its documents, without what stays on the host.
+struct Cut {
+  Index batch, seq_length, chunk_size, chunks, num_heads, num_groups, head_dim, state_size;  // chunks: of a sequence
+  Global<const std::int32_t> positions;                                                      // (B T), or empty
+
+  explicit Cut(const SsdShape& s, const Documents& documents = {})
+      : batch(s.batch), seq_length(s.seq_length), chunk_size(std::min(s.chunk_size, s.seq_length)), chunks(s.chunks()), num_heads(s.num_heads),
+        num_groups(s.num_groups), head_dim(s.head_dim), state_size(s.state_size), positions(documents.positions) {}
+
+  GYR_FUNCTION Index all_chunks() const { return batch * chunks; }
+  GYR_FUNCTION Index heads_per_group() const { return num_heads / num_groups; }
+  GYR_FUNCTION Index head_elements() const { return head_dim * state_size; }
+  GYR_FUNCTION Index state_elements() const { return num_heads * head_elements(); }
+
+  // Work is counted in these: tokens, and pairs of a token and one that is not behind it in its chunk, whatever the documents.
+  double tokens() const { return double(batch) * double(seq_length); }
+  double pairs() const {
+    const double whole = double(seq_length / chunk_size), q = double(chunk_size), rest = double(seq_length % chunk_size);
+    return double(batch) * (whole * q * (q + 1) + rest * (rest + 1)) / 2;
+  }
+  // Of the states around chunks.
+  double states() const { return double(all_chunks()) * double(state_elements()); }
+};
+
+// One chunk of one sequence: rows [first, first + length) of (B T, .).
+struct Chunk {
+  Index number, first, length;
+
+  GYR_DEVICE Chunk(const Cut& s, Index number) : number(number) {
+    const Index begin = number % s.chunks * s.chunk_size;
+    first = number / s.chunks * s.seq_length + begin;
+    length = s.chunk_size < s.seq_length - begin ? s.chunk_size : s.seq_length - begin;
+  }
+  GYR_DEVICE Index reach(const Cut& s, Index l) const { return s.positions ? Index(s.positions.load(first + l)) : Documents::unlimited; }
+  // The first token of the chunk that belongs to token l's document, and whether that began before the chunk.
+  GYR_DEVICE Index begin(const Cut& s, Index l) const {
+    const Index r = reach(s, l);
+    return r < l ? l - r : 0;
+  }
+  GYR_DEVICE bool carried(const Cut& s, Index l) const { return reach(s, l) > l; }
+};
+
+// s_l = sum + 2^-24 rest of the heads of all chunks, (B chunks H, Q).
+template <class A>
+struct Decays {
+  Global<const A> sum, rest;
+};
+
+template <class A>
+struct DecaySum {
+  A sum, rest;
+};
+// exp(s_l - s_s)
+template <class A>
+GYR_DEVICE A decay_between(const DecaySum<A>& l, const DecaySum<A>& s) {
+  return fast_exp(difference(l.sum, l.rest, s.sum, s.rest));
+}
+
+// Decays of one head within a chunk; exact zeros where a document begins in between.
+template <class A>
+struct HeadDecay {
+  const Cut& cut;
+  const Chunk& chunk;
+  const Decays<A>& all;
+  Index row, last_begin;  // last_begin: the first token of the last one's document
+
+  GYR_DEVICE HeadDecay(const Cut& s, const Chunk& k, const Decays<A>& all, Index head)
+      : cut(s), chunk(k), all(all), row(k.number * s.num_heads + head), last_begin(k.begin(s, k.length - 1)) {}
+  // exp(s_l - s_s); its caller knows that s is of l's document and not behind it.
+  GYR_DEVICE A between(Index l, Index s) const { return decay_between(at(l), at(s)); }
+  GYR_DEVICE DecaySum<A> at(Index l) const { return {all.sum.load(row, l), all.rest.load(row, l)}; }
+  GYR_DEVICE A from_start(Index l) const { return chunk.carried(cut, l) ? fast_exp(all.sum.load(row, l)) : A(0); }
+  GYR_DEVICE A to_end(Index l) const { return l >= last_begin ? between(chunk.length - 1, l) : A(0); }
+  GYR_DEVICE A over() const { return from_start(chunk.length - 1); }
+};
+
+// States around the chunks, or their gradients: `between` (B chunks, H P N) enter, `last` (B, H P N), or empty, leave the sequences.
+template <class A>
+struct States {
+  Global<A> between, last;
+
+  GYR_DEVICE bool leads_on(const Cut& s, Index chunk) const { return chunk % s.chunks + 1 < s.chunks; }
+  GYR_DEVICE bool keeps_leaving(const Cut& s, Index chunk) const { return leads_on(s, chunk) || last; }
+  // Where what leaves a chunk lies: f(tensor, row).
+  template <class F>
+  GYR_DEVICE auto with_leaving(const Cut& s, Index chunk, const F& f) const {
+    return leads_on(s, chunk) ? f(between, chunk + 1) : f(last, chunk / s.chunks);
+  }
+};
+
+// (B, chunks, .) as (B chunks, .); empty where there is none.
+template <class T>
+Global<T> rows_of(const Tensor3<T>& x) {
+  if (!x.data()) return {};
+  return Matrix<T>(x.data(), x.extent(0) * x.extent(1), x.extent(2), x.extent(2));
+}
+
+// ---- Products of tiles: 64 threads, each with rows y + 8 i, i < 4, and columns x + 8 j, j < J. ----
+
+inline constexpr int side = 8, threads = side * side, tile = 4 * side, depth = 16, room_stride = depth + 1;
+inline constexpr int square_stride = tile + 1, square_numbers = tile * square_stride;
+// J of the widest tiles, of 64 columns, for which double has not the registers; 4 makes them square.
+template <class A>
+inline constexpr int wide = std::is_same_v<A, double> ? 4 : 8;
+template <class A>
+inline constexpr int columns_of = side* wide<A>;
+template <class A>
+inline constexpr int room_numbers = (tile + columns_of<A>)*room_stride;
+
+GYR_DEVICE int my_x() { return thread_index() % side; }
+GYR_DEVICE int my_y() { return thread_index() / side; }
+
+// Numbers (i, k) of an operand, neighbours in memory along k or across it.
+template <bool along, class F>
+struct Operand {
+  F at;
+};
+template <class F>
+GYR_DEVICE Operand<true, F> along(const F& f) {
+  return {f};
+}
+template <class F>
+GYR_DEVICE Operand<false, F> across(const F& f) {
+  return {f};
+}
+
+// f(i, j, row, column) for a thread's part of a tile.
+template <int J, class F>
+GYR_DEVICE void each_of_tile(const F& f) {
+  GYR_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    GYR_UNROLL
+    for (int j = 0; j < J; ++j) f(i, j, my_y() + side * i, my_x() + side * j);
+  }
+}
+
+template <class A, bool is_along, class F>
+GYR_DEVICE void fill_room(const Shared<A>& room, int begin, int rows, Index first, Index count, const Operand<is_along, F>& x) {
+  for (int i = thread_index(); i < rows * depth; i += threads) {
+    const int r = is_along ? i / depth : i % rows, k = is_along ? i % depth : i / rows;
+    room.store(begin + r * room_stride + k, first + k < count ? x.at(r, first + k) : A(0));
+  }
+}
+
+// sum(i, j) += sum over k < count of a(i, k) b(j, k). By all threads; `room` has room_numbers.
+template <class A, int J, class Left, class Right>
+GYR_DEVICE void add_product(Index count, const Left& a, const Right& b, const Shared<A>& room, A (&sum)[4][J]) {
+  constexpr int b_room = tile * room_stride;
+  for (Index first = 0; first < count; first += depth) {
+    sync_block();
+    fill_room(room, 0, tile, first, count, a);
+    fill_room(room, b_room, side * J, first, count, b);
+    sync_block();
+    for (int k = 0; k < depth; ++k) {
+      A left[4], right[J];
+      for (int i = 0; i < 4; ++i) left[i] = room.load((my_y() + side * i) * room_stride + k);
+      for (int j = 0; j < J; ++j) right[j] = room.load(b_room + (my_x() + side * j) * room_stride + k);
+      each_of_tile<J>([&](int i, int j, int, int) { sum[i][j] += left[i] * right[j]; });
+    }
+  }
+}
+
+// Each row times factor(row).
+template <class A, int J, class F>
+GYR_DEVICE void scale_rows(A (&sum)[4][J], const F& factor) {
+  GYR_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const A f = factor(my_y() + side * i);
+    GYR_UNROLL
+    for (int j = 0; j < J; ++j) sum[i][j] *= f;
+  }
+}
+
+// What is left of a number of blocks when it is taken apart: the fastest first.
+struct BlockIndex {
+  Index left = block_index();
+  GYR_DEVICE Index take(Index count) {
+    const Index i = left % count;
+    left /= count;
+    return i;
+  }
+};
+
+// ---- What ssd.cu puts together. All of it has been announced. ----
+
+// Where the decays of a call lie.
+template <class A>
+struct DecayRoom {
+  Tensor2<A> sum, rest;
+  DecayRoom(Device& dev, const Cut& s)
+      : sum(dev.scratch.tensor<A>(s.all_chunks() * s.num_heads, s.chunk_size)),
+        rest(dev.scratch.tensor<A>(s.all_chunks() * s.num_heads, s.chunk_size)) {}
+  Decays<A> decays() const { return {Tensor2<const A>(sum), Tensor2<const A>(rest)}; }
+};
+
+// What backward has of each token and head, (B chunks H, Q), on its way to the time steps. State sizes are split into parts of columns_of<A>.
+template <class A>
+struct TokenSums {
+  Index parts;
+  Global<double> rows, columns;  // of E(l,s) = dW(l,s) W(l,s), s < l
+  Global<A> inflow, outflow;     // (B chunks H parts, Q): what the state gave each output, and each token the state
+  Global<A> ddt, dd;             // x . dU, x . dy
+  Global<A> through;             // (B chunks, H): what the state that entered gave the one that left
+
+  TokenSums(Device& dev, const Cut& s) : parts(ceil_div(s.state_size, columns_of<A>)) {
+    const Index all = s.all_chunks() * s.num_heads, q = s.chunk_size;
+    rows = dev.scratch.tensor<double>(all, q), columns = dev.scratch.tensor<double>(all, q);
+    inflow = dev.scratch.tensor<A>(all * parts, q), outflow = dev.scratch.tensor<A>(all * parts, q);
+    ddt = dev.scratch.tensor<A>(all, q), dd = dev.scratch.tensor<A>(all, q);
+    through = dev.scratch.tensor<A>(s.all_chunks(), s.num_heads);
+  }
+};
+
+// What the kernels of a call read.
+template <class T>
+struct Tokens {
+  Global<const T> x, b, c;
+  Global<const Acc<T>> dt;
+  Decays<Acc<T>> decays;
+};
+
+// ssd.cu
+// x = from, zeros where that is empty; row by row.
+template <class A>
+void copy_rows(Device&, const char* kernel, Global<const A> from, Global<A> x);
+
+// ssd_steps.cu
+template <class T>
+void time_steps(Device&, const SsdShape&, Matrix<const T> dt_raw, Tensor1<const Acc<T>> dt_bias, Tensor2<Acc<T>> dt);
+// over: of whole chunks, (B chunks, H), or empty.
+template <class A>
+void fill_decays(Device&, const char* kernel, const Cut&, Tensor2<const A> dt, Tensor1<const A> a_log, const DecayRoom<A>&, Global<A> over);
+// partial: scratch of (B chunks, 3 H).
+template <class T>
+void steps_backward(Device&, const SsdShape&, const Cut&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>> dt,
+                    const TokenSums<Acc<T>>&, Tensor2<Acc<T>> partial, Matrix<T> d_raw, const SsdWeightGradient<Acc<T>>&);
+
+// ssd_state.cu
+// L_c where it leaves, and dstates(c) = sum_l exp(s_l) dy_l C_l'.
+template <class T>
+void chunk_states(Device&, const Cut&, const Tokens<T>&, const States<Acc<T>>&);
+template <class T>
+void chunk_states_of_outputs(Device&, const Cut&, const Tokens<T>&, Global<const T> dy, Global<Acc<T>> dstates);
+
+// ssd_passing.cu
+template <class A>
+void pass_states(Device&, const Cut&, Global<const A> decay, Global<const A> initial, const States<A>&);
+template <class A>
+void pass_states_backward(Device&, const Cut&, Global<const A> decay, Global<const A> dlast, Global<A> dstates);
+// ssd_output.cu
+template <class T>
+void outputs(Device&, const Cut&, const Tokens<T>&, Tensor1<const Acc<T>> d, Global<const Acc<T>> entering, Global<T> y);
+
+// ssd_gradient.cu
+template <class T>
+void token_gradients(Device&, const Cut&, const Tokens<T>&, Tensor1<const Acc<T>> d, Global<const T> dy, Global<const Acc<T>> entering,
+                     const States<const Acc<T>>& gradients, const SsdInputGradient<T>&, const TokenSums<Acc<T>>&);
+
+}  // namespace gyr::cuda::scan

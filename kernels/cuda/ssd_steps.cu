@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Time steps, sums of the rates of decay within a chunk, in double, and the recurrence of one token.
+#include "kernels/backend.hpp"
+#include "kernels/cuda/ssd.hpp"
+#include "kernels/instances.hpp"
+
+namespace gyr {
+
+namespace cuda::scan {
+
+namespace {
+
+template <class A>
+GYR_DEVICE A time_step(A v, A low, A high) {
+  const A free = softplus(v);
+  return free < low ? low : (free > high ? high : free);
+}
+
+template <class T>
+GYR_KERNEL time_steps_kernel(Acc<T> low, Acc<T> high, Global<const T> raw, Global<const Acc<T>> bias, Global<Acc<T>> dt) {
+  each_row(dt.rows(), [&](Index r) {
+    each_column<1>(dt.columns(), [&](Index h) { dt.store(r, h, time_step(Acc<T>(raw.load(r, h)) + bias.load(h), low, high)); });
+  });
+}
+
+// A thread takes a head of a chunk.
+template <class A>
+GYR_KERNEL decays_kernel(Cut s, Global<const A> dt, Global<const A> a_log, Global<A> sum, Global<A> rest, Global<A> over) {
+  const Index task = block_index() * block_threads() + thread_index();
+  if (task >= sum.rows()) return;
+  const Index h = task % s.num_heads;
+  const Chunk k(s, task / s.num_heads);
+  const double rate = -std::exp(double(a_log.load(h)));
+  double total = 0;
+  for (Index l = 0; l < k.length; ++l) {
+    total = std::fma(rate, double(dt.load(k.first + l, h)), k.reach(s, l) > 0 ? total : 0);
+    sum.store(task, l, A(total));
+    rest.store(task, l, A((total - double(A(total))) / rest_unit));
+  }
+  if (over) over.store(k.number, h, k.carried(s, k.length - 1) ? fast_exp(A(total)) : A(0));
+}
+
+// rows(l) = da_l but for what is added up from the start, sum_{s<l} F_s:  da_k = sum_{l>=k,s<k} E(l,s) + sum_{l>=k} I_l + J.  The first sum is that
+// of E's rows less that of its columns from k on, in k's document.
+template <class A>
+GYR_DEVICE void add_later(const Cut& s, const Chunk& k, const TokenSums<A>& g, Index task) {
+  double later = double(g.through.load(k.number, task % s.num_heads)), within = 0;
+  for (Index l = k.length - 1; l >= 0; --l) {
+    within += g.rows.load(task, l) - g.columns.load(task, l);
+    for (Index part = 0; part < g.parts; ++part) later += double(g.inflow.load(task * g.parts + part, l));
+    if (l == 0 || k.reach(s, l) == 0) within = 0;  // exactly: nothing before the token reaches anything from it on
+    g.rows.store(task, l, within + later);
+  }
+}
+
+// ddt_l = x_l . dU_l + A da_l,  through clamp and softplus to dt_raw and dt_bias;  da_log = A sum_l da_l dt_l. Of the weights what each chunk adds.
+template <class T>
+GYR_KERNEL steps_backward_kernel(Cut s, Acc<T> low, Acc<T> high, Global<const T> raw, Global<const Acc<T>> bias, Global<const Acc<T>> a_log,
+                                 Global<const Acc<T>> dt, TokenSums<Acc<T>> g, Global<T> d_raw, Global<Acc<T>> partial) {
+  using A = Acc<T>;
+  const Index task = block_index() * block_threads() + thread_index();
+  if (task >= g.ddt.rows()) return;
+  const Index h = task % s.num_heads;
+  const Chunk k(s, task / s.num_heads);
+  const double rate = -std::exp(double(a_log.load(h)));
+  add_later(s, k, g, task);
+  double earlier = 0, d_rate = 0, d_bias = 0, d_skip = 0;  // long sums of both signs
+  for (Index l = 0; l < k.length; ++l) {
+    const Index row = k.first + l;
+    const double da = g.rows.load(task, l) + earlier;
+    const A v = A(raw.load(row, h)) + bias.load(h), free = softplus(v);
+    for (Index part = 0; part < g.parts; ++part) earlier += double(g.outflow.load(task * g.parts + part, l));
+    const bool clamped = free < low || free > high;
+    const A dv = clamped ? A(0) : A(double(g.ddt.load(task, l)) + rate * da) * softplus_slope(v);
+    d_raw.store(row, h, T(dv));
+    d_rate += da * double(dt.load(row, h));
+    d_bias += double(dv);
+    d_skip += double(g.dd.load(task, l));
+  }
+  partial.store(k.number, h, A(d_bias));
+  partial.store(k.number, s.num_heads + h, A(d_rate * rate));
+  partial.store(k.number, 2 * s.num_heads + h, A(d_skip));
+}
+
+}  // namespace
+
+template <class T>
+void time_steps(Device& dev, const SsdShape& s, Matrix<const T> dt_raw, Tensor1<const Acc<T>> dt_bias, Tensor2<Acc<T>> dt) {
+  const Global<Acc<T>> out(dt);
+  launch(dev, "ssd", grid_of_rows(out), time_steps_kernel<T>, Acc<T>(s.dt_low), Acc<T>(s.dt_high), dt_raw, dt_bias, out);
+}
+
+template <class A>
+void fill_decays(Device& dev, const char* kernel, const Cut& s, Tensor2<const A> dt, Tensor1<const A> a_log, const DecayRoom<A>& room,
+                 Global<A> over) {
+  launch(dev, kernel, {ceil_div(Index(room.sum.extent(0)), threads), threads}, decays_kernel<A>, s, dt, a_log, room.sum, room.rest, over);
+}
+
+template <class T>
+void steps_backward(Device& dev, const SsdShape& shape, const Cut& s, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<const Acc<T>> dt,
+                    const TokenSums<Acc<T>>& sums, Tensor2<Acc<T>> partial, Matrix<T> d_raw, const SsdWeightGradient<Acc<T>>& dw) {
+  using A = Acc<T>;
+  launch(dev, "ssd_backward", {ceil_div(sums.ddt.rows(), threads), threads}, steps_backward_kernel<T>, s, A(shape.dt_low), A(shape.dt_high),
+         in.dt_raw, w.dt_bias, w.a_log, dt, sums, d_raw, partial);
+  const Tensor1<A> weights[] = {dw.dt_bias, dw.a_log, dw.d};
+  for (int i = 0; i < 3; ++i)
+    if (weights[i].data())
+      launch(dev, "ssd_backward", {ceil_div(s.num_heads, threads), threads}, add_blocks_kernel<A>,
+             columns(Matrix<const A>(Tensor2<const A>(partial)), i * s.num_heads, s.num_heads), A(1), weights[i]);
+}
+
+#define GYR_STEPS(T)                                                                                                                                 \
+  template void time_steps<T>(Device&, const SsdShape&, Matrix<const T>, Tensor1<const Acc<T>>, Tensor2<Acc<T>>);                                    \
+  template void steps_backward<T>(Device&, const SsdShape&, const Cut&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>,         \
+                                  const TokenSums<Acc<T>>&, Tensor2<Acc<T>>, Matrix<T>, const SsdWeightGradient<Acc<T>>&);
+GYR_SCALARS(GYR_STEPS)
+#undef GYR_STEPS
+template void fill_decays<double>(Device&, const char*, const Cut&, Tensor2<const double>, Tensor1<const double>, const DecayRoom<double>&,
+                                  Global<double>);
+template void fill_decays<float>(Device&, const char*, const Cut&, Tensor2<const float>, Tensor1<const float>, const DecayRoom<float>&,
+                                 Global<float>);
+
+namespace {
+
+// A warp takes a channel of a head: a row of its state.
+template <class T>
+GYR_KERNEL step_kernel(Cut s, Acc<T> low, Acc<T> high, Global<const T> x, Global<const T> b, Global<const T> c, Global<const T> raw,
+                       Global<const Acc<T>> bias, Global<const Acc<T>> a_log, Global<const Acc<T>> d, Global<Acc<T>> state, Global<T> y) {
+  using A = Acc<T>;
+  const Index P = s.head_dim, N = s.state_size;
+  each_row(s.batch * s.num_heads * P, [&](Index task) {
+    const Index r = task / (s.num_heads * P), channel = task % (s.num_heads * P), h = channel / P, first = h / s.heads_per_group() * N;
+    const A dt = time_step(A(raw.load(r, h)) + bias.load(h), low, high), decay = std::exp(-std::exp(a_log.load(h)) * dt);
+    const A value = A(x.load(r, channel)), u = dt * value;
+    A sum = 0;
+    for (Index n = lane(); n < N; n += warp_size) {
+      const A v = decay * state.load(r, channel * N + n) + u * A(b.load(r, first + n));
+      state.store(r, channel * N + n, v);
+      sum += v * A(c.load(r, first + n));
+    }
+    sum = warp_sum(sum);
+    if (lane() == 0) y.store(r, channel, T(d.load(h) * value + sum));
+  });
+}
+
+}  // namespace
+
+}  // namespace cuda::scan
+
+namespace backend {
+
+template <class T>
+void ssd_step(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<Acc<T>> state, Tensor2<T> y) {
+  using A = Acc<T>;
+  const cuda::scan::Cut s(shape);
+  const auto run = dev.launch("ssd", 5 * s.states() + 4 * s.tokens() * double(s.num_heads), 2.0 * sizeof(A) * s.states());
+  if (!run) return;
+  const Index channels = s.batch * s.num_heads * s.head_dim;
+  cuda::launch(dev, "ssd", {std::min(cuda::ceil_div(channels, cuda::usual_warps), cuda::most_blocks), cuda::usual_threads},
+               cuda::scan::step_kernel<T>, s, A(shape.dt_low), A(shape.dt_high), in.x, in.b, in.c, in.dt_raw, w.dt_bias, w.a_log, w.d, state, y);
+}
+
+GYR_SCALARS(GYR_SSD_STEP)
+
+}  // namespace backend
+
+}  // namespace gyr
