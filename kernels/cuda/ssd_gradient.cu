@@ -4,7 +4,7 @@
 //   dC_l = sum_h exp(s_l) S' dy_l + sum_{s<=l} dG(l,s) B_s,   I_l = C_l . its summand of the state's
 //   dB_s = sum_h exp(s_Q - s_s) dS' u_s + sum_{l>=s} dG(l,s) C_l,   F_s = B_s . its summand of the state's
 //   dG = sum_h dW exp(s_l - s_s),   dW(l,s) = dy_l . u_s,   E = dW W,   J = exp(s_Q) S . dS
-#include "kernels/cuda/ssd.hpp"
+#include "kernels/cuda/ssd_tensor.hpp"
 #include "kernels/instances.hpp"
 
 namespace gyr::cuda::scan {
@@ -255,6 +255,8 @@ void token_gradients(Device& dev, const Cut& s, const Tokens<T>& in, Tensor1<con
   const Grid groups{s.all_chunks() * s.num_groups * ceil_div(s.chunk_size, tile) * sums.parts, threads, bytes};
   launch(dev, "ssd_backward", {s.all_chunks() * s.num_heads, usual_threads, usual_warps * int(sizeof(A))}, through_kernel<A>, s, in.decays, entering,
          of_states, sums.through);
+  if constexpr (std::is_same_v<T, bf16>)
+    if (token_gradients_by_tensor_cores(dev, s, in, d, dy, entering, of_states, d_in, sums)) return;
   launch(dev, "ssd_backward", groups, group_gradient_kernel<T, true>, s, in, g, d_in.c, sums.inflow);
   launch(dev, "ssd_backward", groups, group_gradient_kernel<T, false>, s, in, g, d_in.b, sums.outflow);
   launch(dev, "ssd_backward", {s.all_chunks() * s.num_heads, threads, (bytes + 7) / 8 * 8 + tile * side * int(sizeof(double))},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Outputs of a chunk, from the state S that entered and its own tokens, a tile of tokens and channels of a head to a block:
 //   y_l = exp(s_l) S C_l + sum_{s<=l} W(l,s) u_s + D x_l,   W(l,s) = (C_l . B_s) exp(s_l - s_s) within a document
-#include "kernels/cuda/ssd.hpp"
+#include "kernels/cuda/ssd_tensor.hpp"
 #include "kernels/instances.hpp"
 
 namespace gyr::cuda::scan {
@@ -52,6 +52,8 @@ GYR_KERNEL outputs_kernel(Cut s, Tokens<T> in, Global<const Acc<T>> skip, Global
 
 template <class T>
 void outputs(Device& dev, const Cut& s, const Tokens<T>& in, Tensor1<const Acc<T>> d, Global<const Acc<T>> entering, Global<T> y) {
+  if constexpr (std::is_same_v<T, bf16>)
+    if (outputs_by_tensor_cores(dev, s, in, d, entering, y)) return;
   const Index blocks = s.all_chunks() * s.num_heads * ceil_div(s.chunk_size, tile) * ceil_div(s.head_dim, columns_of<Acc<T>>);
   launch(dev, "ssd", {blocks, threads, (room_numbers<Acc<T>> + square_numbers) * int(sizeof(Acc<T>))}, outputs_kernel<T>, s, in, d, entering, y);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the tokens of a chunk add to a state, head by head and a tile of it to a block:
 //   L = sum_l exp(s_Q - s_l) dt_l x_l B_l',   and of the gradient of the state that entered  sum_l exp(s_l) dy_l C_l'
-#include "kernels/cuda/ssd.hpp"
+#include "kernels/cuda/ssd_tensor.hpp"
 #include "kernels/instances.hpp"
 
 namespace gyr::cuda::scan {
@@ -60,11 +60,15 @@ Grid grid_of(const Cut& s) {
 
 template <class T>
 void chunk_states(Device& dev, const Cut& s, const Tokens<T>& in, const States<Acc<T>>& states) {
+  if constexpr (std::is_same_v<T, bf16>)
+    if (chunk_states_by_tensor_cores(dev, s, in, states)) return;
   launch(dev, "ssd", grid_of<T>(s), chunk_states_kernel<T>, s, in, states);
 }
 
 template <class T>
 void chunk_states_of_outputs(Device& dev, const Cut& s, const Tokens<T>& in, Global<const T> dy, Global<Acc<T>> dstates) {
+  if constexpr (std::is_same_v<T, bf16>)
+    if (chunk_states_of_outputs_by_tensor_cores(dev, s, in, dy, dstates)) return;
   launch(dev, "ssd_backward", grid_of<T>(s), chunk_states_of_outputs_kernel<T>, s, in, dy, dstates);
 }
 

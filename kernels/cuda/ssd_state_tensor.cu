@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Chunk states of bf16 by tensor cores: a block takes 64 channels of a head and 128 numbers of its state, through the tokens of a chunk by 64. Tiles
+// come by turns into two places each; the factors of tokens go into the fragments of x.
+#include "kernels/cuda/ssd_tensor.hpp"
+
+namespace gyr::cuda::scan {
+
+namespace {
+
+constexpr int channels = 64, numbers = 128;
+
+// Two numbers, each times its factor.
+GYR_DEVICE std::uint32_t scaled(std::uint32_t two, const Shared<float>& factor, int first) {
+  const float low = __builtin_bit_cast(float, two << 16), high = __builtin_bit_cast(float, two & 0xffff0000u);
+  return pair(low * factor.load(first), high * factor.load(first + 1));
+}
+
+// sum (16, 128) += (factor x)' b of 64 tokens: x (64, 64), of which this warp has 16 columns, b (64, 128).
+GYR_DEVICE void add_tokens(const Tile& x, const Tile& b, const Shared<float>& factor, FragmentD (&sum)[numbers / 8]) {
+  for (int l = 0; l < span; l += 16) {
+    FragmentA a = load_four_transposed(x.at(l + lane() / 16 * 8 + lane() % 8, warp() * 16 + lane() / 8 % 2 * 8));
+    GYR_UNROLL
+    for (int i = 0; i < 4; ++i) a.at[i] = scaled(a.at[i], factor, l + i / 2 * 8 + lane() % quads * 2);
+    GYR_UNROLL
+    for (int n = 0; n < numbers / 8; n += 2) multiply_columns(sum[n], sum[n + 1], a, b, l, n * 8);
+  }
+}
+
+// The tile of sum_l factor(l) x_l b_l' over [begin, end) of chunk k; store(place in the state of all heads, two neighbours).
+template <class Factor, class Store>
+GYR_DEVICE void tile_of_state(const Cut& s, const Chunk& k, Index head, Index p0, Index n0, const Global<const bf16>& x, const Global<const bf16>& b,
+                              Index begin, Index end, const Factor& factor, const Store& store) {
+  const Tile first_x(0, channels), first_b(first_x.end(), numbers);
+  const int turn_bytes = first_b.end() + span * int(sizeof(float));
+  const auto tiles = [&](int turn) {
+    struct Tiles {
+      Tile x, b;
+      Shared<float> factor;
+    };
+    return Tiles{Tile(turn * turn_bytes, channels), Tile(turn * turn_bytes + first_x.end(), numbers), Shared<float>(turn * turn_bytes + first_b.end())};
+  };
+  const auto begin_tile = [&](Index l0, int turn) {
+    const auto to = tiles(turn);
+    const Index stop = k.first + k.length, group = head / s.heads_per_group();
+    fetch(x, k.first + l0, stop, head * s.head_dim + p0, s.head_dim - p0, to.x);
+    fetch(b, k.first + l0, stop, group * s.state_size + n0, s.state_size - n0, to.b);
+    if (const Index l = l0 + thread_index(); thread_index() < span) to.factor.store(thread_index(), l < end ? factor(l) : 0.0f);
+  };
+  FragmentD sum[numbers / 8] = {};
+  begin_tile(begin, 0);
+  commit_copies();
+  int turn = 0;
+  for (Index l0 = begin; l0 < end; l0 += span, turn = 1 - turn) {
+    if (l0 + span < end) begin_tile(l0 + span, 1 - turn);
+    commit_copies();
+    wait_for_copies<1>();
+    sync_block();
+    const auto now = tiles(turn);
+    add_tokens(now.x, now.b, now.factor, sum);
+    sync_block();
+  }
+  wait_for_copies<0>();
+  each_pair(sum, [&](int h, int n, float v, float next) {
+    const Index p = p0 + my_row(h);
+    if (p < s.head_dim && n0 + n < s.state_size) store(head * s.head_elements() + p * s.state_size + n0 + n, Pack<float, 2>{{v, next}});
+  });
+}
+
+constexpr int shared_bytes_of_states = 2 * (span * (stride_of(channels) + stride_of(numbers)) * int(sizeof(bf16)) + span * int(sizeof(float)));
+
+struct Place {
+  Index n0, p0, head, chunk;
+  GYR_DEVICE explicit Place(const Cut& s) {
+    BlockIndex rest;
+    n0 = rest.take(ceil_div(s.state_size, numbers)) * numbers, p0 = rest.take(ceil_div(s.head_dim, channels)) * channels;
+    head = rest.take(s.num_heads), chunk = rest.left;
+  }
+};
+Grid grid_of(const Cut& s) {
+  return {s.all_chunks() * s.num_heads * ceil_div(s.head_dim, channels) * ceil_div(s.state_size, numbers), tensor_threads, shared_bytes_of_states};
+}
+
+GYR_KERNEL chunk_states_kernel(Cut s, Tokens<bf16> in, States<float> states) {
+  const Place at(s);
+  const Chunk k(s, at.chunk);
+  if (!states.keeps_leaving(s, k.number)) return;
+  const HeadDecay<float> decay(s, k, in.decays, at.head);
+  tile_of_state(
+      s, k, at.head, at.p0, at.n0, in.x, in.b, decay.last_begin / span * span, k.length,
+      [&](Index l) { return decay.to_end(l) * in.dt.load(k.first + l, at.head); },
+      [&](Index i, const Pack<float, 2>& v) {
+        states.with_leaving(s, k.number, [&](const Global<float>& x, Index row) { x.template store_pack<2>(row, i, v); });
+      });
+}
+
+GYR_KERNEL chunk_states_of_outputs_kernel(Cut s, Tokens<bf16> in, Global<const bf16> dy, Global<float> dstates) {
+  const Place at(s);
+  const Chunk k(s, at.chunk);
+  const HeadDecay<float> decay(s, k, in.decays, at.head);
+  tile_of_state(
+      s, k, at.head, at.p0, at.n0, dy, in.c, 0, k.length, [&](Index l) { return decay.from_start(l); },
+      [&](Index i, const Pack<float, 2>& v) { dstates.template store_pack<2>(k.number, i, v); });
+}
+
+}  // namespace
+
+bool chunk_states_by_tensor_cores(Device& dev, const Cut& s, const Tokens<bf16>& in, const States<float>& states) {
+  if (!fits_tensor_cores(s, in.x, in.b, states.between, states.last)) return false;
+  launch(dev, "ssd", grid_of(s), chunk_states_kernel, s, in, states);
+  return true;
+}
+
+bool chunk_states_of_outputs_by_tensor_cores(Device& dev, const Cut& s, const Tokens<bf16>& in, const Global<const bf16>& dy,
+                                             const Global<float>& dstates) {
+  if (!fits_tensor_cores(s, dy, in.c, dstates)) return false;
+  launch(dev, "ssd_backward", grid_of(s), chunk_states_of_outputs_kernel, s, in, dy, dstates);
+  return true;
+}
+
+}  // namespace gyr::cuda::scan

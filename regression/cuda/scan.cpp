@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The scan of bf16 by tensor cores against that of double by single threads, on a machine that judges: heads and states of every width that it takes,
+// ragged tiles and chunks, groups, documents.
+#include "kernels/cuda/ssd_tensor.hpp"
+#include "regression/tensors.hpp"
+
+using namespace gyr;
+using namespace gyr::cuda;
+
+namespace {
+
+struct With {
+  explicit With(const Machine& wanted) : before(Machine::instance()) { Machine::instance() = wanted; }
+  ~With() { Machine::instance() = before; }
+  Machine before;
+};
+
+struct Case {
+  SsdShape shape;
+  std::vector<std::int32_t> positions;
+  bool initial, last;
+
+  explicit Case(std::mt19937_64& random) {
+    const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
+    const Index groups = among(1, 2), seq_length = among(2, 150);
+    shape = {among(1, 2), seq_length, groups * among(1, 3), groups, 8 * among(1, 16), 8 * among(1, 32), among(30, 170), 0, 1e30};
+    initial = among(0, 1), last = among(0, 1);
+    if (among(0, 1) == 0) return;
+    for (Index r = 0; r < shape.batch * seq_length; ++r)
+      positions.push_back(r % seq_length == 0 ? std::int32_t(among(0, 1)) : among(0, 50) == 0 ? 0 : positions.back() + 1);
+  }
+  std::string name() const {
+    return fmt::format("batch {}, length {}, heads {}, groups {}, width {}, state {}, chunk {}, {}", shape.batch, shape.seq_length, shape.num_heads,
+                       shape.num_groups, shape.head_dim, shape.state_size, shape.chunk_size, positions.empty() ? "no documents" : "documents");
+  }
+};
+
+struct Result {
+  const char* name;
+  std::vector<double> numbers;
+  double scale = 0;  // of what they are sums of, where these are of both signs
+};
+
+template <class T>
+struct Scan {
+  using A = Acc<T>;
+  SsdShape s;
+  Tensor2<T> x, b, c, raw, y, dy, dx, db, dc, draw;
+  Tensor1<A> bias, a_log, d, dbias, da_log, dd;
+  Tensor2<A> initial, last, dlast, dinitial, dt;
+  Tensor3<A> states;
+  Documents documents;
+
+  Scan(Workbench& bench, const Case& k) : s(k.shape) {
+    const Index rows = s.batch * s.seq_length, channels = s.num_heads * s.head_dim, width = s.num_groups * s.state_size,
+                elements = channels * s.state_size;
+    for (auto* t : {&x, &dy}) *t = bench.normal<T>(rows, channels);
+    for (auto* t : {&b, &c}) *t = bench.normal<T>(rows, width);
+    raw = bench.normal<T>(rows, s.num_heads);
+    for (auto* t : {&bias, &a_log, &d}) *t = bench.normal<A>(s.num_heads);
+    for (Index h = 0; h < s.num_heads; ++h) bias(h) -= 3;  // time steps of some hundredths, so that chunks reach each other
+    for (auto* t : {&initial, &dlast}) *t = bench.normal<A>(s.batch, elements);
+    for (auto* t : {&y, &dx}) *t = bench.zeros<T>(rows, channels);
+    for (auto* t : {&db, &dc}) *t = bench.zeros<T>(rows, width);
+    draw = bench.zeros<T>(rows, s.num_heads);
+    for (auto* t : {&dbias, &da_log, &dd}) *t = bench.zeros<A>(s.num_heads);
+    for (auto* t : {&last, &dinitial}) *t = bench.zeros<A>(s.batch, elements);
+    dt = bench.zeros<A>(rows, s.num_heads);
+    states = Tensor3<A>(bench.zeros<A>(s.batch * s.chunks() * elements).data(), s.batch, s.chunks(), elements);
+    if (!k.initial) initial = {};
+    if (!k.last) last = {}, dlast = {};
+    if (!k.positions.empty()) documents = {Tensor1<const std::int32_t>(k.positions.data(), k.positions.size()), k.positions};
+  }
+  void run(Device& dev) const {
+    const SsdInput<T> in{x, b, c, raw, documents};
+    const SsdWeights<A> w{bias, a_log, d};
+    ssd<T>(dev, s, in, w, initial, y, {dt, states}, last);
+    ssd_backward<T>(dev, s, in, w, {dt, states}, dy, dlast, {dx, db, dc, draw}, {dbias, da_log, dd}, dinitial);
+  }
+  std::vector<Result> results() const {
+    double squares = 0;
+    for (const double v : numbers(draw)) squares += v * v;
+    const double steps = std::sqrt(squares / double(s.num_heads));
+    return {{"y", numbers(y)},
+            {"last", numbers(last)},
+            {"dx", numbers(dx)},
+            {"db", numbers(db)},
+            {"dc", numbers(dc)},
+            {"d dt_raw", numbers(draw)},
+            {"d initial", numbers(dinitial)},
+            {"d dt_bias", numbers(dbias), steps},
+            {"d a_log", numbers(da_log), steps},
+            {"d d", numbers(dd)}};
+  }
+};
+
+}  // namespace
+
+TEST(scan, by_tensor_cores_equals_that_of_double_in_every_order) {
+  const char* const given = std::getenv("GYR_SEED");
+  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
+  SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const std::vector<Machine> machines = {{Order::forward, 1, true}, {Order::backward, 1, false}, {Order::random, 1, true}};
+  for (int trial = 0; trial < 6; ++trial) {
+    const Case k(random);
+    SCOPED_TRACE(k.name());
+    Workbench exact, rounded;  // they draw the same numbers
+    const Scan<double> want(exact, k);
+    const Scan<bf16> have(rounded, k);
+    EXPECT_TRUE(cuda::scan::fits_tensor_cores(cuda::scan::Cut(k.shape), Global<const bf16>(have.x), Global<const bf16>(have.b)));
+    want.run(exact.dev);
+    const With with(machines[std::size_t(trial) % machines.size()]);
+    have.run(rounded.dev);
+    const auto expected = want.results(), found = have.results();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      std::vector<double> a = found[i].numbers, b = expected[i].numbers;
+      a.push_back(expected[i].scale), b.push_back(expected[i].scale);
+      EXPECT_LE(difference(a, b), 1e-2) << expected[i].name;
+    }
+  }
+}
