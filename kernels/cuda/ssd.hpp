@@ -143,10 +143,11 @@ GYR_DEVICE Operand<false, F> across(const F& f) {
 // f(i, j, row, column) for a thread's part of a tile.
 template <int J, class F>
 GYR_DEVICE void each_of_tile(const F& f) {
+  const int x = my_x(), y = my_y();
   GYR_UNROLL
   for (int i = 0; i < 4; ++i) {
     GYR_UNROLL
-    for (int j = 0; j < J; ++j) f(i, j, my_y() + side * i, my_x() + side * j);
+    for (int j = 0; j < J; ++j) f(i, j, y + side * i, x + side * j);
   }
 }
 
@@ -167,11 +168,16 @@ GYR_DEVICE void add_product(Index count, const Left& a, const Right& b, const Sh
     fill_room(room, 0, tile, first, count, a);
     fill_room(room, b_room, side * J, first, count, b);
     sync_block();
+    const int left_row = my_y() * room_stride, right_row = b_room + my_x() * room_stride;
     for (int k = 0; k < depth; ++k) {
       A left[4], right[J];
-      for (int i = 0; i < 4; ++i) left[i] = room.load((my_y() + side * i) * room_stride + k);
-      for (int j = 0; j < J; ++j) right[j] = room.load(b_room + (my_x() + side * j) * room_stride + k);
-      each_of_tile<J>([&](int i, int j, int, int) { sum[i][j] += left[i] * right[j]; });
+      for (int i = 0; i < 4; ++i) left[i] = room.load(left_row + side * i * room_stride + k);
+      for (int j = 0; j < J; ++j) right[j] = room.load(right_row + side * j * room_stride + k);
+      GYR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        GYR_UNROLL
+        for (int j = 0; j < J; ++j) sum[i][j] += left[i] * right[j];
+      }
     }
   }
 }

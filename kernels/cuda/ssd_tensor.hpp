@@ -31,13 +31,21 @@ GYR_DEVICE void fetch(const Global<const bf16>& x, Index first, Index end, Index
 
 // Columns [n0, n0 + 64) of a head's state, rounded, in rows of its channels; zeros outside.
 GYR_DEVICE void round_state(const Cut& s, const Global<const float>& states, Index row, Index head, Index n0, const Tile& to) {
-  for (int i = thread_index(); i < to.rows * span / 4; i += tensor_threads) {
-    const int p = i / (span / 4), n = i % (span / 4) * 4;
-    Pack<float, 4> v = {};
-    if (p < s.head_dim && n0 + n < s.state_size) v = states.template load_pack<4>(row, (head * s.head_dim + p) * s.state_size + n0 + n);
-    Pack<bf16, 4> rounded;
-    for (int j = 0; j < 4; ++j) rounded.at[j] = bf16(v.at[j]);
-    Shared<Pack<bf16, 4>>(to.first_byte + (p * to.stride + n) * int(sizeof(bf16))).store(0, rounded);
+  constexpr int packs = 4, row_packs = span / packs, flight = 4;  // flight: loads under way at a time
+  for (int begin = thread_index(); begin < to.rows * row_packs; begin += flight * tensor_threads) {
+    Pack<float, packs> v[flight] = {};
+    GYR_UNROLL
+    for (int j = 0; j < flight; ++j) {
+      const int i = begin + j * tensor_threads, p = i / row_packs, n = i % row_packs * packs;
+      if (p < s.head_dim && n0 + n < s.state_size) v[j] = states.template load_pack<packs>(row, (head * s.head_dim + p) * s.state_size + n0 + n);
+    }
+    GYR_UNROLL
+    for (int j = 0; j < flight; ++j) {
+      const int i = begin + j * tensor_threads, p = i / row_packs, n = i % row_packs * packs;
+      Pack<bf16, packs> rounded;
+      for (int e = 0; e < packs; ++e) rounded.at[e] = bf16(v[j].at[e]);
+      if (p < to.rows) Shared<Pack<bf16, packs>>(to.first_byte + (p * to.stride + n) * int(sizeof(bf16))).store(0, rounded);
+    }
   }
 }
 

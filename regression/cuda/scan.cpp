@@ -22,8 +22,8 @@ struct Case {
 
   explicit Case(std::mt19937_64& random) {
     const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
-    const Index groups = among(1, 2), seq_length = among(2, 150);
-    shape = {among(1, 2), seq_length, groups * among(1, 3), groups, 8 * among(1, 16), 8 * among(1, 32), among(30, 170), 0, 1e30};
+    const Index groups = among(1, 2), seq_length = among(2, 220);
+    shape = {among(1, 2), seq_length, groups * among(1, 3), groups, 8 * among(1, 16), 8 * among(1, 32), among(30, 220), 0, 1e30};
     initial = among(0, 1), last = among(0, 1);
     if (among(0, 1) == 0) return;
     for (Index r = 0; r < shape.batch * seq_length; ++r)
