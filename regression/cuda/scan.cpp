@@ -20,14 +20,13 @@ struct Case {
   std::vector<std::int32_t> positions;
   bool initial, last;
 
-  explicit Case(std::mt19937_64& random) {
+  Case(std::mt19937_64& random, bool packed) {
     const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
     const Index groups = among(1, 2), seq_length = among(2, 220);
     shape = {among(1, 2), seq_length, groups * among(1, 3), groups, 8 * among(1, 16), 8 * among(1, 32), among(30, 220), 0, 1e30};
     initial = among(0, 1), last = among(0, 1);
-    if (among(0, 1) == 0) return;
-    for (Index r = 0; r < shape.batch * seq_length; ++r)
-      positions.push_back(r % seq_length == 0 ? std::int32_t(among(0, 1)) : among(0, 50) == 0 ? 0 : positions.back() + 1);
+    for (Index r = 0; packed && r < shape.batch * seq_length; ++r)
+      positions.push_back(r % seq_length == 0 ? std::int32_t(among(0, 1)) : among(0, 30) == 0 ? 0 : positions.back() + 1);
   }
   std::string name() const {
     return fmt::format("batch {}, length {}, heads {}, groups {}, width {}, state {}, chunk {}, {}", shape.batch, shape.seq_length, shape.num_heads,
@@ -103,7 +102,7 @@ TEST(scan, by_tensor_cores_equals_that_of_double_in_every_order) {
   std::mt19937_64 random(seed);
   const std::vector<Machine> machines = {{Order::forward, 1, true}, {Order::backward, 1, false}, {Order::random, 1, true}};
   for (int trial = 0; trial < 6; ++trial) {
-    const Case k(random);
+    const Case k(random, trial % 2 == 0);
     SCOPED_TRACE(k.name());
     Workbench exact, rounded;  // they draw the same numbers
     const Scan<double> want(exact, k);
