@@ -34,7 +34,7 @@ void convert(Device& dev, const AnyTensor2& from, const AnyTensor2& to) {
   });
 }
 
-void copy_on_device(Device& dev, const AnyTensor& from, const AnyTensor& to) { backend::copy(dev.queue, from.data, to.data, to.bytes()); }
+void copy_on_device(Device& dev, const AnyTensor& from, const AnyTensor& to) { backend::copy_on_device(dev.queue, from.data, to.data, to.bytes()); }
 
 void copy_to_host(const AnyTensor& from, void* to) { backend::copy_to_host(from.data, to, from.bytes()); }
 

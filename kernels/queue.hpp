@@ -35,7 +35,7 @@ void return_memory(void*);
 bool host_reads_memory();
 
 // Bytes from a place of the device to another, in the order of the queue.
-void copy(const Queue&, const void* from, void* to, Index bytes);
+void copy_on_device(const Queue&, const void* from, void* to, Index bytes);
 // Between device and host: behind all that the devices of this process were told before, and ended on return.
 void copy_to_host(const void* from, void* to, Index bytes);
 void copy_to_device(const void* from, void* to, Index bytes);

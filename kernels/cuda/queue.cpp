@@ -38,7 +38,7 @@ void* take_memory(Index bytes) {
 }
 void return_memory(void* memory) { cudaFree(memory); }
 
-void copy(const Queue& queue, const void* from, void* to, Index bytes) {
+void copy_on_device(const Queue& queue, const void* from, void* to, Index bytes) {
   check(cudaMemcpyAsync(to, from, std::size_t(bytes), cudaMemcpyDeviceToDevice, queue.state().stream), "a copy on the device");
 }
 void copy_to_host(const void* from, void* to, Index bytes) {

@@ -49,7 +49,7 @@ void* take_memory(Index bytes) {
 }
 void return_memory(void* memory) { Kokkos::kokkos_free<Space::memory_space>(memory); }
 
-void copy(const Queue&, const void* from, void* to, Index bytes) {
+void copy_on_device(const Queue&, const void* from, void* to, Index bytes) {
   Kokkos::deep_copy(Space(), Bytes(bytes_at(to), bytes), Bytes(bytes_at(from), bytes));
 }
 void copy_to_host(const void* from, void* to, Index bytes) { Kokkos::deep_copy(HostBytes(bytes_at(to), bytes), Bytes(bytes_at(from), bytes)); }

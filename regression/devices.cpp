@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The program on GPUs, emulated: every layout computes what one rank does, whether its ranks share a GPU or have NCCL between them, and whenever work
+// begins; hosts and GPUs learn the same; what one has saved the other goes on with. Memories are apart: who reads a GPU's on the host ends by a signal.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "regression/material.hpp"
+
+using namespace gyr::testing;
+
+namespace {
+
+Words on_devices(const Words& arguments, int ranks) {
+  Words words;
+  if (ranks > 1) words = launcher(), words.insert(words.end(), {"-n", std::to_string(ranks)});
+  words.push_back(GYR_EMULATED_PROGRAM);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+// `devices`: GPUs of this machine; as many as ranks have NCCL between them.
+Result run_on_devices(const Words& arguments, int ranks, int devices, const std::string& emulation = "apart") {
+  return execute(on_devices(arguments, ranks), {.env = {{"GYR_EMULATION", emulation}, {"GYR_EMULATED_DEVICES", std::to_string(devices)}}, .limit = 120});
+}
+
+struct Setting {
+  int ranks;
+  Words changes;
+};
+
+// The axes of a layout of two to four ranks, and what else lets ranks talk to each other in other ways.
+Setting drawn_setting(std::mt19937_64& random) {
+  const auto one_of = [&](const Words& all) { return all[random() % all.size()]; };
+  static const std::vector<std::vector<std::pair<std::string, int>>> layouts = {
+      {{"data", 2}}, {{"tensor", 2}}, {{"pipeline", 2}}, {{"context", 2}}, {{"context", 3}}, {{"data", 2}, {"pipeline", 2}}, {{"data", 2}, {"tensor", 2}},
+      {{"tensor", 2}, {"pipeline", 2}}, {{"context", 2}, {"tensor", 2}}, {{"context", 2}, {"pipeline", 2}}, {{"pipeline", 4}}};
+  const auto& layout = layouts[random() % layouts.size()];
+  Setting s{1, {}};
+  const auto has = [&](const std::string& axis) { return std::any_of(layout.begin(), layout.end(), [&](const auto& a) { return a.first == axis; }); };
+  for (const auto& [axis, ranks] : layout) s.changes.push_back("parallel." + axis + "=" + std::to_string(ranks)), s.ranks *= ranks;
+  s.changes.push_back("model.pattern=" + one_of({"P x 4", "PM*-", "M*PP"}));
+  if (has("tensor")) s.changes.push_back("parallel.sequence=" + one_of({"true", "false"}));
+  if (has("data")) s.changes.push_back("parallel.shard=" + one_of({"none", "optimizer", "gradients", "weights"}));
+  if (has("context")) s.changes.push_back("parallel.context_mode=" + one_of({"ring", "heads"}));
+  s.changes.push_back("activation.recompute=" + one_of({"none", "full"}));
+  return s;
+}
+
+std::string text_of(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += " " + word;
+  return text;
+}
+
+}  // namespace
+
+TEST(devices, layouts_compute_what_one_rank_does) {
+  const char* const given = std::getenv("GYR_SEED");
+  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 20261123;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 8; ++i) {
+    const Setting s = drawn_setting(random);
+    const Words policies{"apart", "apart late", "apart backward any random=" + std::to_string(i)};
+    const std::string policy = policies[random() % 3];
+    const int devices = random() % 3 == 0 ? 1 : s.ranks;
+    Words arguments{"verify", Material::get().deck()};
+    arguments.insert(arguments.end(), s.changes.begin(), s.changes.end());
+    const Result r = run_on_devices(arguments, s.ranks, devices, policy);
+    EXPECT_EQ(r.code, 0) << i << ": " << policy << ", " << devices << " devices:" << text_of(s.changes) << "\n" << r.out << r.err;
+  }
+}
+
+TEST(devices, learn_what_hosts_learn) {
+  const Folder folder;
+  constexpr int steps = 12;
+  for (const std::string precision : {"fp32", "bf16"}) {
+    const auto changed = [&](const std::string& where) {
+      return Material::get().train(folder.path() / where, {"train.steps=" + std::to_string(steps), "train.precision=" + precision, "optimizer.lr=1e-2"});
+    };
+    const Result host = run(changed(precision + "_host")), device = run_on_devices(changed(precision + "_device"), 1, 1);
+    ASSERT_EQ(host.code, 0) << host.out << host.err;
+    ASSERT_EQ(device.code, 0) << device.out << device.err;
+    const auto left = losses(folder.path() / (precision + "_host")), right = losses(folder.path() / (precision + "_device"));
+    ASSERT_EQ(left.size(), std::size_t(steps));
+    ASSERT_EQ(right.size(), std::size_t(steps));
+    EXPECT_LT(right.at(steps), 0.95 * right.at(1));
+    for (const auto& [step, loss] : left) EXPECT_NEAR(right.at(step), loss, (precision == "fp32" ? 1e-4 : 1e-2) * loss) << precision << " " << step;
+  }
+}
+
+// Whenever work begins, the bits are the same; so they are behind a checkpoint, on GPUs, and hosts read what GPUs wrote.
+TEST(devices, go_on_with_the_same_bits) {
+  const Folder folder;
+  const auto trained = [&](const std::string& where, int steps, const std::string& policy) {
+    const Words words = Material::get().train(folder.path() / where, {"train.steps=" + std::to_string(steps), "optimizer.decay_steps=6", "parallel.data=2",
+                                                                      "parallel.shard=optimizer", "--resume"});
+    const Result r = run_on_devices(words, 2, 2, policy);
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+  };
+  trained("whole", 4, "apart");
+  trained("late", 4, "apart late");
+  trained("parts", 2, "apart backward any random=3");
+  trained("parts", 4, "apart random=4");
+  expect_same_end(folder.path() / "whole", folder.path() / "late", 4);
+  expect_same_end(folder.path() / "whole", folder.path() / "parts", 4);
+  const Result host = run(Material::get().train(folder.path() / "parts", {"train.steps=6", "optimizer.decay_steps=6", "--resume"}));
+  EXPECT_EQ(host.code, 0) << host.out << host.err;
+  EXPECT_EQ(losses(folder.path() / "parts").size(), 6u);
+}
+
+// Nothing is asked of a GPU by plans and versions; what needs one says in one line that there is none.
+TEST(devices, that_are_not_there) {
+  const Folder folder;
+  EXPECT_EQ(run_on_devices({"--version"}, 1, 0).code, 0);
+  EXPECT_EQ(run_on_devices({"plan", Material::get().deck()}, 1, 0).code, 0);
+  const Result r = run_on_devices(Material::get().train(folder.path() / "none"), 1, 0);
+  EXPECT_EQ(r.code, 69) << r.out << r.err;
+  EXPECT_NE(r.err.find("computes on NVIDIA GPUs and finds none here"), std::string::npos) << r.err;
+  EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
+}
