@@ -23,33 +23,80 @@ GYR_KERNEL time_steps_kernel(Acc<T> low, Acc<T> high, Global<const T> raw, Globa
   });
 }
 
-// A thread takes a head of a chunk.
+// A thread takes a head of a chunk, token by token: sums in any other order would not fall from each token to the next, and what should be exp(0)
+// between steps of nothing behind great ones would not be one.
 template <class A>
 GYR_KERNEL decays_kernel(Cut s, Global<const A> dt, Global<const A> a_log, Global<A> sum, Global<A> rest, Global<A> over) {
-  const Index task = block_index() * block_threads() + thread_index();
+  const Index task = block_index() * block_threads() + thread_index(), h = task % s.num_heads;
   if (task >= sum.rows()) return;
-  const Index h = task % s.num_heads;
   const Chunk k(s, task / s.num_heads);
   const double rate = -std::exp(double(a_log.load(h)));
+  constexpr int flight = 8;  // loads under way at a time
   double total = 0;
-  for (Index l = 0; l < k.length; ++l) {
-    total = std::fma(rate, double(dt.load(k.first + l, h)), k.reach(s, l) > 0 ? total : 0);
-    sum.store(task, l, A(total));
-    rest.store(task, l, A((total - double(A(total))) / rest_unit));
+  for (Index l0 = 0; l0 < k.length; l0 += flight) {
+    A step[flight] = {};
+    bool begins[flight] = {};
+    GYR_UNROLL
+    for (int i = 0; i < flight; ++i)
+      if (const Index l = l0 + i; l < k.length) step[i] = dt.load(k.first + l, h), begins[i] = k.reach(s, l) == 0;
+    GYR_UNROLL
+    for (int i = 0; i < flight; ++i) {
+      if (const Index l = l0 + i; l < k.length) {
+        total = std::fma(rate, double(step[i]), begins[i] ? 0 : total);
+        sum.store(task, l, A(total));
+        rest.store(task, l, A((total - double(A(total))) / rest_unit));
+      }
+    }
   }
   if (over) over.store(k.number, h, k.carried(s, k.length - 1) ? fast_exp(A(total)) : A(0));
 }
+
+// The sums of v up to this lane, and from this one to lane `last`, which lanes between have too.
+GYR_DEVICE double sum_up_to(double v) {
+  for (int with = 1; with < warp_size; with *= 2) {
+    const double other = shuffle(v, lane() + warp_size - with);
+    if (lane() >= with) v += other;
+  }
+  return v;
+}
+GYR_DEVICE double sum_to(int last, double v) {
+  for (int with = 1; with < warp_size; with *= 2) {
+    const double other = shuffle(v, lane() + with);
+    if (lane() + with <= last) v += other;
+  }
+  return v;
+}
+
+// f(task, chunk, head) for the heads of chunks that a warp takes; its lanes have 32 tokens at a time.
+template <class F>
+GYR_DEVICE void each_head(const Cut& s, const F& f) {
+  each_row(s.all_chunks() * s.num_heads, [&](Index task) { f(task, Chunk(s, task / s.num_heads), task % s.num_heads); });
+}
+Grid grid_of_heads(const Cut& s) {
+  return {std::min(ceil_div(s.all_chunks() * s.num_heads, usual_warps), most_blocks), usual_threads};
+}
+// Which lanes have the first token of a document.
+GYR_DEVICE std::uint32_t beginnings(const Cut& s, const Chunk& k, Index l) { return ballot(l < k.length && k.reach(s, l) == 0); }
 
 // rows(l) = da_l but for what is added up from the start, sum_{s<l} F_s:  da_k = sum_{l>=k,s<k} E(l,s) + sum_{l>=k} I_l + J.  The first sum is that
 // of E's rows less that of its columns from k on, in k's document.
 template <class A>
 GYR_DEVICE void add_later(const Cut& s, const Chunk& k, const TokenSums<A>& g, Index task) {
-  double later = double(g.through.load(k.number, task % s.num_heads)), within = 0;
-  for (Index l = k.length - 1; l >= 0; --l) {
-    within += g.rows.load(task, l) - g.columns.load(task, l);
-    for (Index part = 0; part < g.parts; ++part) later += double(g.inflow.load(task * g.parts + part, l));
-    if (l == 0 || k.reach(s, l) == 0) within = 0;  // exactly: nothing before the token reaches anything from it on
-    g.rows.store(task, l, within + later);
+  double later = double(g.through.load(k.number, task % s.num_heads)), within = 0;  // from the next 32 tokens on
+  for (Index l0 = (k.length - 1) / warp_size * warp_size; l0 >= 0; l0 -= warp_size) {
+    const Index l = l0 + lane();
+    double difference = 0, inflow = 0;
+    if (l < k.length) {
+      difference = g.rows.load(task, l) - g.columns.load(task, l);
+      for (Index part = 0; part < g.parts; ++part) inflow += double(g.inflow.load(task * g.parts + part, l));
+    }
+    const std::uint32_t all = beginnings(s, k, l), behind = all & ~((2u << lane()) - 1);
+    double mine = sum_to(behind ? lowest_bit(behind) - 1 : warp_size - 1, difference);
+    if (!behind) mine += within;
+    const double from_here = sum_to(warp_size - 1, inflow) + later;
+    within = shuffle(all & 1u ? 0.0 : mine, 0), later = shuffle(from_here, 0);
+    const bool begins = l == 0 || all >> lane() & 1u;  // exactly zero: nothing before the token reaches anything from it on
+    if (l < k.length) g.rows.store(task, l, (begins ? 0.0 : mine) + from_here);
   }
 }
 
@@ -58,28 +105,32 @@ template <class T>
 GYR_KERNEL steps_backward_kernel(Cut s, Acc<T> low, Acc<T> high, Global<const T> raw, Global<const Acc<T>> bias, Global<const Acc<T>> a_log,
                                  Global<const Acc<T>> dt, TokenSums<Acc<T>> g, Global<T> d_raw, Global<Acc<T>> partial) {
   using A = Acc<T>;
-  const Index task = block_index() * block_threads() + thread_index();
-  if (task >= g.ddt.rows()) return;
-  const Index h = task % s.num_heads;
-  const Chunk k(s, task / s.num_heads);
-  const double rate = -std::exp(double(a_log.load(h)));
-  add_later(s, k, g, task);
-  double earlier = 0, d_rate = 0, d_bias = 0, d_skip = 0;  // long sums of both signs
-  for (Index l = 0; l < k.length; ++l) {
-    const Index row = k.first + l;
-    const double da = g.rows.load(task, l) + earlier;
-    const A v = A(raw.load(row, h)) + bias.load(h), free = softplus(v);
-    for (Index part = 0; part < g.parts; ++part) earlier += double(g.outflow.load(task * g.parts + part, l));
-    const bool clamped = free < low || free > high;
-    const A dv = clamped ? A(0) : A(double(g.ddt.load(task, l)) + rate * da) * softplus_slope(v);
-    d_raw.store(row, h, T(dv));
-    d_rate += da * double(dt.load(row, h));
-    d_bias += double(dv);
-    d_skip += double(g.dd.load(task, l));
-  }
-  partial.store(k.number, h, A(d_bias));
-  partial.store(k.number, s.num_heads + h, A(d_rate * rate));
-  partial.store(k.number, 2 * s.num_heads + h, A(d_skip));
+  each_head(s, [&](Index task, const Chunk& k, Index h) {
+    const double rate = -std::exp(double(a_log.load(h)));
+    add_later(s, k, g, task);
+    double before = 0, d_rate = 0, d_bias = 0, d_skip = 0;  // before: sum of F; the others are long and of both signs
+    for (Index l0 = 0; l0 < k.length; l0 += warp_size) {
+      const Index l = l0 + lane(), row = k.first + l;
+      double outflow = 0;
+      for (Index part = 0; l < k.length && part < g.parts; ++part) outflow += double(g.outflow.load(task * g.parts + part, l));
+      const double up_to = sum_up_to(outflow), previous = shuffle(up_to, lane() + warp_size - 1), earlier = before + (lane() > 0 ? previous : 0);
+      before += shuffle(up_to, warp_size - 1);
+      if (l >= k.length) continue;
+      const double da = g.rows.load(task, l) + earlier;
+      const A v = A(raw.load(row, h)) + bias.load(h), free = softplus(v);
+      const bool clamped = free < low || free > high;
+      const A dv = clamped ? A(0) : A(double(g.ddt.load(task, l)) + rate * da) * softplus_slope(v);
+      d_raw.store(row, h, T(dv));
+      d_rate += da * double(dt.load(row, h));
+      d_bias += double(dv);
+      d_skip += double(g.dd.load(task, l));
+    }
+    d_rate = warp_sum(d_rate), d_bias = warp_sum(d_bias), d_skip = warp_sum(d_skip);
+    if (lane() > 0) return;
+    partial.store(k.number, h, A(d_bias));
+    partial.store(k.number, s.num_heads + h, A(d_rate * rate));
+    partial.store(k.number, 2 * s.num_heads + h, A(d_skip));
+  });
 }
 
 }  // namespace
@@ -100,7 +151,7 @@ template <class T>
 void steps_backward(Device& dev, const SsdShape& shape, const Cut& s, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<const Acc<T>> dt,
                     const TokenSums<Acc<T>>& sums, Tensor2<Acc<T>> partial, Matrix<T> d_raw, const SsdWeightGradient<Acc<T>>& dw) {
   using A = Acc<T>;
-  launch(dev, "ssd_backward", {ceil_div(sums.ddt.rows(), threads), threads}, steps_backward_kernel<T>, s, A(shape.dt_low), A(shape.dt_high),
+  launch(dev, "ssd_backward", grid_of_heads(s), steps_backward_kernel<T>, s, A(shape.dt_low), A(shape.dt_high),
          in.dt_raw, w.dt_bias, w.a_log, dt, sums, d_raw, partial);
   const Tensor1<A> weights[] = {dw.dt_bias, dw.a_log, dw.d};
   for (int i = 0; i < 3; ++i)

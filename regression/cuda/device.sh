@@ -16,7 +16,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$nvcc" --version | tail -n 1
 failed=0
-printf '%-16s %-8s %8s %10s %8s %8s %8s\n' kernels GPU kernels registers at_most stack spilled
+printf '%-20s %-8s %8s %10s %8s %8s %8s\n' kernels GPU kernels registers at_most stack spilled
 for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
   for source in kernels/cuda/*.cu regression/cuda/*.cu; do
     name=$(basename "$source" .cu)
@@ -34,7 +34,7 @@ for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
       / bytes stack frame/ { if ($1 > stack) stack = $1; spilled += $5 + $9 }
       / Used [0-9]+ registers/ { ++kernels; for (i = 1; i < NF; ++i) if ($i == "Used" && $(i + 1) > used) used = $(i + 1) }
       END {
-        printf "%-16s %-8s %8d %10d %8d %8d %8d\n", n, a, kernels, used, most, stack, spilled
+        printf "%-20s %-8s %8d %10d %8d %8d %8d\n", n, a, kernels, used, most, stack, spilled
         exit !(kernels > 0 && used <= most && stack <= allowed && spilled == 0)
       }' "$work/log" || { echo "$name on $architecture is beyond its bounds (regression/cuda/bounds.txt)"; failed=1; }
   done
