@@ -4,10 +4,12 @@
 #   DATA=              files to train on; without them a text that Debian packages
 #   ARGS=              more words: overrides for run, filters for test and bench
 #   PRESET=release     one of CMakePresets.json
+#   GPUS=              of cuda, as 80;90; without it all that the toolkit and we know
 #   JOBS=              compilers at once; one per core by default
 #   PREFIX=/usr/local  where install goes
 NP     ?= 2
 DATA   ?=
+GPUS   ?=
 ARGS   ?=
 PRESET ?= release
 JOBS   ?= $(shell nproc)
@@ -17,10 +19,16 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build run test regression faults mutants accuracy parity builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run test regression faults mutants accuracy parity builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
+
+cuda: ## the program for NVIDIA's GPUs, build/cuda/bin/gyrfalcon; CUDA_HOME and NCCL_HOME say where CUDA's toolkit and NCCL are
+	@$(MAKE) --no-print-directory build PRESET=cuda
+
+gpu: ## where there is a GPU: its laws, then its rates, in under nine minutes; one table
+	@regression/gpu.sh
 
 run: build ## train a small model and let it write
 	@jobscripts/demo.sh
@@ -89,4 +97,4 @@ setup:
 
 configure: setup
 	@if [ -z "$$CMAKE_GENERATOR" ] && command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi; \
-	 cmake --preset $(PRESET) -DGYR_WERROR=$(if $(CI),ON,OFF) --log-level=WARNING
+	 cmake --preset $(PRESET) -DGYR_WERROR=$(if $(CI),ON,OFF) $(if $(GPUS),-DGYR_GPUS="$(GPUS)") --log-level=WARNING

@@ -4,7 +4,7 @@
 # while there is something left to do.
 #   job.sh DECK [key=value ...]
 # Started inside an allocation of Slurm or PBS, or on a machine without either. Environment:
-#   GYRFALCON   the program (build/release/bin/gyrfalcon)
+#   GYRFALCON   the program (build/release/bin/gyrfalcon; where ranks have devices build/cuda/bin/gyrfalcon)
 #   LAUNCHER    starts the ranks; without it srun under Slurm, elsewhere the mpiexec of the program's MPI
 #   RANKS       how many; without it all that the allocation has
 #   THREADS     of each rank, for builds whose Kokkos has OpenMP; without it what the allocation gives a rank (--cpus-per-task, ompthreads), or 1
@@ -15,7 +15,8 @@
 # Exit codes are gyrfalcon's; 75 has been turned into a new job, or the job was cancelled.
 set -euo pipefail
 
-gyrfalcon=${GYRFALCON:-build/release/bin/gyrfalcon} bind=${BIND:-rank} reserve=${RESERVE:-300} most=${JOBS:-100}
+bind=${BIND:-rank}
+gyrfalcon=${GYRFALCON:-build/$([ "$bind" = gpu ] && echo cuda || echo release)/bin/gyrfalcon} reserve=${RESERVE:-300} most=${JOBS:-100}
 say() { printf '%s job: %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*"; }
 
 scheduler() {

@@ -14,6 +14,8 @@ cd "$PBS_O_WORKDIR"
 grid="parallel.tensor=4 parallel.pipeline=1"
 
 export BIND=gpu
+# NCCL says why it fails. Where it takes the wrong network: NCCL_SOCKET_IFNAME (to meet), NCCL_IB_HCA (to talk).
+export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 export PBS_SCRIPT=jobscripts/pbs-gpu.sh DECK=${DECK:-input/falcon-h1-7b.yaml} CHANGES=${CHANGES:-}
 read -r -a changes <<< "$grid $CHANGES"
 exec jobscripts/job.sh "$DECK" "${changes[@]}"

@@ -1,7 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Starts what follows with one GPU in sight: the one with this rank's number on its node. Launchers that bind devices themselves
-# (srun --gpus-per-task with --gpu-bind) leave one, which stays. Exit code 69 where a node has fewer devices than ranks.
+# (srun --gpus-per-task with --gpu-bind) leave one, which stays. The rank then runs on the cores that are near its GPU, of those that the job
+# has, and MPI takes the network adapter near it (UCX_NET_DEVICES, unless given); NCCL finds its own. Exit code 69 where a node has fewer devices
+# than ranks.
+#   SYS   what the kernel tells of the machine (/sys)
 rank=${SLURM_LOCALID:-${MPI_LOCALRANKID:-${PALS_LOCAL_RANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}}}
 case ${CUDA_VISIBLE_DEVICES:-} in
   '') mine=$rank ;;
@@ -13,4 +16,18 @@ if [ -z "$mine" ]; then
   exit 69
 fi
 export CUDA_VISIBLE_DEVICES="$mine"
+
+# The kernel's folder of this GPU: nvidia-smi says 00000000:3B:00.0, the kernel 0000:3b:00.0.
+sys=${SYS:-/sys}
+gpu=$(nvidia-smi -i "$mine" --query-gpu=pci.bus_id --format=csv,noheader 2> /dev/null | tr 'A-F' 'a-f' | sed 's/^0000\(0000:\)/\1/')
+gpu=$sys/bus/pci/devices/$gpu
+if [ -f "$gpu/numa_node" ]; then
+  cores=$(cat "$gpu/local_cpulist" 2> /dev/null)
+  if [ -n "$cores" ] && taskset -c "$cores" true 2> /dev/null; then set -- taskset -c "$cores" "$@"; fi
+  for adapter in "$sys"/class/infiniband/*; do
+    if [ -n "${UCX_NET_DEVICES:-}" ] || [ "$(cat "$adapter/device/numa_node" 2> /dev/null)" != "$(cat "$gpu/numa_node")" ]; then continue; fi
+    UCX_NET_DEVICES=$(basename "$adapter"):1
+    export UCX_NET_DEVICES
+  done
+fi
 exec "$@"

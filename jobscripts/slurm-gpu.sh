@@ -19,6 +19,8 @@ cd "$SLURM_SUBMIT_DIR"
 grid="parallel.tensor=4 parallel.pipeline=1"
 
 export BIND=gpu
+# NCCL says why it fails. Where it takes the wrong network: NCCL_SOCKET_IFNAME (to meet), NCCL_IB_HCA (to talk).
+export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 read -r -a axes <<< "$grid"
 deck=${1:-input/falcon-h1-7b.yaml}
 exec jobscripts/job.sh "$deck" "${axes[@]}" "${@:2}"

@@ -21,6 +21,7 @@ class Communicator {
   const std::string& name() const { return name_; }
   int rank() const { return transport_->rank(); }
   int size() const { return transport_->size(); }
+  std::string transport_name() const { return transport_->name(); }
 
   // x = sum or max of every rank's x, in place.
   template <class T>

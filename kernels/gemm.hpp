@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Matrix products, by libraries (CBLAS and oneDNN on hosts). Products of T are accumulated in Acc<T> and stored as S.
+// Matrix products, by libraries (CBLAS and oneDNN on hosts, cuBLASLt on GPUs). Products of T are accumulated in Acc<T> and stored as S.
 //   M, N, K extents of C = alpha op(A) op(B) + beta C
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "kernels/device.hpp"
 
@@ -33,6 +36,12 @@ void gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const
 
 // Whether products can be left to this library in this build.
 bool available(ProductLibrary);
+// Those that can, by the names that train.products and people have for them.
+struct NamedLibrary {
+  ProductLibrary library;
+  std::string name;
+};
+std::vector<NamedLibrary> product_libraries();
 // Who multiplies such a product on a device.
 ProductLibrary library_of(const Device&, const ProductShape&);
 // The libraries behind gemm and their versions.

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "kernels/queue.hpp"
 #include "kernels/scalar.hpp"
@@ -19,6 +20,7 @@ class Transport {
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  virtual std::string name() const = 0;  // what moves the device's memory, for people
 
   virtual Ticket all_reduce(void* data, Index count, DType type, Reduction) = 0;
   // A sum. `mine`, here and there, may be part number rank() of the whole; other parts of `data` are lost then.

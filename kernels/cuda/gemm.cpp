@@ -173,6 +173,7 @@ void backend::gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b,
 }
 
 bool available(ProductLibrary library) { return library == ProductLibrary::automatic; }
+std::vector<NamedLibrary> product_libraries() { return {{ProductLibrary::automatic, "cublaslt"}}; }
 ProductLibrary library_of(const Device&, const ProductShape&) { return ProductLibrary::automatic; }
 std::string blas_version() {
   const std::size_t version = cublasLtGetVersion();

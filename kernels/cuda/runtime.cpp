@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/error.hpp"
 
 namespace gyr::cuda {
@@ -16,6 +18,13 @@ struct Place {
 Place& place() {
   static Place place;
   return place;
+}
+
+cudaDeviceProp properties() {
+  take_device();
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, place().device), "properties of the GPU");
+  return properties;
 }
 
 }  // namespace
@@ -39,17 +48,14 @@ void take_device() {
   here.device = here.rank % count;
 }
 
-int device_number() {
-  take_device();
-  return place().device;
+DeviceIdentity device_identity() {
+  const cudaUUID_t uuid = properties().uuid;
+  DeviceIdentity identity;
+  std::copy_n(uuid.bytes, identity.size(), identity.begin());
+  return identity;
 }
 
-std::string device_text() {
-  take_device();
-  cudaDeviceProp properties;
-  check(cudaGetDeviceProperties(&properties, place().device), "properties of the GPU");
-  return properties.name;
-}
+std::string device_text() { return properties().name; }
 
 std::string runtime_version() {
   int version = 0;

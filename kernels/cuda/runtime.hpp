@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -30,8 +31,9 @@ inline cudaStream_t stream_of(const Device& dev) { return dev.queue.state().stre
 // for it first; Exit::device where there is none.
 void place_on_machine(int rank);
 void take_device();
-// Its number on this machine; its name; and the runtime's version.
-int device_number();
+// What tells it from all other GPUs, of other machines too and by whatever number a process knows it; its name; and the runtime's version.
+using DeviceIdentity = std::array<char, 16>;
+DeviceIdentity device_identity();
 std::string device_text();
 std::string runtime_version();
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda/runtime.hpp"
+#include "kernels/operations.hpp"
 
 namespace gyr::cuda {
 
@@ -44,6 +45,7 @@ class StagedTransport final : public Transport {
 
   int rank() const override { return hosts_->rank(); }
   int size() const override { return hosts_->size(); }
+  std::string name() const override { return hosts_->name() + " by way of the host, as ranks share GPUs"; }
 
   Ticket all_reduce(void* data, Index count, DType type, Reduction how) override {
     Staging s(*this);
@@ -99,12 +101,12 @@ class StagedTransport final : public Transport {
   }
 
   bool done(Ticket ticket) override {
-    UnderWay& operation = under_way_[std::size_t(ticket)];
+    UnderWay& operation = under_way_[ticket];
     if (!hosts_->done(operation.ticket)) return false;
     for (const Copy& c : operation.copies) backend::copy_to_device(c.from, c.to, c.bytes);
     for (const Stock::Piece& piece : operation.pieces) stock_.give_back(piece);
     operation = {};
-    free_.push_back(ticket);
+    under_way_.release(ticket);
     return true;
   }
   void rest() override { hosts_->rest(); }
@@ -171,20 +173,14 @@ class StagedTransport final : public Transport {
   };
 
   Ticket keep(UnderWay operation) {
-    if (free_.empty()) {
-      under_way_.push_back(std::move(operation));
-      return Ticket(under_way_.size()) - 1;
-    }
-    const Ticket ticket = free_.back();
-    free_.pop_back();
-    under_way_[std::size_t(ticket)] = std::move(operation);
+    const Ticket ticket = under_way_.next();
+    under_way_[ticket] = std::move(operation);
     return ticket;
   }
 
   std::unique_ptr<Transport> hosts_;
   Stock stock_;
-  std::vector<UnderWay> under_way_;  // by ticket
-  std::vector<Ticket> free_;
+  Operations<UnderWay> under_way_;
 };
 
 }  // namespace

@@ -127,6 +127,11 @@ void backend::few_rows_product(Device& dev, Matrix<const T> x, Matrix<const T> w
 }
 
 bool available(ProductLibrary library) { return library != ProductLibrary::onednn || has_onednn(); }
+std::vector<NamedLibrary> product_libraries() {
+  std::vector<NamedLibrary> libraries = {{ProductLibrary::cblas, "cblas"}};
+  if (has_onednn()) libraries.push_back({ProductLibrary::onednn, "onednn"});
+  return libraries;
+}
 
 ProductLibrary library_of(const Device& dev, const ProductShape& s) {
   return by_onednn(dev.library, s.in, {s.m, s.n, s.k}) ? ProductLibrary::onednn : ProductLibrary::cblas;

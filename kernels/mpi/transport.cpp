@@ -10,6 +10,7 @@
 
 #include "kernels/error.hpp"
 #include "kernels/mpi/node.hpp"
+#include "kernels/operations.hpp"
 #include "kernels/threads.hpp"
 
 namespace gyr {
@@ -52,6 +53,7 @@ class MpiTransport final : public Transport {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  std::string name() const override { return "MPI"; }
 
   Ticket all_reduce(void* data, Index count, DType type, Reduction how) override {
     return in_parts(count, [&](Index first, int n, MPI_Request* request) {
@@ -80,12 +82,12 @@ class MpiTransport final : public Transport {
     return in_parts(count, [&](Index first, int n, MPI_Request* request) { MPI_Ibcast(at(data, first, type), n, mpi(type), root, comm_, request); });
   }
   Ticket send(const void* data, Index count, DType type, int to, int tag) override {
-    const Ticket ticket = next();
+    const Ticket ticket = under_way_.next();
     add_send(ticket, data, count, type, to, tag);
     return ticket;
   }
   Ticket receive(void* data, Index count, DType type, int from, int tag) override {
-    const Ticket ticket = next();
+    const Ticket ticket = under_way_.next();
     add_receive(ticket, data, count, type, from, tag);
     return ticket;
   }
@@ -98,7 +100,7 @@ class MpiTransport final : public Transport {
     std::vector<int> table = counts_and_places(counts);
     const std::vector<int> received_table = counts_and_places(received_counts);
     table.insert(table.end(), received_table.begin(), received_table.end());
-    const Ticket ticket = next();
+    const Ticket ticket = under_way_.next();
     UnderWay& under_way = under_way_[ticket];
     under_way.table = std::move(table);
     const int* numbers = under_way.table.data();
@@ -107,7 +109,7 @@ class MpiTransport final : public Transport {
     return ticket;
   }
   Ticket shift(const void* data, Index count, int to, void* received, Index received_count, int from, DType type, int tag) override {
-    const Ticket ticket = next();
+    const Ticket ticket = under_way_.next();
     add_receive(ticket, received, received_count, type, from, tag);
     add_send(ticket, data, count, type, to, tag);
     return ticket;
@@ -121,7 +123,7 @@ class MpiTransport final : public Transport {
     parts.clear();
     const Move move = std::exchange(under_way_[ticket].to_move, {});
     if (move.bytes > 0) std::memmove(move.to, move.from, move.bytes);
-    free_.push_back(ticket);
+    under_way_.release(ticket);
     return true;
   }
 
@@ -154,13 +156,13 @@ class MpiTransport final : public Transport {
 
   template <class Start>
   Ticket started(Start&& start) {
-    const Ticket ticket = next();
+    const Ticket ticket = under_way_.next();
     start(&under_way_[ticket].parts.emplace_back());
     return ticket;
   }
   template <class Start>
   Ticket in_parts(Index count, Start&& start) {
-    const Ticket ticket = next();
+    const Ticket ticket = under_way_.next();
     add_parts(ticket, count, start);
     return ticket;
   }
@@ -188,15 +190,6 @@ class MpiTransport final : public Transport {
     }
     return table;
   }
-  Ticket next() {
-    if (free_.empty()) {
-      under_way_.emplace_back();
-      return Ticket(under_way_.size()) - 1;
-    }
-    const Ticket ticket = free_.back();
-    free_.pop_back();
-    return ticket;
-  }
 
   MPI_Comm comm_;
   Patience patience_;
@@ -213,8 +206,7 @@ class MpiTransport final : public Transport {
     std::vector<int> table;  // counts, which MPI reads until the operation is done
     Move to_move = {};       // behind its end
   };
-  std::vector<UnderWay> under_way_;  // by ticket
-  std::vector<Ticket> free_;
+  Operations<UnderWay> under_way_;
 };
 
 }  // namespace

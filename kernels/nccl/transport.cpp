@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/nccl/transport.hpp"
 
+#include <fmt/format.h>
 #include <nccl.h>
 
 #include <iterator>
@@ -11,6 +12,7 @@
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/cuda/staged_transport.hpp"
 #include "kernels/error.hpp"
+#include "kernels/operations.hpp"
 
 namespace gyr {
 
@@ -87,6 +89,11 @@ class NcclTransport final : public Transport {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  std::string name() const override {
+    int version = 0;
+    check(ncclGetVersion(&version), "its version", rank_, size_);
+    return fmt::format("NCCL {}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+  }
 
   void follow(const Queue& queue) override { ready_.record(queue.state().stream); }
 
@@ -130,13 +137,13 @@ class NcclTransport final : public Transport {
   }
   Ticket shift(const void* data, Index count, int to, void* received, Index received_count, int from, DType type, int tag) override {
     const Ticket sent = send(data, count, type, to, tag), taken = receive(received, received_count, type, from, tag);
-    under_way_[std::size_t(sent)].join(under_way_[std::size_t(taken)]);
+    under_way_[sent].join(under_way_[taken]);
     release(taken);
     return sent;
   }
 
   bool done(Ticket ticket) override {
-    UnderWay& operation = under_way_[std::size_t(ticket)];
+    UnderWay& operation = under_way_[ticket];
     if (!operation.hosts.empty()) cudaStreamQuery(all_.stream());  // the device goes on while the host waits
     while (!operation.hosts.empty()) {
       if (!hosts_->done(operation.hosts.back())) return false;
@@ -148,7 +155,7 @@ class NcclTransport final : public Transport {
     return true;
   }
   bool order(const Queue& queue, Ticket ticket) override {
-    UnderWay& operation = under_way_[std::size_t(ticket)];
+    UnderWay& operation = under_way_[ticket];
     if (!operation.hosts.empty()) return false;
     for (const Signal& signal : operation.signals) signal.wait_in(queue.state().stream);
     release(ticket);
@@ -194,15 +201,15 @@ class NcclTransport final : public Transport {
   Ticket on(const Channel& channel, const char* what, const Start& start) {
     ready_.wait_in(channel.stream());
     check(start(channel.communicator(), channel.stream()), what, rank_, size_);
-    const Ticket ticket = next();
+    const Ticket ticket = under_way_.next();
     Signal signal = this->signal();
     signal.record(channel.stream());
-    under_way_[std::size_t(ticket)].signals.push_back(std::move(signal));
+    under_way_[ticket].signals.push_back(std::move(signal));
     return ticket;
   }
   Ticket by_host(Ticket host) {
-    const Ticket ticket = next();
-    under_way_[std::size_t(ticket)].hosts.push_back(host);
+    const Ticket ticket = under_way_.next();
+    under_way_[ticket].hosts.push_back(host);
     return ticket;
   }
   Ticket exchange(const void* data, std::span<const Index> counts, void* received, std::span<const Index> received_counts, DType type) {
@@ -228,15 +235,6 @@ class NcclTransport final : public Transport {
     check(state, "an operation under way", rank_, size_);
   }
 
-  Ticket next() {
-    if (free_.empty()) {
-      under_way_.emplace_back();
-      return Ticket(under_way_.size()) - 1;
-    }
-    const Ticket ticket = free_.back();
-    free_.pop_back();
-    return ticket;
-  }
   Signal signal() {
     if (signals_.empty()) return {};
     Signal last = std::move(signals_.back());
@@ -244,10 +242,10 @@ class NcclTransport final : public Transport {
     return last;
   }
   void release(Ticket ticket) {
-    UnderWay& operation = under_way_[std::size_t(ticket)];
+    UnderWay& operation = under_way_[ticket];
     for (Signal& signal : operation.signals) signals_.push_back(std::move(signal));
     operation.signals.clear();
-    free_.push_back(ticket);
+    under_way_.release(ticket);
   }
 
   int rank_, size_;
@@ -255,8 +253,7 @@ class NcclTransport final : public Transport {
   Channel all_;
   std::map<std::pair<int, int>, Channel> pairs_;  // by sender and receiver
   Signal ready_;                                  // what the device was told before the operation that starts next
-  std::vector<UnderWay> under_way_;               // by ticket
-  std::vector<Ticket> free_;
+  Operations<UnderWay> under_way_;
   std::vector<Signal> signals_;  // to be used again
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Every rank has a GPU of its own in sight: what rank_gpu.sh gives it under launchers that bind devices and those that do not, and what the
-# ranks of jobscripts/pbs-gpu.sh get under a stand-in for PBS. No device is touched.
+# ranks of jobscripts/pbs-gpu.sh get under a stand-in for PBS, where the program for GPUs runs on emulated ones and its ranks talk by NCCL.
 #   regression/jobs/gpu.sh BUILD      BUILD the folder with bin/gyrfalcon
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -30,21 +30,37 @@ CUDA_VISIBLE_DEVICES=0,1 SLURM_LOCALID=2 jobscripts/rank_gpu.sh true 2> "$folder
 [ "$code" = 69 ] || failed "a third rank with two devices ended with $code"
 grep -q 'start one rank per GPU' "$folder/said" || failed "nothing says why"
 
+# A machine of two halves: GPU 1 is in the second, with core 0 and an adapter.
+mkdir -p "$folder/sys/bus/pci/devices/0000:3b:00.0" "$folder/sys/bus/pci/devices/0000:af:00.0" "$folder/sys/class/infiniband"/mlx5_{0,1}/device "$folder/smi"
+for half in 0 1; do echo $half > "$folder/sys/class/infiniband/mlx5_$half/device/numa_node"; done
+echo 0 > "$folder/sys/bus/pci/devices/0000:3b:00.0/numa_node"
+echo 1 > "$folder/sys/bus/pci/devices/0000:af:00.0/numa_node"
+echo 0 > "$folder/sys/bus/pci/devices/0000:af:00.0/local_cpulist"
+printf '#!/bin/sh\n[ "$2" = 1 ] && echo 00000000:AF:00.0 || echo 00000000:3B:00.0\n' > "$folder/smi/nvidia-smi"
+chmod +x "$folder/smi/nvidia-smi"
+near() { PATH=$folder/smi:$PATH SYS=$folder/sys SLURM_LOCALID=$1 jobscripts/rank_gpu.sh sh -c 'echo "$CUDA_VISIBLE_DEVICES $UCX_NET_DEVICES $(taskset -cp $$ | sed "s/.*: //")"'; }
+[ "$(near 1)" = '1 mlx5_1:1 0' ] || failed "the second rank is at '$(near 1)'"
+case $(near 0) in '0 mlx5_0:1 '*) ;; *) failed "the first rank is at '$(near 0)'" ;; esac
+[ "$(UCX_NET_DEVICES=mlx5_9:1 near 1)" = '1 mlx5_9:1 0' ] || failed "the adapter that was asked for is not taken"
+
 stand_in_for_pbs
 export OMP_NUM_THREADS=1
-make_material 5
+make_material 2
+program=$build/regression/cuda_gyrfalcon
+[ -x "$program" ] || program=$build/bin/gyrfalcon  # where GPUs are not emulated
 mkdir "$folder/seen"
 cat > "$folder/gyrfalcon" << END
 #!/bin/sh
 touch "$folder/seen/\$CUDA_VISIBLE_DEVICES"
-exec "$build/bin/gyrfalcon" "\$@"
+GYR_EMULATED_DEVICES=4 exec "$program" "\$@"
 END
 chmod +x "$folder/gyrfalcon"
-export GYRFALCON=$folder/gyrfalcon DECK=input/demo.yaml CHANGES="${settings[*]} parallel.tensor=2 output.folder=$folder/out"
+export GYRFALCON=$folder/gyrfalcon DECK=input/demo.yaml CHANGES="${settings[*]} ${few_numbers[*]} parallel.tensor=2 output.folder=$folder/out"
 qsub -l select=1:ncpus=4:mpiprocs=4:ngpus=4 -l walltime=1:00:00 -v DECK,CHANGES,GYRFALCON jobscripts/pbs-gpu.sh > "$folder/job"
 timeout 120 regression/jobs/pbs_standin.sh serve || failed "the job did not end"
 grep -q '^RUN OK' "$folder/queue/1/output" || failed "the job did not finish the run"
 grep -hE 'job:|^RUN' "$folder/queue/1/output"
 seen=$(find "$folder/seen" -type f -printf '%f\n' | sort | xargs)
 [ "$seen" = '0 1 2 3' ] || failed "the ranks saw '$seen'"
+[ "$program" = "$build/bin/gyrfalcon" ] || grep 'ranks talk by NCCL' "$folder/queue/1/output" || failed "ranks with a device each do not talk by NCCL"
 echo "== four ranks, four devices"

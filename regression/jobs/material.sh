@@ -11,6 +11,10 @@ make_material() {
             train.seq_length=128 train.eval_every=0 checkpoint.every=0)
 }
 
+# What makes it small enough for GPUs that are emulated.
+few_numbers=(model.pattern=PP model.hidden_size=32 model.attention.head_dim=8 model.mamba.head_dim=8 model.mamba.num_heads=4 model.mamba.state_size=8
+             model.mamba.chunk_size=16 model.mlp.intermediate_size=64 train.seq_length=32)
+
 # failed WHY [FILE...]: ends the test, behind the last lines of these files and of what jobs under the stand-in for PBS have said.
 failed() {
   local file

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A real Slurm of two nodes on this machine, each with a host name of its own, and a jobscript from start to end in it: warned before its time limit,
 # saved, requeued and finished; cancelled, and submitted once more; with a node that goes down, and on another node after that. The loss of every
-# step must then be, bit for bit, that of an undisturbed run. The ranks of the script for GPUs must each see a device of their own (plain files stand in for devices).
+# step must then be, bit for bit, that of an undisturbed run. The ranks of the script for GPUs must each see a device of their own (plain files stand in
+# for devices), and the program for GPUs, on emulated ones, must find NCCL between them.
 #   regression/jobs/slurm.sh BUILD      BUILD the folder with bin/gyrfalcon
 # Needs root and Debian's slurm-wlm; exit code 77 (skipped) where they are not. Everything runs on ports of its own, in a folder that is
 # removed at the end. The undisturbed run takes at least 20 seconds, because Slurm looks at time limits twice a minute: STEPS=400.
@@ -196,14 +197,18 @@ grep -E "taken over from process [0-9]+ on $first, job $job, .*: its job has bee
   failed "the job did not take the folder over on the other node" "$folder/moved.log"
 
 say "two ranks on each node, each with a device of its own"
-printf '#!/bin/sh\ntouch "%s"\nexec "%s" "$@"\n' "$folder/\$SLURMD_NODENAME-\$CUDA_VISIBLE_DEVICES" "$build/bin/gyrfalcon" > "$folder/gyrfalcon"
+program=$build/regression/cuda_gyrfalcon
+[ -x "$program" ] || program=$build/bin/gyrfalcon  # where GPUs are not emulated
+printf '#!/bin/sh\ntouch "%s"\nGYR_EMULATED_DEVICES=2 exec "%s" "$@"\n' "$folder/\$SLURMD_NODENAME-\$CUDA_VISIBLE_DEVICES" "$program" > "$folder/gyrfalcon"
 chmod +x "$folder/gyrfalcon"
 GYRFALCON=$folder/gyrfalcon sbatch --wait --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --cpus-per-task=1 --output="$folder/devices.log" \
-  jobscripts/slurm-gpu.sh input/demo.yaml "${settings[@]}" train.steps=5 parallel.tensor=2 output.folder="$folder/devices" > /dev/null || failed "the job with devices" "$folder/devices.log"
+  jobscripts/slurm-gpu.sh input/demo.yaml "${settings[@]}" "${few_numbers[@]}" train.steps=2 parallel.tensor=2 output.folder="$folder/devices" > /dev/null || failed "the job with devices" "$folder/devices.log"
 grep -E 'job:|^RUN' "$folder/devices.log"
 for device in east-0 east-1 west-0 west-1; do
   [ -f "$folder/$device" ] || failed "no rank saw device $device, only $(cd "$folder" && echo east-* west-*)" "$folder/devices.log"
 done
+
+[ "$program" = "$build/bin/gyrfalcon" ] || grep 'ranks talk by NCCL' "$folder/devices.log" || failed "ranks with a device each do not talk by NCCL" "$folder/devices.log"
 
 say "the regression table in an allocation"
 sbatch --wait --ntasks=2 --output="$folder/table.log" --wrap "regression/run.sh --launcher 'srun --mpi=pmi2' --binary $build/bin/gyrfalcon \

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon profile DECK: which library multiplies the matrices of a deck faster on this processor.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -27,7 +26,7 @@ std::string shape_text(const ProductShape& s) {
   return fmt::format("{} x {} x {}  {}{}{}", s.m, s.n, s.k, s.transpose_a ? "T" : "N", s.transpose_b ? "T" : "N", s.adds ? " +" : "");
 }
 
-std::string rate_text(double flops, double seconds) { return std::isfinite(seconds) ? fmt::format("{:.1f}", 1e-9 * flops / seconds) : "none"; }
+std::string rate_text(double flops, double seconds) { return fmt::format("{:.1f}", 1e-9 * flops / seconds); }
 
 // Seconds of all products of a step, each taking what `of` says of it.
 template <class Of>
@@ -36,38 +35,37 @@ double seconds_of_all(const std::vector<ProductTime>& times, const Of& of) {
   for (const ProductTime& t : times) sum += double(t.calls) * of(t);
   return sum;
 }
+double by_choice(const ProductTime& t) { return t.by_choice(); }
 
-std::string table_of(std::vector<ProductTime> times) {
-  const auto chosen = [](const ProductTime& t) { return t.of(t.chosen); };
-  const double all = seconds_of_all(times, chosen);
+std::string table_of(std::vector<ProductTime> times, const std::vector<NamedLibrary>& libraries) {
+  const double all = seconds_of_all(times, by_choice);
   std::sort(times.begin(), times.end(),
-            [&](const ProductTime& a, const ProductTime& b) { return double(a.calls) * chosen(a) > double(b.calls) * chosen(b); });
-  Table table({{"kernel"},
-               {"m x n x k  operands", false, 60},
-               {"in"},
-               {"out"},
-               {"calls", true},
-               {"ms", true},
-               {"share %", true},
-               {"cblas", true},
-               {"oneDNN", true},
-               {"auto"}});
-  for (const ProductTime& t : times)
-    table.row({t.shape.kernel, shape_text(t.shape), std::string(name_of(t.shape.in)), std::string(name_of(t.shape.out)), fmt::format("{}", t.calls),
-               fmt::format("{:.2f}", 1e3 * double(t.calls) * chosen(t)), fmt::format("{:.1f}", 100 * double(t.calls) * chosen(t) / all),
-               rate_text(t.flops(), t.cblas), rate_text(t.flops(), t.onednn), t.chosen == ProductLibrary::onednn ? "oneDNN" : "cblas"});
+            [](const ProductTime& a, const ProductTime& b) { return double(a.calls) * a.by_choice() > double(b.calls) * b.by_choice(); });
+  std::vector<TableColumn> columns = {{"kernel"}, {"m x n x k  operands", false, 60}, {"in"}, {"out"}, {"calls", true}, {"ms", true}, {"share %", true}};
+  for (const NamedLibrary& each : libraries) columns.push_back({each.name, true});
+  columns.push_back({"auto"});
+  Table table(columns);
+  for (const ProductTime& t : times) {
+    std::vector<std::string> row = {t.shape.kernel,
+                                    shape_text(t.shape),
+                                    std::string(name_of(t.shape.in)),
+                                    std::string(name_of(t.shape.out)),
+                                    fmt::format("{}", t.calls),
+                                    fmt::format("{:.2f}", 1e3 * double(t.calls) * t.by_choice()),
+                                    fmt::format("{:.1f}", 100 * double(t.calls) * t.by_choice() / all)};
+    for (const double seconds : t.seconds) row.push_back(rate_text(t.flops(), seconds));
+    row.push_back(libraries[t.chosen].name);
+    table.row(row);
+  }
   return table.str();
 }
 
-std::string summary_of(const std::vector<ProductTime>& times) {
+std::string summary_of(const std::vector<ProductTime>& times, const std::vector<NamedLibrary>& libraries) {
   const double flops = seconds_of_all(times, [](const ProductTime& t) { return t.flops(); });
   Table table({{"train.products"}, {"seconds", true}, {"GFLOP/s", true}});
-  const auto row = [&](const char* name, double seconds) {
-    table.row({name, std::isfinite(seconds) ? fmt::format("{:.4f}", seconds) : "none", rate_text(flops, seconds)});
-  };
-  row("auto", seconds_of_all(times, [](const ProductTime& t) { return t.of(t.chosen); }));
-  row("cblas", seconds_of_all(times, [](const ProductTime& t) { return t.cblas; }));
-  row("onednn", seconds_of_all(times, [](const ProductTime& t) { return t.onednn; }));
+  const auto row = [&](const std::string& name, double seconds) { table.row({name, fmt::format("{:.4f}", seconds), rate_text(flops, seconds)}); };
+  row("auto", seconds_of_all(times, by_choice));
+  for (std::size_t i = 0; i < libraries.size(); ++i) row(libraries[i].name, seconds_of_all(times, [&](const ProductTime& t) { return t.seconds[i]; }));
   row("the faster of each", seconds_of_all(times, [](const ProductTime& t) { return t.least(); }));
   return table.str();
 }
@@ -85,9 +83,10 @@ int profile(const Arguments& a) {
           if (runtime.rank() == 0) std::fprintf(stderr, "\r%zu of %zu shapes%s", done, counts.size(), done == counts.size() ? "\n" : "");
         });
         if (runtime.rank() != 0) return;
+        const std::vector<NamedLibrary> libraries = product_libraries();
         std::printf("%s\nProducts of one micro-batch of rank 0 of %d: %s; GFLOP/s by each library, on %d rank%s at a time\n%s\n%s",
                     blas_version().c_str(), layout.ranks(), layout.text().c_str(), runtime.ranks(), runtime.ranks() > 1 ? "s" : "",
-                    table_of(times).c_str(), summary_of(times).c_str());
+                    table_of(times, libraries).c_str(), summary_of(times, libraries).c_str());
       },
       false);
 }
@@ -96,12 +95,12 @@ int profile(const Arguments& a) {
 
 void add_profile(Command& app, Action& action) {
   auto a = std::make_shared<Arguments>();
-  Command* c = app.add_command("profile", "Time the matrix products of a deck by each library on this processor");
+  Command* c = app.add_command("profile", "Time the matrix products of a deck by each library here");
   add_deck(*c, *a);
   c->add_option("--ranks", a->ranks, "Ranks of the run whose products are timed; without it as many as are started, or as the deck's grid has")
       ->between(1, double(most_ranks));
   c->footer(
-      "\nA step is done as a dry run, and each product that it asks for is timed for a few milliseconds by CBLAS and by oneDNN, with operands of its "
+      "\nA step is done as a dry run, and each product that it asks for is timed for a few milliseconds by each library of this build, with operands of its "
       "own\n"
       "that stay in cache where they fit: a step reads some from memory. `auto` chooses by the kind of processor and the extents, never by time, so\n"
       "that a run on such processors has the same bits every time; train.products fixes the other choices. Under mpiexec all ranks compute at once.\n"

@@ -41,7 +41,6 @@ struct Operands {
 
 template <class T, class S>
 double seconds_of(const ProductShape& s, ProductLibrary library) {
-  if (!available(library)) return std::numeric_limits<double>::infinity();
   Device dry(true, 0);
   dry.library = library;
   Arena counted = Arena::dry_run(Memory::activations);
@@ -79,9 +78,15 @@ double seconds_of(const ProductShape& s, ProductLibrary library) {
 std::vector<ProductTime> time_products(const ProductCounts& counts, const std::function<void(std::size_t)>& done) {
   std::vector<ProductTime> times;
   const Device chooses(true, 0);
+  const std::vector<NamedLibrary> libraries = product_libraries();
   for (const auto& [shape, calls] : counts) {
     if (shape.m == 0 || shape.n == 0 || shape.k == 0) continue;
-    times.push_back({shape, calls, seconds_of(shape, ProductLibrary::cblas), seconds_of(shape, ProductLibrary::onednn), library_of(chooses, shape)});
+    ProductTime time{shape, calls, {}, 0};
+    for (const NamedLibrary& each : libraries) {
+      if (each.library == library_of(chooses, shape)) time.chosen = time.seconds.size();
+      time.seconds.push_back(seconds_of(shape, each.library));
+    }
+    times.push_back(std::move(time));
     if (done) done(times.size());
   }
   return times;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -8,16 +9,15 @@
 
 namespace gyr {
 
-// How long a product takes by each library, in seconds; infinity where this build has not got it.
 struct ProductTime {
   ProductShape shape;
-  Index calls;  // in a step
-  double cblas, onednn;
-  ProductLibrary chosen;  // by processor and extents
+  Index calls;                  // in a step
+  std::vector<double> seconds;  // by each of product_libraries()
+  std::size_t chosen;           // of them, by processor and extents
 
   double flops() const { return 2.0 * double(shape.m) * double(shape.n) * double(shape.k); }
-  double of(ProductLibrary library) const { return library == ProductLibrary::onednn ? onednn : cblas; }
-  double least() const { return cblas < onednn ? cblas : onednn; }
+  double by_choice() const { return seconds[chosen]; }
+  double least() const { return *std::min_element(seconds.begin(), seconds.end()); }
 };
 
 // Times each of these, a few milliseconds long, on operands of its own that stay in cache where they fit. `done`, if given, is told after each how

@@ -19,6 +19,7 @@ struct Resources {
   int ranks = 1;
   double peak = 0;         // flop/s of a rank
   Index memory_bytes = 0;  // of the rank that takes most
+  std::string transport = "MPI";  // between ranks
 };
 
 class RunLog {

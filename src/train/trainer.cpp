@@ -35,6 +35,7 @@ CheckpointHeader started(RunStart& start, const TrainOptions& options) {
 void tell_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r) {
   log.say(fmt::format("grid {}, {} parameters in {}, {:.1f} MiB on the fullest rank", layout.text(), parameter_count(run.model), run.train.precision,
                       double(r.memory_bytes) / (1 << 20)));
+  if (layout.ranks() > 1) log.say("ranks talk by " + r.transport);
   for (const std::string& note : data.training.notes()) log.say(note);
   if (!data.validation) return;
   for (const std::string& note : data.validation->notes()) log.say("validation: " + note);
@@ -64,7 +65,7 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   const double peak = grid.world().sum(engine->product_rate()) / me.ranks;
   const auto saver = engine->saver();
   const double memory = grid.world().max(double(engine->bytes() + saver->buffer_bytes()));
-  const Resources resources{me.ranks, peak, Index(memory)};
+  const Resources resources{me.ranks, peak, Index(memory), grid.world().transport_name()};
   std::optional<RunLog> log;  // the first rank's
   collective_check(grid.world(), [&] {
     if (!parts.lead()) return;

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA's runtime on the emulated device: linked in its place.
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "kernels/cuda/emulation/memory.hpp"
 #include "kernels/cuda/emulation/streams.hpp"
@@ -27,6 +32,22 @@ char* end_of_copy(const void* p, std::size_t bytes, Touch touch) {
   return resolved(p);
 }
 
+// Numbers of this machine's devices, of which CUDA_VISIBLE_DEVICES leaves a process some.
+std::vector<int> devices_in_sight() {
+  const char *const there = std::getenv("GYR_EMULATED_DEVICES"), *const left = std::getenv("CUDA_VISIBLE_DEVICES");
+  const int count = there ? std::atoi(there) : 1;
+  std::vector<int> numbers;
+  if (!left)
+    for (int i = 0; i < count; ++i) numbers.push_back(i);
+  std::istringstream words(left ? left : "");
+  for (std::string word; std::getline(words, word, ',');) {
+    const int number = std::atoi(word.c_str());
+    if (number < 0 || number >= count) break;  // and none behind it
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 void gyr::cuda::tell(cudaStream_t s, const char* name, std::function<void()> work) { streams().tell(of(s), name, std::move(work)); }
@@ -47,13 +68,18 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = std::getenv("GYR_EMULATED_DEVICES") ? std::atoi(std::getenv("GYR_EMULATED_DEVICES")) : 1;
+  *count = int(devices_in_sight().size());
   return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int number) {
   *p = {};
   std::snprintf(p->name, sizeof p->name, "emulated device");
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  const std::size_t identity[] = {std::hash<std::string>()(host), std::size_t(devices_in_sight()[std::size_t(number)])};
+  static_assert(sizeof identity == sizeof p->uuid);
+  std::memcpy(&p->uuid, identity, sizeof identity);
   p->totalGlobalMem = device_memory_bytes();
   return cudaSuccess;
 }

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# regression/cuda/build.sh NVCC FOLDER: the program for GPUs from nothing, in FOLDER, which is removed at the end. It must link, say what it was built
+# with, plan, and, where there is no GPU, say so in one line with exit code 69. Takes no GPU; exit code 77 where NVCC is not there.
+#   NCCL_HOME folder of NCCL   GPUS (90) to compile for   KEEP yes: the folder stays
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+nvcc=${1:?usage: regression/cuda/build.sh NVCC FOLDER} build=${2:?usage: regression/cuda/build.sh NVCC FOLDER}
+[ -x "$nvcc" ] || { echo "SKIPPED: no nvcc, which CUDA's toolkit brings; CUDA_HOME may name its folder"; exit 77; }
+[ "${KEEP:-}" = yes ] || trap 'rm -rf "$build"' EXIT
+failed() { echo "FAILED: $*"; exit 1; }
+begun=$SECONDS
+cmake --preset cuda -B "$build" -DGYR_NVCC="$nvcc" -DGYR_GPUS="${GPUS:-90}" -DGYR_WERROR=ON --log-level=WARNING
+cmake --build "$build" --parallel "$(nproc)" --target gyrfalcon
+echo "== built for ${GPUS:-90} in $((SECONDS - begun)) s on $(nproc) cores"
+[ -z "${NCCL_HOME:-}" ] || export LD_LIBRARY_PATH=$NCCL_HOME/lib:${LD_LIBRARY_PATH:-}
+program=$build/bin/gyrfalcon
+"$program" --version | tee "$build/version"
+grep -q '^backend *cuda [0-9]' "$build/version" || failed "--version does not name CUDA"
+grep -q '^BLAS *cuBLASLt [0-9.]*$' "$build/version" || failed "--version does not name cuBLASLt"
+"$program" plan input/falcon-h1-1.5b.yaml --ranks 4 > "$build/plan" || failed "plan ended with $?"
+if ! nvidia-smi -L > /dev/null 2>&1; then
+  code=0
+  "$program" train input/demo.yaml output.folder="$build/run" > /dev/null 2> "$build/said" || code=$?
+  cat "$build/said"
+  [ $code = 69 ] || failed "without a GPU it ends with $code"
+  [ "$(wc -l < "$build/said")" = 1 ] || failed "not in one line"
+  grep -q 'finds none here' "$build/said" || failed "nothing says what is missing"
+  [ ! -e "$build/run" ] || failed "it has left a folder"
+fi

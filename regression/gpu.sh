@@ -1,0 +1,181 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# All that only a GPU can show, in under nine minutes: the laws of the kernels against plain loops in double, other programs' numbers, layouts whose
+# ranks share the GPU, the same run on GPU and host; then rates, as ratios measured in the same run. One table, and OUT/gpu.json.
+#   regression/gpu.sh
+# Environment:
+#   BUILD   folder of the programs (build/cuda), which are built where they are missing: bin/gyrfalcon, regression/{unit_tests,device_rates}
+#   HOST    a gyrfalcon for hosts (build/release/bin/gyrfalcon), for the run that both do, where it is there
+#   OUT     where logs and results go (out/gpu)             LIMIT  seconds for all (520): what does not fit is skipped
+#   SMALL   1: tiny shapes, and none of the models, for a GPU that is emulated
+#   PYTHON  with PyTorch, for ratios to its kernels (python3, where that has it)
+# Exit codes: 0 all that ran held, 1 something failed, 66 no program, 69 no GPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+BUILD=${BUILD:-build/cuda} HOST=${HOST:-build/release/bin/gyrfalcon} OUT=${OUT:-out/gpu} LIMIT=${LIMIT:-520} SMALL=${SMALL:-0} PYTHON=${PYTHON:-python3}
+program=${PROGRAM:-$BUILD/bin/gyrfalcon} tests=${TESTS:-$BUILD/regression/unit_tests} rates=${RATES:-$BUILD/regression/device_rates}
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+begun=$SECONDS failed=0
+
+build() {
+  if [ -x "$program" ] && [ -x "$tests" ] && [ -x "$rates" ]; then echo "held: built before"; return; fi
+  cmake --preset cuda -DGYR_GPUS="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)"
+  cmake --build "$BUILD" --parallel "$(nproc)" --target gyrfalcon unit_tests device_rates
+}
+
+# step NAME MOST WORDS...: runs this script's function of these words within so many seconds; a line of the table, its output in OUT/NAME.log.
+step() {
+  local name=$1 most=$2 left=$((LIMIT - SECONDS + begun)) start=$SECONDS code=0 how
+  shift 2
+  if [ "$left" -lt 5 ]; then
+    how=skipped
+  else
+    timeout -k 5 $((most < left ? most : left)) regression/gpu.sh _ "$@" > "$OUT/$name.log" 2>&1 || code=$?
+    case $code in 0) how=held ;; 77) how=absent ;; 124 | 137) how='too long' ;; *) how="failed, $code" ;; esac
+    case $how in held | absent) ;; *) failed=1 ;; esac
+  fi
+  printf '%-22s %-12s %5d s  %s\n' "$name" "$how" $((SECONDS - start)) "$(summary "$name")"
+  printf '{"step":"%s","result":"%s","seconds":%d}\n' "$name" "$how" $((SECONDS - start)) >> "$OUT/records"
+}
+# The last thing that a step has said of itself.
+summary() { sed -n 's/^\(\[==========\] [0-9].*\|RUN .*\|held: .*\|absent: .*\|\(gyrfalcon\|device_rates\): .*\)$/\1/p' "$OUT/$1.log" 2> /dev/null | tail -n 1 | cut -c1-110; }
+
+# Where unit tests look at the device's memory: pinned memory of the host, and no launch returns before its kernel has ended.
+looking() { GYR_CUDA_MEMORY=pinned CUDA_LAUNCH_BLOCKING=1 "$@"; }
+laws() { looking "$tests" --gtest_brief=1 --gtest_filter="$1"; }
+version() { "$program" --version; }
+
+kernels='adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:int8_matrix.*:rmsnorm.*:rope.*:ssd.*:swiglu.*'
+few='adamw.*:rmsnorm.*:swiglu.*:gate.*:rope.*'
+numbers='*/parity.*:*huggingface.*'
+[ "$SMALL" = 0 ] || kernels='rmsnorm.*:swiglu.*' numbers='*/parity.*/T1' few='swiglu.*'
+
+material() {
+  local build folder=$OUT settings
+  build=$OUT/for_material
+  mkdir -p "$build/bin"
+  ln -sf "$(realpath "$program")" "$build/bin/gyrfalcon"
+  . regression/jobs/material.sh
+  make_material 50 "$([ "$SMALL" = 0 ] && echo 2000 || echo 60)"
+  [ "$SMALL" = 0 ] || settings+=("${few_numbers[@]}" train.steps=4)
+  printf '%s\n' "${settings[@]}" > "$OUT/settings"
+}
+
+ranks_sharing() {  # AXIS
+  local -a launcher settings
+  read -r -a launcher <<< "$(jobscripts/launcher.sh "$program")"
+  mapfile -t settings < "$OUT/settings"
+  "${launcher[@]}" -n 2 "$program" verify input/demo.yaml "${settings[@]}" "parallel.$1=2" train.precision=fp32
+}
+
+# The same run on both; losses within 1e-3.
+host_and_gpu() {
+  [ -x "$HOST" ] || { echo "absent: $HOST"; return 77; }
+  local -a settings
+  local side
+  mapfile -t settings < "$OUT/settings"
+  for side in "$HOST" "$program"; do
+    "$side" train input/demo.yaml "${settings[@]}" train.log_every=1 "output.folder=$OUT/run.$([ "$side" = "$HOST" ] && echo host || echo gpu)"
+  done
+  for side in host gpu; do
+    sed -n 's/.*"kind":"step".*"loss":\([-0-9.e+]*\).*/\1/p;t' "$OUT/run.$side/metrics.jsonl" > "$OUT/$side.losses"
+    [ -s "$OUT/$side.losses" ] || { echo "no losses in $OUT/run.$side/metrics.jsonl"; return 1; }
+  done
+  paste "$OUT/host.losses" "$OUT/gpu.losses" | awk '
+    { d = ($2 - $1) / $1; if (d < 0) d = -d; if (d > worst) worst = d; last = $2 }
+    END { printf "held: %d steps, losses within %.1e, the last one %.4f\n", NR, worst, last; exit !(NR > 1 && worst < 1e-3) }'
+}
+
+sanitized() {
+  command -v compute-sanitizer > /dev/null || { echo "absent: compute-sanitizer"; return 77; }
+  looking compute-sanitizer --error-exitcode 1 "$tests" --gtest_brief=1 --gtest_filter="$few"
+}
+
+# Rates at several lengths, and PyTorch's beside them.
+measure() {
+  local length
+  if [ "$SMALL" != 0 ]; then
+    "$rates" small 2> "$OUT/rates.jsonl"
+  else
+    for length in 2048 4096 16384; do "$rates" length=$length sequences=$((16384 / length)) 2>> "$OUT/rates.jsonl"; done
+  fi
+  echo "held: $(wc -l < "$OUT/rates.jsonl") rates"
+}
+measure_peer() {
+  "$PYTHON" -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null || { echo "absent: PyTorch with CUDA"; return 77; }
+  "$PYTHON" regression/gpu/peer.py 2048 4096 16384 > "$OUT/peer.jsonl"
+  echo "held: $(wc -l < "$OUT/peer.jsonl") rates"
+}
+
+# A training step of a published shape on 4096 tokens; MFU by the GPU's data sheet.
+train_step() {  # DECK
+  local -a settings
+  local name
+  name=$(basename "$1" .yaml)
+  mapfile -t settings < "$OUT/settings"
+  "$program" train "$1" "${settings[0]}" data.tokenizer= parallel.tensor=1 parallel.pipeline=1 train.steps=12 train.global_batch_size=2 \
+    train.micro_batch_size=1 train.seq_length=4096 train.eval_every=0 train.log_every=1 checkpoint.every=0 train.precision=bf16 "output.folder=$OUT/$name"
+  sed -n 's/.*"kind":"step".*"tflops_per_rank":\([0-9.e+]*\).*"tokens_per_second":\([0-9.e+]*\).*/\2 \1/p' "$OUT/$name/metrics.jsonl" | sort -n |
+    awk -v name="$name" -v peak="$(peak)" '{ tokens[NR] = $1; tflops[NR] = $2 }
+      END {
+        if (NR < 3) exit 1
+        m = int((NR + 1) / 2)
+        printf "held: %.0f tokens/s, %.1f TFLOP/s, MFU %s\n", tokens[m], tflops[m], peak > 0 ? sprintf("%.3f", tflops[m] / peak) : "unknown"
+        printf "{\"training\":\"%s\",\"tokens_per_second\":%g,\"tflops\":%g,\"peak_tflops\":%g}\n", name, tokens[m], tflops[m], peak > "/dev/stderr" }' 2>> "$OUT/records"
+}
+# Dense TFLOP/s of bf16 in the data sheet of this GPU; 0 where it is not known here.
+peak() {
+  case $(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1) in
+    *H100*PCIe*) echo 756 ;; *H100* | *H200*) echo 989 ;; *A100*) echo 312 ;; *B200*) echo 2250 ;; *) echo 0 ;;
+  esac
+}
+
+# Rates beside PyTorch's, by kernel and length.
+comparison() {
+  [ -s "$OUT/rates.jsonl" ] || return 0
+  printf '\n%-22s %8s %12s %10s %12s %8s\n' kernel tokens ms 'of copy' "PyTorch's ms" ratio
+  cat "$OUT/rates.jsonl" <(sed 's/^{/{"peer":1,/' "$OUT/peer.jsonl" 2> /dev/null) | awk '
+    function field(name,  at, rest) { at = index($0, "\"" name "\":"); if (!at) return ""; rest = substr($0, at + length(name) + 3); sub(/[,}].*/, "", rest); gsub(/"/, "", rest); return rest }
+    { key = field("kernel") " " field("length")
+      if (field("peer") != "") { theirs[key] = field("seconds"); next }
+      order[++n] = key; ours[key] = field("seconds"); of_copy[key] = field("of_copy") }
+    END { for (i = 1; i <= n; ++i) { split(order[i], k, " "); t = theirs[order[i]]
+      printf "%-22s %8d %12.3f %10.2f %12s %8s\n", k[1], k[2], 1e3 * ours[order[i]], of_copy[order[i]], t == "" ? "" : sprintf("%.3f", 1e3 * t), t == "" ? "" : sprintf("%.2f", t / ours[order[i]]) } }'
+}
+
+# The results as one list of JSON.
+results() {
+  echo '['
+  cat "$OUT/records" "$OUT/rates.jsonl" <(sed 's/^{/{"peer":true,/' "$OUT/peer.jsonl" 2> /dev/null) 2> /dev/null | paste -sd , -
+  echo ']'
+}
+
+main() {
+  local axis deck
+  if [ "$SMALL" = 0 ] && ! nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; then
+    echo "gpu.sh: no GPU here; SMALL=1 with an emulated program needs none" >&2
+    exit 69
+  fi
+  rm -rf "$OUT"
+  mkdir -p "$OUT"
+  step build 400 build
+  [ -x "$program" ] || { echo "gpu.sh: there is no $program; see $OUT/build.log" >&2; exit 66; }
+  step version 20 version
+  step material 60 material
+  step kernels 150 laws "$kernels"
+  step numbers 90 laws "$numbers"
+  for axis in tensor pipeline data context; do step "ranks_$axis" 60 ranks_sharing $axis; done
+  step host_and_gpu 60 host_and_gpu
+  step sanitizer 60 sanitized
+  step rates 120 measure
+  step peer 90 measure_peer
+  if [ "$SMALL" = 0 ]; then
+    for deck in input/falcon-h1-0.5b.yaml input/falcon-h1-1.5b.yaml; do step "train_$(basename $deck .yaml)" 60 train_step $deck; done
+  fi
+  comparison
+  results > "$OUT/gpu.json"
+  echo "$OUT/gpu.json; $((SECONDS - begun)) s"
+  exit $failed
+}
+
+if [ "${1:-}" = _ ]; then "${@:2}"; else main; fi

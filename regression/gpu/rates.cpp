@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rates of kernels at the shapes of input/falcon-h1-1.5b.yaml in bf16, beside what the device can do, measured in the same run: a large product, and a
+// copy from place to place. Flops and bytes are those of the mathematics, as the device counts them; seconds are the median window's, per call.
+//   device_rates [length=4096] [sequences=2] [windows=7] [seconds=0.05] [small]      small: shapes for machines that emulate a device
+// A table, and for each kernel a line of JSON on standard error. peer.py has the same names for PyTorch's kernels.
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "kernels/adamw.hpp"
+#include "kernels/attention.hpp"
+#include "kernels/convolution.hpp"
+#include "kernels/cross_entropy.hpp"
+#include "kernels/elementwise.hpp"
+#include "kernels/embedding.hpp"
+#include "kernels/gate.hpp"
+#include "kernels/gemm.hpp"
+#include "kernels/host_numbers.hpp"
+#include "kernels/random.hpp"
+#include "kernels/rmsnorm.hpp"
+#include "kernels/rope.hpp"
+#include "kernels/ssd.hpp"
+#include "kernels/sum.hpp"
+#include "kernels/swiglu.hpp"
+#include "kernels/threads.hpp"
+#include "src/base/table.hpp"
+
+namespace gyr {
+namespace {
+
+struct Extents {
+  Index length = 4096, sequences = 2;
+  Index hidden = 2048, wide = 4608, heads = 8, kv_heads = 2, head_dim = 128;
+  Index ssm_heads = 48, ssm_head_dim = 64, state = 256, chunk = 128;
+  Index vocab = 65536, logits = 1024, product = 8192, parameters = Index(1) << 27, copied = Index(1) << 28;
+  int windows = 7;
+  double seconds = 0.05;  // of a window, at least
+
+  Index tokens() const { return sequences * length; }
+  Index inner() const { return ssm_heads * ssm_head_dim; }
+  void shrink() {
+    length = 160, sequences = 1, hidden = 64, wide = 96, heads = 4, kv_heads = 2, head_dim = 64, ssm_heads = 2, ssm_head_dim = 32, state = 32, chunk = 64;
+    vocab = 300, logits = 16, product = 96, parameters = 4096, copied = 1 << 16, windows = 1, seconds = 0;
+  }
+};
+
+// The tensors of a case, and the numbers that they are filled with before it is timed.
+class Ground {
+ public:
+  explicit Ground(Arena arena) : arena_(std::move(arena)) {}
+  template <class T>
+  Tensor2<T> normal(Index rows, Index columns, double scale = 1) {
+    const auto x = arena_.tensor<T>(rows, columns);
+    fillers_.push_back([x, scale] { fill_in(flat(x), scale); });
+    return x;
+  }
+  template <class T>
+  Tensor1<T> constant(Index n, double value) {
+    const auto x = arena_.tensor<T>(n);
+    fillers_.push_back([x, value] {
+      HostNumbers<T> numbers(x);
+      for (Index i = 0; i < Index(x.span()); ++i) numbers(i) = T(float(value));
+      numbers.put();
+    });
+    return x;
+  }
+  Tensor1<Token> tokens(Index n, Index vocab) {
+    const auto x = arena_.tensor<Token>(n);
+    fillers_.push_back([x, vocab] {
+      HostNumbers<Token> numbers(x);
+      for (Index i = 0; i < Index(x.span()); ++i) numbers(i) = Token(i * 7919 % vocab);
+      numbers.put();
+    });
+    return x;
+  }
+  void fill() const {
+    for (const auto& filler : fillers_) filler();
+  }
+  Index high_water() const { return arena_.high_water(); }
+
+ private:
+  // Normal, from a table that is read round and round: products of equal numbers take less power than others, and so less time.
+  template <class T>
+  static void fill_in(const Tensor1<T>& x, double scale) {
+    constexpr Index period = 65521;
+    static const std::vector<float> table = [] {
+      std::vector<float> t(period);
+      const Stream stream(1, "rates");
+      for (Index i = 0; i < period; ++i) t[std::size_t(i)] = float(stream.normal(i));
+      return t;
+    }();
+    HostNumbers<T> numbers(x);
+    for (Index i = 0, j = 0; i < Index(x.span()); ++i, j = j + 1 < period ? j + 1 : 0) numbers(i) = T(float(scale) * table[std::size_t(j)]);
+    numbers.put();
+  }
+  Arena arena_;
+  std::vector<std::function<void()>> fillers_;
+};
+
+// What is timed: `run`, behind `prepare`.
+struct Case {
+  std::function<void(Device&)> run, prepare = [](Device&) {};
+};
+using Maker = std::function<Case(Ground&, const Extents&)>;
+
+struct Rate {
+  double seconds, flops, bytes;  // of a call
+};
+
+double seconds_of_window(Device& dev, const Case& c, const Extents& e) {
+  using Clock = std::chrono::steady_clock;
+  dev.fence();
+  const auto start = Clock::now();
+  for (int calls = 1, done = 0;; calls *= 2) {
+    for (; done < calls; ++done) c.run(dev);
+    dev.fence();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (seconds >= e.seconds) return seconds / done;
+  }
+}
+
+Rate measured(const Maker& make, const Extents& e) {
+  Ground counted(Arena::dry_run(Memory::activations));
+  const Case rehearsed = make(counted, e);
+  Device dry(true, 0);
+  rehearsed.prepare(dry);
+  dry.clear_work();
+  rehearsed.run(dry);
+  Rate rate{0, 0, 0};
+  for (const Work& w : dry.work()) rate.flops += w.flops, rate.bytes += w.bytes;
+
+  Ground ground(Arena(Memory::activations, counted.high_water()));
+  const Case c = make(ground, e);
+  ground.fill();
+  Device dev(false, dry.scratch.high_water());
+  c.prepare(dev);
+  c.run(dev);
+  std::vector<double> windows;
+  for (int i = 0; i < e.windows; ++i) windows.push_back(seconds_of_window(dev, c, e));
+  std::nth_element(windows.begin(), windows.begin() + e.windows / 2, windows.end());
+  rate.seconds = windows[std::size_t(e.windows / 2)];
+  return rate;
+}
+
+Case copy_case(Ground& g, const Extents& e) {
+  const auto from = g.normal<float>(1, e.copied), to = g.normal<float>(1, e.copied);
+  return {[=](Device& dev) {
+    const Index bytes = from.span() * Index(sizeof(float));
+    if (auto launch = dev.launch("copy", 0, 2.0 * double(bytes))) backend::copy_on_device(dev.queue, from.data(), to.data(), bytes);
+  }};
+}
+
+template <class T>
+Case product_case(Ground& g, const Extents& e) {
+  const Index n = e.product;
+  const auto a = g.normal<T>(n, n), b = g.normal<T>(n, n), c = g.normal<T>(n, n);
+  return {[=](Device& dev) { gemm<T>(dev, MatrixOp::none, Matrix<const T>(a), MatrixOp::transpose, Matrix<const T>(b), Matrix<T>(c)); }};
+}
+
+// The largest of a layer: gate and up of SwiGLU; its weight's gradient is added up in float.
+Case layer_forward(Ground& g, const Extents& e) {
+  const auto x = g.normal<bf16>(e.tokens(), e.hidden), w = g.normal<bf16>(2 * e.wide, e.hidden), y = g.normal<bf16>(e.tokens(), 2 * e.wide);
+  return {[=](Device& dev) { linear<bf16>(dev, Matrix<const bf16>(x), Matrix<const bf16>(w), Matrix<bf16>(y)); }};
+}
+Case layer_backward(Ground& g, const Extents& e) {
+  const auto x = g.normal<bf16>(e.tokens(), e.hidden), w = g.normal<bf16>(2 * e.wide, e.hidden), dy = g.normal<bf16>(e.tokens(), 2 * e.wide);
+  const auto dx = g.normal<bf16>(e.tokens(), e.hidden);
+  const auto dw = g.normal<float>(2 * e.wide, e.hidden);
+  return {[=](Device& dev) {
+    linear_backward_input<bf16>(dev, Matrix<const bf16>(dy), Matrix<const bf16>(w), Matrix<bf16>(dx));
+    linear_backward_weight<bf16>(dev, Matrix<const bf16>(dy), Matrix<const bf16>(x), Matrix<float>(dw));
+  }};
+}
+
+struct AttentionCase {
+  using M = Matrix<const bf16>;
+  AttentionCase(Ground& g, const Extents& e)
+      : shape{e.sequences, e.length, e.length, e.heads, e.kv_heads, e.head_dim, e.head_dim}, scale(1 / std::sqrt(double(e.head_dim))),
+        q(g.normal<bf16>(e.tokens(), e.heads * e.head_dim)), k(g.normal<bf16>(e.tokens(), e.kv_heads * e.head_dim)),
+        v(g.normal<bf16>(e.tokens(), e.kv_heads * e.head_dim)), out(g.normal<bf16>(e.tokens(), e.heads * e.head_dim)),
+        dout(g.normal<bf16>(e.tokens(), e.heads * e.head_dim)),
+        state{g.normal<float>(e.tokens(), e.heads * e.head_dim), g.normal<float>(e.tokens(), e.heads), g.normal<float>(e.tokens(), e.heads)},
+        delta(g.normal<float>(e.tokens(), e.heads)) {}
+  void forward(Device& dev) const {
+    attention<bf16>(dev, shape, Mask{}, scale, M(q), M(k), M(v), Carry::fresh, state);
+    attention_finish<bf16>(dev, shape, state, out, state.m);
+  }
+  AttentionShape shape;
+  double scale;
+  Tensor2<bf16> q, k, v, out, dout;
+  AttentionState<float> state;
+  Tensor2<float> delta;
+};
+Case attention_forward(Ground& g, const Extents& e) {
+  const AttentionCase a(g, e);
+  return {[=](Device& dev) { a.forward(dev); }};
+}
+Case attention_gradient(Ground& g, const Extents& e) {
+  const AttentionCase a(g, e);
+  const auto dq = g.normal<float>(e.tokens(), e.heads * e.head_dim), dk = g.normal<float>(e.tokens(), e.kv_heads * e.head_dim),
+             dv = g.normal<float>(e.tokens(), e.kv_heads * e.head_dim);
+  return {[=](Device& dev) {
+            using M = AttentionCase::M;
+            attention_delta<bf16>(dev, a.shape, a.dout, a.out, a.delta);
+            attention_backward<bf16>(dev, a.shape, Mask{}, a.scale, M(a.q), M(a.k), M(a.v), a.dout, a.state.m, a.delta, Matrix<float>(dq),
+                                     Matrix<float>(dk), Matrix<float>(dv));
+          },
+          [=](Device& dev) { a.forward(dev); }};
+}
+
+struct ScanCase {
+  using M = Matrix<const bf16>;
+  ScanCase(Ground& g, const Extents& e)
+      : shape{e.sequences, e.length, e.ssm_heads, 1, e.ssm_head_dim, e.state, e.chunk, 0, std::numeric_limits<double>::infinity()},
+        x(g.normal<bf16>(e.tokens(), e.inner())), b(g.normal<bf16>(e.tokens(), e.state, 0.1)), c(g.normal<bf16>(e.tokens(), e.state, 0.1)),
+        dt(g.normal<bf16>(e.tokens(), e.ssm_heads)), y(g.normal<bf16>(e.tokens(), e.inner())), steps(g.normal<float>(e.tokens(), e.ssm_heads)),
+        dt_bias(g.constant<float>(e.ssm_heads, -2)), a_log(g.constant<float>(e.ssm_heads, 1)), d(g.constant<float>(e.ssm_heads, 1)),
+        states(g.normal<float>(e.sequences * shape.chunks(), e.inner() * e.state)), last(g.normal<float>(e.sequences, e.inner() * e.state)) {}
+  SsdInput<bf16> input() const { return {M(x), M(b), M(c), M(dt)}; }
+  SsdWeights<float> weights() const { return {dt_bias, a_log, d}; }
+  SsdSaved<float> saved() const { return {steps, Tensor3<float>(states.data(), shape.batch, shape.chunks(), shape.num_heads * shape.head_dim * shape.state_size)}; }
+  void forward(Device& dev) const { ssd<bf16>(dev, shape, input(), weights(), {}, y, saved(), last); }
+  SsdShape shape;
+  Tensor2<bf16> x, b, c, dt, y;
+  Tensor2<float> steps;
+  Tensor1<float> dt_bias, a_log, d;
+  Tensor2<float> states, last;
+};
+Case scan_forward(Ground& g, const Extents& e) {
+  const ScanCase s(g, e);
+  return {[=](Device& dev) { s.forward(dev); }};
+}
+Case scan_gradient(Ground& g, const Extents& e) {
+  const ScanCase s(g, e);
+  const auto dy = g.normal<bf16>(e.tokens(), e.inner()), dx = g.normal<bf16>(e.tokens(), e.inner()), db = g.normal<bf16>(e.tokens(), e.state),
+             dc = g.normal<bf16>(e.tokens(), e.state), ddt = g.normal<bf16>(e.tokens(), e.ssm_heads);
+  const auto dw = g.normal<float>(3, e.ssm_heads);
+  return {[=](Device& dev) {
+            const auto row = [&](Index i) { return Tensor1<float>(dw.data() + i * s.shape.num_heads, s.shape.num_heads); };
+            ssd_backward<bf16>(dev, s.shape, s.input(), s.weights(), s.saved(), dy, {}, {dx, db, dc, ddt}, {row(0), row(1), row(2)}, {});
+          },
+          [=](Device& dev) { s.forward(dev); }};
+}
+
+Case norm_forward(Ground& g, const Extents& e) {
+  const auto x = g.normal<bf16>(e.tokens(), e.hidden), y = g.normal<bf16>(e.tokens(), e.hidden);
+  const auto w = g.constant<float>(e.hidden, 1), rstd = g.constant<float>(e.tokens(), 1);
+  return {[=](Device& dev) { rmsnorm<bf16>(dev, x, w, 1e-5, y, rstd); }};
+}
+Case norm_gradient(Ground& g, const Extents& e) {
+  const auto x = g.normal<bf16>(e.tokens(), e.hidden), dy = g.normal<bf16>(e.tokens(), e.hidden), dx = g.normal<bf16>(e.tokens(), e.hidden);
+  const auto w = g.constant<float>(e.hidden, 1), rstd = g.constant<float>(e.tokens(), 1), dw = g.constant<float>(e.hidden, 0);
+  return {[=](Device& dev) { rmsnorm_backward<bf16>(dev, dy, x, w, rstd, Add::no, dx, dw); }};
+}
+Case swiglu_forward(Ground& g, const Extents& e) {
+  const auto x = g.normal<bf16>(e.tokens(), 2 * e.wide), y = g.normal<bf16>(e.tokens(), e.wide);
+  return {[=](Device& dev) { swiglu<bf16>(dev, x, 0.7, y); }};
+}
+Case swiglu_gradient(Ground& g, const Extents& e) {
+  const auto x = g.normal<bf16>(e.tokens(), 2 * e.wide), dy = g.normal<bf16>(e.tokens(), e.wide), dx = g.normal<bf16>(e.tokens(), 2 * e.wide);
+  return {[=](Device& dev) { swiglu_backward<bf16>(dev, dy, x, 0.7, dx); }};
+}
+Case gated_norm_forward(Ground& g, const Extents& e) {
+  const auto y = g.normal<bf16>(e.tokens(), e.inner()), z = g.normal<bf16>(e.tokens(), e.inner()), out = g.normal<bf16>(e.tokens(), e.inner());
+  const auto w = g.constant<float>(e.inner(), 1);
+  const auto squares = g.normal<float>(e.tokens(), 1);
+  return {[=, width = e.inner()](Device& dev) {
+    gated_norm_squares<bf16>(dev, GateOrder::gate_first, Matrix<const bf16>(y), Matrix<const bf16>(z), squares);
+    gated_norm<bf16>(dev, GateOrder::gate_first, Matrix<const bf16>(y), Matrix<const bf16>(z), w, squares, width, 1e-5, out);
+  }};
+}
+Case convolution_forward(Ground& g, const Extents& e) {
+  const Index channels = e.inner() + 2 * e.state;
+  const auto x = g.normal<bf16>(e.tokens(), channels), y = g.normal<bf16>(e.tokens(), channels);
+  const auto w = g.normal<float>(channels, 4);
+  const auto bias = g.constant<float>(channels, 0);
+  return {[=, batch = e.sequences](Device& dev) { convolution<bf16>(dev, batch, Matrix<const bf16>(x), w, bias, {}, Matrix<bf16>(y)); }};
+}
+Case convolution_gradient(Ground& g, const Extents& e) {
+  const Index channels = e.inner() + 2 * e.state;
+  const auto x = g.normal<bf16>(e.tokens(), channels), dy = g.normal<bf16>(e.tokens(), channels), dx = g.normal<bf16>(e.tokens(), channels);
+  const auto w = g.normal<float>(channels, 4), dw = g.normal<float>(channels, 4);
+  const auto bias = g.constant<float>(channels, 0), dbias = g.constant<float>(channels, 0);
+  return {[=, batch = e.sequences](Device& dev) {
+    convolution_backward<bf16>(dev, batch, Matrix<const bf16>(dy), Matrix<const bf16>(x), w, bias, {}, Matrix<bf16>(dx), dw, dbias, {});
+  }};
+}
+Case residual(Ground& g, const Extents& e) {
+  const auto x = g.normal<bf16>(e.tokens(), e.hidden), y = g.normal<bf16>(e.tokens(), e.hidden);
+  return {[=](Device& dev) { add<bf16>(dev, Tensor1<const bf16>(flat(x)), flat(y)); }};
+}
+Case embedding_forward(Ground& g, const Extents& e) {
+  const auto tokens = g.tokens(e.tokens(), e.vocab);
+  const auto table = g.normal<bf16>(e.vocab, e.hidden), x = g.normal<bf16>(e.tokens(), e.hidden);
+  return {[=](Device& dev) { embedding<bf16>(dev, tokens, table, 0, 2, x); }};
+}
+// A block of rows of the head.
+Case loss(Ground& g, const Extents& e) {
+  const auto logits = g.normal<float>(e.logits, e.vocab), sums = g.normal<float>(2, e.logits);
+  const auto top = g.constant<float>(e.logits, 0);
+  const auto labels = g.tokens(e.logits, e.vocab);
+  const auto dlogits = g.normal<bf16>(e.logits, e.vocab);
+  return {[=, vocab = e.vocab](Device& dev) {
+    logits_top<float>(dev, logits, vocab, top);
+    logits_sums<float>(dev, logits, vocab, top, labels, 0, sums);
+    cross_entropy_backward<bf16>(dev, logits, vocab, top, sums, labels, 0, 1e-3, {}, dlogits);
+  }};
+}
+Case optimizer(Ground& g, const Extents& e) {
+  const auto gradient = g.normal<float>(1, e.parameters), m = g.normal<float>(1, e.parameters), master = g.normal<float>(1, e.parameters);
+  const auto v = g.constant<float>(e.parameters, 1);
+  const auto w = g.normal<bf16>(1, e.parameters);
+  return {[=](Device& dev) {
+    const AdamW step{1e-4, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5, 1};
+    adamw<bf16>(dev, step, Tensor1<const float>(flat(gradient)), flat(m), v, flat(master), flat(w));
+  }};
+}
+Case norm_of_gradients(Ground& g, const Extents& e) {
+  const auto gradient = g.normal<float>(1, e.parameters);
+  const auto sum = g.constant<double>(1, 0);
+  return {[=](Device& dev) { add_sum_of_squares<float>(dev, Tensor1<const float>(flat(gradient)), sum); }};
+}
+
+const std::vector<std::pair<const char*, Maker>>& kernels() {
+  static const std::vector<std::pair<const char*, Maker>> all = {{"copy", copy_case},
+                                                                 {"product", product_case<bf16>},
+                                                                 {"product_fp32", product_case<float>},
+                                                                 {"layer_forward", layer_forward},
+                                                                 {"layer_backward", layer_backward},
+                                                                 {"attention_forward", attention_forward},
+                                                                 {"attention_backward", attention_gradient},
+                                                                 {"scan_forward", scan_forward},
+                                                                 {"scan_backward", scan_gradient},
+                                                                 {"rmsnorm_forward", norm_forward},
+                                                                 {"rmsnorm_backward", norm_gradient},
+                                                                 {"swiglu_forward", swiglu_forward},
+                                                                 {"swiglu_backward", swiglu_gradient},
+                                                                 {"gated_norm_forward", gated_norm_forward},
+                                                                 {"convolution_forward", convolution_forward},
+                                                                 {"convolution_backward", convolution_gradient},
+                                                                 {"residual", residual},
+                                                                 {"embedding_forward", embedding_forward},
+                                                                 {"cross_entropy", loss},
+                                                                 {"adamw", optimizer},
+                                                                 {"norm_of_gradients", norm_of_gradients}};
+  return all;
+}
+
+void print_rates(const Extents& e) {
+  std::map<std::string, Rate> rates;
+  Table table({{"kernel"}, {"ms", true}, {"TFLOP/s", true}, {"GB/s", true}, {"of product", true}, {"of copy", true}});
+  for (const auto& [name, make] : kernels()) {
+    const Rate& r = rates[name] = measured(make, e);
+    const double of_product = r.flops / r.seconds / (rates["product"].flops / rates["product"].seconds);
+    const double of_copy = r.bytes / r.seconds / (rates["copy"].bytes / rates["copy"].seconds);
+    table.row({name, fmt::format("{:.3f}", 1e3 * r.seconds), fmt::format("{:.1f}", 1e-12 * r.flops / r.seconds), fmt::format("{:.0f}", 1e-9 * r.bytes / r.seconds),
+               std::isfinite(of_product) ? fmt::format("{:.2f}", of_product) : "", fmt::format("{:.2f}", of_copy)});
+    fmt::print(stderr, R"({{"kernel":"{}","length":{},"seconds":{:.9g},"flops":{:.9g},"bytes":{:.9g},"of_copy":{:.4g}}})" "\n", name, e.length, r.seconds,
+               r.flops, r.bytes, of_copy);
+  }
+  fmt::print("{} sequences of {} tokens; {}\n{}", e.sequences, e.length, threads_text(), table.str());
+}
+
+// The extents that words of the command line ask for.
+Extents read_extents(const std::vector<std::string>& words) {
+  Extents e;
+  for (const std::string& word : words)
+    if (word == "small") e.shrink();
+  for (const std::string& word : words) {
+    const std::size_t equals = word.find('=');
+    const std::string key = word.substr(0, equals);
+    if (word == "small") continue;
+    const double value = equals == word.npos ? 0 : std::strtod(word.c_str() + equals + 1, nullptr);
+    require((key == "length" || key == "sequences" || key == "windows" || key == "seconds") && (value > 0 || key == "seconds"), Exit::usage,
+            "{}: words are length=N, sequences=N, windows=N, seconds=S and small", word);
+    if (key == "length") e.length = Index(value);
+    else if (key == "sequences") e.sequences = Index(value);
+    else if (key == "windows") e.windows = int(value);
+    else e.seconds = value;
+  }
+  return e;
+}
+
+}  // namespace
+}  // namespace gyr
+
+int main(int argc, char** argv) {
+  using namespace gyr;
+  prepare_threads(argv);
+  MPI_Init(&argc, &argv);
+  int code = 0;
+  try {
+    const Extents e = read_extents({argv + 1, argv + argc});
+    start_threads(1, 0);
+    print_rates(e);
+    end_threads();
+  } catch (const Error& error) {
+    fmt::print(stderr, "device_rates: {}\n", error.what());
+    code = int(error.code);
+  }
+  MPI_Finalize();
+  return code;
+}
