@@ -65,14 +65,18 @@ class Beacon {
   void advance() { set(progress_, progress_.load(std::memory_order_relaxed) + 1); }
   void send(Index bytes) { set(sent_, sent_.load(std::memory_order_relaxed) + bytes); }
 
-  // From here to the end of the block this rank waits for `call`. A null beacon is told nothing.
+  // From here to the end of the block this rank waits for `call`. A null beacon is told nothing. Seconds in which the device may compute as well
+  // do not count as waiting.
+  enum class Meanwhile { nothing, device_computes };
   class [[nodiscard]] Waiting {
    public:
-    Waiting(Beacon* beacon, const Call& call) : beacon_(beacon) {
+    Waiting(Beacon* beacon, const Call& call, Meanwhile meanwhile = Meanwhile::nothing) : beacon_(beacon), meanwhile_(meanwhile) {
       if (beacon_) beacon_->begin(call), begin_ = Clock::now();
     }
     ~Waiting() {
-      if (beacon_) beacon_->end(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count());
+      if (!beacon_) return;
+      const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_);
+      beacon_->end(meanwhile_ == Meanwhile::nothing ? passed.count() : 0);
     }
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
@@ -80,6 +84,7 @@ class Beacon {
    private:
     using Clock = std::chrono::steady_clock;
     Beacon* beacon_;
+    Meanwhile meanwhile_;
     Clock::time_point begin_;
   };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/arena.hpp"
+#include "kernels/beacon.hpp"
 #include "kernels/queue.hpp"
 #include "kernels/recorder.hpp"
 
@@ -44,7 +45,17 @@ class Device {
 
   bool dry_run() const { return dry_run_; }
   Queue queue;
-  void fence() const { queue.fence(); }
+  void fence() {
+    host_waits([&] { queue.fence(); });
+  }
+  // What the device does from now on is behind `call`: so the beacon, which may be null, is told when next the host waits for the device.
+  void behind(Beacon* beacon, const Call& call) { beacon_ = beacon, call_ = call; }
+  // wait() waits for the device.
+  template <class Wait>
+  void host_waits(const Wait& wait) {
+    const Beacon::Waiting waiting(std::exchange(beacon_, nullptr), call_, Beacon::Meanwhile::device_computes);
+    wait();
+  }
   // Threads of a team of for_teams, 0: as many as Kokkos likes. One on hosts: what a team adds up has one order, whatever the number of threads.
   static inline int team_size = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace> ? 1 : 0;
   Arena scratch;
@@ -118,6 +129,8 @@ class Device {
   Index times_ = 1;
   const char* purpose_ = "";
   Recorder* recorder_ = nullptr;
+  Beacon* beacon_ = nullptr;
+  Call call_;
   std::vector<Work> work_;
 };
 

@@ -14,6 +14,7 @@ bool Event::done() {
 void Event::device_wait(Device& dev) {
   if (!transport_ || !transport_->order(dev.queue, ticket_)) return host_wait();
   transport_ = nullptr;
+  dev.behind(beacon_, call_);
   recorded_.done();
 }
 

@@ -22,7 +22,7 @@ std::vector<std::remove_const_t<V>> to_host(Device& dev, Tensor1<V> x) {
   using Number = std::remove_const_t<V>;
   std::vector<Number> host(x.extent(0));
   if (const auto run = dev.launch(to_host_work, 0, double(sizeof(V)) * double(host.size())))
-    backend::copy_to_host(x.data(), host.data(), Index(x.span() * sizeof(V)));
+    dev.host_waits([&] { backend::copy_to_host(x.data(), host.data(), Index(x.span() * sizeof(V))); });
   return host;
 }
 

@@ -122,6 +122,20 @@ TEST(devices, go_on_with_the_same_bits) {
   EXPECT_EQ(losses(folder.path() / "parts").size(), 6u);
 }
 
+// A rank hangs while the others' GPUs wait for it in NCCL, and their hosts for the GPUs: the watchdog names it, and what the others wait for.
+TEST(devices, that_wait_for_a_hanging_rank_name_it) {
+  const Folder folder;
+  for (const std::string axis : {"data", "tensor", "pipeline"}) {
+    SCOPED_TRACE(axis);
+    const Result r = run_on_devices(Material::get().train(folder.path() / axis, {"train.steps=4", "parallel." + axis + "=2", "watchdog.seconds=2",
+                                                                                 "fault.kind=hang", "fault.rank=1", "fault.step=2"}),
+                                    2, 2);
+    EXPECT_EQ(r.code, 75) << r.out << r.err;
+    EXPECT_NE(r.err.find("culprit: rank 1"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("waiting for "), std::string::npos) << r.err;
+  }
+}
+
 // Nothing is asked of a GPU by plans and versions; what needs one says in one line that there is none.
 TEST(devices, that_are_not_there) {
   const Folder folder;

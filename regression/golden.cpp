@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/huggingface/config_json.hpp"
@@ -13,7 +14,12 @@ namespace gyr::testing {
 
 namespace {
 
-const std::filesystem::path root = GYR_SOURCE_DIR "/regression/golden/huggingface";
+// In the folder that the tests were built in, unless they run elsewhere.
+std::filesystem::path golden_folder() {
+  const char* const elsewhere = std::getenv("GYR_SOURCE_DIR");
+  return std::filesystem::path(elsewhere ? elsewhere : GYR_SOURCE_DIR) / "regression/golden/huggingface";
+}
+const std::filesystem::path root = golden_folder();
 
 class Expected {
  public:

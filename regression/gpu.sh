@@ -4,7 +4,8 @@
 # ranks share the GPU, the same run on GPU and host; then rates, as ratios measured in the same run. One table, and OUT/gpu.json.
 #   regression/gpu.sh
 # Environment:
-#   BUILD   folder of the programs (build/cuda), which are built where they are missing: bin/gyrfalcon, regression/{unit_tests,device_rates}
+#   BUILD   folder of the programs (build/cuda), which are built where they are missing: bin/gyrfalcon, regression/{unit_tests,device_rates};
+#           or what gpu/pack.sh has made of them on another machine
 #   HOST    a gyrfalcon for hosts (build/release/bin/gyrfalcon), for the run that both do, where it is there
 #   OUT     where logs and results go (out/gpu)             LIMIT  seconds for all (520): what does not fit is skipped
 #   SMALL   1: tiny shapes, and none of the models, for a GPU that is emulated
@@ -14,7 +15,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build/cuda} HOST=${HOST:-build/release/bin/gyrfalcon} OUT=${OUT:-out/gpu} LIMIT=${LIMIT:-520} SMALL=${SMALL:-0} PYTHON=${PYTHON:-python3}
 program=${PROGRAM:-$BUILD/bin/gyrfalcon} tests=${TESTS:-$BUILD/regression/unit_tests} rates=${RATES:-$BUILD/regression/device_rates}
-export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 GYR_SOURCE_DIR=$PWD
+# What was packed elsewhere (gpu/pack.sh) brings libraries and a launcher; CUDA's may be those that PyTorch brings.
+[ ! -d "$BUILD/lib" ] || export PATH=$(realpath "$BUILD")/bin:$PATH LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$(realpath "$BUILD")/lib
+for folder in $("$PYTHON" -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib"))' 2> /dev/null); do
+  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$folder
+done
 begun=$SECONDS failed=0
 
 build() {

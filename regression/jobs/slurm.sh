@@ -6,7 +6,7 @@
 # for devices), and the program for GPUs, on emulated ones, must find NCCL between them.
 #   regression/jobs/slurm.sh BUILD      BUILD the folder with bin/gyrfalcon
 # Needs root and Debian's slurm-wlm; exit code 77 (skipped) where they are not. Everything runs on ports of its own, in a folder that is
-# removed at the end. The undisturbed run takes at least 20 seconds, because Slurm looks at time limits twice a minute: STEPS=400.
+# removed at the end. The undisturbed run takes at least 20 seconds, because Slurm looks at time limits twice a minute: STEPS=700.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:?give the build folder}")
@@ -116,7 +116,7 @@ END
 
 say "Slurm $(slurmctld -V | cut -d' ' -f2) on $host"
 cluster
-steps=${STEPS:-400}
+steps=${STEPS:-700}
 make_material "$steps"
 
 say "undisturbed"
