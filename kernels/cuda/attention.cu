@@ -254,6 +254,8 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   const double each = 6.0 * double(shape.head_dim) + 4.0 * double(shape.v_head_dim) + 5;
   const auto run = dev.launch("attention_backward", each * pairs(shape, mask), bytes<T>(shape, 4));
   if (!run) return;
+  if constexpr (std::is_same_v<T, bf16>)
+    if (attention_gradients_by_tensor_cores(dev, heads, scale, mask.documents.positions, q, k, v, dout, lse, delta, dq, dk, dv)) return;
   launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.queries * shape.num_heads), backward_queries_kernel<T>, heads, Acc<T>(scale),
          mask.documents.positions, q, k, v, dout, lse, delta, dq);
   launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.keys * shape.num_kv_heads), backward_keys_kernel<T>, heads, Acc<T>(scale),

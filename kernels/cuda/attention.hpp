@@ -27,5 +27,8 @@ struct Heads {
 // is done.
 bool attention_by_tensor_cores(Device&, const Heads&, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q, Matrix<const bf16> k,
                                Matrix<const bf16> v, bool fresh, AttentionState<float> state);
+bool attention_gradients_by_tensor_cores(Device&, const Heads&, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q,
+                                         Matrix<const bf16> k, Matrix<const bf16> v, Tensor2<const bf16> dout, Tensor2<const float> lse,
+                                         Tensor2<const float> delta, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv);
 
 }  // namespace gyr::backend

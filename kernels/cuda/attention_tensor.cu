@@ -2,35 +2,14 @@
 // Flash attention, forward, by tensor cores (Dao, 2023): a block takes 64 queries of a head, each of its four warps 16 of them; tiles of 64 keys and
 // values come by turns into two places each, while the one before is computed with. Scores never leave registers: the fragments that a product leaves
 // them in are those that the next one takes its left operand from.
-#include <limits>
-
-#include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/attention_tensor.hpp"
 
 namespace gyr::backend {
 
 using namespace cuda;
+using namespace by_tensor_cores;
 
 namespace {
-
-constexpr int tile = 64, threads = 128, quads = 4;  // quads: lanes that share a row of a fragment
-
-// Tiles of W columns, in rows that are 16 bytes longer: eight of them touch every bank once.
-template <int W>
-struct Tile {
-  static constexpr int stride = W + 8, numbers = tile * stride, bytes = numbers * int(sizeof(bf16));
-};
-
-// Rows [first, first + 64) of a head; zeros behind its last row and column.
-template <int W>
-GYR_DEVICE void fetch(const Global<const bf16>& x, Index first, Index end, Index column, Index width, const Shared<bf16>& to) {
-  for (int i = thread_index(); i < tile * W / 8; i += threads) {
-    const int r = i / (W / 8), c = i % (W / 8) * 8;
-    x.copy(first + r, column + c, to.at(r * Tile<W>::stride + c), first + r < end && c < width);
-  }
-}
-
-// Exponents are of 2: scores enter multiplied by log2 e.
-constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 
 // What a lane has of the softmax of its two rows, lane / 4 and that + 8 of the warp's 16.
 struct Rows {
@@ -81,31 +60,6 @@ GYR_DEVICE void soften(FragmentD (&s)[tile / 8], float scale, Index first_key, R
     }
 }
 
-// s = q k' of 16 queries, as fragments, and a tile of keys.
-template <int W>
-GYR_DEVICE void scores(const FragmentA (&q)[W / 16], const Shared<bf16>& keys, FragmentD (&s)[tile / 8]) {
-  for (int n = 0; n < tile; n += 16)
-    for (int c = 0; c < W; c += 16) {
-      const FragmentA b = load_four(keys.at((n + lane() / 16 * 8 + lane() % 8) * Tile<W>::stride + c + lane() / 8 % 2 * 8));
-      multiply_add(s[n / 8], q[c / 16], {{b.at[0], b.at[1]}});
-      multiply_add(s[n / 8 + 1], q[c / 16], {{b.at[2], b.at[3]}});
-    }
-}
-
-// o += p v of a tile of values.
-template <int W>
-GYR_DEVICE void add_values(const FragmentD (&p)[tile / 8], const Shared<bf16>& values, FragmentD (&o)[W / 8]) {
-  for (int j = 0; j < tile; j += 16) {
-    const FragmentD &left = p[j / 8], &right = p[j / 8 + 1];
-    const FragmentA a{{pair(left.at[0], left.at[1]), pair(left.at[2], left.at[3]), pair(right.at[0], right.at[1]), pair(right.at[2], right.at[3])}};
-    for (int c = 0; c < W; c += 16) {
-      const FragmentA b = load_four_transposed(values.at((j + lane() % 16) * Tile<W>::stride + c + lane() / 16 * 8));
-      multiply_add(o[c / 8], a, {{b.at[0], b.at[1]}});
-      multiply_add(o[c / 8 + 1], a, {{b.at[2], b.at[3]}});
-    }
-  }
-}
-
 // A lane's numbers of o: f(row of the two, column of the head, number).
 template <int W, class F>
 GYR_DEVICE void each_number(FragmentD (&o)[W / 8], const F& f) {
@@ -151,13 +105,13 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int3
     wait_for_copies<1>();
     sync_block();
     if (j == begin)
-      for (int c = 0; c < W; c += 16) queries[c / 16] = load_four(place(0).at((warp() * 16 + lane() % 16) * Tile<W>::stride + c + lane() / 16 * 8));
+      for (int c = 0; c < W; c += 16) queries[c / 16] = left_of<W>(place(0), c);
     FragmentD score[tile / 8] = {};
     float shrink[2];
-    scores<W>(queries, place(1 + turn), score);
+    add_by_rows<W>([&](int c) { return queries[c / 16]; }, place(1 + turn), score);
     soften(score, scale, j, rows, shrink);
     each_number<W>(out, [&](int h, Index, float& x) { x *= shrink[h]; });
-    add_values<W>(score, place(3 + turn), out);
+    add_by_columns<W>(score, place(3 + turn), out);
     sync_block();
   }
   wait_for_copies<0>();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention of bf16 by tensor cores against that of double by single threads, on a machine that judges: ragged tiles, heads of every width that it
-// takes, keys in one block and in two.
-#include "kernels/attention.hpp"
-#include "kernels/cuda/launch.hpp"
+// Attention of bf16 by tensor cores and its gradients against those of double by single threads, on a machine that judges: ragged tiles, heads of
+// every width that it takes, documents, windows, keys in one block and in two.
+#include <random>
+
+#include "kernels/cuda/attention.hpp"
 #include "regression/tensors.hpp"
 
 using namespace gyr;
@@ -16,55 +17,176 @@ struct With {
   Machine before;
 };
 
-template <class T>
-struct Heads {
+struct Case {
   AttentionShape shape;
-  Tensor2<T> q, k, v, out;
-  AttentionState<Acc<T>> state;
-  Tensor2<Acc<T>> lse;
+  Index cut = 0;  // keys of the first of two blocks, of one sequence; 0: they come in one
+  bool causal = true;
+  Index first_query = shape.keys - shape.queries;
+  std::vector<std::int32_t> positions = {};  // of documents, or no more than a window lets them see
 
-  Heads(Workbench& bench, const AttentionShape& s)
-      : shape(s), q(bench.normal<T>(s.batch * s.queries, s.num_heads * s.head_dim)),
-        k(bench.normal<T>(s.batch * s.keys, s.num_kv_heads * s.head_dim)), v(bench.normal<T>(s.batch * s.keys, s.num_kv_heads * s.v_head_dim)),
-        out(bench.zeros<T>(s.batch * s.queries, s.num_heads * s.v_head_dim)), state{bench.zeros<Acc<T>>(s.batch * s.queries,
-                                                                                                        s.num_heads * s.v_head_dim),
-                                                                                    bench.zeros<Acc<T>>(s.batch * s.queries, s.num_heads),
-                                                                                    bench.zeros<Acc<T>>(s.batch * s.queries, s.num_heads)},
-        lse(bench.zeros<Acc<T>>(s.batch * s.queries, s.num_heads)) {}
-
-  // The first `cut` keys, then the others; of one sequence where there is a cut.
-  void attend(Device& dev, Index cut) const {
-    const double scale = 1 / std::sqrt(double(shape.head_dim));
-    const auto block = [&](Index first, Index count, Carry carry) {
-      AttentionShape part = shape;
-      part.keys = count;
-      attention<T>(dev, part, {true, shape.keys - shape.queries, first, {}}, scale, q, rows(k, first * shape.batch, count * shape.batch),
-                   rows(v, first * shape.batch, count * shape.batch), carry, state);
-    };
-    if (cut > 0) block(0, cut, Carry::fresh), block(cut, shape.keys - cut, Carry::continued);
-    else block(0, shape.keys, Carry::fresh);
-    attention_finish<T>(dev, shape, state, out, lse);
+  enum class Reach { all, documents, window };
+  static Case drawn(std::mt19937_64& random, Reach reach) {
+    const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
+    const Index kv_heads = among(1, 2), window = among(1, 100);
+    Case c{{among(1, 2), among(1, 150), among(1, 150), kv_heads * among(1, 3), kv_heads, 8 * among(1, 16), 8 * among(1, 16)}};
+    c.cut = c.shape.batch == 1 && among(0, 1) ? among(0, c.shape.keys - 1) : 0;
+    c.causal = reach != Reach::all || among(0, 1);
+    c.first_query = among(-20, c.shape.keys);
+    for (Index r = 0; reach != Reach::all && r < c.shape.batch * c.shape.queries; ++r) {
+      Index position = r % c.shape.queries == 0 ? 30 * among(0, 1) : c.positions.back() + 1;  // a sequence may begin within a document
+      if (reach == Reach::window) position = std::min(position, window);
+      else if (among(0, 40) == 0) position = 0;
+      c.positions.push_back(std::int32_t(position));
+    }
+    return c;
+  }
+  std::string name() const {
+    return fmt::format("batch {}, {} queries from {}, {} keys, cut {}, heads {} of {} and {}, on {}, {}causal, {}", shape.batch, shape.queries,
+                       first_query, shape.keys, cut, shape.num_heads, shape.head_dim, shape.v_head_dim, shape.num_kv_heads, causal ? "" : "not ",
+                       positions.empty() ? "no documents" : "documents");
+  }
+  // Of the keys from `first` on.
+  Mask mask(Index first) const {
+    return {causal, first_query, first,
+            positions.empty() ? Documents() : Documents{Tensor1<const std::int32_t>(positions.data(), positions.size()), positions}};
   }
 };
+
+template <class T>
+struct Heads {
+  using A = Acc<T>;
+  const Case& c;
+  AttentionShape shape;
+  Tensor2<T> q, k, v, dout, out;
+  AttentionState<A> state;
+  Tensor2<A> lse, delta, dq, dk, dv;
+
+  Heads(Workbench& bench, const Case& c) : c(c), shape(c.shape) {
+    const Index queries = shape.batch * shape.queries, keys = shape.batch * shape.keys, H = shape.num_heads, K = shape.num_kv_heads;
+    q = bench.normal<T>(queries, H * shape.head_dim), dout = bench.normal<T>(queries, H * shape.v_head_dim);
+    k = bench.normal<T>(keys, K * shape.head_dim), v = bench.normal<T>(keys, K * shape.v_head_dim);
+    out = bench.zeros<T>(queries, H * shape.v_head_dim);
+    state = {bench.zeros<A>(queries, H * shape.v_head_dim), bench.zeros<A>(queries, H), bench.zeros<A>(queries, H)};
+    lse = bench.zeros<A>(queries, H), delta = bench.zeros<A>(queries, H);
+    dq = bench.normal<A>(queries, H * shape.head_dim);  // to which gradients are added
+    dk = bench.normal<A>(keys, K * shape.head_dim), dv = bench.normal<A>(keys, K * shape.v_head_dim);
+  }
+
+  // f(shape, first key, of the keys' rows) of each block of keys.
+  template <class F>
+  void each_block(const F& f) const {
+    const auto block = [&](Index first, Index count) {
+      AttentionShape part = shape;
+      part.keys = count;
+      f(part, first, [=, B = shape.batch](const auto& x) { return rows(x, first * B, count * B); });
+    };
+    if (c.cut > 0) block(0, c.cut);
+    block(c.cut, shape.keys - c.cut);
+  }
+  double scale() const { return 1 / std::sqrt(double(shape.head_dim)); }
+  void attend(Device& dev) const {
+    each_block([&](const AttentionShape& part, Index first, const auto& of) {
+      attention<T>(dev, part, c.mask(first), scale(), q, of(k), of(v), first == 0 ? Carry::fresh : Carry::continued, state);
+    });
+    attention_finish<T>(dev, shape, state, out, lse);
+  }
+  void attend_backward(Device& dev) const {
+    attention_delta<T>(dev, shape, dout, out, delta);
+    each_block([&](const AttentionShape& part, Index first, const auto& of) {
+      attention_backward<T>(dev, part, c.mask(first), scale(), q, of(k), of(v), dout, lse, delta, dq, of(dk), of(dv));
+    });
+  }
+  std::vector<std::pair<const char*, std::vector<double>>> gradients() const {
+    return {{"dq", numbers(dq)}, {"dk", numbers(dk)}, {"dv", numbers(dv)}};
+  }
+};
+
+const Machine plain{Order::forward, 1, false};
+const std::vector<Machine> machines = {{Order::forward, 1, true}, {Order::backward, 1, false}, {Order::random, 1, true}};
 
 }  // namespace
 
 TEST(flash, equals_attention_in_double_in_every_order) {
-  const std::vector<std::pair<AttentionShape, Index>> cases = {
-      {{2, 70, 70, 2, 1, 16, 16}, 0}, {{1, 65, 130, 2, 2, 64, 8}, 0}, {{1, 3, 100, 1, 1, 72, 128}, 0}, {{1, 70, 80, 4, 2, 8, 24}, 33}};
-  for (const auto& [shape, cut] : cases)
-    for (const Machine& machine : {Machine{Order::forward, 1, true}, Machine{Order::backward, 1, false}, Machine{Order::random, 1, true}}) {
-      SCOPED_TRACE(fmt::format("{} queries, {} keys, heads of {} and {}, order {}", shape.queries, shape.keys, shape.head_dim, shape.v_head_dim,
-                               int(machine.order)));
+  const std::vector<Case> cases = {
+      {{2, 70, 70, 2, 1, 16, 16}}, {{1, 65, 130, 2, 2, 64, 8}}, {{1, 3, 100, 1, 1, 72, 128}}, {{1, 70, 80, 4, 2, 8, 24}, 33}};
+  for (const Case& c : cases)
+    for (const Machine& machine : machines) {
+      SCOPED_TRACE(fmt::format("{}, order {}", c.name(), int(machine.order)));
       Workbench exact, rounded;  // they draw the same numbers
-      const Heads<double> want(exact, shape);
-      const Heads<bf16> run(rounded, shape);
-      want.attend(exact.dev, cut);
+      const Heads<double> want(exact, c);
+      const Heads<bf16> run(rounded, c);
+      want.attend(exact.dev);
       const With with(machine);
       const Index before = grids_run();
-      run.attend(rounded.dev, cut);
+      run.attend(rounded.dev);
       EXPECT_GT(grids_run(), before);
       EXPECT_LE(difference(numbers(run.out), numbers(want.out)), 1e-2);
       EXPECT_LE(difference(numbers(run.lse), numbers(want.lse)), 1e-5);
     }
+}
+
+TEST(flash, gradients_equal_those_of_double_in_every_order) {
+  const char* const given = std::getenv("GYR_SEED");
+  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
+  SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  std::vector<Case> cases = {{{1, 128, 128, 2, 1, 64, 64}}, {{1, 64, 96, 2, 1, 128, 128}}};
+  for (const auto reach : {Case::Reach::all, Case::Reach::documents, Case::Reach::window})
+    for (int trial = 0; trial < 3; ++trial) cases.push_back(Case::drawn(random, reach));
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(cases[i].name());
+    Workbench exact, rounded;
+    const Heads<double> want(exact, cases[i]);
+    const Heads<bf16> have(rounded, cases[i]);
+    {
+      const With with(plain);
+      want.attend(exact.dev), want.attend_backward(exact.dev);
+      have.attend(rounded.dev);
+    }
+    const With with(machines[i % machines.size()]);
+    have.attend_backward(rounded.dev);
+    const auto expected = want.gradients(), found = have.gradients();
+    for (std::size_t g = 0; g < expected.size(); ++g) EXPECT_LE(difference(found[g].second, expected[g].second), 1e-2) << expected[g].first;
+  }
+}
+
+TEST(flash, gradients_have_the_same_bits_in_every_order) {
+  const Case c{{1, 100, 120, 4, 2, 64, 40}};
+  std::vector<Workbench> benches(machines.size());
+  std::vector<Heads<bf16>> runs;
+  for (std::size_t i = 0; i < machines.size(); ++i) {
+    const With with({machines[i].order, 5, false});
+    const Heads<bf16>& run = runs.emplace_back(benches[i], c);
+    run.attend(benches[i].dev);
+    if (i == 0) {  // what attention_backward is here
+      attention_delta<bf16>(benches[i].dev, run.shape, run.dout, run.out, run.delta);
+      EXPECT_TRUE(backend::attention_gradients_by_tensor_cores(benches[i].dev, {run.shape, c.mask(0)}, run.scale(), {}, run.q, run.k, run.v, run.dout,
+                                                               run.lse, run.delta, run.dq, run.dk, run.dv));
+    } else {
+      run.attend_backward(benches[i].dev);
+    }
+    EXPECT_EQ(run.gradients(), runs[0].gradients());
+  }
+}
+
+// Documents that fill tiles never meet, not even by a factor of zero: what is no number in one is not found in another.
+TEST(flash, tiles_that_nobody_sees_are_skipped) {
+  Case c{{1, 192, 192, 2, 1, 64, 64}};
+  for (std::int32_t r = 0; r < 192; ++r) c.positions.push_back(r % 64);
+  const With with(plain);
+  Workbench one, two;
+  const Heads<bf16> clean(one, c), spoiled(two, c);
+  for (const auto& x : {spoiled.q, spoiled.k, spoiled.v, spoiled.dout}) {
+    const auto middle = rows(x, 64, 64);
+    std::fill_n(middle.data(), middle.span(), bf16(std::numeric_limits<float>::quiet_NaN()));
+  }
+  for (const auto* run : {&clean, &spoiled}) run->attend(one.dev), run->attend_backward(one.dev);
+  const auto equal = [](const auto& x, const auto& y, Index first) { return same_bits(rows(x, first, 64), rows(y, first, 64)); };
+  for (const Index first : {0, 128}) {
+    EXPECT_TRUE(equal(spoiled.out, clean.out, first));
+    EXPECT_TRUE(equal(spoiled.dq, clean.dq, first));
+    EXPECT_TRUE(equal(spoiled.dk, clean.dk, first));
+    EXPECT_TRUE(equal(spoiled.dv, clean.dv, first));
+  }
+  EXPECT_FALSE(equal(spoiled.dk, clean.dk, 64));
 }
