@@ -251,11 +251,12 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   const Heads heads(shape, mask);
+  const KeyGradientParts parts(dev.scratch, heads, std::is_same_v<T, bf16> ? KeyGradientParts::enough(heads) : 1);
   const double each = 6.0 * double(shape.head_dim) + 4.0 * double(shape.v_head_dim) + 5;
   const auto run = dev.launch("attention_backward", each * pairs(shape, mask), bytes<T>(shape, 4));
   if (!run) return;
   if constexpr (std::is_same_v<T, bf16>)
-    if (attention_gradients_by_tensor_cores(dev, heads, scale, mask.documents.positions, q, k, v, dout, lse, delta, dq, dk, dv)) return;
+    if (attention_gradients_by_tensor_cores(dev, heads, scale, mask.documents.positions, q, k, v, dout, lse, delta, parts, dq, dk, dv)) return;
   launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.queries * shape.num_heads), backward_queries_kernel<T>, heads, Acc<T>(scale),
          mask.documents.positions, q, k, v, dout, lse, delta, dq);
   launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.keys * shape.num_kv_heads), backward_keys_kernel<T>, heads, Acc<T>(scale),

@@ -27,8 +27,19 @@ struct Heads {
 // is done.
 bool attention_by_tensor_cores(Device&, const Heads&, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q, Matrix<const bf16> k,
                                Matrix<const bf16> v, bool fresh, AttentionState<float> state);
+
+// Room for the sums that blocks of tensor cores make of dk and dv, each over some of the query heads of a key head; none where there is one part.
+struct KeyGradientParts {
+  Index count = 1;
+  Tensor2<float> dk, dv;  // (count B Tk, K E), (count B Tk, K V)
+
+  KeyGradientParts(Arena& scratch, const Heads&, Index count);
+  // As many as make blocks enough for a GPU, by the shape alone: the same bits on any of them.
+  static Index enough(const Heads&);
+};
+
 bool attention_gradients_by_tensor_cores(Device&, const Heads&, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q,
                                          Matrix<const bf16> k, Matrix<const bf16> v, Tensor2<const bf16> dout, Tensor2<const float> lse,
-                                         Tensor2<const float> delta, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv);
+                                         Tensor2<const float> delta, const KeyGradientParts&, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv);
 
 }  // namespace gyr::backend

@@ -6,7 +6,7 @@
 //   keys      k, v          q, dout          dk += scale ds' q,  dv += p' dout     of all query heads that share the key head, one after the other
 // p = exp(x1 y1' scale - lse) and ds = p (x2 y2' - delta) stay in the registers in which a product left them: rows are own tokens, so that they are
 // left operands next. Scores are computed twice, which makes seven products in place of five; in return a number has one owner, who adds in one
-// order, without atomics and without scratch memory.
+// order, without atomics. Where there are few keys, the query heads of a key head are dealt to several blocks, whose sums are added behind them.
 #include "kernels/cuda/attention_tensor.hpp"
 
 namespace gyr::backend {
@@ -43,12 +43,9 @@ GYR_DEVICE Bounds queries_of(const Heads& s, const Inputs& in, Index b, Index j)
   return {int(from), int(to)};
 }
 
-// Of a query: what a score of base 2 loses, infinite where there was no key, and delta.
+// Of a query: log-sum-exp of base 2, and delta.
 using Stat = Pack<float, 2>;
-GYR_DEVICE Stat stat_of(const Inputs& in, Index row, Index head) {
-  const float lse = in.lse.load(row, head), infinity = std::numeric_limits<float>::infinity();
-  return {{lse == -infinity ? infinity : lse * log2_e, in.delta.load(row, head)}};
-}
+GYR_DEVICE Stat stat_of(const Inputs& in, Index row, Index head) { return {{in.lse.load(row, head) * log2_e, in.delta.load(row, head)}}; }
 
 template <int W, bool of_keys>
 struct Gradient {
@@ -65,19 +62,19 @@ struct Gradient {
   const Heads& s;
   const Inputs& in;
   Index b;
-  int head, first, end;   // own tokens [first, end)
-  int head_end;           // the query head behind the last one
-  Bounds all, bounds[2];  // of the block, of this lane's rows
-  Stat own_stat[2];       // of queries
+  int head, first, end;    // own tokens [first, end)
+  int part, heads, parts;  // others: so many query heads of each part
+  Bounds all, bounds[2];   // of the block, of this lane's rows
+  Stat own_stat[2];        // of queries
 
-  GYR_DEVICE Gradient(const Heads& s, const Inputs& in, Index block) : s(s), in(in) {
-    const Index tokens = of_keys ? s.keys : s.queries, heads = of_keys ? s.num_kv_heads : s.num_heads, tiles = ceil_div(tokens, tile);
-    const Index at = block % tiles;
-    b = block / tiles / heads, head = int(block / tiles % heads);
+  GYR_DEVICE Gradient(const Heads& s, const Inputs& in, Index parts, Index block)
+      : s(s), in(in), heads(of_keys ? int(s.group() / parts) : 1), parts(int(parts)) {
+    const Index tokens = of_keys ? s.keys : s.queries, own_heads = of_keys ? s.num_kv_heads : s.num_heads, tiles = ceil_div(tokens, tile);
+    const Index at = block / (s.batch * own_heads * parts), rest = block % (s.batch * own_heads * parts);
+    b = rest / (own_heads * parts), head = int(rest / parts % own_heads), part = int(rest % parts);
     first = int(of_keys ? at : tiles - 1 - at) * tile;  // those with most others begin
     end = first + tile < tokens ? first + tile : int(tokens);
     all = {bounds_of(first).from, bounds_of(end - 1).to};
-    head_end = of_keys ? (head + 1) * int(s.group()) : head + 1;
     for (int h = 0; h < 2; ++h) {
       bounds[h] = bounds_of(mine(h));
       if (!of_keys) own_stat[h] = stat_of(in, b * s.queries + mine(h), head);
@@ -91,8 +88,8 @@ struct Gradient {
   GYR_DEVICE static Shared<bf16> own(int i) { return Shared<bf16>(i * Tile<W>::bytes); }
   GYR_DEVICE static Shared<bf16> other(int i, int turn) { return Shared<bf16>(2 * Tile<W>::bytes + (2 * turn + i) * other_bytes); }
 
-  GYR_DEVICE Place begin() const { return {of_keys ? head * int(s.group()) : head, all.from}; }
-  GYR_DEVICE bool inside(const Place& p) const { return p.head < head_end; }
+  GYR_DEVICE Place begin() const { return {of_keys ? (head * parts + part) * heads : head, all.from}; }
+  GYR_DEVICE bool inside(const Place& p) const { return p.head < begin().head + heads; }
   GYR_DEVICE Place next(const Place& p) const { return p.first + step < all.to ? Place{p.head, p.first + step} : Place{p.head + 1, all.from}; }
   // Whether a row of this warp has to do with any of them.
   GYR_DEVICE bool meets(const Place& p) const { return ballot(bounds[0].from < p.first + step && p.first < bounds[1].to) != 0; }
@@ -165,28 +162,27 @@ struct Own {
   }
 };
 
-// x += factor * sum, of this lane's rows and the columns of a head.
+// x = (or +=) factor * sum, of this lane's rows and the columns of a head.
 template <int W, class G>
-GYR_DEVICE void add_to(const Global<float>& x, const G& of, Index first_row, Index width, float factor, const FragmentD (&sum)[W / 8]) {
+GYR_DEVICE void store(const Global<float>& x, bool adds, const G& of, Index first_row, Index width, float factor, const FragmentD (&sum)[W / 8]) {
   GYR_UNROLL
   for (int n = 0; n < W / 8; ++n) {
     GYR_UNROLL
     for (int h = 0; h < 2; ++h) {
       const Index column = n * 8 + lane() % quads * 2;
       if (of.row(h) >= of.end || column >= width) continue;
-      auto v = x.template load_pack<2>(first_row + of.row(h), of.head * width + column);
+      Pack<float, 2> v = {};
+      if (adds) v = x.template load_pack<2>(first_row + of.row(h), of.head * width + column);
       for (int c = 0; c < 2; ++c) v.at[c] += factor * sum[n].at[2 * h + c];
       x.template store_pack<2>(first_row + of.row(h), of.head * width + column, v);
     }
   }
 }
 
-// d1: dq or dk; d2: dv
-template <int W, bool of_keys>
-GYR_KERNEL gradient_kernel(Heads s, float scale, Inputs in, Global<float> d1, Global<float> d2) {
+// The sums of a block, unscaled.
+template <int W, bool of_keys, int F>
+GYR_DEVICE void walk(const Gradient<W, of_keys>& of, float scale, FragmentD (&sum1)[W / 8], FragmentD (&sum2)[F]) {
   using G = Gradient<W, of_keys>;
-  const G of(s, in, block_index());
-  if (of.all.from >= of.all.to) return;
   typename G::Place here = of.begin();
   of.fetch_own();
   of.fetch_others(here, 0);
@@ -196,7 +192,6 @@ GYR_KERNEL gradient_kernel(Heads s, float scale, Inputs in, Global<float> d1, Gl
   sync_block();
 
   const Own<W, G::kept> x1(G::own(0)), x2(G::own(1));
-  FragmentD sum1[W / 8] = {}, sum2[of_keys ? W / 8 : 1] = {};
   for (int turn = 0;; turn = 1 - turn) {
     const typename G::Place next = of.next(here);
     const bool more = of.inside(next);
@@ -211,39 +206,96 @@ GYR_KERNEL gradient_kernel(Heads s, float scale, Inputs in, Global<float> d1, Gl
       if constexpr (of_keys) add_by_columns<W>(score, G::other(1, turn), sum2);
       add_by_columns<W>(slope, G::other(0, turn), sum1);
     }
-    if (!more) break;
+    if (!more) return;
     of.store_stat(stat, 1 - turn);
     wait_for_copies<0>();
     sync_block();
     here = next;
   }
-  add_to<W>(d1, of, of.b * (of_keys ? s.keys : s.queries), s.head_dim, scale, sum1);
-  if constexpr (of_keys) add_to<W>(d2, of, of.b * s.keys, s.v_head_dim, 1, sum2);
 }
 
 template <int W>
-void gradients(Device& dev, const Heads& s, float scale, const Inputs& in, const Global<float>& dq, const Global<float>& dk,
-               const Global<float>& dv) {
-  launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes},
-         gradient_kernel<W, false>, s, scale, in, dq, dq);
-  launch(dev, "attention_backward", {s.batch * s.num_kv_heads * ceil_div(s.keys, tile), threads, Gradient<W, true>::shared_bytes},
-         gradient_kernel<W, true>, s, scale, in, dk, dv);
+GYR_KERNEL gradient_of_queries_kernel(Heads s, float scale, Inputs in, Global<float> dq) {
+  const Gradient<W, false> of(s, in, 1, block_index());
+  if (of.all.from >= of.all.to) return;
+  FragmentD sum[W / 8] = {}, none[1] = {};
+  walk(of, scale, sum, none);
+  store<W>(dq, true, of, of.b * s.queries, s.head_dim, scale, sum);
 }
+
+// Of one part adds, of several writes the sums of each.
+template <int W>
+GYR_KERNEL gradient_of_keys_kernel(Heads s, float scale, Inputs in, Index parts, Global<float> dk, Global<float> dv) {
+  const Gradient<W, true> of(s, in, parts, block_index());
+  FragmentD key_sum[W / 8] = {}, value_sum[W / 8] = {};
+  if (of.all.from < of.all.to) walk(of, scale, key_sum, value_sum);
+  const Index first_row = (of.part * s.batch + of.b) * s.keys;
+  store<W>(dk, parts == 1, of, first_row, s.head_dim, scale, key_sum);
+  store<W>(dv, parts == 1, of, first_row, s.v_head_dim, 1, value_sum);
+}
+
+// x += the sum over parts, in order.
+template <int N>
+GYR_KERNEL add_parts_kernel(Index parts, Global<const float> partial, Global<float> x) {
+  each_row(x.rows(), [&](Index r) {
+    each_column<N>(x.columns(), [&](Index c) {
+      auto v = x.template load_pack<N>(r, c);
+      for (Index p = 0; p < parts; ++p) {
+        const auto more = partial.template load_pack<N>(p * x.rows() + r, c);
+        for (int i = 0; i < N; ++i) v.at[i] += more.at[i];
+      }
+      x.template store_pack<N>(r, c, v);
+    });
+  });
+}
+
+template <int W>
+void gradients(Device& dev, const Heads& s, float scale, const Inputs& in, const KeyGradientParts& parts, const Global<float>& dq,
+               const Global<float>& dk, const Global<float>& dv) {
+  const Index blocks = s.batch * s.num_kv_heads * ceil_div(s.keys, tile) * parts.count;
+  const bool whole = parts.count == 1;
+  launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes},
+         gradient_of_queries_kernel<W>, s, scale, in, dq);
+  launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes}, gradient_of_keys_kernel<W>, s, scale, in, parts.count,
+         whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
+  if (whole) return;
+  const auto add = [&](const Global<const float>& partial, const Global<float>& x) {
+    with_packs<float>([&](auto n) { launch(dev, "attention_backward", grid_of_rows(x), add_parts_kernel<n()>, parts.count, partial, x); }, partial,
+                      x);
+  };
+  add(parts.dk, dk), add(parts.dv, dv);
+}
+
+bool widths_fit(const Heads& s) { return std::max(s.head_dim, s.v_head_dim) <= 128 && s.head_dim % 8 == 0 && s.v_head_dim % 8 == 0; }
 
 }  // namespace
 
+KeyGradientParts::KeyGradientParts(Arena& scratch, const Heads& s, Index count) : count(count) {
+  if (count == 1) return;
+  dk = scratch.tensor<float>(count * s.batch * s.keys, s.num_kv_heads * s.head_dim);
+  dv = scratch.tensor<float>(count * s.batch * s.keys, s.num_kv_heads * s.v_head_dim);
+}
+
+Index KeyGradientParts::enough(const Heads& s) {
+  constexpr Index blocks = 512;  // two waves of 132 SMs that take two blocks each
+  if (!widths_fit(s)) return 1;
+  for (Index count = 1; count < s.group(); ++count)
+    if (s.group() % count == 0 && count * s.batch * s.num_kv_heads * ceil_div(s.keys, tile) >= blocks) return count;
+  return s.group();
+}
+
 bool attention_gradients_by_tensor_cores(Device& dev, const Heads& s, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q,
                                          Matrix<const bf16> k, Matrix<const bf16> v, Tensor2<const bf16> dout, Tensor2<const float> lse,
-                                         Tensor2<const float> delta, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv) {
-  const Index width = std::max(s.head_dim, s.v_head_dim);
-  if (width > 128 || s.head_dim % 8 != 0 || s.v_head_dim % 8 != 0 || std::max(s.queries, s.keys) >= 1 << 30) return false;
+                                         Tensor2<const float> delta, const KeyGradientParts& parts, Matrix<float> dq, Matrix<float> dk,
+                                         Matrix<float> dv) {
+  if (!widths_fit(s) || std::max(s.queries, s.keys) >= 1 << 30) return false;
   const Inputs in{positions, q, k, v, dout, lse, delta};
   for (const auto& x : {in.q, in.k, in.v, in.dout})
     if (!x.packs<8>()) return false;
   for (const Global<float> x : {dq, dk, dv})
     if (!x.packs<2>()) return false;
-  if (width <= 64) gradients<64>(dev, s, float(scale), in, dq, dk, dv);
-  else gradients<128>(dev, s, float(scale), in, dq, dk, dv);
+  if (std::max(s.head_dim, s.v_head_dim) <= 64) gradients<64>(dev, s, float(scale), in, parts, dq, dk, dv);
+  else gradients<128>(dev, s, float(scale), in, parts, dq, dk, dv);
   return true;
 }
 
