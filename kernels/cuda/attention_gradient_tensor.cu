@@ -125,7 +125,6 @@ struct Gradient {
   // Scores become p, and slopes ds.
   GYR_DEVICE void weigh(float scale, const Place& p, int turn, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
     const Shared<Pack<float, 4>> others(stats_at + turn * stat_bytes);
-    const bool whole = bounds[1].from <= p.first && p.first + step <= bounds[0].to;  // neither row misses one
     GYR_UNROLL
     for (int n = 0; n < step / 8; ++n) {
       const int column = n * 8 + lane() % quads * 2;
@@ -137,8 +136,19 @@ struct Gradient {
         const float lse = of_keys ? stat.at[2 * c] : own_stat[h].at[0], delta = of_keys ? stat.at[2 * c + 1] : own_stat[h].at[1];
         float& w = score[n].at[i];
         w = exp2(w * scale - lse);
-        if (!whole && (p.first + column + c < bounds[h].from || bounds[h].to <= p.first + column + c)) w = 0;
         slope[n].at[i] = w * (slope[n].at[i] - delta);
+      }
+    }
+    if (bounds[1].from > p.first || p.first + step > bounds[0].to) hide(p, score, slope);
+  }
+  // Zeros where a row has nothing to do with an other.
+  GYR_DEVICE void hide(const Place& p, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
+    GYR_UNROLL
+    for (int n = 0; n < step / 8; ++n) {
+      GYR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int other = p.first + n * 8 + lane() % quads * 2 + i % 2;
+        if (other < bounds[i / 2].from || bounds[i / 2].to <= other) score[n].at[i] = slope[n].at[i] = 0;
       }
     }
   }

@@ -23,8 +23,12 @@ struct Tile {
 // Rows [first, first + rows) of a head; zeros behind its last row and column.
 template <int W, int rows = tile>
 GYR_DEVICE void fetch(const cuda::Global<const bf16>& x, Index first, Index end, Index column, Index width, const cuda::Shared<bf16>& to) {
-  for (int i = cuda::thread_index(); i < rows * W / 8; i += threads) {
-    const int r = i / (W / 8), c = i % (W / 8) * 8;
+  constexpr int packs = W / 8, rows_at_once = threads / packs;
+  static_assert(threads % packs == 0);
+  const int c = cuda::thread_index() % packs * 8;
+  GYR_UNROLL
+  for (int begin = 0; begin < rows; begin += rows_at_once) {
+    const int r = begin + cuda::thread_index() / packs;
     x.copy(first + r, column + c, to.at(r * Tile<W>::stride + c), first + r < end && c < width);
   }
 }

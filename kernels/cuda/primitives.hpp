@@ -83,7 +83,12 @@ GYR_DEVICE std::uint32_t pair(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
   return d;
 }
-GYR_DEVICE float exp2(float x) { return ::exp2f(x); }
+// 2^x, zero below the normal numbers.
+GYR_DEVICE float exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // Four matrices of 8 by 8 bf16: lane 8 m + i points to row i of matrix m, and has of matrix m, in at[m], columns 2 (lane % 4) and the next of row
 // lane / 4; transposed: those rows of that column.
 GYR_DEVICE FragmentA load_four(const bf16* row) {
