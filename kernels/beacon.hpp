@@ -15,7 +15,7 @@
 namespace gyr {
 
 // An operation under way, as a person would name it: the 381st of communicator `channel`, an all_reduce of 4096 bytes.
-struct Call {
+struct NamedCall {
   int channel = -1;
   const char* operation = "";  // a literal
   Index bytes = 0;
@@ -70,7 +70,7 @@ class Beacon {
   enum class Meanwhile { nothing, device_computes };
   class [[nodiscard]] Waiting {
    public:
-    Waiting(Beacon* beacon, const Call& call, Meanwhile meanwhile = Meanwhile::nothing) : beacon_(beacon), meanwhile_(meanwhile) {
+    Waiting(Beacon* beacon, const NamedCall& call, Meanwhile meanwhile = Meanwhile::nothing) : beacon_(beacon), meanwhile_(meanwhile) {
       if (beacon_) beacon_->begin(call), begin_ = Clock::now();
     }
     ~Waiting() {
@@ -98,7 +98,7 @@ class Beacon {
   static void set(std::atomic<T>& field, T value) {
     field.store(value, std::memory_order_relaxed);
   }
-  void begin(const Call& call) {
+  void begin(const NamedCall& call) {
     set(channel_, call.channel);
     set(operation_, call.operation);
     set(bytes_, call.bytes);

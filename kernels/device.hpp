@@ -49,7 +49,7 @@ class Device {
     host_waits([&] { queue.fence(); });
   }
   // What the device does from now on is behind `call`: so the beacon, which may be null, is told when next the host waits for the device.
-  void behind(Beacon* beacon, const Call& call) { beacon_ = beacon, call_ = call; }
+  void behind(Beacon* beacon, const NamedCall& call) { beacon_ = beacon, call_ = call; }
   // wait() waits for the device.
   template <class Wait>
   void host_waits(const Wait& wait) {
@@ -130,7 +130,7 @@ class Device {
   const char* purpose_ = "";
   Recorder* recorder_ = nullptr;
   Beacon* beacon_ = nullptr;
-  Call call_;
+  NamedCall call_;
   std::vector<Work> work_;
 };
 

@@ -17,7 +17,7 @@ class [[nodiscard]] Event {
  public:
   Event() = default;
   // A `beacon` is told of the wait for it as of the call, and so is who records it.
-  Event(Transport* transport, Transport::Ticket ticket, Beacon* beacon = nullptr, Call call = {}, Recorder::Handle recorded = {})
+  Event(Transport* transport, Transport::Ticket ticket, Beacon* beacon = nullptr, NamedCall call = {}, Recorder::Handle recorded = {})
       : transport_(transport), ticket_(ticket), beacon_(beacon), call_(call), recorded_(recorded) {}
   Event(Event&& other) noexcept { *this = std::move(other); }
   Event& operator=(Event&& other) noexcept {
@@ -37,7 +37,7 @@ class [[nodiscard]] Event {
   Transport* transport_ = nullptr;
   Transport::Ticket ticket_ = 0;
   Beacon* beacon_ = nullptr;
-  Call call_;
+  NamedCall call_;
   Recorder::Handle recorded_;
 };
 

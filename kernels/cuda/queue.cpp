@@ -15,7 +15,10 @@ Queue::State::State() {
   cuda::take_device();
   check(cudaStreamCreateWithFlags(&stream, cudaStreamDefault), "a stream");
 }
-Queue::State::~State() { cudaStreamDestroy(stream); }
+Queue::State::~State() {
+  cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+}
 
 Queue::Queue(bool dry_run) : state_(dry_run ? nullptr : std::make_shared<State>()) {}
 void Queue::fence() const {

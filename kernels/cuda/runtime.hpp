@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cuda/uploads.hpp"
 #include "kernels/device.hpp"
 
 namespace gyr {
@@ -18,6 +19,7 @@ struct Queue::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   cudaStream_t stream = nullptr;  // waits for the default stream, in which host and device exchange memory, and is waited for by it
+  cuda::Uploads uploads;
 };
 
 namespace cuda {

@@ -1,43 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/cuda/staged_transport.hpp"
 
-#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/pinned_stock.hpp"
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/operations.hpp"
 
 namespace gyr::cuda {
 
 namespace {
-
-// Pinned memory, which comes back to be used again.
-class Stock {
- public:
-  ~Stock() {
-    for (const auto& [bytes, memory] : free_) cudaFreeHost(memory);
-  }
-  struct Piece {
-    Index bytes = 0;
-    void* memory = nullptr;
-  };
-  Piece take(Index bytes) {
-    if (const auto found = free_.lower_bound(bytes); found != free_.end()) {
-      const Piece piece{found->first, found->second};
-      free_.erase(found);
-      return piece;
-    }
-    Piece piece{bytes, nullptr};
-    check(cudaMallocHost(&piece.memory, std::size_t(bytes)), "pinned memory");
-    return piece;
-  }
-  void give_back(const Piece& piece) { free_.emplace(piece.bytes, piece.memory); }
-
- private:
-  std::multimap<Index, void*> free_;  // by bytes
-};
 
 class StagedTransport final : public Transport {
  public:
@@ -104,7 +78,7 @@ class StagedTransport final : public Transport {
     UnderWay& operation = under_way_[ticket];
     if (!hosts_->done(operation.ticket)) return false;
     for (const Copy& c : operation.copies) backend::copy_to_device(c.from, c.to, c.bytes);
-    for (const Stock::Piece& piece : operation.pieces) stock_.give_back(piece);
+    for (const PinnedStock::Piece& piece : operation.pieces) stock_.give_back(piece);
     operation = {};
     under_way_.release(ticket);
     return true;
@@ -119,7 +93,7 @@ class StagedTransport final : public Transport {
   };
   struct UnderWay {
     Ticket ticket = 0;
-    std::vector<Stock::Piece> pieces;
+    std::vector<PinnedStock::Piece> pieces;
     std::vector<Copy> copies;  // behind its end
   };
 
@@ -179,7 +153,7 @@ class StagedTransport final : public Transport {
   }
 
   std::unique_ptr<Transport> hosts_;
-  Stock stock_;
+  PinnedStock stock_;
   Operations<UnderWay> under_way_;
 };
 

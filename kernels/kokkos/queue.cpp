@@ -6,6 +6,7 @@
 
 #include "kernels/tensor.hpp"
 #include "kernels/transport.hpp"
+#include "kernels/upload.hpp"
 
 namespace gyr {
 
@@ -54,6 +55,7 @@ void copy_on_device(const Queue&, const void* from, void* to, Index bytes) {
 }
 void copy_to_host(const void* from, void* to, Index bytes) { Kokkos::deep_copy(HostBytes(bytes_at(to), bytes), Bytes(bytes_at(from), bytes)); }
 void copy_to_device(const void* from, void* to, Index bytes) { Kokkos::deep_copy(Bytes(bytes_at(to), bytes), HostBytes(bytes_at(from), bytes)); }
+void upload(const Queue&, const void* from, void* to, Index bytes) { copy_to_device(from, to, bytes); }
 
 std::unique_ptr<Transport> device_transport(std::unique_ptr<Transport> hosts) { return hosts; }
 

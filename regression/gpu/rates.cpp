@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rates of kernels at the shapes of input/falcon-h1-1.5b.yaml in bf16, beside what the device can do, measured in the same run: a large product, and a
-// copy from place to place. Flops and bytes are those of the mathematics, as the device counts them; seconds are the median window's, per call.
+// Rates of kernels at the shapes of input/falcon-h1-1.5b.yaml in bf16, beside what the device can do, measured in the same run: a large product, and
+// a copy from place to place. Flops and bytes are those of the mathematics, as the device counts them; seconds are the median window's, per call.
 //   device_rates [length=4096] [sequences=2] [windows=7] [seconds=0.05] [small]      small: shapes for machines that emulate a device
 // A table, and for each kernel a line of JSON on standard error. peer.py has the same names for PyTorch's kernels.
 #include <mpi.h>
@@ -43,7 +43,8 @@ struct Extents {
   Index tokens() const { return sequences * length; }
   Index inner() const { return ssm_heads * ssm_head_dim; }
   void shrink() {
-    length = 160, sequences = 1, hidden = 64, wide = 96, heads = 4, kv_heads = 2, head_dim = 64, ssm_heads = 2, ssm_head_dim = 32, state = 32, chunk = 64;
+    length = 160, sequences = 1, hidden = 64, wide = 96, heads = 4, kv_heads = 2, head_dim = 64, ssm_heads = 2, ssm_head_dim = 32, state = 32,
+    chunk = 64;
     vocab = 300, logits = 16, product = 96, parameters = 4096, copied = 1 << 16, windows = 1, seconds = 0;
   }
 };
@@ -182,8 +183,8 @@ struct AttentionCase {
       : shape{e.sequences, e.length, e.length, e.heads, e.kv_heads, e.head_dim, e.head_dim}, scale(1 / std::sqrt(double(e.head_dim))),
         q(g.normal<bf16>(e.tokens(), e.heads * e.head_dim)), k(g.normal<bf16>(e.tokens(), e.kv_heads * e.head_dim)),
         v(g.normal<bf16>(e.tokens(), e.kv_heads * e.head_dim)), out(g.normal<bf16>(e.tokens(), e.heads * e.head_dim)),
-        dout(g.normal<bf16>(e.tokens(), e.heads * e.head_dim)),
-        state{g.normal<float>(e.tokens(), e.heads * e.head_dim), g.normal<float>(e.tokens(), e.heads), g.normal<float>(e.tokens(), e.heads)},
+        dout(g.normal<bf16>(e.tokens(), e.heads * e.head_dim)), state{g.normal<float>(e.tokens(), e.heads * e.head_dim),
+                                                                      g.normal<float>(e.tokens(), e.heads), g.normal<float>(e.tokens(), e.heads)},
         delta(g.normal<float>(e.tokens(), e.heads)) {}
   void forward(Device& dev) const {
     attention<bf16>(dev, shape, Mask{}, scale, M(q), M(k), M(v), Carry::fresh, state);
@@ -222,7 +223,9 @@ struct ScanCase {
         states(g.normal<float>(e.sequences * shape.chunks(), e.inner() * e.state)), last(g.normal<float>(e.sequences, e.inner() * e.state)) {}
   SsdInput<bf16> input() const { return {M(x), M(b), M(c), M(dt)}; }
   SsdWeights<float> weights() const { return {dt_bias, a_log, d}; }
-  SsdSaved<float> saved() const { return {steps, Tensor3<float>(states.data(), shape.batch, shape.chunks(), shape.num_heads * shape.head_dim * shape.state_size)}; }
+  SsdSaved<float> saved() const {
+    return {steps, Tensor3<float>(states.data(), shape.batch, shape.chunks(), shape.num_heads * shape.head_dim * shape.state_size)};
+  }
   void forward(Device& dev) const { ssd<bf16>(dev, shape, input(), weights(), {}, y, saved(), last); }
   SsdShape shape;
   Tensor2<bf16> x, b, c, dt, y;
@@ -357,10 +360,13 @@ void print_rates(const Extents& e) {
     const Rate& r = rates[name] = measured(make, e);
     const double of_product = r.flops / r.seconds / (rates["product"].flops / rates["product"].seconds);
     const double of_copy = r.bytes / r.seconds / (rates["copy"].bytes / rates["copy"].seconds);
-    table.row({name, fmt::format("{:.3f}", 1e3 * r.seconds), fmt::format("{:.1f}", 1e-12 * r.flops / r.seconds), fmt::format("{:.0f}", 1e-9 * r.bytes / r.seconds),
-               std::isfinite(of_product) ? fmt::format("{:.2f}", of_product) : "", fmt::format("{:.2f}", of_copy)});
-    fmt::print(stderr, R"({{"kernel":"{}","length":{},"seconds":{:.9g},"flops":{:.9g},"bytes":{:.9g},"of_copy":{:.4g}}})" "\n", name, e.length, r.seconds,
-               r.flops, r.bytes, of_copy);
+    table.row({name, fmt::format("{:.3f}", 1e3 * r.seconds), fmt::format("{:.1f}", 1e-12 * r.flops / r.seconds),
+               fmt::format("{:.0f}", 1e-9 * r.bytes / r.seconds), std::isfinite(of_product) ? fmt::format("{:.2f}", of_product) : "",
+               fmt::format("{:.2f}", of_copy)});
+    fmt::print(stderr,
+               R"({{"kernel":"{}","length":{},"seconds":{:.9g},"flops":{:.9g},"bytes":{:.9g},"of_copy":{:.4g}}})"
+               "\n",
+               name, e.length, r.seconds, r.flops, r.bytes, of_copy);
   }
   fmt::print("{} sequences of {} tokens; {}\n{}", e.sequences, e.length, threads_text(), table.str());
 }

@@ -41,7 +41,8 @@ std::string table_of(std::vector<ProductTime> times, const std::vector<NamedLibr
   const double all = seconds_of_all(times, by_choice);
   std::sort(times.begin(), times.end(),
             [](const ProductTime& a, const ProductTime& b) { return double(a.calls) * a.by_choice() > double(b.calls) * b.by_choice(); });
-  std::vector<TableColumn> columns = {{"kernel"}, {"m x n x k  operands", false, 60}, {"in"}, {"out"}, {"calls", true}, {"ms", true}, {"share %", true}};
+  std::vector<TableColumn> columns = {{"kernel"},       {"m x n x k  operands", false, 60}, {"in"}, {"out"}, {"calls", true}, {"ms", true},
+                                      {"share %", true}};
   for (const NamedLibrary& each : libraries) columns.push_back({each.name, true});
   columns.push_back({"auto"});
   Table table(columns);
@@ -65,7 +66,8 @@ std::string summary_of(const std::vector<ProductTime>& times, const std::vector<
   Table table({{"train.products"}, {"seconds", true}, {"GFLOP/s", true}});
   const auto row = [&](const std::string& name, double seconds) { table.row({name, fmt::format("{:.4f}", seconds), rate_text(flops, seconds)}); };
   row("auto", seconds_of_all(times, by_choice));
-  for (std::size_t i = 0; i < libraries.size(); ++i) row(libraries[i].name, seconds_of_all(times, [&](const ProductTime& t) { return t.seconds[i]; }));
+  for (std::size_t i = 0; i < libraries.size(); ++i)
+    row(libraries[i].name, seconds_of_all(times, [&](const ProductTime& t) { return t.seconds[i]; }));
   row("the faster of each", seconds_of_all(times, [](const ProductTime& t) { return t.least(); }));
   return table.str();
 }
@@ -100,7 +102,8 @@ void add_profile(Command& app, Action& action) {
   c->add_option("--ranks", a->ranks, "Ranks of the run whose products are timed; without it as many as are started, or as the deck's grid has")
       ->between(1, double(most_ranks));
   c->footer(
-      "\nA step is done as a dry run, and each product that it asks for is timed for a few milliseconds by each library of this build, with operands of its "
+      "\nA step is done as a dry run, and each product that it asks for is timed for a few milliseconds by each library of this build, with operands "
+      "of its "
       "own\n"
       "that stay in cache where they fit: a step reads some from memory. `auto` chooses by the kind of processor and the extents, never by time, so\n"
       "that a run on such processors has the same bits every time; train.products fixes the other choices. Under mpiexec all ranks compute at once.\n"

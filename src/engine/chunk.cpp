@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernels/upload.hpp"
+
 namespace gyr {
 
 namespace {
@@ -11,7 +13,7 @@ namespace {
 template <class V>
 void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
   if (dev.dry_run() || from.empty()) return;
-  backend::copy_to_device(from.data(), to.data(), Index(from.size_bytes()));
+  backend::upload(dev.queue, from.data(), to.data(), Index(from.size_bytes()));
 }
 
 // What this rank has of a value for each token of whole sequences.

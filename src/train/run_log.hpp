@@ -17,8 +17,8 @@ double now();  // seconds since 1970
 // What a run computes with.
 struct Resources {
   int ranks = 1;
-  double peak = 0;         // flop/s of a rank
-  Index memory_bytes = 0;  // of the rank that takes most
+  double peak = 0;                // flop/s of a rank
+  Index memory_bytes = 0;         // of the rank that takes most
   std::string transport = "MPI";  // between ranks
 };
 
