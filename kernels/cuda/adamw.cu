@@ -38,7 +38,7 @@ void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<
     if (!master.data()) exact = narrow, narrow = {};
   const Global<const A> gradient(g);
   const Global<A> first(m), second(v);
-  with_packs<T>(
+  with_packs<A>(
       [&](auto n) {
         launch(dev, "adamw", grid_of<n>(exact), adamw_kernel<T, n>, AdamWUpdate<A>(step), gradient, first, second, exact, narrow);
       },

@@ -11,7 +11,7 @@ using namespace cuda;
 
 namespace {
 
-constexpr int threads = 128;
+constexpr int threads = 128, few = 4;  // few: taps that leave registers for packs
 constexpr Index forward_segment = 16, backward_segment = 64;  // tokens
 
 // The inputs of all sequences at any time: of this call, before it, zeros before the beginning.
@@ -55,17 +55,47 @@ Grid grid_of_segments(const History<T>& h, Index segment) {
   return {h.batch * ceil_div(h.seq_length, segment) * ceil_div(h.channels(), Index(N) * threads), threads};
 }
 
+template <class A>
+struct Weights {
+  Global<const A> w, bias;  // (C, K), (C) or empty
+  bool packed;              // whether those of a channel, and the bias of some, come in packs
+
+  template <int taps, int N>
+  static Weights of(const Global<const A>& w, const Global<const A>& bias) {
+    return {w, bias, taps == few && w.columns() == taps && w.template packs<taps>() && (!bias || bias.template packs<N>())};
+  }
+  template <int taps, int N>
+  GYR_DEVICE Pack<A, N> bias_of(Index channel) const {
+    if constexpr (taps == few)
+      if (packed && bias) return bias.template load_pack<N>(0, channel);
+    Pack<A, N> v;
+    for (int i = 0; i < N; ++i) v.at[i] = bias ? bias.load(channel + i) : A(0);
+    return v;
+  }
+  // Zeros first, of those that are not used.
+  template <int taps>
+  GYR_DEVICE Pack<A, taps> of_channel(Index channel, Index unused) const {
+    if constexpr (taps == few)
+      if (packed) return w.template load_pack<taps>(channel, 0);
+    Pack<A, taps> v;
+    for (int k = 0; k < taps; ++k) v.at[k] = k < unused ? A(0) : w.load(channel, k - unused);
+    return v;
+  }
+};
+
 // Of N channels: their weights, zeros first, and what a token sees through them.
 template <class T, int taps, int N>
 struct Window {
   using A = Acc<T>;
   A weight[taps][N], x[taps][N], bias[N];
 
-  GYR_DEVICE Window(const History<T>& h, const Global<const A>& w, const Global<const A>& given_bias, const Place<N>& at) {
+  GYR_DEVICE Window(const History<T>& h, const Weights<A>& w, const Place<N>& at) {
     const Index unused = taps - h.conv_kernel;
+    const auto of_all = w.template bias_of<taps, N>(at.channel);
     for (int i = 0; i < N; ++i) {
-      bias[i] = given_bias ? given_bias.load(at.channel + i) : A(0);
-      for (int k = 0; k < taps; ++k) weight[k][i] = k < unused ? A(0) : w.load(at.channel + i, k - unused);
+      const auto of_channel = w.template of_channel<taps>(at.channel + i, unused);
+      bias[i] = of_all.at[i];
+      for (int k = 0; k < taps; ++k) weight[k][i] = of_channel.at[k];
     }
     for (int k = 1; k < taps; ++k) put(k, k <= unused ? Pack<T, N>() : h.template input<N>(at.b, at.begin - taps + k, at.channel));
   }
@@ -87,10 +117,10 @@ struct Window {
 };
 
 template <class T, int taps, int N>
-GYR_KERNEL convolution_kernel(History<T> h, Global<const Acc<T>> w, Global<const Acc<T>> bias, Global<T> y) {
+GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, Global<T> y) {
   const Place<N> at(y.columns(), h.seq_length, forward_segment);
   if (at.channel >= y.columns()) return;
-  Window<T, taps, N> window(h, w, bias, at);
+  Window<T, taps, N> window(h, w, at);
   for (Index t = at.begin; t < at.end; ++t) {
     Acc<T> c[N];
     window.next(h, at, t, c);
@@ -103,12 +133,12 @@ GYR_KERNEL convolution_kernel(History<T> h, Global<const Acc<T>> w, Global<const
 // Token t adds w(k) dc(t) to dx(t - (taps-1) + k): a row is done once the last token that sees it has been. Tokens of the next segment that see
 // this one are computed here too; `sums` (segments, taps + 1, C) counts those of the segment alone.
 template <class T, int taps, int N>
-GYR_KERNEL convolution_backward_kernel(History<T> h, Global<const T> dy, Global<const Acc<T>> w, Global<const Acc<T>> bias, Global<T> dx,
+GYR_KERNEL convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w, Global<T> dx,
                                        Global<T> dbefore, Global<Acc<T>> sums) {
   using A = Acc<T>;
   const Place<N> at(dx.columns(), h.seq_length, backward_segment);
   if (at.channel >= dx.columns()) return;
-  Window<T, taps, N> window(h, w, bias, at);
+  Window<T, taps, N> window(h, w, at);
   A din[taps][N] = {}, dw[taps + 1][N] = {};
   for (Index t = at.begin; t < at.end + taps - 1; ++t) {
     if (t < h.seq_length) {
@@ -177,11 +207,11 @@ Global<T> rows_of(const Tensor3<T>& x) {
   return Matrix<T>(x.data(), x.extent(0) * x.extent(1), x.extent(2), x.extent(2));
 }
 
-// f(taps, N): few taps leave registers for packs.
+// f(taps, N)
 template <class T, int N, class F, class... X>
 void with_window(Index conv_kernel, const F& f, const Global<X>&... tensors) {
-  if (conv_kernel > 4) f(std::integral_constant<int, largest_conv_kernel>(), std::integral_constant<int, 1>());
-  else with_packs_of<N>([&](auto n) { f(std::integral_constant<int, 4>(), n); }, tensors...);
+  if (conv_kernel > few) f(std::integral_constant<int, largest_conv_kernel>(), std::integral_constant<int, 1>());
+  else with_packs_of<N>([&](auto n) { f(std::integral_constant<int, few>(), n); }, tensors...);
 }
 
 }  // namespace
@@ -196,7 +226,8 @@ void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<
   with_window<T, pack_bytes / int(sizeof(T))>(
       K,
       [&](auto taps, auto n) {
-        launch(dev, "convolution", grid_of_segments<n>(history, forward_segment), convolution_kernel<T, taps, n>, history, w, bias, out);
+        launch(dev, "convolution", grid_of_segments<n>(history, forward_segment), convolution_kernel<T, taps, n>, history, Weights<Acc<T>>::template of<taps, n>(w, bias),
+               out);
       },
       history.x, history.before, out);
 }
@@ -215,8 +246,8 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
       [&](auto taps, auto n) {
         const Global<A> sums(dev.scratch.tensor<A>(batch * ceil_div(seq_length, backward_segment) * (taps + 1), C));
         if (dev.dry_run()) return;
-        launch(dev, "convolution_backward", grid_of_segments<n>(history, backward_segment), convolution_backward_kernel<T, taps, n>, history, dout, w,
-               bias, din, dinput, sums);
+        launch(dev, "convolution_backward", grid_of_segments<n>(history, backward_segment), convolution_backward_kernel<T, taps, n>, history, dout,
+               Weights<A>::template of<taps, n>(w, bias), din, dinput, sums);
         launch(dev, "convolution_backward", {ceil_div(C, usual_threads), usual_threads}, add_weights_kernel<A>, Index(taps), K,
                Global<const A>(sums), dw, dbias);
       },

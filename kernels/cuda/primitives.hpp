@@ -126,8 +126,8 @@ template <class T>
 GYR_DEVICE T* resolved(T* p) {
   return p;
 }
-GYR_DEVICE void judge_shared(const void*, int, Touch, Site) {}
-GYR_DEVICE void judge_global(const void*, int, bool, Touch, Site) {}
+GYR_DEVICE void watch_shared(const void*, int, Touch, Site) {}
+GYR_DEVICE void watch_global(const void*, int, bool, Touch, Site) {}
 
 #else
 
@@ -182,6 +182,7 @@ inline void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b, c
   } lane{&d, &a, &b};
   Block& block = Block::current();
   block.meet(Meeting::product, &lane, site, [&] {
+    block.count_product();
     const auto number = [](std::uint32_t pair, int half) { return std::bit_cast<float>(pair >> 16 * half << 16); };
     float A[16][16], B[16][8];
     for (int l = 0; l < warp_size; ++l)
@@ -206,7 +207,7 @@ inline FragmentA load_four_as(const bf16* row, bool transposed, const Site& site
     FragmentA taken;
   } lane{row, {}};
   Block& block = Block::current();
-  if (block.checked()) block.judge_shared(row, pack_bytes, Touch::read, site);
+  if (block.watched()) block.watch_shared(row, pack_bytes, Touch::read, site);
   block.meet(Meeting::matrices, &lane, site, [&] {
     for (int l = 0; l < warp_size; ++l)
       for (int m = 0; m < 4; ++m) {
@@ -226,15 +227,13 @@ void wait_for_copies() {
   Block::current().wait_for_copies(N);
 }
 inline char* shared_bytes() { return Block::current().shared(); }
-inline void judge_shared(const void* p, int bytes, Touch touch, const Site& site) {
-  if (Block::current().checked()) Block::current().judge_shared(p, bytes, touch, site);
+inline void watch_shared(const void* p, int bytes, Touch touch, const Site& site) {
+  if (Block& block = Block::current(); block.watched()) block.watch_shared(p, bytes, touch, site);
 }
-inline void judge_global(const void* p, int bytes, bool inside, Touch touch, const Site& site) {
+inline void watch_global(const void* p, int bytes, bool inside, Touch touch, const Site& site) {
   Block& block = Block::current();
   if (!inside) block.violation("an access outside the tensor", site);
-  if (!block.checked()) return;
-  block.judge_global(p, bytes, touch, site);
-  cuda::touch(p, std::size_t(bytes), touch);
+  if (block.watched()) block.watch_global(p, bytes, touch, site);
 }
 
 #endif
@@ -272,27 +271,27 @@ class Global {
   }
 
   GYR_DEVICE T load(Index r, Index c, const Site& site = Site::current()) const {
-    judge_global(at(r, c), sizeof(T), inside(r, c, 1), Touch::read, site);
+    watch_global(at(r, c), sizeof(T), inside(r, c, 1), Touch::read, site);
     return *resolved(at(r, c));
   }
   GYR_DEVICE void store(Index r, Index c, T v, const Site& site = Site::current()) const {
-    judge_global(at(r, c), sizeof(T), inside(r, c, 1), Touch::write, site);
+    watch_global(at(r, c), sizeof(T), inside(r, c, 1), Touch::write, site);
     *resolved(at(r, c)) = v;
   }
   template <int N>
   GYR_DEVICE Pack<std::remove_const_t<T>, N> load_pack(Index r, Index c, const Site& site = Site::current()) const {
-    judge_global(at(r, c), int(alignof(Pack<T, N>)), inside(r, c, N), Touch::read, site);
+    watch_pack<N>(r, c, Touch::read, site);
     return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(resolved(at(r, c)));
   }
   template <int N>
   GYR_DEVICE void store_pack(Index r, Index c, const Pack<T, N>& v, const Site& site = Site::current()) const {
-    judge_global(at(r, c), int(alignof(Pack<T, N>)), inside(r, c, N), Touch::write, site);
+    watch_pack<N>(r, c, Touch::write, site);
     *reinterpret_cast<Pack<T, N>*>(resolved(at(r, c))) = v;
   }
   // A pack on its way to shared memory, of zeros where it would lie outside or is not wanted.
   GYR_DEVICE void copy(Index r, Index c, std::remove_const_t<T>* to, bool wanted = true, const Site& site = Site::current()) const {
     const bool here = wanted && inside(r, c, pack_bytes / int(sizeof(T)));
-    if (here) judge_global(at(r, c), pack_bytes, true, Touch::read, site);
+    if (here) watch_global(at(r, c), pack_bytes, true, Touch::read, site);
     copy_later(to, resolved(here ? at(r, c) : data_), !here, site);
   }
   GYR_DEVICE T load(Index i, const Site& site = Site::current()) const { return load(0, i, site); }
@@ -303,6 +302,13 @@ class Global {
   friend class Global;
   GYR_FUNCTION T* at(Index r, Index c) const { return data_ + r * stride_ + c; }
   GYR_FUNCTION bool inside(Index r, Index c, Index n) const { return r >= 0 && r < rows_ && c >= 0 && c + n <= columns_; }
+
+  // By as many instructions as a pack takes.
+  template <int N>
+  GYR_DEVICE void watch_pack(Index r, Index c, Touch touch, const Site& site) const {
+    constexpr int bytes = int(alignof(Pack<T, N>)), numbers = bytes / int(sizeof(T));
+    for (int i = 0; i < N; i += numbers) watch_global(at(r, c + i), bytes, inside(r, c, N), touch, site);
+  }
 
   T* data_ = nullptr;
   Index rows_ = 0, columns_ = 0, stride_ = 0;
@@ -315,11 +321,11 @@ class Shared {
   GYR_DEVICE explicit Shared(int first_byte = 0) : data_(reinterpret_cast<T*>(shared_bytes() + first_byte)) {}
   GYR_DEVICE T* at(int i) const { return data_ + i; }  // for load_four and Global::copy
   GYR_DEVICE T load(int i, const Site& site = Site::current()) const {
-    judge_shared(data_ + i, sizeof(T), Touch::read, site);
+    watch_shared(data_ + i, sizeof(T), Touch::read, site);
     return data_[i];
   }
   GYR_DEVICE void store(int i, T v, const Site& site = Site::current()) const {
-    judge_shared(data_ + i, sizeof(T), Touch::write, site);
+    watch_shared(data_ + i, sizeof(T), Touch::write, site);
     data_[i] = v;
   }
 

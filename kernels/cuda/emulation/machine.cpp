@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <sstream>
 
+#include "kernels/cuda/emulation/counts.hpp"
+#include "kernels/cuda/emulation/memory.hpp"
 #include "kernels/error.hpp"
 
 namespace gyr::cuda {
@@ -71,25 +75,35 @@ struct FromStacks {
 // Where a search over n begins and how it goes on.
 int picked(int i, int n, Order order, int start) { return order == Order::backward ? n - 1 - i : (start + i) % n; }
 
+Machine asked_for() {
+  Machine m;
+  const char* const given = std::getenv("GYR_EMULATION");
+  std::istringstream words(given ? given : "");
+  for (std::string word; words >> word;) {
+    if (word == "forward") m.order = Order::forward;
+    else if (word == "backward") m.order = Order::backward;
+    else if (word.starts_with("random=")) m.order = Order::random, m.seed = std::strtoull(word.c_str() + 7, nullptr, 10);
+    else if (word == "checked") m.checked = true;
+    else if (word == "late") m.when = When::late;
+    else if (word == "any") m.when = When::any;
+    else if (word == "apart") m.apart = true;
+    else if (word == "counts") m.counted = true;
+    else fail(Exit::usage, "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart, counts and checked, not '{}'", word);
+  }
+  return m;
+}
+
+struct CountsOfProcess {
+  Counts counts;
+  explicit CountsOfProcess(Machine& machine) : counts(machine) {}
+  ~CountsOfProcess() { std::fputs(counts.table().c_str(), stderr); }
+};
+
 }  // namespace
 
 Machine& Machine::instance() {
-  static Machine machine = [] {
-    Machine m;
-    const char* const given = std::getenv("GYR_EMULATION");
-    std::istringstream words(given ? given : "");
-    for (std::string word; words >> word;) {
-      if (word == "forward") m.order = Order::forward;
-      else if (word == "backward") m.order = Order::backward;
-      else if (word.starts_with("random=")) m.order = Order::random, m.seed = std::strtoull(word.c_str() + 7, nullptr, 10);
-      else if (word == "checked") m.checked = true;
-      else if (word == "late") m.when = When::late;
-      else if (word == "any") m.when = When::any;
-      else if (word == "apart") m.apart = true;
-      else fail(Exit::usage, "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart and checked, not '{}'", word);
-    }
-    return m;
-  }();
+  static Machine machine = asked_for();
+  static const std::unique_ptr<CountsOfProcess> counts = machine.counted ? std::make_unique<CountsOfProcess>(machine) : nullptr;
   return machine;
 }
 
@@ -100,7 +114,7 @@ bool Access::before(const Access& later) const {
 }
 
 Block::Block(Launched& launched, Index number)
-    : launched_(launched), number_(number), shared_(std::size_t(launched.grid.shared_bytes)),
+    : launched_(launched), watched_(launched.machine.checked || launched.counter), number_(number), shared_(std::size_t(launched.grid.shared_bytes)),
       cells_(launched.machine.checked ? (shared_.size() + unit - 1) / unit : 0), threads_(std::size_t(launched.grid.threads)),
       warps_(threads_.size() / warp_size), alive_(launched.grid.threads) {
   std::fill(shared_.begin(), shared_.end(), char(0xff));  // NaN in every format
@@ -136,6 +150,7 @@ bool Block::arrive(Meeting what, void* argument, const Site& site) {
 
 void Block::part(Meeting what) {
   Warp& w = warps_[std::size_t(self->warp())];
+  if (launched_.counter) launched_.counter->meet(self->warp());
   w.arrived = 0, w.ready = ~0u;
   if (what == Meeting::warp_barrier) ++w.epoch;
   for (int lane = 0; lane < warp_size; ++lane) threads_[std::size_t(self->warp() * warp_size + lane)].waiting = false;
@@ -152,6 +167,7 @@ void Block::meet_all(const Site& site) {
 
 // Threads that have left no longer count, as on the hardware.
 void Block::release_all() {
+  if (launched_.counter) launched_.counter->end_epoch();
   at_barrier_ = 0, ++epoch_;
   for (Warp& w : warps_) ++w.epoch;
   for (Thread& t : threads_)
@@ -202,6 +218,7 @@ void Block::run(std::mt19937_64& random) {
     t->fiber = std::move(t->fiber).resume();
     if (failure_) std::rethrow_exception(failure_);
   }
+  if (launched_.counter) launched_.counter->end_epoch();
 }
 
 void Block::deadlock() const {
@@ -257,7 +274,26 @@ void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& si
   }
 }
 
+void Block::count_shared(const void* p, int bytes, Touch touch, const Site& site) {
+  const auto at = std::uintptr_t(static_cast<const char*>(p) - shared_.data());
+  if (launched_.counter) launched_.counter->access(Space::shared, touch, at, bytes, *self, site);
+}
+void Block::watch_shared(const void* p, int bytes, Touch touch, const Site& site) {
+  count_shared(p, bytes, touch, site);
+  if (checked()) judge_shared(p, bytes, touch, site);
+}
+void Block::watch_global(const void* p, int bytes, Touch touch, const Site& site) {
+  if (launched_.counter) launched_.counter->access(Space::global, touch, reinterpret_cast<std::uintptr_t>(p), bytes, *self, site);
+  if (!checked()) return;
+  judge_global(p, bytes, touch, site);
+  cuda::touch(p, std::size_t(bytes), touch);
+}
+void Block::count_product() {
+  if (launched_.counter) launched_.counter->product();
+}
+
 void Block::copy_later(void* to, const void* from, bool zeros, const Site& site) {
+  count_shared(to, copied_bytes, Touch::write, site);
   if (checked()) {
     judge_shared(to, copied_bytes, Touch::write, site);
     mark_copied(to, true);
@@ -296,7 +332,9 @@ void run_grid(const char* kernel, const Grid& grid, std::function<void()> body) 
   ++grids;
   ensure(grid.threads > 0 && grid.threads % warp_size == 0 && grid.threads <= 1024, "{}: blocks of {} threads", kernel, grid.threads);
   Machine& machine = Machine::instance();
-  Launched launched{machine, kernel, grid, std::move(body), {}};
+  std::optional<GridCounter> counter;
+  if (machine.counts) counter.emplace(*machine.counts, kernel, grid);
+  Launched launched{machine, kernel, grid, std::move(body), counter ? &*counter : nullptr, {}};
   std::mt19937_64 random(machine.seed);
   std::vector<Index> blocks(std::size_t(grid.blocks));
   std::iota(blocks.begin(), blocks.end(), Index(0));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The host in the part of a GPU. Every CUDA thread is a fiber of its own, which runs until it meets others of its warp or block; a schedule says who
 // goes on. A checked machine also judges what threads touch: it finds accesses outside a tensor, reads of shared memory that nobody has written, and
-// two accesses, one of them a write, that no barrier orders.
+// two accesses, one of them a write, that no barrier orders. It counts what kernels do where it is asked to (counts.hpp).
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -30,14 +30,19 @@ enum class Order { forward, backward, random };  // of blocks, warps and lanes
 
 enum class When { early, late, any };  // tasks of streams begin, as far as what they wait for lets them
 
+class Counts;
+class GridCounter;
+
 struct Machine {
   Order order = Order::forward;
   std::uint64_t seed = 1;
   bool checked = false;
   When when = When::early;
-  bool apart = false;  // the device has addresses of its own; as the process begins, and so it stays
+  bool apart = false;        // the device has addresses of its own; as the process begins, and so it stays
+  bool counted = false;      // all of the process, which prints a table as it ends
+  Counts* counts = nullptr;  // of the grids that run now
 
-  // Of this process. GYR_EMULATION, words such as "backward", "random=7", "late", "any", "apart" and "checked", says how it begins.
+  // Of this process. GYR_EMULATION, words such as "backward", "random=7", "late", "any", "apart", "counts" and "checked", says how it begins.
   static Machine& instance();
 };
 
@@ -97,6 +102,7 @@ struct Launched {
   const char* kernel;
   Grid grid;
   std::function<void()> body;                       // of a thread
+  GridCounter* counter;                             // or null
   std::unordered_map<std::uintptr_t, Cell> global;  // by unit of memory, where the machine is checked
 };
 
@@ -117,6 +123,7 @@ class Block {
   char* shared() { return shared_.data(); }
   Index shared_bytes() const { return Index(shared_.size()); }
   bool checked() const { return launched_.machine.checked; }
+  bool watched() const { return watched_; }  // whether accesses are judged or counted
 
   // All lanes of the warp meet; the last one calls combine(), which finds what each brought by argument<T>(lane).
   template <class Combine>
@@ -134,9 +141,10 @@ class Block {
   }
   void meet_all(const Site&);  // the block's barrier
 
-  // An access of the current thread, where the machine is checked.
-  void judge_shared(const void* p, Index bytes, Touch, const Site&);
-  void judge_global(const void* p, Index bytes, Touch, const Site&);
+  // An access of the current thread, where it is watched.
+  void watch_shared(const void* p, int bytes, Touch, const Site&);
+  void watch_global(const void* p, int bytes, Touch, const Site&);
+  void count_product();
   // Copies beside the thread: their bytes arrive as late as they may, and until then their target holds NaN.
   void copy_later(void* to, const void* from, bool zeros, const Site&);
   void commit_copies() { thread().copies.emplace_back(); }
@@ -158,10 +166,14 @@ class Block {
   Thread* next(std::mt19937_64& random);
   [[noreturn]] void deadlock() const;
   Access access(const Site&) const;
+  void judge_shared(const void* p, Index bytes, Touch, const Site&);
+  void judge_global(const void* p, Index bytes, Touch, const Site&);
+  void count_shared(const void* p, int bytes, Touch, const Site&);
   void mark_copied(const void* to, bool later);
   void judge(Cell&, Touch, const Access&, const char* memory, Index offset, const Site&) const;
 
   Launched& launched_;
+  const bool watched_;
   Index number_;
   std::vector<char> shared_;
   std::vector<Cell> cells_;  // of shared memory

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What kernels ask of a GPU, counted: tensor instructions as many as the algorithm has products, shared memory without conflicts of banks, and the
+// bytes of kernels bound by memory as many as a device announces, in packs of 16.
+#include "kernels/cuda/emulation/counts.hpp"
+
+#include "kernels/adamw.hpp"
+#include "kernels/attention.hpp"
+#include "kernels/convolution.hpp"
+#include "kernels/cross_entropy.hpp"
+#include "kernels/cuda/rows.hpp"
+#include "kernels/gate.hpp"
+#include "kernels/rmsnorm.hpp"
+#include "kernels/ssd.hpp"
+#include "kernels/swiglu.hpp"
+#include "regression/tensors.hpp"
+
+using namespace gyr;
+using namespace gyr::cuda;
+
+namespace {
+
+struct With {
+  explicit With(const Machine& wanted) : before(Machine::instance()) { Machine::instance() = wanted; }
+  ~With() { Machine::instance() = before; }
+  Machine before;
+};
+const Machine plain{Order::forward, 1, false};
+
+constexpr Index tile = 64, warps = 4, warp_rows = 16;
+
+// ---- The counter itself ----
+
+// A warp's loads of numbers of N floats, lane l from (l % period) step, `passes` times; odd lanes once less where it is ragged.
+struct Pattern {
+  int step, period, passes;
+  bool ragged;
+};
+template <int N>
+GYR_KERNEL loads_kernel(Pattern p, Global<float> y) {
+  const Shared<Pack<float, N>> room;
+  float sum = 0;
+  for (int i = 0; i < (p.ragged ? p.passes - lane() % 2 : p.passes); ++i) sum += room.load(lane() % p.period * p.step).at[0];
+  y.store(thread_index(), sum);
+}
+template <int N>
+SharedAccesses loads(const Pattern& p) {
+  Workbench bench;
+  const auto y = bench.zeros<float>(warp_size);
+  const With with(plain);
+  const Counts counts;
+  launch(bench.dev, "loads", {1, warp_size, warp_size * (p.step + 1) * N * int(sizeof(float))}, loads_kernel<N>, p, y);
+  bench.dev.fence();
+  return counts.all().all_shared();
+}
+
+void expect_accesses(const SharedAccesses& found, Index requests, Index transactions, Index least) {
+  EXPECT_EQ(found.requests, requests);
+  EXPECT_EQ(found.transactions, transactions);
+  EXPECT_EQ(found.least, least);
+}
+
+GYR_KERNEL copies_kernel(Global<const float> x, Global<float> y) {
+  const auto v = x.load_pack<4>(0, 4 * lane());
+  for (int i = 0; i < 4; ++i) y.store(16 * lane() + i, v.at[i]);
+}
+
+// ---- Attention ----
+
+struct Attention {
+  AttentionShape shape;
+  bool causal = true;
+  Index first_query = shape.keys - shape.queries;
+  std::vector<std::int32_t> positions = {};
+
+  bool sees(Index b, Index i, Index j) const {
+    const Index here = first_query + i;
+    return (!causal || j <= here) && (positions.empty() || here - positions[std::size_t(b * shape.queries + i)] <= j);
+  }
+  Index width() const { return std::max(shape.head_dim, shape.v_head_dim) <= 64 ? 64 : 128; }
+  std::string name() const {
+    return fmt::format("batch {}, {} queries from {}, {} keys, heads {} of {} and {}, {}causal, {}", shape.batch, shape.queries, first_query,
+                       shape.keys, shape.num_heads, shape.head_dim, shape.v_head_dim, causal ? "" : "not ",
+                       positions.empty() ? "no documents" : "documents");
+  }
+};
+
+// Tensor instructions of `products` products of tokens with tokens: blocks of 64 own tokens go through others from the first to the last that any of
+// them has to do with, by `step`, and each of four warps takes those that its 16 own tokens have to do with (all of the block's: not by_warp).
+// meet(b, own, other)
+template <class Meet>
+Index products_of(const Attention& a, Index own, Index others, Index step, Index products, bool by_warp, const Meet& meet) {
+  Index steps = 0;  // of warps
+  for (Index b = 0; b < a.shape.batch; ++b)
+    for (Index first = 0; first < own; first += tile) {
+      const Index end = std::min(first + tile, own);
+      const auto any = [&](Index from, Index to, Index o) {
+        for (Index i = from; i < to; ++i)
+          if (meet(b, std::min(i, end - 1), o)) return true;
+        return false;
+      };
+      Index from = others, to = 0;
+      for (Index o = 0; o < others; ++o)
+        if (any(first, end, o)) from = std::min(from, o), to = o + 1;
+      for (Index at = from; at < to; at += step)
+        for (Index w = 0; w < warps; ++w) {
+          bool met = !by_warp;
+          for (Index o = at; o < std::min(at + step, others); ++o) met = met || any(first + w * warp_rows, first + (w + 1) * warp_rows, o);
+          steps += met;
+        }
+    }
+  return steps * a.shape.num_heads * products * a.width() * step / 128;
+}
+
+struct AttentionTensors {
+  Tensor2<bf16> q, k, v, dout, out;
+  AttentionState<float> state;
+  Tensor2<float> lse, delta, dq, dk, dv;
+
+  AttentionTensors(Workbench& bench, const AttentionShape& s) {
+    const Index queries = s.batch * s.queries, keys = s.batch * s.keys;
+    q = bench.normal<bf16>(queries, s.num_heads * s.head_dim), dout = bench.normal<bf16>(queries, s.num_heads * s.v_head_dim);
+    k = bench.normal<bf16>(keys, s.num_kv_heads * s.head_dim), v = bench.normal<bf16>(keys, s.num_kv_heads * s.v_head_dim);
+    out = bench.zeros<bf16>(queries, s.num_heads * s.v_head_dim);
+    state = {bench.zeros<float>(queries, s.num_heads * s.v_head_dim), bench.zeros<float>(queries, s.num_heads),
+             bench.zeros<float>(queries, s.num_heads)};
+    lse = bench.zeros<float>(queries, s.num_heads), delta = bench.zeros<float>(queries, s.num_heads);
+    dq = bench.zeros<float>(queries, s.num_heads * s.head_dim);
+    dk = bench.zeros<float>(keys, s.num_kv_heads * s.head_dim), dv = bench.zeros<float>(keys, s.num_kv_heads * s.v_head_dim);
+  }
+};
+
+// The grids with tensor instructions of both passes: forward, queries, keys.
+std::vector<GridCounts> by_tensor_cores(const Counts& counts) {
+  std::vector<GridCounts> grids;
+  for (const GridCounts& g : counts.grids())
+    if (g.products > 0) grids.push_back(g);
+  return grids;
+}
+
+std::vector<GridCounts> counted(const Attention& a) {
+  Workbench bench;
+  const AttentionTensors x(bench, a.shape);
+  const Mask mask{a.causal, a.first_query, 0,
+                  a.positions.empty() ? Documents() : Documents{Tensor1<const std::int32_t>(a.positions.data(), a.positions.size()), a.positions}};
+  const double scale = 1 / std::sqrt(double(a.shape.head_dim));
+  const With with(plain);
+  const Counts counts;
+  attention<bf16>(bench.dev, a.shape, mask, scale, x.q, x.k, x.v, Carry::fresh, x.state);
+  attention_finish<bf16>(bench.dev, a.shape, x.state, x.out, x.lse);
+  attention_delta<bf16>(bench.dev, a.shape, x.dout, x.out, x.delta);
+  attention_backward<bf16>(bench.dev, a.shape, mask, scale, x.q, x.k, x.v, x.dout, x.lse, x.delta, x.dq, x.dk, x.dv);
+  bench.dev.fence();
+  return by_tensor_cores(counts);
+}
+
+void expect_no_conflicts(const GridCounts& g) {
+  EXPECT_GT(g.all_shared().requests, 0);
+  EXPECT_EQ(g.all_shared().conflicts(), 0) << g.kernel << "\n" << g.conflicts();
+}
+
+void expect_products_of(const Attention& a) {
+  SCOPED_TRACE(a.name());
+  const auto grids = counted(a);
+  ASSERT_EQ(grids.size(), 3u);
+  const AttentionShape& s = a.shape;
+  const Index step = a.width() == 64 ? 64 : 32;
+  const auto query_first = [&](Index b, Index i, Index j) { return a.sees(b, i, j); };
+  const auto key_first = [&](Index b, Index j, Index i) { return a.sees(b, i, j); };
+  EXPECT_EQ(grids[0].products, products_of(a, s.queries, s.keys, tile, 2, false, query_first));
+  EXPECT_EQ(grids[1].products, products_of(a, s.queries, s.keys, step, 3, true, query_first));
+  EXPECT_EQ(grids[2].products, products_of(a, s.keys, s.queries, step, 4, true, key_first));
+  for (const GridCounts& g : grids) expect_no_conflicts(g);
+}
+
+// ---- The scan ----
+
+struct Scan {
+  SsdShape shape;
+  bool last = true;
+  Index document = 0;  // tokens of each, 64 or none: they divide chunks and sequences
+
+  std::string name() const {
+    return fmt::format("batch {}, length {}, heads {}, groups {}, width {}, state {}, chunk {}, documents {}", shape.batch, shape.seq_length,
+                       shape.num_heads, shape.num_groups, shape.head_dim, shape.state_size, shape.chunk_size, document);
+  }
+};
+
+// Tensor instructions of each of its kernels, in their order.
+struct ScanProducts {
+  Index states = 0, outputs = 0, states_of_outputs = 0, c = 0, b = 0, heads = 0;
+
+  explicit ScanProducts(const Scan& a) {
+    const SsdShape& s = a.shape;
+    const Index chunk = std::min(s.chunk_size, s.seq_length);
+    for (Index begin = 0; begin < s.seq_length; begin += chunk)
+      add_chunk(a, ceil_div(std::min(chunk, s.seq_length - begin), tile), begin + chunk < s.seq_length || a.last);
+    for (Index* n : {&states, &outputs, &states_of_outputs, &c, &b, &heads}) *n *= s.batch * warps;
+  }
+
+ private:
+  // Of `tiles` tiles of tokens, by a warp. leaves: its state is wanted
+  void add_chunk(const Scan& a, Index tiles, bool leaves) {
+    const SsdShape& s = a.shape;
+    const Index N = ceil_div(s.state_size, 16), P = ceil_div(s.head_dim, 16), W = s.head_dim <= 64 ? 64 : 128, H = s.num_heads;
+    const Index state = H * ceil_div(s.state_size, 128) * ceil_div(s.head_dim, 64) * 4 * 16;  // 64 tokens, 64 channels, 128 numbers
+    const Index parts = s.num_groups * ceil_div(s.state_size, 64), group_heads = H / s.num_groups;
+    states += leaves ? state * (a.document ? 1 : tiles) : 0;
+    states_of_outputs += state * tiles;
+    for (Index i = 0; i < tiles; ++i) {
+      const Index before = a.document ? 1 : i + 1, behind = a.document ? 1 : tiles - i;  // tiles of tokens that it has to do with
+      outputs += H * ((a.document ? 0 : N * W / 8) + before * (N * 8 + W / 2));
+      c += parts * (group_heads * P * 8 + before * (group_heads * P * 8 + 32));
+      b += parts * ((leaves ? group_heads * P * 8 : 0) + behind * (group_heads * P * 8 + 32));
+      heads += H * ((leaves ? N * W / 8 : 0) + behind * (N * 8 + P * 8 + W / 2));
+    }
+  }
+};
+
+std::vector<GridCounts> counted(const Scan& a) {
+  Workbench bench;
+  const SsdShape& s = a.shape;
+  const Index rows = s.batch * s.seq_length, channels = s.num_heads * s.head_dim, width = s.num_groups * s.state_size,
+              elements = channels * s.state_size, H = s.num_heads;
+  std::vector<std::int32_t> positions;
+  for (Index r = 0; a.document > 0 && r < rows; ++r) positions.push_back(std::int32_t(r % a.document));
+  const Tensor2<bf16> x = bench.normal<bf16>(rows, channels), dy = bench.normal<bf16>(rows, channels), b = bench.normal<bf16>(rows, width),
+                      c = bench.normal<bf16>(rows, width), raw = bench.normal<bf16>(rows, H);
+  SsdInput<bf16> in{x, b, c, raw, {}};
+  if (a.document > 0) in.documents = {Tensor1<const std::int32_t>(positions.data(), positions.size()), positions};
+  const Tensor1<float> bias = bench.normal<float>(H), a_log = bench.normal<float>(H), d = bench.normal<float>(H);
+  const SsdWeights<float> w{bias, a_log, d};
+  const Tensor3<float> states(bench.zeros<float>(s.batch * s.chunks() * elements).data(), s.batch, s.chunks(), elements);
+  const SsdSaved<float> saved{bench.zeros<float>(rows, H), states};
+  Tensor2<float> last, dlast;
+  if (a.last) last = bench.zeros<float>(s.batch, elements), dlast = bench.normal<float>(s.batch, elements);
+  const With with(plain);
+  const Counts counts;
+  ssd<bf16>(bench.dev, s, in, w, {}, bench.zeros<bf16>(rows, channels), saved, last);
+  ssd_backward<bf16>(bench.dev, s, in, w, saved, dy, dlast,
+                     {bench.zeros<bf16>(rows, channels), bench.zeros<bf16>(rows, width), bench.zeros<bf16>(rows, width), bench.zeros<bf16>(rows, H)},
+                     {bench.zeros<float>(H), bench.zeros<float>(H), bench.zeros<float>(H)}, {});
+  bench.dev.fence();
+  return by_tensor_cores(counts);
+}
+
+// most_conflicts: of the transactions that are needed
+void expect_products_of(const Scan& a, double most_conflicts) {
+  SCOPED_TRACE(a.name());
+  const auto grids = counted(a);
+  ASSERT_EQ(grids.size(), 6u);
+  const ScanProducts want(a);
+  const Index wanted[] = {want.states, want.outputs, want.states_of_outputs, want.c, want.b, want.heads};
+  for (std::size_t i = 0; i < grids.size(); ++i) {
+    EXPECT_EQ(grids[i].products, wanted[i]) << "kernel " << i;
+    const SharedAccesses shared = grids[i].all_shared();
+    EXPECT_LE(double(shared.conflicts()), most_conflicts * double(shared.least)) << "kernel " << i << "\n" << grids[i].conflicts();
+  }
+}
+
+// ---- Kernels bound by memory ----
+
+// Bytes: announced; each of memory once for every grid; of the sectors that warps ask for. in_packs: of these, by instructions of 16 bytes.
+struct Moved {
+  double announced, distinct, asked, in_packs;
+};
+template <class F>
+Moved moved(Workbench& bench, const F& kernel) {
+  const With with(plain);
+  bench.dev.clear_work();
+  const Counts counts;
+  kernel();
+  bench.dev.fence();
+  const GridCounts all = counts.all();
+  double announced = 0;
+  for (const Work& w : bench.dev.work()) announced += w.bytes;
+  const double sectors = double(all.loaded.all().sectors + all.stored.all().sectors);
+  const double in_packs = double(all.loaded.of_bytes(pack_bytes).sectors + all.stored.of_bytes(pack_bytes).sectors);
+  return {announced, double(all.loaded.distinct + all.stored.distinct), 32 * sectors, in_packs / sectors};
+}
+
+// Distinct bytes are `passes` times what is announced, but for some per cent; packs of 16 bytes ask for so much.
+void expect_bytes(const char* name, const Moved& m, double passes, double in_packs = 0.95) {
+  const std::string what = fmt::format("{}: {} bytes announced, {} moved, {} asked for, {:.1f} % of them by packs of 16", name, m.announced,
+                                       m.distinct, m.asked, 100 * m.in_packs);
+  EXPECT_NEAR(m.distinct / (passes * m.announced), 1, 0.04) << what;
+  EXPECT_GE(m.in_packs, in_packs) << what;
+}
+
+}  // namespace
+
+TEST(counts, shared_memory_takes_a_transaction_for_every_word_of_a_bank) {
+  expect_accesses(loads<1>({1, 32, 1, false}), 1, 1, 1);
+  expect_accesses(loads<1>({1, 1, 1, false}), 1, 1, 1);  // one word for all
+  expect_accesses(loads<1>({2, 32, 1, false}), 1, 2, 1);
+  expect_accesses(loads<1>({32, 32, 1, false}), 1, 32, 1);
+  expect_accesses(loads<1>({33, 32, 1, false}), 1, 1, 1);
+  expect_accesses(loads<2>({1, 32, 1, false}), 1, 2, 2);
+  expect_accesses(loads<2>({2, 32, 1, false}), 1, 4, 2);
+  expect_accesses(loads<4>({1, 32, 1, false}), 1, 4, 4);
+  expect_accesses(loads<4>({8, 32, 1, false}), 1, 32, 4);  // eight rows of 128 bytes, one above the other
+  expect_accesses(loads<4>({9, 32, 1, false}), 1, 4, 4);   // 16 bytes longer
+  expect_accesses(loads<4>({1, 4, 1, false}), 1, 4, 4);
+}
+
+TEST(counts, a_lane_that_leaves_a_loop_leaves_others_together) {
+  expect_accesses(loads<1>({32, 32, 5, false}), 5, 5 * 32, 5);
+  expect_accesses(loads<1>({32, 32, 5, true}), 5, 4 * 32 + 16, 5);
+}
+
+TEST(counts, global_memory_by_instructions_sectors_and_distinct_bytes) {
+  Workbench bench;
+  const auto x = bench.normal<float>(4 * warp_size), y = bench.zeros<float>(16 * warp_size);
+  const With with(plain);
+  Counts counts;
+  launch(bench.dev, "copies", {2, warp_size}, copies_kernel, Tensor1<const float>(x), y);
+  bench.dev.fence();
+  ASSERT_EQ(counts.grids().size(), 1u);
+  const GridCounts& g = counts.grids()[0];
+  EXPECT_EQ(g.loaded.bytes, 2 * 512);  // both blocks the same
+  EXPECT_EQ(g.loaded.distinct, 512);
+  EXPECT_EQ(g.loaded.of_bytes(16).instructions, 2 * 32);
+  EXPECT_EQ(g.loaded.all().requests, 2);
+  EXPECT_EQ(g.loaded.all().sectors, 2 * 16);
+  EXPECT_EQ(g.stored.of_bytes(4).instructions, 2 * 4 * 32);
+  EXPECT_EQ(g.stored.all().sectors, 2 * 4 * 32);  // lanes write 64 bytes apart
+  EXPECT_EQ(g.stored.distinct, 512);
+  {
+    const Counts within;
+    launch(bench.dev, "copies", {1, warp_size}, copies_kernel, Tensor1<const float>(x), y);
+    bench.dev.fence();
+    EXPECT_EQ(within.grids().size(), 1u);
+  }
+  EXPECT_EQ(counts.grids().size(), 1u);
+}
+
+// n tiles of causal attention: n (n + 1) / 2 pairs of them, of 64 x 64 x W x 2 operations a product and 4096 an instruction.
+TEST(counts, causal_attention_of_whole_tiles_has_half_of_the_square) {
+  const Index n = 4, heads = 4;
+  const Attention a{{1, n * tile, n * tile, heads, 2, 64, 64}};
+  const auto grids = counted(a);
+  ASSERT_EQ(grids.size(), 3u);
+  const Index pairs = heads * n * (n + 1) / 2;
+  EXPECT_EQ(grids[0].products, pairs * 2 * 2 * 64);
+  EXPECT_EQ(grids[1].products, pairs * 3 * 2 * 64);
+  EXPECT_EQ(grids[2].products, pairs * 4 * 2 * 64);
+  for (const GridCounts& g : grids) expect_no_conflicts(g);
+}
+
+TEST(counts, attention_multiplies_what_meets_and_has_no_conflicts) {
+  expect_products_of(Attention{{1, 128, 128, 2, 1, 128, 128}});
+  expect_products_of(Attention{{2, 100, 150, 2, 1, 72, 128}, false});
+  expect_products_of(Attention{{1, 130, 200, 2, 2, 40, 64}});
+  expect_products_of(Attention{{1, 90, 90, 1, 1, 64, 16}});
+  Attention documents{{1, 192, 192, 2, 1, 64, 64}};
+  for (std::int32_t r = 0; r < 192; ++r) documents.positions.push_back(r % 64);
+  expect_products_of(documents);
+  EXPECT_EQ(counted(documents)[0].products, 2 * 3 * 2 * 2 * 64);  // three tiles of each head, in place of six
+  Attention window{{1, 256, 256, 1, 1, 128, 64}};
+  for (std::int32_t r = 0; r < 256; ++r) window.positions.push_back(std::min(r, 50));
+  expect_products_of(window);
+}
+
+TEST(counts, the_scan_multiplies_what_meets_and_has_no_conflicts) {
+  expect_products_of(Scan{{1, 256, 2, 1, 64, 128, 128, 0, 1e30}}, 0);
+  expect_products_of(Scan{{1, 256, 2, 1, 64, 256, 128, 0, 1e30}, false}, 0);
+  expect_products_of(Scan{{1, 192, 2, 2, 64, 64, 192, 0, 1e30}, true, 64}, 0);
+  expect_products_of(Scan{{2, 150, 2, 2, 72, 40, 90, 0, 1e30}}, 0.2);
+  expect_products_of(Scan{{1, 70, 2, 1, 128, 136, 70, 0, 1e30}}, 0.2);
+}
+
+TEST(counts, rows_are_moved_once_and_in_packs) {
+  Workbench bench;
+  const Index R = 256, D = 512;
+  const auto x = bench.normal<bf16>(R, D), dy = bench.normal<bf16>(R, D), y = bench.zeros<bf16>(R, D), dx = bench.zeros<bf16>(R, D);
+  const auto g = bench.normal<float>(D), rstd = bench.zeros<float>(R), dg = bench.zeros<float>(D);
+  expect_bytes("rmsnorm", moved(bench, [&] { rmsnorm<bf16>(bench.dev, x, g, 1e-5, y, rstd); }), 1);
+  expect_bytes("rmsnorm_backward", moved(bench, [&] { rmsnorm_backward<bf16>(bench.dev, dy, x, g, rstd, Add::no, dx, {}); }), 1);
+  // x and dy once more for the sums of columns.
+  expect_bytes("rmsnorm_backward, dg", moved(bench, [&] { rmsnorm_backward<bf16>(bench.dev, dy, x, g, rstd, Add::no, dx, dg); }), 5.0 / 3);
+  const auto gate_up = bench.normal<bf16>(R, 2 * D), dgate_up = bench.zeros<bf16>(R, 2 * D);
+  expect_bytes("swiglu", moved(bench, [&] { swiglu<bf16>(bench.dev, gate_up, 1, y); }), 1);
+  expect_bytes("swiglu_backward", moved(bench, [&] { swiglu_backward<bf16>(bench.dev, dy, gate_up, 1, dgate_up); }), 1);
+}
+
+TEST(counts, gates_are_moved_once_and_in_packs) {
+  Workbench bench;
+  const Index R = 256, E = 512;
+  const auto y = bench.normal<bf16>(R, E), z = bench.normal<bf16>(R, E), out = bench.zeros<bf16>(R, E), dy = bench.zeros<bf16>(R, E),
+             dz = bench.zeros<bf16>(R, E);
+  const auto w = bench.normal<float>(E), dw = bench.zeros<float>(E);
+  const auto squares = bench.zeros<float>(R, 1), products = bench.zeros<float>(R, 1);
+  const auto order = GateOrder::gate_first;
+  expect_bytes("gate", moved(bench, [&] { gate<bf16>(bench.dev, y, z, out); }), 1);
+  expect_bytes("gate_backward", moved(bench, [&] { gate_backward<bf16>(bench.dev, out, y, z, dy, dz); }), 1);
+  expect_bytes("gated_norm_squares", moved(bench, [&] { gated_norm_squares<bf16>(bench.dev, order, y, z, squares); }), 1);
+  expect_bytes("gated_norm", moved(bench, [&] { gated_norm<bf16>(bench.dev, order, y, z, w, squares, E, 1e-5, out); }), 1);
+  // All once more for the sums of columns.
+  expect_bytes("gated_norm_products",
+               moved(bench, [&] { gated_norm_products<bf16>(bench.dev, order, out, y, z, w, squares, E, 1e-5, products, dw); }), 2);
+  expect_bytes("gated_norm_backward",
+               moved(bench, [&] { gated_norm_backward<bf16>(bench.dev, order, out, y, z, w, squares, products, E, 1e-5, dy, dz); }), 1);
+}
+
+TEST(counts, convolutions_are_moved_once) {
+  Workbench bench;
+  const Index T = 512, C = 256;
+  const auto x = bench.normal<bf16>(T, C), y = bench.zeros<bf16>(T, C), dy = bench.normal<bf16>(T, C), dx = bench.zeros<bf16>(T, C);
+  const auto w = bench.normal<float>(C, 4), dw = bench.zeros<float>(C, 4);
+  const auto bias = bench.normal<float>(C), dbias = bench.zeros<float>(C);
+  expect_bytes("convolution", moved(bench, [&] { convolution<bf16>(bench.dev, 1, x, w, bias, {}, y); }), 1);
+  // Sums of weights and bias, of float, are written for every 64 tokens and read again.
+  expect_bytes("convolution_backward", moved(bench, [&] { convolution_backward<bf16>(bench.dev, 1, dy, x, w, bias, {}, dx, dw, dbias, {}); }),
+               1 + 2.0 * 5 * 4 / (64 * 3 * 2), 0);
+}
+
+TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {
+  Workbench bench;
+  const Index R = 8, V = 1 << 14;
+  const auto logits = bench.normal<float>(R, V), dlogits = bench.zeros<float>(R, V);
+  const auto top = bench.zeros<float>(R);
+  const auto sums = bench.zeros<float>(2, R);
+  const auto labels = bench.arena.tensor<Token>(R);
+  for (Index r = 0; r < R; ++r) labels(r) = Token(r);
+  expect_bytes("logits_top", moved(bench, [&] { logits_top<float>(bench.dev, logits, V, top); }), 1);
+  expect_bytes("logits_sums", moved(bench, [&] { logits_sums<float>(bench.dev, logits, V, top, labels, 0, sums); }), 1);
+  expect_bytes("cross_entropy_backward",
+               moved(bench, [&] { cross_entropy_backward<float>(bench.dev, logits, V, top, sums, labels, 0, 1, {}, dlogits); }), 1);
+  const Index n = 1 << 15;
+  const auto g = bench.normal<float>(n), m = bench.zeros<float>(n), v = bench.zeros<float>(n), master = bench.normal<float>(n);
+  const auto weights = bench.zeros<bf16>(n);
+  const auto update = moved(bench, [&] { adamw<bf16>(bench.dev, {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1}, g, m, v, master, weights); });
+  expect_bytes("adamw", update, 1, 14.0 / 15);  // the weights of bf16 by 8 bytes
+  EXPECT_EQ(update.asked, update.distinct);     // neighbours in neighbouring lanes
+}
