@@ -129,15 +129,8 @@ struct AttentionTensors {
   }
 };
 
-// The grids with tensor instructions of both passes: forward, queries, keys.
-std::vector<GridCounts> by_tensor_cores(const Counts& counts) {
-  std::vector<GridCounts> grids;
-  for (const GridCounts& g : counts.grids())
-    if (g.products > 0) grids.push_back(g);
-  return grids;
-}
-
-std::vector<GridCounts> counted(const Attention& a) {
+// Of both passes.
+std::vector<GridCounts> all_grids(const Attention& a) {
   Workbench bench;
   const AttentionTensors x(bench, a.shape);
   const Mask mask{a.causal, a.first_query, 0,
@@ -150,7 +143,16 @@ std::vector<GridCounts> counted(const Attention& a) {
   attention_delta<bf16>(bench.dev, a.shape, x.dout, x.out, x.delta);
   attention_backward<bf16>(bench.dev, a.shape, mask, scale, x.q, x.k, x.v, x.dout, x.lse, x.delta, x.dq, x.dk, x.dv);
   bench.dev.fence();
-  return by_tensor_cores(counts);
+  return counts.grids();
+}
+
+// The grids with tensor instructions: of attention forward, queries, keys; of the scan as in ScanProducts.
+template <class Case>
+std::vector<GridCounts> counted(const Case& a) {
+  std::vector<GridCounts> grids;
+  for (const GridCounts& g : all_grids(a))
+    if (g.products > 0) grids.push_back(g);
+  return grids;
 }
 
 void expect_no_conflicts(const GridCounts& g) {
@@ -216,7 +218,7 @@ struct ScanProducts {
   }
 };
 
-std::vector<GridCounts> counted(const Scan& a) {
+std::vector<GridCounts> all_grids(const Scan& a) {
   Workbench bench;
   const SsdShape& s = a.shape;
   const Index rows = s.batch * s.seq_length, channels = s.num_heads * s.head_dim, width = s.num_groups * s.state_size,
@@ -240,7 +242,7 @@ std::vector<GridCounts> counted(const Scan& a) {
                      {bench.zeros<bf16>(rows, channels), bench.zeros<bf16>(rows, width), bench.zeros<bf16>(rows, width), bench.zeros<bf16>(rows, H)},
                      {bench.zeros<float>(H), bench.zeros<float>(H), bench.zeros<float>(H)}, {});
   bench.dev.fence();
-  return by_tensor_cores(counts);
+  return counts.grids();
 }
 
 // most_conflicts: of the transactions that are needed
@@ -284,6 +286,26 @@ void expect_bytes(const char* name, const Moved& m, double passes, double in_pac
                                        m.distinct, m.asked, 100 * m.in_packs);
   EXPECT_NEAR(m.distinct / (passes * m.announced), 1, 0.04) << what;
   EXPECT_GE(m.in_packs, in_packs) << what;
+}
+
+// ---- An estimate ----
+
+struct Gpu {
+  const char* name;
+  double flops, bytes;  // a second: of bf16 by tensor cores, of memory, as their maker says
+};
+constexpr Gpu gpus[] = {{"A100", 312e12, 2.04e12}, {"H100", 989e12, 3.35e12}};
+
+// of: tokens that were counted; grows: how many times the tensor instructions of 4096 are those
+void print_estimate(const std::string& name, const GridCounts& g, double of, double grows) {
+  const double flops = 4096 * grows * double(g.products), times = 4096 / of, bytes = times * double(g.loaded.distinct + g.stored.distinct);
+  const double asked = grows * 32 * double(g.loaded.all().sectors + g.stored.all().sectors);
+  fmt::print("{:<34}{:>9.2f}{:>9.1f}{:>10.1f}{:>9}", name, flops / 1e9, bytes / 1e6, asked / 1e6, g.grid.shared_bytes);
+  for (const Gpu& gpu : gpus) {
+    const double product = flops / gpu.flops, memory = bytes / gpu.bytes;
+    fmt::print("{:>10.1f} {}", 1e6 * std::max(product, memory), product > memory ? "products" : "memory  ");
+  }
+  fmt::print("\n");
 }
 
 }  // namespace
@@ -431,4 +453,19 @@ TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {
   const auto update = moved(bench, [&] { adamw<bf16>(bench.dev, {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1}, g, m, v, master, weights); });
   expect_bytes("adamw", update, 1, 14.0 / 15);  // the weights of bf16 by 8 bytes
   EXPECT_EQ(update.asked, update.distinct);     // neighbours in neighbouring lanes
+}
+
+// No test: a floor for the time of a layer's kernels on 4096 tokens of Falcon-H1 1.5B, from what is counted of fewer tokens: the longer of tensor
+// instructions at the peak and of memory, each byte once a grid. What a GPU does of it is unknown; mma.sync does not reach the peak of an H100.
+TEST(counts, DISABLED_estimate) {
+  fmt::print("ESTIMATE, not measured. GFLOP, MB of memory, MB asked for by warps, bytes of shared memory, least microseconds\n");
+  const Index tokens = 512;
+  const auto attention = counted(Attention{{1, tokens, tokens, 8, 2, 128, 128}});
+  const double tiles = double(tokens / tile), all_tiles = 4096.0 / tile, grows = all_tiles * (all_tiles + 1) / (tiles * (tiles + 1));
+  const char* const of_attention[] = {"attention", "attention_backward, queries", "attention_backward, keys"};
+  for (std::size_t i = 0; i < attention.size(); ++i) print_estimate(of_attention[i], attention[i], double(tokens), grows);
+  const Index scanned = 256;
+  const auto scan = counted(Scan{{1, scanned, 48, 1, 64, 256, 128, 0, 1e30}});
+  const char* const of_scan[] = {"ssd, states", "ssd, outputs", "ssd_backward, states", "ssd_backward, dC", "ssd_backward, dB", "ssd_backward, dx"};
+  for (std::size_t i = 0; i < scan.size(); ++i) print_estimate(of_scan[i], scan[i], double(scanned), 4096.0 / double(scanned));
 }
