@@ -73,15 +73,16 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int3
   const Index tiles = ceil_div(s.queries, tile), head = block_index() / tiles % s.num_heads, b = block_index() / tiles / s.num_heads;
   const Index first = (tiles - 1 - block_index() % tiles) * tile, kv_head = head / s.group();  // those that see most begin
   const Index query_end = (b + 1) * s.queries, first_key_row = b * s.keys, key_end = first_key_row + s.keys;
-  const auto place = [](int i) { return Shared<bf16>(i * Tile<W>::bytes); };  // q, two of k, two of v
+  const auto place = [](int i) { return Shared<bf16>(i * Tile<W>::bytes); };  // two of k, two of v; q comes first to the second of k
   const auto reach = [&](Index i) { return positions ? Index(positions.load(b * s.queries + i)) : Documents::unlimited; };
   const auto fetch_keys = [&](Index j, int turn) {
-    fetch<W>(k, first_key_row + j, key_end, kv_head * s.head_dim, s.head_dim, place(1 + turn));
-    fetch<W>(v, first_key_row + j, key_end, kv_head * s.v_head_dim, s.v_head_dim, place(3 + turn));
+    fetch<W>(k, first_key_row + j, key_end, kv_head * s.head_dim, s.head_dim, place(turn));
+    fetch<W>(v, first_key_row + j, key_end, kv_head * s.v_head_dim, s.v_head_dim, place(2 + turn));
   };
   const Index last = first + tile < s.queries ? first + tile : s.queries;
   const Index begin = s.visible.hidden(first, reach(first)), end = s.visible.seen(last - 1);
-  fetch<W>(q, b * s.queries + first, query_end, head * s.head_dim, s.head_dim, place(0));
+  fetch<W>(q, b * s.queries + first, query_end, head * s.head_dim, s.head_dim, place(1));
+  commit_copies();
   fetch_keys(begin, 0);
   commit_copies();
 
@@ -98,20 +99,22 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int3
   }
 
   FragmentA queries[W / 16];
+  wait_for_copies<1>();
+  sync_block();
+  for (int c = 0; c < W; c += 16) queries[c / 16] = left_of<W>(place(1), c);
+  sync_block();
   int turn = 0;
   for (Index j = begin; j < end; j += tile, turn = 1 - turn) {
     if (j + tile < end) fetch_keys(j + tile, 1 - turn);
     commit_copies();
     wait_for_copies<1>();
     sync_block();
-    if (j == begin)
-      for (int c = 0; c < W; c += 16) queries[c / 16] = left_of<W>(place(0), c);
     FragmentD score[tile / 8] = {};
     float shrink[2];
-    add_by_rows<W>([&](int c) { return queries[c / 16]; }, place(1 + turn), score);
+    add_by_rows<W>([&](int c) { return queries[c / 16]; }, place(turn), score);
     soften(score, scale, j, rows, shrink);
     each_number<W>(out, [&](int h, Index, float& x) { x *= shrink[h]; });
-    add_by_columns<W>(score, place(3 + turn), out);
+    add_by_columns<W>(score, place(2 + turn), out);
     sync_block();
   }
   wait_for_copies<0>();
@@ -126,7 +129,7 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int3
 template <int W>
 void flash(Device& dev, const Heads& s, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q, Matrix<const bf16> k,
            Matrix<const bf16> v, bool fresh, const AttentionState<float>& state) {
-  launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, 5 * Tile<W>::bytes}, flash_kernel<W>, s,
+  launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, 4 * Tile<W>::bytes}, flash_kernel<W>, s,
          float(scale) * log2_e, fresh, positions, q, k, v, state.o, state.m, state.l);
 }
 
