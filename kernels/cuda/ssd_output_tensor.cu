@@ -7,11 +7,12 @@ namespace gyr::cuda::scan {
 
 namespace {
 
-// Tiles of a block: C, then B and x of the tokens that it looks back to, and a part of the state that entered.
+// Tiles of a block: C, then B and x of the tokens that it looks back to; where x lies, parts of the state that entered come first.
 template <int W>
 struct Room {
   Tile c, b, x, state;
-  GYR_FUNCTION explicit Room(const Cut& s) : c(0, s.state_size), b(c.end(), s.state_size), x(b.end(), W), state(x.end(), span, W) {}
+  GYR_FUNCTION explicit Room(const Cut& s) : c(0, s.state_size), b(c.end(), s.state_size), x(b.end(), W), state(b.end(), span, W) {}
+  int bytes() const { return std::max(x.end(), state.end()); }
 };
 
 // exp(s_l) C_l S' of 16 tokens.
@@ -53,25 +54,26 @@ GYR_KERNEL outputs_kernel(Cut s, Tokens<bf16> in, Global<const float> skip, Glob
   const Room<W> room(s);
   const HeadDecay<float> decay(s, k, in.decays, head);
   const Index end = k.first + k.length, begin = k.begin(s, l0) / span * span;
-  const auto fetch_inputs = [&](Index t0) {
-    fetch(in.b, k.first + t0, end, group * N, N, room.b);
-    fetch(in.x, k.first + t0, end, head * P, P, room.x);
-    commit_copies();
-  };
+  const auto fetch_b = [&](Index t0) { fetch(in.b, k.first + t0, end, group * N, N, room.b); };
+  const auto fetch_x = [&](Index t0) { fetch(in.x, k.first + t0, end, head * P, P, room.x); };
   fetch(in.c, k.first + l0, end, group * N, N, room.c);
   commit_copies();
-  fetch_inputs(begin);
+  fetch_b(begin);
+  commit_copies();
 
   FragmentD out[W / 8] = {};
   if (k.carried(s, l0)) {
     wait_for_copies<1>();
     add_state<W>(s, k, decay, head, l0, entering, room, out);
+    sync_block();
   }
+  fetch_x(begin);
   for (Index t0 = begin; t0 <= l0; t0 += span) {
     if (t0 > begin) {
       sync_block();
-      fetch_inputs(t0);
+      fetch_b(t0), fetch_x(t0);
     }
+    commit_copies();
     wait_for_copies<0>();
     sync_block();
     FragmentD products[span / 8] = {};
@@ -91,7 +93,7 @@ GYR_KERNEL outputs_kernel(Cut s, Tokens<bf16> in, Global<const float> skip, Glob
 template <int W>
 void launch_outputs(Device& dev, const Cut& s, const Tokens<bf16>& in, Tensor1<const float> d, const Global<const float>& entering,
                     const Global<bf16>& y) {
-  launch(dev, "ssd", {s.all_chunks() * s.num_heads * ceil_div(s.chunk_size, span), tensor_threads, Room<W>(s).state.end()}, outputs_kernel<W>, s, in,
+  launch(dev, "ssd", {s.all_chunks() * s.num_heads * ceil_div(s.chunk_size, span), tensor_threads, Room<W>(s).bytes()}, outputs_kernel<W>, s, in,
          d, entering, y);
 }
 
