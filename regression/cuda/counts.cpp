@@ -3,6 +3,9 @@
 // bytes of kernels bound by memory as many as a device announces, in packs of 16.
 #include "kernels/cuda/emulation/counts.hpp"
 
+#include <fstream>
+#include <sstream>
+
 #include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/convolution.hpp"
@@ -453,6 +456,25 @@ TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {
   const auto update = moved(bench, [&] { adamw<bf16>(bench.dev, {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1}, g, m, v, master, weights); });
   expect_bytes("adamw", update, 1, 14.0 / 15);  // the weights of bf16 by 8 bytes
   EXPECT_EQ(update.asked, update.distinct);     // neighbours in neighbouring lanes
+}
+
+// How many blocks an SM takes of them follows from this.
+TEST(counts, blocks_take_the_shared_memory_that_blocks_txt_says) {
+  auto grids = counted(Attention{{1, 64, 64, 1, 1, 128, 128}});
+  for (const GridCounts& g : counted(Scan{{1, 128, 1, 1, 64, 256, 128, 0, 1e30}})) grids.push_back(g);
+  std::ifstream file(GYR_SOURCE_DIR "/regression/cuda/blocks.txt");
+  std::size_t row = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    std::istringstream words(line);
+    std::string name, part;
+    int threads = 0, shared_bytes = 0;
+    words >> name >> part >> threads >> shared_bytes;
+    ASSERT_LT(row, grids.size());
+    EXPECT_EQ(grids[row].grid.threads, threads) << part;
+    EXPECT_EQ(grids[row++].grid.shared_bytes, shared_bytes) << part;
+  }
+  EXPECT_EQ(row, grids.size());
 }
 
 // No test: a floor for the time of a layer's kernels on 4096 tokens of Falcon-H1 1.5B, from what is counted of fewer tokens: the longer of tensor

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # regression/cuda/device.sh NVCC FOLDER...
 # Compiles the kernels of CUDA for GPUs, which takes none, and holds what the assembler says of each against bounds.txt: registers of a thread, bytes
-# of stack, and no register spilled anywhere. FOLDERs are looked into for headers. Prints a table; exit code 77 where NVCC is not there.
+# of stack, and no register spilled anywhere; and against blocks.txt, how many blocks of a kernel an SM takes. FOLDERs are looked into for headers. Prints a table; exit code 77 where NVCC is not there.
 #   ARCHITECTURES ("sm_80 sm_90a") of GPUs   FILES (all) names of kernels/cuda/NAME.cu
 set -euo pipefail
 nvcc=${1:?usage: regression/cuda/device.sh NVCC FOLDER...}
@@ -16,6 +16,32 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$nvcc" --version | tail -n 1
 failed=0
+
+# blocks NAME ARCHITECTURE: those that an SM takes of each kernel in blocks.txt, by what $work/log says of registers. An SM has 65536 registers, given to
+# warps by 256, 2048 threads and room for 32 blocks, and 164 KiB (sm_80) or 228 KiB (sm_90) of shared memory, of which a block takes 1 more.
+blocks() {
+  awk -v n="$1" -v a="$2" '
+    function floor_of(x, y) { return int(x / y) }
+    NR == FNR { if ($1 == n) { part[++rows] = $2; threads[rows] = $3; shared[rows] = $4; least[rows] = a ~ /sm_80/ ? $5 : $6 } next }
+    /Compiling entry function/ { name = $0 }
+    / Used [0-9]+ registers/ { for (i = 1; i < NF; ++i) if ($i == "Used") for (r = 1; r <= rows; ++r) if (index(name, part[r])) used[r] = $(i + 1) }
+    END {
+      for (r = 1; r <= rows; ++r) {
+        of_warp = floor_of(used[r] * 32 + 255, 256) * 256
+        fit = used[r] ? floor_of(floor_of(65536, of_warp), threads[r] / 32) : 0
+        by_shared = floor_of((a ~ /sm_80/ ? 164 : 228) * 1024, shared[r] + 1024)
+        by_threads = floor_of(2048, threads[r])
+        if (by_shared < fit) fit = by_shared
+        if (by_threads < fit) fit = by_threads
+        if (fit > 32) fit = 32
+        printf "  %-36s %4d registers %7d bytes shared %3d blocks, at least %d, %.1f %% of an SM\047s warps\n", part[r], used[r], shared[r], fit, least[r], \
+          100 * fit * threads[r] / 2048
+        if (fit < least[r]) bad = 1
+      }
+      exit bad
+    }' "$here/blocks.txt" "$work/log"
+}
+
 printf '%-20s %-8s %8s %10s %8s %8s %8s\n' kernels GPU kernels registers at_most stack spilled
 for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
   for source in kernels/cuda/*.cu regression/cuda/*.cu; do
@@ -37,6 +63,7 @@ for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
         printf "%-20s %-8s %8d %10d %8d %8d %8d\n", n, a, kernels, used, most, stack, spilled
         exit !(kernels > 0 && used <= most && stack <= allowed && spilled == 0)
       }' "$work/log" || { echo "$name on $architecture is beyond its bounds (regression/cuda/bounds.txt)"; failed=1; }
+    blocks "$name" "$architecture" || { echo "an SM takes fewer blocks of $name than it should (regression/cuda/blocks.txt)"; failed=1; }
   done
 done
 exit $failed
