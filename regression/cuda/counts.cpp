@@ -15,6 +15,7 @@
 #include "kernels/rmsnorm.hpp"
 #include "kernels/ssd.hpp"
 #include "kernels/swiglu.hpp"
+#include "regression/cuda/machines.hpp"
 #include "regression/tensors.hpp"
 
 using namespace gyr;
@@ -22,11 +23,6 @@ using namespace gyr::cuda;
 
 namespace {
 
-struct With {
-  explicit With(const Machine& wanted) : before(Machine::instance()) { Machine::instance() = wanted; }
-  ~With() { Machine::instance() = before; }
-  Machine before;
-};
 const Machine plain{Order::forward, 1, false};
 
 constexpr Index tile = 64, warps = 4, warp_rows = 16;

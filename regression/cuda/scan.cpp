@@ -2,18 +2,13 @@
 // The scan of bf16 by tensor cores against that of double by single threads, on a machine that judges: heads and states of every width that it takes,
 // ragged tiles and chunks, groups, documents.
 #include "kernels/cuda/ssd_tensor.hpp"
+#include "regression/cuda/machines.hpp"
 #include "regression/tensors.hpp"
 
 using namespace gyr;
 using namespace gyr::cuda;
 
 namespace {
-
-struct With {
-  explicit With(const Machine& wanted) : before(Machine::instance()) { Machine::instance() = wanted; }
-  ~With() { Machine::instance() = before; }
-  Machine before;
-};
 
 struct Case {
   SsdShape shape;
@@ -96,8 +91,7 @@ struct Scan {
 }  // namespace
 
 TEST(scan, by_tensor_cores_equals_that_of_double_in_every_order) {
-  const char* const given = std::getenv("GYR_SEED");
-  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
+  const std::uint64_t seed = seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
   std::mt19937_64 random(seed);
   const std::vector<Machine> machines = {{Order::forward, 1, true}, {Order::backward, 1, false}, {Order::random, 1, true}};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A product of tensor cores is a product, and the mistakes that such kernels are made with are found.
+#include "regression/cuda/machines.hpp"
 #include "regression/cuda/product.hpp"
 #include "regression/tensors.hpp"
 
@@ -14,19 +15,12 @@ void multiply(Device& dev, Mistake mistake, Tensor2<const bf16> a, Tensor2<const
   launch(dev, "product", {blocks, threads, 4 * tile_numbers * int(sizeof(bf16))}, product, mistake, a, b, c);
 }
 
-struct With {
-  explicit With(const Machine& wanted) : before(Machine::instance()) { Machine::instance() = wanted; }
-  ~With() { Machine::instance() = before; }
-  Machine before;
-};
-
 const std::vector<Machine> machines = {{Order::forward, 1, false}, {Order::backward, 1, true}, {Order::random, 1, true}, {Order::random, 2, false}};
 
 }  // namespace
 
 TEST(tensor_cores, multiply_matrices_of_any_shape_in_every_order) {
-  const char* const given = std::getenv("GYR_SEED");
-  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
+  const std::uint64_t seed = seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
   std::mt19937_64 random(seed);
   for (int trial = 0; trial < 4; ++trial) {
