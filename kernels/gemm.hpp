@@ -36,7 +36,7 @@ void gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const
 
 // Whether products can be left to this library in this build.
 bool available(ProductLibrary);
-// Those that can, by the names that train.products and people have for them.
+// Those that can, and their names; those of hosts are values of train.products.
 struct NamedLibrary {
   ProductLibrary library;
   std::string name;

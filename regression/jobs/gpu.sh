@@ -30,18 +30,19 @@ CUDA_VISIBLE_DEVICES=0,1 SLURM_LOCALID=2 jobscripts/rank_gpu.sh true 2> "$folder
 [ "$code" = 69 ] || failed "a third rank with two devices ended with $code"
 grep -q 'start one rank per GPU' "$folder/said" || failed "nothing says why"
 
-# A machine of two halves: GPU 1 is in the second, with core 0 and an adapter.
+# A machine of two halves: GPU 1 is in the second, with one of our cores and an adapter.
+core=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
 mkdir -p "$folder/sys/bus/pci/devices/0000:3b:00.0" "$folder/sys/bus/pci/devices/0000:af:00.0" "$folder/sys/class/infiniband"/mlx5_{0,1}/device "$folder/smi"
 for half in 0 1; do echo $half > "$folder/sys/class/infiniband/mlx5_$half/device/numa_node"; done
 echo 0 > "$folder/sys/bus/pci/devices/0000:3b:00.0/numa_node"
 echo 1 > "$folder/sys/bus/pci/devices/0000:af:00.0/numa_node"
-echo 0 > "$folder/sys/bus/pci/devices/0000:af:00.0/local_cpulist"
+echo "$core" > "$folder/sys/bus/pci/devices/0000:af:00.0/local_cpulist"
 printf '#!/bin/sh\n[ "$2" = 1 ] && echo 00000000:AF:00.0 || echo 00000000:3B:00.0\n' > "$folder/smi/nvidia-smi"
 chmod +x "$folder/smi/nvidia-smi"
 near() { PATH=$folder/smi:$PATH SYS=$folder/sys SLURM_LOCALID=$1 jobscripts/rank_gpu.sh sh -c 'echo "$CUDA_VISIBLE_DEVICES $UCX_NET_DEVICES $(taskset -cp $$ | sed "s/.*: //")"'; }
-[ "$(near 1)" = '1 mlx5_1:1 0' ] || failed "the second rank is at '$(near 1)'"
+[ "$(near 1)" = "1 mlx5_1:1 $core" ] || failed "the second rank is at '$(near 1)'"
 case $(near 0) in '0 mlx5_0:1 '*) ;; *) failed "the first rank is at '$(near 0)'" ;; esac
-[ "$(UCX_NET_DEVICES=mlx5_9:1 near 1)" = '1 mlx5_9:1 0' ] || failed "the adapter that was asked for is not taken"
+[ "$(UCX_NET_DEVICES=mlx5_9:1 near 1)" = "1 mlx5_9:1 $core" ] || failed "the adapter that was asked for is not taken"
 
 stand_in_for_pbs
 export OMP_NUM_THREADS=1
