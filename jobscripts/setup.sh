@@ -26,6 +26,7 @@ HDF5 tools       | hdf5-tools             | hdf5+mpi+tools      | program h5dump
 Kokkos           | $kokkos                | kokkos              | cmake Kokkos
 CBLAS            | libopenblas-dev        | openblas            | pkg-config openblas cblas-openblas cblas
 oneDNN           | libdnnl-dev            | onednn              |
+OpenCL, oneDNN's | ocl-icd-opencl-dev     |                     |
 fibers, tests    | libboost-context-dev   | boost+context       |
 yaml-cpp         | libyaml-cpp-dev        | yaml-cpp            | cmake yaml-cpp
 JSON             | nlohmann-json3-dev     | nlohmann-json       | cmake nlohmann_json
