@@ -7,6 +7,7 @@
 
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/huggingface/config_json.hpp"
+#include "src/huggingface/model_folder.hpp"
 #include "src/huggingface/safetensors.hpp"
 #include "src/pretrained/weights.hpp"
 
@@ -17,7 +18,7 @@ namespace {
 // In the folder that the tests were built in, unless they run elsewhere.
 std::filesystem::path golden_folder() {
   const char* const elsewhere = std::getenv("GYR_SOURCE_DIR");
-  return std::filesystem::path(elsewhere ? elsewhere : GYR_SOURCE_DIR) / "regression/golden/huggingface";
+  return std::filesystem::path(elsewhere ? elsewhere : GYR_SOURCE_DIR) / "regression/golden";
 }
 const std::filesystem::path root = golden_folder();
 
@@ -40,11 +41,11 @@ class Expected {
     const auto x = numbers(name);
     return {x.begin(), x.end()};
   }
-  GoldenNumbers in(const std::string& precision) const {
+  GoldenNumbers in(const std::string& precision, const StoredNames& names) const {
     GoldenNumbers n{numbers("loss." + precision)[0], numbers("logits." + precision), {}};
     const std::string gradient = "gradient." + precision + ".";
     for (const auto& [name, tensor] : tensors_)
-      if (name.starts_with(gradient)) n.gradients[name.substr(gradient.size())] = numbers(name);
+      if (name.starts_with(gradient)) n.gradients[names.weight(name.substr(gradient.size()))] = numbers(name);
     return n;
   }
 
@@ -83,26 +84,34 @@ void read_batch(const Expected& expected, Golden& g) {
 Golden read(const std::string& name) {
   Golden g;
   g.name = name;
-  g.folder = root / name;
+  g.folder = std::filesystem::exists(root / "families" / name) ? root / "families" / name : root / "huggingface" / name;
   g.model = read_config_json(g.folder / config_file_name).model;
   const Expected expected(g.folder / "expected.safetensors");
   read_batch(expected, g);
-  g.single = expected.in("fp32");
-  g.twice = expected.in("fp64");
+  const StoredNames names = names_in(g.folder, g.model);
+  g.single = expected.in("fp32", names);
+  g.twice = expected.in("fp64", names);
   g.prompt = expected.tokens("prompt");
   g.generated = expected.tokens("generated");
   return g;
 }
 
+std::vector<std::string> names_below(const char* folder) {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(root / folder)) found.push_back(entry.path().filename());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 }  // namespace
 
 const std::vector<std::string>& golden_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> found;
-    for (const auto& entry : std::filesystem::directory_iterator(root)) found.push_back(entry.path().filename());
-    std::sort(found.begin(), found.end());
-    return found;
-  }();
+  static const std::vector<std::string> names = names_below("huggingface");
+  return names;
+}
+
+const std::vector<std::string>& golden_family_names() {
+  static const std::vector<std::string> names = names_below("families");
   return names;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tiny models with what transformers' own FalconH1ForCausalLM makes of them: regression/golden/huggingface, written by huggingface.py there.
+// Tiny models with what transformers' own classes make of them, written by scripts beside the folders: regression/golden/huggingface, of
+// Falcon-H1, and regression/golden/families, of the others.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +17,8 @@ namespace gyr::testing {
 // In one precision.
 struct GoldenNumbers {
   double loss = 0;
-  std::vector<double> logits;  // (batch, seq_length, vocab_size)
-  std::map<std::string, std::vector<double>> gradients;
+  std::vector<double> logits;                            // (batch, seq_length, vocab_size)
+  std::map<std::string, std::vector<double>> gradients;  // by our names of the weights
 };
 
 struct Golden {
@@ -30,7 +31,8 @@ struct Golden {
   std::vector<Token> prompt, generated;  // greedy, in fp32
 };
 
-const std::vector<std::string>& golden_names();
+const std::vector<std::string>& golden_names();         // of Falcon-H1
+const std::vector<std::string>& golden_family_names();  // of the other families
 const Golden& golden(std::string_view name);
 // Whether `ranks` tensor ranks can share the model.
 bool splits(const ModelConfig&, int ranks);

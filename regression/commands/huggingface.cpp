@@ -347,9 +347,9 @@ TEST(huggingface, what_is_no_such_model_is_refused) {
     config[key] = value;
     put_contents(folder / "a/config.json", config.dump());
   };
-  with("model_type", "llama");
-  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::data, "model_type is \"llama\"");
-  expect_refused({"generate", folder / "a", "--prompt", "x"}, Exit::data, "model_type is \"llama\"");
+  with("model_type", "opt");
+  expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::data, "model_type is \"opt\"");
+  expect_refused({"generate", folder / "a", "--prompt", "x"}, Exit::data, "model_type is \"opt\"");
   with("intermediate_size", 63);
   expect_refused({"import-hf", folder / "a", folder / "ckpt"}, Exit::data, "gate_proj.weight");
   with("num_hidden_layers", 1);

@@ -101,14 +101,19 @@ class Wide:
 
 
 @contextlib.contextmanager
-def widened():
+def widened(*modules):
+    """The modules' code, Falcon-H1's where none is named, in float64."""
     kept = torch.Tensor.float
-    falcon.torch, torch.Tensor.float = Wide(), torch.Tensor.double
+    for module in modules or [falcon]:
+        module.torch = Wide()
+    torch.Tensor.float = torch.Tensor.double
     torch.set_default_dtype(torch.float64)
     try:
         yield
     finally:
-        falcon.torch, torch.Tensor.float = torch, kept
+        for module in modules or [falcon]:
+            module.torch = torch
+        torch.Tensor.float = kept
         torch.set_default_dtype(torch.float32)
 
 
@@ -327,4 +332,5 @@ def main():
             write_case(name, 31 * seed + 1)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -28,20 +28,21 @@ const GoldenNumbers& numbers(const Golden& g) {
   else return g.single;
 }
 
-struct Shape3 {
-  int data, pipeline, tensor;
+struct Shape4 {
+  int data, pipeline, tensor, context;
 };
-constexpr Shape3 grids[] = {{1, 1, 1}, {1, 1, 2}, {1, 2, 1}, {1, 1, 4}, {1, 2, 2}, {2, 2, 2}};
+constexpr Shape4 grids[] = {{1, 1, 1, 1}, {1, 1, 2, 1}, {1, 2, 1, 1}, {1, 1, 4, 1}, {1, 2, 2, 1}, {1, 1, 1, 2}, {2, 2, 2, 1}, {1, 1, 2, 2}};
 
 // f(grid, its name) on the ranks of each of the grids that suit the model and, where `shared`, its batch.
 template <class F>
 void on_grids(const Golden& g, bool shared, const F& f) {
-  for (const auto& [data, pipeline, tensor] : grids) {
-    if (!splits(g.model, tensor) || pipeline > g.model.layers() || (data > 1 && !shared) || g.batch.batch % data != 0) continue;
+  for (const auto& [data, pipeline, tensor, context] : grids) {
+    if ((context > 1 && !shared) || !splits(g.model, tensor) || pipeline > g.model.layers() || (data > 1 && !shared) || g.batch.batch % data != 0)
+      continue;
     std::vector<Span> stages;
     for (int s = 0; s < pipeline; ++s) stages.push_back({g.model.layers() * s / pipeline, g.model.layers() * (s + 1) / pipeline});
-    if (Grid* grid = grid_of(grid_layout(data, pipeline, tensor, stages)))
-      f(*grid, fmt::format("{} data {} pipeline {} tensor {}", g.name, data, pipeline, tensor));
+    if (Grid* grid = grid_of(grid_layout(data, pipeline, tensor, stages, {}, {}, context)))
+      f(*grid, fmt::format("{} data {} pipeline {} tensor {} context {}", g.name, data, pipeline, tensor, context));
   }
   meet();
 }
@@ -88,6 +89,7 @@ class huggingface : public ::testing::TestWithParam<std::string> {
   }
 };
 
+INSTANTIATE_TEST_SUITE_P(families, huggingface, ::testing::ValuesIn(golden_family_names()), [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(golden, huggingface, ::testing::ValuesIn(golden_names()), [](const auto& info) { return info.param; });
 
 TEST_P(huggingface, loss_and_gradients_in_single_precision) { expect_gradients<float>(); }

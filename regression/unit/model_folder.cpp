@@ -214,7 +214,7 @@ TEST(model_folder, a_rank_reads_no_more_than_its_share) {
       Stage stage(model, DType::f32, grid);
       Arena weights(Memory::weights, 4 << 20), none(Memory::gradients, 0);
       stage.parameters().allocate(weights, none, Gradients::none);
-      const FolderWeights source(folder.path(), model.tie_word_embeddings);
+      const FolderWeights source(folder.path(), model);
       load_weights(source, stage.parameters().all());
       Index mine = 0;
       for (const auto& p : stage.parameters().all())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// config.json of Falcon-H1, as transformers 4.5x, 5.0 and 5.16 write it, and one that all of them read.
+// config.json of the families of models in families/ (family.hpp).
 #pragma once
 
 #include <filesystem>
@@ -14,14 +14,17 @@ namespace gyr {
 
 inline constexpr const char* config_file_name = "config.json";
 
+struct Family;
+
 struct HuggingFaceConfig {
-  ModelConfig model;                 // its padding is pad_token_id
-  std::string dtype;                 // "bfloat16", "float16", "float32", "float64"; empty where the file does not say
-  std::optional<Index> begin_token;  // bos_token_id
-  std::vector<Index> end_tokens;     // eos_token_id, one or several
-  bool norm_before_gate = true;      // mamba_norm_before_gate, which means nothing where there is no norm
-  Index positions = 8192;            // max_position_embeddings: bookkeeping, no limit of the model
-  std::vector<std::string> notes;    // what was not taken over, a sentence each
+  std::string model_type = "falcon_h1";  // the family
+  ModelConfig model;                     // its padding is pad_token_id
+  std::string dtype;                     // "bfloat16", "float16", "float32", "float64"; empty where the file does not say
+  std::optional<Index> begin_token;      // bos_token_id
+  std::vector<Index> end_tokens;         // eos_token_id, one or several
+  bool norm_before_gate = true;          // mamba_norm_before_gate, which means nothing where there is no norm
+  Index positions = 8192;                // max_position_embeddings: bookkeeping, no limit of the model
+  std::vector<std::string> notes;        // what was not taken over, a sentence each
 };
 
 // The file as it stands: what it does not say is transformers' default, except the base of the rotary positions, whose default changed
@@ -30,8 +33,8 @@ struct HuggingFaceConfig {
 HuggingFaceConfig read_config_json(const std::filesystem::path& file);
 HuggingFaceConfig parse_config_json(std::string_view text, const std::string& origin);
 
-// Exit::config where the model is no Falcon-H1: every layer must be a parallel block.
+// As a family says it, and as the one does that family_for() finds, its own model_type before the others.
+std::string write_config_json(const HuggingFaceConfig&, const Family&);
 std::string write_config_json(const HuggingFaceConfig&);
-void require_falcon_h1(const ModelConfig&);
 
 }  // namespace gyr

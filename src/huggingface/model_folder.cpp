@@ -8,6 +8,7 @@
 #include "src/checkpoint/numbers.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/config_json.hpp"
+#include "src/huggingface/family.hpp"
 #include "src/huggingface/half.hpp"
 #include "src/huggingface/json.hpp"
 
@@ -183,8 +184,8 @@ Index ModelFolder::bytes_read() const {
 namespace {
 
 // Whether embedding and head are the same numbers in the rows of one of `parts` parts.
-bool same_rows(const ModelFolder& folder, int part, int parts) {
-  const TensorReader a = folder.open(embedding_name), b = folder.open(head_name);
+bool same_rows(const ModelFolder& folder, const StoredNames& names, int part, int parts) {
+  const TensorReader a = folder.open(names.embedding()), b = folder.open(names.head());
   if (a.shape != b.shape || a.shape.empty() || a.shape[0] == 0) return a.shape == b.shape;
   const Index rows = a.shape[0], row = elements(a.shape) / rows, slab = std::max<Index>(1, (Index(1) << 20) / row);
   std::vector<std::byte> stored;
@@ -205,22 +206,32 @@ bool same_rows(const ModelFolder& folder, int part, int parts) {
 
 }  // namespace
 
-bool head_is_tied(const ModelFolder& folder) { return !folder.has(embedding_name) || !folder.has(head_name) || same_rows(folder, 0, 1); }
+bool head_is_tied(const ModelFolder& folder, const StoredNames& names) {
+  return !folder.has(names.embedding()) || !folder.has(names.head()) || same_rows(folder, names, 0, 1);
+}
+
+StoredNames names_in(const std::filesystem::path& folder, const ModelConfig& model) {
+  std::error_code error;
+  const std::filesystem::path config = folder / config_file_name;
+  return StoredNames(std::filesystem::exists(config, error) ? *family_called(read_config_json(config).model_type) : families().front(), model);
+}
 
 std::string FolderWeights::key(const std::string& weight) const {
-  return tied_ && weight == embedding_name && !folder_.has(weight) && folder_.has(head_name) ? head_name : weight;
+  const std::string name = names_.stored(weight);
+  return tied_ && weight == embedding_name && !folder_.has(name) && folder_.has(names_.head()) ? names_.head() : name;
 }
 
 std::vector<std::string> FolderWeights::keys() const {
   std::vector<std::string> keys = folder_.names();
-  if (tied_ && folder_.has(embedding_name)) std::erase(keys, head_name);
+  if (tied_ && folder_.has(names_.embedding())) std::erase(keys, names_.head());
   return keys;
 }
 
 void FolderWeights::check(int rank, int ranks) const {
-  if (!tied_ || !folder_.has(embedding_name) || !folder_.has(head_name)) return;
-  require(same_rows(folder_, rank, ranks), Exit::config,
-          "{}: {} is another matrix than {}, and the deck's head is tied; set model.tie_word_embeddings=false", name(), head_name, embedding_name);
+  if (!tied_ || !folder_.has(names_.embedding()) || !folder_.has(names_.head())) return;
+  require(same_rows(folder_, names_, rank, ranks), Exit::config,
+          "{}: {} is another matrix than {}, and the deck's head is tied; set model.tie_word_embeddings=false", name(), names_.head(),
+          names_.embedding());
 }
 
 }  // namespace gyr

@@ -6,6 +6,7 @@
 
 #include "src/checkpoint/weight_source.hpp"
 #include "src/huggingface/safetensors.hpp"
+#include "src/huggingface/stored_names.hpp"
 
 namespace gyr {
 
@@ -55,16 +56,18 @@ class ModelFolder {
   std::vector<std::string> names_;
 };
 
-inline constexpr const char *embedding_name = "model.embed_tokens.weight", *head_name = "lm_head.weight";
-
 // Whether the model of a folder that says tie_word_embeddings has one matrix for both, as transformers decides it: not where both are stored
 // and differ, in one number or in shape.
-bool head_is_tied(const ModelFolder&);
+bool head_is_tied(const ModelFolder&, const StoredNames&);
+
+// The names that weights of a model have in a folder: as the family of its config.json calls them or, where there is none, our own.
+StoredNames names_in(const std::filesystem::path& folder, const ModelConfig&);
 
 // A folder as the source of a model's weights. Where the head is tied, the one matrix may be stored under its name, the embedding's, or both.
 class FolderWeights : public WeightSource {
  public:
-  FolderWeights(const std::filesystem::path& folder, bool tied) : folder_(folder), tied_(tied) {}
+  FolderWeights(const std::filesystem::path& folder, const ModelConfig& model)
+      : folder_(folder), names_(names_in(folder, model)), tied_(model.tie_word_embeddings) {}
 
   const ModelFolder& folder() const { return folder_; }
   std::string name() const override { return folder_.name(); }
@@ -76,6 +79,7 @@ class FolderWeights : public WeightSource {
 
  private:
   ModelFolder folder_;
+  StoredNames names_;
   bool tied_;
 };
 

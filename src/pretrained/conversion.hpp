@@ -28,7 +28,7 @@ struct ExportOptions {
 
 // The folder of a checkpoint's weights: config.json, generation_config.json, model.safetensors or shards with their index, tokenizer.
 // Without `like` the companions serve that the checkpoint carries, and the folder the run started from, where that still exists. Exit::config where
-// the model is no Falcon-H1.
+// no family (src/huggingface/family.hpp) computes what the model does.
 Converted export_folder(const std::filesystem::path& checkpoint, const std::filesystem::path& folder, const ExportOptions&, const Note&);
 
 }  // namespace gyr

@@ -13,6 +13,7 @@
 #include "src/checkpoint/numbers.hpp"
 #include "src/huggingface/companions.hpp"
 #include "src/huggingface/config_json.hpp"
+#include "src/huggingface/family.hpp"
 #include "src/huggingface/half.hpp"
 #include "src/huggingface/model_folder.hpp"
 #include "src/huggingface/slab.hpp"
@@ -73,22 +74,22 @@ Job job_of(const CheckpointFile& file, const Weight& w, std::optional<Type> want
 }
 
 // Under which names a folder with a tied head stores its one matrix.
-std::vector<std::string> names_of_tied(const fs::path& like) {
-  if (like.empty() || !has_weights(like) || !read_config_json(like / config_file_name).model.tie_word_embeddings) return {embedding_name};
+std::vector<std::string> names_of_tied(const fs::path& like, const StoredNames& names) {
+  if (like.empty() || !has_weights(like) || !read_config_json(like / config_file_name).model.tie_word_embeddings) return {names.embedding()};
   const ModelFolder stored(like);
-  std::vector<std::string> names;
-  for (const char* name : {embedding_name, head_name})
-    if (stored.has(name)) names.push_back(name);
-  return names.empty() ? std::vector<std::string>{embedding_name} : names;
+  std::vector<std::string> found;
+  for (const std::string& name : {names.embedding(), names.head()})
+    if (stored.has(name)) found.push_back(name);
+  return found.empty() ? std::vector<std::string>{names.embedding()} : found;
 }
 
 // A job for every tensor of the folder that is to be.
-std::vector<Job> jobs_of(const CheckpointFile& file, const std::vector<Weight>& weights, const RunConfig& run, const ExportOptions& options,
-                         const fs::path& like) {
+std::vector<Job> jobs_of(const CheckpointFile& file, const std::vector<Weight>& weights, const StoredNames& names, bool is_tied,
+                         const ExportOptions& options, const fs::path& like) {
   std::vector<Job> jobs;
   for (const Weight& w : weights) {
-    const bool tied = run.model.tie_word_embeddings && w.name == embedding_name;
-    for (const std::string& name : tied ? names_of_tied(like) : std::vector<std::string>{w.name})
+    const bool tied = is_tied && w.name == embedding_name;
+    for (const std::string& name : tied ? names_of_tied(like, names) : std::vector<std::string>{names.stored(w.name)})
       jobs.emplace_back(job_of(file, w, options.type)).to.name = name;
   }
   return jobs;
@@ -297,17 +298,27 @@ std::string generation_json(const nlohmann::json& config) {
   return j.dump(2) + "\n";
 }
 
+// The model_type of the folder that was asked for, else of the config.json that the checkpoint carries, else of the folder it came from.
+std::string family_before(const CheckpointFile& file, const fs::path& asked, const fs::path& origin) {
+  const Companions& carried = file.header().companions;
+  const auto text = carried.find(config_file_name);
+  if (asked.empty() && text != carried.end()) return parse_config_json(text->second, file.name()).model_type;
+  const fs::path& like = asked.empty() ? origin : asked;
+  return like.empty() ? "" : read_config_json(like / config_file_name).model_type;
+}
+
 }  // namespace
 
 Converted export_folder(const fs::path& checkpoint, const fs::path& target, const ExportOptions& options, const Note& note) {
   const CheckpointFile file(checkpoint);
   const RunConfig run = run_of(checkpoint);
-  require_falcon_h1(run.model);
   std::vector<Weight> weights;
   for (const PlacedTensor& placed : model_weights(run.model)) weights.push_back(placed.weight);
   check_weights(file, weights);
   const fs::path like = options.like.empty() ? origin_of(run) : options.like;
-  const std::vector<Job> jobs = jobs_of(file, weights, run, options, like);
+  const Family& family = family_for(run.model, family_before(file, options.like.empty() ? fs::path() : like, like));
+  const StoredNames names(family, run.model);
+  const std::vector<Job> jobs = jobs_of(file, weights, names, run.model.tie_word_embeddings, options, like);
 
   using Existing = OutputFolder::Existing;
   OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
@@ -321,7 +332,7 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   if (options.like.empty() && !file.header().companions.empty()) take_carried(file, run, like, folder, config, note);
   else if (like.empty()) make_do(run, folder, config, note);
   else take_over(like, folder, config, note);
-  const std::string text = write_config_json(config);
+  const std::string text = write_config_json(config, family);
   write_text(folder / config_file_name, text);
   if (!fs::exists(folder / generation_file_name)) write_text(folder / generation_file_name, generation_json(nlohmann::json::parse(text)));
   result.files = write_weights(folder, jobs, options, like);

@@ -75,7 +75,7 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
           checkpoint.string());
   require(!there || overwrite, Exit::usage, "{}: is there; give --overwrite to replace it", checkpoint.string());
   const RunDefaults defaults = defaults_of(folder, note);
-  const FolderWeights source(folder, defaults.model.tie_word_embeddings);
+  const FolderWeights source(folder, defaults.model);
   std::vector<Weight> weights;
   for (const PlacedTensor& placed : model_weights(defaults.model)) weights.push_back(placed.weight);
   try {

@@ -5,6 +5,7 @@
 
 #include "src/checkpoint/header.hpp"
 #include "src/huggingface/config_json.hpp"
+#include "src/huggingface/family.hpp"
 #include "src/huggingface/model_folder.hpp"
 
 namespace gyr {
@@ -14,10 +15,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // The type of most numbers, which those of the embedding have.
-std::string dtype_of_weights(const fs::path& folder) {
+std::string dtype_of_weights(const fs::path& folder, const StoredNames& names) {
   const ModelFolder weights(folder);
-  if (!weights.has(embedding_name)) return "float32";
-  switch (weights.tensor(embedding_name).type) {
+  if (!weights.has(names.embedding())) return "float32";
+  switch (weights.tensor(names.embedding()).type) {
     case safetensors::Type::bf16: return "bfloat16";
     case safetensors::Type::f64: return "float64";
     default: return "float32";
@@ -29,11 +30,12 @@ std::string precision_for(const std::string& dtype) { return dtype == "bfloat16"
 
 RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
   HuggingFaceConfig config = read_config_json(folder / config_file_name);
-  if (config.model.tie_word_embeddings && has_weights(folder) && !head_is_tied(ModelFolder(folder))) {
+  const StoredNames names(*family_called(config.model_type), config.model);
+  if (config.model.tie_word_embeddings && has_weights(folder) && !head_is_tied(ModelFolder(folder), names)) {
     config.model.tie_word_embeddings = false;
     config.notes.push_back(
         fmt::format("{}: tie_word_embeddings is true, and {} is stored beside another {}: each is used as it is stored, as transformers does",
-                    (folder / config_file_name).string(), head_name, embedding_name));
+                    (folder / config_file_name).string(), names.head(), names.embedding()));
   }
   for (const std::string& text : config.notes)
     if (note) note(text);
@@ -42,7 +44,7 @@ RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
   std::error_code error;
   const fs::path tokenizer = fs::absolute(folder, error) / "tokenizer.json";
   if (fs::exists(tokenizer, error)) defaults.tokenizer = tokenizer.lexically_normal().string();
-  defaults.precision = precision_for(config.dtype.empty() ? dtype_of_weights(folder) : config.dtype);
+  defaults.precision = precision_for(config.dtype.empty() ? dtype_of_weights(folder, names) : config.dtype);
   defaults.seq_length = std::min(defaults.seq_length, config.positions);
   return defaults;
 }

@@ -7,7 +7,7 @@
 namespace gyr {
 
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path, const ModelConfig& config) {
-  if (is_model_folder(path)) return std::make_unique<FolderWeights>(path, config.tie_word_embeddings);
+  if (is_model_folder(path)) return std::make_unique<FolderWeights>(path, config);
   return std::make_unique<CheckpointFile>(path);
 }
 

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes families/NAME/{config.json, model.safetensors, expected.safetensors}: tiny models of the families that are exchanged with Hugging
+Face besides Falcon-H1, and what transformers' own classes make of them on the CPU, in the form that huggingface.py beside this describes.
+
+    ./huggingface_families.py [NAME ...]      all of them where no NAME is given
+"""
+import math
+import pathlib
+import sys
+
+import safetensors.torch
+import torch
+import transformers
+from transformers import modeling_rope_utils as rotary
+
+import huggingface as falcon_h1
+
+here = pathlib.Path(__file__).parent / "families"
+
+tokens = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+decoder = dict(vocab_size=40, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+               max_position_embeddings=512, rope_parameters={"rope_type": "default", "rope_theta": 1e4}, **tokens)
+mamba2 = dict(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_heads=8, head_dim=4, expand=2, n_groups=1, state_size=8, conv_kernel=4,
+              chunk_size=8, **tokens)
+
+# name: class, settings, sequences, tokens of each
+cases = {
+    "llama": ("Llama", dict(decoder), 2, 21),
+    "llama_biases": ("Llama", dict(decoder, attention_bias=True, mlp_bias=True, num_key_value_heads=4, tie_word_embeddings=True), 2, 17),
+    "mistral": ("Mistral", dict(decoder, sliding_window=None, vocab_size=31), 2, 13),
+    "mamba2": ("Mamba2", dict(mamba2, tie_word_embeddings=True), 2, 21),
+    "mamba2_biases": ("Mamba2", dict(mamba2, use_bias=True, use_conv_bias=False, conv_kernel=3, time_step_limit=(0.2, 0.9)), 2, 19),
+}
+
+
+def config_of(name):
+    family, settings, *_ = cases[name]
+    config = getattr(transformers, family + "Config")(**settings)
+    config._attn_implementation = "eager"
+    return config
+
+
+def class_of(name):
+    return getattr(transformers, cases[name][0] + "ForCausalLM")
+
+
+def drawn(name, seed):
+    """Weights by name, float32."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.device("meta"):
+        model = class_of(name)(config_of(name))
+    weights = {}
+    for weight, meta in model.named_parameters():  # a tied matrix once
+        draw = torch.rand(meta.shape, generator=random) * 2 - 1
+        if "norm" in weight and weight.endswith("weight") or weight.endswith(".D"):
+            value = 1 + 0.4 * draw
+        elif weight.endswith("A_log"):
+            value = 1.5 * draw
+        elif weight.endswith("dt_bias"):
+            value = draw - 1
+        elif "conv1d.weight" in weight:
+            value = draw
+        elif weight.endswith("bias"):
+            value = 0.3 * draw
+        elif "embed" in weight:
+            value = 1.7 * draw
+        else:
+            value = 1.7 * draw / math.sqrt(meta.shape[1]) * (2 if "out_proj" in weight or "o_proj" in weight or "down_proj" in weight else 1)
+        weights[weight] = value.float().contiguous()
+    return weights
+
+
+def model_of(name, weights):
+    model = class_of(name)(config_of(name))
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+    model.tie_weights()
+    return model.eval()
+
+
+def outcome(model, ids, labels):
+    model.zero_grad()
+    out = model(input_ids=ids, labels=labels, use_cache=False)
+    out.loss.backward()
+    return out.logits.detach(), out.loss.detach(), {name: p.grad for name, p in model.named_parameters()}
+
+
+def text_of(model, vocabulary, seed):
+    for attempt in range(200):
+        random = torch.Generator().manual_seed(seed + 2000 + attempt)
+        prompt = torch.randint(3, vocabulary, (11,), generator=random)
+        chosen, margin = falcon_h1.greedy(model, prompt)
+        if margin > 2e-4 and len(set(chosen[-24:].tolist())) >= 6:
+            return prompt, chosen, margin
+    raise SystemExit("no prompt gives a sure and varied continuation")
+
+
+def write_case(name, seed):
+    _, settings, sequences, length = cases[name]
+    module = sys.modules[class_of(name).__module__]
+    weights = drawn(name, seed)
+    random = torch.Generator().manual_seed(seed + 1000)
+    ids = torch.randint(3, settings["vocab_size"], (sequences, length), generator=random)
+    expected = {"input_ids": ids, "labels": ids.clone()}
+    results = {"fp32": outcome(model_of(name, weights), ids, ids)}
+    with falcon_h1.widened(module, rotary):
+        results["fp64"] = outcome(model_of(name, weights), ids, ids)
+    for precision, (logits, loss, gradients) in results.items():
+        wanted = {"fp32": torch.float32, "fp64": torch.float64}[precision]
+        assert all(x.dtype == wanted for x in (logits, loss, *gradients.values())), precision
+        expected[f"logits.{precision}"], expected[f"loss.{precision}"] = logits, loss.reshape(1)
+        expected.update({f"gradient.{precision}.{weight}": g for weight, g in gradients.items()})
+    model = model_of(name, weights)
+    prompt, chosen, margin = text_of(model, settings["vocab_size"], seed)
+    expected.update(prompt=prompt, generated=chosen, margin=torch.tensor([margin], dtype=torch.float64))
+
+    folder = here / name
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    safetensors.torch.save_file({k: v.contiguous() for k, v in expected.items()}, folder / "expected.safetensors", metadata={
+        "torch": torch.__version__, "transformers": transformers.__version__, "python": sys.version.split()[0]})
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    reread = class_of(name).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    assert torch.equal(outcome(reread, ids, ids)[0], results["fp32"][0]), "from_pretrained reads another model"
+    gap = (results["fp32"][0].double() - results["fp64"][0]).abs().max() / results["fp64"][0].abs().max()
+    print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters, loss {results['fp64'][1].item():.6f}, "
+          f"logits to {results['fp64'][0].abs().max().item():.2f}, fp32 off by {gap:.1e}, margin {margin:.1e}", flush=True)
+
+
+def main():
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    asked = sys.argv[1:] or list(cases)
+    for seed, name in enumerate(cases):
+        if name in asked:
+            write_case(name, 37 * seed + 5)
+
+
+if __name__ == "__main__":
+    main()

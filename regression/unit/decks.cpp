@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Decks of published models besides Falcon-H1 have the published numbers of parameters.
+#include <map>
+
+#include "modules/flops.hpp"
+#include "regression/testing.hpp"
+#include "src/config/run_config.hpp"
+
+namespace gyr::testing {
+namespace {
+
+const std::map<std::string, Index> published{
+    {"mamba2-130m", 128'989'632},
+};
+
+TEST(decks, have_the_published_numbers_of_parameters) {
+  for (const auto& [name, parameters] : published) {
+    Deck deck = Deck::read(std::filesystem::path(GYR_SOURCE_DIR) / "input" / (name + ".yaml"));
+    const RunConfig run = read_run_config(deck);
+    deck.finish();
+    EXPECT_EQ(parameter_count(run.model), parameters) << name;
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/huggingface/config_reader.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "modules/model_config.hpp"
+#include "src/deck/yaml.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr Index most_positions = Index(1) << 40;
+constexpr const char* word_for_infinity = "__float__";
+
+// Keys that say nothing about the function of the model, or repeat what other keys say.
+const std::set<std::string> harmless{"_attn_implementation", "_attn_implementation_autoset",
+                                     "_commit_hash",         "_name_or_path",
+                                     "architectures",        "attn_layer_indices",
+                                     "expansion_factor",     "id2label",
+                                     "is_encoder_decoder",   "label2id",
+                                     "mamba_use_mlp",        "mlp_expansion_factor",
+                                     "num_logits_to_keep",   "output_attentions",
+                                     "output_hidden_states", "problem_type",
+                                     "return_dict",          "sliding_window",
+                                     "time_step_floor",      "tokenizer_class",
+                                     "torchscript",          "transformers_version",
+                                     "use_bfloat16",         "use_cache"};
+
+// Defaults for generation, which earlier versions wrote among the rest; they belong to generation_config.json and say nothing of the model.
+const std::set<std::string> generation{"bad_words_ids",
+                                       "begin_suppress_tokens",
+                                       "chunk_size_feed_forward",
+                                       "decoder_start_token_id",
+                                       "diversity_penalty",
+                                       "do_sample",
+                                       "early_stopping",
+                                       "encoder_no_repeat_ngram_size",
+                                       "exponential_decay_length_penalty",
+                                       "forced_bos_token_id",
+                                       "forced_eos_token_id",
+                                       "length_penalty",
+                                       "max_length",
+                                       "max_new_tokens",
+                                       "min_length",
+                                       "min_new_tokens",
+                                       "no_repeat_ngram_size",
+                                       "num_beam_groups",
+                                       "num_beams",
+                                       "num_return_sequences",
+                                       "output_scores",
+                                       "prefix",
+                                       "remove_invalid_values",
+                                       "repetition_penalty",
+                                       "return_dict_in_generate",
+                                       "sep_token_id",
+                                       "suppress_tokens",
+                                       "task_specific_params",
+                                       "temperature",
+                                       "top_k",
+                                       "top_p",
+                                       "typical_p"};
+
+}  // namespace
+
+using json = ConfigReader::json;
+
+std::string ConfigReader::text_of(const json& value) { return shown(value.dump(-1, ' ', true).substr(0, 60)); }
+
+void ConfigReader::note_unknown_keys() {
+  constexpr std::size_t most = 8;
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : file_.items())
+    if (!known_.contains(key) && !harmless.contains(key) && !generation.contains(key)) keys.push_back(shown(key));
+  if (keys.empty()) return;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(most, keys.size()); ++i) list += fmt::format("{}`{}`", i ? ", " : "", keys[i]);
+  if (keys.size() > most) list += fmt::format(" and {} more", keys.size() - most);
+  note("does not know the key{} {}, and passes over {}", keys.size() > 1 ? "s" : "", list, keys.size() > 1 ? "them" : "it");
+}
+
+const json& ConfigReader::value(const std::string& key) {
+  static const json none;
+  known_.insert(key);
+  const auto found = file_.find(key);
+  return found == file_.end() ? none : *found;
+}
+
+bool ConfigReader::given(const std::string& key) {
+  known_.insert(key);
+  return file_.contains(key);
+}
+
+Index ConfigReader::integer(const json& x, const std::string& key, Index least, Index most) const {
+  demand(x.is_number_integer(), key, "is {}, not a whole number", text_of(x));
+  const bool fits = !x.is_number_unsigned() || x.get<std::uint64_t>() <= std::uint64_t(most);
+  demand(fits && x.get<Index>() >= least && x.get<Index>() <= most, key, "is {}; it must be from {} to {}", text_of(x), least, most);
+  return x.get<Index>();
+}
+
+bool ConfigReader::flag(const std::string& key, bool otherwise) {
+  if (!given(key)) return otherwise;
+  const json& x = value(key);
+  demand(x.is_boolean(), key, "is {}, not true or false", text_of(x));
+  return x.get<bool>();
+}
+
+double ConfigReader::number(const json& x, const std::string& key) const {
+  if (x.is_number()) return x.get<double>();
+  const bool spelled = x.is_object() && x.size() == 1 && x.contains(word_for_infinity) && x[word_for_infinity].is_string();
+  const std::string word = spelled ? x[word_for_infinity].get<std::string>() : "";
+  demand(word == "Infinity" || word == "-Infinity", key, "is {}, not a number", text_of(x));
+  return word == "Infinity" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+}
+
+double ConfigReader::finite(const json& x, const std::string& key) const {
+  const double number = this->number(x, key);
+  demand(std::isfinite(number), key, "is infinite");
+  return number;
+}
+
+double ConfigReader::positive(const std::string& key, double otherwise) {
+  const double number = finite(key, otherwise);
+  demand(number > 0, key, "is {}; it must be above 0", number);
+  return number;
+}
+
+double ConfigReader::not_negative(const std::string& key, double otherwise) {
+  const double number = finite(key, otherwise);
+  demand(number >= 0, key, "is negative");
+  return number;
+}
+
+std::vector<double> ConfigReader::multipliers(const std::string& key, std::size_t count) {
+  const json& x = value(key);
+  if (x.is_null()) return std::vector<double>(count, 1);
+  demand(x.is_array() && x.size() == count, key, "is {}, not a list of {} numbers", text_of(x), count);
+  std::vector<double> list;
+  for (const json& element : x) list.push_back(finite(element, key));
+  return list;
+}
+
+std::string ConfigReader::text(const std::string& key, const std::string& otherwise) {
+  const json& x = value(key);
+  if (x.is_null()) return otherwise;
+  demand(x.is_string(), key, "is {}, not a text", text_of(x));
+  return x.get<std::string>();
+}
+
+void ConfigReader::silu(const std::string& key) {
+  const std::string act = text(key, "silu");
+  demand(act == "silu" || act == "swish", key, "is \"{}\"; only silu (or swish, the same) is supported", shown(act));
+}
+
+void ConfigReader::read_widths(Index vocab_size, Index hidden_size, bool tied) {
+  ModelConfig& m = config.model;
+  m.vocab_size = integer("vocab_size", vocab_size, 2, most_tokens);
+  m.hidden_size = size("hidden_size", hidden_size);
+  m.init_std = not_negative("initializer_range", 0.02);
+  m.tie_word_embeddings = flag("tie_word_embeddings", tied);
+}
+
+void ConfigReader::read_heads(Index num_heads, Index num_kv_heads) {
+  AttentionConfig& a = config.model.attention;
+  a.num_heads = size("num_attention_heads", num_heads);
+  a.num_kv_heads = value("num_key_value_heads").is_null() && (given("num_key_value_heads") || !num_kv_heads)
+                       ? a.num_heads
+                       : size("num_key_value_heads", num_kv_heads);
+  if (!value("head_dim").is_null()) {
+    a.head_dim = size("head_dim", 0);
+  } else {
+    a.head_dim = config.model.hidden_size / a.num_heads;
+    demand(a.head_dim > 0, "num_attention_heads", "is {}, more than hidden_size; give head_dim", a.num_heads);
+  }
+  demand(a.num_heads * a.head_dim <= widest, "num_attention_heads", "times head_dim is {}; {} is the most", a.num_heads * a.head_dim, widest);
+}
+
+void ConfigReader::read_rotary_object(const std::string& key, const json& rope, std::optional<double>& base) {
+  demand(rope.is_object(), key, "is {}, not an object", text_of(rope));
+  for (const auto& [name, x] : rope.items()) {
+    const std::string path = fmt::format("{}.{}", key, shown(name));
+    if (name == "rope_type" || name == "type") {
+      demand(x == "default", path, "is {}; only the default rotary embedding is supported", text_of(x));
+    } else if (name == "partial_rotary_factor") {
+      demand(x.is_number() && x == 1, path, "is {}; rotary positions of a part of a head are not supported", text_of(x));
+    } else if (name == "rope_theta") {
+      const double inner = finite(x, path);
+      demand(inner > 0, path, "is {}; it must be above 0", inner);
+      if (base && inner != *base) note("rope_theta is {} and {} is {}: the latter holds", *base, path, inner);
+      base = inner;
+    } else {
+      demand(x.is_null(), path, "is {}, and is not supported: only rope_type \"default\" with its rope_theta is", text_of(x));
+    }
+  }
+}
+
+void ConfigReader::read_rotary(std::optional<double> theta) {
+  std::optional<double> base;
+  if (!value("rope_theta").is_null()) base = positive("rope_theta", 0);
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    if (const json& rope = value(key); !rope.is_null()) read_rotary_object(key, rope, base);
+  demand(value("partial_rotary_factor").is_null() || value("partial_rotary_factor") == 1, "partial_rotary_factor",
+         "is {}; rotary positions of a part of a head are not supported", text_of(value("partial_rotary_factor")));
+  if (!base) base = theta;
+  demand(base.has_value(), "rope_theta", "is missing, beside and inside rope_parameters, and its default differs between versions: write it");
+  config.model.attention.rope_theta = *base;
+}
+
+void ConfigReader::read_time_step_limit(const std::string& key) {
+  MambaConfig& m = config.model.mamba;
+  const json& limit = value(key);
+  if (limit.is_null()) return;
+  demand(limit.is_array() && limit.size() == 2, key, "is {}, not a list of two numbers", text_of(limit));
+  m.dt_low = number(limit[0], key), m.dt_high = number(limit[1], key);
+  demand(m.dt_low <= m.dt_high, key, "is {}: the first number is the greater one", text_of(limit));
+}
+
+std::optional<Index> ConfigReader::token_or(const std::string& key, std::optional<Index> otherwise) {
+  if (!given(key)) return otherwise;
+  if (value(key).is_null()) return {};
+  return token(value(key), key);
+}
+
+void ConfigReader::read_tokens(std::optional<Index> pad, std::optional<Index> begin, std::optional<Index> end, Index positions) {
+  config.model.pad_token_id = std::int32_t(token_or("pad_token_id", pad).value_or(-1));
+  config.begin_token = token_or("bos_token_id", begin);
+  const json ends = value("eos_token_id");
+  if (!given("eos_token_id")) {
+    if (end && config.model.vocab_size > *end) config.end_tokens = {*end};
+  } else if (ends.is_array()) {
+    demand(ends.size() <= 1024, "eos_token_id", "lists {} tokens", ends.size());
+    for (const json& x : ends) config.end_tokens.push_back(token(x, "eos_token_id"));
+  } else if (!ends.is_null()) {
+    config.end_tokens = {token(ends, "eos_token_id")};
+  }
+  config.positions = integer("max_position_embeddings", positions, 1, most_positions);
+}
+
+void ConfigReader::read_training() {
+  const std::string old = text("torch_dtype", ""), now = text("dtype", old);
+  config.dtype = now.starts_with("torch.") ? now.substr(6) : now;
+  if (config.dtype == "auto") config.dtype.clear();
+  const std::set<std::string> dtypes{"", "bfloat16", "float16", "float32", "float64"};
+  demand(dtypes.contains(config.dtype), now == old ? "torch_dtype" : "dtype", "is \"{}\", which is no type of weights", shown(now));
+  if (value("attention_dropout").is_null()) return;
+  const double dropout = finite("attention_dropout", 0);
+  demand(dropout >= 0 && dropout < 1, "attention_dropout", "is {}; it must be from 0 to below 1", dropout);
+  // It belongs to the training that was, not to the model: evaluation never applies it.
+  if (dropout > 0) note("attention_dropout {} is not applied: training here goes on without dropout", dropout);
+}
+
+HuggingFaceConfig ConfigReader::checked() {
+  try {
+    check(config.model);
+  } catch (const Error& error) {
+    fail(Exit::data, "{}: {}", origin_, error.what());
+  }
+  return std::move(config);
+}
+
+void write_rotary(const AttentionConfig& a, nlohmann::ordered_json& j) {
+  j["rope_theta"] = a.rope_theta;
+  j["rope_scaling"] = nullptr;
+  j["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", a.rope_theta}};
+}
+
+void write_tokens(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  const auto token = [](bool known, Index id) { return known ? nlohmann::ordered_json(id) : nlohmann::ordered_json(nullptr); };
+  j["pad_token_id"] = token(c.model.pad_token_id >= 0, c.model.pad_token_id);
+  j["bos_token_id"] = token(c.begin_token.has_value(), c.begin_token.value_or(0));
+  j["eos_token_id"] = token(!c.end_tokens.empty(), c.end_tokens.empty() ? 0 : c.end_tokens[0]);
+  if (c.end_tokens.size() > 1) j["eos_token_id"] = c.end_tokens;
+}
+
+nlohmann::ordered_json spelled(double x) {
+  return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json{{word_for_infinity, x > 0 ? "Infinity" : "-Infinity"}};
+}
+
+}  // namespace gyr

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The values of a config.json, each checked as it is read. What every family's file says alike is read here: tokens, types, rotary positions.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "src/huggingface/config_json.hpp"
+
+namespace gyr {
+
+class ConfigReader {
+ public:
+  using json = nlohmann::json;
+
+  // Messages call the file `origin`.
+  ConfigReader(const json& file, const std::string& origin) : file_(file), origin_(origin) {}
+
+  HuggingFaceConfig config;  // what was read so far
+
+  // Exit::data naming file and key unless the condition holds.
+  template <class... Args>
+  void demand(bool condition, const std::string& key, fmt::format_string<Args...> text, Args&&... args) const {
+    if (!condition) fail(Exit::data, "{}: {} {}", origin_, key, fmt::format(text, std::forward<Args>(args)...));
+  }
+  template <class... Args>
+  void note(fmt::format_string<Args...> text, Args&&... args) {
+    config.notes.push_back(fmt::format("{}: {}", origin_, fmt::format(text, std::forward<Args>(args)...)));
+  }
+  static std::string text_of(const json& value);
+
+  // The key's value; null where it is null or not there.
+  const json& value(const std::string& key);
+  bool given(const std::string& key);
+  void known(const std::string& key) { known_.insert(key); }  // says nothing of the model's function in this family
+
+  // Values within a range, or the other one where the key is not there.
+  Index integer(const json&, const std::string& key, Index least, Index most) const;
+  Index integer(const std::string& key, Index otherwise, Index least, Index most) {
+    return given(key) ? integer(value(key), key, least, most) : otherwise;
+  }
+  Index size(const std::string& key, Index otherwise) { return integer(key, otherwise, 1, widest); }
+  bool flag(const std::string& key, bool otherwise);
+  double number(const json&, const std::string& key) const;  // a finite number, or an infinite one where the file spells it
+  double finite(const json&, const std::string& key) const;
+  double finite(const std::string& key, double otherwise) { return given(key) ? finite(value(key), key) : otherwise; }
+  double positive(const std::string& key, double otherwise);
+  double not_negative(const std::string& key, double otherwise);
+  // A list of `count` finite numbers; ones where the key is null or not there.
+  std::vector<double> multipliers(const std::string& key, std::size_t count);
+  std::string text(const std::string& key, const std::string& otherwise);
+  void silu(const std::string& key);  // the only activation
+
+  // vocab_size, hidden_size, initializer_range, tie_word_embeddings
+  void read_widths(Index vocab_size, Index hidden_size, bool tied);
+  // num_attention_heads, num_key_value_heads, head_dim
+  void read_heads(Index num_heads, Index num_kv_heads);
+  // rope_theta and how positions are stretched: beside each other in rope_parameters, in earlier versions in rope_scaling and above it.
+  // Without a base to fall back on it must be there.
+  void read_rotary(std::optional<double> theta);
+  // [least, greatest] time step of an SSM
+  void read_time_step_limit(const std::string& key);
+  // Where the key is not there: this token. One that is null means none.
+  void read_tokens(std::optional<Index> pad, std::optional<Index> begin, std::optional<Index> end, Index positions);
+  void read_training();
+  void note_unknown_keys();
+  HuggingFaceConfig checked();  // with all that was read, when it is a model
+
+ private:
+  void read_rotary_object(const std::string& key, const json&, std::optional<double>& base);
+  Index token(const json& x, const std::string& key) const { return integer(x, key, 0, config.model.vocab_size - 1); }
+  std::optional<Index> token_or(const std::string& key, std::optional<Index> otherwise);
+
+  const json& file_;
+  const std::string& origin_;
+  std::set<std::string> known_;
+};
+
+// The same on the way out.
+void write_rotary(const AttentionConfig&, nlohmann::ordered_json&);
+void write_tokens(const HuggingFaceConfig&, nlohmann::ordered_json&);
+nlohmann::ordered_json spelled(double);  // infinity as versions that read it spell it
+
+}  // namespace gyr

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The families of each file beside this one, in the order in which family.cpp lists them.
+#pragma once
+
+#include "src/huggingface/family.hpp"
+
+namespace gyr {
+
+std::vector<Family> falcon_h1_families();
+std::vector<Family> llama_families();
+std::vector<Family> mamba2_families();
+
+}  // namespace gyr

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Llama and its kin: a layer of theirs is an attention layer and a SwiGLU layer of ours.
+#include "src/huggingface/config_reader.hpp"
+#include "src/huggingface/families/families.hpp"
+
+namespace gyr {
+
+namespace {
+
+struct Defaults {
+  Index vocab_size, intermediate_size, num_kv_heads;  // no number of key/value heads: as many as queries
+  double eps, theta;
+  std::optional<Index> begin, end;
+  Index positions;
+};
+
+void read_layers(ConfigReader& r, const Defaults& d) {
+  ModelConfig& m = r.config.model;
+  r.read_widths(d.vocab_size, 4096, false);
+  const Index layers = r.integer("num_hidden_layers", 32, 1, most_layers / 2);
+  for (Index i = 0; i < layers; ++i) m.pattern += "*-";
+  m.rms_norm_eps = r.not_negative("rms_norm_eps", d.eps);
+  r.read_heads(32, d.num_kv_heads);
+  m.mlp.intermediate_size = r.size("intermediate_size", d.intermediate_size);
+  r.silu("hidden_act");
+  r.read_rotary(d.theta);
+  r.read_tokens({}, d.begin, d.end, d.positions);
+}
+
+void read_llama(ConfigReader& r) {
+  read_layers(r, {32000, 11008, 0, 1e-6, 1e4, 1, 2, 2048});
+  r.config.model.attention.bias = r.flag("attention_bias", false);
+  r.config.model.mlp.bias = r.flag("mlp_bias", false);
+  r.known("pretraining_tp");
+}
+
+void read_mistral(ConfigReader& r) {
+  read_layers(r, {32000, 14336, 8, 1e-6, 1e4, 1, 2, 4096 * 32});
+  r.demand(r.given("sliding_window") && r.value("sliding_window").is_null(), "sliding_window",
+           "is {}; windows are not supported: every layer must see all",
+           r.given("sliding_window") ? r.text_of(r.value("sliding_window")) : "missing, which means 4096");
+}
+
+void write_layers(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  const ModelConfig& m = c.model;
+  j["vocab_size"] = m.vocab_size;
+  j["hidden_size"] = m.hidden_size;
+  j["intermediate_size"] = m.mlp.intermediate_size;
+  j["num_hidden_layers"] = m.layers() / 2;
+  j["num_attention_heads"] = m.attention.num_heads;
+  j["num_key_value_heads"] = m.attention.num_kv_heads;
+  j["head_dim"] = m.attention.head_dim;
+  j["hidden_act"] = "silu";
+  j["rms_norm_eps"] = m.rms_norm_eps;
+  j["initializer_range"] = m.init_std;
+  j["tie_word_embeddings"] = m.tie_word_embeddings;
+  j["max_position_embeddings"] = c.positions;
+  j["attention_dropout"] = 0.0;
+  write_rotary(m.attention, j);
+}
+
+void write_llama(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  write_layers(c, j);
+  j["attention_bias"] = c.model.attention.bias;
+  j["mlp_bias"] = c.model.mlp.bias;
+}
+
+void write_mistral(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  write_layers(c, j);
+  j["sliding_window"] = nullptr;
+}
+
+std::string stored_name(const ModelConfig& m, const std::string& weight) {
+  if (weight == "model.final_layernorm.weight") return "model.norm.weight";
+  const auto [layer, rest] = layer_name(weight);
+  if (layer < 0 || layer >= m.layers()) return weight;
+  const std::string_view feed_forward = "feed_forward.";
+  std::string part = rest;
+  if (rest.starts_with(feed_forward)) part = "mlp." + rest.substr(feed_forward.size());
+  else if (m.pattern[layer] == '-' && rest == "input_layernorm.weight") part = "post_attention_layernorm.weight";
+  return fmt::format("model.layers.{}.{}", layer / 2, part);
+}
+
+}  // namespace
+
+std::vector<Family> llama_families() {
+  return {{"llama", "LlamaForCausalLM", read_llama, write_llama, stored_name},
+          {"mistral", "MistralForCausalLM", read_mistral, write_mistral, stored_name}};
+}
+
+}  // namespace gyr

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Classes of models that Hugging Face's transformers has, in our terms: settings to and from config.json, and what each weight is called there.
+// A file of families/ defines some and registers them.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "src/huggingface/config_json.hpp"
+
+namespace gyr {
+
+class ConfigReader;
+
+struct Family {
+  const char* model_type;    // of config.json
+  const char* architecture;  // the class
+  // Reads the settings into reader.config; Exit::data where the file asks for what the model has not.
+  void (*read)(ConfigReader& reader);
+  void (*write)(const HuggingFaceConfig&, nlohmann::ordered_json&);
+  // What a weight of the model is called in the file.
+  std::string (*stored_name)(const ModelConfig&, const std::string& weight);
+};
+
+// In the order in which a model that several can say is given to one; the first calls weights as we do.
+const std::vector<Family>& families();
+// Null where there is none of this model_type.
+const Family* family_called(const std::string& model_type);
+// The first family, `preferred` before the others, whose config.json says everything of the model: what it reads back computes the same.
+// Exit::config naming what stands in the way of the nearest one.
+const Family& family_for(const ModelConfig&, const std::string& preferred = "");
+
+// Weights called model.layers.N.REST with N and REST apart; `layer` is -1 for others.
+struct LayerName {
+  Index layer = -1;
+  std::string rest;
+};
+LayerName layer_name(const std::string& weight);
+
+}  // namespace gyr
