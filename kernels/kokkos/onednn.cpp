@@ -7,6 +7,10 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 extern "C" void omp_set_num_threads(int);  // oneDNN's are OpenMP's
 
 namespace gyr {
@@ -23,6 +27,24 @@ struct StridedProduct {
   auto operator<=>(const StridedProduct&) const = default;
 };
 
+// Whether the processor describes the tiles of AMX that it may have (CPUID leaf 1Dh). A hypervisor may show the flag and hide the leaf: oneDNN
+// then sets up tiles of no size, and its first product of bf16 is an illegal instruction.
+bool describes_tiles() {
+#ifdef __x86_64__
+  unsigned palette = 0, b, c, d, tile = 0;
+  return __get_cpuid_count(0x1d, 0, &palette, &b, &c, &d) && palette > 0 && __get_cpuid_count(0x1d, 1, &tile, &b, &c, &d) && tile != 0;
+#else
+  return false;
+#endif
+}
+
+// Before anything else is asked of oneDNN.
+void choose_instructions() {
+  [[maybe_unused]] static const bool chosen = [] {
+    return !describes_tiles() && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16) == dnnl::status::success;
+  }();
+}
+
 memory::data_type type_of(DType type) { return type == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32; }
 
 memory::desc described(Index rows, Index columns, Index stride, MatrixOp op, DType type) {
@@ -34,6 +56,8 @@ memory::desc described(Index rows, Index columns, Index stride, MatrixOp op, DTy
 // One device's: by shape, what multiplies it.
 class ProductCache {
  public:
+  ProductCache() { choose_instructions(); }
+
   struct Product {
     dnnl::matmul::primitive_desc description;
     dnnl::matmul run;  // compiled when it is first needed
@@ -84,6 +108,7 @@ class ProductCache {
 bool has_onednn() { return true; }
 bool multiplies_bf16() {
   static const bool does = [] {
+    choose_instructions();
     const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
     return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
   }();
@@ -92,6 +117,7 @@ bool multiplies_bf16() {
 
 template <class T, class S>
 void onednn_product(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta) {
+  choose_instructions();
   if (!dev.products) dev.products = std::make_shared<ProductCache>();
   const Index k = op_a == MatrixOp::none ? a.columns : a.rows;
   auto& product = dev.products->of({op_a, op_b, c.rows, c.columns, k, a.stride, b.stride, c.stride, dtype_of<T>(), dtype_of<S>(), alpha, beta});
