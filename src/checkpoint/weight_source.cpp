@@ -13,7 +13,7 @@ void check_weights(const WeightSource& source, const std::vector<Weight>& weight
   for (const Weight& w : weights) {
     known.push_back(source.key(w.name));
     require(std::binary_search(keys.begin(), keys.end(), known.back()), Exit::config, "{}: holds no {}: it is of another model than the deck's",
-            source.name(), known.back());
+            source.name(), w.name);
     const TensorReader stored = source.open(w.name, DType::f32);
     require(stored.shape == w.shape, Exit::config, "{}: is {} there and {} in the model of the deck: it is of another model", stored.name,
             text_of(stored.shape), text_of(w.shape));
