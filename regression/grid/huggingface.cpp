@@ -37,8 +37,9 @@ constexpr Shape4 grids[] = {{1, 1, 1, 1}, {1, 1, 2, 1}, {1, 2, 1, 1}, {1, 1, 4, 
 template <class F>
 void on_grids(const Golden& g, bool shared, const F& f) {
   for (const auto& [data, pipeline, tensor, context] : grids) {
-    if ((context > 1 && !shared) || !splits(g.model, tensor) || pipeline > g.model.layers() || (data > 1 && !shared) || g.batch.batch % data != 0)
-      continue;
+    // A block of tokens is not shorter than what a convolution reads before it.
+    if (context > 1 && (!shared || g.batch.seq_length < 2 * context * (g.model.mamba.conv_kernel - 1))) continue;
+    if (!splits(g.model, tensor) || pipeline > g.model.layers() || (data > 1 && !shared) || g.batch.batch % data != 0) continue;
     std::vector<Span> stages;
     for (int s = 0; s < pipeline; ++s) stages.push_back({g.model.layers() * s / pipeline, g.model.layers() * (s + 1) / pipeline});
     if (Grid* grid = grid_of(grid_layout(data, pipeline, tensor, stages, {}, {}, context)))
