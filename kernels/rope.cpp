@@ -8,8 +8,8 @@ namespace gyr {
 
 // Made once, this is no step's work.
 template <class A>
-void rope_table(Device& dev, double rope_theta, const Rotation<A>& table) {
-  if (!dev.dry_run()) backend::rope_table<A>(dev, rope_theta, table);
+void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, const Rotation<A>& table) {
+  if (!dev.dry_run()) backend::rope_table<A>(dev, rope_theta, scaling, table);
 }
 
 template <class S, class T>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "modules/contribution.hpp"
@@ -25,12 +26,12 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   v_ = matrix(".v_proj", key, P::Fit::adjacent);
   o_ = &parameters.declare(
       {name + ".o_proj.weight", {m.hidden_size, q}, by_columns({{q, c_.num_heads, true, query.key}}), normal(m.init_std), Storage::factor});
-  if (c_.bias) {
+  if (has_qkv_bias()) {
     q_bias_ = bias(".q_proj", query, P::Fit::aligned);
     k_bias_ = bias(".k_proj", key, P::Fit::adjacent);
     v_bias_ = bias(".v_proj", key, P::Fit::adjacent);
-    o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   }
+  if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   num_heads_ = q_->rows() / c_.head_dim;
   num_kv_heads_ = k_->rows() / c_.head_dim;
   v_head_dim_ = o_->columns() / num_heads_;
@@ -66,9 +67,9 @@ void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor
 template <class T>
 void Attention<T>::project(Pass& a, Tensor2<const T> h, Tensor2<T> qkv) {
   linear<T>(a.dev, h, q_->template factor<T>(q_width() + 2 * k_width()), qkv, c_.in_multiplier);
-  if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
+  if (has_qkv_bias()) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
-  const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.head_dim);
+  const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.rope_scaling, c_.head_dim);
   rope<T, T>(a.dev, Rotate::forward, num_heads_, 1, angles, a.sequences.positions, q, q);
   rope<T, T>(a.dev, Rotate::forward, num_kv_heads_, c_.key_multiplier, angles, a.sequences.positions, k, k);
 }
@@ -144,10 +145,10 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   else attention_backward<T>(a.dev, all, a.mask, scale_, q, k, v, dout, lse, delta, dq, dk, dv);
 
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
-  const auto angles = a.rotary.get<A>(a.dev, c_.rope_theta, c_.head_dim);
+  const auto angles = a.rotary.get<A>(a.dev, c_.rope_theta, c_.rope_scaling, c_.head_dim);
   rope<A, T>(a.dev, Rotate::backward, num_heads_, 1, angles, a.sequences.positions, part(dwide, 0), part(dqkv, 0));
   rope<A, T>(a.dev, Rotate::backward, num_kv_heads_, c_.key_multiplier, angles, a.sequences.positions, part(dwide, 1), part(dqkv, 1));
-  if (c_.bias) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
+  if (has_qkv_bias()) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
   linear_backward_input<T>(a.dev, dqkv, w_qkv(), dh, c_.in_multiplier, beta(add));
 }
 
@@ -157,13 +158,29 @@ void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, T
   weights_backward<T>(a.dev, {q_, k_, v_}, frame.get(Keys::dqkv), h, c_.in_multiplier);
 }
 
+namespace {
+
+void read_rope_scaling(Section& s, RopeScaling& c) {
+  const std::vector<std::string> types{"none", "linear", "llama3"};
+  const std::string type = s.get("type", types[c.type], "how frequencies are lowered").one_of(types);
+  c.type = RopeScaling::Type(std::find(types.begin(), types.end(), type) - types.begin());
+  c.factor = s.get("factor", c.factor, "of how much longer texts are").at_least(1).finite();
+  c.original_positions = s.get("original_length", c.original_positions, "length first trained on").unit("tokens").positive().at_most(longest);
+  c.low_freq_factor = s.get("low_freq_factor", c.low_freq_factor, "llama3: turns below which all is lowered").positive().finite();
+  c.high_freq_factor = s.get("high_freq_factor", c.high_freq_factor, "llama3: turns above which nothing is").positive().finite();
+}
+
+}  // namespace
+
 void read_attention(Section& s, ModelConfig& m) {
   AttentionConfig& c = m.attention;
   c.num_heads = s.get("num_heads", c.num_heads, "query heads, sharded over the tensor axis").positive().at_most(widest);
   c.num_kv_heads = s.get("num_kv_heads", c.num_kv_heads, "key/value heads; fewer than tensor ranks: neighbours share one").positive().at_most(widest);
   c.head_dim = s.get("head_dim", c.head_dim, "channels of a head").positive().multiple_of(2).at_most(widest);
   c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary positions").positive();
+  read_rope_scaling(s.section("rope", "rotary positions of texts longer than those first trained on"), c.rope_scaling);
   c.bias = s.get("bias", c.bias, "biases on q, k, v and o");
+  c.qkv_bias = s.get("qkv_bias", c.qkv_bias, "biases on q, k and v alone");
   c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
   c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "scales the keys");
   c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "scales the output");

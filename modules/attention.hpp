@@ -24,6 +24,7 @@ class Attention final : public Branch<T> {
     static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums", Effort::mixing, Phase::input_gradients};
     static constexpr Key<Tensor3<T>> cache{"keys and values"};
   };
+  bool has_qkv_bias() const { return c_.bias || c_.qkv_bias; }
   Index q_width() const { return num_heads_ * c_.head_dim; }
   Index k_width() const { return num_kv_heads_ * c_.head_dim; }
   Index out_width() const { return num_heads_ * v_head_dim_; }

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "modules/hybrid_pattern.hpp"
 #include "modules/layer.hpp"
 
 namespace gyr {
@@ -16,6 +17,9 @@ void check(const ModelConfig& c) {
   divides(c.attention.num_kv_heads, c.attention.num_heads, "attention.num_kv_heads must divide attention.num_heads");
   require(c.attention.head_dim % 2 == 0, Exit::config, "model.attention.head_dim: rotary positions need an even head_dim, not {}",
           c.attention.head_dim);
+  const RopeScaling& rope = c.attention.rope_scaling;
+  require(rope.type != RopeScaling::llama3 || rope.low_freq_factor < rope.high_freq_factor, Exit::config,
+          "model.attention.rope.low_freq_factor: {} must be below high_freq_factor {}", rope.low_freq_factor, rope.high_freq_factor);
   divides(c.mamba.num_groups, c.mamba.num_heads, "mamba.num_groups must divide mamba.num_heads");
   require(c.mamba.dt_low <= c.mamba.dt_high, Exit::config, "model.mamba.dt_limit: {} is above {}", c.mamba.dt_low, c.mamba.dt_high);
 }
@@ -54,11 +58,30 @@ std::string pattern_help() {
   return text;
 }
 
+// The pattern that model.layers and the ratios make; empty where there is no model.layers. A run that goes on compares the pattern alone.
+std::string read_hybrid_pattern(Section& s) {
+  const Index layers = s.get("layers", 0, "layers of a pattern that is generated of M, * and -, in place of pattern; 0: none")
+                           .at_least(0)
+                           .at_most(most_layers)
+                           .effect(Effect::none);
+  const auto ratio = [&](const char* key, const char* help) -> double { return s.get(key, 0.0, help).at_least(0).at_most(1).effect(Effect::none); };
+  const double attention = ratio("attention_ratio", "attention layers among model.layers");
+  const double mlp = ratio("mlp_ratio", "MLP layers among model.layers");
+  if (layers > 0) return hybrid_pattern(layers, attention, mlp);
+  require(attention == 0 && mlp == 0, Exit::config, "{}: ratios are of model.layers, which is 0; give model.layers, or leave the ratios out",
+          s.told({"attention_ratio", "mlp_ratio"}));
+  return "";
+}
+
 }  // namespace
 
 ModelConfig read_model_config(Section& s, const ModelConfig& d) {
   ModelConfig c = d;
-  c.pattern = read_pattern(s, contract_pattern(d.pattern), pattern_help());
+  const std::string generated = read_hybrid_pattern(s);
+  c.pattern = read_pattern(s, contract_pattern(generated.empty() ? d.pattern : generated), pattern_help());
+  require(generated.empty() || c.pattern == generated, Exit::config,
+          "{}: the pattern that model.layers and the ratios make is another one; leave out model.pattern, or model.layers and the ratios",
+          s.told({"pattern", "layers", "attention_ratio", "mlp_ratio"}));
   c.vocab_size = s.get("vocab_size", d.vocab_size, "tokens of the vocabulary").at_least(2).at_most(most_tokens);
   c.hidden_size = s.get("hidden_size", d.hidden_size, "channels of the residual stream").positive().at_most(widest);
   c.rms_norm_eps = s.get("rms_norm_eps", d.rms_norm_eps, "added to the mean square in every norm").at_least(0);

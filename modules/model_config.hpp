@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/gate.hpp"
+#include "kernels/rope.hpp"
 #include "kernels/tensor.hpp"
 
 namespace gyr {
@@ -25,7 +26,8 @@ inline constexpr Index longest = Index(1) << 24;            // tokens of a seque
 struct AttentionConfig {
   Index num_heads = 8, num_kv_heads = 2, head_dim = 64;  // query heads, key/value heads, channels of a head
   double rope_theta = 1e11;                              // base of the rotary embedding
-  bool bias = false;
+  RopeScaling rope_scaling = {};
+  bool bias = false, qkv_bias = false;  // on q, k, v and o; on q, k and v alone
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
 };
 
@@ -70,7 +72,8 @@ struct ModelConfig {
 
 // Exit::config naming the first contradiction: heads that do not divide, odd head_dim, unknown layer symbol...
 void check(const ModelConfig&);
-// Keys model.*: those of the model here, those of its layers beside these (layer.hpp).
+// Keys model.*: those of the model here, those of its layers beside these (layer.hpp). The pattern is model.pattern or, where model.layers is
+// given, the one of hybrid_pattern.hpp; Exit::config where both are given and differ.
 ModelConfig read_model_config(Section&, const ModelConfig& defaults);
 
 }  // namespace gyr

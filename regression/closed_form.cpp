@@ -160,7 +160,8 @@ void mamba_weights(const MambaConfig& c, const Shards& s, Run& x) {
 }
 void attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.q * s.d), x.narrow.more(s.k * s.d), x.narrow.more(s.k * s.d), x.narrow.next(s.d * s.out);
-  if (c.bias) x.wide.next(s.q), x.wide.more(s.k), x.wide.more(s.k), x.wide.next(s.d);
+  if (c.bias || c.qkv_bias) x.wide.next(s.q), x.wide.more(s.k), x.wide.more(s.k);
+  if (c.bias) x.wide.next(s.d);
 }
 void mlp_weights(const MlpConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.f * s.d), x.narrow.more(s.f * s.d), x.narrow.next(s.d * s.f);
@@ -312,8 +313,9 @@ void replicas(const Place& p, Ledger& ledger) {
   }
   for (const Mixers& attention : attention_of(p)) {
     const Shards s = attention.shards(p);
-    hold(attention, s.q_replicas, s.q * (s.d + m.attention.bias));
-    hold(attention, s.k_replicas, 2 * s.k * (s.d + m.attention.bias));
+    const bool biased = m.attention.bias || m.attention.qkv_bias;
+    hold(attention, s.q_replicas, s.q * (s.d + biased));
+    hold(attention, s.k_replicas, 2 * s.k * (s.d + biased));
     hold(attention, s.out_replicas, s.out * s.d);
   }
   const Mixers axis{"P-", p.tensor, "tensor"};

@@ -53,7 +53,8 @@ AttentionConfig attention_of(Dice& dice, int tensor) {
   c.num_heads = multiple(dice, c.num_kv_heads, tensor);
   c.head_dim = 2 * dice.between(1, 6);
   c.rope_theta = 1e4;
-  c.bias = dice.chance(0.3);
+  c.bias = dice.chance(0.3), c.qkv_bias = dice.chance(0.3);
+  if (dice.chance(0.3)) c.rope_scaling = {dice.of<RopeScaling::Type>({RopeScaling::linear, RopeScaling::llama3}), 4, 0.5, 2, dice.between(1, 16)};
   c.in_multiplier = dice.real(0.5, 2), c.key_multiplier = dice.real(0.5, 2), c.out_multiplier = dice.real(0.5, 2);
   return c;
 }
@@ -293,7 +294,8 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.tie_word_embeddings = false; });
   attempt([](Draw& d) { d.model.pad_token_id = -1; });
   attempt([](Draw& d) { d.model.mamba.norm = SsmNorm::none; });
-  attempt([](Draw& d) { d.model.attention.bias = d.model.mlp.bias = false; });
+  attempt([](Draw& d) { d.model.attention.bias = d.model.attention.qkv_bias = d.model.mlp.bias = false; });
+  attempt([](Draw& d) { d.model.attention.rope_scaling = {}; });
   attempt([](Draw& d) { d.model.mamba.in_bias = d.model.mamba.out_bias = d.model.mamba.conv_bias = false; });
   for (const int tensor : {2, 3, 4, 6})
     attempt([&](Draw& d) {

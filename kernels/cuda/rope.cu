@@ -10,10 +10,10 @@ using namespace cuda;
 namespace {
 
 template <class A>
-GYR_KERNEL rope_table_kernel(A theta, Global<A> cosine, Global<A> sine) {
+GYR_KERNEL rope_table_kernel(A theta, RopeScaling scaling, Global<A> cosine, Global<A> sine) {
   const Index half = cosine.columns();
   each_pack<1>(cosine, [&](Index p, Index j) {
-    const A angle = A(p) * (A(1) / std::pow(theta, A(2 * j) / A(2 * half)));
+    const A angle = A(p) * rope_frequency(theta, scaling, j, half);
     cosine.store(p, j, std::cos(angle));
     sine.store(p, j, std::sin(angle));
   });
@@ -46,9 +46,9 @@ GYR_KERNEL rope_kernel(Index num_heads, Acc<T> factor, Acc<T> sense, Global<cons
 }  // namespace
 
 template <class A>
-void rope_table(Device& dev, double rope_theta, const Rotation<A>& table) {
+void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, const Rotation<A>& table) {
   const Global<A> cosine(table.cosine), sine(table.sine);
-  launch(dev, "rope_table", grid_of<1>(cosine), rope_table_kernel<A>, A(rope_theta), cosine, sine);
+  launch(dev, "rope_table", grid_of<1>(cosine), rope_table_kernel<A>, A(rope_theta), scaling, cosine, sine);
 }
 
 template <class S, class T>

@@ -56,8 +56,6 @@ memory::desc described(Index rows, Index columns, Index stride, MatrixOp op, DTy
 // One device's: by shape, what multiplies it.
 class ProductCache {
  public:
-  ProductCache() { choose_instructions(); }
-
   struct Product {
     dnnl::matmul::primitive_desc description;
     dnnl::matmul run;  // compiled when it is first needed

@@ -8,13 +8,13 @@
 namespace gyr::backend {
 
 template <class A>
-void rope_table(Device& dev, double rope_theta, const Rotation<A>& table) {
+void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, const Rotation<A>& table) {
   const auto cosine = table.cosine, sine = table.sine;
   const Index P = cosine.extent(0), half = cosine.extent(1);
   for_rows(
       dev, "rope_table", P, KOKKOS_LAMBDA(const Index p) {
         for (Index j = 0; j < half; ++j) {
-          const A angle = A(p) * (A(1) / std::pow(A(rope_theta), A(2 * j) / A(2 * half)));
+          const A angle = A(p) * rope_frequency(A(rope_theta), scaling, j, half);
           cosine(p, j) = std::cos(angle);
           sine(p, j) = std::sin(angle);
         }

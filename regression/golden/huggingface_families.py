@@ -21,6 +21,7 @@ here = pathlib.Path(__file__).parent / "families"
 tokens = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 decoder = dict(vocab_size=40, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
                max_position_embeddings=512, rope_parameters={"rope_type": "default", "rope_theta": 1e4}, **tokens)
+llama3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 mamba2 = dict(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_heads=8, head_dim=4, expand=2, n_groups=1, state_size=8, conv_kernel=4,
               chunk_size=8, **tokens)
 
@@ -31,6 +32,9 @@ cases = {
     "mistral": ("Mistral", dict(decoder, sliding_window=None, vocab_size=31), 2, 13),
     "mamba2": ("Mamba2", dict(mamba2, tie_word_embeddings=True), 2, 21),
     "mamba2_biases": ("Mamba2", dict(mamba2, use_bias=True, use_conv_bias=False, conv_kernel=3, time_step_limit=(0.2, 0.9)), 2, 19),
+    "llama3": ("Llama", dict(decoder, rope_parameters=dict(llama3, rope_theta=50.0)), 2, 33),
+    "llama_linear": ("Llama", dict(decoder, rope_parameters=dict(rope_type="linear", factor=2.5, rope_theta=1e4)), 1, 19),
+    "qwen2": ("Qwen2", {k: x for k, x in decoder.items() if k != "head_dim"}, 2, 21),
 }
 
 

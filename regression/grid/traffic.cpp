@@ -126,9 +126,9 @@ TEST(traffic, of_grids_larger_than_this_one_is_the_closed_form) {
   ModelConfig model = named("T3").model;
   model.pattern = std::string(16, 'P');
   model.hidden_size = 96, model.vocab_size = 1000;
-  model.attention = {16, 4, 8, 1e4, true};
+  model.attention = {.num_heads = 16, .num_kv_heads = 4, .head_dim = 8, .rope_theta = 1e4, .bias = true};
   model.mamba.num_heads = 16, model.mamba.num_groups = 2, model.mamba.in_bias = model.mamba.out_bias = true;
-  model.mlp = {64, true};
+  model.mlp = {.intermediate_size = 64, .bias = true};
   std::vector<Span> stages;
   for (int s = 0; s < 4; ++s) stages.push_back({4 * s, 4 * (s + 1)});
   Layout layout = grid_layout(2, 4, 8, stages);

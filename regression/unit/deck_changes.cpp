@@ -20,7 +20,8 @@ namespace {
 // Under these no value is the default, so that a change of each can do something.
 const char* const base_deck = R"(
 model: {pattern: "P*", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, pad_token_id: 3,
-        attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4, rope_theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9},
+        attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4, rope_theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9,
+                    rope: {type: llama3, factor: 3, original_length: 16, low_freq_factor: 1.5, high_freq_factor: 5}},
         mamba: {num_heads: 4, head_dim: 4, num_groups: 2, state_size: 4, chunk_size: 4, norm: gate_first, dt_limit: [0.01, 0.5], in_multiplier: 1.1, out_multiplier: 0.7,
                 multipliers: [1.1, 0.9, 1.2, 0.8, 1.3]},
         mlp: {intermediate_size: 24, gate_multiplier: 1.2, down_multiplier: 0.9}}
@@ -31,7 +32,10 @@ optimizer: {lr: 1e-2, clip_grad: 0.5, weight_decay: 0.2, groups: ["*.A_log", "*e
 
 const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
   using enum Effect;
-  static const std::map<std::string, std::pair<const char*, Effect>> all{{"model.pattern", {"P-", function}},
+  static const std::map<std::string, std::pair<const char*, Effect>> all{{"model.layers", {"1", none}},
+                                                                         {"model.attention_ratio", {"0.1", none}},
+                                                                         {"model.mlp_ratio", {"0.1", none}},
+                                                                         {"model.pattern", {"P-", function}},
                                                                          {"model.vocab_size", {"32", function}},
                                                                          {"model.hidden_size", {"32", function}},
                                                                          {"model.rms_norm_eps", {"1e-2", function}},
@@ -44,7 +48,13 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.attention.num_kv_heads", {"1", function}},
                                                                          {"model.attention.head_dim", {"8", function}},
                                                                          {"model.attention.rope_theta", {"1e4", function}},
+                                                                         {"model.attention.rope.type", {"linear", function}},
+                                                                         {"model.attention.rope.factor", {"2", function}},
+                                                                         {"model.attention.rope.original_length", {"20", function}},
+                                                                         {"model.attention.rope.low_freq_factor", {"1", function}},
+                                                                         {"model.attention.rope.high_freq_factor", {"4", function}},
                                                                          {"model.attention.bias", {"true", function}},
+                                                                         {"model.attention.qkv_bias", {"true", function}},
                                                                          {"model.attention.in_multiplier", {"1", function}},
                                                                          {"model.attention.key_multiplier", {"1", function}},
                                                                          {"model.attention.out_multiplier", {"1", function}},
@@ -160,12 +170,25 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
   return all;
 }
 
-Deck deck_with(const std::string& override) {
-  return Deck::parse(base_deck, "base", override.empty() ? std::vector<std::string>() : std::vector<std::string>{override});
+using Overrides = std::vector<std::string>;
+
+// What the base deck must say besides for a key to be allowed: model.layers and the ratios go with the pattern that they make.
+Overrides base_of(const std::string& key) {
+  if (key == "model.layers") return {"model.pattern=M"};
+  if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
+  return {};
 }
 
-std::string effective(const std::string& override = "") {
-  Deck deck = deck_with(override);
+Overrides changed(const std::string& key) {
+  Overrides all = base_of(key);
+  all.push_back(key + "=" + another_value().at(key).first);
+  return all;
+}
+
+Deck deck_with(const Overrides& overrides) { return Deck::parse(base_deck, "base", overrides); }
+
+std::string effective(const Overrides& overrides = {}) {
+  Deck deck = deck_with(overrides);
   read_run_config(deck);
   deck.finish();
   return deck.effective();
@@ -180,13 +203,13 @@ std::vector<std::string> keys() {
 }
 
 TEST(deck_changes, every_key_is_told_as_what_it_is) {
-  const std::string before = effective();
-  EXPECT_TRUE(deck_changes(before, before).empty());
   EXPECT_EQ(keys().size(), another_value().size());
   for (const std::string& key : keys()) {
     ASSERT_TRUE(another_value().contains(key)) << key << ": say here what another value of it means to a run that goes on";
-    const auto& [value, effect] = another_value().at(key);
-    const auto changes = deck_changes(before, effective(key + "=" + value));
+    const Effect effect = another_value().at(key).second;
+    const std::string before = effective(base_of(key));
+    EXPECT_TRUE(deck_changes(before, before).empty()) << key;
+    const auto changes = deck_changes(before, effective(changed(key)));
     ASSERT_EQ(changes.size(), 1u) << key;
     EXPECT_EQ(changes[0].key, key);
     EXPECT_EQ(int(changes[0].effect), int(effect)) << key;
@@ -205,8 +228,8 @@ struct Outcome {
   std::vector<double> weights;  // after the step
 };
 
-Outcome outcome_of(const std::string& override) {
-  Deck deck = deck_with(override);
+Outcome outcome_of(const Overrides& overrides) {
+  Deck deck = deck_with(overrides);
   const RunConfig run = read_run_config(deck);
   EngineConfig config = engine_config(run, grid_layout(1, 1, 1, {{0, run.model.layers()}}));
   config.micro_batch_size = 2, config.seq_length = 8, config.micros = 1;
@@ -233,14 +256,14 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 TEST(deck_changes, a_key_changes_the_function_exactly_where_the_model_computes_something_else) {
-  const Outcome base = outcome_of("");
+  const Outcome usual = outcome_of({});
   for (const std::string& key : keys()) {
     const bool model = key.starts_with("model."), optimizer = key.starts_with("optimizer.") && !key.starts_with("optimizer.wsd") &&
                                                               key != "optimizer.schedule" && key != "optimizer.min_lr" &&
                                                               key != "optimizer.warmup_steps" && key != "optimizer.decay_steps";
     if (!model && !optimizer) continue;
-    const auto& [value, effect] = another_value().at(key);
-    const Outcome other = outcome_of(key + "=" + value);
+    const Effect effect = another_value().at(key).second;
+    const Outcome base = base_of(key).empty() ? usual : outcome_of(base_of(key)), other = outcome_of(changed(key));
     const bool same_shapes = other.shapes == base.shapes, same_loss = same_shapes && std::abs(other.loss - base.loss) < 1e-12;
     EXPECT_EQ(effect == Effect::function, !same_loss) << key << ": loss " << base.loss << " and " << other.loss;
     if (!same_shapes || effect == Effect::function) continue;
@@ -255,7 +278,7 @@ TEST(deck_changes, a_deck_of_an_older_program_has_defaults_where_it_says_nothing
   ASSERT_NE(at, std::string::npos);
   older.erase(at, std::string("  log_every: 1\n").size());
   EXPECT_TRUE(deck_changes(older, effective()).empty());
-  const auto changes = deck_changes(older, effective("train.log_every=5"));
+  const auto changes = deck_changes(older, effective({"train.log_every=5"}));
   ASSERT_EQ(changes.size(), 1u);
   EXPECT_EQ(changes[0].was, "1");
   const auto unknown = deck_changes(effective() + "extra:\n  key: 5\n", effective());

@@ -10,7 +10,9 @@ namespace gyr::testing {
 namespace {
 
 const std::map<std::string, Index> published{
+    {"llama-3.2-1b", 1'235'814'400},
     {"mamba2-130m", 128'989'632},
+    {"qwen2.5-0.5b", 494'032'768},
 };
 
 TEST(decks, have_the_published_numbers_of_parameters) {

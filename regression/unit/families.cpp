@@ -39,6 +39,8 @@ ModelConfig llama(Draw& d) {
   for (Index i = d.from(1, 4); i > 0; --i) m.pattern += "*-";
   m.attention.num_kv_heads = d.from(1, 3), m.attention.num_heads = m.attention.num_kv_heads * d.from(1, 3);
   m.attention.head_dim = 2 * d.from(1, 9), m.attention.rope_theta = double(d.from(2, 100000));
+  if (d.coin()) m.attention.rope_scaling = {RopeScaling::linear, double(d.from(1, 9))};
+  else if (d.coin()) m.attention.rope_scaling = {RopeScaling::llama3, double(d.from(1, 9)), 0.5, double(d.from(1, 9)), d.from(1, 10000)};
   m.attention.bias = d.coin(), m.mlp.bias = d.coin(), m.mlp.intermediate_size = d.from(1, 50);
   return m;
 }

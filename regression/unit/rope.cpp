@@ -22,7 +22,7 @@ template <class A>
 struct Table {
   explicit Table(const Case& s) : cosine(s.furthest() + 1, s.head_dim / 2), sine(s.furthest() + 1, s.head_dim / 2) {
     Device dev(false, 0);
-    rope_table<A>(dev, s.rope_theta, rotation());
+    rope_table<A>(dev, s.rope_theta, {}, rotation());
   }
   Rotation<A> rotation() { return {cosine.tensor(), sine.tensor()}; }
   Block<A> cosine, sine;
@@ -128,4 +128,17 @@ TEST(rope, table_is_of_unit_length) {
   EXPECT_EQ(Values(c.begin(), c.begin() + 32), Values(32, 1));
   EXPECT_EQ(Values(d.begin(), d.begin() + 32), Values(32, 0));
   for (const Index p : s.positions) EXPECT_NEAR(c[p * 32], std::cos(double(p)), 1e-6);  // j = 0: the angle is the position
+}
+
+// Of Llama 3.1 8B and 3.2 1B (theta 5e5, 32 pairs of 64 channels), as transformers 5.23 computes them in float.
+TEST(rope, frequencies_are_lowered_as_published) {
+  const RopeScaling longer{RopeScaling::llama3, 32, 1, 4, 8192};
+  const auto f = [&](Index j) { return double(rope_frequency(5e5f, longer, j, Index(32))); };
+  const auto plain = [&](Index j) { return std::pow(5e5, -2.0 * double(j) / 64); };
+  for (Index j = 0; j < 32; ++j) {
+    const double turns = 8192 * plain(j) / (2 * M_PI), share = std::clamp((turns - 1) / 3, 0.0, 1.0);
+    EXPECT_NEAR(f(j) / plain(j), share + (1 - share) / 32, 2e-5) << j;
+    EXPECT_NEAR(rope_frequency(5e5, RopeScaling{RopeScaling::linear, 4}, j, Index(32)) / plain(j), 0.25, 1e-12);
+    EXPECT_EQ(rope_frequency(5e5, RopeScaling{}, j, Index(32)), 1 / std::pow(5e5, double(2 * j) / 64));
+  }
 }

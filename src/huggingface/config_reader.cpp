@@ -178,10 +178,15 @@ void ConfigReader::read_heads(Index num_heads, Index num_kv_heads) {
 
 void ConfigReader::read_rotary_object(const std::string& key, const json& rope, std::optional<double>& base) {
   demand(rope.is_object(), key, "is {}, not an object", text_of(rope));
+  RopeScaling& scaling = config.model.attention.rope_scaling;
+  const auto kind = rope.find(rope.contains("rope_type") ? "rope_type" : "type");
+  const bool stretches = stretched_ && kind != rope.end() && (*kind == "linear" || *kind == "llama3");
   for (const auto& [name, x] : rope.items()) {
     const std::string path = fmt::format("{}.{}", key, shown(name));
     if (name == "rope_type" || name == "type") {
-      demand(x == "default", path, "is {}; only the default rotary embedding is supported", text_of(x));
+      demand(x == "default" || stretches, path, "is {}; supported {}", text_of(x),
+             stretched_ ? "are default, linear and llama3" : "is the default rotary embedding alone");
+      if (stretches) scaling.type = x == "linear" ? RopeScaling::linear : RopeScaling::llama3;
     } else if (name == "partial_rotary_factor") {
       demand(x.is_number() && x == 1, path, "is {}; rotary positions of a part of a head are not supported", text_of(x));
     } else if (name == "rope_theta") {
@@ -189,13 +194,23 @@ void ConfigReader::read_rotary_object(const std::string& key, const json& rope, 
       demand(inner > 0, path, "is {}; it must be above 0", inner);
       if (base && inner != *base) note("rope_theta is {} and {} is {}: the latter holds", *base, path, inner);
       base = inner;
+    } else if (stretches && name == "factor") {
+      scaling.factor = finite(x, path);
+      demand(scaling.factor >= 1, path, "is {}; it must be at least 1", scaling.factor);
+    } else if (stretches && name == "low_freq_factor") {
+      scaling.low_freq_factor = finite(x, path);
+    } else if (stretches && name == "high_freq_factor") {
+      scaling.high_freq_factor = finite(x, path);
+    } else if (stretches && name == "original_max_position_embeddings") {
+      scaling.original_positions = integer(x, path, 1, longest);
     } else {
       demand(x.is_null(), path, "is {}, and is not supported: only rope_type \"default\" with its rope_theta is", text_of(x));
     }
   }
 }
 
-void ConfigReader::read_rotary(std::optional<double> theta) {
+void ConfigReader::read_rotary(std::optional<double> theta, Stretched stretched) {
+  stretched_ = stretched == Stretched::too;
   std::optional<double> base;
   if (!value("rope_theta").is_null()) base = positive("rope_theta", 0);
   for (const char* key : {"rope_scaling", "rope_parameters"})
@@ -205,6 +220,9 @@ void ConfigReader::read_rotary(std::optional<double> theta) {
   if (!base) base = theta;
   demand(base.has_value(), "rope_theta", "is missing, beside and inside rope_parameters, and its default differs between versions: write it");
   config.model.attention.rope_theta = *base;
+  const RopeScaling& s = config.model.attention.rope_scaling;
+  demand(s.type != RopeScaling::llama3 || (s.low_freq_factor > 0 && s.low_freq_factor < s.high_freq_factor), "low_freq_factor",
+         "is {} and high_freq_factor {}: the first must be above 0 and below the second", s.low_freq_factor, s.high_freq_factor);
 }
 
 void ConfigReader::read_time_step_limit(const std::string& key) {
@@ -259,10 +277,32 @@ HuggingFaceConfig ConfigReader::checked() {
   return std::move(config);
 }
 
+void write_widths(const ModelConfig& m, nlohmann::ordered_json& j) {
+  j["vocab_size"] = m.vocab_size;
+  j["hidden_size"] = m.hidden_size;
+  j["initializer_range"] = m.init_std;
+  j["tie_word_embeddings"] = m.tie_word_embeddings;
+}
+
+void write_heads(const AttentionConfig& a, nlohmann::ordered_json& j) {
+  j["num_attention_heads"] = a.num_heads;
+  j["num_key_value_heads"] = a.num_kv_heads;
+  j["head_dim"] = a.head_dim;
+  j["attention_dropout"] = 0.0;
+}
+
 void write_rotary(const AttentionConfig& a, nlohmann::ordered_json& j) {
   j["rope_theta"] = a.rope_theta;
-  j["rope_scaling"] = nullptr;
-  j["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", a.rope_theta}};
+  const RopeScaling& s = a.rope_scaling;
+  nlohmann::ordered_json scaling{{"rope_type", s.type == RopeScaling::none ? "default" : s.type == RopeScaling::linear ? "linear" : "llama3"}};
+  if (s.type != RopeScaling::none) scaling["factor"] = s.factor;
+  if (s.type == RopeScaling::llama3) {
+    scaling["low_freq_factor"] = s.low_freq_factor, scaling["high_freq_factor"] = s.high_freq_factor;
+    scaling["original_max_position_embeddings"] = s.original_positions;
+  }
+  j["rope_scaling"] = s.type == RopeScaling::none ? nlohmann::ordered_json(nullptr) : scaling;
+  scaling["rope_theta"] = a.rope_theta;
+  j["rope_parameters"] = scaling;
 }
 
 void write_tokens(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {

@@ -57,7 +57,8 @@ class ConfigReader {
   void read_heads(Index num_heads, Index num_kv_heads);
   // rope_theta and how positions are stretched: beside each other in rope_parameters, in earlier versions in rope_scaling and above it.
   // Without a base to fall back on it must be there.
-  void read_rotary(std::optional<double> theta);
+  enum class Stretched { never, too };  // positions of texts longer than those first trained on: rope_type linear and llama3
+  void read_rotary(std::optional<double> theta, Stretched);
   // [least, greatest] time step of an SSM
   void read_time_step_limit(const std::string& key);
   // Where the key is not there: this token. One that is null means none.
@@ -74,9 +75,12 @@ class ConfigReader {
   const json& file_;
   const std::string& origin_;
   std::set<std::string> known_;
+  bool stretched_ = false;
 };
 
 // The same on the way out.
+void write_widths(const ModelConfig&, nlohmann::ordered_json&);
+void write_heads(const AttentionConfig&, nlohmann::ordered_json&);
 void write_rotary(const AttentionConfig&, nlohmann::ordered_json&);
 void write_tokens(const HuggingFaceConfig&, nlohmann::ordered_json&);
 nlohmann::ordered_json spelled(double);  // infinity as versions that read it spell it

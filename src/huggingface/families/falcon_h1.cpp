@@ -90,26 +90,20 @@ void read(ConfigReader& r) {
   read_attention(r);
   read_mamba(r);
   read_mlp(r);
-  r.read_rotary({});
+  r.read_rotary({}, ConfigReader::Stretched::never);
   r.read_tokens(0, 1, 2, 8192);
 }
 
 void write_shape(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
-  j["vocab_size"] = m.vocab_size;
-  j["hidden_size"] = m.hidden_size;
+  write_widths(m, j);
+  write_heads(m.attention, j);
   j["intermediate_size"] = m.mlp.intermediate_size;
   j["num_hidden_layers"] = m.layers();
-  j["num_attention_heads"] = m.attention.num_heads;
-  j["num_key_value_heads"] = m.attention.num_kv_heads;
-  j["head_dim"] = m.attention.head_dim;
   j["hidden_act"] = "silu";
   j["rms_norm_eps"] = m.rms_norm_eps;
-  j["initializer_range"] = m.init_std;
-  j["tie_word_embeddings"] = m.tie_word_embeddings;
   j["max_position_embeddings"] = c.positions;
   write_rotary(m.attention, j);
-  j["attention_dropout"] = 0.0;
   j["attention_bias"] = m.attention.bias;
   j["mlp_bias"] = m.mlp.bias;
   j["projectors_bias"] = m.mamba.out_bias;

@@ -23,7 +23,7 @@ void read_layers(ConfigReader& r, const Defaults& d) {
   r.read_heads(32, d.num_kv_heads);
   m.mlp.intermediate_size = r.size("intermediate_size", d.intermediate_size);
   r.silu("hidden_act");
-  r.read_rotary(d.theta);
+  r.read_rotary(d.theta, ConfigReader::Stretched::too);
   r.read_tokens({}, d.begin, d.end, d.positions);
 }
 
@@ -41,21 +41,25 @@ void read_mistral(ConfigReader& r) {
            r.given("sliding_window") ? r.text_of(r.value("sliding_window")) : "missing, which means 4096");
 }
 
+void read_qwen2(ConfigReader& r) {
+  read_layers(r, {151936, 22016, 32, 1e-6, 1e4, {}, {}, 32768});
+  r.config.model.attention.qkv_bias = true;
+  r.demand(!r.flag("use_sliding_window", false), "use_sliding_window", "is true; windows are not supported: every layer must see all");
+  for (const char* key : {"sliding_window", "max_window_layers"}) r.known(key);
+  const ConfigReader::json& kinds = r.value("layer_types");
+  for (const ConfigReader::json& kind : kinds)
+    r.demand(kind == "full_attention", "layer_types", "is {}; every layer must be \"full_attention\"", r.text_of(kinds));
+}
+
 void write_layers(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
-  j["vocab_size"] = m.vocab_size;
-  j["hidden_size"] = m.hidden_size;
+  write_widths(m, j);
+  write_heads(m.attention, j);
   j["intermediate_size"] = m.mlp.intermediate_size;
   j["num_hidden_layers"] = m.layers() / 2;
-  j["num_attention_heads"] = m.attention.num_heads;
-  j["num_key_value_heads"] = m.attention.num_kv_heads;
-  j["head_dim"] = m.attention.head_dim;
   j["hidden_act"] = "silu";
   j["rms_norm_eps"] = m.rms_norm_eps;
-  j["initializer_range"] = m.init_std;
-  j["tie_word_embeddings"] = m.tie_word_embeddings;
   j["max_position_embeddings"] = c.positions;
-  j["attention_dropout"] = 0.0;
   write_rotary(m.attention, j);
 }
 
@@ -63,6 +67,11 @@ void write_llama(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_layers(c, j);
   j["attention_bias"] = c.model.attention.bias;
   j["mlp_bias"] = c.model.mlp.bias;
+}
+
+void write_qwen2(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  write_layers(c, j);
+  j["use_sliding_window"] = false;
 }
 
 void write_mistral(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
@@ -85,6 +94,7 @@ std::string stored_name(const ModelConfig& m, const std::string& weight) {
 
 std::vector<Family> llama_families() {
   return {{"llama", "LlamaForCausalLM", read_llama, write_llama, stored_name},
+          {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, stored_name},
           {"mistral", "MistralForCausalLM", read_mistral, write_mistral, stored_name}};
 }
 

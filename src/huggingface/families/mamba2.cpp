@@ -46,8 +46,7 @@ void read(ConfigReader& r) {
 
 void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
-  j["vocab_size"] = m.vocab_size;
-  j["hidden_size"] = m.hidden_size;
+  write_widths(m, j);
   j["num_hidden_layers"] = m.layers();
   j["num_heads"] = m.mamba.num_heads;
   j["head_dim"] = m.mamba.head_dim;
@@ -61,8 +60,6 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["rms_norm"] = true;
   j["hidden_act"] = "silu";
   j["layer_norm_epsilon"] = m.rms_norm_eps;
-  j["initializer_range"] = m.init_std;
-  j["tie_word_embeddings"] = m.tie_word_embeddings;
   j["residual_in_fp32"] = true;
   j["time_step_min"] = m.mamba.dt_init_low;
   j["time_step_max"] = m.mamba.dt_init_high;
