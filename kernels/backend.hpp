@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "kernels/activation.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/convolution.hpp"
@@ -13,11 +14,12 @@
 #include "kernels/embedding.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/head_norm.hpp"
 #include "kernels/int8_matrix.hpp"
+#include "kernels/layernorm.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/ssd_chunk.hpp"
 #include "kernels/sum.hpp"
-#include "kernels/swiglu.hpp"
 
 namespace gyr::backend {
 
@@ -74,15 +76,32 @@ template <class T>
 void widen(Device&, const Int8Matrix& w, Index first, Tensor2<T> to);
 
 template <class T>
-void swiglu(Device&, Tensor2<const T> gate_up, double multiplier, Tensor2<T> y);
+void glu(Device&, Activation, Tensor2<const T> gate_up, double multiplier, Tensor2<T> y);
 template <class T>
-void swiglu_backward(Device&, Tensor2<const T> dy, Tensor2<const T> gate_up, double multiplier, Tensor2<T> dgate_up);
+void glu_backward(Device&, Activation, Tensor2<const T> dy, Tensor2<const T> gate_up, double multiplier, Tensor2<T> dgate_up);
+template <class T>
+void activate(Device&, Activation, Tensor2<const T> x, double multiplier, Tensor2<T> y);
+template <class T>
+void activate_backward(Device&, Activation, Tensor2<const T> dy, Tensor2<const T> x, double multiplier, Tensor2<T> dx);
 
 template <class T>
 void rmsnorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd);
 template <class T>
 void rmsnorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx,
                       Tensor1<Acc<T>> dg);  // takes scratch
+
+template <class T>
+void layernorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> b, double eps, Tensor2<T> y, Tensor1<Acc<T>> mean,
+               Tensor1<Acc<T>> rstd);
+template <class T>
+void layernorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> mean,
+                        Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx, Tensor1<Acc<T>> dg, Tensor1<Acc<T>> db);  // takes scratch
+
+template <class T>
+void head_norm(Device&, Matrix<const T> x, Tensor1<const Acc<T>> g, double eps, Matrix<T> y, Matrix<Acc<T>> rstd);
+template <class T>
+void head_norm_backward(Device&, Matrix<const T> dy, Matrix<const T> x, Tensor1<const Acc<T>> g, Matrix<const Acc<T>> rstd, Matrix<T> dx,
+                        Tensor1<Acc<T>> dg);  // takes scratch
 
 // The four kernels of the gated norm see the same tensors and walk over them alike.
 struct NormGroups {

@@ -15,14 +15,27 @@
 
 #define GYR_CONVERT(S, T) template void convert<S, T>(Device&, Matrix<const S>, Matrix<T>);
 
-#define GYR_SWIGLU(T)                                                     \
-  template void swiglu<T>(Device&, Tensor2<const T>, double, Tensor2<T>); \
-  template void swiglu_backward<T>(Device&, Tensor2<const T>, Tensor2<const T>, double, Tensor2<T>);
+#define GYR_ACTIVATION(T)                                                                                     \
+  template void glu<T>(Device&, Activation, Tensor2<const T>, double, Tensor2<T>);                            \
+  template void glu_backward<T>(Device&, Activation, Tensor2<const T>, Tensor2<const T>, double, Tensor2<T>); \
+  template void activate<T>(Device&, Activation, Tensor2<const T>, double, Tensor2<T>);                       \
+  template void activate_backward<T>(Device&, Activation, Tensor2<const T>, Tensor2<const T>, double, Tensor2<T>);
 
 #define GYR_RMSNORM(T)                                                                                                                          \
   template void rmsnorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>);                              \
   template void rmsnorm_backward<T>(Device&, Tensor2<const T>, Tensor2<const T>, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Add, Tensor2<T>, \
                                     Tensor1<Acc<T>>);
+
+#define GYR_LAYERNORM(T)                                                                                                                   \
+  template void layernorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>, \
+                             Tensor1<Acc<T>>);                                                                                             \
+  template void layernorm_backward<T>(Device&, Tensor2<const T>, Tensor2<const T>, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>,           \
+                                      Tensor1<const Acc<T>>, Add, Tensor2<T>, Tensor1<Acc<T>>, Tensor1<Acc<T>>);
+
+#define GYR_HEAD_NORM(T)                                                                                                                 \
+  template void head_norm<T>(Device&, Matrix<const T>, Tensor1<const Acc<T>>, double, Matrix<T>, Matrix<Acc<T>>);                        \
+  template void head_norm_backward<T>(Device&, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>, Matrix<const Acc<T>>, Matrix<T>, \
+                                      Tensor1<Acc<T>>);
 
 #define GYR_GATE(T)                                                                                                                              \
   template void gate<T>(Device&, Matrix<const T>, Matrix<const T>, Tensor2<T>);                                                                  \

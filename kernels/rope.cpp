@@ -15,12 +15,11 @@ void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, cons
 template <class S, class T>
 void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
           Matrix<const S> x, Matrix<T> y) {
-  const Index R = x.rows, half = table.cosine.extent(1);
-  ensure(x.columns == 2 * half * num_heads && y.columns == x.columns && y.rows == R && Index(positions.extent(0)) == R,
-         "rope of ({},{}) at {} positions into ({},{}) with {} heads of {}", R, x.columns, positions.extent(0), y.rows, y.columns, num_heads,
-         2 * half);
-  if (const auto run =
-          dev.launch("rope", 7.0 * R * num_heads * half, double(R) * (num_heads * 2 * half * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(Acc<T>))))
+  const Index R = x.rows, half = table.cosine.extent(1), width = x.columns / num_heads;
+  ensure(x.columns == width * num_heads && width >= 2 * half && y.columns == x.columns && y.rows == R && Index(positions.extent(0)) == R,
+         "rope of ({},{}) at {} positions into ({},{}) with {} heads, of which {} channels turn", R, x.columns, positions.extent(0), y.rows,
+         y.columns, num_heads, 2 * half);
+  if (const auto run = dev.launch("rope", 7.0 * R * num_heads * half, double(R) * (x.columns * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(Acc<T>))))
     backend::rope<S, T>(dev, turn, num_heads, scale, table, positions, x, y);
 }
 

@@ -46,9 +46,10 @@ void rope_table(Device&, double rope_theta, const RopeScaling&, const Rotation<A
 
 enum class Rotate { forward, backward };  // backward rotates by -angle: the transpose
 
-// y = scale * x turned by its row's position, head by head; S and T may differ, x and y may be the same memory where they do not.
+// y = scale * x, with the first E channels of each head turned by its row's position (E is the table's; a head may have more, GPT-NeoX's partial
+// rotary positions); S and T may differ, x and y may be the same memory where they do not.
 template <class S, class T>
 void rope(Device&, Rotate, Index num_heads, double scale, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions /*(R)*/,
-          Matrix<const S> x /*(R,heads E)*/, Matrix<T> y);
+          Matrix<const S> x /*(R,heads width)*/, Matrix<T> y);
 
 }  // namespace gyr

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/attention.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "modules/contribution.hpp"
@@ -11,7 +10,7 @@
 namespace gyr {
 
 template <class T>
-Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.attention), name_(name) {
+Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.attention), eps_(m.rms_norm_eps), name_(name) {
   using P = Parameters;
   const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
   const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
@@ -32,6 +31,10 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
     v_bias_ = bias(".v_proj", key, P::Fit::adjacent);
   }
   if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
+  const auto norm = [&](const char* part) {
+    return &parameters.declare({name + part + ".weight", {c_.head_dim}, replicated(), ones(), Storage::wide, false, true});
+  };
+  if (c_.qk_norm) q_norm_ = norm(".q_norm"), k_norm_ = norm(".k_norm");
   num_heads_ = q_->rows() / c_.head_dim;
   num_kv_heads_ = k_->rows() / c_.head_dim;
   v_head_dim_ = o_->columns() / num_heads_;
@@ -50,9 +53,10 @@ template <class T>
 void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
   const Index rows = a.stream.rows;
   const auto qkv = frame.put(Keys::qkv, rows, q_width() + 2 * k_width());
+  if (c_.qk_norm) frame.put(Keys::raw, rows, q_width() + k_width()), frame.put(Keys::rstd, rows, num_heads_ + num_kv_heads_);
   const auto out = frame.put(Keys::attended, rows, out_width());
   const auto lse = frame.put(Keys::lse, rows, num_heads_);
-  if (frame.wants(Keys::qkv)) project(a, h.gather(), qkv);
+  if (frame.wants(Keys::qkv)) project(a, frame, h.gather(), qkv);
   if (frame.wants(Keys::attended)) attend_to_all(a, qkv, out, lse);
   a.show(name_, ".queries", columns(qkv, 0, q_width()), *q_);
   a.show(name_, ".keys", columns(qkv, q_width(), k_width()), *k_);
@@ -63,15 +67,44 @@ void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor
   if (c_.bias && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
 }
 
-// Queries and keys rotated, values as they are.
+// Queries and keys normed and turned, values as they are.
 template <class T>
-void Attention<T>::project(Pass& a, Tensor2<const T> h, Tensor2<T> qkv) {
+void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<T> qkv) {
   linear<T>(a.dev, h, q_->template factor<T>(q_width() + 2 * k_width()), qkv, c_.in_multiplier);
   if (has_qkv_bias()) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
+  if (c_.qk_norm) norm_heads(a, qkv, frame.get(Keys::raw), frame.get(Keys::rstd));
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
-  const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.rope_scaling, c_.head_dim);
-  rope<T, T>(a.dev, Rotate::forward, num_heads_, 1, angles, a.sequences.positions, q, q);
-  rope<T, T>(a.dev, Rotate::forward, num_kv_heads_, c_.key_multiplier, angles, a.sequences.positions, k, k);
+  turn<T>(a, Rotate::forward, num_heads_, 1, q, q);
+  turn<T>(a, Rotate::forward, num_kv_heads_, c_.key_multiplier, k, k);
+}
+
+template <class T>
+template <class S>
+void Attention<T>::turn(Pass& a, Rotate way, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y) const {
+  if (c_.rotary_dim() == 0 && scale == 1 && std::is_same_v<S, T>) return;  // in place, nothing changes
+  const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.rope_scaling, c_.rotary_dim());
+  rope<S, T>(a.dev, way, num_heads, scale, angles, a.sequences.positions, x, y);
+}
+
+template <class T>
+void Attention<T>::norm_heads(Pass& a, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<Acc<T>> rstd) {
+  using A = Acc<T>;
+  const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width()); };
+  convert<T, T>(a.dev, columns(qkv, 0, q_width() + k_width()), raw);
+  head_norm<T>(a.dev, part(raw, 0), q_norm_->template vector<const A>(), eps_, part(qkv, 0), columns(rstd, 0, num_heads_));
+  head_norm<T>(a.dev, part(raw, 1), k_norm_->template vector<const A>(), eps_, part(qkv, 1), columns(rstd, num_heads_, num_kv_heads_));
+}
+
+template <class T>
+void Attention<T>::norm_heads_backward(Pass& a, Frame& frame, Tensor2<T> dqkv) {
+  using A = Acc<T>;
+  const auto raw = frame.get(Keys::raw);
+  const auto rstd = frame.get(Keys::rstd);
+  const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width()); };
+  head_norm_backward<T>(a.dev, part(dqkv, 0), part(raw, 0), q_norm_->template vector<const A>(), columns(rstd, 0, num_heads_), part(dqkv, 0),
+                        q_norm_->template vector_gradient<A>());
+  head_norm_backward<T>(a.dev, part(dqkv, 1), part(raw, 1), k_norm_->template vector<const A>(), columns(rstd, num_heads_, num_kv_heads_),
+                        part(dqkv, 1), k_norm_->template vector_gradient<A>());
 }
 
 template <class T>
@@ -145,9 +178,9 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   else attention_backward<T>(a.dev, all, a.mask, scale_, q, k, v, dout, lse, delta, dq, dk, dv);
 
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
-  const auto angles = a.rotary.get<A>(a.dev, c_.rope_theta, c_.rope_scaling, c_.head_dim);
-  rope<A, T>(a.dev, Rotate::backward, num_heads_, 1, angles, a.sequences.positions, part(dwide, 0), part(dqkv, 0));
-  rope<A, T>(a.dev, Rotate::backward, num_kv_heads_, c_.key_multiplier, angles, a.sequences.positions, part(dwide, 1), part(dqkv, 1));
+  turn<A>(a, Rotate::backward, num_heads_, 1, part(dwide, 0), part(dqkv, 0));
+  turn<A>(a, Rotate::backward, num_kv_heads_, c_.key_multiplier, part(dwide, 1), part(dqkv, 1));
+  if (c_.qk_norm) norm_heads_backward(a, frame, dqkv);
   if (has_qkv_bias()) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
   linear_backward_input<T>(a.dev, dqkv, w_qkv(), dh, c_.in_multiplier, beta(add));
 }
@@ -161,9 +194,7 @@ void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, T
 namespace {
 
 void read_rope_scaling(Section& s, RopeScaling& c) {
-  const std::vector<std::string> types{"none", "linear", "llama3"};
-  const std::string type = s.get("type", types[c.type], "how frequencies are lowered").one_of(types);
-  c.type = RopeScaling::Type(std::find(types.begin(), types.end(), type) - types.begin());
+  c.type = get_word(s, "type", c.type, {"none", "linear", "llama3"}, "how frequencies are lowered");
   c.factor = s.get("factor", c.factor, "of how much longer texts are").at_least(1).finite();
   c.original_positions = s.get("original_length", c.original_positions, "length first trained on").unit("tokens").positive().at_most(longest);
   c.low_freq_factor = s.get("low_freq_factor", c.low_freq_factor, "llama3: turns below which all is lowered").positive().finite();
@@ -176,11 +207,14 @@ void read_attention(Section& s, ModelConfig& m) {
   AttentionConfig& c = m.attention;
   c.num_heads = s.get("num_heads", c.num_heads, "query heads, sharded over the tensor axis").positive().at_most(widest);
   c.num_kv_heads = s.get("num_kv_heads", c.num_kv_heads, "key/value heads; fewer than tensor ranks: neighbours share one").positive().at_most(widest);
-  c.head_dim = s.get("head_dim", c.head_dim, "channels of a head").positive().multiple_of(2).at_most(widest);
+  c.head_dim = s.get("head_dim", c.head_dim, "channels of a head").positive().at_most(widest);
   c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary positions").positive();
+  c.rotary_fraction =
+      s.get("rotary_fraction", c.rotary_fraction, "of a head's channels that turn, the first ones; 0: no positions").at_least(0).at_most(1);
   read_rope_scaling(s.section("rope", "rotary positions of texts longer than those first trained on"), c.rope_scaling);
   c.bias = s.get("bias", c.bias, "biases on q, k, v and o");
   c.qkv_bias = s.get("qkv_bias", c.qkv_bias, "biases on q, k and v alone");
+  c.qk_norm = s.get("qk_norm", c.qk_norm, "RMSNorm of every head of q and k, before they turn");
   c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
   c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "scales the keys");
   c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "scales the output");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Causal grouped-query attention with rotary positions, sharded over the tensor axis by heads. Where ranks outnumber the query heads, the
+// Causal grouped-query attention, with rotary positions or none, sharded over the tensor axis by heads. Where ranks outnumber the query heads, the
 // ranks of a head all have its scores, and each the values of its own channels.
 #pragma once
 
 #include "kernels/attention.hpp"
+#include "kernels/head_norm.hpp"
 #include "modules/layer.hpp"
 
 namespace gyr {
@@ -11,7 +12,7 @@ namespace gyr {
 template <class T>
 class Attention final : public Branch<T> {
  public:
-  // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj
+  // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj; with qk_norm .q_norm and .k_norm
   Attention(const ModelConfig&, const std::string& name, Parameters&);
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
   void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
@@ -21,7 +22,9 @@ class Attention final : public Branch<T> {
   struct Keys {
     static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", Effort::product, Phase::input_gradients}, attended{"attended", Effort::mixing},
         dqkv{"gradient of qkv"};
-    static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums", Effort::mixing, Phase::input_gradients};
+    static constexpr Key<Tensor2<T>> raw{"queries and keys before their norm", Effort::product, Phase::input_gradients};
+    static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums", Effort::mixing, Phase::input_gradients},
+        rstd{"inverse root mean squares of heads", Effort::product, Phase::input_gradients};
     static constexpr Key<Tensor3<T>> cache{"keys and values"};
   };
   bool has_qkv_bias() const { return c_.bias || c_.qkv_bias; }
@@ -29,7 +32,11 @@ class Attention final : public Branch<T> {
   Index k_width() const { return num_kv_heads_ * c_.head_dim; }
   Index out_width() const { return num_heads_ * v_head_dim_; }
   Matrix<const T> w_qkv() const;
-  void project(Pass&, Tensor2<const T> h, Tensor2<T> qkv);
+  void project(Pass&, Frame&, Tensor2<const T> h, Tensor2<T> qkv);
+  void norm_heads(Pass&, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<Acc<T>> rstd);
+  void norm_heads_backward(Pass&, Frame&, Tensor2<T> dqkv);
+  template <class S>
+  void turn(Pass&, Rotate, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y) const;
   void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend_to_own(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
@@ -44,11 +51,13 @@ class Attention final : public Branch<T> {
   }
 
   AttentionConfig c_;
+  double eps_;  // of the norm of heads
   std::string name_;
   Index num_heads_, num_kv_heads_;  // on this rank
   Index v_head_dim_, first_value_;  // channels of each head that this rank takes the values of
   double scale_;
   Parameter *q_, *k_, *v_, *o_;
+  Parameter *q_norm_ = nullptr, *k_norm_ = nullptr;
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
 };
 

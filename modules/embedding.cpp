@@ -17,19 +17,27 @@ AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens
     Scope scope(a.dev.scratch);
     AllRows<T> sum(a, "parts of the embedded", x.as<T>());
     embedding<T>(a.dev, tokens, table_.matrix<const T>(), table_.first(0), c_.embedding_multiplier, sum.rows());
+    if (positions_) {
+      const auto here = a.scratch<T>("positions", a.stream.rows, c_.hidden_size);
+      embedding<T>(a.dev, a.sequences.positions, positions_->matrix<const T>(), positions_->first(0), 1, here);
+      add<T>(a.dev, flat(here), flat(sum.rows()));
+    }
     sum.reduce();
   });
   return x;
 }
 
 void Embedding::backward(Pass& a, Frame& frame, const AnyTensor2& dx) {
-  if (!table_.trained) return;
+  if (!table_.trained && !(positions_ && positions_->trained)) return;
   const Device::Purpose purpose(a.dev, "embedding, backward: rows x hidden");
   const auto tokens = frame.get(input);
   with_type(dx.dtype, [&]<class T>(std::type_identity<T>) {
     Scope scope(a.dev.scratch);
     const Tensor2<T> all = AllRows<T>(a, "gradient, all rows", dx.as<T>()).gather();
-    embedding_backward<T>(a.dev, tokens, all, table_.first(0), c_.embedding_multiplier, c_.pad_token_id, table_.matrix_gradient<Acc<T>>());
+    if (table_.trained)
+      embedding_backward<T>(a.dev, tokens, all, table_.first(0), c_.embedding_multiplier, c_.pad_token_id, table_.matrix_gradient<Acc<T>>());
+    if (positions_ && positions_->trained)
+      embedding_backward<T>(a.dev, a.sequences.positions, all, positions_->first(0), 1, -1, positions_->matrix_gradient<Acc<T>>());
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/mlp.hpp"
 
-#include "kernels/swiglu.hpp"
+#include "kernels/activation.hpp"
 #include "modules/contribution.hpp"
 #include "modules/trainable.hpp"
 
@@ -18,39 +18,39 @@ Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters& parameter
   const auto bias = [&](const char* part, P::Fit fit) {
     return &parameters.declare({name + part + ".bias", {c_.intermediate_size}, by_rows({inner}), zeros(), Storage::wide, false}, fit);
   };
-  gate_ = matrix(".gate_proj", P::Fit::aligned);
-  up_ = matrix(".up_proj", P::Fit::adjacent);
+  const P::Fit fit = c_.gated ? P::Fit::adjacent : P::Fit::aligned;
+  if (c_.gated) gate_ = matrix(".gate_proj", P::Fit::aligned);
+  up_ = matrix(".up_proj", fit);
   down_ = &parameters.declare(
       {name + ".down_proj.weight", {m.hidden_size, c_.intermediate_size}, by_columns({inner}), normal(m.init_std), Storage::factor});
   if (c_.bias) {
-    gate_bias_ = bias(".gate_proj", P::Fit::aligned);
-    up_bias_ = bias(".up_proj", P::Fit::adjacent);
+    if (c_.gated) gate_bias_ = bias(".gate_proj", P::Fit::aligned);
+    up_bias_ = bias(".up_proj", fit);
     down_bias_ = &parameters.declare({name + ".down_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   }
-  intermediate_size_ = gate_->rows();
+  intermediate_size_ = up_->rows();
 }
 
 // gate and up lie one behind the other: one product serves both.
 template <class T>
 Matrix<const T> Mlp<T>::w_gate_up() const {
-  const auto gate = gate_->template matrix<const T>();
-  return {gate.data(), 2 * intermediate_size_, Index(gate.extent(1)), Index(gate.extent(1))};
+  const auto w = first().template matrix<const T>();
+  return {w.data(), projected(), Index(w.extent(1)), Index(w.extent(1))};
 }
 
 template <class T>
 void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
   const Index rows = a.stream.rows;
-  const auto gate_up = frame.put(Keys::gate_up, rows, 2 * intermediate_size_);
+  const auto gate_up = frame.put(Keys::gate_up, rows, projected());
   const auto inner = frame.put(Keys::inner, rows, intermediate_size_);
-  if (frame.wants(Keys::gate_up)) linear<T>(a.dev, h.gather(), gate_->template factor<T>(2 * intermediate_size_), gate_up);
-  if (c_.bias && frame.wants(Keys::gate_up))
-    bias_scale<T>(a.dev, Tensor1<const Acc<T>>(gate_bias_->template vector<Acc<T>>().data(), 2 * intermediate_size_), {}, gate_up);
+  if (frame.wants(Keys::gate_up)) project(a, h.gather(), gate_up);
   if (frame.wants(Keys::inner)) {
-    swiglu<T>(a.dev, gate_up, c_.gate_multiplier, inner);
+    if (c_.gated) glu<T>(a.dev, c_.activation, gate_up, c_.gate_multiplier, inner);
+    else activate<T>(a.dev, c_.activation, gate_up, c_.gate_multiplier, inner);
     contribute_once<T>(a.dev, *down_, inner);
   }
-  a.show(name_, ".gate", columns(gate_up, 0, intermediate_size_), *gate_);
-  a.show(name_, ".up", columns(gate_up, intermediate_size_, intermediate_size_), *up_);
+  if (c_.gated) a.show(name_, ".gate", columns(gate_up, 0, intermediate_size_), *gate_);
+  a.show(name_, ".up", columns(gate_up, projected() - intermediate_size_, intermediate_size_), *up_);
   a.show(name_, ".inner", inner, *down_);
   if (!y.data()) return;
   linear<T>(a.dev, inner, down_->template factor<T>(), y, c_.down_multiplier, beta(add));
@@ -58,14 +58,22 @@ void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y
 }
 
 template <class T>
+void Mlp<T>::project(Pass& a, Tensor2<const T> h, Tensor2<T> gate_up) {
+  linear<T>(a.dev, h, first().template factor<T>(projected()), gate_up);
+  const Parameter* const bias = c_.gated ? gate_bias_ : up_bias_;
+  if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(bias->template vector<Acc<T>>().data(), projected()), {}, gate_up);
+}
+
+template <class T>
 void Mlp<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
   auto dinner = a.scratch<T>("gradient of inner", rows, intermediate_size_);
-  const auto dgate_up = frame.put(Keys::dgate_up, rows, 2 * intermediate_size_);
+  const auto dgate_up = frame.put(Keys::dgate_up, rows, projected());
   linear_backward_input<T>(a.dev, dy, down_->template matrix<const T>(), dinner, c_.down_multiplier);
   contribute_once<T>(a.dev, *down_, dinner);
-  swiglu_backward<T>(a.dev, dinner, frame.get(Keys::gate_up), c_.gate_multiplier, dgate_up);
+  if (c_.gated) glu_backward<T>(a.dev, c_.activation, dinner, frame.get(Keys::gate_up), c_.gate_multiplier, dgate_up);
+  else activate_backward<T>(a.dev, c_.activation, dinner, frame.get(Keys::gate_up), c_.gate_multiplier, dgate_up);
   if (c_.bias) {
     biases_backward<T>(a.dev, {gate_bias_, up_bias_}, dgate_up);
     biases_backward<T>(a.dev, {down_bias_}, dy, c_.down_multiplier);
@@ -82,14 +90,17 @@ void Mlp<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2
 void read_mlp(Section& s, ModelConfig& m) {
   MlpConfig& c = m.mlp;
   c.intermediate_size = s.get("intermediate_size", c.intermediate_size, "inner channels, sharded over the tensor axis").positive().at_most(widest);
+  c.activation =
+      get_word(s, "activation", c.activation, {"silu", "gelu", "gelu_tanh", "relu2"}, "of the gate; gelu_tanh: GPT-2's, relu2: squared ReLU");
+  c.gated = s.get("gated", c.gated, "down(a(gate) up); false: down(a(up))");
   c.bias = s.get("bias", c.bias, "biases on gate, up and down");
-  c.gate_multiplier = s.get("gate_multiplier", c.gate_multiplier, "scales the gate before SiLU");
+  c.gate_multiplier = s.get("gate_multiplier", c.gate_multiplier, "scales what is activated, before");
   c.down_multiplier = s.get("down_multiplier", c.down_multiplier, "scales the output");
 }
 
 LayerFlops mlp_flops(const ModelConfig& m, Index) {
   LayerFlops f;
-  f.products = 6.0 * m.hidden_size * m.mlp.intermediate_size;
+  f.products = (m.mlp.gated ? 6.0 : 4.0) * double(m.hidden_size) * double(m.mlp.intermediate_size);
   return f;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SwiGLU: y = (up(h) silu(m gate(h))) down', sharded over the tensor axis by inner channels.
+// MLP: y = (up(h) a(m gate(h))) down' or, without a gate, y = a(m up(h)) down', sharded over the tensor axis by inner channels.
 #pragma once
 
 #include "modules/layer.hpp"
@@ -20,18 +20,21 @@ class Mlp final : public Branch<T> {
     static constexpr Key<Tensor2<T>> gate_up{"gate and up", Effort::product, Phase::input_gradients}, inner{"inner", Effort::pass},
         dgate_up{"gradient of gate and up"};
   };
+  Index projected() const { return (c_.gated ? 2 : 1) * intermediate_size_; }
+  const Parameter& first() const { return c_.gated ? *gate_ : *up_; }
   Matrix<const T> w_gate_up() const;
+  void project(Pass&, Tensor2<const T> h, Tensor2<T> gate_up);
 
   MlpConfig c_;
   std::string name_;
   Index intermediate_size_;  // on this rank
-  Parameter *gate_, *up_, *down_;
+  Parameter *gate_ = nullptr, *up_, *down_;
   Parameter *gate_bias_ = nullptr, *up_bias_ = nullptr, *down_bias_ = nullptr;
 };
 
 LayerFlops mlp_flops(const ModelConfig&, Index seq_length);
 
 void read_mlp(Section&, ModelConfig&);
-inline constexpr LayerSection mlp_section{"mlp", "SwiGLU block", read_mlp};
+inline constexpr LayerSection mlp_section{"mlp", "MLP block", read_mlp};
 
 }  // namespace gyr

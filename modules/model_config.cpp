@@ -15,8 +15,9 @@ void check(const ModelConfig& c) {
   require(!c.pattern.empty(), Exit::config, "model.pattern: there must be at least one layer");
   for (const char symbol : c.pattern) layer_type(symbol);
   divides(c.attention.num_kv_heads, c.attention.num_heads, "attention.num_kv_heads must divide attention.num_heads");
-  require(c.attention.head_dim % 2 == 0, Exit::config, "model.attention.head_dim: rotary positions need an even head_dim, not {}",
-          c.attention.head_dim);
+  require(c.attention.rotary_dim() % 2 == 0, Exit::config,
+          "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}",
+          c.attention.rotary_fraction, c.attention.head_dim, c.attention.rotary_dim());
   const RopeScaling& rope = c.attention.rope_scaling;
   require(rope.type != RopeScaling::llama3 || rope.low_freq_factor < rope.high_freq_factor, Exit::config,
           "model.attention.rope.low_freq_factor: {} must be below high_freq_factor {}", rope.low_freq_factor, rope.high_freq_factor);
@@ -84,7 +85,9 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
           s.told({"pattern", "layers", "attention_ratio", "mlp_ratio"}));
   c.vocab_size = s.get("vocab_size", d.vocab_size, "tokens of the vocabulary").at_least(2).at_most(most_tokens);
   c.hidden_size = s.get("hidden_size", d.hidden_size, "channels of the residual stream").positive().at_most(widest);
-  c.rms_norm_eps = s.get("rms_norm_eps", d.rms_norm_eps, "added to the mean square in every norm").at_least(0);
+  c.positions = s.get("positions", d.positions, "learned positions, added to the embedding; 0: none").at_least(0).at_most(longest);
+  c.norm = get_word(s, "norm", d.norm, {"rms", "layer"}, "in front of every layer and the head: RMSNorm, or LayerNorm with a bias");
+  c.rms_norm_eps = s.get("rms_norm_eps", d.rms_norm_eps, "added to the mean square in every norm, in a LayerNorm to the variance").at_least(0);
   c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the head uses the embedding's matrix");
   c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
   c.lm_head_multiplier = s.get("lm_head_multiplier", d.lm_head_multiplier, "scales the logits");

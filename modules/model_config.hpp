@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/activation.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/tensor.hpp"
@@ -27,8 +28,12 @@ struct AttentionConfig {
   Index num_heads = 8, num_kv_heads = 2, head_dim = 64;  // query heads, key/value heads, channels of a head
   double rope_theta = 1e11;                              // base of the rotary embedding
   RopeScaling rope_scaling = {};
+  double rotary_fraction = 1;           // of a head's channels that turn, the first ones; 0: no positions
   bool bias = false, qkv_bias = false;  // on q, k, v and o; on q, k and v alone
+  bool qk_norm = false;                 // RMSNorm of every head of q and k, before they turn
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
+
+  Index rotary_dim() const { return Index(double(head_dim) * rotary_fraction); }
 };
 
 enum class SsmNorm { none, gate_first, norm_first };
@@ -50,13 +55,19 @@ struct MambaConfig {
 
 struct MlpConfig {
   Index intermediate_size = 2048;
+  Activation activation = Activation::silu;
+  bool gated = true;  // down(a(gate) up), without a gate down(a(up))
   bool bias = false;
   double gate_multiplier = 1, down_multiplier = 1;
 };
 
+enum class NormType { rms, layer };
+
 struct ModelConfig {
   std::string pattern;  // a symbol per layer, see layer.hpp
   Index vocab_size = 32784, hidden_size = 1024;
+  Index positions = 0;  // learned ones, added to the embedding; 0: none
+  NormType norm = NormType::rms;
   double rms_norm_eps = 1e-5;
   bool tie_word_embeddings = false;
   double embedding_multiplier = 1, lm_head_multiplier = 1;

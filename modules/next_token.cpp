@@ -47,7 +47,7 @@ template <class T>
 class NextTokenHead final : public Head {
  public:
   NextTokenHead(const ModelConfig& c, const LossTerms& terms, Parameter* table, Parameters& parameters)
-      : NextTokenHead(c, terms, Norm<T>(c.hidden_size, c.rms_norm_eps, "model.final_layernorm", parameters), table, parameters) {}
+      : NextTokenHead(c, terms, Norm<T>(c, "model.final_layernorm", parameters), table, parameters) {}
 
   void loss(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
     const Tensor2<T> h = norm_.forward(a, frame, x.as<const T>());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RMSNorm of rows of the residual stream, with its weight.
+// The norm of rows of the residual stream, with its weights: RMSNorm, or LayerNorm with a bias.
 #pragma once
 
+#include "kernels/layernorm.hpp"
 #include "modules/layer.hpp"
 
 namespace gyr {
@@ -9,33 +10,48 @@ namespace gyr {
 template <class T>
 class Norm {
  public:
-  Norm(Index hidden_size, double rms_norm_eps, const std::string& name, Parameters& parameters)
-      : name_(name), rms_norm_eps_(rms_norm_eps),
-        g_(parameters.declare({name + ".weight", {hidden_size}, replicated(), ones(), Storage::wide, false, true})) {}
+  // Weights NAME.weight and, of a LayerNorm, NAME.bias
+  Norm(const ModelConfig& c, const std::string& name, Parameters& parameters)
+      : name_(name), eps_(c.rms_norm_eps),
+        g_(parameters.declare({name + ".weight", {c.hidden_size}, replicated(), ones(), Storage::wide, false, false, true})) {
+    if (c.norm == NormType::layer)
+      b_ = &parameters.declare({name + ".bias", {c.hidden_size}, replicated(), zeros(), Storage::wide, false, false, true});
+  }
 
   // Keeps x by reference: it must stay until the backward has ended.
   Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<const T> x) {
     frame.refer(input, x);
-    const auto rstd = frame.put(inverse_rms, x.extent(0));
+    const auto rstd = frame.put(inverse_deviation, x.extent(0));
+    const auto mean = b_ ? frame.put(means, x.extent(0)) : Tensor1<Acc<T>>();
     const auto h = frame.put(normed, x.extent(0), x.extent(1));
-    if (frame.wants(normed)) rmsnorm<T>(a.dev, x, g_.template vector<const Acc<T>>(), rms_norm_eps_, h, rstd);
+    if (frame.wants(normed)) {
+      if (b_) layernorm<T>(a.dev, x, weight(), b_->template vector<const Acc<T>>(), eps_, h, mean, rstd);
+      else rmsnorm<T>(a.dev, x, weight(), eps_, h, rstd);
+    }
     a.show(Observed::activation, name_, h);
     return h;
   }
   Tensor2<T> normed_rows(Frame& frame) const { return frame.get(normed); }
   void backward(Pass& a, Frame& frame, Tensor2<const T> dh, Add add, Tensor2<T> dx) {
-    rmsnorm_backward<T>(a.dev, dh, frame.get(input), g_.template vector<const Acc<T>>(), frame.get(inverse_rms), add, dx,
-                        g_.template vector_gradient<Acc<T>>());
+    const auto x = frame.get(input);
+    const auto rstd = frame.get(inverse_deviation);
+    const auto dg = g_.template vector_gradient<Acc<T>>();
+    if (b_) layernorm_backward<T>(a.dev, dh, x, weight(), frame.get(means), rstd, add, dx, dg, b_->template vector_gradient<Acc<T>>());
+    else rmsnorm_backward<T>(a.dev, dh, x, weight(), rstd, add, dx, dg);
   }
 
  private:
   static constexpr Key<Tensor2<const T>> input{"norm input", Effort::sum, Phase::input_gradients};
-  static constexpr Key<Tensor1<Acc<T>>> inverse_rms{"inverse root mean square", Effort::sum, Phase::input_gradients};
+  static constexpr Key<Tensor1<Acc<T>>> inverse_deviation{"inverse root mean square", Effort::sum, Phase::input_gradients},
+      means{"means", Effort::sum, Phase::input_gradients};
   static constexpr Key<Tensor2<T>> normed{"normed", Effort::pass};
 
+  Tensor1<const Acc<T>> weight() const { return g_.template vector<const Acc<T>>(); }
+
   std::string name_;
-  double rms_norm_eps_;
+  double eps_;
   Parameter& g_;
+  Parameter* b_ = nullptr;
 };
 
 }  // namespace gyr

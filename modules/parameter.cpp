@@ -323,7 +323,7 @@ std::vector<AnyTensor> Parameters::kept_gradients() const {
 std::vector<int> Parameters::copy_counts(Axis axis, Holders who) const {
   std::set<int> counts;
   for (const auto& p : all_)
-    if (p->weight.sharding(axis) && held_by(who, p->weight))
+    if ((p->weight.sharding(axis) || p->weight.of_heads) && held_by(who, p->weight))
       for (const Held& held : p->held.boxes)
         if (held.copies[axis].ranks > 1) counts.insert(held.copies[axis].ranks);
   return {counts.begin(), counts.end()};
@@ -336,7 +336,7 @@ void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Hol
     std::vector<AnyTensor> parts;
     Index total = 0;
     for (const auto& p : all_) {
-      if (!p->trained || !held_by(who, p->weight) || !(p->weight.sharding(axis) || (split_rows && p->weight.of_rows))) continue;
+      if (!p->trained || !held_by(who, p->weight) || !(p->weight.sharding(axis) || p->weight.of_heads || (split_rows && p->weight.of_rows))) continue;
       const Piece kept = p->kept_gradient();
       stretches(*p, kept.of, [&](Index, Index local, Index count, const Held& held) {
         if (held.copies[axis].ranks != copies) return;

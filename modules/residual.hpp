@@ -9,8 +9,7 @@ namespace gyr {
 template <class T>
 class Residual {
  public:
-  Residual(const ModelConfig& c, const std::string& norm_name, Parameters& parameters)
-      : norm_(c.hidden_size, c.rms_norm_eps, norm_name, parameters) {}
+  Residual(const ModelConfig& c, const std::string& norm_name, Parameters& parameters) : norm_(c, norm_name, parameters) {}
   void add(std::unique_ptr<Branch<T>> branch) { branches_.push_back(std::move(branch)); }
 
   // Returns y, a tensor of the frame.

@@ -17,9 +17,9 @@ class RotaryTables {
 
   Index positions() const { return positions_; }
   template <class A>
-  Rotation<A> get(Device& dev, double rope_theta, const RopeScaling& scaling, Index head_dim) {
-    const auto [entry, fresh] = made_.try_emplace({rope_theta, scaling, head_dim, dtype_of<A>()});
-    if (fresh) entry->second = {take(*memory_, dtype_of<A>(), positions_, head_dim / 2), take(*memory_, dtype_of<A>(), positions_, head_dim / 2)};
+  Rotation<A> get(Device& dev, double rope_theta, const RopeScaling& scaling, Index rotary_dim) {
+    const auto [entry, fresh] = made_.try_emplace({rope_theta, scaling, rotary_dim, dtype_of<A>()});
+    if (fresh) entry->second = {take(*memory_, dtype_of<A>(), positions_, rotary_dim / 2), take(*memory_, dtype_of<A>(), positions_, rotary_dim / 2)};
     const Rotation<A> table{entry->second.first.template as<A>(), entry->second.second.template as<A>()};
     if (fresh) rope_table<A>(dev, rope_theta, scaling, table);
     return table;

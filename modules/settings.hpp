@@ -273,6 +273,13 @@ auto Section::get(std::string_view key, T fallback, std::string_view help) -> Se
   return {declaration, std::move(value), false};
 }
 
+// A setting that is one of these words; the value is the word's place among them.
+template <class E>
+requires std::is_enum_v<E> E get_word(Section& s, std::string_view key, E fallback, const std::vector<std::string>& words, std::string_view help) {
+  const std::string word = s.get(key, words.at(std::size_t(fallback)), help).one_of(words);
+  return E(std::find(words.begin(), words.end(), word) - words.begin());
+}
+
 template <class T>
 auto Section::need(std::string_view key, std::string_view help) -> Setting<typename kept::Kept<T>::type> {
   using V = typename kept::Kept<T>::type;

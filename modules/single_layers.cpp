@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers of one branch, for patterns such as "M*-M-": Mamba-2, attention, SwiGLU.
+// Layers of one branch, for patterns such as "M*-M-": Mamba-2, attention, MLP.
 #include "modules/attention.hpp"
 #include "modules/mamba.hpp"
 #include "modules/mlp.hpp"
@@ -38,7 +38,7 @@ struct MlpLayer final : SingleLayer<T, Mlp> {
 
 const Registered mamba({'M', "mamba", "Mamba-2 alone", make_layer<MambaLayer>, mamba_flops, {mamba_section}});
 const Registered attention({'*', "attention", "attention alone", make_layer<AttentionLayer>, attention_flops, {attention_section}});
-const Registered mlp({'-', "mlp", "SwiGLU alone", make_layer<MlpLayer>, mlp_flops, {mlp_section}});
+const Registered mlp({'-', "mlp", "MLP alone", make_layer<MlpLayer>, mlp_flops, {mlp_section}});
 
 }  // namespace
 }  // namespace gyr

@@ -8,8 +8,8 @@
 
 namespace gyr {
 
-// body(first, column, count) for each run of neighbours that are trained, among parameters whose rows are the columns of one matrix, in
-// order: the gradients of a run lie one behind the other from `first` on.
+// body(first, column, count) for each run of neighbours that are trained, among parameters (null: there is none) whose rows are the columns of one
+// matrix, in order: the gradients of a run lie one behind the other from `first` on.
 template <class Body>
 void for_trained(std::initializer_list<const Parameter*> all, const Body& body) {
   const Parameter* first = nullptr;
@@ -19,6 +19,7 @@ void for_trained(std::initializer_list<const Parameter*> all, const Body& body) 
     first = nullptr;
   };
   for (const Parameter* p : all) {
+    if (!p) continue;
     if (!p->trained) close();
     else if (!first) first = p, from = column;
     column += p->rows();

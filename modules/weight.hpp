@@ -60,9 +60,10 @@ struct Weight {
   Shardings shardings;
   Init init;
   Storage storage = Storage::narrow;
-  bool decays = true;    // weight decay applies
-  bool of_rows = false;  // works on rows of the residual stream: where ranks keep shares of these, each has a part of its gradient
-  Span team = {0, 0};    // the ranks of the tensor axis that hold it among themselves, the others nothing; empty: all of them hold it
+  bool decays = true;     // weight decay applies
+  bool of_heads = false;  // works on heads of all ranks: each has a part of its gradient
+  bool of_rows = false;   // works on rows of the residual stream: where ranks keep shares of these, each has a part of its gradient
+  Span team = {0, 0};     // the ranks of the tensor axis that hold it among themselves, the others nothing; empty: all of them hold it
 
   Index size() const { return elements(shape); }
   const Sharding* sharding(Axis axis) const {

@@ -162,21 +162,30 @@ void attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.q * s.d), x.narrow.more(s.k * s.d), x.narrow.more(s.k * s.d), x.narrow.next(s.d * s.out);
   if (c.bias || c.qkv_bias) x.wide.next(s.q), x.wide.more(s.k), x.wide.more(s.k);
   if (c.bias) x.wide.next(s.d);
+  if (c.qk_norm) x.wide.next(c.head_dim), x.wide.next(c.head_dim);
 }
 void mlp_weights(const MlpConfig& c, const Shards& s, Run& x) {
-  x.narrow.next(s.f * s.d), x.narrow.more(s.f * s.d), x.narrow.next(s.d * s.f);
-  if (c.bias) x.wide.next(s.f), x.wide.more(s.f), x.wide.next(s.d);
+  x.narrow.next(s.f * s.d);
+  if (c.gated) x.narrow.more(s.f * s.d);
+  x.narrow.next(s.d * s.f);
+  if (c.bias) x.wide.next(s.f);
+  if (c.bias && c.gated) x.wide.more(s.f);
+  if (c.bias) x.wide.next(s.d);
+}
+void norm_weights(const ModelConfig& m, Run& x) {
+  x.wide.next(m.hidden_size);
+  if (m.norm == NormType::layer) x.wide.next(m.hidden_size);
 }
 void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
   const ModelConfig& m = p.model();
   const auto has = [&](const Mixers& mixers) { return std::string(mixers.symbols).find(symbol) != std::string::npos; };
   Run& of_mixers = p.attention_ranks > 0 && symbol == 'P' ? x.team : x.all;
-  x.all.wide.next(s.d);
+  norm_weights(m, x.all);
   for (const Mixers& mixers : ssm_of(p))
     if (has(mixers)) mamba_weights(m.mamba, mixers.shards(p), of_mixers);
   for (const Mixers& mixers : attention_of(p))
     if (has(mixers)) attention_weights(m.attention, mixers.shards(p), of_mixers);
-  if (symbol == 'P') x.all.wide.next(s.d);
+  if (symbol == 'P') norm_weights(m, x.all);
   if (symbol == 'P' || symbol == '-') mlp_weights(m.mlp, s, x.all);
 }
 
@@ -214,6 +223,7 @@ Buckets buckets_of(const Place& p) {
   if (p.first()) {
     PartRun table;
     table.all.narrow.next(p.tokens_here() * s.d);
+    if (m.positions > 0) table.all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
     all.of_part.push_back(add(table, tied));
   }
   for (const char symbol : p.layers) {
@@ -223,7 +233,7 @@ Buckets buckets_of(const Place& p) {
   }
   if (p.last()) {
     PartRun head, matrix;
-    head.all.wide.next(s.d);
+    norm_weights(m, head.all);
     (tied ? matrix : head).all.narrow.next(p.tokens_here() * s.d);
     all.of_part.push_back(add(head, false));
     if (tied && !p.first()) add(matrix, true);
@@ -317,11 +327,12 @@ void replicas(const Place& p, Ledger& ledger) {
     hold(attention, s.q_replicas, s.q * (s.d + biased));
     hold(attention, s.k_replicas, 2 * s.k * (s.d + biased));
     hold(attention, s.out_replicas, s.out * s.d);
+    if (m.attention.qk_norm) hold(attention, attention.ranks, 2 * m.attention.head_dim);
   }
   const Mixers axis{"P-", p.tensor, "tensor"};
   const Shards s = axis.shards(p);
-  hold(axis, s.f_replicas, s.f * (3 * s.d + 2 * m.mlp.bias));
-  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*-") + p.last()) * s.d;
+  hold(axis, s.f_replicas, s.f * (m.mlp.gated ? 3 * s.d + 2 * m.mlp.bias : 2 * s.d + m.mlp.bias));
+  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*-") + p.last()) * s.d * (m.norm == NormType::layer ? 2 : 1);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }

@@ -53,6 +53,8 @@ AttentionConfig attention_of(Dice& dice, int tensor) {
   c.num_heads = multiple(dice, c.num_kv_heads, tensor);
   c.head_dim = 2 * dice.between(1, 6);
   c.rope_theta = 1e4;
+  if (dice.chance(0.3)) c.rotary_fraction = double(2 * dice.between(0, c.head_dim / 2)) / double(c.head_dim);
+  c.qk_norm = dice.chance(0.25);
   c.bias = dice.chance(0.3), c.qkv_bias = dice.chance(0.3);
   if (dice.chance(0.3)) c.rope_scaling = {dice.of<RopeScaling::Type>({RopeScaling::linear, RopeScaling::llama3}), 4, 0.5, 2, dice.between(1, 16)};
   c.in_multiplier = dice.real(0.5, 2), c.key_multiplier = dice.real(0.5, 2), c.out_multiplier = dice.real(0.5, 2);
@@ -72,17 +74,27 @@ MambaConfig mamba_of(Dice& dice, int tensor) {
   return c;
 }
 
+MlpConfig mlp_of(Dice& dice, int tensor) {
+  MlpConfig c;
+  c.intermediate_size = units(dice, tensor);
+  c.activation = dice.of<Activation>({Activation::silu, Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu2});
+  c.gated = dice.chance(0.6), c.bias = dice.chance(0.3);
+  c.gate_multiplier = dice.real(0.5, 2), c.down_multiplier = dice.real(0.5, 2);
+  return c;
+}
+
 ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) {
   ModelConfig m;
   for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.7) ? 'P' : dice.of<char>({'M', '*', '-'});
   m.hidden_size = dice.between(3, 14), m.vocab_size = dice.between(3, 40);
   m.rms_norm_eps = dice.of<double>({1e-5, 1e-3});
+  m.norm = dice.chance(0.2) ? NormType::layer : NormType::rms;
   m.tie_word_embeddings = dice.chance(0.4);
   m.embedding_multiplier = dice.real(0.5, 2), m.lm_head_multiplier = dice.real(0.5, 2);
   if (dice.chance(0.2)) m.pad_token_id = std::int32_t(dice.between(0, m.vocab_size - 1));
   m.attention = attention_of(dice, attention_ranks > 0 ? attention_ranks : tensor);
   m.mamba = mamba_of(dice, tensor - attention_ranks);
-  m.mlp = {units(dice, tensor), dice.chance(0.3), dice.real(0.5, 2), dice.real(0.5, 2)};
+  m.mlp = mlp_of(dice, tensor);
   if (attention_ranks > 0)  // layers of one mixer are dealt over all ranks
     for (char& symbol : m.pattern) {
       ModelConfig of_one = m;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/huggingface/config_json.hpp"
@@ -21,6 +22,8 @@ std::filesystem::path golden_folder() {
   return std::filesystem::path(elsewhere ? elsewhere : GYR_SOURCE_DIR) / "regression/golden";
 }
 const std::filesystem::path root = golden_folder();
+
+double length_of(std::span<const double> x) { return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0)); }
 
 class Expected {
  public:
@@ -42,14 +45,31 @@ class Expected {
     return {x.begin(), x.end()};
   }
   GoldenNumbers in(const std::string& precision, const StoredNames& names) const {
-    GoldenNumbers n{numbers("loss." + precision)[0], numbers("logits." + precision), {}};
+    GoldenNumbers n{numbers("loss." + precision)[0], numbers("logits." + precision), {}, {}};
     const std::string gradient = "gradient." + precision + ".";
     for (const auto& [name, tensor] : tensors_)
-      if (name.starts_with(gradient)) n.gradients[names.weight(name.substr(gradient.size()))] = numbers(name);
+      if (name.starts_with(gradient)) add_gradients(name, name.substr(gradient.size()), names, n);
     return n;
   }
 
  private:
+  // Of every weight that lies in the tensor `stored`.
+  void add_gradients(const std::string& name, const std::string& stored, const StoredNames& names, GoldenNumbers& to) const {
+    TensorReader all{name, DType::f64, shape(name), {}};
+    all.read_parts = [x = numbers(name), s = shape(name)](std::span<const BoxPair> parts, void* data, const Shape& array) {
+      for (const BoxPair& part : parts)
+        box_runs(s, part.from, array, part.to,
+                 [&](Index from, Index at, Index count) { std::copy_n(x.begin() + from, count, static_cast<double*>(data) + at); });
+    };
+    for (const std::string& weight : names.weights(stored)) {
+      const TensorReader part = part_of(all, names.place(weight));
+      to.lengths[weight] = length_of(numbers(name));
+      std::vector<double>& gradient = to.gradients[weight];
+      gradient.resize(std::size_t(elements(part.shape)));
+      part.read(whole(part.shape), gradient.data(), part.shape, whole(part.shape));
+    }
+  }
+
   template <class V>
   std::vector<double> converted(const std::string& name) const {
     const safetensors::Tensor& tensor = *tensors_.at(name);
@@ -158,11 +178,12 @@ double GoldenReader<T>::error(const GoldenNumbers& expected, Index seq_length) {
 template class GoldenReader<double>;
 template class GoldenReader<float>;
 
-double distance(std::span<const double> a, std::span<const double> b) {
+double distance(std::span<const double> a, std::span<const double> b, double length) {
   ensure(a.size() == b.size(), "{} numbers and {}", a.size(), b.size());
-  double apart = 0, length = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]), length += b[i] * b[i];
-  return apart == 0 ? 0 : std::sqrt(apart / length);
+  double apart = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]);
+  return apart == 0 ? 0 : std::sqrt(apart) / length;
 }
+double distance(std::span<const double> a, std::span<const double> b) { return distance(a, b, length_of(b)); }
 
 }  // namespace gyr::testing

@@ -19,6 +19,9 @@ struct GoldenNumbers {
   double loss = 0;
   std::vector<double> logits;                            // (batch, seq_length, vocab_size)
   std::map<std::string, std::vector<double>> gradients;  // by our names of the weights
+  // Of the tensor that each lies in: where weights are stored in one, some may have gradients that are zero but for rounding (biases of keys without
+  // positions, which move all scores of a query alike).
+  std::map<std::string, double> lengths;
 };
 
 struct Golden {
@@ -58,5 +61,7 @@ class GoldenReader {
 
 // |a - b| over |b|, as vectors.
 double distance(std::span<const double> a, std::span<const double> b);
+// As parts of another length than that of b.
+double distance(std::span<const double> a, std::span<const double> b, double length);
 
 }  // namespace gyr::testing

@@ -51,10 +51,10 @@ looking() { GYR_CUDA_MEMORY=pinned CUDA_LAUNCH_BLOCKING=1 "$@"; }
 laws() { looking "$tests" --gtest_brief=1 --gtest_filter="$1"; }
 version() { "$program" --version; }
 
-kernels='adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:int8_matrix.*:rmsnorm.*:rope.*:ssd.*:swiglu.*'
-few='adamw.*:rmsnorm.*:swiglu.*:gate.*:rope.*'
+kernels='activation.*:adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:head_norm.*:int8_matrix.*:layernorm.*:rmsnorm.*:rope.*:ssd.*'
+few='adamw.*:head_norm.*:layernorm.*:rmsnorm.*:activation.*:gate.*:rope.*'
 numbers='*/parity.*:*huggingface.*'
-[ "$SMALL" = 0 ] || kernels='rmsnorm.*:swiglu.*' numbers='*/parity.*/T1' few='swiglu.*'
+[ "$SMALL" = 0 ] || kernels='activation.*:rmsnorm.*' numbers='*/parity.*/T1' few='activation.*'
 
 material() {
   local build folder=$OUT settings

@@ -24,11 +24,11 @@ template <class S, class T, int N>
 GYR_KERNEL rope_kernel(Index num_heads, Acc<T> factor, Acc<T> sense, Global<const Acc<T>> cosine, Global<const Acc<T>> sine,
                        Global<const std::int32_t> positions, Global<const S> x, Global<T> y) {
   using A = Acc<T>;
-  const Index half = cosine.columns();
+  const Index half = cosine.columns(), width = x.columns() / num_heads, still = width - 2 * half;
   each_row(x.rows(), [&](Index r) {
     const Index p = positions.load(r);
     each_column<N>(num_heads * half, [&](Index i) {
-      const Index j = i % half, c = i / half * 2 * half + j;
+      const Index j = i % half, c = i / half * width + j;
       const auto u1 = x.template load_pack<N>(r, c), u2 = x.template load_pack<N>(r, c + half);
       const auto cj = cosine.template load_pack<N>(p, j), sj = sine.template load_pack<N>(p, j);
       Pack<T, N> v1, v2;
@@ -39,6 +39,13 @@ GYR_KERNEL rope_kernel(Index num_heads, Acc<T> factor, Acc<T> sense, Global<cons
       }
       y.template store_pack<N>(r, c, v1);
       y.template store_pack<N>(r, c + half, v2);
+    });
+    each_column<N>(num_heads * still, [&](Index i) {
+      const Index c = i / still * width + 2 * half + i % still;
+      const auto u = x.template load_pack<N>(r, c);
+      Pack<T, N> v;
+      for (int k = 0; k < N; ++k) v.at[k] = T(factor * A(u.at[k]));
+      y.template store_pack<N>(r, c, v);
     });
   });
 }
@@ -59,8 +66,9 @@ void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotatio
   const Global<const S> from(x);
   const Global<T> to(y);
   const A sense = A(turn == Rotate::forward ? scale : -scale);
+  const Global<const S> head(columns(x, 0, x.columns / num_heads));  // every head begins as this one does
   with_packs<T>([&](auto n) { launch(dev, "rope", grid_of_rows(from), rope_kernel<S, T, n>, num_heads, A(scale), sense, cosine, sine, positions, from, to); },
-                cosine, sine, from, to);
+                cosine, sine, from, to, head);
 }
 
 GYR_ALL_ROPE

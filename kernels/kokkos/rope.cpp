@@ -26,20 +26,21 @@ void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotatio
           Matrix<const S> x, Matrix<T> y) {
   using A = Acc<T>;
   const auto cosine = table.cosine, sine = table.sine;
-  const Index R = x.rows, half = cosine.extent(1);
+  const Index R = x.rows, half = cosine.extent(1), width = x.columns / num_heads;
   const A factor = A(scale), sense = A(turn == Rotate::forward ? scale : -scale);
   for_rows(
       dev, "rope", R, KOKKOS_LAMBDA(const Index r) {
-        const A *const c = &cosine(positions(r), 0), *const s = &sine(positions(r), 0);
+        const A *const c = cosine.data() + positions(r) * half, *const s = sine.data() + positions(r) * half;
         for (Index h = 0; h < num_heads; ++h) {
-          const S* const u = x.row(r) + 2 * half * h;
-          T* const v = y.row(r) + 2 * half * h;
+          const S* const u = x.row(r) + width * h;
+          T* const v = y.row(r) + width * h;
 #pragma GCC ivdep  // both halves are read before either is written, so u may be v
           for (Index j = 0; j < half; ++j) {
             const A u1 = A(u[j]), u2 = A(u[j + half]), cj = factor * c[j], sj = sense * s[j];
             v[j] = T(u1 * cj - u2 * sj);
             v[j + half] = T(u2 * cj + u1 * sj);
           }
+          for (Index j = 2 * half; j < width; ++j) v[j] = T(factor * A(u[j]));
         }
       });
 }

@@ -3,12 +3,12 @@
 // matters, and 0.7 is what we ask for. They work on memory that no cache holds: every call takes the next rows of tensors
 // much taller than it needs, as a step does that walks through its layers.
 #include "kernels/elementwise.hpp"
+#include "kernels/activation.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/random.hpp"
 #include "kernels/sum.hpp"
-#include "kernels/swiglu.hpp"
 #include "regression/bench/machine.hpp"
 
 namespace {
@@ -88,7 +88,7 @@ void swiglu_forward(benchmark::State& state) {
   Ground g;
   const Index width = state.range(0);
   const auto x = g.normal<T>(all, 2 * width), y = g.normal<T>(all, width);
-  measure(state, g, [&](Index i) { swiglu<T>(g.dev, part(x, i), 0.7, part(y, i)); });
+  measure(state, g, [&](Index i) { glu<T>(g.dev, Activation::silu, part(x, i), 0.7, part(y, i)); });
 }
 
 template <class T>
@@ -96,7 +96,7 @@ void swiglu_backward(benchmark::State& state) {
   Ground g;
   const Index width = state.range(0);
   const auto x = g.normal<T>(all, 2 * width), dy = g.normal<T>(all, width), dx = g.normal<T>(all, 2 * width);
-  measure(state, g, [&](Index i) { swiglu_backward<T>(g.dev, part(dy, i), part(x, i), 0.7, part(dx, i)); });
+  measure(state, g, [&](Index i) { glu_backward<T>(g.dev, Activation::silu, part(dy, i), part(x, i), 0.7, part(dx, i)); });
 }
 
 // y and z as the mixer has them: y by itself, z among the columns of the projection.

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "kernels/activation.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/convolution.hpp"
@@ -14,7 +15,6 @@
 #include "kernels/gate.hpp"
 #include "kernels/rmsnorm.hpp"
 #include "kernels/ssd.hpp"
-#include "kernels/swiglu.hpp"
 #include "regression/cuda/machines.hpp"
 #include "regression/tensors.hpp"
 
@@ -399,8 +399,8 @@ TEST(counts, rows_are_moved_once_and_in_packs) {
   // x and dy once more for the sums of columns.
   expect_bytes("rmsnorm_backward, dg", moved(bench, [&] { rmsnorm_backward<bf16>(bench.dev, dy, x, g, rstd, Add::no, dx, dg); }), 5.0 / 3);
   const auto gate_up = bench.normal<bf16>(R, 2 * D), dgate_up = bench.zeros<bf16>(R, 2 * D);
-  expect_bytes("swiglu", moved(bench, [&] { swiglu<bf16>(bench.dev, gate_up, 1, y); }), 1);
-  expect_bytes("swiglu_backward", moved(bench, [&] { swiglu_backward<bf16>(bench.dev, dy, gate_up, 1, dgate_up); }), 1);
+  expect_bytes("glu", moved(bench, [&] { glu<bf16>(bench.dev, Activation::silu, gate_up, 1, y); }), 1);
+  expect_bytes("glu_backward", moved(bench, [&] { glu_backward<bf16>(bench.dev, Activation::silu, dy, gate_up, 1, dgate_up); }), 1);
 }
 
 TEST(counts, gates_are_moved_once_and_in_packs) {

@@ -25,6 +25,16 @@ llama3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_fac
 mamba2 = dict(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_heads=8, head_dim=4, expand=2, n_groups=1, state_size=8, conv_kernel=4,
               chunk_size=8, **tokens)
 
+mixtral = dict(decoder, intermediate_size=12, num_local_experts=4, num_experts_per_tok=2, sliding_window=None)
+
+gpt2 = dict(vocab_size=40, n_embd=16, n_layer=2, n_head=4, n_positions=96, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1,
+            eos_token_id=2)
+bamba = dict(decoder, num_hidden_layers=3, attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=4, mamba_expand=2, mamba_n_groups=1, mamba_d_state=8,
+             mamba_chunk_size=8, head_dim=8, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))
+nemotron_h = dict(vocab_size=40, hidden_size=16, layers_block_type=["mamba", "mlp", "attention", "mamba", "mlp"], num_attention_heads=4,
+                  num_key_value_heads=2, head_dim=6, intermediate_size=20, mamba_num_heads=8, mamba_head_dim=4, n_groups=4, ssm_state_size=8,
+                  chunk_size=8, **tokens)
+
 # name: class, settings, sequences, tokens of each
 cases = {
     "llama": ("Llama", dict(decoder), 2, 21),
@@ -35,18 +45,29 @@ cases = {
     "llama3": ("Llama", dict(decoder, rope_parameters=dict(llama3, rope_theta=50.0)), 2, 33),
     "llama_linear": ("Llama", dict(decoder, rope_parameters=dict(rope_type="linear", factor=2.5, rope_theta=1e4)), 1, 19),
     "qwen2": ("Qwen2", {k: x for k, x in decoder.items() if k != "head_dim"}, 2, 21),
+    "mixtral": ("Mixtral", dict(mixtral), 2, 21),
+    "mixtral_many": ("Mixtral", dict(mixtral, num_local_experts=6, num_experts_per_tok=3, num_key_value_heads=4, vocab_size=31), 2, 17),
+    "qwen3": ("Qwen3", dict(decoder, num_key_value_heads=4, head_dim=8), 2, 21),
+    "qwen3_biases": ("Qwen3", dict(decoder, attention_bias=True, num_attention_heads=8, hidden_act="gelu"), 2, 17),
+    "gpt2": ("GPT2", dict(gpt2, n_layer=4), 2, 21),
+    "gpt2_apart": ("GPT2", dict(gpt2, tie_word_embeddings=False, n_inner=24, n_layer=3, activation_function="relu2", vocab_size=31), 2, 19),
+    "bamba": ("Bamba", dict(bamba), 2, 21),
+    "nemotron_h": ("NemotronH", dict(nemotron_h), 2, 21),
+    "nemotron_h_biases": ("NemotronH", dict(nemotron_h, use_bias=True, mlp_bias=True, use_conv_bias=False, time_step_min=0.2, n_groups=1), 2, 19),
 }
+heads = {"GPT2": "LMHeadModel"}
 
 
 def config_of(name):
     family, settings, *_ = cases[name]
     config = getattr(transformers, family + "Config")(**settings)
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     return config
 
 
 def class_of(name):
-    return getattr(transformers, cases[name][0] + "ForCausalLM")
+    family = cases[name][0]
+    return getattr(transformers, family + heads.get(family, "ForCausalLM"))
 
 
 def drawn(name, seed):
@@ -57,7 +78,7 @@ def drawn(name, seed):
     weights = {}
     for weight, meta in model.named_parameters():  # a tied matrix once
         draw = torch.rand(meta.shape, generator=random) * 2 - 1
-        if "norm" in weight and weight.endswith("weight") or weight.endswith(".D"):
+        if ("norm" in weight or ".ln_" in weight) and weight.endswith("weight") or weight.endswith(".D"):
             value = 1 + 0.4 * draw
         elif weight.endswith("A_log"):
             value = 1.5 * draw
@@ -67,10 +88,10 @@ def drawn(name, seed):
             value = draw
         elif weight.endswith("bias"):
             value = 0.3 * draw
-        elif "embed" in weight:
+        elif "embed" in weight or ".wte." in weight or ".wpe." in weight:
             value = 1.7 * draw
         else:
-            value = 1.7 * draw / math.sqrt(meta.shape[1]) * (2 if "out_proj" in weight or "o_proj" in weight or "down_proj" in weight else 1)
+            value = 1.7 * draw / math.sqrt(meta.shape[-1]) * (2 if "out_proj" in weight or "o_proj" in weight or "down_proj" in weight else 1)
         weights[weight] = value.float().contiguous()
     return weights
 
@@ -88,6 +109,22 @@ def outcome(model, ids, labels):
     out = model(input_ids=ids, labels=labels, use_cache=False)
     out.loss.backward()
     return out.logits.detach(), out.loss.detach(), {name: p.grad for name, p in model.named_parameters()}
+
+
+def stored(family, weights):
+    """Weights under the names that they have in a file: each expert's matrices where a class keeps those of all experts together."""
+    parts = {}
+    for name, x in weights.items():
+        block, _, part = name.partition(".experts.")
+        block = block.replace(".mlp", ".block_sparse_moe")
+        if part == "gate_up_proj":
+            for e, both in enumerate(x):
+                parts[f"{block}.experts.{e}.w1.weight"], parts[f"{block}.experts.{e}.w3.weight"] = both.chunk(2)
+        elif part == "down_proj":
+            parts.update({f"{block}.experts.{e}.w2.weight": down for e, down in enumerate(x)})
+        else:
+            parts[name.replace(".mlp.gate.", ".block_sparse_moe.gate.")] = x
+    return {"backbone" + name.removeprefix("model") if family == "NemotronH" and name.startswith("model.") else name: x for name, x in parts.items()}
 
 
 def text_of(model, vocabulary, seed):
@@ -114,7 +151,7 @@ def write_case(name, seed):
         wanted = {"fp32": torch.float32, "fp64": torch.float64}[precision]
         assert all(x.dtype == wanted for x in (logits, loss, *gradients.values())), precision
         expected[f"logits.{precision}"], expected[f"loss.{precision}"] = logits, loss.reshape(1)
-        expected.update({f"gradient.{precision}.{weight}": g for weight, g in gradients.items()})
+        expected.update({f"gradient.{precision}.{weight}": g for weight, g in stored(cases[name][0], gradients).items()})
     model = model_of(name, weights)
     prompt, chosen, margin = text_of(model, settings["vocab_size"], seed)
     expected.update(prompt=prompt, generated=chosen, margin=torch.tensor([margin], dtype=torch.float64))
@@ -127,6 +164,7 @@ def write_case(name, seed):
     for file in folder.iterdir():
         file.chmod(0o644)
     reread = class_of(name).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    reread.config._experts_implementation = "eager"
     assert torch.equal(outcome(reread, ids, ids)[0], results["fp32"][0]), "from_pretrained reads another model"
     gap = (results["fp32"][0].double() - results["fp64"][0]).abs().max() / results["fp64"][0].abs().max()
     print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters, loss {results['fp64'][1].item():.6f}, "

@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 
+#include "kernels/activation.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/convolution.hpp"
@@ -25,7 +26,6 @@
 #include "kernels/rope.hpp"
 #include "kernels/ssd.hpp"
 #include "kernels/sum.hpp"
-#include "kernels/swiglu.hpp"
 #include "kernels/threads.hpp"
 #include "src/base/table.hpp"
 
@@ -261,11 +261,11 @@ Case norm_gradient(Ground& g, const Extents& e) {
 }
 Case swiglu_forward(Ground& g, const Extents& e) {
   const auto x = g.normal<bf16>(e.tokens(), 2 * e.wide), y = g.normal<bf16>(e.tokens(), e.wide);
-  return {[=](Device& dev) { swiglu<bf16>(dev, x, 0.7, y); }};
+  return {[=](Device& dev) { glu<bf16>(dev, Activation::silu, x, 0.7, y); }};
 }
 Case swiglu_gradient(Ground& g, const Extents& e) {
   const auto x = g.normal<bf16>(e.tokens(), 2 * e.wide), dy = g.normal<bf16>(e.tokens(), e.wide), dx = g.normal<bf16>(e.tokens(), 2 * e.wide);
-  return {[=](Device& dev) { swiglu_backward<bf16>(dev, dy, x, 0.7, dx); }};
+  return {[=](Device& dev) { glu_backward<bf16>(dev, Activation::silu, dy, x, 0.7, dx); }};
 }
 Case gated_norm_forward(Ground& g, const Extents& e) {
   const auto y = g.normal<bf16>(e.tokens(), e.inner()), z = g.normal<bf16>(e.tokens(), e.inner()), out = g.normal<bf16>(e.tokens(), e.inner());

@@ -76,7 +76,7 @@ class huggingface : public ::testing::TestWithParam<std::string> {
       const auto gradients = gathered_gradients(rig.engine);
       EXPECT_EQ(gradients.size(), expected.gradients.size()) << where;
       for (const auto& [name, gradient] : expected.gradients)
-        EXPECT_LE(distance(gradients.at(name), gradient), tolerance<T>.gradient) << where << " " << name;
+        EXPECT_LE(distance(gradients.at(name), gradient, expected.lengths.at(name)), tolerance<T>.gradient) << where << " " << name;
     });
   }
 

@@ -56,18 +56,67 @@ ModelConfig mamba2(Draw& d) {
   return m;
 }
 
+ModelConfig gpt2(Draw& d) {
+  ModelConfig m = base_of(d);
+  for (Index i = d.from(1, 4); i > 0; --i) m.pattern += "*-";
+  m.positions = d.from(1, 100), m.norm = NormType::layer;
+  m.attention.num_heads = m.attention.num_kv_heads = Index(1) << d.from(0, 4), m.attention.head_dim = m.hidden_size / m.attention.num_heads;
+  m.attention.rotary_fraction = 0, m.attention.bias = true;
+  m.mlp = {.intermediate_size = d.from(1, 50), .activation = Activation(d.from(0, 3)), .gated = false, .bias = true};
+  return m;
+}
+
+ModelConfig qwen3(Draw& d) {
+  ModelConfig m = llama(d);
+  m.mlp.bias = false, m.attention.qk_norm = true, m.mlp.activation = Activation(d.from(0, 3));
+  return m;
+}
+
+ModelConfig mixer_of(Draw& d, ModelConfig m) {
+  m.mamba.num_groups = d.from(1, 3), m.mamba.norm = SsmNorm::gate_first, m.mamba.conv_bias = d.coin(), m.mamba.in_bias = m.mamba.out_bias = d.coin();
+  m.attention.num_kv_heads = d.from(1, 3), m.attention.num_heads = m.attention.num_kv_heads * d.from(1, 3), m.attention.head_dim = 4 * d.from(1, 9);
+  m.mlp = {.intermediate_size = d.from(1, 50), .bias = d.coin()};
+  return m;
+}
+
+ModelConfig bamba(Draw& d) {
+  ModelConfig m = mixer_of(d, base_of(d));
+  m.pattern = "M-*-";
+  for (Index i = d.from(0, 3); i > 0; --i) m.pattern += d.coin() ? "M-" : "*-";
+  m.mamba.head_dim = m.hidden_size / 8, m.mamba.num_heads = 16, m.mamba.num_groups = Index(1) << d.from(0, 2);
+  m.attention.rope_theta = double(d.from(2, 100000)), m.attention.rotary_fraction = d.coin() ? 0.5 : 1, m.attention.bias = d.coin();
+  if (d.coin()) m.mamba.dt_low = 0.1, m.mamba.dt_high = 0.7;
+  return m;
+}
+
+ModelConfig nemotron_h(Draw& d) {
+  ModelConfig m = mixer_of(d, base_of(d));
+  m.pattern = "M*-";
+  for (Index i = d.from(0, 4); i > 0; --i) m.pattern += "M*-"[d.from(0, 2)];
+  m.mamba.num_heads = m.mamba.num_groups * d.from(1, 4), m.mamba.head_dim = d.from(1, 9);
+  m.attention.rotary_fraction = 0, m.mlp.gated = false, m.mlp.activation = Activation(d.from(0, 3));
+  if (d.coin()) m.mamba.dt_low = 0.1;
+  return m;
+}
+
+struct Drawn {
+  const char* model_type;
+  ModelConfig (*draw)(Draw&);
+};
+constexpr Drawn drawn[] = {{"llama", llama}, {"mamba2", mamba2}, {"gpt2", gpt2}, {"qwen3", qwen3}, {"bamba", bamba}, {"nemotron_h", nemotron_h}};
+
 TEST(families, what_is_written_is_read_again) {
   const char* const given = std::getenv("GYR_SEED");
   const unsigned seed = given ? unsigned(std::strtoul(given, nullptr, 10)) : 1;
   std::printf("seed %u\n", seed);
   Draw d(seed);
-  for (int i = 0; i < 200; ++i) {
-    const bool attention = d.coin();
+  for (int i = 0; i < 600; ++i) {
+    const Drawn& family_drawn = drawn[d.from(0, Index(std::size(drawn)) - 1)];
     HuggingFaceConfig config;
-    config.model = attention ? llama(d) : mamba2(d);
+    config.model = family_drawn.draw(d);
     SCOPED_TRACE(fmt::format("seed {} draw {}", seed, i));
     const Family& family = family_for(config.model);
-    EXPECT_STREQ(family.model_type, attention ? "llama" : "mamba2");
+    EXPECT_STREQ(family.model_type, family_drawn.model_type);
     const std::string text = write_config_json(config);
     const HuggingFaceConfig back = parse_config_json(text, "written");
     EXPECT_TRUE(back.notes.empty()) << back.notes.front();
@@ -103,6 +152,31 @@ TEST_P(family_folders, go_out_as_they_came_in) {
   const HuggingFaceConfig in = read_config_json(g.folder / config_file_name), out = read_config_json(folder / "out" / config_file_name);
   EXPECT_EQ(in.model_type, out.model_type);
   EXPECT_EQ(write_config_json(in), write_config_json(out));
+}
+
+// As GPT-2 was first published: without the class's prefix, and with the mask of every layer.
+TEST(families, names_without_a_prefix_are_read_and_masks_passed_over) {
+  const Golden& g = golden("gpt2");
+  const Folder folder;
+  fs::create_directory(folder / "bare");
+  fs::copy(g.folder / config_file_name, folder / "bare" / config_file_name);
+  const safetensors::Reader from(g.folder / one_file_name);
+  std::vector<safetensors::Tensor> bare = from.tensors();
+  const std::string prefix = "transformer.";
+  for (safetensors::Tensor& tensor : bare)
+    if (tensor.name.starts_with(prefix)) tensor.name.erase(0, prefix.size());
+  bare.push_back({"h.0.attn.bias", safetensors::Type::f32, {1, 1, 2, 2}});
+  safetensors::Writer to(folder / "bare" / one_file_name, bare);
+  for (const safetensors::Tensor& tensor : from.tensors()) {
+    std::vector<std::byte> data(std::size_t(tensor.end - tensor.begin));
+    from.read(tensor, whole(tensor.shape), data.data(), tensor.shape, whole(tensor.shape));
+    to.write(data.data(), Index(data.size()));
+  }
+  to.write(std::vector<float>(4).data(), 16);
+  to.commit();
+  import_folder(folder / "bare", folder / "checkpoint", false, {});
+  export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, [](const std::string&) {});
+  EXPECT_TRUE(contents(g.folder / one_file_name) == contents(folder / "out" / one_file_name));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ ModelConfig model_of(const std::string& pattern) {
   m.mamba.norm = SsmNorm::gate_first;
   m.mamba.in_bias = m.mamba.out_bias = true;
   m.mamba.dt_init_low = dt_low, m.mamba.dt_init_high = dt_high;
-  m.mlp = {96, true, 1, 1};
+  m.mlp = {.intermediate_size = 96, .bias = true};
   return m;
 }
 

@@ -74,7 +74,7 @@ TEST_P(recompute, of_some_layer_types_keeps_every_bit) {
   expect_same_bits(kept, again);
   EXPECT_EQ(again.calls.at("attention"), kept.calls.at("attention") / 3 * (1 + 2 * 2));  // '*' once, each 'P' twice
   EXPECT_EQ(again.calls.at("ssd"), kept.calls.at("ssd") / 3 * (1 + 2 * 2));              // 'M' once
-  EXPECT_EQ(again.calls.at("swiglu"), kept.calls.at("swiglu") / 3 * (2 + 2 * 2));
+  EXPECT_EQ(again.calls.at("glu"), kept.calls.at("glu") / 3 * (2 + 2 * 2));
 }
 
 TEST(recompute, runs_again_what_the_policy_says) {
@@ -89,7 +89,7 @@ TEST(recompute, runs_again_what_the_policy_says) {
     EXPECT_EQ(times(s, "attention"), policy.mixing);
     EXPECT_EQ(times(s, "ssd"), policy.mixing);
     EXPECT_EQ(times(s, "convolution"), policy.passes);
-    EXPECT_EQ(times(s, "swiglu"), policy.passes);
+    EXPECT_EQ(times(s, "glu"), policy.passes);
     EXPECT_EQ(s.calls.at("rmsnorm"), micros * (2 * layers * policy.passes + 1));  // and the head's
     EXPECT_EQ(times(s, "rope"), double(policy.products + 1) / 2);                 // the backward turns back once
     EXPECT_TRUE(before == 0 || s.activations < before) << s.activations;

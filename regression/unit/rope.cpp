@@ -142,3 +142,24 @@ TEST(rope, frequencies_are_lowered_as_published) {
     EXPECT_EQ(rope_frequency(5e5, RopeScaling{}, j, Index(32)), 1 / std::pow(5e5, double(2 * j) / 64));
   }
 }
+
+// Of wider heads the first channels turn as those of narrow ones do, the others keep their place and take the scale.
+TEST(rope, turns_the_first_channels_of_a_head) {
+  for (const Index turned_channels : {Index(0), Index(4), Index(16)})
+    for (const Rotate way : {Rotate::forward, Rotate::backward}) {
+      Case s;
+      s.head_dim = turned_channels;
+      const Index width = 24, heads = s.num_heads;
+      Device dev(false, 1 << 20);
+      Table<double> table(s);
+      const Values x = numbers(s.rows * heads * width, 1);
+      Values first;
+      for (Index i = 0; i < s.rows * heads; ++i) first.insert(first.end(), x.begin() + i * width, x.begin() + i * width + turned_channels);
+      Block<double> all(s.rows, heads * width, x, s.gap);
+      rope<double, double>(dev, way, heads, s.scale, table.rotation(), s.places(), all.matrix<const double>(), all.matrix());
+      const Values y = all.values(), want = turned_channels ? turned<double>(s, way, first) : Values();
+      for (Index i = 0; i < s.rows * heads; ++i)
+        for (Index e = 0; e < width; ++e)
+          ASSERT_EQ(y[i * width + e], e < turned_channels ? want[i * turned_channels + e] : s.scale * x[i * width + e]) << e;
+    }
+}

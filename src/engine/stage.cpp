@@ -23,6 +23,8 @@ Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained
 }
 
 void Stage::allocate(Arena& weights, Arena& gradients, Gradients keep, Index positions) {
+  require(config_.positions == 0 || positions <= config_.positions, Exit::config,
+          "sequences of {} tokens: the model has learned {} positions (model.positions); take shorter ones", positions, config_.positions);
   parameters_.allocate(weights, gradients, keep);
   rotary_.emplace(weights, positions);
 }

@@ -153,6 +153,34 @@ void ConfigReader::silu(const std::string& key) {
   demand(act == "silu" || act == "swish", key, "is \"{}\"; only silu (or swish, the same) is supported", shown(act));
 }
 
+namespace {
+
+constexpr std::pair<const char*, Activation> activations[] = {{"silu", Activation::silu},
+                                                              {"swish", Activation::silu},
+                                                              {"gelu", Activation::gelu},
+                                                              {"gelu_new", Activation::gelu_tanh},
+                                                              {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                                              {"relu2", Activation::relu2}};
+
+}  // namespace
+
+Activation ConfigReader::activation(const std::string& key, Activation otherwise) {
+  const std::string act = text(key, name_of(otherwise));
+  std::string names;
+  for (const auto& [name, activation] : activations) {
+    if (act == name) return activation;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+  }
+  demand(false, key, "is \"{}\"; supported are {}", shown(act), names);
+  return otherwise;
+}
+
+const char* ConfigReader::name_of(Activation a) {
+  for (const auto& [name, activation] : activations)
+    if (a == activation) return name;
+  return "";
+}
+
 void ConfigReader::read_widths(Index vocab_size, Index hidden_size, bool tied) {
   ModelConfig& m = config.model;
   m.vocab_size = integer("vocab_size", vocab_size, 2, most_tokens);
@@ -180,15 +208,15 @@ void ConfigReader::read_rotary_object(const std::string& key, const json& rope, 
   demand(rope.is_object(), key, "is {}, not an object", text_of(rope));
   RopeScaling& scaling = config.model.attention.rope_scaling;
   const auto kind = rope.find(rope.contains("rope_type") ? "rope_type" : "type");
-  const bool stretches = stretched_ && kind != rope.end() && (*kind == "linear" || *kind == "llama3");
+  const bool stretches = rotary_.stretched && kind != rope.end() && (*kind == "linear" || *kind == "llama3");
   for (const auto& [name, x] : rope.items()) {
     const std::string path = fmt::format("{}.{}", key, shown(name));
     if (name == "rope_type" || name == "type") {
       demand(x == "default" || stretches, path, "is {}; supported {}", text_of(x),
-             stretched_ ? "are default, linear and llama3" : "is the default rotary embedding alone");
+             rotary_.stretched ? "are default, linear and llama3" : "is the default rotary embedding alone");
       if (stretches) scaling.type = x == "linear" ? RopeScaling::linear : RopeScaling::llama3;
     } else if (name == "partial_rotary_factor") {
-      demand(x.is_number() && x == 1, path, "is {}; rotary positions of a part of a head are not supported", text_of(x));
+      read_partial(path, x);
     } else if (name == "rope_theta") {
       const double inner = finite(x, path);
       demand(inner > 0, path, "is {}; it must be above 0", inner);
@@ -209,14 +237,20 @@ void ConfigReader::read_rotary_object(const std::string& key, const json& rope, 
   }
 }
 
-void ConfigReader::read_rotary(std::optional<double> theta, Stretched stretched) {
-  stretched_ = stretched == Stretched::too;
+void ConfigReader::read_partial(const std::string& key, const json& x) {
+  demand(x.is_number() && (rotary_.partial || x == 1), key, "is {}; rotary positions of a part of a head are not supported", text_of(x));
+  const double fraction = x.get<double>();
+  demand(fraction >= 0 && fraction <= 1, key, "is {}; it must be from 0 to 1", fraction);
+  config.model.attention.rotary_fraction = fraction;
+}
+
+void ConfigReader::read_rotary(std::optional<double> theta, const Rotary& supported) {
+  rotary_ = supported;
   std::optional<double> base;
   if (!value("rope_theta").is_null()) base = positive("rope_theta", 0);
   for (const char* key : {"rope_scaling", "rope_parameters"})
     if (const json& rope = value(key); !rope.is_null()) read_rotary_object(key, rope, base);
-  demand(value("partial_rotary_factor").is_null() || value("partial_rotary_factor") == 1, "partial_rotary_factor",
-         "is {}; rotary positions of a part of a head are not supported", text_of(value("partial_rotary_factor")));
+  if (!value("partial_rotary_factor").is_null()) read_partial("partial_rotary_factor", value("partial_rotary_factor"));
   if (!base) base = theta;
   demand(base.has_value(), "rope_theta", "is missing, beside and inside rope_parameters, and its default differs between versions: write it");
   config.model.attention.rope_theta = *base;
@@ -302,6 +336,7 @@ void write_rotary(const AttentionConfig& a, nlohmann::ordered_json& j) {
   }
   j["rope_scaling"] = s.type == RopeScaling::none ? nlohmann::ordered_json(nullptr) : scaling;
   scaling["rope_theta"] = a.rope_theta;
+  if (a.rotary_fraction != 1) scaling["partial_rotary_factor"] = a.rotary_fraction;
   j["rope_parameters"] = scaling;
 }
 

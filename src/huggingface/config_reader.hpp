@@ -50,6 +50,8 @@ class ConfigReader {
   std::vector<double> multipliers(const std::string& key, std::size_t count);
   std::string text(const std::string& key, const std::string& otherwise);
   void silu(const std::string& key);  // the only activation
+  Activation activation(const std::string& key, Activation otherwise);
+  static const char* name_of(Activation);  // as most files call it
 
   // vocab_size, hidden_size, initializer_range, tie_word_embeddings
   void read_widths(Index vocab_size, Index hidden_size, bool tied);
@@ -57,8 +59,11 @@ class ConfigReader {
   void read_heads(Index num_heads, Index num_kv_heads);
   // rope_theta and how positions are stretched: beside each other in rope_parameters, in earlier versions in rope_scaling and above it.
   // Without a base to fall back on it must be there.
-  enum class Stretched { never, too };  // positions of texts longer than those first trained on: rope_type linear and llama3
-  void read_rotary(std::optional<double> theta, Stretched);
+  struct Rotary {
+    bool stretched = false;  // rope_type linear and llama3: positions of texts longer than those first trained on
+    bool partial = false;    // of a part of each head
+  };
+  void read_rotary(std::optional<double> theta, const Rotary& supported);
   // [least, greatest] time step of an SSM
   void read_time_step_limit(const std::string& key);
   // Where the key is not there: this token. One that is null means none.
@@ -69,13 +74,14 @@ class ConfigReader {
 
  private:
   void read_rotary_object(const std::string& key, const json&, std::optional<double>& base);
+  void read_partial(const std::string& key, const json&);
   Index token(const json& x, const std::string& key) const { return integer(x, key, 0, config.model.vocab_size - 1); }
   std::optional<Index> token_or(const std::string& key, std::optional<Index> otherwise);
 
   const json& file_;
   const std::string& origin_;
   std::set<std::string> known_;
-  bool stretched_ = false;
+  Rotary rotary_;
 };
 
 // The same on the way out.

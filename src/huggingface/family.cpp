@@ -16,7 +16,8 @@ namespace gyr {
 const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> list;
-    for (const auto& of_file : {falcon_h1_families(), llama_families(), mamba2_families()}) list.insert(list.end(), of_file.begin(), of_file.end());
+    for (const auto& of_file : {falcon_h1_families(), llama_families(), mamba2_families(), gpt2_families(), hybrid_families()})
+      list.insert(list.end(), of_file.begin(), of_file.end());
     return list;
   }();
   return all;
@@ -40,7 +41,8 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
   std::map<std::string, std::string> values;
   for (const Declaration& d : deck.settings()) {
     const bool idle = std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return d.path.starts_with("model." + name + "."); });
-    if (d.effect == Effect::function && !idle) values[d.path] = d.value;
+    const bool turns = m.attention.rotary_dim() > 0 || !d.path.starts_with("model.attention.rope");
+    if (d.effect == Effect::function && !idle && turns) values[d.path] = d.value;
   }
   return values;
 }

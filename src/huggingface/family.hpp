@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/huggingface/config_json.hpp"
+#include "src/huggingface/stored_place.hpp"
 
 namespace gyr {
 
@@ -19,8 +20,10 @@ struct Family {
   // Reads the settings into reader.config; Exit::data where the file asks for what the model has not.
   void (*read)(ConfigReader& reader);
   void (*write)(const HuggingFaceConfig&, nlohmann::ordered_json&);
-  // What a weight of the model is called in the file.
-  std::string (*stored_name)(const ModelConfig&, const std::string& weight);
+  // Where a weight of the model lies in the file.
+  StoredPlace (*place)(const ModelConfig&, const std::string& weight);
+  const char* prefix = "";                                   // of all names but the head's, which folders may leave out
+  bool (*passes_over)(const std::string& tensor) = nullptr;  // tensors that are no weights and may be there; null: none may
 };
 
 // In the order in which a model that several can say is given to one; the first calls weights as we do.

@@ -213,16 +213,27 @@ bool head_is_tied(const ModelFolder& folder, const StoredNames& names) {
 StoredNames names_in(const std::filesystem::path& folder, const ModelConfig& model) {
   std::error_code error;
   const std::filesystem::path config = folder / config_file_name;
-  return StoredNames(std::filesystem::exists(config, error) ? *family_called(read_config_json(config).model_type) : families().front(), model);
+  const Family& family = std::filesystem::exists(config, error) ? *family_called(read_config_json(config).model_type) : families().front();
+  const StoredNames usual(family, model);
+  if (!*family.prefix || !has_weights(folder) || ModelFolder(folder).has(usual.embedding())) return usual;
+  const StoredNames bare(family, model, true);
+  return ModelFolder(folder).has(bare.embedding()) ? bare : usual;
 }
 
 std::string FolderWeights::key(const std::string& weight) const {
-  const std::string name = names_.stored(weight);
+  const std::string name = names_.place(weight).name;
   return tied_ && weight == embedding_name && !folder_.has(name) && folder_.has(names_.head()) ? names_.head() : name;
+}
+
+TensorReader FolderWeights::open(const std::string& weight, DType) const {
+  const StoredPlace place = names_.place(weight);
+  const TensorReader stored = folder_.open(key(weight));
+  return place.transposed || place.stack > 0 ? part_of(stored, place) : stored;
 }
 
 std::vector<std::string> FolderWeights::keys() const {
   std::vector<std::string> keys = folder_.names();
+  std::erase_if(keys, [&](const std::string& name) { return names_.passes_over(name); });
   if (tied_ && folder_.has(names_.embedding())) std::erase(keys, names_.head());
   return keys;
 }

@@ -73,7 +73,7 @@ class FolderWeights : public WeightSource {
   std::string name() const override { return folder_.name(); }
   std::string key(const std::string& weight) const override;
   std::vector<std::string> keys() const override;
-  TensorReader open(const std::string& weight, DType) const override { return folder_.open(key(weight)); }
+  TensorReader open(const std::string& weight, DType) const override;
   // Exit::config where a head that the model does not have is another matrix than its embedding.
   void check(int rank, int ranks) const override;
 

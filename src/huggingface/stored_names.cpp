@@ -6,23 +6,32 @@
 
 namespace gyr {
 
-StoredNames::StoredNames(const Family& family, const ModelConfig& model)
-    : embedding_(family.stored_name(model, embedding_name)), head_(family.stored_name(model, head_name)) {
+StoredNames::StoredNames(const Family& family, const ModelConfig& model, bool bare) : family_(&family) {
+  const std::string prefix = bare ? family.prefix : "";
+  const auto place_of = [&](const std::string& weight) {
+    StoredPlace place = family.place(model, weight);
+    if (place.name.starts_with(prefix)) place.name.erase(0, prefix.size());
+    return place;
+  };
+  embedding_ = place_of(embedding_name).name, head_ = place_of(head_name).name;
   for (const Weight& w : declared_weights(model)) {
-    const std::string name = family.stored_name(model, w.name);
-    stored_[w.name] = name;
-    weights_[name] = w.name;
+    const StoredPlace place = place_of(w.name);
+    weights_[place.name].push_back(w.name);
+    places_[w.name] = place;
   }
 }
 
-std::string StoredNames::stored(const std::string& weight) const {
-  const auto found = stored_.find(weight);
-  return found == stored_.end() ? weight : found->second;
+StoredPlace StoredNames::place(const std::string& weight) const {
+  const auto found = places_.find(weight);
+  return found == places_.end() ? StoredPlace{weight} : found->second;
 }
 
-std::string StoredNames::weight(const std::string& stored) const {
-  const auto found = weights_.find(stored);
-  return found == weights_.end() ? stored : found->second;
+const std::vector<std::string>& StoredNames::weights(const std::string& tensor) const {
+  static const std::vector<std::string> none;
+  const auto found = weights_.find(tensor);
+  return found == weights_.end() ? none : found->second;
 }
+
+bool StoredNames::passes_over(const std::string& tensor) const { return family_->passes_over && family_->passes_over(tensor); }
 
 }  // namespace gyr

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the weights of a model are called in a folder of one family, and back.
+// Where the weights of a model lie in a folder of one family, and back.
 #pragma once
 
 #include <map>
 #include <string>
 
 #include "modules/model_config.hpp"
+#include "src/huggingface/stored_place.hpp"
 
 namespace gyr {
 
@@ -15,15 +16,22 @@ inline constexpr const char *embedding_name = "model.embed_tokens.weight", *head
 
 class StoredNames {
  public:
-  StoredNames(const Family&, const ModelConfig&);
+  // `bare`: without the prefix of the class (GPT-2's first publication, which transformers reads too).
+  StoredNames(const Family&, const ModelConfig&, bool bare = false);
 
   const std::string& embedding() const { return embedding_; }
   const std::string& head() const { return head_; }  // of a tied head too, which is stored or not
-  std::string stored(const std::string& weight) const;
-  std::string weight(const std::string& stored) const;  // another name as it is
+  // Of a weight that the model has; what it has not is a tensor of that name.
+  StoredPlace place(const std::string& weight) const;
+  // What lies in a tensor: nothing where it is none of the model's.
+  const std::vector<std::string>& weights(const std::string& tensor) const;
+  // Whether the folder may hold such a tensor beside the weights: what transformers computes anew.
+  bool passes_over(const std::string& tensor) const;
 
  private:
-  std::map<std::string, std::string> stored_, weights_;
+  const Family* family_;
+  std::map<std::string, StoredPlace> places_;
+  std::map<std::string, std::vector<std::string>> weights_;
   std::string embedding_, head_;
 };
 

@@ -63,14 +63,19 @@ struct Job {
   Index bytes() const { return elements(to.shape) * safetensors::size_of(to.type); }
 };
 
-Job job_of(const CheckpointFile& file, const Weight& w, std::optional<Type> wanted) {
-  TensorReader stored = file.open(Content::weight, w.name);
-  const bool half = file.meaning(w.name) == half_meaning;
+// Of the tensor `name` with the weights that lie beside `first`.
+Job job_of(const CheckpointFile& file, const StoredNames& names, const std::string& name, const std::string& first, std::optional<Type> wanted) {
+  std::vector<StackedPart> parts;
+  // Wider numbers than a weight has come from its master, where there is one.
+  for (const std::string& weight : names.weights(names.place(first).name))
+    parts.push_back({names.place(weight), wanted == Type::f32 ? file.open(weight, DType::f32) : file.open(Content::weight, weight)});
+  const bool alone = parts.size() == 1 && !parts[0].place.transposed;
+  TensorReader stored = alone ? parts[0].weight : stack_of(parts);
+  const bool half = file.meaning(first) == half_meaning;
   const Type own = half ? Type::f16 : type_of(stored.dtype, stored.name), type = wanted.value_or(own);
-  // Wider numbers than the weight has come from its master, where there is one.
-  if (wanted == Type::f32) stored = file.open(w.name, DType::f32);
-  const bool same = !half && type_of(stored.dtype, stored.name) == type;
-  return {std::move(stored), {w.name, type, w.shape}, same};
+  const bool same = !half && own == type;
+  const Shape shape = stored.shape;
+  return {std::move(stored), {name, type, shape}, same};
 }
 
 // Under which names a folder with a tied head stores its one matrix.
@@ -89,8 +94,10 @@ std::vector<Job> jobs_of(const CheckpointFile& file, const std::vector<Weight>& 
   std::vector<Job> jobs;
   for (const Weight& w : weights) {
     const bool tied = is_tied && w.name == embedding_name;
-    for (const std::string& name : tied ? names_of_tied(like, names) : std::vector<std::string>{names.stored(w.name)})
-      jobs.emplace_back(job_of(file, w, options.type)).to.name = name;
+    const StoredPlace place = names.place(w.name);
+    if (names.weights(place.name).front() != w.name) continue;  // lies in one that has been
+    for (const std::string& name : tied ? names_of_tied(like, names) : std::vector<std::string>{place.name})
+      jobs.push_back(job_of(file, names, name, w.name, options.type));
   }
   return jobs;
 }

@@ -30,7 +30,7 @@ std::string precision_for(const std::string& dtype) { return dtype == "bfloat16"
 
 RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
   HuggingFaceConfig config = read_config_json(folder / config_file_name);
-  const StoredNames names(*family_called(config.model_type), config.model);
+  const StoredNames names = names_in(folder, config.model);
   if (config.model.tie_word_embeddings && has_weights(folder) && !head_is_tied(ModelFolder(folder), names)) {
     config.model.tie_word_embeddings = false;
     config.notes.push_back(

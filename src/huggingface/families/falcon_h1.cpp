@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
+#include "src/huggingface/mixer_keys.hpp"
 
 namespace gyr {
 
@@ -90,7 +90,7 @@ void read(ConfigReader& r) {
   read_attention(r);
   read_mamba(r);
   read_mlp(r);
-  r.read_rotary({}, ConfigReader::Stretched::never);
+  r.read_rotary({}, {});
   r.read_tokens(0, 1, 2, 8192);
 }
 
@@ -125,8 +125,7 @@ void write_mamba(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["mamba_norm_before_gate"] = m.mamba.norm == SsmNorm::none ? c.norm_before_gate : m.mamba.norm == SsmNorm::norm_first;
   j["time_step_min"] = m.mamba.dt_init_low;
   j["time_step_max"] = m.mamba.dt_init_high;
-  // [0, inf] is every version's default.
-  if (m.mamba.dt_low != 0 || std::isfinite(m.mamba.dt_high)) j["time_step_limit"] = {spelled(m.mamba.dt_low), spelled(m.mamba.dt_high)};
+  write_time_step_limit(m.mamba, j);
 }
 
 void write_multipliers(const ModelConfig& m, nlohmann::ordered_json& j) {
@@ -148,10 +147,10 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["num_logits_to_keep"] = 1;
 }
 
-std::string stored_name(const ModelConfig&, const std::string& weight) { return weight; }
+StoredPlace place(const ModelConfig&, const std::string& weight) { return {weight}; }
 
 }  // namespace
 
-std::vector<Family> falcon_h1_families() { return {{"falcon_h1", "FalconH1ForCausalLM", read, write, stored_name}}; }
+std::vector<Family> falcon_h1_families() { return {{"falcon_h1", "FalconH1ForCausalLM", read, write, place}}; }
 
 }  // namespace gyr

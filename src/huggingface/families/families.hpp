@@ -7,6 +7,8 @@
 namespace gyr {
 
 std::vector<Family> falcon_h1_families();
+std::vector<Family> gpt2_families();
+std::vector<Family> hybrid_families();
 std::vector<Family> llama_families();
 std::vector<Family> mamba2_families();
 

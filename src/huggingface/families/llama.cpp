@@ -22,8 +22,8 @@ void read_layers(ConfigReader& r, const Defaults& d) {
   m.rms_norm_eps = r.not_negative("rms_norm_eps", d.eps);
   r.read_heads(32, d.num_kv_heads);
   m.mlp.intermediate_size = r.size("intermediate_size", d.intermediate_size);
-  r.silu("hidden_act");
-  r.read_rotary(d.theta, ConfigReader::Stretched::too);
+  m.mlp.activation = r.activation("hidden_act", Activation::silu);
+  r.read_rotary(d.theta, {.stretched = true});
   r.read_tokens({}, d.begin, d.end, d.positions);
 }
 
@@ -41,14 +41,25 @@ void read_mistral(ConfigReader& r) {
            r.given("sliding_window") ? r.text_of(r.value("sliding_window")) : "missing, which means 4096");
 }
 
-void read_qwen2(ConfigReader& r) {
+void read_qwen(ConfigReader& r) {
   read_layers(r, {151936, 22016, 32, 1e-6, 1e4, {}, {}, 32768});
-  r.config.model.attention.qkv_bias = true;
   r.demand(!r.flag("use_sliding_window", false), "use_sliding_window", "is true; windows are not supported: every layer must see all");
   for (const char* key : {"sliding_window", "max_window_layers"}) r.known(key);
   const ConfigReader::json& kinds = r.value("layer_types");
   for (const ConfigReader::json& kind : kinds)
     r.demand(kind == "full_attention", "layer_types", "is {}; every layer must be \"full_attention\"", r.text_of(kinds));
+}
+
+void read_qwen2(ConfigReader& r) {
+  read_qwen(r);
+  r.config.model.attention.qkv_bias = true;
+}
+
+void read_qwen3(ConfigReader& r) {
+  read_qwen(r);
+  if (!r.given("head_dim")) r.config.model.attention.head_dim = 128;
+  r.config.model.attention.bias = r.flag("attention_bias", false);
+  r.config.model.attention.qk_norm = true;
 }
 
 void write_layers(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
@@ -57,7 +68,7 @@ void write_layers(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_heads(m.attention, j);
   j["intermediate_size"] = m.mlp.intermediate_size;
   j["num_hidden_layers"] = m.layers() / 2;
-  j["hidden_act"] = "silu";
+  j["hidden_act"] = ConfigReader::name_of(m.mlp.activation);
   j["rms_norm_eps"] = m.rms_norm_eps;
   j["max_position_embeddings"] = c.positions;
   write_rotary(m.attention, j);
@@ -74,28 +85,37 @@ void write_qwen2(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["use_sliding_window"] = false;
 }
 
+void write_qwen3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  write_qwen2(c, j);
+  j["attention_bias"] = c.model.attention.bias;
+}
+
 void write_mistral(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_layers(c, j);
   j["sliding_window"] = nullptr;
 }
 
-std::string stored_name(const ModelConfig& m, const std::string& weight) {
-  if (weight == "model.final_layernorm.weight") return "model.norm.weight";
+StoredPlace place(const ModelConfig& m, const std::string& weight) {
+  if (weight == "model.final_layernorm.weight") return {"model.norm.weight"};
   const auto [layer, rest] = layer_name(weight);
-  if (layer < 0 || layer >= m.layers()) return weight;
+  if (layer < 0 || layer >= m.layers()) return {weight};
   const std::string_view feed_forward = "feed_forward.";
   std::string part = rest;
   if (rest.starts_with(feed_forward)) part = "mlp." + rest.substr(feed_forward.size());
   else if (m.pattern[layer] == '-' && rest == "input_layernorm.weight") part = "post_attention_layernorm.weight";
-  return fmt::format("model.layers.{}.{}", layer / 2, part);
+  return {fmt::format("model.layers.{}.{}", layer / 2, part)};
 }
+
+// Frequencies that the first folders held.
+bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
 
 }  // namespace
 
 std::vector<Family> llama_families() {
-  return {{"llama", "LlamaForCausalLM", read_llama, write_llama, stored_name},
-          {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, stored_name},
-          {"mistral", "MistralForCausalLM", read_mistral, write_mistral, stored_name}};
+  return {{"llama", "LlamaForCausalLM", read_llama, write_llama, place, "", passes_over},
+          {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, place},
+          {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, place, "", passes_over},
+          {"mistral", "MistralForCausalLM", read_mistral, write_mistral, place}};
 }
 
 }  // namespace gyr

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The activations of activation.hpp and their slopes, at a point, and a choice among them outside of loops.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/activation.hpp"
+#include "kernels/math.hpp"
+
+namespace gyr {
+
+inline constexpr double gelu_slant = 1.5957691216057308;  // 2 sqrt(2/pi): (1 + tanh(u)) / 2 = sigmoid(2 u)
+inline constexpr double gelu_cubic = 0.044715;
+
+template <Activation a, class A>
+GYR_FUNCTION A activation_at(A x) {
+  if constexpr (a == Activation::silu) return silu(x);
+  else if constexpr (a == Activation::gelu) return A(0.5) * x * (A(1) + std::erf(x * A(M_SQRT1_2)));
+  else if constexpr (a == Activation::gelu_tanh) return x * sigmoid(A(gelu_slant) * x * (A(1) + A(gelu_cubic) * x * x));
+  else return x > A(0) ? x * x : A(0);
+}
+
+template <Activation a, class A>
+GYR_FUNCTION A activation_slope(A x) {
+  if constexpr (a == Activation::silu) return silu_slope(x);
+  else if constexpr (a == Activation::gelu)
+    return A(0.5) * (A(1) + std::erf(x * A(M_SQRT1_2))) + x * A(0.5 * M_2_SQRTPI * M_SQRT1_2) * fast_exp(A(-0.5) * x * x);
+  else if constexpr (a == Activation::gelu_tanh) {
+    const A squared = A(gelu_cubic) * x * x, s = sigmoid(A(gelu_slant) * x * (A(1) + squared));
+    return s + x * s * (A(1) - s) * A(gelu_slant) * (A(1) + A(3) * squared);
+  } else return x > A(0) ? A(2) * x : A(0);
+}
+
+// body(std::integral_constant<Activation, a>())
+template <class Body>
+void with_activation(Activation a, const Body& body) {
+  switch (a) {
+    case Activation::silu: return body(std::integral_constant<Activation, Activation::silu>());
+    case Activation::gelu: return body(std::integral_constant<Activation, Activation::gelu>());
+    case Activation::gelu_tanh: return body(std::integral_constant<Activation, Activation::gelu_tanh>());
+    case Activation::relu2: return body(std::integral_constant<Activation, Activation::relu2>());
+  }
+}
+
+}  // namespace gyr

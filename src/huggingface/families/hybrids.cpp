@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hybrids that alternate Mamba-2, attention and MLP layers. Bamba: a layer of theirs is a mixer and a SwiGLU layer of ours. Nemotron-H: each layer is
+// one of ours, as in Mamba-2-Hybrid, attention without positions.
+#include <algorithm>
+
+#include "src/deck/yaml.hpp"
+#include "src/huggingface/families/families.hpp"
+#include "src/huggingface/mixer_keys.hpp"
+
+namespace gyr {
+
+namespace {
+
+using json = ConfigReader::json;
+
+// ---- Bamba ----
+
+constexpr MixerKeys bamba_keys{"mamba_n_heads", "mamba_d_head",     "mamba_n_groups",  "mamba_d_state",
+                               "mamba_d_conv",  "mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias"};
+
+void read_bamba_pattern(ConfigReader& r) {
+  const Index layers = r.integer("num_hidden_layers", 32, 1, most_layers / 2);
+  std::string mixers(std::size_t(layers), 'M');
+  const json& indices = r.value("attn_layer_indices");
+  r.demand(indices.is_null() || indices.is_array(), "attn_layer_indices", "is {}, not a list", r.text_of(indices));
+  for (const json& i : indices) mixers[std::size_t(r.integer(i, "attn_layer_indices", 0, layers - 1))] = '*';
+  for (const char mixer : mixers) r.config.model.pattern += {mixer, '-'};
+}
+
+void read_bamba(ConfigReader& r) {
+  ModelConfig& m = r.config.model;
+  r.read_widths(128000, 4096, false);
+  read_bamba_pattern(r);
+  m.rms_norm_eps = r.not_negative("rms_norm_eps", 1e-5);
+  r.read_heads(32, 8);
+  m.attention.bias = r.flag("attention_bias", false);
+  m.mlp.intermediate_size = r.size("intermediate_size", 14336);
+  m.mlp.activation = r.activation("hidden_act", Activation::silu);
+  m.mlp.bias = r.flag("mlp_bias", false);
+  r.silu("hidden_act");  // of the mixer too
+  m.mamba.num_heads = 128, m.mamba.head_dim = 64, m.mamba.num_groups = 1, m.mamba.state_size = 256, m.mamba.chunk_size = 256;
+  read_mixer(r, bamba_keys);
+  const Index expanded = r.integer("mamba_expand", 2, 1, widest) * m.hidden_size;
+  r.demand(m.mamba.inner() == expanded, "mamba_expand", "times hidden_size is {}, and the heads have {} channels", expanded, m.mamba.inner());
+  r.read_time_step_limit("time_step_limit");
+  m.attention.rotary_fraction = 0.5;
+  r.read_rotary(1e4, {.partial = true});
+  r.read_tokens(0, 1, 2, 262144);
+  r.known("z_loss_coefficient"), r.known("attn_rotary_emb");
+}
+
+void write_bamba(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  const ModelConfig& m = c.model;
+  write_widths(m, j);
+  write_heads(m.attention, j);
+  j["num_hidden_layers"] = m.layers() / 2;
+  j["attn_layer_indices"] = json::array();
+  for (Index i = 0; i < m.layers(); i += 2)
+    if (m.pattern[i] == '*') j["attn_layer_indices"].push_back(i / 2);
+  j["attention_bias"] = m.attention.bias;
+  j["intermediate_size"] = m.mlp.intermediate_size;
+  j["hidden_act"] = ConfigReader::name_of(m.mlp.activation);
+  j["mlp_bias"] = m.mlp.bias;
+  j["rms_norm_eps"] = m.rms_norm_eps;
+  j["mamba_expand"] = m.mamba.inner() / m.hidden_size;
+  write_mixer(m.mamba, bamba_keys, j);
+  write_time_step_limit(m.mamba, j);
+  j["max_position_embeddings"] = c.positions;
+  write_rotary(m.attention, j);
+  j["rope_parameters"]["partial_rotary_factor"] = m.attention.rotary_fraction;
+}
+
+StoredPlace bamba_place(const ModelConfig& m, const std::string& weight) {
+  const auto [layer, part] = layer_name(weight);
+  if (layer < 0) return {weight};
+  const bool second = m.pattern[layer] == '-' && part == "input_layernorm.weight";
+  return {fmt::format("model.layers.{}.{}", layer / 2, second ? "pre_ff_layernorm.weight" : part)};
+}
+
+// ---- Nemotron-H ----
+
+constexpr MixerKeys nemotron_keys{"mamba_num_heads", "mamba_head_dim", "n_groups",      "ssm_state_size",
+                                  "conv_kernel",     "chunk_size",     "use_conv_bias", "use_bias"};
+
+struct LayerKind {
+  char symbol;
+  const char *name, *earlier;
+};
+constexpr LayerKind layer_kinds[] = {{'M', "linear_attention", "mamba"}, {'*', "full_attention", "attention"}, {'-', "mlp", "mlp"}};
+
+// A list of kinds, or in earlier files Megatron's own pattern.
+void read_nemotron_pattern(ConfigReader& r) {
+  std::string& pattern = r.config.model.pattern;
+  const char* const key = r.value("layers_block_type").is_null() ? "layer_types" : "layers_block_type";
+  const json& kinds = r.value(key);
+  if (kinds.is_null()) {
+    pattern = r.text("hybrid_override_pattern", "");
+    r.demand(!pattern.empty() && pattern.find_first_not_of("M*-") == std::string::npos, "hybrid_override_pattern",
+             "is \"{}\"; layers may be M (Mamba-2), * (attention) and - (MLP)", shown(pattern));
+    return;
+  }
+  r.known("hybrid_override_pattern");
+  r.demand(kinds.is_array() && !kinds.empty() && Index(kinds.size()) <= most_layers, key, "is {}, not a list of layers", r.text_of(kinds));
+  for (const json& kind : kinds) {
+    const auto known =
+        std::find_if(std::begin(layer_kinds), std::end(layer_kinds), [&](const LayerKind& k) { return kind == k.name || kind == k.earlier; });
+    r.demand(known != std::end(layer_kinds), key, "has {}; supported are linear_attention (Mamba-2), full_attention and mlp", r.text_of(kind));
+    pattern += known->symbol;
+  }
+}
+
+// Of these transformers applies the least to every time step, and never looks at time_step_limit.
+void read_nemotron_steps(ConfigReader& r) {
+  MambaConfig& m = r.config.model.mamba;
+  const char* const least = r.given("mamba_dt_min") ? "mamba_dt_min" : "time_step_min";
+  m.dt_low = r.not_negative(least, 1e-3);
+  if (m.dt_low > 0) m.dt_init_low = m.dt_low;
+  m.dt_init_high = r.positive(r.given("mamba_dt_max") ? "mamba_dt_max" : "time_step_max", 0.1);
+  r.known("time_step_limit"), r.known("mamba_dt_limit"), r.known("mamba_dt_init_floor");
+}
+
+void read_nemotron(ConfigReader& r) {
+  ModelConfig& m = r.config.model;
+  r.read_widths(131072, 4096, false);
+  read_nemotron_pattern(r);
+  r.demand(!r.given("num_hidden_layers") || r.integer("num_hidden_layers", 0, 1, most_layers) == m.layers(), "num_hidden_layers",
+           "is {}, and the pattern has {} layers", r.text_of(r.value("num_hidden_layers")), m.layers());
+  m.rms_norm_eps = r.not_negative("layer_norm_epsilon", 1e-5);
+  r.read_heads(32, 8);
+  m.attention.rotary_fraction = 0;
+  m.mlp.intermediate_size = r.size("intermediate_size", 21504);
+  m.mlp.activation = r.activation("mlp_hidden_act", Activation::relu2);
+  m.mlp.gated = false;
+  m.mlp.bias = r.flag("mlp_bias", false);
+  m.mamba.num_heads = 128, m.mamba.head_dim = 64, m.mamba.num_groups = 8, m.mamba.state_size = 128;
+  read_mixer(r, nemotron_keys);
+  r.silu("mamba_hidden_act");
+  read_nemotron_steps(r);
+  r.read_tokens(0, 1, 2, 4096);
+  for (const char* key : {"attention_bias", "expand", "hidden_dropout", "mamba_proj_bias", "mamba_ssm_cache_dtype", "rescale_prenorm_residual",
+                          "residual_in_fp32", "use_mamba_kernels", "mtp_layers_block_type", "num_nextn_predict_layers"})
+    r.known(key);
+  for (const char* key :
+       {"moe_intermediate_size", "moe_latent_size", "moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "n_group", "n_routed_experts",
+        "n_shared_experts", "norm_topk_prob", "num_experts_per_tok", "output_router_logits", "routed_scaling_factor", "topk_group"})
+    r.known(key);  // of layers that are not there
+}
+
+void write_nemotron(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  const ModelConfig& m = c.model;
+  write_widths(m, j);
+  write_heads(m.attention, j);
+  j["num_hidden_layers"] = m.layers();
+  j["layers_block_type"] = json::array();
+  for (const char symbol : m.pattern)
+    for (const LayerKind& kind : layer_kinds)
+      if (kind.symbol == symbol) j["layers_block_type"].push_back(kind.earlier);
+  j["hybrid_override_pattern"] = m.pattern;
+  j["intermediate_size"] = m.mlp.intermediate_size;
+  j["mlp_hidden_act"] = ConfigReader::name_of(m.mlp.activation);
+  j["mlp_bias"] = m.mlp.bias;
+  j["layer_norm_epsilon"] = m.rms_norm_eps;
+  write_mixer(m.mamba, nemotron_keys, j);
+  j["expand"] = std::max<Index>(1, m.mamba.inner() / m.hidden_size);
+  j["mamba_hidden_act"] = "silu";
+  j["time_step_min"] = m.mamba.dt_low;
+  j["time_step_max"] = m.mamba.dt_init_high;
+  j["max_position_embeddings"] = c.positions;
+}
+
+StoredPlace nemotron_place(const ModelConfig&, const std::string& weight) {
+  if (weight == "model.embed_tokens.weight") return {"backbone.embeddings.weight"};
+  if (weight == "model.final_layernorm.weight") return {"backbone.norm_f.weight"};
+  const auto [layer, part] = layer_name(weight);
+  if (layer < 0) return {weight};
+  const std::string name = part.substr(part.find('.') + 1);  // behind mamba, self_attn or feed_forward
+  return {fmt::format("backbone.layers.{}.{}", layer, part == "input_layernorm.weight" ? "norm.weight" : "mixer." + name)};
+}
+
+}  // namespace
+
+std::vector<Family> hybrid_families() {
+  return {{"bamba", "BambaForCausalLM", read_bamba, write_bamba, bamba_place},
+          {"nemotron_h", "NemotronHForCausalLM", read_nemotron, write_nemotron, nemotron_place}};
+}
+
+}  // namespace gyr
