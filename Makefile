@@ -19,7 +19,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run test regression faults mutants accuracy parity builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run test regression faults mutants accuracy parity families builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -56,6 +56,10 @@ parity: configure ## the table of layouts, every pair of features twice, with th
 	@cmake --build $(BUILD) --parallel $(JOBS) --target grid_tests
 	@OMP_NUM_THREADS=1 $(ARGS) $(MPIEXEC) -n 16 $(BUILD)/regression/grid_tests --gtest_filter='equality_table.*' --gtest_brief=1
 
+families: configure ## every family of Hugging Face's models beside transformers' own class, on up to 8 ranks: one table
+	@cmake --build $(BUILD) --parallel $(JOBS) --target grid_tests
+	@OMP_NUM_THREADS=1 $(MPIEXEC) -n 8 $(BUILD)/regression/grid_tests --gtest_filter='families/huggingface*:huggingface/*' --gtest_brief=1
+
 builds: build ## Open MPI, the newest Kokkos and Clang, in roots of their own (as root); ARGS are words for regression/builds.sh
 	@BUILD=$(BUILD) regression/builds.sh $(ARGS)
 
@@ -67,9 +71,9 @@ bench: configure ## time the kernels, then a whole training step beside its matr
 	@OMP_NUM_THREADS=1 $(BUILD)/regression/kernel_benchmarks $(ARGS)
 	@OMP_NUM_THREADS=1 $(MPIEXEC) -n $(NP) $(BUILD)/regression/step_benchmark input/falcon-h1-73m.yaml
 
-bench-peer: configure ## time a training step here and in PyTorch (from PyPI, 6 GB), in turns
+bench-peer: configure ## time a training step here and in PyTorch (from PyPI, 6 GB), in turns; MODEL=gpt2-124m: GPT-2's
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks
-	@regression/bench/peer.sh
+	@MODEL='$(MODEL)' regression/bench/peer.sh
 
 bench-generate: build ## reading prompts and generating here and in llama.cpp (from PyPI), in turns; RANKS=2 ROUNDS=5 TYPES="fp32 bf16 int8"
 	@RANKS='$(RANKS)' ROUNDS='$(ROUNDS)' TYPES='$(TYPES)' regression/bench/generate.sh

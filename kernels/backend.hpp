@@ -8,16 +8,19 @@
 #include "kernels/activation.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/balance.hpp"
 #include "kernels/convolution.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
+#include "kernels/expert_rows.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/head_norm.hpp"
 #include "kernels/int8_matrix.hpp"
 #include "kernels/layernorm.hpp"
 #include "kernels/rope.hpp"
+#include "kernels/routing.hpp"
 #include "kernels/ssd_chunk.hpp"
 #include "kernels/sum.hpp"
 
@@ -83,6 +86,29 @@ template <class T>
 void activate(Device&, Activation, Tensor2<const T> x, double multiplier, Tensor2<T> y);
 template <class T>
 void activate_backward(Device&, Activation, Tensor2<const T> dy, Tensor2<const T> x, double multiplier, Tensor2<T> dx);
+
+template <class A>
+void route(Device&, const Routing&, Tensor1<const A> bias, Tensor2<A> scores, Tensor2<std::int32_t> chosen, Tensor2<A> weights, Tensor1<A> lse);
+template <class A>
+void route_backward(Device&, const Routing&, Tensor2<const A> scores, Tensor2<const std::int32_t> chosen, Tensor2<const A> dweights,
+                    Tensor2<A> dlogits);
+
+template <class A>
+void add_choices(Device&, Tensor2<const std::int32_t> chosen, Tensor1<A> n);
+template <class A>
+void add_balance_gradient(Device&, const Routing&, Tensor2<const A> scores, Tensor1<const A> lse, Tensor1<const A> n, double balance, double z,
+                          Tensor2<A> dlogits);
+
+void group_rows(Device&, Tensor2<const std::int32_t> chosen, const ExpertRows&);
+template <class T>
+void gather_rows(Device&, const ExpertRows&, Tensor2<const T> x, Tensor2<T> y);
+template <class T>
+void combine_rows(Device&, const ExpertRows&, Tensor2<const T> x, Add, Tensor2<T> y);
+template <class T>
+void weighted_swiglu(Device&, const ExpertRows&, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y);
+template <class T>
+void weighted_swiglu_backward(Device&, const ExpertRows&, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> dgate_up,
+                              Tensor2<Acc<T>> dw);
 
 template <class T>
 void rmsnorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd);

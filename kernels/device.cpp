@@ -48,7 +48,7 @@ Device::Launch::~Launch() {
 }
 
 Device::Repeat::Repeat(Device& device, Index times) : device_(device), before_(device.times_) {
-  ensure(device.dry_run_ && times > 0, "{} times the same is for dry runs", times);
+  ensure(device.dry_run_ && times >= 0, "{} times the same is for dry runs", times);
   device.times_ *= times;
 }
 

@@ -82,7 +82,7 @@ class Device {
   };
   [[nodiscard]] Launch launch(const char* kernel, double flops, double bytes);
 
-  // On a dry-run device: what is announced while one of these exists counts `times` times, and so many times more within another.
+  // On a dry-run device: what is announced while one of these exists counts `times` times, perhaps none, and so many times more within another.
   class Repeat {
    public:
     Repeat(Device& device, Index times);

@@ -21,6 +21,21 @@
   template void activate<T>(Device&, Activation, Tensor2<const T>, double, Tensor2<T>);                       \
   template void activate_backward<T>(Device&, Activation, Tensor2<const T>, Tensor2<const T>, double, Tensor2<T>);
 
+#define GYR_ROUTING(A)                                                                                                          \
+  template void route<A>(Device&, const Routing&, Tensor1<const A>, Tensor2<A>, Tensor2<std::int32_t>, Tensor2<A>, Tensor1<A>); \
+  template void route_backward<A>(Device&, const Routing&, Tensor2<const A>, Tensor2<const std::int32_t>, Tensor2<const A>, Tensor2<A>);
+
+#define GYR_BALANCE(A)                                                            \
+  template void add_choices<A>(Device&, Tensor2<const std::int32_t>, Tensor1<A>); \
+  template void add_balance_gradient<A>(Device&, const Routing&, Tensor2<const A>, Tensor1<const A>, Tensor1<const A>, double, double, Tensor2<A>);
+
+#define GYR_EXPERT_ROWS(T)                                                                                                                     \
+  template void gather_rows<T>(Device&, const ExpertRows&, Tensor2<const T>, Tensor2<T>);                                                      \
+  template void combine_rows<T>(Device&, const ExpertRows&, Tensor2<const T>, Add, Tensor2<T>);                                                \
+  template void weighted_swiglu<T>(Device&, const ExpertRows&, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<T>);                           \
+  template void weighted_swiglu_backward<T>(Device&, const ExpertRows&, Tensor2<const T>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<T>, \
+                                            Tensor2<Acc<T>>);
+
 #define GYR_RMSNORM(T)                                                                                                                          \
   template void rmsnorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>);                              \
   template void rmsnorm_backward<T>(Device&, Tensor2<const T>, Tensor2<const T>, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Add, Tensor2<T>, \
@@ -121,6 +136,8 @@
 #define GYR_ALL_GEMM(FAMILY) FAMILY(double, double) FAMILY(float, float) FAMILY(bf16, bf16) FAMILY(bf16, float)
 #define GYR_ALL_ELEMENTWISE GYR_SCALARS(GYR_ELEMENTWISE) GYR_CONVERSIONS(GYR_CONVERT)
 #define GYR_ALL_ROPE GYR_ROPE_TABLE(double) GYR_ROPE_TABLE(float) GYR_CONVERSIONS(GYR_ROPE)
+#define GYR_ALL_ROUTING GYR_ROUTING(double) GYR_ROUTING(float)
+#define GYR_ALL_BALANCE GYR_BALANCE(double) GYR_BALANCE(float)
 #define GYR_ALL_LOSS GYR_LOSS(double) GYR_LOSS(float) GYR_SCALARS(GYR_LOSS_BACKWARD)
 #define GYR_ALL_ATTENTION GYR_SCALARS(GYR_ATTENTION) GYR_ATTENTION_MERGE(double) GYR_ATTENTION_MERGE(float)
 #define GYR_ALL_SSD GYR_SCALARS(GYR_SSD) GYR_SCALARS(GYR_SSD_STEP) GYR_SCALARS(GYR_SSD_PIECES) GYR_SSD_PASSING(double) GYR_SSD_PASSING(float)

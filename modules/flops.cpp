@@ -53,7 +53,7 @@ double training_flops(const ModelConfig& c, Index seq_length, const Trained& tra
     for (const Weight& w : parts[part]) {
       const bool learns = !trained || trained(w);
       learning = learning || learns;
-      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size());
+      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size()) * w.tokens;
     }
     sum += forward + (learning && forward > 0 ? (training_factor - 1) * forward - saved : 0);
   };

@@ -21,6 +21,13 @@ void check(const ModelConfig& c) {
   const RopeScaling& rope = c.attention.rope_scaling;
   require(rope.type != RopeScaling::llama3 || rope.low_freq_factor < rope.high_freq_factor, Exit::config,
           "model.attention.rope.low_freq_factor: {} must be below high_freq_factor {}", rope.low_freq_factor, rope.high_freq_factor);
+  const Routing& r = c.moe.routing;
+  divides(r.groups, c.moe.experts, "moe.groups must divide moe.experts");
+  require(r.top_groups <= r.groups, Exit::config, "model.moe.top_groups: {} is more than groups {}", r.top_groups, r.groups);
+  require(r.top_k <= c.moe.experts / r.groups * r.top_groups, Exit::config,
+          "model.moe.top_k: {} experts cannot be chosen from {} of {} groups of {}; lower top_k, or raise top_groups", r.top_k, r.top_groups,
+          r.groups, c.moe.experts / r.groups);
+  require(r.score == Routing::softmax || c.moe.z_loss == 0, Exit::config, "model.moe.z_loss: a z-loss is of softmax, and score is sigmoid");
   divides(c.mamba.num_groups, c.mamba.num_heads, "mamba.num_groups must divide mamba.num_heads");
   require(c.mamba.dt_low <= c.mamba.dt_high, Exit::config, "model.mamba.dt_limit: {} is above {}", c.mamba.dt_low, c.mamba.dt_high);
 }

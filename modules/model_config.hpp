@@ -10,6 +10,7 @@
 #include "kernels/activation.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/rope.hpp"
+#include "kernels/routing.hpp"
 #include "kernels/tensor.hpp"
 
 namespace gyr {
@@ -20,6 +21,7 @@ std::shared_ptr<const Objective> next_token();  // the objective (objective.hpp)
 
 // Far beyond any model.
 inline constexpr Index widest = Index(1) << 22;  // channels, heads, states
+inline constexpr Index most_experts = Index(1) << 14;
 inline constexpr Index most_layers = Index(1) << 14;
 inline constexpr Index most_tokens = (Index(1) << 31) - 1;  // of a vocabulary: token ids have 32 bits
 inline constexpr Index longest = Index(1) << 24;            // tokens of a sequence
@@ -61,6 +63,13 @@ struct MlpConfig {
   double gate_multiplier = 1, down_multiplier = 1;
 };
 
+struct MoeConfig {
+  Index experts = 8, intermediate_size = 2048, shared_intermediate_size = 0;  // of an expert; of the one that all tokens share, 0: none
+  Routing routing;
+  bool bias = false;                // added to scores for the choice alone
+  double aux_loss = 0, z_loss = 0;  // what the balance and z terms of every layer are added to the loss with, see balance.hpp
+};
+
 enum class NormType { rms, layer };
 
 struct ModelConfig {
@@ -76,6 +85,7 @@ struct ModelConfig {
   AttentionConfig attention;
   MambaConfig mamba;
   MlpConfig mlp;
+  MoeConfig moe;
   std::shared_ptr<const Objective> objective = next_token();  // what it is trained for
 
   Index layers() const { return Index(pattern.size()); }

@@ -32,7 +32,7 @@ Parameter& Parameters::declare(Weight weight, Fit fit) {
   weight.team = team_;
   p->held = gyr::place(weight, at_);
   p->weight = std::move(weight);
-  p->trained = !trained_ || trained_(p->weight);
+  p->trained = p->weight.learns && (!trained_ || trained_(p->weight));
   p->dtype_ = p->weight.storage == Storage::wide ? accumulator_of(dtype_) : dtype_;
   p->group_ = groups() - 1;
   if (fit == Fit::aligned || all_.empty()) cluster_trained_.push_back(false);

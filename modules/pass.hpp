@@ -37,6 +37,8 @@ struct Pass {
   Mask mask;                    // of queries and keys of this pass
   StateStore* state = nullptr;  // generation only
   Hook* hook = nullptr;
+  // What a term of the loss that every sequence has counts with: 1 / sequences of the step, of all data ranks; 0: there is no backward.
+  double sequence_weight = 0;
 
   // Memory until the end of the scope.
   template <class S, class... Extent>

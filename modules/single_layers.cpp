@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers of one branch, for patterns such as "M*-M-": Mamba-2, attention, MLP.
+// Layers of one branch, for patterns such as "M*-M-": Mamba-2, attention, MLP; and experts, with or without one that all tokens share.
 #include "modules/attention.hpp"
+#include "modules/experts.hpp"
 #include "modules/mamba.hpp"
 #include "modules/mlp.hpp"
 #include "modules/residual.hpp"
@@ -19,7 +20,7 @@ class SingleLayer : public Layer {
   void backward(Pass& a, Frame& frame, Bundle& gradient, MatrixGradients when) override { residual_.backward(a, frame, gradient.x.as<T>(), when); }
   void backward_weights(Pass& a, Frame& frame) override { residual_.backward_weights(a, frame); }
 
- private:
+ protected:
   Residual<T> residual_;
 };
 
@@ -36,9 +37,18 @@ struct MlpLayer final : SingleLayer<T, Mlp> {
   MlpLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Mlp>(c, name, ".feed_forward", p) {}
 };
 
+template <class T>
+struct ExpertsLayer final : SingleLayer<T, Experts> {
+  ExpertsLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Experts>(c, name, ".feed_forward", p) {
+    if (c.moe.shared_intermediate_size > 0)
+      this->residual_.add(std::make_unique<Mlp<T>>(with_shared_expert(c), name + ".feed_forward.shared_experts", p));
+  }
+};
+
 const Registered mamba({'M', "mamba", "Mamba-2 alone", make_layer<MambaLayer>, mamba_flops, {mamba_section}});
 const Registered attention({'*', "attention", "attention alone", make_layer<AttentionLayer>, attention_flops, {attention_section}});
 const Registered mlp({'-', "mlp", "MLP alone", make_layer<MlpLayer>, mlp_flops, {mlp_section}});
+const Registered experts({'E', "experts", "mixture of experts", make_layer<ExpertsLayer>, experts_flops, {moe_section}});
 
 }  // namespace
 }  // namespace gyr

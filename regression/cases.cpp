@@ -149,6 +149,7 @@ double weight_value(const Weight& w, Index i) {
   else if (ends_with(n, ".dt_bias")) base = -1, scale = 0.5;
   else if (ends_with(n, "conv1d.weight")) scale = 1;
   else if (ends_with(n, ".bias")) scale = 0.1;
+  else if (ends_with(n, ".e_score_correction_bias")) scale = 1;
   else scale = 1 / std::sqrt(double(w.shape.at(1)));
   return double(float(base + scale * spread(fnv1a(n) + std::uint32_t(i) * 2654435761u)));
 }

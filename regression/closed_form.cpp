@@ -102,6 +102,7 @@ Part cut_units(int ranks, Index units, Index width) {
 struct Shards {
   Index d, q, k, out, num_heads, inner, group, channels, projected, f;
   int q_replicas, k_replicas, out_replicas, head_replicas, inner_replicas, group_replicas, f_replicas;
+  Part expert, shared;  // of the inner channels of each expert, and of the one that all tokens share
 
   Shards(const ModelConfig& m, int ranks) {
     d = m.hidden_size;
@@ -118,6 +119,8 @@ struct Shards {
     channels = inner + 2 * group, projected = inner + channels + num_heads;
     const Part mlp = whole_units(ranks, m.mlp.intermediate_size);
     f = mlp.units, f_replicas = mlp.replicas;
+    expert = whole_units(ranks, m.moe.intermediate_size);
+    shared = m.moe.shared_intermediate_size > 0 ? whole_units(ranks, m.moe.shared_intermediate_size) : Part{0, 0, 1};
   }
 };
 
@@ -176,6 +179,12 @@ void norm_weights(const ModelConfig& m, Run& x) {
   x.wide.next(m.hidden_size);
   if (m.norm == NormType::layer) x.wide.next(m.hidden_size);
 }
+void moe_weights(const MoeConfig& c, const Shards& s, Run& x) {
+  x.narrow.next(c.experts * s.d);
+  const auto block = [&](Index f) { x.narrow.next(f * s.d), x.narrow.more(f * s.d), x.narrow.next(s.d * f); };
+  for (Index e = 0; e < c.experts; ++e) block(s.expert.units);
+  if (s.shared.units > 0) block(s.shared.units);
+}
 void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
   const ModelConfig& m = p.model();
   const auto has = [&](const Mixers& mixers) { return std::string(mixers.symbols).find(symbol) != std::string::npos; };
@@ -187,6 +196,7 @@ void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
     if (has(mixers)) attention_weights(m.attention, mixers.shards(p), of_mixers);
   if (symbol == 'P') norm_weights(m, x.all);
   if (symbol == 'P' || symbol == '-') mlp_weights(m.mlp, s, x.all);
+  if (symbol == 'E') moe_weights(m.moe, s, x.all);
 }
 
 // Weights that are reduced, updated and gathered together: elements of each type, with the padding that makes equal parts of them.
@@ -277,16 +287,16 @@ Turns turns_of(const Place& p, const Buckets& buckets) {
 
 // Every residual is summed each way; the embedding once, the head's input gradient once, and each block of logits its largest element and
 // two sums per row. Where ranks keep shares of rows, what is read and the gradient of the sum are gathered besides, what is read twice. Norm groups
-// over several ranks add a number per row each way.
+// over several ranks add a number per row each way, and the weights of a row's experts one each in the backward.
 void tensor_axis(const Place& p, Ledger& ledger) {
   if (p.tensor == 1) return;
   const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
   const MambaConfig& c = p.model().mamba;
   const Index micros = p.config.micros;
-  const Index residuals = 2 * p.count("P") + p.count("M*-");
+  const Index residuals = 2 * p.count("P") + p.count("M*-E");
   const auto again = [&](const char* symbols, Effort least) { return p.count(symbols, least); };
   // Where a layer is run again, its last sum is not needed; what its products read is gathered once more.
-  const Index sums_again = again("P", Effort::sum), gathers_again = 2 * again("P", Effort::product) + again("M*-", Effort::product);
+  const Index sums_again = again("P", Effort::sum), gathers_again = 2 * again("P", Effort::product) + again("M*-E", Effort::product);
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last()), p.tensor * p.kept_bytes());
     add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last()), p.kept_bytes());
@@ -299,6 +309,7 @@ void tensor_axis(const Place& p, Ledger& ledger) {
     reduce("tensor", micros, rows * p.wide);
     reduce("tensor", micros, sums * rows * p.wide);
   }
+  reduce("tensor", micros * p.count("E"), p.rows() * p.model().moe.routing.top_k * p.wide);
   for (const Mixers& ssm : ssm_of(p)) {
     const Part groups = whole_units(ssm.ranks, c.num_groups);
     if (c.norm != SsmNorm::none && groups.replicas > 1)
@@ -332,7 +343,10 @@ void replicas(const Place& p, Ledger& ledger) {
   const Mixers axis{"P-", p.tensor, "tensor"};
   const Shards s = axis.shards(p);
   hold(axis, s.f_replicas, s.f * (m.mlp.gated ? 3 * s.d + 2 * m.mlp.bias : 2 * s.d + m.mlp.bias));
-  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*-") + p.last()) * s.d * (m.norm == NormType::layer ? 2 : 1);
+  const Mixers routed{"E", p.tensor, "tensor"};
+  hold(routed, s.expert.replicas, m.moe.experts * s.expert.units * 3 * s.d);
+  hold(routed, s.shared.replicas, s.shared.units * 3 * s.d);
+  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*-E") + p.last()) * s.d * (m.norm == NormType::layer ? 2 : 1);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }
@@ -398,6 +412,9 @@ void context_axis(const Place& p, Ledger& ledger) {
   if (p.context == 1) return;
   for (const Mixers& attention : attention_of(p)) attention_over_context(p, attention, ledger);
   for (const Mixers& ssm : ssm_of(p)) ssm_over_context(p, ssm, ledger);
+  const MoeConfig& moe = p.model().moe;
+  if (moe.aux_loss > 0 || moe.z_loss > 0)
+    add(ledger, "context", Operation::all_reduce, p.config.micros * p.count("E"), p.tokens.batch * moe.experts * p.wide);
 }
 
 void pipeline_axis(const Place& p, Ledger& ledger) {
@@ -503,7 +520,10 @@ bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const auto attention = [&](int ranks) { return split(m.attention.num_heads, ranks) && split(m.attention.num_kv_heads, ranks); };
   const auto ssm = [&](int ranks) { return split(m.mamba.num_heads, ranks) && split(m.mamba.num_groups, ranks); };
   const bool apart = attention_ranks > 0;
-  return (!used('*') || attention(tensor)) && (!used('M') || ssm(tensor)) && (!(used('P') || used('-')) || split(m.mlp.intermediate_size, tensor)) &&
+  const bool experts =
+      split(m.moe.intermediate_size, tensor) && (m.moe.shared_intermediate_size == 0 || split(m.moe.shared_intermediate_size, tensor));
+  return (!used('E') || experts) && (!used('*') || attention(tensor)) && (!used('M') || ssm(tensor)) &&
+         (!(used('P') || used('-')) || split(m.mlp.intermediate_size, tensor)) &&
          (!used('P') || (attention(apart ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
 }
 

@@ -83,9 +83,25 @@ MlpConfig mlp_of(Dice& dice, int tensor) {
   return c;
 }
 
+// Terms that balance the router are as large as the loss itself.
+MoeConfig moe_of(Dice& dice, int tensor) {
+  MoeConfig c;
+  Routing& r = c.routing;
+  r.groups = dice.between(1, 3), r.top_groups = dice.between(1, r.groups);
+  c.experts = r.groups * dice.between(1, 4);
+  r.top_k = dice.between(1, c.experts / r.groups * r.top_groups);
+  r.score = dice.of<Routing::Score>({Routing::softmax, Routing::sigmoid});
+  r.normalize = dice.chance(0.5), r.scale = dice.real(0.5, 2);
+  c.intermediate_size = units(dice, tensor), c.shared_intermediate_size = dice.chance(0.4) ? units(dice, tensor) : 0;
+  c.bias = dice.chance(0.3);
+  if (dice.chance(0.5)) c.aux_loss = dice.real(0.1, 2);
+  if (r.score == Routing::softmax && dice.chance(0.3)) c.z_loss = dice.real(0.1, 1);
+  return c;
+}
+
 ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) {
   ModelConfig m;
-  for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.7) ? 'P' : dice.of<char>({'M', '*', '-'});
+  for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.6) ? 'P' : dice.of<char>({'M', '*', '-', 'E', 'E'});
   m.hidden_size = dice.between(3, 14), m.vocab_size = dice.between(3, 40);
   m.rms_norm_eps = dice.of<double>({1e-5, 1e-3});
   m.norm = dice.chance(0.2) ? NormType::layer : NormType::rms;
@@ -95,6 +111,7 @@ ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) 
   m.attention = attention_of(dice, attention_ranks > 0 ? attention_ranks : tensor);
   m.mamba = mamba_of(dice, tensor - attention_ranks);
   m.mlp = mlp_of(dice, tensor);
+  m.moe = moe_of(dice, tensor);
   if (attention_ranks > 0)  // layers of one mixer are dealt over all ranks
     for (char& symbol : m.pattern) {
       ModelConfig of_one = m;
@@ -173,7 +190,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   }
   if (dice.chance(0.06)) {  // counts as they come
     d.model.mamba.num_groups = dice.between(1, 7), d.model.mamba.num_heads = d.model.mamba.num_groups * dice.between(1, 3);
-    d.model.mlp.intermediate_size = dice.between(1, 30);
+    d.model.mlp.intermediate_size = dice.between(1, 30), d.model.moe.intermediate_size = dice.between(1, 30);
   }
   d.micro_batch_size = dice.between(1, 2), d.seq_length = std::max(dice.between(1, 13), least_length(d)), d.micros = int(dice.between(1, 3));
   if (d.chunks > 1) d.micros = d.pipeline * int(dice.between(1, 2));
@@ -259,7 +276,12 @@ std::string Draw::text() const {
   s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
                    c.state_size, c.conv_kernel, c.chunk_size, norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "",
                    c.conv_bias ? " conv_bias" : "");
-  return s + fmt::format("; mlp {}{}", model.mlp.intermediate_size, model.mlp.bias ? " biases" : "");
+  s += fmt::format("; mlp {}{}", model.mlp.intermediate_size, model.mlp.bias ? " biases" : "");
+  const MoeConfig& e = model.moe;
+  const Routing& r = e.routing;
+  return s + fmt::format("; moe {} of {} experts in {} of {} groups, {}{}{} by {:.3} aux {:.3} z {:.3}, {} and {} shared", r.top_k, e.experts,
+                         r.top_groups, r.groups, r.score == Routing::softmax ? "softmax" : "sigmoid", r.normalize ? " normalized" : "",
+                         e.bias ? " biased" : "", r.scale, e.aux_loss, e.z_loss, e.intermediate_size, e.shared_intermediate_size);
 }
 
 std::vector<Draw> simpler(const Draw& from) {
@@ -291,7 +313,7 @@ std::vector<Draw> simpler(const Draw& from) {
     });
     for (const char symbol : {'-', '*', 'M'})
       attempt([&](Draw& d) {
-        if (d.model.pattern[layer] == 'P') d.model.pattern[layer] = symbol;
+        if (d.model.pattern[layer] == 'P' || (d.model.pattern[layer] == 'E' && symbol == '-')) d.model.pattern[layer] = symbol;
       });
   }
   attempt([](Draw& d) { d.micros = 1; });
@@ -309,6 +331,13 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.attention.bias = d.model.attention.qkv_bias = d.model.mlp.bias = false; });
   attempt([](Draw& d) { d.model.attention.rope_scaling = {}; });
   attempt([](Draw& d) { d.model.mamba.in_bias = d.model.mamba.out_bias = d.model.mamba.conv_bias = false; });
+  attempt([](Draw& d) { d.model.moe.bias = false; });
+  attempt([](Draw& d) { d.model.moe.aux_loss = 0; });
+  attempt([](Draw& d) { d.model.moe.z_loss = 0; });
+  attempt([](Draw& d) { d.model.moe.shared_intermediate_size = 0; });
+  attempt([](Draw& d) { d.model.moe.routing.groups = d.model.moe.routing.top_groups = 1; });
+  attempt([](Draw& d) { d.model.moe.routing.top_k = 1; });
+  attempt([](Draw& d) { d.model.moe.routing = {Routing::softmax, 1}, d.model.moe.experts = 2; });
   for (const int tensor : {2, 3, 4, 6})
     attempt([&](Draw& d) {
       if (tensor < d.tensor) d.tensor = tensor, d.permutation.clear();
@@ -326,6 +355,7 @@ std::vector<Draw> simpler(const Draw& from) {
   fewer([](Draw& d) -> Index& { return d.model.mamba.head_dim; });
   fewer([](Draw& d) -> Index& { return d.model.mamba.state_size; });
   fewer([](Draw& d) -> Index& { return d.model.mlp.intermediate_size; });
+  fewer([](Draw& d) -> Index& { return d.model.moe.intermediate_size; });
   attempt([](Draw& d) { d.model.attention.head_dim = 2; });
   attempt([](Draw& d) { d.model.attention.head_dim = std::min<Index>(d.model.attention.head_dim, 4); });
   return all;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The model of input/falcon-h1-73m.yaml in PyTorch and Hugging Face transformers, on CPU: seconds per training step
+# The models of input/falcon-h1-73m.yaml and input/gpt2-124m.yaml in PyTorch and Hugging Face transformers, on CPU: seconds per training step
 # (forward, backward, AdamW) in fp32, or with autocast to bf16, on random tokens. For comparison only; see peer.sh.
 import argparse
 import statistics
@@ -9,7 +9,7 @@ import torch
 import transformers
 
 
-def model():
+def falcon_h1():
     config = transformers.FalconH1Config(
         vocab_size=32768, hidden_size=512, intermediate_size=1024, num_hidden_layers=12,
         num_attention_heads=4, num_key_value_heads=2, head_dim=64, max_position_embeddings=16384,
@@ -21,12 +21,19 @@ def model():
         ssm_in_multiplier=2.5, ssm_out_multiplier=0.47140452079103173,
         ssm_multipliers=[0.3535533905932738, 0.25, 0.3535533905932738, 0.5, 0.3535533905932738],
         mlp_multipliers=[1.7677669529663689, 2.34375], use_cache=False)
-    torch.manual_seed(1)
-    return transformers.FalconH1ForCausalLM(config).float().train()
+    return transformers.FalconH1ForCausalLM(config)
+
+
+def gpt2():
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False))
+
+
+models = {"falcon-h1-73m": falcon_h1, "gpt2-124m": gpt2}
 
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--model", default="falcon-h1-73m", choices=models)
     parser.add_argument("--batch", type=int, default=2, help="sequences of a step")
     parser.add_argument("--length", type=int, default=1024, help="tokens of a sequence")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
@@ -34,7 +41,8 @@ def main():
     parser.add_argument("--steps", type=int, default=2, help="timed, after one that is not")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    net = model()
+    torch.manual_seed(1)
+    net = models[args.model]().float().train()
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1)
     parameters = sum(p.numel() for p in net.parameters())
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, {args.threads} threads, "

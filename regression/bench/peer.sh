@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# One training step of input/falcon-h1-73m.yaml here and in PyTorch with transformers, in turns on the same two cores: forward, backward and AdamW of
+# One training step of input/$MODEL.yaml here and in PyTorch with transformers, in turns on the same two cores: forward, backward and AdamW of
 # 2 sequences of 1024 tokens, one on each rank, and of one of 4096 that the ranks share, in fp32 and in bf16 (there: autocast). PyTorch comes from PyPI
 # into BUILD/peer (6 GB, because PyPI's wheel brings CUDA) and is used for nothing else. Both sides wait actively, so that on a machine with other
 # load processor time counts waiting too.
-#   BUILD build folder with step_benchmark   ROUNDS (5) turns   LENGTHS ("1024 4096") tokens of a sequence   PRECISIONS ("fp32 bf16")
+#   MODEL falcon-h1-73m or gpt2-124m
+#   BUILD build folder with step_benchmark   ROUNDS (5) turns   LENGTHS ("1024 4096", of GPT-2 its 1024) tokens of a sequence   PRECISIONS ("fp32 bf16")
 #   ARGS overrides of the deck
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+MODEL=${MODEL:-falcon-h1-73m}
+[ "$MODEL" != gpt2-124m ] || LENGTHS=${LENGTHS:-1024}
 BUILD=${BUILD:-build/release} ROUNDS=${ROUNDS:-5} LENGTHS=${LENGTHS:-1024 4096} PRECISIONS=${PRECISIONS:-fp32 bf16} ARGS=${ARGS:-}
 venv=build/peer ranks=2
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$BUILD/regression/step_benchmark")"
@@ -21,10 +24,10 @@ ours() {  # LENGTH PRECISION
   local layout=()
   [ "$(sequences "$1")" = $ranks ] || layout=(parallel.context=$ranks)
   # shellcheck disable=SC2086  # ARGS is a list of words
-  OMP_NUM_THREADS=1 "${launcher[@]}" -n $ranks "$BUILD/regression/step_benchmark" input/falcon-h1-73m.yaml windows=2 micros=1 \
+  OMP_NUM_THREADS=1 "${launcher[@]}" -n $ranks "$BUILD/regression/step_benchmark" "input/$MODEL.yaml" windows=2 micros=1 \
     train.seq_length="$1" train.precision="$2" "${layout[@]}" $ARGS
 }
-theirs() { "$venv/bin/python" regression/bench/peer.py --batch "$(sequences "$1")" --length "$1" --precision "$2" --threads $ranks --steps 2 2>/dev/null; }
+theirs() { "$venv/bin/python" regression/bench/peer.py --model "$MODEL" --batch "$(sequences "$1")" --length "$1" --precision "$2" --threads $ranks --steps 2 2>/dev/null; }
 middle() { sort -n | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'; }
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -43,7 +46,7 @@ for ((i = 1; i <= ROUNDS; ++i)); do
   done
 done
 "$venv/bin/python" -c 'import torch, transformers; print("PyTorch", torch.__version__, "transformers", transformers.__version__)'
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), 2 cores; medians of $ROUNDS turns; GFLOP/s: products of the model, counted once, over the step"
+echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), 2 cores, $MODEL; medians of $ROUNDS turns; GFLOP/s: products of the model, counted once, over the step"
 printf '%-7s %-5s %-10s %10s %10s %7s %10s %10s\n' tokens "" seconds gyrfalcon PyTorch ratio GFLOP/s theirs
 for length in $LENGTHS; do
   for precision in $PRECISIONS; do

@@ -12,6 +12,7 @@
 #include "kernels/convolution.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/cuda/rows.hpp"
+#include "kernels/expert_rows.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/rmsnorm.hpp"
 #include "kernels/ssd.hpp"
@@ -401,6 +402,24 @@ TEST(counts, rows_are_moved_once_and_in_packs) {
   const auto gate_up = bench.normal<bf16>(R, 2 * D), dgate_up = bench.zeros<bf16>(R, 2 * D);
   expect_bytes("glu", moved(bench, [&] { glu<bf16>(bench.dev, Activation::silu, gate_up, 1, y); }), 1);
   expect_bytes("glu_backward", moved(bench, [&] { glu_backward<bf16>(bench.dev, Activation::silu, dy, gate_up, 1, dgate_up); }), 1);
+}
+
+TEST(counts, rows_of_experts_are_moved_once_and_in_packs) {
+  Workbench bench;
+  const Index R = 128, D = 512, K = 2, experts = 4;
+  const auto chosen = bench.arena.tensor<std::int32_t>(R, K);
+  for (Index s = 0; s < R * K; ++s) chosen.data()[s] = std::int32_t((s / K + s % K) % experts);
+  const ExpertRows rows{bench.arena.tensor<std::int32_t>(R, K), bench.arena.tensor<std::int32_t>(R * K), bench.arena.tensor<std::int32_t>(experts)};
+  group_rows(bench.dev, chosen, rows);
+  const auto x = bench.normal<bf16>(R, D), y = bench.zeros<bf16>(R, D);
+  const auto grouped = bench.zeros<bf16>(R * K, D), dgrouped = bench.normal<bf16>(R * K, D);
+  const auto w = bench.normal<float>(R, K), dw = bench.zeros<float>(R, K);
+  const auto gate_up = bench.normal<bf16>(R * K, 2 * D), dgate_up = bench.zeros<bf16>(R * K, 2 * D);
+  expect_bytes("gather_rows", moved(bench, [&] { gather_rows<bf16>(bench.dev, rows, x, grouped); }), 1);
+  expect_bytes("combine_rows", moved(bench, [&] { combine_rows<bf16>(bench.dev, rows, grouped, Add::yes, y); }), 1);
+  expect_bytes("weighted_swiglu", moved(bench, [&] { weighted_swiglu<bf16>(bench.dev, rows, gate_up, w, grouped); }), 1);
+  expect_bytes("weighted_swiglu_backward", moved(bench, [&] { weighted_swiglu_backward<bf16>(bench.dev, rows, dgrouped, gate_up, w, dgate_up, dw); }),
+               1);
 }
 
 TEST(counts, gates_are_moved_once_and_in_packs) {

@@ -54,6 +54,8 @@ cases = {
     "bamba": ("Bamba", dict(bamba), 2, 21),
     "nemotron_h": ("NemotronH", dict(nemotron_h), 2, 21),
     "nemotron_h_biases": ("NemotronH", dict(nemotron_h, use_bias=True, mlp_bias=True, use_conv_bias=False, time_step_min=0.2, n_groups=1), 2, 19),
+    "qwen3_moe": ("Qwen3Moe", dict(decoder, num_hidden_layers=3, mlp_only_layers=[1], num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12,
+                                   norm_topk_prob=True, num_key_value_heads=4), 2, 21),
 }
 heads = {"GPT2": "LMHeadModel"}
 
@@ -116,14 +118,17 @@ def stored(family, weights):
     parts = {}
     for name, x in weights.items():
         block, _, part = name.partition(".experts.")
-        block = block.replace(".mlp", ".block_sparse_moe")
+        gate, up, down = ("w1", "w3", "w2") if family == "Mixtral" else ("gate_proj", "up_proj", "down_proj")
+        if family == "Mixtral":
+            block = block.replace(".mlp", ".block_sparse_moe")
+            name = name.replace(".mlp.gate.", ".block_sparse_moe.gate.")
         if part == "gate_up_proj":
             for e, both in enumerate(x):
-                parts[f"{block}.experts.{e}.w1.weight"], parts[f"{block}.experts.{e}.w3.weight"] = both.chunk(2)
+                parts[f"{block}.experts.{e}.{gate}.weight"], parts[f"{block}.experts.{e}.{up}.weight"] = both.chunk(2)
         elif part == "down_proj":
-            parts.update({f"{block}.experts.{e}.w2.weight": down for e, down in enumerate(x)})
+            parts.update({f"{block}.experts.{e}.{down}.weight": matrix for e, matrix in enumerate(x)})
         else:
-            parts[name.replace(".mlp.gate.", ".block_sparse_moe.gate.")] = x
+            parts[name] = x
     return {"backbone" + name.removeprefix("model") if family == "NemotronH" and name.startswith("model.") else name: x for name, x in parts.items()}
 
 

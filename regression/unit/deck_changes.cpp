@@ -19,12 +19,13 @@ namespace {
 
 // Under these no value is the default, so that a change of each can do something.
 const char* const base_deck = R"(
-model: {pattern: "P*", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, pad_token_id: 3,
+model: {pattern: "P*E", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, pad_token_id: 3,
         attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4, rope_theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9,
                     rope: {type: llama3, factor: 3, original_length: 16, low_freq_factor: 1.5, high_freq_factor: 5}},
         mamba: {num_heads: 4, head_dim: 4, num_groups: 2, state_size: 4, chunk_size: 4, norm: gate_first, dt_limit: [0.01, 0.5], in_multiplier: 1.1, out_multiplier: 0.7,
                 multipliers: [1.1, 0.9, 1.2, 0.8, 1.3]},
-        mlp: {intermediate_size: 24, gate_multiplier: 1.2, down_multiplier: 0.9}}
+        mlp: {intermediate_size: 24, gate_multiplier: 1.2, down_multiplier: 0.9},
+        moe: {experts: 4, top_k: 2, intermediate_size: 8, shared_intermediate_size: 6, routed_scale: 1.5, groups: 2, aux_loss: 0.5, z_loss: 0.5}}
 data: {prefixes: [x], weights: [1]}
 train: {seq_length: 8, global_batch_size: 4, micro_batch_size: 2, precision: fp64}
 optimizer: {lr: 1e-2, clip_grad: 0.5, weight_decay: 0.2, groups: ["*.A_log", "*embed*"], group_lrs: [0.5, 0.25], group_weight_decays: [0.1, 0.3]}
@@ -85,6 +86,18 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.mlp.bias", {"true", function}},
                                                                          {"model.mlp.gate_multiplier", {"1", function}},
                                                                          {"model.mlp.down_multiplier", {"1", function}},
+                                                                         {"model.moe.experts", {"8", function}},
+                                                                         {"model.moe.top_k", {"1", function}},
+                                                                         {"model.moe.intermediate_size", {"16", function}},
+                                                                         {"model.moe.shared_intermediate_size", {"0", function}},
+                                                                         {"model.moe.score", {"sigmoid", function}},
+                                                                         {"model.moe.normalize_top_k", {"false", function}},
+                                                                         {"model.moe.routed_scale", {"1", function}},
+                                                                         {"model.moe.groups", {"1", function}},
+                                                                         {"model.moe.top_groups", {"2", function}},
+                                                                         {"model.moe.bias", {"true", function}},
+                                                                         {"model.moe.aux_loss", {"0.1", course}},
+                                                                         {"model.moe.z_loss", {"0.1", course}},
                                                                          {"data.prefixes", {"[a]", course}},
                                                                          {"data.weights", {"[2]", course}},
                                                                          {"data.split", {"1,0,0", course}},
@@ -139,7 +152,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"parallel.schedule", {"zero_bubble", none}},
                                                                          {"parallel.virtual_stages", {"2", none}},
                                                                          {"parallel.sequence", {"true", none}},
-                                                                         {"parallel.layers", {"[2]", none}},
+                                                                         {"parallel.layers", {"[3]", none}},
                                                                          {"parallel.shard", {"optimizer", none}},
                                                                          {"parallel.bucket", {"1", none}},
                                                                          {"parallel.reduce_dtype", {"bf16", course}},
@@ -182,6 +195,7 @@ using Overrides = std::vector<std::string>;
 Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
+  if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
   return {};
 }
 

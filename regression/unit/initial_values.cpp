@@ -18,6 +18,7 @@ ModelConfig model_of(const std::string& pattern) {
   m.pattern = pattern;
   m.vocab_size = 200, m.hidden_size = 64, m.init_std = init_std;
   m.attention = {.num_heads = 8, .num_kv_heads = 2, .head_dim = 8, .rope_theta = 1e4, .bias = true};
+  m.moe.experts = 16;
   m.mamba.num_heads = 1024, m.mamba.head_dim = 2, m.mamba.num_groups = 2, m.mamba.state_size = 8, m.mamba.conv_kernel = conv_kernel,
   m.mamba.chunk_size = 8;
   m.mamba.norm = SsmNorm::gate_first;

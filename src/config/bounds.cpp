@@ -36,7 +36,7 @@ ModelSize size_of(const ModelConfig& model) {
       if (w.name.starts_with(fmt::format("model.layers.{}.", i))) times = layers[one.pattern[i]];
     for (const Index extent : w.shape) elements *= double(extent);
     size.weights += times * elements;
-    size.channels += times * double(w.shape[0]);
+    size.channels += times * double(w.shape[0]) * w.tokens;
   }
   return size;
 }
@@ -52,7 +52,7 @@ void check_bounds(const ModelConfig& m, const Section& model) {
   product(m.mamba.num_groups, m.mamba.state_size, "mamba.num_groups", "mamba.state_size");
   at_most(size_of(m).weights, most_weights, "weights",
           model.told({"pattern", "vocab_size", "hidden_size", "attention.num_heads", "attention.head_dim", "mamba.num_heads", "mamba.head_dim",
-                      "mamba.state_size", "mlp.intermediate_size"}));
+                      "mamba.state_size", "mlp.intermediate_size", "moe.experts", "moe.intermediate_size"}));
 }
 
 void check_bounds(const RunConfig& run, const Deck& deck) {
@@ -68,7 +68,7 @@ void check_bounds(const RunConfig& run, const Deck& deck) {
   at_most(rows, most_rows, "tokens in a micro-batch", deck.told({"train.micro_batch_size", "train.seq_length"}));
   at_most(rows * size_of(m).channels, most_numbers, "numbers of a micro-batch",
           deck.told({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size",
-                     "model.mlp.intermediate_size"}));
+                     "model.mlp.intermediate_size", "model.moe.intermediate_size"}));
   if (m.pattern.find_first_of("PM") != std::string::npos)
     at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_numbers, "numbers of scan states",
             deck.told({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim",

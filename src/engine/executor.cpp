@@ -151,6 +151,8 @@ void Executor::compute(Run& run, const Task& task, const char* what, std::vector
   if (hook_) hook_->micro_batch(task.micro);
   Slot& slot = this->slot(run, task);
   Pass pass = stage_.pass(device_, slot);
+  const Index sequences = Index(run.batches.size()) * slot.sequences.batch * grid_.layout().size(Axis::data);
+  if (run.with_backwards()) pass.sequence_weight = 1.0 / double(sequences);
   body(stage_.chunk(task.chunk), pass, slot);
 }
 

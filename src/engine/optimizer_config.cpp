@@ -8,7 +8,7 @@
 namespace gyr {
 
 Trained OptimizerConfig::trained() const {
-  return [patterns = frozen](const Weight& w) { return !matches_any(patterns, w.name); };
+  return [patterns = frozen](const Weight& w) { return w.learns && !matches_any(patterns, w.name); };
 }
 
 OptimizerConfig read_optimizer(Section& s, const std::vector<std::string>& weights) {

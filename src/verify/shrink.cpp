@@ -161,6 +161,12 @@ void shrink_channels(Index& channels, Index heads, const Counts& over) {
   channels = smallest(head_width, channels, [&](Index n) { return channels_meet(n, heads, over) == meets; });
 }
 
+// The inner channels of a block, which are dealt as many as before are.
+void shrink_inner(Index& inner, Index tensor) {
+  const auto meets = dealt(inner, tensor);
+  inner = smallest(std::min(inner, inner_channels), inner, [&](Index n) { return dealt(n, tensor) == meets; });
+}
+
 void shrink_model(ModelConfig& m, const Layout& layout) {
   const Index tensor = layout.size(Axis::tensor);
   m.hidden_size = std::min(m.hidden_size, width);
@@ -170,9 +176,11 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
   shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, attention, layout);
   shrink_heads(m.mamba.num_heads, m.mamba.num_groups, ssm, layout);
   m.mamba.state_size = std::min(m.mamba.state_size, states);
-  const auto inner = dealt(m.mlp.intermediate_size, tensor);
-  m.mlp.intermediate_size =
-      smallest(std::min(m.mlp.intermediate_size, inner_channels), m.mlp.intermediate_size, [&](Index n) { return dealt(n, tensor) == inner; });
+  shrink_inner(m.mlp.intermediate_size, tensor);
+  if (m.pattern.find('E') != std::string::npos) {
+    shrink_inner(m.moe.intermediate_size, tensor);
+    if (m.moe.shared_intermediate_size > 0) shrink_inner(m.moe.shared_intermediate_size, tensor);
+  }
   const Index tokens = m.vocab_size;
   const auto rows = rows_meet(tokens, tensor);
   m.vocab_size = smallest(vocabulary, tokens, [&](Index n) { return rows_meet(n, tensor) == rows; });
@@ -212,7 +220,7 @@ void name_weights(Shrunk& small, const OptimizerConfig& deck) {
   const Trained trained = deck.trained();
   for (Weight w : declared_weights(small.run.model)) {
     const std::string name = std::exchange(w.name, in_layer(w.name, small.from));
-    if (!trained(w)) o.frozen.push_back(name);
+    if (w.learns && !trained(w)) o.frozen.push_back(name);
     for (const ParameterGroup& group : deck.groups)
       if (matches(group.pattern, w.name)) o.groups.push_back({name, group.lr_factor, group.weight_decay_factor});
   }
@@ -237,6 +245,8 @@ Meeting meeting_of(const RunConfig& run, const Layout& layout) {
           {"mamba.num_heads", heads_meet(m.mamba.num_heads, m.mamba.num_groups, ssm, layout)},
           {"mamba.head_dim", channels_meet(m.mamba.head_dim, m.mamba.num_heads, ssm)},
           {"mlp.intermediate_size", dealt(m.mlp.intermediate_size, tensor)},
+          {"moe.intermediate_size", dealt(m.moe.intermediate_size, tensor)},
+          {"moe.shared_intermediate_size", m.moe.shared_intermediate_size > 0 ? dealt(m.moe.shared_intermediate_size, tensor) : std::vector<Index>{}},
           {"vocab_size", rows_meet(m.vocab_size, tensor)},
           {"seq_length", sequences_meet(layout, run.train.micro_batch_size, run.train.seq_length, m.mamba.conv_kernel)},
           {"mamba.chunk_size", chunks_meet(layout, run.train.seq_length, m.mamba.chunk_size)},
@@ -276,6 +286,8 @@ std::string shrunk_table(const RunConfig& deck, const Layout& layout, const Shru
   row("model.mamba.state_size", [](const RunConfig& r) { return r.model.mamba.state_size; });
   row("model.mamba.chunk_size", [](const RunConfig& r) { return r.model.mamba.chunk_size; });
   row("model.mlp.intermediate_size", [](const RunConfig& r) { return r.model.mlp.intermediate_size; });
+  row("model.moe.intermediate_size", [](const RunConfig& r) { return r.model.moe.intermediate_size; });
+  row("model.moe.shared_intermediate_size", [](const RunConfig& r) { return r.model.moe.shared_intermediate_size; });
   row("train.seq_length", [](const RunConfig& r) { return r.train.seq_length; });
   row("train.micro_batch_size", [](const RunConfig& r) { return r.train.micro_batch_size; });
   row("train.global_batch_size", [](const RunConfig& r) { return r.largest_batch(); });

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Llama and its kin: a layer of theirs is an attention layer and a SwiGLU layer of ours.
+// Llama and its kin: a layer of theirs is an attention layer and a SwiGLU layer of ours, or one of experts.
+#include <algorithm>
+
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
 
@@ -41,8 +43,8 @@ void read_mistral(ConfigReader& r) {
            r.given("sliding_window") ? r.text_of(r.value("sliding_window")) : "missing, which means 4096");
 }
 
-void read_qwen(ConfigReader& r) {
-  read_layers(r, {151936, 22016, 32, 1e-6, 1e4, {}, {}, 32768});
+void read_qwen(ConfigReader& r, const Defaults& d) {
+  read_layers(r, d);
   r.demand(!r.flag("use_sliding_window", false), "use_sliding_window", "is true; windows are not supported: every layer must see all");
   for (const char* key : {"sliding_window", "max_window_layers"}) r.known(key);
   const ConfigReader::json& kinds = r.value("layer_types");
@@ -51,15 +53,18 @@ void read_qwen(ConfigReader& r) {
 }
 
 void read_qwen2(ConfigReader& r) {
-  read_qwen(r);
+  read_qwen(r, {151936, 22016, 32, 1e-6, 1e4, {}, {}, 32768});
   r.config.model.attention.qkv_bias = true;
 }
 
-void read_qwen3(ConfigReader& r) {
-  read_qwen(r);
-  if (!r.given("head_dim")) r.config.model.attention.head_dim = 128;
+void read_qwen3(ConfigReader& r, const Defaults& d) {
+  read_qwen(r, d);
   r.config.model.attention.bias = r.flag("attention_bias", false);
   r.config.model.attention.qk_norm = true;
+}
+void read_qwen3(ConfigReader& r) {
+  read_qwen3(r, {151936, 22016, 32, 1e-6, 1e4, {}, {}, 32768});
+  if (!r.given("head_dim")) r.config.model.attention.head_dim = 128;
 }
 
 void write_layers(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
@@ -95,6 +100,60 @@ void write_mistral(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["sliding_window"] = nullptr;
 }
 
+// A layer of theirs is an attention layer and a layer of experts.
+void read_mixtral(ConfigReader& r) {
+  read_layers(r, {32000, 14336, 8, 1e-5, 1e6, 1, 2, 4096 * 32});
+  r.silu("hidden_act");
+  ModelConfig& m = r.config.model;
+  std::replace(m.pattern.begin(), m.pattern.end(), '-', 'E');
+  std::swap(m.moe.intermediate_size, m.mlp.intermediate_size);
+  m.moe.experts = r.integer("num_local_experts", 8, 1, most_experts);
+  m.moe.routing.top_k = r.integer("num_experts_per_tok", 2, 1, m.moe.experts);
+  r.demand(r.value("sliding_window").is_null(), "sliding_window", "is {}; windows are not supported: every layer must see all",
+           r.text_of(r.value("sliding_window")));
+  if (r.not_negative("router_jitter_noise", 0) > 0) r.note("router_jitter_noise is not applied: training here goes on without it");
+  for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) r.known(key);  // of training
+}
+
+void write_mixtral(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  write_layers(c, j);
+  const MoeConfig& moe = c.model.moe;
+  j["intermediate_size"] = moe.intermediate_size;
+  j["num_local_experts"] = moe.experts;
+  j["num_experts_per_tok"] = moe.routing.top_k;
+  j["sliding_window"] = nullptr;
+}
+
+// Their layers whose MLP is none of experts: those listed, and all but every decoder_sparse_step-th.
+void read_qwen3_moe(ConfigReader& r) {
+  read_qwen3(r, {151936, 6144, 4, 1e-6, 1e4, {}, {}, 32768});
+  r.silu("hidden_act");
+  ModelConfig& m = r.config.model;
+  const Index step = r.integer("decoder_sparse_step", 1, 1, most_layers), layers = m.layers() / 2;
+  for (Index i = step - 1; i < layers; i += step) m.pattern[2 * i + 1] = 'E';
+  const ConfigReader::json& plain = r.value("mlp_only_layers");
+  r.demand(plain.is_null() || plain.is_array(), "mlp_only_layers", "is {}, not a list", r.text_of(plain));
+  for (const ConfigReader::json& i : plain) m.pattern[2 * r.integer(i, "mlp_only_layers", 0, layers - 1) + 1] = '-';
+  m.moe.experts = r.integer("num_experts", 128, 1, most_experts);
+  m.moe.routing.top_k = r.integer("num_experts_per_tok", 8, 1, m.moe.experts);
+  m.moe.routing.normalize = r.flag("norm_topk_prob", false);
+  m.moe.intermediate_size = r.size("moe_intermediate_size", 768);
+  for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) r.known(key);  // of training
+}
+
+void write_qwen3_moe(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  write_qwen3(c, j);
+  const ModelConfig& m = c.model;
+  j["decoder_sparse_step"] = 1;
+  j["mlp_only_layers"] = ConfigReader::json::array();
+  for (Index i = 1; i < m.layers(); i += 2)
+    if (m.pattern[i] == '-') j["mlp_only_layers"].push_back(i / 2);
+  j["num_experts"] = m.moe.experts;
+  j["num_experts_per_tok"] = m.moe.routing.top_k;
+  j["norm_topk_prob"] = m.moe.routing.normalize;
+  j["moe_intermediate_size"] = m.moe.intermediate_size;
+}
+
 StoredPlace place(const ModelConfig& m, const std::string& weight) {
   if (weight == "model.final_layernorm.weight") return {"model.norm.weight"};
   const auto [layer, rest] = layer_name(weight);
@@ -102,8 +161,17 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
   const std::string_view feed_forward = "feed_forward.";
   std::string part = rest;
   if (rest.starts_with(feed_forward)) part = "mlp." + rest.substr(feed_forward.size());
-  else if (m.pattern[layer] == '-' && rest == "input_layernorm.weight") part = "post_attention_layernorm.weight";
+  else if (m.pattern[layer] != '*' && rest == "input_layernorm.weight") part = "post_attention_layernorm.weight";
   return {fmt::format("model.layers.{}.{}", layer / 2, part)};
+}
+
+StoredPlace mixtral_place(const ModelConfig& m, const std::string& weight) {
+  StoredPlace stored = place(m, weight);
+  std::string& name = stored.name;
+  for (const auto& [ours, theirs] :
+       {std::pair{".mlp.", ".block_sparse_moe."}, {".gate_proj.", ".w1."}, {".up_proj.", ".w3."}, {".down_proj.", ".w2."}})
+    if (const auto at = name.find(ours); at != std::string::npos) name.replace(at, std::string_view(ours).size(), theirs);
+  return stored;
 }
 
 // Frequencies that the first folders held.
@@ -115,7 +183,9 @@ std::vector<Family> llama_families() {
   return {{"llama", "LlamaForCausalLM", read_llama, write_llama, place, "", passes_over},
           {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, place},
           {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, place, "", passes_over},
-          {"mistral", "MistralForCausalLM", read_mistral, write_mistral, place}};
+          {"mistral", "MistralForCausalLM", read_mistral, write_mistral, place},
+          {"mixtral", "MixtralForCausalLM", read_mixtral, write_mixtral, mixtral_place},
+          {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, write_qwen3_moe, place}};
 }
 
 }  // namespace gyr

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/expert_rows.hpp"
+
+#include "kernels/backend.hpp"
+#include "kernels/instances.hpp"
+#include "kernels/kokkos/rows.hpp"
+#include "kernels/math.hpp"
+
+namespace gyr::backend {
+
+// A counting sort by one thread: next to the products of the rows, a pass over their numbers is nothing.
+void group_rows(Device& dev, Tensor2<const std::int32_t> chosen, const ExpertRows& rows) {
+  const Index slots = chosen.span(), experts = rows.count.extent(0);
+  for_rows(
+      dev, "group_rows", 1, KOKKOS_LAMBDA(const Index) {
+        const std::int32_t* const expert = chosen.data();
+        std::int32_t *const place = rows.place.data(), *const slot = rows.slot.data(), *const count = rows.count.data();
+        for (Index e = 0; e < experts; ++e) count[e] = 0;
+        for (Index s = 0; s < slots; ++s) place[s] = count[expert[s]]++;  // among those of its expert
+        std::int32_t first = 0;
+        for (Index e = 0; e < experts; ++e) {
+          const std::int32_t n = count[e];
+          count[e] = first, first += n;
+        }
+        for (Index s = 0; s < slots; ++s) {
+          place[s] += count[expert[s]];
+          slot[place[s]] = std::int32_t(s);
+        }
+        for (Index e = 0; e < experts; ++e) count[e] = (e + 1 < experts ? count[e + 1] : first) - count[e];
+      });
+}
+
+template <class T>
+void gather_rows(Device& dev, const ExpertRows& rows, Tensor2<const T> x, Tensor2<T> y) {
+  const Index columns = y.extent(1), choices = rows.place.extent(1);
+  for_teams(
+      "gather_rows", dev, y.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
+        const T* const from = x.data() + rows.slot(p) / choices * columns;
+        T* const to = y.data() + p * columns;
+        each(team, columns, [=](Index c) { to[c] = from[c]; });
+      });
+}
+
+template <class T>
+void combine_rows(Device& dev, const ExpertRows& rows, Tensor2<const T> x, Add add, Tensor2<T> y) {
+  using A = Acc<T>;
+  const Index columns = y.extent(1), choices = rows.place.extent(1);
+  const bool adds = add == Add::yes;
+  for_teams(
+      "combine_rows", dev, y.extent(0), KOKKOS_LAMBDA(const Team& team, Index r) {
+        const std::int32_t* const place = rows.place.data() + r * choices;
+        const T* const from = x.data();
+        T* const to = y.data() + r * columns;
+        each(team, columns, [=](Index c) {
+          A sum = adds ? A(to[c]) : A(0);
+          for (Index k = 0; k < choices; ++k) sum += A(from[place[k] * columns + c]);
+          to[c] = T(sum);
+        });
+      });
+}
+
+template <class T>
+void weighted_swiglu(Device& dev, const ExpertRows& rows, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
+  using A = Acc<T>;
+  const Index width = y.extent(1);
+  for_teams(
+      "weighted_swiglu", dev, y.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
+        const T *const gate = gate_up.data() + 2 * p * width, *const up = gate + width;
+        const A weight = w.data()[rows.slot(p)];
+        T* const to = y.data() + p * width;
+        each(team, width, [=](Index f) { to[f] = T(weight * A(up[f]) * silu(A(gate[f]))); });
+      });
+}
+
+template <class T>
+void weighted_swiglu_backward(Device& dev, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
+                              Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
+  using A = Acc<T>;
+  const Index width = dy.extent(1);
+  for_teams(
+      "weighted_swiglu_backward", dev, dy.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
+        const T *const gate = gate_up.data() + 2 * p * width, *const up = gate + width, *const dout = dy.data() + p * width;
+        T *const dgate = dgate_up.data() + 2 * p * width, *const dup = dgate + width;
+        const A weight = w.data()[rows.slot(p)];
+        const A along = sum<A>(team, width, [=](Index f, A& s) { s += A(dout[f]) * A(up[f]) * silu(A(gate[f])); });
+        each(team, width, [=](Index f) {
+          const A s = A(gate[f]), d = weight * A(dout[f]);
+          dup[f] = T(d * silu(s));
+          dgate[f] = T(d * A(up[f]) * silu_slope(s));
+        });
+        once(team, [=] { dw.data()[rows.slot(p)] = along; });
+      });
+}
+
+GYR_SCALARS(GYR_EXPERT_ROWS)
+
+}  // namespace gyr::backend

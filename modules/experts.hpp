@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Mixture of experts: a router sends each row to top_k of E SwiGLU blocks, and their outputs are added up with its weights,
+//   y = sum over chosen e of w_e (up_e(h) silu(gate_e(h))) down_e',   scores of gate(h) as in routing.hpp
+// Every rank has a part of every expert: they are sharded over the tensor axis by inner channels, as an Mlp is. All ranks of the axis compute the
+// same routing, in the accumulator's precision. Weights are applied to inner channels, so that their gradient is a sum over the axis of one number
+// for each choice. No choice is dropped: memory is that of rows times top_k rows, whatever is chosen.
+// Terms of the loss that balance the router (balance.hpp) have their gradient here and are not told: every sequence of a step counts alike, whatever
+// documents are packed into it and whichever of its tokens have labels.
+#pragma once
+
+#include "kernels/expert_rows.hpp"
+#include "modules/layer.hpp"
+
+namespace gyr {
+
+template <class T>
+class Experts final : public Branch<T> {
+ public:
+  // Weights NAME.gate and, of each expert E, NAME.experts.E.gate_proj, .up_proj and .down_proj
+  Experts(const ModelConfig&, const std::string& name, Parameters&);
+  void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward_weights(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy) override;
+
+ private:
+  using A = Acc<T>;
+  using Numbers = Tensor2<std::int32_t>;
+  struct Keys {
+    static constexpr Key<Tensor2<A>> scores{"scores of experts", Effort::sum, Phase::input_gradients},
+        weights{"routing weights", Effort::sum, Phase::input_gradients};
+    static constexpr Key<Tensor1<A>> lse{"log-sum-exp of the router", Effort::sum, Phase::input_gradients};
+    static constexpr Key<Numbers> place{"places of rows", Effort::sum};
+    static constexpr Key<Tensor1<std::int32_t>> slot{"rows by expert", Effort::sum}, count{"rows of experts", Effort::sum};
+    static constexpr Key<Numbers> chosen{"chosen experts", Effort::sum, Phase::input_gradients};
+    static constexpr Key<Tensor2<T>> gate_up{"gate and up of experts", Effort::product, Phase::input_gradients},
+        inner{"inner of experts", Effort::pass}, dgate_up{"gradient of gate and up of experts"}, dlogits{"gradient of the router"};
+  };
+  struct Expert {
+    Parameter *gate, *up, *down;
+  };
+
+  Expert declare(const ModelConfig&, const std::string& name, Parameters&) const;
+  Matrix<const T> w_gate_up(const Expert&) const;
+  ExpertRows route_rows(Pass&, Frame&, AllRows<T>& h);
+  ExpertRows rows_of(const Frame&) const;
+  // f(expert, n, first) of each expert that has rows, n from `first` on among the grouped ones.
+  template <class F>
+  void for_experts(Device&, const ExpertRows&, const F&) const;
+  void router_backward(Pass&, Frame&, Tensor2<A> dweights, Tensor2<T> dh);
+
+  void balance(Pass&, Frame&, Tensor2<A> dlogits) const;
+
+  MoeConfig c_;
+  std::string name_;
+  Index hidden_size_, intermediate_size_ = 0;  // of an expert, on this rank
+  Parameter* router_;
+  Parameter* bias_ = nullptr;
+  std::vector<Expert> experts_;
+};
+
+LayerFlops experts_flops(const ModelConfig&, Index seq_length);  // with the shared expert's
+// The model whose Mlp is the shared expert.
+ModelConfig with_shared_expert(const ModelConfig&);
+
+void read_moe(Section&, ModelConfig&);
+inline constexpr LayerSection moe_section{"moe", "mixture of experts", read_moe};
+
+}  // namespace gyr

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layers of experts on grids of up to 8 ranks: every gradient is that of one rank, with the terms that balance the router as large as the loss, by a
+// router as it is drawn and by one that sends all tokens to two experts alone.
+#include <algorithm>
+#include <cmath>
+
+#include "regression/cases.hpp"
+#include "regression/grids.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr Index seq_length = 21;  // which pads where ranks share it
+constexpr int micros_of_all = 8;
+
+struct Shape5 {
+  int data, pipeline, context, tensor;
+  bool sequence;
+};
+constexpr Shape5 shapes[] = {{8, 1, 1, 1, false}, {2, 1, 1, 4, false}, {2, 1, 1, 4, true}, {1, 1, 1, 8, true},
+                             {2, 2, 2, 1, false}, {1, 1, 8, 1, false}, {2, 1, 2, 2, true}};
+
+EngineConfig config_of(Routing::Score score, bool biased, int micros) {
+  EngineConfig config;
+  ModelConfig& m = config.model;
+  m = named("T2").model;
+  m.pattern = "EE";
+  m.moe.experts = 6, m.moe.intermediate_size = 4, m.moe.shared_intermediate_size = 8, m.moe.bias = biased;
+  m.moe.routing = {score, 2, 3, 2, true, 1.5};
+  m.moe.aux_loss = 1, m.moe.z_loss = score == Routing::softmax ? 0.5 : 0;
+  config.micro_batch_size = 1, config.seq_length = seq_length, config.micros = micros;
+  return config;
+}
+
+NamedGradients gradients_on(Grid& grid, Routing::Score score, bool biased) {
+  const int data = grid.layout().size(Axis::data), micros = micros_of_all / data;
+  Rig<double> rig(config_of(score, biased, micros), grid);
+  for (const auto& p : rig.engine.stage().parameters().all())
+    if (p->weight.name.ends_with("correction_bias")) assign(rig.engine.device(), *p, [](Index e) { return e == 1 || e == 4 ? 100.0 : 0.0; });
+  const auto source = [&](int micro) {
+    return micro_batch(Index(micro) * data + grid.coordinate(Axis::data), 1, seq_length, rig.engine.model().vocab_size);
+  };
+  rig.engine.gradients(source, micros, 1);
+  return gathered_gradients(rig.engine);
+}
+
+TEST(experts, gradients_are_those_of_one_rank_with_the_terms_that_balance_them) {
+  for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
+    for (const bool biased : {false, true}) {
+      const NamedGradients expected = gradients_on(alone(2), score, biased);
+      for (const Shape5& s : shapes) {
+        std::vector<Span> stages;
+        for (int i = 0; i < s.pipeline; ++i) stages.push_back({2 * i / s.pipeline, 2 * (i + 1) / s.pipeline});
+        Layout layout = grid_layout(s.data, s.pipeline, s.tensor, stages, {}, {}, s.context);
+        layout.sequence = s.sequence;
+        Grid* const grid = grid_of(layout);
+        if (!grid) continue;
+        const NamedGradients found = gradients_on(*grid, score, biased);
+        ASSERT_EQ(found.size(), expected.size());
+        for (const auto& [name, gradient] : expected) {
+          double error = 0, largest = 0;
+          for (std::size_t i = 0; i < gradient.size(); ++i)
+            error = std::max(error, std::abs(found.at(name)[i] - gradient[i])), largest = std::max(largest, std::abs(gradient[i]));
+          EXPECT_LE(error, 1e-12 * largest) << name << " on " << layout.text();
+        }
+      }
+    }
+  meet();
+}
+
+}  // namespace
+}  // namespace gyr::testing

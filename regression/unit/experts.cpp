@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A model of one layer of experts against plain loops in double: its loss, and every gradient against central differences of what it is trained by,
+// the loss and the terms that balance the router. With routers as they are drawn, and with biases that send all tokens to some experts alone.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "modules/layer.hpp"
+#include "regression/cases.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+using Values = std::map<std::string, std::vector<double>>;
+using Row = std::vector<double>;
+
+constexpr Index batch = 2, seq_length = 7;
+constexpr int micros = 2;
+const std::string layer = "model.layers.0.", block = layer + "feed_forward.";
+
+Row times(const Values& w, const std::string& name, const Row& x) {
+  const std::vector<double>& m = w.at(name);
+  Row y(m.size() / x.size(), 0.0);
+  for (std::size_t i = 0; i < m.size(); ++i) y[i / x.size()] += m[i] * x[i % x.size()];
+  return y;
+}
+
+Row normed(const ModelConfig& c, const Values& w, const std::string& name, const Row& x) {
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  Row y = x;
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] *= w.at(name)[i] / std::sqrt(squares / double(x.size()) + c.rms_norm_eps);
+  return y;
+}
+
+void add_swiglu(const Values& w, const std::string& name, const Row& h, double weight, Row& y) {
+  const Row gate = times(w, name + ".gate_proj.weight", h);
+  Row inner = times(w, name + ".up_proj.weight", h);
+  for (std::size_t i = 0; i < gate.size(); ++i) inner[i] *= gate[i] / (1 + std::exp(-gate[i]));
+  const Row out = times(w, name + ".down_proj.weight", inner);
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] += weight * out[i];
+}
+
+// What the tokens of a sequence have told of the router.
+struct Balance {
+  std::vector<double> count, share;
+  double z = 0;
+};
+
+// One row through the layer; the experts that it chooses, or that it has chosen before.
+Row through(const ModelConfig& c, const Values& w, const Row& x, std::vector<Index>& chosen, Balance& told) {
+  const Routing& r = c.moe.routing;
+  const Row h = normed(c, w, layer + "input_layernorm.weight", x), logits = times(w, block + "gate.weight", h);
+  Row scores;
+  double exps = 0, total = 0, weights = 0;
+  for (const double l : logits) exps += std::exp(l);
+  for (const double l : logits) scores.push_back(r.score == Routing::softmax ? std::exp(l) / exps : 1 / (1 + std::exp(-l)));
+  for (const double s : scores) total += s;
+  if (chosen.empty()) {
+    const auto value = [&](Index e) { return scores[e] + (c.moe.bias ? w.at(block + "gate.e_score_correction_bias")[e] : 0); };
+    chosen.resize(scores.size());
+    std::iota(chosen.begin(), chosen.end(), 0);
+    std::stable_sort(chosen.begin(), chosen.end(), [&](Index a, Index b) { return value(a) > value(b); });
+    chosen.resize(r.top_k);
+  }
+  told.count.resize(scores.size()), told.share.resize(scores.size()), told.z += std::log(exps) * std::log(exps);
+  for (std::size_t e = 0; e < scores.size(); ++e) told.share[e] += scores[e] / total;
+  for (const Index e : chosen) weights += scores[e], told.count[e] += 1;
+  Row y = x;
+  for (const Index e : chosen) add_swiglu(w, fmt::format("{}experts.{}", block, e), h, r.scale * scores[e] / (r.normalize ? weights : 1), y);
+  if (c.moe.shared_intermediate_size > 0) add_swiglu(w, block + "shared_experts", h, 1, y);
+  return y;
+}
+
+struct Losses {
+  double loss = 0, trained_by = 0;
+};
+
+// Of all micro-batches; `choices`: of every row, made here where there are none.
+Losses losses_of(const ModelConfig& c, const Values& w, const std::vector<MicroBatch>& batches, std::vector<std::vector<Index>>& choices) {
+  double sum = 0, labels = 0, balance = 0;
+  std::size_t row = 0;
+  choices.resize(batches.size() * batch * seq_length);
+  for (const MicroBatch& m : batches)
+    for (Index b = 0; b < batch; ++b) {
+      Balance told;
+      for (Index i = b * seq_length; i < (b + 1) * seq_length; ++i) {
+        Row x(w.at("model.embed_tokens.weight").begin() + m.tokens[i] * c.hidden_size,
+              w.at("model.embed_tokens.weight").begin() + (m.tokens[i] + 1) * c.hidden_size);
+        for (double& v : x) v *= c.embedding_multiplier;
+        const Row y = through(c, w, x, choices[row++], told);
+        Row logits = times(w, "lm_head.weight", normed(c, w, "model.final_layernorm.weight", y));
+        if (m.labels[i] == ignored_label) continue;
+        double exps = 0;
+        for (double& l : logits) exps += std::exp(l *= c.lm_head_multiplier);
+        sum += std::log(exps) - logits[m.labels[i]], labels += 1;
+      }
+      const double T = double(seq_length);
+      double even = 0;
+      for (Index e = 0; e < c.moe.experts; ++e) even += told.count[e] * told.share[e] / T;
+      balance += c.moe.aux_loss * even * double(c.moe.experts) / (double(c.moe.routing.top_k) * T) + c.moe.z_loss * told.z / T;
+    }
+  return {sum / labels, sum / labels + balance / double(batch * micros)};
+}
+
+ModelConfig model_of(const Routing& rule, bool bias, Index shared) {
+  ModelConfig c = named("T2").model;
+  c.pattern = "E", c.hidden_size = 6, c.vocab_size = 11, c.pad_token_id = -1;
+  c.moe.experts = 5, c.moe.intermediate_size = 3, c.moe.shared_intermediate_size = shared;
+  c.moe.routing = rule, c.moe.bias = bias;
+  c.moe.aux_loss = 0.7, c.moe.z_loss = rule.score == Routing::softmax ? 0.2 : 0;
+  return c;
+}
+
+// Counts must be constant within a difference: choices are those of the weights as they are.
+void expect_plain(const ModelConfig& c) {
+  EngineConfig config;
+  config.model = c, config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = micros;
+  Rig<double> rig(config, alone(1));
+  std::vector<MicroBatch> batches;
+  for (int i = 0; i < micros; ++i) batches.push_back(micro_batch(i * batch, batch, seq_length, c.vocab_size));
+  Values w;
+  for (const auto& p : rig.engine.stage().parameters().all()) {
+    const auto x = p->vector<double>();
+    if (p->weight.name.ends_with("correction_bias"))
+      for (Index e = 0; e < p->size(); ++e) x(e) = e == 1 || e == 4 ? 100 : 0;
+    w[p->weight.name].assign(x.data(), x.data() + x.extent(0));
+  }
+  std::vector<std::vector<Index>> choices;
+  const Losses plain = losses_of(c, w, batches, choices);
+  const StepResult step = rig.engine.gradients([&](int i) { return batches[i]; }, micros, 1);
+  EXPECT_NEAR(step.loss, plain.loss, 1e-12);
+  for (const auto& [name, gradient] : gathered_gradients(rig.engine))
+    for (std::size_t i = 0; i < gradient.size(); i += std::max<std::size_t>(1, gradient.size() / 9)) {
+      const double at = w[name][i], h = 1e-3;
+      const auto moved = [&](double by) {
+        w[name][i] = at + by;
+        return losses_of(c, w, batches, choices).trained_by;
+      };
+      const double slope = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
+      w[name][i] = at;
+      EXPECT_NEAR(gradient[i], slope, 1e-6 * std::abs(slope) + 1e-10) << name << " at " << i;
+    }
+}
+
+TEST(experts, are_plain_loops) {
+  for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
+    for (const bool normalize : {true, false})
+      for (const bool all_to_two : {false, true})
+        for (const Index top_k : {1, 2, 5}) {
+          SCOPED_TRACE(fmt::format("score {}{}{}, {} of 5", int(score), normalize ? " normalized" : "", all_to_two ? " biased" : "", top_k));
+          expect_plain(model_of({score, top_k, 1, 1, normalize, 1.7}, all_to_two, top_k == 2 ? 4 : 0));
+        }
+}
+
+// A bias that no gradient trains has none, no moments, and stays as it is.
+TEST(experts, bias_is_not_trained_by_its_gradient) {
+  EngineConfig config;
+  config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, true, 0);
+  config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = 1;
+  Rig<double> rig(config, alone(1));
+  const auto& all = rig.engine.stage().parameters().all();
+  const auto numbers = [](const Parameter& p) { return std::vector<double>(p.vector<double>().data(), p.vector<double>().data() + p.size()); };
+  std::vector<std::vector<double>> before;
+  for (const auto& p : all) before.push_back(numbers(*p));
+  rig.engine.train([&](int) { return micro_batch(0, batch, seq_length, config.model.vocab_size); }, 1, 1, 1e-2);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool bias = all[i]->weight.name.ends_with("correction_bias");
+    EXPECT_EQ(all[i]->trained, !bias) << all[i]->weight.name;
+    EXPECT_EQ(before[i] == numbers(*all[i]), bias) << all[i]->weight.name;
+  }
+}
+
+TEST(experts, flops_of_a_step_are_those_of_the_plan_whatever_is_chosen) {
+  for (const DType precision : {DType::f64, DType::f32, DType::bf16})
+    for (const bool all_to_two : {false, true}) {
+      EngineConfig config;
+      config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, all_to_two, 0);
+      config.micro_batch_size = batch, config.seq_length = 40, config.micros = 1, config.precision = precision;
+      Grid dry = Grid::dry_run(grid_layout(1, 1, 1, {{0, 1}}), 0);
+      Timers timers(engine_timer_names());
+      Engine plan(config, dry, nullptr, timers);
+      AnyRig rig(config, alone(1));
+      for (const auto& p : rig.engine.stage().parameters().all())
+        if (p->weight.name.ends_with("correction_bias")) assign(rig.engine.device(), *p, [](Index e) { return e == 1 || e == 4 ? 100.0 : 0.0; });
+      const auto source = [&](int) { return micro_batch(0, batch, 40, config.model.vocab_size); };
+      plan.device().clear_work(), rig.engine.device().clear_work();
+      plan.gradients(source, 1, 1), rig.engine.gradients(source, 1, 1);
+      EXPECT_EQ(plan.device().flops(), rig.engine.device().flops());
+    }
+}
+
+}  // namespace
+}  // namespace gyr::testing
