@@ -160,7 +160,7 @@ void gated_norm_backward(Device&, GateOrder, Tensor2<const T> dout, Matrix<const
                          Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz);
 
 template <class A>
-void rope_table(Device&, double rope_theta, const RopeScaling&, const Rotation<A>&);
+void rope_table(Device&, const RopeFrequencies&, const Rotation<A>&);
 template <class S, class T>
 void rope(Device&, Rotate, Index num_heads, double scale, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const S> x,
           Matrix<T> y);

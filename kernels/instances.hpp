@@ -64,6 +64,7 @@
                                        Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Index, double, Tensor2<T>, Matrix<T>);
 
 #define GYR_ROPE_TABLE(A) template void rope_table<A>(Device&, double, const RopeScaling&, const Rotation<A>&);
+#define GYR_BACKEND_ROPE_TABLE(A) template void rope_table<A>(Device&, const RopeFrequencies&, const Rotation<A>&);
 #define GYR_ROPE(S, T) \
   template void rope<S, T>(Device&, Rotate, Index, double, const Rotation<Acc<T>>&, Tensor1<const std::int32_t>, Matrix<const S>, Matrix<T>);
 #define GYR_CONVOLUTION(T)                                                                                                                 \
@@ -138,6 +139,7 @@
 #define GYR_ALL_ROPE GYR_ROPE_TABLE(double) GYR_ROPE_TABLE(float) GYR_CONVERSIONS(GYR_ROPE)
 #define GYR_ALL_ROUTING GYR_ROUTING(double) GYR_ROUTING(float)
 #define GYR_ALL_BALANCE GYR_BALANCE(double) GYR_BALANCE(float)
+#define GYR_ALL_BACKEND_ROPE GYR_BACKEND_ROPE_TABLE(double) GYR_BACKEND_ROPE_TABLE(float) GYR_CONVERSIONS(GYR_ROPE)
 #define GYR_ALL_LOSS GYR_LOSS(double) GYR_LOSS(float) GYR_SCALARS(GYR_LOSS_BACKWARD)
 #define GYR_ALL_ATTENTION GYR_SCALARS(GYR_ATTENTION) GYR_ATTENTION_MERGE(double) GYR_ATTENTION_MERGE(float)
 #define GYR_ALL_SSD GYR_SCALARS(GYR_SSD) GYR_SCALARS(GYR_SSD_STEP) GYR_SCALARS(GYR_SSD_PIECES) GYR_SSD_PASSING(double) GYR_SSD_PASSING(float)

@@ -9,34 +9,52 @@
 
 namespace gyr {
 
-// How frequencies f = theta^(-2j/E) are lowered for texts longer than those that a model was first trained on, as Hugging Face's rope_type says:
-//   linear   f / factor
-//   llama3   f / factor where a turn takes more than original_positions / low_freq_factor tokens, f where it takes fewer than original_positions /
-//            high_freq_factor, and between these from one to the other as the turns within original_positions grow (Llama 3.1)
+// How frequencies f = theta^(-2j/E) are lowered for texts longer than those that a model was first trained on, as Hugging Face's rope_type says. With
+// turns(f) = original_positions f / (2 pi), and a share of 0 where all is lowered and 1 where nothing is, f becomes share f + (1 - share) f / factor:
+//   linear   share = 0
+//   llama3   share rises with turns(f) from low_freq_factor to high_freq_factor (Llama 3.1)
+//   yarn     share rises with j, from the pair that turns low_freq_factor times back to the one that turns high_freq_factor times, both rounded
+//            outwards; and queries and keys are scaled by `attention_factor`, where that is 0 by 0.1 ln(factor) + 1 (Peng et al., "YaRN", 2023, who
+//            call the two beta_slow and beta_fast)
 struct RopeScaling {
-  enum Type { none, linear, llama3 } type = none;
+  enum Type { none, linear, llama3, yarn } type = none;
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
   Index original_positions = 8192;
+  double attention_factor = 0;
 
   auto operator<=>(const RopeScaling&) const = default;
 };
 
-// The frequency of the j-th pair of `half`, in the arithmetic of A, as Hugging Face has it.
-template <class A>
-GYR_FUNCTION A rope_frequency(A theta, const RopeScaling& scaling, Index j, Index half) {
-  const A f = A(1) / std::pow(theta, A(2 * j) / A(2 * half));
-  if (scaling.type == RopeScaling::none) return f;
-  const A low = f / A(scaling.factor);
-  if (scaling.type == RopeScaling::linear) return low;
-  const A first = A(scaling.low_freq_factor), last = A(scaling.high_freq_factor);
-  const A turns = A(scaling.original_positions) / (A(2 * M_PI) / f);
-  if (turns < first) return low;
-  if (turns > last) return f;
-  const A share = (turns - first) / (last - first);
-  return (A(1) - share) * low + share * f;
-}
+// The frequencies of `half` pairs.
+class RopeFrequencies {
+ public:
+  RopeFrequencies(double theta, const RopeScaling& scaling, Index half);
 
-// cos and sin of the positions 0 to P - 1, in Acc<T> throughout (float angles for float and bf16, as Hugging Face has them).
+  // Of pair j, in the arithmetic of A, as Hugging Face has it.
+  template <class A>
+  GYR_FUNCTION A at(Index j) const {
+    const A f = A(1) / std::pow(A(theta_), A(2 * j) / A(2 * half_)), lowered = f / A(scaling_.factor);
+    if (scaling_.type == RopeScaling::none) return f;
+    if (scaling_.type == RopeScaling::linear) return lowered;
+    const A share = scaling_.type == RopeScaling::llama3 ? rising(A(scaling_.original_positions) / (A(2 * M_PI) / f)) : A(1) - rising(A(j));
+    return share <= 0 ? lowered : share >= 1 ? f : (A(1) - share) * lowered + share * f;
+  }
+  double amplitude() const { return amplitude_; }  // that cos and sin are scaled by
+
+ private:
+  template <class A>
+  GYR_FUNCTION A rising(A x) const {
+    return (x - A(first_)) / (A(last_) - A(first_));
+  }
+
+  double theta_;
+  RopeScaling scaling_;
+  Index half_;
+  double amplitude_ = 1, first_ = 0, last_ = 1;  // what the share rises, or falls, between
+};
+
+// cos and sin of the positions 0 to P - 1, times the amplitude of their frequencies, in Acc<T> throughout (float angles for float and bf16, as
+// Hugging Face has them).
 template <class A>
 struct Rotation {
   Tensor2<A> cosine, sine;  // (P,E/2)

@@ -194,11 +194,12 @@ void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, T
 namespace {
 
 void read_rope_scaling(Section& s, RopeScaling& c) {
-  c.type = get_word(s, "type", c.type, {"none", "linear", "llama3"}, "how frequencies are lowered");
+  c.type = get_word(s, "type", c.type, {"none", "linear", "llama3", "yarn"}, "how frequencies are lowered");
   c.factor = s.get("factor", c.factor, "of how much longer texts are").at_least(1).finite();
   c.original_positions = s.get("original_length", c.original_positions, "length first trained on").unit("tokens").positive().at_most(longest);
-  c.low_freq_factor = s.get("low_freq_factor", c.low_freq_factor, "llama3: turns below which all is lowered").positive().finite();
-  c.high_freq_factor = s.get("high_freq_factor", c.high_freq_factor, "llama3: turns above which nothing is").positive().finite();
+  c.low_freq_factor = s.get("low_freq_factor", c.low_freq_factor, "llama3, yarn: turns below which all is lowered").positive().finite();
+  c.high_freq_factor = s.get("high_freq_factor", c.high_freq_factor, "llama3, yarn (usually 32): turns above which nothing is").positive().finite();
+  c.attention_factor = s.get("attention_factor", c.attention_factor, "yarn: scales q and k; 0: by factor").at_least(0).finite();
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ void check(const ModelConfig& c) {
           "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}",
           c.attention.rotary_fraction, c.attention.head_dim, c.attention.rotary_dim());
   const RopeScaling& rope = c.attention.rope_scaling;
-  require(rope.type != RopeScaling::llama3 || rope.low_freq_factor < rope.high_freq_factor, Exit::config,
+  require((rope.type != RopeScaling::llama3 && rope.type != RopeScaling::yarn) || rope.low_freq_factor < rope.high_freq_factor, Exit::config,
           "model.attention.rope.low_freq_factor: {} must be below high_freq_factor {}", rope.low_freq_factor, rope.high_freq_factor);
   const Routing& r = c.moe.routing;
   divides(r.groups, c.moe.experts, "moe.groups must divide moe.experts");

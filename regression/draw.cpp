@@ -56,7 +56,8 @@ AttentionConfig attention_of(Dice& dice, int tensor) {
   if (dice.chance(0.3)) c.rotary_fraction = double(2 * dice.between(0, c.head_dim / 2)) / double(c.head_dim);
   c.qk_norm = dice.chance(0.25);
   c.bias = dice.chance(0.3), c.qkv_bias = dice.chance(0.3);
-  if (dice.chance(0.3)) c.rope_scaling = {dice.of<RopeScaling::Type>({RopeScaling::linear, RopeScaling::llama3}), 4, 0.5, 2, dice.between(1, 16)};
+  if (dice.chance(0.3))
+    c.rope_scaling = {dice.of<RopeScaling::Type>({RopeScaling::linear, RopeScaling::llama3, RopeScaling::yarn}), 4, 0.5, 2, dice.between(1, 16)};
   c.in_multiplier = dice.real(0.5, 2), c.key_multiplier = dice.real(0.5, 2), c.out_multiplier = dice.real(0.5, 2);
   return c;
 }

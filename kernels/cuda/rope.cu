@@ -10,12 +10,11 @@ using namespace cuda;
 namespace {
 
 template <class A>
-GYR_KERNEL rope_table_kernel(A theta, RopeScaling scaling, Global<A> cosine, Global<A> sine) {
-  const Index half = cosine.columns();
+GYR_KERNEL rope_table_kernel(RopeFrequencies frequencies, A amplitude, Global<A> cosine, Global<A> sine) {
   each_pack<1>(cosine, [&](Index p, Index j) {
-    const A angle = A(p) * rope_frequency(theta, scaling, j, half);
-    cosine.store(p, j, std::cos(angle));
-    sine.store(p, j, std::sin(angle));
+    const A angle = A(p) * frequencies.at<A>(j);
+    cosine.store(p, j, amplitude * std::cos(angle));
+    sine.store(p, j, amplitude * std::sin(angle));
   });
 }
 
@@ -53,9 +52,9 @@ GYR_KERNEL rope_kernel(Index num_heads, Acc<T> factor, Acc<T> sense, Global<cons
 }  // namespace
 
 template <class A>
-void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, const Rotation<A>& table) {
+void rope_table(Device& dev, const RopeFrequencies& frequencies, const Rotation<A>& table) {
   const Global<A> cosine(table.cosine), sine(table.sine);
-  launch(dev, "rope_table", grid_of<1>(cosine), rope_table_kernel<A>, A(rope_theta), scaling, cosine, sine);
+  launch(dev, "rope_table", grid_of<1>(cosine), rope_table_kernel<A>, frequencies, A(frequencies.amplitude()), cosine, sine);
 }
 
 template <class S, class T>
@@ -71,6 +70,6 @@ void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotatio
                 cosine, sine, from, to, head);
 }
 
-GYR_ALL_ROPE
+GYR_ALL_BACKEND_ROPE
 
 }  // namespace gyr::backend

@@ -8,15 +8,16 @@
 namespace gyr::backend {
 
 template <class A>
-void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, const Rotation<A>& table) {
+void rope_table(Device& dev, const RopeFrequencies& frequencies, const Rotation<A>& table) {
+  const A amplitude = A(frequencies.amplitude());
   const auto cosine = table.cosine, sine = table.sine;
   const Index P = cosine.extent(0), half = cosine.extent(1);
   for_rows(
       dev, "rope_table", P, KOKKOS_LAMBDA(const Index p) {
         for (Index j = 0; j < half; ++j) {
-          const A angle = A(p) * rope_frequency(A(rope_theta), scaling, j, half);
-          cosine(p, j) = std::cos(angle);
-          sine(p, j) = std::sin(angle);
+          const A angle = A(p) * frequencies.at<A>(j);
+          cosine(p, j) = amplitude * std::cos(angle);
+          sine(p, j) = amplitude * std::sin(angle);
         }
       });
 }
@@ -45,6 +46,6 @@ void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotatio
       });
 }
 
-GYR_ALL_ROPE
+GYR_ALL_BACKEND_ROPE
 
 }  // namespace gyr::backend

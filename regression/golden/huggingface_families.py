@@ -56,6 +56,10 @@ cases = {
     "nemotron_h_biases": ("NemotronH", dict(nemotron_h, use_bias=True, mlp_bias=True, use_conv_bias=False, time_step_min=0.2, n_groups=1), 2, 19),
     "qwen3_moe": ("Qwen3Moe", dict(decoder, num_hidden_layers=3, mlp_only_layers=[1], num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12,
                                    norm_topk_prob=True, num_key_value_heads=4), 2, 21),
+    "llama_yarn": ("Llama", dict(decoder, head_dim=16, rope_parameters=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16,
+                                                                            beta_fast=2.0, beta_slow=0.5, rope_theta=50.0)), 2, 33),
+    "qwen3_moe_sparse": ("Qwen3Moe", dict(decoder, num_hidden_layers=4, decoder_sparse_step=2, num_experts=6, num_experts_per_tok=3,
+                                          moe_intermediate_size=8, attention_bias=True, num_key_value_heads=4, head_dim=8), 2, 17),
 }
 heads = {"GPT2": "LMHeadModel"}
 

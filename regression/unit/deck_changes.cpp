@@ -57,6 +57,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.attention.rope.original_length", {"20", function}},
                                                                          {"model.attention.rope.low_freq_factor", {"1", function}},
                                                                          {"model.attention.rope.high_freq_factor", {"4", function}},
+                                                                         {"model.attention.rope.attention_factor", {"2", function}},
                                                                          {"model.attention.bias", {"true", function}},
                                                                          {"model.attention.qkv_bias", {"true", function}},
                                                                          {"model.attention.qk_norm", {"true", function}},
@@ -196,6 +197,7 @@ Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
   if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
+  if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
   return {};
 }
 

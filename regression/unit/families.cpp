@@ -43,6 +43,8 @@ ModelConfig llama(Draw& d) {
   m.attention.head_dim = 2 * d.from(1, 9), m.attention.rope_theta = double(d.from(2, 100000));
   if (d.coin()) m.attention.rope_scaling = {RopeScaling::linear, double(d.from(1, 9))};
   else if (d.coin()) m.attention.rope_scaling = {RopeScaling::llama3, double(d.from(1, 9)), 0.5, double(d.from(1, 9)), d.from(1, 10000)};
+  else if (d.coin())
+    m.attention.rope_scaling = {RopeScaling::yarn, double(d.from(1, 9)), 1, double(d.from(2, 40)), d.from(1, 10000), 0.5 * double(d.from(0, 3))};
   m.attention.bias = d.coin(), m.mlp.bias = d.coin(), m.mlp.intermediate_size = d.from(1, 50);
   return m;
 }

@@ -132,15 +132,36 @@ TEST(rope, table_is_of_unit_length) {
 
 // Of Llama 3.1 8B and 3.2 1B (theta 5e5, 32 pairs of 64 channels), as transformers 5.23 computes them in float.
 TEST(rope, frequencies_are_lowered_as_published) {
-  const RopeScaling longer{RopeScaling::llama3, 32, 1, 4, 8192};
-  const auto f = [&](Index j) { return double(rope_frequency(5e5f, longer, j, Index(32))); };
-  const auto plain = [&](Index j) { return std::pow(5e5, -2.0 * double(j) / 64); };
+  const RopeFrequencies longer(5e5, {RopeScaling::llama3, 32, 1, 4, 8192}, 32), linear(5e5, {RopeScaling::linear, 4}, 32), plain(5e5, {}, 32);
+  const auto plain_at = [&](Index j) { return std::pow(5e5, -2.0 * double(j) / 64); };
   for (Index j = 0; j < 32; ++j) {
-    const double turns = 8192 * plain(j) / (2 * M_PI), share = std::clamp((turns - 1) / 3, 0.0, 1.0);
-    EXPECT_NEAR(f(j) / plain(j), share + (1 - share) / 32, 2e-5) << j;
-    EXPECT_NEAR(rope_frequency(5e5, RopeScaling{RopeScaling::linear, 4}, j, Index(32)) / plain(j), 0.25, 1e-12);
-    EXPECT_EQ(rope_frequency(5e5, RopeScaling{}, j, Index(32)), 1 / std::pow(5e5, double(2 * j) / 64));
+    const double turns = 8192 * plain_at(j) / (2 * M_PI), share = std::clamp((turns - 1) / 3, 0.0, 1.0);
+    EXPECT_NEAR(longer.at<float>(j) / plain_at(j), share + (1 - share) / 32, 2e-5) << j;
+    EXPECT_NEAR(linear.at<double>(j) / plain_at(j), 0.25, 1e-12);
+    EXPECT_EQ(plain.at<double>(j), 1 / std::pow(5e5, double(2 * j) / 64));
   }
+  EXPECT_EQ(longer.amplitude(), 1);
+}
+
+// YaRN's own words: a pair that turns at least beta_fast times keeps its frequency, one that turns at most beta_slow times is interpolated, and
+// between the two pairs the share falls by equal steps.
+TEST(rope, yarn_ramps_between_pairs) {
+  const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64), told(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64);
+  EXPECT_NEAR(yarn.amplitude(), 0.1 * std::log(16.0) + 1, 1e-15);
+  EXPECT_EQ(told.amplitude(), 1.25);
+  std::vector<double> share;
+  for (Index j = 0; j < 64; ++j) {
+    const double f = std::pow(1e4, -double(j) / 64), turns = 2048 * f / (2 * M_PI);
+    share.push_back((yarn.at<double>(j) / f - 1.0 / 16) / (1 - 1.0 / 16));
+    if (turns >= 32 || turns <= 1) {
+      EXPECT_NEAR(share[j], turns > 1, 1e-12) << j;
+    }
+  }
+  std::vector<double> steps;
+  for (Index j = 1; j < 64; ++j)
+    if (share[j] < share[j - 1] - 1e-9) steps.push_back(share[j - 1] - share[j]);
+  ASSERT_GT(steps.size(), 10u);
+  for (const double step : steps) EXPECT_NEAR(step, 1 / double(steps.size()), 1e-9);
 }
 
 // Of wider heads the first channels turn as those of narrow ones do, the others keep their place and take the scale.

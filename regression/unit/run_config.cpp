@@ -53,6 +53,12 @@ TEST(run_config, the_engine_has_room_for_the_largest_batch) {
   EXPECT_EQ(engine_config(run, layout_of(run, 4)).micros, 8);
 }
 
+TEST(run_config, sequences_are_no_longer_than_learned_positions) {
+  EXPECT_EQ(run_of("model: {positions: 16}\ntrain: {seq_length: 16}").model.positions, 16);
+  expect_refused([] { run_of("model: {positions: 16}\ntrain: {seq_length: 17}"); },
+                 {"train.seq_length", "model.positions", "17 tokens", "16 positions"});
+}
+
 TEST(run_config, refuses_ramps_that_are_none) {
   for (const char* ramp : {"\"16\"", "\"0:\"", "\"0:0\"", "\"0:-4\"", "\"a:4\"", "\"0:4x\"", "\"-1:4\"", "\"0:4\", \"0:8\"", "\"10:4\", \"5:8\""})
     expect_refused([&] { run_of(fmt::format("train: {{ramp: [{}]}}", ramp)); }, {"train.ramp"});

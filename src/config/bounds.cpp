@@ -65,6 +65,9 @@ void check_bounds(const RunConfig& run, const Deck& deck) {
             "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.global_batch_size and in train.ramp",
             deck.told({"train.global_batch_size", "train.ramp", "train.micro_batch_size", "parallel.data"}), step.batch, t.micro_batch_size,
             run.parallel.data > 0 ? fmt::format(" on {} data ranks", run.parallel.data) : "", at_once);
+  require(m.positions == 0 || t.seq_length <= m.positions, Exit::config,
+          "{}: sequences of {} tokens, and the model has learned {} positions; take shorter sequences, or more positions",
+          deck.told({"train.seq_length", "model.positions"}), t.seq_length, m.positions);
   at_most(rows, most_rows, "tokens in a micro-batch", deck.told({"train.micro_batch_size", "train.seq_length"}));
   at_most(rows * size_of(m).channels, most_numbers, "numbers of a micro-batch",
           deck.told({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size",

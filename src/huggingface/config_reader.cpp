@@ -204,17 +204,57 @@ void ConfigReader::read_heads(Index num_heads, Index num_kv_heads) {
   demand(a.num_heads * a.head_dim <= widest, "num_attention_heads", "times head_dim is {}; {} is the most", a.num_heads * a.head_dim, widest);
 }
 
+namespace {
+
+constexpr std::pair<const char*, RopeScaling::Type> rope_types[] = {
+    {"default", RopeScaling::none}, {"linear", RopeScaling::linear}, {"llama3", RopeScaling::llama3}, {"yarn", RopeScaling::yarn}};
+
+const char* name_of_type(RopeScaling::Type type) { return rope_types[type].first; }
+
+// What scales queries and keys where DeepSeek's files say mscale and mscale_all_dim instead.
+double ratio_of_scales(double factor, double scale, double all) {
+  const auto grown = [&](double by) { return factor > 1 ? 0.1 * by * std::log(factor) + 1 : 1; };
+  return grown(scale) / grown(all);
+}
+
+}  // namespace
+
+// Whether the name is one of those that say how frequencies are lowered.
+bool ConfigReader::read_scaling(const std::string& name, const json& x, const std::string& path) {
+  RopeScaling& s = config.model.attention.rope_scaling;
+  const bool yarn = s.type == RopeScaling::yarn, turns = yarn || s.type == RopeScaling::llama3;
+  if (name == "factor") {
+    s.factor = finite(x, path);
+    demand(s.factor >= 1, path, "is {}; it must be at least 1", s.factor);
+  } else if (turns && name == (yarn ? "beta_slow" : "low_freq_factor")) {
+    s.low_freq_factor = finite(x, path);
+  } else if (turns && name == (yarn ? "beta_fast" : "high_freq_factor")) {
+    s.high_freq_factor = finite(x, path);
+  } else if (turns && name == "original_max_position_embeddings") {
+    s.original_positions = integer(x, path, 1, longest);
+  } else if (yarn && name == "attention_factor") {
+    if (!x.is_null()) s.attention_factor = finite(x, path);
+    demand(s.attention_factor >= 0, path, "is {}; it must be above 0", s.attention_factor);
+  } else if (yarn && name == "truncate") {
+    demand(x == true, path, "is {}; pairs are always rounded outwards", text_of(x));
+  } else {
+    return yarn && (name == "mscale" || name == "mscale_all_dim");
+  }
+  return true;
+}
+
 void ConfigReader::read_rotary_object(const std::string& key, const json& rope, std::optional<double>& base) {
   demand(rope.is_object(), key, "is {}, not an object", text_of(rope));
   RopeScaling& scaling = config.model.attention.rope_scaling;
   const auto kind = rope.find(rope.contains("rope_type") ? "rope_type" : "type");
-  const bool stretches = rotary_.stretched && kind != rope.end() && (*kind == "linear" || *kind == "llama3");
+  for (const auto& [name, type] : rope_types)
+    if (rotary_.stretched && kind != rope.end() && *kind == name) scaling.type = type;
+  if (scaling.type == RopeScaling::yarn) scaling.high_freq_factor = 32;
   for (const auto& [name, x] : rope.items()) {
     const std::string path = fmt::format("{}.{}", key, shown(name));
     if (name == "rope_type" || name == "type") {
-      demand(x == "default" || stretches, path, "is {}; supported {}", text_of(x),
-             rotary_.stretched ? "are default, linear and llama3" : "is the default rotary embedding alone");
-      if (stretches) scaling.type = x == "linear" ? RopeScaling::linear : RopeScaling::llama3;
+      demand(x == "default" || x == name_of_type(scaling.type), path, "is {}; supported {}", text_of(x),
+             rotary_.stretched ? "are default, linear, llama3 and yarn" : "is the default rotary embedding alone");
     } else if (name == "partial_rotary_factor") {
       read_partial(path, x);
     } else if (name == "rope_theta") {
@@ -222,19 +262,12 @@ void ConfigReader::read_rotary_object(const std::string& key, const json& rope, 
       demand(inner > 0, path, "is {}; it must be above 0", inner);
       if (base && inner != *base) note("rope_theta is {} and {} is {}: the latter holds", *base, path, inner);
       base = inner;
-    } else if (stretches && name == "factor") {
-      scaling.factor = finite(x, path);
-      demand(scaling.factor >= 1, path, "is {}; it must be at least 1", scaling.factor);
-    } else if (stretches && name == "low_freq_factor") {
-      scaling.low_freq_factor = finite(x, path);
-    } else if (stretches && name == "high_freq_factor") {
-      scaling.high_freq_factor = finite(x, path);
-    } else if (stretches && name == "original_max_position_embeddings") {
-      scaling.original_positions = integer(x, path, 1, longest);
-    } else {
-      demand(x.is_null(), path, "is {}, and is not supported: only rope_type \"default\" with its rope_theta is", text_of(x));
+    } else if (scaling.type == RopeScaling::none || !read_scaling(name, x, path)) {
+      demand(x.is_null(), path, "is {}, and is not supported with rope_type \"{}\"", text_of(x), name_of_type(scaling.type));
     }
   }
+  if (scaling.type == RopeScaling::yarn && scaling.attention_factor == 0 && rope.contains("mscale") && rope.contains("mscale_all_dim"))
+    scaling.attention_factor = ratio_of_scales(scaling.factor, finite(rope["mscale"], key), finite(rope["mscale_all_dim"], key));
 }
 
 void ConfigReader::read_partial(const std::string& key, const json& x) {
@@ -255,8 +288,10 @@ void ConfigReader::read_rotary(std::optional<double> theta, const Rotary& suppor
   demand(base.has_value(), "rope_theta", "is missing, beside and inside rope_parameters, and its default differs between versions: write it");
   config.model.attention.rope_theta = *base;
   const RopeScaling& s = config.model.attention.rope_scaling;
-  demand(s.type != RopeScaling::llama3 || (s.low_freq_factor > 0 && s.low_freq_factor < s.high_freq_factor), "low_freq_factor",
-         "is {} and high_freq_factor {}: the first must be above 0 and below the second", s.low_freq_factor, s.high_freq_factor);
+  const bool yarn = s.type == RopeScaling::yarn;
+  demand((s.type != RopeScaling::llama3 && !yarn) || (s.low_freq_factor > 0 && s.low_freq_factor < s.high_freq_factor),
+         yarn ? "beta_slow" : "low_freq_factor", "is {} and {} {}: the first must be above 0 and below the second", s.low_freq_factor,
+         yarn ? "beta_fast" : "high_freq_factor", s.high_freq_factor);
 }
 
 void ConfigReader::read_time_step_limit(const std::string& key) {
@@ -328,12 +363,14 @@ void write_heads(const AttentionConfig& a, nlohmann::ordered_json& j) {
 void write_rotary(const AttentionConfig& a, nlohmann::ordered_json& j) {
   j["rope_theta"] = a.rope_theta;
   const RopeScaling& s = a.rope_scaling;
-  nlohmann::ordered_json scaling{{"rope_type", s.type == RopeScaling::none ? "default" : s.type == RopeScaling::linear ? "linear" : "llama3"}};
+  nlohmann::ordered_json scaling{{"rope_type", name_of_type(s.type)}};
+  const bool yarn = s.type == RopeScaling::yarn;
   if (s.type != RopeScaling::none) scaling["factor"] = s.factor;
-  if (s.type == RopeScaling::llama3) {
-    scaling["low_freq_factor"] = s.low_freq_factor, scaling["high_freq_factor"] = s.high_freq_factor;
+  if (s.type == RopeScaling::llama3 || yarn) {
+    scaling[yarn ? "beta_slow" : "low_freq_factor"] = s.low_freq_factor, scaling[yarn ? "beta_fast" : "high_freq_factor"] = s.high_freq_factor;
     scaling["original_max_position_embeddings"] = s.original_positions;
   }
+  if (yarn && s.attention_factor > 0) scaling["attention_factor"] = s.attention_factor;
   j["rope_scaling"] = s.type == RopeScaling::none ? nlohmann::ordered_json(nullptr) : scaling;
   scaling["rope_theta"] = a.rope_theta;
   if (a.rotary_fraction != 1) scaling["partial_rotary_factor"] = a.rotary_fraction;

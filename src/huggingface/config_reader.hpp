@@ -60,7 +60,7 @@ class ConfigReader {
   // rope_theta and how positions are stretched: beside each other in rope_parameters, in earlier versions in rope_scaling and above it.
   // Without a base to fall back on it must be there.
   struct Rotary {
-    bool stretched = false;  // rope_type linear and llama3: positions of texts longer than those first trained on
+    bool stretched = false;  // rope_type linear, llama3 and yarn: positions of texts longer than those first trained on
     bool partial = false;    // of a part of each head
   };
   void read_rotary(std::optional<double> theta, const Rotary& supported);
@@ -75,6 +75,7 @@ class ConfigReader {
  private:
   void read_rotary_object(const std::string& key, const json&, std::optional<double>& base);
   void read_partial(const std::string& key, const json&);
+  bool read_scaling(const std::string& name, const json&, const std::string& path);
   Index token(const json& x, const std::string& key) const { return integer(x, key, 0, config.model.vocab_size - 1); }
   std::optional<Index> token_or(const std::string& key, std::optional<Index> otherwise);
 

@@ -156,9 +156,17 @@ void shrink_heads(Index& heads, Index& shared, const Counts& over, const Layout&
       }
 }
 
-void shrink_channels(Index& channels, Index heads, const Counts& over) {
+template <class Suits>
+void shrink_channels(Index& channels, Index heads, const Counts& over, const Suits& suits) {
   const auto meets = channels_meet(channels, heads, over);
-  channels = smallest(head_width, channels, [&](Index n) { return channels_meet(n, heads, over) == meets; });
+  channels = smallest(head_width, channels, [&](Index n) { return channels_meet(n, heads, over) == meets && suits(n); });
+}
+
+// As many channels of a head turn, in pairs: none, some or all.
+bool turns_as(const AttentionConfig& before, Index head_dim) {
+  AttentionConfig c = before;
+  c.head_dim = head_dim;
+  return c.rotary_dim() % 2 == 0 && (c.rotary_dim() > 0) == (before.rotary_dim() > 0);
 }
 
 // The inner channels of a block, which are dealt as many as before are.
@@ -171,8 +179,8 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
   const Index tensor = layout.size(Axis::tensor);
   m.hidden_size = std::min(m.hidden_size, width);
   const Counts attention = attention_over(m, layout), ssm = ssm_over(m, layout);
-  shrink_channels(m.attention.head_dim, m.attention.num_heads, attention);
-  shrink_channels(m.mamba.head_dim, m.mamba.num_heads, ssm);
+  shrink_channels(m.attention.head_dim, m.attention.num_heads, attention, [c = m.attention](Index n) { return turns_as(c, n); });
+  shrink_channels(m.mamba.head_dim, m.mamba.num_heads, ssm, [](Index) { return true; });
   shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, attention, layout);
   shrink_heads(m.mamba.num_heads, m.mamba.num_groups, ssm, layout);
   m.mamba.state_size = std::min(m.mamba.state_size, states);

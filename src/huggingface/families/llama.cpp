@@ -134,7 +134,8 @@ void read_qwen3_moe(ConfigReader& r) {
   const ConfigReader::json& plain = r.value("mlp_only_layers");
   r.demand(plain.is_null() || plain.is_array(), "mlp_only_layers", "is {}, not a list", r.text_of(plain));
   for (const ConfigReader::json& i : plain) m.pattern[2 * r.integer(i, "mlp_only_layers", 0, layers - 1) + 1] = '-';
-  m.moe.experts = r.integer("num_experts", 128, 1, most_experts);
+  const char* const experts = r.given("num_local_experts") ? "num_local_experts" : "num_experts";  // since transformers 5
+  m.moe.experts = r.integer(experts, 128, 1, most_experts);
   m.moe.routing.top_k = r.integer("num_experts_per_tok", 8, 1, m.moe.experts);
   m.moe.routing.normalize = r.flag("norm_topk_prob", false);
   m.moe.intermediate_size = r.size("moe_intermediate_size", 768);
