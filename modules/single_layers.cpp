@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers of one branch, for patterns such as "M*-M-": Mamba-2, attention, MLP; and experts, with or without one that all tokens share.
+// Layers of one residual, for patterns such as "M*-M-": Mamba-2, attention, MLP; experts, with or without one that all tokens share; and attention
+// and MLP side by side.
 #include "modules/attention.hpp"
 #include "modules/experts.hpp"
 #include "modules/mamba.hpp"
@@ -45,9 +46,19 @@ struct ExpertsLayer final : SingleLayer<T, Experts> {
   }
 };
 
+template <class T>
+struct ParallelLayer final : SingleLayer<T, Attention> {
+  ParallelLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Attention>(c, name, ".self_attn", p) {
+    this->residual_.add(std::make_unique<Mlp<T>>(c, name + ".feed_forward", p));
+  }
+};
+LayerFlops parallel_flops(const ModelConfig& m, Index seq_length) { return attention_flops(m, seq_length) + mlp_flops(m, seq_length); }
+
 const Registered mamba({'M', "mamba", "Mamba-2 alone", make_layer<MambaLayer>, mamba_flops, {mamba_section}});
 const Registered attention({'*', "attention", "attention alone", make_layer<AttentionLayer>, attention_flops, {attention_section}});
 const Registered mlp({'-', "mlp", "MLP alone", make_layer<MlpLayer>, mlp_flops, {mlp_section}});
+const Registered parallel(
+    {'B', "parallel", "attention and MLP side by side", make_layer<ParallelLayer>, parallel_flops, {attention_section, mlp_section}});
 const Registered experts({'E', "experts", "mixture of experts", make_layer<ExpertsLayer>, experts_flops, {moe_section}});
 
 }  // namespace

@@ -140,7 +140,7 @@ std::vector<Mixers> mixers_of(const Place& p, const char* alone, const char* all
   return list;
 }
 std::vector<Mixers> ssm_of(const Place& p) { return mixers_of(p, "M", "PM", p.computes_ssm(), p.tensor - p.attention_ranks, "ssm"); }
-std::vector<Mixers> attention_of(const Place& p) { return mixers_of(p, "*", "P*", p.computes_attention(), p.attention_ranks, "attention"); }
+std::vector<Mixers> attention_of(const Place& p) { return mixers_of(p, "*B", "P*B", p.computes_attention(), p.attention_ranks, "attention"); }
 
 // Elements of matrices, and of vectors and filters, which are stored in the accumulator's precision.
 struct Run {
@@ -195,7 +195,7 @@ void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
   for (const Mixers& mixers : attention_of(p))
     if (has(mixers)) attention_weights(m.attention, mixers.shards(p), of_mixers);
   if (symbol == 'P') norm_weights(m, x.all);
-  if (symbol == 'P' || symbol == '-') mlp_weights(m.mlp, s, x.all);
+  if (symbol == 'P' || symbol == '-' || symbol == 'B') mlp_weights(m.mlp, s, x.all);
   if (symbol == 'E') moe_weights(m.moe, s, x.all);
 }
 
@@ -293,10 +293,10 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
   const MambaConfig& c = p.model().mamba;
   const Index micros = p.config.micros;
-  const Index residuals = 2 * p.count("P") + p.count("M*-E");
+  const Index residuals = 2 * p.count("P") + p.count("M*-EB");
   const auto again = [&](const char* symbols, Effort least) { return p.count(symbols, least); };
   // Where a layer is run again, its last sum is not needed; what its products read is gathered once more.
-  const Index sums_again = again("P", Effort::sum), gathers_again = 2 * again("P", Effort::product) + again("M*-E", Effort::product);
+  const Index sums_again = again("P", Effort::sum), gathers_again = 2 * again("P", Effort::product) + again("M*-EB", Effort::product);
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last()), p.tensor * p.kept_bytes());
     add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last()), p.kept_bytes());
@@ -340,13 +340,13 @@ void replicas(const Place& p, Ledger& ledger) {
     hold(attention, s.out_replicas, s.out * s.d);
     if (m.attention.qk_norm) hold(attention, attention.ranks, 2 * m.attention.head_dim);
   }
-  const Mixers axis{"P-", p.tensor, "tensor"};
+  const Mixers axis{"P-B", p.tensor, "tensor"};
   const Shards s = axis.shards(p);
   hold(axis, s.f_replicas, s.f * (m.mlp.gated ? 3 * s.d + 2 * m.mlp.bias : 2 * s.d + m.mlp.bias));
   const Mixers routed{"E", p.tensor, "tensor"};
   hold(routed, s.expert.replicas, m.moe.experts * s.expert.units * 3 * s.d);
   hold(routed, s.shared.replicas, s.shared.units * 3 * s.d);
-  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*-E") + p.last()) * s.d * (m.norm == NormType::layer ? 2 : 1);
+  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*-EB") + p.last()) * s.d * (m.norm == NormType::layer ? 2 : 1);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }
@@ -511,7 +511,7 @@ bool can_exchange(const ModelConfig& m, int tensor, int context, int attention_r
     return heads % context == 0 && (keys % context == 0 || context % keys == 0);
   };
   const auto used = [&](char symbol) { return m.pattern.find(symbol) != std::string::npos; };
-  return (!used('*') || can(tensor)) && (!used('P') || can(attention_ranks > 0 ? attention_ranks : tensor));
+  return (!(used('*') || used('B')) || can(tensor)) && (!used('P') || can(attention_ranks > 0 ? attention_ranks : tensor));
 }
 
 bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
@@ -522,8 +522,8 @@ bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const bool apart = attention_ranks > 0;
   const bool experts =
       split(m.moe.intermediate_size, tensor) && (m.moe.shared_intermediate_size == 0 || split(m.moe.shared_intermediate_size, tensor));
-  return (!used('E') || experts) && (!used('*') || attention(tensor)) && (!used('M') || ssm(tensor)) &&
-         (!(used('P') || used('-')) || split(m.mlp.intermediate_size, tensor)) &&
+  return (!used('E') || experts) && (!(used('*') || used('B')) || attention(tensor)) && (!used('M') || ssm(tensor)) &&
+         (!(used('P') || used('-') || used('B')) || split(m.mlp.intermediate_size, tensor)) &&
          (!used('P') || (attention(apart ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
 }
 

@@ -102,7 +102,7 @@ MoeConfig moe_of(Dice& dice, int tensor) {
 
 ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) {
   ModelConfig m;
-  for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.6) ? 'P' : dice.of<char>({'M', '*', '-', 'E', 'E'});
+  for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.6) ? 'P' : dice.of<char>({'M', '*', '-', 'B', 'E', 'E'});
   m.hidden_size = dice.between(3, 14), m.vocab_size = dice.between(3, 40);
   m.rms_norm_eps = dice.of<double>({1e-5, 1e-3});
   m.norm = dice.chance(0.2) ? NormType::layer : NormType::rms;

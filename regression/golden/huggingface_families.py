@@ -29,6 +29,8 @@ mixtral = dict(decoder, intermediate_size=12, num_local_experts=4, num_experts_p
 
 gpt2 = dict(vocab_size=40, n_embd=16, n_layer=2, n_head=4, n_positions=96, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1,
             eos_token_id=2)
+falcon = dict(vocab_size=40, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, multi_query=True, parallel_attn=True, alibi=False, bias=False,
+              new_decoder_architecture=False, tie_word_embeddings=False, max_position_embeddings=512, bos_token_id=1, eos_token_id=2)
 bamba = dict(decoder, num_hidden_layers=3, attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=4, mamba_expand=2, mamba_n_groups=1, mamba_d_state=8,
              mamba_chunk_size=8, head_dim=8, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))
 nemotron_h = dict(vocab_size=40, hidden_size=16, layers_block_type=["mamba", "mlp", "attention", "mamba", "mlp"], num_attention_heads=4,
@@ -60,6 +62,8 @@ cases = {
                                                                             beta_fast=2.0, beta_slow=0.5, rope_theta=50.0)), 2, 33),
     "qwen3_moe_sparse": ("Qwen3Moe", dict(decoder, num_hidden_layers=4, decoder_sparse_step=2, num_experts=6, num_experts_per_tok=3,
                                           moe_intermediate_size=8, attention_bias=True, num_key_value_heads=4, head_dim=8), 2, 17),
+    "falcon": ("Falcon", dict(falcon), 2, 21),
+    "falcon_biases": ("Falcon", dict(falcon, bias=True, parallel_attn=False, ffn_hidden_size=24, num_hidden_layers=2), 2, 19),
 }
 heads = {"GPT2": "LMHeadModel"}
 

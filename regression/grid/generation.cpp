@@ -52,15 +52,24 @@ TEST(generation, is_the_same_with_fewer_heads_than_ranks) {
   expect_one_text(model);
 }
 
+TEST(generation, is_the_same_with_experts) {
+  ModelConfig model = widened(named("T2"));
+  model.pattern = "PE*EMEE-", model.moe.intermediate_size = 24, model.moe.shared_intermediate_size = 16;
+  expect_one_text(model);
+}
+
 // Weights in int8 are cut by layers as they are, and by rows; a share of columns that is no multiple of 64 has blocks of its own.
 TEST(generation, in_int8_is_the_same_on_ranks_that_share_layers) {
-  const ModelConfig model = widened(named("T2"));
-  const Sampling sampling{0, 0, 1, 7, made};
-  const auto one = written(model, alone(8), sampling, Factors::int8);
-  for (const int ranks : {2, 4})
-    if (Grid* grid = grid_of(layout_of(1, ranks, 1))) {
-      EXPECT_EQ(written(model, *grid, sampling, Factors::int8), one) << ranks;
-    }
+  for (const char* pattern : {"PPPPPPPP", "PE*EMEE-"}) {
+    ModelConfig model = widened(named("T2"));
+    model.pattern = pattern, model.moe.intermediate_size = 24, model.moe.shared_intermediate_size = 16;
+    const Sampling sampling{0, 0, 1, 7, made};
+    const auto one = written(model, alone(8), sampling, Factors::int8);
+    for (const int ranks : {2, 4})
+      if (Grid* grid = grid_of(layout_of(1, ranks, 1))) {
+        EXPECT_EQ(written(model, *grid, sampling, Factors::int8), one) << ranks;
+      }
+  }
   meet();
 }
 

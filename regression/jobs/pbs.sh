@@ -14,6 +14,7 @@ stand_in_for_pbs
 mkdir "$folder/site"
 ln -s "$PWD/jobscripts" "$PWD/input" "$folder/site"
 export OMP_NUM_THREADS=1
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE  # which the jobs are not given: other kernels have other bits
 
 # As many steps as take about ten seconds here: the job is stopped half way, and machines differ.
 run() { "${launcher[@]}" -n 2 "$build/bin/gyrfalcon" "$1" input/demo.yaml "${settings[@]}" "${@:2}"; }

@@ -86,6 +86,15 @@ ModelConfig gpt2(Draw& d) {
   return m;
 }
 
+ModelConfig falcon(Draw& d) {
+  ModelConfig m = gpt2(d);
+  m.positions = 0, m.attention.num_kv_heads = 1, m.attention.rotary_fraction = 1, m.attention.rope_theta = double(d.from(2, 100000));
+  m.attention.num_heads = d.coin() ? 4 : 8, m.attention.head_dim = m.hidden_size / m.attention.num_heads;
+  m.attention.bias = m.mlp.bias = d.coin();
+  if (d.coin()) m.pattern.assign(std::size_t(d.from(1, 4)), 'B');
+  return m;
+}
+
 ModelConfig qwen3(Draw& d) {
   ModelConfig m = llama(d);
   m.mlp.bias = false, m.attention.qk_norm = true, m.mlp.activation = Activation(d.from(0, 3));
@@ -123,8 +132,8 @@ struct Drawn {
   const char* model_type;
   ModelConfig (*draw)(Draw&);
 };
-constexpr Drawn drawn[] = {{"llama", llama}, {"mixtral", mixtral}, {"qwen3_moe", qwen3_moe}, {"mamba2", mamba2},
-                           {"gpt2", gpt2},   {"qwen3", qwen3},     {"bamba", bamba},         {"nemotron_h", nemotron_h}};
+constexpr Drawn drawn[] = {{"llama", llama}, {"mixtral", mixtral}, {"qwen3_moe", qwen3_moe}, {"mamba2", mamba2},        {"gpt2", gpt2},
+                           {"qwen3", qwen3}, {"falcon", falcon},   {"bamba", bamba},         {"nemotron_h", nemotron_h}};
 
 TEST(families, what_is_written_is_read_again) {
   const char* const given = std::getenv("GYR_SEED");

@@ -56,7 +56,7 @@ class recompute : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(T, recompute, ::testing::Values("T1", "T2", "T3", "T4", "T5", "T6"), [](const auto& info) { return info.param; });
 
 TEST_P(recompute, keeps_every_bit) {
-  for (const char* pattern : {"PPP", "M*-P", "-", "*", "M", "E"})
+  for (const char* pattern : {"PPP", "M*-P", "-", "*", "M", "E", "B"})
     for (const DType precision : {DType::f64, DType::f32, DType::bf16}) {
       const Step kept = step(named(GetParam()), pattern, precision, "none");
       for (const Policy& policy : policies) {

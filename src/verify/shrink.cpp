@@ -37,15 +37,15 @@ Index on_a_rank(Index units, Index ranks) { return std::max<Index>(1, units / ra
 
 // Over how many ranks of the tensor axis heads are dealt: in blocks with both mixers over a team where these are apart, in layers of one over all.
 using Counts = std::vector<Index>;
-Counts dealt_over(const std::string& pattern, char alone, const Span& team, const Layout& layout) {
-  const auto has = [&](char symbol) { return pattern.find(symbol) != std::string::npos; };
+Counts dealt_over(const std::string& pattern, const char* alone, const Span& team, const Layout& layout) {
+  const auto has = [&](const char* symbols) { return pattern.find_first_of(symbols) != std::string::npos; };
   Counts counts;
-  if (team.size() > 0 && has('P')) counts.push_back(team.size());
+  if (team.size() > 0 && has("P")) counts.push_back(team.size());
   if (counts.empty() || has(alone)) counts.push_back(layout.size(Axis::tensor));
   return counts;
 }
-Counts attention_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, '*', layout.mixers().attention, layout); }
-Counts ssm_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, 'M', layout.mixers().ssm, layout); }
+Counts attention_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, "*B", layout.mixers().attention, layout); }
+Counts ssm_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, "M", layout.mixers().ssm, layout); }
 
 // Query and key heads, or SSM heads and groups: how both are dealt over tensor ranks, and the heads of a rank over the context axis.
 std::vector<Index> heads_meet(Index heads, Index shared, Index tensor, Index context) {
