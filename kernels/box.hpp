@@ -13,6 +13,7 @@ namespace gyr {
 struct Span {
   Index first = 0, last = 0;
   Index size() const { return last - first; }
+  bool contains(Index i) const { return first <= i && i < last; }
   bool operator==(const Span&) const = default;
 };
 

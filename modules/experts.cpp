@@ -3,6 +3,7 @@
 
 #include "kernels/balance.hpp"
 #include "kernels/sum.hpp"
+#include "kernels/upload.hpp"
 #include "modules/contribution.hpp"
 #include "modules/trainable.hpp"
 
@@ -10,8 +11,8 @@ namespace gyr {
 
 namespace {
 
-// How many rows each expert has: the products of experts are called by the host, so that it has to know. In a dry run as even as can be, which costs
-// as many flops as any other.
+// How many rows each expert has of those chosen here: the products of experts are called by the host, so that it has to know. In a dry run as even as
+// can be, which costs as many flops as any other.
 std::vector<Index> expert_counts(Device& dev, const ExpertRows& rows) {
   const Index experts = rows.count.extent(0), slots = rows.slot.extent(0);
   std::vector<Index> counts;
@@ -21,6 +22,13 @@ std::vector<Index> expert_counts(Device& dev, const ExpertRows& rows) {
   }
   for (const std::int32_t n : to_host(dev, Tensor1<const std::int32_t>(rows.count))) counts.push_back(n);
   return counts;
+}
+
+// Of slots, or of other rows that each go to one expert, in place of rows with several choices.
+ExpertRows one_each(const ExpertRows& rows) { return {Tensor2<std::int32_t>(rows.place.data(), rows.slot.extent(0), 1), rows.slot, rows.count}; }
+template <class S>
+Tensor2<S> one_each(const Tensor2<S>& x) {
+  return Tensor2<S>(x.data(), x.span(), 1);
 }
 
 }  // namespace
@@ -33,17 +41,19 @@ Experts<T>::Experts(const ModelConfig& m, const std::string& name, Parameters& p
     bias.learns = false;
     bias_ = &parameters.declare(std::move(bias));
   }
-  for (Index e = 0; e < c_.experts; ++e) experts_.push_back(declare(m, fmt::format("{}.experts.{}", name, e), parameters));
+  const Span mine = parameters.experts(c_.experts);
+  for (Index e = mine.first; e < mine.last; ++e) experts_.push_back(declare(m, e, fmt::format("{}.experts.{}", name, e), parameters));
   intermediate_size_ = experts_[0].gate->rows();
 }
 
 template <class T>
-auto Experts<T>::declare(const ModelConfig& m, const std::string& name, Parameters& parameters) const -> Expert {
+auto Experts<T>::declare(const ModelConfig& m, Index number, const std::string& name, Parameters& parameters) const -> Expert {
   using P = Parameters;
   const Run inner{c_.intermediate_size, c_.intermediate_size, false, "moe.intermediate_size"};
   const auto matrix = [&](const char* part, Shape shape, Shardings shardings, P::Fit fit) {
     Weight weight{name + part + ".weight", std::move(shape), std::move(shardings), normal(m.init_std), Storage::factor};
     weight.tokens = double(c_.routing.top_k) / double(c_.experts);
+    weight.expert = {number, c_.experts};
     return &parameters.declare(std::move(weight), fit);
   };
   const Shape up{c_.intermediate_size, m.hidden_size}, down{m.hidden_size, c_.intermediate_size};
@@ -64,15 +74,14 @@ Matrix<const T> Experts<T>::w_gate_up(const Expert& expert) const {
 // all rows with one expert, and few of them.
 template <class T>
 template <class F>
-void Experts<T>::for_experts(Device& dev, const ExpertRows& rows, const F& f) const {
+void Experts<T>::for_experts(Device& dev, const Work& work, const F& f) const {
   const Workspace workspace(dev.scratch, "products of experts");
   if (dev.dry_run()) {
     const Device::Repeat uncounted(dev, 0);
-    const Index most = rows.place.extent(0);
-    for (const Index n : {most, std::min(most, few_rows)}) f(experts_[0], n, Index(0));
+    for (const Index n : {work.most, std::min(work.most, few_rows)}) f(experts_[0], n, Index(0));
   }
   Index e = 0, first = 0;
-  for (const Index n : expert_counts(dev, rows)) {
+  for (const Index n : work.exchange ? work.exchange->received_counts() : expert_counts(dev, work.rows)) {
     if (n > 0) f(experts_[e], n, first);
     ++e, first += n;
   }
@@ -100,50 +109,159 @@ ExpertRows Experts<T>::route_rows(Pass& a, Frame& frame, AllRows<T>& h) {
   return grouped;
 }
 
+// Rows that a rank has memory for where experts are dealt.
+template <class T>
+Index Experts<T>::room(const Pass& a) const {
+  return ExpertExchange::capacity(a.experts, a.stream.rows, c_.routing.top_k, c_.experts);
+}
+
+template <class T>
+ExpertExchange Experts<T>::exchange_of(Pass& a, const Frame& frame) const {
+  if (a.dev.dry_run()) return ExpertExchange::even(*a.experts.ranks, c_.experts, a.stream.rows * c_.routing.top_k);
+  const std::vector<std::int32_t> counts = to_host(a.dev, Tensor1<const std::int32_t>(frame.get(Keys::all_counts)));
+  return {*a.experts.ranks, {counts.begin(), counts.end()}};
+}
+
+template <class T>
+auto Experts<T>::work_of(Pass& a, const Frame& frame) const -> Work {
+  const Index slots = a.stream.rows * c_.routing.top_k;
+  if (!a.experts.ranks) return {rows_of(frame), slots, a.stream.rows, {}};
+  ExpertExchange exchange = exchange_of(a, frame);
+  const Index count = exchange.received();
+  const ExpertRows received{rows(frame.get(Keys::received_place), 0, count), rows(frame.get(Keys::received_slot), 0, count),
+                            frame.get(Keys::received_count)};
+  const Index most = std::min(room(a), a.stream.rows * a.experts.ranks->size());
+  return {received, room(a), most, std::move(exchange)};
+}
+
+template <class T>
+auto Experts<T>::weights_of(const Frame& frame, const Work& work) const -> Tensor2<A> {
+  return work.exchange ? rows(frame.get(Keys::received_weights), 0, work.count()) : frame.get(Keys::weights);
+}
+
+// x is by row, or by slot.
+template <class T>
+template <class S>
+void Experts<T>::send_rows(Pass& a, const ExpertExchange& exchange, const ExpertRows& chosen, Tensor2<const S> x, Tensor2<S> received) const {
+  Scope scope(a.dev.scratch);
+  const Device::Purpose purpose(a.dev, "rows to and from experts: rows x top_k x hidden, and their weights");
+  const auto by_expert = a.scratch<S>("rows to send", Index(chosen.slot.extent(0)), Index(x.extent(1)));
+  gather_rows<S>(a.dev, chosen, x, by_expert);
+  exchange.send<S>(a.dev, by_expert, received);
+}
+
+// y, by row or by slot, (= or +=) the sum of what its experts have made of it.
+template <class T>
+template <class S>
+void Experts<T>::bring_back(Pass& a, const Work& work, const ExpertRows& chosen, Tensor2<const S> by_expert, Add add, Tensor2<S> y) const {
+  if (!work.exchange) return combine_rows<S>(a.dev, chosen, by_expert, add, y);
+  Scope scope(a.dev.scratch);
+  const Device::Purpose purpose(a.dev, "rows to and from experts: rows x top_k x hidden, and their weights");
+  const auto by_rank = rows(a.scratch<S>("rows to give back", work.room, Index(y.extent(1))), 0, work.count());
+  const auto mine = a.scratch<S>("rows that come back", Index(chosen.slot.extent(0)), Index(y.extent(1)));
+  combine_rows<S>(a.dev, work.rows, by_expert, Add::no, by_rank);
+  work.exchange->template give_back<S>(a.dev, by_rank, mine);
+  combine_rows<S>(a.dev, chosen, mine, add, y);
+}
+
+// How many rows of which expert come from where, and their weights.
+template <class T>
+void Experts<T>::receive_choices(Pass& a, Frame& frame, const ExpertRows& chosen) const {
+  std::optional<ExpertExchange> exchange;
+  if (a.dev.dry_run()) {
+    exchange.emplace(exchange_of(a, frame));
+  } else {
+    exchange.emplace(ExpertExchange::ask(*a.experts.ranks, to_host(a.dev, Tensor1<const std::int32_t>(chosen.count))));
+    exchange->check(room(a), a.experts.room);
+    const std::vector<std::int32_t> counts(exchange->chosen().begin(), exchange->chosen().end());
+    backend::upload(a.dev.queue, counts.data(), frame.get(Keys::all_counts).data(), Index(counts.size() * sizeof(std::int32_t)));
+  }
+  const Work work = work_of(a, frame);
+  Scope scope(a.dev.scratch);
+  const auto expert = rows(a.scratch<std::int32_t>("experts of received rows", room(a), Index(1)), 0, work.count());
+  if (!a.dev.dry_run()) {
+    const std::vector<std::int32_t> numbers = exchange->experts();
+    backend::upload(a.dev.queue, numbers.data(), expert.data(), Index(numbers.size() * sizeof(std::int32_t)));
+  }
+  group_rows(a.dev, expert, work.rows);
+  send_rows<A>(a, *exchange, one_each(chosen), one_each(frame.get(Keys::weights)), weights_of(frame, work));
+}
+
+template <class T>
+void Experts<T>::receive(Pass& a, Frame& frame, const ExpertRows& chosen, AllRows<T>& h) const {
+  if (!a.experts.ranks) return;
+  const Index ranks = a.experts.ranks->size(), most = room(a);
+  frame.put(Keys::all_counts, ranks * c_.experts);
+  frame.put(Keys::received_weights, most, Index(1));
+  frame.put(Keys::received_place, most, Index(1)), frame.put(Keys::received_slot, most), frame.put(Keys::received_count, c_.experts / ranks);
+  const auto received = frame.put(Keys::received, most, hidden_size_);
+  if (frame.wants(Keys::all_counts)) receive_choices(a, frame, chosen);
+  if (!frame.wants(Keys::received)) return;
+  const ExpertExchange exchange = exchange_of(a, frame);
+  send_rows<T>(a, exchange, chosen, h.gather(), rows(received, 0, exchange.received()));
+}
+
 template <class T>
 void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
-  const ExpertRows grouped = route_rows(a, frame, h);
-  const Index slots = grouped.slot.extent(0);
-  const auto gate_up = frame.put(Keys::gate_up, slots, 2 * intermediate_size_);
-  const auto inner = frame.put(Keys::inner, slots, intermediate_size_);
+  const ExpertRows chosen = route_rows(a, frame, h);
+  receive(a, frame, chosen, h);
+  const Work work = work_of(a, frame);
+  const Index n = work.count();
+  const auto gate_up = rows(frame.put(Keys::gate_up, work.room, 2 * intermediate_size_), 0, n);
+  const auto inner = rows(frame.put(Keys::inner, work.room, intermediate_size_), 0, n);
   Scope scope(a.dev.scratch);
-  const auto x = a.scratch<T>("rows by expert", slots, hidden_size_);
+  const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
   if (frame.wants(Keys::gate_up)) {
-    gather_rows<T>(a.dev, grouped, h.gather(), x);
-    for_experts(a.dev, grouped, [&](const Expert& expert, Index n, Index first) {
+    gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h.gather(), x);
+    for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
       linear<T>(a.dev, rows(x, first, n), expert.gate->template factor<T>(2 * intermediate_size_), rows(gate_up, first, n));
     });
   }
   if (frame.wants(Keys::inner)) {
-    weighted_swiglu<T>(a.dev, grouped, gate_up, frame.get(Keys::weights), inner);
+    weighted_swiglu<T>(a.dev, work.rows, gate_up, weights_of(frame, work), inner);
     contribute_once<T>(a.dev, *experts_[0].down, inner);
   }
   if (!y.data()) return;
-  for_experts(a.dev, grouped, [&](const Expert& expert, Index n, Index first) {
+  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
     linear<T>(a.dev, rows(inner, first, n), expert.down->template factor<T>(), rows(x, first, n));
   });
-  combine_rows<T>(a.dev, grouped, x, add, y);
+  bring_back<T>(a, work, chosen, x, add, y);
 }
 
 template <class T>
 void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
-  const ExpertRows grouped = rows_of(frame);
-  const Index slots = grouped.slot.extent(0);
-  const auto dgate_up = frame.put(Keys::dgate_up, slots, 2 * intermediate_size_);
+  const ExpertRows chosen = rows_of(frame);
+  const Work work = work_of(a, frame);
+  const Index n = work.count();
+  const auto dgate_up = rows(frame.put(Keys::dgate_up, work.room, 2 * intermediate_size_), 0, n);
+  Tensor2<const T> source = dy;
+  if (work.exchange) {
+    const auto received = rows(frame.put(Keys::dreceived, work.room, hidden_size_), 0, n);
+    send_rows<T>(a, *work.exchange, chosen, dy, received);
+    source = received;
+  }
   Scope scope(a.dev.scratch);
-  const auto x = a.scratch<T>("rows by expert", slots, hidden_size_);
-  const auto dinner = a.scratch<T>("gradient of inner", slots, intermediate_size_);
+  const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
+  const auto dinner = rows(a.scratch<T>("gradient of inner", work.room, intermediate_size_), 0, n);
   const auto dweights = a.scratch<A>("gradient of routing weights", dy.extent(0), c_.routing.top_k);
-  gather_rows<T>(a.dev, grouped, dy, x);
-  for_experts(a.dev, grouped, [&](const Expert& expert, Index n, Index first) {
+  const auto dwork = work.exchange ? rows(a.scratch<A>("gradient of received weights", work.room, Index(1)), 0, n) : dweights;
+  gather_rows<T>(a.dev, work.rows, source, x);
+  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
     linear_backward_input<T>(a.dev, rows(x, first, n), expert.down->template matrix<const T>(), rows(dinner, first, n));
   });
   contribute_once<T>(a.dev, *experts_[0].down, dinner);
-  weighted_swiglu_backward<T>(a.dev, grouped, dinner, frame.get(Keys::gate_up), frame.get(Keys::weights), dgate_up, dweights);
-  for_experts(a.dev, grouped, [&](const Expert& expert, Index n, Index first) {
+  weighted_swiglu_backward<T>(a.dev, work.rows, dinner, rows(frame.get(Keys::gate_up), 0, n), weights_of(frame, work), dgate_up, dwork);
+  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
     linear_backward_input<T>(a.dev, rows(dgate_up, first, n), w_gate_up(expert), rows(x, first, n));
   });
-  combine_rows<T>(a.dev, grouped, x, add, dh);
+  bring_back<T>(a, work, chosen, x, add, dh);
+  if (work.exchange) {
+    Scope inner(a.dev.scratch);
+    const Device::Purpose purpose(a.dev, "rows to and from experts: rows x top_k x hidden, and their weights");
+    const auto mine = a.scratch<A>("gradient of sent weights", Index(chosen.slot.extent(0)), Index(1));
+    work.exchange->template give_back<A>(a.dev, dwork, mine);
+    combine_rows<A>(a.dev, one_each(chosen), mine, Add::no, one_each(dweights));
+  }
   router_backward(a, frame, dweights, dh);
 }
 
@@ -196,16 +314,17 @@ void Experts<T>::balance(Pass& a, Frame& frame, Tensor2<A> dlogits) const {
 
 template <class T>
 void Experts<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
-  const ExpertRows grouped = rows_of(frame);
+  const Work work = work_of(a, frame);
+  const Index n = work.count();
   Scope scope(a.dev.scratch);
-  const auto x = a.scratch<T>("rows by expert", Index(grouped.slot.extent(0)), hidden_size_);
-  const auto inner = frame.get(Keys::inner), dgate_up = frame.get(Keys::dgate_up);
-  gather_rows<T>(a.dev, grouped, dy, x);
-  for_experts(a.dev, grouped, [&](const Expert& expert, Index n, Index first) {
+  const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
+  const auto inner = rows(frame.get(Keys::inner), 0, n), dgate_up = rows(frame.get(Keys::dgate_up), 0, n);
+  gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::dreceived), 0, n)) : dy, x);
+  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
     weights_backward<T>(a.dev, {expert.down}, rows(x, first, n), rows(inner, first, n));
   });
-  gather_rows<T>(a.dev, grouped, h, x);
-  for_experts(a.dev, grouped, [&](const Expert& expert, Index n, Index first) {
+  gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h, x);
+  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
     weights_backward<T>(a.dev, {expert.gate, expert.up}, rows(dgate_up, first, n), rows(x, first, n));
   });
   weights_backward<T>(a.dev, {router_}, frame.get(Keys::dlogits), h);

@@ -4,11 +4,16 @@
 // Every rank has a part of every expert: they are sharded over the tensor axis by inner channels, as an Mlp is. All ranks of the axis compute the
 // same routing, in the accumulator's precision. Weights are applied to inner channels, so that their gradient is a sum over the axis of one number
 // for each choice. No choice is dropped: memory is that of rows times top_k rows, whatever is chosen.
+// Ranks with other tokens may deal the experts among themselves (expert_exchange.hpp): rows go to where their experts are, with their weights, and
+// what the experts make of them comes back. What such a rank receives depends on the routing; its memory is for the most that it can be, or for less.
 // Terms of the loss that balance the router (balance.hpp) have their gradient here and are not told: every sequence of a step counts alike, whatever
 // documents are packed into it and whichever of its tokens have labels.
 #pragma once
 
+#include <optional>
+
 #include "kernels/expert_rows.hpp"
+#include "modules/expert_exchange.hpp"
 #include "modules/layer.hpp"
 
 namespace gyr {
@@ -34,18 +39,43 @@ class Experts final : public Branch<T> {
     static constexpr Key<Numbers> chosen{"chosen experts", Effort::sum, Phase::input_gradients};
     static constexpr Key<Tensor2<T>> gate_up{"gate and up of experts", Effort::product, Phase::input_gradients},
         inner{"inner of experts", Effort::pass}, dgate_up{"gradient of gate and up of experts"}, dlogits{"gradient of the router"};
+    static constexpr Key<Tensor1<std::int32_t>> all_counts{"rows of experts on all ranks", Effort::sum};
+    static constexpr Key<Tensor2<T>> received{"received rows", Effort::product}, dreceived{"gradient of received rows"};
+    static constexpr Key<Tensor2<A>> received_weights{"received routing weights", Effort::sum, Phase::input_gradients};
+    static constexpr Key<Numbers> received_place{"places of received rows", Effort::sum};
+    static constexpr Key<Tensor1<std::int32_t>> received_slot{"received rows by expert", Effort::sum},
+        received_count{"received rows of experts", Effort::sum};
   };
   struct Expert {
     Parameter *gate, *up, *down;
   };
 
-  Expert declare(const ModelConfig&, const std::string& name, Parameters&) const;
+  // The rows that this rank's experts see: those chosen here, or those that all ranks have sent.
+  struct Work {
+    ExpertRows rows;
+    Index room, most;                        // rows that there is memory for, and the most of one expert
+    std::optional<ExpertExchange> exchange;  // where they come from elsewhere
+
+    Index count() const { return rows.slot.extent(0); }
+  };
+
+  Expert declare(const ModelConfig&, Index number, const std::string& name, Parameters&) const;
   Matrix<const T> w_gate_up(const Expert&) const;
   ExpertRows route_rows(Pass&, Frame&, AllRows<T>& h);
   ExpertRows rows_of(const Frame&) const;
+  Index room(const Pass&) const;
+  void receive(Pass&, Frame&, const ExpertRows& chosen, AllRows<T>& h) const;
+  void receive_choices(Pass&, Frame&, const ExpertRows& chosen) const;
+  ExpertExchange exchange_of(Pass&, const Frame&) const;
+  Work work_of(Pass&, const Frame&) const;
+  Tensor2<A> weights_of(const Frame&, const Work&) const;
+  template <class S>
+  void send_rows(Pass&, const ExpertExchange&, const ExpertRows& chosen, Tensor2<const S> x, Tensor2<S> received) const;
+  template <class S>
+  void bring_back(Pass&, const Work&, const ExpertRows& chosen, Tensor2<const S> by_expert, Add, Tensor2<S> y) const;
   // f(expert, n, first) of each expert that has rows, n from `first` on among the grouped ones.
   template <class F>
-  void for_experts(Device&, const ExpertRows&, const F&) const;
+  void for_experts(Device&, const Work&, const F&) const;
   void router_backward(Pass&, Frame&, Tensor2<A> dweights, Tensor2<T> dh);
 
   void balance(Pass&, Frame&, Tensor2<A> dlogits) const;

@@ -66,7 +66,7 @@ int Parameters::bucket_of(int group) const {
   return int(found - buckets_.begin());
 }
 
-// What a team holds does not count: buckets are the same on all ranks of the tensor axis.
+// What a team holds does not count: buckets are the same on all ranks.
 void Parameters::make_buckets(Index bucket_bytes) {
   Index bytes = bucket_bytes;
   bool alone = true;
@@ -81,42 +81,53 @@ void Parameters::make_buckets(Index bucket_bytes) {
   }
 }
 
+// The ranks that may cut what they hold the same of, and this one of them.
+Coordinate Parameters::cutting(bool of_experts) const {
+  return over_.level == Shard::none ? Coordinate() : replicas_of(of_experts, over_.ranks, at_.experts);
+}
+
 WeightSection Parameters::section(const Bucket& bucket, WeightSection s, int number) {
   const Span range = parameters_of(bucket.groups);
   int cluster = -1;
   for (Index i = range.first; i < range.last; ++i) {
     Parameter& p = *all_[i];
-    if (in_int8(p) || is_wide(p) != s.wide || cluster_trained_[p.cluster_] != s.trained || held_by(Holders::team, p.weight) != s.of_team) continue;
+    if (in_int8(p) || is_wide(p) != s.wide || cluster_trained_[p.cluster_] != s.trained || held_by(Holders::team, p.weight) != s.of_team ||
+        is_dealt(p) != s.of_experts)
+      continue;
     if (std::exchange(cluster, p.cluster_) != p.cluster_) s.size = aligned(s.size), s.gradient_size = aligned(s.gradient_size);
     p.section_ = number;
     p.cut_.offset = s.size, p.gradient_offset_ = s.gradient_size;
     s.size += p.size();
     if (p.trained || over_.level != Shard::none) s.gradient_size += p.size();
   }
-  const Index grain = alignment * over_.ranks.ranks;
+  s.ranks = cutting(s.of_experts);
+  const Index grain = alignment * s.ranks.ranks;
   s.size = aligned(s.size, grain), s.gradient_size = s.trained ? aligned(s.gradient_size, grain) : 0;
   return s;
 }
 
 void Parameters::place(Bucket& bucket) {
   for (const bool trained : {true, false})
-    for (const bool wide : {false, true})
-      for (const bool of_team : {false, true}) {
-        WeightSection s = section(bucket, {wide, trained, of_team}, int(bucket.sections.size()));
-        if (s.size == 0) continue;
-        Index& values = wide ? wide_extent_ : narrow_extent_;
-        s.values = values, values += s.size;
-        s.gradients = extent_, extent_ += s.gradient_size;
-        bucket.sections.push_back(s);
-      }
+    for (const bool of_experts : {false, true})
+      for (const bool wide : {false, true})
+        for (const bool of_team : {false, true}) {
+          WeightSection s = section(bucket, {trained, of_experts, wide, of_team}, int(bucket.sections.size()));
+          if (s.size == 0) continue;
+          Index& values = wide ? wide_extent_ : narrow_extent_;
+          Index& kept_values = wide ? kept_wide_extent_ : kept_narrow_extent_;
+          s.values = values, values += s.size;
+          s.kept_values = kept_values, kept_values += s.kept_size();
+          s.gradients = extent_, extent_ += s.gradient_size;
+          s.kept_gradients = kept_extent_, kept_extent_ += s.kept_gradient_size();
+          bucket.sections.push_back(s);
+        }
   const Span range = parameters_of(bucket.groups);
-  const auto [parts, part] = over_.ranks;
   for (Index i = range.first; i < range.last; ++i) {
     Parameter& p = *all_[i];
     if (in_int8(p)) continue;
     const WeightSection& s = bucket.sections[p.section_];
-    p.cut_.extent = s.size, p.cut_.parts = parts, p.part_ = part;
-    p.kept_offset_ = s.gradients / parts + std::max<Index>(0, p.gradient_offset_ - part * (s.gradient_size / parts));
+    p.cut_.extent = s.size, p.cut_.parts = s.ranks.ranks, p.part_ = s.ranks.rank;
+    p.kept_offset_ = s.kept_gradients + std::max<Index>(0, p.gradient_offset_ - s.ranks.rank * s.kept_gradient_size());
   }
 }
 
@@ -132,11 +143,15 @@ void Parameters::for_each_in(int bucket, Visit&& visit) {
     if (!in_int8(*all_[i])) visit(*all_[i], buckets_[bucket].sections[all_[i]->section_]);
 }
 
-// This rank's part of a run, in its place there.
-AnyTensor Parameters::own_part(const AnyTensor& all) const {
-  const Index each = all.size / over_.ranks.ranks;
-  return rows(all, over_.ranks.rank * each, each);
+namespace {
+
+// A rank's part of a run, in its place there.
+AnyTensor own_part(const AnyTensor& all, const Coordinate& ranks) {
+  const Index each = all.size / ranks.ranks;
+  return rows(all, ranks.rank * each, each);
 }
+
+}  // namespace
 
 void Parameters::allocate(Arena& weights, Arena& gradients, Gradients keep) {
   if (buckets_.empty()) lay_out(1);
@@ -154,11 +169,11 @@ int Parameters::buffers() const {
 
 // Whole; or this rank's part, what is kept whole, and buffers in which the others take turns.
 void Parameters::allocate_values(Arena& arena) {
-  const Index parts = shard() == Shard::weights ? over_.ranks.ranks : 1;
-  values_.narrow = take(arena, dtype_, narrow_extent_ / parts);
-  values_.wide = take(arena, accumulator_of(dtype_), wide_extent_ / parts);
+  const bool cut = shard() == Shard::weights;
+  values_.narrow = take(arena, dtype_, cut ? kept_narrow_extent_ : narrow_extent_);
+  values_.wide = take(arena, accumulator_of(dtype_), cut ? kept_wide_extent_ : wide_extent_);
   whole_values_.resize(buckets_.size());
-  if (shard() == Shard::weights) {
+  if (cut) {
     Index narrow_most = 0, wide_most = 0;
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       Index narrow = 0, wide = 0;
@@ -170,9 +185,9 @@ void Parameters::allocate_values(Arena& arena) {
   }
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     bind_values(int(b), 0);
-    if (shard() != Shard::weights) continue;
+    if (!cut) continue;
     for_each_in(int(b), [&](Parameter& p, const WeightSection& s) {
-      const Index begin = s.values / parts + std::max<Index>(0, p.cut_.offset - p.part_ * p.cut_.each());
+      const Index begin = s.kept_values + std::max<Index>(0, p.cut_.offset - p.part_ * p.cut_.each());
       p.value_is_cut_ = true;
       p.kept_value_ = rows(s.wide ? values_.wide : values_.narrow, begin, p.updated().size()).data;
     });
@@ -241,7 +256,6 @@ void Parameters::allocate_gradients(Arena& arena) {
 }
 
 std::vector<Parameters::Dealt> Parameters::values(int bucket, int buffer) const {
-  const Index parts = over_.ranks.ranks;
   const Values& memory = shard() != Shard::weights ? values_ : buckets_[bucket].kept_whole ? whole_values_[bucket] : value_buffers_[buffer];
   std::vector<Dealt> sections;
   Index narrow = 0, wide = 0;
@@ -250,9 +264,9 @@ std::vector<Parameters::Dealt> Parameters::values(int bucket, int buffer) const 
     const AnyTensor& run = s.wide ? memory.wide : memory.narrow;
     if (shard() != Shard::weights) {
       const AnyTensor all = rows(run, s.values, s.size);
-      sections.push_back({all, own_part(all)});
+      sections.push_back({all, own_part(all, s.ranks), s.of_experts});
     } else {
-      sections.push_back({rows(run, at, s.size), rows(s.wide ? values_.wide : values_.narrow, s.values / parts, s.size / parts)});
+      sections.push_back({rows(run, at, s.size), rows(s.wide ? values_.wide : values_.narrow, s.kept_values, s.kept_size()), s.of_experts});
     }
     at += s.size;
   }
@@ -273,7 +287,7 @@ std::vector<Parameters::Dealt> Parameters::gradients_in(const AnyTensor& memory,
   for (const WeightSection& s : buckets_[bucket].sections) {
     if (!s.trained) continue;
     const AnyTensor all = rows(memory, at, s.gradient_size);
-    sections.push_back({all, own_part(all)});
+    sections.push_back({all, own_part(all, s.ranks), s.of_experts});
     at += s.gradient_size;
   }
   return sections;
@@ -303,7 +317,7 @@ void Parameters::keep_gradients(Device& dev, int bucket, int buffer) {
   std::size_t i = 0;
   for (const WeightSection& s : buckets_[bucket].sections) {
     if (!s.trained) continue;
-    const AnyTensor kept = rows(gradients_, s.gradients / over_.ranks.ranks, s.gradient_size / over_.ranks.ranks);
+    const AnyTensor kept = rows(gradients_, s.kept_gradients, s.kept_gradient_size());
     with_type(kept, [&]<class Kept>(const Kept& typed) {
       using A = typename Kept::value_type;
       add<A>(dev, dealt[i].mine.as<const A>(), typed);
@@ -319,6 +333,8 @@ std::vector<AnyTensor> Parameters::kept_gradients() const {
     for (const Dealt& dealt : gradients(int(b), 0)) kept.push_back(dealt.mine);
   return kept;
 }
+
+bool Parameters::counts(const Parameter& p) const { return p.weight.expert || shard() != Shard::none || at_.experts.rank == 0; }
 
 std::vector<int> Parameters::copy_counts(Axis axis, Holders who) const {
   std::set<int> counts;

@@ -89,11 +89,15 @@ using Arrived = std::function<void(const Parameter&)>;  // told of each weight w
 
 // Weights of one type in a bucket, all trained or all frozen; but frozen ones among trained neighbours that one product serves are with these, and
 // where what is kept is cut they take room as these do. What a team holds is apart, so that what all ranks of the tensor axis hold lies, and is cut,
-// alike on them.
+// alike on them; so are experts that ranks deal among themselves, which fewer ranks hold.
 struct WeightSection {
-  bool wide, trained, of_team;
-  Index size = 0, gradient_size = 0;  // elements, padded so that all parts are equal
-  Index values = 0, gradients = 0;    // where they begin: in the run of the type; in that of gradients, where trained
+  bool trained, of_experts, wide, of_team;
+  Coordinate ranks = {};                      // that hold the same and may cut it, and this one of them
+  Index size = 0, gradient_size = 0;          // elements, padded so that all parts are equal
+  Index values = 0, gradients = 0;            // where they begin: in the run of the type; in that of gradients, where trained
+  Index kept_values = 0, kept_gradients = 0;  // the same in runs of what each of the ranks keeps
+  Index kept_size() const { return size / ranks.ranks; }
+  Index kept_gradient_size() const { return gradient_size / ranks.ranks; }
 };
 
 // Weights that are reduced and gathered together.
@@ -156,19 +160,24 @@ class Parameters {
   Shard shard() const { return over_.level; }
   // Among those that what is declared belongs to.
   Coordinates coordinates() const { return *within(team_, at_); }
+  // The experts of so many that this rank has.
+  Span experts(Index count) const { return experts_of(at_.experts, count); }
+  // Whether this rank counts a weight in sums over those that deal experts among themselves, all of which keep whatever belongs to no expert.
+  bool counts(const Parameter& p) const;
   const std::vector<std::unique_ptr<Parameter>>& all() const { return all_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int bucket_of(int group) const;
-  Index extent() const { return extent_; }                           // of the flat run of gradients, with its padding
-  Index kept_extent() const { return extent_ / over_.ranks.ranks; }  // of the part this rank updates
+  Index extent() const { return extent_; }            // of the flat run of gradients, with its padding
+  Index kept_extent() const { return kept_extent_; }  // of the part this rank updates
   // The flat run, in the accumulator's precision: (extent), or the part this rank keeps.
   const AnyTensor& gradients() const { return gradients_; }
   // What this rank keeps of it once it is reduced.
   std::vector<AnyTensor> kept_gradients() const;
 
-  // A run and this rank's part of it, in its place there or apart.
+  // A run and this rank's part of it, in its place there or apart. Other ranks hold the same of experts than of what else there is.
   struct Dealt {
     AnyTensor all, mine;
+    bool of_experts;
   };
   // A bucket's values and gradients where they are whole. `buffer`: which of the two that take turns, where no place of their own is kept.
   std::vector<Dealt> values(int bucket, int buffer) const;
@@ -201,6 +210,7 @@ class Parameters {
   };
   static bool held_by(Holders who, const Weight& w) { return (w.team.size() > 0) == (who == Holders::team); }
   bool one_type() const { return dtype_ == accumulator_of(dtype_); }
+  bool is_dealt(const Parameter& p) const { return p.weight.expert && at_.experts.ranks > 1; }
   bool is_wide(const Parameter& p) const { return !one_type() && p.weight.storage == Storage::wide; }
   Span parameters_of(const Span& groups) const;
   void make_buckets(Index bucket_bytes);
@@ -209,7 +219,7 @@ class Parameters {
   void allocate_values(Arena&);
   void allocate_int8(Arena&);
   void allocate_gradients(Arena&);
-  AnyTensor own_part(const AnyTensor& all) const;
+  Coordinate cutting(bool of_experts) const;
   int buffers() const;
   template <class Visit>
   void for_each_in(int bucket, Visit&& visit);
@@ -226,6 +236,7 @@ class Parameters {
   std::vector<bool> cluster_trained_;
   std::vector<Bucket> buckets_;
   Index extent_ = 0, narrow_extent_ = 0, wide_extent_ = 0;
+  Index kept_extent_ = 0, kept_narrow_extent_ = 0, kept_wide_extent_ = 0;
   Values values_;        // whole, or this rank's part
   AnyTensor gradients_;  // the same
   std::array<Values, 2> value_buffers_;

@@ -26,11 +26,19 @@ struct StreamRows {
   Index count() const { return std::min(rows, (part + 1) * share()) - first(); }
 };
 
+// The ranks that deal experts among themselves: null where every rank has all. Each has memory for `room` times the rows that it would have for its
+// experts if all were chosen alike; 0: for any routing.
+struct ExpertRanks {
+  Communicator* ranks = nullptr;
+  double room = 0;
+};
+
 struct Pass {
   Device& dev;
   BlockedCommunicator& tensor;
   BlockedCommunicator* team;  // ranks of the tensor axis that work on the same mixer; null where all work on both
   Communicator* context;      // ranks that share the sequences; null where none does
+  ExpertRanks experts;
   RotaryTables& rotary;
   SequenceLayout sequences;
   StreamRows stream;

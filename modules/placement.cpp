@@ -105,7 +105,7 @@ std::optional<Coordinates> within(const Span& team, Coordinates at) {
 
 Placement place(const Weight& w, const Coordinates& everywhere) {
   const std::optional<Coordinates> inside = within(w.team, everywhere);
-  if (!inside) return {Shape(w.shape.size(), 0), {}};
+  if (!inside || (w.expert && !experts_of(everywhere.experts, w.expert.count).contains(w.expert.number))) return {Shape(w.shape.size(), 0), {}};
   const Coordinates& at = *inside;
   Placement placement{w.shape, {{whole(w.shape), Shape(w.shape.size(), 0), at}}};
   for (const Sharding& sharding : w.shardings) {

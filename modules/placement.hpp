@@ -18,9 +18,21 @@ struct Coordinate {
 // Along every axis. Where nothing is said, the rank is alone.
 struct Coordinates {
   std::array<Coordinate, axis_names.size()> along = {};
+  Coordinate experts = {};  // among the ranks with other tokens that deal experts among themselves
   Coordinate& operator[](Axis axis) { return along[std::size_t(axis)]; }
   const Coordinate& operator[](Axis axis) const { return along[std::size_t(axis)]; }
 };
+
+// The experts that a rank has of so many, which its ranks divide.
+inline Span experts_of(const Coordinate& dealt, Index count) {
+  const Index each = count / dealt.ranks;
+  return {dealt.rank * each, (dealt.rank + 1) * each};
+}
+// Of ranks with other tokens those that hold the same as this one: all, and of experts one of each block of neighbours that deal them among
+// themselves.
+inline Coordinate replicas_of(bool experts, const Coordinate& tokens, const Coordinate& dealt) {
+  return experts ? Coordinate{tokens.ranks / dealt.ranks, tokens.rank / dealt.ranks} : tokens;
+}
 
 // Of a rank of the tensor axis within a team of them: as if there were no others. Nothing where it is not in the team; as it is where that is empty.
 std::optional<Coordinates> within(const Span& team, Coordinates);

@@ -54,6 +54,13 @@ double draw(const Init&, const Stream&, Index element);
 enum class Storage { narrow, wide, factor };
 enum class Factors { stored, int8 };  // how a model that is only read holds its factors
 
+// Which of a layer's experts a weight belongs to: to none where they are none.
+struct ExpertNumber {
+  Index number = 0, count = 0;
+
+  explicit operator bool() const { return count > 0; }
+};
+
 struct Weight {
   std::string name;  // Hugging Face's name
   Shape shape;       // logical, whole
@@ -66,6 +73,7 @@ struct Weight {
   bool learns = true;     // by its gradient; false: it has none, and is held as if it were frozen
   double tokens = 1;      // the part of all tokens that are multiplied with it
   Span team = {0, 0};     // the ranks of the tensor axis that hold it among themselves, the others nothing; empty: all of them hold it
+  ExpertNumber expert;    // whose it is: ranks that deal experts among themselves hold those of their own alone
 
   Index size() const { return elements(shape); }
   const Sharding* sharding(Axis axis) const {

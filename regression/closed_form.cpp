@@ -33,6 +33,7 @@ struct Place {
   std::string layers;                // symbols of this rank's
   Index narrow, wide;                // bytes of the scalar and of its accumulator
   int attention_ranks, tensor_rank;  // of the first: 0 where mixers are not apart
+  int expert, expert_rank;           // ranks that deal experts, and which of them this is
 
   template <class T>
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
@@ -62,8 +63,12 @@ struct Place {
             Index(sizeof(T)),
             std::is_same_v<T, double> ? 8 : 4,
             layout.attention_ranks,
-            layout.coordinate(position, Axis::tensor)};
+            layout.coordinate(position, Axis::tensor),
+            layout.expert,
+            layout.coordinate(position, token_axes) % layout.expert};
   }
+  int expert_replicas() const { return copies / expert; }
+  Index experts_here() const { return model().moe.experts / expert; }
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
   const ModelConfig& model() const { return config.model; }
@@ -148,7 +153,7 @@ struct Run {
 };
 // What all ranks of the tensor axis hold of a part, and what those of a team do.
 struct PartRun {
-  Run all, team;
+  Run all, team, experts;  // those that are dealt
 };
 
 void mamba_weights(const MambaConfig& c, const Shards& s, Run& x) {
@@ -179,11 +184,11 @@ void norm_weights(const ModelConfig& m, Run& x) {
   x.wide.next(m.hidden_size);
   if (m.norm == NormType::layer) x.wide.next(m.hidden_size);
 }
-void moe_weights(const MoeConfig& c, const Shards& s, Run& x) {
-  x.narrow.next(c.experts * s.d);
-  const auto block = [&](Index f) { x.narrow.next(f * s.d), x.narrow.more(f * s.d), x.narrow.next(s.d * f); };
-  for (Index e = 0; e < c.experts; ++e) block(s.expert.units);
-  if (s.shared.units > 0) block(s.shared.units);
+void moe_weights(const Place& p, const Shards& s, PartRun& x) {
+  x.all.narrow.next(p.model().moe.experts * s.d);
+  const auto block = [&](Run& x, Index f) { x.narrow.next(f * s.d), x.narrow.more(f * s.d), x.narrow.next(s.d * f); };
+  for (Index e = 0; e < p.experts_here(); ++e) block(p.expert > 1 ? x.experts : x.all, s.expert.units);
+  if (s.shared.units > 0) block(x.all, s.shared.units);
 }
 void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
   const ModelConfig& m = p.model();
@@ -196,14 +201,15 @@ void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
     if (has(mixers)) attention_weights(m.attention, mixers.shards(p), of_mixers);
   if (symbol == 'P') norm_weights(m, x.all);
   if (symbol == 'P' || symbol == '-' || symbol == 'B') mlp_weights(m.mlp, s, x.all);
-  if (symbol == 'E') moe_weights(m.moe, s, x.all);
+  if (symbol == 'E') moe_weights(p, s, x);
 }
 
 // Weights that are reduced, updated and gathered together: elements of each type, with the padding that makes equal parts of them.
 struct BucketSizes {
   bool whole = false;  // a tied matrix
-  Index narrow = 0, wide = 0, team_narrow = 0, team_wide = 0;
-  Index size() const { return narrow + wide + team_narrow + team_wide; }
+  Index narrow = 0, wide = 0, team_narrow = 0, team_wide = 0, experts = 0;
+  Index common() const { return narrow + wide + team_narrow + team_wide; }
+  Index size() const { return common() + experts; }
 };
 
 // All of a rank's, and by part the bucket whose turn in a buffer it takes; -1: none.
@@ -219,7 +225,7 @@ Buckets buckets_of(const Place& p) {
   Buckets all;
   int turn = -1;  // the bucket that others join
   const auto add = [&](PartRun x, bool whole) {
-    for (Run* run : {&x.all, &x.team}) {
+    for (Run* run : {&x.all, &x.team, &x.experts}) {
       run->narrow.align(), run->wide.align();
       if (!mixed) run->narrow.extent += run->wide.extent, run->wide.extent = 0;
     }
@@ -228,6 +234,7 @@ Buckets buckets_of(const Place& p) {
     BucketSizes& bucket = whole ? all.sizes.back() : all.sizes[turn];
     bucket.narrow += x.all.narrow.extent, bucket.wide += x.all.wide.extent;
     bucket.team_narrow += x.team.narrow.extent, bucket.team_wide += x.team.wide.extent;
+    bucket.experts += x.experts.narrow.extent;
     return whole ? -1 : turn;
   };
   if (p.first()) {
@@ -248,15 +255,21 @@ Buckets buckets_of(const Place& p) {
     all.of_part.push_back(add(head, false));
     if (tied && !p.first()) add(matrix, true);
   }
-  const Index grain = 64 * (p.shard == Shard::none ? 1 : p.copies);
-  for (BucketSizes& b : all.sizes)
-    for (Index* size : {&b.narrow, &b.wide, &b.team_narrow, &b.team_wide}) *size = (*size + grain - 1) / grain * grain;
+  const auto pad = [&](Index& size, int parts) {
+    const Index grain = 64 * (p.shard == Shard::none ? 1 : parts);
+    size = (size + grain - 1) / grain * grain;
+  };
+  for (BucketSizes& b : all.sizes) {
+    for (Index* size : {&b.narrow, &b.wide, &b.team_narrow, &b.team_wide}) pad(*size, p.copies);
+    pad(b.experts, p.expert_replicas());
+  }
   return all;
 }
 
-Index flat_extent(const Place& p) {
+// Of all buckets, and what a rank keeps of it where that is cut.
+Index flat_extent(const Place& p, bool cut) {
   Index sum = 0;
-  for (const BucketSizes& b : buckets_of(p).sizes) sum += b.size();
+  for (const BucketSizes& b : buckets_of(p).sizes) sum += cut ? b.common() / p.copies + b.experts / p.expert_replicas() : b.size();
   return sum;
 }
 
@@ -344,7 +357,7 @@ void replicas(const Place& p, Ledger& ledger) {
   const Shards s = axis.shards(p);
   hold(axis, s.f_replicas, s.f * (m.mlp.gated ? 3 * s.d + 2 * m.mlp.bias : 2 * s.d + m.mlp.bias));
   const Mixers routed{"E", p.tensor, "tensor"};
-  hold(routed, s.expert.replicas, m.moe.experts * s.expert.units * 3 * s.d);
+  hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * 3 * s.d);
   hold(routed, s.shared.replicas, s.shared.units * 3 * s.d);
   if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*-EB") + p.last()) * s.d * (m.norm == NormType::layer ? 2 : 1);
   for (const auto& [communicator, all] : elements)
@@ -417,6 +430,22 @@ void context_axis(const Place& p, Ledger& ledger) {
     add(ledger, "context", Operation::all_reduce, p.config.micros * p.count("E"), p.tokens.batch * moe.experts * p.wide);
 }
 
+// Each row goes to its experts with its weight and comes back, both ways. What a rank receives and gives back is counted for an even routing: what
+// does not divide goes to the experts in turn.
+void expert_ranks(const Place& p, Ledger& ledger) {
+  if (p.expert == 1) return;
+  const MoeConfig& moe = p.model().moe;
+  const Index d = p.model().hidden_size, slots = p.rows() * moe.routing.top_k, each = p.experts_here(), over = p.expert * (slots % moe.experts);
+  Index received = p.expert * each * (slots / moe.experts);
+  for (Index e = p.expert_rank * each; e < (p.expert_rank + 1) * each; ++e) received += over / moe.experts + (e < over % moe.experts);
+  const Index times = p.config.micros * p.count("E");
+  const auto exchange = [&](Index calls, Index bytes) { add(ledger, "expert", Operation::all_to_all, calls, bytes); };
+  exchange(times + p.config.micros * p.count("E", Effort::sum), slots * p.wide);
+  exchange(2 * times + p.config.micros * p.count("E", Effort::product), slots * d * p.narrow);
+  exchange(2 * times, received * d * p.narrow);
+  exchange(times, received * p.wide);
+}
+
 void pipeline_axis(const Place& p, Ledger& ledger) {
   const Index neighbours = 2 * p.chunks - p.first() - p.last();  // every chunk's, but for the model's ends
   add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.kept_bytes());
@@ -436,6 +465,9 @@ void add_bucket(const Place& p, Ledger& ledger, const BucketSizes& bucket, Index
     add(ledger, p.copies_name, Operation::reduce_scatter, reductions, size * p.reduced());
     add(ledger, p.copies_name, Operation::all_gather, gathers, size / p.copies * bytes);
   }
+  if (bucket.experts == 0 || p.expert_replicas() == 1) return;
+  add(ledger, "expert-replicas", Operation::reduce_scatter, reductions, bucket.experts * p.reduced());
+  add(ledger, "expert-replicas", Operation::all_gather, gathers, bucket.experts / p.expert_replicas() * p.narrow);
 }
 
 // All gradients once, bucket by bucket. Where ranks cut among themselves: their sum, and the weights that have changed, once; with gradients in
@@ -444,7 +476,10 @@ void data_axis(const Place& p, Ledger& ledger) {
   if (p.copies == 1) return;
   const Buckets buckets = buckets_of(p);
   if (p.shard == Shard::none) {
-    ledger[{p.copies_name, Operation::all_reduce}] = {Index(buckets.sizes.size()), flat_extent(p) * p.reduced()};
+    for (const BucketSizes& b : buckets.sizes) {
+      add(ledger, p.copies_name, Operation::all_reduce, 1, b.common() * p.reduced());
+      if (b.experts > 0 && p.expert_replicas() > 1) add(ledger, "expert-replicas", Operation::all_reduce, 1, b.experts * p.reduced());
+    }
     return;
   }
   std::vector<Index> reductions(buckets.sizes.size(), 1), gathers = reductions;
@@ -475,6 +510,7 @@ Ledger closed_form(const EngineConfig& config, const Layout& layout, int positio
   Ledger ledger;
   tensor_axis(p, ledger);
   context_axis(p, ledger);
+  expert_ranks(p, ledger);
   pipeline_axis(p, ledger);
   data_axis(p, ledger);
   if (p.shard == Shard::none) replicas(p, ledger), tied_matrix(p, ledger);
@@ -492,17 +528,17 @@ Ledger closed_form_of_parts(const EngineConfig& config, const Layout& layout, in
 template <class T>
 Index gradient_bytes(const EngineConfig& config, const Layout& layout, int position) {
   const Place p = Place::of<T>(config, layout, position);
-  if (p.shard < Shard::gradients) return flat_extent(p) * p.wide;
+  if (p.shard < Shard::gradients) return flat_extent(p, false) * p.wide;
   Index whole = 0, most = 0, turning = 0;
   for (const BucketSizes& b : buckets_of(p).sizes) b.whole ? whole += b.size() : (most = std::max(most, b.size()), ++turning);
-  return (flat_extent(p) / p.copies + whole + std::min<Index>(2, turning) * most) * p.wide;
+  return (flat_extent(p, true) + whole + std::min<Index>(2, turning) * most) * p.wide;
 }
 
 template <class T>
 Index optimizer_bytes(const EngineConfig& config, const Layout& layout, int position) {
   const Place p = Place::of<T>(config, layout, position);
   const Index runs = p.narrow == p.wide ? 2 : 3;  // moments and masters
-  return runs * flat_extent(p) / (p.shard == Shard::none ? 1 : p.copies) * p.wide;
+  return runs * flat_extent(p, p.shard != Shard::none) * p.wide;
 }
 
 bool can_exchange(const ModelConfig& m, int tensor, int context, int attention_ranks) {

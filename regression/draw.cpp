@@ -146,7 +146,8 @@ bool sound(const Draw& d) {
   const ModelConfig& m = d.model;
   return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 &&
          m.layers() >= d.pipeline * d.chunks && d.seq_length >= least_length(d) && (d.chunks == 1 || d.micros % d.pipeline == 0) &&
-         d.attention_ranks < d.tensor && can_shard(m, d.tensor, d.attention_ranks) &&
+         (d.data * d.context) % d.expert == 0 && m.moe.experts % d.expert == 0 && d.attention_ranks < d.tensor &&
+         can_shard(m, d.tensor, d.attention_ranks) &&
          (d.context_mode != ContextMode::heads || can_exchange(m, d.tensor, d.context, d.attention_ranks));
 }
 
@@ -177,7 +178,10 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   d.bucket_bytes = layout.of<Index>({part_by_part, together});
   if (d.data * d.context > 1 && layout.chance(0.7)) d.shard = layout.of<Shard>({Shard::optimizer, Shard::gradients, Shard::weights});
   if (d.tensor > 1 && layout.chance(0.4)) d.attention_ranks = int(layout.between(1, d.tensor - 1));
+  if (d.data * d.context > 1 && layout.chance(0.6)) d.expert = int(layout.of(divisors(d.data * d.context)));
   d.model = model_of(dice, d.tensor, d.attention_ranks, layers);
+  if (d.model.moe.experts % d.expert != 0) d.model.moe.experts *= d.expert;
+  if (d.expert > 1 && dice.chance(0.7)) d.model.pattern[dice.between(0, layers - 1)] = 'E';
   const auto mode = layout.of<ContextMode>({ContextMode::ring, ContextMode::heads, ContextMode::balanced, ContextMode::balanced});
   if (d.context > 1) d.context_mode = mode;
   if (d.context_mode == ContextMode::balanced) d.tokens = SequenceOrder::contiguous;
@@ -212,6 +216,7 @@ Layout Draw::layout() const {
   Layout layout = grid_layout(data, pipeline, tensor, stages, permutation, order, context);
   layout.order = tokens, layout.context_mode = context_mode;
   layout.sequence = sequence, layout.attention_ranks = attention_ranks;
+  layout.expert = expert;
   layout.shard = shard, layout.bucket_bytes = bucket_bytes;
   return layout;
 }
@@ -249,8 +254,9 @@ std::string Draw::layout_text() const {
       context > 1
           ? fmt::format(" context {}{}", context, fmt::format("{} {}", tokens == SequenceOrder::zigzag ? "" : " in order", name_of(context_mode)))
           : "";
-  return fmt::format("data {}{} pipeline {}{}{} tensor {}{}{}{}, buckets of {}, {} layers cut at [{}], permutation [{}]", data,
-                     shard == Shard::none ? "" : fmt::format(" sharded {}", name_of(shard)), pipeline,
+  return fmt::format("data {}{}{} pipeline {}{}{} tensor {}{}{}{}, buckets of {}, {} layers cut at [{}], permutation [{}]", data,
+                     shard == Shard::none ? "" : fmt::format(" sharded {}", name_of(shard)),
+                     expert > 1 ? fmt::format(" experts dealt among {}", expert) : "", pipeline,
                      chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", shared, tensor,
                      attention_ranks > 0 ? fmt::format(" ({} attention)", attention_ranks) : "", sequence ? " sequence" : "",
                      axes.empty() ? "" : " in order" + axes, bucket_bytes, model.layers(), fmt::join(cuts, " "), fmt::join(permutation, " "));
@@ -297,11 +303,12 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.sequence = false; });
   attempt([](Draw& d) { d.attention_ranks = 0; });
   attempt([](Draw& d) { d.shard = Shard::none; });
+  attempt([](Draw& d) { d.expert = 1; });
   attempt([](Draw& d) { d.bucket_bytes = together; });
   attempt([](Draw& d) { d.schedule = Draw::one_forward_one_backward; });
   attempt([](Draw& d) { d.chunks = 1, d.cuts.resize(d.pipeline - 1); });
-  attempt([](Draw& d) { d.data = 1, d.permutation.clear(); });
-  attempt([](Draw& d) { d.context = 1, d.permutation.clear(); });
+  attempt([](Draw& d) { d.data = d.expert = 1, d.permutation.clear(); });
+  attempt([](Draw& d) { d.context = d.expert = 1, d.permutation.clear(); });
   attempt([](Draw& d) { d.tokens = SequenceOrder::contiguous; });
   attempt([](Draw& d) { d.context_mode = ContextMode::ring; });
   attempt([](Draw& d) { d.pipeline = d.chunks = 1, d.cuts.clear(), d.permutation.clear(); });

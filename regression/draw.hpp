@@ -11,6 +11,7 @@ namespace gyr::testing {
 struct Draw {
   ModelConfig model;
   int data = 1, pipeline = 1, context = 1, tensor = 1;
+  int expert = 1;                                // of data x context, which deal experts
   std::vector<Axis> order;                       // of the axes, or none
   SequenceOrder tokens = SequenceOrder::zigzag;  // on context ranks
   ContextMode context_mode = ContextMode::ring;

@@ -52,7 +52,7 @@ inline Grid* grid_of(const Layout& layout) {
   for (const LayoutAxis& axis : layout.axes) key += fmt::format("{} {} ", name_of(axis.axis), axis.size);
   for (const int rank : layout.permutation) key += fmt::format("p{} ", rank);
   if (layout.sequence) key += "sequence ";
-  key += fmt::format("a{} ", layout.attention_ranks);
+  key += fmt::format("a{} e{} {} ", layout.attention_ranks, layout.expert, layout.expert_room);
   key += fmt::format("{}{} ", layout.order == SequenceOrder::zigzag ? "z" : "c", name_of(layout.context_mode));
   key += fmt::format("{} {} ", name_of(layout.shard), layout.bucket_bytes);
   for (const Span& stage : layout.stages) key += fmt::format("s{} ", stage.size());

@@ -119,6 +119,21 @@ TEST(bad_input, an_impossible_grid_lists_those_that_work) {
                          {"4 ranks", "there are 1", "1 x 1 x 1 x 1"}, {0});
 }
 
+TEST(bad_input, experts_that_cannot_be_dealt_are_refused) {
+  const Folder folder;
+  const auto refused = [&](Words words, const Words& told, int ranks) {
+    words.insert(words.begin(), {"model.pattern=P*E-", "model.moe.experts=6", "model.moe.intermediate_size=8"});
+    expect_refused_quietly(material().train(folder / "out", words), Exit::config, told, {ranks});
+  };
+  refused({"parallel.expert=2"}, {"parallel.expert = 2", "must divide the 1 ranks of data x context"}, 0);
+  refused({"parallel.expert=2", "parallel.tensor=2"}, {"parallel.expert = 2", "must divide the 1 ranks"}, 2);
+  refused({"parallel.expert=2", "model.moe.experts=5"}, {"parallel.expert = 2", "model.moe.experts = 5"}, 2);
+  refused({"parallel.expert=2", "parallel.expert_room=0.5"}, {"parallel.expert_room = 0.5", "even share"}, 2);
+  refused({"parallel.expert=2", "model.pattern=P*"}, {"parallel.expert = 2", "model.pattern has none"}, 2);
+  refused({"parallel.expert=2", "optimizer.frozen=[\"*.experts.3.*\"]"},
+          {"experts.3.gate_proj.weight is frozen", "experts.0.gate_proj.weight is not"}, 2);
+}
+
 TEST(bad_input, what_the_grid_lists_does_work) {
   const Folder folder;
   for (const Words& grid : {Words{"parallel.tensor=2"}, Words{"parallel.pipeline=2"}, Words{"parallel.data=2"}}) {

@@ -326,9 +326,11 @@ TEST(checkpoint, survives_a_walk_through_every_layout) {
 // Layouts of every kind, drawn from a fixed seed, each of which reads what another wrote.
 TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
   ModelConfig model = widened(named("T5"));
-  model.pattern = "MP*-";
+  model.pattern = "MP*E";
+  model.moe.experts = model.moe.intermediate_size = 8;
   const int layers = int(model.layers());
   std::mt19937 random(1);  // the same draws on every rank
+  int dealt = 0;           // layouts that deal experts
   const auto pick = [&](std::initializer_list<int> from) { return from.begin()[random() % from.size()]; };
   const auto drawn = [&] {
     int data = 0, pipeline = 0, context = 0, tensor = 0;
@@ -346,6 +348,9 @@ TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
     layout.sequence = tensor > 1 && random() % 2;
     if (tensor > 1 && random() % 2) layout.attention_ranks = tensor / 2;
     if (random() % 2) layout = balanced(layout);
+    do layout.expert = pick({1, 2, 4, 8});
+    while (data * context % layout.expert != 0);
+    dealt += layout.expert > 1;
     return sharded(layout, Shard(random() % 4), random() % 2 ? 1 : Index(1) << 30);
   };
   const auto on = [&](const Layout& layout, Schedule schedule, const auto& f) {
@@ -382,6 +387,7 @@ TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
     });
   }
   EXPECT_GE(kinds.size(), 12u);
+  EXPECT_GE(dealt, 15);
 }
 
 // Every layout of up to 8 ranks that this model allows reads what every other wrote: 32 x 32 pairs, with stages of uneven length among

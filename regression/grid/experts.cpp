@@ -14,12 +14,26 @@ namespace {
 constexpr Index seq_length = 21;  // which pads where ranks share it
 constexpr int micros_of_all = 8;
 
-struct Shape5 {
+struct Shape {
   int data, pipeline, context, tensor;
   bool sequence;
+  int expert = 1;
+  Shard shard = Shard::none;
 };
-constexpr Shape5 shapes[] = {{8, 1, 1, 1, false}, {2, 1, 1, 4, false}, {2, 1, 1, 4, true}, {1, 1, 1, 8, true},
-                             {2, 2, 2, 1, false}, {1, 1, 8, 1, false}, {2, 1, 2, 2, true}};
+constexpr Shape shapes[] = {{8, 1, 1, 1, false},
+                            {2, 1, 1, 4, false},
+                            {2, 1, 1, 4, true},
+                            {1, 1, 1, 8, true},
+                            {2, 2, 2, 1, false},
+                            {1, 1, 8, 1, false},
+                            {2, 1, 2, 2, true},
+                            {4, 2, 1, 1, false, 2},
+                            {2, 1, 1, 4, true, 2, Shard::optimizer},
+                            {8, 1, 1, 1, false, 2, Shard::weights},
+                            {1, 1, 6, 1, false, 6},
+                            {2, 1, 3, 1, false, 6, Shard::gradients},
+                            {2, 1, 3, 1, false, 3, Shard::weights},
+                            {2, 2, 2, 1, false, 2}};
 
 EngineConfig config_of(Routing::Score score, bool biased, int micros) {
   EngineConfig config;
@@ -49,11 +63,11 @@ TEST(experts, gradients_are_those_of_one_rank_with_the_terms_that_balance_them) 
   for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
     for (const bool biased : {false, true}) {
       const NamedGradients expected = gradients_on(alone(2), score, biased);
-      for (const Shape5& s : shapes) {
+      for (const Shape& s : shapes) {
         std::vector<Span> stages;
         for (int i = 0; i < s.pipeline; ++i) stages.push_back({2 * i / s.pipeline, 2 * (i + 1) / s.pipeline});
         Layout layout = grid_layout(s.data, s.pipeline, s.tensor, stages, {}, {}, s.context);
-        layout.sequence = s.sequence;
+        layout.sequence = s.sequence, layout.expert = s.expert, layout.shard = s.shard;
         Grid* const grid = grid_of(layout);
         if (!grid) continue;
         const NamedGradients found = gradients_on(*grid, score, biased);

@@ -7,6 +7,7 @@
 
 #include "regression/folder.hpp"
 #include "regression/golden.hpp"
+#include "regression/seed.hpp"
 #include "regression/testing.hpp"
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/model_folder.hpp"
@@ -136,9 +137,7 @@ constexpr Drawn drawn[] = {{"llama", llama}, {"mixtral", mixtral}, {"qwen3_moe",
                            {"qwen3", qwen3}, {"falcon", falcon},   {"bamba", bamba},         {"nemotron_h", nemotron_h}};
 
 TEST(families, what_is_written_is_read_again) {
-  const char* const given = std::getenv("GYR_SEED");
-  const unsigned seed = given ? unsigned(std::strtoul(given, nullptr, 10)) : 1;
-  std::printf("seed %u\n", seed);
+  const unsigned seed = testing::seed_of_run();
   Draw d(seed);
   for (int i = 0; i < 600; ++i) {
     const Drawn& family_drawn = drawn[d.from(0, Index(std::size(drawn)) - 1)];

@@ -9,18 +9,12 @@
 
 #include "kernels/balance.hpp"
 #include "kernels/expert_rows.hpp"
+#include "regression/seed.hpp"
 #include "regression/tensors.hpp"
 
 using namespace gyr;
 
 namespace {
-
-unsigned seed_of_run() {
-  const char* const given = std::getenv("GYR_SEED");
-  const unsigned seed = given ? unsigned(std::strtoul(given, nullptr, 10)) : 1;
-  std::printf("seed %u\n", seed);
-  return seed;
-}
 
 // How a case's logits and biases are drawn.
 enum class Kind { continuous, few_values, all_to_some };
@@ -141,7 +135,7 @@ void expect_sorted(Workbench& bench, const Case& c, const Tensor2<std::int32_t>&
 // On random cases of every kind.
 template <class F>
 void on_cases(const F& f) {
-  std::mt19937 random(seed_of_run());
+  std::mt19937 random(gyr::testing::seed_of_run());
   for (int i = 0; i < 25; ++i)
     for (const Kind kind : {Kind::continuous, Kind::few_values, Kind::all_to_some}) {
       SCOPED_TRACE(fmt::format("case {} of kind {}", i, int(kind)));
@@ -238,7 +232,7 @@ void expect_there_and_back(const Case& c, Index width) {
 }
 
 TEST(expert_rows, go_out_and_come_back) {
-  std::mt19937 random(seed_of_run());
+  std::mt19937 random(gyr::testing::seed_of_run());
   for (const Index width : {1, 7, 16, 40})
     for (int i = 0; i < 6; ++i) {
       const Case c(random, Kind::continuous);
@@ -276,7 +270,7 @@ void expect_weighted(const Case& c, Index width) {
 }
 
 TEST(expert_rows, weighted_swiglu_agrees_with_plain_loops) {
-  std::mt19937 random(seed_of_run());
+  std::mt19937 random(gyr::testing::seed_of_run());
   for (const Index width : {1, 7, 16, 40})
     for (int i = 0; i < 6; ++i) {
       const Case c(random, Kind::continuous);

@@ -2,8 +2,9 @@
 #include "src/checkpoint/catalogue.hpp"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
+#include "modules/flops.hpp"
 #include "src/checkpoint/cut.hpp"
 #include "src/engine/stage.hpp"
 
@@ -11,45 +12,36 @@ namespace gyr {
 
 namespace {
 
-// Ranks that differ along these axes alone hold the same weights.
-constexpr Axes copies_along = all_but(weight_axes + Axis::pipeline);
-
-// Of a stage, as a rank of the tensor axis has them.
-std::vector<PlacedTensor> weights_of(const ModelConfig& config, DType precision, const Layout& layout, int stage, Index tensor_rank,
-                                     const Trained& trained) {
-  const auto along = [&](Axis axis) { return axis == Axis::pipeline ? stage : axis == Axis::tensor ? int(tensor_rank) : 0; };
-  Grid dry = Grid::dry_run(layout, layout.position_at(along));
+// As the rank at a position has them, by name; what others have had already lies, and is cut, alike there.
+void add_weights_of(const ModelConfig& config, DType precision, const Layout& layout, int position, const Trained& trained,
+                    std::map<std::string, PlacedTensor>& all) {
+  Grid dry = Grid::dry_run(layout, position);
   Stage of_rank(config, precision, dry, trained);
-  std::vector<PlacedTensor> all;
+  const int stage = layout.coordinate(position, Axis::pipeline);
   for (const auto& p : of_rank.parameters().all())
-    if (!p->tied) all.push_back({p->weight, stage, p->trained, p->cut(), Content::weight, p->dtype()});
-  return all;
+    if (!p->tied) all.emplace(p->weight.name, PlacedTensor{p->weight, stage, p->trained, p->cut(), Content::weight, p->dtype()});
 }
 
-// Of both teams, in the order of the model: that has a block's SSM before its attention. What both hold lies, and is cut, alike.
-std::vector<PlacedTensor> joined(const std::vector<PlacedTensor>& attention, const std::vector<PlacedTensor>& ssm) {
-  std::set<std::string> of_attention;
-  for (const PlacedTensor& t : attention) of_attention.insert(t.weight.name);
-  std::vector<PlacedTensor> all;
-  auto next = ssm.begin();
-  for (const PlacedTensor& t : attention) {
-    for (; next != ssm.end() && !of_attention.contains(next->weight.name); ++next) all.push_back(*next);
-    if (next != ssm.end() && next->weight.name == t.weight.name) ++next;
-    all.push_back(t);
+// Positions that hold all weights among themselves: of each stage one for each team and for each share of the experts.
+std::vector<int> holders_of_all(const Layout& layout) {
+  const Mixers mixers = layout.mixers();
+  std::vector<int> holders;
+  for (int position = 0; position < layout.ranks(); ++position) {
+    const int tensor = layout.coordinate(position, Axis::tensor);
+    const bool first_of_team = tensor == 0 || (mixers.are_apart() && tensor == int(mixers.ssm.first));
+    if (first_of_team && layout.coordinate(position, token_axes) < layout.expert) holders.push_back(position);
   }
-  return all;
+  return holders;
 }
 
 }  // namespace
 
+// In the order of the model.
 std::vector<PlacedTensor> model_weights(const ModelConfig& config, DType precision, const Layout& layout, const Trained& trained) {
+  std::map<std::string, PlacedTensor> found;
+  for (const int position : holders_of_all(layout)) add_weights_of(config, precision, layout, position, trained, found);
   std::vector<PlacedTensor> all;
-  const Mixers mixers = layout.mixers();
-  for (int s = 0; s < layout.size(Axis::pipeline); ++s) {
-    auto stage = weights_of(config, precision, layout, s, mixers.attention.first, trained);
-    if (mixers.are_apart()) stage = joined(stage, weights_of(config, precision, layout, s, mixers.ssm.first, trained));
-    all.insert(all.end(), stage.begin(), stage.end());
-  }
+  for (const Weight& weight : declared_weights(config)) all.push_back(found.at(weight.name));
   return all;
 }
 
@@ -100,15 +92,19 @@ std::vector<Move> part_of(const std::vector<Move>& boxes, const std::vector<Plac
 }  // namespace
 
 std::vector<Move> given_boxes(const std::vector<PlacedTensor>& tensors, const Layout& layout, int position, bool spread) {
-  std::vector<Move> copied, own;  // what other ranks hold as well, and what they do not
+  std::vector<Move> copied, experts, own;  // what other ranks hold as well, what they do of experts, and what they do not
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const bool cut = is_cut(tensors[t].content, layout.cut());
     for (const Held& held : cut ? kept_at(tensors[t], layout, position) : held_at(tensors[t], layout, position))
-      if (held.copy(weight_axes).rank == 0) (cut ? own : copied).push_back({t, held.box, position});
+      if (held.copy(weight_axes).rank == 0) (cut ? own : tensors[t].weight.expert ? experts : copied).push_back({t, held.box, position});
   }
-  const int copies = layout.size(copies_along), copy = layout.coordinate(position, copies_along);
-  std::vector<Move> mine = spread ? part_of(copied, tensors, copy, copies) : copy == 0 ? copied : std::vector<Move>();
-  mine.insert(mine.end(), own.begin(), own.end());
+  std::vector<Move> mine = own;
+  for (const std::vector<Move>& some : {copied, experts}) {
+    if (some.empty()) continue;
+    const Coordinate copy = layout.replicas(bool(tensors[some.front().tensor].weight.expert), position);
+    const std::vector<Move> given = spread ? part_of(some, tensors, copy.rank, copy.ranks) : copy.rank == 0 ? some : std::vector<Move>();
+    mine.insert(mine.end(), given.begin(), given.end());
+  }
   std::stable_sort(mine.begin(), mine.end(), [](const Move& a, const Move& b) { return a.tensor < b.tensor; });
   return mine;
 }

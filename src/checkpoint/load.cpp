@@ -48,24 +48,25 @@ std::vector<std::byte> kept_of(const TensorReader& tensor, const Parameter& p, c
   return numbers;
 }
 
-// Brings numbers to a rank: read by itself, or by the first of those that keep the same, who tells the others. An error of a reader is kept
-// until `check`, because the others wait for what comes next.
+// Brings numbers to a rank: read by itself, or, on a grid, by the first of those that keep the same, who tells the others. An error of a reader is
+// kept until `check`, because the others wait for what comes next.
 class Fetch {
  public:
-  explicit Fetch(Communicator* same = nullptr) : same_(same && same->size() > 1 ? same : nullptr) {}
+  explicit Fetch(Grid* grid = nullptr) : grid_(grid) {}
 
   // Into what the rank keeps of the parameter; `cut`: others keep other parts.
   void operator()(const std::function<TensorReader()>& open, const Parameter& p, const Piece& kept, bool cut) {
     const AnyTensor& to = kept.numbers;
     if (cut && to.size == 0) return;
-    if (!same_) return copy_to_device(kept_of(open(), p, kept.of, to.dtype).data(), to);
+    Communicator* const same = grid_ ? &grid_->replicas(bool(p.weight.expert)) : nullptr;
+    if (!same || same->size() == 1) return copy_to_device(kept_of(open(), p, kept.of, to.dtype).data(), to);
     std::vector<std::byte> numbers(std::size_t(to.bytes()));
-    if ((cut || same_->rank() == 0) && !failed_) try {
+    if ((cut || same->rank() == 0) && !failed_) try {
         numbers = kept_of(open(), p, kept.of, to.dtype);
       } catch (const Error& error) {
         failed_ = error;
       }
-    Transport& transport = same_->transport();
+    Transport& transport = same->transport();
     if (!cut) Event(&transport, transport.broadcast(numbers.data(), to.bytes(), DType::u8, 0)).host_wait();
     copy_to_device(numbers.data(), to);
   }
@@ -74,7 +75,7 @@ class Fetch {
   }
 
  private:
-  Communicator* same_;
+  Grid* grid_;
   std::optional<Error> failed_;
 };
 
@@ -133,7 +134,7 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& path, ModelState& 
   });
   if (what == LoadWhat::everything) collective_check(world, [&] { check_moments(*source, state); });
   collective_check(world, [&] {
-    Fetch fetch(reading == Reading::broadcast ? &state.grid().group(token_axes) : nullptr);
+    Fetch fetch(reading == Reading::broadcast ? &state.grid() : nullptr);
     load_anew(fetch, *source, state);
     if (what == LoadWhat::everything) load_moments(fetch, *source, state);
     fetch.check();

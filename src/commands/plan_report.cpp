@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "modules/expert_exchange.hpp"
 #include "modules/flops.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
@@ -165,6 +166,19 @@ std::string mixer_text(const RunConfig& run, const Layout& layout) {
          mixer_table(run.model, run.train.seq_length, layout.size(Axis::tensor), layout.attention_ranks);
 }
 
+// What depends on the routing where experts are dealt, and its bound.
+std::string experts_text(const EngineConfig& config, const Layout& layout) {
+  const Routing& routing = config.model.moe.routing;
+  const Index rows = layout.sequences(0, config.micro_batch_size, config.seq_length).rows();
+  Communicator ranks("expert", dry_transport(0, layout.expert));
+  const Index room = ExpertExchange::capacity({&ranks, layout.expert_room}, rows, routing.top_k, config.model.moe.experts);
+  return fmt::format(
+      "a rank has {} of {} in a layer, memory for {} rows of a micro-batch{}; an even routing, which flops and traffic here are of, sends it {}",
+      config.model.moe.experts / layout.expert, config.model.moe.experts, room,
+      layout.expert_room > 0 ? ", and ends the run where more choose them (parallel.expert_room)" : ", the most that any routing sends",
+      rows * routing.top_k);
+}
+
 // Bytes and files of a checkpoint, and of the copy that an asynchronous save writes from.
 std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   Index all = 0, most = 0;
@@ -210,6 +224,7 @@ std::string plan_report(const RunConfig& run, int ranks) {
   const PipelineShape shape = pipeline_shape(layout, config.micros);
   summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * idle_part(config.schedule, shape),
                                             shape.chunks > 1 ? fmt::format("; {} of them interleaved on each rank", shape.chunks) : "")});
+  if (layout.expert > 1) summary.row({"experts", experts_text(config, layout)});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(fullest->capacity.total()))});
   summary.row({"checkpoint", checkpoint_text(run, layout)});
   return summary.str(false) + "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +

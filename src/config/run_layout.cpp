@@ -40,6 +40,34 @@ void check_context(const Layout& layout, const RunConfig& run) {
           s.ranks, run.train.seq_length, s.block_length(), least + 1, least, std::max<Index>(1, most));
 }
 
+// Ranks that deal experts have as many each, and train them alike: what one of them learns or does not decides how far its backward goes.
+void check_experts(const RunConfig& run, int data) {
+  const int ranks = run.parallel.expert, tokens = data * run.parallel.context;
+  if (ranks == 1) return;
+  require(run.model.pattern.find('E') != std::string::npos, Exit::config,
+          "parallel.expert = {} deals the experts of E layers among ranks, and model.pattern has none; leave it 1", ranks);
+  require(tokens % ranks == 0, Exit::config, "parallel.expert = {} must divide the {} ranks of data x context", ranks, tokens);
+  require(run.model.moe.experts % ranks == 0, Exit::config,
+          "parallel.expert = {} ranks cannot have as many of model.moe.experts = {} each; set one to divide the other", ranks, run.model.moe.experts);
+  const double room = run.parallel.expert_room;
+  require(room == 0 || room >= 1, Exit::config, "parallel.expert_room = {} is less than an even share; set it to 1 or more, or to 0 for any routing",
+          room);
+  const Trained trained = run.optimizer.trained();
+  std::map<std::string, const Weight*> first;  // by layer and part of an expert
+  const std::vector<Weight> weights = declared_weights(run.model);
+  for (const Weight& w : weights) {
+    if (!w.expert) continue;
+    std::string kind = w.name;
+    const std::string number = fmt::format(".experts.{}.", w.expert.number);
+    kind.replace(kind.rfind(number), number.size(), ".experts.*.");
+    const Weight& other = *first.emplace(kind, &w).first->second;
+    require(trained(w) == trained(other), Exit::config,
+            "optimizer.frozen: {} is frozen and {} is not; experts that ranks deal among themselves are trained alike: freeze all or none, or set "
+            "parallel.expert to 1",
+            trained(w) ? other.name : w.name, trained(w) ? w.name : other.name);
+  }
+}
+
 // Without a word about others that would do.
 Layout checked_layout(const RunConfig& run, int ranks) {
   const ParallelConfig& p = run.parallel;
@@ -88,6 +116,8 @@ Layout checked_layout(const RunConfig& run, int ranks) {
   layout.order = p.context_mode == ContextMode::ring ? SequenceOrder::zigzag : SequenceOrder::contiguous;
   layout.attention_ranks = attention_ranks;
   check_context(layout, run);
+  check_experts(run, data);
+  layout.expert = p.expert, layout.expert_room = p.expert_room;
   layout.shard = p.shard;
   layout.bucket_bytes = p.bucket_bytes;
   return layout;

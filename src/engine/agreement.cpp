@@ -17,7 +17,8 @@ Agreed agree_over(Communicator& ranks, const Agreed& mine) {
 Agreed agree_in_replica(Grid& grid, const Agreed& mine) {
   if (grid.is_dry_run()) return mine;
   const Agreed replica = agree_over(grid.group(Axis::pipeline), agree_over(grid.tensor().whole(), mine));
-  return grid.layout().cut() == Shard::none ? replica : agree_over(grid.group(token_axes), replica);
+  if (grid.layout().cut() != Shard::none) return agree_over(grid.group(token_axes), replica);
+  return grid.experts() ? agree_over(*grid.experts(), replica) : replica;
 }
 
 Agreed agree_from_last_stage(Grid& grid, const Agreed& mine) {

@@ -12,7 +12,8 @@ struct Agreed {
 };
 
 Agreed agree_over(Communicator&, const Agreed& mine);
-// Over all ranks of a replica, each of which has its own part of the sum; over all ranks where replicas cut it among themselves.
+// Over all ranks of a replica, with those that hold its other experts: each has its own part of the sum. Over all ranks where replicas cut it among
+// themselves.
 Agreed agree_in_replica(Grid&, const Agreed& mine);
 // Over all ranks; the sum is that over the data and context axes as the last stage has it.
 Agreed agree_from_last_stage(Grid&, const Agreed& mine);

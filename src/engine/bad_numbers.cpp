@@ -12,16 +12,17 @@ namespace gyr {
 
 namespace {
 
-// Replicas hold the same numbers once gradients are reduced. Where only some of them see a bad one, names their ranks.
+// Replicas hold the same numbers once gradients are reduced: those of a weight that is not an expert's, or with all experts among themselves. Where
+// only some of them see a bad one, names their ranks.
 std::string only_some_replicas(Grid& grid, bool bad) {
   const Layout& layout = grid.layout();
   const double mine = bad;
   const std::vector<double> seen = grid.world().gather({&mine, 1});
-  std::vector<bool> replicas(layout.size(token_axes), false);
+  std::vector<bool> replicas(layout.size(token_axes) / layout.expert, false);
   std::string ranks;
   for (int position = 0; position < layout.ranks(); ++position) {
     if (seen[position] == 0) continue;
-    replicas[layout.coordinate(position, token_axes)] = true;
+    replicas[layout.coordinate(position, token_axes) / layout.expert] = true;
     ranks += fmt::format("{} {}", ranks.empty() ? "" : ",", layout.rank_at(position));
   }
   if (std::count(replicas.begin(), replicas.end(), true) == std::ptrdiff_t(replicas.size())) return "";

@@ -9,7 +9,7 @@ void WeightGathering::start(int bucket, int buffer) {
   const std::vector<Parameters::Dealt> dealt = parameters_.values(bucket, buffer);
   for (std::size_t i = 0; i < dealt.size(); ++i)
     if (sections[i].trained || parameters_.shard() == Shard::weights)
-      under_way_[bucket].push_back(grid_.group(token_axes).start_all_gather(device_, dealt[i].mine, dealt[i].all));
+      under_way_[bucket].push_back(grid_.replicas(dealt[i].of_experts).start_all_gather(device_, dealt[i].mine, dealt[i].all));
   parameters_.bind_values(bucket, buffer);
 }
 

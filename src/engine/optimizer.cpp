@@ -41,7 +41,7 @@ ParameterGroup Optimizer::group(const Parameter& p) const {
 
 void Optimizer::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
   for (const auto& p : parameters_.all()) {
-    if (p->tied || !p->trained) continue;
+    if (p->tied || !p->trained || !parameters_.counts(*p)) continue;
     const Piece kept = p->kept_gradient();
     with_type(kept.numbers, [&]<class Gradient>(const Gradient& g) {
       using A = typename Gradient::value_type;

@@ -22,11 +22,25 @@ GradientReduction::Sections GradientReduction::travelling(int bucket, int buffer
   return parameters_.gradients_in(takes_turns(bucket) ? buffers_of_copies_[buffer] : copies_[bucket], bucket);
 }
 
-// Nothing where they travel as they are.
+// Nothing where they travel as they are, or nowhere.
 void GradientReduction::convert_parts(Device& dev, const Sections& from, AnyTensor Parameters::Dealt::*part, const Sections& to) const {
   const auto row = [](const AnyTensor& x) { return AnyTensor2(x.data, x.dtype, 1, x.size); };
-  for (std::size_t i = 0; i < from.size() && !copies_.empty(); ++i) convert(dev, row(from[i].*part), row(to[i].*part));
+  for (std::size_t i = 0; i < from.size() && !copies_.empty(); ++i)
+    if (ranks_of(from[i]).size() > 1) convert(dev, row(from[i].*part), row(to[i].*part));
 }
+
+namespace {
+
+// Those of the same ranks as one: they lie one behind the other.
+std::vector<Parameters::Dealt> joined(const std::vector<Parameters::Dealt>& sections) {
+  std::vector<Parameters::Dealt> all;
+  for (const Parameters::Dealt& section : sections)
+    if (!all.empty() && all.back().of_experts == section.of_experts) all.back().all.size += section.all.size;
+    else all.push_back(section);
+  return all;
+}
+
+}  // namespace
 
 void GradientReduction::begin(Device& dev) {
   fill(dev, parameters_.gradients(), 0);
@@ -47,16 +61,13 @@ void GradientReduction::clear(Device& dev, int bucket, int buffer) {
 void GradientReduction::start(Device& dev, int bucket, int buffer) {
   const Device::Purpose purpose(dev, "gradients of buckets: trained elements");
   UnderWay sum{{}, bucket, buffer};
-  Communicator& ranks = grid_.group(token_axes);
   const Sections sections = travelling(bucket, buffer);
   if (sections.empty()) return;
   convert_parts(dev, parameters_.gradients(bucket, buffer), &Parameters::Dealt::all, sections);
-  if (parameters_.shard() == Shard::none) {  // sections lie one behind the other
-    Index size = 0;
-    for (const Parameters::Dealt& dealt : sections) size += dealt.all.size;
-    sum.events.push_back(ranks.start_all_reduce(dev, AnyTensor(sections.front().all.data, sections.front().all.dtype, size)));
+  if (parameters_.shard() == Shard::none) {
+    for (const Parameters::Dealt& dealt : joined(sections)) sum.events.push_back(ranks_of(dealt).start_all_reduce(dev, dealt.all));
   } else {
-    for (const Parameters::Dealt& dealt : sections) sum.events.push_back(ranks.start_reduce_scatter(dev, dealt.all, dealt.mine));
+    for (const Parameters::Dealt& dealt : sections) sum.events.push_back(ranks_of(dealt).start_reduce_scatter(dev, dealt.all, dealt.mine));
   }
   under_way_.push_back(std::move(sum));
   if (dev.dry_run()) end(dev, under_way_.back()), under_way_.pop_back();

@@ -37,6 +37,8 @@ class GradientReduction {
   using Sections = std::vector<Parameters::Dealt>;
   bool cut() const { return parameters_.shard() >= Shard::gradients; }
   bool takes_turns(int bucket) const { return cut() && !parameters_.buckets()[bucket].kept_whole; }
+  // Ranks over which a section is summed.
+  Communicator& ranks_of(const Parameters::Dealt& section) const { return grid_.replicas(section.of_experts); }
   // A bucket's sections as they travel.
   Sections travelling(int bucket, int buffer) const;
   void convert_parts(Device&, const Sections& from, AnyTensor Parameters::Dealt::*part, const Sections& to) const;

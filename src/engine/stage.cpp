@@ -143,7 +143,9 @@ Pass Stage::pass(Device& dev, Slot& slot) {
   }
   const StreamRows stream{slot.sequences.rows(), grid_.layout().stream_parts(), grid_.coordinate(Axis::tensor)};
   Communicator* const context = slot.sequences.shared() ? &grid_.group(Axis::context) : nullptr;
-  return {dev, grid_.tensor(), grid_.team(), context, *rotary_, slot.sequences, stream, Mask{true, 0, 0, slot.sequences.documents()}, nullptr, hook_};
+  const ExpertRanks experts{grid_.experts(), grid_.layout().expert_room};
+  return {dev,     grid_.tensor(), grid_.team(), context, experts, *rotary_, slot.sequences, stream, Mask{true, 0, 0, slot.sequences.documents()},
+          nullptr, hook_};
 }
 
 Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens) {

@@ -44,6 +44,7 @@ void Grid::make_groups() {
   add_embedding_group();
   tensor_.emplace(group(Axis::tensor));
   add_team();
+  add_experts();
 }
 
 MPI_Comm Grid::along(Axes axes) const {
@@ -103,6 +104,20 @@ void Grid::add_team() {
   team_.reset(new Group{comm, made(team == mixers.attention ? "attention" : "ssm", std::move(transport))});
   team_blocks_.emplace(team_->communicator);
 }
+
+void Grid::add_experts() {
+  if (layout_.expert == 1) return;
+  Communicator& all = group(token_axes);
+  const int ranks = layout_.expert, rank = all.rank();
+  const auto made_of = [&](const char* name, int size, int which, int color) {
+    const bool alone = is_dry_run() || size == 1;
+    return made(name, alone ? dry_transport(which, size) : transport_over(split(groups_.at(present(token_axes)).comm, color, which)));
+  };
+  experts_.emplace(made_of("expert", ranks, rank % ranks, rank / ranks));
+  expert_replicas_.emplace(made_of("expert-replicas", all.size() / ranks, rank / ranks, rank % ranks));
+}
+
+Communicator& Grid::replicas(bool of_experts) { return of_experts && expert_replicas_ ? *expert_replicas_ : group(token_axes); }
 
 void Grid::add_blocks(BlockedCommunicator& ranks, const std::vector<int>& sizes) {
   const MPI_Comm comm = &ranks == team() ? team_->comm : groups_.at(Axis::tensor).comm;

@@ -42,6 +42,11 @@ class Grid {
   BlockedCommunicator& tensor() { return *tensor_; }
   // The ranks of the tensor axis that work on the same mixer as this one; null where all work on both.
   BlockedCommunicator* team() { return team_blocks_ ? &*team_blocks_ : nullptr; }
+  // The ranks with other tokens that deal experts among themselves, and those that have the same experts: null where every rank has all.
+  Communicator* experts() { return experts_ ? &*experts_ : nullptr; }
+  Communicator* expert_replicas() { return expert_replicas_ ? &*expert_replicas_ : nullptr; }
+  // Those that hold the same of experts, or of what else there is, and work on other tokens.
+  Communicator& replicas(bool of_experts);
   // First and last stage, which share a tied embedding: null on the others and where they are one.
   Communicator* embedding_group() { return embedding_group_ ? &*embedding_group_ : nullptr; }
 
@@ -56,7 +61,8 @@ class Grid {
       if (group->first == Axis::tensor) tensor_->visit(visit);
       else visit(group->second.communicator);
     if (team_blocks_) team_blocks_->visit(visit);
-    if (embedding_group_) visit(*embedding_group_);
+    for (auto* some : {&experts_, &expert_replicas_, &embedding_group_})
+      if (*some) visit(**some);
   }
 
   Grid(Grid&&) = default;
@@ -73,6 +79,7 @@ class Grid {
   Communicator made(std::string name, std::unique_ptr<Transport>);
   void add_embedding_group();
   void add_team();
+  void add_experts();
 
   Layout layout_;
   int position_ = 0;
@@ -89,7 +96,7 @@ class Grid {
     Communicator communicator;
   };
   std::map<Axes, Group> groups_;
-  std::optional<Communicator> embedding_group_;
+  std::optional<Communicator> embedding_group_, experts_, expert_replicas_;
   std::optional<BlockedCommunicator> tensor_;
   std::unique_ptr<Group> team_;  // of one place, which its blocks point to
   std::optional<BlockedCommunicator> team_blocks_;

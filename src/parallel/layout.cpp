@@ -25,6 +25,7 @@ int Layout::coordinate(int position, Axes along) const {
 
 Coordinates Layout::coordinates(int position, Axes along) const {
   Coordinates at;
+  at.experts = experts(position);
   for (const LayoutAxis& a : axes)
     if (along.has(a.axis)) at[a.axis] = {a.size, coordinate(position, a.axis)};
   return at;
@@ -36,6 +37,7 @@ std::string Layout::text() const {
   if (size(Axis::context) > 1)
     text += std::array{" (keys go round)", " (heads are exchanged)", " (ranks help each other)"}[std::size_t(context_mode)];
   if (attention_ranks > 0) text += fmt::format(" ({} attention, {} SSM)", attention_ranks, size(Axis::tensor) - attention_ranks);
+  if (expert > 1) text += fmt::format(" (experts dealt among {})", expert);
   if (sequence) text += " with sequence parallelism";
   if (shard != Shard::none) text += fmt::format("{} sharded {}", sequence ? "," : " with", name_of(shard));
   return text;

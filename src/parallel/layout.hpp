@@ -32,6 +32,8 @@ struct Layout {
   SequenceOrder order = SequenceOrder::zigzag;  // of the tokens on the ranks of the context axis
   ContextMode context_mode = ContextMode::ring;
   int attention_ranks = 0;               // the first so many tensor ranks compute attention of hybrid blocks, the others the SSM; 0: all compute both
+  int expert = 1;                        // neighbours among ranks with other tokens that deal experts among themselves
+  double expert_room = 0;                // rows for which they have memory, in even shares of theirs; 0: for any routing
   Shard shard = Shard::none;             // what ranks along token_axes cut among themselves
   Index bucket_bytes = Index(32) << 20;  // of gradients that are reduced together; weights are gathered in the same buckets
 
@@ -53,6 +55,12 @@ struct Layout {
   Shard cut() const { return size(token_axes) > 1 ? shard : Shard::none; }
   // The same, among which ranks, and which of them a position is.
   ShardedOver sharded_over(int position) const { return {cut(), {size(token_axes), coordinate(position, token_axes)}}; }
+  // Of the ranks that deal experts among themselves, and of those with other tokens that hold the same of experts, or of all else: which one a
+  // position is.
+  Coordinate experts(int position) const { return {expert, coordinate(position, token_axes) % expert}; }
+  Coordinate replicas(bool of_experts, int position) const {
+    return replicas_of(of_experts, {size(token_axes), coordinate(position, token_axes)}, experts(position));
+  }
   // The tokens that a position has of sequences of so many: as many on every rank of the context axis, the last ones mere padding where they do not
   // divide.
   SequenceLayout sequences(int position, Index batch, Index seq_length) const;

@@ -43,7 +43,7 @@ std::vector<Held> held_at(const PlacedTensor& weight, const Layout& layout, int 
 std::vector<Held> kept_at(const PlacedTensor& weight, const Layout& layout, int position) {
   if (layout.coordinate(position, Axis::pipeline) != weight.stage) return {};
   const Placement share = place(weight.weight, layout.coordinates(position, weight_axes));
-  const Span kept = weight.cut.of(elements(share.shape), layout.coordinate(position, token_axes));
+  const Span kept = weight.cut.of(elements(share.shape), layout.replicas(bool(weight.weight.expert), position).rank);
   return cut(share, kept.first, kept.last);
 }
 

@@ -8,6 +8,20 @@
 
 namespace gyr {
 
+namespace {
+
+void read_experts(Section& s, ParallelConfig& c) {
+  c.expert = s.get("expert", 1, "neighbours among the data x context ranks that deal the experts of E layers among themselves; 1: every rank has all")
+                 .positive()
+                 .at_most(most_axis);
+  c.expert_room =
+      s.get("expert_room", 0.0, "rows that such a rank has memory for, in shares of an even routing; more of them end the run; 0: for any routing")
+          .at_least(0)
+          .at_most(most_axis);
+}
+
+}  // namespace
+
 ParallelConfig read_parallel(Section& s) {
   ParallelConfig c;
   c.data = s.get("data", 0, "ranks of the data axis; 0: as many as the other axes leave").at_least(0).at_most(most_ranks);
@@ -50,6 +64,7 @@ ParallelConfig read_parallel(Section& s) {
                  .positive()
                  .at_most(most_layers)
                  .value();
+  read_experts(s, c);
   const std::string shard =
       s.get("shard", "none", "what data ranks cut among themselves: optimizer states; their gradients too; their weights too (ZeRO 1 to 3)")
           .one_of({shard_names.begin(), shard_names.end()});

@@ -28,7 +28,9 @@ struct ParallelConfig {
   int virtual_stages;         // chunks of layers of each pipeline rank
   std::vector<Index> layers;  // per stage; empty: cut by cost
   ContextMode context_mode;
-  Shard shard;  // what data ranks cut among themselves
+  int expert;          // ranks that deal experts among themselves
+  double expert_room;  // for rows, in even shares; 0: for any routing
+  Shard shard;         // what data ranks cut among themselves
   Index bucket_bytes;
   std::optional<DType> reduce_dtype;  // in which gradients travel over the data axis; none: in which they are added up
 

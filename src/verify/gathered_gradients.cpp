@@ -33,7 +33,9 @@ void sum(Engine& engine, std::vector<double>& x) {
 
 NamedGradients gathered_gradients(Engine& engine) {
   const Grid& grid = engine.grid();
-  const bool counts = grid.coordinate(token_axes) == 0 || grid.layout().cut() != Shard::none;  // others keep the same
+  const auto counts = [&](const Weight& w) {  // others keep the same
+    return grid.layout().replicas(bool(w.expert), grid.position()).rank == 0 || grid.layout().cut() != Shard::none;
+  };
   const Trained trained = engine.trained();
   NamedGradients gradients;
   for (const Weight& weight : declared_weights(engine.model())) {
@@ -41,7 +43,7 @@ NamedGradients gathered_gradients(Engine& engine) {
     const auto size = std::size_t(weight.size());
     Counted all{std::vector<double>(size, 0), std::vector<double>(size, 0)};
     for (const auto& mine : engine.parameters())
-      if (counts && mine->weight.name == weight.name && !mine->tied) count(engine, *mine, all);
+      if (counts(weight) && mine->weight.name == weight.name && !mine->tied) count(engine, *mine, all);
     sum(engine, all.values), sum(engine, all.owners);
     for (std::size_t i = 0; i < size; ++i) ensure(all.owners[i] == 1, "{}: element {} has {} owners", weight.name, i, all.owners[i]);
     gradients[weight.name] = std::move(all.values);
