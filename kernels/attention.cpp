@@ -6,7 +6,13 @@
 
 namespace gyr {
 
-VisibleKeys::VisibleKeys(const AttentionShape& s, const Mask& m) : causal(m.causal), first_seen(m.first_query - m.first_key + 1), keys(s.keys) {}
+VisibleKeys::VisibleKeys(const AttentionShape& s, const Mask& m)
+    : causal(m.causal), first_seen(m.first_query - m.first_key + 1), keys(s.keys), back(m.window > 0 ? m.window - 1 : Documents::unlimited) {}
+
+bool any_visible(const AttentionShape& s, const Mask& m) {
+  const VisibleKeys visible(s, m);
+  return visible.hidden(0, Documents::unlimited) < visible.seen(s.queries - 1);
+}
 
 namespace {
 
@@ -20,7 +26,7 @@ void check(const AttentionShape& s, const Mask& m, const Matrix<const T>& q, con
   ensure(s.num_kv_heads > 0 && s.num_heads % s.num_kv_heads == 0, "{} query heads cannot share {} key/value heads evenly", s.num_heads,
          s.num_kv_heads);
   m.documents.check(s.batch * s.queries);
-  ensure(m.causal || !m.documents.packed(), "attention to packed documents must be causal");
+  ensure(m.causal || (!m.documents.packed() && m.window == 0), "attention to packed documents or through a window must be causal");
 }
 
 }  // namespace

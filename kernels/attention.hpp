@@ -16,24 +16,32 @@ struct AttentionShape {
 
 // Which keys a query may see: key j of the block stands at position first_key + j, query i at first_query + i (the same in every sequence).
 // causal: position of key <= position of query. With packed documents (rows b Tq + i, causal only) also no further back than the query's
-// document began; keys that no query of a tile may see cost nothing.
+// document began, and with a window (causal only) none but the last so many, the query's own among them; keys that no query of a tile may see
+// cost nothing.
 struct Mask {
   bool causal = true;
   Index first_query = 0, first_key = 0;
   Documents documents = {};
+  Index window = 0;  // 0: unlimited
 };
 
 // The same as bounds: query i of a sequence sees the keys [hidden, seen) of the block. Neither falls from query to query of a document.
 struct VisibleKeys {
   bool causal;
   Index first_seen, keys;  // first_seen: keys up to the first query's own
+  Index back;              // tokens before a query that its window shows
 
   VisibleKeys(const AttentionShape&, const Mask&);
   GYR_FUNCTION Index seen(Index i) const { return causal ? within(first_seen + i, keys) : keys; }
   // reach: tokens back to where the query's document began
-  GYR_FUNCTION Index hidden(Index i, Index reach) const { return within(first_seen + i - 1 - reach, keys); }
+  GYR_FUNCTION Index hidden(Index i, Index reach) const { return within(first_seen + i - 1 - (reach < back ? reach : back), keys); }
+  // The first of so many queries, and of those behind it, whose window hides key j.
+  GYR_FUNCTION Index out_of_sight(Index j, Index queries) const { return within(j + back + 2 - first_seen, queries); }
   GYR_FUNCTION static Index within(Index n, Index limit) { return n < 0 ? 0 : (n < limit ? n : limit); }
 };
+
+// Whether some query may see some key of the block; of documents nothing is known here.
+bool any_visible(const AttentionShape&, const Mask&);
 
 // State of each query and head between blocks of keys.
 template <class A>

@@ -111,7 +111,7 @@ template <class T>
 void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
   const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scale_)->forward(q, k, channels<T>(v), out, lse);
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scale_, c_.window)->forward(q, k, channels<T>(v), out, lse);
   else attend_to_own(a, qkv, out, lse);
   contribute_once<T>(a.dev, *o_, out);
 }
@@ -128,24 +128,59 @@ void Attention<T>::attend_to_own(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor
 template <class T>
 void Attention<T>::attend(Pass& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), a.mask, scale_, q, k, channels<T>(v), Carry::fresh,
+  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), mask(a), scale_, q, k, channels<T>(v), Carry::fresh,
                state);
 }
 
-// Sequence by sequence, because each has its own past: new keys and values join the cache, then the queries meet all of it.
+template <class T>
+Mask Attention<T>::mask(const Pass& a) const {
+  Mask mask = a.mask;
+  mask.window = c_.window;
+  return mask;
+}
+
+// Sequence by sequence, because each has its own past. A cache that holds all: new keys and values join it, then the queries meet all of it.
+// One of a window holds what the next token looks back on, the token at position p in row p % rows: the queries meet the older part of it, the
+// newer part and the new keys, which then take the places of the oldest.
 template <class T>
 void Attention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
-  const Index seq_length = a.sequences.seq_length, width = 2 * k_width();
-  auto cache = a.state->tensor(a.dev, this, Keys::cache, a.state->capacity(), width);
+  const Index seq_length = a.sequences.seq_length, width = 2 * k_width(), capacity = a.state->capacity();
+  const bool holds_all = c_.window == 0 || c_.window >= capacity;
+  const Index held = holds_all ? capacity : c_.window - 1;
+  auto cache = a.state->tensor(a.dev, this, Keys::cache, held, width);
   for (Index b = 0; b < a.sequences.batch; ++b) {
-    const Index past = a.sequences.past_of(b), keys = past + seq_length;
-    const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * a.state->capacity() * width, keys, width);
-    convert<T, T>(a.dev, Matrix<T>(qkv).block(b * seq_length, seq_length, q_width(), width), rows(mine, past, seq_length));
-    Mask mask = a.mask;
-    mask.first_query += past;
-    attention<T>(a.dev, shape(1, seq_length, keys), mask, scale_, Matrix<T>(qkv).block(b * seq_length, seq_length, 0, q_width()),
-                 columns(mine, 0, k_width()), channels<T>(columns(mine, k_width(), k_width())), Carry::fresh,
-                 {rows(state.o, b * seq_length, seq_length), rows(state.m, b * seq_length, seq_length), rows(state.l, b * seq_length, seq_length)});
+    const Index past = a.sequences.past_of(b), first = b * seq_length;
+    const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * held * width, held, width);
+    const Matrix<T> fresh = Matrix<T>(qkv).block(first, seq_length, q_width(), width);
+    Carry carry = Carry::fresh;
+    const auto meet = [&](const Matrix<T>& kv, Index first_key) {
+      Mask mask = this->mask(a);
+      mask.first_query += past, mask.first_key = first_key;
+      attention<T>(a.dev, shape(1, seq_length, kv.rows), mask, scale_, Matrix<T>(qkv).block(first, seq_length, 0, q_width()),
+                   columns(kv, 0, k_width()), channels<T>(columns(kv, k_width(), k_width())), carry,
+                   {rows(state.o, first, seq_length), rows(state.m, first, seq_length), rows(state.l, first, seq_length)});
+      carry = Carry::continued;
+    };
+    if (holds_all) {
+      convert<T, T>(a.dev, fresh, rows(mine, past, seq_length));
+      meet(rows(mine, 0, past + seq_length), 0);
+    } else {
+      const Index newer = held > 0 ? past % held : 0;
+      if (held > 0 && past >= held) meet(mine, past - newer - held);  // its newer rows count as so old that the window hides them
+      if (newer > 0) meet(rows(mine, 0, newer), past - newer);
+      meet(fresh, past);
+      remember_last(a, fresh, past, mine);
+    }
+  }
+}
+
+template <class T>
+void Attention<T>::remember_last(Pass& a, Matrix<const T> kv, Index past, Tensor2<T> cache) {
+  const Index held = Index(cache.extent(0));
+  for (Index at = kv.rows - std::min(kv.rows, held); at < kv.rows;) {
+    const Index row = (past + at) % held, count = std::min(kv.rows - at, held - row);
+    convert<T, T>(a.dev, kv.block(at, count, 0, kv.columns), rows(cache, row, count));
+    at += count;
   }
 }
 
@@ -174,8 +209,8 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   const auto q = part(qkv, 0), k = part(qkv, 1), v = channels<T>(part(qkv, 2));
   const auto dq = part(dwide, 0), dk = part(dwide, 1), dv = channels<A>(part(dwide, 2));
   const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scale_)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
-  else attention_backward<T>(a.dev, all, a.mask, scale_, q, k, v, dout, lse, delta, dq, dk, dv);
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scale_, c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
+  else attention_backward<T>(a.dev, all, mask(a), scale_, q, k, v, dout, lse, delta, dq, dk, dv);
 
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
   turn<A>(a, Rotate::backward, num_heads_, 1, part(dwide, 0), part(dqkv, 0));
@@ -221,11 +256,25 @@ void read_attention(Section& s, ModelConfig& m) {
   c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "scales the output");
 }
 
+void read_window(Section& s, ModelConfig& m) {
+  WindowConfig& c = m.window;
+  c.size = s.get("size", c.size, "tokens that a query sees, its own among them").unit("tokens").positive().at_most(longest);
+  c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary positions, unscaled; 0: as model.attention has them").at_least(0).finite();
+}
+
+ModelConfig with_window(ModelConfig m) {
+  m.attention.window = m.window.size;
+  if (m.window.rope_theta > 0) m.attention.rope_theta = m.window.rope_theta, m.attention.rope_scaling = {};
+  return m;
+}
+
 LayerFlops attention_flops(const ModelConfig& m, Index seq_length) {
+  const double T = double(seq_length), w = double(m.attention.window);
+  const double keys = m.attention.window > 0 && w < T ? w - w * w / (2 * T) : T / 2;  // on average
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   LayerFlops f;
   f.products = 2.0 * m.hidden_size * (q + 2 * k) + 2.0 * q * m.hidden_size;
-  f.attention = 2.0 * double(seq_length) * q;  // 4 * (seq_length / 2) keys on average
+  f.attention = 4.0 * keys * q;
   return f;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Causal grouped-query attention, with rotary positions or none, sharded over the tensor axis by heads. Where ranks outnumber the query heads, the
-// ranks of a head all have its scores, and each the values of its own channels.
+// ranks of a head all have its scores, and each the values of its own channels. Through a window a query sees no more than the last tokens.
 #pragma once
 
 #include "kernels/attention.hpp"
@@ -41,6 +41,8 @@ class Attention final : public Branch<T> {
   void attend_to_own(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void attend_with_past(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
+  void remember_last(Pass&, Matrix<const T> kv, Index past, Tensor2<T> cache);
+  Mask mask(const Pass&) const;
   // This rank's channels of the values, among all of its key heads.
   template <class S>
   Matrix<S> channels(const Matrix<S>& v) const {
@@ -61,9 +63,14 @@ class Attention final : public Branch<T> {
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
 };
 
+// The model, its attention through the window.
+ModelConfig with_window(ModelConfig);
+
 LayerFlops attention_flops(const ModelConfig&, Index seq_length);
 
 void read_attention(Section&, ModelConfig&);
 inline constexpr LayerSection attention_section{"attention", "grouped-query attention", read_attention};
+void read_window(Section&, ModelConfig&);
+inline constexpr LayerSection window_section{"window", "the window of attention", read_window};
 
 }  // namespace gyr

@@ -8,8 +8,8 @@
 namespace gyr {
 
 template <class T>
-BalancedAttention<T>::BalancedAttention(Pass& a, const AttentionShape& heads, double scale)
-    : a_(a), s_(a.sequences), shape_(heads), scale_(scale), steps_(balanced_schedule(int(s_.ranks), int(s_.rank))) {
+BalancedAttention<T>::BalancedAttention(Pass& a, const AttentionShape& heads, double scale, Index window)
+    : a_(a), s_(a.sequences), shape_(heads), scale_(scale), window_(window), steps_(balanced_schedule(int(s_.ranks), int(s_.rank))) {
   ensure(s_.order == SequenceOrder::contiguous, "balanced attention of {} blocks on a rank", s_.blocks());
   shape_.batch = s_.batch, shape_.queries = shape_.keys = s_.seq_length;
   block_ = shape_, block_.batch = 1;
@@ -95,7 +95,7 @@ void BalancedAttention<T>::for_sequences(const BalancedStep& step, const Meet& m
   const Index length = s_.seq_length, first_query = step.queries * length;
   const Documents all = s_.whole_packed.empty() ? Documents() : Documents{s_.whole_positions, s_.whole_packed};
   for (Index b = 0; b < s_.batch; ++b)
-    meet(b * length, Mask{true, first_query, step.keys * length, all.of_rows(b * s_.ranks * length + first_query, length)});
+    meet(b * length, Mask{true, first_query, step.keys * length, all.of_rows(b * s_.ranks * length + first_query, length), window_});
 }
 
 template <class T>

@@ -14,8 +14,8 @@ void check_head_exchange(Index num_heads, Index num_kv_heads, Index context_rank
 }
 
 template <class T>
-HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, double scale)
-    : a_(a), s_(a.sequences), heads_(heads), part_(heads), scale_(scale) {
+HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, double scale, Index window)
+    : a_(a), s_(a.sequences), heads_(heads), part_(heads), scale_(scale), window_(window) {
   const Index n = s_.ranks, k = heads.num_kv_heads;
   check_head_exchange(heads.num_heads, k, n);
   part_.num_heads = heads.num_heads / n, part_.num_kv_heads = std::max<Index>(1, k / n);
@@ -24,7 +24,7 @@ HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, double scale
 
 template <class T>
 Mask HeadExchange<T>::mask() const {
-  return {true, 0, 0, s_.whole_packed.empty() ? Documents() : Documents{s_.whole_positions, s_.whole_packed}};
+  return {true, 0, 0, s_.whole_packed.empty() ? Documents() : Documents{s_.whole_positions, s_.whole_packed}, window_};
 }
 
 template <class T>

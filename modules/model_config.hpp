@@ -33,9 +33,16 @@ struct AttentionConfig {
   double rotary_fraction = 1;           // of a head's channels that turn, the first ones; 0: no positions
   bool bias = false, qkv_bias = false;  // on q, k, v and o; on q, k and v alone
   bool qk_norm = false;                 // RMSNorm of every head of q and k, before they turn
+  Index window = 0;                     // tokens that a query sees, its own among them; 0: all. No setting here: see WindowConfig
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
 
   Index rotary_dim() const { return Index(double(head_dim) * rotary_fraction); }
+};
+
+// What layers whose attention has a window have of their own.
+struct WindowConfig {
+  Index size = 4096;
+  double rope_theta = 0;  // 0: that of the attention, with its scaling
 };
 
 enum class SsmNorm { none, gate_first, norm_first };
@@ -83,6 +90,7 @@ struct ModelConfig {
   double init_std = 0.02;          // of initial matrices
   std::int32_t pad_token_id = -1;  // token whose embedding takes no gradient; none where negative
   AttentionConfig attention;
+  WindowConfig window;
   MambaConfig mamba;
   MlpConfig mlp;
   MoeConfig moe;

@@ -6,13 +6,34 @@
 namespace gyr {
 
 template <class T>
-RingAttention<T>::RingAttention(Pass& a, const AttentionShape& heads, double scale) : a_(a), s_(a.sequences), heads_(heads), scale_(scale) {}
+RingAttention<T>::RingAttention(Pass& a, const AttentionShape& heads, double scale, Index window)
+    : a_(a), s_(a.sequences), heads_(heads), scale_(scale), window_(window) {}
 
 template <class T>
 AttentionShape RingAttention<T>::shape(Index batch, Index tokens) const {
   AttentionShape shape = heads_;
   shape.batch = batch, shape.queries = shape.keys = tokens;
   return shape;
+}
+
+template <class T>
+Mask RingAttention<T>::mask(Index block, Index of_keys) const {
+  return {true, block * s_.block_length(), of_keys * s_.block_length(), {}, window_};
+}
+
+template <class T>
+Index RingAttention<T>::steps() const {
+  const AttentionShape one = shape(1, s_.block_length());
+  const auto meet = [&](Index rank, Index owner) {
+    for (Index i = 0; i < s_.blocks(); ++i)
+      for (Index j = 0; j < s_.blocks(); ++j)
+        if (any_visible(one, mask(s_.block(rank, i), s_.block(owner, j)))) return true;
+    return false;
+  };
+  for (Index step = s_.ranks - 1; step > 0; --step)
+    for (Index rank = s_.ranks; rank-- > 0;)
+      if (meet(rank, owner_on(rank, step))) return step + 1;
+  return 1;
 }
 
 // Keys and values side by side, in scratch.
@@ -37,10 +58,11 @@ void RingAttention<T>::for_blocks(int owner, Visit&& visit) const {
   for (Index b = 0; b < s_.batch; ++b)
     for (Index i = 0; i < blocks; ++i)
       for (Index j = 0; j < blocks; ++j) {
-        const Index mine = s_.block(s_.rank, i), theirs = s_.block(owner, j);
-        if (theirs > mine) continue;
+        Mask mask = this->mask(s_.block(s_.rank, i), s_.block(owner, j));
+        if (!any_visible(shape(1, length), mask)) continue;
         const Index block = b * blocks + i, first = block * length;
-        visit(block, first, (b * blocks + j) * length, Mask{true, mine * length, theirs * length, s_.documents().of_rows(first, length)});
+        mask.documents = s_.documents().of_rows(first, length);
+        visit(block, first, (b * blocks + j) * length, mask);
       }
 }
 
@@ -51,9 +73,10 @@ void RingAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<cons
   const Index length = s_.block_length();
   Tensor2<T> kv = packed(k, v), next = a_.template scratch<T>("next keys and values", k.rows, k_width() + v_width());
   std::vector<bool> begun(std::size_t(s_.batch * s_.blocks()), false);
-  for (Index step = 0; step < s_.ranks; ++step) {
+  const Index steps = this->steps();
+  for (Index step = 0; step < steps; ++step) {
     Event coming;
-    if (step + 1 < s_.ranks) coming = pass_on(kv, next);
+    if (step + 1 < steps) coming = pass_on(kv, next);
     for_blocks(owner(step), [&](Index block, Index first, Index first_key, const Mask& mask) {
       const Carry carry = begun[block] ? Carry::continued : Carry::fresh;
       begun[block] = true;
@@ -73,13 +96,14 @@ void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<con
   Scope scope(a_.dev.scratch);
   const Index length = s_.block_length(), width = k_width() + v_width();
   const int ranks = int(s_.ranks), rank = int(s_.rank);
+  const Index steps = this->steps();
   const auto room = [&](const char* name) { return a_.template scratch<A>(name, k.rows, width); };
   Tensor2<T> kv = packed(k, v), next = a_.template scratch<T>("next keys and values", k.rows, width);
   Tensor2<A> here = room("gradient of keys and values"), leaving = room("the same, leaving"), arriving = room("the same, arriving");
   Event under_way;  // of the gradients of the step before
-  for (Index step = 0; step < s_.ranks; ++step) {
+  for (Index step = 0; step < steps; ++step) {
     Event coming;
-    if (step + 1 < s_.ranks) coming = pass_on(kv, next);
+    if (step + 1 < steps) coming = pass_on(kv, next);
     fill<A>(a_.dev, flat(here), 0);
     for_blocks(owner(step), [&](Index, Index first, Index first_key, const Mask& mask) {
       attention_backward<T>(a_.dev, shape(1, length), mask, scale_, q.block(first, length, 0, q.columns),
@@ -90,13 +114,16 @@ void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<con
     under_way.device_wait(a_.dev);
     if (step > 0) add<A>(a_.dev, flat(arriving), flat(here));
     std::swap(here, leaving);
-    under_way = a_.context->start_shift<A>(a_.dev, flat(leaving), (rank + 1) % ranks, flat(arriving), (rank - 1 + ranks) % ranks);
+    if (steps == 1) break;
+    const int hops = step + 1 < steps ? 1 : int(ranks - step);  // home from the last step
+    under_way = a_.context->start_shift<A>(a_.dev, flat(leaving), (rank + hops) % ranks, flat(arriving), (rank - hops + ranks) % ranks);
     coming.device_wait(a_.dev);
     std::swap(kv, next);
   }
   under_way.device_wait(a_.dev);
-  convert<A, A>(a_.dev, keys(arriving), dk);
-  convert<A, A>(a_.dev, values(arriving), dv);
+  const Tensor2<A> sum = steps == 1 ? leaving : arriving;
+  convert<A, A>(a_.dev, keys(sum), dk);
+  convert<A, A>(a_.dev, values(sum), dv);
 }
 
 template class RingAttention<double>;

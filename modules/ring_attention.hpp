@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Attention of ranks that share sequences (Liu et al., "Ring Attention with Blockwise Transformers", 2023): keys and values go round from rank to
 // rank, every rank meets each with its own queries and carries (o, m, l), and no rank ever holds more than two ranks' keys. On the way back the
-// gradients of keys and values go round with them and come home. What comes next is on its way while the present is computed with.
+// gradients of keys and values go round with them and come home. What comes next is on its way while the present is computed with. Through a window
+// keys go no further than some rank looks back, and their gradients from there straight home.
 #pragma once
 
 #include "modules/shared_attention.hpp"
@@ -11,7 +12,7 @@ namespace gyr {
 template <class T>
 class RingAttention final : public SharedAttention<T> {
  public:
-  RingAttention(Pass& a, const AttentionShape& heads, double scale);
+  RingAttention(Pass& a, const AttentionShape& heads, double scale, Index window);
   void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse) override;
   void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
                 Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) override;
@@ -29,7 +30,11 @@ class RingAttention final : public SharedAttention<T> {
     return columns(kv, k_width(), v_width());
   }
   Tensor2<T> packed(Matrix<const T> k, Matrix<const T> v);
-  int owner(Index step) const { return int((s_.rank - step + s_.ranks) % s_.ranks); }
+  Index owner_on(Index rank, Index step) const { return (rank - step + s_.ranks) % s_.ranks; }
+  int owner(Index step) const { return int(owner_on(s_.rank, step)); }
+  // Up to the last at which some rank sees keys.
+  Index steps() const;
+  Mask mask(Index block, Index of_keys) const;
   Event pass_on(Tensor2<const T> mine, Tensor2<T> next);
   // visit(block of this rank, first row of it, first row of the keys, mask) for each two blocks of which one may see the other.
   template <class Visit>
@@ -40,6 +45,7 @@ class RingAttention final : public SharedAttention<T> {
   const SequenceLayout& s_;
   AttentionShape heads_;
   double scale_;
+  Index window_;
 };
 
 }  // namespace gyr

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers of one residual, for patterns such as "M*-M-": Mamba-2, attention, MLP; experts, with or without one that all tokens share; and attention
-// and MLP side by side.
+// Layers of one residual, for patterns such as "M*-M-": Mamba-2, attention to all tokens or through a window, MLP; experts, with or without one
+// that all tokens share; and attention and MLP side by side.
 #include "modules/attention.hpp"
 #include "modules/experts.hpp"
 #include "modules/mamba.hpp"
@@ -34,6 +34,10 @@ struct AttentionLayer final : SingleLayer<T, Attention> {
   AttentionLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Attention>(c, name, ".self_attn", p) {}
 };
 template <class T>
+struct WindowLayer final : SingleLayer<T, Attention> {
+  WindowLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Attention>(with_window(c), name, ".self_attn", p) {}
+};
+template <class T>
 struct MlpLayer final : SingleLayer<T, Mlp> {
   MlpLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Mlp>(c, name, ".feed_forward", p) {}
 };
@@ -52,10 +56,12 @@ struct ParallelLayer final : SingleLayer<T, Attention> {
     this->residual_.add(std::make_unique<Mlp<T>>(c, name + ".feed_forward", p));
   }
 };
+LayerFlops window_flops(const ModelConfig& m, Index seq_length) { return attention_flops(with_window(m), seq_length); }
 LayerFlops parallel_flops(const ModelConfig& m, Index seq_length) { return attention_flops(m, seq_length) + mlp_flops(m, seq_length); }
 
 const Registered mamba({'M', "mamba", "Mamba-2 alone", make_layer<MambaLayer>, mamba_flops, {mamba_section}});
 const Registered attention({'*', "attention", "attention alone", make_layer<AttentionLayer>, attention_flops, {attention_section}});
+const Registered window({'W', "window", "attention through a window", make_layer<WindowLayer>, window_flops, {attention_section, window_section}});
 const Registered mlp({'-', "mlp", "MLP alone", make_layer<MlpLayer>, mlp_flops, {mlp_section}});
 const Registered parallel(
     {'B', "parallel", "attention and MLP side by side", make_layer<ParallelLayer>, parallel_flops, {attention_section, mlp_section}});

@@ -145,7 +145,7 @@ std::vector<Mixers> mixers_of(const Place& p, const char* alone, const char* all
   return list;
 }
 std::vector<Mixers> ssm_of(const Place& p) { return mixers_of(p, "M", "PM", p.computes_ssm(), p.tensor - p.attention_ranks, "ssm"); }
-std::vector<Mixers> attention_of(const Place& p) { return mixers_of(p, "*B", "P*B", p.computes_attention(), p.attention_ranks, "attention"); }
+std::vector<Mixers> attention_of(const Place& p) { return mixers_of(p, "*WB", "P*WB", p.computes_attention(), p.attention_ranks, "attention"); }
 
 // Elements of matrices, and of vectors and filters, which are stored in the accumulator's precision.
 struct Run {
@@ -306,10 +306,10 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
   const MambaConfig& c = p.model().mamba;
   const Index micros = p.config.micros;
-  const Index residuals = 2 * p.count("P") + p.count("M*-EB");
+  const Index residuals = 2 * p.count("P") + p.count("M*W-EB");
   const auto again = [&](const char* symbols, Effort least) { return p.count(symbols, least); };
   // Where a layer is run again, its last sum is not needed; what its products read is gathered once more.
-  const Index sums_again = again("P", Effort::sum), gathers_again = 2 * again("P", Effort::product) + again("M*-EB", Effort::product);
+  const Index sums_again = again("P", Effort::sum), gathers_again = 2 * again("P", Effort::product) + again("M*W-EB", Effort::product);
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last()), p.tensor * p.kept_bytes());
     add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last()), p.kept_bytes());
@@ -359,7 +359,7 @@ void replicas(const Place& p, Ledger& ledger) {
   const Mixers routed{"E", p.tensor, "tensor"};
   hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * 3 * s.d);
   hold(routed, s.shared.replicas, s.shared.units * 3 * s.d);
-  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*-EB") + p.last()) * s.d * (m.norm == NormType::layer ? 2 : 1);
+  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*W-EB") + p.last()) * s.d * (m.norm == NormType::layer ? 2 : 1);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }
@@ -390,6 +390,15 @@ void balanced_attention(const Place& p, const Shards& s, Index kv, Index forward
   context(Operation::shift, backwards * helped, rows * s.q * p.wide);
 }
 
+// Steps of a ring. Of neighbouring tokens those of as many ranks as a window reaches into, and the own; a zigzag has neighbouring blocks on ranks
+// that are next to each other either way.
+Index ring_steps(const Place& p, char symbol) {
+  const Index n = p.context, length = p.tokens.seq_length, w = p.model().window.size;
+  if (symbol != 'W') return n;
+  if (p.tokens.order == SequenceOrder::zigzag) return w > 1 ? n : 1;
+  return std::min(n, 1 + (w - 1 + length - 1) / length);
+}
+
 // Keys and values go round, the gradients of both besides and home, or as the mode has it; in front of every block of tokens its convolution's inputs
 // and its state are known, and behind it the gradients of both.
 void attention_over_context(const Place& p, const Mixers& mixers, Ledger& ledger) {
@@ -407,8 +416,12 @@ void attention_over_context(const Place& p, const Mixers& mixers, Ledger& ledger
   } else if (p.tokens.mode == ContextMode::balanced) {
     balanced_attention(p, s, kv, attention, back, ledger);
   } else {
-    add(ledger, "context", Operation::shift, (attention + back) * (p.context - 1), kv * p.narrow);
-    add(ledger, "context", Operation::shift, back * p.context, kv * p.wide);
+    for (const char symbol : std::string(mixers.symbols)) {
+      const char one[] = {symbol, 0};
+      const Index steps = ring_steps(p, symbol), back = p.config.micros * p.count(one);
+      add(ledger, "context", Operation::shift, (2 * back + p.config.micros * p.count(one, Effort::mixing)) * (steps - 1), kv * p.narrow);
+      add(ledger, "context", Operation::shift, back * (steps > 1 ? steps : 0), kv * p.wide);
+    }
   }
 }
 
@@ -547,7 +560,7 @@ bool can_exchange(const ModelConfig& m, int tensor, int context, int attention_r
     return heads % context == 0 && (keys % context == 0 || context % keys == 0);
   };
   const auto used = [&](char symbol) { return m.pattern.find(symbol) != std::string::npos; };
-  return (!(used('*') || used('B')) || can(tensor)) && (!used('P') || can(attention_ranks > 0 ? attention_ranks : tensor));
+  return (!(used('*') || used('W') || used('B')) || can(tensor)) && (!used('P') || can(attention_ranks > 0 ? attention_ranks : tensor));
 }
 
 bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
@@ -558,7 +571,7 @@ bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const bool apart = attention_ranks > 0;
   const bool experts =
       split(m.moe.intermediate_size, tensor) && (m.moe.shared_intermediate_size == 0 || split(m.moe.shared_intermediate_size, tensor));
-  return (!used('E') || experts) && (!(used('*') || used('B')) || attention(tensor)) && (!used('M') || ssm(tensor)) &&
+  return (!used('E') || experts) && (!(used('*') || used('W') || used('B')) || attention(tensor)) && (!used('M') || ssm(tensor)) &&
          (!(used('P') || used('-') || used('B')) || split(m.mlp.intermediate_size, tensor)) &&
          (!used('P') || (attention(apart ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
 }

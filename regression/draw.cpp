@@ -102,7 +102,7 @@ MoeConfig moe_of(Dice& dice, int tensor) {
 
 ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) {
   ModelConfig m;
-  for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.6) ? 'P' : dice.of<char>({'M', '*', '-', 'B', 'E', 'E'});
+  for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.6) ? 'P' : dice.of<char>({'M', '*', 'W', 'W', '-', 'B', 'E', 'E'});
   m.hidden_size = dice.between(3, 14), m.vocab_size = dice.between(3, 40);
   m.rms_norm_eps = dice.of<double>({1e-5, 1e-3});
   m.norm = dice.chance(0.2) ? NormType::layer : NormType::rms;
@@ -110,6 +110,8 @@ ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) 
   m.embedding_multiplier = dice.real(0.5, 2), m.lm_head_multiplier = dice.real(0.5, 2);
   if (dice.chance(0.2)) m.pad_token_id = std::int32_t(dice.between(0, m.vocab_size - 1));
   m.attention = attention_of(dice, attention_ranks > 0 ? attention_ranks : tensor);
+  m.window.size = dice.of<Index>({1, dice.between(2, 4), dice.between(5, 12), 20});  // less than a block of tokens, and more than a sequence
+  if (dice.chance(0.5)) m.window.rope_theta = 100;
   m.mamba = mamba_of(dice, tensor - attention_ranks);
   m.mlp = mlp_of(dice, tensor);
   m.moe = moe_of(dice, tensor);
@@ -187,7 +189,8 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (d.context_mode == ContextMode::balanced) d.tokens = SequenceOrder::contiguous;
   if (d.context_mode == ContextMode::heads) {  // key heads as they come, and as many query heads as that takes
     const int ranks = d.attention_ranks > 0 ? d.attention_ranks : d.tensor;
-    if (d.attention_ranks > 0) std::replace(d.model.pattern.begin(), d.model.pattern.end(), '*', 'P');
+    for (const char alone : {'*', 'W'})
+      if (d.attention_ranks > 0) std::replace(d.model.pattern.begin(), d.model.pattern.end(), alone, 'P');
     const Index keys = d.model.attention.num_kv_heads, here = std::max<Index>(1, keys / ranks);
     if (here % d.context != 0 && d.context % here != 0) d.model.attention.num_kv_heads = keys * d.context;
     d.model.attention.num_heads = d.model.attention.num_kv_heads * d.context * dice.between(1, 2);
@@ -280,6 +283,7 @@ std::string Draw::text() const {
   s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size,
                    model.tie_word_embeddings ? " tied" : "", model.pad_token_id >= 0 ? " padding" : "");
   s += fmt::format("; attention {}/{} heads of {}{}", a.num_heads, a.num_kv_heads, a.head_dim, a.bias ? " biases" : "");
+  s += fmt::format(", window {}{}", model.window.size, model.window.rope_theta > 0 ? " turned otherwise" : "");
   s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
                    c.state_size, c.conv_kernel, c.chunk_size, norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "",
                    c.conv_bias ? " conv_bias" : "");
@@ -319,6 +323,9 @@ std::vector<Draw> simpler(const Draw& from) {
       d.model.pattern.erase(layer, 1);
       std::iota(d.cuts.begin(), d.cuts.end(), 1);
     });
+    attempt([&](Draw& d) {
+      if (d.model.pattern[layer] == 'W') d.model.pattern[layer] = '*';
+    });
     for (const char symbol : {'-', '*', 'M'})
       attempt([&](Draw& d) {
         if (d.model.pattern[layer] == 'P' || (d.model.pattern[layer] == 'E' && symbol == '-')) d.model.pattern[layer] = symbol;
@@ -338,6 +345,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.mamba.norm = SsmNorm::none; });
   attempt([](Draw& d) { d.model.attention.bias = d.model.attention.qkv_bias = d.model.mlp.bias = false; });
   attempt([](Draw& d) { d.model.attention.rope_scaling = {}; });
+  attempt([](Draw& d) { d.model.window.rope_theta = 0; });
   attempt([](Draw& d) { d.model.mamba.in_bias = d.model.mamba.out_bias = d.model.mamba.conv_bias = false; });
   attempt([](Draw& d) { d.model.moe.bias = false; });
   attempt([](Draw& d) { d.model.moe.aux_loss = 0; });
@@ -358,6 +366,7 @@ std::vector<Draw> simpler(const Draw& from) {
   };
   fewer([](Draw& d) -> Index& { return d.model.attention.num_kv_heads; });
   fewer([](Draw& d) -> Index& { return d.model.attention.num_heads; });
+  fewer([](Draw& d) -> Index& { return d.model.window.size; });
   fewer([](Draw& d) -> Index& { return d.model.mamba.num_groups; });
   fewer([](Draw& d) -> Index& { return d.model.mamba.num_heads; });
   fewer([](Draw& d) -> Index& { return d.model.mamba.head_dim; });

@@ -136,6 +136,7 @@ GYR_KERNEL backward_keys_kernel(Heads s, Acc<T> scale, Global<const std::int32_t
       for (Index i = 0; i < s.queries; i += warp_size) {
         const int count = least(s.queries - i, warp_size);
         if (s.visible.seen(i + count - 1) <= j) continue;
+        if (s.visible.out_of_sight(j, s.queries) <= i) break;
         A p = 0, d = 0;
         if (lane() < count) {
           const Query<T> at(s, positions, (first_row + i + lane()) * s.num_heads + head);

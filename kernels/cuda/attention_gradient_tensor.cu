@@ -33,9 +33,10 @@ GYR_DEVICE Index hidden(const Heads& s, const Inputs& in, Index b, Index i) {
 GYR_DEVICE Bounds keys_of(const Heads& s, const Inputs& in, Index b, Index i) { return {int(hidden(s, in, b, i)), int(s.visible.seen(i))}; }
 GYR_DEVICE Bounds queries_of(const Heads& s, const Inputs& in, Index b, Index j) {
   const Index from = s.visible.causal ? VisibleKeys::within(j + 1 - s.visible.first_seen, s.queries) : 0;
-  if (!in.positions) return {int(from), int(s.queries)};
+  const Index out_of_sight = s.visible.out_of_sight(j, s.queries);
+  if (!in.positions) return {int(from), int(out_of_sight)};
   Index to = from;
-  for (Index end = s.queries; to < end;) {  // key j is hidden from `end` on, and not before `to`
+  for (Index end = out_of_sight; to < end;) {  // key j is hidden from `end` on, and not before `to`
     const Index i = (to + end) / 2;
     if (hidden(s, in, b, i) > j) end = i;
     else to = i + 1;

@@ -71,16 +71,18 @@ struct Attention {
   bool causal = true;
   Index first_query = shape.keys - shape.queries;
   std::vector<std::int32_t> positions = {};
+  Index window = 0;
 
   bool sees(Index b, Index i, Index j) const {
     const Index here = first_query + i;
-    return (!causal || j <= here) && (positions.empty() || here - positions[std::size_t(b * shape.queries + i)] <= j);
+    return (!causal || j <= here) && (window == 0 || here < j + window) &&
+           (positions.empty() || here - positions[std::size_t(b * shape.queries + i)] <= j);
   }
   Index width() const { return std::max(shape.head_dim, shape.v_head_dim) <= 64 ? 64 : 128; }
   std::string name() const {
-    return fmt::format("batch {}, {} queries from {}, {} keys, heads {} of {} and {}, {}causal, {}", shape.batch, shape.queries, first_query,
-                       shape.keys, shape.num_heads, shape.head_dim, shape.v_head_dim, causal ? "" : "not ",
-                       positions.empty() ? "no documents" : "documents");
+    return fmt::format("batch {}, {} queries from {}, {} keys, heads {} of {} and {}, {}causal, {}, window {}", shape.batch, shape.queries,
+                       first_query, shape.keys, shape.num_heads, shape.head_dim, shape.v_head_dim, causal ? "" : "not ",
+                       positions.empty() ? "no documents" : "documents", window);
   }
 };
 
@@ -134,7 +136,8 @@ std::vector<GridCounts> all_grids(const Attention& a) {
   Workbench bench;
   const AttentionTensors x(bench, a.shape);
   const Mask mask{a.causal, a.first_query, 0,
-                  a.positions.empty() ? Documents() : Documents{Tensor1<const std::int32_t>(a.positions.data(), a.positions.size()), a.positions}};
+                  a.positions.empty() ? Documents() : Documents{Tensor1<const std::int32_t>(a.positions.data(), a.positions.size()), a.positions},
+                  a.window};
   const double scale = 1 / std::sqrt(double(a.shape.head_dim));
   const With with(plain);
   const Counts counts;
@@ -377,9 +380,13 @@ TEST(counts, attention_multiplies_what_meets_and_has_no_conflicts) {
   for (std::int32_t r = 0; r < 192; ++r) documents.positions.push_back(r % 64);
   expect_products_of(documents);
   EXPECT_EQ(counted(documents)[0].products, 2 * 3 * 2 * 2 * 64);  // three tiles of each head, in place of six
-  Attention window{{1, 256, 256, 1, 1, 128, 64}};
-  for (std::int32_t r = 0; r < 256; ++r) window.positions.push_back(std::min(r, 50));
-  expect_products_of(window);
+  for (const Index window : {1, 51, 64, 65, 200}) {
+    Attention through{{1, 256, 256, 1, 1, 128, 64}};
+    through.window = window;
+    expect_products_of(through);
+  }
+  documents.window = 20;
+  expect_products_of(documents);
 }
 
 TEST(counts, the_scan_multiplies_what_meets_and_has_no_conflicts) {

@@ -64,6 +64,12 @@ cases = {
                                           moe_intermediate_size=8, attention_bias=True, num_key_value_heads=4, head_dim=8), 2, 17),
     "falcon": ("Falcon", dict(falcon), 2, 21),
     "falcon_biases": ("Falcon", dict(falcon, bias=True, parallel_attn=False, ffn_hidden_size=24, num_hidden_layers=2), 2, 19),
+    "mistral_window": ("Mistral", dict(decoder, sliding_window=7, vocab_size=31), 2, 23),
+    "qwen2_window": ("Qwen2", dict({k: x for k, x in decoder.items() if k != "head_dim"}, num_hidden_layers=4, use_sliding_window=True, sliding_window=5,
+                                   max_window_layers=2), 2, 21),
+    "qwen3_window": ("Qwen3", dict(decoder, head_dim=8, num_hidden_layers=3, use_sliding_window=True, sliding_window=6,
+                                   layer_types=["sliding_attention", "full_attention", "sliding_attention"]), 2, 19),
+    "mixtral_window": ("Mixtral", dict(mixtral, sliding_window=4), 2, 19),
 }
 heads = {"GPT2": "LMHeadModel"}
 

@@ -58,6 +58,15 @@ TEST(generation, is_the_same_with_experts) {
   expect_one_text(model);
 }
 
+TEST(generation, is_the_same_through_windows) {
+  ModelConfig model = widened(named("T2"));
+  model.pattern = "W-*-WMWP";
+  for (const Index window : {1, 4, 9, 50}) {
+    model.window.size = window;
+    expect_one_text(model);
+  }
+}
+
 // Weights in int8 are cut by layers as they are, and by rows; a share of columns that is no multiple of 64 has blocks of its own.
 TEST(generation, in_int8_is_the_same_on_ranks_that_share_layers) {
   for (const char* pattern : {"PPPPPPPP", "PE*EMEE-"}) {

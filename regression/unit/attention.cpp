@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/attention.hpp"
 
+#include <cstdlib>
+#include <random>
+
 #include "regression/documents.hpp"
 #include "regression/numbers.hpp"
 
@@ -52,6 +55,7 @@ Result oracle(const Case& s, const Arguments& a) {
         double sum = 0;
         for (Index j = 0; j < Tk; ++j) {
           if (s.mask.causal && s.mask.first_key + j > s.mask.first_query + i) continue;
+          if (s.mask.window > 0 && s.mask.first_key + j <= s.mask.first_query + i - s.mask.window) continue;
           if (!s.positions.empty() && s.mask.first_key + j < s.mask.first_query + i - s.positions[b * Tq + i]) continue;
           double score = 0;
           for (Index e = 0; e < E; ++e) score += scale * q[e] * a.k[at(j) * E + e];
@@ -138,6 +142,26 @@ std::vector<Case> large_packed_cases() {
   return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}, positions_of({30, 1, 100, 64, 300}, 1, 300)},
           {{2, 900, 900, 2, 2, 4, 4}, {true, 0, 0}, positions_of({250, 600, 1, 900}, 2, 900)}};
 }
+// Windows of one token, within a tile, of several and beyond all, with documents or none, on queries that begin anywhere. From the seed GYR_SEED,
+// or 1.
+std::vector<Case> windowed(int count, Index most_tokens) {
+  const char* const given = std::getenv("GYR_SEED");
+  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
+  std::vector<Case> list;
+  for (int i = 0; i < count; ++i) {
+    const Index kv_heads = among(1, 2), queries = among(1, most_tokens), keys = among(1, most_tokens);
+    Case c{{among(1, 2), queries, keys, kv_heads * among(1, 3), kv_heads, among(1, 4), among(1, 4)}, {true, among(0, keys), among(0, 3)}};
+    const Index windows[] = {1, 2, among(1, 9), among(1, most_tokens), 2 * most_tokens};
+    c.mask.window = windows[among(0, 4)];
+    if (among(0, 1)) c.positions = positions_of({among(1, 9), among(1, most_tokens), queries}, c.shape.batch, queries);
+    list.push_back(c);
+  }
+  return list;
+}
+
 std::vector<Case> large_cases() {  // several tiles each way
   return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}}, {{1, 290, 600, 2, 2, 4, 6}, {true, 310, 0}}, {{1, 70, 530, 5, 1, 4, 4}, {false, 0, 0}}};
 }
@@ -152,6 +176,67 @@ TEST(attention, equals_softmax_of_all_scores) {
       expect_near(x.out, y.out, 1e-13, "out");
       expect_near(x.lse, y.lse, 1e-13, "lse");
     }
+}
+
+void expect_what_windows_show(const std::vector<Case>& set) {
+  for (const Case& s : set) {
+    SCOPED_TRACE(fmt::format("{} queries from {}, {} keys from {}, window {}, documents {}", s.shape.queries, s.mask.first_query, s.shape.keys,
+                             s.mask.first_key, s.mask.window, !s.positions.empty()));
+    const Arguments a(s);
+    const Result y = oracle(s, a), x = forward<double>(s, a);
+    expect_near(x.out, y.out, 1e-13, "out");
+    expect_near(x.lse, y.lse, 1e-13, "lse");
+  }
+}
+
+TEST(attention, through_a_window_equals_softmax_of_what_it_shows) { expect_what_windows_show(windowed(60, 20)); }
+TEST(attention, windows_hold_across_tiles) { expect_what_windows_show(windowed(6, 700)); }
+
+// What is not seen changes no bit, forward and backward; what is seen does.
+TEST(attention, tokens_out_of_the_window_do_not_reach_a_query) {
+  Case s{{1, 300, 300, 2, 1, 8, 8}, {true, 0, 0}};
+  for (const Index window : {1, 60, 140}) {
+    s.mask.window = window;
+    const Arguments a(s);
+    const Values dout = numbers(s.out_size(), 9);
+    const Result y = forward<float>(s, a);
+    const Gradients g = backward<float>(s, a, dout);
+    for (const Index t : {0, 127, 255}) {
+      Arguments b = a;
+      for (Index i = t * 8; i < (t + 1) * 8; ++i) b.k[i] = 90 * b.k[i] + 1, b.v[i] = -70 * b.v[i];
+      const Result z = forward<float>(s, b);
+      Values asked = dout;
+      for (Index r = 0; r < 300; ++r) {
+        const bool same = std::equal(&y.out[r * 16], &y.out[r * 16] + 16, &z.out[r * 16]);
+        EXPECT_EQ(same, r < t || r >= t + window) << "key " << t << ", query " << r << ", window " << window;
+        if (!same)
+          for (Index i = r * 16; i < (r + 1) * 16; ++i) asked[i] = 0;
+      }
+      const Gradients h = backward<float>(s, a, asked);  // asked of those alone that do not see it
+      for (const auto part : {&Gradients::k, &Gradients::v})
+        for (Index i = t * 8; i < (t + 1) * 8; ++i) {
+          EXPECT_EQ((h.*part)[i], 0);
+          if (window == 1 && part == &Gradients::k) continue;  // of one key there is no choice
+          EXPECT_NE((g.*part)[i], 0);
+        }
+    }
+  }
+}
+
+TEST(attention, a_window_as_long_as_all_keeps_the_bits_of_none) {
+  for (Case s : large_cases()) {
+    if (!s.mask.causal) continue;
+    const Arguments a(s);
+    const Values dout = numbers(s.out_size(), 9);
+    const Result y = forward<float>(s, a);
+    const Gradients g = backward<float>(s, a, dout);
+    s.mask.window = s.mask.first_query + s.shape.queries;
+    const Result z = forward<float>(s, a);
+    const Gradients h = backward<float>(s, a, dout);
+    EXPECT_EQ(y.out, z.out);
+    EXPECT_EQ(y.lse, z.lse);
+    for (const auto part : {&Gradients::q, &Gradients::k, &Gradients::v}) EXPECT_EQ(g.*part, h.*part);
+  }
 }
 
 void expect_central_differences(const std::vector<Case>& set) {
@@ -175,6 +260,7 @@ void expect_central_differences(const std::vector<Case>& set) {
 
 TEST(attention, gradient_is_the_central_difference) { expect_central_differences(cases()); }
 TEST(attention, gradient_of_packed_documents_is_the_central_difference) { expect_central_differences(packed_cases()); }
+TEST(attention, gradient_through_a_window_is_the_central_difference) { expect_central_differences(windowed(12, 12)); }
 
 void expect_slopes(const std::vector<Case>& set) {
   for (const Case& s : set) {
@@ -198,6 +284,7 @@ void expect_slopes(const std::vector<Case>& set) {
 
 TEST(attention, gradient_holds_across_tiles) { expect_slopes(large_cases()); }
 TEST(attention, gradient_of_packed_documents_holds_across_tiles) { expect_slopes(large_packed_cases()); }
+TEST(attention, gradient_through_a_window_holds_across_tiles) { expect_slopes(windowed(5, 600)); }
 
 // Documents side by side find what each finds alone.
 TEST(attention, packed_documents_equal_separate_runs) {
@@ -478,6 +565,10 @@ TEST(attention, dry_run_counts_what_runs_for_packed_documents) {
   for (const Case& s : large_packed_cases()) expect_dry_run_counts_what_runs(s);
 }
 
+TEST(attention, dry_run_counts_what_runs_through_a_window) {
+  for (const Case& s : windowed(8, 600)) expect_dry_run_counts_what_runs(s);
+}
+
 // Tiles of 16 million tokens are counted, not walked over: there are two billion of them.
 TEST(attention, a_dry_run_counts_millions_of_tokens_in_no_time) {
   const Index tokens = Index(1) << 24, stack = 128, tile = 512;
@@ -509,4 +600,6 @@ TEST(attention, future_tiles_are_skipped) {
   const double causal = flops(true);
   s.positions = positions_of(Lengths(16, 128), 1, 2048);  // sixteen documents: keys of 64 to 128 tokens instead of 1 to 2048
   EXPECT_LT(flops(true), 0.12 * causal);
+  s.positions.clear(), s.mask.window = 128;  // of 128 queries of a tile: 255 keys and less
+  EXPECT_LT(flops(true), 0.25 * causal);
 }

@@ -61,8 +61,34 @@ ModelConfig mamba2(Draw& d) {
   return m;
 }
 
+void through_windows(Draw& d, ModelConfig& m) {
+  std::replace(m.pattern.begin(), m.pattern.end(), '*', 'W');
+  m.window.size = d.from(1, 5000);
+}
+
+void some_through_windows(Draw& d, ModelConfig& m) {
+  for (char& symbol : m.pattern)
+    if (symbol == '*' && d.coin()) symbol = 'W';
+  m.window.size = d.from(1, 5000);
+}
+
+ModelConfig mistral(Draw& d) {
+  ModelConfig m = llama(d);
+  through_windows(d, m);
+  m.attention.bias = m.mlp.bias = false;
+  return m;
+}
+
+ModelConfig qwen2(Draw& d) {
+  ModelConfig m = llama(d);
+  some_through_windows(d, m);
+  m.attention.bias = m.mlp.bias = false, m.attention.qkv_bias = true;
+  return m;
+}
+
 ModelConfig mixtral(Draw& d) {
   ModelConfig m = llama(d);
+  if (d.coin()) through_windows(d, m);
   std::replace(m.pattern.begin(), m.pattern.end(), '-', 'E');
   m.attention.bias = false;
   m.moe.experts = d.from(1, 9), m.moe.routing.top_k = d.from(1, m.moe.experts), m.moe.intermediate_size = d.from(1, 50);
@@ -73,6 +99,7 @@ ModelConfig qwen3_moe(Draw& d) {
   ModelConfig m = mixtral(d);
   m.pattern = "*E";
   for (Index i = d.from(0, 3); i > 0; --i) m.pattern += d.coin() ? "*E" : "*-";
+  if (d.coin()) through_windows(d, m);
   m.attention.qk_norm = true, m.attention.bias = d.coin(), m.mlp.bias = false, m.moe.routing.normalize = d.coin();
   return m;
 }
@@ -98,6 +125,7 @@ ModelConfig falcon(Draw& d) {
 
 ModelConfig qwen3(Draw& d) {
   ModelConfig m = llama(d);
+  some_through_windows(d, m);
   m.mlp.bias = false, m.attention.qk_norm = true, m.mlp.activation = Activation(d.from(0, 3));
   return m;
 }
@@ -133,8 +161,9 @@ struct Drawn {
   const char* model_type;
   ModelConfig (*draw)(Draw&);
 };
-constexpr Drawn drawn[] = {{"llama", llama}, {"mixtral", mixtral}, {"qwen3_moe", qwen3_moe}, {"mamba2", mamba2},        {"gpt2", gpt2},
-                           {"qwen3", qwen3}, {"falcon", falcon},   {"bamba", bamba},         {"nemotron_h", nemotron_h}};
+constexpr Drawn drawn[] = {{"llama", llama},          {"mistral", mistral}, {"qwen2", qwen2}, {"mixtral", mixtral}, {"qwen3_moe", qwen3_moe},
+                           {"mamba2", mamba2},        {"gpt2", gpt2},       {"qwen3", qwen3}, {"falcon", falcon},   {"bamba", bamba},
+                           {"nemotron_h", nemotron_h}};
 
 TEST(families, what_is_written_is_read_again) {
   const unsigned seed = testing::seed_of_run();
@@ -165,6 +194,32 @@ TEST(families, the_one_a_model_came_from_is_kept_and_what_none_can_say_is_named)
   const Error error = error_of([&] { family_for(m, "mistral"); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("the nearest is LlamaForCausalLM: model.mlp.gate_multiplier is 2"), std::string::npos) << error.what();
+}
+
+// What a file does not say is transformers' default.
+TEST(families, windows_are_those_of_the_file) {
+  const std::string both = R"("vocab_size": 40, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3)";
+  const auto read = [&](const char* type, const char* more) {
+    return parse_config_json(fmt::format(R"({{"model_type": "{}", {}{}}})", type, both, more), "file").model;
+  };
+  EXPECT_EQ(read("mistral", "").pattern, "W-W-W-");
+  EXPECT_EQ(read("mistral", "").window.size, 4096);
+  EXPECT_EQ(read("mistral", R"(, "sliding_window": 77)").window.size, 77);
+  EXPECT_EQ(read("mistral", R"(, "sliding_window": null)").pattern, "*-*-*-");
+  EXPECT_EQ(read("mixtral", "").pattern, "*E*E*E");
+  EXPECT_EQ(read("mixtral", R"(, "sliding_window": 5)").pattern, "WEWEWE");
+  for (const char* qwen : {"qwen2", "qwen3"}) {
+    EXPECT_EQ(read(qwen, R"(, "sliding_window": 5, "max_window_layers": 1)").pattern, "*-*-*-");
+    EXPECT_EQ(read(qwen, R"(, "use_sliding_window": true)").pattern, "*-*-*-");  // from layer 28 on
+    EXPECT_EQ(read(qwen, R"(, "use_sliding_window": true, "max_window_layers": 1)").pattern, "*-W-W-");
+    EXPECT_EQ(read(qwen, R"(, "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 0)").window.size, 9);
+    EXPECT_EQ(read(qwen, R"(, "use_sliding_window": true, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])").pattern,
+              "W-*-W-");
+    for (const char* bad : {R"(, "layer_types": ["sliding_attention", "full_attention", "full_attention"])", R"(, "layer_types": ["full_attention"])",
+                            R"(, "layer_types": ["full_attention", "full_attention", "chunked_attention"])"})
+      EXPECT_NE(std::string(error_of([&] { read(qwen, bad); }).what()).find("layer_types is "), std::string::npos) << bad;
+  }
+  EXPECT_NE(std::string(error_of([&] { read("mistral", R"(, "sliding_window": 0)"); }).what()).find("sliding_window is 0"), std::string::npos);
 }
 
 // As GPT-2 was first published: without the class's prefix, and with the mask of every layer.

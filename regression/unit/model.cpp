@@ -67,6 +67,7 @@ class Reader {
     for (const auto& p : stage_.parameters().all()) assign(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
     forget();
   }
+  Index state_bytes() const { return state_->arena().high_water(); }
   Index slot_bytes() const { return stage_.slots().front().bytes; }
   void forget() { state_.emplace(Arena(Memory::activations, Index(1) << 22), sequences_, capacity_); }
   // Logits of every new token of every sequence, (sequences * seq_length, vocab_size).
@@ -192,6 +193,72 @@ void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance)
 
 TEST_P(model, reads_token_by_token_as_at_once_in_double) { expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12); }
 TEST_P(model, reads_token_by_token_as_at_once_in_single) { expect_reading_in_parts_is_reading_at_once<float>(c, 1e-5); }
+
+// Windows of one token, of some, as long as all and longer, in one layer and beside layers that see all.
+TEST(model, reads_through_windows_token_by_token_as_at_once) {
+  for (const Index window : {1, 2, 5, 8, 20, 21, 22, 100})
+    for (const char* pattern : {"W", "W*-WM"}) {
+      SCOPED_TRACE(fmt::format("{} window {}", pattern, window));
+      Case c = named("T2");
+      c.model.pattern = pattern, c.model.window.size = window;
+      expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12);
+      expect_reading_in_parts_is_reading_at_once<float>(c, 1e-5);
+    }
+}
+
+// A token reaches the logits of the tokens that see it, and changes no bit of others.
+TEST(model, tokens_out_of_the_window_do_not_reach_the_logits) {
+  Case c = named("T2");
+  c.model.pattern = "W";
+  for (const Index window : {1, 3, 8, 21}) {
+    c.model.window.size = window;
+    Reader<float> reader(c.model, c.batch, c.seq_length);
+    const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
+    const auto before = reader.read(tokens, 0);
+    for (Index t = 0; t < c.seq_length; ++t) {
+      std::vector<Token> others = tokens;
+      for (Index b = 0; b < c.batch; ++b) others[b * c.seq_length + t] = Token((tokens[b * c.seq_length + t] + 17) % c.model.vocab_size);
+      reader.forget();
+      const auto after = reader.read(others, 0);
+      for (Index r = 0; r < c.batch * c.seq_length; ++r) {
+        const Index now = r % c.seq_length;
+        EXPECT_EQ(before[r] != after[r], now >= t && now < t + window) << "window " << window << ", token " << t << " and the logits of " << now;
+      }
+    }
+  }
+}
+
+TEST(model, whose_window_shows_all_keeps_the_bits_of_none) {
+  Case c = named("T2");
+  c.model.window = {c.seq_length, 0};
+  const auto run = [&](const char* pattern) {
+    c.model.pattern = pattern;
+    Rig<float> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+    return outcome(rig, {micro_batch(0, c.batch, c.seq_length, c.model.vocab_size)});
+  };
+  const Outcome window = run("W-W"), all = run("*-*");
+  EXPECT_EQ(window.loss, all.loss);
+  EXPECT_EQ(window.gradients, all.gradients);
+  c.model.window.size -= 5;
+  EXPECT_NE(run("W-W").loss, all.loss);
+}
+
+// The cache of a layer with a window: a token less than the window shows, of every sequence, or what there is room for.
+TEST(model, remembers_no_more_than_the_window_looks_back_on) {
+  const Case& c = named("T2");
+  const auto bytes = [&](const char* pattern, Index window, Index capacity) {
+    ModelConfig m = c.model;
+    m.pattern = pattern, m.window.size = window;
+    Reader<float> reader(m, 3, capacity);
+    reader.read(std::vector<Token>(3, 5), 0);
+    return reader.state_bytes();
+  };
+  const auto rounded = [](Index bytes) { return (bytes + 255) / 256 * 256; };
+  const Index token = 3 * 2 * c.model.attention.num_kv_heads * c.model.attention.head_dim * Index(sizeof(float));
+  EXPECT_EQ(bytes("*", 5, 30), rounded(30 * token));
+  for (const Index window : {1, 2, 5, 29, 30, 31, 1000})
+    EXPECT_EQ(bytes("W", window, 30), rounded((window < 30 ? window - 1 : 30) * token)) << window;
+}
 
 // Three prompts of different lengths together, one behind the other where there is room for fewer, each alone, and each the most likely token after
 // all before it.
@@ -512,6 +579,21 @@ TEST(model, flops_are_the_closed_form) {
     const StageCosts costs = stage_costs(model_of(p), Index(T));
     EXPECT_EQ(costs.layers, std::vector<double>(p.layers, (flops.executed - costs.head) / double(p.layers))) << p.name;
   }
+}
+
+// Keys that a token sees on average: half of those behind it, or as many as the window shows but for the first tokens.
+TEST(model, flops_of_a_window_count_what_it_shows) {
+  ModelConfig m = named("T2").model;
+  const auto attention = [&](const char* pattern, Index window, Index seq_length) {
+    ModelConfig other = m;
+    other.pattern = pattern, other.window.size = window;
+    const double products = forward_flops(other, 0).minimal;
+    return forward_flops(other, seq_length).minimal - products;
+  };
+  const double each = 4.0 * double(m.attention.num_heads * m.attention.head_dim);
+  EXPECT_EQ(attention("W", 4096, 4096), attention("*", 1, 4096));
+  EXPECT_EQ(attention("W", 8192, 4096), attention("*", 1, 4096));
+  EXPECT_NEAR(attention("W", 512, 4096), each * (4096 * 512 - 512 * 512 / 2) / 4096, 1e-6);
 }
 
 std::string deck_name(const Published& p) {

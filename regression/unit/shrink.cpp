@@ -69,6 +69,7 @@ std::optional<Drawn> draw(Dice& dice, const std::string& deck) {
   perhaps(0.5, fmt::format("model.vocab_size={}", dice.between(40, 70000)));
   perhaps(0.5, fmt::format("model.mlp.intermediate_size={}", tensor * dice.between(1, 700)));
   perhaps(0.3, fmt::format("model.mamba.chunk_size={}", dice.between(1, 300)));
+  perhaps(0.5, fmt::format("model.window.size={}", dice.between(1, 6000)));
   perhaps(0.3, fmt::format("model.mamba.head_dim={}", dice.between(1, 100)));
   perhaps(0.3, fmt::format("model.attention.head_dim={}", 2 * dice.between(1, 70)));
   const Index keys = dice.of<Index>({1, 2, 3, 4, 8}), groups = dice.of<Index>({1, 2, 4});
@@ -78,7 +79,7 @@ std::optional<Drawn> draw(Dice& dice, const std::string& deck) {
   if (dice.chance(0.5))
     words.insert(words.end(),
                  {fmt::format("model.mamba.num_groups={}", groups), fmt::format("model.mamba.num_heads={}", groups * dice.between(1, 16))});
-  perhaps(0.3, "model.pattern=" + dice.of<std::string>({"PM*-PPPPMM--", "PPPPM*MMMMMMM", "M*M*M*M*M*M*", "------------P"}));
+  perhaps(0.3, "model.pattern=" + dice.of<std::string>({"PM*-PPPPMM--", "PPPPM*MMMMMMM", "M*M*MWM*M*M*", "W-*-W-*-W-*-", "------------P"}));
   perhaps(0.3, "optimizer.frozen=[\"model.layers.1.*\", \"*norm*\", \"model.layers.5.*\"]");
   perhaps(0.3, "optimizer.groups=[\"model.layers.2.*\", \"*layernorm*\"]");
   try {

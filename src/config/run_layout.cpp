@@ -29,7 +29,7 @@ void check_context(const Layout& layout, const RunConfig& run) {
   const SequenceLayout s = layout.sequences(0, 1, run.train.seq_length);
   if (s.shared() && s.mode == ContextMode::heads)
     for (const auto& [symbols, ranks] : {std::pair{"P", layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor)},
-                                         std::pair{"*B", layout.size(Axis::tensor)}})
+                                         std::pair{"*WB", layout.size(Axis::tensor)}})
       if (const AttentionConfig& c = run.model.attention; run.model.pattern.find_first_of(symbols) != std::string::npos)
         check_head_exchange(std::max<Index>(1, c.num_heads / ranks), std::max<Index>(1, c.num_kv_heads / ranks), s.ranks);
   if (!s.shared() || run.model.pattern.find_first_of("PM") == std::string::npos) return;

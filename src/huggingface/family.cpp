@@ -41,7 +41,7 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
   std::map<std::string, std::string> values;
   for (const Declaration& d : deck.settings()) {
     const bool idle = std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return d.path.starts_with("model." + name + "."); });
-    const bool turns = m.attention.rotary_dim() > 0 || !d.path.starts_with("model.attention.rope");
+    const bool turns = m.attention.rotary_dim() > 0 || (!d.path.starts_with("model.attention.rope") && d.path != "model.window.rope_theta");
     if (d.effect == Effect::function && !idle && turns) values[d.path] = d.value;
   }
   return values;

@@ -44,7 +44,7 @@ Counts dealt_over(const std::string& pattern, const char* alone, const Span& tea
   if (counts.empty() || has(alone)) counts.push_back(layout.size(Axis::tensor));
   return counts;
 }
-Counts attention_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, "*B", layout.mixers().attention, layout); }
+Counts attention_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, "*WB", layout.mixers().attention, layout); }
 Counts ssm_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, "M", layout.mixers().ssm, layout); }
 
 // Query and key heads, or SSM heads and groups: how both are dealt over tensor ranks, and the heads of a rank over the context axis.
@@ -97,6 +97,12 @@ std::vector<Index> sequences_meet(const Layout& layout, Index batch, Index lengt
 std::vector<Index> chunks_meet(const Layout& layout, Index length, Index chunk) {
   const Index block = layout.sequences(0, 1, length).block_length(), size = std::min(chunk, block);
   return {std::min<Index>(block / size, 3), Index(block % size == 0)};
+}
+
+// What a window hides of a sequence, and how many blocks of tokens it reaches into.
+std::vector<Index> windows_meet(const Layout& layout, Index length, Index window) {
+  const SequenceLayout s = layout.sequences(0, 1, length);
+  return {Index(window < length), Index(window > 1), std::min((window - 1 + s.block_length() - 1) / s.block_length(), s.ranks * s.blocks())};
 }
 
 // Micro-batches of a rank that are under way in its pipeline.
@@ -197,9 +203,10 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
 
 // Length, micro-batch and chunk together: rows are their product.
 void shrink_sequences(RunConfig& run, const Layout& layout) {
-  Index &length = run.train.seq_length, &batch = run.train.micro_batch_size, &chunk = run.model.mamba.chunk_size;
+  Index &length = run.train.seq_length, &batch = run.train.micro_batch_size, &chunk = run.model.mamba.chunk_size, &window = run.model.window.size;
   const Index kernel = run.model.mamba.conv_kernel, tensor = layout.size(Axis::tensor);
-  const auto sequences = sequences_meet(layout, batch, length, kernel), chunks = chunks_meet(layout, length, chunk);
+  const auto sequences = sequences_meet(layout, batch, length, kernel), chunks = chunks_meet(layout, length, chunk),
+             windows = windows_meet(layout, length, window);
   for (Index l = 1; l < length; ++l) {
     const Index block = layout.sequences(0, 1, l).block_length();
     if (block < block_of_tokens) continue;
@@ -207,7 +214,8 @@ void shrink_sequences(RunConfig& run, const Layout& layout) {
       if (sequences_meet(layout, b, l, kernel) != sequences) continue;
       const Index c = smallest(3, block + 1, [&](Index n) { return chunks_meet(layout, l, n) == chunks; });
       if (chunks_meet(layout, l, c) != chunks) continue;
-      length = l, batch = b, chunk = c;
+      const Index w = smallest(1, window, [&](Index n) { return windows_meet(layout, l, n) == windows; });
+      length = l, batch = b, chunk = c, window = w;
       return;
     }
   }
@@ -258,6 +266,7 @@ Meeting meeting_of(const RunConfig& run, const Layout& layout) {
           {"vocab_size", rows_meet(m.vocab_size, tensor)},
           {"seq_length", sequences_meet(layout, run.train.micro_batch_size, run.train.seq_length, m.mamba.conv_kernel)},
           {"mamba.chunk_size", chunks_meet(layout, run.train.seq_length, m.mamba.chunk_size)},
+          {"window.size", windows_meet(layout, run.train.seq_length, m.window.size)},
           {"global_batch_size", micros_meet(micros_of(run, layout), layout.size(Axis::pipeline))},
           {"bucket", {has_buckets(run, layout)}}};
 }
@@ -293,6 +302,7 @@ std::string shrunk_table(const RunConfig& deck, const Layout& layout, const Shru
   row("model.mamba.head_dim", [](const RunConfig& r) { return r.model.mamba.head_dim; });
   row("model.mamba.state_size", [](const RunConfig& r) { return r.model.mamba.state_size; });
   row("model.mamba.chunk_size", [](const RunConfig& r) { return r.model.mamba.chunk_size; });
+  row("model.window.size", [](const RunConfig& r) { return r.model.window.size; });
   row("model.mlp.intermediate_size", [](const RunConfig& r) { return r.model.mlp.intermediate_size; });
   row("model.moe.intermediate_size", [](const RunConfig& r) { return r.model.moe.intermediate_size; });
   row("model.moe.shared_intermediate_size", [](const RunConfig& r) { return r.model.moe.shared_intermediate_size; });

@@ -36,34 +36,57 @@ void read_llama(ConfigReader& r) {
   r.known("pretraining_tp");
 }
 
+constexpr Index usual_window = 4096;
+
+// The window's size where the file has one: the usual one where it says nothing, none where it says null.
+bool read_window(ConfigReader& r) {
+  if (r.given("sliding_window") && r.value("sliding_window").is_null()) return false;
+  r.config.model.window.size = r.integer("sliding_window", usual_window, 1, longest);
+  return true;
+}
+
+void look_through_windows(ModelConfig& m) { std::replace(m.pattern.begin(), m.pattern.end(), '*', 'W'); }
+
 void read_mistral(ConfigReader& r) {
   read_layers(r, {32000, 14336, 8, 1e-6, 1e4, 1, 2, 4096 * 32});
-  r.demand(r.given("sliding_window") && r.value("sliding_window").is_null(), "sliding_window",
-           "is {}; windows are not supported: every layer must see all",
-           r.given("sliding_window") ? r.text_of(r.value("sliding_window")) : "missing, which means 4096");
+  if (read_window(r)) look_through_windows(r.config.model);
 }
 
-void read_qwen(ConfigReader& r, const Defaults& d) {
-  read_layers(r, d);
-  r.demand(!r.flag("use_sliding_window", false), "use_sliding_window", "is true; windows are not supported: every layer must see all");
-  for (const char* key : {"sliding_window", "max_window_layers"}) r.known(key);
+// Layers from max_window_layers on have the window, or those that layer_types names.
+void read_windows_of_layers(ConfigReader& r) {
+  ModelConfig& m = r.config.model;
+  const Index layers = m.layers() / 2, first = r.integer("max_window_layers", 28, 0, most_layers);
+  const bool there = r.flag("use_sliding_window", false) && read_window(r);
+  r.known("sliding_window");
   const ConfigReader::json& kinds = r.value("layer_types");
-  for (const ConfigReader::json& kind : kinds)
-    r.demand(kind == "full_attention", "layer_types", "is {}; every layer must be \"full_attention\"", r.text_of(kinds));
+  r.demand(kinds.is_null() || (kinds.is_array() && Index(kinds.size()) == layers), "layer_types", "is {}, not a list of the kinds of {} layers",
+           r.text_of(kinds), layers);
+  for (Index i = 0; i < layers; ++i) {
+    const bool full = kinds.is_null() ? !there || i < first : kinds[i] == "full_attention";
+    if (full) continue;
+    r.demand(kinds.is_null() || kinds[i] == "sliding_attention", "layer_types", "is {}; layers are \"full_attention\" or \"sliding_attention\"",
+             r.text_of(kinds));
+    r.demand(there, "layer_types", "is {}, and there is no window: use_sliding_window must be true, and sliding_window a number", r.text_of(kinds));
+    m.pattern[2 * i] = 'W';
+  }
 }
+
+constexpr Defaults qwen{151936, 22016, 32, 1e-6, 1e4, {}, {}, 32768};
 
 void read_qwen2(ConfigReader& r) {
-  read_qwen(r, {151936, 22016, 32, 1e-6, 1e4, {}, {}, 32768});
+  read_layers(r, qwen);
+  read_windows_of_layers(r);
   r.config.model.attention.qkv_bias = true;
 }
 
-void read_qwen3(ConfigReader& r, const Defaults& d) {
-  read_qwen(r, d);
+void read_qwen3_layers(ConfigReader& r, const Defaults& d) {
+  read_layers(r, d);
   r.config.model.attention.bias = r.flag("attention_bias", false);
   r.config.model.attention.qk_norm = true;
 }
 void read_qwen3(ConfigReader& r) {
-  read_qwen3(r, {151936, 22016, 32, 1e-6, 1e4, {}, {}, 32768});
+  read_qwen3_layers(r, qwen);
+  read_windows_of_layers(r);
   if (!r.given("head_dim")) r.config.model.attention.head_dim = 128;
 }
 
@@ -85,9 +108,24 @@ void write_llama(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["mlp_bias"] = c.model.mlp.bias;
 }
 
+bool has_window(const ModelConfig& m) { return m.pattern.find('W') != std::string::npos; }
+
+void write_window(const ModelConfig& m, nlohmann::ordered_json& j) {
+  j["sliding_window"] = has_window(m) ? nlohmann::ordered_json(m.window.size) : nlohmann::ordered_json(nullptr);
+}
+
+// In both ways that versions of transformers read, as far as the first one goes.
+void write_windows_of_layers(const ModelConfig& m, nlohmann::ordered_json& j) {
+  j["use_sliding_window"] = has_window(m);
+  if (!has_window(m)) return;
+  write_window(m, j);
+  j["max_window_layers"] = m.pattern.find('W') / 2;
+  for (Index i = 0; i < m.layers(); i += 2) j["layer_types"].push_back(m.pattern[i] == 'W' ? "sliding_attention" : "full_attention");
+}
+
 void write_qwen2(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_layers(c, j);
-  j["use_sliding_window"] = false;
+  write_windows_of_layers(c.model, j);
 }
 
 void write_qwen3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
@@ -97,7 +135,7 @@ void write_qwen3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
 
 void write_mistral(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_layers(c, j);
-  j["sliding_window"] = nullptr;
+  write_window(c.model, j);
 }
 
 // A layer of theirs is an attention layer and a layer of experts.
@@ -109,8 +147,7 @@ void read_mixtral(ConfigReader& r) {
   std::swap(m.moe.intermediate_size, m.mlp.intermediate_size);
   m.moe.experts = r.integer("num_local_experts", 8, 1, most_experts);
   m.moe.routing.top_k = r.integer("num_experts_per_tok", 2, 1, m.moe.experts);
-  r.demand(r.value("sliding_window").is_null(), "sliding_window", "is {}; windows are not supported: every layer must see all",
-           r.text_of(r.value("sliding_window")));
+  if (r.given("sliding_window") && read_window(r)) look_through_windows(m);
   if (r.not_negative("router_jitter_noise", 0) > 0) r.note("router_jitter_noise is not applied: training here goes on without it");
   for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) r.known(key);  // of training
 }
@@ -121,12 +158,12 @@ void write_mixtral(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["intermediate_size"] = moe.intermediate_size;
   j["num_local_experts"] = moe.experts;
   j["num_experts_per_tok"] = moe.routing.top_k;
-  j["sliding_window"] = nullptr;
+  write_window(c.model, j);
 }
 
 // Their layers whose MLP is none of experts: those listed, and all but every decoder_sparse_step-th.
 void read_qwen3_moe(ConfigReader& r) {
-  read_qwen3(r, {151936, 6144, 4, 1e-6, 1e4, {}, {}, 32768});
+  read_qwen3_layers(r, {151936, 6144, 4, 1e-6, 1e4, {}, {}, 32768});
   r.silu("hidden_act");
   ModelConfig& m = r.config.model;
   const Index step = r.integer("decoder_sparse_step", 1, 1, most_layers), layers = m.layers() / 2;
@@ -139,12 +176,17 @@ void read_qwen3_moe(ConfigReader& r) {
   m.moe.routing.top_k = r.integer("num_experts_per_tok", 8, 1, m.moe.experts);
   m.moe.routing.normalize = r.flag("norm_topk_prob", false);
   m.moe.intermediate_size = r.size("moe_intermediate_size", 768);
+  if (r.flag("use_sliding_window", false) && read_window(r)) look_through_windows(m);
+  for (const char* key : {"sliding_window", "max_window_layers"}) r.known(key);
   for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) r.known(key);  // of training
 }
 
 void write_qwen3_moe(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
-  write_qwen3(c, j);
   const ModelConfig& m = c.model;
+  write_layers(c, j);
+  j["attention_bias"] = m.attention.bias;
+  j["use_sliding_window"] = has_window(m);
+  write_window(m, j);
   j["decoder_sparse_step"] = 1;
   j["mlp_only_layers"] = ConfigReader::json::array();
   for (Index i = 1; i < m.layers(); i += 2)
@@ -162,7 +204,7 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
   const std::string_view feed_forward = "feed_forward.";
   std::string part = rest;
   if (rest.starts_with(feed_forward)) part = "mlp." + rest.substr(feed_forward.size());
-  else if (m.pattern[layer] != '*' && rest == "input_layernorm.weight") part = "post_attention_layernorm.weight";
+  else if (layer % 2 == 1 && rest == "input_layernorm.weight") part = "post_attention_layernorm.weight";
   return {fmt::format("model.layers.{}.{}", layer / 2, part)};
 }
 
