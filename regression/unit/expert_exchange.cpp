@@ -30,7 +30,8 @@ TEST(expert_exchange, is_what_loops_over_rows_say) {
         rows.push_back({from, Index(random() % experts)});
         ++chosen[from * experts + rows.back().expert];
       }
-    std::stable_sort(rows.begin(), rows.end(), [](const Sent& a, const Sent& b) { return std::pair(a.from, a.expert) < std::pair(b.from, b.expert); });
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const Sent& a, const Sent& b) { return std::pair(a.from, a.expert) < std::pair(b.from, b.expert); });
     for (int rank = 0; rank < ranks; ++rank) {
       Communicator communicator("expert", dry_transport(rank, ranks));
       const ExpertExchange exchange(communicator, chosen);
