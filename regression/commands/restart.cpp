@@ -147,6 +147,30 @@ TEST(restart, another_grid_goes_on_to_rounding) {
   }
 }
 
+// Its checkpoint is verified, evaluated and generated from on ranks that have all experts.
+TEST(restart, experts_that_are_dealt_go_on_where_others_have_them) {
+  const auto with = [](const fs::path& output, Words words, int ranks) {
+    const Words model{"model.pattern=*EWE", "model.window.size=5", "model.moe.experts=4", "model.moe.intermediate_size=8",
+                      "train.global_batch_size=8"};
+    words.insert(words.end(), model.begin(), model.end());
+    return run(Material::get().train(output, words), {.ranks = ranks});
+  };
+  const Folder one, dealt;
+  ASSERT_EQ(with(one.path(), {"train.steps=8"}, 0).code, 0);
+  ASSERT_EQ(with(dealt.path(), {"train.steps=4", "parallel.expert=2", "parallel.shard=weights"}, 4).code, 0);
+  const Result on = with(dealt.path(), {"--resume", "train.steps=8", "parallel.expert=4", "parallel.context=2"}, 4);
+  ASSERT_EQ(on.code, 0) << on.err;
+  const auto expected = losses(one.path()), series = losses(dealt.path());
+  ASSERT_EQ(series.size(), expected.size());
+  for (const auto& [step, loss] : expected) EXPECT_NEAR(series.at(step), loss, 1e-5 * std::abs(loss)) << step;
+  const std::string checkpoint = Material::checkpoint(dealt.path(), 8).string();
+  for (const Words& words : {Words{"eval", checkpoint, "--data", Material::get().prefix().string()},
+                             Words{"generate", checkpoint, "--prompt", "the", "--tokens", "4"}, Words{"info", checkpoint, "--check"}}) {
+    const Result r = run(words);
+    EXPECT_EQ(r.code, 0) << words.front() << ": " << r.err;
+  }
+}
+
 namespace {
 
 // What lies in a folder, and when it was last written.

@@ -137,6 +137,9 @@ TEST(watch, the_data_axis_shrinks_to_what_the_batches_divide_by) {
   EXPECT_EQ(data_axis_of(run, 0), 0);
   run.batches = {8, 24};
   EXPECT_EQ(data_axis_of(run, 3), 2);
+  run.data_grain = 4;
+  EXPECT_EQ(data_axis_of(run, 5), 4);
+  EXPECT_EQ(data_axis_of(run, 3), 0);
 }
 
 // No rank moves: told when that has lasted supervise.stale, no earlier and no later; before the first heartbeat ten times as long.

@@ -112,7 +112,8 @@ std::unique_ptr<Evaluation> make_evaluation(const Arguments& a, const RunConfig&
 
 // The model's ranks as asked; the others share the passages.
 Layout layout_of(const Arguments& a, RunConfig run, int ranks) {
-  run.parallel.pipeline = a.pipeline, run.parallel.virtual_stages = 1, run.parallel.sequence = false, run.parallel.context = 1,
+  run.parallel.pipeline = a.pipeline, run.parallel.virtual_stages = 1, run.parallel.sequence = false;
+  run.parallel.context = run.parallel.expert = 1;
   run.parallel.shard = Shard::none, run.parallel.mixer = Mixer::split, run.parallel.attention_ranks = 0;
   run.parallel.tensor = a.tensor > 0 ? a.tensor : std::gcd(ranks / a.pipeline, run.parallel.tensor);
   run.parallel.data = 0;

@@ -21,7 +21,8 @@ SupervisedRun supervised(const RunConfig& run) {
                   run.supervise,
                   run.watch.lock_patience,
                   run.train.walltime,
-                  run.parallel.pipeline * run.parallel.context * run.parallel.tensor,
+                  run.parallel.model_ranks(),
+                  run.parallel.data_grain(),
                   !run.parallel.permutation.empty(),
                   {},
                   run.train.micro_batch_size};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct ParallelConfig {
   Index bucket_bytes;
   std::optional<DType> reduce_dtype;  // in which gradients travel over the data axis; none: in which they are added up
 
+  int model_ranks() const { return pipeline * context * tensor; }        // that each index of the data axis takes
+  int data_grain() const { return expert / std::gcd(expert, context); }  // the data axis is a multiple of it, so that experts can be dealt
   int stages() const { return pipeline * virtual_stages; }
   Schedule schedule() const { return virtual_stages > 1 ? interleaved : one_chunk; }
 };

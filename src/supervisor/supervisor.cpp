@@ -228,7 +228,7 @@ class Supervisor {
 
 int data_axis_of(const SupervisedRun& run, int most) {
   for (int data = most; data > 0; --data) {
-    bool splits = true;
+    bool splits = data % run.data_grain == 0;
     for (const Index batch : run.batches) splits = splits && batch % (data * run.micro_batch_size) == 0;
     if (splits) return data;
   }

@@ -16,6 +16,7 @@ struct SupervisedRun {
   SuperviseSettings limits;
   double lock_patience = 0, walltime = 0;  // seconds; walltime 0: without end
   int model_ranks = 1;
+  int data_grain = 1;          // the data axis is a multiple of it
   bool permuted = false;       // the deck gives every rank its place: the data axis cannot shrink
   std::vector<Index> batches;  // sequences of a step, all that the run has
   Index micro_batch_size = 1;
