@@ -14,6 +14,7 @@ class Embedding {
  public:
   Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {
     if (c.tie_word_embeddings) parameters.keep_whole();
+    if (c.tie_word_embeddings && c.positions > 0) parameters.begin_group();  // the matrix is cut alike at both ends of the model, and alone there
     if (c.positions > 0)
       positions_ =
           &parameters.declare({"model.embed_positions.weight", {c.positions, c.hidden_size}, by_rows({{c.positions, 0}}), normal(c.init_std)});

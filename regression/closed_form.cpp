@@ -238,10 +238,11 @@ Buckets buckets_of(const Place& p) {
     return whole ? -1 : turn;
   };
   if (p.first()) {
-    PartRun table;
+    PartRun table, rest;
     table.all.narrow.next(p.tokens_here() * s.d);
-    if (m.positions > 0) table.all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
+    if (m.positions > 0) (tied ? rest : table).all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
     all.of_part.push_back(add(table, tied));
+    if (tied && m.positions > 0) all.of_part.back() = add(rest, false);
   }
   for (const char symbol : p.layers) {
     PartRun layer;

@@ -207,6 +207,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (dice.chance(0.5)) d.recompute.all = dice.of<Recompute>({Effort::pass, Effort::product, Effort::sum});
   if (dice.chance(0.2)) d.recompute.by_type['P'] = dice.of<Recompute>({{}, Effort::pass, Effort::product, Effort::sum});
   if (dice.chance(0.25)) d.terms = {dice.real(0.01, 0.5), dice.of<double>({0, dice.real(0, 0.1)})};
+  if (dice.chance(0.25)) d.model.positions = d.seq_length + dice.between(0, 5);
   if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
   return d;
 }
@@ -282,6 +283,7 @@ std::string Draw::text() const {
   if (!frozen.empty()) s += " frozen " + list(frozen);
   s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size,
                    model.tie_word_embeddings ? " tied" : "", model.pad_token_id >= 0 ? " padding" : "");
+  if (model.positions > 0) s += fmt::format(" {} positions", model.positions);
   s += fmt::format("; attention {}/{} heads of {}{}", a.num_heads, a.num_kv_heads, a.head_dim, a.bias ? " biases" : "");
   s += fmt::format(", window {}{}", model.window.size, model.window.rope_theta > 0 ? " turned otherwise" : "");
   s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
@@ -342,6 +344,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.terms = {}; });
   attempt([](Draw& d) { d.model.tie_word_embeddings = false; });
   attempt([](Draw& d) { d.model.pad_token_id = -1; });
+  attempt([](Draw& d) { d.model.positions = 0; });
   attempt([](Draw& d) { d.model.mamba.norm = SsmNorm::none; });
   attempt([](Draw& d) { d.model.attention.bias = d.model.attention.qkv_bias = d.model.mlp.bias = false; });
   attempt([](Draw& d) { d.model.attention.rope_scaling = {}; });

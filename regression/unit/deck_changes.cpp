@@ -157,6 +157,8 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"parallel.virtual_stages", {"2", none}},
                                                                          {"parallel.sequence", {"true", none}},
                                                                          {"parallel.layers", {"[3]", none}},
+                                                                         {"parallel.expert", {"2", none}},
+                                                                         {"parallel.expert_room", {"2", none}},
                                                                          {"parallel.shard", {"optimizer", none}},
                                                                          {"parallel.bucket", {"1", none}},
                                                                          {"parallel.reduce_dtype", {"bf16", course}},

@@ -230,7 +230,7 @@ TEST(tape, plans_of_every_deck_lose_nothing) {
     SCOPED_TRACE(file.path().string());
     Deck deck = Deck::read(file.path());
     const RunConfig run = read_run_config(deck);
-    const Layout layout = layout_of(run, std::max(1, run.parallel.data) * run.parallel.pipeline * run.parallel.tensor);
+    const Layout layout = layout_of(run, run.parallel.least_ranks());
     const EngineConfig config = engine_config(run, layout);
     for (int position = 0; position < layout.ranks(); ++position) {
       if (layout.coordinate(position, Axis::data) != 0 || layout.coordinate(position, Axis::tensor) != 0) continue;

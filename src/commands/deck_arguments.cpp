@@ -44,7 +44,7 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
 int planned_ranks(const RunConfig& run, int asked, const Runtime& runtime) {
   if (asked > 0) return asked;
   if (runtime.ranks() > 1) return runtime.ranks();
-  return run.parallel.model_ranks() * (run.parallel.data > 0 ? run.parallel.data : run.parallel.data_grain());
+  return run.parallel.least_ranks();
 }
 
 }  // namespace gyr

@@ -37,6 +37,7 @@ struct ParallelConfig {
 
   int model_ranks() const { return pipeline * context * tensor; }        // that each index of the data axis takes
   int data_grain() const { return expert / std::gcd(expert, context); }  // the data axis is a multiple of it, so that experts can be dealt
+  int least_ranks() const { return model_ranks() * (data > 0 ? data : data_grain()); }
   int stages() const { return pipeline * virtual_stages; }
   Schedule schedule() const { return virtual_stages > 1 ? interleaved : one_chunk; }
 };
