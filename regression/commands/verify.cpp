@@ -43,6 +43,7 @@ TEST(verify, layouts_of_two_ranks) {
   for (const Words& changes :
        {Words{"parallel.tensor=2", "parallel.sequence=true", "model.vocab_size=32769"},
         Words{"parallel.context=2", "data.documents=separate", "train.seq_length=501"},
+        Words{"parallel.expert=2", "model.pattern=PEW-E", "parallel.shard=gradients"},
         Words{"parallel.shard=weights", "optimizer.frozen=[\"model.layers.0.*\", \"*.k_proj.weight\"]", "model.tie_word_embeddings=true"}}) {
     const Result r = run(verify(changes), {.ranks = 2});
     expect_proved(r);
