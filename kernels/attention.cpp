@@ -11,7 +11,7 @@ VisibleKeys::VisibleKeys(const AttentionShape& s, const Mask& m)
 
 bool any_visible(const AttentionShape& s, const Mask& m) {
   const VisibleKeys visible(s, m);
-  return visible.hidden(0, Documents::unlimited) < visible.seen(s.queries - 1);
+  return visible.hidden(0, Documents::unlimited) < visible.seen(s.queries - 1, Documents::unlimited);
 }
 
 namespace {
@@ -26,7 +26,8 @@ void check(const AttentionShape& s, const Mask& m, const Matrix<const T>& q, con
   ensure(s.num_kv_heads > 0 && s.num_heads % s.num_kv_heads == 0, "{} query heads cannot share {} key/value heads evenly", s.num_heads,
          s.num_kv_heads);
   m.documents.check(s.batch * s.queries);
-  ensure(m.causal || (!m.documents.packed() && m.window == 0), "attention to packed documents or through a window must be causal");
+  ensure(m.causal || m.documents.packed() == m.documents.both_ways(), "attention both ways to packed documents that do not say where they end");
+  ensure(m.causal || m.window == 0, "attention through a window must be causal");
 }
 
 }  // namespace

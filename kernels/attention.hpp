@@ -15,9 +15,9 @@ struct AttentionShape {
 };
 
 // Which keys a query may see: key j of the block stands at position first_key + j, query i at first_query + i (the same in every sequence).
-// causal: position of key <= position of query. With packed documents (rows b Tq + i, causal only) also no further back than the query's
-// document began, and with a window (causal only) none but the last so many, the query's own among them; keys that no query of a tile may see
-// cost nothing.
+// causal: position of key <= position of query. With packed documents (rows b Tq + i) also no further back than the query's document began and,
+// where the mask is not causal, no further ahead than it ends. With a window (causal only) none but the last so many, the query's own among them.
+// Keys that no query of a tile may see cost nothing.
 struct Mask {
   bool causal = true;
   Index first_query = 0, first_key = 0;
@@ -32,7 +32,8 @@ struct VisibleKeys {
   Index back;              // tokens before a query that its window shows
 
   VisibleKeys(const AttentionShape&, const Mask&);
-  GYR_FUNCTION Index seen(Index i) const { return causal ? within(first_seen + i, keys) : keys; }
+  // ahead: tokens of the query's document behind it
+  GYR_FUNCTION Index seen(Index i, Index ahead) const { return within(first_seen + i + (causal ? 0 : ahead), keys); }
   // reach: tokens back to where the query's document began
   GYR_FUNCTION Index hidden(Index i, Index reach) const { return within(first_seen + i - 1 - (reach < back ? reach : back), keys); }
   // The first of so many queries, and of those behind it, whose window hides key j.

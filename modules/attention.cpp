@@ -251,6 +251,7 @@ void read_attention(Section& s, ModelConfig& m) {
   c.bias = s.get("bias", c.bias, "biases on q, k, v and o");
   c.qkv_bias = s.get("qkv_bias", c.qkv_bias, "biases on q, k and v alone");
   c.qk_norm = s.get("qk_norm", c.qk_norm, "RMSNorm of every head of q and k, before they turn");
+  c.causal = s.get("causal", c.causal, "a token sees those before it; false: every token of a text sees all of it");
   c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
   c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "scales the keys");
   c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "scales the output");
@@ -274,7 +275,7 @@ LayerFlops attention_flops(const ModelConfig& m, Index seq_length) {
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   LayerFlops f;
   f.products = 2.0 * m.hidden_size * (q + 2 * k) + 2.0 * q * m.hidden_size;
-  f.attention = 4.0 * keys * q;
+  f.attention = 4.0 * (m.attention.causal ? keys : T) * q;
   return f;
 }
 

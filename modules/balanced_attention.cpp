@@ -10,7 +10,8 @@ namespace gyr {
 template <class T>
 BalancedAttention<T>::BalancedAttention(Pass& a, const AttentionShape& heads, double scale, Index window)
     : a_(a), s_(a.sequences), shape_(heads), scale_(scale), window_(window), steps_(balanced_schedule(int(s_.ranks), int(s_.rank))) {
-  ensure(s_.order == SequenceOrder::contiguous, "balanced attention of {} blocks on a rank", s_.blocks());
+  ensure(s_.order == SequenceOrder::contiguous && a.mask.causal, "balanced attention of {} blocks on a rank{}", s_.blocks(),
+         a.mask.causal ? "" : " that looks both ways");
   shape_.batch = s_.batch, shape_.queries = shape_.keys = s_.seq_length;
   block_ = shape_, block_.batch = 1;
 }
@@ -93,9 +94,8 @@ template <class Meet>
 void BalancedAttention<T>::for_sequences(const BalancedStep& step, const Meet& meet) const {
   if (step.queries < 0) return;
   const Index length = s_.seq_length, first_query = step.queries * length;
-  const Documents all = s_.whole_packed.empty() ? Documents() : Documents{s_.whole_positions, s_.whole_packed};
   for (Index b = 0; b < s_.batch; ++b)
-    meet(b * length, Mask{true, first_query, step.keys * length, all.of_rows(b * s_.ranks * length + first_query, length), window_});
+    meet(b * length, Mask{true, first_query, step.keys * length, s_.whole_documents.of_rows(b * s_.ranks * length + first_query, length), window_});
 }
 
 template <class T>

@@ -1,12 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/embedding.hpp"
 
-#include "modules/stream.hpp"
+#include "modules/norm.hpp"
+#include "modules/trainable.hpp"
 
 namespace gyr {
 
 Weight embedding_weight(const ModelConfig& c) {
   return {"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, by_rows({{c.vocab_size, 0}}), normal(c.init_std)};
+}
+
+namespace {
+
+template <class T>
+class TypedNorm final : public EmbeddingNorm {
+ public:
+  TypedNorm(const ModelConfig& c, Parameters& parameters) : norm_(c, "model.embed_layernorm", parameters) {}
+  AnyTensor2 forward(Pass& a, Frame& frame, const AnyTensor2& x) override { return norm_.forward(a, frame, x.as<const T>()); }
+  void backward(Pass& a, Frame& frame, const AnyTensor2& dy, const AnyTensor2& dx) override {
+    norm_.backward(a, frame, dy.as<const T>(), Add::no, dx.as<T>());
+  }
+
+ private:
+  Norm<T> norm_;
+};
+
+}  // namespace
+
+Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {
+  if (c.tie_word_embeddings) {
+    parameters.keep_whole();
+    // The matrix is cut alike at both ends of the model: what else is here is apart from it.
+    if (c.positions > 0 || c.type_vocab_size > 0 || c.post_norm) parameters.begin_group();
+  }
+  if (c.positions > 0)
+    positions_ = &parameters.declare({"model.embed_positions.weight", {c.positions, c.hidden_size}, by_rows({{c.positions, 0}}), normal(c.init_std)});
+  if (c.type_vocab_size > 0)
+    types_ = &parameters.declare({"model.embed_types.weight", {c.type_vocab_size, c.hidden_size}, replicated(), normal(c.init_std), Storage::wide});
+  if (c.post_norm) norm_ = make_typed<EmbeddingNorm, TypedNorm>(parameters.dtype(), c, parameters);
 }
 
 AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens) {
@@ -22,22 +53,34 @@ AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens
       embedding<T>(a.dev, a.sequences.positions, positions_->matrix<const T>(), positions_->first(0), 1, here);
       add<T>(a.dev, flat(here), flat(sum.rows()));
     }
+    if (types_ && a.tensor.rank() == 0)
+      add_bias<T>(a.dev, Tensor1<const Acc<T>>(types_->vector<const Acc<T>>().data(), c_.hidden_size), 1, sum.rows());
     sum.reduce();
   });
-  return x;
+  return norm_ ? norm_->forward(a, frame, x) : x;
 }
 
 void Embedding::backward(Pass& a, Frame& frame, const AnyTensor2& dx) {
-  if (!table_.trained && !(positions_ && positions_->trained)) return;
   const Device::Purpose purpose(a.dev, "embedding, backward: rows x hidden");
+  if (!norm_) return sum_backward(a, frame, dx);
+  Scope scope(a.dev.scratch);
+  const AnyTensor2 dsum = take(a.dev.scratch.named("gradient of embedded"), dx.dtype, dx.rows, dx.columns);
+  norm_->backward(a, frame, dx, dsum);
+  sum_backward(a, frame, dsum);
+}
+
+void Embedding::sum_backward(Pass& a, Frame& frame, const AnyTensor2& dx) {
+  const auto trains = [](const Parameter* p) { return p && p->trained; };
+  if (!table_.trained && !trains(positions_) && !trains(types_)) return;
   const auto tokens = frame.get(input);
   with_type(dx.dtype, [&]<class T>(std::type_identity<T>) {
     Scope scope(a.dev.scratch);
     const Tensor2<T> all = AllRows<T>(a, "gradient, all rows", dx.as<T>()).gather();
     if (table_.trained)
       embedding_backward<T>(a.dev, tokens, all, table_.first(0), c_.embedding_multiplier, c_.pad_token_id, table_.matrix_gradient<Acc<T>>());
-    if (positions_ && positions_->trained)
+    if (trains(positions_))
       embedding_backward<T>(a.dev, a.sequences.positions, all, positions_->first(0), 1, -1, positions_->matrix_gradient<Acc<T>>());
+    if (trains(types_)) bias_backward<T>(a.dev, all, 1, Tensor1<Acc<T>>(types_->vector_gradient<Acc<T>>().data(), c_.hidden_size));
   });
 }
 

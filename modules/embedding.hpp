@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Token embedding, and that of positions where they are learned, sharded over the tensor axis by their rows.
+// Token embedding, and that of positions where they are learned, sharded over the tensor axis by their rows; the first token type, and the norm
+// behind their sum, where the model has them.
 #pragma once
 
 #include "kernels/embedding.hpp"
@@ -10,29 +11,33 @@ namespace gyr {
 // The embedding's weight; a tied head declares the same.
 Weight embedding_weight(const ModelConfig&);
 
+// A norm, whatever the scalar.
+class EmbeddingNorm {
+ public:
+  virtual ~EmbeddingNorm() = default;
+  virtual AnyTensor2 forward(Pass&, Frame&, const AnyTensor2& x) = 0;
+  virtual void backward(Pass&, Frame&, const AnyTensor2& dy, const AnyTensor2& dx) = 0;
+};
+
 class Embedding {
  public:
-  Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {
-    if (c.tie_word_embeddings) parameters.keep_whole();
-    if (c.tie_word_embeddings && c.positions > 0) parameters.begin_group();  // the matrix is cut alike at both ends of the model, and alone there
-    if (c.positions > 0)
-      positions_ =
-          &parameters.declare({"model.embed_positions.weight", {c.positions, c.hidden_size}, by_rows({{c.positions, 0}}), normal(c.init_std)});
-  }
+  Embedding(const ModelConfig&, Parameters&);
 
-  // x (R,D) = table(tokens) * embedding_multiplier + positions(where they stand), of the rows of the stream that this rank keeps: a tensor of the
-  // frame. One sum over the tensor axis.
+  // x (R,D) = table(tokens) * embedding_multiplier + positions(where they stand) + types(0), or the norm of that, of the rows of the stream that this
+  // rank keeps: a tensor of the frame. One sum over the tensor axis.
   AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/);
   void backward(Pass&, Frame&, const AnyTensor2& dx);
   Parameter& table() { return table_; }
 
  private:
   static constexpr Key<Tensor1<const Token>> input{"tokens"};
-  static constexpr Key<AnyTensor2> embedded{"embedded"};
+  static constexpr Key<AnyTensor2> embedded{"embedded", Effort::sum, Phase::input_gradients};
+  void sum_backward(Pass&, Frame&, const AnyTensor2& dx);
 
   ModelConfig c_;
   Parameter& table_;
-  Parameter* positions_ = nullptr;
+  Parameter *positions_ = nullptr, *types_ = nullptr;
+  std::unique_ptr<EmbeddingNorm> norm_;
 };
 
 }  // namespace gyr

@@ -34,7 +34,7 @@ TokenFlops forward_flops(const ModelConfig& c, Index seq_length) {
     const LayerFlops f = layer_type(symbol).flops(c, seq_length);
     sum.minimal += f.products + f.attention + f.recurrence + f.convolution;
     sum.executed += f.products + f.attention + f.scan + f.convolution;
-    sum.megatron += f.products + 2 * f.attention + f.recurrence * 7 / 5;
+    sum.megatron += f.products + (c.attention.causal ? 2 : 1) * f.attention + f.recurrence * 7 / 5;
   }
   return sum;
 }

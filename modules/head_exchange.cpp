@@ -24,7 +24,7 @@ HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, double scale
 
 template <class T>
 Mask HeadExchange<T>::mask() const {
-  return {true, 0, 0, s_.whole_packed.empty() ? Documents() : Documents{s_.whole_positions, s_.whole_packed}, window_};
+  return {a_.mask.causal, 0, 0, s_.whole_documents, window_};
 }
 
 template <class T>

@@ -46,7 +46,7 @@ inline double beta(Add add) { return add == Add::yes ? 1 : 0; }
 // Forward flops of one token in one layer, multiply-adds counting two, under the conventions of flops.hpp.
 struct LayerFlops {
   double products = 0;    // projections
-  double attention = 0;   // scores and values, the causal half of `seq_length` keys, of these what a window shows
+  double attention = 0;   // scores and values of `seq_length` keys: under a causal mask of half of them, of these what a window shows
   double recurrence = 0;  // SSM as a plain recurrence
   double scan = 0;        // SSM as it is executed, chunk by chunk
   double convolution = 0;

@@ -102,10 +102,8 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
 template <class T>
 void Mamba<T>::mix(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
   const SsdShape shape = scan_shape(a.sequences);
-  if (frame.wants(Keys::convolved))
-    convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), {}, conv, a.sequences.documents());
-  if (frame.wants(Keys::scan))
-    ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.sequences.documents()}, scan_weights(), {}, scan, states, {});
+  if (frame.wants(Keys::convolved)) convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), {}, conv, a.sequences.documents);
+  if (frame.wants(Keys::scan)) ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.sequences.documents}, scan_weights(), {}, scan, states, {});
 }
 
 // The same where ranks share the sequences: own blocks first, then what comes from those before them.
@@ -118,10 +116,10 @@ void Mamba<T>::mix_shared(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, 
   const auto decay = frame.put(Keys::decay, shape.batch, shape.chunks(), num_heads_);
   if (frame.wants(Keys::before)) shared.inputs_before(xbc(p), before);
   if (frame.wants(Keys::convolved))
-    convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), before, conv, a.sequences.documents());
+    convolution<T>(a.dev, shape.batch, xbc(p), conv_weight(), optional(conv_bias_), before, conv, a.sequences.documents);
   if (!frame.wants(Keys::scan)) return;
   Scope scope(a.dev.scratch);
-  const SsdInput<T> input{x(conv), b(conv), c(conv), dt(p), a.sequences.documents()};
+  const SsdInput<T> input{x(conv), b(conv), c(conv), dt(p), a.sequences.documents};
   const auto last = a.scratch<A>("states of last chunks", shape.batch, inner() * c_.state_size);
   ssd_chunk_states<T>(a.dev, shape, input, scan_weights(), states, last, decay);
   if (frame.wants(Keys::entering)) {
@@ -206,7 +204,7 @@ void Mamba<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tenso
 template <class T>
 void Mamba<T>::scan_backward(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, SsdSaved<A> states, Tensor2<T> dscan, Tensor2<T> dconv,
                              Tensor2<T> dp) {
-  const SsdInput<T> input{x(conv), b(conv), c(conv), dt(p), a.sequences.documents()};
+  const SsdInput<T> input{x(conv), b(conv), c(conv), dt(p), a.sequences.documents};
   const SsdInputGradient<T> dinput{x(dconv), b(dconv), c(dconv), dt(dp)};
   const SsdWeightGradient<A> dw{dt_bias_->vector_gradient<A>(), a_log_->vector_gradient<A>(), d_->vector_gradient<A>()};
   if (a.context) scan_backward_shared(a, frame, input, states, dscan, dinput, dw);
@@ -241,7 +239,7 @@ void Mamba<T>::convolution_backward_of(Pass& a, Frame& frame, Tensor2<T> p, Tens
   }
   convolution_backward<T>(a.dev, batch, dconv, xbc(p), conv_weight(), optional(conv_bias_), before, xbc(dp),
                           conv_->trained ? Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.conv_kernel) : Tensor2<A>(),
-                          conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), dbefore, a.sequences.documents());
+                          conv_bias_ ? conv_bias_->vector_gradient<A>() : Tensor1<A>(), dbefore, a.sequences.documents);
   if (a.context) SharedScan<T>(a).inputs_before_backward(dbefore, xbc(dp));
 }
 

@@ -18,6 +18,9 @@ void check(const ModelConfig& c) {
   require(c.attention.rotary_dim() % 2 == 0, Exit::config,
           "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}",
           c.attention.rotary_fraction, c.attention.head_dim, c.attention.rotary_dim());
+  require(
+      c.attention.causal || c.pattern.find('W') == std::string::npos, Exit::config,
+      "model.attention.causal = false: a window (layers W of model.pattern) shows what precedes a token; take * in their place, or leave it true");
   const RopeScaling& rope = c.attention.rope_scaling;
   require((rope.type != RopeScaling::llama3 && rope.type != RopeScaling::yarn) || rope.low_freq_factor < rope.high_freq_factor, Exit::config,
           "model.attention.rope.low_freq_factor: {} must be below high_freq_factor {}", rope.low_freq_factor, rope.high_freq_factor);
@@ -93,7 +96,11 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
   c.vocab_size = s.get("vocab_size", d.vocab_size, "tokens of the vocabulary").at_least(2).at_most(most_tokens);
   c.hidden_size = s.get("hidden_size", d.hidden_size, "channels of the residual stream").positive().at_most(widest);
   c.positions = s.get("positions", d.positions, "learned positions, added to the embedding; 0: none").at_least(0).at_most(longest);
+  c.type_vocab_size = s.get("type_vocab_size", d.type_vocab_size, "token types, of which all tokens have the first, added to the embedding; 0: none")
+                          .at_least(0)
+                          .at_most(widest);
   c.norm = get_word(s, "norm", d.norm, {"rms", "layer"}, "in front of every layer and the head: RMSNorm, or LayerNorm with a bias");
+  c.post_norm = s.get("post_norm", d.post_norm, "norms stand behind the embedding and every residual sum instead (BERT)");
   c.rms_norm_eps = s.get("rms_norm_eps", d.rms_norm_eps, "added to the mean square in every norm, in a LayerNorm to the variance").at_least(0);
   c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the head uses the embedding's matrix");
   c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");

@@ -33,6 +33,7 @@ struct AttentionConfig {
   double rotary_fraction = 1;           // of a head's channels that turn, the first ones; 0: no positions
   bool bias = false, qkv_bias = false;  // on q, k, v and o; on q, k and v alone
   bool qk_norm = false;                 // RMSNorm of every head of q and k, before they turn
+  bool causal = true;                   // false: every token of a text sees all of it
   Index window = 0;                     // tokens that a query sees, its own among them; 0: all. No setting here: see WindowConfig
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
 
@@ -82,8 +83,10 @@ enum class NormType { rms, layer };
 struct ModelConfig {
   std::string pattern;  // a symbol per layer, see layer.hpp
   Index vocab_size = 32784, hidden_size = 1024;
-  Index positions = 0;  // learned ones, added to the embedding; 0: none
+  Index positions = 0;        // learned ones, added to the embedding; 0: none
+  Index type_vocab_size = 0;  // token types, of which all tokens have the first, added to the embedding; 0: none
   NormType norm = NormType::rms;
+  bool post_norm = false;  // norms behind the embedding and every residual sum, in place of in front of branches and the head
   double rms_norm_eps = 1e-5;
   bool tie_word_embeddings = false;
   double embedding_multiplier = 1, lm_head_multiplier = 1;

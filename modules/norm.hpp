@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The norm of rows of the residual stream, with its weights: RMSNorm, or LayerNorm with a bias.
+// The norm of rows of the residual stream, with its weights: RMSNorm, or LayerNorm with a bias. Where a norm is a layer's last step, its rows are
+// kept and a second forward may want its statistics alone.
 #pragma once
 
 #include "kernels/layernorm.hpp"
@@ -25,8 +26,10 @@ class Norm {
     const auto mean = b_ ? frame.put(means, x.extent(0)) : Tensor1<Acc<T>>();
     const auto h = frame.put(normed, x.extent(0), x.extent(1));
     if (frame.wants(normed)) {
-      if (b_) layernorm<T>(a.dev, x, weight(), b_->template vector<const Acc<T>>(), eps_, h, mean, rstd);
-      else rmsnorm<T>(a.dev, x, weight(), eps_, h, rstd);
+      compute(a, x, h, mean, rstd);
+    } else if (frame.wants(inverse_deviation)) {
+      Scope scope(a.dev.scratch);
+      compute(a, x, a.scratch<T>("normed again", Index(x.extent(0)), Index(x.extent(1))), mean, rstd);
     }
     a.show(Observed::activation, name_, h);
     return h;
@@ -46,6 +49,10 @@ class Norm {
       means{"means", Effort::sum, Phase::input_gradients};
   static constexpr Key<Tensor2<T>> normed{"normed", Effort::pass};
 
+  void compute(Pass& a, Tensor2<const T> x, Tensor2<T> h, Tensor1<Acc<T>> mean, Tensor1<Acc<T>> rstd) const {
+    if (b_) layernorm<T>(a.dev, x, weight(), b_->template vector<const Acc<T>>(), eps_, h, mean, rstd);
+    else rmsnorm<T>(a.dev, x, weight(), eps_, h, rstd);
+  }
   Tensor1<const Acc<T>> weight() const { return g_.template vector<const Acc<T>>(); }
 
   std::string name_;

@@ -20,14 +20,14 @@ RegisteredObjective::RegisteredObjective(ObjectiveType type) {
 
 const std::vector<ObjectiveType>& objective_types() { return table(); }
 
-std::shared_ptr<const Objective> read_objective(Section& train) {
+std::shared_ptr<const Objective> read_objective(Section& train, const Objective& otherwise) {
   std::string help = "what a batch is scored by:";
   std::vector<std::string> names;
   for (const ObjectiveType& type : objective_types()) {
     help += fmt::format("{} {} ({})", names.empty() ? "" : ",", type.name, type.help);
     names.push_back(type.name);
   }
-  const std::string name = train.get("objective", "next_token", help).one_of(names).effect(Effect::function);
+  const std::string name = train.get("objective", std::string(otherwise.name()), help).one_of(names).effect(Effect::function);
   std::shared_ptr<const Objective> chosen;
   for (const ObjectiveType& type : objective_types())
     if (auto objective = type.read(train); type.name == name) chosen = std::move(objective);

@@ -15,12 +15,24 @@ struct Labelled {
   std::vector<Token> tokens, labels;
 };
 
+// Sample number `number` of a run, for a model of so many tokens.
+struct SampleView {
+  std::span<const Token> tokens;          // L + 1, of which L are read
+  std::span<const std::uint8_t> learned;  // (L + 1) 0 where token t is not to be predicted: padding, a masked token, or the first of a document that
+                                          // sees no other
+  std::span<const std::uint8_t> begins;   // (L + 1) 1 where token t begins a word; empty: every token is one
+  Index number = 0, vocab_size = 0;
+};
+
 class Objective {
  public:
   virtual ~Objective() = default;
-  // Of sample number `number`: L + 1 tokens, of which L are read. learned[t] is 0 where token t is not to be predicted: padding, a masked
-  // token, or the first of a document that sees no other.
-  virtual Labelled label(std::span<const Token> tokens, std::span<const std::uint8_t> learned, Index number) const = 0;
+  virtual const char* name() const = 0;  // as it is registered
+  virtual Labelled label(const SampleView&) const = 0;
+  // Whether it is told where words begin, as far as the tokenizer of the data is known.
+  virtual bool reads_words() const { return false; }
+  // Exit::config where a run cannot train the model for it.
+  virtual void check_training(const ModelConfig&) const {}
   // Declares the weights behind the last layer. `table`: the embedding's, where the head is tied to it and lies on the same stage.
   virtual std::unique_ptr<Head> head(const ModelConfig&, Parameter* table, Parameters&) const = 0;
   // Forward flops of one token in the head.
@@ -41,7 +53,7 @@ std::shared_ptr<const Objective> next_token(const LossTerms&);  // with these ad
 
 const std::vector<ObjectiveType>& objective_types();  // by name
 // The one that the section names; the settings of all are declared.
-std::shared_ptr<const Objective> read_objective(Section& train);
+std::shared_ptr<const Objective> read_objective(Section& train, const Objective& otherwise);
 
 struct RegisteredObjective {
   explicit RegisteredObjective(ObjectiveType type);

@@ -4,9 +4,15 @@
 namespace gyr {
 
 template <class T>
-Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<const T> x) {
+Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<T> x) {
   const Device::Purpose purpose(a.dev, "branches, forward: rows x hidden");
-  const auto mine = norm_.forward(a, frame, x);
+  if (!post_norm_) return add_branches(a, frame, norm_.forward(a, frame, x), x);
+  frame.refer(Keys::input, x);
+  return norm_.forward(a, frame, add_branches(a, frame, x, x));
+}
+
+template <class T>
+Tensor2<T> Residual<T>::add_branches(Pass& a, Frame& frame, Tensor2<T> mine, Tensor2<const T> x) {
   const auto y = frame.put(Keys::output, x.extent(0), x.extent(1));
   Scope scope(a.dev.scratch);
   AllRows<T> h(a, "normed, all rows", mine), sum(a, "parts of the sum", y);
@@ -25,8 +31,12 @@ void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx, MatrixGradients
   const bool now = when == MatrixGradients::now;
   const Phase done = now ? Phase::weight_gradients : Phase::input_gradients;
   const auto dh = a.scratch<T>("gradient of normed", Index(dx.extent(0)), Index(dx.extent(1)));
+  if (post_norm_) {
+    norm_.backward(a, frame, dx, Add::no, dh);
+    convert<T, T>(a.dev, Matrix<const T>(dh), dx);
+  }
   Tensor2<const T> h;
-  if (now) h = AllRows<T>(a, "normed, all rows", norm_.normed_rows(frame)).gather();
+  if (now) h = AllRows<T>(a, "normed, all rows", read_by_branches(frame)).gather();
   const Tensor2<const T> dy = AllRows<T>(a, "gradient, all rows", dx).gather();
   AllRows<T> total(a, "parts of the sum", dh);
   for (std::size_t i = branches_.size(); i-- > 0;) {
@@ -37,7 +47,8 @@ void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx, MatrixGradients
   }
   if (!now) convert<T, T>(a.dev, dy, frame.put(Keys::gradient, a.stream.rows, dx.extent(1)));
   total.reduce();
-  norm_.backward(a, frame, dh, Add::yes, dx);
+  if (post_norm_) gyr::add<T>(a.dev, flat(dh), flat(dx));
+  else norm_.backward(a, frame, dh, Add::yes, dx);
   frame.release(done);
 }
 
@@ -45,7 +56,7 @@ template <class T>
 void Residual<T>::backward_weights(Pass& a, Frame& frame) {
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "branches, backward: rows x hidden");
-  const Tensor2<const T> h = AllRows<T>(a, "normed, all rows", norm_.normed_rows(frame)).gather(), dy = frame.get(Keys::gradient);
+  const Tensor2<const T> h = AllRows<T>(a, "normed, all rows", read_by_branches(frame)).gather(), dy = frame.get(Keys::gradient);
   for (std::size_t i = branches_.size(); i-- > 0;) branches_[i]->backward_weights(a, frame.nested(int(i)), h, dy);
   frame.release(Phase::weight_gradients);
 }

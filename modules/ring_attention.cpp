@@ -18,7 +18,7 @@ AttentionShape RingAttention<T>::shape(Index batch, Index tokens) const {
 
 template <class T>
 Mask RingAttention<T>::mask(Index block, Index of_keys) const {
-  return {true, block * s_.block_length(), of_keys * s_.block_length(), {}, window_};
+  return {a_.mask.causal, block * s_.block_length(), of_keys * s_.block_length(), {}, window_};
 }
 
 template <class T>
@@ -61,7 +61,7 @@ void RingAttention<T>::for_blocks(int owner, Visit&& visit) const {
         Mask mask = this->mask(s_.block(s_.rank, i), s_.block(owner, j));
         if (!any_visible(shape(1, length), mask)) continue;
         const Index block = b * blocks + i, first = block * length;
-        mask.documents = s_.documents().of_rows(first, length);
+        mask.documents = s_.documents.of_rows(first, length);
         visit(block, first, (b * blocks + j) * length, mask);
       }
 }

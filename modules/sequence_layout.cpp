@@ -34,4 +34,11 @@ std::vector<std::int32_t> positions_of(const SequenceLayout& s, std::span<const 
   return positions;
 }
 
+std::vector<std::int32_t> tokens_ahead(std::span<const std::int32_t> packed, Index seq_length) {
+  std::vector<std::int32_t> ahead(packed.size(), 0);
+  for (Index r = Index(packed.size()) - 2; r >= 0; --r)
+    if ((r + 1) % seq_length != 0 && packed[r + 1] != 0) ahead[r] = ahead[r + 1] + 1;
+  return ahead;
+}
+
 }  // namespace gyr

@@ -3,7 +3,8 @@
 // tokens
 //   contiguous   rank i has tokens i T to (i + 1) T - 1
 //   zigzag       rank i has blocks i and 2n - 1 - i of 2n equal ones: under a causal mask all of them look at equally many keys
-// Where sequences are shorter than n T, the last tokens are mere padding: nothing sees them and they have no labels.
+// Where sequences are shorter than n T, the last tokens are mere padding: nothing sees them and they have no labels. Attention that looks ahead finds
+// documents there, the padding being others than the text.
 // Documents may be packed into a sequence one behind the other, and count their positions from their own begin.
 #pragma once
 
@@ -29,10 +30,11 @@ struct SequenceLayout {
   Index whole = 0;            // ... of so many tokens without padding; 0: nobody shares it
   ContextMode mode = ContextMode::ring;
   Tensor1<const std::int32_t> positions = {};  // (rows) of every row in its sequence or document, where kernels run
-  std::span<const std::int32_t> packed = {};   // (rows) the same on the host where documents are packed
+  Documents documents = {};                    // of the rows, where some are packed
 
   Index rows() const { return batch * seq_length; }
   bool shared() const { return ranks > 1; }
+  Index whole_length() const { return shared() ? whole : seq_length; }  // of a sequence, on all ranks
   // Blocks of neighbouring tokens: of every sequence so many on a rank, one behind the other and equally long.
   Index blocks() const { return order == SequenceOrder::zigzag && shared() ? 2 : 1; }
   Index block_length() const { return seq_length / blocks(); }
@@ -43,9 +45,7 @@ struct SequenceLayout {
   Index place(Index t) const;
   // Of all ranks' tokens in their order, where this rank computes with queries of others.
   bool meets_other_queries() const { return shared() && mode != ContextMode::ring; }
-  Tensor1<const std::int32_t> whole_positions = {};
-  std::span<const std::int32_t> whole_packed = {};
-  Documents documents() const { return packed.empty() ? Documents() : Documents{positions, packed}; }
+  Documents whole_documents = {};
 };
 
 // Tokens of a sequence on each of so many ranks.
@@ -53,5 +53,8 @@ Index shared_length(SequenceOrder, Index seq_length, Index ranks);
 
 // Positions of every row: places behind what is past. Given those of packed documents, the same after a check: from token to token one more, or 0.
 std::vector<std::int32_t> positions_of(const SequenceLayout&, std::span<const std::int32_t> packed);
+
+// Of whole sequences of so many tokens, one behind the other, the tokens of each row's document behind it.
+std::vector<std::int32_t> tokens_ahead(std::span<const std::int32_t> packed, Index seq_length);
 
 }  // namespace gyr

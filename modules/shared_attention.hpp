@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Causal attention of ranks that share sequences: where the keys of a query lie on other ranks, and how the two meet is the mode's.
+// Attention of ranks that share sequences: where the keys of a query lie on other ranks, and how the two meet is the mode's.
 #pragma once
 
 #include <memory>

@@ -72,6 +72,7 @@ struct Place {
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
   const ModelConfig& model() const { return config.model; }
+  bool masked() const { return std::string_view(model().objective->name()) == "mlm"; }
   Index reduced() const { return config.reduce_dtype ? size_of(*config.reduce_dtype) : wide; }
   Index rows() const { return tokens.rows(); }
   // Rows of the stream that a rank keeps: as many on all ranks, the last ones padded.
@@ -240,9 +241,12 @@ Buckets buckets_of(const Place& p) {
   if (p.first()) {
     PartRun table, rest;
     table.all.narrow.next(p.tokens_here() * s.d);
-    if (m.positions > 0) (tied ? rest : table).all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
+    PartRun& beside = tied ? rest : table;
+    if (m.positions > 0) beside.all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
+    if (m.type_vocab_size > 0) beside.all.wide.next(m.type_vocab_size * s.d);
+    if (m.post_norm) norm_weights(m, beside.all);
     all.of_part.push_back(add(table, tied));
-    if (tied && m.positions > 0) all.of_part.back() = add(rest, false);
+    if (tied && (m.positions > 0 || m.type_vocab_size > 0 || m.post_norm)) all.of_part.back() = add(rest, false);
   }
   for (const char symbol : p.layers) {
     PartRun layer;
@@ -251,9 +255,11 @@ Buckets buckets_of(const Place& p) {
   }
   if (p.last()) {
     PartRun head, matrix;
-    norm_weights(m, head.all);
+    if (!m.post_norm) norm_weights(m, head.all);
+    if (p.masked()) head.all.narrow.next(s.d * s.d), head.all.wide.next(s.d), norm_weights(m, head.all), head.all.wide.next(p.tokens_here());
     (tied ? matrix : head).all.narrow.next(p.tokens_here() * s.d);
-    all.of_part.push_back(add(head, false));
+    const bool empty = tied && m.post_norm && !p.masked();  // nothing stands in front of the matrix
+    all.of_part.push_back(empty ? all.of_part.back() : add(head, false));
     if (tied && !p.first()) add(matrix, true);
   }
   const auto pad = [&](Index& size, int parts) {
@@ -309,15 +315,16 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const Index micros = p.config.micros;
   const Index residuals = 2 * p.count("P") + p.count("M*W-EB");
   const auto again = [&](const char* symbols, Effort least) { return p.count(symbols, least); };
-  // Where a layer is run again, its last sum is not needed; what its products read is gathered once more.
-  const Index sums_again = again("P", Effort::sum), gathers_again = 2 * again("P", Effort::product) + again("M*W-EB", Effort::product);
+  // Where a layer is run again, its last sum is not needed but by a norm behind it; what its products read is gathered once more.
+  const Index last_sums = p.model().post_norm ? again("P", Effort::sum) + again("M*W-EB", Effort::sum) : 0;
+  const Index sums_again = again("P", Effort::sum) + last_sums, gathers_again = 2 * again("P", Effort::product) + again("M*W-EB", Effort::product);
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last()), p.tensor * p.kept_bytes());
     add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last()), p.kept_bytes());
   } else {
     reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last()), p.kept_bytes());
   }
-  const Index sums = p.model().objective == next_token() ? 2 : 3;  // a smoothed loss takes one more
+  const Index sums = p.model().objective == next_token() || p.masked() ? 2 : 3;  // a smoothed loss takes one more
   for (Index row = 0; row < p.rows() && p.last(); row += head_block) {
     const Index rows = std::min(head_block, p.rows() - row);
     reduce("tensor", micros, rows * p.wide);
@@ -360,7 +367,9 @@ void replicas(const Place& p, Ledger& ledger) {
   const Mixers routed{"E", p.tensor, "tensor"};
   hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * 3 * s.d);
   hold(routed, s.shared.replicas, s.shared.units * 3 * s.d);
-  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*W-EB") + p.last()) * s.d * (m.norm == NormType::layer ? 2 : 1);
+  const Index norm = s.d * (m.norm == NormType::layer ? 2 : 1);
+  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*W-EB") + (m.post_norm ? p.first() : p.last())) * norm;
+  if (p.sequence && p.masked() && p.last()) elements["tensor"] += s.d * s.d + s.d + norm;
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }

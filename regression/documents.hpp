@@ -54,9 +54,19 @@ inline void put_back(const std::vector<double>& part, const Extent& e, Index seq
   std::copy(part.begin(), part.end(), x.begin() + (e.sequence * seq_length + e.first) * width);
 }
 
-// On the host, where kernels under test run.
-inline Documents documents_of(const std::vector<std::int32_t>& positions) {
-  return {Tensor1<const std::int32_t>(positions.data(), positions.size()), positions};
+// Tokens of each row's document behind it.
+inline std::vector<std::int32_t> ahead_of(const std::vector<std::int32_t>& positions, Index seq_length) {
+  std::vector<std::int32_t> ahead;
+  for (const Extent& e : extents_of(positions, seq_length))
+    for (Index t = e.count - 1; t >= 0; --t) ahead.push_back(std::int32_t(t));
+  return ahead;
+}
+
+// On the host, where kernels under test run. With `ahead`, for attention both ways.
+inline Documents documents_of(const std::vector<std::int32_t>& positions, const std::vector<std::int32_t>& ahead = {}) {
+  if (positions.empty()) return {};
+  const auto tensor = [](const std::vector<std::int32_t>& x) { return Tensor1<const std::int32_t>(x.data(), x.size()); };
+  return {tensor(positions), positions, tensor(ahead), ahead};
 }
 
 }  // namespace gyr::testing

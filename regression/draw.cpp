@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 
+#include "modules/masking.hpp"
 #include "regression/cases.hpp"
 #include "regression/closed_form.hpp"
 
@@ -209,6 +210,11 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (dice.chance(0.25)) d.terms = {dice.real(0.01, 0.5), dice.of<double>({0, dice.real(0, 0.1)})};
   if (dice.chance(0.25)) d.model.positions = d.seq_length + dice.between(0, 5);
   if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
+  d.model.attention.causal = d.context_mode == ContextMode::balanced || dice.chance(0.6);
+  if (!d.model.attention.causal) std::replace(d.model.pattern.begin(), d.model.pattern.end(), 'W', '*');
+  d.model.post_norm = dice.chance(0.3);
+  if (dice.chance(0.2)) d.model.type_vocab_size = dice.between(1, 3);
+  d.masked = dice.chance(0.3);
   return d;
 }
 
@@ -227,7 +233,7 @@ Layout Draw::layout() const {
 
 EngineConfig Draw::config(int micros_of_a_rank) const {
   EngineConfig c;
-  c.model = model, c.model.objective = next_token(terms);
+  c.model = model, c.model.objective = masked ? masked_tokens() : next_token(terms);
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.micros = micros_of_a_rank;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen;
@@ -278,12 +284,14 @@ std::string Draw::text() const {
   if (recompute.all) s += fmt::format(", recomputing {}", policy(recompute.all));
   for (const auto& [symbol, of_type] : recompute.by_type) s += fmt::format(", {} recomputing {}", symbol, policy(of_type));
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
+  if (masked) s += " masked tokens";
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
   if (!frozen.empty()) s += " frozen " + list(frozen);
   s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size,
                    model.tie_word_embeddings ? " tied" : "", model.pad_token_id >= 0 ? " padding" : "");
-  if (model.positions > 0) s += fmt::format(" {} positions", model.positions);
+  s += fmt::format("{}{}{}{}", model.post_norm ? " post_norm" : "", model.type_vocab_size > 0 ? fmt::format(" {} types", model.type_vocab_size) : "",
+                   model.positions > 0 ? fmt::format(" {} positions", model.positions) : "", a.causal ? "" : " both ways");
   s += fmt::format("; attention {}/{} heads of {}{}", a.num_heads, a.num_kv_heads, a.head_dim, a.bias ? " biases" : "");
   s += fmt::format(", window {}{}", model.window.size, model.window.rope_theta > 0 ? " turned otherwise" : "");
   s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
@@ -342,6 +350,11 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.recompute.by_type.clear(); });
   attempt([](Draw& d) { d.recompute = {}; });
   attempt([](Draw& d) { d.terms = {}; });
+  attempt([](Draw& d) { d.masked = false; });
+  attempt([](Draw& d) { d.model.post_norm = false; });
+  attempt([](Draw& d) { d.model.type_vocab_size = 0; });
+  attempt([](Draw& d) { d.model.positions = 0; });
+  attempt([](Draw& d) { d.model.attention.causal = true; });
   attempt([](Draw& d) { d.model.tie_word_embeddings = false; });
   attempt([](Draw& d) { d.model.pad_token_id = -1; });
   attempt([](Draw& d) { d.model.positions = 0; });

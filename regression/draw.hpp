@@ -28,7 +28,8 @@ struct Draw {
   Index bucket_bytes = 1;
   Shard shard = Shard::none;
   RecomputeConfig recompute;
-  LossTerms terms;  // smoothing, or none
+  LossTerms terms;      // smoothing, or none
+  bool masked = false;  // the objective is masked tokens
   std::vector<std::string> frozen;
 
   int ranks() const { return data * pipeline * context * tensor; }

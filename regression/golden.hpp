@@ -28,10 +28,11 @@ struct Golden {
   std::string name;
   std::filesystem::path folder;
   ModelConfig model;
-  MicroBatch batch;                      // labels are next tokens; padding stands at the right of every sequence, without labels
+  MicroBatch batch;                      // labels are next tokens, or masked ones; padding stands at the right of every sequence, without labels,
+                                         // and is a document of its own where a model looks ahead
   std::vector<Index> row;                // row[r]: where row r of the batch lies in the expected logits; -1 where it pads
   GoldenNumbers single, twice;           // fp32 and fp64
-  std::vector<Token> prompt, generated;  // greedy, in fp32
+  std::vector<Token> prompt, generated;  // greedy, in fp32; none of a model that does not write
 };
 
 const std::vector<std::string>& golden_names();         // of Falcon-H1
@@ -53,6 +54,9 @@ class GoldenReader {
   double error(const GoldenNumbers& expected) { return error(expected, g_.batch.seq_length); }
 
  private:
+  void read_with_state(Index seq_length);
+  void read_at_once();  // all of it
+
   const Golden& g_;
   Device device_{false, Index(1) << 22};
   Arena weights_{Memory::weights, Index(1) << 20}, none_{Memory::gradients, 0};

@@ -59,23 +59,22 @@ template <class T>
 struct Query {
   Index row, head, kv_head, first_key_row, hidden, seen;
 
-  GYR_DEVICE Query(const Heads& s, const Global<const std::int32_t>& positions, Index task) {
+  GYR_DEVICE Query(const Heads& s, Index task) {
     row = task / s.num_heads, head = task % s.num_heads, kv_head = head / s.group();
-    const Index i = row % s.queries;
-    first_key_row = row / s.queries * s.keys;
-    hidden = positions ? s.visible.hidden(i, positions.load(row)) : s.visible.hidden(i, Documents::unlimited);
-    seen = s.visible.seen(i);
+    const Index i = row % s.queries, b = row / s.queries;
+    first_key_row = b * s.keys;
+    hidden = s.hidden(b, i), seen = s.seen(b, i);
   }
   GYR_DEVICE HeadRow<T> of(const Global<const T>& x, Index width) const { return {x, row, head * width, width}; }
   GYR_DEVICE HeadRow<T> key(const Global<const T>& x, Index j, Index width) const { return {x, first_key_row + j, kv_head * width, width}; }
 };
 
 template <class T>
-GYR_KERNEL forward_kernel(Heads s, Acc<T> scale, bool fresh, Global<const std::int32_t> positions, Global<const T> q, Global<const T> k,
-                          Global<const T> v, Global<Acc<T>> o, Global<Acc<T>> m, Global<Acc<T>> l) {
+GYR_KERNEL forward_kernel(Heads s, Acc<T> scale, bool fresh, Global<const T> q, Global<const T> k, Global<const T> v, Global<Acc<T>> o,
+                          Global<Acc<T>> m, Global<Acc<T>> l) {
   using A = Acc<T>;
   each_row(s.batch * s.queries * s.num_heads, [&](Index task) {
-    const Query<T> at(s, positions, task);
+    const Query<T> at(s, task);
     const auto query = at.of(q, s.head_dim);
     A top = fresh ? -std::numeric_limits<A>::infinity() : m.load(at.row, at.head), sum = fresh ? A(0) : l.load(at.row, at.head), kept = 1;
     Columns<A> out;
@@ -103,12 +102,11 @@ struct ScoreGradient {
 };
 
 template <class T>
-GYR_KERNEL backward_queries_kernel(Heads s, Acc<T> scale, Global<const std::int32_t> positions, Global<const T> q, Global<const T> k,
-                                   Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta,
-                                   Global<Acc<T>> dq) {
+GYR_KERNEL backward_queries_kernel(Heads s, Acc<T> scale, Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> dout,
+                                   Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dq) {
   using A = Acc<T>;
   each_row(s.batch * s.queries * s.num_heads, [&](Index task) {
-    const Query<T> at(s, positions, task);
+    const Query<T> at(s, task);
     const auto query = at.of(q, s.head_dim), slope = at.of(dout, s.v_head_dim);
     const A top = lse.load(at.row, at.head), mean = delta.load(at.row, at.head);
     Columns<A> sum;
@@ -125,8 +123,8 @@ GYR_KERNEL backward_queries_kernel(Heads s, Acc<T> scale, Global<const std::int3
 
 // The queries of all heads of its group, in order, that see a key.
 template <class T>
-GYR_KERNEL backward_keys_kernel(Heads s, Acc<T> scale, Global<const std::int32_t> positions, Global<const T> q, Global<const T> k, Global<const T> v,
-                                Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dk, Global<Acc<T>> dv) {
+GYR_KERNEL backward_keys_kernel(Heads s, Acc<T> scale, Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> dout,
+                                Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dk, Global<Acc<T>> dv) {
   using A = Acc<T>;
   each_row(s.batch * s.keys * s.num_kv_heads, [&](Index task) {
     const Index row = task / s.num_kv_heads, kv_head = task % s.num_kv_heads, j = row % s.keys, first_row = row / s.keys * s.queries;
@@ -135,11 +133,11 @@ GYR_KERNEL backward_keys_kernel(Heads s, Acc<T> scale, Global<const std::int32_t
     for (Index head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head)
       for (Index i = 0; i < s.queries; i += warp_size) {
         const int count = least(s.queries - i, warp_size);
-        if (s.visible.seen(i + count - 1) <= j) continue;
+        if (s.seen(row / s.keys, i + count - 1) <= j) continue;
         if (s.visible.out_of_sight(j, s.queries) <= i) break;
         A p = 0, d = 0;
         if (lane() < count) {
-          const Query<T> at(s, positions, (first_row + i + lane()) * s.num_heads + head);
+          const Query<T> at(s, (first_row + i + lane()) * s.num_heads + head);
           if (at.hidden <= j && j < at.seen) {
             const ScoreGradient<A> g(scale, at.of(q, s.head_dim).dot(key), at.of(dout, s.v_head_dim).dot(value), lse.load(at.row, head),
                                      delta.load(at.row, head));
@@ -201,8 +199,10 @@ Grid grid_of_warps(Index tasks) { return {std::min(ceil_div(tasks, usual_warps),
 double pairs(const AttentionShape& s, const Mask& mask) {
   const VisibleKeys visible(s, mask);
   double n = 0;
-  for (Index r = 0; r < s.batch * s.queries; ++r)
-    n += double(std::max<Index>(0, visible.seen(r % s.queries) - visible.hidden(r % s.queries, mask.documents.planned_reach(r))));
+  for (Index r = 0; r < s.batch * s.queries; ++r) {
+    const Index i = r % s.queries;
+    n += double(std::max<Index>(0, visible.seen(i, mask.documents.planned_reach_ahead(r)) - visible.hidden(i, mask.documents.planned_reach(r))));
+  }
   return n * double(s.num_heads);
 }
 
@@ -224,9 +224,9 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, doubl
   const auto run = dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2));
   if (!run) return;
   if constexpr (std::is_same_v<T, bf16>)
-    if (attention_by_tensor_cores(dev, heads, scale, mask.documents.positions, q, k, v, fresh, state)) return;
+    if (attention_by_tensor_cores(dev, heads, scale, q, k, v, fresh, state)) return;
   launch(dev, "attention", grid_of_warps(shape.batch * shape.queries * shape.num_heads), forward_kernel<T>, heads, Acc<T>(scale),
-                 fresh, mask.documents.positions, q, k, v, state.o, state.m, state.l);
+         fresh, q, k, v, state.o, state.m, state.l);
 }
 
 template <class A>
@@ -257,11 +257,11 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   const auto run = dev.launch("attention_backward", each * pairs(shape, mask), bytes<T>(shape, 4));
   if (!run) return;
   if constexpr (std::is_same_v<T, bf16>)
-    if (attention_gradients_by_tensor_cores(dev, heads, scale, mask.documents.positions, q, k, v, dout, lse, delta, parts, dq, dk, dv)) return;
+    if (attention_gradients_by_tensor_cores(dev, heads, scale, q, k, v, dout, lse, delta, parts, dq, dk, dv)) return;
   launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.queries * shape.num_heads), backward_queries_kernel<T>, heads, Acc<T>(scale),
-         mask.documents.positions, q, k, v, dout, lse, delta, dq);
+         q, k, v, dout, lse, delta, dq);
   launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.keys * shape.num_kv_heads), backward_keys_kernel<T>, heads, Acc<T>(scale),
-         mask.documents.positions, q, k, v, dout, lse, delta, dk, dv);
+         q, k, v, dout, lse, delta, dk, dv);
 }
 
 GYR_ALL_ATTENTION

@@ -9,24 +9,30 @@ namespace gyr::backend {
 
 inline constexpr int parts = 8;  // of 32 columns of a head, which a lane has one each of
 
-// A shape, without what stays on the host.
+// A shape and a mask, without what stays on the host.
 struct Heads {
   Index batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim;
   VisibleKeys visible;
+  cuda::Global<const std::int32_t> positions, ahead;  // of packed documents
 
   Heads(const AttentionShape& s, const Mask& m)
       : batch(s.batch), queries(s.queries), keys(s.keys), num_heads(s.num_heads), num_kv_heads(s.num_kv_heads), head_dim(s.head_dim),
-        v_head_dim(s.v_head_dim), visible(s, m) {
+        v_head_dim(s.v_head_dim), visible(s, m), positions(m.documents.positions), ahead(m.documents.ahead) {
     ensure(s.head_dim <= parts * cuda::warp_size && s.v_head_dim <= parts * cuda::warp_size, "attention heads of {} and {} numbers; {} are the most",
            s.head_dim, s.v_head_dim, parts * cuda::warp_size);
   }
   GYR_FUNCTION Index group() const { return num_heads / num_kv_heads; }
+  // Query i of sequence b sees the keys [hidden, seen).
+  GYR_DEVICE Index hidden(Index b, Index i) const {
+    return visible.hidden(i, positions ? Index(positions.load(b * queries + i)) : Documents::unlimited);
+  }
+  GYR_DEVICE Index seen(Index b, Index i) const { return visible.seen(i, ahead ? Index(ahead.load(b * queries + i)) : Documents::unlimited); }
 };
 
 // The same for bf16 by tensor cores, where heads have up to 128 numbers, a multiple of 8, and rows begin where packs do. False elsewhere, and nothing
 // is done.
-bool attention_by_tensor_cores(Device&, const Heads&, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q, Matrix<const bf16> k,
-                               Matrix<const bf16> v, bool fresh, AttentionState<float> state);
+bool attention_by_tensor_cores(Device&, const Heads&, double scale, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
+                               AttentionState<float> state);
 
 // Room for the sums that blocks of tensor cores make of dk and dv, each over some of the query heads of a key head; none where there is one part.
 struct KeyGradientParts {
@@ -38,8 +44,8 @@ struct KeyGradientParts {
   static Index enough(const Heads&);
 };
 
-bool attention_gradients_by_tensor_cores(Device&, const Heads&, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q,
-                                         Matrix<const bf16> k, Matrix<const bf16> v, Tensor2<const bf16> dout, Tensor2<const float> lse,
-                                         Tensor2<const float> delta, const KeyGradientParts&, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv);
+bool attention_gradients_by_tensor_cores(Device&, const Heads&, double scale, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v,
+                                         Tensor2<const bf16> dout, Tensor2<const float> lse, Tensor2<const float> delta, const KeyGradientParts&,
+                                         Matrix<float> dq, Matrix<float> dk, Matrix<float> dv);
 
 }  // namespace gyr::backend

@@ -17,7 +17,6 @@ using namespace by_tensor_cores;
 namespace {
 
 struct Inputs {
-  Global<const std::int32_t> positions;
   Global<const bf16> q, k, v, dout;
   Global<const float> lse, delta;
 };
@@ -27,20 +26,22 @@ struct Bounds {
   int from, to;
 };
 
-GYR_DEVICE Index hidden(const Heads& s, const Inputs& in, Index b, Index i) {
-  return s.visible.hidden(i, in.positions ? Index(in.positions.load(b * s.queries + i)) : Documents::unlimited);
-}
-GYR_DEVICE Bounds keys_of(const Heads& s, const Inputs& in, Index b, Index i) { return {int(hidden(s, in, b, i)), int(s.visible.seen(i))}; }
-GYR_DEVICE Bounds queries_of(const Heads& s, const Inputs& in, Index b, Index j) {
-  const Index from = s.visible.causal ? VisibleKeys::within(j + 1 - s.visible.first_seen, s.queries) : 0;
-  const Index out_of_sight = s.visible.out_of_sight(j, s.queries);
-  if (!in.positions) return {int(from), int(out_of_sight)};
-  Index to = from;
-  for (Index end = out_of_sight; to < end;) {  // key j is hidden from `end` on, and not before `to`
-    const Index i = (to + end) / 2;
-    if (hidden(s, in, b, i) > j) end = i;
-    else to = i + 1;
+GYR_DEVICE Bounds keys_of(const Heads& s, Index b, Index i) { return {int(s.hidden(b, i)), int(s.seen(b, i))}; }
+// The first query of [from, to) of which something is true that stays true.
+template <class Holds>
+GYR_DEVICE Index first_query(Index from, Index to, const Holds& holds) {
+  for (Index end = to; from < end;) {
+    const Index i = (from + end) / 2;
+    if (holds(i)) end = i;
+    else from = i + 1;
   }
+  return from;
+}
+GYR_DEVICE Bounds queries_of(const Heads& s, Index b, Index j) {
+  Index from = 0, to = s.visible.out_of_sight(j, s.queries);
+  if (s.visible.causal) from = VisibleKeys::within(j + 1 - s.visible.first_seen, s.queries);
+  else if (s.ahead) from = first_query(0, to, [&](Index i) { return s.seen(b, i) > j; });
+  if (s.positions) to = first_query(from, to, [&](Index i) { return s.hidden(b, i) > j; });
   return {int(from), int(to)};
 }
 
@@ -81,7 +82,7 @@ struct Gradient {
       if (!of_keys) own_stat[h] = stat_of(in, b * s.queries + mine(h), head);
     }
   }
-  GYR_DEVICE Bounds bounds_of(Index i) const { return of_keys ? queries_of(s, in, b, i) : keys_of(s, in, b, i); }
+  GYR_DEVICE Bounds bounds_of(Index i) const { return of_keys ? queries_of(s, b, i) : keys_of(s, b, i); }
   // This lane's row: the last token again where there is none.
   GYR_DEVICE int row(int h) const { return first + warp() * 16 + lane() / quads + h * 8; }
   GYR_DEVICE int mine(int h) const { return row(h) < end ? row(h) : end - 1; }
@@ -295,12 +296,11 @@ Index KeyGradientParts::enough(const Heads& s) {
   return s.group();
 }
 
-bool attention_gradients_by_tensor_cores(Device& dev, const Heads& s, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q,
-                                         Matrix<const bf16> k, Matrix<const bf16> v, Tensor2<const bf16> dout, Tensor2<const float> lse,
-                                         Tensor2<const float> delta, const KeyGradientParts& parts, Matrix<float> dq, Matrix<float> dk,
-                                         Matrix<float> dv) {
+bool attention_gradients_by_tensor_cores(Device& dev, const Heads& s, double scale, Matrix<const bf16> q, Matrix<const bf16> k,
+                                         Matrix<const bf16> v, Tensor2<const bf16> dout, Tensor2<const float> lse, Tensor2<const float> delta,
+                                         const KeyGradientParts& parts, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv) {
   if (!widths_fit(s) || std::max(s.queries, s.keys) >= 1 << 30) return false;
-  const Inputs in{positions, q, k, v, dout, lse, delta};
+  const Inputs in{q, k, v, dout, lse, delta};
   for (const auto& x : {in.q, in.k, in.v, in.dout})
     if (!x.packs<8>()) return false;
   for (const Global<float> x : {dq, dk, dv})

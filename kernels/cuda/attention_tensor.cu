@@ -68,19 +68,18 @@ GYR_DEVICE void each_number(FragmentD (&o)[W / 8], const F& f) {
 }
 
 template <int W>
-GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int32_t> positions, Global<const bf16> q, Global<const bf16> k,
-                        Global<const bf16> v, Global<float> o, Global<float> m, Global<float> l) {
+GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const bf16> q, Global<const bf16> k, Global<const bf16> v, Global<float> o,
+                        Global<float> m, Global<float> l) {
   const Index tiles = ceil_div(s.queries, tile), head = block_index() / tiles % s.num_heads, b = block_index() / tiles / s.num_heads;
   const Index first = (tiles - 1 - block_index() % tiles) * tile, kv_head = head / s.group();  // those that see most begin
   const Index query_end = (b + 1) * s.queries, first_key_row = b * s.keys, key_end = first_key_row + s.keys;
   const auto place = [](int i) { return Shared<bf16>(i * Tile<W>::bytes); };  // two of k, two of v; q comes first to the second of k
-  const auto reach = [&](Index i) { return positions ? Index(positions.load(b * s.queries + i)) : Documents::unlimited; };
   const auto fetch_keys = [&](Index j, int turn) {
     fetch<W>(k, first_key_row + j, key_end, kv_head * s.head_dim, s.head_dim, place(turn));
     fetch<W>(v, first_key_row + j, key_end, kv_head * s.v_head_dim, s.v_head_dim, place(2 + turn));
   };
   const Index last = first + tile < s.queries ? first + tile : s.queries;
-  const Index begin = s.visible.hidden(first, reach(first)), end = s.visible.seen(last - 1);
+  const Index begin = s.hidden(b, first), end = s.seen(b, last - 1);
   fetch<W>(q, b * s.queries + first, query_end, head * s.head_dim, s.head_dim, place(1));
   commit_copies();
   fetch_keys(begin, 0);
@@ -89,7 +88,7 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int3
   const Index mine = first + warp() * 16 + lane() / quads;
   Rows rows;
   for (int h = 0; h < 2; ++h)
-    if (const Index i = mine + h * 8; i < last) rows.hidden[h] = s.visible.hidden(i, reach(i)), rows.seen[h] = s.visible.seen(i);
+    if (const Index i = mine + h * 8; i < last) rows.hidden[h] = s.hidden(b, i), rows.seen[h] = s.seen(b, i);
   FragmentD out[W / 8] = {};
   if (!fresh) {
     rows.carry_on(m, l, b * s.queries + mine, b * s.queries + last, head);
@@ -127,22 +126,22 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const std::int3
 }
 
 template <int W>
-void flash(Device& dev, const Heads& s, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q, Matrix<const bf16> k,
-           Matrix<const bf16> v, bool fresh, const AttentionState<float>& state) {
+void flash(Device& dev, const Heads& s, double scale, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
+           const AttentionState<float>& state) {
   launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, 4 * Tile<W>::bytes}, flash_kernel<W>, s,
-         float(scale) * log2_e, fresh, positions, q, k, v, state.o, state.m, state.l);
+         float(scale) * log2_e, fresh, q, k, v, state.o, state.m, state.l);
 }
 
 }  // namespace
 
-bool attention_by_tensor_cores(Device& dev, const Heads& s, double scale, Tensor1<const std::int32_t> positions, Matrix<const bf16> q,
-                               Matrix<const bf16> k, Matrix<const bf16> v, bool fresh, AttentionState<float> state) {
+bool attention_by_tensor_cores(Device& dev, const Heads& s, double scale, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v,
+                               bool fresh, AttentionState<float> state) {
   const Index width = std::max(s.head_dim, s.v_head_dim);
   if (width > 128 || s.head_dim % 8 != 0 || s.v_head_dim % 8 != 0) return false;
   for (const auto& x : {q, k, v})
     if (!Global<const bf16>(x).packs<8>()) return false;
-  if (width <= 64) flash<64>(dev, s, scale, positions, q, k, v, fresh, state);
-  else flash<128>(dev, s, scale, positions, q, k, v, fresh, state);
+  if (width <= 64) flash<64>(dev, s, scale, q, k, v, fresh, state);
+  else flash<128>(dev, s, scale, q, k, v, fresh, state);
   return true;
 }
 

@@ -79,13 +79,17 @@ struct Tiling {
   };
   KOKKOS_INLINE_FUNCTION View view(const Stack& s, Index r, Index j, Index n) const {
     const Index i = s.first_query + r % s.queries;
-    return {VisibleKeys::within(visible.hidden(i, mask.documents.reach(s.source_row(r))) - j, n), VisibleKeys::within(visible.seen(i) - j, n)};
+    const Index row = s.source_row(r);
+    return {VisibleKeys::within(visible.hidden(i, mask.documents.reach(row)) - j, n),
+            VisibleKeys::within(visible.seen(i, mask.documents.reach_ahead(row)) - j, n)};
   }
 
   Stack stack(Index b, Index kv, Index i) const { return {b, i, kv, b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i)}; }
   // The keys [first, last) that some query of a stack may see: neither bound falls from query to query.
   View view(const Stack& s) const {
-    return {visible.hidden(s.first_query, mask.documents.planned_reach(s.first_row)), visible.seen(s.first_query + s.queries - 1)};
+    const Index last = s.queries - 1;
+    return {visible.hidden(s.first_query, mask.documents.planned_reach(s.first_row)),
+            visible.seen(s.first_query + last, mask.documents.planned_reach_ahead(s.first_row + last))};
   }
 
   // body(lane, piece) for the pieces of the work that may be done at the same time: the key heads of all sequences.

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/attention.hpp"
 #include "regression/cuda/machines.hpp"
+#include "regression/documents.hpp"
 #include "regression/tensors.hpp"
 
 using namespace gyr;
@@ -18,6 +19,7 @@ struct Case {
   bool causal = true;
   Index first_query = shape.keys - shape.queries;
   std::vector<std::int32_t> positions = {};  // of documents
+  std::vector<std::int32_t> ahead = {};      // of documents, where it is not causal
   Index window = 0;
 
   enum class Reach { all, documents, window };
@@ -26,7 +28,7 @@ struct Case {
     const Index kv_heads = among(1, 2);
     Case c{{among(1, 2), among(1, 150), among(1, 150), kv_heads * among(1, 3), kv_heads, 8 * among(1, 16), 8 * among(1, 16)}};
     c.cut = c.shape.batch == 1 && among(0, 1) ? among(0, c.shape.keys - 1) : 0;
-    c.causal = reach != Reach::all || among(0, 1);
+    c.causal = reach == Reach::window || among(0, 1);
     c.first_query = among(-20, c.shape.keys);
     if (reach == Reach::window) c.window = among(1, 100);
     const bool packed = reach == Reach::documents || (reach == Reach::window && among(0, 1));
@@ -34,6 +36,12 @@ struct Case {
       Index position = r % c.shape.queries == 0 ? 30 * among(0, 1) : c.positions.back() + 1;  // a sequence may begin within a document
       if (among(0, 40) == 0) position = 0;
       c.positions.push_back(std::int32_t(position));
+    }
+    if (!c.causal && reach == Reach::documents) {
+      c.ahead = gyr::testing::ahead_of(c.positions, c.shape.queries);
+      if (among(0, 1))  // the last documents go on
+        for (const gyr::testing::Extent& e : gyr::testing::extents_of(c.positions, c.shape.queries))
+          for (Index t = e.first; t < e.first + e.count && e.first + e.count == c.shape.queries; ++t) c.ahead[e.sequence * c.shape.queries + t] += 20;
     }
     return c;
   }
@@ -43,10 +51,7 @@ struct Case {
                        causal ? "" : "not ", positions.empty() ? "no documents" : "documents", window);
   }
   // Of the keys from `first` on.
-  Mask mask(Index first) const {
-    return {causal, first_query, first,
-            positions.empty() ? Documents() : Documents{Tensor1<const std::int32_t>(positions.data(), positions.size()), positions}, window};
-  }
+  Mask mask(Index first) const { return {causal, first_query, first, gyr::testing::documents_of(positions, ahead), window}; }
 };
 
 template <class T>
@@ -96,8 +101,7 @@ struct Heads {
           const Scope scope(dev.scratch);
           const backend::Heads heads(part, c.mask(first));
           const backend::KeyGradientParts room(dev.scratch, heads, parts);
-          EXPECT_TRUE(backend::attention_gradients_by_tensor_cores(dev, heads, scale(), c.mask(first).documents.positions, q, of(k), of(v), dout, lse,
-                                                                   delta, room, dq, of(dk), of(dv)));
+          EXPECT_TRUE(backend::attention_gradients_by_tensor_cores(dev, heads, scale(), q, of(k), of(v), dout, lse, delta, room, dq, of(dk), of(dv)));
           return;
         }
       attention_backward<T>(dev, part, c.mask(first), scale(), q, of(k), of(v), dout, lse, delta, dq, of(dk), of(dv));
@@ -173,22 +177,26 @@ TEST(flash, gradients_have_the_same_bits_in_every_order) {
 
 // Documents that fill tiles never meet, not even by a factor of zero: what is no number in one is not found in another.
 TEST(flash, tiles_that_nobody_sees_are_skipped) {
-  Case c{{1, 192, 192, 2, 1, 64, 64}};
-  for (std::int32_t r = 0; r < 192; ++r) c.positions.push_back(r % 64);
-  const With with(plain);
-  Workbench one, two;
-  const Heads<bf16> clean(one, c), spoiled(two, c);
-  for (const auto& x : {spoiled.q, spoiled.k, spoiled.v, spoiled.dout}) {
-    const auto middle = rows(x, 64, 64);
-    std::fill_n(middle.data(), middle.span(), bf16(std::numeric_limits<float>::quiet_NaN()));
+  for (const bool causal : {true, false}) {
+    Case c{{1, 192, 192, 2, 1, 64, 64}};
+    for (std::int32_t r = 0; r < 192; ++r) c.positions.push_back(r % 64);
+    c.causal = causal;
+    if (!causal) c.ahead = gyr::testing::ahead_of(c.positions, 192);
+    const With with(plain);
+    Workbench one, two;
+    const Heads<bf16> clean(one, c), spoiled(two, c);
+    for (const auto& x : {spoiled.q, spoiled.k, spoiled.v, spoiled.dout}) {
+      const auto middle = rows(x, 64, 64);
+      std::fill_n(middle.data(), middle.span(), bf16(std::numeric_limits<float>::quiet_NaN()));
+    }
+    for (const auto* run : {&clean, &spoiled}) run->attend(one.dev), run->attend_backward(one.dev);
+    const auto equal = [](const auto& x, const auto& y, Index first) { return same_bits(rows(x, first, 64), rows(y, first, 64)); };
+    for (const Index first : {0, 128}) {
+      EXPECT_TRUE(equal(spoiled.out, clean.out, first));
+      EXPECT_TRUE(equal(spoiled.dq, clean.dq, first));
+      EXPECT_TRUE(equal(spoiled.dk, clean.dk, first));
+      EXPECT_TRUE(equal(spoiled.dv, clean.dv, first));
+    }
+    EXPECT_FALSE(equal(spoiled.dk, clean.dk, 64));
   }
-  for (const auto* run : {&clean, &spoiled}) run->attend(one.dev), run->attend_backward(one.dev);
-  const auto equal = [](const auto& x, const auto& y, Index first) { return same_bits(rows(x, first, 64), rows(y, first, 64)); };
-  for (const Index first : {0, 128}) {
-    EXPECT_TRUE(equal(spoiled.out, clean.out, first));
-    EXPECT_TRUE(equal(spoiled.dq, clean.dq, first));
-    EXPECT_TRUE(equal(spoiled.dk, clean.dk, first));
-    EXPECT_TRUE(equal(spoiled.dv, clean.dv, first));
-  }
-  EXPECT_FALSE(equal(spoiled.dk, clean.dk, 64));
 }

@@ -29,6 +29,8 @@ mixtral = dict(decoder, intermediate_size=12, num_local_experts=4, num_experts_p
 
 gpt2 = dict(vocab_size=40, n_embd=16, n_layer=2, n_head=4, n_positions=96, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1,
             eos_token_id=2)
+bert = dict(vocab_size=40, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 falcon = dict(vocab_size=40, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, multi_query=True, parallel_attn=True, alibi=False, bias=False,
               new_decoder_architecture=False, tie_word_embeddings=False, max_position_embeddings=512, bos_token_id=1, eos_token_id=2)
 bamba = dict(decoder, num_hidden_layers=3, attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=4, mamba_expand=2, mamba_n_groups=1, mamba_d_state=8,
@@ -70,8 +72,11 @@ cases = {
     "qwen3_window": ("Qwen3", dict(decoder, head_dim=8, num_hidden_layers=3, use_sliding_window=True, sliding_window=6,
                                    layer_types=["sliding_attention", "full_attention", "sliding_attention"]), 2, 19),
     "mixtral_window": ("Mixtral", dict(mixtral, sliding_window=4), 2, 19),
+    "bert": ("Bert", dict(bert), 2, 21),
+    "bert_padded": ("Bert", dict(bert, num_hidden_layers=3, hidden_act="gelu_new", type_vocab_size=3, vocab_size=31, layer_norm_eps=1e-5), 2, 20, [20, 13]),
 }
-heads = {"GPT2": "LMHeadModel"}
+heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM"}
+encoders = {"Bert"}  # which look both ways and do not write; a third of their tokens has labels, and padding stands behind some sequences
 
 
 def config_of(name):
@@ -94,7 +99,7 @@ def drawn(name, seed):
     weights = {}
     for weight, meta in model.named_parameters():  # a tied matrix once
         draw = torch.rand(meta.shape, generator=random) * 2 - 1
-        if ("norm" in weight or ".ln_" in weight) and weight.endswith("weight") or weight.endswith(".D"):
+        if ("norm" in weight.lower() or ".ln_" in weight) and weight.endswith("weight") or weight.endswith(".D"):
             value = 1 + 0.4 * draw
         elif weight.endswith("A_log"):
             value = 1.5 * draw
@@ -115,14 +120,14 @@ def drawn(name, seed):
 def model_of(name, weights):
     model = class_of(name)(config_of(name))
     missing, unexpected = model.load_state_dict(weights, strict=False)
-    assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+    assert not unexpected and set(missing) <= {"lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}, (missing, unexpected)
     model.tie_weights()
     return model.eval()
 
 
-def outcome(model, ids, labels):
+def outcome(model, ids, labels, **more):
     model.zero_grad()
-    out = model(input_ids=ids, labels=labels, use_cache=False)
+    out = model(input_ids=ids, labels=labels, **more)
     out.loss.backward()
     return out.logits.detach(), out.loss.detach(), {name: p.grad for name, p in model.named_parameters()}
 
@@ -157,23 +162,32 @@ def text_of(model, vocabulary, seed):
 
 
 def write_case(name, seed):
-    _, settings, sequences, length = cases[name]
+    family, settings, sequences, length, *lengths = cases[name]
     module = sys.modules[class_of(name).__module__]
     weights = drawn(name, seed)
     random = torch.Generator().manual_seed(seed + 1000)
     ids = torch.randint(3, settings["vocab_size"], (sequences, length), generator=random)
-    expected = {"input_ids": ids, "labels": ids.clone()}
-    results = {"fp32": outcome(model_of(name, weights), ids, ids)}
+    labels, more = ids, dict(use_cache=False)
+    expected = {"input_ids": ids}
+    if family in encoders:
+        labels, more = torch.where(torch.rand(ids.shape, generator=random) < 0.34, ids.roll(1, 1), torch.full_like(ids, -100)), {}
+    if lengths:
+        more["attention_mask"] = expected["attention_mask"] = (torch.arange(length) < torch.tensor(lengths[0])[:, None]).long()
+        labels = torch.where(more["attention_mask"] == 1, labels, torch.full_like(labels, -100))
+    expected["labels"] = labels.clone()
+    results = {"fp32": outcome(model_of(name, weights), ids, labels, **more)}
     with falcon_h1.widened(module, rotary):
-        results["fp64"] = outcome(model_of(name, weights), ids, ids)
+        results["fp64"] = outcome(model_of(name, weights), ids, labels, **more)
     for precision, (logits, loss, gradients) in results.items():
         wanted = {"fp32": torch.float32, "fp64": torch.float64}[precision]
         assert all(x.dtype == wanted for x in (logits, loss, *gradients.values())), precision
         expected[f"logits.{precision}"], expected[f"loss.{precision}"] = logits, loss.reshape(1)
         expected.update({f"gradient.{precision}.{weight}": g for weight, g in stored(cases[name][0], gradients).items()})
     model = model_of(name, weights)
-    prompt, chosen, margin = text_of(model, settings["vocab_size"], seed)
-    expected.update(prompt=prompt, generated=chosen, margin=torch.tensor([margin], dtype=torch.float64))
+    margin = math.nan
+    if family not in encoders:
+        prompt, chosen, margin = text_of(model, settings["vocab_size"], seed)
+        expected.update(prompt=prompt, generated=chosen, margin=torch.tensor([margin], dtype=torch.float64))
 
     folder = here / name
     model.save_pretrained(folder)
@@ -184,7 +198,7 @@ def write_case(name, seed):
         file.chmod(0o644)
     reread = class_of(name).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
     reread.config._experts_implementation = "eager"
-    assert torch.equal(outcome(reread, ids, ids)[0], results["fp32"][0]), "from_pretrained reads another model"
+    assert torch.equal(outcome(reread, ids, labels, **more)[0], results["fp32"][0]), "from_pretrained reads another model"
     gap = (results["fp32"][0].double() - results["fp64"][0]).abs().max() / results["fp64"][0].abs().max()
     print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters, loss {results['fp64'][1].item():.6f}, "
           f"logits to {results['fp64'][0].abs().max().item():.2f}, fp32 off by {gap:.1e}, margin {margin:.1e}", flush=True)

@@ -57,7 +57,7 @@ MicroBatch sequence(const MicroBatch& all, Index b) {
   const auto part = [&](const std::vector<Token>& x) {
     return std::vector<Token>(x.begin() + b * all.seq_length, x.begin() + (b + 1) * all.seq_length);
   };
-  return {1, all.seq_length, part(all.tokens), part(all.labels)};
+  return {1, all.seq_length, part(all.tokens), part(all.labels), all.positions.empty() ? std::vector<std::int32_t>() : part(all.positions)};
 }
 
 // What has been seen of a model: the worst errors over all grids, and how many grids gave them.
@@ -91,13 +91,15 @@ class FamilyTable : public ::testing::Environment {
     bool all = !seen().empty();
     for (const std::string& name : golden_family_names()) {
       const auto found = seen().find(name);
-      all = all && found != seen().end() && found->second.grids > 0 && found->second.texts > 0 && found->second.folder;
+      all = all && found != seen().end() && found->second.grids > 0 && (found->second.texts > 0 || golden(name).generated.empty()) &&
+            found->second.folder;
       if (!all) return;
       const Seen& s = found->second;
       const Golden& g = golden(name);
       const auto error = [](double x) { return fmt::format("{:.1e}", x); };
       table.row({name, family_called(read_config_json(g.folder / config_file_name).model_type)->architecture, g.model.pattern, error(s.loss),
-                 error(s.logits), error(s.gradients[0]), error(s.gradients[1]), "the same", "same bytes", fmt::format("{}", s.grids)});
+                 error(s.logits), error(s.gradients[0]), error(s.gradients[1]), s.texts > 0 ? "the same" : "none", "same bytes",
+                 fmt::format("{}", s.grids)});
     }
     if (all && rank == 0) fmt::print("Errors beside transformers' own classes, in double unless said, the worst of the grids:\n{}", table.str());
   }
@@ -157,6 +159,7 @@ TEST_P(huggingface, logits_in_double_precision) { expect_logits<double>(); }
 
 // Token by token, with keys and values, convolution inputs and SSM states of every layer kept: what reading everything again gives.
 TEST_P(huggingface, greedy_text) {
+  if (g.generated.empty()) return;  // it does not write
   on_grids(g, false, [&](Grid& grid, const std::string& where) {
     const Index prompt = g.prompt.size(), made = g.generated.size();
     Generator generator(g.model, DType::f32, grid, {1, {prompt}, made});

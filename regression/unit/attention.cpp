@@ -18,10 +18,11 @@ struct Case {
   AttentionShape shape;
   Mask mask;
   std::vector<std::int32_t> positions = {};  // of packed documents
+  std::vector<std::int32_t> ahead = {};      // behind each row, where the mask is not causal
 
   Mask whole_mask() const {
     Mask whole = mask;
-    if (!positions.empty()) whole.documents = documents_of(positions);
+    whole.documents = documents_of(positions, ahead);
     return whole;
   }
   Index q_size() const { return shape.batch * shape.queries * shape.num_heads * shape.head_dim; }
@@ -57,6 +58,7 @@ Result oracle(const Case& s, const Arguments& a) {
           if (s.mask.causal && s.mask.first_key + j > s.mask.first_query + i) continue;
           if (s.mask.window > 0 && s.mask.first_key + j <= s.mask.first_query + i - s.mask.window) continue;
           if (!s.positions.empty() && s.mask.first_key + j < s.mask.first_query + i - s.positions[b * Tq + i]) continue;
+          if (!s.ahead.empty() && s.mask.first_key + j > s.mask.first_query + i + s.ahead[b * Tq + i]) continue;
           double score = 0;
           for (Index e = 0; e < E; ++e) score += scale * q[e] * a.k[at(j) * E + e];
           sum += weight[j] = std::exp(score);
@@ -129,6 +131,11 @@ std::vector<Case> cases() {
           {{1, 6, 4, 2, 1, 4, 4}, {true, 3, 5}}, {{1, 3, 4, 2, 1, 4, 4}, {true, 0, 9}},  // some and all rows without a key
           {{1, 4, 9, 2, 2, 4, 4}, {false, 0, 0}}};
 }
+// The same documents, each seen whole.
+std::vector<Case> with_both_ways(std::vector<Case> list) {
+  for (Case& c : list) c.mask.causal = false, c.ahead = ahead_of(c.positions, c.shape.queries);
+  return list;
+}
 std::vector<Case> packed_cases() {
   std::vector<Case> list;
   for (const Lengths& lengths : cuts(19)) list.push_back({{2, 19, 19, 4, 2, 4, 4}, {true, 0, 0}, positions_of(lengths, 2, 19)});
@@ -136,11 +143,18 @@ std::vector<Case> packed_cases() {
   for (int t = 0; t < 4; ++t) running[t] += 6;  // the first document began six tokens before
   list.push_back({{1, 12, 20, 2, 1, 4, 4}, {true, 8, 0}, running});
   list.push_back({{1, 12, 9, 2, 1, 4, 4}, {true, 8, 4}, running});  // a block of keys in the middle
+  for (Case& c : with_both_ways(list)) list.push_back(std::move(c));
+  Case middle = list.back();  // keys behind the queries, and documents that go on behind both
+  middle.mask.first_key = 15;
+  for (int t = 8; t < 12; ++t) middle.ahead[t] += 3;
+  list.push_back(middle);
   return list;
 }
 std::vector<Case> large_packed_cases() {
-  return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}, positions_of({30, 1, 100, 64, 300}, 1, 300)},
-          {{2, 900, 900, 2, 2, 4, 4}, {true, 0, 0}, positions_of({250, 600, 1, 900}, 2, 900)}};
+  std::vector<Case> list{{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}, positions_of({30, 1, 100, 64, 300}, 1, 300)},
+                         {{2, 900, 900, 2, 2, 4, 4}, {true, 0, 0}, positions_of({250, 600, 1, 900}, 2, 900)}};
+  for (Case& c : with_both_ways(list)) list.push_back(std::move(c));
+  return list;
 }
 // Windows of one token, within a tile, of several and beyond all, with documents or none, on queries that begin anywhere. From the seed GYR_SEED,
 // or 1.
@@ -299,7 +313,7 @@ TEST(attention, packed_documents_equal_separate_runs) {
       Result apart = packed;
       Gradients h = g;
       for (const Extent& e : extents_of(s.positions, T)) {
-        Case one{s.shape, s.mask};
+        Case one{s.shape, s.mask};  // without documents
         one.shape.batch = 1, one.shape.queries = one.shape.keys = e.count;
         Arguments b = a;
         b.q = cut_out(a.q, e, T, wq), b.k = cut_out(a.k, e, T, wk), b.v = cut_out(a.v, e, T, wk);
@@ -315,13 +329,16 @@ TEST(attention, packed_documents_equal_separate_runs) {
 }
 
 TEST(attention, one_document_a_sequence_keeps_the_bits_of_none) {
-  for (Case s : large_cases()) {
+  std::vector<Case> list = large_cases();
+  list.push_back({{1, 300, 300, 3, 1, 8, 8}, {false, 0, 0}});
+  for (Case s : list) {
     if (s.shape.queries != s.shape.keys) continue;
     const Arguments a(s);
     const Values dout = numbers(s.out_size(), 9);
     const Result y = forward<float>(s, a);
     const Gradients g = backward<float>(s, a, dout);
     s.positions = positions_of({s.shape.queries}, s.shape.batch, s.shape.queries);
+    if (!s.mask.causal) s.ahead = ahead_of(s.positions, s.shape.queries);
     const Result z = forward<float>(s, a);
     const Gradients h = backward<float>(s, a, dout);
     EXPECT_EQ(y.out, z.out);
@@ -331,8 +348,7 @@ TEST(attention, one_document_a_sequence_keeps_the_bits_of_none) {
 }
 
 // Forward and backward: what one document is made of, and what is asked of it, changes no bit of another.
-TEST(attention, documents_do_not_reach_each_other) {
-  const Case s = large_packed_cases()[1];
+void expect_documents_apart(const Case& s) {
   const Index T = s.shape.queries, w = s.shape.num_heads * s.shape.head_dim;
   const Arguments a(s);
   const Values dout = numbers(s.out_size(), 9);
@@ -357,6 +373,11 @@ TEST(attention, documents_do_not_reach_each_other) {
       for (const auto part : {&Gradients::q, &Gradients::k, &Gradients::v}) EXPECT_TRUE(equal(g.*part, h.*part)) << e.first;
     }
   }
+}
+
+TEST(attention, documents_do_not_reach_each_other) {
+  for (const Case& s : large_packed_cases())
+    if (s.shape.batch == 2) expect_documents_apart(s);
 }
 
 // The keys may come in blocks and in any order; the last block cut is wholly in the future of some queries.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "modules/masking.hpp"
 #include "regression/folder.hpp"
 #include "regression/golden.hpp"
 #include "regression/seed.hpp"
@@ -114,6 +115,14 @@ ModelConfig gpt2(Draw& d) {
   return m;
 }
 
+ModelConfig bert(Draw& d) {
+  ModelConfig m = gpt2(d);
+  m.tie_word_embeddings = m.post_norm = true, m.attention.causal = false;
+  m.type_vocab_size = d.from(1, 3), m.pad_token_id = std::int32_t(d.from(-1, m.vocab_size - 1));
+  m.objective = masked_tokens();
+  return m;
+}
+
 ModelConfig falcon(Draw& d) {
   ModelConfig m = gpt2(d);
   m.positions = 0, m.attention.num_kv_heads = 1, m.attention.rotary_fraction = 1, m.attention.rope_theta = double(d.from(2, 100000));
@@ -161,9 +170,9 @@ struct Drawn {
   const char* model_type;
   ModelConfig (*draw)(Draw&);
 };
-constexpr Drawn drawn[] = {{"llama", llama},          {"mistral", mistral}, {"qwen2", qwen2}, {"mixtral", mixtral}, {"qwen3_moe", qwen3_moe},
-                           {"mamba2", mamba2},        {"gpt2", gpt2},       {"qwen3", qwen3}, {"falcon", falcon},   {"bamba", bamba},
-                           {"nemotron_h", nemotron_h}};
+constexpr Drawn drawn[] = {{"llama", llama},   {"mistral", mistral}, {"qwen2", qwen2}, {"mixtral", mixtral}, {"qwen3_moe", qwen3_moe},
+                           {"mamba2", mamba2}, {"gpt2", gpt2},       {"bert", bert},   {"qwen3", qwen3},     {"falcon", falcon},
+                           {"bamba", bamba},   {"nemotron_h", nemotron_h}};
 
 TEST(families, what_is_written_is_read_again) {
   const unsigned seed = testing::seed_of_run();

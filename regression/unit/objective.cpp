@@ -63,9 +63,10 @@ class RewardHead final : public Head {
 
 class Reward final : public Objective {
  public:
-  Labelled label(std::span<const Token> tokens, std::span<const std::uint8_t>, Index number) const override {
-    Labelled l{{tokens.begin(), tokens.end() - 1}, std::vector<Token>(tokens.size() - 1, ignored_label)};
-    l.labels.back() = Token(number % 2);
+  const char* name() const override { return "reward"; }
+  Labelled label(const SampleView& s) const override {
+    Labelled l{{s.tokens.begin(), s.tokens.end() - 1}, std::vector<Token>(s.tokens.size() - 1, ignored_label)};
+    l.labels.back() = Token(s.number % 2);
     return l;
   }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter*, Parameters& p) const override { return make_typed<Head, RewardHead>(p.dtype(), c, p); }
@@ -81,7 +82,7 @@ MicroBatch labelled(const Objective& objective, const Case& c, Index first) {
   for (Index b = 0; b < c.batch; ++b) {
     std::vector<Token> tokens = micro_batch(first + b, 1, c.seq_length, c.model.vocab_size).tokens;
     tokens.push_back(0);
-    const Labelled l = objective.label(tokens, std::vector<std::uint8_t>(tokens.size(), 1), first + b);
+    const Labelled l = objective.label({tokens, std::vector<std::uint8_t>(tokens.size(), 1), {}, first + b, c.model.vocab_size});
     m.tokens.insert(m.tokens.end(), l.tokens.begin(), l.tokens.end());
     m.labels.insert(m.labels.end(), l.labels.begin(), l.labels.end());
   }
@@ -170,7 +171,7 @@ TEST(objective, a_deck_names_one_of_those_there_are) {
     ADD_FAILURE() << "next_tokens is no objective";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::config);
-    for (const char* part : {"run.yaml:1", "train.objective = next_tokens", "allowed: next_token", "did you mean `next_token`?"})
+    for (const char* part : {"run.yaml:1", "train.objective = next_tokens", "allowed: mlm | next_token", "did you mean `next_token`?"})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
   }
 }

@@ -217,7 +217,7 @@ TEST(packing, samples_are_a_function_of_seed_and_number) {
     std::multiset<Ids> rows;
     for (int rank = 0; rank < data; ++rank)
       for (int i = 0; i < 4 / data; ++i) {
-        const MicroBatch m = micro_batch_of(samples_of(forward), *next_token(), 16 + (i * data + rank) * 2, 2, 32);
+        const MicroBatch m = micro_batch_of(samples_of(forward), ModelConfig(), 16 + (i * data + rank) * 2, 2, 32);
         for (int row = 0; row < 2; ++row) rows.insert(Ids(m.tokens.begin() + row * 32, m.tokens.begin() + (row + 1) * 32));
       }
     std::multiset<Ids> expected;
@@ -229,8 +229,8 @@ TEST(packing, samples_are_a_function_of_seed_and_number) {
 TEST(packing, micro_batches_carry_positions_and_ignore_what_is_not_learned) {
   const Corpus corpus(random_lengths(60, 20, 4));
   const Dataset apart(options_of(corpus, 16, SampleOrder::documents)), joined(options_of(corpus, 16, SampleOrder::documents, false));
-  EXPECT_TRUE(micro_batch_of(samples_of(joined), *next_token(), 3, 2, 16).positions.empty());
-  const MicroBatch m = micro_batch_of(samples_of(apart), *next_token(), 3, 2, 16);
+  EXPECT_TRUE(micro_batch_of(samples_of(joined), ModelConfig(), 3, 2, 16).positions.empty());
+  const MicroBatch m = micro_batch_of(samples_of(apart), ModelConfig(), 3, 2, 16);
   ASSERT_EQ(m.positions.size(), 32u);
   for (std::size_t b = 0; b < 2; ++b) {
     const Sample s = apart.sample(3 + std::int64_t(b));

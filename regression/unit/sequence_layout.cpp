@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "regression/documents.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 
@@ -88,6 +89,17 @@ TEST(sequence_layout, documents_run_on_from_token_to_token) {
     }
   }
   EXPECT_GT(refused, 100);
+}
+
+TEST(sequence_layout, tokens_ahead_count_to_the_end_of_their_document) {
+  std::mt19937 random(7);
+  for (int draw = 0; draw < 100; ++draw) {
+    const Index batch = 1 + random() % 3, length = 1 + random() % 12;
+    Positions documents;
+    for (Index r = 0; r < batch * length; ++r)  // a sequence may begin within a document
+      documents.push_back(std::int32_t(r % length == 0 ? random() % 3 : random() % 4 ? documents.back() + 1 : 0));
+    EXPECT_EQ(tokens_ahead(documents, length), ahead_of(documents, length)) << "seed 7, draw " << draw;
+  }
 }
 
 }  // namespace gyr::testing

@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 
+#include "modules/objective.hpp"
 #include "src/base/output_file.hpp"
 #include "src/base/precision.hpp"
 #include "src/checkpoint/checkpoint.hpp"
@@ -18,6 +19,7 @@
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/report/build_facts.hpp"
+#include "src/train/feed.hpp"
 
 namespace gyr {
 
@@ -66,6 +68,7 @@ DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index s
   if (run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
   data.separate = run.data.separate;
   data.vocab_size = run.model.vocab_size;
+  data.words = words_of(run);
   return data;
 }
 
@@ -88,8 +91,11 @@ std::unique_ptr<Evaluation> make_evaluation(const Arguments& a, const RunConfig&
     settings["task"] = "data";
     for (const Corpus& corpus : data.corpora) settings["files"].push_back(corpus.prefix.string());
     if (a.prefixes.empty()) settings["split"] = a.split;
-    return token_file_evaluation(data, a.limit);
+    return token_file_evaluation(data, run.model, a.limit);
   }
+  require(std::string_view(run.model.objective->name()) == "next_token", Exit::usage,
+          "--text, --lambada, --choices: the model was trained with train.objective = {}, which predicts no next token; give --data",
+          run.model.objective->name());
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
   require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
   const Tokenizer tokenizer = Tokenizer::load(file);

@@ -45,7 +45,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   read_init_from(deck);
   Section& model = model_section(deck);
   run.model = read_model_config(model, defaults.model);
-  run.model.objective = read_objective(train_section(deck));
+  run.model.objective = read_objective(train_section(deck), *defaults.model.objective);
   check_bounds(run.model, model);
   run.data = read_data(data_section(deck), defaults.tokenizer);
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length);

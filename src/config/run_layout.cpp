@@ -27,6 +27,10 @@ namespace {
 // it, and from no other.
 void check_context(const Layout& layout, const RunConfig& run) {
   const SequenceLayout s = layout.sequences(0, 1, run.train.seq_length);
+  require(
+      !s.shared() || s.mode != ContextMode::balanced || run.model.attention.causal, Exit::config,
+      "parallel.context_mode = balanced evens out what tokens of a causal model see, and with model.attention.causal = false all see the same; take "
+      "ring or heads");
   if (s.shared() && s.mode == ContextMode::heads)
     for (const auto& [symbols, ranks] : {std::pair{"P", layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor)},
                                          std::pair{"*WB", layout.size(Axis::tensor)}})

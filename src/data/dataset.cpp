@@ -100,7 +100,7 @@ std::vector<double> Dataset::given_weights() const {
 Sample Dataset::sample(std::int64_t number) const {
   const Blend::Pick pick = samples_.size() == 1 ? Blend::Pick{0, number} : blend_->at(number);
   const auto c = std::size_t(pick.corpus), length = std::size_t(options_.seq_length) + 1;
-  Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length)};
+  Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length), {}};
   if (options_.separate) s.positions.resize(length);
   const auto separate = [&](std::size_t first, std::size_t count) {
     if (!options_.separate || count == 0) return;
@@ -118,6 +118,7 @@ Sample Dataset::sample(std::int64_t number) const {
     first += count;
   }
   separate(first, length - first);  // padding
+  if (options_.words) s.begins = word_begins(*options_.words, s.tokens, s.learned);
   return s;
 }
 

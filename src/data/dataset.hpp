@@ -19,6 +19,7 @@
 #include "src/data/loss_mask.hpp"
 #include "src/data/samples.hpp"
 #include "src/data/token_file.hpp"
+#include "src/data/words.hpp"
 
 namespace gyr {
 
@@ -34,7 +35,8 @@ struct Corpus {
 struct Sample {
   std::vector<std::int32_t> tokens;     // L + 1; padding, after the documents of the documents order, is 0
   std::vector<std::int32_t> positions;  // of each token within its document, padding being one; empty where joined
-  std::vector<std::uint8_t> learned;    // 0: padding, masked, or the first token of a separate document
+  std::vector<std::uint8_t> learned;    // 0: padding, masked, or the first token of a separate document; where words are told, a special token
+  std::vector<std::uint8_t> begins;     // 1 where a token begins a word; empty: nobody asked
 };
 
 struct DatasetOptions {
@@ -47,6 +49,7 @@ struct DatasetOptions {
   bool separate = false;                           // documents do not see each other
   std::int64_t samples = 0;                        // how many will be read: needed by the megatron order only
   std::int64_t vocab_size = TokenFile::max_vocab;  // ids not below it stop the run where they are read
+  std::shared_ptr<const Tokenizer> words;          // tells where words begin; null: nothing does
 };
 
 // The shares of train, validation and test that a text such as 949,50,1 gives, of a sum of 1; nothing where it gives none.

@@ -54,27 +54,50 @@ std::string Chunk::stream_name(Index layer) const {
   return layer < 0 ? "model.embed_tokens.output" : fmt::format("model.layers.{}.output", first_layer_ + layer);
 }
 
+// Positions of whole sequences in their documents: those that are packed, and where attention would look ahead into what only pads, each sequence
+// apart from that.
+std::vector<std::int32_t> Chunk::documents_of(const SequenceLayout& s, std::span<const std::int32_t> packed) const {
+  if (!packed.empty() || config_.attention.causal || !s.shared() || s.whole == s.ranks * s.seq_length) return {packed.begin(), packed.end()};
+  std::vector<std::int32_t> positions;
+  for (Index b = 0; b < s.batch; ++b)
+    for (Index t = 0; t < s.whole; ++t) positions.push_back(std::int32_t(t));
+  return positions;
+}
+
 // Where every row stands.
-void Chunk::place(Device& dev, Slot& slot, std::span<const std::int32_t> packed) const {
+void Chunk::place(Device& dev, Slot& slot, std::span<const std::int32_t> documents) const {
   SequenceLayout& s = slot.sequences;
+  const std::vector<std::int32_t> packed = share_of<std::int32_t>(s, documents, 0);
   const auto positions = slot.frame.put(Keys::positions, s.rows());
   if (!dev.dry_run() || !packed.empty()) slot.positions = positions_of(s, packed);
   upload<std::int32_t>(dev, slot.positions, positions);
   s.positions = positions;
-  s.packed = packed.empty() ? std::span<const std::int32_t>() : slot.positions;
+  s.documents = packed.empty() ? Documents() : Documents{positions, slot.positions};
+  if (config_.attention.causal) return;
+  const auto ahead = slot.frame.put(Keys::ahead, s.rows());
+  if (packed.empty()) return;
+  slot.ahead = share_of<std::int32_t>(s, tokens_ahead(documents, s.whole_length()), 0);
+  upload<std::int32_t>(dev, slot.ahead, ahead);
+  s.documents.ahead = ahead, s.documents.host_ahead = slot.ahead;
 }
 
 // The same of all tokens, and padding behind them.
-void Chunk::place_whole(Device& dev, Slot& slot, std::span<const std::int32_t> packed) const {
+void Chunk::place_whole(Device& dev, Slot& slot, std::span<const std::int32_t> documents) const {
   SequenceLayout& s = slot.sequences;
   if (!s.meets_other_queries()) return;
   const Index length = s.ranks * s.seq_length;
-  const auto positions = slot.frame.put(Keys::whole_positions, s.batch * length);
-  slot.whole_positions.assign(packed.empty() ? 0 : std::size_t(s.batch * length), 0);
-  for (Index b = 0; b < s.batch && !packed.empty(); ++b)
-    std::copy_n(packed.begin() + b * s.whole, s.whole, slot.whole_positions.begin() + b * length);
-  upload<std::int32_t>(dev, slot.whole_positions, positions);
-  s.whole_positions = positions, s.whole_packed = slot.whole_positions;
+  const auto put = [&](const Key<Tensor1<std::int32_t>>& key, std::span<const std::int32_t> numbers, std::vector<std::int32_t>& padded) {
+    const auto there = slot.frame.put(key, s.batch * length);
+    padded.assign(numbers.empty() ? 0 : std::size_t(s.batch * length), 0);
+    for (Index b = 0; b < s.batch && !numbers.empty(); ++b) std::copy_n(numbers.begin() + b * s.whole, s.whole, padded.begin() + b * length);
+    upload<std::int32_t>(dev, padded, there);
+    return there;
+  };
+  const auto positions = put(Keys::whole_positions, documents, slot.whole_positions);
+  s.whole_documents = documents.empty() ? Documents() : Documents{positions, slot.whole_positions};
+  if (config_.attention.causal) return;
+  const auto ahead = put(Keys::whole_ahead, tokens_ahead(documents, s.whole), slot.whole_ahead);
+  if (!documents.empty()) s.whole_documents.ahead = ahead, s.whole_documents.host_ahead = slot.whole_ahead;
 }
 
 Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, const MicroBatch& batch) const {
@@ -85,8 +108,9 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   slot.labels = slot.frame.put(Keys::labels, rows);
   if (first()) upload<Token>(dev, share_of<Token>(sequences, batch.tokens, 0), slot.tokens);
   if (last()) upload<Token>(dev, share_of<Token>(sequences, batch.labels, ignored_label), slot.labels);
-  place(dev, slot, share_of<std::int32_t>(sequences, batch.positions, 0));
-  place_whole(dev, slot, batch.positions);
+  const std::vector<std::int32_t> documents = documents_of(sequences, batch.positions);
+  place(dev, slot, documents);
+  place_whole(dev, slot, documents);
   return put_input(slot);
 }
 
@@ -170,8 +194,7 @@ Layer* Chunk::layer_of(Index part) const {
 void Chunk::backward(Pass& a, Slot& slot, const Span& parts, MatrixGradients when) {
   for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
     backward_part(a, slot, part, when);
-    const bool leaves = layer_of(part) && when == MatrixGradients::later;
-    slot.frame.nested(int(part)).release(leaves ? Phase::input_gradients : Phase::weight_gradients);
+    slot.frame.nested(int(part)).release(when == MatrixGradients::later ? Phase::input_gradients : Phase::weight_gradients);
   }
 }
 

@@ -44,6 +44,7 @@ struct Slot {
   Frame frame{arena, "micro-batch"};
   SequenceLayout sequences = {};
   std::vector<std::int32_t> positions = {}, whole_positions = {};  // of every row; of documents, all ranks' tokens in their order
+  std::vector<std::int32_t> ahead = {}, whole_ahead = {};          // tokens of a row's document behind it, the same
   Tensor1<Token> tokens = {}, labels = {};
   Bundle stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
   std::vector<Bundle> inputs = {};    // what entered each layer
@@ -90,6 +91,7 @@ class Chunk {
   struct Keys {
     static constexpr Key<Tensor1<Token>> tokens{"token ids"}, labels{"labels"};
     static constexpr Key<Tensor1<std::int32_t>> positions{"positions"}, whole_positions{"positions of all ranks"};
+    static constexpr Key<Tensor1<std::int32_t>> ahead{"tokens ahead"}, whole_ahead{"tokens ahead of all ranks"};
     static constexpr Key<AnyTensor2> input{"input"}, gradient{"gradient"};
   };
   int part_of(Index layer) const { return int(layer) + int(first()); }  // layer -1: the embedding
@@ -100,8 +102,9 @@ class Chunk {
   void score(Pass&, Slot&, double scale, Tensor1<double> loss, std::vector<RowScore>* each);
   Bundle put_input(Slot&) const;
   AnyTensor2 put_stream(Slot&, const Key<AnyTensor2>&) const;
-  void place(Device&, Slot&, std::span<const std::int32_t> packed) const;
-  void place_whole(Device&, Slot&, std::span<const std::int32_t> packed) const;
+  std::vector<std::int32_t> documents_of(const SequenceLayout&, std::span<const std::int32_t> packed) const;
+  void place(Device&, Slot&, std::span<const std::int32_t> documents) const;
+  void place_whole(Device&, Slot&, std::span<const std::int32_t> documents) const;
   // The layer that a part is; null: it is the embedding or the head.
   Layer* layer_of(Index part) const;
   void backward_part(Pass&, Slot&, Index part, MatrixGradients);

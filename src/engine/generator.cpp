@@ -44,6 +44,8 @@ Token sample_token(std::span<const double> logits, const Sampling& s, const Stre
 Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, GeneratorRoom room)
     : config_(config), dtype_(dtype), grid_(grid), room_(std::move(room)) {
   ensure(!room_.prompts.empty() && *room_.prompts.begin() > 0, "a generator without prompts");
+  require(config.attention.causal, Exit::config,
+          "model.attention.causal = false: a model in which every token sees all others has no next token to write; it scores and tags texts");
   make(true, 0, 0, 0);
   const std::vector<Token> tokens(std::max(*room_.prompts.rbegin(), room_.sequences), 0);
   for (const Index length : room_.prompts) advance({1, length, 0, {0}}, std::span(tokens).first(length));

@@ -142,10 +142,10 @@ Pass Stage::pass(Device& dev, Slot& slot) {
     ensure(furthest < rotary_->positions(), "a token stands at position {}, and there are angles of {} positions", furthest, rotary_->positions());
   }
   const StreamRows stream{slot.sequences.rows(), grid_.layout().stream_parts(), grid_.coordinate(Axis::tensor)};
+  const Mask mask{config_.attention.causal, 0, 0, slot.sequences.documents};
   Communicator* const context = slot.sequences.shared() ? &grid_.group(Axis::context) : nullptr;
   const ExpertRanks experts{grid_.experts(), grid_.layout().expert_room};
-  return {dev,     grid_.tensor(), grid_.team(), context, experts, *rotary_, slot.sequences, stream, Mask{true, 0, 0, slot.sequences.documents()},
-          nullptr, hook_};
+  return {dev, grid_.tensor(), grid_.team(), context, experts, *rotary_, slot.sequences, stream, mask, nullptr, hook_};
 }
 
 Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "modules/model_config.hpp"
 #include "src/base/json.hpp"
 #include "src/data/dataset.hpp"
 #include "src/data/documents.hpp"
@@ -41,7 +42,7 @@ struct TextSettings {
 };
 
 // Loss and perplexity over the windows of token files, `limit` of them (0: all).
-std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions&, Index limit);
+std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions&, const ModelConfig&, Index limit);
 
 // Perplexity of text documents, each read in windows of at most `window` tokens that go on by `stride`: see strided_windows.
 // Exit::missing, Exit::data.

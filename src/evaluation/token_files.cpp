@@ -11,16 +11,16 @@ namespace {
 
 class TokenFileEvaluation : public Evaluation {
  public:
-  TokenFileEvaluation(const DatasetOptions& options, Index limit) : dataset_(options) {
+  TokenFileEvaluation(const DatasetOptions& options, const ModelConfig& model, Index limit) : dataset_(options) {
+    model.objective->check_training(model);
     Index windows = 0;
     for (Index i = 0; i < dataset_.corpora(); ++i) windows += dataset_.per_epoch(i);
     passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, options.seq_length);
-    passages_.make = [this](Index i) {
+    passages_.make = [this, model](Index i) {
       Sample s = dataset_.sample(i);
-      std::vector<Token> labels = next_tokens(s.tokens, s.learned);
-      s.tokens.pop_back();
+      Labelled l = model.objective->label({s.tokens, s.learned, s.begins, i, model.vocab_size});
       if (!s.positions.empty()) s.positions.pop_back();
-      return Passage{std::move(s.tokens), std::move(labels), std::move(s.positions)};
+      return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions)};
     };
   }
   const Passages& passages() const override { return passages_; }
@@ -51,8 +51,8 @@ class TokenFileEvaluation : public Evaluation {
 
 }  // namespace
 
-std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions& options, Index limit) {
-  return std::make_unique<TokenFileEvaluation>(options, limit);
+std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions& options, const ModelConfig& model, Index limit) {
+  return std::make_unique<TokenFileEvaluation>(options, model, limit);
 }
 
 }  // namespace gyr

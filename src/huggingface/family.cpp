@@ -7,6 +7,7 @@
 #include <set>
 
 #include "modules/layer.hpp"
+#include "modules/objective.hpp"
 #include "src/deck/deck.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
@@ -16,7 +17,8 @@ namespace gyr {
 const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> list;
-    for (const auto& of_file : {falcon_h1_families(), llama_families(), mamba2_families(), gpt2_families(), hybrid_families(), falcon_families()})
+    for (const auto& of_file :
+         {falcon_h1_families(), llama_families(), mamba2_families(), gpt2_families(), hybrid_families(), falcon_families(), bert_families()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     return list;
   }();
@@ -44,6 +46,7 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
     const bool turns = m.attention.rotary_dim() > 0 || (!d.path.starts_with("model.attention.rope") && d.path != "model.window.rope_theta");
     if (d.effect == Effect::function && !idle && turns) values[d.path] = d.value;
   }
+  values["train.objective"] = m.objective->name();  // has a head of its own
   return values;
 }
 

@@ -325,6 +325,34 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, Specials spec
   return ids;
 }
 
+std::vector<std::uint8_t> Tokenizer::word_begins(std::span<const std::int32_t> ids) const {
+  std::vector<std::uint8_t> begins(ids.size(), 1);
+  if (state_->vocabulary.split.empty()) return begins;
+  std::string spelt;
+  std::vector<std::size_t> token_at;
+  for (const std::int32_t id : ids) {
+    token_at.push_back(spelt.size());
+    if (state_->known(id)) spelt += *state_->vocabulary.tokens[std::size_t(id)];
+  }
+  std::vector<std::uint8_t> cut(spelt.size() + 1, 0);
+  bool changed = false;
+  auto work = state_->take();
+  for (std::string_view text = spelt; !text.empty();) {
+    const std::size_t at = spelt.size() - text.size(), valid = valid_utf8_prefix(text);
+    cut[at] = 1;
+    if (valid > 0) state_->splitter.split(text.substr(0, valid), work->splitter);
+    changed = changed || (valid > 0 && work->splitter.text != text.substr(0, valid));
+    if (valid > 0 && !changed)
+      for (const auto& piece : work->splitter.pieces) cut[at + piece.begin] = 1;
+    text.remove_prefix(valid);
+    if (!text.empty()) cut[at + valid] = 1;
+    text.remove_prefix(invalid_utf8_prefix(text));
+  }
+  state_->put_back(std::move(work));
+  for (std::size_t t = 0; t < ids.size() && !changed; ++t) begins[t] = t == 0 || cut[token_at[t]];
+  return begins;
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, Shown shown) const {
   const auto& tokens = state_->vocabulary.tokens;
   std::string text;

@@ -87,6 +87,10 @@ class Tokenizer {
   // `tokenizers` gives. Exit::data when an id is not in the vocabulary.
   std::string decode(std::span<const std::int32_t> ids, Shown shown = Shown::all) const;
 
+  // 1 where a token begins a piece of what these tokens spell, as the rule cuts it in which tokens are merged: a word. All 1 where there is no such
+  // rule or it changes the text. None of them may be special.
+  std::vector<std::uint8_t> word_begins(std::span<const std::int32_t> ids) const;
+
   // How many of the 256 bytes have no token of their own: such bytes of a text cannot be told from its ids.
   int lacks_bytes() const;
 

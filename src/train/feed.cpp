@@ -23,6 +23,7 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   o.separate = run.data.separate;
   o.samples = samples;
   o.vocab_size = run.model.vocab_size;
+  o.words = words_of(run);
   return o;
 }
 
@@ -34,6 +35,11 @@ void check_tokenizer(const RunConfig& run) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Tokenizer> words_of(const RunConfig& run) {
+  if (!run.model.objective->reads_words() || run.data.tokenizer.empty()) return nullptr;
+  return std::make_shared<const Tokenizer>(Tokenizer::load(run.data.tokenizer));
+}
 
 // Steps of one batch are counted together: up to the one after which the ramp asks for another.
 Index samples_of(const RunConfig& run) {
@@ -56,6 +62,7 @@ Index samples_of(const RunConfig& run) {
 
 RunData open_data(const RunConfig& run, Grid& grid) {
   grid.tell("data");
+  run.model.objective->check_training(run.model);
   require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
   RunData data{Dataset(dataset_options(run, Split::train, samples_of(run))), {}};
   collective_check(grid.world(), [&] {
@@ -65,11 +72,11 @@ RunData open_data(const RunConfig& run, Grid& grid) {
   return data;
 }
 
-MicroBatch micro_batch_of(const SampleSource& samples, const Objective& objective, Index first, Index batch, Index seq_length) {
+MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model, Index first, Index batch, Index seq_length) {
   MicroBatch m{batch, seq_length, {}, {}, {}};
   for (Index b = 0; b < batch; ++b) {
     const Sample s = samples(first + b);
-    const Labelled labelled = objective.label(s.tokens, s.learned, first + b);
+    const Labelled labelled = model.objective->label({s.tokens, s.learned, s.begins, first + b, model.vocab_size});
     m.tokens.insert(m.tokens.end(), labelled.tokens.begin(), labelled.tokens.end());
     m.labels.insert(m.labels.end(), labelled.labels.begin(), labelled.labels.end());
     if (!s.positions.empty()) m.positions.insert(m.positions.end(), s.positions.begin(), s.positions.end() - 1);
@@ -78,8 +85,8 @@ MicroBatch micro_batch_of(const SampleSource& samples, const Objective& objectiv
 }
 
 MicroBatches feed(SampleSource samples, Index first, const EngineConfig& config, Grid& grid) {
-  return [=, &grid, micro = config.micro_batch_size, seq_length = config.seq_length, objective = config.model.objective](int i) {
-    return micro_batch_of(samples, *objective, first + first_sample(micro, i, grid), micro, seq_length);
+  return [=, &grid, micro = config.micro_batch_size, seq_length = config.seq_length, model = config.model](int i) {
+    return micro_batch_of(samples, model, first + first_sample(micro, i, grid), micro, seq_length);
   };
 }
 

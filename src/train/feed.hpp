@@ -17,13 +17,15 @@ struct RunData {
 };
 // Collective over the grid. Exit::config, Exit::data, Exit::missing where deck and files do not fit.
 RunData open_data(const RunConfig&, Grid&);
+// What tells a run's objective where words begin; null where it does not ask, or the deck names no tokenizer.
+std::shared_ptr<const Tokenizer> words_of(const RunConfig&);
 // Samples that all steps of a run take, its batch ramp included.
 Index samples_of(const RunConfig&);
 
 // Sample `number` of a run, as of a dataset.
 using SampleSource = std::function<Sample(Index)>;
-// Sequences [first, first + batch) as a micro-batch, labelled as the objective needs it.
-MicroBatch micro_batch_of(const SampleSource&, const Objective&, Index first, Index batch, Index seq_length);
+// Sequences [first, first + batch) as a micro-batch, labelled as the model's objective needs it.
+MicroBatch micro_batch_of(const SampleSource&, const ModelConfig&, Index first, Index batch, Index seq_length);
 // The micro-batches of this rank's data coordinate of a global batch that begins at sample `first`.
 MicroBatches feed(SampleSource, Index first, const EngineConfig&, Grid&);
 MicroBatches feed(const Dataset&, Index first, const EngineConfig&, Grid&);

@@ -6,6 +6,7 @@
 
 namespace gyr {
 
+std::vector<Family> bert_families();
 std::vector<Family> falcon_families();
 std::vector<Family> falcon_h1_families();
 std::vector<Family> gpt2_families();

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/vocabulary_head.hpp"
+
+#include "kernels/sum.hpp"
+#include "modules/embedding.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr const char* sums_purpose = "head: largest logit and sums of each row";
+constexpr Index block_rows = 256;  // enough for a full-rate product, few enough for the logits to stay small
+
+// body(first, n) for the blocks of so many rows.
+template <class Body>
+void for_blocks(Device& dev, Index rows, const Body& body) {
+  const Index whole = rows / block_rows, rest = rows % block_rows;
+  for_equal(dev, whole, [&](Index i) { body(i * block_rows, block_rows); });
+  if (rest > 0) body(whole * block_rows, rest);
+}
+
+Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters& parameters) {
+  if (table) return *table;
+  Weight weight = embedding_weight(c);
+  if (!c.tie_word_embeddings) {
+    weight.name = "lm_head.weight";
+    weight.storage = Storage::factor;
+    return parameters.declare(std::move(weight));
+  }
+  parameters.begin_group();
+  Parameter& w = parameters.declare(std::move(weight));
+  parameters.keep_whole();
+  w.tied = true;
+  return w;
+}
+
+}  // namespace
+
+template <class T>
+VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const LossTerms& terms, Parameter* table, Parameter* bias, Parameters& parameters)
+    : Head(output_matrix(c, table, parameters)), bias_(bias), multiplier_(c.lm_head_multiplier), terms_(terms) {
+  terms_.vocab_size = c.vocab_size;
+}
+
+template <class T>
+void VocabularyHead<T>::loss_of_blocks(Pass& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
+                                       std::vector<RowScore>* each) {
+  const Workspace workspace(a.dev.scratch, "loss");
+  const auto here = a.dev.scratch.template tensor<double>(1);
+  fill<double>(a.dev, here, 0);
+  for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { block_loss(a, rows(h, first, n), rows(labels, first, n), scale, here, each); });
+  add_in_order(a.dev, here, sum);
+}
+
+template <class T>
+void VocabularyHead<T>::logits_of(Pass& a, Tensor2<const T> h, Tensor2<A> logits) {
+  linear<T, A>(a.dev, h, w_.template factor<T>(), logits, multiplier_);
+  if (bias_) add_bias<A>(a.dev, bias_->template vector<const A>(), 1, logits);
+}
+
+// Adds the loss of some rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss; with `each`, also the score of every row.
+template <class T>
+void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
+                                   std::vector<RowScore>* each) {
+  const Index n = h.extent(0), columns = columns_here(), first_token = first_column();
+  Scope scope(a.dev.scratch);
+  auto& scratch = a.dev.scratch;
+  auto logits = scratch.template tensor<A>(n, columns);
+  auto top = scratch.template tensor<A>(n);
+  const LossTerms terms = scale == 0 ? LossTerms{} : terms_;  // what is only measured is the plain loss
+  auto sums = scratch.template tensor<A>(terms.sums(), n);
+  auto losses = scratch.template tensor<double>(n);
+  logits_of(a, h, logits);
+  if (each && observer_ && !a.dev.dry_run()) observer_(logits);
+  const Device::Purpose purpose(a.dev, sums_purpose);
+  logits_top<A>(a.dev, logits, valid(), top);
+  a.tensor.whole().all_reduce(a.dev, top, Reduction::max);
+  logits_sums<A>(a.dev, logits, valid(), top, labels, first_token, sums);
+  a.tensor.whole().all_reduce(a.dev, flat(sums));
+  cross_entropy<A>(a.dev, sums, top, labels, terms, losses);
+  add_in_order(a.dev, losses, sum);
+  if (scale != 0) {
+    Tensor2<T> dlogits;
+    if constexpr (std::is_same_v<T, A>) dlogits = logits;
+    else dlogits = scratch.template tensor<T>(n, columns);
+    cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, terms, dlogits);
+    weights_backward<T>(a.dev, {&w_}, dlogits, h, multiplier_);
+    if (bias_) biases_backward<T>(a.dev, {bias_}, dlogits);
+    linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), h, multiplier_);
+  }
+  if (!each || a.dev.dry_run()) return;
+  const auto loss = to_host(a.dev, losses);
+  const auto below = to_host(a.dev, rows(flat(sums), n, n));  // the label's logit less the largest
+  for (Index r = 0; r < n; ++r) each->push_back({loss[r], -double(below[r])});
+}
+
+template class VocabularyHead<double>;
+template class VocabularyHead<float>;
+template class VocabularyHead<bf16>;
+
+}  // namespace gyr

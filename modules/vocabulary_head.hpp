@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Heads that predict tokens of the vocabulary: a matrix with a row for each, a bias perhaps, and cross-entropy, sharded over the tensor axis by
+// vocabulary. Logits exist for a block of rows at a time: the loss of a block and its gradient are taken together, and no rank ever holds a whole
+// row.
+#pragma once
+
+#include "modules/head.hpp"
+#include "modules/stream.hpp"
+#include "modules/trainable.hpp"
+
+namespace gyr {
+
+// The norm in front of a head; none where norms stand behind sums.
+template <class T>
+class FinalNorm {
+ public:
+  FinalNorm(const ModelConfig& c, Parameters& parameters) {
+    if (!c.post_norm) norm_.emplace(c, "model.final_layernorm", parameters);
+  }
+  // x itself where there is none.
+  Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<T> x) { return norm_ ? norm_->forward(a, frame, x) : x; }
+  void backward(Pass& a, Frame& frame, Tensor2<const T> dh, Tensor2<T> dx) {
+    if (norm_) norm_->backward(a, frame, dh, Add::no, dx);
+    else convert<T, T>(a.dev, Matrix<const T>(dh), dx);
+  }
+  Parameter* bias() const { return nullptr; }  // of the output matrix
+
+ private:
+  std::optional<Norm<T>> norm_;
+};
+
+// The output matrix: logits of rows, their losses and gradients.
+template <class T>
+class VocabularyHead : public Head {
+ public:
+  // `table`: the embedding's, where that serves. `bias`: of the matrix, or null.
+  VocabularyHead(const ModelConfig&, const LossTerms&, Parameter* table, Parameter* bias, Parameters&);
+
+ protected:
+  using A = Acc<T>;
+
+  // Adds the loss of all rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss; with `each`, also the score of every row.
+  void loss_of_blocks(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
+  // This rank's columns.
+  void logits_of(Pass&, Tensor2<const T> h, Tensor2<A> logits);
+
+ private:
+  void block_loss(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
+
+  Parameter* bias_;
+  double multiplier_;
+  LossTerms terms_;
+};
+
+// With what stands in front of the matrix, declared before it: Front(c, parameters) has forward and backward as FinalNorm has, for the rows of the
+// stream that a rank keeps, and the matrix's bias.
+template <class T, template <class> class Front>
+class FrontedHead : public VocabularyHead<T> {
+ public:
+  FrontedHead(const ModelConfig& c, const LossTerms& terms, Parameter* table, Parameters& parameters)
+      : FrontedHead(c, terms, Front<T>(c, parameters), table, parameters) {}
+
+  void loss(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
+    const Tensor2<T> h = front_.forward(a, frame, x.as<T>());
+    Scope scope(a.dev.scratch);
+    const Device::Purpose purpose(a.dev, stream_purpose);
+    this->loss_of_blocks(a, AllRows<T>(a, "normed, all rows", h).gather(), labels, 0, sum, each);
+  }
+
+  // The gradient takes the place of what the matrix reads.
+  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
+    const Tensor2<T> h = front_.forward(a, frame, x.as<T>());
+    frame.refer(gradient, h);
+    Scope scope(a.dev.scratch);
+    const Device::Purpose purpose(a.dev, stream_purpose);
+    AllRows<T> all(a, "normed, all rows", h);
+    this->loss_of_blocks(a, all.gather(), labels, scale, sum, nullptr);
+    all.reduce();
+  }
+  void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override { front_.backward(a, frame, frame.get(gradient), dx.as<T>()); }
+
+  void predict(Pass& a, Frame& frame, const AnyTensor2& x, const AnyTensor2& logits) override {
+    this->logits_of(a, front_.forward(a, frame, x.as<T>()), logits.as<Acc<T>>());
+  }
+
+ private:
+  FrontedHead(const ModelConfig& c, const LossTerms& terms, Front<T> front, Parameter* table, Parameters& parameters)
+      : VocabularyHead<T>(c, terms, table, front.bias(), parameters), front_(std::move(front)) {}
+
+  static constexpr const char* stream_purpose = "head: rows x hidden";
+  static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};
+  Front<T> front_;
+};
+
+}  // namespace gyr

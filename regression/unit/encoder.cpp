@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Models that look both ways: their gradients are differences, a token reaches all others of its text and none of another, and they do not write.
+#include "modules/masking.hpp"
+#include "regression/cases.hpp"
+#include "regression/folder.hpp"
+#include "regression/testing.hpp"
+#include "src/config/run_config.hpp"
+#include "src/engine/generator.hpp"
+
+namespace gyr::testing {
+namespace {
+
+ModelConfig encoder_of(const std::string& pattern) {
+  ModelConfig m = named("T2").model;
+  m.pattern = pattern;
+  m.attention.causal = false, m.attention.bias = true, m.mlp.bias = true;
+  m.post_norm = true, m.norm = NormType::layer;
+  m.type_vocab_size = 2, m.positions = 24, m.tie_word_embeddings = true;
+  m.objective = masked_tokens();
+  return m;
+}
+
+MicroBatch batch_of(const ModelConfig& m, const Lengths& documents = {}) {
+  MicroBatch batch = micro_batch(0, 2, 14, m.vocab_size);
+  if (!documents.empty()) batch = packed(batch, documents);
+  for (std::size_t r = 0; r < batch.labels.size(); ++r)
+    if (r % 3 > 0) batch.labels[r] = ignored_label;
+  return batch;
+}
+
+EngineConfig config_of(const ModelConfig& m) {
+  EngineConfig c;
+  c.model = m;
+  c.micro_batch_size = 2, c.seq_length = 14;
+  return c;
+}
+
+TEST(encoder, gradients_are_differences) {
+  for (const bool post_norm : {true, false})
+    for (const LayerType& type : layer_types()) {
+      ModelConfig m = encoder_of(std::string(2, type.symbol));
+      m.post_norm = post_norm;
+      SCOPED_TRACE(fmt::format("{} {}", m.pattern, post_norm ? "post_norm" : "norms in front"));
+      Rig<double> rig(config_of(m), alone(2));
+      set_weights(rig.engine);
+      const MicroBatch batch = batch_of(m, {5, 6, 14});
+      const auto source = [&](int) { return batch; };
+      const auto loss = [&] {
+        const auto [sum, tokens] = rig.engine.evaluate(source, 1);
+        return sum / double(tokens);
+      };
+      rig.engine.gradients(source, 1, 1);
+      for (const auto& p : rig.engine.stage().parameters().all())
+        for (const Index at : {p->size() / 3, p->size() - 1}) {
+          const auto w = p->vector<double>();
+          const double gradient = p->vector_gradient<double>()(at), kept = w(at), h = 1e-5;
+          w(at) = kept + h;
+          const double above = loss();
+          w(at) = kept - h;
+          const double below = loss();
+          w(at) = kept;
+          EXPECT_NEAR(gradient, (above - below) / (2 * h), 2e-8) << p->weight.name << " " << at;
+        }
+    }
+}
+
+// Losses of rows, before and after a token has been another.
+TEST(encoder, a_token_reaches_its_own_text_and_no_other) {
+  const ModelConfig m = encoder_of("*-*-");
+  Rig<double> rig(config_of(m), alone(4));
+  set_weights(rig.engine);
+  MicroBatch batch = packed(micro_batch(0, 2, 14, m.vocab_size), {5, 6, 14});  // 0-4, 5-10, 11-13 of the first sequence
+  const auto losses = [&](const MicroBatch& b) { return rig.engine.scores([&](int) { return b; }, 1).at(0); };
+  const auto before = losses(batch);
+  batch.tokens[8] = (batch.tokens[8] + 1) % Token(m.vocab_size);
+  const auto after = losses(batch);
+  for (Index r = 0; r < 28; ++r) {
+    if (batch.labels[r] == ignored_label) continue;
+    const bool of_its_text = r >= 5 && r <= 10;
+    EXPECT_EQ(before[r].loss != after[r].loss, of_its_text) << "row " << r;
+  }
+}
+
+TEST(encoder, does_not_write) {
+  ModelConfig m = encoder_of("*-");
+  const Error error = error_of([&] { Generator(m, DType::f32, alone(2), {1, {4}, 2}); });
+  EXPECT_EQ(error.code, Exit::config);
+  EXPECT_NE(std::string(error.what()).find("model.attention.causal = false"), std::string::npos) << error.what();
+}
+
+TEST(encoder, helping_ranks_need_a_causal_mask) {
+  Deck deck = Deck::parse(
+      "model: {pattern: '*-', attention: {causal: false}}\ntrain: {seq_length: 64}\nparallel: {context: 2, context_mode: balanced}\n", "run.yaml");
+  const RunConfig run = read_run_config(deck);
+  const Error error = error_of([&] { layout_of(run, 2); });
+  EXPECT_EQ(error.code, Exit::config);
+  EXPECT_NE(std::string(error.what()).find("parallel.context_mode = balanced"), std::string::npos) << error.what();
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// BERT: a layer of theirs is an attention layer and an MLP layer of ours, which look both ways, with LayerNorms behind every sum, biases everywhere,
+// learned positions and token types. What predicts the next sentence is passed over.
+#include <array>
+
+#include "modules/masking.hpp"
+#include "src/huggingface/config_reader.hpp"
+#include "src/huggingface/families/families.hpp"
+
+namespace gyr {
+
+namespace {
+
+void read_widths(ConfigReader& r) {
+  ModelConfig& m = r.config.model;
+  r.read_widths(30522, 768, true);
+  r.demand(m.tie_word_embeddings, "tie_word_embeddings", "is false, and an output matrix of its own is not supported");
+  const Index layers = r.integer("num_hidden_layers", 12, 1, most_layers / 2);
+  for (Index i = 0; i < layers; ++i) m.pattern += "*-";
+  m.type_vocab_size = r.integer("type_vocab_size", 2, 1, widest);
+  m.norm = NormType::layer;
+  m.post_norm = true;
+  m.rms_norm_eps = r.not_negative("layer_norm_eps", 1e-12);
+  m.objective = masked_tokens();
+}
+
+void read_layers(ConfigReader& r) {
+  ModelConfig& m = r.config.model;
+  AttentionConfig& a = m.attention;
+  a.num_heads = a.num_kv_heads = r.size("num_attention_heads", 12);
+  r.demand(m.hidden_size % a.num_heads == 0, "num_attention_heads", "is {}, which does not divide hidden_size {}", a.num_heads, m.hidden_size);
+  a.head_dim = m.hidden_size / a.num_heads;
+  a.rotary_fraction = 0;
+  a.bias = true;
+  a.causal = false;
+  m.mlp.intermediate_size = r.size("intermediate_size", 3072);
+  m.mlp.activation = r.activation("hidden_act", Activation::gelu);
+  m.mlp.gated = false;
+  m.mlp.bias = true;
+}
+
+void read(ConfigReader& r) {
+  read_widths(r);
+  read_layers(r);
+  r.read_tokens(0, {}, {}, 512);
+  r.config.model.positions = r.config.positions;
+  r.demand(r.text("position_embedding_type", "absolute") == "absolute", "position_embedding_type", "is not \"absolute\": positions must be learned");
+  for (const char* key : {"is_decoder", "add_cross_attention"}) r.demand(!r.flag(key, false), key, "is true, and is not supported");
+  for (const char* key : {"hidden_dropout_prob", "attention_probs_dropout_prob"})
+    if (r.not_negative(key, 0.1) > 0 && r.given(key)) r.note("{} is {}; training here goes on without dropout", key, r.text_of(r.value(key)));
+  for (const char* key : {"classifier_dropout", "gradient_checkpointing"}) r.known(key);
+}
+
+void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  const ModelConfig& m = c.model;
+  write_widths(m, j);
+  j["num_hidden_layers"] = m.layers() / 2;
+  j["num_attention_heads"] = m.attention.num_heads;
+  j["intermediate_size"] = m.mlp.intermediate_size;
+  j["hidden_act"] = ConfigReader::name_of(m.mlp.activation);
+  j["max_position_embeddings"] = m.positions;
+  j["type_vocab_size"] = m.type_vocab_size;
+  j["layer_norm_eps"] = m.rms_norm_eps;
+  for (const char* key : {"hidden_dropout_prob", "attention_probs_dropout_prob"}) j[key] = 0.0;
+}
+
+using Names = std::pair<std::string_view, std::string_view>;  // ours, theirs; without .weight and .bias
+
+constexpr std::array<Names, 8> outer{{{"model.embed_tokens", "bert.embeddings.word_embeddings"},
+                                      {"model.embed_positions", "bert.embeddings.position_embeddings"},
+                                      {"model.embed_types", "bert.embeddings.token_type_embeddings"},
+                                      {"model.embed_layernorm", "bert.embeddings.LayerNorm"},
+                                      {"lm_head.dense", "cls.predictions.transform.dense"},
+                                      {"lm_head.norm", "cls.predictions.transform.LayerNorm"},
+                                      {"lm_head.bias", "cls.predictions.bias"},
+                                      {"lm_head.weight", "cls.predictions.decoder.weight"}}};
+constexpr std::array<Names, 5> of_attention{{{"self_attn.q_proj", "attention.self.query"},
+                                             {"self_attn.k_proj", "attention.self.key"},
+                                             {"self_attn.v_proj", "attention.self.value"},
+                                             {"self_attn.o_proj", "attention.output.dense"},
+                                             {"input_layernorm", "attention.output.LayerNorm"}}};
+constexpr std::array<Names, 3> of_mlp{
+    {{"feed_forward.up_proj", "intermediate.dense"}, {"feed_forward.down_proj", "output.dense"}, {"input_layernorm", "output.LayerNorm"}}};
+
+// The name with its beginning exchanged; itself where none of these is its beginning.
+std::string renamed(const std::string& name, std::span<const Names> names) {
+  for (const auto& [ours, theirs] : names)
+    if (name.starts_with(ours)) return std::string(theirs) + name.substr(ours.size());
+  return name;
+}
+
+StoredPlace place(const ModelConfig&, const std::string& weight) {
+  const auto [layer, part] = layer_name(weight);
+  if (layer < 0) return {renamed(weight, outer)};
+  const std::span<const Names> names = layer % 2 == 0 ? std::span<const Names>(of_attention) : std::span<const Names>(of_mlp);
+  return {fmt::format("bert.encoder.layer.{}.{}", layer / 2, renamed(part, names))};
+}
+
+bool passes_over(const std::string& tensor) {
+  return tensor.starts_with("bert.pooler.") || tensor.starts_with("cls.seq_relationship.") || tensor == "cls.predictions.decoder.bias" ||
+         tensor.ends_with("embeddings.position_ids");
+}
+
+}  // namespace
+
+std::vector<Family> bert_families() { return {{"bert", "BertForMaskedLM", read, write, place, "bert.", passes_over}}; }
+
+}  // namespace gyr
