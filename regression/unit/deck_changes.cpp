@@ -42,6 +42,9 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.hidden_size", {"32", function}},
                                                                          {"model.positions", {"8", function}},
                                                                          {"model.norm", {"layer", function}},
+                                                                         {"model.post_norm", {"true", function}},
+                                                                         {"model.type_vocab_size", {"2", function}},
+                                                                         {"model.attention.causal", {"false", function}},
                                                                          {"model.rms_norm_eps", {"1e-2", function}},
                                                                          {"model.tie_word_embeddings", {"true", function}},
                                                                          {"model.embedding_multiplier", {"2", function}},
@@ -112,6 +115,15 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"data.skip", {"[\"0:8\"]", course}},
                                                                          {"train.objective", {"reward", function}},  // of unit/objective.cpp
                                                                          {"train.init_from", {"model", none}},
+                                                                         {"train.mlm.mask_token", {"7", course}},
+                                                                         {"train.mlm.share", {"0.5", course}},
+                                                                         {"train.mlm.max_ngram", {"3", course}},
+                                                                         {"train.mlm.seed", {"7", course}},
+                                                                         {"train.classify.labels", {"[a, b]", function}},
+                                                                         {"train.classify.num_labels", {"3", function}},
+                                                                         {"train.classify.pool", {"last", function}},
+                                                                         {"train.tag.labels", {"[a, b]", function}},
+                                                                         {"train.tag.num_labels", {"3", function}},
                                                                          {"train.precision", {"bf16", course}},
                                                                          {"train.products", {"cblas", none}},
                                                                          {"train.steps", {"7", course}},
@@ -201,7 +213,8 @@ using Overrides = std::vector<std::string>;
 Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
-  if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
+  if (key == "model.attention.causal") return {"model.pattern=P**E"};  // no window sees both ways
+  if (key == "model.moe.score") return {"model.moe.z_loss=0"};         // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
   return {};
 }
