@@ -115,6 +115,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"data.skip", {"[\"0:8\"]", course}},
                                                                          {"train.objective", {"reward", function}},  // of unit/objective.cpp
                                                                          {"train.init_from", {"model", none}},
+                                                                         {"train.init_head", {"new", none}},
                                                                          {"train.mlm.mask_token", {"7", course}},
                                                                          {"train.mlm.share", {"0.5", course}},
                                                                          {"train.mlm.max_ngram", {"3", course}},
@@ -213,6 +214,7 @@ using Overrides = std::vector<std::string>;
 Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
+  if (key == "train.init_head") return {"train.init_from=model"};
   if (key == "model.attention.causal") return {"model.pattern=P**E"};  // no window sees both ways
   if (key == "model.moe.score") return {"model.moe.z_loss=0"};         // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
