@@ -23,7 +23,9 @@ std::vector<std::string> read_classes(Section& s, const Objective* otherwise) {
                    .at_most(most_classes)
                    .effect(Effect::function);
   const Index number = count;
-  count.must(fmt::format("0 or {}, the number of labels", names.size()), number == 0 || !s.given("labels") || number == Index(names.size())).value();
+  const bool agree = number == 0 || names.empty() || !s.given("labels") || number == Index(names.size());
+  count.must(names.empty() ? std::string("any number, as labels names none") : fmt::format("0 or {}, the number of labels", names.size()), agree)
+      .value();
   return number > 0 && number != Index(names.size()) ? numbered_classes(number) : names;
 }
 

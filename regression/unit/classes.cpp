@@ -177,6 +177,12 @@ TEST(classes, are_named_or_counted_in_a_deck) {
   before.model.objective = tag({"O", "B", "I"});
   EXPECT_EQ(objective_of("seed: 1", before)->classes(), before.model.objective->classes());
   EXPECT_EQ(objective_of("tag: {num_labels: 4}", before)->classes(), numbered_classes(4));
+  for (const char* train : {"objective: tag, tag: {num_labels: 2}", "objective: classify, classify: {labels: [bad, good], pool: last}"}) {
+    Deck deck = Deck::parse(std::string("train: {") + train + "}", "run.yaml");
+    const auto classes = read_run_config(deck).model.objective->classes();
+    Deck effective = Deck::parse(deck.effective(), "effective");
+    EXPECT_EQ(read_run_config(effective).model.objective->classes(), classes) << train;
+  }
   const auto message = [&](const std::string& train) { return std::string(error_of([&] { objective_of(train); }).what()); };
   EXPECT_NE(message("objective: classify").find("train.classify.num_labels"), std::string::npos);
   EXPECT_NE(message("objective: tag, tag: {labels: [a]}").find("there are 1 classes"), std::string::npos);
