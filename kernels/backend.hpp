@@ -179,6 +179,8 @@ void logits_top(Device&, Tensor2<const A> logits, Index valid, Tensor1<A> top);
 template <class A>
 void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first, Tensor2<A> sums);
 template <class A>
+void logits_found(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found);
+template <class A>
 void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss);
 template <class T>
 void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,

@@ -36,6 +36,15 @@ void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<cons
 }
 
 template <class A>
+void logits_found(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found) {
+  const Index rows = logits.extent(0);
+  const LogitColumns columns = checked("logits_found", logits, valid, first, found.extent(0));
+  ensure(Index(top.extent(0)) == rows, "logits_found of {} rows with {} maxima", rows, top.extent(0));
+  if (const auto run = dev.launch("logits_found", double(rows) * columns.valid, double(sizeof(A)) * rows * columns.valid))
+    backend::logits_found<A>(dev, logits, valid, top, first, found);
+}
+
+template <class A>
 void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms& terms,
                    Tensor1<double> loss) {
   const Index rows = loss.extent(0);

@@ -43,6 +43,11 @@ template <class A>
 void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first,
                  Tensor2<A> sums /*(2 or 3,R)*/);
 
+// found(r) = -v of the first of this rank's tokens v whose logit is top(r), the lowest number where it has none: the largest of all ranks is that of
+// the likeliest token. Token ids must be exact in A.
+template <class A>
+void logits_found(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found /*(R)*/);
+
 // The loss from sums of all ranks: without terms log sums(0, r) - sums(1, r); zero where the label is ignored_label.
 template <class A>
 void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss /*(R)*/);

@@ -81,6 +81,7 @@
 #define GYR_LOSS(A)                                                                                                          \
   template void logits_top<A>(Device&, Tensor2<const A>, Index, Tensor1<A>);                                                 \
   template void logits_sums<A>(Device&, Tensor2<const A>, Index, Tensor1<const A>, Tensor1<const Token>, Index, Tensor2<A>); \
+  template void logits_found<A>(Device&, Tensor2<const A>, Index, Tensor1<const A>, Index, Tensor1<A>);                      \
   template void cross_entropy<A>(Device&, Tensor2<const A>, Tensor1<const A>, Tensor1<const Token>, const LossTerms&, Tensor1<double>);
 
 #define GYR_LOSS_BACKWARD(T)                                                                                                                         \

@@ -40,11 +40,12 @@ TokenFlops forward_flops(const ModelConfig& c, Index seq_length) {
 }
 
 double training_flops(const ModelConfig& c, Index seq_length, const Trained& trained) {
-  std::map<std::string, std::vector<Weight>> parts;  // by the beginning of their names: "model.layers.3." is a part
+  std::map<std::string, std::vector<Weight>> parts;  // by the beginning of their names: "model.layers.3." is a part, the head's have ""
   const std::string layers = "model.layers.";
   for (Weight& w : declared_weights(c)) {
-    const auto dot = w.name.starts_with(layers) ? w.name.find('.', layers.size()) : w.name.find('.', w.name.starts_with("model.") ? 6 : 0);
-    parts[w.name.substr(0, dot + 1)].push_back(std::move(w));
+    const bool of_head = !w.name.starts_with("model.");
+    const auto dot = w.name.find('.', w.name.starts_with(layers) ? layers.size() : 6);
+    parts[of_head ? "" : w.name.substr(0, dot + 1)].push_back(std::move(w));
   }
   bool learning = false;  // something so far, from the embedding on
   double sum = 0;
@@ -64,7 +65,7 @@ double training_flops(const ModelConfig& c, Index seq_length, const Trained& tra
     add(fmt::format("{}{}.", layers, i), f.products + f.attention + f.recurrence + f.convolution);
   }
   add("model.final_layernorm.", 0);
-  add(c.tie_word_embeddings ? table : "lm_head.", c.objective->flops(c));
+  add(c.tie_word_embeddings ? table : "", c.objective->flops(c));
   return sum;
 }
 

@@ -9,9 +9,11 @@
 
 namespace gyr {
 
-// What a model makes of one row's label: its loss, and how far it lies below what the model finds likeliest (0: nothing is likelier).
+// What a model makes of one row's label: its loss, how far it lies below what the model finds likeliest (0: nothing is likelier), and, of a head
+// that tells it, what that is.
 struct RowScore {
   double loss, shortfall;
+  Token likeliest = -1;
 };
 
 class Head {

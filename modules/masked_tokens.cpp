@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Masked tokens, which are found again from what stands on both sides: BERT's head, a linear layer, an activation and a norm in front of the output
 // matrix with a bias. The layer in front is not sharded: every rank of the tensor axis has it for the rows of the stream that it keeps.
+#include "modules/dense.hpp"
 #include "modules/masking.hpp"
 #include "modules/vocabulary_head.hpp"
 
@@ -13,46 +14,24 @@ template <class T>
 class Transform {
  public:
   Transform(const ModelConfig& c, Parameters& parameters)
-      : last_(c, parameters), activation_(c.mlp.activation),
-        w_(&parameters.declare(
-            {"lm_head.dense.weight", {c.hidden_size, c.hidden_size}, replicated(), normal(c.init_std), Storage::factor, true, false, true})),
-        b_(&parameters.declare({"lm_head.dense.bias", {c.hidden_size}, replicated(), zeros(), Storage::wide, false, false, true})),
-        norm_(c, "lm_head.norm", parameters),
-        bias_(&parameters.declare({"lm_head.bias", {c.vocab_size}, by_rows({{c.vocab_size, 0}}), zeros(), Storage::wide, false})) {}
+      : last_(c, parameters), dense_(c, "lm_head.dense", c.mlp.activation, parameters), norm_(c, "lm_head.norm", parameters) {}
 
   Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<T> x) {
-    const Tensor2<T> h = last_.forward(a, frame, x);
-    const Index rows = h.extent(0), width = h.extent(1);
-    frame.refer(read, h);
-    const auto u = frame.put(linear_rows, rows, width), y = frame.put(active, rows, width);
-    linear<T>(a.dev, h, w_->template factor<T>(), u);
-    add_bias<T>(a.dev, b_->template vector<const Acc<T>>(), 1, u);
-    activate<T>(a.dev, activation_, u, 1, y);
-    return norm_.forward(a, frame.nested(0, "norm"), y);
+    return norm_.forward(a, frame.nested(0, "norm"), dense_.forward(a, frame, last_.forward(a, frame, x)));
   }
 
   void backward(Pass& a, Frame& frame, Tensor2<const T> dy, Tensor2<T> dx) {
-    const auto u = frame.get(linear_rows), y = frame.get(active);
     Scope scope(a.dev.scratch);
-    const auto du = a.scratch<T>("gradient of linear", Index(u.extent(0)), Index(u.extent(1)));
-    norm_.backward(a, frame.nested(0), dy, Add::no, du);
-    activate_backward<T>(a.dev, activation_, du, u, 1, y);  // the gradient takes the place of what was active
-    weights_backward<T>(a.dev, {w_}, y, frame.get(read));
-    biases_backward<T>(a.dev, {b_}, y);
-    linear_backward_input<T>(a.dev, y, w_->template matrix<const T>(), du);
-    last_.backward(a, frame, du, dx);
+    const auto d = a.scratch<T>("gradient of linear", Index(dx.extent(0)), Index(dx.extent(1)));
+    norm_.backward(a, frame.nested(0), dy, Add::no, d);
+    dense_.backward(a, frame, d, d);
+    last_.backward(a, frame, d, dx);
   }
 
-  Parameter* bias() const { return bias_; }
-
  private:
-  static constexpr Key<Tensor2<T>> read{"what the head reads"}, linear_rows{"head: linear"}, active{"head: active"};
-
   FinalNorm<T> last_;
-  Activation activation_;
-  Parameter *w_, *b_;
+  Dense<T> dense_;
   Norm<T> norm_;
-  Parameter* bias_;
 };
 
 template <class T>
@@ -70,7 +49,9 @@ class MaskedTokens final : public Objective {
             masking_.mask_token, c.vocab_size);
   }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
-    return make_typed<Head, MaskedTokensHead>(parameters.dtype(), c, LossTerms(), table, parameters);
+    Output output = output_of_tokens(c, table);
+    output.bias = true;
+    return make_typed<Head, MaskedTokensHead>(parameters.dtype(), c, LossTerms(), output, parameters);
   }
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size + c.hidden_size); }
 
@@ -78,7 +59,7 @@ class MaskedTokens final : public Objective {
   Masking masking_;
 };
 
-std::shared_ptr<const Objective> read_masked_tokens(Section& train) {
+std::shared_ptr<const Objective> read_masked_tokens(Section& train, const Objective&) {
   Section& s = train.section("mlm", "masked tokens");
   Masking m;
   m.mask_token = s.get("mask_token", m.mask_token, "token that hides others; -1: none is given, and such a model is not trained")

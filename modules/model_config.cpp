@@ -102,7 +102,7 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
   c.norm = get_word(s, "norm", d.norm, {"rms", "layer"}, "in front of every layer and the head: RMSNorm, or LayerNorm with a bias");
   c.post_norm = s.get("post_norm", d.post_norm, "norms stand behind the embedding and every residual sum instead (BERT)");
   c.rms_norm_eps = s.get("rms_norm_eps", d.rms_norm_eps, "added to the mean square in every norm, in a LayerNorm to the variance").at_least(0);
-  c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the head uses the embedding's matrix");
+  c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the head uses the embedding's matrix, if it predicts tokens");
   c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
   c.lm_head_multiplier = s.get("lm_head_multiplier", d.lm_head_multiplier, "scales the logits");
   c.init_std = s.get("init_std", d.init_std, "standard deviation of initial matrices").at_least(0).at_most(1000).effect(Effect::none);

@@ -16,7 +16,7 @@ class NextToken final : public Objective {
   const char* name() const override { return "next_token"; }
   Labelled label(const SampleView& s) const override { return {{s.tokens.begin(), s.tokens.end() - 1}, next_tokens(s.tokens, s.learned)}; }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
-    return make_typed<Head, NextTokenHead>(parameters.dtype(), c, terms_, table, parameters);
+    return make_typed<Head, NextTokenHead>(parameters.dtype(), c, terms_, output_of_tokens(c, table), parameters);
   }
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
 
@@ -24,7 +24,7 @@ class NextToken final : public Objective {
   LossTerms terms_;
 };
 
-std::shared_ptr<const Objective> read_next_token(Section& train) {
+std::shared_ptr<const Objective> read_next_token(Section& train, const Objective&) {
   LossTerms terms;
   terms.smoothing =
       train.get("label_smoothing", 0.0, "part of a label that all tokens share, as in PyTorch; in training alone").at_least(0).at_most(1);

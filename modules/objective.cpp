@@ -18,6 +18,11 @@ RegisteredObjective::RegisteredObjective(ObjectiveType type) {
   types.insert(std::find_if(types.begin(), types.end(), [&](const ObjectiveType& t) { return t.name > type.name; }), type);
 }
 
+const std::vector<std::string>& Objective::classes() const {
+  static const std::vector<std::string> none;
+  return none;
+}
+
 const std::vector<ObjectiveType>& objective_types() { return table(); }
 
 std::shared_ptr<const Objective> read_objective(Section& train, const Objective& otherwise) {
@@ -30,7 +35,7 @@ std::shared_ptr<const Objective> read_objective(Section& train, const Objective&
   const std::string name = train.get("objective", std::string(otherwise.name()), help).one_of(names).effect(Effect::function);
   std::shared_ptr<const Objective> chosen;
   for (const ObjectiveType& type : objective_types())
-    if (auto objective = type.read(train); type.name == name) chosen = std::move(objective);
+    if (auto objective = type.read(train, otherwise); type.name == name) chosen = std::move(objective);
   return chosen;
 }
 

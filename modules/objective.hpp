@@ -22,6 +22,8 @@ struct SampleView {
                                           // sees no other
   std::span<const std::uint8_t> begins;   // (L + 1) 1 where token t begins a word; empty: every token is one
   Index number = 0, vocab_size = 0;
+  std::span<const std::int32_t> positions = {};  // (L + 1) of token t in its document, where those are separate
+  std::span<const Token> classes = {};           // (L + 1) of token t, or of the text that begins there, or ignored_label; empty: the data has none
 };
 
 class Objective {
@@ -31,6 +33,8 @@ class Objective {
   virtual Labelled label(const SampleView&) const = 0;
   // Whether it is told where words begin, as far as the tokenizer of the data is known.
   virtual bool reads_words() const { return false; }
+  // What rows are told to be, by name, in order; none: tokens of the vocabulary. Such an objective needs data that has classes.
+  virtual const std::vector<std::string>& classes() const;
   // Exit::config where a run cannot train the model for it.
   virtual void check_training(const ModelConfig&) const {}
   // Declares the weights behind the last layer. `table`: the embedding's, where the head is tied to it and lies on the same stage.
@@ -43,7 +47,8 @@ class Objective {
 struct ObjectiveType {
   std::string name;
   const char* help;
-  std::shared_ptr<const Objective> (*read)(Section& train);  // declares its settings and reads them
+  // Declares its settings and reads them; `otherwise`: the objective of the model that the run begins with.
+  std::shared_ptr<const Objective> (*read)(Section& train, const Objective& otherwise);
 };
 
 // Of tokens 0 to L - 1 the one that follows, or ignored_label where that is not learned: the labels of next_token.
@@ -52,7 +57,7 @@ std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const st
 std::shared_ptr<const Objective> next_token(const LossTerms&);  // with these added to the loss that it is trained by
 
 const std::vector<ObjectiveType>& objective_types();  // by name
-// The one that the section names; the settings of all are declared.
+// The one that the section names, in place of `otherwise`; the settings of all are declared.
 std::shared_ptr<const Objective> read_objective(Section& train, const Objective& otherwise);
 
 struct RegisteredObjective {

@@ -20,16 +20,13 @@ void for_blocks(Device& dev, Index rows, const Body& body) {
   if (rest > 0) body(whole * block_rows, rest);
 }
 
-Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters& parameters) {
-  if (table) return *table;
-  Weight weight = embedding_weight(c);
-  if (!c.tie_word_embeddings) {
-    weight.name = "lm_head.weight";
-    weight.storage = Storage::factor;
-    return parameters.declare(std::move(weight));
-  }
+Parameter& output_matrix(const ModelConfig& c, const Output& output, Parameters& parameters) {
+  if (output.table) return *output.table;
+  if (!output.tied)
+    return parameters.declare(
+        {output.name + ".weight", {output.columns, c.hidden_size}, by_rows({{output.columns, 0}}), normal(c.init_std), Storage::factor});
   parameters.begin_group();
-  Parameter& w = parameters.declare(std::move(weight));
+  Parameter& w = parameters.declare(embedding_weight(c));
   parameters.keep_whole();
   w.tied = true;
   return w;
@@ -37,10 +34,19 @@ Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters& par
 
 }  // namespace
 
+Output output_of_tokens(const ModelConfig& c, Parameter* table) {
+  return {.name = "lm_head", .columns = c.vocab_size, .multiplier = c.lm_head_multiplier, .tied = c.tie_word_embeddings, .table = table};
+}
+
+Parameter* declare_bias(const Output& output, Parameters& parameters) {
+  if (!output.bias) return nullptr;
+  return &parameters.declare({output.name + ".bias", {output.columns}, by_rows({{output.columns, 0}}), zeros(), Storage::wide, false});
+}
+
 template <class T>
-VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const LossTerms& terms, Parameter* table, Parameter* bias, Parameters& parameters)
-    : Head(output_matrix(c, table, parameters)), bias_(bias), multiplier_(c.lm_head_multiplier), terms_(terms) {
-  terms_.vocab_size = c.vocab_size;
+VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const LossTerms& terms, const Output& output, Parameter* bias, Parameters& parameters)
+    : Head(output_matrix(c, output, parameters)), bias_(bias), multiplier_(output.multiplier), terms_(terms), told_(output.told) {
+  terms_.vocab_size = output.columns;
 }
 
 template <class T>
@@ -103,6 +109,18 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, Tensor1<const Token> l
   const auto loss = to_host(a.dev, losses);
   const auto below = to_host(a.dev, rows(flat(sums), n, n));  // the label's logit less the largest
   for (Index r = 0; r < n; ++r) each->push_back({loss[r], -double(below[r])});
+  if (told_) tell(a, logits, top, std::span(*each).last(std::size_t(n)));
+}
+
+// Of several columns that are the likeliest the first.
+template <class T>
+void VocabularyHead<T>::tell(Pass& a, Tensor2<const A> logits, Tensor1<const A> top, std::span<RowScore> rows) {
+  Scope scope(a.dev.scratch);
+  const auto found = a.dev.scratch.template tensor<A>(Index(rows.size()));
+  logits_found<A>(a.dev, logits, valid(), top, first_column(), found);
+  a.tensor.whole().all_reduce(a.dev, found, Reduction::max);
+  const auto here = to_host(a.dev, found);
+  for (std::size_t r = 0; r < rows.size(); ++r) rows[r].likeliest = Token(-here[r]);
 }
 
 template class VocabularyHead<double>;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Heads that predict tokens of the vocabulary: a matrix with a row for each, a bias perhaps, and cross-entropy, sharded over the tensor axis by
-// vocabulary. Logits exist for a block of rows at a time: the loss of a block and its gradient are taken together, and no rank ever holds a whole
-// row.
+// Heads that predict tokens of the vocabulary, or classes: a matrix with a row for each, a bias perhaps, and cross-entropy, sharded over the tensor
+// axis by these rows; where there are fewer than ranks, some ranks have padding alone. Logits exist for a block of rows at a time: the loss of a
+// block and its gradient are taken together, and no rank ever holds a whole row.
 #pragma once
+
+#include <span>
 
 #include "modules/head.hpp"
 #include "modules/trainable.hpp"
@@ -22,18 +24,29 @@ class FinalNorm {
     if (norm_) norm_->backward(a, frame, dh, Add::no, dx);
     else convert<T, T>(a.dev, Matrix<const T>(dh), dx);
   }
-  Parameter* bias() const { return nullptr; }  // of the output matrix
 
  private:
   std::optional<Norm<T>> norm_;
 };
 
+// The columns of what is predicted, and the weights behind them: NAME.weight has a row for each, NAME.bias a number.
+struct Output {
+  std::string name;
+  Index columns;
+  double multiplier = 1;  // of logits
+  bool bias = false;
+  bool tied = false;           // the matrix is the embedding's
+  Parameter* table = nullptr;  // which lies here too
+  bool told = false;           // scores name the likeliest column
+};
+Output output_of_tokens(const ModelConfig&, Parameter* table);
+
 // The output matrix: logits of rows, their losses and gradients.
 template <class T>
 class VocabularyHead : public Head {
  public:
-  // `table`: the embedding's, where that serves. `bias`: of the matrix, or null.
-  VocabularyHead(const ModelConfig&, const LossTerms&, Parameter* table, Parameter* bias, Parameters&);
+  // `bias`: of the matrix, or null.
+  VocabularyHead(const ModelConfig&, const LossTerms&, const Output&, Parameter* bias, Parameters&);
 
  protected:
   using A = Acc<T>;
@@ -48,18 +61,24 @@ class VocabularyHead : public Head {
   void score_all(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
   void block_loss(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
 
+  void tell(Pass&, Tensor2<const A> logits, Tensor1<const A> top, std::span<RowScore> rows);
+
   Parameter* bias_;
   double multiplier_;
   LossTerms terms_;
+  bool told_;
 };
 
+// Null where the output has no bias.
+Parameter* declare_bias(const Output&, Parameters&);
+
 // With what stands in front of the matrix, declared before it: Front(c, parameters) has forward and backward as FinalNorm has, for the rows of the
-// stream that a rank keeps, and the matrix's bias.
+// stream that a rank keeps.
 template <class T, template <class> class Front>
 class FrontedHead : public VocabularyHead<T> {
  public:
-  FrontedHead(const ModelConfig& c, const LossTerms& terms, Parameter* table, Parameters& parameters)
-      : FrontedHead(c, terms, Front<T>(c, parameters), table, parameters) {}
+  FrontedHead(const ModelConfig& c, const LossTerms& terms, const Output& output, Parameters& parameters)
+      : FrontedHead(c, terms, Front<T>(c, parameters), output, parameters) {}
 
   void loss(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
     this->score(a, front_.forward(a, frame, x.as<T>()), labels, 0, sum, each);
@@ -78,8 +97,8 @@ class FrontedHead : public VocabularyHead<T> {
   }
 
  private:
-  FrontedHead(const ModelConfig& c, const LossTerms& terms, Front<T> front, Parameter* table, Parameters& parameters)
-      : VocabularyHead<T>(c, terms, table, front.bias(), parameters), front_(std::move(front)) {}
+  FrontedHead(const ModelConfig& c, const LossTerms& terms, Front<T> front, const Output& output, Parameters& parameters)
+      : VocabularyHead<T>(c, terms, output, declare_bias(output, parameters), parameters), front_(std::move(front)) {}
 
   static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};
   Front<T> front_;

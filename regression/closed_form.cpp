@@ -72,7 +72,14 @@ struct Place {
   bool first() const { return stage == 0; }
   bool last() const { return stage == pipeline - 1; }
   const ModelConfig& model() const { return config.model; }
-  bool masked() const { return std::string_view(model().objective->name()) == "mlm"; }
+  bool has(std::string_view objective) const { return model().objective->name() == objective; }
+  bool masked() const { return has("mlm"); }
+  // A layer of hidden_size x hidden_size stands in front of the output matrix.
+  bool dense() const { return masked() || has("classify"); }
+  Index columns_here() const {
+    const Index classes = Index(model().objective->classes().size());
+    return ((classes > 0 ? classes : model().vocab_size) + tensor - 1) / tensor;
+  }
   Index reduced() const { return config.reduce_dtype ? size_of(*config.reduce_dtype) : wide; }
   Index rows() const { return tokens.rows(); }
   // Rows of the stream that a rank keeps: as many on all ranks, the last ones padded.
@@ -256,8 +263,10 @@ Buckets buckets_of(const Place& p) {
   if (p.last()) {
     PartRun head, matrix;
     if (!m.post_norm) norm_weights(m, head.all);
-    if (p.masked()) head.all.narrow.next(s.d * s.d), head.all.wide.next(s.d), norm_weights(m, head.all), head.all.wide.next(p.tokens_here());
-    (tied ? matrix : head).all.narrow.next(p.tokens_here() * s.d);
+    if (p.dense()) head.all.narrow.next(s.d * s.d), head.all.wide.next(s.d);
+    if (p.masked()) norm_weights(m, head.all);
+    if (p.masked() || !m.objective->classes().empty()) head.all.wide.next(p.columns_here());
+    (tied ? matrix : head).all.narrow.next(p.columns_here() * s.d);
     const bool empty = tied && m.post_norm && !p.masked();  // nothing stands in front of the matrix
     all.of_part.push_back(empty ? all.of_part.back() : add(head, false));
     if (tied && !p.first()) add(matrix, true);
@@ -324,7 +333,7 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   } else {
     reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last()), p.kept_bytes());
   }
-  const Index sums = p.model().objective == next_token() || p.masked() ? 2 : 3;  // a smoothed loss takes one more
+  const Index sums = p.has("next_token") && p.model().objective != next_token() ? 3 : 2;  // a smoothed loss takes one more
   for (Index row = 0; row < p.rows() && p.last(); row += head_block) {
     const Index rows = std::min(head_block, p.rows() - row);
     reduce("tensor", micros, rows * p.wide);
@@ -369,7 +378,7 @@ void replicas(const Place& p, Ledger& ledger) {
   hold(routed, s.shared.replicas, s.shared.units * 3 * s.d);
   const Index norm = s.d * (m.norm == NormType::layer ? 2 : 1);
   if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*W-EB") + (m.post_norm ? p.first() : p.last())) * norm;
-  if (p.sequence && p.masked() && p.last()) elements["tensor"] += s.d * s.d + s.d + norm;
+  if (p.sequence && p.dense() && p.last()) elements["tensor"] += s.d * s.d + s.d + (p.masked() ? norm : 0);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }

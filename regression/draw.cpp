@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 
+#include "modules/classes.hpp"
 #include "modules/masking.hpp"
 #include "regression/cases.hpp"
 #include "regression/closed_form.hpp"
@@ -79,7 +80,8 @@ MambaConfig mamba_of(Dice& dice, int tensor) {
 MlpConfig mlp_of(Dice& dice, int tensor) {
   MlpConfig c;
   c.intermediate_size = units(dice, tensor);
-  c.activation = dice.of<Activation>({Activation::silu, Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu2});
+  c.activation =
+      dice.of<Activation>({Activation::silu, Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu2, Activation::tanh});
   c.gated = dice.chance(0.6), c.bias = dice.chance(0.3);
   c.gate_multiplier = dice.real(0.5, 2), c.down_multiplier = dice.real(0.5, 2);
   return c;
@@ -215,6 +217,10 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   d.model.post_norm = dice.chance(0.3);
   if (dice.chance(0.2)) d.model.type_vocab_size = dice.between(1, 3);
   d.masked = dice.chance(0.3);
+  if (dice.chance(0.3)) {  // often fewer than ranks
+    d.classes = dice.between(2, 5), d.tagged = dice.chance(0.5);
+    d.masked = d.model.tie_word_embeddings = false, d.terms = {};
+  }
   return d;
 }
 
@@ -234,6 +240,7 @@ Layout Draw::layout() const {
 EngineConfig Draw::config(int micros_of_a_rank) const {
   EngineConfig c;
   c.model = model, c.model.objective = masked ? masked_tokens() : next_token(terms);
+  if (classes > 0) c.model.objective = tagged ? tag(numbered_classes(classes)) : classify(numbered_classes(classes));
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.micros = micros_of_a_rank;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen;
@@ -254,6 +261,8 @@ MicroBatch Draw::batch(Index i) const {
   for (Token& label : m.labels)
     if (some_ignored && dice.chance(0.5)) label = ignored_label;
   if (i == 0) m.labels[0] = m.tokens[0];  // a step learns something
+  for (Token& label : m.labels)
+    if (classes > 0 && label != ignored_label) label %= Token(classes);
   return m;
 }
 
@@ -285,6 +294,7 @@ std::string Draw::text() const {
   for (const auto& [symbol, of_type] : recompute.by_type) s += fmt::format(", {} recomputing {}", symbol, policy(of_type));
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
   if (masked) s += " masked tokens";
+  if (classes > 0) s += fmt::format(" {} classes of {}", classes, tagged ? "tokens" : "texts");
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
   if (!frozen.empty()) s += " frozen " + list(frozen);
@@ -351,6 +361,8 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.recompute = {}; });
   attempt([](Draw& d) { d.terms = {}; });
   attempt([](Draw& d) { d.masked = false; });
+  attempt([](Draw& d) { d.classes = 0; });
+  attempt([](Draw& d) { d.tagged = true; });
   attempt([](Draw& d) { d.model.post_norm = false; });
   attempt([](Draw& d) { d.model.type_vocab_size = 0; });
   attempt([](Draw& d) { d.model.attention.causal = true; });

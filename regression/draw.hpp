@@ -30,6 +30,8 @@ struct Draw {
   RecomputeConfig recompute;
   LossTerms terms;      // smoothing, or none
   bool masked = false;  // the objective is masked tokens
+  Index classes = 0;    // or so many of texts or, `tagged`, of tokens; 0: none
+  bool tagged = false;
   std::vector<std::string> frozen;
 
   int ranks() const { return data * pipeline * context * tensor; }

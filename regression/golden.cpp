@@ -83,7 +83,8 @@ class Expected {
   std::map<std::string, const safetensors::Tensor*> tensors_;
 };
 
-// Sequences begin with their first real token; labels of next tokens move to the token before them.
+// Sequences begin with their first real token, which is the one that a class of the text belongs to; labels of next tokens move to the token before
+// them.
 void read_batch(const Expected& expected, Golden& g) {
   const auto tokens = expected.tokens("input_ids"), labels = expected.tokens("labels");
   const Index batch = expected.shape("input_ids")[0], seq_length = expected.shape("input_ids")[1];
@@ -91,6 +92,7 @@ void read_batch(const Expected& expected, Golden& g) {
   g.batch = {batch, seq_length, std::vector<Token>(tokens.size(), 0), std::vector<Token>(tokens.size(), ignored_label)};
   g.row.assign(tokens.size(), -1);
   const bool both_ways = !g.model.attention.causal;
+  const bool of_texts = expected.shape("labels").size() == 1;
   const Index next = both_ways ? 0 : 1;
   if (both_ways && expected.has("attention_mask")) g.batch.positions.assign(tokens.size(), 0);
   for (Index b = 0; b < batch; ++b) {
@@ -98,9 +100,11 @@ void read_batch(const Expected& expected, Golden& g) {
     for (Index from = b * seq_length; from < (b + 1) * seq_length; ++from) {
       if (mask[from] == 0) continue;
       g.batch.tokens[to] = tokens[from];
-      if (from + next < (b + 1) * seq_length) g.batch.labels[to] = labels[from + next];
+      if (of_texts && to == b * seq_length) g.batch.labels[to] = labels[b];
+      else if (!of_texts && from + next < (b + 1) * seq_length) g.batch.labels[to] = labels[from + next];
       if (!g.batch.positions.empty()) g.batch.positions[to] = std::int32_t(to - b * seq_length);
-      g.row[to++] = from;
+      g.row[to] = !of_texts ? from : to == b * seq_length ? b : -1;
+      ++to;
     }
   }
 }
@@ -196,13 +200,13 @@ double GoldenReader<T>::error(const GoldenNumbers& expected, Index seq_length) {
   else read_at_once();
   const auto logits = stage_.logits(device_, Stage::Rows::all).as<Acc<T>>();
   const auto& head = stage_.head();
+  const Index columns = stage_.head().weight().weight.shape[0];
   double largest = 0, error = 0;
   for (const double x : expected.logits) largest = std::max(largest, std::abs(x));
   for (Index b = 0; b < all.batch; ++b)
     for (Index t = 0; t < seq_length; ++t)
       for (Index v = 0, row = g_.row[b * all.seq_length + t]; row >= 0 && v < head.valid(); ++v)
-        error =
-            std::max(error, std::abs(double(logits(b * seq_length + t, v)) - expected.logits[row * g_.model.vocab_size + head.first_column() + v]));
+        error = std::max(error, std::abs(double(logits(b * seq_length + t, v)) - expected.logits[row * columns + head.first_column() + v]));
   return error / largest;
 }
 

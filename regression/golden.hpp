@@ -17,7 +17,7 @@ namespace gyr::testing {
 // In one precision.
 struct GoldenNumbers {
   double loss = 0;
-  std::vector<double> logits;                            // (batch, seq_length, vocab_size)
+  std::vector<double> logits;                            // (batch, seq_length, columns), or of texts (batch, columns)
   std::map<std::string, std::vector<double>> gradients;  // by our names of the weights
   // Of the tensor that each lies in: where weights are stored in one, some may have gradients that are zero but for rounding (biases of keys without
   // positions, which move all scores of a query alike).
@@ -28,10 +28,10 @@ struct Golden {
   std::string name;
   std::filesystem::path folder;
   ModelConfig model;
-  MicroBatch batch;                      // labels are next tokens, or masked ones; padding stands at the right of every sequence, without labels,
-                                         // and is a document of its own where a model looks ahead
-  std::vector<Index> row;                // row[r]: where row r of the batch lies in the expected logits; -1 where it pads
-  GoldenNumbers single, twice;           // fp32 and fp64
+  MicroBatch batch;             // labels are next tokens, masked ones or classes; padding stands at the right of every sequence, without labels,
+                                // and is a document of its own where a model looks ahead
+  std::vector<Index> row;       // row[r]: where row r of the batch lies in the expected logits; -1 where it does not
+  GoldenNumbers single, twice;  // fp32 and fp64
   std::vector<Token> prompt, generated;  // greedy, in fp32; none of a model that does not write
 };
 

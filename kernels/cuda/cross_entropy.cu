@@ -45,6 +45,22 @@ GYR_KERNEL logits_top_kernel(Global<const A> logits, LogitColumns columns, Globa
   });
 }
 
+template <class A, int N>
+GYR_KERNEL logits_found_kernel(Global<const A> logits, LogitColumns columns, Global<const A> top, Global<A> found) {
+  const Shared<A> room;
+  each_wide_row(logits.rows(), [&](Index r) {
+    const A most = top.load(r);
+    A where = std::numeric_limits<A>::lowest();
+    each_wide_column<N>(columns.valid, [&](Index c) {
+      const auto l = logits.template load_pack<N>(r, c);
+      for (int i = 0; i < N; ++i)
+        if (c + i < columns.valid && l.at[i] == most && -A(columns.first + c + i) > where) where = -A(columns.first + c + i);
+    });
+    where = block_fold(warp_largest(where), room, [](A a, A b) { return b > a ? b : a; });
+    if (thread_index() == 0) found.store(r, where);
+  });
+}
+
 // Exponentials of a pack are summed in A before double takes over.
 template <class A, int N>
 GYR_KERNEL logits_sums_kernel(Global<const A> logits, LogitColumns columns, Global<const A> top, Global<const Token> labels, Global<A> sums) {
@@ -128,6 +144,17 @@ void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<cons
       [&](auto n) {
         launch(dev, "logits_sums", grid_of_wide_rows<n>(in.rows(), columns.valid, sizeof(double)), logits_sums_kernel<A, n>, in, columns, top, labels,
                sums);
+      },
+      in);
+}
+
+template <class A>
+void logits_found(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found) {
+  const LogitColumns columns(logits, valid, first);
+  const Global<const A> in(logits);
+  with_packs<A>(
+      [&](auto n) {
+        launch(dev, "logits_found", grid_of_wide_rows<n>(in.rows(), columns.valid, sizeof(A)), logits_found_kernel<A, n>, in, columns, top, found);
       },
       in);
 }

@@ -80,6 +80,19 @@ void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<cons
 }
 
 template <class A>
+void logits_found(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found) {
+  const LogitColumns columns(logits, valid, first);
+  for_teams(
+      "logits_found", dev, logits.extent(0), KOKKOS_LAMBDA(const Team& team, Index r) {
+        const A* const l = logits.data() + r * columns.held;
+        const A most = top.data()[r];
+        const A where =
+            largest<A>(team, columns.valid, [=](Index v) { return l[v] == most ? -A(columns.first + v) : std::numeric_limits<A>::lowest(); });
+        once(team, [&] { found.data()[r] = where; });
+      });
+}
+
+template <class A>
 void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms& terms,
                    Tensor1<double> loss) {
   const Index rows = loss.extent(0);

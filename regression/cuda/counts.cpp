@@ -464,11 +464,12 @@ TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {
   Workbench bench;
   const Index R = 8, V = 1 << 14;
   const auto logits = bench.normal<float>(R, V), dlogits = bench.zeros<float>(R, V);
-  const auto top = bench.zeros<float>(R);
+  const auto top = bench.zeros<float>(R), found = bench.zeros<float>(R);
   const auto sums = bench.zeros<float>(2, R);
   const auto labels = bench.arena.tensor<Token>(R);
   for (Index r = 0; r < R; ++r) labels(r) = Token(r);
   expect_bytes("logits_top", moved(bench, [&] { logits_top<float>(bench.dev, logits, V, top); }), 1);
+  expect_bytes("logits_found", moved(bench, [&] { logits_found<float>(bench.dev, logits, V, top, 0, found); }), 1);
   expect_bytes("logits_sums", moved(bench, [&] { logits_sums<float>(bench.dev, logits, V, top, labels, 0, sums); }), 1);
   expect_bytes("cross_entropy_backward",
                moved(bench, [&] { cross_entropy_backward<float>(bench.dev, logits, V, top, sums, labels, 0, 1, {}, dlogits); }), 1);

@@ -39,6 +39,11 @@ nemotron_h = dict(vocab_size=40, hidden_size=16, layers_block_type=["mamba", "ml
                   num_key_value_heads=2, head_dim=6, intermediate_size=20, mamba_num_heads=8, mamba_head_dim=4, n_groups=4, ssm_state_size=8,
                   chunk_size=8, **tokens)
 
+
+def names(*classes):
+    return dict(enumerate(classes))
+
+
 # name: class, settings, sequences, tokens of each
 cases = {
     "llama": ("Llama", dict(decoder), 2, 21),
@@ -74,21 +79,29 @@ cases = {
     "mixtral_window": ("Mixtral", dict(mixtral, sliding_window=4), 2, 19),
     "bert": ("Bert", dict(bert), 2, 21),
     "bert_padded": ("Bert", dict(bert, num_hidden_layers=3, hidden_act="gelu_new", type_vocab_size=3, vocab_size=31, layer_norm_eps=1e-5), 2, 20, [20, 13]),
+    "bert_texts": ("Bert ForSequenceClassification", dict(bert, id2label=names("bad", "middling", "good")), 2, 21),
+    "bert_texts_padded": ("Bert ForSequenceClassification", dict(bert, num_hidden_layers=1, hidden_act="tanh"), 2, 20, [20, 13]),
+    "bert_tokens": ("Bert ForTokenClassification", dict(bert, id2label=names("O", "B-PER", "I-PER", "B-LOC", "I-LOC")), 2, 21),
+    "bert_tokens_padded": ("Bert ForTokenClassification", dict(bert, num_hidden_layers=3, hidden_act="gelu_new", num_labels=3), 2, 20, [20, 13]),
 }
-heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM"}
+heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM"}  # where a case names none
 encoders = {"Bert"}  # which look both ways and do not write; a third of their tokens has labels, and padding stands behind some sequences
 
 
+def family_of(name):
+    """The beginning of the name of its class, and the end."""
+    family, _, head = cases[name][0].partition(" ")
+    return family, head or heads.get(family, "ForCausalLM")
+
+
 def config_of(name):
-    family, settings, *_ = cases[name]
-    config = getattr(transformers, family + "Config")(**settings)
+    config = getattr(transformers, family_of(name)[0] + "Config")(**cases[name][1])
     config._attn_implementation = config._experts_implementation = "eager"
     return config
 
 
 def class_of(name):
-    family = cases[name][0]
-    return getattr(transformers, family + heads.get(family, "ForCausalLM"))
+    return getattr(transformers, "".join(family_of(name)))
 
 
 def drawn(name, seed):
@@ -162,7 +175,8 @@ def text_of(model, vocabulary, seed):
 
 
 def write_case(name, seed):
-    family, settings, sequences, length, *lengths = cases[name]
+    _, settings, sequences, length, *lengths = cases[name]
+    family, head = family_of(name)
     module = sys.modules[class_of(name).__module__]
     weights = drawn(name, seed)
     random = torch.Generator().manual_seed(seed + 1000)
@@ -170,10 +184,14 @@ def write_case(name, seed):
     labels, more = ids, dict(use_cache=False)
     expected = {"input_ids": ids}
     if family in encoders:
-        labels, more = torch.where(torch.rand(ids.shape, generator=random) < 0.34, ids.roll(1, 1), torch.full_like(ids, -100)), {}
+        classes = ids % config_of(name).num_labels
+        found = classes if head == "ForTokenClassification" else ids.roll(1, 1)
+        labels, more = torch.where(torch.rand(ids.shape, generator=random) < 0.34, found, torch.full_like(ids, -100)), {}
     if lengths:
         more["attention_mask"] = expected["attention_mask"] = (torch.arange(length) < torch.tensor(lengths[0])[:, None]).long()
         labels = torch.where(more["attention_mask"] == 1, labels, torch.full_like(labels, -100))
+    if head == "ForSequenceClassification":
+        labels = classes[:, 0]
     expected["labels"] = labels.clone()
     results = {"fp32": outcome(model_of(name, weights), ids, labels, **more)}
     with falcon_h1.widened(module, rotary):
@@ -182,7 +200,7 @@ def write_case(name, seed):
         wanted = {"fp32": torch.float32, "fp64": torch.float64}[precision]
         assert all(x.dtype == wanted for x in (logits, loss, *gradients.values())), precision
         expected[f"logits.{precision}"], expected[f"loss.{precision}"] = logits, loss.reshape(1)
-        expected.update({f"gradient.{precision}.{weight}": g for weight, g in stored(cases[name][0], gradients).items()})
+        expected.update({f"gradient.{precision}.{weight}": g for weight, g in stored(family, gradients).items()})
     model = model_of(name, weights)
     margin = math.nan
     if family not in encoders:

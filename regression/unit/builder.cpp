@@ -15,6 +15,7 @@
 #include "kernels/error.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
+#include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
 #include "src/data/token_file.hpp"
 #include "src/data/tokenizer_training.hpp"
@@ -450,4 +451,35 @@ TEST(builder, a_full_disk_stops_all_ranks_and_leaves_nothing) {
     EXPECT_EQ(folder.results(), 0u);
   }
   std::signal(SIGXFSZ, handler);
+}
+
+// The first token of a word has its class, that of a text stands at its first token of all, and both one higher than their number.
+TEST(builder, classes_lie_beside_the_tokens) {
+  const Folder folder;
+  for (const bool of_words : {false, true}) {
+    BuildOptions options;
+    const char* const lines = of_words ? R"({"tokens": ["ab", "c", "def"], "tags": ["B", null, 0]})"
+                                         "\n"
+                                         R"({"text": "x  yz", "tags": [1, "A"]})"
+                                         "\n"
+                                       : R"({"text": "ab c", "label": "B"})"
+                                         "\n"
+                                         R"({"label": 0, "text": "x"})"
+                                         "\n";
+    options.inputs = {folder.in("labelled.jsonl", lines)};
+    options.prefix = folder.out(), options.eod = 0, options.overwrite = true;
+    options.format.labelled = std::make_shared<gyr::LabelledFormat>(gyr::LabelledFormat{{"A", "B"}, of_words});
+    const BuildReport report = gyr::build_corpus(bytes_only(), options);
+    EXPECT_EQ(report.documents, 2);
+    EXPECT_EQ(report.labelled, of_words ? 4 : 2);
+    const gyr::TokenFile labels(gyr::labels_prefix(folder.out()));
+    const auto of = [&](std::int64_t sequence) {
+      std::vector<std::int32_t> numbers(std::size_t(labels.length(sequence)));
+      labels.read(sequence, 0, numbers);
+      return numbers;
+    };
+    using Numbers = std::vector<std::int32_t>;  // "ab c def", "x yz" or "ab c", "x", and the end
+    EXPECT_EQ(of(0), of_words ? (Numbers{2, 0, 0, 0, 1, 0, 0, 0, 0}) : (Numbers{2, 0, 0, 0, 0}));
+    EXPECT_EQ(of(1), of_words ? (Numbers{2, 1, 0, 0, 0}) : (Numbers{1, 0}));
+  }
 }

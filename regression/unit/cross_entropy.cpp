@@ -210,3 +210,32 @@ TEST(cross_entropy, a_label_nobody_holds_adds_nothing) {
   logits_top<float>(bench.dev, logits, 0, none);
   for (Index r = 0; r < height; ++r) EXPECT_EQ(none(r), std::numeric_limits<float>::lowest());
 }
+
+// A shard has the first of its columns whose logit is the row's largest; the largest of what shards find is that of the first of all.
+template <class A>
+void likeliest_are_found() {
+  Workbench bench;
+  const auto logits = bench.normal<A>(height, vocab_size);
+  for (Index r = 0; r < height; ++r) logits(r, r * 150 % vocab_size) = logits(r, (r * 150 + 333) % vocab_size) = A(50);  // two of a row
+  for (const std::vector<Index>& parts : {std::vector<Index>{vocab_size}, {601, 1, 599}, {128, 0, 1, 1072}}) {
+    std::vector<A> found(height, std::numeric_limits<A>::lowest());
+    Index first = 0;
+    for (const Index count : parts) {
+      const auto shard = bench.normal<A>(height, count + 3);
+      const auto top = bench.zeros<A>(height);
+      for (Index r = 0; r < height; ++r)
+        for (Index v = 0; v < count + 3; ++v) shard(r, v) = v < count ? logits(r, first + v) : A(50);  // padding must not be found
+      std::fill_n(top.data(), height, A(50));
+      const auto here = bench.zeros<A>(height);
+      logits_found<A>(bench.dev, shard, count, top, first, here);
+      for (Index r = 0; r < height; ++r) found[r] = std::max(found[r], here(r));
+      first += count;
+    }
+    for (Index r = 0; r < height; ++r) EXPECT_EQ(-found[r], A(std::min(r * 150 % vocab_size, (r * 150 + 333) % vocab_size))) << "row " << r;
+  }
+}
+
+TEST(cross_entropy, the_likeliest_is_found_by_the_shard_that_has_it) {
+  likeliest_are_found<double>();
+  likeliest_are_found<float>();
+}

@@ -119,6 +119,12 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.mlm.max_ngram", {"3", course}},
                                                                          {"train.mlm.seed", {"7", course}},
                                                                          {"train.init_from", {"model", none}},
+                                                                         {"train.init_head", {"new", none}},
+                                                                         {"train.classify.labels", {"[a, b]", function}},
+                                                                         {"train.classify.num_labels", {"3", function}},
+                                                                         {"train.classify.pool", {"last", function}},
+                                                                         {"train.tag.labels", {"[a, b]", function}},
+                                                                         {"train.tag.num_labels", {"3", function}},
                                                                          {"train.precision", {"bf16", course}},
                                                                          {"train.products", {"cblas", none}},
                                                                          {"train.steps", {"7", course}},
@@ -208,8 +214,9 @@ using Overrides = std::vector<std::string>;
 Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
-  if (key == "model.attention.causal") return {"model.pattern=P*E"};  // without windows
-  if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
+  if (key == "train.init_head") return {"train.init_from=model"};
+  if (key == "model.attention.causal") return {"model.pattern=P**E"};  // no window sees both ways
+  if (key == "model.moe.score") return {"model.moe.z_loss=0"};         // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
   return {};
 }

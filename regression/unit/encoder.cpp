@@ -2,6 +2,7 @@
 // Models that look both ways: their gradients are differences, a token reaches all others of its text and none of another, and they do not write.
 #include "modules/masking.hpp"
 #include "regression/cases.hpp"
+#include "regression/differences.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 #include "src/config/run_config.hpp"
@@ -51,17 +52,7 @@ TEST(encoder, gradients_are_differences) {
         return sum / double(tokens);
       };
       rig.engine.gradients(source, 1, 1);
-      for (const auto& p : rig.engine.stage().parameters().all())
-        for (const Index at : {p->size() / 3, p->size() - 1}) {
-          const auto w = p->vector<double>();
-          const double gradient = p->vector_gradient<double>()(at), kept = w(at), h = 1e-5;
-          w(at) = kept + h;
-          const double above = loss();
-          w(at) = kept - h;
-          const double below = loss();
-          w(at) = kept;
-          EXPECT_NEAR(gradient, (above - below) / (2 * h), 2e-8) << p->weight.name << " " << at;
-        }
+      expect_differences(rig.engine, loss);
     }
 }
 

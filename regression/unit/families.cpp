@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "modules/classes.hpp"
 #include "modules/masking.hpp"
 #include "regression/folder.hpp"
 #include "regression/golden.hpp"
@@ -123,6 +124,23 @@ ModelConfig bert(Draw& d) {
   return m;
 }
 
+std::vector<std::string> some_classes(Draw& d) {
+  if (d.coin()) return numbered_classes(d.from(2, 12));
+  return {"O", "B", d.coin() ? "I" : "a \"name\", quoted"};
+}
+
+ModelConfig bert_texts(Draw& d) {
+  ModelConfig m = bert(d);
+  m.tie_word_embeddings = false, m.objective = classify(some_classes(d));
+  return m;
+}
+
+ModelConfig bert_tokens(Draw& d) {
+  ModelConfig m = bert(d);
+  m.tie_word_embeddings = false, m.objective = tag(some_classes(d));
+  return m;
+}
+
 ModelConfig falcon(Draw& d) {
   ModelConfig m = gpt2(d);
   m.positions = 0, m.attention.num_kv_heads = 1, m.attention.rotary_fraction = 1, m.attention.rope_theta = double(d.from(2, 100000));
@@ -170,9 +188,10 @@ struct Drawn {
   const char* model_type;
   ModelConfig (*draw)(Draw&);
 };
-constexpr Drawn drawn[] = {{"llama", llama},   {"mistral", mistral}, {"qwen2", qwen2}, {"mixtral", mixtral}, {"qwen3_moe", qwen3_moe},
-                           {"mamba2", mamba2}, {"gpt2", gpt2},       {"bert", bert},   {"qwen3", qwen3},     {"falcon", falcon},
-                           {"bamba", bamba},   {"nemotron_h", nemotron_h}};
+constexpr Drawn drawn[] = {{"llama", llama},         {"mistral", mistral}, {"qwen2", qwen2}, {"mixtral", mixtral},
+                           {"qwen3_moe", qwen3_moe}, {"mamba2", mamba2},   {"gpt2", gpt2},   {"bert", bert},
+                           {"qwen3", qwen3},         {"falcon", falcon},   {"bamba", bamba}, {"nemotron_h", nemotron_h},
+                           {"bert", bert_texts},     {"bert", bert_tokens}};
 
 TEST(families, what_is_written_is_read_again) {
   const unsigned seed = testing::seed_of_run();
@@ -188,6 +207,8 @@ TEST(families, what_is_written_is_read_again) {
     const HuggingFaceConfig back = parse_config_json(text, "written");
     EXPECT_TRUE(back.notes.empty()) << back.notes.front();
     EXPECT_EQ(back.model.pattern, config.model.pattern);
+    EXPECT_STREQ(back.model.objective->name(), config.model.objective->name());
+    EXPECT_EQ(back.model.objective->classes(), config.model.objective->classes());
     EXPECT_EQ(write_config_json(back), text);
   }
 }
@@ -203,6 +224,26 @@ TEST(families, the_one_a_model_came_from_is_kept_and_what_none_can_say_is_named)
   const Error error = error_of([&] { family_for(m, "mistral"); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("the nearest is LlamaForCausalLM: model.mlp.gate_multiplier is 2"), std::string::npos) << error.what();
+}
+
+TEST(families, classes_are_those_of_the_file) {
+  const auto read = [](const char* type, const char* more) {
+    return parse_config_json(fmt::format(R"({{"model_type": "bert", "architectures": ["BertFor{}"]{}}})", type, more), "file").model.objective;
+  };
+  EXPECT_STREQ(read("MaskedLM", "")->name(), "mlm");
+  EXPECT_STREQ(read("PreTraining", "")->name(), "mlm");
+  for (const char* type : {"SequenceClassification", "TokenClassification"}) {
+    EXPECT_STREQ(read(type, "")->name(), type[0] == 'S' ? "classify" : "tag");
+    EXPECT_EQ(read(type, "")->classes(), numbered_classes(2));
+    EXPECT_EQ(read(type, R"(, "num_labels": 4)")->classes(), numbered_classes(4));
+    EXPECT_EQ(read(type, R"(, "id2label": {"1": "b", "0": "a", "2": "c"}, "label2id": null)")->classes(), (std::vector<std::string>{"a", "b", "c"}));
+    const std::pair<const char*, const char*> refused[] = {{R"(, "id2label": {"0": "a", "2": "c"})", "id2label has no name of class 1 of 2"},
+                                                           {R"(, "id2label": ["a", "b"])", "id2label is [\"a\",\"b\"], and not a name"},
+                                                           {R"(, "id2label": {"0": "a"})", "id2label has 1 classes"},
+                                                           {R"(, "problem_type": "regression")", "problem_type is \"regression\""}};
+    for (const auto& [more, message] : refused)
+      EXPECT_NE(std::string(error_of([&, more = more] { read(type, more); }).what()).find(message), std::string::npos) << message;
+  }
 }
 
 // What a file does not say is transformers' default.

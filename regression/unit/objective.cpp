@@ -6,6 +6,7 @@
 
 #include "kernels/sum.hpp"
 #include "regression/cases.hpp"
+#include "regression/differences.hpp"
 #include "regression/testing.hpp"
 #include "src/config/run_config.hpp"
 #include "src/engine/engine.hpp"
@@ -74,7 +75,7 @@ class Reward final : public Objective {
 };
 
 const RegisteredObjective here({"reward", "a reward of each sequence, for tests",
-                                [](Section&) -> std::shared_ptr<const Objective> { return std::make_shared<Reward>(); }});
+                                [](Section&, const Objective&) -> std::shared_ptr<const Objective> { return std::make_shared<Reward>(); }});
 
 // A micro-batch, labelled by the objective.
 MicroBatch labelled(const Objective& objective, const Case& c, Index first) {
@@ -122,17 +123,7 @@ TEST(objective, the_gradient_of_another_one_is_its_difference) {
   const auto source = [&](int i) { return labelled(*rig.engine.config().model.objective, c, i * c.batch); };
   const auto loss = [&] { return rig.engine.evaluate(source, 1).first / double(c.batch); };
   rig.engine.gradients(source, 1, 1);
-  for (const auto& p : rig.engine.stage().parameters().all()) {
-    const Index at = p->size() / 3;
-    const auto w = p->vector<double>();
-    const double gradient = p->vector_gradient<double>()(at), kept = w(at), h = 1e-5;
-    w(at) = kept + h;
-    const double above = loss();
-    w(at) = kept - h;
-    const double below = loss();
-    w(at) = kept;
-    EXPECT_NEAR(gradient, (above - below) / (2 * h), 1e-8) << p->weight.name;
-  }
+  expect_differences(rig.engine, loss);
 }
 
 TEST(objective, label_smoothing_and_z_loss_are_of_training_alone) {
@@ -171,7 +162,7 @@ TEST(objective, a_deck_names_one_of_those_there_are) {
     ADD_FAILURE() << "next_tokens is no objective";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::config);
-    for (const char* part : {"run.yaml:1", "train.objective = next_tokens", "allowed: mlm | next_token", "did you mean `next_token`?"})
+    for (const char* part : {"run.yaml:1", "train.objective = next_tokens", "allowed: classify | mlm | next_token", "did you mean `next_token`?"})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
   }
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon data build TEXT... PREFIX: tokenizes text into PREFIX.bin and PREFIX.idx, with a loss mask where it is made of prompts
-// and responses; under mpiexec the ranks share the work.
+// and responses, and labels where it is made of examples with classes; under mpiexec the ranks share the work.
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <set>
+#include <sstream>
 
 #include "kernels/printable.hpp"
+#include "modules/classes.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/runtime.hpp"
@@ -24,17 +27,40 @@ struct Arguments {
   std::string tokenizer;
   DocumentsOption documents;
   ConversationOption conversation;
+  std::string classes, tags;
   bool no_end = false, overwrite = false;
+
+  bool labelled() const { return !classes.empty() || !tags.empty(); }
 };
+
+// Names between commas, or how many there are.
+std::shared_ptr<const LabelledFormat> labelled_of(const Arguments& a) {
+  const char* const option = a.tags.empty() ? "--classes" : "--tags";
+  const std::string& text = a.tags.empty() ? a.classes : a.tags;
+  std::vector<std::string> names;
+  if (text.find_first_not_of("0123456789") == text.npos && text.size() < 8) {
+    names = numbered_classes(std::stoll(text));
+  } else {
+    std::istringstream list(text);
+    for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  }
+  const bool differ = std::set<std::string>(names.begin(), names.end()).size() == names.size() && std::count(names.begin(), names.end(), "") == 0;
+  require(names.size() > 1 && Index(names.size()) <= most_classes && differ, Exit::usage,
+          "{} {}: is neither 2 to {} names between commas, which differ, nor a number of classes", option, printable(text), most_classes);
+  return std::make_shared<LabelledFormat>(LabelledFormat{std::move(names), !a.tags.empty()});
+}
 
 DocumentFormat format_of(const Arguments& a, const Tokenizer& tokenizer) {
   DocumentFormat format = a.documents.format();
   format.conversation = a.conversation.format(tokenizer);
-  if (!format.conversation) return format;
+  if (a.labelled()) format.labelled = labelled_of(a);
+  if (!format.conversation && !format.labelled) return format;
+  const char* const option = format.conversation ? "--template" : a.tags.empty() ? "--classes" : "--tags";
+  require(!format.conversation || !format.labelled, Exit::usage, "--template: examples with classes are not written down by a template");
   using Rule = DocumentFormat::Rule;
-  require(format.rule == Rule::automatic || format.rule == Rule::json_lines, Exit::usage, "--template reads JSON lines, not --documents {}",
+  require(format.rule == Rule::automatic || format.rule == Rule::json_lines, Exit::usage, "{} reads JSON lines, not --documents {}", option,
           a.documents.rule);
-  require(a.documents.separator.empty(), Exit::usage, "--separator has no meaning for the JSON lines of --template");
+  require(a.documents.separator.empty(), Exit::usage, "--separator has no meaning for the JSON lines of {}", option);
   format.rule = Rule::json_lines;
   return format;
 }
@@ -52,6 +78,7 @@ void say_report(const BuildReport& report, const std::string& prefix, double sec
   if (report.learned < report.tokens)
     std::printf("%s_mask.bin: %ld of the tokens (%.1f %%) are learned, the others only read\n", prefix.c_str(), long(report.learned),
                 100.0 * double(report.learned) / double(report.tokens));
+  if (report.labelled > 0) std::printf("%s_labels.bin: %ld classes are told\n", prefix.c_str(), long(report.labelled));
   if (report.skipped_lines > 0) std::printf("%ld invalid lines were skipped\n", long(report.skipped_lines));
 }
 
@@ -72,7 +99,7 @@ int build(const Arguments& a) {
         require(!options.inputs.empty(), Exit::usage, "data build takes at least one text file and then the PREFIX to write");
         options.format = format_of(a, tokenizer);
         options.overwrite = a.overwrite;
-        if (!a.no_end) {
+        if (!a.no_end && (!a.labelled() || tokenizer.vocabulary().templates.empty())) {
           options.eod = tokenizer.eod();
           require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to do without", a.tokenizer);
         }
@@ -108,6 +135,13 @@ void add_data(Command& app, Action& action) {
   b->add_option("files", a->files, "Text or JSONL files, then the PREFIX to write")->required()->words(2);
   b->add_option("--tokenizer", a->tokenizer, "tokenizer.json")->required();
   a->conversation.add(*b, a->documents.add(*b));
+  Option* const classes = b->add_option("--classes", a->classes,
+                                        "Examples {\"text\": ..., \"label\": ...} of these classes: NAME,NAME,... or how many there are, for "
+                                        "train.objective classify. A label is a name or a number from 0 on");
+  b->add_option("--tags", a->tags,
+                "Examples {\"tokens\": [...], \"tags\": [...]}, or of \"text\" cut at white space, with a class or null for each word, for "
+                "train.objective tag")
+      ->excludes(classes);
   b->add_flag("--no-end", a->no_end, "Append no end-of-document token; it is learned where the token before it is");
   b->add_flag("--overwrite", a->overwrite, "Replace existing files");
   b->callback([a, &action] { action = [a] { return build(*a); }; });

@@ -39,7 +39,9 @@ struct Arguments {
 
 constexpr const char* footer = R"(
 One task a run:
-  --data     Loss and perplexity over windows of --length tokens and the token after each.
+  --data     Loss and perplexity over windows of --length tokens and the token after each. Of a model that tells classes the files are whole texts
+             with labels (data build --classes, --tags), and the figures also accuracy, F1 of each class, their mean (macro) and that of all
+             labels together (micro), and, where classes are few, how many of each are taken for each.
   --text     Perplexity of plain text or JSONL documents. Of the tokens y_0 .. y_n of a document (y_0 is --begin, or the text's first
              token where that is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and
              scores what follows each of them; every further one ends --stride tokens S later and scores the S new tokens, each
@@ -52,7 +54,7 @@ One task a run:
              choice of the largest sum of ln p, acc_norm that divided by the choice's bytes, acc_token by its tokens.
 Context and continuation are encoded together: the continuation's tokens are those of encode(context + continuation) after the first
 |encode(context)|, and white space at the context's end belongs to the continuation. What does not fit into --length loses its beginning.
---logits FILE.h5, for h5py and h5ls, in each task: /logits (rows, vocab_size) has what the model says after each token, float32 (with --precision
+--logits FILE.h5, for h5py and h5ls, in each task: /logits (rows, vocab_size or classes) has what the model says after each token, float32 (with --precision
 fp64 float64); /tokens (rows) the tokens read; /labels (rows) what is to follow, -100 where nothing is asked for; /offsets: sequence, window or
 example i is the rows from offsets[i] to before offsets[i+1]. The file appears when it is whole. --limit and --length make it small.
 Errors are standard errors of a mean; a perplexity's is its own times that of the logarithm. Figures do not depend on the number of ranks.)";
@@ -65,8 +67,10 @@ DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index s
   data.which = a.prefixes.empty() ? (a.split == "test" ? Split::test : a.split == "train" ? Split::train : Split::validation) : Split::train;
   data.seq_length = seq_length;
   data.seed = run.data.seed;
-  if (run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
-  data.separate = run.data.separate;
+  data.classes = run.model.objective->classes();
+  const bool whole = !data.classes.empty();                                         // texts
+  if (whole || run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
+  data.separate = whole || run.data.separate;
   data.vocab_size = run.model.vocab_size;
   data.words = words_of(run);
   return data;
@@ -151,6 +155,12 @@ class Outputs {
   std::optional<OutputFile> json_, records_;
 };
 
+// What a row's prediction is made of.
+Index columns_of(const ModelConfig& m) {
+  const std::size_t classes = m.objective->classes().size();
+  return classes > 0 ? Index(classes) : m.vocab_size;
+}
+
 void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), patience_of(runtime.world()));
   Json settings{{"gyrfalcon", version()}, {"checkpoint", a.checkpoint}, {"task", ""}};
@@ -162,15 +172,21 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   });
   const std::string precision = a.precision.empty() ? run.train.precision : a.precision;
   std::optional<LogitsFile> logits;
-  if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), run.model.vocab_size, precision_of(precision));
+  if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), columns_of(run.model), precision_of(precision));
+  std::optional<ClassCounts> classes;
+  if (const auto& names = run.model.objective->classes(); !names.empty()) classes.emplace(names);
   const auto scores = score_passages(
       run.model, precision_of(precision), grid,
       [&](Stage& stage) {
         stage.fill([&](ParameterList weights, const Arrived& arrived) { load_weights(a.checkpoint, grid, stage.config(), weights, arrived); });
       },
-      evaluation->passages(), a.batch, logits ? &*logits : nullptr, factors_of(a.weights));
+      evaluation->passages(), a.batch, logits ? &*logits : nullptr, factors_of(a.weights), classes ? &*classes : nullptr);
   if (logits) logits->finish();
-  const Conclusion conclusion = evaluation->conclude(scores);
+  Conclusion conclusion = evaluation->conclude(scores);
+  if (classes) {
+    conclusion.text += "\n" + classes->text();
+    conclusion.results["classes"] = classes->results();
+  }
   settings["precision"] = precision;
   settings["weights"] = a.weights;
   settings["grid"] = {{"data", grid.layout().size(Axis::data)}, {"pipeline", a.pipeline}, {"tensor", grid.layout().size(Axis::tensor)}};

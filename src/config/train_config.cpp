@@ -51,6 +51,11 @@ std::string read_init_from(Section& train) {
 TrainConfig read_train(Section& s, const std::string& precision, Index seq_length) {
   TrainConfig c;
   c.init_from = read_init_from(s);
+  auto head =
+      s.get("init_head", "stored", "head of the weights to start from: as it is stored, or a new one, drawn, on their trunk (weights model.*)")
+          .one_of({"stored", "new"})
+          .effect(Effect::none);
+  c.new_head = head.must("stored, where train.init_from names no weights", head.value() == "stored" || !c.init_from.empty()).value() == "new";
   c.precision = s.get("precision", precision, "arithmetic; bf16: bf16 storage and products, fp32 sums and masters").one_of({"fp32", "fp64", "bf16"});
   c.products = read_products(s);
   c.steps = s.get("steps", 1000, "optimizer steps").at_least(0).at_most(most_steps);

@@ -21,6 +21,7 @@ enum class NonFinite { stop, skip, rollback };
 
 struct TrainConfig {
   std::string init_from, precision;
+  bool new_head;  // in place of that of init_from
   ProductLibrary products = ProductLibrary::automatic;
   Index steps, global_batch_size, micro_batch_size, seq_length;
   std::vector<BatchStep> ramp;

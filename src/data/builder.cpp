@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Turns text files into a tokenized corpus. Each rank encodes its blocks into a part file of its own; when all know how
 // long the parts are, each copies its part, and writes its share of the index, to their places in the two files of rank
-// 0. A loss mask is one more such pair.
+// 0. A loss mask is one more such pair, and so are labels.
 #include "src/data/builder.hpp"
 
 #include <algorithm>
@@ -10,8 +10,10 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cross_entropy.hpp"
 #include "kernels/error.hpp"
 #include "src/base/output_file.hpp"
+#include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
 #include "src/data/token_writer.hpp"
 
@@ -160,7 +162,7 @@ class Builder {
     team_.collective_check([&] {
       if (team_.rank == 0) commit();
     });
-    return {sum(part_.bytes), place.sequences, place.tokens, sum(learned_), sum(part_.skipped_lines)};
+    return {sum(part_.bytes), place.sequences, place.tokens, sum(learned_), sum(labelled_), sum(part_.skipped_lines)};
   }
 
  private:
@@ -173,11 +175,12 @@ class Builder {
   void each_output(Action&& action) {
     action(*tokens_);
     if (mask_) action(*mask_);
+    if (labels_) action(*labels_);
   }
 
   void prepare() {
     require(!options_.inputs.empty(), Exit::config, "no input file is named");
-    for (const auto& prefix : {options_.prefix, mask_prefix(options_.prefix)})
+    for (const auto& prefix : {options_.prefix, mask_prefix(options_.prefix), labels_prefix(options_.prefix)})
       for (const auto& path : {index_path(prefix), tokens_path(prefix)}) {
         require(!std::filesystem::is_directory(path), Exit::io, "{}: is a folder; choose another prefix", path.string());
         require(options_.overwrite || !std::filesystem::exists(path), Exit::config,
@@ -193,6 +196,8 @@ class Builder {
     }
     tokens_.emplace(options_.prefix, token_type_for(tokenizer_.size()), team_.rank);
     if (options_.format.conversation) mask_.emplace(mask_prefix(options_.prefix), TokenType::u8, team_.rank);
+    if (options_.format.labelled)
+      labels_.emplace(labels_prefix(options_.prefix), token_type_for(std::int64_t(options_.format.labelled->classes.size()) + 1), team_.rank);
   }
 
   // The blocks of all files in one row; rank r takes the r-th of equal shares.
@@ -215,15 +220,34 @@ class Builder {
     each_output([](Output& output) { output.flush(); });
   }
 
+  // The first token of each word has its class, that of a whole text stands at the first of all.
+  void encode(const LabelledText& example) {
+    for (std::size_t w = 0; w < example.words.size(); ++w) {
+      tokenizer_.encode(w == 0 ? example.words[w] : " " + example.words[w], ids_);
+      if (classes_.size() < ids_.size()) classes_.push_back(1 + std::max(example.classes[w], -1));
+      classes_.resize(ids_.size(), 0);
+    }
+    const bool whole = !options_.format.labelled->of_words;
+    if (whole) classes_.assign(ids_.size(), 0);
+    for (const Template& t : tokenizer_.vocabulary().templates) {
+      ids_.insert(ids_.begin(), t.before.begin(), t.before.end()), ids_.insert(ids_.end(), t.after.begin(), t.after.end());
+      classes_.insert(classes_.begin(), t.before.size(), 0), classes_.resize(ids_.size(), 0);
+    }
+    if (whole && !classes_.empty()) classes_[0] = 1 + example.classes[0];
+  }
+
   void add(const Fragment& fragment) {
     ids_.clear();
     marks_.clear();
+    classes_.clear();
     tokenizer_.encode(fragment.text, ids_);
     marks_.resize(ids_.size(), true);
     for (const Utterance& utterance : fragment.utterances) {
       gyr::encode(utterance, tokenizer_, ids_);
       marks_.resize(ids_.size(), utterance.learned);
     }
+    if (fragment.labelled) encode(*fragment.labelled);
+    marks_.resize(ids_.size(), true);
     if (fragment.ends && options_.eod) {
       ids_.push_back(*options_.eod);
       marks_.push_back(marks_.empty() || marks_.back());
@@ -232,6 +256,10 @@ class Builder {
     learned_ += std::count(marks_.begin(), marks_.end(), 1);
     tokens_->append(ids_);
     if (mask_) mask_->append(marks_);
+    if (!labels_) return;
+    classes_.resize(ids_.size(), 0);
+    labelled_ += std::count_if(classes_.begin(), classes_.end(), [](std::int32_t c) { return c > 0; });
+    labels_->append(classes_);
   }
 
   // All bytes are on disk before anything old goes. The mask changes while no index stands beside the tokens, so that a
@@ -239,14 +267,21 @@ class Builder {
   void commit() {
     each_output([](Output& output) { output.sync(); });
     remove_file(index_path(options_.prefix));
-    const auto mask = mask_prefix(options_.prefix);
-    if (mask_) {
-      mask_->commit();
-    } else {
-      remove_file(index_path(mask));
-      remove_file(tokens_path(mask));
+    commit_beside(mask_, mask_prefix(options_.prefix));
+    commit_beside(labels_, labels_prefix(options_.prefix));
+    remove_file(names_path(options_.prefix));
+    if (labels_) {
+      OutputFile names(names_path(options_.prefix));
+      for (const std::string& name : options_.format.labelled->classes) names.append(name + "\n");
+      names.commit();
     }
     tokens_->commit();
+  }
+
+  static void commit_beside(std::optional<Output>& output, const std::filesystem::path& prefix) {
+    if (output) return output->commit();
+    remove_file(index_path(prefix));
+    remove_file(tokens_path(prefix));
   }
 
   const Tokenizer& tokenizer_;
@@ -254,9 +289,9 @@ class Builder {
   const Team& team_;
   std::vector<std::int64_t> first_block_;  // [file], and their number in all
   Part part_;
-  std::int64_t learned_ = 0;
-  std::optional<Output> tokens_, mask_;
-  std::vector<std::int32_t> ids_, marks_;  // of the fragment at hand
+  std::int64_t learned_ = 0, labelled_ = 0;
+  std::optional<Output> tokens_, mask_, labels_;
+  std::vector<std::int32_t> ids_, marks_, classes_;  // of the fragment at hand; classes: 1 + class, or 0
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Turns text files into a tokenized corpus (token_file.hpp), with a loss mask (loss_mask.hpp) where the text is made of
-// conversations, shared out over any number of ranks. The bytes written do not depend on how many there are.
+// conversations and with labels (class_labels.hpp) where it is made of examples with classes, shared out over any number of ranks. The bytes written
+// do not depend on how many there are.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +30,13 @@ struct BuildOptions {
   std::optional<std::int32_t> eod;            // appended to every document; nothing is when empty. To be predicted in a
                                               // conversation where the token before it is
   bool overwrite = false;                     // replace an existing corpus
+                                              // Examples with classes (labelled.hpp) get what the tokenizer's own template puts around a text
 };
 
 struct BuildReport {
   std::int64_t bytes = 0, documents = 0, tokens = 0;
   std::int64_t learned = 0;        // tokens to be predicted: all, where there is no mask
+  std::int64_t labelled = 0;       // tokens that have a class, or whose text has
   std::int64_t skipped_lines = 0;  // invalid ones, where these are skipped
 };
 

@@ -23,10 +23,8 @@ struct Conversation {
   std::string problem;  // what is wrong with the line, as in "the line ..."; empty when nothing is
 };
 
-inline constexpr std::size_t max_json_depth = 64;
-
 // Other keys are passed over. A problem: no valid JSON object, a key that is missing, twice there or no string, no turn
-// of the assistant, nesting deeper than max_json_depth.
+// of the assistant, nesting deeper than json_line::max_depth.
 Conversation read_conversation(std::string_view line, const ConversationFormat& format);
 
 }  // namespace gyr

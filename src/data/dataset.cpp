@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 
+#include "kernels/cross_entropy.hpp"
 #include "kernels/error.hpp"
 #include "src/data/packing.hpp"
 
@@ -61,6 +62,8 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
           options.vocab_size);
   const auto weights = given_weights();
   const auto count = options.corpora.size();
+  require(options.classes.empty() || (options.order == SampleOrder::documents && options.separate), Exit::config,
+          "a text with a class must be whole and alone: set data.order: documents and data.documents: separate");
   const bool megatron = options.order == SampleOrder::megatron;
   require(!megatron || options.samples >= 1, Exit::config, "the megatron order needs to know how many samples will be read");
   require(!megatron || count == 1 || !weights.empty(), Exit::config, "the megatron order needs a weight for each of the {} corpora", count);
@@ -71,6 +74,7 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
     files_.push_back(std::make_unique<TokenFile>(options.corpora[c].prefix));
     const TokenFile& file = *files_.back();
     masks_.push_back(LossMask::beside(file));
+    if (!options.classes.empty()) labels_.push_back(std::make_unique<ClassLabels>(file, options.classes));
     const SequenceRange range = split_range(options.split, options.which, file.sequences());
     require(range.first < range.last, Exit::data, "{}: the {} split is empty: {} of {} sequences makes none; give it a larger share",
             file.prefix().string(), name_of(options.which), options.split, file.sequences());
@@ -100,7 +104,8 @@ std::vector<double> Dataset::given_weights() const {
 Sample Dataset::sample(std::int64_t number) const {
   const Blend::Pick pick = samples_.size() == 1 ? Blend::Pick{0, number} : blend_->at(number);
   const auto c = std::size_t(pick.corpus), length = std::size_t(options_.seq_length) + 1;
-  Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length), {}};
+  Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length), {}, {}};
+  if (!labels_.empty()) s.classes.assign(length, ignored_label);
   if (options_.separate) s.positions.resize(length);
   const auto separate = [&](std::size_t first, std::size_t count) {
     if (!options_.separate || count == 0) return;
@@ -114,6 +119,7 @@ Sample Dataset::sample(std::int64_t number) const {
     files_[c]->read(extract.sequence, extract.offset, std::span(s.tokens).subspan(first, count), options_.vocab_size);
     if (masks_[c]) masks_[c]->read(extract.sequence, extract.offset, learned);
     else std::fill(learned.begin(), learned.end(), 1);
+    if (!labels_.empty()) labels_[c]->read(extract.sequence, extract.offset, std::span(s.classes).subspan(first, count));
     separate(first, count);
     first += count;
   }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "src/data/blend.hpp"
+#include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
 #include "src/data/samples.hpp"
 #include "src/data/token_file.hpp"
@@ -33,10 +34,11 @@ struct Corpus {
 
 // A sample as a model meets it: token t + 1 is to be predicted from tokens 0 to t, if learned[t + 1].
 struct Sample {
-  std::vector<std::int32_t> tokens;     // L + 1; padding, after the documents of the documents order, is 0
-  std::vector<std::int32_t> positions;  // of each token within its document, padding being one; empty where joined
-  std::vector<std::uint8_t> learned;    // 0: padding, masked, or the first token of a separate document; where words are told, a special token
-  std::vector<std::uint8_t> begins;     // 1 where a token begins a word; empty: nobody asked
+  std::vector<std::int32_t> tokens;        // L + 1; padding, after the documents of the documents order, is 0
+  std::vector<std::int32_t> positions;     // of each token within its document, padding being one; empty where joined
+  std::vector<std::uint8_t> learned;       // 0: padding, masked, or the first token of a separate document; where words are told, a special token
+  std::vector<std::uint8_t> begins;        // 1 where a token begins a word; empty: nobody asked
+  std::vector<std::int32_t> classes = {};  // of each token or of the text that begins with it, or ignored_label; empty: nobody asked
 };
 
 struct DatasetOptions {
@@ -50,6 +52,7 @@ struct DatasetOptions {
   std::int64_t samples = 0;                        // how many will be read: needed by the megatron order only
   std::int64_t vocab_size = TokenFile::max_vocab;  // ids not below it stop the run where they are read
   std::shared_ptr<const Tokenizer> words;          // tells where words begin; null: nothing does
+  std::vector<std::string> classes;                // by name, that the corpora tell; none: nobody asks
 };
 
 // The shares of train, validation and test that a text such as 949,50,1 gives, of a sum of 1; nothing where it gives none.
@@ -82,7 +85,8 @@ class Dataset {
 
   DatasetOptions options_;
   std::vector<std::unique_ptr<TokenFile>> files_;
-  std::vector<std::unique_ptr<LossMask>> masks_;  // null: every token is predicted
+  std::vector<std::unique_ptr<LossMask>> masks_;      // null: every token is predicted
+  std::vector<std::unique_ptr<ClassLabels>> labels_;  // none where nobody asks
   std::vector<std::unique_ptr<Samples>> samples_;
   std::unique_ptr<Blend> blend_;
 };

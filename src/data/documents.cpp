@@ -8,6 +8,7 @@
 
 #include "kernels/error.hpp"
 #include "src/base/json_text.hpp"
+#include "src/data/json_line.hpp"
 
 namespace gyr {
 namespace {
@@ -72,7 +73,7 @@ class TextOfObject : public nlohmann::json_sax<json> {
   bool open(const char* type) {
     if (depth_ == 0 && type[3] != 'o') return refuse("is an array, not a JSON object");
     if (here_ && depth_ == 1) return refuse(fmt::format("has {} under '{}', not a string", type, wanted_));
-    if (++depth_ > max_json_depth) return refuse(fmt::format("is nested deeper than {} levels", max_json_depth));
+    if (++depth_ > json_line::max_depth) return refuse(fmt::format("is nested deeper than {} levels", json_line::max_depth));
     return true;
   }
   bool close() {
@@ -223,6 +224,11 @@ std::string DocumentFile::problem_of_object(std::string_view line, const std::fu
     const Conversation conversation = read_conversation(line, *format_.conversation);
     if (!conversation.utterances.empty()) visit({{}, true, true, conversation.utterances});
     return conversation.problem;
+  }
+  if (format_.labelled) {
+    const LabelledText example = read_labelled(line, *format_.labelled);
+    if (example.problem.empty()) visit({{}, true, true, {}, &example});
+    return example.problem;
   }
   TextOfObject object(format_.key);
   json::sax_parse(line.begin(), line.end(), &object);

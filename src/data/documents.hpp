@@ -15,6 +15,7 @@
 
 #include "src/base/mapped_file.hpp"
 #include "src/data/conversation.hpp"
+#include "src/data/labelled.hpp"
 
 namespace gyr {
 
@@ -33,6 +34,7 @@ struct DocumentFormat {
   std::string separator;                                   // "" is a blank line (white space only); any run of them is one cut
   std::string key = "text";                                // of json_lines
   std::shared_ptr<const ConversationFormat> conversation;  // of json_lines: instead of the text under `key`
+  std::shared_ptr<const LabelledFormat> labelled;          // the same
   Invalid invalid = Invalid::stop;                         // a line that is not such an object: stop with file:line, or skip and count
   std::int64_t max_line_bytes = std::int64_t(64) << 20;    // of json_lines: a longer line is invalid
 };
@@ -46,6 +48,7 @@ struct Fragment {
   std::string_view text;
   bool begins, ends;                           // the document begins or ends here
   std::span<const Utterance> utterances = {};  // of a conversation, which comes whole; there is no text then
+  const LabelledText* labelled = nullptr;      // an example with classes, likewise
 };
 
 // One open file of a corpus. Text passes as it is, byte for byte, except a UTF-8 byte order mark at the start, which is

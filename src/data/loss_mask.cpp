@@ -17,16 +17,11 @@ std::unique_ptr<LossMask> LossMask::beside(const TokenFile& tokens) {
 }
 
 LossMask::LossMask(const TokenFile& tokens) : marks_(mask_prefix(tokens.prefix())) {
-  const std::string name = index_path(marks_.prefix()).string(), other = index_path(tokens.prefix()).string();
-  const char* advice = "build both again, or move the mask away to predict every token";
-  require(marks_.type() == TokenType::u8, Exit::data, "{}: byte 17: a loss mask is of type 1 (u8), this is of type {}; {}", name, int(marks_.type()),
-          advice);
-  require(marks_.sequences() == tokens.sequences(), Exit::data, "{}: a loss mask of {} sequences beside {}, which has {}; {}", name,
-          marks_.sequences(), other, tokens.sequences(), advice);
-  for (std::int64_t s = 0; s < tokens.sequences(); ++s)
-    require(marks_.length(s) == tokens.length(s), Exit::data,
-            "{}: byte {}: sequence {} of the loss mask has {} marks, and that of {} has {} tokens; {}", name, index_header_bytes + 4 * s, s,
-            marks_.length(s), other, tokens.length(s), advice);
+  const std::string name = index_path(marks_.prefix()).string();
+  require(marks_.type() == TokenType::u8, Exit::data,
+          "{}: byte 17: a loss mask is of type 1 (u8), this is of type {}; build both again, or move the mask away to predict every token", name,
+          int(marks_.type()));
+  require_same_sequences(marks_, tokens, "a loss mask");
 }
 
 void LossMask::read(std::int64_t sequence, std::int64_t offset, std::span<std::uint8_t> out) const {

@@ -152,4 +152,14 @@ std::int32_t TokenFile::check_tokens(std::int64_t vocab_size) const {
   return largest;
 }
 
+void require_same_sequences(const TokenFile& beside, const TokenFile& tokens, const char* what) {
+  const std::string name = index_path(beside.prefix()).string(), other = index_path(tokens.prefix()).string();
+  const char* const advice = "build both again, or move these files away to do without";
+  require(beside.sequences() == tokens.sequences(), Exit::data, "{}: {} of {} sequences beside {}, which has {}; {}", name, what, beside.sequences(),
+          other, tokens.sequences(), advice);
+  for (std::int64_t s = 0; s < tokens.sequences(); ++s)
+    require(beside.length(s) == tokens.length(s), Exit::data, "{}: byte {}: sequence {} of {} has {} numbers, and that of {} has {} tokens; {}", name,
+            index_header_bytes + 4 * s, s, what, beside.length(s), other, tokens.length(s), advice);
+}
+
 }  // namespace gyr

@@ -82,4 +82,7 @@ class TokenFile {
   std::int64_t lengths_ = 0, pointers_ = 0, document_starts_ = 0;  // bytes of the index at which its arrays begin
 };
 
+// Exit::data unless what stands beside tokens, called so in messages, has a number for each of them in the same sequences.
+void require_same_sequences(const TokenFile& beside, const TokenFile& tokens, const char* what);
+
 }  // namespace gyr

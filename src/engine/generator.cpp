@@ -46,6 +46,8 @@ Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, Generat
   ensure(!room_.prompts.empty() && *room_.prompts.begin() > 0, "a generator without prompts");
   require(config.attention.causal, Exit::config,
           "model.attention.causal = false: a model in which every token sees all others has no next token to write; it scores and tags texts");
+  require(config.objective->classes().empty(), Exit::config,
+          "train.objective = {}: a model that tells classes has no next token to write; it is for eval", config.objective->name());
   make(true, 0, 0, 0);
   const std::vector<Token> tokens(std::max(*room_.prompts.rbegin(), room_.sequences), 0);
   for (const Index length : room_.prompts) advance({1, length, 0, {0}}, std::span(tokens).first(length));

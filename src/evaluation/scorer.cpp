@@ -51,20 +51,25 @@ void add_up(PassageScore& score, const RowScore& token) {
 }
 
 // Adds the scores of some batches to those of their passages, on one rank of the last stage.
-void score(Engine& engine, const Passages& passages, const std::vector<const Batch*>& batches, std::vector<PassageScore>& scores) {
+void score(Engine& engine, const Passages& passages, const std::vector<const Batch*>& batches, std::vector<PassageScore>& scores,
+           ClassCounts* classes) {
   std::vector<MicroBatch> micros;
   for (const Batch* batch : batches) micros.push_back(padded(passages, *batch));
   const auto each = engine.scores([&](int i) { return micros[i]; }, int(micros.size()));
   if (engine.grid().tensor().rank() != 0) return;
   for (std::size_t i = 0; i < micros.size(); ++i)
-    for (std::size_t r = 0; r < each[i].size(); ++r)  // none before the last stage
-      if (micros[i].labels[r] != ignored_label) add_up(scores[batches[i]->members[r / batches[i]->seq_length]], each[i][r]);
+    for (std::size_t r = 0; r < each[i].size(); ++r) {  // none before the last stage
+      if (micros[i].labels[r] == ignored_label) continue;
+      add_up(scores[batches[i]->members[r / batches[i]->seq_length]], each[i][r]);
+      if (classes) classes->add(micros[i].labels[r], each[i][r].likeliest);
+    }
 }
 
 // Sums over all ranks, where each number comes from one of them.
-void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores) {
+void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores, ClassCounts* classes) {
   static_assert(sizeof(PassageScore) == 4 * sizeof(double));
   grid.world().start_all_reduce(dev, Tensor1<double>(&scores.front().loss, 4 * scores.size())).host_wait();
+  if (classes) grid.world().start_all_reduce(dev, Tensor1<double>(classes->numbers().data(), classes->numbers().size())).host_wait();
 }
 
 // The same scores on every rank, so that all end with the same words.
@@ -80,7 +85,7 @@ void require_numbers(const std::vector<PassageScore>& scores) {
 }  // namespace
 
 std::vector<PassageScore> score_passages(const ModelConfig& model, DType precision, Grid& grid, const Fill& fill, const Passages& passages,
-                                         const BatchLimits& limits, LogitsFile* logits, Factors factors) {
+                                         const BatchLimits& limits, LogitsFile* logits, Factors factors, ClassCounts* classes) {
   const std::vector<Batch> batches = plan_batches(passages.lengths, limits);
   EngineConfig config;
   config.model = model;
@@ -107,13 +112,13 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
     std::vector<const Batch*> here;
     for (std::size_t round = first; round < std::min(rounds, first + at_once); ++round)
       if (const Batch* batch = batch_of(round, grid.coordinate(Axis::data))) here.push_back(batch);
-    if (!here.empty()) score(engine, passages, here, scores);
+    if (!here.empty()) score(engine, passages, here, scores, classes);
     if (!logits) continue;
     std::vector<const Batch*> all;
     for (std::size_t data = 0; data < sharers; ++data) all.push_back(batch_of(first, data));
     logits->write(engine.device(), all);
   }
-  share(grid, engine.device(), scores);
+  share(grid, engine.device(), scores, classes);
   require_numbers(scores);
   return scores;
 }

@@ -6,6 +6,7 @@
 
 #include "src/engine/stage.hpp"
 #include "src/evaluation/batches.hpp"
+#include "src/evaluation/class_counts.hpp"
 #include "src/evaluation/logits.hpp"
 #include "src/evaluation/passage.hpp"
 #include "src/parallel/grid.hpp"
@@ -16,8 +17,8 @@ namespace gyr {
 using Fill = std::function<void(Stage&)>;
 
 // The score of every passage, the same on every rank. The batches, and so the figures but for the order of sums inside the model, are
-// those of any other grid. `logits`, where given, is written. Collective.
+// those of any other grid. `logits`, where given, is written; `classes`, where the model tells some, are counted. Collective.
 std::vector<PassageScore> score_passages(const ModelConfig&, DType, Grid&, const Fill&, const Passages&, const BatchLimits&,
-                                         LogitsFile* logits = nullptr, Factors = Factors::stored);
+                                         LogitsFile* logits = nullptr, Factors = Factors::stored, ClassCounts* classes = nullptr);
 
 }  // namespace gyr

@@ -18,7 +18,7 @@ class TokenFileEvaluation : public Evaluation {
     passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, options.seq_length);
     passages_.make = [this, model](Index i) {
       Sample s = dataset_.sample(i);
-      Labelled l = model.objective->label({s.tokens, s.learned, s.begins, i, model.vocab_size});
+      Labelled l = model.objective->label({s.tokens, s.learned, s.begins, i, model.vocab_size, s.positions, s.classes});
       if (!s.positions.empty()) s.positions.pop_back();
       return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions)};
     };

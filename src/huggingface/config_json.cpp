@@ -15,9 +15,12 @@ constexpr std::size_t largest_file = std::size_t(1) << 20;
 const Family& family_in(ConfigReader& reader) {
   reader.demand(reader.given("model_type"), "model_type", "is missing: this is no config.json of a model");
   const ConfigReader::json& type = reader.value("model_type");
-  const Family* const family = type.is_string() ? family_called(type.get<std::string>()) : nullptr;
+  const ConfigReader::json& classes = reader.value("architectures");
+  const bool named = classes.is_array() && classes.size() == 1 && classes[0].is_string();
+  const Family* const family = type.is_string() ? family_called(type.get<std::string>(), named ? classes[0].get<std::string>() : "") : nullptr;
   std::string names;
-  for (const Family& known : families()) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", known.model_type);
+  for (const Family& known : families())
+    if (&known == family_called(known.model_type)) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", known.model_type);
   reader.demand(family != nullptr, "model_type", "is {}; supported are {}", reader.text_of(type), names);
   for (const char* key : {"quantization_config", "compression_config"})
     reader.demand(reader.value(key).is_null(), key, "is set: quantized weights are not supported; use the model they were made from");
@@ -32,7 +35,7 @@ HuggingFaceConfig parse_config_json(std::string_view text, const std::string& or
   require(file.is_object(), Exit::data, "{}: is not a JSON object", origin);
   ConfigReader reader(file, origin);
   const Family& family = family_in(reader);
-  reader.config.model_type = family.model_type;
+  reader.config.model_type = family.model_type, reader.config.architecture = family.architecture;
   family.read(reader);
   reader.read_training();
   reader.note_unknown_keys();

@@ -17,14 +17,14 @@ inline constexpr const char* config_file_name = "config.json";
 struct Family;
 
 struct HuggingFaceConfig {
-  std::string model_type = "falcon_h1";  // the family
-  ModelConfig model;                     // its padding is pad_token_id
-  std::string dtype;                     // "bfloat16", "float16", "float32", "float64"; empty where the file does not say
-  std::optional<Index> begin_token;      // bos_token_id
-  std::vector<Index> end_tokens;         // eos_token_id, one or several
-  bool norm_before_gate = true;          // mamba_norm_before_gate, which means nothing where there is no norm
-  Index positions = 8192;                // max_position_embeddings: bookkeeping, no limit of the model
-  std::vector<std::string> notes;        // what was not taken over, a sentence each
+  std::string model_type = "falcon_h1", architecture;  // the family
+  ModelConfig model;                                   // its padding is pad_token_id
+  std::string dtype;                                   // "bfloat16", "float16", "float32", "float64"; empty where the file does not say
+  std::optional<Index> begin_token;                    // bos_token_id
+  std::vector<Index> end_tokens;                       // eos_token_id, one or several
+  bool norm_before_gate = true;                        // mamba_norm_before_gate, which means nothing where there is no norm
+  Index positions = 8192;                              // max_position_embeddings: bookkeeping, no limit of the model
+  std::vector<std::string> notes;                      // what was not taken over, a sentence each
 };
 
 // The file as it stands: what it does not say is transformers' default, except the base of the rotary positions, whose default changed

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "modules/classes.hpp"
 #include "modules/model_config.hpp"
 #include "src/deck/yaml.hpp"
 
@@ -160,7 +161,8 @@ constexpr std::pair<const char*, Activation> activations[] = {{"silu", Activatio
                                                               {"gelu", Activation::gelu},
                                                               {"gelu_new", Activation::gelu_tanh},
                                                               {"gelu_pytorch_tanh", Activation::gelu_tanh},
-                                                              {"relu2", Activation::relu2}};
+                                                              {"relu2", Activation::relu2},
+                                                              {"tanh", Activation::tanh}};
 
 }  // namespace
 
@@ -179,6 +181,21 @@ const char* ConfigReader::name_of(Activation a) {
   for (const auto& [name, activation] : activations)
     if (a == activation) return name;
   return "";
+}
+
+std::vector<std::string> ConfigReader::classes() {
+  const char* const key = "id2label";
+  if (!given(key)) return numbered_classes(integer("num_labels", 2, 1, most_classes));
+  const json& named = value(key);
+  demand(named.is_object(), key, "is {}, and not a name for each number", text_of(named));
+  demand(Index(named.size()) <= most_classes, key, "names {} classes, and {} are the most", named.size(), most_classes);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    const auto name = named.find(fmt::format("{}", i));
+    demand(name != named.end() && name->is_string(), key, "has no name of class {} of {}", i, named.size());
+    names.push_back(name->get<std::string>());
+  }
+  return names;
 }
 
 void ConfigReader::read_widths(Index vocab_size, Index hidden_size, bool tied) {
@@ -351,6 +368,12 @@ void write_widths(const ModelConfig& m, nlohmann::ordered_json& j) {
   j["hidden_size"] = m.hidden_size;
   j["initializer_range"] = m.init_std;
   j["tie_word_embeddings"] = m.tie_word_embeddings;
+}
+
+void write_classes(const ModelConfig& m, nlohmann::ordered_json& j) {
+  const std::vector<std::string>& names = m.objective->classes();
+  j["id2label"] = j["label2id"] = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < names.size(); ++i) j["id2label"][fmt::format("{}", i)] = names[i], j["label2id"][names[i]] = i;
 }
 
 void write_heads(const AttentionConfig& a, nlohmann::ordered_json& j) {

@@ -52,6 +52,8 @@ class ConfigReader {
   void silu(const std::string& key);  // the only activation
   Activation activation(const std::string& key, Activation otherwise);
   static const char* name_of(Activation);  // as most files call it
+  // Names of the classes that a head tells: id2label, or as many as num_labels says, which are two where it is not there.
+  std::vector<std::string> classes();
 
   // vocab_size, hidden_size, initializer_range, tie_word_embeddings
   void read_widths(Index vocab_size, Index hidden_size, bool tied);
@@ -87,6 +89,7 @@ class ConfigReader {
 
 // The same on the way out.
 void write_widths(const ModelConfig&, nlohmann::ordered_json&);
+void write_classes(const ModelConfig&, nlohmann::ordered_json&);  // id2label, label2id
 void write_heads(const AttentionConfig&, nlohmann::ordered_json&);
 void write_rotary(const AttentionConfig&, nlohmann::ordered_json&);
 void write_tokens(const HuggingFaceConfig&, nlohmann::ordered_json&);

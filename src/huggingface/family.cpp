@@ -25,9 +25,14 @@ const std::vector<Family>& families() {
   return all;
 }
 
-const Family* family_called(const std::string& model_type) {
-  const auto found = std::find_if(families().begin(), families().end(), [&](const Family& f) { return f.model_type == model_type; });
-  return found == families().end() ? nullptr : &*found;
+const Family* family_called(const std::string& model_type, const std::string& architecture) {
+  const Family* first = nullptr;
+  for (const Family& f : families()) {
+    if (f.model_type != model_type) continue;
+    if (f.architecture == architecture) return &f;
+    if (!first) first = &f;
+  }
+  return first;
 }
 
 namespace {
@@ -40,13 +45,13 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
     for (const LayerSection& section : layer_type(symbol).sections) used.insert(section.name), unused.erase(section.name);
   Deck deck = Deck::parse("{}", "a model");
   read_model_config(deck.section("model", "", Effect::function), m);
+  read_objective(deck.section("train", ""), *m.objective);  // has a head of its own
   std::map<std::string, std::string> values;
   for (const Declaration& d : deck.settings()) {
     const bool idle = std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return d.path.starts_with("model." + name + "."); });
     const bool turns = m.attention.rotary_dim() > 0 || (!d.path.starts_with("model.attention.rope") && d.path != "model.window.rope_theta");
     if (d.effect == Effect::function && !idle && turns) values[d.path] = d.value;
   }
-  values["train.objective"] = m.objective->name();  // has a head of its own
   return values;
 }
 

@@ -28,8 +28,8 @@ struct Family {
 
 // In the order in which a model that several can say is given to one; the first calls weights as we do.
 const std::vector<Family>& families();
-// Null where there is none of this model_type.
-const Family* family_called(const std::string& model_type);
+// The class of this name, of this model_type, or the first one of that; null where there is none.
+const Family* family_called(const std::string& model_type, const std::string& architecture = "");
 // The first family, `preferred` before the others, whose config.json says everything of the model: what it reads back computes the same.
 // Exit::config naming what stands in the way of the nearest one.
 const Family& family_for(const ModelConfig&, const std::string& preferred = "");

@@ -213,7 +213,9 @@ bool head_is_tied(const ModelFolder& folder, const StoredNames& names) {
 StoredNames names_in(const std::filesystem::path& folder, const ModelConfig& model) {
   std::error_code error;
   const std::filesystem::path config = folder / config_file_name;
-  const Family& family = std::filesystem::exists(config, error) ? *family_called(read_config_json(config).model_type) : families().front();
+  if (!std::filesystem::exists(config, error)) return {families().front(), model};
+  const HuggingFaceConfig stored = read_config_json(config);
+  const Family& family = *family_called(stored.model_type, stored.architecture);
   const StoredNames usual(family, model);
   if (!*family.prefix || !has_weights(folder) || ModelFolder(folder).has(usual.embedding())) return usual;
   const StoredNames bare(family, model, true);

@@ -24,6 +24,7 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   o.samples = samples;
   o.vocab_size = run.model.vocab_size;
   o.words = words_of(run);
+  o.classes = run.model.objective->classes();
   return o;
 }
 
@@ -76,7 +77,7 @@ MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model,
   MicroBatch m{batch, seq_length, {}, {}, {}};
   for (Index b = 0; b < batch; ++b) {
     const Sample s = samples(first + b);
-    const Labelled labelled = model.objective->label({s.tokens, s.learned, s.begins, first + b, model.vocab_size});
+    const Labelled labelled = model.objective->label({s.tokens, s.learned, s.begins, first + b, model.vocab_size, s.positions, s.classes});
     m.tokens.insert(m.tokens.end(), labelled.tokens.begin(), labelled.tokens.end());
     m.labels.insert(m.labels.end(), labelled.labels.begin(), labelled.labels.end());
     if (!s.positions.empty()) m.positions.insert(m.positions.end(), s.positions.begin(), s.positions.end() - 1);

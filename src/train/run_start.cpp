@@ -7,6 +7,7 @@
 #include "src/base/json.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/parallel/collective_check.hpp"
+#include "src/pretrained/new_head.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/train/run_paths.hpp"
@@ -25,6 +26,7 @@ CheckpointHeader RunStart::begin() {
     if (parts_.lead()) at.companions = companions_of(from);  // who writes manifests
   });
   say("weights from " + printable(from));
+  if (parts_.run.train.new_head && parts_.lead()) say(text_of_new_head(from, parts_.run.model));
   return at;
 }
 

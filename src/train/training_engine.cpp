@@ -8,6 +8,7 @@
 #include "src/engine/product_rate.hpp"
 #include "src/engine/replicas.hpp"
 #include "src/fault/fault.hpp"
+#include "src/pretrained/new_head.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/train/feed.hpp"
 #include "src/train/run_paths.hpp"
@@ -24,7 +25,15 @@ class OwnEngine final : public TrainingEngine {
       : run_(run), bytes_(capacity.total()), timers_(timers), engine_(config, grid, &capacity, timers), fault_(run.fault, me, engine_, beacon) {}
 
   void initialise() override { engine_.initialise(run_.train.seed); }
-  void load_weights(const std::filesystem::path& model) override { gyr::load_weights(model, engine_); }
+  void load_weights(const std::filesystem::path& model) override {
+    load_weights_from(
+        [&] {
+          if (run_.train.new_head) return open_trunk(model, run_.model, run_.train.seed);
+          require_same_head(model, run_.model);
+          return open_weights(model, run_.model);
+        },
+        engine_);
+  }
   CheckpointHeader load(const std::filesystem::path& checkpoint) override {
     return load_checkpoint(checkpoint, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
   }

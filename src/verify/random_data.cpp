@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "modules/objective.hpp"
+
 namespace gyr {
 
 namespace {
@@ -32,6 +34,7 @@ Sample random_sample(const RunConfig& run, Index number) {
   const Index length = run.train.seq_length + 1;
   const double learned = 1 - 0.25 * double(number % 3);
   const Index padding = run.data.order == "documents" ? Index(double(length / 2) * documents.uniform(length)) : 0;
+  const double classes = double(run.model.objective->classes().size());
   Sample s;
   for (Index t = 0, place = 0; t < length; ++t, ++place) {
     const bool padded = t >= length - padding,
@@ -40,6 +43,7 @@ Sample random_sample(const RunConfig& run, Index number) {
     s.tokens.push_back(padded ? 0 : Token(tokens.uniform(t) * double(run.model.vocab_size)));
     s.learned.push_back(!padded && !first && (t == 1 || marks.uniform(t) < learned));
     if (run.data.separate) s.positions.push_back(std::int32_t(place));
+    if (classes > 0) s.classes.push_back(s.learned.back() || t == 0 ? Token(documents.uniform(length + 1 + t) * classes) : ignored_label);
   }
   if (number == 0 && length > 1) s.learned[1] = 1;  // so that there is something to learn
   return s;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // BERT: a layer of theirs is an attention layer and an MLP layer of ours, which look both ways, with LayerNorms behind every sum, biases everywhere,
-// learned positions and token types. What predicts the next sentence is passed over.
+// learned positions and token types. Heads find masked tokens, or tell the class of a text or of each token; what predicts the next sentence is
+// passed over.
 #include <array>
 
+#include "modules/classes.hpp"
 #include "modules/masking.hpp"
+#include "src/deck/yaml.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
 
@@ -14,14 +17,12 @@ namespace {
 void read_widths(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   r.read_widths(30522, 768, true);
-  r.demand(m.tie_word_embeddings, "tie_word_embeddings", "is false, and an output matrix of its own is not supported");
   const Index layers = r.integer("num_hidden_layers", 12, 1, most_layers / 2);
   for (Index i = 0; i < layers; ++i) m.pattern += "*-";
   m.type_vocab_size = r.integer("type_vocab_size", 2, 1, widest);
   m.norm = NormType::layer;
   m.post_norm = true;
   m.rms_norm_eps = r.not_negative("layer_norm_eps", 1e-12);
-  m.objective = masked_tokens();
 }
 
 void read_layers(ConfigReader& r) {
@@ -39,7 +40,7 @@ void read_layers(ConfigReader& r) {
   m.mlp.bias = true;
 }
 
-void read(ConfigReader& r) {
+void read_encoder(ConfigReader& r) {
   read_widths(r);
   read_layers(r);
   r.read_tokens(0, {}, {}, 512);
@@ -50,6 +51,30 @@ void read(ConfigReader& r) {
     if (r.not_negative(key, 0.1) > 0 && r.given(key)) r.note("{} is {}; training here goes on without dropout", key, r.text_of(r.value(key)));
   for (const char* key : {"classifier_dropout", "gradient_checkpointing"}) r.known(key);
 }
+
+void read_masked(ConfigReader& r) {
+  read_encoder(r);
+  ModelConfig& m = r.config.model;
+  r.demand(m.tie_word_embeddings, "tie_word_embeddings", "is false, and an output matrix of its own is not supported");
+  m.objective = masked_tokens();
+}
+
+// There is no output matrix to tie.
+template <auto objective_of>
+void read_classes(ConfigReader& r) {
+  read_encoder(r);
+  ModelConfig& m = r.config.model;
+  const std::string problem = r.text("problem_type", "single_label_classification");
+  r.demand(problem == "single_label_classification", "problem_type", "is \"{}\", and only classes are told, one of each text or token",
+           shown(problem));
+  const std::vector<std::string> names = r.classes();
+  r.demand(names.size() > 1, "id2label", "has {} classes: a number instead of a class (regression) is not supported", names.size());
+  m.tie_word_embeddings = false;
+  m.objective = objective_of(names);
+}
+
+std::shared_ptr<const Objective> of_texts(const std::vector<std::string>& names) { return classify(names); }
+std::shared_ptr<const Objective> of_tokens(const std::vector<std::string>& names) { return tag(names); }
 
 void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
@@ -62,18 +87,20 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["type_vocab_size"] = m.type_vocab_size;
   j["layer_norm_eps"] = m.rms_norm_eps;
   for (const char* key : {"hidden_dropout_prob", "attention_probs_dropout_prob"}) j[key] = 0.0;
+  if (!m.objective->classes().empty()) write_classes(m, j);
 }
 
 using Names = std::pair<std::string_view, std::string_view>;  // ours, theirs; without .weight and .bias
 
-constexpr std::array<Names, 8> outer{{{"model.embed_tokens", "bert.embeddings.word_embeddings"},
+constexpr std::array<Names, 9> outer{{{"model.embed_tokens", "bert.embeddings.word_embeddings"},
                                       {"model.embed_positions", "bert.embeddings.position_embeddings"},
                                       {"model.embed_types", "bert.embeddings.token_type_embeddings"},
                                       {"model.embed_layernorm", "bert.embeddings.LayerNorm"},
                                       {"lm_head.dense", "cls.predictions.transform.dense"},
                                       {"lm_head.norm", "cls.predictions.transform.LayerNorm"},
                                       {"lm_head.bias", "cls.predictions.bias"},
-                                      {"lm_head.weight", "cls.predictions.decoder.weight"}}};
+                                      {"lm_head.weight", "cls.predictions.decoder.weight"},
+                                      {"pooler.", "bert.pooler."}}};
 constexpr std::array<Names, 5> of_attention{{{"self_attn.q_proj", "attention.self.query"},
                                              {"self_attn.k_proj", "attention.self.key"},
                                              {"self_attn.v_proj", "attention.self.value"},
@@ -96,13 +123,17 @@ StoredPlace place(const ModelConfig&, const std::string& weight) {
   return {fmt::format("bert.encoder.layer.{}.{}", layer / 2, renamed(part, names))};
 }
 
-bool passes_over(const std::string& tensor) {
-  return tensor.starts_with("bert.pooler.") || tensor.starts_with("cls.seq_relationship.") || tensor == "cls.predictions.decoder.bias" ||
-         tensor.ends_with("embeddings.position_ids");
+bool is_beside(const std::string& tensor) {
+  return tensor.starts_with("cls.seq_relationship.") || tensor == "cls.predictions.decoder.bias" || tensor.ends_with("embeddings.position_ids");
 }
+bool is_beside_or_pooler(const std::string& tensor) { return is_beside(tensor) || tensor.starts_with("bert.pooler."); }
 
 }  // namespace
 
-std::vector<Family> bert_families() { return {{"bert", "BertForMaskedLM", read, write, place, "bert.", passes_over}}; }
+std::vector<Family> bert_families() {
+  return {{"bert", "BertForMaskedLM", read_masked, write, place, "bert.", is_beside_or_pooler},
+          {"bert", "BertForSequenceClassification", read_classes<of_texts>, write, place, "bert.", is_beside},
+          {"bert", "BertForTokenClassification", read_classes<of_tokens>, write, place, "bert.", is_beside_or_pooler}};
+}
 
 }  // namespace gyr

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Encoders through the program: from labelled JSONL to a model that tells classes (data build, train, eval), from masked tokens to a trunk under a
+// classifier, and back.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::json;
+
+const Words fillers{"mi", "tu", "sha", "or", "ith", "pe"}, markers{"ka", "ren", "qua"};
+
+// Texts of fillers with a marker somewhere, which is the class; of words all markers are tagged.
+struct Examples {
+  Folder folder;
+  fs::path texts = folder / "texts", words = folder / "words";
+  Result built[2];
+
+  Examples() {
+    std::mt19937 random(3);
+    std::string of_texts, of_words;
+    for (int i = 0; i < 800; ++i) {
+      const int label = int(random() % 3);
+      Words text;
+      for (unsigned n = 3 + random() % 6; n > 0; --n) text.push_back(fillers[random() % fillers.size()]);
+      text[random() % text.size()] = markers[label];
+      std::string joined;
+      Json tags;
+      for (const std::string& word : text) {
+        joined += (joined.empty() ? "" : " ") + word;
+        if (word == markers[label]) tags.push_back(label + 1);
+        else if (random() % 4 == 0) tags.push_back(nullptr);
+        else tags.push_back("O");
+      }
+      of_texts += Json{{"text", joined}, {"label", i % 2 ? Json(label) : Json(markers[label])}}.dump() + "\n";
+      of_words += (i % 2 ? Json{{"tokens", text}, {"tags", tags}} : Json{{"text", joined}, {"tags", tags}}).dump() + "\n";
+    }
+    put_contents(texts.string() + ".jsonl", of_texts);
+    put_contents(words.string() + ".jsonl", of_words);
+    built[0] = build(texts, "--classes", "ka,ren,qua");
+    built[1] = build(words, "--tags", "O,KA,REN,QUA");
+  }
+  static Result build(const fs::path& prefix, const std::string& option, const std::string& names, const fs::path& to = {}, int ranks = 0) {
+    return run({"data", "build", prefix.string() + ".jsonl", to.empty() ? prefix : to, "--tokenizer", Material::get().tokenizer(), option, names},
+               {.ranks = ranks});
+  }
+};
+
+const Examples& examples() {
+  static const Examples examples;
+  return examples;
+}
+
+const Words encoder{"model.pattern='*-*-'",     "model.attention.causal=false", "model.post_norm=true", "model.norm=layer",
+                    "model.positions=40",       "model.type_vocab_size=2",      "train.seq_length=32",  "model.attention.rotary_fraction=0",
+                    "model.attention.bias=true"};
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words learns(const fs::path& prefix, const Words& more) {
+  return with(encoder, with({"data.prefixes=[" + prefix.string() + "]", "data.order=documents", "data.documents=separate"}, more));
+}
+const Words of_texts{"train.objective=classify", "train.classify.labels=[ka, ren, qua]"},
+    of_words{"train.objective=tag", "train.tag.labels=[O, KA, REN, QUA]"};
+
+Json evaluated(const fs::path& checkpoint, const Words& more, int ranks = 0, std::string* text = nullptr) {
+  const Folder folder;
+  const Result r = run(with({"eval", checkpoint, "--precision", "fp64", "--json", folder / "summary.json"}, more), {.ranks = ranks});
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  if (text) *text = r.out;
+  return json_in(folder / "summary.json").at("results");
+}
+
+// The same counts on any grid, and losses to rounding.
+void expect_same_on_grids(const fs::path& checkpoint, const fs::path& prefix, const Json& alone) {
+  for (const Words& grid : {Words{"--tensor", "4"}, {"--tensor", "1"}, {"--tensor", "2", "--pipeline", "2"}}) {
+    const Json many = evaluated(checkpoint, with({"--data", prefix}, grid), 4);
+    EXPECT_EQ(many.at("classes"), alone.at("classes"));
+    EXPECT_NEAR(double(many.at("loss")), double(alone.at("loss")), 1e-12);
+  }
+}
+
+}  // namespace
+
+TEST(classes, build_says_what_is_told_and_ranks_write_the_same_bytes) {
+  for (const Result& built : examples().built) ASSERT_EQ(built.code, 0) << built.out << built.err;
+  EXPECT_NE(examples().built[0].out.find("texts_labels.bin: 800 classes are told"), std::string::npos) << examples().built[0].out;
+  EXPECT_EQ(contents(examples().texts.string() + "_labels.txt"), "ka\nren\nqua\n");
+  const Folder folder;
+  ASSERT_EQ(Examples::build(examples().words, "--tags", "O,KA,REN,QUA", folder / "p", 2).code, 0);
+  for (const char* file : {".bin", ".idx", "_labels.bin", "_labels.idx", "_labels.txt"})
+    EXPECT_EQ(contents((folder / "p").string() + file), contents(examples().words.string() + file)) << file;
+}
+
+TEST(classes, a_model_learns_to_tell_texts_apart) {
+  const Folder folder;
+  const Result r = run(Material::get().train(folder.path(), with(learns(examples().texts, of_texts), {"train.steps=60"})));
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  const Folder first;
+  ASSERT_EQ(run(Material::get().train(first.path(), with(learns(examples().texts, of_texts), {"train.steps=1"}))).code, 0);
+  EXPECT_LT(double(evaluated(Material::checkpoint(first.path(), 1), {"--data", examples().texts}).at("classes").at("accuracy")), 0.6);
+  std::string text;
+  const Json all = evaluated(Material::checkpoint(folder.path(), 60), {"--data", examples().texts}, 0, &text);
+  EXPECT_GT(double(all.at("classes").at("accuracy")), 0.97);
+  EXPECT_EQ(double(all.at("classes").at("labels")), 800);
+  EXPECT_NE(text.find("macro F1"), std::string::npos) << text;
+  EXPECT_NE(text.find("taken for qua"), std::string::npos) << text;
+  expect_same_on_grids(Material::checkpoint(folder.path(), 60), examples().texts, all);
+  // More ranks than classes train the same model.
+  const Folder four;
+  const Words few = with(learns(examples().texts, of_texts), {"train.steps=4", "parallel.tensor=4", "parallel.sequence=true"});
+  ASSERT_EQ(run(Material::get().train(four.path(), few), {.ranks = 4}).code, 0);
+  const auto one = losses(folder.path()), many = losses(four.path());
+  for (int step = 1; step <= 4; ++step) EXPECT_NEAR(many.at(step), one.at(step), 1e-5) << "step " << step;
+}
+
+TEST(classes, a_model_learns_to_tag_words) {
+  const Folder folder;
+  const Result r = run(Material::get().train(folder.path(), with(learns(examples().words, of_words), {"train.steps=40"})));
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  const Json all = evaluated(Material::checkpoint(folder.path(), 40), {"--data", examples().words});
+  EXPECT_GT(double(all.at("classes").at("accuracy")), 0.97);
+  EXPECT_GT(double(all.at("classes").at("macro_f1")), 0.97);
+  expect_same_on_grids(Material::checkpoint(folder.path(), 40), examples().words, all);
+}
+
+// Masked tokens first, then classes on the same trunk.
+TEST(classes, a_trunk_goes_on_with_another_head) {
+  const Folder folder;
+  const Words mlm = with(encoder, {"train.objective=mlm", "train.mlm.mask_token=1", "train.steps=30", "checkpoint.every=10"});
+  ASSERT_EQ(run(Material::get().train(folder / "mlm", mlm)).code, 0);
+  const auto course = losses(folder / "mlm");
+  EXPECT_LT(course.at(30), course.at(1) - 0.3);
+  const fs::path trunk = Material::checkpoint(folder / "mlm", 30);
+  const Words start = with(learns(examples().texts, of_texts), {"--init-from", trunk});
+  const Result refused = run(Material::get().train(folder / "x", start));
+  EXPECT_EQ(refused.code, int(Exit::config)) << refused.out;
+  EXPECT_NE(refused.err.find("train.init_head=new"), std::string::npos) << refused.err;
+  const Words tuned = with(start, {"train.init_head=new", "train.steps=20"});
+  const Result r = run(Material::get().train(folder / "classify", tuned));
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  for (const char* part : {"weights of the trunk are read; new: pooler.dense.weight, pooler.dense.bias, classifier.bias, classifier.weight",
+                           "left out: lm_head.dense.weight"})
+    EXPECT_NE(r.out.find(part), std::string::npos) << part << " in " << r.out;
+  const auto tuning = losses(folder / "classify");
+  EXPECT_NEAR(tuning.at(1), std::log(3.), 0.2);  // of a head that has seen nothing
+  EXPECT_LT(tuning.at(20), tuning.at(1));
+  EXPECT_EQ(run({"generate", Material::checkpoint(folder / "classify", 20), "--prompt", "ka"}).code, int(Exit::config));
+}
+
+TEST(classes, masked_tokens_resume_with_the_same_bits_and_are_evaluated) {
+  const Folder folder;
+  const auto until = [&](const char* name, const char* steps, const Words& more = {}) {
+    const Words mlm = with(encoder, {"train.objective=mlm", "train.mlm.mask_token=1", "optimizer.decay_steps=8", steps});
+    const Result r = run(Material::get().train(folder / name, with(mlm, more)));
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+  };
+  until("whole", "train.steps=8"), until("parts", "train.steps=3"), until("parts", "train.steps=8", {"--resume"});
+  expect_same_end(folder / "whole", folder / "parts", 8);
+  const fs::path trained = Material::checkpoint(folder / "whole", 8);
+  const Json alone = evaluated(trained, {"--limit", "20", "--logits", folder / "logits.h5"}), two = evaluated(trained, {"--limit", "20"}, 2);
+  EXPECT_NEAR(double(alone.at("loss")), double(two.at("loss")), 1e-12);
+  EXPECT_TRUE(fs::exists(folder / "logits.h5"));
+  EXPECT_EQ(run({"eval", trained, "--text", Material::get().text()}).code, int(Exit::usage));
+}
+
+TEST(classes, what_is_wrong_is_refused) {
+  const Folder folder;
+  const auto train = [&](const Words& words) { return run(Material::get().train(folder / "out", words)); };
+  const auto expect = [](const Result& r, Exit code, const std::string& part) {
+    EXPECT_EQ(r.code, int(code)) << r.out << r.err;
+    EXPECT_NE(r.err.find(part), std::string::npos) << part << " in " << r.err;
+  };
+  expect(train(with(learns(Material::get().prefix(), of_texts), {})), Exit::missing, "gyrfalcon data build --classes");
+  expect(train(with(learns(examples().texts, of_words), {})), Exit::data, "the classes are ka, ren, qua, and the model's O, KA, REN, QUA");
+  expect(train(with(learns(examples().texts, of_texts), {"data.documents=joined"})), Exit::config, "data.documents: separate");
+  const std::pair<const char*, const char*> lines[] = {{R"({"text": "a", "label": "cat"})", "has the class 'cat' under 'label'"},
+                                                       {R"({"text": "a", "label": 3})", "has the class 3 under 'label', and there are 3"},
+                                                       {R"({"text": "", "label": 1})", "has an empty text"},
+                                                       {R"({"text": "a"})", "has no key 'label'"}};
+  for (const auto& [line, part] : lines) {
+    put_contents(folder / "bad.jsonl", std::string(line) + "\n");
+    expect(Examples::build(folder / "bad", "--classes", "ka,ren,qua"), Exit::data, part);
+  }
+  put_contents(folder / "bad.jsonl", R"({"tokens": ["a", "b"], "tags": [0]})");
+  expect(Examples::build(folder / "bad", "--tags", "2"), Exit::data, "has 1 tags of 2 words");
+  expect(Examples::build(folder / "bad", "--tags", "a,a"), Exit::usage, "names between commas, which differ");
+}
