@@ -21,14 +21,15 @@
 #include "kernels/layernorm.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/routing.hpp"
+#include "kernels/soft_cap.hpp"
 #include "kernels/ssd_chunk.hpp"
 #include "kernels/sum.hpp"
 
 namespace gyr::backend {
 
 template <class T>
-void attention(Device&, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
-               Carry carry, AttentionState<Acc<T>> state);  // announces its work and takes scratch
+void attention(Device&, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
+               Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state);  // announces its work and takes scratch
 template <class A>
 void attention_merge(Device&, const AttentionShape& shape, AttentionState<A> other, AttentionState<A> state);
 template <class T>
@@ -36,9 +37,13 @@ void attention_finish(Device&, const AttentionShape& shape, AttentionState<Acc<T
 template <class T>
 void attention_delta(Device&, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta);
 template <class T>
-void attention_backward(Device&, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
-                        Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk,
+void attention_backward(Device&, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
+                        Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
+                        Matrix<Acc<T>> dk,
                         Matrix<Acc<T>> dv);  // as attention
+
+template <class A>
+void soft_cap(Device&, double cap, Tensor2<A> x);
 
 template <class T>
 void fill(Device&, Tensor1<T> x, double value);
@@ -182,7 +187,7 @@ template <class A>
 void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss);
 template <class T>
 void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms&, Tensor2<T> dlogits);
+                            Tensor1<const Token> labels, Index first, double scale, const LossTerms&, Tensor2<T> dlogits, double soft_cap);
 
 void add_in_order(Device&, Tensor1<const double> x, Tensor1<double> sum);
 // (1), in the scratch that it takes.

@@ -52,6 +52,8 @@
   template void head_norm_backward<T>(Device&, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>, Matrix<const Acc<T>>, Matrix<T>, \
                                       Tensor1<Acc<T>>);
 
+#define GYR_SOFT_CAP(A) template void soft_cap<A>(Device&, double, Tensor2<A>);
+
 #define GYR_GATE(T)                                                                                                                              \
   template void gate<T>(Device&, Matrix<const T>, Matrix<const T>, Tensor2<T>);                                                                  \
   template void gate_backward<T>(Device&, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor2<T>, Matrix<T>);                            \
@@ -85,16 +87,16 @@
 
 #define GYR_LOSS_BACKWARD(T)                                                                                                                         \
   template void cross_entropy_backward<T>(Device&, Tensor2<const Acc<T>>, Index, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Tensor1<const Token>, \
-                                          Index, double, const LossTerms&, Tensor2<T>);
+                                          Index, double, const LossTerms&, Tensor2<T>, double);
 
-#define GYR_ATTENTION(T)                                                                                                                      \
-  template void attention<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>, Carry,   \
-                             AttentionState<Acc<T>>);                                                                                         \
-  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>);                     \
-  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                      \
-  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>, \
-                                      Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>, Matrix<Acc<T>>,         \
-                                      Matrix<Acc<T>>);
+#define GYR_ATTENTION(T)                                                                                                                       \
+  template void attention<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>, Matrix<const T>, \
+                             Carry, AttentionState<Acc<T>>);                                                                                   \
+  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>);                      \
+  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                       \
+  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>,         \
+                                      Matrix<const T>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>,         \
+                                      Matrix<Acc<T>>, Matrix<Acc<T>>);
 #define GYR_ATTENTION_MERGE(A) template void attention_merge<A>(Device&, const AttentionShape&, AttentionState<A>, AttentionState<A>);
 
 #define GYR_GEMM(T, S) \

@@ -105,6 +105,10 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
   c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the head uses the embedding's matrix");
   c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
   c.lm_head_multiplier = s.get("lm_head_multiplier", d.lm_head_multiplier, "scales the logits");
+  c.lm_head_soft_cap =
+      s.get("lm_head_soft_cap", d.lm_head_soft_cap, "bound that logits tend to: they become soft_cap tanh(logit / soft_cap); 0: none")
+          .at_least(0)
+          .finite();
   c.init_std = s.get("init_std", d.init_std, "standard deviation of initial matrices").at_least(0).at_most(1000).effect(Effect::none);
   c.pad_token_id = s.get("pad_token_id", d.pad_token_id, "token whose embedding takes no gradient; -1: none")
                        .at_least(-1)

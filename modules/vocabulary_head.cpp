@@ -38,7 +38,7 @@ Parameter& output_matrix(const ModelConfig& c, Parameter* table, Parameters& par
 
 template <class T>
 VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const LossTerms& terms, Parameter* table, Parameter* bias, Parameters& parameters)
-    : Head(output_matrix(c, table, parameters)), bias_(bias), multiplier_(c.lm_head_multiplier), terms_(terms) {
+    : Head(output_matrix(c, table, parameters)), bias_(bias), multiplier_(c.lm_head_multiplier), soft_cap_(c.lm_head_soft_cap), terms_(terms) {
   terms_.vocab_size = c.vocab_size;
 }
 
@@ -56,6 +56,7 @@ template <class T>
 void VocabularyHead<T>::logits_of(Pass& a, Tensor2<const T> h, Tensor2<A> logits) {
   linear<T, A>(a.dev, h, w_.template factor<T>(), logits, multiplier_);
   if (bias_) add_bias<A>(a.dev, bias_->template vector<const A>(), 1, logits);
+  if (soft_cap_ > 0) soft_cap<A>(a.dev, soft_cap_, logits);
 }
 
 // Adds the loss of some rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss; with `each`, also the score of every row.
@@ -83,7 +84,7 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, Tensor1<const Token> l
     Tensor2<T> dlogits;
     if constexpr (std::is_same_v<T, A>) dlogits = logits;
     else dlogits = scratch.template tensor<T>(n, columns);
-    cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, terms, dlogits);
+    cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, terms, dlogits, soft_cap_);
     weights_backward<T>(a.dev, {&w_}, dlogits, h, multiplier_);
     if (bias_) biases_backward<T>(a.dev, {bias_}, dlogits);
     linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), h, multiplier_);

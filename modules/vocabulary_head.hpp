@@ -48,7 +48,7 @@ class VocabularyHead : public Head {
   void block_loss(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
 
   Parameter* bias_;
-  double multiplier_;
+  double multiplier_, soft_cap_;
   LossTerms terms_;
 };
 

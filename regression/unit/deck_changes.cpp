@@ -19,8 +19,8 @@ namespace {
 
 // Under these no value is the default, so that a change of each can do something.
 const char* const base_deck = R"(
-model: {pattern: "P*WE", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, pad_token_id: 3,
-        attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4, rope_theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9,
+model: {pattern: "P*WE", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, lm_head_soft_cap: 3, pad_token_id: 3,
+        attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4, rope_theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9, soft_cap: 2,
                     rope: {type: llama3, factor: 3, original_length: 16, low_freq_factor: 1.5, high_freq_factor: 5}},
         window: {size: 3, rope_theta: 50},
         mamba: {num_heads: 4, head_dim: 4, num_groups: 2, state_size: 4, chunk_size: 4, norm: gate_first, dt_limit: [0.01, 0.5], in_multiplier: 1.1, out_multiplier: 0.7,
@@ -48,6 +48,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.lm_head_multiplier", {"1", function}},
                                                                          {"model.init_std", {"0.5", none}},
                                                                          {"model.pad_token_id", {"-1", course}},
+                                                                         {"model.lm_head_soft_cap", {"0", function}},
                                                                          {"model.attention.num_heads", {"2", function}},
                                                                          {"model.attention.num_kv_heads", {"1", function}},
                                                                          {"model.attention.head_dim", {"8", function}},
@@ -65,6 +66,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.attention.in_multiplier", {"1", function}},
                                                                          {"model.attention.key_multiplier", {"1", function}},
                                                                          {"model.attention.out_multiplier", {"1", function}},
+                                                                         {"model.attention.soft_cap", {"0", function}},
                                                                          {"model.window.size", {"5", function}},
                                                                          {"model.window.rope_theta", {"0", function}},
                                                                          {"model.mamba.num_heads", {"8", function}},

@@ -530,6 +530,35 @@ TEST(model, gradient_of_every_layer_type_is_the_central_difference) {
   }
 }
 
+// Caps of scores and of logits, each alone and together.
+TEST(model, gradient_of_capped_scores_and_logits_is_the_central_difference) {
+  for (const int which : {1, 2, 3}) {
+    SCOPED_TRACE(which);
+    ModelConfig config = named("T2").model;
+    config.pattern = "PW-";
+    if (which & 1) config.attention.soft_cap = 0.4;
+    if (which & 2) config.lm_head_soft_cap = 0.9;
+    expect_gradients_are_differences(config, 2, 9);
+  }
+}
+
+TEST(model, capped_models_read_token_by_token_as_at_once) {
+  Case c = named("T2");
+  c.model.pattern = "PW*", c.model.window.size = 5, c.model.attention.soft_cap = 0.4, c.model.lm_head_soft_cap = 0.9;
+  expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12);
+}
+
+TEST(model, logits_stay_within_their_cap) {
+  ModelConfig m = named("T2").model;
+  const std::vector<Token> tokens = micro_batch(0, 1, 9, m.vocab_size).tokens;
+  m.lm_head_multiplier *= 9;
+  const auto plain = Reader<double>(m, 1, 9).read(tokens, 0);
+  m.lm_head_soft_cap = 2;
+  const auto capped = Reader<double>(m, 1, 9).read(tokens, 0);
+  for (std::size_t r = 0; r < plain.size(); ++r)
+    for (Index v = 0; v < m.vocab_size; ++v) EXPECT_NEAR(capped[r][v], 2 * std::tanh(plain[r][v] / 2), 1e-13);
+}
+
 // The published shapes, with the sizes their makers print and the forward flops per token at 4096 tokens.
 struct Published {
   const char* name;
