@@ -246,6 +246,10 @@ SlotPlan plan_slot(std::span<const SlotBlock> given, bool alone, Index alignment
   const std::vector<Index> upper = hang(passing, tops(lasting, lower.offsets, times), plan.slot);
   plan.shared = std::max(plan.slot, end_of(passing, upper)) - plan.slot;
   if (alone) plan.slot += std::exchange(plan.shared, 0);
+  if (alone && plan.slot > live) {  // what lasts need not lie below what passes
+    MemoryPlan whole = plan_memory(all, alignment, 1000);
+    if (whole.bytes < plan.slot) return {std::move(whole.offsets), whole.bytes, 0};
+  }
   for (std::size_t i = 0; i < all.size(); ++i) plan.offsets.push_back(given[i].lasting ? lower.offsets[which[i]] : upper[which[i]]);
   return plan;
 }

@@ -3,6 +3,7 @@
 
 #include "kernels/sum.hpp"
 #include "modules/embedding.hpp"
+#include "modules/stream.hpp"
 
 namespace gyr {
 
@@ -43,8 +44,18 @@ VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const LossTerms& terms, 
 }
 
 template <class T>
-void VocabularyHead<T>::loss_of_blocks(Pass& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
-                                       std::vector<RowScore>* each) {
+void VocabularyHead<T>::score(Pass& a, Tensor2<T> kept, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
+  Scope scope(a.dev.scratch);
+  const Device::Purpose purpose(a.dev, "head: rows x hidden");
+  AllRows<T> all(a, "normed, all rows", kept);
+  score_all(a, all.gather(), labels, scale, sum, each);
+  if (scale != 0) all.reduce();
+}
+
+// The same of all rows, with the gradient of this rank's part of the vocabulary.
+template <class T>
+void VocabularyHead<T>::score_all(Pass& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
+                                  std::vector<RowScore>* each) {
   const Workspace workspace(a.dev.scratch, "loss");
   const auto here = a.dev.scratch.template tensor<double>(1);
   fill<double>(a.dev, here, 0);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "modules/head.hpp"
-#include "modules/stream.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
@@ -39,12 +38,14 @@ class VocabularyHead : public Head {
  protected:
   using A = Acc<T>;
 
-  // Adds the loss of all rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss; with `each`, also the score of every row.
-  void loss_of_blocks(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
+  // Of the rows of the stream that a rank keeps: adds the loss of all rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss;
+  // with `each`, also the score of every row.
+  void score(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
   // This rank's columns.
   void logits_of(Pass&, Tensor2<const T> h, Tensor2<A> logits);
 
  private:
+  void score_all(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
   void block_loss(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
 
   Parameter* bias_;
@@ -61,21 +62,14 @@ class FrontedHead : public VocabularyHead<T> {
       : FrontedHead(c, terms, Front<T>(c, parameters), table, parameters) {}
 
   void loss(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
-    const Tensor2<T> h = front_.forward(a, frame, x.as<T>());
-    Scope scope(a.dev.scratch);
-    const Device::Purpose purpose(a.dev, stream_purpose);
-    this->loss_of_blocks(a, AllRows<T>(a, "normed, all rows", h).gather(), labels, 0, sum, each);
+    this->score(a, front_.forward(a, frame, x.as<T>()), labels, 0, sum, each);
   }
 
   // The gradient takes the place of what the matrix reads.
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
     const Tensor2<T> h = front_.forward(a, frame, x.as<T>());
     frame.refer(gradient, h);
-    Scope scope(a.dev.scratch);
-    const Device::Purpose purpose(a.dev, stream_purpose);
-    AllRows<T> all(a, "normed, all rows", h);
-    this->loss_of_blocks(a, all.gather(), labels, scale, sum, nullptr);
-    all.reduce();
+    this->score(a, h, labels, scale, sum, nullptr);
   }
   void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override { front_.backward(a, frame, frame.get(gradient), dx.as<T>()); }
 
@@ -87,7 +81,6 @@ class FrontedHead : public VocabularyHead<T> {
   FrontedHead(const ModelConfig& c, const LossTerms& terms, Front<T> front, Parameter* table, Parameters& parameters)
       : VocabularyHead<T>(c, terms, table, front.bias(), parameters), front_(std::move(front)) {}
 
-  static constexpr const char* stream_purpose = "head: rows x hidden";
   static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};
   Front<T> front_;
 };

@@ -356,7 +356,6 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.masked = false; });
   attempt([](Draw& d) { d.model.post_norm = false; });
   attempt([](Draw& d) { d.model.type_vocab_size = 0; });
-  attempt([](Draw& d) { d.model.positions = 0; });
   attempt([](Draw& d) { d.model.attention.causal = true; });
   attempt([](Draw& d) { d.model.tie_word_embeddings = false; });
   attempt([](Draw& d) { d.model.pad_token_id = -1; });

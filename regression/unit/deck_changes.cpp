@@ -41,7 +41,9 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.vocab_size", {"32", function}},
                                                                          {"model.hidden_size", {"32", function}},
                                                                          {"model.positions", {"8", function}},
+                                                                         {"model.type_vocab_size", {"2", function}},
                                                                          {"model.norm", {"layer", function}},
+                                                                         {"model.post_norm", {"true", function}},
                                                                          {"model.rms_norm_eps", {"1e-2", function}},
                                                                          {"model.tie_word_embeddings", {"true", function}},
                                                                          {"model.embedding_multiplier", {"2", function}},
@@ -63,6 +65,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.attention.bias", {"true", function}},
                                                                          {"model.attention.qkv_bias", {"true", function}},
                                                                          {"model.attention.qk_norm", {"true", function}},
+                                                                         {"model.attention.causal", {"false", function}},
                                                                          {"model.attention.in_multiplier", {"1", function}},
                                                                          {"model.attention.key_multiplier", {"1", function}},
                                                                          {"model.attention.out_multiplier", {"1", function}},
@@ -113,6 +116,10 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"data.seed", {"7", course}},
                                                                          {"data.skip", {"[\"0:8\"]", course}},
                                                                          {"train.objective", {"reward", function}},  // of unit/objective.cpp
+                                                                         {"train.mlm.mask_token", {"5", course}},
+                                                                         {"train.mlm.share", {"0.3", course}},
+                                                                         {"train.mlm.max_ngram", {"3", course}},
+                                                                         {"train.mlm.seed", {"7", course}},
                                                                          {"train.init_from", {"model", none}},
                                                                          {"train.precision", {"bf16", course}},
                                                                          {"train.products", {"cblas", none}},
@@ -203,6 +210,7 @@ using Overrides = std::vector<std::string>;
 Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
+  if (key == "model.attention.causal") return {"model.pattern=P*E"};  // without windows
   if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
   return {};

@@ -38,6 +38,7 @@ EngineConfig config_of(const ModelConfig& m) {
 TEST(encoder, gradients_are_differences) {
   for (const bool post_norm : {true, false})
     for (const LayerType& type : layer_types()) {
+      if (type.symbol == 'W') continue;  // a window shows what precedes a token
       ModelConfig m = encoder_of(std::string(2, type.symbol));
       m.post_norm = post_norm;
       SCOPED_TRACE(fmt::format("{} {}", m.pattern, post_norm ? "post_norm" : "norms in front"));
