@@ -116,10 +116,10 @@ void weighted_swiglu_backward(Device&, const ExpertRows&, Tensor2<const T> dy, T
                               Tensor2<Acc<T>> dw);
 
 template <class T>
-void rmsnorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd);
+void rmsnorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd, double offset);
 template <class T>
 void rmsnorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx,
-                      Tensor1<Acc<T>> dg);  // takes scratch
+                      Tensor1<Acc<T>> dg, double offset);  // takes scratch
 
 template <class T>
 void layernorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> b, double eps, Tensor2<T> y, Tensor1<Acc<T>> mean,
@@ -129,10 +129,10 @@ void layernorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor
                         Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx, Tensor1<Acc<T>> dg, Tensor1<Acc<T>> db);  // takes scratch
 
 template <class T>
-void head_norm(Device&, Matrix<const T> x, Tensor1<const Acc<T>> g, double eps, Matrix<T> y, Matrix<Acc<T>> rstd);
+void head_norm(Device&, Matrix<const T> x, Tensor1<const Acc<T>> g, double eps, Matrix<T> y, Matrix<Acc<T>> rstd, double offset);
 template <class T>
 void head_norm_backward(Device&, Matrix<const T> dy, Matrix<const T> x, Tensor1<const Acc<T>> g, Matrix<const Acc<T>> rstd, Matrix<T> dx,
-                        Tensor1<Acc<T>> dg);  // takes scratch
+                        Tensor1<Acc<T>> dg, double offset);  // takes scratch
 
 // The four kernels of the gated norm see the same tensors and walk over them alike.
 struct NormGroups {

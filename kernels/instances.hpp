@@ -37,9 +37,9 @@
                                             Tensor2<Acc<T>>);
 
 #define GYR_RMSNORM(T)                                                                                                                          \
-  template void rmsnorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>);                              \
+  template void rmsnorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>, double);                      \
   template void rmsnorm_backward<T>(Device&, Tensor2<const T>, Tensor2<const T>, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Add, Tensor2<T>, \
-                                    Tensor1<Acc<T>>);
+                                    Tensor1<Acc<T>>, double);
 
 #define GYR_LAYERNORM(T)                                                                                                                   \
   template void layernorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>, \
@@ -48,9 +48,9 @@
                                       Tensor1<const Acc<T>>, Add, Tensor2<T>, Tensor1<Acc<T>>, Tensor1<Acc<T>>);
 
 #define GYR_HEAD_NORM(T)                                                                                                                 \
-  template void head_norm<T>(Device&, Matrix<const T>, Tensor1<const Acc<T>>, double, Matrix<T>, Matrix<Acc<T>>);                        \
+  template void head_norm<T>(Device&, Matrix<const T>, Tensor1<const Acc<T>>, double, Matrix<T>, Matrix<Acc<T>>, double);                \
   template void head_norm_backward<T>(Device&, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>, Matrix<const Acc<T>>, Matrix<T>, \
-                                      Tensor1<Acc<T>>);
+                                      Tensor1<Acc<T>>, double);
 
 #define GYR_SOFT_CAP(A) template void soft_cap<A>(Device&, double, Tensor2<A>);
 

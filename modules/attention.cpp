@@ -11,7 +11,7 @@ namespace gyr {
 
 template <class T>
 Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters& parameters)
-    : c_(m.attention), eps_(m.rms_norm_eps), name_(name), scores_(1 / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
+    : c_(m.attention), eps_(m.rms_norm_eps), norm_offset_(m.norm_offset), name_(name), scores_(1 / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
   using P = Parameters;
   const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
   const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
@@ -33,7 +33,7 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   }
   if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   const auto norm = [&](const char* part) {
-    return &parameters.declare({name + part + ".weight", {c_.head_dim}, replicated(), ones(), Storage::wide, false, true});
+    return &parameters.declare({name + part + ".weight", {c_.head_dim}, replicated(), constant(1 - norm_offset_), Storage::wide, false, true});
   };
   if (c_.qk_norm) q_norm_ = norm(".q_norm"), k_norm_ = norm(".k_norm");
   num_heads_ = q_->rows() / c_.head_dim;
@@ -91,8 +91,8 @@ void Attention<T>::norm_heads(Pass& a, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<A
   using A = Acc<T>;
   const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width()); };
   convert<T, T>(a.dev, columns(qkv, 0, q_width() + k_width()), raw);
-  head_norm<T>(a.dev, part(raw, 0), q_norm_->template vector<const A>(), eps_, part(qkv, 0), columns(rstd, 0, num_heads_));
-  head_norm<T>(a.dev, part(raw, 1), k_norm_->template vector<const A>(), eps_, part(qkv, 1), columns(rstd, num_heads_, num_kv_heads_));
+  head_norm<T>(a.dev, part(raw, 0), q_norm_->template vector<const A>(), eps_, part(qkv, 0), columns(rstd, 0, num_heads_), norm_offset_);
+  head_norm<T>(a.dev, part(raw, 1), k_norm_->template vector<const A>(), eps_, part(qkv, 1), columns(rstd, num_heads_, num_kv_heads_), norm_offset_);
 }
 
 template <class T>
@@ -102,9 +102,9 @@ void Attention<T>::norm_heads_backward(Pass& a, Frame& frame, Tensor2<T> dqkv) {
   const auto rstd = frame.get(Keys::rstd);
   const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width()); };
   head_norm_backward<T>(a.dev, part(dqkv, 0), part(raw, 0), q_norm_->template vector<const A>(), columns(rstd, 0, num_heads_), part(dqkv, 0),
-                        q_norm_->template vector_gradient<A>());
+                        q_norm_->template vector_gradient<A>(), norm_offset_);
   head_norm_backward<T>(a.dev, part(dqkv, 1), part(raw, 1), k_norm_->template vector<const A>(), columns(rstd, num_heads_, num_kv_heads_),
-                        part(dqkv, 1), k_norm_->template vector_gradient<A>());
+                        part(dqkv, 1), k_norm_->template vector_gradient<A>(), norm_offset_);
 }
 
 template <class T>

@@ -54,7 +54,7 @@ class Attention final : public Branch<T> {
   }
 
   AttentionConfig c_;
-  double eps_;  // of the norm of heads
+  double eps_, norm_offset_;  // of the norm of heads
   std::string name_;
   Index num_heads_, num_kv_heads_;  // on this rank
   Index v_head_dim_, first_value_;  // channels of each head that this rank takes the values of

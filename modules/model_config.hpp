@@ -81,13 +81,17 @@ struct MoeConfig {
 
 enum class NormType { rms, layer };
 
+// In front of branches and the head; behind the embedding and every residual sum in place of these; or in front, and behind what branches add too.
+enum class NormPlacement { before, after, both };
+
 struct ModelConfig {
   std::string pattern;  // a symbol per layer, see layer.hpp
   Index vocab_size = 32784, hidden_size = 1024;
   Index positions = 0;        // learned ones, added to the embedding; 0: none
   Index type_vocab_size = 0;  // token types, of which all tokens have the first, added to the embedding; 0: none
   NormType norm = NormType::rms;
-  bool post_norm = false;  // norms behind the embedding and every residual sum, in place of in front of branches and the head
+  NormPlacement norm_placement = NormPlacement::before;
+  double norm_offset = 0;  // added to the weights of RMSNorms of rows and heads where they multiply
   double rms_norm_eps = 1e-5;
   bool tie_word_embeddings = false;
   double embedding_multiplier = 1, lm_head_multiplier = 1;

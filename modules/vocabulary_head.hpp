@@ -9,12 +9,12 @@
 
 namespace gyr {
 
-// The norm in front of a head; none where norms stand behind sums.
+// The norm in front of a head; none where a norm stands behind every sum.
 template <class T>
 class FinalNorm {
  public:
   FinalNorm(const ModelConfig& c, Parameters& parameters) {
-    if (!c.post_norm) norm_.emplace(c, "model.final_layernorm", parameters);
+    if (c.norm_placement != NormPlacement::after) norm_.emplace(c, "model.final_layernorm", parameters);
   }
   // x itself where there is none.
   Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<T> x) { return norm_ ? norm_->forward(a, frame, x) : x; }

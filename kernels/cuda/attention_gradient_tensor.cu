@@ -4,10 +4,10 @@
 //             own x1, x2    others y1, y2    gradients
 //   queries   q, dout       k, v             dq += scale ds k
 //   keys      k, v          q, dout          dk += scale ds' q,  dv += p' dout     of all query heads that share the key head, one after the other
-// p = exp(S - lse), S = scale x1 y1' or what a cap leaves of it, and ds = p (x2 y2' - delta) (1 - (S / cap)^2) stay in the registers in which a product
-// left them: rows are own tokens, so that they are
-// left operands next. Scores are computed twice, which makes seven products in place of five; in return a number has one owner, who adds in one
-// order, without atomics. Where there are few keys, the query heads of a key head are dealt to several blocks, whose sums are added behind them.
+// p = exp(S - lse), S = scale x1 y1' or what a cap leaves of it, and ds = p (x2 y2' - delta) (1 - (S / cap)^2) stay in the registers in which a
+// product left them: rows are own tokens, so that they are left operands next. Scores are computed twice, which makes seven products in place of
+// five; in return a number has one owner, who adds in one order, without atomics. Where there are few keys, the query heads of a key head are dealt
+// to several blocks, whose sums are added behind them.
 #include "kernels/cuda/attention_tensor.hpp"
 
 namespace gyr::backend {
