@@ -33,11 +33,11 @@ void check(const AttentionShape& s, const Mask& m, const Matrix<const T>& q, con
 }  // namespace
 
 template <class T>
-void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
-               Carry carry, AttentionState<Acc<T>> state) {
+void attention(Device& dev, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
+               Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state) {
   check(shape, mask, q, k, v);
   const Workspace workspace(dev.scratch, "attention");
-  backend::attention<T>(dev, shape, mask, scale, q, k, v, carry, state);
+  backend::attention<T>(dev, shape, mask, scores, q, k, v, carry, state);
 }
 
 template <class A>
@@ -63,12 +63,12 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
 }
 
 template <class T>
-void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
+void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   check(shape, mask, q, k, v);
   const Workspace workspace(dev.scratch, "attention_backward");
-  backend::attention_backward<T>(dev, shape, mask, scale, q, k, v, dout, lse, delta, dq, dk, dv);
+  backend::attention_backward<T>(dev, shape, mask, scores, q, k, v, dout, lse, delta, dq, dk, dv);
 }
 
 GYR_ALL_ATTENTION

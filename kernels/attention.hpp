@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Grouped-query attention over blocks of keys with carried state (o, m, l): online softmax, so that blocks may come from anywhere.
 //   B sequences, Tq queries and Tk keys of each, H query heads, K key heads (H % K == 0), E head_dim of queries and keys, V of values
-//   For a block of keys:  S = scale q k',  m' = max(m, rowmax S),  p = exp(S - m'),  l = e^(m-m') l + rowsum p,  o = e^(m-m') o + p v
-//   At the end:  out = o / l,  lse = m + log l.   Rows that may see no key keep m = -infinity, l = 0 and give out = 0, lse = -infinity
+//   For a block of keys:  S = scale q k' or what a cap leaves of it,  m' = max(m, rowmax S),  p = exp(S - m'),  l = e^(m-m') l + rowsum p,  o =
+//   e^(m-m') o + p v At the end:  out = o / l,  lse = m + log l.   Rows that may see no key keep m = -infinity, l = 0 and give out = 0, lse =
+//   -infinity
 #pragma once
 
 #include "kernels/device.hpp"
 #include "kernels/documents.hpp"
+#include "kernels/soft_cap.hpp"
 
 namespace gyr {
 
@@ -44,6 +46,13 @@ struct VisibleKeys {
 // Whether some query may see some key of the block; of documents nothing is known here.
 bool any_visible(const AttentionShape&, const Mask&);
 
+// What a product of a query and a key becomes: scale q k', or cap tanh(scale q k' / cap).
+struct ScoreRule {
+  double scale, cap;  // cap 0: none
+
+  ScoreRule(double scale, double cap = 0) : scale(scale), cap(cap) {}
+};
+
 // State of each query and head between blocks of keys.
 template <class A>
 struct AttentionState {
@@ -54,7 +63,7 @@ struct AttentionState {
 enum class Carry { fresh, continued };  // fresh: the state is written without being read
 
 template <class T>
-void attention(Device&, const AttentionShape&, const Mask&, double scale, Matrix<const T> q /*(B Tq, H E)*/, Matrix<const T> k /*(B Tk, K E)*/,
+void attention(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T> q /*(B Tq, H E)*/, Matrix<const T> k /*(B Tk, K E)*/,
                Matrix<const T> v /*(B Tk, K V)*/, Carry, AttentionState<Acc<T>> state);
 
 // Of states of the same queries that have met different keys, that of all of them: m' = max(m, m_2), l = e^(m-m') l + e^(m_2-m') l_2, o likewise.
@@ -70,9 +79,10 @@ void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> sta
 template <class T>
 void attention_delta(Device&, const AttentionShape&, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta /*(B Tq, H)*/);
 
-// p = exp(S - lse),  dv += p' do,  dp = do v',  ds = p (dp - delta) scale,  dq += ds k,  dk += ds' q  (dk, dv summed over the group's heads)
+// p = exp(S - lse),  dv += p' do,  dp = do v',  ds = p (dp - delta) (1 - (S / cap)^2) scale,  dq += ds k,  dk += ds' q  (dk, dv summed over the
+// group's heads)
 template <class T>
-void attention_backward(Device&, const AttentionShape&, const Mask&, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+void attention_backward(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
                         Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq /*+=*/,
                         Matrix<Acc<T>> dk /*+=*/, Matrix<Acc<T>> dv /*+=*/);
 

@@ -21,14 +21,15 @@
 #include "kernels/layernorm.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/routing.hpp"
+#include "kernels/soft_cap.hpp"
 #include "kernels/ssd_chunk.hpp"
 #include "kernels/sum.hpp"
 
 namespace gyr::backend {
 
 template <class T>
-void attention(Device&, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
-               Carry carry, AttentionState<Acc<T>> state);  // announces its work and takes scratch
+void attention(Device&, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
+               Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state);  // announces its work and takes scratch
 template <class A>
 void attention_merge(Device&, const AttentionShape& shape, AttentionState<A> other, AttentionState<A> state);
 template <class T>
@@ -36,9 +37,13 @@ void attention_finish(Device&, const AttentionShape& shape, AttentionState<Acc<T
 template <class T>
 void attention_delta(Device&, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta);
 template <class T>
-void attention_backward(Device&, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
-                        Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk,
+void attention_backward(Device&, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
+                        Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
+                        Matrix<Acc<T>> dk,
                         Matrix<Acc<T>> dv);  // as attention
+
+template <class A>
+void soft_cap(Device&, double cap, Tensor2<A> x);
 
 template <class T>
 void fill(Device&, Tensor1<T> x, double value);
@@ -111,10 +116,10 @@ void weighted_swiglu_backward(Device&, const ExpertRows&, Tensor2<const T> dy, T
                               Tensor2<Acc<T>> dw);
 
 template <class T>
-void rmsnorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd);
+void rmsnorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd, double offset);
 template <class T>
 void rmsnorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx,
-                      Tensor1<Acc<T>> dg);  // takes scratch
+                      Tensor1<Acc<T>> dg, double offset);  // takes scratch
 
 template <class T>
 void layernorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> b, double eps, Tensor2<T> y, Tensor1<Acc<T>> mean,
@@ -124,10 +129,10 @@ void layernorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor
                         Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx, Tensor1<Acc<T>> dg, Tensor1<Acc<T>> db);  // takes scratch
 
 template <class T>
-void head_norm(Device&, Matrix<const T> x, Tensor1<const Acc<T>> g, double eps, Matrix<T> y, Matrix<Acc<T>> rstd);
+void head_norm(Device&, Matrix<const T> x, Tensor1<const Acc<T>> g, double eps, Matrix<T> y, Matrix<Acc<T>> rstd, double offset);
 template <class T>
 void head_norm_backward(Device&, Matrix<const T> dy, Matrix<const T> x, Tensor1<const Acc<T>> g, Matrix<const Acc<T>> rstd, Matrix<T> dx,
-                        Tensor1<Acc<T>> dg);  // takes scratch
+                        Tensor1<Acc<T>> dg, double offset);  // takes scratch
 
 // The four kernels of the gated norm see the same tensors and walk over them alike.
 struct NormGroups {
@@ -184,7 +189,7 @@ template <class A>
 void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss);
 template <class T>
 void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms&, Tensor2<T> dlogits);
+                            Tensor1<const Token> labels, Index first, double scale, const LossTerms&, Tensor2<T> dlogits, double soft_cap);
 
 void add_in_order(Device&, Tensor1<const double> x, Tensor1<double> sum);
 // (1), in the scratch that it takes.

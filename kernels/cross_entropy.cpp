@@ -56,7 +56,7 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
 
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits) {
+                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits, double soft_cap) {
   using A = Acc<T>;
   const Index rows = logits.extent(0);
   const LogitColumns columns = checked("cross_entropy_backward", logits, valid, first, dlogits.extent(0));
@@ -64,8 +64,9 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
              Index(dlogits.extent(1)) == columns.held,
          "cross_entropy_backward of ({},{}) with {} maxima, {} sums, {} labels into rows of {}", rows, columns.held, top.extent(0), sums.extent(1),
          labels.extent(0), dlogits.extent(1));
-  if (const auto run = dev.launch("cross_entropy_backward", 3.0 * rows * columns.valid, double(sizeof(A) + sizeof(T)) * rows * columns.held))
-    backend::cross_entropy_backward<T>(dev, logits, valid, top, sums, labels, first, scale, terms, dlogits);
+  if (const auto run = dev.launch("cross_entropy_backward", (soft_cap > 0 ? 7.0 : 3.0) * rows * columns.valid,
+                                  double(sizeof(A) + sizeof(T)) * rows * columns.held))
+    backend::cross_entropy_backward<T>(dev, logits, valid, top, sums, labels, first, scale, terms, dlogits, soft_cap);
 }
 
 GYR_ALL_LOSS

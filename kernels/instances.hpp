@@ -37,9 +37,9 @@
                                             Tensor2<Acc<T>>);
 
 #define GYR_RMSNORM(T)                                                                                                                          \
-  template void rmsnorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>);                              \
+  template void rmsnorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>, double);                      \
   template void rmsnorm_backward<T>(Device&, Tensor2<const T>, Tensor2<const T>, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Add, Tensor2<T>, \
-                                    Tensor1<Acc<T>>);
+                                    Tensor1<Acc<T>>, double);
 
 #define GYR_LAYERNORM(T)                                                                                                                   \
   template void layernorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>, \
@@ -48,9 +48,11 @@
                                       Tensor1<const Acc<T>>, Add, Tensor2<T>, Tensor1<Acc<T>>, Tensor1<Acc<T>>);
 
 #define GYR_HEAD_NORM(T)                                                                                                                 \
-  template void head_norm<T>(Device&, Matrix<const T>, Tensor1<const Acc<T>>, double, Matrix<T>, Matrix<Acc<T>>);                        \
+  template void head_norm<T>(Device&, Matrix<const T>, Tensor1<const Acc<T>>, double, Matrix<T>, Matrix<Acc<T>>, double);                \
   template void head_norm_backward<T>(Device&, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>, Matrix<const Acc<T>>, Matrix<T>, \
-                                      Tensor1<Acc<T>>);
+                                      Tensor1<Acc<T>>, double);
+
+#define GYR_SOFT_CAP(A) template void soft_cap<A>(Device&, double, Tensor2<A>);
 
 #define GYR_GATE(T)                                                                                                                              \
   template void gate<T>(Device&, Matrix<const T>, Matrix<const T>, Tensor2<T>);                                                                  \
@@ -86,16 +88,16 @@
 
 #define GYR_LOSS_BACKWARD(T)                                                                                                                         \
   template void cross_entropy_backward<T>(Device&, Tensor2<const Acc<T>>, Index, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Tensor1<const Token>, \
-                                          Index, double, const LossTerms&, Tensor2<T>);
+                                          Index, double, const LossTerms&, Tensor2<T>, double);
 
-#define GYR_ATTENTION(T)                                                                                                                      \
-  template void attention<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>, Carry,   \
-                             AttentionState<Acc<T>>);                                                                                         \
-  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>);                     \
-  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                      \
-  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, double, Matrix<const T>, Matrix<const T>, Matrix<const T>, \
-                                      Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>, Matrix<Acc<T>>,         \
-                                      Matrix<Acc<T>>);
+#define GYR_ATTENTION(T)                                                                                                                       \
+  template void attention<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>, Matrix<const T>, \
+                             Carry, AttentionState<Acc<T>>);                                                                                   \
+  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>);                      \
+  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                       \
+  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>,         \
+                                      Matrix<const T>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>,         \
+                                      Matrix<Acc<T>>, Matrix<Acc<T>>);
 #define GYR_ATTENTION_MERGE(A) template void attention_merge<A>(Device&, const AttentionShape&, AttentionState<A>, AttentionState<A>);
 
 #define GYR_GEMM(T, S) \

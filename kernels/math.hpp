@@ -31,6 +31,20 @@ GYR_FUNCTION float fast_exp(float x) {
   return x <= highest ? y : x + __builtin_inff();
 }
 
+GYR_FUNCTION double fast_tanh(double x) { return std::tanh(x); }
+
+// tanh(x) = x + x^3 p(x^2) where |x| is small, p of degree 4 (Cephes), and 1 - 2 / (e^(2|x|) + 1) with the sign of x elsewhere: within 2 ulp.
+GYR_FUNCTION float fast_tanh(float x) {
+  const float square = x * x, size = x < 0 ? -x : x;
+  float p = -5.70498872745e-3f;
+  p = std::fma(p, square, 2.06390887954e-2f);
+  p = std::fma(p, square, -5.37397155531e-2f);
+  p = std::fma(p, square, 1.33314422036e-1f);
+  p = std::fma(p, square, -3.33332819422e-1f);
+  const float small = std::fma(p * square, x, x), large = 1.0f - 2.0f / (fast_exp(2.0f * size) + 1.0f);
+  return size < 0.625f ? small : (x < 0 ? -large : large);
+}
+
 template <class A>
 GYR_FUNCTION A sigmoid(A x) {
   return A(1) / (A(1) + fast_exp(-x));

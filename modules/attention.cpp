@@ -10,7 +10,8 @@
 namespace gyr {
 
 template <class T>
-Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.attention), eps_(m.rms_norm_eps), name_(name) {
+Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters& parameters)
+    : c_(m.attention), eps_(m.rms_norm_eps), norm_offset_(m.norm_offset), name_(name), scores_(1 / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
   using P = Parameters;
   const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
   const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
@@ -32,14 +33,13 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   }
   if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   const auto norm = [&](const char* part) {
-    return &parameters.declare({name + part + ".weight", {c_.head_dim}, replicated(), ones(), Storage::wide, false, true});
+    return &parameters.declare({name + part + ".weight", {c_.head_dim}, replicated(), constant(1 - norm_offset_), Storage::wide, false, true});
   };
   if (c_.qk_norm) q_norm_ = norm(".q_norm"), k_norm_ = norm(".k_norm");
   num_heads_ = q_->rows() / c_.head_dim;
   num_kv_heads_ = k_->rows() / c_.head_dim;
   v_head_dim_ = o_->columns() / num_heads_;
   first_value_ = o_->first(1) % c_.head_dim;
-  scale_ = 1 / std::sqrt(double(c_.head_dim));
 }
 
 // q, k and v lie one behind the other: one product serves the three.
@@ -91,8 +91,8 @@ void Attention<T>::norm_heads(Pass& a, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<A
   using A = Acc<T>;
   const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width()); };
   convert<T, T>(a.dev, columns(qkv, 0, q_width() + k_width()), raw);
-  head_norm<T>(a.dev, part(raw, 0), q_norm_->template vector<const A>(), eps_, part(qkv, 0), columns(rstd, 0, num_heads_));
-  head_norm<T>(a.dev, part(raw, 1), k_norm_->template vector<const A>(), eps_, part(qkv, 1), columns(rstd, num_heads_, num_kv_heads_));
+  head_norm<T>(a.dev, part(raw, 0), q_norm_->template vector<const A>(), eps_, part(qkv, 0), columns(rstd, 0, num_heads_), norm_offset_);
+  head_norm<T>(a.dev, part(raw, 1), k_norm_->template vector<const A>(), eps_, part(qkv, 1), columns(rstd, num_heads_, num_kv_heads_), norm_offset_);
 }
 
 template <class T>
@@ -102,16 +102,16 @@ void Attention<T>::norm_heads_backward(Pass& a, Frame& frame, Tensor2<T> dqkv) {
   const auto rstd = frame.get(Keys::rstd);
   const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width()); };
   head_norm_backward<T>(a.dev, part(dqkv, 0), part(raw, 0), q_norm_->template vector<const A>(), columns(rstd, 0, num_heads_), part(dqkv, 0),
-                        q_norm_->template vector_gradient<A>());
+                        q_norm_->template vector_gradient<A>(), norm_offset_);
   head_norm_backward<T>(a.dev, part(dqkv, 1), part(raw, 1), k_norm_->template vector<const A>(), columns(rstd, num_heads_, num_kv_heads_),
-                        part(dqkv, 1), k_norm_->template vector_gradient<A>());
+                        part(dqkv, 1), k_norm_->template vector_gradient<A>(), norm_offset_);
 }
 
 template <class T>
 void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
   const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scale_, c_.window)->forward(q, k, channels<T>(v), out, lse);
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores_, c_.window)->forward(q, k, channels<T>(v), out, lse);
   else attend_to_own(a, qkv, out, lse);
   contribute_once<T>(a.dev, *o_, out);
 }
@@ -128,7 +128,7 @@ void Attention<T>::attend_to_own(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor
 template <class T>
 void Attention<T>::attend(Pass& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), mask(a), scale_, q, k, channels<T>(v), Carry::fresh,
+  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), mask(a), scores_, q, k, channels<T>(v), Carry::fresh,
                state);
 }
 
@@ -156,7 +156,7 @@ void Attention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<Acc<
     const auto meet = [&](const Matrix<T>& kv, Index first_key) {
       Mask mask = this->mask(a);
       mask.first_query += past, mask.first_key = first_key;
-      attention<T>(a.dev, shape(1, seq_length, kv.rows), mask, scale_, Matrix<T>(qkv).block(first, seq_length, 0, q_width()),
+      attention<T>(a.dev, shape(1, seq_length, kv.rows), mask, scores_, Matrix<T>(qkv).block(first, seq_length, 0, q_width()),
                    columns(kv, 0, k_width()), channels<T>(columns(kv, k_width(), k_width())), carry,
                    {rows(state.o, first, seq_length), rows(state.m, first, seq_length), rows(state.l, first, seq_length)});
       carry = Carry::continued;
@@ -209,8 +209,8 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   const auto q = part(qkv, 0), k = part(qkv, 1), v = channels<T>(part(qkv, 2));
   const auto dq = part(dwide, 0), dk = part(dwide, 1), dv = channels<A>(part(dwide, 2));
   const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scale_, c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
-  else attention_backward<T>(a.dev, all, mask(a), scale_, q, k, v, dout, lse, delta, dq, dk, dv);
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores_, c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
+  else attention_backward<T>(a.dev, all, mask(a), scores_, q, k, v, dout, lse, delta, dq, dk, dv);
 
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
   turn<A>(a, Rotate::backward, num_heads_, 1, part(dwide, 0), part(dqkv, 0));
@@ -251,6 +251,7 @@ void read_attention(Section& s, ModelConfig& m) {
   c.bias = s.get("bias", c.bias, "biases on q, k, v and o");
   c.qkv_bias = s.get("qkv_bias", c.qkv_bias, "biases on q, k and v alone");
   c.qk_norm = s.get("qk_norm", c.qk_norm, "RMSNorm of every head of q and k, before they turn");
+  c.soft_cap = s.get("soft_cap", c.soft_cap, "bound that scores tend to: they become soft_cap tanh(score / soft_cap); 0: none").at_least(0).finite();
   c.causal = s.get("causal", c.causal, "a token sees those before it; false: every token of a text sees all of it");
   c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
   c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "scales the keys");

@@ -54,11 +54,11 @@ class Attention final : public Branch<T> {
   }
 
   AttentionConfig c_;
-  double eps_;  // of the norm of heads
+  double eps_, norm_offset_;  // of the norm of heads
   std::string name_;
   Index num_heads_, num_kv_heads_;  // on this rank
   Index v_head_dim_, first_value_;  // channels of each head that this rank takes the values of
-  double scale_;
+  ScoreRule scores_;
   Parameter *q_, *k_, *v_, *o_;
   Parameter *q_norm_ = nullptr, *k_norm_ = nullptr;
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;

@@ -8,8 +8,8 @@
 namespace gyr {
 
 template <class T>
-BalancedAttention<T>::BalancedAttention(Pass& a, const AttentionShape& heads, double scale, Index window)
-    : a_(a), s_(a.sequences), shape_(heads), scale_(scale), window_(window), steps_(balanced_schedule(int(s_.ranks), int(s_.rank))) {
+BalancedAttention<T>::BalancedAttention(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window)
+    : a_(a), s_(a.sequences), shape_(heads), scores_(scores), window_(window), steps_(balanced_schedule(int(s_.ranks), int(s_.rank))) {
   ensure(s_.order == SequenceOrder::contiguous && a.mask.causal, "balanced attention of {} blocks on a rank{}", s_.blocks(),
          a.mask.causal ? "" : " that looks both ways");
   shape_.batch = s_.batch, shape_.queries = shape_.keys = s_.seq_length;
@@ -121,7 +121,7 @@ void BalancedAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<
     const AttentionState<A> state = helps ? state_in(leaving[t % 2]) : own;
     for_sequences(s, [&](Index first, const Mask& mask) {
       const auto block = [&](const Matrix<const T>& x) { return x.block(first, s_.seq_length, 0, x.columns); };
-      attention<T>(a_.dev, block_, mask, scale_, block(those), block(keys_met), block(values_met), t == 0 || helps ? Carry::fresh : Carry::continued,
+      attention<T>(a_.dev, block_, mask, scores_, block(those), block(keys_met), block(values_met), t == 0 || helps ? Carry::fresh : Carry::continued,
                    {rows(state.o, first, s_.seq_length), rows(state.m, first, s_.seq_length), rows(state.l, first, s_.seq_length)});
     });
   };
@@ -165,7 +165,7 @@ void BalancedAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix
     for_sequences(steps_[t], [&](Index first, const Mask& mask) {
       const auto block = [&](const auto& matrix) { return matrix.block(first, s_.seq_length, 0, matrix.columns); };
       const auto of_rows = [&](const auto& tensor) { return rows(tensor, first, s_.seq_length); };
-      attention_backward<T>(a_.dev, block_, mask, scale_, block(those.q), block(met.k), block(met.v), of_rows(those.dout), of_rows(those.lse),
+      attention_backward<T>(a_.dev, block_, mask, scores_, block(those.q), block(met.k), block(met.v), of_rows(those.dout), of_rows(those.lse),
                             of_rows(those.delta), block(those.dq), block(met.dk), block(met.dv));
     });
   };

@@ -15,7 +15,7 @@ namespace gyr {
 template <class T>
 class BalancedAttention final : public SharedAttention<T> {
  public:
-  BalancedAttention(Pass& a, const AttentionShape& heads, double scale, Index window);
+  BalancedAttention(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window);
   void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse) override;
   void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
                 Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) override;
@@ -77,7 +77,7 @@ class BalancedAttention final : public SharedAttention<T> {
   Pass& a_;
   const SequenceLayout& s_;
   AttentionShape shape_, block_;  // of this rank's rows; of one sequence's
-  double scale_;
+  ScoreRule scores_;
   Index window_;
   std::vector<BalancedStep> steps_;
 };

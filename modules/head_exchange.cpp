@@ -14,8 +14,8 @@ void check_head_exchange(Index num_heads, Index num_kv_heads, Index context_rank
 }
 
 template <class T>
-HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, double scale, Index window)
-    : a_(a), s_(a.sequences), heads_(heads), part_(heads), scale_(scale), window_(window) {
+HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window)
+    : a_(a), s_(a.sequences), heads_(heads), part_(heads), scores_(scores), window_(window) {
   const Index n = s_.ranks, k = heads.num_kv_heads;
   check_head_exchange(heads.num_heads, k, n);
   part_.num_heads = heads.num_heads / n, part_.num_kv_heads = std::max<Index>(1, k / n);
@@ -79,7 +79,7 @@ void HeadExchange<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const
   const auto attended = a_.template scratch<T>("attended by all tokens", n, out_width());
   const Tensor2<A> all_lse(lse.data(), n, part_.num_heads);
   const AttentionState<A> state = state_behind<T>(a_, attended, all_lse);
-  attention<T>(a_.dev, part_, mask(), scale_, columns(qkv, 0, q_width()), columns(qkv, q_width(), k_width()),
+  attention<T>(a_.dev, part_, mask(), scores_, columns(qkv, 0, q_width()), columns(qkv, q_width(), k_width()),
                columns(qkv, q_width() + k_width(), v_width()), Carry::fresh, state);
   attention_finish<T>(a_.dev, part_, state, attended, all_lse);
   const auto home = to_tokens<T>("attended by own tokens", attended);
@@ -100,7 +100,7 @@ void HeadExchange<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<cons
   const auto part = [&](const auto& x, int i) {
     return i == 0 ? columns(x, 0, q_width()) : i == 1 ? columns(x, q_width(), k_width()) : columns(x, q_width() + k_width(), v_width());
   };
-  attention_backward<T>(a_.dev, part_, mask(), scale_, part(all, 0), part(all, 1), part(all, 2), all_dout,
+  attention_backward<T>(a_.dev, part_, mask(), scores_, part(all, 0), part(all, 1), part(all, 2), all_dout,
                         Tensor2<const A>(lse.data(), n, part_.num_heads), all_delta, part(gradient, 0), part(gradient, 1), part(gradient, 2));
   const auto home = to_tokens<A>("the same of own tokens", gradient);
   for (Index rank = 0; rank < s_.ranks; ++rank) {

@@ -15,7 +15,7 @@ template <class T>
 class HeadExchange final : public SharedAttention<T> {
  public:
   // `heads`: before the exchange.
-  HeadExchange(Pass& a, const AttentionShape& heads, double scale, Index window);
+  HeadExchange(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window);
   // lse: of all rows and a part of the heads.
   void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse) override;
   void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
@@ -50,7 +50,7 @@ class HeadExchange final : public SharedAttention<T> {
   Pass& a_;
   const SequenceLayout& s_;
   AttentionShape heads_, part_;  // before the exchange, and behind it
-  double scale_;
+  ScoreRule scores_;
   Index window_;
 };
 

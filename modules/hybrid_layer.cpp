@@ -13,10 +13,11 @@ namespace {
 template <class T>
 class HybridLayer final : public Layer {
  public:
-  HybridLayer(const ModelConfig& c, const std::string& name, Parameters& parameters) : mixer_(c, name + ".input_layernorm", parameters) {
+  HybridLayer(const ModelConfig& c, const std::string& name, Parameters& parameters)
+      : mixer_(c, name + ".input_layernorm", name + ".post_layernorm", parameters) {
     add<Mamba>(parameters.mixers().ssm, c, name + ".mamba", parameters);
     add<Attention>(parameters.mixers().attention, c, name + ".self_attn", parameters);
-    feed_forward_.emplace(c, name + ".pre_ff_layernorm", parameters);
+    feed_forward_.emplace(c, name + ".pre_ff_layernorm", name + ".post_ff_layernorm", parameters);
     feed_forward_->add(std::make_unique<Mlp<T>>(c, name + ".feed_forward", parameters));
   }
   void forward(Pass& a, Frame& frame, Bundle& bundle) override {

@@ -21,6 +21,8 @@ void check(const ModelConfig& c) {
   require(
       c.attention.causal || c.pattern.find('W') == std::string::npos, Exit::config,
       "model.attention.causal = false: a window (layers W of model.pattern) shows what precedes a token; take * in their place, or leave it true");
+  require(c.norm == NormType::rms || c.norm_offset == 0, Exit::config,
+          "model.norm_offset: {} is added to weights of RMSNorms, and model.norm is layer; take rms, or leave the offset out", c.norm_offset);
   const RopeScaling& rope = c.attention.rope_scaling;
   require((rope.type != RopeScaling::llama3 && rope.type != RopeScaling::yarn) || rope.low_freq_factor < rope.high_freq_factor, Exit::config,
           "model.attention.rope.low_freq_factor: {} must be below high_freq_factor {}", rope.low_freq_factor, rope.high_freq_factor);
@@ -100,11 +102,20 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
                           .at_least(0)
                           .at_most(widest);
   c.norm = get_word(s, "norm", d.norm, {"rms", "layer"}, "in front of every layer and the head: RMSNorm, or LayerNorm with a bias");
-  c.post_norm = s.get("post_norm", d.post_norm, "norms stand behind the embedding and every residual sum instead (BERT)");
+  c.norm_placement =
+      get_word(s, "norm_placement", d.norm_placement, {"before", "after", "both"},
+               "of branches and the head; after: norms behind the embedding and every residual sum instead (BERT); both: in front, and "
+               "behind what branches add (Gemma 2)");
+  c.norm_offset =
+      s.get("norm_offset", d.norm_offset, "added to the weights of RMSNorms of rows and heads where they multiply; Gemma: 1").at_least(0).at_most(1);
   c.rms_norm_eps = s.get("rms_norm_eps", d.rms_norm_eps, "added to the mean square in every norm, in a LayerNorm to the variance").at_least(0);
   c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the head uses the embedding's matrix, if it predicts tokens");
   c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
   c.lm_head_multiplier = s.get("lm_head_multiplier", d.lm_head_multiplier, "scales the logits");
+  c.lm_head_soft_cap =
+      s.get("lm_head_soft_cap", d.lm_head_soft_cap, "bound that logits tend to: they become soft_cap tanh(logit / soft_cap); 0: none")
+          .at_least(0)
+          .finite();
   c.init_std = s.get("init_std", d.init_std, "standard deviation of initial matrices").at_least(0).at_most(1000).effect(Effect::none);
   c.pad_token_id = s.get("pad_token_id", d.pad_token_id, "token whose embedding takes no gradient; -1: none")
                        .at_least(-1)

@@ -35,6 +35,7 @@ struct AttentionConfig {
   bool qk_norm = false;                 // RMSNorm of every head of q and k, before they turn
   bool causal = true;                   // false: every token of a text sees all of it
   Index window = 0;                     // tokens that a query sees, its own among them; 0: all. No setting here: see WindowConfig
+  double soft_cap = 0;                  // bound that scores tend to by tanh; 0: none
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
 
   Index rotary_dim() const { return Index(double(head_dim) * rotary_fraction); }
@@ -80,16 +81,21 @@ struct MoeConfig {
 
 enum class NormType { rms, layer };
 
+// In front of branches and the head; behind the embedding and every residual sum in place of these; or in front, and behind what branches add too.
+enum class NormPlacement { before, after, both };
+
 struct ModelConfig {
   std::string pattern;  // a symbol per layer, see layer.hpp
   Index vocab_size = 32784, hidden_size = 1024;
   Index positions = 0;        // learned ones, added to the embedding; 0: none
   Index type_vocab_size = 0;  // token types, of which all tokens have the first, added to the embedding; 0: none
   NormType norm = NormType::rms;
-  bool post_norm = false;  // norms behind the embedding and every residual sum, in place of in front of branches and the head
+  NormPlacement norm_placement = NormPlacement::before;
+  double norm_offset = 0;  // added to the weights of RMSNorms of rows and heads where they multiply
   double rms_norm_eps = 1e-5;
   bool tie_word_embeddings = false;
   double embedding_multiplier = 1, lm_head_multiplier = 1;
+  double lm_head_soft_cap = 0;     // bound that logits tend to by tanh; 0: none
   double init_std = 0.02;          // of initial matrices
   std::int32_t pad_token_id = -1;  // token whose embedding takes no gradient; none where negative
   AttentionConfig attention;

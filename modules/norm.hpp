@@ -13,8 +13,8 @@ class Norm {
  public:
   // Weights NAME.weight and, of a LayerNorm, NAME.bias
   Norm(const ModelConfig& c, const std::string& name, Parameters& parameters)
-      : name_(name), eps_(c.rms_norm_eps),
-        g_(parameters.declare({name + ".weight", {c.hidden_size}, replicated(), ones(), Storage::wide, false, false, true})) {
+      : name_(name), eps_(c.rms_norm_eps), offset_(c.norm_offset),
+        g_(parameters.declare({name + ".weight", {c.hidden_size}, replicated(), constant(1 - offset_), Storage::wide, false, false, true})) {
     if (c.norm == NormType::layer)
       b_ = &parameters.declare({name + ".bias", {c.hidden_size}, replicated(), zeros(), Storage::wide, false, false, true});
   }
@@ -34,13 +34,15 @@ class Norm {
     a.show(Observed::activation, name_, h);
     return h;
   }
+  // Whether a forward has to compute its rows, and not their statistics alone.
+  bool wants_rows(const Frame& frame) const { return frame.wants(normed); }
   Tensor2<T> normed_rows(Frame& frame) const { return frame.get(normed); }
   void backward(Pass& a, Frame& frame, Tensor2<const T> dh, Add add, Tensor2<T> dx) {
     const auto x = frame.get(input);
     const auto rstd = frame.get(inverse_deviation);
     const auto dg = g_.template vector_gradient<Acc<T>>();
     if (b_) layernorm_backward<T>(a.dev, dh, x, weight(), frame.get(means), rstd, add, dx, dg, b_->template vector_gradient<Acc<T>>());
-    else rmsnorm_backward<T>(a.dev, dh, x, weight(), rstd, add, dx, dg);
+    else rmsnorm_backward<T>(a.dev, dh, x, weight(), rstd, add, dx, dg, offset_);
   }
 
  private:
@@ -51,12 +53,12 @@ class Norm {
 
   void compute(Pass& a, Tensor2<const T> x, Tensor2<T> h, Tensor1<Acc<T>> mean, Tensor1<Acc<T>> rstd) const {
     if (b_) layernorm<T>(a.dev, x, weight(), b_->template vector<const Acc<T>>(), eps_, h, mean, rstd);
-    else rmsnorm<T>(a.dev, x, weight(), eps_, h, rstd);
+    else rmsnorm<T>(a.dev, x, weight(), eps_, h, rstd, offset_);
   }
   Tensor1<const Acc<T>> weight() const { return g_.template vector<const Acc<T>>(); }
 
   std::string name_;
-  double eps_;
+  double eps_, offset_;
   Parameter& g_;
   Parameter* b_ = nullptr;
 };

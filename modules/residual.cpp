@@ -6,9 +6,20 @@ namespace gyr {
 template <class T>
 Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<T> x) {
   const Device::Purpose purpose(a.dev, "branches, forward: rows x hidden");
-  if (!post_norm_) return add_branches(a, frame, norm_.forward(a, frame, x), x);
-  frame.refer(Keys::input, x);
-  return norm_.forward(a, frame, add_branches(a, frame, x, x));
+  if (after_) {
+    frame.refer(Keys::input, x);
+    return norm_.forward(a, frame, add_branches(a, frame, x, x));
+  }
+  const auto sum = add_branches(a, frame, norm_.forward(a, frame, x), x);
+  return norm_of_sum_ ? add_normed(a, frame, sum, x) : sum;
+}
+
+// x is added where the normed rows lie: the backward does not need these.
+template <class T>
+Tensor2<T> Residual<T>::add_normed(Pass& a, Frame& frame, Tensor2<T> sum, Tensor2<const T> x) {
+  const auto y = norm_of_sum_->forward(a, frame_of_sum(frame), sum);
+  if (norm_of_sum_->wants_rows(frame_of_sum(frame))) gyr::add<T>(a.dev, flat(x), flat(y));
+  return y;
 }
 
 template <class T>
@@ -20,8 +31,20 @@ Tensor2<T> Residual<T>::add_branches(Pass& a, Frame& frame, Tensor2<T> mine, Ten
   for (std::size_t i = 0; i < branches_.size(); ++i) branches_[i]->forward(a, frame.nested(int(i), "branch"), h, i == 0 ? Add::no : Add::yes, parts);
   if (!parts.data()) return y;
   sum.reduce();
-  gyr::add<T>(a.dev, flat(x), flat(y));
+  if (!norm_of_sum_) gyr::add<T>(a.dev, flat(x), flat(y));
   return y;
+}
+
+template <class T>
+Tensor2<T> Residual<T>::gradient_of_sum(Pass& a, Frame& frame, Tensor2<T> dy, Tensor2<T> spare) {
+  if (after_) {
+    norm_.backward(a, frame, dy, Add::no, spare);
+    convert<T, T>(a.dev, Matrix<const T>(spare), dy);
+  }
+  if (!norm_of_sum_) return dy;
+  const auto dsum = a.scratch<T>("gradient of the sum of branches", Index(dy.extent(0)), Index(dy.extent(1)));
+  norm_of_sum_->backward(a, frame_of_sum(frame), dy, Add::no, dsum);
+  return dsum;
 }
 
 template <class T>
@@ -31,13 +54,10 @@ void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx, MatrixGradients
   const bool now = when == MatrixGradients::now;
   const Phase done = now ? Phase::weight_gradients : Phase::input_gradients;
   const auto dh = a.scratch<T>("gradient of normed", Index(dx.extent(0)), Index(dx.extent(1)));
-  if (post_norm_) {
-    norm_.backward(a, frame, dx, Add::no, dh);
-    convert<T, T>(a.dev, Matrix<const T>(dh), dx);
-  }
+  const Tensor2<T> dsum = gradient_of_sum(a, frame, dx, dh);
   Tensor2<const T> h;
   if (now) h = AllRows<T>(a, "normed, all rows", read_by_branches(frame)).gather();
-  const Tensor2<const T> dy = AllRows<T>(a, "gradient, all rows", dx).gather();
+  const Tensor2<const T> dy = AllRows<T>(a, "gradient, all rows", dsum).gather();
   AllRows<T> total(a, "parts of the sum", dh);
   for (std::size_t i = branches_.size(); i-- > 0;) {
     Frame& inner = frame.nested(int(i));
@@ -47,7 +67,7 @@ void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx, MatrixGradients
   }
   if (!now) convert<T, T>(a.dev, dy, frame.put(Keys::gradient, a.stream.rows, dx.extent(1)));
   total.reduce();
-  if (post_norm_) gyr::add<T>(a.dev, flat(dh), flat(dx));
+  if (after_) gyr::add<T>(a.dev, flat(dh), flat(dx));
   else norm_.backward(a, frame, dh, Add::yes, dx);
   frame.release(done);
 }

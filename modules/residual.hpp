@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// y = x + sum of branches(norm(x)), or with model.post_norm y = norm(x + sum of branches(x)). The branches of one residual share the norm and the sum
-// over the tensor axis, one each way.
+// By model.norm_placement
+//   before   y = x + sum of branches(norm(x))
+//   after    y = norm(x + sum of branches(x))
+//   both     y = x + norm_2(sum of branches(norm(x)))
+// The branches of one residual share the norms and the sum over the tensor axis, one each way.
 #pragma once
+
+#include <optional>
 
 #include "modules/norm.hpp"
 
@@ -10,7 +15,11 @@ namespace gyr {
 template <class T>
 class Residual {
  public:
-  Residual(const ModelConfig& c, const std::string& norm_name, Parameters& parameters) : norm_(c, norm_name, parameters), post_norm_(c.post_norm) {}
+  // second_norm: the name of what is behind the branches' sum, if anything is.
+  Residual(const ModelConfig& c, const std::string& norm, const std::string& second_norm, Parameters& parameters)
+      : norm_(c, norm, parameters), after_(c.norm_placement == NormPlacement::after) {
+    if (c.norm_placement == NormPlacement::both) norm_of_sum_.emplace(c, second_norm, parameters);
+  }
   void add(std::unique_ptr<Branch<T>> branch) { branches_.push_back(std::move(branch)); }
 
   // Returns y, a tensor of the frame.
@@ -24,13 +33,18 @@ class Residual {
   struct Keys {
     static constexpr Key<Tensor2<T>> input{"input"}, output{"output", Effort::sum, Phase::input_gradients}, gradient{"gradient of output, all rows"};
   };
-  // x + sum of branches(h), a tensor of the frame.
+  // x + sum of branches(h), a tensor of the frame; without x where the sum has a norm of its own.
   Tensor2<T> add_branches(Pass& a, Frame&, Tensor2<T> h, Tensor2<const T> x);
+  Tensor2<T> add_normed(Pass& a, Frame&, Tensor2<T> sum, Tensor2<const T> x);
+  // Of the sum of branches, from that of y, which stays what it is where it is also that of x.
+  Tensor2<T> gradient_of_sum(Pass& a, Frame&, Tensor2<T> dy, Tensor2<T> spare);
+  Frame& frame_of_sum(Frame& frame) const { return frame.nested(int(branches_.size()), "norm of the sum"); }
   // What branches read.
-  Tensor2<T> read_by_branches(Frame& frame) const { return post_norm_ ? frame.get(Keys::input) : norm_.normed_rows(frame); }
+  Tensor2<T> read_by_branches(Frame& frame) const { return after_ ? frame.get(Keys::input) : norm_.normed_rows(frame); }
 
   Norm<T> norm_;
-  bool post_norm_;
+  std::optional<Norm<T>> norm_of_sum_;
+  bool after_;
   std::vector<std::unique_ptr<Branch<T>>> branches_;
 };
 

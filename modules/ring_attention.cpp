@@ -6,8 +6,8 @@
 namespace gyr {
 
 template <class T>
-RingAttention<T>::RingAttention(Pass& a, const AttentionShape& heads, double scale, Index window)
-    : a_(a), s_(a.sequences), heads_(heads), scale_(scale), window_(window) {}
+RingAttention<T>::RingAttention(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window)
+    : a_(a), s_(a.sequences), heads_(heads), scores_(scores), window_(window) {}
 
 template <class T>
 AttentionShape RingAttention<T>::shape(Index batch, Index tokens) const {
@@ -80,7 +80,7 @@ void RingAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<cons
     for_blocks(owner(step), [&](Index block, Index first, Index first_key, const Mask& mask) {
       const Carry carry = begun[block] ? Carry::continued : Carry::fresh;
       begun[block] = true;
-      attention<T>(a_.dev, shape(1, length), mask, scale_, q.block(first, length, 0, q.columns), keys(kv).block(first_key, length, 0, k_width()),
+      attention<T>(a_.dev, shape(1, length), mask, scores_, q.block(first, length, 0, q.columns), keys(kv).block(first_key, length, 0, k_width()),
                    values(kv).block(first_key, length, 0, v_width()), carry,
                    {rows(state.o, first, length), rows(state.m, first, length), rows(state.l, first, length)});
     });
@@ -106,7 +106,7 @@ void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<con
     if (step + 1 < steps) coming = pass_on(kv, next);
     fill<A>(a_.dev, flat(here), 0);
     for_blocks(owner(step), [&](Index, Index first, Index first_key, const Mask& mask) {
-      attention_backward<T>(a_.dev, shape(1, length), mask, scale_, q.block(first, length, 0, q.columns),
+      attention_backward<T>(a_.dev, shape(1, length), mask, scores_, q.block(first, length, 0, q.columns),
                             keys(kv).block(first_key, length, 0, k_width()), values(kv).block(first_key, length, 0, v_width()),
                             rows(dout, first, length), rows(lse, first, length), rows(delta, first, length), dq.block(first, length, 0, dq.columns),
                             keys(here).block(first_key, length, 0, k_width()), values(here).block(first_key, length, 0, v_width()));

@@ -12,7 +12,7 @@ namespace gyr {
 template <class T>
 class RingAttention final : public SharedAttention<T> {
  public:
-  RingAttention(Pass& a, const AttentionShape& heads, double scale, Index window);
+  RingAttention(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window);
   void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse) override;
   void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
                 Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) override;
@@ -44,7 +44,7 @@ class RingAttention final : public SharedAttention<T> {
   Pass& a_;
   const SequenceLayout& s_;
   AttentionShape heads_;
-  double scale_;
+  ScoreRule scores_;
   Index window_;
 };
 

@@ -8,17 +8,17 @@
 namespace gyr {
 
 template <class T>
-std::unique_ptr<SharedAttention<T>> shared_attention(Pass& a, const AttentionShape& heads, double scale, Index window) {
+std::unique_ptr<SharedAttention<T>> shared_attention(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window) {
   switch (a.sequences.mode) {
-    case ContextMode::ring: return std::make_unique<RingAttention<T>>(a, heads, scale, window);
-    case ContextMode::heads: return std::make_unique<HeadExchange<T>>(a, heads, scale, window);
-    case ContextMode::balanced: return std::make_unique<BalancedAttention<T>>(a, heads, scale, window);
+    case ContextMode::ring: return std::make_unique<RingAttention<T>>(a, heads, scores, window);
+    case ContextMode::heads: return std::make_unique<HeadExchange<T>>(a, heads, scores, window);
+    case ContextMode::balanced: return std::make_unique<BalancedAttention<T>>(a, heads, scores, window);
   }
   return nullptr;
 }
 
-template std::unique_ptr<SharedAttention<double>> shared_attention<double>(Pass&, const AttentionShape&, double, Index);
-template std::unique_ptr<SharedAttention<float>> shared_attention<float>(Pass&, const AttentionShape&, double, Index);
-template std::unique_ptr<SharedAttention<bf16>> shared_attention<bf16>(Pass&, const AttentionShape&, double, Index);
+template std::unique_ptr<SharedAttention<double>> shared_attention<double>(Pass&, const AttentionShape&, const ScoreRule&, Index);
+template std::unique_ptr<SharedAttention<float>> shared_attention<float>(Pass&, const AttentionShape&, const ScoreRule&, Index);
+template std::unique_ptr<SharedAttention<bf16>> shared_attention<bf16>(Pass&, const AttentionShape&, const ScoreRule&, Index);
 
 }  // namespace gyr

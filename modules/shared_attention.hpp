@@ -21,7 +21,7 @@ class SharedAttention {
 
 // As the sequences of the pass say. `heads`: numbers and widths of heads on this rank; its batch and tokens mean nothing. `window`: of the mask.
 template <class T>
-std::unique_ptr<SharedAttention<T>> shared_attention(Pass& a, const AttentionShape& heads, double scale, Index window);
+std::unique_ptr<SharedAttention<T>> shared_attention(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window);
 
 // A state that attention_finish makes `out` and `lse` of: in their memory as far as it fits, and until the end of the scope.
 template <class T>

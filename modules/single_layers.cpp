@@ -14,7 +14,7 @@ template <class T, template <class> class Mixer>
 class SingleLayer : public Layer {
  public:
   SingleLayer(const ModelConfig& c, const std::string& name, const char* branch, Parameters& parameters)
-      : residual_(c, name + ".input_layernorm", parameters) {
+      : residual_(c, name + ".input_layernorm", name + ".post_layernorm", parameters) {
     residual_.add(std::make_unique<Mixer<T>>(c, name + branch, parameters));
   }
   void forward(Pass& a, Frame& frame, Bundle& bundle) override { bundle.x = residual_.forward(a, frame, bundle.x.as<T>()); }

@@ -35,7 +35,12 @@ Parameter& output_matrix(const ModelConfig& c, const Output& output, Parameters&
 }  // namespace
 
 Output output_of_tokens(const ModelConfig& c, Parameter* table) {
-  return {.name = "lm_head", .columns = c.vocab_size, .multiplier = c.lm_head_multiplier, .tied = c.tie_word_embeddings, .table = table};
+  return {.name = "lm_head",
+          .columns = c.vocab_size,
+          .multiplier = c.lm_head_multiplier,
+          .soft_cap = c.lm_head_soft_cap,
+          .tied = c.tie_word_embeddings,
+          .table = table};
 }
 
 Parameter* declare_bias(const Output& output, Parameters& parameters) {
@@ -45,7 +50,8 @@ Parameter* declare_bias(const Output& output, Parameters& parameters) {
 
 template <class T>
 VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const LossTerms& terms, const Output& output, Parameter* bias, Parameters& parameters)
-    : Head(output_matrix(c, output, parameters)), bias_(bias), multiplier_(output.multiplier), terms_(terms), told_(output.told) {
+    : Head(output_matrix(c, output, parameters)), bias_(bias), multiplier_(output.multiplier), soft_cap_(output.soft_cap), terms_(terms),
+      told_(output.told) {
   terms_.vocab_size = output.columns;
 }
 
@@ -73,6 +79,7 @@ template <class T>
 void VocabularyHead<T>::logits_of(Pass& a, Tensor2<const T> h, Tensor2<A> logits) {
   linear<T, A>(a.dev, h, w_.template factor<T>(), logits, multiplier_);
   if (bias_) add_bias<A>(a.dev, bias_->template vector<const A>(), 1, logits);
+  if (soft_cap_ > 0) soft_cap<A>(a.dev, soft_cap_, logits);
 }
 
 // Adds the loss of some rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss; with `each`, also the score of every row.
@@ -100,7 +107,7 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, Tensor1<const Token> l
     Tensor2<T> dlogits;
     if constexpr (std::is_same_v<T, A>) dlogits = logits;
     else dlogits = scratch.template tensor<T>(n, columns);
-    cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, terms, dlogits);
+    cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, terms, dlogits, soft_cap_);
     weights_backward<T>(a.dev, {&w_}, dlogits, h, multiplier_);
     if (bias_) biases_backward<T>(a.dev, {bias_}, dlogits);
     linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), h, multiplier_);

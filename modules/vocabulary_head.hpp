@@ -11,12 +11,12 @@
 
 namespace gyr {
 
-// The norm in front of a head; none where norms stand behind sums.
+// The norm in front of a head; none where a norm stands behind every sum.
 template <class T>
 class FinalNorm {
  public:
   FinalNorm(const ModelConfig& c, Parameters& parameters) {
-    if (!c.post_norm) norm_.emplace(c, "model.final_layernorm", parameters);
+    if (c.norm_placement != NormPlacement::after) norm_.emplace(c, "model.final_layernorm", parameters);
   }
   // x itself where there is none.
   Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<T> x) { return norm_ ? norm_->forward(a, frame, x) : x; }
@@ -33,7 +33,7 @@ class FinalNorm {
 struct Output {
   std::string name;
   Index columns;
-  double multiplier = 1;  // of logits
+  double multiplier = 1, soft_cap = 0;  // of logits; no cap where 0
   bool bias = false;
   bool tied = false;           // the matrix is the embedding's
   Parameter* table = nullptr;  // which lies here too
@@ -64,7 +64,7 @@ class VocabularyHead : public Head {
   void tell(Pass&, Tensor2<const A> logits, Tensor1<const A> top, std::span<RowScore> rows);
 
   Parameter* bias_;
-  double multiplier_;
+  double multiplier_, soft_cap_;
   LossTerms terms_;
   bool told_;
 };

@@ -41,6 +41,7 @@ struct Init {
   enum Kind { constant, normal, uniform, log_of_uniform, step_bias } kind = constant;
   double a = 0, b = 0;  // value | mean, std | low, high | low, high | dt low, dt high
 };
+inline Init constant(double value) { return {Init::constant, value}; }
 inline Init ones() { return {Init::constant, 1}; }
 inline Init zeros() { return {Init::constant, 0}; }
 inline Init normal(double std) { return {Init::normal, 0, std}; }

@@ -192,6 +192,11 @@ void norm_weights(const ModelConfig& m, Run& x) {
   x.wide.next(m.hidden_size);
   if (m.norm == NormType::layer) x.wide.next(m.hidden_size);
 }
+// Of a sum of branches.
+void residual_norm_weights(const ModelConfig& m, Run& x) {
+  norm_weights(m, x);
+  if (m.norm_placement == NormPlacement::both) norm_weights(m, x);
+}
 void moe_weights(const Place& p, const Shards& s, PartRun& x) {
   x.all.narrow.next(p.model().moe.experts * s.d);
   const auto block = [&](Run& x, Index f) { x.narrow.next(f * s.d), x.narrow.more(f * s.d), x.narrow.next(s.d * f); };
@@ -202,12 +207,12 @@ void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
   const ModelConfig& m = p.model();
   const auto has = [&](const Mixers& mixers) { return std::string(mixers.symbols).find(symbol) != std::string::npos; };
   Run& of_mixers = p.attention_ranks > 0 && symbol == 'P' ? x.team : x.all;
-  norm_weights(m, x.all);
+  residual_norm_weights(m, x.all);
   for (const Mixers& mixers : ssm_of(p))
     if (has(mixers)) mamba_weights(m.mamba, mixers.shards(p), of_mixers);
   for (const Mixers& mixers : attention_of(p))
     if (has(mixers)) attention_weights(m.attention, mixers.shards(p), of_mixers);
-  if (symbol == 'P') norm_weights(m, x.all);
+  if (symbol == 'P') residual_norm_weights(m, x.all);
   if (symbol == 'P' || symbol == '-' || symbol == 'B') mlp_weights(m.mlp, s, x.all);
   if (symbol == 'E') moe_weights(p, s, x);
 }
@@ -251,9 +256,9 @@ Buckets buckets_of(const Place& p) {
     PartRun& beside = tied ? rest : table;
     if (m.positions > 0) beside.all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
     if (m.type_vocab_size > 0) beside.all.wide.next(m.type_vocab_size * s.d);
-    if (m.post_norm) norm_weights(m, beside.all);
+    if (m.norm_placement == NormPlacement::after) norm_weights(m, beside.all);
     all.of_part.push_back(add(table, tied));
-    if (tied && (m.positions > 0 || m.type_vocab_size > 0 || m.post_norm)) all.of_part.back() = add(rest, false);
+    if (tied && (m.positions > 0 || m.type_vocab_size > 0 || m.norm_placement == NormPlacement::after)) all.of_part.back() = add(rest, false);
   }
   for (const char symbol : p.layers) {
     PartRun layer;
@@ -262,12 +267,12 @@ Buckets buckets_of(const Place& p) {
   }
   if (p.last()) {
     PartRun head, matrix;
-    if (!m.post_norm) norm_weights(m, head.all);
+    if (m.norm_placement != NormPlacement::after) norm_weights(m, head.all);
     if (p.dense()) head.all.narrow.next(s.d * s.d), head.all.wide.next(s.d);
     if (p.masked()) norm_weights(m, head.all);
     if (p.masked() || !m.objective->classes().empty()) head.all.wide.next(p.columns_here());
     (tied ? matrix : head).all.narrow.next(p.columns_here() * s.d);
-    const bool empty = tied && m.post_norm && !p.masked();  // nothing stands in front of the matrix
+    const bool empty = tied && m.norm_placement == NormPlacement::after && !p.masked();  // nothing stands in front of the matrix
     all.of_part.push_back(empty ? all.of_part.back() : add(head, false));
     if (tied && !p.first()) add(matrix, true);
   }
@@ -314,6 +319,11 @@ Turns turns_of(const Place& p, const Buckets& buckets) {
   return turns;
 }
 
+// Layers that are run again to their last sum, which only a norm behind it needs.
+Index last_sums_again(const Place& p, const char* symbols) {
+  return p.model().norm_placement == NormPlacement::before ? 0 : p.count(symbols, Effort::sum);
+}
+
 // Every residual is summed each way; the embedding once, the head's input gradient once, and each block of logits its largest element and
 // two sums per row. Where ranks keep shares of rows, what is read and the gradient of the sum are gathered besides, what is read twice. Norm groups
 // over several ranks add a number per row each way, and the weights of a row's experts one each in the backward.
@@ -324,9 +334,9 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const Index micros = p.config.micros;
   const Index residuals = 2 * p.count("P") + p.count("M*W-EB");
   const auto again = [&](const char* symbols, Effort least) { return p.count(symbols, least); };
-  // Where a layer is run again, its last sum is not needed but by a norm behind it; what its products read is gathered once more.
-  const Index last_sums = p.model().post_norm ? again("P", Effort::sum) + again("M*W-EB", Effort::sum) : 0;
-  const Index sums_again = again("P", Effort::sum) + last_sums, gathers_again = 2 * again("P", Effort::product) + again("M*W-EB", Effort::product);
+  // Where a layer is run again, what its products read is gathered once more.
+  const Index sums_again = again("P", Effort::sum) + last_sums_again(p, "PM*W-EB"),
+              gathers_again = 2 * again("P", Effort::product) + again("M*W-EB", Effort::product);
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last()), p.tensor * p.kept_bytes());
     add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last()), p.kept_bytes());
@@ -376,8 +386,10 @@ void replicas(const Place& p, Ledger& ledger) {
   const Mixers routed{"E", p.tensor, "tensor"};
   hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * 3 * s.d);
   hold(routed, s.shared.replicas, s.shared.units * 3 * s.d);
+  const Index norms = m.norm_placement == NormPlacement::both ? 2 : 1;  // of a sum of branches
   const Index norm = s.d * (m.norm == NormType::layer ? 2 : 1);
-  if (p.sequence) elements["tensor"] += (2 * p.count("P") + p.count("M*W-EB") + (m.post_norm ? p.first() : p.last())) * norm;
+  if (p.sequence)
+    elements["tensor"] += (norms * (2 * p.count("P") + p.count("M*W-EB")) + (m.norm_placement == NormPlacement::after ? p.first() : p.last())) * norm;
   if (p.sequence && p.dense() && p.last()) elements["tensor"] += s.d * s.d + s.d + (p.masked() ? norm : 0);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
@@ -474,7 +486,7 @@ void expert_ranks(const Place& p, Ledger& ledger) {
   const auto exchange = [&](Index calls, Index bytes) { add(ledger, "expert", Operation::all_to_all, calls, bytes); };
   exchange(times + p.config.micros * p.count("E", Effort::sum), slots * p.wide);
   exchange(2 * times + p.config.micros * p.count("E", Effort::product), slots * d * p.narrow);
-  exchange(2 * times, received * d * p.narrow);
+  exchange(2 * times + p.config.micros * last_sums_again(p, "E"), received * d * p.narrow);
   exchange(times, received * p.wide);
 }
 

@@ -57,6 +57,7 @@ AttentionConfig attention_of(Dice& dice, int tensor) {
   c.rope_theta = 1e4;
   if (dice.chance(0.3)) c.rotary_fraction = double(2 * dice.between(0, c.head_dim / 2)) / double(c.head_dim);
   c.qk_norm = dice.chance(0.25);
+  if (dice.chance(0.25)) c.soft_cap = dice.real(0.3, 3);
   c.bias = dice.chance(0.3), c.qkv_bias = dice.chance(0.3);
   if (dice.chance(0.3))
     c.rope_scaling = {dice.of<RopeScaling::Type>({RopeScaling::linear, RopeScaling::llama3, RopeScaling::yarn}), 4, 0.5, 2, dice.between(1, 16)};
@@ -109,6 +110,8 @@ ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) 
   m.hidden_size = dice.between(3, 14), m.vocab_size = dice.between(3, 40);
   m.rms_norm_eps = dice.of<double>({1e-5, 1e-3});
   m.norm = dice.chance(0.2) ? NormType::layer : NormType::rms;
+  if (m.norm == NormType::rms && dice.chance(0.3)) m.norm_offset = dice.of<double>({1, 0.5});
+  if (dice.chance(0.25)) m.lm_head_soft_cap = dice.real(0.5, 5);
   m.tie_word_embeddings = dice.chance(0.4);
   m.embedding_multiplier = dice.real(0.5, 2), m.lm_head_multiplier = dice.real(0.5, 2);
   if (dice.chance(0.2)) m.pad_token_id = std::int32_t(dice.between(0, m.vocab_size - 1));
@@ -214,7 +217,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
   d.model.attention.causal = d.context_mode == ContextMode::balanced || dice.chance(0.6);
   if (!d.model.attention.causal) std::replace(d.model.pattern.begin(), d.model.pattern.end(), 'W', '*');
-  d.model.post_norm = dice.chance(0.3);
+  d.model.norm_placement = dice.of<NormPlacement>({NormPlacement::before, NormPlacement::before, NormPlacement::after, NormPlacement::both});
   if (dice.chance(0.2)) d.model.type_vocab_size = dice.between(1, 3);
   d.masked = dice.chance(0.3);
   if (dice.chance(0.3)) {  // often fewer than ranks
@@ -300,9 +303,12 @@ std::string Draw::text() const {
   if (!frozen.empty()) s += " frozen " + list(frozen);
   s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size,
                    model.tie_word_embeddings ? " tied" : "", model.pad_token_id >= 0 ? " padding" : "");
-  s += fmt::format("{}{}{}{}", model.post_norm ? " post_norm" : "", model.type_vocab_size > 0 ? fmt::format(" {} types", model.type_vocab_size) : "",
+  s += fmt::format("{}{}{}{}", std::array{"", " norms after", " norms on both sides"}[int(model.norm_placement)],
+                   model.type_vocab_size > 0 ? fmt::format(" {} types", model.type_vocab_size) : "",
                    model.positions > 0 ? fmt::format(" {} positions", model.positions) : "", a.causal ? "" : " both ways");
   s += fmt::format("; attention {}/{} heads of {}{}", a.num_heads, a.num_kv_heads, a.head_dim, a.bias ? " biases" : "");
+  if (model.norm_offset > 0) s += fmt::format(", norms' weights and {}", model.norm_offset);
+  if (a.soft_cap > 0 || model.lm_head_soft_cap > 0) s += fmt::format(", caps {:.3} and {:.3}", a.soft_cap, model.lm_head_soft_cap);
   s += fmt::format(", window {}{}", model.window.size, model.window.rope_theta > 0 ? " turned otherwise" : "");
   s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
                    c.state_size, c.conv_kernel, c.chunk_size, norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "",
@@ -363,7 +369,8 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.masked = false; });
   attempt([](Draw& d) { d.classes = 0; });
   attempt([](Draw& d) { d.tagged = true; });
-  attempt([](Draw& d) { d.model.post_norm = false; });
+  attempt([](Draw& d) { d.model.norm_placement = NormPlacement::before; });
+  attempt([](Draw& d) { d.model.norm_offset = 0; });
   attempt([](Draw& d) { d.model.type_vocab_size = 0; });
   attempt([](Draw& d) { d.model.attention.causal = true; });
   attempt([](Draw& d) { d.model.tie_word_embeddings = false; });
@@ -373,6 +380,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.attention.bias = d.model.attention.qkv_bias = d.model.mlp.bias = false; });
   attempt([](Draw& d) { d.model.attention.rope_scaling = {}; });
   attempt([](Draw& d) { d.model.window.rope_theta = 0; });
+  attempt([](Draw& d) { d.model.attention.soft_cap = d.model.lm_head_soft_cap = 0; });
   attempt([](Draw& d) { d.model.mamba.in_bias = d.model.mamba.out_bias = d.model.mamba.conv_bias = false; });
   attempt([](Draw& d) { d.model.moe.bias = false; });
   attempt([](Draw& d) { d.model.moe.aux_loss = 0; });

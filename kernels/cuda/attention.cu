@@ -70,7 +70,7 @@ struct Query {
 };
 
 template <class T>
-GYR_KERNEL forward_kernel(Heads s, Acc<T> scale, bool fresh, Global<const T> q, Global<const T> k, Global<const T> v, Global<Acc<T>> o,
+GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, bool fresh, Global<const T> q, Global<const T> k, Global<const T> v, Global<Acc<T>> o,
                           Global<Acc<T>> m, Global<Acc<T>> l) {
   using A = Acc<T>;
   each_row(s.batch * s.queries * s.num_heads, [&](Index task) {
@@ -80,7 +80,7 @@ GYR_KERNEL forward_kernel(Heads s, Acc<T> scale, bool fresh, Global<const T> q, 
     Columns<A> out;
     for (Index j = at.hidden; j < at.seen; j += warp_size) {
       const int count = least(at.seen - j, warp_size);
-      const A score = lane() < count ? scale * query.dot(at.key(k, j + lane(), s.head_dim)) : -std::numeric_limits<A>::infinity();
+      const A score = lane() < count ? score_of(query.dot(at.key(k, j + lane(), s.head_dim))) : -std::numeric_limits<A>::infinity();
       const A largest = warp_largest(score > top ? score : top), shrink = fast_exp(top - largest);
       const A p = lane() < count ? fast_exp(score - largest) : A(0);
       top = largest, sum = sum * shrink + warp_sum(p), kept *= shrink;
@@ -98,11 +98,14 @@ GYR_KERNEL forward_kernel(Heads s, Acc<T> scale, bool fresh, Global<const T> q, 
 template <class A>
 struct ScoreGradient {
   A p, d;
-  GYR_DEVICE ScoreGradient(A scale, A score, A dp, A lse, A delta) : p(fast_exp(scale * score - lse)), d(p * (dp - delta) * scale) {}
+  GYR_DEVICE ScoreGradient(const ScoreOf<A>& score_of, A product, A dp, A lse, A delta) {
+    const A score = score_of(product);
+    p = fast_exp(score - lse), d = p * (dp - delta) * score_of.scale * score_of.cap.slope(score);
+  }
 };
 
 template <class T>
-GYR_KERNEL backward_queries_kernel(Heads s, Acc<T> scale, Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> dout,
+GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> dout,
                                    Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dq) {
   using A = Acc<T>;
   each_row(s.batch * s.queries * s.num_heads, [&](Index task) {
@@ -114,7 +117,7 @@ GYR_KERNEL backward_queries_kernel(Heads s, Acc<T> scale, Global<const T> q, Glo
       const int count = least(at.seen - j, warp_size);
       A d = 0;
       if (const Index mine = j + lane(); lane() < count)
-        d = ScoreGradient<A>(scale, query.dot(at.key(k, mine, s.head_dim)), slope.dot(at.key(v, mine, s.v_head_dim)), top, mean).d;
+        d = ScoreGradient<A>(score_of, query.dot(at.key(k, mine, s.head_dim)), slope.dot(at.key(v, mine, s.v_head_dim)), top, mean).d;
       sum.add(d, count, [&](int l) { return at.key(k, j + l, s.head_dim); }, s.head_dim);
     }
     sum.store(dq, at.row, at.head * s.head_dim, s.head_dim, [&](const auto& x, Index c, A more) { return x.load(at.row, c) + more; });
@@ -123,7 +126,7 @@ GYR_KERNEL backward_queries_kernel(Heads s, Acc<T> scale, Global<const T> q, Glo
 
 // The queries of all heads of its group, in order, that see a key.
 template <class T>
-GYR_KERNEL backward_keys_kernel(Heads s, Acc<T> scale, Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> dout,
+GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> dout,
                                 Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dk, Global<Acc<T>> dv) {
   using A = Acc<T>;
   each_row(s.batch * s.keys * s.num_kv_heads, [&](Index task) {
@@ -139,7 +142,7 @@ GYR_KERNEL backward_keys_kernel(Heads s, Acc<T> scale, Global<const T> q, Global
         if (lane() < count) {
           const Query<T> at(s, (first_row + i + lane()) * s.num_heads + head);
           if (at.hidden <= j && j < at.seen) {
-            const ScoreGradient<A> g(scale, at.of(q, s.head_dim).dot(key), at.of(dout, s.v_head_dim).dot(value), lse.load(at.row, head),
+            const ScoreGradient<A> g(score_of, at.of(q, s.head_dim).dot(key), at.of(dout, s.v_head_dim).dot(value), lse.load(at.row, head),
                                      delta.load(at.row, head));
             p = g.p, d = g.d;
           }
@@ -216,16 +219,16 @@ double bytes(const AttentionShape& s, double states) {
 }  // namespace
 
 template <class T>
-void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
-               Carry carry, AttentionState<Acc<T>> state) {
+void attention(Device& dev, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
+               Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state) {
   const bool fresh = carry == Carry::fresh;
-  const double each = 2.0 * double(shape.head_dim + shape.v_head_dim) + 4;
+  const double each = 2.0 * double(shape.head_dim + shape.v_head_dim) + (scores.cap > 0 ? 7 : 4);
   const Heads heads(shape, mask);
   const auto run = dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2));
   if (!run) return;
   if constexpr (std::is_same_v<T, bf16>)
-    if (attention_by_tensor_cores(dev, heads, scale, q, k, v, fresh, state)) return;
-  launch(dev, "attention", grid_of_warps(shape.batch * shape.queries * shape.num_heads), forward_kernel<T>, heads, Acc<T>(scale),
+    if (attention_by_tensor_cores(dev, heads, scores, q, k, v, fresh, state)) return;
+  launch(dev, "attention", grid_of_warps(shape.batch * shape.queries * shape.num_heads), forward_kernel<T>, heads, ScoreOf<Acc<T>>(scores),
          fresh, q, k, v, state.o, state.m, state.l);
 }
 
@@ -248,20 +251,20 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
 }
 
 template <class T>
-void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
+void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   const Heads heads(shape, mask);
   const KeyGradientParts parts(dev.scratch, heads, std::is_same_v<T, bf16> ? KeyGradientParts::enough(heads) : 1);
-  const double each = 6.0 * double(shape.head_dim) + 4.0 * double(shape.v_head_dim) + 5;
+  const double each = 6.0 * double(shape.head_dim) + 4.0 * double(shape.v_head_dim) + (scores.cap > 0 ? 12 : 5);
   const auto run = dev.launch("attention_backward", each * pairs(shape, mask), bytes<T>(shape, 4));
   if (!run) return;
   if constexpr (std::is_same_v<T, bf16>)
-    if (attention_gradients_by_tensor_cores(dev, heads, scale, q, k, v, dout, lse, delta, parts, dq, dk, dv)) return;
-  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.queries * shape.num_heads), backward_queries_kernel<T>, heads, Acc<T>(scale),
-         q, k, v, dout, lse, delta, dq);
-  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.keys * shape.num_kv_heads), backward_keys_kernel<T>, heads, Acc<T>(scale),
-         q, k, v, dout, lse, delta, dk, dv);
+    if (attention_gradients_by_tensor_cores(dev, heads, scores, q, k, v, dout, lse, delta, parts, dq, dk, dv)) return;
+  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.queries * shape.num_heads), backward_queries_kernel<T>, heads,
+         ScoreOf<Acc<T>>(scores), q, k, v, dout, lse, delta, dq);
+  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.keys * shape.num_kv_heads), backward_keys_kernel<T>, heads,
+         ScoreOf<Acc<T>>(scores), q, k, v, dout, lse, delta, dk, dv);
 }
 
 GYR_ALL_ATTENTION

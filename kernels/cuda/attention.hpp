@@ -29,9 +29,20 @@ struct Heads {
   GYR_DEVICE Index seen(Index b, Index i) const { return visible.seen(i, ahead ? Index(ahead.load(b * queries + i)) : Documents::unlimited); }
 };
 
+// How a product of a query and a key becomes a score.
+template <class A>
+struct ScoreOf {
+  A scale;
+  SoftCap<A> cap;
+
+  // All of it times a factor, as it is in front of an exponential of another base.
+  explicit ScoreOf(const ScoreRule& s, double factor = 1) : scale(A(s.scale * factor)), cap(s.cap * factor) {}
+  GYR_DEVICE A operator()(A product) const { return cap.at(scale * product); }
+};
+
 // The same for bf16 by tensor cores, where heads have up to 128 numbers, a multiple of 8, and rows begin where packs do. False elsewhere, and nothing
 // is done.
-bool attention_by_tensor_cores(Device&, const Heads&, double scale, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
+bool attention_by_tensor_cores(Device&, const Heads&, const ScoreRule&, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
                                AttentionState<float> state);
 
 // Room for the sums that blocks of tensor cores make of dk and dv, each over some of the query heads of a key head; none where there is one part.
@@ -44,7 +55,7 @@ struct KeyGradientParts {
   static Index enough(const Heads&);
 };
 
-bool attention_gradients_by_tensor_cores(Device&, const Heads&, double scale, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v,
+bool attention_gradients_by_tensor_cores(Device&, const Heads&, const ScoreRule&, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v,
                                          Tensor2<const bf16> dout, Tensor2<const float> lse, Tensor2<const float> delta, const KeyGradientParts&,
                                          Matrix<float> dq, Matrix<float> dk, Matrix<float> dv);
 

@@ -4,9 +4,10 @@
 //             own x1, x2    others y1, y2    gradients
 //   queries   q, dout       k, v             dq += scale ds k
 //   keys      k, v          q, dout          dk += scale ds' q,  dv += p' dout     of all query heads that share the key head, one after the other
-// p = exp(x1 y1' scale - lse) and ds = p (x2 y2' - delta) stay in the registers in which a product left them: rows are own tokens, so that they are
-// left operands next. Scores are computed twice, which makes seven products in place of five; in return a number has one owner, who adds in one
-// order, without atomics. Where there are few keys, the query heads of a key head are dealt to several blocks, whose sums are added behind them.
+// p = exp(S - lse), S = scale x1 y1' or what a cap leaves of it, and ds = p (x2 y2' - delta) (1 - (S / cap)^2) stay in the registers in which a
+// product left them: rows are own tokens, so that they are left operands next. Scores are computed twice, which makes seven products in place of
+// five; in return a number has one owner, who adds in one order, without atomics. Where there are few keys, the query heads of a key head are dealt
+// to several blocks, whose sums are added behind them.
 #include "kernels/cuda/attention_tensor.hpp"
 
 namespace gyr::backend {
@@ -125,7 +126,7 @@ struct Gradient {
   }
 
   // Scores become p, and slopes ds.
-  GYR_DEVICE void weigh(float scale, const Place& p, int turn, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
+  GYR_DEVICE void weigh(const ScoreOf<float>& score_of, const Place& p, int turn, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
     const Shared<Pack<float, 4>> others(stats_at + turn * stat_bytes);
     GYR_UNROLL
     for (int n = 0; n < step / 8; ++n) {
@@ -137,8 +138,9 @@ struct Gradient {
         const int h = i / 2, c = i % 2;
         const float lse = of_keys ? stat.at[2 * c] : own_stat[h].at[0], delta = of_keys ? stat.at[2 * c + 1] : own_stat[h].at[1];
         float& w = score[n].at[i];
-        w = exp2(w * scale - lse);
-        slope[n].at[i] = w * (slope[n].at[i] - delta);
+        const float s = score_of(w);
+        w = exp2(s - lse);
+        slope[n].at[i] = w * (slope[n].at[i] - delta) * score_of.cap.slope(s);
       }
     }
     if (bounds[1].from > p.first || p.first + step > bounds[0].to) hide(p, score, slope);
@@ -193,7 +195,7 @@ GYR_DEVICE void store(const Global<float>& x, bool adds, const G& of, Index firs
 
 // The sums of a block, unscaled.
 template <int W, bool of_keys, int F>
-GYR_DEVICE void walk(const Gradient<W, of_keys>& of, float scale, FragmentD (&sum1)[W / 8], FragmentD (&sum2)[F]) {
+GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score_of, FragmentD (&sum1)[W / 8], FragmentD (&sum2)[F]) {
   using G = Gradient<W, of_keys>;
   typename G::Place here = of.begin();
   of.fetch_own();
@@ -214,7 +216,7 @@ GYR_DEVICE void walk(const Gradient<W, of_keys>& of, float scale, FragmentD (&su
       FragmentD score[G::step / 8] = {}, slope[G::step / 8] = {};
       add_by_rows<W>(x1, G::other(0, turn), score);
       add_by_rows<W>(x2, G::other(1, turn), slope);
-      of.weigh(scale * log2_e, here, turn, score, slope);
+      of.weigh(score_of, here, turn, score, slope);
       if constexpr (of_keys) add_by_columns<W>(score, G::other(1, turn), sum2);
       add_by_columns<W>(slope, G::other(0, turn), sum1);
     }
@@ -227,20 +229,20 @@ GYR_DEVICE void walk(const Gradient<W, of_keys>& of, float scale, FragmentD (&su
 }
 
 template <int W>
-GYR_KERNEL gradient_of_queries_kernel(Heads s, float scale, Inputs in, Global<float> dq) {
+GYR_KERNEL gradient_of_queries_kernel(Heads s, float scale, ScoreOf<float> score_of, Inputs in, Global<float> dq) {
   const Gradient<W, false> of(s, in, 1, block_index());
   if (of.all.from >= of.all.to) return;
   FragmentD sum[W / 8] = {}, none[1] = {};
-  walk(of, scale, sum, none);
+  walk(of, score_of, sum, none);
   store<W>(dq, true, of, of.b * s.queries, s.head_dim, scale, sum);
 }
 
 // Of one part adds, of several writes the sums of each.
 template <int W>
-GYR_KERNEL gradient_of_keys_kernel(Heads s, float scale, Inputs in, Index parts, Global<float> dk, Global<float> dv) {
+GYR_KERNEL gradient_of_keys_kernel(Heads s, float scale, ScoreOf<float> score_of, Inputs in, Index parts, Global<float> dk, Global<float> dv) {
   const Gradient<W, true> of(s, in, parts, block_index());
   FragmentD key_sum[W / 8] = {}, value_sum[W / 8] = {};
-  if (of.all.from < of.all.to) walk(of, scale, key_sum, value_sum);
+  if (of.all.from < of.all.to) walk(of, score_of, key_sum, value_sum);
   const Index first_row = (of.part * s.batch + of.b) * s.keys;
   store<W>(dk, parts == 1, of, first_row, s.head_dim, scale, key_sum);
   store<W>(dv, parts == 1, of, first_row, s.v_head_dim, 1, value_sum);
@@ -262,14 +264,14 @@ GYR_KERNEL add_parts_kernel(Index parts, Global<const float> partial, Global<flo
 }
 
 template <int W>
-void gradients(Device& dev, const Heads& s, float scale, const Inputs& in, const KeyGradientParts& parts, const Global<float>& dq,
+void gradients(Device& dev, const Heads& s, const ScoreRule& scores, const Inputs& in, const KeyGradientParts& parts, const Global<float>& dq,
                const Global<float>& dk, const Global<float>& dv) {
   const Index blocks = s.batch * s.num_kv_heads * ceil_div(s.keys, tile) * parts.count;
   const bool whole = parts.count == 1;
   launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes},
-         gradient_of_queries_kernel<W>, s, scale, in, dq);
-  launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes}, gradient_of_keys_kernel<W>, s, scale, in, parts.count,
-         whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
+         gradient_of_queries_kernel<W>, s, float(scores.scale), ScoreOf<float>(scores, log2_e), in, dq);
+  launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes}, gradient_of_keys_kernel<W>, s, float(scores.scale),
+         ScoreOf<float>(scores, log2_e), in, parts.count, whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
   if (whole) return;
   const auto add = [&](const Global<const float>& partial, const Global<float>& x) {
     with_packs<float>([&](auto n) { launch(dev, "attention_backward", grid_of_rows(x), add_parts_kernel<n()>, parts.count, partial, x); }, partial,
@@ -296,7 +298,7 @@ Index KeyGradientParts::enough(const Heads& s) {
   return s.group();
 }
 
-bool attention_gradients_by_tensor_cores(Device& dev, const Heads& s, double scale, Matrix<const bf16> q, Matrix<const bf16> k,
+bool attention_gradients_by_tensor_cores(Device& dev, const Heads& s, const ScoreRule& scores, Matrix<const bf16> q, Matrix<const bf16> k,
                                          Matrix<const bf16> v, Tensor2<const bf16> dout, Tensor2<const float> lse, Tensor2<const float> delta,
                                          const KeyGradientParts& parts, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv) {
   if (!widths_fit(s) || std::max(s.queries, s.keys) >= 1 << 30) return false;
@@ -305,8 +307,8 @@ bool attention_gradients_by_tensor_cores(Device& dev, const Heads& s, double sca
     if (!x.packs<8>()) return false;
   for (const Global<float> x : {dq, dk, dv})
     if (!x.packs<2>()) return false;
-  if (std::max(s.head_dim, s.v_head_dim) <= 64) gradients<64>(dev, s, float(scale), in, parts, dq, dk, dv);
-  else gradients<128>(dev, s, float(scale), in, parts, dq, dk, dv);
+  if (std::max(s.head_dim, s.v_head_dim) <= 64) gradients<64>(dev, s, scores, in, parts, dq, dk, dv);
+  else gradients<128>(dev, s, scores, in, parts, dq, dk, dv);
   return true;
 }
 

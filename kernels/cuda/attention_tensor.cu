@@ -35,13 +35,13 @@ struct Rows {
 };
 
 // Scores of 16 queries and 64 keys become p; the rows move on. shrink: what sums up to now are multiplied by.
-GYR_DEVICE void soften(FragmentD (&s)[tile / 8], float scale, Index first_key, Rows& rows, float (&shrink)[2]) {
+GYR_DEVICE void soften(FragmentD (&s)[tile / 8], const ScoreOf<float>& score_of, Index first_key, Rows& rows, float (&shrink)[2]) {
   float most[2] = {rows.top[0], rows.top[1]};
   for (int n = 0; n < tile / 8; ++n)
     for (int i = 0; i < 4; ++i) {
       const Index j = first_key + n * 8 + lane() % quads * 2 + i % 2;
       float& x = s[n].at[i];
-      x = rows.hidden[i / 2] <= j && j < rows.seen[i / 2] ? x * scale : -std::numeric_limits<float>::infinity();
+      x = rows.hidden[i / 2] <= j && j < rows.seen[i / 2] ? score_of(x) : -std::numeric_limits<float>::infinity();
       most[i / 2] = x > most[i / 2] ? x : most[i / 2];
     }
   for (int h = 0; h < 2; ++h) {
@@ -68,8 +68,8 @@ GYR_DEVICE void each_number(FragmentD (&o)[W / 8], const F& f) {
 }
 
 template <int W>
-GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const bf16> q, Global<const bf16> k, Global<const bf16> v, Global<float> o,
-                        Global<float> m, Global<float> l) {
+GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<const bf16> q, Global<const bf16> k, Global<const bf16> v,
+                        Global<float> o, Global<float> m, Global<float> l) {
   const Index tiles = ceil_div(s.queries, tile), head = block_index() / tiles % s.num_heads, b = block_index() / tiles / s.num_heads;
   const Index first = (tiles - 1 - block_index() % tiles) * tile, kv_head = head / s.group();  // those that see most begin
   const Index query_end = (b + 1) * s.queries, first_key_row = b * s.keys, key_end = first_key_row + s.keys;
@@ -111,7 +111,7 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const bf16> q, 
     FragmentD score[tile / 8] = {};
     float shrink[2];
     add_by_rows<W>([&](int c) { return queries[c / 16]; }, place(turn), score);
-    soften(score, scale, j, rows, shrink);
+    soften(score, score_of, j, rows, shrink);
     each_number<W>(out, [&](int h, Index, float& x) { x *= shrink[h]; });
     add_by_columns<W>(score, place(2 + turn), out);
     sync_block();
@@ -126,22 +126,22 @@ GYR_KERNEL flash_kernel(Heads s, float scale, bool fresh, Global<const bf16> q, 
 }
 
 template <int W>
-void flash(Device& dev, const Heads& s, double scale, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
+void flash(Device& dev, const Heads& s, const ScoreRule& scores, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
            const AttentionState<float>& state) {
   launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, 4 * Tile<W>::bytes}, flash_kernel<W>, s,
-         float(scale) * log2_e, fresh, q, k, v, state.o, state.m, state.l);
+         ScoreOf<float>(scores, log2_e), fresh, q, k, v, state.o, state.m, state.l);
 }
 
 }  // namespace
 
-bool attention_by_tensor_cores(Device& dev, const Heads& s, double scale, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v,
+bool attention_by_tensor_cores(Device& dev, const Heads& s, const ScoreRule& scores, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v,
                                bool fresh, AttentionState<float> state) {
   const Index width = std::max(s.head_dim, s.v_head_dim);
   if (width > 128 || s.head_dim % 8 != 0 || s.v_head_dim % 8 != 0) return false;
   for (const auto& x : {q, k, v})
     if (!Global<const bf16>(x).packs<8>()) return false;
-  if (width <= 64) flash<64>(dev, s, scale, q, k, v, fresh, state);
-  else flash<128>(dev, s, scale, q, k, v, fresh, state);
+  if (width <= 64) flash<64>(dev, s, scores, q, k, v, fresh, state);
+  else flash<128>(dev, s, scores, q, k, v, fresh, state);
   return true;
 }
 

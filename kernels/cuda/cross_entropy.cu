@@ -102,7 +102,8 @@ GYR_KERNEL cross_entropy_kernel(Global<const A> sums, Global<const A> top, Globa
 // A thread reads what it then writes, so that dlogits may be the logits. `own`: what the label's column has less.
 template <class T, int N>
 GYR_KERNEL cross_entropy_backward_kernel(Global<const Acc<T>> logits, LogitColumns columns, Global<const Acc<T>> top, Global<const Acc<T>> sums,
-                                         Global<const Token> labels, double scale, double z, Acc<T> shift, Acc<T> own, Global<T> dlogits) {
+                                         Global<const Token> labels, double scale, double z, Acc<T> shift, Acc<T> own, SoftCap<Acc<T>> cap,
+                                         Global<T> dlogits) {
   using A = Acc<T>;
   each_wide_row(logits.rows(), [&](Index r) {
     const Token token = labels.load(r);
@@ -115,7 +116,7 @@ GYR_KERNEL cross_entropy_backward_kernel(Global<const Acc<T>> logits, LogitColum
         const auto l = logits.template load_pack<N>(r, c);
         for (int i = 0; i < N; ++i) {
           const A v = k * fast_exp(l.at[i] - most) - shift;
-          if (c + i < valid) d.at[i] = T(c + i == label ? v - own : v);
+          if (c + i < valid) d.at[i] = T((c + i == label ? v - own : v) * cap.slope(l.at[i]));
         }
       }
       dlogits.template store_pack<N>(r, c, d);
@@ -167,7 +168,8 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
 
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits) {
+                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits,
+                            double soft_cap) {
   using A = Acc<T>;
   const LogitColumns columns(logits, valid, first);
   const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0), own = A(scale * (1 - terms.smoothing));
@@ -176,7 +178,7 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
   with_packs<T>(
       [&](auto n) {
         launch(dev, "cross_entropy_backward", grid_of_wide_rows<n>(in.rows(), columns.held, 0), cross_entropy_backward_kernel<T, n>, in, columns, top,
-               sums, labels, scale, terms.z, shift, own, out);
+               sums, labels, scale, terms.z, shift, own, SoftCap<A>(soft_cap), out);
       },
       in, out);
 }

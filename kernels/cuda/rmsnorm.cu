@@ -10,7 +10,7 @@ using namespace cuda;
 namespace {
 
 template <class T, int N>
-GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, double eps, Global<T> y, Global<Acc<T>> rstd) {
+GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base, double eps, Global<T> y, Global<Acc<T>> rstd) {
   using A = Acc<T>;
   each_row(x.rows(), [&](Index r) {
     A squares = 0;
@@ -24,15 +24,15 @@ GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, double eps,
       const auto v = x.template load_pack<N>(r, c);
       const auto weight = g.template load_pack<N>(0, c);
       Pack<T, N> out;
-      for (int i = 0; i < N; ++i) out.at[i] = T(weight.at[i] * A(T(A(v.at[i]) * k)));
+      for (int i = 0; i < N; ++i) out.at[i] = T((base + weight.at[i]) * A(T(A(v.at[i]) * k)));
       y.template store_pack<N>(r, c, out);
     });
   });
 }
 
 template <class T, int N>
-GYR_KERNEL rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> rstd, bool adds,
-                                   Global<T> dx) {
+GYR_KERNEL rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Global<const Acc<T>> rstd,
+                                   bool adds, Global<T> dx) {
   using A = Acc<T>;
   each_row(x.rows(), [&](Index r) {
     const A k = rstd.load(r);
@@ -40,7 +40,7 @@ GYR_KERNEL rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global
     each_column<N>(x.columns(), [&](Index c) {
       const auto in = x.template load_pack<N>(r, c), dout = dy.template load_pack<N>(r, c);
       const auto weight = g.template load_pack<N>(0, c);
-      for (int i = 0; i < N; ++i) product += weight.at[i] * A(dout.at[i]) * A(in.at[i]);
+      for (int i = 0; i < N; ++i) product += (base + weight.at[i]) * A(dout.at[i]) * A(in.at[i]);
     });
     const A mean = warp_sum(product) * k / A(x.columns());
     each_column<N>(x.columns(), [&](Index c) {
@@ -49,7 +49,7 @@ GYR_KERNEL rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global
       Pack<T, N> din = {};
       if (adds) din = dx.template load_pack<N>(r, c);
       for (int i = 0; i < N; ++i) {
-        const A v = k * (weight.at[i] * A(dout.at[i]) - A(in.at[i]) * k * mean);
+        const A v = k * ((base + weight.at[i]) * A(dout.at[i]) - A(in.at[i]) * k * mean);
         din.at[i] = T(adds ? A(din.at[i]) + v : v);
       }
       dx.template store_pack<N>(r, c, din);
@@ -73,17 +73,18 @@ struct WeightGradient {
 }  // namespace
 
 template <class T>
-void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd) {
+void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd, double offset) {
   const Global<const T> in(x);
   const Global<const Acc<T>> weight(g);
   const Global<T> out(y);
-  with_packs<T>([&](auto n) { launch(dev, "rmsnorm", grid_of_rows(in), rmsnorm_kernel<T, n>, in, weight, eps, out, rstd); }, in, weight, out);
+  with_packs<T>([&](auto n) { launch(dev, "rmsnorm", grid_of_rows(in), rmsnorm_kernel<T, n>, in, weight, Acc<T>(offset), eps, out, rstd); }, in,
+                weight, out);
 }
 
 // dx may be dy's memory: what the weights need of it comes first.
 template <class T>
 void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add add,
-                      Tensor2<T> dx, Tensor1<Acc<T>> dg) {
+                      Tensor2<T> dx, Tensor1<Acc<T>> dg, double offset) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
   const auto partial = dev.scratch.tensor<A>(ceil_div(rows, block_rows), width);
@@ -94,7 +95,7 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
   with_packs<T>(
       [&](auto n) {
         if (dg.data()) add_column_sums<n>(dev, "rmsnorm_backward", WeightGradient<T, n>{dout, in, factor}, rows, partial, A(1), dg);
-        launch(dev, "rmsnorm_backward", grid_of_rows(in), rmsnorm_backward_kernel<T, n>, dout, in, weight, factor, add == Add::yes, din);
+        launch(dev, "rmsnorm_backward", grid_of_rows(in), rmsnorm_backward_kernel<T, n>, dout, in, weight, A(offset), factor, add == Add::yes, din);
       },
       dout, in, weight, din, Global<A>(partial));
 }

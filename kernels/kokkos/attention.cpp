@@ -169,6 +169,13 @@ KOKKOS_INLINE_FUNCTION A online_softmax(A* s, Index seen, A& m, A& l) {
   return shrink;
 }
 
+// Scores in [first, last) as the cap leaves them.
+template <class A>
+KOKKOS_INLINE_FUNCTION void apply_cap(const SoftCap<A>& cap, A* s, Index first, Index last) {
+  if (!cap.caps()) return;
+  for (Index c = first; c < last; ++c) s[c] = cap.cap * fast_tanh(s[c] * cap.inverse);
+}
+
 // Where what becomes of the scores s is stored: in their place, or as P beside them.
 template <class P, class A>
 Matrix<P> in_place_or(Matrix<A> s, Tensor2<P> beside) {
@@ -205,13 +212,14 @@ void begin_state(Device& dev, const Stack& stack, Carry carry, AttentionState<A>
 
 // P: the type of operands. Scores are of Acc<T>, what they become by exp() is an operand again.
 template <class T, class P>
-void forward(Device& dev, const Tiling& tiling, Index piece, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Carry carry,
-             AttentionState<Acc<T>> state) {
+void forward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+             Carry carry, AttentionState<Acc<T>> state) {
   using A = Acc<T>;
   const Index E = tiling.shape.head_dim, V = tiling.shape.v_head_dim;
+  const SoftCap<A> cap(scores.cap);
   const Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<P>(tiling.rows(), E);
-  const auto o_stack = dev.scratch.tensor<A>(tiling.rows(), V), scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
+  const auto o_stack = dev.scratch.tensor<A>(tiling.rows(), V), tile = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
   const auto narrow = room_for<P, A>(dev, tiling.rows(), tiling.keys);
   const auto m = dev.scratch.tensor<A>(tiling.rows()), l = dev.scratch.tensor<A>(tiling.rows());
   const auto k_copy = room_for<P, T>(dev, tiling.keys, E), v_copy = room_for<P, T>(dev, tiling.keys, V);
@@ -228,16 +236,17 @@ void forward(Device& dev, const Tiling& tiling, Index piece, double scale, Matri
   const auto step = [&](const Stack& stack, Index j, Index n) {
     const Index M = stack.rows();
     const Matrix<const P> queries = rows(q_stack, 0, M);
-    const Matrix<A> out = rows(o_stack, 0, M), s(scores.data(), M, n, n);
+    const Matrix<A> out = rows(o_stack, 0, M), s(tile.data(), M, n, n);
     const Matrix<P> weights = in_place_or<P>(s, narrow);
     const auto keys = operand<P>(dev, tiling.tile(k, stack, j, n), k_copy);
     const auto values = operand<P>(dev, tiling.tile(v, stack, j, n), v_copy);
-    product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scale);
-    if (const auto run = dev.launch("attention", 4.0 * M * n, double(sizeof(A) + sizeof(P)) * M * n))
+    product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scores.scale);
+    if (const auto run = dev.launch("attention", (cap.caps() ? 7.0 : 4.0) * M * n, double(sizeof(A) + sizeof(P)) * M * n))
       for_rows(
           dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
             const auto [first, last] = tiling.view(stack, r, j, n);
             P* const p = weights.row(r);
+            apply_cap(cap, s.row(r), first, last);
             const A shrink = online_softmax(s.row(r) + first, last - first, m(r), l(r));
             store(s.row(r), first, last, n, p);
             A* const o = out.row(r);
@@ -263,11 +272,11 @@ void forward(Device& dev, const Tiling& tiling, Index piece, double scale, Matri
 }  // namespace
 
 template <class T>
-void attention(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
-               Carry carry, AttentionState<Acc<T>> state) {
+void attention(Device& dev, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
+               Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state) {
   const Tiling tiling(shape, mask);
   with_operands<T>(dev, [&]<class P>(std::type_identity<P>) {
-    tiling.for_pieces(dev, "attention", [&](Device& lane, Index piece) { forward<T, P>(lane, tiling, piece, scale, q, k, v, carry, state); });
+    tiling.for_pieces(dev, "attention", [&](Device& lane, Index piece) { forward<T, P>(lane, tiling, piece, scores, q, k, v, carry, state); });
   });
 }
 
@@ -325,15 +334,16 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
 namespace {
 
 template <class T, class P>
-void backward(Device& dev, const Tiling& tiling, Index piece, double scale, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+void backward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
               Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk,
               Matrix<Acc<T>> dv) {
   using A = Acc<T>;
   const Index E = tiling.shape.head_dim, V = tiling.shape.v_head_dim;
+  const SoftCap<A> cap(scores.cap);
   const Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<P>(tiling.rows(), E), dout_stack = dev.scratch.tensor<P>(tiling.rows(), V);
   const auto dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
-  const auto scores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys), dscores = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
+  const auto tile = dev.scratch.tensor<A>(tiling.rows(), tiling.keys), dtile = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
   const auto narrow = room_for<P, A>(dev, tiling.rows(), tiling.keys), dnarrow = room_for<P, A>(dev, tiling.rows(), tiling.keys);
   const auto k_copy = room_for<P, T>(dev, tiling.keys, E), v_copy = room_for<P, T>(dev, tiling.keys, V);
 
@@ -350,22 +360,24 @@ void backward(Device& dev, const Tiling& tiling, Index piece, double scale, Matr
   const auto step = [&](const Stack& stack, Index j, Index n) {
     const Index M = stack.rows();
     const Matrix<const P> queries = rows(q_stack, 0, M), douts = rows(dout_stack, 0, M);
-    const Matrix<A> dqueries = rows(dq_stack, 0, M), s(scores.data(), M, n, n), ds(dscores.data(), M, n, n);
+    const Matrix<A> dqueries = rows(dq_stack, 0, M), s(tile.data(), M, n, n), ds(dtile.data(), M, n, n);
     const Matrix<P> weights = in_place_or<P>(s, narrow), dweights = in_place_or<P>(ds, dnarrow);
     const auto keys = operand<P>(dev, tiling.tile(k, stack, j, n), k_copy);
     const auto values = operand<P>(dev, tiling.tile(v, stack, j, n), v_copy);
-    product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scale);
+    product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scores.scale);
     product<P>(dev, MatrixOp::none, douts, MatrixOp::transpose, values, ds);
-    if (const auto run = dev.launch("attention_backward", 5.0 * M * n, 2.0 * (sizeof(A) + sizeof(P)) * M * n))
+    if (const auto run = dev.launch("attention_backward", (cap.caps() ? 12.0 : 5.0) * M * n, 2.0 * (sizeof(A) + sizeof(P)) * M * n))
       for_rows(
           dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
             const auto [first, last] = tiling.view(stack, r, j, n);
-            const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)), factor = A(scale);
+            const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)), factor = A(scores.scale);
             A *const p = s.row(r), *const d = ds.row(r);
+            apply_cap(cap, p, first, last);
 #pragma GCC ivdep
             for (Index c = first; c < last; ++c) {
+              const A slope = cap.slope(p[c]);
               p[c] = fast_exp(p[c] - top);
-              d[c] = p[c] * (d[c] - mean) * factor;
+              d[c] = p[c] * (d[c] - mean) * factor * slope;
             }
             store(p, first, last, n, weights.row(r));
             store(d, first, last, n, dweights.row(r));
@@ -384,13 +396,13 @@ void backward(Device& dev, const Tiling& tiling, Index piece, double scale, Matr
 }  // namespace
 
 template <class T>
-void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, double scale, Matrix<const T> q, Matrix<const T> k,
+void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   const Tiling tiling(shape, mask);
   with_operands<T>(dev, [&]<class P>(std::type_identity<P>) {
     tiling.for_pieces(dev, "attention_backward",
-                      [&](Device& lane, Index piece) { backward<T, P>(lane, tiling, piece, scale, q, k, v, dout, lse, delta, dq, dk, dv); });
+                      [&](Device& lane, Index piece) { backward<T, P>(lane, tiling, piece, scores, q, k, v, dout, lse, delta, dq, dk, dv); });
   });
 }
 

@@ -107,10 +107,11 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
 
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits) {
+                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits, double soft_cap) {
   using A = Acc<T>;
   const Index rows = logits.extent(0);
   const LogitColumns columns(logits, valid, first);
+  const SoftCap<A> cap(soft_cap);
   const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0);
   for_teams(
       "cross_entropy_backward", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
@@ -125,12 +126,13 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
         bool in_place = false;
         if constexpr (std::is_same_v<T, A>) {
           in_place = l == d;  // then one pointer serves both: a loop over two that may overlap is not vectorised
-          if (in_place) each(team, valid, [=](Index v) { d[v] = k * fast_exp(d[v] - most) - shift; });
+          if (in_place) each(team, valid, [=](Index v) { d[v] = (k * fast_exp(d[v] - most) - shift) * cap.slope(d[v]); });
         }
-        if (!in_place) each(team, valid, [=](Index v) { d[v] = T(k * fast_exp(l[v] - most) - shift); });
+        if (!in_place) each(team, valid, [=](Index v) { d[v] = T((k * fast_exp(l[v] - most) - shift) * cap.slope(l[v])); });
         each(team, columns.held - valid, [=](Index v) { d[valid + v] = T(A(0)); });
         team.team_barrier();
-        if (label >= 0) once(team, [&] { d[label] = T(A(k * fast_exp(target - most) - shift - A(scale * (1 - terms.smoothing)))); });
+        const A own = A(scale * (1 - terms.smoothing));
+        if (label >= 0) once(team, [&] { d[label] = T(A(k * fast_exp(target - most) - shift - own) * cap.slope(target)); });
       });
 }
 

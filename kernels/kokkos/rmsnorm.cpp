@@ -7,8 +7,9 @@
 namespace gyr::backend {
 
 template <class T>
-void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd) {
+void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd, double offset) {
   using A = Acc<T>;
+  const A base = A(offset);
   const Index rows = x.extent(0), width = x.extent(1);
   for_teams(
       "rmsnorm", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
@@ -18,7 +19,7 @@ void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double ep
         const A squares = sum<A>(team, width, [=](Index d, A& s) { s += A(from[d]) * A(from[d]); });
         const A k = A(1 / std::sqrt(double(squares) / double(width) + eps));
         once(team, [&] { rstd.data()[r] = k; });
-        each(team, width, [=](Index d) { to[d] = T(weight[d] * A(T(A(from[d]) * k))); });
+        each(team, width, [=](Index d) { to[d] = T((base + weight[d]) * A(T(A(from[d]) * k))); });
       });
 }
 
@@ -27,7 +28,7 @@ namespace {
 // A row is read from memory once: the mean finds it there, the rest in cache.
 template <Add add, class T>
 void backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Tensor2<T> dx,
-              Tensor2<Acc<T>> partial) {
+              Tensor2<Acc<T>> partial, Acc<T> base) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
   for_teams(
@@ -39,10 +40,10 @@ void backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<cons
           const T *const in = x.data() + r * width, *const dout = dy.data() + r * width;
           T* const din = dx.data() + r * width;
           const A k = rstd.data()[r];
-          const A product = sum<A>(team, width, [=](Index d, A& s) { s += weight[d] * A(dout[d]) * A(in[d]); });
+          const A product = sum<A>(team, width, [=](Index d, A& s) { s += (base + weight[d]) * A(dout[d]) * A(in[d]); });
           const A mean = product * k / A(width);
           each(team, width, [=](Index d) {
-            const A xh = A(in[d]) * k, u = weight[d] * A(dout[d]);
+            const A xh = A(in[d]) * k, u = (base + weight[d]) * A(dout[d]);
             dg[d] += A(dout[d]) * xh;
             const A v = k * (u - xh * mean);
             din[d] = T(add == Add::yes ? A(din[d]) + v : v);
@@ -55,13 +56,13 @@ void backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<cons
 
 template <class T>
 void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add add,
-                      Tensor2<T> dx, Tensor1<Acc<T>> dg) {
+                      Tensor2<T> dx, Tensor1<Acc<T>> dg, double offset) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1);
   const auto partial = dev.scratch.tensor<A>(ceil_div(rows, block_rows), width);
   if (dev.dry_run()) return;
-  if (add == Add::yes) backward<Add::yes, T>(dev, dy, x, g, rstd, dx, partial);
-  else backward<Add::no, T>(dev, dy, x, g, rstd, dx, partial);
+  if (add == Add::yes) backward<Add::yes, T>(dev, dy, x, g, rstd, dx, partial, A(offset));
+  else backward<Add::no, T>(dev, dy, x, g, rstd, dx, partial, A(offset));
   if (dg.data()) add_blocks<A>("rmsnorm_backward", dev, partial, 1, dg);
 }
 

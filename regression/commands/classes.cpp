@@ -59,8 +59,8 @@ const Examples& examples() {
   return examples;
 }
 
-const Words encoder{"model.pattern='*-*-'",     "model.attention.causal=false", "model.post_norm=true", "model.norm=layer",
-                    "model.positions=40",       "model.type_vocab_size=2",      "train.seq_length=32",  "model.attention.rotary_fraction=0",
+const Words encoder{"model.pattern='*-*-'",     "model.attention.causal=false", "model.norm_placement=after", "model.norm=layer",
+                    "model.positions=40",       "model.type_vocab_size=2",      "train.seq_length=32",        "model.attention.rotary_fraction=0",
                     "model.attention.bias=true"};
 
 Words with(Words words, const Words& more) {

@@ -21,6 +21,7 @@ struct Case {
   std::vector<std::int32_t> positions = {};  // of documents
   std::vector<std::int32_t> ahead = {};      // of documents, where it is not causal
   Index window = 0;
+  double cap = 0;
 
   enum class Reach { all, documents, window };
   static Case drawn(std::mt19937_64& random, Reach reach) {
@@ -31,6 +32,7 @@ struct Case {
     c.causal = reach == Reach::window || among(0, 1);
     c.first_query = among(-20, c.shape.keys);
     if (reach == Reach::window) c.window = among(1, 100);
+    if (among(0, 2) == 0) c.cap = 0.1 * double(among(2, 20));
     const bool packed = reach == Reach::documents || (reach == Reach::window && among(0, 1));
     for (Index r = 0; packed && r < c.shape.batch * c.shape.queries; ++r) {
       Index position = r % c.shape.queries == 0 ? 30 * among(0, 1) : c.positions.back() + 1;  // a sequence may begin within a document
@@ -46,9 +48,9 @@ struct Case {
     return c;
   }
   std::string name() const {
-    return fmt::format("batch {}, {} queries from {}, {} keys, cut {}, heads {} of {} and {}, on {}, {}causal, {}, window {}", shape.batch,
+    return fmt::format("batch {}, {} queries from {}, {} keys, cut {}, heads {} of {} and {}, on {}, {}causal, {}, window {}, cap {}", shape.batch,
                        shape.queries, first_query, shape.keys, cut, shape.num_heads, shape.head_dim, shape.v_head_dim, shape.num_kv_heads,
-                       causal ? "" : "not ", positions.empty() ? "no documents" : "documents", window);
+                       causal ? "" : "not ", positions.empty() ? "no documents" : "documents", window, cap);
   }
   // Of the keys from `first` on.
   Mask mask(Index first) const { return {causal, first_query, first, gyr::testing::documents_of(positions, ahead), window}; }
@@ -85,7 +87,7 @@ struct Heads {
     if (c.cut > 0) block(0, c.cut);
     block(c.cut, shape.keys - c.cut);
   }
-  double scale() const { return 1 / std::sqrt(double(shape.head_dim)); }
+  ScoreRule scale() const { return {1 / std::sqrt(double(shape.head_dim)), c.cap}; }
   void attend(Device& dev) const {
     each_block([&](const AttentionShape& part, Index first, const auto& of) {
       attention<T>(dev, part, c.mask(first), scale(), q, of(k), of(v), first == 0 ? Carry::fresh : Carry::continued, state);

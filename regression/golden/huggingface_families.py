@@ -27,6 +27,11 @@ mamba2 = dict(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_heads=8, h
 
 mixtral = dict(decoder, intermediate_size=12, num_local_experts=4, num_experts_per_tok=2, sliding_window=None)
 
+gemma2 = dict(decoder, num_hidden_layers=3, sliding_window=7, query_pre_attn_scalar=9, attn_logit_softcapping=1.5,
+              final_logit_softcapping=4.0)
+gemma3 = dict(decoder, sliding_window=7, query_pre_attn_scalar=9,
+              rope_parameters=dict(full_attention=dict(rope_type="linear", factor=2.0, rope_theta=1e4),
+                                   sliding_attention=dict(rope_type="default", rope_theta=100.0)))
 gpt2 = dict(vocab_size=40, n_embd=16, n_layer=2, n_head=4, n_positions=96, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1,
             eos_token_id=2)
 bert = dict(vocab_size=40, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
@@ -83,8 +88,17 @@ cases = {
     "bert_texts_padded": ("Bert ForSequenceClassification", dict(bert, num_hidden_layers=1, hidden_act="tanh"), 2, 20, [20, 13]),
     "bert_tokens": ("Bert ForTokenClassification", dict(bert, id2label=names("O", "B-PER", "I-PER", "B-LOC", "I-LOC")), 2, 21),
     "bert_tokens_padded": ("Bert ForTokenClassification", dict(bert, num_hidden_layers=3, hidden_act="gelu_new", num_labels=3), 2, 20, [20, 13]),
+    "gemma2": ("Gemma2", dict(gemma2), 2, 21),
+    "gemma2_uneven": ("Gemma2", dict(gemma2, vocab_size=31, hidden_size=12, num_key_value_heads=1, head_dim=10, sliding_window=3, attention_bias=True,
+                                     layer_types=["full_attention", "sliding_attention", "sliding_attention"], tie_word_embeddings=False,
+                                     final_logit_softcapping=None, hidden_activation="silu"), 2, 19),
+    "gemma3": ("Gemma3", dict(gemma3, num_hidden_layers=4, layer_types=["sliding_attention", "sliding_attention", "full_attention",
+                                                                        "sliding_attention"]), 2, 21),
+    "gemma3_uneven": ("Gemma3", dict(gemma3, vocab_size=31, hidden_size=12, num_key_value_heads=1, head_dim=10, sliding_window=3, num_hidden_layers=3,
+                                     sliding_window_pattern=2, final_logit_softcapping=3.0, tie_word_embeddings=False), 2, 19),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM"}  # where a case names none
+configs = {"Gemma3": "Gemma3TextConfig"}
 encoders = {"Bert"}  # which look both ways and do not write; a third of their tokens has labels, and padding stands behind some sequences
 
 
@@ -95,7 +109,8 @@ def family_of(name):
 
 
 def config_of(name):
-    config = getattr(transformers, family_of(name)[0] + "Config")(**cases[name][1])
+    family = family_of(name)[0]
+    config = getattr(transformers, configs.get(family, family + "Config"))(**cases[name][1])
     config._attn_implementation = config._experts_implementation = "eager"
     return config
 
@@ -110,10 +125,11 @@ def drawn(name, seed):
     with torch.device("meta"):
         model = class_of(name)(config_of(name))
     weights = {}
+    scaled = cases[name][0].startswith("Gemma")  # the embedding by the root of its width, norms by 1 + weight
     for weight, meta in model.named_parameters():  # a tied matrix once
         draw = torch.rand(meta.shape, generator=random) * 2 - 1
         if ("norm" in weight.lower() or ".ln_" in weight) and weight.endswith("weight") or weight.endswith(".D"):
-            value = 1 + 0.4 * draw
+            value = 0.4 * draw + (0 if scaled else 1)
         elif weight.endswith("A_log"):
             value = 1.5 * draw
         elif weight.endswith("dt_bias"):
@@ -123,7 +139,7 @@ def drawn(name, seed):
         elif weight.endswith("bias"):
             value = 0.3 * draw
         elif "embed" in weight or ".wte." in weight or ".wpe." in weight:
-            value = 1.7 * draw
+            value = 1.7 * draw / (math.sqrt(meta.shape[-1]) if scaled else 1)
         else:
             value = 1.7 * draw / math.sqrt(meta.shape[-1]) * (2 if "out_proj" in weight or "o_proj" in weight or "down_proj" in weight else 1)
         weights[weight] = value.float().contiguous()

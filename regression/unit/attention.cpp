@@ -19,7 +19,9 @@ struct Case {
   Mask mask;
   std::vector<std::int32_t> positions = {};  // of packed documents
   std::vector<std::int32_t> ahead = {};      // behind each row, where the mask is not causal
+  double cap = 0;
 
+  ScoreRule scores() const { return {scale, cap}; }
   Mask whole_mask() const {
     Mask whole = mask;
     whole.documents = documents_of(positions, ahead);
@@ -61,6 +63,7 @@ Result oracle(const Case& s, const Arguments& a) {
           if (!s.ahead.empty() && s.mask.first_key + j > s.mask.first_query + i + s.ahead[b * Tq + i]) continue;
           double score = 0;
           for (Index e = 0; e < E; ++e) score += scale * q[e] * a.k[at(j) * E + e];
+          if (s.cap > 0) score = s.cap * std::tanh(score / s.cap);
           sum += weight[j] = std::exp(score);
         }
         if (sum == 0) continue;
@@ -89,7 +92,7 @@ struct Call {
         lse(rows, s.shape.num_heads), delta(rows, s.shape.num_heads), out(rows, out_columns) {}
 
   AttentionState<A> state() { return {o.tensor(), m.tensor(), l.tensor()}; }
-  void block(Device& dev, Carry carry) { attention<T>(dev, s.shape, s.whole_mask(), scale, q.matrix(), k.matrix(), v.matrix(), carry, state()); }
+  void block(Device& dev, Carry carry) { attention<T>(dev, s.shape, s.whole_mask(), s.scores(), q.matrix(), k.matrix(), v.matrix(), carry, state()); }
   void finish(Device& dev) { attention_finish<T>(dev, s.shape, state(), out.tensor(), lse.tensor()); }
 
   Gradients backward(Device& dev, const Values& dout) {
@@ -97,7 +100,7 @@ struct Call {
     Block<A> dq(rows, columns, Values(rows * columns, 1), 2);
     Block<A> dk(key_rows, key_columns, Values(key_rows * key_columns, 1), 3), dv(key_rows, value_columns, Values(key_rows * value_columns, 1), 1);
     attention_delta<T>(dev, s.shape, dy.tensor(), out.tensor(), delta.tensor());
-    attention_backward<T>(dev, s.shape, s.whole_mask(), scale, q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(), delta.tensor(),
+    attention_backward<T>(dev, s.shape, s.whole_mask(), s.scores(), q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(), delta.tensor(),
                           dq.matrix(), dk.matrix(), dv.matrix());
     Gradients g{dq.values(), dk.values(), dv.values()};
     for (Values* x : {&g.q, &g.k, &g.v})
@@ -156,13 +159,16 @@ std::vector<Case> large_packed_cases() {
   for (Case& c : with_both_ways(list)) list.push_back(std::move(c));
   return list;
 }
-// Windows of one token, within a tile, of several and beyond all, with documents or none, on queries that begin anywhere. From the seed GYR_SEED,
-// or 1.
-std::vector<Case> windowed(int count, Index most_tokens) {
+// From the seed GYR_SEED, or 1.
+std::mt19937_64 seeded() {
   const char* const given = std::getenv("GYR_SEED");
   const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  std::mt19937_64 random(seed);
+  return std::mt19937_64(seed);
+}
+// Windows of one token, within a tile, of several and beyond all, with documents or none, on queries that begin anywhere.
+std::vector<Case> windowed(int count, Index most_tokens) {
+  std::mt19937_64 random = seeded();
   const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
   std::vector<Case> list;
   for (int i = 0; i < count; ++i) {
@@ -176,26 +182,23 @@ std::vector<Case> windowed(int count, Index most_tokens) {
   return list;
 }
 
+// Caps from a tenth of the scores, where hardly anything is left of their differences, to many times them.
+std::vector<Case> capped(std::vector<Case> list) {
+  std::mt19937_64 random = seeded();
+  for (Case& c : list) c.cap = std::exp(std::uniform_real_distribution<>(-3, 3)(random));
+  return list;
+}
+
 std::vector<Case> large_cases() {  // several tiles each way
   return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}}, {{1, 290, 600, 2, 2, 4, 6}, {true, 310, 0}}, {{1, 70, 530, 5, 1, 4, 4}, {false, 0, 0}}};
 }
 
 }  // namespace
 
-TEST(attention, equals_softmax_of_all_scores) {
-  for (const auto& set : {cases(), large_cases(), packed_cases(), large_packed_cases()})
-    for (const Case& s : set) {
-      const Arguments a(s);
-      const Result y = oracle(s, a), x = forward<double>(s, a);
-      expect_near(x.out, y.out, 1e-13, "out");
-      expect_near(x.lse, y.lse, 1e-13, "lse");
-    }
-}
-
-void expect_what_windows_show(const std::vector<Case>& set) {
+void expect_softmax(const std::vector<Case>& set) {
   for (const Case& s : set) {
-    SCOPED_TRACE(fmt::format("{} queries from {}, {} keys from {}, window {}, documents {}", s.shape.queries, s.mask.first_query, s.shape.keys,
-                             s.mask.first_key, s.mask.window, !s.positions.empty()));
+    SCOPED_TRACE(fmt::format("{} queries from {}, {} keys from {}, window {}, documents {}, cap {}", s.shape.queries, s.mask.first_query,
+                             s.shape.keys, s.mask.first_key, s.mask.window, !s.positions.empty(), s.cap));
     const Arguments a(s);
     const Result y = oracle(s, a), x = forward<double>(s, a);
     expect_near(x.out, y.out, 1e-13, "out");
@@ -203,8 +206,15 @@ void expect_what_windows_show(const std::vector<Case>& set) {
   }
 }
 
-TEST(attention, through_a_window_equals_softmax_of_what_it_shows) { expect_what_windows_show(windowed(60, 20)); }
-TEST(attention, windows_hold_across_tiles) { expect_what_windows_show(windowed(6, 700)); }
+TEST(attention, equals_softmax_of_all_scores) {
+  for (const auto& set : {cases(), large_cases(), packed_cases(), large_packed_cases()}) expect_softmax(set);
+}
+TEST(attention, capped_scores_equal_softmax_of_them) {
+  for (const auto& set : {cases(), packed_cases(), windowed(30, 20)}) expect_softmax(capped(set));
+}
+TEST(attention, caps_hold_across_tiles) { expect_softmax(capped(large_cases())); }
+TEST(attention, through_a_window_equals_softmax_of_what_it_shows) { expect_softmax(windowed(60, 20)); }
+TEST(attention, windows_hold_across_tiles) { expect_softmax(windowed(6, 700)); }
 
 // What is not seen changes no bit, forward and backward; what is seen does.
 TEST(attention, tokens_out_of_the_window_do_not_reach_a_query) {
@@ -275,6 +285,9 @@ void expect_central_differences(const std::vector<Case>& set) {
 TEST(attention, gradient_is_the_central_difference) { expect_central_differences(cases()); }
 TEST(attention, gradient_of_packed_documents_is_the_central_difference) { expect_central_differences(packed_cases()); }
 TEST(attention, gradient_through_a_window_is_the_central_difference) { expect_central_differences(windowed(12, 12)); }
+TEST(attention, gradient_is_the_central_difference_of_capped_scores) {
+  for (const auto& set : {cases(), packed_cases(), windowed(8, 12)}) expect_central_differences(capped(set));
+}
 
 void expect_slopes(const std::vector<Case>& set) {
   for (const Case& s : set) {
@@ -299,6 +312,7 @@ void expect_slopes(const std::vector<Case>& set) {
 TEST(attention, gradient_holds_across_tiles) { expect_slopes(large_cases()); }
 TEST(attention, gradient_of_packed_documents_holds_across_tiles) { expect_slopes(large_packed_cases()); }
 TEST(attention, gradient_through_a_window_holds_across_tiles) { expect_slopes(windowed(5, 600)); }
+TEST(attention, gradient_of_capped_scores_holds_across_tiles) { expect_slopes(capped(large_cases())); }
 
 // Documents side by side find what each finds alone.
 TEST(attention, packed_documents_equal_separate_runs) {
@@ -536,6 +550,7 @@ TEST(attention, float_and_bf16_follow_double) {
   all.push_back(large_packed_cases()[0]);
   all.push_back({{1, 70, 130, 4, 2, 64, 64}, {true, 60, 0}});  // heads as they are in models
   all.push_back({{2, 80, 80, 2, 1, 128, 64}, {true, 0, 0}, positions_of({30, 1, 40, 80}, 2, 80)});
+  all.push_back({{1, 70, 130, 4, 2, 64, 64}, {true, 60, 0}, {}, {}, 1.5});
   for (const Case& s : all) {
     Arguments a(s);
     for (const auto part : {&Arguments::q, &Arguments::k, &Arguments::v}) a.*part = rounded<bf16>(a.*part);

@@ -21,7 +21,7 @@ constexpr Index sequences = 2, length = 14;
 ModelConfig model_of(std::shared_ptr<const Objective> objective, bool post_norm = true) {
   ModelConfig m = named("T2").model;
   m.pattern = "*-";
-  m.attention.causal = false, m.post_norm = post_norm, m.norm = NormType::layer;
+  m.attention.causal = false, m.norm_placement = post_norm ? NormPlacement::after : NormPlacement::before, m.norm = NormType::layer;
   m.tie_word_embeddings = false;
   m.objective = std::move(objective);
   return m;

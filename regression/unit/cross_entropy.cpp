@@ -43,7 +43,7 @@ Result plain(const std::vector<double>& logits, Tensor1<const Token> labels, con
 // Loss and gradient by ranks that hold `parts` columns each and padding behind, their maxima and sums reduced by hand.
 template <class T>
 Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token> labels, const std::vector<Index>& parts, Index padding,
-               bool in_place = false, const LossTerms& terms = {}) {
+               bool in_place = false, const LossTerms& terms = {}, double cap = 0) {
   using A = Acc<T>;
   std::vector<Tensor2<A>> shards;
   std::vector<Index> firsts;
@@ -72,7 +72,7 @@ Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Tok
     auto dlogits = bench.normal<T>(height, parts[i] + padding);
     if constexpr (std::is_same_v<T, A>)
       if (in_place) dlogits = shards[i];
-    cross_entropy_backward<T>(bench.dev, shards[i], parts[i], top, sums, labels, firsts[i], scale, terms, dlogits);
+    cross_entropy_backward<T>(bench.dev, shards[i], parts[i], top, sums, labels, firsts[i], scale, terms, dlogits, cap);
     for (Index r = 0; r < height; ++r)
       for (Index v = 0; v < parts[i] + padding; ++v) {
         if (v < parts[i]) result.dlogits[r * vocab_size + firsts[i] + v] = double(dlogits(r, v));
@@ -131,22 +131,47 @@ TEST(cross_entropy, the_gradient_may_take_the_place_of_the_logits) {
   EXPECT_LE(difference(in_place.dlogits, apart.dlogits), 1e-6);
 }
 
+// Each element of the gradient is what it is without the cap, times the slope there.
+TEST(cross_entropy, the_gradient_goes_through_a_cap) {
+  Workbench bench;
+  const double cap = 2.5;
+  const auto expect = [&]<class T>(std::type_identity<T>, bool in_place) {
+    const auto logits = bench.normal<Acc<T>>(height, vocab_size);
+    soft_cap<Acc<T>>(bench.dev, cap, logits);
+    const auto labels = some_labels(bench);
+    const std::vector<Index> parts{601, 1, 599};
+    const LossTerms terms{0.3, 0.05, vocab_size};
+    Result want = plain(numbers(logits), labels, terms);
+    for (Index i = 0; i < height * vocab_size; ++i) want.dlogits[i] *= 1 - std::pow(double(logits.data()[i]) / cap, 2);
+    EXPECT_LE(difference(sharded<T>(bench, logits, labels, parts, 7, in_place, terms, cap).dlogits, want.dlogits), tolerance<T>);
+  };
+  for (const bool in_place : {false, true}) {
+    expect(std::type_identity<double>(), in_place);
+    expect(std::type_identity<float>(), in_place);
+    expect(std::type_identity<bf16>(), in_place);
+  }
+}
+
 TEST(cross_entropy, the_gradient_is_the_slope) {
   Workbench bench;
   const Index rows = 3, few = 11;
-  for (const LossTerms& terms : {LossTerms{}, LossTerms{0.2, 0.1, few}}) {
+  for (const auto& [terms, cap] :
+       {std::pair{LossTerms{}, 0.0}, {LossTerms{0.2, 0.1, few}, 0.0}, {LossTerms{}, 1.5}, {LossTerms{0.2, 0.1, few}, 0.7}}) {
     const auto logits = bench.normal<double>(rows, few), sums = bench.zeros<double>(terms.sums(), rows), dlogits = bench.zeros<double>(rows, few);
     const auto top = bench.zeros<double>(rows), loss = bench.zeros<double>(rows);
     const auto labels = bench.zeros<Token>(rows);
     labels(0) = 4, labels(1) = ignored_label, labels(2) = 10;
+    const auto capped = bench.zeros<double>(rows, few);
     const auto total = [&] {
-      logits_top<double>(bench.dev, logits, few, top);
-      logits_sums<double>(bench.dev, logits, few, top, labels, 0, sums);
+      std::copy_n(logits.data(), logits.span(), capped.data());
+      if (cap > 0) soft_cap<double>(bench.dev, cap, capped);
+      logits_top<double>(bench.dev, capped, few, top);
+      logits_sums<double>(bench.dev, capped, few, top, labels, 0, sums);
       cross_entropy<double>(bench.dev, sums, top, labels, terms, loss);
       return scale * (loss(0) + loss(1) + loss(2));
     };
     total();
-    cross_entropy_backward<double>(bench.dev, logits, few, top, sums, labels, 0, scale, terms, dlogits);
+    cross_entropy_backward<double>(bench.dev, capped, few, top, sums, labels, 0, scale, terms, dlogits, cap);
     EXPECT_LE(difference(numbers(dlogits), slope(flat(logits), total)), 1e-9);
   }
 }

@@ -15,7 +15,7 @@ ModelConfig encoder_of(const std::string& pattern) {
   ModelConfig m = named("T2").model;
   m.pattern = pattern;
   m.attention.causal = false, m.attention.bias = true, m.mlp.bias = true;
-  m.post_norm = true, m.norm = NormType::layer;
+  m.norm_placement = NormPlacement::after, m.norm = NormType::layer;
   m.type_vocab_size = 2, m.positions = 24, m.tie_word_embeddings = true;
   m.objective = masked_tokens();
   return m;
@@ -37,12 +37,12 @@ EngineConfig config_of(const ModelConfig& m) {
 }
 
 TEST(encoder, gradients_are_differences) {
-  for (const bool post_norm : {true, false})
+  for (const auto& [placement, called] : {std::pair{NormPlacement::after, "after"}, {NormPlacement::before, "before"}, {NormPlacement::both, "both"}})
     for (const LayerType& type : layer_types()) {
       if (type.symbol == 'W') continue;  // a window shows what precedes a token
       ModelConfig m = encoder_of(std::string(2, type.symbol));
-      m.post_norm = post_norm;
-      SCOPED_TRACE(fmt::format("{} {}", m.pattern, post_norm ? "post_norm" : "norms in front"));
+      m.norm_placement = placement;
+      SCOPED_TRACE(fmt::format("{}, norms {}", m.pattern, called));
       Rig<double> rig(config_of(m), alone(2));
       set_weights(rig.engine);
       const MicroBatch batch = batch_of(m, {5, 6, 14});

@@ -118,7 +118,7 @@ ModelConfig gpt2(Draw& d) {
 
 ModelConfig bert(Draw& d) {
   ModelConfig m = gpt2(d);
-  m.tie_word_embeddings = m.post_norm = true, m.attention.causal = false;
+  m.tie_word_embeddings = true, m.norm_placement = NormPlacement::after, m.attention.causal = false;
   m.type_vocab_size = d.from(1, 3), m.pad_token_id = std::int32_t(d.from(-1, m.vocab_size - 1));
   m.objective = masked_tokens();
   return m;
@@ -147,6 +147,23 @@ ModelConfig falcon(Draw& d) {
   m.attention.num_heads = d.coin() ? 4 : 8, m.attention.head_dim = m.hidden_size / m.attention.num_heads;
   m.attention.bias = m.mlp.bias = d.coin();
   if (d.coin()) m.pattern.assign(std::size_t(d.from(1, 4)), 'B');
+  return m;
+}
+
+ModelConfig gemma2(Draw& d) {
+  ModelConfig m = llama(d);
+  some_through_windows(d, m);
+  m.mlp = {.intermediate_size = d.from(1, 50), .activation = Activation(d.from(0, 3))};
+  m.norm_placement = NormPlacement::both, m.norm_offset = 1, m.embedding_multiplier = std::sqrt(double(m.hidden_size));
+  m.attention.key_multiplier = std::sqrt(double(m.attention.head_dim) / double(d.from(1, 400)));
+  if (d.coin()) m.attention.soft_cap = double(d.from(1, 60));
+  if (d.coin()) m.lm_head_soft_cap = double(d.from(1, 60));
+  return m;
+}
+
+ModelConfig gemma3(Draw& d) {
+  ModelConfig m = gemma2(d);
+  m.attention.soft_cap = 0, m.attention.qk_norm = true, m.window.rope_theta = double(d.from(2, 100000));
   return m;
 }
 
@@ -188,10 +205,10 @@ struct Drawn {
   const char* model_type;
   ModelConfig (*draw)(Draw&);
 };
-constexpr Drawn drawn[] = {{"llama", llama},         {"mistral", mistral}, {"qwen2", qwen2}, {"mixtral", mixtral},
-                           {"qwen3_moe", qwen3_moe}, {"mamba2", mamba2},   {"gpt2", gpt2},   {"bert", bert},
-                           {"qwen3", qwen3},         {"falcon", falcon},   {"bamba", bamba}, {"nemotron_h", nemotron_h},
-                           {"bert", bert_texts},     {"bert", bert_tokens}};
+constexpr Drawn drawn[] = {{"llama", llama},         {"mistral", mistral},  {"qwen2", qwen2},   {"mixtral", mixtral},
+                           {"qwen3_moe", qwen3_moe}, {"mamba2", mamba2},    {"gpt2", gpt2},     {"bert", bert},
+                           {"qwen3", qwen3},         {"falcon", falcon},    {"bamba", bamba},   {"nemotron_h", nemotron_h},
+                           {"bert", bert_texts},     {"bert", bert_tokens}, {"gemma2", gemma2}, {"gemma3_text", gemma3}};
 
 TEST(families, what_is_written_is_read_again) {
   const unsigned seed = testing::seed_of_run();
@@ -270,6 +287,54 @@ TEST(families, windows_are_those_of_the_file) {
       EXPECT_NE(std::string(error_of([&] { read(qwen, bad); }).what()).find("layer_types is "), std::string::npos) << bad;
   }
   EXPECT_NE(std::string(error_of([&] { read("mistral", R"(, "sliding_window": 0)"); }).what()).find("sliding_window is 0"), std::string::npos);
+}
+
+TEST(families, gemma2_is_what_its_file_says) {
+  const auto read = [&](const char* more) {
+    return parse_config_json(fmt::format(R"({{"model_type": "gemma2", "num_hidden_layers": 3{}}})", more), "file").model;
+  };
+  const ModelConfig m = read("");
+  EXPECT_EQ(m.pattern, "W-*-W-");
+  EXPECT_EQ(m.embedding_multiplier, 48);
+  EXPECT_EQ(m.attention.head_dim, 256);
+  EXPECT_EQ(m.attention.key_multiplier, 1);
+  EXPECT_EQ(m.attention.soft_cap, 50);
+  EXPECT_EQ(m.lm_head_soft_cap, 30);
+  EXPECT_EQ(m.mlp.activation, Activation::gelu_tanh);
+  EXPECT_EQ(read(R"(, "query_pre_attn_scalar": 64)").attention.key_multiplier, 2);
+  EXPECT_EQ(read(R"(, "attn_logit_softcapping": null, "final_logit_softcapping": null)").attention.soft_cap, 0);
+  EXPECT_EQ(read(R"(, "sliding_window": null)").pattern, "*-*-*-");
+  EXPECT_NE(std::string(error_of([&] { read(R"(, "use_bidirectional_attention": true)"); }).what()).find("use_bidirectional_attention is true"),
+            std::string::npos);
+  EXPECT_NE(std::string(error_of([&] { read(R"(, "final_logit_softcapping": -1)"); }).what()).find("final_logit_softcapping is -1"),
+            std::string::npos);
+}
+
+// The published file of 4B, as versions of transformers before 5 wrote it, and as they do now.
+TEST(families, gemma3_is_what_its_file_says) {
+  const auto read = [&](const char* more) {
+    return parse_config_json(fmt::format(R"({{"model_type": "gemma3_text", "num_hidden_layers": 7{}}})", more), "file").model;
+  };
+  EXPECT_EQ(read("").pattern, "W-W-W-W-W-*-W-");
+  EXPECT_EQ(read(R"(, "sliding_window_pattern": 3)").pattern, "W-W-*-W-W-*-W-");
+  EXPECT_TRUE(read("").attention.qk_norm);
+  EXPECT_EQ(read("").attention.soft_cap, 0);
+  EXPECT_EQ(read("").lm_head_soft_cap, 0);
+  for (const char* form : {R"(, "rope_theta": 5e5, "rope_local_base_freq": 77, "rope_scaling": {"rope_type": "linear", "factor": 8})",
+                           R"(, "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8, "rope_theta": 5e5},
+                                                    "sliding_attention": {"rope_type": "default", "rope_theta": 77}})"}) {
+    const ModelConfig m = read(form);
+    EXPECT_EQ(m.attention.rope_theta, 5e5);
+    EXPECT_EQ(m.attention.rope_scaling.type, RopeScaling::linear);
+    EXPECT_EQ(m.attention.rope_scaling.factor, 8);
+    EXPECT_EQ(m.window.rope_theta, 77);
+  }
+  const auto refused = [&](const char* more, const char* text) {
+    EXPECT_NE(std::string(error_of([&] { read(more); }).what()).find(text), std::string::npos) << more;
+  };
+  refused(R"(, "rope_parameters": {"full_attention": {}, "others": {}})", "rope_parameters.others is no kind of layers");
+  refused(R"(, "rope_parameters": {"sliding_attention": {"rope_type": "linear"}})", "rope_parameters.sliding_attention.rope_type is \"linear\"");
+  refused(R"(, "rope_parameters": {"sliding_attention": {"rope_theta": 0}})", "rope_parameters.sliding_attention.rope_theta is 0");
 }
 
 // As GPT-2 was first published: without the class's prefix, and with the mask of every layer.

@@ -17,7 +17,7 @@ constexpr Shape3 shapes[] = {{150, 3, 10}, {70, 1, 64}, {9, 5, 16}};  // more th
 
 // Heads as the rows of an RMSNorm, each of which has a law of its own.
 template <class T>
-void agrees_with_rmsnorm(const Shape3& s) {
+void agrees_with_rmsnorm(const Shape3& s, double offset) {
   using A = Acc<T>;
   Workbench bench;
   const Index rows = s.rows * s.heads, gap = 8;
@@ -32,13 +32,13 @@ void agrees_with_rmsnorm(const Shape3& s) {
   const auto y = bench.zeros<T>(s.rows, s.heads * s.width);
   const auto factors = bench.zeros<A>(s.rows, s.heads);
   const auto x = packed(inside(all)), want = bench.zeros<T>(rows, s.width), dx = bench.zeros<T>(rows, s.width), dy_packed = packed(inside(dy));
-  rmsnorm<T>(bench.dev, x, g, eps, want, rstd);
-  rmsnorm_backward<T>(bench.dev, dy_packed, x, g, rstd, Add::no, dx, dg);
+  rmsnorm<T>(bench.dev, x, g, eps, want, rstd, offset);
+  rmsnorm_backward<T>(bench.dev, dy_packed, x, g, rstd, Add::no, dx, dg, offset);
 
-  head_norm<T>(bench.dev, inside(all), g, eps, y, factors);
+  head_norm<T>(bench.dev, inside(all), g, eps, y, factors, offset);
   EXPECT_LE(difference(numbers(y), numbers(want)), tolerance<T>);
   EXPECT_LE(difference(numbers(factors), numbers(rstd)), tolerance<A>);
-  head_norm_backward<T>(bench.dev, inside(dy), inside(all), g, factors, inside(dy), dg_again);  // in place
+  head_norm_backward<T>(bench.dev, inside(dy), inside(all), g, factors, inside(dy), dg_again, offset);  // in place
   EXPECT_LE(difference(numbers(inside(dy)), numbers(dx)), tolerance<T>);
   EXPECT_LE(difference(numbers(dg_again), numbers(dg)), tolerance<A>);
 }
@@ -46,11 +46,12 @@ void agrees_with_rmsnorm(const Shape3& s) {
 }  // namespace
 
 TEST(head_norm, is_the_rmsnorm_of_every_head) {
-  for (const Shape3& s : shapes) {
-    agrees_with_rmsnorm<double>(s);
-    agrees_with_rmsnorm<float>(s);
-    agrees_with_rmsnorm<bf16>(s);
-  }
+  for (const Shape3& s : shapes)
+    for (const double offset : {0.0, 1.0}) {
+      agrees_with_rmsnorm<double>(s, offset);
+      agrees_with_rmsnorm<float>(s, offset);
+      agrees_with_rmsnorm<bf16>(s, offset);
+    }
 }
 
 TEST(head_norm, gradients_are_slopes) {

@@ -96,6 +96,16 @@ TEST(initial_values, follow_their_distributions_in_every_layer_type) {
     for (const auto& [name, values] : drawn(model_of(std::string(2, type.symbol)), 3)) expect_law(values, law_of(name), type.name + (" " + name));
 }
 
+// Norms of rows and heads multiply with 1 at first, whatever is added to their weights; the gated norm of Mamba-2 has no offset.
+TEST(initial_values, norms_begin_with_one_less_what_is_added_to_their_weights) {
+  ModelConfig m = model_of("PW");
+  m.norm_offset = 0.75, m.norm_placement = NormPlacement::both, m.attention.qk_norm = true;
+  for (const auto& [name, values] : drawn(m, 3)) {
+    if (!name.ends_with("norm.weight")) continue;
+    for (const double value : values) ASSERT_EQ(value, name.ends_with(".mamba.norm.weight") ? 1 : 0.25) << name;
+  }
+}
+
 // Equal shapes in different layers, or another seed, are other numbers: the correlation of what is drawn is that of chance.
 TEST(initial_values, differ_by_name_and_seed) {
   const ModelConfig model = model_of("PP");

@@ -400,7 +400,7 @@ TEST(model, of_every_layer_type_takes_documents_packed_or_one_by_one) {
     ModelConfig config = named("T2").model;
     config.pattern = std::string(2, type.symbol);
     expect_packed_is_apart<double>(config, 2, 21, 1e-12);
-    config.attention.causal = type.symbol == 'W', config.post_norm = true;  // a window shows what precedes a token
+    config.attention.causal = type.symbol == 'W', config.norm_placement = NormPlacement::after;  // a window shows what precedes a token
     expect_packed_is_apart<double>(config, 2, 21, 1e-12);
   }
   expect_packed_is_apart<float>(named("T2").model, 2, 21, 1e-4);
@@ -528,6 +528,66 @@ TEST(model, gradient_of_every_layer_type_is_the_central_difference) {
     config.pattern = std::string(2, type.symbol);
     expect_gradients_are_differences(config, 1, 9);
   }
+}
+
+// Caps of scores and of logits, each alone and together.
+TEST(model, gradient_of_capped_scores_and_logits_is_the_central_difference) {
+  for (const int which : {1, 2, 3}) {
+    SCOPED_TRACE(which);
+    ModelConfig config = named("T2").model;
+    config.pattern = "PW-";
+    if (which & 1) config.attention.soft_cap = 0.4;
+    if (which & 2) config.lm_head_soft_cap = 0.9;
+    expect_gradients_are_differences(config, 2, 9);
+  }
+}
+
+TEST(model, capped_models_read_token_by_token_as_at_once) {
+  Case c = named("T2");
+  c.model.pattern = "PW*", c.model.window.size = 5, c.model.attention.soft_cap = 0.4, c.model.lm_head_soft_cap = 0.9;
+  expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12);
+}
+
+TEST(model, logits_stay_within_their_cap) {
+  ModelConfig m = named("T2").model;
+  const std::vector<Token> tokens = micro_batch(0, 1, 9, m.vocab_size).tokens;
+  m.lm_head_multiplier *= 9;
+  const auto plain = Reader<double>(m, 1, 9).read(tokens, 0);
+  m.lm_head_soft_cap = 2;
+  const auto capped = Reader<double>(m, 1, 9).read(tokens, 0);
+  for (std::size_t r = 0; r < plain.size(); ++r)
+    for (Index v = 0; v < m.vocab_size; ++v) EXPECT_NEAR(capped[r][v], 2 * std::tanh(plain[r][v] / 2), 1e-13);
+}
+
+// Norms in front of branches and behind what they add, and weights of norms stored less one, each alone and together; of heads too.
+TEST(model, gradient_of_norms_on_both_sides_and_of_their_offset_is_the_central_difference) {
+  for (const int which : {1, 2, 3}) {
+    SCOPED_TRACE(which);
+    ModelConfig config = named("T2").model;
+    config.pattern = "PW-B", config.attention.qk_norm = true;
+    if (which & 1) config.norm_placement = NormPlacement::both;
+    if (which & 2) config.norm_offset = 1;
+    expect_gradients_are_differences(config, 2, 9);
+  }
+}
+
+// A weight stored less one computes what that weight does: loss and gradients are the same numbers.
+TEST(model, norms_whose_weights_are_stored_less_one_compute_the_same) {
+  const Case& c = named("T2");
+  const auto run = [&](double offset) {
+    ModelConfig m = c.model;
+    m.norm_offset = offset, m.norm_placement = NormPlacement::both, m.attention.qk_norm = true;
+    Rig<double> rig(config_of(m, c.batch, c.seq_length), alone(m.layers()));
+    for (const auto& p : rig.engine.stage().parameters().all()) {
+      const std::string& name = p->weight.name;
+      const bool norm = name.find("layernorm") != std::string::npos || name.find("q_norm") != std::string::npos || name.ends_with("k_norm.weight");
+      assign(rig.engine.device(), *p, [&](Index i) { return norm ? 1 + 0.3 * weight_value(p->weight, i) - offset : weight_value(p->weight, i); });
+    }
+    return outcome(rig, {micro_batch(0, c.batch, c.seq_length, c.model.vocab_size)});
+  };
+  const Outcome whole = run(0), less_one = run(1);
+  EXPECT_NEAR(whole.loss, less_one.loss, 1e-13);
+  EXPECT_LE(difference(whole.gradients, less_one.gradients), 1e-12);
 }
 
 // The published shapes, with the sizes their makers print and the forward flops per token at 4096 tokens.

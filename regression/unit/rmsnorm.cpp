@@ -34,14 +34,16 @@ Plain plain(const std::vector<double>& x, const std::vector<double>& g, const st
 }
 
 template <class T>
-void agrees_with_plain_loops(Index width) {
+void agrees_with_plain_loops(Index width, double offset) {
   using A = Acc<T>;
   Workbench bench;
   const auto x = bench.normal<T>(height, width), dy = bench.normal<T>(height, width), y = bench.zeros<T>(height, width);
   const auto g = bench.normal<A>(width), rstd = bench.zeros<A>(height);
-  const Plain want = plain(numbers(x), numbers(g), numbers(dy));
+  std::vector<double> scales = numbers(g);
+  for (double& w : scales) w += offset;
+  const Plain want = plain(numbers(x), scales, numbers(dy));
 
-  rmsnorm<T>(bench.dev, x, g, eps, y, rstd);
+  rmsnorm<T>(bench.dev, x, g, eps, y, rstd, offset);
   EXPECT_LE(difference(numbers(y), want.y), tolerance<T>);
   EXPECT_LE(difference(numbers(rstd), want.rstd), tolerance<A>);
 
@@ -54,10 +56,10 @@ void agrees_with_plain_loops(Index width) {
     for (std::size_t i = 0; i < want_dg.size(); ++i) want_dg[i] += dg_before[i];
     const auto dx_again = bench.copy(dx);
     const auto dg_again = bench.copy(dg);
-    rmsnorm_backward<T>(bench.dev, dy, x, g, rstd, add, dx, dg);
+    rmsnorm_backward<T>(bench.dev, dy, x, g, rstd, add, dx, dg, offset);
     EXPECT_LE(difference(numbers(dx), want_dx), tolerance<T>);
     EXPECT_LE(difference(numbers(dg), want_dg), tolerance<A>);
-    rmsnorm_backward<T>(bench.dev, dy, x, g, rstd, add, dx_again, dg_again);
+    rmsnorm_backward<T>(bench.dev, dy, x, g, rstd, add, dx_again, dg_again, offset);
     EXPECT_TRUE(same_bits(dx, dx_again) && same_bits(dg, dg_again));
   }
 }
@@ -65,11 +67,12 @@ void agrees_with_plain_loops(Index width) {
 }  // namespace
 
 TEST(rmsnorm, agrees_with_plain_loops) {
-  for (const Index columns : {width, full}) {
-    agrees_with_plain_loops<double>(columns);
-    agrees_with_plain_loops<float>(columns);
-    agrees_with_plain_loops<bf16>(columns);
-  }
+  for (const Index columns : {width, full})
+    for (const double offset : {0.0, 1.0}) {
+      agrees_with_plain_loops<double>(columns, offset);
+      agrees_with_plain_loops<float>(columns, offset);
+      agrees_with_plain_loops<bf16>(columns, offset);
+    }
 }
 
 TEST(rmsnorm, gradients_are_slopes) {

@@ -287,6 +287,20 @@ void ConfigReader::read_rotary_object(const std::string& key, const json& rope, 
     scaling.attention_factor = ratio_of_scales(scaling.factor, finite(rope["mscale"], key), finite(rope["mscale_all_dim"], key));
 }
 
+void ConfigReader::read_rotary_of_windows(const std::string& key, const json& rope) {
+  demand(rope.is_object(), key, "is {}, not an object", text_of(rope));
+  for (const auto& [name, x] : rope.items()) {
+    const std::string path = fmt::format("{}.{}", key, shown(name));
+    if (name == "rope_theta") {
+      demand(finite(x, path) > 0, path, "is {}; it must be above 0", text_of(x));
+      config.model.window.rope_theta = finite(x, path);
+    } else {
+      demand(x.is_null() || (name == "rope_type" && x == "default"), path, "is {}; through a window there is the default rotary embedding alone",
+             text_of(x));
+    }
+  }
+}
+
 void ConfigReader::read_partial(const std::string& key, const json& x) {
   demand(x.is_number() && (rotary_.partial || x == 1), key, "is {}; rotary positions of a part of a head are not supported", text_of(x));
   const double fraction = x.get<double>();
@@ -299,7 +313,17 @@ void ConfigReader::read_rotary(std::optional<double> theta, const Rotary& suppor
   std::optional<double> base;
   if (!value("rope_theta").is_null()) base = positive("rope_theta", 0);
   for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (const json& rope = value(key); !rope.is_null()) read_rotary_object(key, rope, base);
+    if (const json& rope = value(key); rope.is_object() && supported.by_kind && (rope.contains(full_kind) || rope.contains(window_kind))) {
+      for (const auto& [kind, of_kind] : rope.items()) {
+        const std::string path = fmt::format("{}.{}", key, shown(kind));
+        demand(kind == full_kind || kind == window_kind, path, "is no kind of layers; these are {} and {}", full_kind, window_kind);
+        if (of_kind.is_null()) continue;
+        if (kind == full_kind) read_rotary_object(path, of_kind, base);
+        else read_rotary_of_windows(path, of_kind);
+      }
+    } else if (!rope.is_null()) {
+      read_rotary_object(key, rope, base);
+    }
   if (!value("partial_rotary_factor").is_null()) read_partial("partial_rotary_factor", value("partial_rotary_factor"));
   if (!base) base = theta;
   demand(base.has_value(), "rope_theta", "is missing, beside and inside rope_parameters, and its default differs between versions: write it");

@@ -9,6 +9,9 @@
 
 namespace gyr {
 
+// Words of layer_types.
+inline constexpr const char *full_kind = "full_attention", *window_kind = "sliding_attention";
+
 class ConfigReader {
  public:
   using json = nlohmann::json;
@@ -64,6 +67,7 @@ class ConfigReader {
   struct Rotary {
     bool stretched = false;  // rope_type linear, llama3 and yarn: positions of texts longer than those first trained on
     bool partial = false;    // of a part of each head
+    bool by_kind = false;    // of each kind of layer_types apart; where tokens are seen through a window, unstretched
   };
   void read_rotary(std::optional<double> theta, const Rotary& supported);
   // [least, greatest] time step of an SSM
@@ -76,6 +80,7 @@ class ConfigReader {
 
  private:
   void read_rotary_object(const std::string& key, const json&, std::optional<double>& base);
+  void read_rotary_of_windows(const std::string& key, const json&);
   void read_partial(const std::string& key, const json&);
   bool read_scaling(const std::string& name, const json&, const std::string& path);
   Index token(const json& x, const std::string& key) const { return integer(x, key, 0, config.model.vocab_size - 1); }

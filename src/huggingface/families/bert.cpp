@@ -21,7 +21,7 @@ void read_widths(ConfigReader& r) {
   for (Index i = 0; i < layers; ++i) m.pattern += "*-";
   m.type_vocab_size = r.integer("type_vocab_size", 2, 1, widest);
   m.norm = NormType::layer;
-  m.post_norm = true;
+  m.norm_placement = NormPlacement::after;
   m.rms_norm_eps = r.not_negative("layer_norm_eps", 1e-12);
 }
 

@@ -9,6 +9,7 @@ namespace gyr {
 std::vector<Family> bert_families();
 std::vector<Family> falcon_families();
 std::vector<Family> falcon_h1_families();
+std::vector<Family> gemma_families();
 std::vector<Family> gpt2_families();
 std::vector<Family> hybrid_families();
 std::vector<Family> llama_families();

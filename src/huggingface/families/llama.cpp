@@ -4,6 +4,7 @@
 
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
+#include "src/huggingface/window_keys.hpp"
 
 namespace gyr {
 
@@ -36,17 +37,6 @@ void read_llama(ConfigReader& r) {
   r.known("pretraining_tp");
 }
 
-constexpr Index usual_window = 4096;
-
-// The window's size where the file has one: the usual one where it says nothing, none where it says null.
-bool read_window(ConfigReader& r) {
-  if (r.given("sliding_window") && r.value("sliding_window").is_null()) return false;
-  r.config.model.window.size = r.integer("sliding_window", usual_window, 1, longest);
-  return true;
-}
-
-void look_through_windows(ModelConfig& m) { std::replace(m.pattern.begin(), m.pattern.end(), '*', 'W'); }
-
 void read_mistral(ConfigReader& r) {
   read_layers(r, {32000, 14336, 8, 1e-6, 1e4, 1, 2, 4096 * 32});
   if (read_window(r)) look_through_windows(r.config.model);
@@ -54,21 +44,10 @@ void read_mistral(ConfigReader& r) {
 
 // Layers from max_window_layers on have the window, or those that layer_types names.
 void read_windows_of_layers(ConfigReader& r) {
-  ModelConfig& m = r.config.model;
-  const Index layers = m.layers() / 2, first = r.integer("max_window_layers", 28, 0, most_layers);
+  const Index first = r.integer("max_window_layers", 28, 0, most_layers);
   const bool there = r.flag("use_sliding_window", false) && read_window(r);
   r.known("sliding_window");
-  const ConfigReader::json& kinds = r.value("layer_types");
-  r.demand(kinds.is_null() || (kinds.is_array() && Index(kinds.size()) == layers), "layer_types", "is {}, not a list of the kinds of {} layers",
-           r.text_of(kinds), layers);
-  for (Index i = 0; i < layers; ++i) {
-    const bool full = kinds.is_null() ? !there || i < first : kinds[i] == "full_attention";
-    if (full) continue;
-    r.demand(kinds.is_null() || kinds[i] == "sliding_attention", "layer_types", "is {}; layers are \"full_attention\" or \"sliding_attention\"",
-             r.text_of(kinds));
-    r.demand(there, "layer_types", "is {}, and there is no window: use_sliding_window must be true, and sliding_window a number", r.text_of(kinds));
-    m.pattern[2 * i] = 'W';
-  }
+  read_layer_types(r, there, [&](Index i) { return there && i >= first; });
 }
 
 constexpr Defaults qwen{151936, 22016, 32, 1e-6, 1e4, {}, {}, 32768};
@@ -108,19 +87,13 @@ void write_llama(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["mlp_bias"] = c.model.mlp.bias;
 }
 
-bool has_window(const ModelConfig& m) { return m.pattern.find('W') != std::string::npos; }
-
-void write_window(const ModelConfig& m, nlohmann::ordered_json& j) {
-  j["sliding_window"] = has_window(m) ? nlohmann::ordered_json(m.window.size) : nlohmann::ordered_json(nullptr);
-}
-
 // In both ways that versions of transformers read, as far as the first one goes.
 void write_windows_of_layers(const ModelConfig& m, nlohmann::ordered_json& j) {
   j["use_sliding_window"] = has_window(m);
   if (!has_window(m)) return;
   write_window(m, j);
   j["max_window_layers"] = m.pattern.find('W') / 2;
-  for (Index i = 0; i < m.layers(); i += 2) j["layer_types"].push_back(m.pattern[i] == 'W' ? "sliding_attention" : "full_attention");
+  write_layer_types(m, j);
 }
 
 void write_qwen2(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
