@@ -26,6 +26,8 @@ void check(const ModelConfig& c) {
           "model.attention.rope.low_freq_factor: {} must be below high_freq_factor {}", rope.low_freq_factor, rope.high_freq_factor);
   const Routing& r = c.moe.routing;
   divides(r.groups, c.moe.experts, "moe.groups must divide moe.experts");
+  require(c.moe.bias || c.moe.bias_update_rate == 0, Exit::config,
+          "model.moe.bias_update_rate = {}: there is no bias to move; set model.moe.bias: true, or leave the rate out", c.moe.bias_update_rate);
   require(r.top_groups <= r.groups, Exit::config, "model.moe.top_groups: {} is more than groups {}", r.top_groups, r.groups);
   require(r.top_k <= c.moe.experts / r.groups * r.top_groups, Exit::config,
           "model.moe.top_k: {} experts cannot be chosen from {} of {} groups of {}; lower top_k, or raise top_groups", r.top_k, r.top_groups,

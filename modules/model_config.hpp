@@ -75,6 +75,7 @@ struct MoeConfig {
   Index experts = 8, intermediate_size = 2048, shared_intermediate_size = 0;  // of an expert; of the one that all tokens share, 0: none
   Routing routing;
   bool bias = false;                // added to scores for the choice alone
+  double bias_update_rate = 0;      // by how much it moves in a step, see expert_balance.hpp
   double aux_loss = 0, z_loss = 0;  // what the balance and z terms of every layer are added to the loss with, see balance.hpp
 };
 

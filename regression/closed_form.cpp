@@ -453,11 +453,12 @@ void context_axis(const Place& p, Ledger& ledger) {
     add(ledger, "context", Operation::all_reduce, p.config.micros * p.count("E"), p.tokens.batch * moe.experts * p.wide);
 }
 
-// Each row goes to its experts with its weight and comes back, both ways. What a rank receives and gives back is counted for an even routing: what
+// How often each expert was chosen is summed once. Each row goes to its experts with its weight and comes back, both ways. What a rank receives and gives back is counted for an even routing: what
 // does not divide goes to the experts in turn.
 void expert_ranks(const Place& p, Ledger& ledger) {
-  if (p.expert == 1) return;
   const MoeConfig& moe = p.model().moe;
+  if (p.copies > 1 && p.count("E") > 0) add(ledger, p.copies_name, Operation::all_reduce, 1, p.count("E") * moe.experts * Index(sizeof(double)));
+  if (p.expert == 1) return;
   const Index d = p.model().hidden_size, slots = p.rows() * moe.routing.top_k, each = p.experts_here(), over = p.expert * (slots % moe.experts);
   Index received = p.expert * each * (slots / moe.experts);
   for (Index e = p.expert_rank * each; e < (p.expert_rank + 1) * each; ++e) received += over / moe.experts + (e < over % moe.experts);

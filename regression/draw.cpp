@@ -96,6 +96,7 @@ MoeConfig moe_of(Dice& dice, int tensor) {
   r.normalize = dice.chance(0.5), r.scale = dice.real(0.5, 2);
   c.intermediate_size = units(dice, tensor), c.shared_intermediate_size = dice.chance(0.4) ? units(dice, tensor) : 0;
   c.bias = dice.chance(0.3);
+  if (c.bias && dice.chance(0.5)) c.bias_update_rate = dice.real(0.001, 0.1);
   if (dice.chance(0.5)) c.aux_loss = dice.real(0.1, 2);
   if (r.score == Routing::softmax && dice.chance(0.3)) c.z_loss = dice.real(0.1, 1);
   return c;
@@ -362,7 +363,8 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.attention.rope_scaling = {}; });
   attempt([](Draw& d) { d.model.window.rope_theta = 0; });
   attempt([](Draw& d) { d.model.mamba.in_bias = d.model.mamba.out_bias = d.model.mamba.conv_bias = false; });
-  attempt([](Draw& d) { d.model.moe.bias = false; });
+  attempt([](Draw& d) { d.model.moe.bias_update_rate = 0; });
+  attempt([](Draw& d) { d.model.moe.bias = false, d.model.moe.bias_update_rate = 0; });
   attempt([](Draw& d) { d.model.moe.aux_loss = 0; });
   attempt([](Draw& d) { d.model.moe.z_loss = 0; });
   attempt([](Draw& d) { d.model.moe.shared_intermediate_size = 0; });

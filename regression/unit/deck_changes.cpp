@@ -103,6 +103,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.moe.groups", {"1", function}},
                                                                          {"model.moe.top_groups", {"2", function}},
                                                                          {"model.moe.bias", {"true", function}},
+                                                                         {"model.moe.bias_update_rate", {"0.001", course}},
                                                                          {"model.moe.aux_loss", {"0.1", course}},
                                                                          {"model.moe.z_loss", {"0.1", course}},
                                                                          {"data.prefixes", {"[a]", course}},
@@ -209,6 +210,7 @@ Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
   if (key == "model.attention.causal") return {"model.pattern=P*E"};  // without windows
+  if (key == "model.moe.bias_update_rate") return {"model.moe.bias=true"};
   if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
   return {};
