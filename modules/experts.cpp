@@ -295,9 +295,8 @@ void for_blocks(const SequenceLayout& s, const Body& body) {
 
 template <class T>
 void Experts<T>::count_choices(Pass& a, const Frame& frame) const {
-  for_blocks(a.sequences, [&](Index, Index first, Index count) {
-    add_choices<double>(a.dev, rows(frame.get(Keys::chosen), first, count), load_->chosen);
-  });
+  for_blocks(a.sequences,
+             [&](Index, Index first, Index count) { add_choices<double>(a.dev, rows(frame.get(Keys::chosen), first, count), load_->chosen); });
 }
 
 // Adds the gradients of the terms that balance the router. Of a shared sequence all ranks count together.
@@ -357,11 +356,12 @@ void read_moe(Section& s, ModelConfig& m) {
   r.groups = s.get("groups", r.groups, "equal groups of experts of which the best are chosen first").positive().at_most(most_experts);
   r.top_groups = s.get("top_groups", r.top_groups, "groups that a token's experts are chosen from").positive().at_most(most_experts);
   c.bias = s.get("bias", c.bias, "a bias of each expert's score, for the choice alone; no gradient trains it, see bias_update_rate");
-  c.bias_update_rate = s.get("bias_update_rate", c.bias_update_rate,
-                             "what the biases of experts that few or many tokens choose go up or down by in each step, in place of aux_loss; 0: they stay")
-                           .at_least(0)
-                           .finite()
-                           .effect(Effect::course);
+  c.bias_update_rate =
+      s.get("bias_update_rate", c.bias_update_rate,
+            "what the biases of experts that few or many tokens choose go up or down by in each step, in place of aux_loss; 0: they stay")
+          .at_least(0)
+          .finite()
+          .effect(Effect::course);
   c.aux_loss = s.get("aux_loss", c.aux_loss, "times the imbalance of experts in each sequence, added to the loss; in training alone")
                    .at_least(0)
                    .finite()

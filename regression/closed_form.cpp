@@ -453,8 +453,8 @@ void context_axis(const Place& p, Ledger& ledger) {
     add(ledger, "context", Operation::all_reduce, p.config.micros * p.count("E"), p.tokens.batch * moe.experts * p.wide);
 }
 
-// How often each expert was chosen is summed once. Each row goes to its experts with its weight and comes back, both ways. What a rank receives and gives back is counted for an even routing: what
-// does not divide goes to the experts in turn.
+// How often each expert was chosen is summed once. Each row goes to its experts with its weight and comes back, both ways. What a rank receives and
+// gives back is counted for an even routing: what does not divide goes to the experts in turn.
 void expert_ranks(const Place& p, Ledger& ledger) {
   const MoeConfig& moe = p.model().moe;
   if (p.copies > 1 && p.count("E") > 0) add(ledger, p.copies_name, Operation::all_reduce, 1, p.count("E") * moe.experts * Index(sizeof(double)));
