@@ -18,6 +18,7 @@ void check(const ModelConfig& c) {
   require(c.attention.rotary_dim() % 2 == 0, Exit::config,
           "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}",
           c.attention.rotary_fraction, c.attention.head_dim, c.attention.rotary_dim());
+  require(c.latent.rope_dim % 2 == 0, Exit::config, "model.latent.rope_dim: channels turn in pairs, and {} is odd", c.latent.rope_dim);
   require(
       c.attention.causal || c.pattern.find('W') == std::string::npos, Exit::config,
       "model.attention.causal = false: a window (layers W of model.pattern) shows what precedes a token; take * in their place, or leave it true");
