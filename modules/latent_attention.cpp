@@ -17,7 +17,9 @@ LatentAttention<T>::LatentAttention(const ModelConfig& m, const std::string& nam
   declare_heads(m, name, parameters);
   const Index heads = kv_b_->rows() / (c_.head_dim + c_.v_head_dim);
   heads_ = {heads, c_.head_dim, c_.rope_dim, c_.v_head_dim, c_.neighbours};
-  scale_ = c_.score_multiplier / std::sqrt(double(c_.qk_head_dim()));
+  const RopeScaling& rope = c_.rope_scaling;
+  const double growth = rope.type == RopeScaling::none || rope.factor <= 1 ? 1 : 0.1 * c_.score_growth * std::log(rope.factor) + 1;
+  scale_ = growth * growth / std::sqrt(double(c_.qk_head_dim()));
 }
 
 template <class T>
@@ -219,7 +221,10 @@ void read_latent(Section& s, ModelConfig& m) {
   read_rope_scaling(s.section("rope", "frequencies lowered for texts longer than those first trained on"), c.rope_scaling);
   c.neighbours = s.get("neighbours", c.neighbours, "two channels that turn together are side by side; false: half of all that turn apart");
   c.norm_eps = s.get("norm_eps", c.norm_eps, "added to the mean square in the norms of what heads are made of").at_least(0);
-  c.score_multiplier = s.get("score_multiplier", c.score_multiplier, "scales the scores, besides the root of a head's channels").positive().finite();
+  c.score_growth =
+      s.get("score_growth", c.score_growth, "with rope.type: scores times (score_growth / 10 ln(factor) + 1)^2, DeepSeek's mscale_all_dim")
+          .at_least(0)
+          .finite();
   c.bias = s.get("bias", c.bias, "biases on what heads are made of, and on o");
 }
 

@@ -46,9 +46,10 @@ struct LatentConfig {
   Index q_rank = 0, kv_rank = 512;                                        // of what queries are made of, 0: the stream; and keys and values
   double rope_theta = 1e4;
   RopeScaling rope_scaling;
-  double norm_eps = 1e-6, score_multiplier = 1;
-  bool bias = false;       // on the matrices that read the stream but for queries of no rank, and the one that writes it
-  bool neighbours = true;  // channels that turn together lie side by side, or else half of all that turn apart
+  double norm_eps = 1e-6;
+  double score_growth = 0;  // where frequencies are lowered, scores grow by (score_growth / 10 ln(factor) + 1)^2
+  bool bias = false;        // on the matrices that read the stream but for queries of no rank, and the one that writes it
+  bool neighbours = true;   // channels that turn together lie side by side, or else half of all that turn apart
 
   Index qk_head_dim() const { return head_dim + rope_dim; }
 };

@@ -107,7 +107,7 @@ LatentConfig latent_of(Dice& dice, int tensor) {
   c.num_heads = units(dice, tensor);
   c.head_dim = dice.between(1, 5), c.rope_dim = 2 * dice.between(1, 3), c.v_head_dim = dice.between(1, 6);
   c.q_rank = dice.chance(0.6) ? dice.between(1, 9) : 0, c.kv_rank = dice.between(1, 9);
-  c.rope_theta = 100, c.norm_eps = 1e-4, c.score_multiplier = dice.real(0.5, 2);
+  c.rope_theta = 100, c.norm_eps = 1e-4;
   c.neighbours = dice.chance(0.5), c.bias = dice.chance(0.3);
   return c;
 }

@@ -87,7 +87,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.latent.rope.attention_factor", {"2", function}},
                                                                          {"model.latent.neighbours", {"false", function}},
                                                                          {"model.latent.norm_eps", {"1e-2", function}},
-                                                                         {"model.latent.score_multiplier", {"2", function}},
+                                                                         {"model.latent.score_growth", {"2", function}},
                                                                          {"model.latent.bias", {"true", function}},
                                                                          {"model.mamba.num_heads", {"8", function}},
                                                                          {"model.mamba.head_dim", {"8", function}},
