@@ -32,6 +32,8 @@ constexpr Shape shapes[] = {{8, 1, 1, 1, false},
                             {8, 1, 1, 1, false, 2, Shard::weights},
                             {1, 1, 6, 1, false, 6},
                             {2, 1, 3, 1, false, 6, Shard::gradients},
+                            {2, 1, 3, 1, false, 6, Shard::weights},
+                            {1, 1, 6, 1, false, 6, Shard::weights},
                             {2, 1, 3, 1, false, 3, Shard::weights},
                             {2, 2, 2, 1, false, 2}};
 

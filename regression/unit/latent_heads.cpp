@@ -84,7 +84,7 @@ void backward_is_the_transpose(Drawn<T>&& d) {
 }  // namespace
 
 TEST(latent_heads, are_what_plain_loops_make_of_them) {
-  const std::uint64_t seed = testing::seed_of_run();
+  const std::uint64_t seed = gyr::testing::seed_of_run();
   for (Index i = 0; i < 20; ++i) {
     agrees_with_plain_loops(Drawn<double>(seed, i));
     agrees_with_plain_loops(Drawn<float>(seed, i));
@@ -93,7 +93,7 @@ TEST(latent_heads, are_what_plain_loops_make_of_them) {
 }
 
 TEST(latent_heads, backward_is_the_transpose) {
-  const std::uint64_t seed = testing::seed_of_run();
+  const std::uint64_t seed = gyr::testing::seed_of_run();
   for (Index i = 0; i < 20; ++i) {
     backward_is_the_transpose(Drawn<double>(seed, i));
     backward_is_the_transpose(Drawn<float>(seed, i));
