@@ -18,6 +18,7 @@
 #include "kernels/gemm.hpp"
 #include "kernels/head_norm.hpp"
 #include "kernels/int8_matrix.hpp"
+#include "kernels/latent_heads.hpp"
 #include "kernels/layernorm.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/routing.hpp"
@@ -169,6 +170,13 @@ void rope_table(Device&, const RopeFrequencies&, const Rotation<A>&);
 template <class S, class T>
 void rope(Device&, Rotate, Index num_heads, double scale, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const S> x,
           Matrix<T> y);
+
+template <class T>
+void expand_heads(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const T> own,
+                  Matrix<const T> shared, Matrix<T> q, Matrix<T> k, Matrix<T> v);
+template <class T>
+void expand_heads_backward(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const Acc<T>> dq,
+                           Matrix<const Acc<T>> dk, Matrix<const Acc<T>> dv, Matrix<T> dq_before, Matrix<T> down, Matrix<T> dshared);
 
 template <class T>
 void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master, Tensor1<T> w);

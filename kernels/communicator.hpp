@@ -33,13 +33,13 @@ class Communicator {
   template <class T>
   Event start_reduce_scatter(Device& dev, Tensor1<const T> data, Tensor1<T> mine) {
     return start(dev, Operation::reduce_scatter, data.span() * sizeof(T),
-                 [&] { return transport_->reduce_scatter(data.data(), mine.data(), mine.span(), dtype_of<T>()); });
+                 [&] { return transport_->reduce_scatter(data.data(), mine.data(), mine.span(), dtype_of<T>()); }, {data.data(), mine.data()});
   }
   // all (size * n) = every rank's mine (n) in rank order, which lies apart or in its place in `all`.
   template <class T>
   Event start_all_gather(Device& dev, Tensor1<const T> mine, Tensor1<T> all) {
     return start(dev, Operation::all_gather, mine.span() * sizeof(T),
-                 [&] { return transport_->all_gather(mine.data(), all.data(), mine.span(), dtype_of<T>()); });
+                 [&] { return transport_->all_gather(mine.data(), all.data(), mine.span(), dtype_of<T>()); }, {mine.data(), all.data()});
   }
   template <class T>
   Event start_broadcast(Device& dev, Tensor1<T> x, int root) {
@@ -57,20 +57,23 @@ class Communicator {
   template <class T>
   Event start_all_to_all(Device& dev, Tensor1<const T> data, Tensor1<T> received) {
     return start(dev, Operation::all_to_all, data.span() * sizeof(T),
-                 [&] { return transport_->all_to_all(data.data(), received.data(), data.span() / size(), dtype_of<T>()); });
+                 [&] { return transport_->all_to_all(data.data(), received.data(), data.span() / size(), dtype_of<T>()); },
+                 {data.data(), received.data()});
   }
   // The same of parts of any length: counts[r] elements go to rank r, received_counts[r] come from there.
   template <class T>
   Event start_all_to_all(Device& dev, Tensor1<const T> data, std::span<const Index> counts, Tensor1<T> received,
                          std::span<const Index> received_counts) {
     return start(dev, Operation::all_to_all, data.span() * sizeof(T),
-                 [&] { return transport_->all_to_all(data.data(), counts, received.data(), received_counts, dtype_of<T>()); });
+                 [&] { return transport_->all_to_all(data.data(), counts, received.data(), received_counts, dtype_of<T>()); },
+                 {data.data(), received.data()});
   }
   // Sends to one rank and receives from another, as the ranks of a ring do all at once.
   template <class T>
   Event start_shift(Device& dev, Tensor1<const T> x, int to, Tensor1<T> received, int from, int tag = 0) {
     return start(dev, Operation::shift, x.span() * sizeof(T),
-                 [&] { return transport_->shift(x.data(), x.span(), to, received.data(), received.span(), from, dtype_of<T>(), tag); });
+                 [&] { return transport_->shift(x.data(), x.span(), to, received.data(), received.span(), from, dtype_of<T>(), tag); },
+                 {x.data(), received.data()});
   }
 
   // The same of numbers of any scalar.
@@ -131,9 +134,17 @@ class Communicator {
   Transport& transport() { return *transport_; }
 
  private:
+  // What a rank that is alone hands to itself; where both are one place, or there is none, nothing has to move.
+  struct ToItself {
+    const void* from = nullptr;
+    void* to = nullptr;
+  };
   template <class Start>
-  Event start(Device& dev, Operation op, Index bytes, Start&& start) {
-    if (size() == 1) return {};
+  Event start(Device& dev, Operation op, Index bytes, Start&& start, const ToItself& alone = {}) {
+    if (size() == 1) {
+      if (alone.from != alone.to && !dev.dry_run()) backend::copy_on_device(dev.queue, alone.from, alone.to, bytes);
+      return {};
+    }
     traffic_.add(op, dev.purpose(), {dev.times(), dev.times() * bytes});
     if (dev.dry_run()) return {};
     transport_->follow(dev.queue);

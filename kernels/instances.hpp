@@ -69,6 +69,11 @@
 #define GYR_BACKEND_ROPE_TABLE(A) template void rope_table<A>(Device&, const RopeFrequencies&, const Rotation<A>&);
 #define GYR_ROPE(S, T) \
   template void rope<S, T>(Device&, Rotate, Index, double, const Rotation<Acc<T>>&, Tensor1<const std::int32_t>, Matrix<const S>, Matrix<T>);
+#define GYR_LATENT_HEADS(T)                                                                                                                          \
+  template void expand_heads<T>(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t>, Matrix<const T>, Matrix<const T>, \
+                                Matrix<T>, Matrix<T>, Matrix<T>);                                                                                    \
+  template void expand_heads_backward<T>(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t>, Matrix<const Acc<T>>,    \
+                                         Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<T>, Matrix<T>, Matrix<T>);
 #define GYR_CONVOLUTION(T)                                                                                                                 \
   template void convolution<T>(Device&, Index, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor3<const T>, Matrix<T>, \
                                const Documents&);                                                                                          \

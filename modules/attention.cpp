@@ -226,8 +226,6 @@ void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, T
   weights_backward<T>(a.dev, {q_, k_, v_}, frame.get(Keys::dqkv), h, c_.in_multiplier);
 }
 
-namespace {
-
 void read_rope_scaling(Section& s, RopeScaling& c) {
   c.type = get_word(s, "type", c.type, {"none", "linear", "llama3", "yarn"}, "how frequencies are lowered");
   c.factor = s.get("factor", c.factor, "of how much longer texts are").at_least(1).finite();
@@ -236,8 +234,6 @@ void read_rope_scaling(Section& s, RopeScaling& c) {
   c.high_freq_factor = s.get("high_freq_factor", c.high_freq_factor, "llama3, yarn (usually 32): turns above which nothing is").positive().finite();
   c.attention_factor = s.get("attention_factor", c.attention_factor, "yarn: scales q and k; 0: by factor").at_least(0).finite();
 }
-
-}  // namespace
 
 void read_attention(Section& s, ModelConfig& m) {
   AttentionConfig& c = m.attention;

@@ -69,6 +69,7 @@ ModelConfig with_window(ModelConfig);
 
 LayerFlops attention_flops(const ModelConfig&, Index seq_length);
 
+void read_rope_scaling(Section&, RopeScaling&);
 void read_attention(Section&, ModelConfig&);
 inline constexpr LayerSection attention_section{"attention", "grouped-query attention", read_attention};
 void read_window(Section&, ModelConfig&);

@@ -41,6 +41,7 @@ Experts<T>::Experts(const ModelConfig& m, const std::string& name, Parameters& p
     bias.learns = false;
     bias_ = &parameters.declare(std::move(bias));
   }
+  load_ = &parameters.expert_loads().add(name, c_.experts, bias_);
   const Span mine = parameters.experts(c_.experts);
   for (Index e = mine.first; e < mine.last; ++e) experts_.push_back(declare(m, e, fmt::format("{}.experts.{}", name, e), parameters));
   intermediate_size_ = experts_[0].gate->rows();
@@ -275,6 +276,7 @@ void Experts<T>::router_backward(Pass& a, Frame& frame, Tensor2<A> dweights, Ten
   if constexpr (std::is_same_v<T, A>) wide = dlogits;
   else wide = a.scratch<A>("gradient of the router", Index(dweights.extent(0)), c_.experts);
   route_backward<A>(a.dev, c_.routing, frame.get(Keys::scores), frame.get(Keys::chosen), dweights, wide);
+  count_choices(a, frame);
   balance(a, frame, wide);
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, wide, dlogits);
   if (a.tensor.rank() == 0) linear_backward_input<T>(a.dev, dlogits, router_->template matrix<const T>(), dh, 1, 1);
@@ -289,6 +291,12 @@ void for_blocks(const SequenceLayout& s, const Body& body) {
     const Index count = s.shared() ? std::min(length, s.whole - token) : length;
     if (count > 0) body(first / s.seq_length, first, count);
   }
+}
+
+template <class T>
+void Experts<T>::count_choices(Pass& a, const Frame& frame) const {
+  for_blocks(a.sequences,
+             [&](Index, Index first, Index count) { add_choices<double>(a.dev, rows(frame.get(Keys::chosen), first, count), load_->chosen); });
 }
 
 // Adds the gradients of the terms that balance the router. Of a shared sequence all ranks count together.
@@ -347,7 +355,13 @@ void read_moe(Section& s, ModelConfig& m) {
   r.scale = s.get("routed_scale", r.scale, "scales the weights of the chosen experts").finite();
   r.groups = s.get("groups", r.groups, "equal groups of experts of which the best are chosen first").positive().at_most(most_experts);
   r.top_groups = s.get("top_groups", r.top_groups, "groups that a token's experts are chosen from").positive().at_most(most_experts);
-  c.bias = s.get("bias", c.bias, "a bias of each expert's score, for the choice alone; no gradient trains it");
+  c.bias = s.get("bias", c.bias, "a bias of each expert's score, for the choice alone; no gradient trains it, see bias_update_rate");
+  c.bias_update_rate =
+      s.get("bias_update_rate", c.bias_update_rate,
+            "what the biases of experts that few or many tokens choose go up or down by in each step, in place of aux_loss; 0: they stay")
+          .at_least(0)
+          .finite()
+          .effect(Effect::course);
   c.aux_loss = s.get("aux_loss", c.aux_loss, "times the imbalance of experts in each sequence, added to the loss; in training alone")
                    .at_least(0)
                    .finite()

@@ -78,6 +78,7 @@ class Experts final : public Branch<T> {
   void for_experts(Device&, const Work&, const F&) const;
   void router_backward(Pass&, Frame&, Tensor2<A> dweights, Tensor2<T> dh);
 
+  void count_choices(Pass&, const Frame&) const;
   void balance(Pass&, Frame&, Tensor2<A> dlogits) const;
 
   MoeConfig c_;
@@ -85,6 +86,7 @@ class Experts final : public Branch<T> {
   Index hidden_size_, intermediate_size_ = 0;  // of an expert, on this rank
   Parameter* router_;
   Parameter* bias_ = nullptr;
+  ExpertLoad* load_;
   std::vector<Expert> experts_;
 };
 

@@ -18,6 +18,7 @@ void check(const ModelConfig& c) {
   require(c.attention.rotary_dim() % 2 == 0, Exit::config,
           "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}",
           c.attention.rotary_fraction, c.attention.head_dim, c.attention.rotary_dim());
+  require(c.latent.rope_dim % 2 == 0, Exit::config, "model.latent.rope_dim: channels turn in pairs, and {} is odd", c.latent.rope_dim);
   require(
       c.attention.causal || c.pattern.find('W') == std::string::npos, Exit::config,
       "model.attention.causal = false: a window (layers W of model.pattern) shows what precedes a token; take * in their place, or leave it true");
@@ -28,6 +29,8 @@ void check(const ModelConfig& c) {
           "model.attention.rope.low_freq_factor: {} must be below high_freq_factor {}", rope.low_freq_factor, rope.high_freq_factor);
   const Routing& r = c.moe.routing;
   divides(r.groups, c.moe.experts, "moe.groups must divide moe.experts");
+  require(c.moe.bias || c.moe.bias_update_rate == 0, Exit::config,
+          "model.moe.bias_update_rate = {}: there is no bias to move; set model.moe.bias: true, or leave the rate out", c.moe.bias_update_rate);
   require(r.top_groups <= r.groups, Exit::config, "model.moe.top_groups: {} is more than groups {}", r.top_groups, r.groups);
   require(r.top_k <= c.moe.experts / r.groups * r.top_groups, Exit::config,
           "model.moe.top_k: {} experts cannot be chosen from {} of {} groups of {}; lower top_k, or raise top_groups", r.top_k, r.top_groups,

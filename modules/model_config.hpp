@@ -41,6 +41,20 @@ struct AttentionConfig {
   Index rotary_dim() const { return Index(double(head_dim) * rotary_fraction); }
 };
 
+// Attention whose keys and values are made of few channels that all heads share, see latent_attention.hpp.
+struct LatentConfig {
+  Index num_heads = 16, head_dim = 128, rope_dim = 64, v_head_dim = 128;  // of queries and keys those without and with positions; of values
+  Index q_rank = 0, kv_rank = 512;                                        // of what queries are made of, 0: the stream; and keys and values
+  double rope_theta = 1e4;
+  RopeScaling rope_scaling;
+  double norm_eps = 1e-6;
+  double score_growth = 0;  // where frequencies are lowered, scores grow by (score_growth / 10 ln(factor) + 1)^2
+  bool bias = false;        // on the matrices that read the stream but for queries of no rank, and the one that writes it
+  bool neighbours = true;   // channels that turn together lie side by side, or else half of all that turn apart
+
+  Index qk_head_dim() const { return head_dim + rope_dim; }
+};
+
 // What layers whose attention has a window have of their own.
 struct WindowConfig {
   Index size = 4096;
@@ -76,6 +90,7 @@ struct MoeConfig {
   Index experts = 8, intermediate_size = 2048, shared_intermediate_size = 0;  // of an expert; of the one that all tokens share, 0: none
   Routing routing;
   bool bias = false;                // added to scores for the choice alone
+  double bias_update_rate = 0;      // by how much it moves in a step, see expert_balance.hpp
   double aux_loss = 0, z_loss = 0;  // what the balance and z terms of every layer are added to the loss with, see balance.hpp
 };
 
@@ -103,6 +118,7 @@ struct ModelConfig {
   MambaConfig mamba;
   MlpConfig mlp;
   MoeConfig moe;
+  LatentConfig latent;
   std::shared_ptr<const Objective> objective = next_token();  // what it is trained for
 
   Index layers() const { return Index(pattern.size()); }

@@ -158,7 +158,9 @@ void Parameters::allocate(Arena& weights, Arena& gradients, Gradients keep) {
   ensure(factors_ == Factors::stored || (keep == Gradients::none && shard() == Shard::none), "weights in int8 are not trained");
   allocate_values(weights);
   allocate_int8(weights);
-  if (keep == Gradients::kept) allocate_gradients(gradients);
+  if (keep == Gradients::none) return;
+  allocate_gradients(gradients);
+  expert_loads_.allocate(weights);
 }
 
 // Of the buffers in which buckets take turns: one alone stays where it is.

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "kernels/blocked_communicator.hpp"
+#include "modules/expert_load.hpp"
 #include "modules/factor.hpp"
 #include "modules/mixers.hpp"
 #include "modules/shard.hpp"
@@ -145,6 +146,9 @@ class Parameters {
   // Factors are held so; said before all is laid out, and not of what is trained.
   void hold(Factors factors) { factors_ = factors; }
 
+  ExpertLoads& expert_loads() { return expert_loads_; }
+  const ExpertLoads& expert_loads() const { return expert_loads_; }
+
   // Says where everything lies: buckets of at least so many bytes of gradients, the last groups first. No declarations behind it.
   void lay_out(Index bucket_bytes);
   void allocate(Arena& weights, Arena& gradients, Gradients);
@@ -232,6 +236,7 @@ class Parameters {
   Mixers mixers_;
   Span team_ = {0, 0};
   Factors factors_ = Factors::stored;
+  ExpertLoads expert_loads_;
   std::vector<Group> groups_;
   std::vector<bool> cluster_trained_;
   std::vector<Bucket> buckets_;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers of one residual, for patterns such as "M*-M-": Mamba-2, attention to all tokens or through a window, MLP; experts, with or without one
-// that all tokens share; and attention and MLP side by side.
+// Layers of one residual, for patterns such as "M*-M-": Mamba-2, attention to all tokens, through a window or by latent keys, MLP; experts, with or
+// without one that all tokens share; and attention and MLP side by side.
 #include "modules/attention.hpp"
 #include "modules/experts.hpp"
+#include "modules/latent_attention.hpp"
 #include "modules/mamba.hpp"
 #include "modules/mlp.hpp"
 #include "modules/residual.hpp"
@@ -38,6 +39,10 @@ struct WindowLayer final : SingleLayer<T, Attention> {
   WindowLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Attention>(with_window(c), name, ".self_attn", p) {}
 };
 template <class T>
+struct LatentLayer final : SingleLayer<T, LatentAttention> {
+  LatentLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, LatentAttention>(c, name, ".self_attn", p) {}
+};
+template <class T>
 struct MlpLayer final : SingleLayer<T, Mlp> {
   MlpLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Mlp>(c, name, ".feed_forward", p) {}
 };
@@ -62,6 +67,7 @@ LayerFlops parallel_flops(const ModelConfig& m, Index seq_length) { return atten
 const Registered mamba({'M', "mamba", "Mamba-2 alone", make_layer<MambaLayer>, mamba_flops, {mamba_section}});
 const Registered attention({'*', "attention", "attention alone", make_layer<AttentionLayer>, attention_flops, {attention_section}});
 const Registered window({'W', "window", "attention through a window", make_layer<WindowLayer>, window_flops, {attention_section, window_section}});
+const Registered latent({'L', "latent", "attention by latent keys and values", make_layer<LatentLayer>, latent_attention_flops, {latent_section}});
 const Registered mlp({'-', "mlp", "MLP alone", make_layer<MlpLayer>, mlp_flops, {mlp_section}});
 const Registered parallel(
     {'B', "parallel", "attention and MLP side by side", make_layer<ParallelLayer>, parallel_flops, {attention_section, mlp_section}});

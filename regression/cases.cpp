@@ -17,6 +17,7 @@ ModelConfig base() {
   m.embedding_multiplier = 2, m.lm_head_multiplier = 0.5;
   m.pad_token_id = 0;
   m.window = {5, 1e3};
+  m.latent.num_heads = 4, m.latent.head_dim = 3, m.latent.rope_dim = 4, m.latent.v_head_dim = 5, m.latent.q_rank = 6, m.latent.kv_rank = 7;
   m.attention = {
       .num_heads = 4, .num_kv_heads = 2, .head_dim = 8, .rope_theta = 1e4, .in_multiplier = 1.25, .key_multiplier = 0.75, .out_multiplier = 0.8};
   m.mamba.num_heads = 6, m.mamba.head_dim = 8, m.mamba.num_groups = 1, m.mamba.state_size = 8, m.mamba.conv_kernel = 4, m.mamba.chunk_size = 8;

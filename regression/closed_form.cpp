@@ -203,6 +203,19 @@ void moe_weights(const Place& p, const Shards& s, PartRun& x) {
   for (Index e = 0; e < p.experts_here(); ++e) block(p.expert > 1 ? x.experts : x.all, s.expert.units);
   if (s.shared.units > 0) block(x.all, s.shared.units);
 }
+void latent_weights(const ModelConfig& m, int ranks, Run& x) {
+  const LatentConfig& c = m.latent;
+  const Index heads = whole_units(ranks, c.num_heads).units, shared = c.kv_rank + c.rope_dim, q = heads * c.qk_head_dim();
+  x.narrow.next(c.q_rank > 0 ? c.q_rank * m.hidden_size : shared * m.hidden_size);
+  if (c.q_rank > 0) x.narrow.more(shared * m.hidden_size);
+  if (c.bias) x.wide.next(c.q_rank > 0 ? c.q_rank : shared);
+  if (c.bias && c.q_rank > 0) x.wide.more(shared);
+  if (c.q_rank > 0) x.wide.next(c.q_rank);
+  x.wide.next(c.kv_rank);
+  x.narrow.next(q * (c.q_rank > 0 ? c.q_rank : m.hidden_size)), x.narrow.next(heads * (c.head_dim + c.v_head_dim) * c.kv_rank);
+  x.narrow.next(m.hidden_size * heads * c.v_head_dim);
+  if (c.bias) x.wide.next(m.hidden_size);
+}
 void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
   const ModelConfig& m = p.model();
   const auto has = [&](const Mixers& mixers) { return std::string(mixers.symbols).find(symbol) != std::string::npos; };
@@ -215,6 +228,7 @@ void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
   if (symbol == 'P') residual_norm_weights(m, x.all);
   if (symbol == 'P' || symbol == '-' || symbol == 'B') mlp_weights(m.mlp, s, x.all);
   if (symbol == 'E') moe_weights(p, s, x);
+  if (symbol == 'L') latent_weights(m, p.tensor, x.all);
 }
 
 // Weights that are reduced, updated and gathered together: elements of each type, with the padding that makes equal parts of them.
@@ -332,11 +346,11 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
   const MambaConfig& c = p.model().mamba;
   const Index micros = p.config.micros;
-  const Index residuals = 2 * p.count("P") + p.count("M*W-EB");
+  const Index residuals = 2 * p.count("P") + p.count("M*W-EBL");
   const auto again = [&](const char* symbols, Effort least) { return p.count(symbols, least); };
   // Where a layer is run again, what its products read is gathered once more.
-  const Index sums_again = again("P", Effort::sum) + last_sums_again(p, "PM*W-EB"),
-              gathers_again = 2 * again("P", Effort::product) + again("M*W-EB", Effort::product);
+  const Index sums_again = again("P", Effort::sum) + last_sums_again(p, "PM*W-EBL"),
+              gathers_again = 2 * again("P", Effort::product) + again("M*W-EBL", Effort::product);
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last()), p.tensor * p.kept_bytes());
     add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last()), p.kept_bytes());
@@ -386,20 +400,41 @@ void replicas(const Place& p, Ledger& ledger) {
   const Mixers routed{"E", p.tensor, "tensor"};
   hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * 3 * s.d);
   hold(routed, s.shared.replicas, s.shared.units * 3 * s.d);
+  const LatentConfig& l = m.latent;
+  const Mixers latent{"L", p.tensor, "tensor"};
+  const Part heads = whole_units(p.tensor, l.num_heads);
+  const Index compressed = l.q_rank + l.kv_rank + l.rope_dim, q_from = l.q_rank > 0 ? l.q_rank : s.d;
+  hold(latent, p.tensor, compressed * (s.d + l.bias) + l.q_rank + l.kv_rank);
+  hold(latent, heads.replicas, heads.units * (l.qk_head_dim() * q_from + (l.head_dim + l.v_head_dim) * l.kv_rank + s.d * l.v_head_dim));
   const Index norms = m.norm_placement == NormPlacement::both ? 2 : 1;  // of a sum of branches
   const Index norm = s.d * (m.norm == NormType::layer ? 2 : 1);
   if (p.sequence)
-    elements["tensor"] += (norms * (2 * p.count("P") + p.count("M*W-EB")) + (m.norm_placement == NormPlacement::after ? p.first() : p.last())) * norm;
+    elements["tensor"] +=
+        (norms * (2 * p.count("P") + p.count("M*W-EBL")) + (m.norm_placement == NormPlacement::after ? p.first() : p.last())) * norm;
   if (p.sequence && p.dense() && p.last()) elements["tensor"] += s.d * s.d + s.d + (p.masked() ? norm : 0);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }
 
+// What meets on a rank: channels of all its queries, keys, values and results, and how many heads these are of.
+struct Heads {
+  Index q, k, v, out, heads, k_heads;
+
+  static Heads of(const AttentionConfig& c, const Shards& s) {
+    const Index heads = s.q / c.head_dim, k_heads = s.k / c.head_dim;
+    return {s.q, s.k, s.out / heads * k_heads, s.out, heads, k_heads};
+  }
+  static Heads of(const LatentConfig& c, int ranks) {
+    const Index heads = whole_units(ranks, c.num_heads).units, q = heads * c.qk_head_dim(), v = heads * c.v_head_dim;
+    return {q, q, v, v, heads, heads};
+  }
+};
+
 // Balanced attention of rank r of n, in t = 1 ... (n - 1) / 2: where r + t < n its keys and values leave, otherwise its queries; where r >= t it
 // receives keys and values, otherwise queries. With n even, half of the ranks send keys to the other half besides. The state of queries comes back;
 // in the backward every gradient, and with queries go their gradients, lse and delta.
-void balanced_attention(const Place& p, const Shards& s, Index kv, Index forwards, Index backwards, Ledger& ledger) {
-  const Index n = p.context, r = p.tokens.rank, steps = (n - 1) / 2, rows = p.rows(), heads = s.q / p.model().attention.head_dim;
+void balanced_attention(const Place& p, const Heads& s, Index kv, Index forwards, Index backwards, Ledger& ledger) {
+  const Index n = p.context, r = p.tokens.rank, steps = (n - 1) / 2, rows = p.rows(), heads = s.heads;
   const Index keys_sent = std::min(steps, n - 1 - r), keys_met = std::min(steps, r), queries_sent = steps - keys_sent, helped = steps - keys_met;
   const bool even = n % 2 == 0, sends = even && r < n / 2, receives = even && r >= n / 2;
   const auto context = [&](Operation op, Index calls, Index bytes_each) { add(ledger, "context", op, calls, bytes_each); };
@@ -432,14 +467,12 @@ Index ring_steps(const Place& p, char symbol) {
 
 // Keys and values go round, the gradients of both besides and home, or as the mode has it; in front of every block of tokens its convolution's inputs
 // and its state are known, and behind it the gradients of both.
-void attention_over_context(const Place& p, const Mixers& mixers, Ledger& ledger) {
-  const ModelConfig& m = p.model();
-  const Shards s = mixers.shards(p);
-  const Index values = s.out / (s.q / m.attention.head_dim) * (s.k / m.attention.head_dim), kv = p.rows() * (s.k + values);
-  const Index back = p.config.micros * p.count(mixers.symbols), attention = back + p.config.micros * p.count(mixers.symbols, Effort::mixing);
+void attention_over_context(const Place& p, const char* symbols, const Heads& s, Ledger& ledger) {
+  const Index kv = p.rows() * (s.k + s.v);
+  const Index back = p.config.micros * p.count(symbols), attention = back + p.config.micros * p.count(symbols, Effort::mixing);
   if (p.tokens.mode == ContextMode::heads) {  // of each rank's part of the heads: all rows
-    const Index rows = p.context * p.rows(), k_heads = s.k / m.attention.head_dim, copies = std::max<Index>(1, p.context / k_heads);
-    const Index part = (s.q + (s.k + values) * copies) / p.context, out = s.out / p.context, q_heads = s.q / m.attention.head_dim / p.context;
+    const Index rows = p.context * p.rows(), copies = std::max<Index>(1, p.context / s.k_heads);
+    const Index part = (s.q + (s.k + s.v) * copies) / p.context, out = s.out / p.context, q_heads = s.heads / p.context;
     add(ledger, "context", Operation::all_to_all, attention + back, rows * part * p.narrow);
     add(ledger, "context", Operation::all_to_all, attention + back, rows * out * p.narrow);
     add(ledger, "context", Operation::all_to_all, back, rows * part * p.wide);
@@ -447,7 +480,7 @@ void attention_over_context(const Place& p, const Mixers& mixers, Ledger& ledger
   } else if (p.tokens.mode == ContextMode::balanced) {
     balanced_attention(p, s, kv, attention, back, ledger);
   } else {
-    for (const char symbol : std::string(mixers.symbols)) {
+    for (const char symbol : std::string(symbols)) {
       const char one[] = {symbol, 0};
       const Index steps = ring_steps(p, symbol), back = p.config.micros * p.count(one);
       add(ledger, "context", Operation::shift, (2 * back + p.config.micros * p.count(one, Effort::mixing)) * (steps - 1), kv * p.narrow);
@@ -467,18 +500,21 @@ void ssm_over_context(const Place& p, const Mixers& mixers, Ledger& ledger) {
 
 void context_axis(const Place& p, Ledger& ledger) {
   if (p.context == 1) return;
-  for (const Mixers& attention : attention_of(p)) attention_over_context(p, attention, ledger);
+  const ModelConfig& m = p.model();
+  for (const Mixers& attention : attention_of(p)) attention_over_context(p, attention.symbols, Heads::of(m.attention, attention.shards(p)), ledger);
+  attention_over_context(p, "L", Heads::of(m.latent, p.tensor), ledger);
   for (const Mixers& ssm : ssm_of(p)) ssm_over_context(p, ssm, ledger);
-  const MoeConfig& moe = p.model().moe;
+  const MoeConfig& moe = m.moe;
   if (moe.aux_loss > 0 || moe.z_loss > 0)
     add(ledger, "context", Operation::all_reduce, p.config.micros * p.count("E"), p.tokens.batch * moe.experts * p.wide);
 }
 
-// Each row goes to its experts with its weight and comes back, both ways. What a rank receives and gives back is counted for an even routing: what
-// does not divide goes to the experts in turn.
+// How often each expert was chosen is summed once. Each row goes to its experts with its weight and comes back, both ways. What a rank receives and
+// gives back is counted for an even routing: what does not divide goes to the experts in turn.
 void expert_ranks(const Place& p, Ledger& ledger) {
-  if (p.expert == 1) return;
   const MoeConfig& moe = p.model().moe;
+  if (p.copies > 1 && p.count("E") > 0) add(ledger, p.copies_name, Operation::all_reduce, 1, p.count("E") * moe.experts * Index(sizeof(double)));
+  if (p.expert == 1) return;
   const Index d = p.model().hidden_size, slots = p.rows() * moe.routing.top_k, each = p.experts_here(), over = p.expert * (slots % moe.experts);
   Index received = p.expert * each * (slots / moe.experts);
   for (Index e = p.expert_rank * each; e < (p.expert_rank + 1) * each; ++e) received += over / moe.experts + (e < over % moe.experts);
@@ -591,7 +627,9 @@ bool can_exchange(const ModelConfig& m, int tensor, int context, int attention_r
     return heads % context == 0 && (keys % context == 0 || context % keys == 0);
   };
   const auto used = [&](char symbol) { return m.pattern.find(symbol) != std::string::npos; };
-  return (!(used('*') || used('W') || used('B')) || can(tensor)) && (!used('P') || can(attention_ranks > 0 ? attention_ranks : tensor));
+  const Index latent = std::max<Index>(1, m.latent.num_heads / tensor);
+  return (!used('L') || latent % context == 0) && (!(used('*') || used('W') || used('B')) || can(tensor)) &&
+         (!used('P') || can(attention_ranks > 0 ? attention_ranks : tensor));
 }
 
 bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
@@ -602,7 +640,8 @@ bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const bool apart = attention_ranks > 0;
   const bool experts =
       split(m.moe.intermediate_size, tensor) && (m.moe.shared_intermediate_size == 0 || split(m.moe.shared_intermediate_size, tensor));
-  return (!used('E') || experts) && (!(used('*') || used('W') || used('B')) || attention(tensor)) && (!used('M') || ssm(tensor)) &&
+  return (!used('E') || experts) && (!used('L') || split(m.latent.num_heads, tensor)) &&
+         (!(used('*') || used('W') || used('B')) || attention(tensor)) && (!used('M') || ssm(tensor)) &&
          (!(used('P') || used('-') || used('B')) || split(m.mlp.intermediate_size, tensor)) &&
          (!used('P') || (attention(apart ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
 }

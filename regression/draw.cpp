@@ -99,14 +99,25 @@ MoeConfig moe_of(Dice& dice, int tensor) {
   r.normalize = dice.chance(0.5), r.scale = dice.real(0.5, 2);
   c.intermediate_size = units(dice, tensor), c.shared_intermediate_size = dice.chance(0.4) ? units(dice, tensor) : 0;
   c.bias = dice.chance(0.3);
+  if (c.bias && dice.chance(0.5)) c.bias_update_rate = dice.real(0.001, 0.1);
   if (dice.chance(0.5)) c.aux_loss = dice.real(0.1, 2);
   if (r.score == Routing::softmax && dice.chance(0.3)) c.z_loss = dice.real(0.1, 1);
   return c;
 }
 
+LatentConfig latent_of(Dice& dice, int tensor) {
+  LatentConfig c;
+  c.num_heads = units(dice, tensor);
+  c.head_dim = dice.between(1, 5), c.rope_dim = 2 * dice.between(1, 3), c.v_head_dim = dice.between(1, 6);
+  c.q_rank = dice.chance(0.6) ? dice.between(1, 9) : 0, c.kv_rank = dice.between(1, 9);
+  c.rope_theta = 100, c.norm_eps = 1e-4;
+  c.neighbours = dice.chance(0.5), c.bias = dice.chance(0.3);
+  return c;
+}
+
 ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) {
   ModelConfig m;
-  for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.6) ? 'P' : dice.of<char>({'M', '*', 'W', 'W', '-', 'B', 'E', 'E'});
+  for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.6) ? 'P' : dice.of<char>({'M', '*', 'W', 'W', '-', 'B', 'E', 'E', 'L', 'L'});
   m.hidden_size = dice.between(3, 14), m.vocab_size = dice.between(3, 40);
   m.rms_norm_eps = dice.of<double>({1e-5, 1e-3});
   m.norm = dice.chance(0.2) ? NormType::layer : NormType::rms;
@@ -121,6 +132,7 @@ ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) 
   m.mamba = mamba_of(dice, tensor - attention_ranks);
   m.mlp = mlp_of(dice, tensor);
   m.moe = moe_of(dice, tensor);
+  m.latent = latent_of(dice, tensor);
   if (attention_ranks > 0)  // layers of one mixer are dealt over all ranks
     for (char& symbol : m.pattern) {
       ModelConfig of_one = m;
@@ -201,6 +213,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     if (here % d.context != 0 && d.context % here != 0) d.model.attention.num_kv_heads = keys * d.context;
     d.model.attention.num_heads = d.model.attention.num_kv_heads * d.context * dice.between(1, 2);
     while (d.model.attention.num_heads % (ranks * d.context) != 0) d.model.attention.num_heads += d.model.attention.num_kv_heads;
+    d.model.latent.num_heads = d.tensor * d.context * dice.between(1, 2);
   }
   if (dice.chance(0.06)) {  // counts as they come
     d.model.mamba.num_groups = dice.between(1, 7), d.model.mamba.num_heads = d.model.mamba.num_groups * dice.between(1, 3);
@@ -314,6 +327,9 @@ std::string Draw::text() const {
                    c.state_size, c.conv_kernel, c.chunk_size, norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "",
                    c.conv_bias ? " conv_bias" : "");
   s += fmt::format("; mlp {}{}", model.mlp.intermediate_size, model.mlp.bias ? " biases" : "");
+  const LatentConfig& l = model.latent;
+  s += fmt::format("; latent {} heads of {} and {} and {} of {} and {}{}{}", l.num_heads, l.head_dim, l.rope_dim, l.v_head_dim, l.q_rank, l.kv_rank,
+                   l.neighbours ? " neighbours" : "", l.bias ? " biases" : "");
   const MoeConfig& e = model.moe;
   const Routing& r = e.routing;
   return s + fmt::format("; moe {} of {} experts in {} of {} groups, {}{}{} by {:.3} aux {:.3} z {:.3}, {} and {} shared", r.top_k, e.experts,
@@ -382,7 +398,11 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.window.rope_theta = 0; });
   attempt([](Draw& d) { d.model.attention.soft_cap = d.model.lm_head_soft_cap = 0; });
   attempt([](Draw& d) { d.model.mamba.in_bias = d.model.mamba.out_bias = d.model.mamba.conv_bias = false; });
-  attempt([](Draw& d) { d.model.moe.bias = false; });
+  attempt([](Draw& d) { d.model.latent.bias = false; });
+  attempt([](Draw& d) { d.model.latent.q_rank = 0; });
+  attempt([](Draw& d) { d.model.latent.num_heads = 1; });
+  attempt([](Draw& d) { d.model.moe.bias_update_rate = 0; });
+  attempt([](Draw& d) { d.model.moe.bias = false, d.model.moe.bias_update_rate = 0; });
   attempt([](Draw& d) { d.model.moe.aux_loss = 0; });
   attempt([](Draw& d) { d.model.moe.z_loss = 0; });
   attempt([](Draw& d) { d.model.moe.shared_intermediate_size = 0; });

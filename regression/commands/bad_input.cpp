@@ -129,6 +129,7 @@ TEST(bad_input, experts_that_cannot_be_dealt_are_refused) {
   refused({"parallel.expert=2", "parallel.tensor=2"}, {"parallel.expert = 2", "must divide the 1 ranks"}, 2);
   refused({"parallel.expert=2", "model.moe.experts=5"}, {"parallel.expert = 2", "model.moe.experts = 5"}, 2);
   refused({"parallel.expert=2", "parallel.expert_room=0.5"}, {"parallel.expert_room = 0.5", "even share"}, 2);
+  refused({"model.moe.bias_update_rate=0.001"}, {"model.moe.bias_update_rate = 0.001", "no bias to move", "model.moe.bias: true"}, 0);
   refused({"parallel.expert=2", "model.pattern=P*"}, {"parallel.expert = 2", "model.pattern has none"}, 2);
   refused({"parallel.expert=2", "optimizer.frozen=[\"*.experts.3.*\"]"},
           {"experts.3.gate_proj.weight is frozen", "experts.0.gate_proj.weight is not"}, 2);

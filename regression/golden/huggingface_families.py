@@ -36,6 +36,10 @@ gpt2 = dict(vocab_size=40, n_embd=16, n_layer=2, n_head=4, n_positions=96, resid
             eos_token_id=2)
 bert = dict(vocab_size=40, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
             hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+deepseek_v3 = dict(decoder, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=10, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+                   num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2, n_shared_experts=2,
+                   moe_intermediate_size=8, routed_scaling_factor=1.5)
+del deepseek_v3["head_dim"]
 falcon = dict(vocab_size=40, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, multi_query=True, parallel_attn=True, alibi=False, bias=False,
               new_decoder_architecture=False, tie_word_embeddings=False, max_position_embeddings=512, bos_token_id=1, eos_token_id=2)
 bamba = dict(decoder, num_hidden_layers=3, attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=4, mamba_expand=2, mamba_n_groups=1, mamba_d_state=8,
@@ -82,6 +86,11 @@ cases = {
     "qwen3_window": ("Qwen3", dict(decoder, head_dim=8, num_hidden_layers=3, use_sliding_window=True, sliding_window=6,
                                    layer_types=["sliding_attention", "full_attention", "sliding_attention"]), 2, 19),
     "mixtral_window": ("Mixtral", dict(mixtral, sliding_window=4), 2, 19),
+    "deepseek_v3": ("DeepseekV3", dict(deepseek_v3), 2, 21),
+    "deepseek_v3_yarn": ("DeepseekV3", dict(deepseek_v3, q_lora_rank=None, attention_bias=True, rope_interleave=False, num_hidden_layers=2, n_group=1,
+                                            topk_group=1, norm_topk_prob=False, rope_parameters=dict(
+                                                rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.5,
+                                                mscale=1.0, mscale_all_dim=0.8, rope_theta=50.0)), 2, 33),
     "bert": ("Bert", dict(bert), 2, 21),
     "bert_padded": ("Bert", dict(bert, num_hidden_layers=3, hidden_act="gelu_new", type_vocab_size=3, vocab_size=31, layer_norm_eps=1e-5), 2, 20, [20, 13]),
     "bert_texts": ("Bert ForSequenceClassification", dict(bert, id2label=names("bad", "middling", "good")), 2, 21),
@@ -126,7 +135,8 @@ def drawn(name, seed):
         model = class_of(name)(config_of(name))
     weights = {}
     scaled = cases[name][0].startswith("Gemma")  # the embedding by the root of its width, norms by 1 + weight
-    for weight, meta in model.named_parameters():  # a tied matrix once
+    learned = list(model.named_parameters())  # a tied matrix once
+    for weight, meta in learned + [(name, x) for name, x in model.named_buffers() if name.endswith("e_score_correction_bias")]:
         draw = torch.rand(meta.shape, generator=random) * 2 - 1
         if ("norm" in weight.lower() or ".ln_" in weight) and weight.endswith("weight") or weight.endswith(".D"):
             value = 0.4 * draw + (0 if scaled else 1)

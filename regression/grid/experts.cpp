@@ -32,8 +32,18 @@ constexpr Shape shapes[] = {{8, 1, 1, 1, false},
                             {8, 1, 1, 1, false, 2, Shard::weights},
                             {1, 1, 6, 1, false, 6},
                             {2, 1, 3, 1, false, 6, Shard::gradients},
+                            {2, 1, 3, 1, false, 6, Shard::weights},
+                            {1, 1, 6, 1, false, 6, Shard::weights},
                             {2, 1, 3, 1, false, 3, Shard::weights},
                             {2, 2, 2, 1, false, 2}};
+
+Layout layout_of(const Shape& s) {
+  std::vector<Span> stages;
+  for (int i = 0; i < s.pipeline; ++i) stages.push_back({2 * i / s.pipeline, 2 * (i + 1) / s.pipeline});
+  Layout layout = grid_layout(s.data, s.pipeline, s.tensor, stages, {}, {}, s.context);
+  layout.sequence = s.sequence, layout.expert = s.expert, layout.shard = s.shard;
+  return layout;
+}
 
 EngineConfig config_of(Routing::Score score, bool biased, int micros) {
   EngineConfig config;
@@ -64,10 +74,7 @@ TEST(experts, gradients_are_those_of_one_rank_with_the_terms_that_balance_them) 
     for (const bool biased : {false, true}) {
       const NamedGradients expected = gradients_on(alone(2), score, biased);
       for (const Shape& s : shapes) {
-        std::vector<Span> stages;
-        for (int i = 0; i < s.pipeline; ++i) stages.push_back({2 * i / s.pipeline, 2 * (i + 1) / s.pipeline});
-        Layout layout = grid_layout(s.data, s.pipeline, s.tensor, stages, {}, {}, s.context);
-        layout.sequence = s.sequence, layout.expert = s.expert, layout.shard = s.shard;
+        const Layout layout = layout_of(s);
         Grid* const grid = grid_of(layout);
         if (!grid) continue;
         const NamedGradients found = gradients_on(*grid, score, biased);
@@ -80,6 +87,45 @@ TEST(experts, gradients_are_those_of_one_rank_with_the_terms_that_balance_them) 
         }
       }
     }
+  meet();
+}
+
+// What the choices of a step make of the biases of both layers, and the load of the fullest expert.
+struct Balanced {
+  double load = 0;
+  NamedGradients biases;
+};
+
+Balanced balanced_on(Grid& grid) {
+  const int data = grid.layout().size(Axis::data), micros = micros_of_all / data;
+  EngineConfig config = config_of(Routing::sigmoid, true, micros);
+  config.model.moe.bias_update_rate = 1e-3, config.model.moe.aux_loss = 0;
+  Rig<double> rig(config, grid);
+  const auto source = [&](int micro) {
+    return micro_batch(Index(micro) * data + grid.coordinate(Axis::data), 1, seq_length, rig.engine.model().vocab_size);
+  };
+  Balanced b;
+  for (int step = 1; step <= 3; ++step) b.load = rig.engine.train(source, micros, step, 0).expert_load;
+  for (const auto& p : rig.engine.parameters())
+    if (const Piece kept = rig.engine.tensor(*p, Content::weight); p->weight.name.ends_with("correction_bias"))
+      for (Index i = 0; i < kept.of.size(); ++i) b.biases[p->weight.name].push_back(kept.numbers.as<double>()(i));
+  return b;
+}
+
+TEST(experts, biases_of_routers_move_alike_on_every_grid) {
+  const Balanced one = balanced_on(alone(2));
+  for (const auto& [name, bias] : one.biases) EXPECT_TRUE(std::any_of(bias.begin(), bias.end(), [](double b) { return b != 0; })) << name;
+  for (const Shape& s : shapes) {
+    const Layout layout = layout_of(s);
+    Grid* const grid = grid_of(layout);
+    if (!grid) continue;
+    const Balanced here = balanced_on(*grid);
+    EXPECT_EQ(here.load, one.load) << layout.text();
+    for (const auto& [name, bias] : here.biases) {  // a part of them where weights are cut
+      const std::vector<double>& all = one.biases.at(name);
+      EXPECT_TRUE(std::search(all.begin(), all.end(), bias.begin(), bias.end()) != all.end()) << name << " on " << layout.text();
+    }
+  }
   meet();
 }
 

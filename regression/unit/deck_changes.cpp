@@ -19,10 +19,12 @@ namespace {
 
 // Under these no value is the default, so that a change of each can do something.
 const char* const base_deck = R"(
-model: {pattern: "P*WE", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, lm_head_soft_cap: 3, pad_token_id: 3,
+model: {pattern: "P*WEL", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, lm_head_soft_cap: 3, pad_token_id: 3,
         attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4, rope_theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9, soft_cap: 2,
                     rope: {type: llama3, factor: 3, original_length: 16, low_freq_factor: 1.5, high_freq_factor: 5}},
         window: {size: 3, rope_theta: 50},
+        latent: {num_heads: 2, head_dim: 4, rope_dim: 4, v_head_dim: 4, q_rank: 6, kv_rank: 5, rope_theta: 100, norm_eps: 1e-3,
+                 rope: {type: llama3, factor: 3, original_length: 16, low_freq_factor: 1.5, high_freq_factor: 5}},
         mamba: {num_heads: 4, head_dim: 4, num_groups: 2, state_size: 4, chunk_size: 4, norm: gate_first, dt_limit: [0.01, 0.5], in_multiplier: 1.1, out_multiplier: 0.7,
                 multipliers: [1.1, 0.9, 1.2, 0.8, 1.3]},
         mlp: {intermediate_size: 24, gate_multiplier: 1.2, down_multiplier: 0.9},
@@ -73,6 +75,23 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.attention.soft_cap", {"0", function}},
                                                                          {"model.window.size", {"5", function}},
                                                                          {"model.window.rope_theta", {"0", function}},
+                                                                         {"model.latent.num_heads", {"4", function}},
+                                                                         {"model.latent.head_dim", {"6", function}},
+                                                                         {"model.latent.rope_dim", {"8", function}},
+                                                                         {"model.latent.v_head_dim", {"6", function}},
+                                                                         {"model.latent.q_rank", {"0", function}},
+                                                                         {"model.latent.kv_rank", {"7", function}},
+                                                                         {"model.latent.rope_theta", {"1e4", function}},
+                                                                         {"model.latent.rope.type", {"linear", function}},
+                                                                         {"model.latent.rope.factor", {"2", function}},
+                                                                         {"model.latent.rope.original_length", {"20", function}},
+                                                                         {"model.latent.rope.low_freq_factor", {"1", function}},
+                                                                         {"model.latent.rope.high_freq_factor", {"4", function}},
+                                                                         {"model.latent.rope.attention_factor", {"2", function}},
+                                                                         {"model.latent.neighbours", {"false", function}},
+                                                                         {"model.latent.norm_eps", {"1e-2", function}},
+                                                                         {"model.latent.score_growth", {"2", function}},
+                                                                         {"model.latent.bias", {"true", function}},
                                                                          {"model.mamba.num_heads", {"8", function}},
                                                                          {"model.mamba.head_dim", {"8", function}},
                                                                          {"model.mamba.num_groups", {"1", function}},
@@ -106,6 +125,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.moe.groups", {"1", function}},
                                                                          {"model.moe.top_groups", {"2", function}},
                                                                          {"model.moe.bias", {"true", function}},
+                                                                         {"model.moe.bias_update_rate", {"0.001", course}},
                                                                          {"model.moe.aux_loss", {"0.1", course}},
                                                                          {"model.moe.z_loss", {"0.1", course}},
                                                                          {"data.prefixes", {"[a]", course}},
@@ -218,9 +238,11 @@ Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
   if (key == "train.init_head") return {"train.init_from=model"};
-  if (key == "model.attention.causal") return {"model.pattern=P**E"};  // no window sees both ways
-  if (key == "model.moe.score") return {"model.moe.z_loss=0"};         // which is of softmax
+  if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // without windows
+  if (key == "model.moe.bias_update_rate") return {"model.moe.bias=true"};
+  if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
+  if (key == "model.latent.rope.attention_factor") return {"model.latent.rope.type=yarn"};
   return {};
 }
 

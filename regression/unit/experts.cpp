@@ -172,6 +172,88 @@ TEST(experts, bias_is_not_trained_by_its_gradient) {
   }
 }
 
+std::vector<double> biases_of(Engine& engine) {
+  for (const auto& p : engine.stage().parameters().all())
+    if (p->weight.name.ends_with("correction_bias")) return {p->vector<double>().data(), p->vector<double>().data() + p->size()};
+  return {};
+}
+
+// By plain loops: tokens of all micro-batches count, those without labels too, and a second forward counts none again.
+TEST(experts, biases_move_towards_experts_that_fewer_tokens_choose) {
+  constexpr double rate = 0.01;
+  for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
+    for (const Index top_k : {1, 2, 5})
+      for (const bool again : {false, true}) {
+        EngineConfig config;
+        config.model = model_of({score, top_k, 1, 1, true, 1}, true, 0);
+        config.model.moe.bias_update_rate = rate, config.model.moe.aux_loss = again ? 0.7 : 0, config.model.moe.z_loss = 0;
+        config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = micros;
+        if (again) config.recompute.all = recompute_of("full");
+        Rig<double> rig(config, alone(1));
+        std::vector<MicroBatch> batches;
+        for (int i = 0; i < micros; ++i) batches.push_back(micro_batch(i * batch, batch, seq_length, config.model.vocab_size));
+        Values w;
+        for (const auto& p : rig.engine.stage().parameters().all()) {
+          const auto x = p->vector<double>();
+          if (p->weight.name.ends_with("correction_bias"))
+            for (Index e = 0; e < p->size(); ++e) x(e) = 0.02 * double(e);
+          w[p->weight.name].assign(x.data(), x.data() + x.extent(0));
+        }
+        std::vector<std::vector<Index>> choices;
+        losses_of(config.model, w, batches, choices);
+        std::vector<double> chosen(config.model.moe.experts, 0.0);
+        for (const auto& row : choices)
+          for (const Index e : row) chosen[e] += 1;
+        const double mean = double(batch * seq_length * micros * top_k) / double(config.model.moe.experts);
+        const StepResult result = rig.engine.train([&](int i) { return batches[i]; }, micros, 1, 1e-2);
+        EXPECT_DOUBLE_EQ(result.expert_load, *std::max_element(chosen.begin(), chosen.end()) / mean);
+        const std::vector<double> moved = biases_of(rig.engine);
+        for (Index e = 0; e < config.model.moe.experts; ++e) {
+          const double step = chosen[e] < mean ? rate : chosen[e] > mean ? -rate : 0;
+          EXPECT_EQ(moved[e], 0.02 * double(e) + step) << "expert " << e << " of " << chosen[e] << " tokens, mean " << mean;
+        }
+      }
+}
+
+TEST(experts, biases_that_are_frozen_or_of_a_step_that_is_not_taken_stay) {
+  EngineConfig config;
+  config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, true, 0);
+  config.model.moe.bias_update_rate = 0.1;
+  config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = 1;
+  const auto source = [&](int) { return micro_batch(0, batch, seq_length, config.model.vocab_size); };
+  for (const bool frozen : {false, true}) {
+    config.optimizer.frozen = frozen ? std::vector<std::string>{"*correction_bias"} : std::vector<std::string>{};
+    Rig<double> rig(config, alone(1));
+    const auto before = biases_of(rig.engine);
+    StepOrder order{1, 1e-2};
+    order.loss_limit = -1;
+    rig.engine.train(source, 1, order);
+    EXPECT_EQ(biases_of(rig.engine), before);
+    rig.engine.evaluate(source, 1);
+    rig.engine.train(source, 1, 2, 1e-2);
+    EXPECT_EQ(biases_of(rig.engine) == before, frozen);
+  }
+}
+
+// The model held still, a router that sends all tokens to two experts comes to use all of them alike.
+TEST(experts, of_a_skewed_router_are_evenly_used_in_the_end) {
+  EngineConfig config;
+  config.model = model_of({Routing::sigmoid, 2, 1, 1, true, 1}, true, 0);
+  config.model.moe.bias_update_rate = 0.01;
+  config.micro_batch_size = batch, config.seq_length = 100, config.micros = 1;
+  Rig<double> rig(config, alone(1));
+  for (const auto& p : rig.engine.stage().parameters().all())
+    if (p->weight.name.ends_with("correction_bias")) assign(rig.engine.device(), *p, [](Index e) { return e == 1 || e == 4 ? 1.0 : 0.0; });
+  const auto source = [&](int) { return micro_batch(0, batch, 100, config.model.vocab_size); };
+  double first = 0, last = 0;
+  for (int step = 1; step <= 150; ++step) {
+    last = rig.engine.train(source, 1, step, 0).expert_load;
+    if (step == 1) first = last;
+  }
+  EXPECT_EQ(first, 2.5);  // two of five have all
+  EXPECT_LT(last, 1.3);
+}
+
 TEST(experts, flops_of_a_step_are_those_of_the_plan_whatever_is_chosen) {
   for (const DType precision : {DType::f64, DType::f32, DType::bf16})
     for (const bool all_to_two : {false, true}) {

@@ -48,6 +48,8 @@ void check_bounds(const ModelConfig& m, const Section& model) {
     at_most(double(a) * double(b), double(widest), "channels", model.told({key_a, key_b}));
   };
   product(m.attention.num_heads, m.attention.head_dim, "attention.num_heads", "attention.head_dim");
+  product(m.latent.num_heads, m.latent.qk_head_dim(), "latent.num_heads", "latent.head_dim");
+  product(m.latent.num_heads, m.latent.v_head_dim, "latent.num_heads", "latent.v_head_dim");
   product(m.mamba.num_heads, m.mamba.head_dim, "mamba.num_heads", "mamba.head_dim");
   product(m.mamba.num_groups, m.mamba.state_size, "mamba.num_groups", "mamba.state_size");
   at_most(size_of(m).weights, most_weights, "weights",

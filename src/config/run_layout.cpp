@@ -36,6 +36,10 @@ void check_context(const Layout& layout, const RunConfig& run) {
                                          std::pair{"*WB", layout.size(Axis::tensor)}})
       if (const AttentionConfig& c = run.model.attention; run.model.pattern.find_first_of(symbols) != std::string::npos)
         check_head_exchange(std::max<Index>(1, c.num_heads / ranks), std::max<Index>(1, c.num_kv_heads / ranks), s.ranks);
+  if (s.shared() && s.mode == ContextMode::heads && run.model.pattern.find('L') != std::string::npos) {
+    const Index heads = std::max<Index>(1, run.model.latent.num_heads / layout.size(Axis::tensor));
+    check_head_exchange(heads, heads, s.ranks);
+  }
   if (!s.shared() || run.model.pattern.find_first_of("PM") == std::string::npos) return;
   const Index least = run.model.mamba.conv_kernel - 1, most = run.train.seq_length / std::max<Index>(1, least * s.blocks());
   require(s.block_length() >= least, Exit::config,

@@ -6,9 +6,10 @@
 
 namespace gyr {
 
-// A sum over ranks, and what is agreed on with it: the greatest stop request, and whether a rank has a number that is not finite.
+// A sum over ranks, and what is agreed on with it: the greatest stop request, whether a rank has a number that is not finite, and the load of the
+// fullest expert.
 struct Agreed {
-  double sum = 0, stop_request = 0, not_finite = 0;
+  double sum = 0, stop_request = 0, not_finite = 0, expert_load = 0;
 };
 
 Agreed agree_over(Communicator&, const Agreed& mine);

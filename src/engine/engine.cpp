@@ -130,6 +130,7 @@ void Engine::run_forward(const std::vector<MicroBatch>& batches, Scores* scores)
 void Engine::begin_gradients() {
   const Recorder::Span span(grid_.recorder(), "clear");
   reduction_.begin(device_);
+  clear_choices(device_, stage_.parameters().expert_loads());
 }
 
 void Engine::finish_gradients() {
@@ -137,6 +138,7 @@ void Engine::finish_gradients() {
   const Recorder::Span span(grid_.recorder(), "reduce gradients");
   grid_.tell("reduce gradients");
   reduction_.finish(device_);
+  sum_choices(device_, grid_, stage_.parameters().expert_loads());
 }
 
 StepResult Engine::gradients(const MicroBatches& source, int micros, const StepOrder& order) {
@@ -160,12 +162,15 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   optimizer_->add_gradient_squares(device_, rows(sums_, 1, 1));
   const std::vector<double> mine = to_host(device_, sums_);
   const double sum = mine[0];
+  expert_choices_ = expert_choices(device_, stage_.parameters().expert_loads());
   const Agreed squares = agree_in_replica(grid_, {mine[1], order.stop_request, double(!std::isfinite(sum))});
   result.gradient_norm = std::sqrt(squares.sum);
   const Agreed loss =
-      agree_from_last_stage(grid_, {sum, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm)))});
+      agree_from_last_stage(grid_, {sum, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm))),
+                                    fullest_expert(stage_.parameters().expert_loads(), expert_choices_)});
   result.loss = loss.sum / double(result.tokens);
   result.stop_request = loss.stop_request;
+  result.expert_load = loss.expert_load;
   result.finite = device_.dry_run() || (loss.not_finite == 0 && std::isfinite(result.loss));
   if (!result.finite && config_.must_be_finite) not_finite(order.number, result);
   return result;
@@ -180,6 +185,7 @@ StepResult Engine::train(const MicroBatches& source, int micros, const StepOrder
   grid_.tell("optimizer");
   const double clip_grad = config_.optimizer.clip_grad;
   optimizer_->step(device_, order.lr, order.number, clip_grad > 0 && result.gradient_norm > clip_grad ? clip_grad / result.gradient_norm : 1);
+  move_biases(device_, stage_.parameters().expert_loads(), expert_choices_, config_.model.moe.bias_update_rate, config_.optimizer);
   executor_.run_behind_step(training_program(micros));
   return result;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "src/engine/executor.hpp"
+#include "src/engine/expert_balance.hpp"
 #include "src/engine/model_state.hpp"
 #include "src/engine/optimizer.hpp"
 #include "src/engine/reduction.hpp"
@@ -40,6 +41,7 @@ struct StepResult {
   bool finite = true;        // loss and norm, on every rank
   bool applied = true;       // the weights have been updated
   double stop_request = 0;   // the greatest stop request of all ranks
+  double expert_load = 0;    // tokens of the fullest expert of any layer, 1 where all have as many; 0: there are no experts
 };
 
 // What a step is told besides its data.
@@ -121,6 +123,7 @@ class Engine final : public ModelState {
   GradientReduction reduction_;
   mutable WeightGathering gathering_;  // is waited for by who reads weights
   Executor executor_;
+  ExpertChoices expert_choices_;  // of the last step
   std::function<void(const std::vector<AnyTensor>&)> on_gradients_;
   Hook* hook_ = nullptr;
 };

@@ -7,6 +7,8 @@
 
 namespace gyr {
 
+bool OptimizerConfig::freezes(const Weight& w) const { return matches_any(frozen, w.name); }
+
 Trained OptimizerConfig::trained() const {
   return [patterns = frozen](const Weight& w) { return w.learns && !matches_any(patterns, w.name); };
 }

@@ -22,7 +22,8 @@ struct OptimizerConfig {
   std::vector<ParameterGroup> groups;
   std::vector<std::string> frozen;  // patterns: weights that keep their bits, without gradient, moments and master
 
-  Trained trained() const;  // weights that match no pattern of `frozen`
+  bool freezes(const Weight&) const;  // whether it matches a pattern of `frozen`
+  Trained trained() const;            // weights that learn and are not frozen
 };
 
 // `weights`: the names of all, one of which each pattern must match.

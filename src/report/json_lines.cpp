@@ -33,6 +33,7 @@ std::string json_of(const StepReport& r) {
                      {"loss", r.loss},
                      {"grad_norm", r.grad_norm},
                      {"params_norm", maybe(r.params_norm)},
+                     {"expert_load", maybe(r.expert_load)},
                      {"skipped", r.skipped},
                      {"nans", r.nans},
                      {"memory_bytes", r.memory_bytes},

@@ -22,9 +22,10 @@ struct StepReport {
   double loss = 0;       // mean over tokens, natural logarithm
   double grad_norm = 0;  // before clipping
   std::optional<double> params_norm;
-  Index skipped = 0, nans = 0;  // steps not applied, and those of them with a loss or gradient that was not finite
-  Index memory_bytes = 0;       // most used on any rank
-  double seconds_left = 0;      // to the end of the run
+  std::optional<double> expert_load;  // tokens of the fullest expert of any layer by an even share, where there are experts
+  Index skipped = 0, nans = 0;        // steps not applied, and those of them with a loss or gradient that was not finite
+  Index memory_bytes = 0;             // most used on any rank
+  double seconds_left = 0;            // to the end of the run
 };
 
 struct ValidationReport {

@@ -105,6 +105,7 @@ void TensorBoard::write(const StepReport& r) {
   both("batch-size", double(r.global_batch_size));
   both("grad-norm", r.grad_norm);
   if (r.params_norm) both("params-norm", *r.params_norm);
+  if (r.expert_load) steps_.scalar(r.time, r.step, "expert-load", *r.expert_load);
   steps_.scalar(r.time, r.step, "iteration-time", r.seconds);
   steps_.scalar(r.time, r.step, "throughput", r.tflops);
   steps_.scalar(r.time, r.step, "tokens-per-second", r.tokens_per_second);

@@ -170,7 +170,9 @@ void write_qwen3_moe(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["moe_intermediate_size"] = m.moe.intermediate_size;
 }
 
-StoredPlace place(const ModelConfig& m, const std::string& weight) {
+}  // namespace
+
+StoredPlace layer_pair_place(const ModelConfig& m, const std::string& weight) {
   if (weight == "model.final_layernorm.weight") return {"model.norm.weight"};
   const auto [layer, rest] = layer_name(weight);
   if (layer < 0 || layer >= m.layers()) return {weight};
@@ -181,8 +183,10 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
   return {fmt::format("model.layers.{}.{}", layer / 2, part)};
 }
 
+namespace {
+
 StoredPlace mixtral_place(const ModelConfig& m, const std::string& weight) {
-  StoredPlace stored = place(m, weight);
+  StoredPlace stored = layer_pair_place(m, weight);
   std::string& name = stored.name;
   for (const auto& [ours, theirs] :
        {std::pair{".mlp.", ".block_sparse_moe."}, {".gate_proj.", ".w1."}, {".up_proj.", ".w3."}, {".down_proj.", ".w2."}})
@@ -196,12 +200,12 @@ bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_e
 }  // namespace
 
 std::vector<Family> llama_families() {
-  return {{"llama", "LlamaForCausalLM", read_llama, write_llama, place, "", passes_over},
-          {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, place},
-          {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, place, "", passes_over},
-          {"mistral", "MistralForCausalLM", read_mistral, write_mistral, place},
+  return {{"llama", "LlamaForCausalLM", read_llama, write_llama, layer_pair_place, "", passes_over},
+          {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, layer_pair_place},
+          {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, layer_pair_place, "", passes_over},
+          {"mistral", "MistralForCausalLM", read_mistral, write_mistral, layer_pair_place},
           {"mixtral", "MixtralForCausalLM", read_mixtral, write_mixtral, mixtral_place},
-          {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, write_qwen3_moe, place}};
+          {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, write_qwen3_moe, layer_pair_place}};
 }
 
 }  // namespace gyr

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// DeepSeek-V3: a layer of theirs is one of latent attention and a SwiGLU layer of ours, or one of experts.
+#include "src/huggingface/config_reader.hpp"
+#include "src/huggingface/families/families.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr const char* growth_key = "mscale_all_dim";
+
+// Positions are read and written as those of other attention.
+void read_positions(ConfigReader& r) {
+  ModelConfig& m = r.config.model;
+  r.read_rotary(1e4, {.stretched = true});
+  m.latent.rope_theta = m.attention.rope_theta, m.latent.rope_scaling = m.attention.rope_scaling;
+  m.attention = {};
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    if (const ConfigReader::json& rope = r.value(key); rope.is_object() && rope.contains(growth_key))
+      m.latent.score_growth = r.finite(rope[growth_key], growth_key);
+}
+
+void write_positions(const LatentConfig& c, nlohmann::ordered_json& j) {
+  AttentionConfig rotary;
+  rotary.rope_theta = c.rope_theta, rotary.rope_scaling = c.rope_scaling;
+  write_rotary(rotary, j);
+  if (c.score_growth == 0) return;
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    if (j[key].is_object()) j[key][growth_key] = c.score_growth;
+}
+
+void read_latent(ConfigReader& r) {
+  LatentConfig& c = r.config.model.latent;
+  c.num_heads = r.size("num_attention_heads", 128);
+  const Index key_heads = r.value("num_key_value_heads").is_null() ? c.num_heads : r.size("num_key_value_heads", 128);
+  r.demand(key_heads == c.num_heads, "num_key_value_heads", "is {}; latent attention has as many as num_attention_heads, {}", key_heads, c.num_heads);
+  c.head_dim = r.size("qk_nope_head_dim", 128), c.rope_dim = r.size("qk_rope_head_dim", 64), c.v_head_dim = r.size("v_head_dim", 128);
+  c.q_rank = r.given("q_lora_rank") && r.value("q_lora_rank").is_null() ? 0 : r.size("q_lora_rank", 1536);
+  c.kv_rank = r.size("kv_lora_rank", 512);
+  c.neighbours = r.flag("rope_interleave", true);
+  c.bias = r.flag("attention_bias", false);
+  c.norm_eps = 1e-6;  // whatever rms_norm_eps is
+  for (const char* key : {"head_dim", "qk_head_dim", "attention_dropout"}) r.known(key);
+}
+
+void read_experts(ConfigReader& r) {
+  MoeConfig& c = r.config.model.moe;
+  Routing& routing = c.routing;
+  c.experts = r.integer(r.given("num_local_experts") ? "num_local_experts" : "n_routed_experts", 256, 1, most_experts);
+  c.intermediate_size = r.size("moe_intermediate_size", 2048);
+  c.shared_intermediate_size = c.intermediate_size * r.integer("n_shared_experts", 1, 1, most_experts);
+  routing.score = Routing::sigmoid;
+  routing.top_k = r.integer("num_experts_per_tok", 8, 1, c.experts);
+  routing.groups = r.integer("n_group", 8, 1, c.experts), routing.top_groups = r.integer("topk_group", 4, 1, routing.groups);
+  routing.normalize = r.flag("norm_topk_prob", true);
+  routing.scale = r.finite("routed_scaling_factor", 2.5);
+  c.bias = true;
+  for (const char* key : {"output_router_logits", "scoring_func", "topk_method", "aux_loss_alpha", "seq_aux", "ep_size", "moe_layer_freq"})
+    r.known(key);
+}
+
+void read_deepseek_v3(ConfigReader& r) {
+  ModelConfig& m = r.config.model;
+  r.read_widths(129280, 7168, false);
+  const Index layers = r.integer("num_hidden_layers", 61, 1, most_layers / 2), dense = r.integer("first_k_dense_replace", 3, 0, most_layers);
+  for (Index i = 0; i < layers; ++i) m.pattern += i < dense ? "L-" : "LE";
+  m.rms_norm_eps = r.not_negative("rms_norm_eps", 1e-6);
+  m.mlp.intermediate_size = r.size("intermediate_size", 18432);
+  r.silu("hidden_act");
+  read_positions(r);
+  read_latent(r);
+  read_experts(r);
+  for (const char* key : {"num_nextn_predict_layers", "num_mtp_layers"})
+    if (r.given(key)) r.integer(key, 0, 0, most_layers);
+  r.known("pretraining_tp");
+  r.read_tokens({}, 0, 1, 4096);
+}
+
+void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  const ModelConfig& m = c.model;
+  const LatentConfig& l = m.latent;
+  write_widths(m, j);
+  j["num_hidden_layers"] = m.layers() / 2;
+  j["first_k_dense_replace"] = m.pattern.find('E') == std::string::npos ? m.layers() / 2 : Index(m.pattern.find('E')) / 2;
+  j["intermediate_size"] = m.mlp.intermediate_size;
+  j["hidden_act"] = ConfigReader::name_of(m.mlp.activation);
+  j["rms_norm_eps"] = m.rms_norm_eps;
+  j["max_position_embeddings"] = c.positions;
+  j["num_attention_heads"] = l.num_heads, j["num_key_value_heads"] = l.num_heads;
+  j["qk_nope_head_dim"] = l.head_dim, j["qk_rope_head_dim"] = l.rope_dim, j["v_head_dim"] = l.v_head_dim;
+  j["q_lora_rank"] = l.q_rank > 0 ? nlohmann::ordered_json(l.q_rank) : nlohmann::ordered_json(nullptr);
+  j["kv_lora_rank"] = l.kv_rank;
+  j["rope_interleave"] = l.neighbours;
+  j["attention_bias"] = l.bias;
+  write_positions(l, j);
+  const MoeConfig& e = m.moe;
+  j["n_routed_experts"] = e.experts, j["num_experts_per_tok"] = e.routing.top_k;
+  j["moe_intermediate_size"] = e.intermediate_size, j["n_shared_experts"] = e.shared_intermediate_size / e.intermediate_size;
+  j["n_group"] = e.routing.groups, j["topk_group"] = e.routing.top_groups;
+  j["norm_topk_prob"] = e.routing.normalize, j["routed_scaling_factor"] = e.routing.scale;
+}
+
+// What predicts tokens further ahead stands behind the last layer.
+bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
+
+}  // namespace
+
+std::vector<Family> deepseek_families() {
+  return {{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3, layer_pair_place, "", passes_over}};
+}
+
+}  // namespace gyr
