@@ -150,8 +150,14 @@ TEST(restart, another_grid_goes_on_to_rounding) {
 // Its checkpoint is verified, evaluated and generated from on ranks that have all experts.
 TEST(restart, experts_that_are_dealt_go_on_where_others_have_them) {
   const auto with = [](const fs::path& output, Words words, int ranks) {
-    const Words model{"model.pattern=*EWE", "model.window.size=5", "model.moe.experts=4", "model.moe.intermediate_size=8",
-                      "model.moe.score=sigmoid", "model.moe.bias=true", "model.moe.bias_update_rate=0.01", "train.global_batch_size=8"};
+    const Words model{"model.pattern=*EWE",
+                      "model.window.size=5",
+                      "model.moe.experts=4",
+                      "model.moe.intermediate_size=8",
+                      "model.moe.score=sigmoid",
+                      "model.moe.bias=true",
+                      "model.moe.bias_update_rate=0.01",
+                      "train.global_batch_size=8"};
     words.insert(words.end(), model.begin(), model.end());
     return run(Material::get().train(output, words), {.ranks = ranks});
   };
