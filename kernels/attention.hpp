@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Grouped-query attention over blocks of keys with carried state (o, m, l): online softmax, so that blocks may come from anywhere.
 //   B sequences, Tq queries and Tk keys of each, H query heads, K key heads (H % K == 0), E head_dim of queries and keys, V of values
-//   For a block of keys:  S = scale q k' or what a cap leaves of it,  m' = max(m, rowmax S),  p = exp(S - m'),  l = e^(m-m') l + rowsum p,  o =
-//   e^(m-m') o + p v At the end:  out = o / l,  lse = m + log l.   Rows that may see no key keep m = -infinity, l = 0 and give out = 0, lse =
-//   -infinity
+//   For a block of keys:  S = scale q k' or what a cap leaves of it,  m' = max(m, rowmax S),  p = exp(S - m'),
+//                         l = e^(m-m') l + rowsum p,  o = e^(m-m') o + p v
+//   At the end:  out = o / l,  lse = m + log l.   Rows that may see no key keep m = -infinity, l = 0 and give out = 0, lse = -infinity
 #pragma once
 
 #include "kernels/device.hpp"
