@@ -360,7 +360,7 @@ void read_moe(Section& s, ModelConfig& m) {
       s.get("bias_update_rate", c.bias_update_rate,
             "what the biases of experts that few or many tokens choose go up or down by in each step, in place of aux_loss; 0: they stay")
           .at_least(0)
-          .finite()
+          .at_most(1)
           .effect(Effect::course);
   c.aux_loss = s.get("aux_loss", c.aux_loss, "times the imbalance of experts in each sequence, added to the loss; in training alone")
                    .at_least(0)
