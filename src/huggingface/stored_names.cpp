@@ -32,6 +32,8 @@ const std::vector<std::string>& StoredNames::weights(const std::string& tensor) 
   return found == weights_.end() ? none : found->second;
 }
 
-bool StoredNames::passes_over(const std::string& tensor) const { return family_->passes_over && family_->passes_over(tensor); }
+bool StoredNames::passes_over(const std::string& tensor) const {
+  return family_->passes_over && weights(tensor).empty() && family_->passes_over(tensor);
+}
 
 }  // namespace gyr

@@ -100,8 +100,8 @@ void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["norm_topk_prob"] = e.routing.normalize, j["routed_scaling_factor"] = e.routing.scale;
 }
 
-// What predicts tokens further ahead stands behind the last layer.
-bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
+// Behind the 61 layers of the published model lies what predicts tokens further ahead, which transformers' class leaves too.
+bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq") || tensor.starts_with("model.layers.61."); }
 
 }  // namespace
 

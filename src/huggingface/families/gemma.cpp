@@ -61,6 +61,7 @@ void read_gemma3(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   const char* const every = r.given("_sliding_window_pattern") ? "_sliding_window_pattern" : "sliding_window_pattern";  // since transformers 5
   read_kinds(r, r.integer(every, 6, 1, most_layers));
+  r.known("sliding_window_pattern");
   m.attention.qk_norm = true;
   m.lm_head_soft_cap = r.value("final_logit_softcapping").is_null() ? 0 : r.positive("final_logit_softcapping", 0);
   if (!r.value("attn_logit_softcapping").is_null()) r.note("attn_logit_softcapping is not applied, as in transformers' class");
