@@ -181,6 +181,18 @@ void shrink_inner(Index& inner, Index tensor) {
   inner = smallest(std::min(inner, inner_channels), inner, [&](Index n) { return dealt(n, tensor) == meets; });
 }
 
+// Heads of latent attention, which layers of it deal over all ranks of the axis.
+std::vector<Index> latent_heads_meet(Index heads, const Layout& layout) {
+  return heads_meet(heads, heads, layout.size(Axis::tensor), layout.size(Axis::context));
+}
+
+void shrink_latent(LatentConfig& c, const Layout& layout) {
+  const auto meets = latent_heads_meet(c.num_heads, layout);
+  c.num_heads = smallest(1, c.num_heads, [&](Index n) { return latent_heads_meet(n, layout) == meets; });
+  for (Index* channels : {&c.head_dim, &c.rope_dim, &c.v_head_dim}) *channels = std::min(*channels, head_width);
+  for (Index* rank : {&c.q_rank, &c.kv_rank}) *rank = std::min(*rank, width);
+}
+
 void shrink_model(ModelConfig& m, const Layout& layout) {
   const Index tensor = layout.size(Axis::tensor);
   m.hidden_size = std::min(m.hidden_size, width);
@@ -189,6 +201,7 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
   shrink_channels(m.mamba.head_dim, m.mamba.num_heads, ssm, [](Index) { return true; });
   shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, attention, layout);
   shrink_heads(m.mamba.num_heads, m.mamba.num_groups, ssm, layout);
+  if (m.pattern.find('L') != std::string::npos) shrink_latent(m.latent, layout);
   m.mamba.state_size = std::min(m.mamba.state_size, states);
   shrink_inner(m.mlp.intermediate_size, tensor);
   if (m.pattern.find('E') != std::string::npos) {
@@ -258,6 +271,7 @@ Meeting meeting_of(const RunConfig& run, const Layout& layout) {
   const Counts attention = attention_over(m, layout), ssm = ssm_over(m, layout);
   return {{"attention.num_heads", heads_meet(m.attention.num_heads, m.attention.num_kv_heads, attention, layout)},
           {"attention.head_dim", channels_meet(m.attention.head_dim, m.attention.num_heads, attention)},
+          {"latent.num_heads", latent_heads_meet(m.latent.num_heads, layout)},
           {"mamba.num_heads", heads_meet(m.mamba.num_heads, m.mamba.num_groups, ssm, layout)},
           {"mamba.head_dim", channels_meet(m.mamba.head_dim, m.mamba.num_heads, ssm)},
           {"mlp.intermediate_size", dealt(m.mlp.intermediate_size, tensor)},
@@ -297,6 +311,12 @@ std::string shrunk_table(const RunConfig& deck, const Layout& layout, const Shru
   row("model.attention.num_heads", [](const RunConfig& r) { return r.model.attention.num_heads; });
   row("model.attention.num_kv_heads", [](const RunConfig& r) { return r.model.attention.num_kv_heads; });
   row("model.attention.head_dim", [](const RunConfig& r) { return r.model.attention.head_dim; });
+  row("model.latent.num_heads", [](const RunConfig& r) { return r.model.latent.num_heads; });
+  row("model.latent.head_dim", [](const RunConfig& r) { return r.model.latent.head_dim; });
+  row("model.latent.rope_dim", [](const RunConfig& r) { return r.model.latent.rope_dim; });
+  row("model.latent.v_head_dim", [](const RunConfig& r) { return r.model.latent.v_head_dim; });
+  row("model.latent.q_rank", [](const RunConfig& r) { return r.model.latent.q_rank; });
+  row("model.latent.kv_rank", [](const RunConfig& r) { return r.model.latent.kv_rank; });
   row("model.mamba.num_heads", [](const RunConfig& r) { return r.model.mamba.num_heads; });
   row("model.mamba.num_groups", [](const RunConfig& r) { return r.model.mamba.num_groups; });
   row("model.mamba.head_dim", [](const RunConfig& r) { return r.model.mamba.head_dim; });
