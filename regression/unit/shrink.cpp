@@ -181,6 +181,7 @@ void expect_smaller(const RunConfig& deck, const RunConfig& small, const std::st
                                 {a.attention.num_heads, b.attention.num_heads},
                                 {a.attention.num_kv_heads, b.attention.num_kv_heads},
                                 {a.attention.head_dim, b.attention.head_dim},
+                                {a.latent.num_heads, b.latent.num_heads},
                                 {a.mamba.num_heads, b.mamba.num_heads},
                                 {a.mamba.num_groups, b.mamba.num_groups},
                                 {a.mamba.head_dim, b.mamba.head_dim},
@@ -189,6 +190,9 @@ void expect_smaller(const RunConfig& deck, const RunConfig& small, const std::st
                                 {deck.train.seq_length, small.train.seq_length},
                                 {deck.train.global_batch_size, small.train.global_batch_size}})
     EXPECT_LE(is, was) << where;
+  if (a.pattern.find('L') != std::string::npos) {
+    EXPECT_LE(std::max({b.latent.head_dim, b.latent.rope_dim, b.latent.v_head_dim, b.latent.q_rank, b.latent.kv_rank}), 24) << where;
+  }
   EXPECT_LE(b.vocab_size, std::min<Index>(a.vocab_size, 400)) << where;  // 16 ranks squared and what is left over
   EXPECT_LE(small.train.seq_length, std::min<Index>(deck.train.seq_length, 400)) << where;
 }
