@@ -8,13 +8,14 @@
 
 namespace gyr {
 
-// As Hugging Face calls them: silu, gelu, gelu_new, relu2, tanh.
+// As Hugging Face calls them: silu, gelu, gelu_new, relu2, tanh, relu.
 //   silu       x sigmoid(x)
 //   gelu       x Phi(x), Phi the distribution function of a standard normal
 //   gelu_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
 //   relu2      max(x, 0)^2
 //   tanh       of x
-enum class Activation { silu, gelu, gelu_tanh, relu2, tanh };
+//   relu       max(x, 0)
+enum class Activation { silu, gelu, gelu_tanh, relu2, tanh, relu };
 
 template <class T>
 void glu(Device&, Activation, Tensor2<const T> gate_up /*(R,2F)*/, double multiplier, Tensor2<T> y /*(R,F)*/);

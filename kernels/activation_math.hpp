@@ -18,6 +18,7 @@ GYR_FUNCTION A activation_at(A x) {
   else if constexpr (a == Activation::gelu) return A(0.5) * x * (A(1) + std::erf(x * A(M_SQRT1_2)));
   else if constexpr (a == Activation::gelu_tanh) return x * sigmoid(A(gelu_slant) * x * (A(1) + A(gelu_cubic) * x * x));
   else if constexpr (a == Activation::tanh) return std::tanh(x);
+  else if constexpr (a == Activation::relu) return x > A(0) ? x : A(0);
   else return x > A(0) ? x * x : A(0);
 }
 
@@ -30,6 +31,7 @@ GYR_FUNCTION A activation_slope(A x) {
     const A squared = A(gelu_cubic) * x * x, s = sigmoid(A(gelu_slant) * x * (A(1) + squared));
     return s + x * s * (A(1) - s) * A(gelu_slant) * (A(1) + A(3) * squared);
   } else if constexpr (a == Activation::tanh) return A(1) - std::tanh(x) * std::tanh(x);
+  else if constexpr (a == Activation::relu) return x > A(0) ? A(1) : A(0);
   else return x > A(0) ? A(2) * x : A(0);
 }
 
@@ -42,6 +44,7 @@ void with_activation(Activation a, const Body& body) {
     case Activation::gelu_tanh: return body(std::integral_constant<Activation, Activation::gelu_tanh>());
     case Activation::relu2: return body(std::integral_constant<Activation, Activation::relu2>());
     case Activation::tanh: return body(std::integral_constant<Activation, Activation::tanh>());
+    case Activation::relu: return body(std::integral_constant<Activation, Activation::relu>());
   }
 }
 

@@ -14,7 +14,24 @@ bool any_visible(const AttentionShape& s, const Mask& m) {
   return visible.hidden(0, Documents::unlimited) < visible.seen(s.queries - 1, Documents::unlimited);
 }
 
+DistanceBias DistanceBias::of_heads(Index first, Index count) const {
+  DistanceBias part = *this;
+  if (*this) part.values = rows(values, first, count);
+  if (gradient.columns > 0) part.gradient = rows(gradient, first, count);
+  return part;
+}
+
 namespace {
+
+// The distances that occur are among those of a bias; beside a cap there is none.
+void check(const AttentionShape& s, const Mask& m, const ScoreRule& scores) {
+  const DistanceBias& b = scores.bias;
+  if (!b) return;
+  const Index first = b.first_column(m);
+  ensure(scores.cap == 0 && b.values.rows == s.num_heads && first - (s.queries - 1) >= 0 && first + s.keys <= b.values.columns,
+         "a bias of {} heads, {} distances, 0 in column {}, for {} heads, {} queries from {} on and {} keys from {} on{}", b.values.rows,
+         b.values.columns, b.zero, s.num_heads, s.queries, m.first_query, s.keys, m.first_key, scores.cap == 0 ? "" : ", beside a cap");
+}
 
 template <class T>
 void check(const AttentionShape& s, const Mask& m, const Matrix<const T>& q, const Matrix<const T>& k, const Matrix<const T>& v) {
@@ -36,6 +53,7 @@ template <class T>
 void attention(Device& dev, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
                Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state) {
   check(shape, mask, q, k, v);
+  check(shape, mask, scores);
   const Workspace workspace(dev.scratch, "attention");
   backend::attention<T>(dev, shape, mask, scores, q, k, v, carry, state);
 }
@@ -67,6 +85,8 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   check(shape, mask, q, k, v);
+  check(shape, mask, scores);
+  ensure(scores.bias.gradient.columns == scores.bias.values.columns, "a bias of scores without room for its gradient");
   const Workspace workspace(dev.scratch, "attention_backward");
   backend::attention_backward<T>(dev, shape, mask, scores, q, k, v, dout, lse, delta, dq, dk, dv);
 }

@@ -3,10 +3,11 @@
 //   B sequences, Tq queries and Tk keys of each, H query heads, K key heads (H % K == 0), E head_dim of queries and keys, V of values
 //   For a block of keys:  S = scale q k' or what a cap leaves of it,  m' = max(m, rowmax S),  p = exp(S - m'),
 //                         l = e^(m-m') l + rowsum p,  o = e^(m-m') o + p v
+//   A bias b(head, distance from query to key), where there is one, is added to S behind the cap.
 //   At the end:  out = o / l,  lse = m + log l.   Rows that may see no key keep m = -infinity, l = 0 and give out = 0, lse = -infinity
 #pragma once
 
-#include "kernels/device.hpp"
+#include "kernels/any_tensor.hpp"
 #include "kernels/documents.hpp"
 #include "kernels/soft_cap.hpp"
 
@@ -46,9 +47,21 @@ struct VisibleKeys {
 // Whether some query may see some key of the block; of documents nothing is known here.
 bool any_visible(const AttentionShape&, const Mask&);
 
-// What a product of a query and a key becomes: scale q k', or cap tanh(scale q k' / cap).
+// A number for each head and each distance from a query's position to a key's: column zero + distance.
+struct DistanceBias {
+  AnyTensor2 values = {}, gradient = {};  // (H, distances) of Acc<T>; attention_backward adds to the second
+  Index zero = 0;
+
+  explicit operator bool() const { return values.columns > 0; }
+  // Column of query i and key j = 0 of a block.
+  Index first_column(const Mask& mask) const { return zero + mask.first_key - mask.first_query; }
+  DistanceBias of_heads(Index first, Index count) const;
+};
+
+// What a product of a query and a key becomes: scale q k', or cap tanh(scale q k' / cap), and a bias besides.
 struct ScoreRule {
   double scale, cap;  // cap 0: none
+  DistanceBias bias = {};
 
   ScoreRule(double scale, double cap = 0) : scale(scale), cap(cap) {}
 };
@@ -79,8 +92,8 @@ void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> sta
 template <class T>
 void attention_delta(Device&, const AttentionShape&, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta /*(B Tq, H)*/);
 
-// p = exp(S - lse),  dv += p' do,  dp = do v',  ds = p (dp - delta) (1 - (S / cap)^2) scale,  dq += ds k,  dk += ds' q  (dk, dv summed over the
-// group's heads)
+// p = exp(S - lse),  dv += p' do,  dp = do v',  db(distance) += p (dp - delta),  ds = p (dp - delta) (1 - (S / cap)^2) scale,  dq += ds k,
+// dk += ds' q  (dk, dv summed over the group's heads; db over all pairs at that distance)
 template <class T>
 void attention_backward(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
                         Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq /*+=*/,

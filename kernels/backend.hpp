@@ -11,6 +11,7 @@
 #include "kernels/balance.hpp"
 #include "kernels/convolution.hpp"
 #include "kernels/cross_entropy.hpp"
+#include "kernels/distance_bias.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/expert_rows.hpp"
@@ -45,6 +46,11 @@ void attention_backward(Device&, const AttentionShape& shape, const Mask& mask, 
 
 template <class A>
 void soft_cap(Device&, double cap, Tensor2<A> x);
+
+template <class A>
+void distance_bias(Device&, const DistanceBuckets&, Tensor2<const A> table, Index zero, Tensor2<A> bias);
+template <class A>
+void distance_bias_backward(Device&, const DistanceBuckets&, Tensor2<const A> dbias, Index zero, Tensor2<A> dtable);
 
 template <class T>
 void fill(Device&, Tensor1<T> x, double value);

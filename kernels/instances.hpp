@@ -52,6 +52,9 @@
   template void head_norm_backward<T>(Device&, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>, Matrix<const Acc<T>>, Matrix<T>, \
                                       Tensor1<Acc<T>>, double);
 
+#define GYR_DISTANCE_BIAS(A)                                                                                       \
+  template void distance_bias<A>(Device&, const DistanceBuckets&, Tensor2<const A>, Index, Tensor2<A>);            \
+  template void distance_bias_backward<A>(Device&, const DistanceBuckets&, Tensor2<const A>, Index, Tensor2<A>);
 #define GYR_SOFT_CAP(A) template void soft_cap<A>(Device&, double, Tensor2<A>);
 
 #define GYR_GATE(T)                                                                                                                              \

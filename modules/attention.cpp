@@ -111,24 +111,27 @@ template <class T>
 void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
   const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores_, c_.window)->forward(q, k, channels<T>(v), out, lse);
-  else attend_to_own(a, qkv, out, lse);
+  Scope scope(a.dev.scratch);
+  ScoreRule scores = scores_;
+  scores.bias = distance_bias_of<Acc<T>>(a, c_.relative_bias, false);
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores, c_.window)->forward(q, k, channels<T>(v), out, lse);
+  else attend_to_own(a, scores, qkv, out, lse);
   contribute_once<T>(a.dev, *o_, out);
 }
 
 template <class T>
-void Attention<T>::attend_to_own(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+void Attention<T>::attend_to_own(Pass& a, const ScoreRule& scores, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   Scope scope(a.dev.scratch);
   const AttentionState<Acc<T>> state = state_behind<T>(a, out, lse);
-  if (a.state) attend_with_past(a, qkv, state);
-  else attend(a, qkv, state);
+  if (a.state) attend_with_past(a, scores, qkv, state);
+  else attend(a, scores, qkv, state);
   attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse);
 }
 
 template <class T>
-void Attention<T>::attend(Pass& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
+void Attention<T>::attend(Pass& a, const ScoreRule& scores, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), mask(a), scores_, q, k, channels<T>(v), Carry::fresh,
+  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), mask(a), scores, q, k, channels<T>(v), Carry::fresh,
                state);
 }
 
@@ -143,7 +146,7 @@ Mask Attention<T>::mask(const Pass& a) const {
 // One of a window holds what the next token looks back on, the token at position p in row p % rows: the queries meet the older part of it, the
 // newer part and the new keys, which then take the places of the oldest.
 template <class T>
-void Attention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
+void Attention<T>::attend_with_past(Pass& a, const ScoreRule& scores, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const Index seq_length = a.sequences.seq_length, width = 2 * k_width(), capacity = a.state->capacity();
   const bool holds_all = c_.window == 0 || c_.window >= capacity;
   const Index held = holds_all ? capacity : c_.window - 1;
@@ -156,7 +159,7 @@ void Attention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<Acc<
     const auto meet = [&](const Matrix<T>& kv, Index first_key) {
       Mask mask = this->mask(a);
       mask.first_query += past, mask.first_key = first_key;
-      attention<T>(a.dev, shape(1, seq_length, kv.rows), mask, scores_, Matrix<T>(qkv).block(first, seq_length, 0, q_width()),
+      attention<T>(a.dev, shape(1, seq_length, kv.rows), mask, scores, Matrix<T>(qkv).block(first, seq_length, 0, q_width()),
                    columns(kv, 0, k_width()), channels<T>(columns(kv, k_width(), k_width())), carry,
                    {rows(state.o, first, seq_length), rows(state.m, first, seq_length), rows(state.l, first, seq_length)});
       carry = Carry::continued;
@@ -209,8 +212,11 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   const auto q = part(qkv, 0), k = part(qkv, 1), v = channels<T>(part(qkv, 2));
   const auto dq = part(dwide, 0), dk = part(dwide, 1), dv = channels<A>(part(dwide, 2));
   const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores_, c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
-  else attention_backward<T>(a.dev, all, mask(a), scores_, q, k, v, dout, lse, delta, dq, dk, dv);
+  ScoreRule scores = scores_;
+  scores.bias = distance_bias_of<A>(a, c_.relative_bias, true);
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores, c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
+  else attention_backward<T>(a.dev, all, mask(a), scores, q, k, v, dout, lse, delta, dq, dk, dv);
+  add_to_table<A>(a, c_.relative_bias, scores.bias);
 
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
   turn<A>(a, Rotate::backward, num_heads_, 1, part(dwide, 0), part(dqkv, 0));
@@ -235,6 +241,11 @@ void read_rope_scaling(Section& s, RopeScaling& c) {
   c.attention_factor = s.get("attention_factor", c.attention_factor, "yarn: scales q and k; 0: by factor").at_least(0).finite();
 }
 
+void read_relative_bias(Section& s, RelativeBiasConfig& c) {
+  c.buckets = s.get("buckets", c.buckets, "of distances, half of them of one distance each; 0: none").at_least(0).at_most(DistanceBuckets::most);
+  c.max_distance = s.get("max_distance", c.max_distance, "from which on all share a bucket").unit("tokens").positive().at_most(longest);
+}
+
 void read_attention(Section& s, ModelConfig& m) {
   AttentionConfig& c = m.attention;
   c.num_heads = s.get("num_heads", c.num_heads, "query heads, sharded over the tensor axis").positive().at_most(widest);
@@ -248,6 +259,7 @@ void read_attention(Section& s, ModelConfig& m) {
   c.qkv_bias = s.get("qkv_bias", c.qkv_bias, "biases on q, k and v alone");
   c.qk_norm = s.get("qk_norm", c.qk_norm, "RMSNorm of every head of q and k, before they turn");
   c.soft_cap = s.get("soft_cap", c.soft_cap, "bound that scores tend to: they become soft_cap tanh(score / soft_cap); 0: none").at_least(0).finite();
+  read_relative_bias(s.section("relative_bias", "numbers that scores are added by the distance from query to key (T5)"), c.relative_bias);
   c.causal = s.get("causal", c.causal, "a token sees those before it; false: every token of a text sees all of it");
   c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
   c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "scales the keys");
@@ -266,8 +278,8 @@ ModelConfig with_window(ModelConfig m) {
   return m;
 }
 
-LayerFlops attention_flops(const ModelConfig& m, Index seq_length) {
-  const double T = double(seq_length), w = double(m.attention.window);
+LayerFlops attention_flops(const ModelConfig& m, const TextLengths& lengths) {
+  const double T = double(lengths.text), w = double(m.attention.window);
   const double keys = m.attention.window > 0 && w < T ? w - w * w / (2 * T) : T / 2;  // on average
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   LayerFlops f;

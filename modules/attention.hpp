@@ -6,7 +6,7 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/head_norm.hpp"
-#include "modules/layer.hpp"
+#include "modules/relative_bias.hpp"
 
 namespace gyr {
 
@@ -39,9 +39,9 @@ class Attention final : public Branch<T> {
   template <class S>
   void turn(Pass&, Rotate, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y) const;
   void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
-  void attend_to_own(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
-  void attend(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
-  void attend_with_past(Pass&, Tensor2<T> qkv, AttentionState<Acc<T>>);
+  void attend_to_own(Pass&, const ScoreRule&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
+  void attend(Pass&, const ScoreRule&, Tensor2<T> qkv, AttentionState<Acc<T>>);
+  void attend_with_past(Pass&, const ScoreRule&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void remember_last(Pass&, Matrix<const T> kv, Index past, Tensor2<T> cache);
   Mask mask(const Pass&) const;
   // This rank's channels of the values, among all of its key heads.
@@ -67,7 +67,7 @@ class Attention final : public Branch<T> {
 // The model, its attention through the window.
 ModelConfig with_window(ModelConfig);
 
-LayerFlops attention_flops(const ModelConfig&, Index seq_length);
+LayerFlops attention_flops(const ModelConfig&, const TextLengths&);
 
 void read_rope_scaling(Section&, RopeScaling&);
 void read_attention(Section&, ModelConfig&);

@@ -6,14 +6,19 @@
 
 namespace gyr {
 
-// The residual stream x (R,D), or its gradient.
+// Tensors that travel through a model, or their gradients; those that a model does not have are absent.
 struct Bundle {
-  AnyTensor2 x = {};
+  AnyTensor2 x = {};       // the residual stream (R,D)
+  AnyTensor2 source = {};  // that of the source which an encoder reads, and behind the encoder what it made of it
+  AnyTensor2 bias = {};    // what scores are added by distance (buckets, heads of this rank)
 
-  // body(tensor) for each tensor of it, in an order that is the same everywhere.
+  enum class Part { stream, source, bias };
+  // body(part, tensor) for each tensor of it, in an order that is the same everywhere.
   template <class Body>
   void each(Body&& body) const {
-    body(x);
+    body(Part::stream, x);
+    if (source.rows > 0) body(Part::source, source);
+    if (bias.rows > 0) body(Part::bias, bias);
   }
 };
 

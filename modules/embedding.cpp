@@ -31,7 +31,8 @@ Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), tabl
   if (c.tie_word_embeddings) {
     parameters.keep_whole();
     // The matrix is cut alike at both ends of the model: what else is here is apart from it.
-    if (c.positions > 0 || c.type_vocab_size > 0 || c.norm_placement == NormPlacement::after) parameters.begin_group();
+    if (c.positions > 0 || c.type_vocab_size > 0 || c.norm_placement == NormPlacement::after || c.attention.relative_bias.buckets > 0)
+      parameters.begin_group();
   }
   if (c.positions > 0)
     positions_ = &parameters.declare({"model.embed_positions.weight", {c.positions, c.hidden_size}, by_rows({{c.positions, 0}}), normal(c.init_std)});

@@ -378,7 +378,7 @@ ModelConfig with_shared_expert(const ModelConfig& m) {
   return shared;
 }
 
-LayerFlops experts_flops(const ModelConfig& m, Index) {
+LayerFlops experts_flops(const ModelConfig& m, const TextLengths&) {
   const MoeConfig& c = m.moe;
   LayerFlops f;
   f.products = 2.0 * m.hidden_size * double(c.experts) +

@@ -90,7 +90,7 @@ class Experts final : public Branch<T> {
   std::vector<Expert> experts_;
 };
 
-LayerFlops experts_flops(const ModelConfig&, Index seq_length);  // with the shared expert's
+LayerFlops experts_flops(const ModelConfig&, const TextLengths&);  // with the shared expert's
 // The model whose Mlp is the shared expert.
 ModelConfig with_shared_expert(const ModelConfig&);
 

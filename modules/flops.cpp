@@ -27,19 +27,26 @@ Index parameter_count(const ModelConfig& c) {
   return count;
 }
 
-TokenFlops forward_flops(const ModelConfig& c, Index seq_length) {
+namespace {
+
+// Whether its attention is that of a causal mask: of half of all keys.
+bool counts_half(const ModelConfig& c, Index layer) { return seen_by(c, layer).attention.causal && c.pattern[layer] != 'X'; }
+
+}  // namespace
+
+TokenFlops forward_flops(const ModelConfig& c, const TextLengths& lengths) {
   const double head = c.objective->flops(c);
   TokenFlops sum{head, head, head};
-  for (const char symbol : c.pattern) {
-    const LayerFlops f = layer_type(symbol).flops(c, seq_length);
+  for (Index i = 0; i < c.layers(); ++i) {
+    const LayerFlops f = layer_flops(c, i, lengths);
     sum.minimal += f.products + f.attention + f.recurrence + f.convolution;
     sum.executed += f.products + f.attention + f.scan + f.convolution;
-    sum.megatron += f.products + (c.attention.causal ? 2 : 1) * f.attention + f.recurrence * 7 / 5;
+    sum.megatron += f.products + (counts_half(c, i) ? 2 : 1) * f.attention + f.recurrence * 7 / 5;
   }
   return sum;
 }
 
-double training_flops(const ModelConfig& c, Index seq_length, const Trained& trained) {
+double training_flops(const ModelConfig& c, const TextLengths& lengths, const Trained& trained) {
   std::map<std::string, std::vector<Weight>> parts;  // by the beginning of their names: "model.layers.3." is a part, the head's have ""
   const std::string layers = "model.layers.";
   for (Weight& w : declared_weights(c)) {
@@ -49,30 +56,32 @@ double training_flops(const ModelConfig& c, Index seq_length, const Trained& tra
   }
   bool learning = false;  // something so far, from the embedding on
   double sum = 0;
-  const auto add = [&](const std::string& part, double forward) {
+  const double of_source = double(lengths.source) / double(lengths.text);
+  const auto add = [&](const std::string& part, double forward, bool in_encoder = false) {
     double saved = 0;
     for (const Weight& w : parts[part]) {
       const bool learns = !trained || trained(w);
       learning = learning || learns;
-      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size()) * w.tokens;
+      const double per_token = w.tokens * (in_encoder || w.of_source ? of_source : 1);
+      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size()) * per_token;
     }
     sum += forward + (learning && forward > 0 ? (training_factor - 1) * forward - saved : 0);
   };
   const std::string table = "model.embed_tokens.";
   add(table, 0);
   for (Index i = 0; i < c.layers(); ++i) {
-    const LayerFlops f = layer_type(c.pattern[i]).flops(c, seq_length);
-    add(fmt::format("{}{}.", layers, i), f.products + f.attention + f.recurrence + f.convolution);
+    const LayerFlops f = layer_flops(c, i, lengths);
+    add(fmt::format("{}{}.", layers, i), f.products + f.attention + f.recurrence + f.convolution, i < layers_of_encoder(c));
   }
   add("model.final_layernorm.", 0);
   add(c.tie_word_embeddings ? table : "", c.objective->flops(c));
   return sum;
 }
 
-StageCosts stage_costs(const ModelConfig& c, Index seq_length) {
+StageCosts stage_costs(const ModelConfig& c, const TextLengths& lengths) {
   StageCosts costs;
-  for (const char symbol : c.pattern) {
-    const LayerFlops f = layer_type(symbol).flops(c, seq_length);
+  for (Index i = 0; i < c.layers(); ++i) {
+    const LayerFlops f = layer_flops(c, i, lengths);
     costs.layers.push_back(f.products + f.attention + f.scan + f.convolution);
   }
   costs.embedding = double(c.hidden_size);  // a copy per token

@@ -2,8 +2,7 @@
 // Parameters and floating-point operations of a model, in closed form from its shapes.
 #pragma once
 
-#include "modules/model_config.hpp"
-#include "modules/parameter.hpp"
+#include "modules/layer.hpp"
 
 namespace gyr {
 
@@ -12,7 +11,7 @@ std::vector<Weight> declared_weights(const ModelConfig&);
 // Logical parameters of the whole model (padding not counted, tied matrices once).
 Index parameter_count(const ModelConfig&);
 
-// Forward flops per token, multiply-adds counting two.
+// Forward flops per token of the text, what an encoder does for it among them, multiply-adds counting two.
 //   minimal   attention over what its mask shows, half where it is causal, SSM as a plain recurrence (5 E N): what model flops utilisation counts
 //   executed  attention over the same, SSM chunk by chunk as it is computed, convolutions
 //   megatron  Megatron-LM r0.8's convention: attention over the full square, SSM as 7 E N, no convolution
@@ -20,19 +19,19 @@ Index parameter_count(const ModelConfig&);
 struct TokenFlops {
   double minimal = 0, executed = 0, megatron = 0;
 };
-TokenFlops forward_flops(const ModelConfig&, Index seq_length);
+TokenFlops forward_flops(const ModelConfig&, const TextLengths&);
 
 // A training step costs three forwards per token: one forward, two backward ...
 inline constexpr double training_factor = 3;
 // ... less what frozen weights save: the gradients of their matrices, and all of backward below the lowest weight that is trained. Minimal
 // flops of a step per token.
-double training_flops(const ModelConfig&, Index seq_length, const Trained&);
+double training_flops(const ModelConfig&, const TextLengths&, const Trained&);
 
 // Forward flops per token of each layer (executed), of the embedding and of the head: the costs by which stages are cut.
 struct StageCosts {
   std::vector<double> layers;
   double embedding = 0, head = 0;
 };
-StageCosts stage_costs(const ModelConfig&, Index seq_length);
+StageCosts stage_costs(const ModelConfig&, const TextLengths&);
 
 }  // namespace gyr

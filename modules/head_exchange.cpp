@@ -20,6 +20,7 @@ HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, const ScoreR
   check_head_exchange(heads.num_heads, k, n);
   part_.num_heads = heads.num_heads / n, part_.num_kv_heads = std::max<Index>(1, k / n);
   part_.batch = s_.batch, part_.queries = part_.keys = n * s_.seq_length;
+  scores_.bias = scores.bias.of_heads(s_.rank * part_.num_heads, part_.num_heads);
 }
 
 template <class T>

@@ -50,8 +50,8 @@ const Registered here({'P',
                        "hybrid",
                        "attention and Mamba-2 side by side, then SwiGLU (Falcon-H1)",
                        make_layer<HybridLayer>,
-                       [](const ModelConfig& c, Index seq_length) {
-                         return attention_flops(c, seq_length) + mamba_flops(c, seq_length) + mlp_flops(c, seq_length);
+                       [](const ModelConfig& c, const TextLengths& n) {
+                         return attention_flops(c, n) + mamba_flops(c, n) + mlp_flops(c, n);
                        },
                        {attention_section, mamba_section, mlp_section}});
 

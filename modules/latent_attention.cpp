@@ -228,10 +228,10 @@ void read_latent(Section& s, ModelConfig& m) {
   c.bias = s.get("bias", c.bias, "biases on what heads are made of, and on o");
 }
 
-LayerFlops latent_attention_flops(const ModelConfig& m, Index seq_length) {
+LayerFlops latent_attention_flops(const ModelConfig& m, const TextLengths& lengths) {
   const LatentConfig& c = m.latent;
   const double d = double(m.hidden_size), heads = double(c.num_heads), q = heads * double(c.qk_head_dim()), v = heads * double(c.v_head_dim);
-  const double keys = m.attention.causal ? double(seq_length) / 2 : double(seq_length);  // on average
+  const double keys = m.attention.causal ? double(lengths.text) / 2 : double(lengths.text);  // on average
   LayerFlops f;
   f.products = 2 * d * double(c.q_rank + c.kv_rank + c.rope_dim) + 2 * (c.q_rank > 0 ? double(c.q_rank) : d) * q +
                2 * double(c.kv_rank) * heads * double(c.head_dim + c.v_head_dim) + 2 * v * d;

@@ -75,7 +75,7 @@ class LatentAttention final : public Branch<T> {
   Parameter *q_a_bias_ = nullptr, *kv_a_bias_ = nullptr, *o_bias_ = nullptr;
 };
 
-LayerFlops latent_attention_flops(const ModelConfig&, Index seq_length);
+LayerFlops latent_attention_flops(const ModelConfig&, const TextLengths&);
 
 void read_latent(Section&, ModelConfig&);
 inline constexpr LayerSection latent_section{"latent", "latent attention", read_latent};

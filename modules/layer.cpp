@@ -43,4 +43,22 @@ LayerFlops operator+(const LayerFlops& a, const LayerFlops& b) {
   return {a.products + b.products, a.attention + b.attention, a.recurrence + b.recurrence, a.scan + b.scan, a.convolution + b.convolution};
 }
 
+LayerFlops operator*(double n, const LayerFlops& a) { return {n * a.products, n * a.attention, n * a.recurrence, n * a.scan, n * a.convolution}; }
+
+bool has_encoder(const ModelConfig& c) { return c.pattern.find(encoder_end) != std::string::npos; }
+
+Index layers_of_encoder(const ModelConfig& c) { return has_encoder(c) ? Index(c.pattern.find(encoder_end)) : 0; }
+
+ModelConfig seen_by(const ModelConfig& c, Index layer) {
+  ModelConfig seen = c;
+  if (layer < layers_of_encoder(c)) seen.attention.causal = false;
+  return seen;
+}
+
+LayerFlops layer_flops(const ModelConfig& c, Index layer, const TextLengths& n) {
+  const LayerType& type = layer_type(c.pattern[layer]);
+  if (layer >= layers_of_encoder(c)) return type.flops(c, n);
+  return double(n.source) / double(n.text) * type.flops(seen_by(c, layer), n.source);
+}
+
 }  // namespace gyr

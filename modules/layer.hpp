@@ -43,6 +43,12 @@ class Branch {
 
 inline double beta(Add add) { return add == Add::yes ? 1 : 0; }
 
+// Tokens of a text, and of the source that an encoder has read for it; 0: there is none.
+struct TextLengths {
+  Index text, source = 0;
+  TextLengths(Index text, Index source = 0) : text(text), source(source) {}
+};
+
 // Forward flops of one token in one layer, multiply-adds counting two, under the conventions of flops.hpp.
 struct LayerFlops {
   double products = 0;    // projections
@@ -52,6 +58,8 @@ struct LayerFlops {
   double convolution = 0;
 };
 LayerFlops operator+(const LayerFlops&, const LayerFlops&);
+
+LayerFlops operator*(double, const LayerFlops&);
 
 // Declares its weights, and computes in their scalar.
 using MakeLayer = std::unique_ptr<Layer> (*)(const ModelConfig&, const std::string& name, Parameters&);
@@ -73,13 +81,22 @@ struct LayerType {
   const char* name;
   const char* help;
   MakeLayer make;
-  LayerFlops (*flops)(const ModelConfig&, Index seq_length);
+  LayerFlops (*flops)(const ModelConfig&, const TextLengths&);
   std::vector<LayerSection> sections;
 };
 
 const std::vector<LayerType>& layer_types();  // by symbol
 const LayerType& layer_type(char symbol);     // Exit::config with the known symbols where there is none
 std::vector<LayerSection> layer_sections();   // of all of them, each once, by name
+
+// Layers before this one read the source, both ways; it and those behind it write the text. A pattern has it once or not at all.
+inline constexpr char encoder_end = '>';
+bool has_encoder(const ModelConfig&);
+Index layers_of_encoder(const ModelConfig&);  // before it; 0: there is none
+// The model as layer i computes with it: an encoder looks both ways.
+ModelConfig seen_by(const ModelConfig&, Index layer);
+// Per token of the text.
+LayerFlops layer_flops(const ModelConfig&, Index layer, const TextLengths&);
 
 struct Registered {
   explicit Registered(LayerType type);

@@ -282,7 +282,7 @@ void read_mamba(Section& s, ModelConfig& m) {
   c.decay_conv = s.get("decay_conv", c.decay_conv, "weight decay on the convolution's weights").effect(Effect::course);
 }
 
-LayerFlops mamba_flops(const ModelConfig& m, Index) {
+LayerFlops mamba_flops(const ModelConfig& m, const TextLengths&) {
   const MambaConfig& c = m.mamba;
   const double e = double(c.inner()), gn = double(c.num_groups * c.state_size);
   LayerFlops f;

@@ -92,7 +92,7 @@ class Mamba final : public Branch<T> {
   Parameter *in_bias_ = nullptr, *conv_bias_ = nullptr, *norm_ = nullptr, *out_bias_ = nullptr;
 };
 
-LayerFlops mamba_flops(const ModelConfig&, Index seq_length);
+LayerFlops mamba_flops(const ModelConfig&, const TextLengths&);
 
 void read_mamba(Section&, ModelConfig&);
 inline constexpr LayerSection mamba_section{"mamba", "Mamba-2 state-space branch", read_mamba};

@@ -32,7 +32,7 @@ class Mlp final : public Branch<T> {
   Parameter *gate_bias_ = nullptr, *up_bias_ = nullptr, *down_bias_ = nullptr;
 };
 
-LayerFlops mlp_flops(const ModelConfig&, Index seq_length);
+LayerFlops mlp_flops(const ModelConfig&, const TextLengths&);
 
 void read_mlp(Section&, ModelConfig&);
 inline constexpr LayerSection mlp_section{"mlp", "MLP block", read_mlp};

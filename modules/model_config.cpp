@@ -8,6 +8,43 @@
 
 namespace gyr {
 
+namespace {
+
+// An encoder sees both ways, and a layer that reads what it made stands behind it.
+void check_encoder(const ModelConfig& c) {
+  const auto end = c.pattern.find(encoder_end), reader = c.pattern.find('X');
+  if (end == std::string::npos) {
+    require(reader == std::string::npos, Exit::config,
+            "model.pattern: X at {} attends to what an encoder made of the source, and nothing ends an encoder; put its layers and > in front",
+            reader + 1);
+    return;
+  }
+  require(c.pattern.find(encoder_end, end + 1) == std::string::npos && end > 0 && end + 1 < c.pattern.size(), Exit::config,
+          "model.pattern: > ends the encoder, once, between layers that read the source and layers that write the text");
+  const auto other = c.pattern.substr(0, end).find_first_not_of("*-B");
+  require(other == std::string::npos, Exit::config, "model.pattern: layer {} of the encoder is '{}'; an encoder has layers *, - and B", other + 1,
+          c.pattern[other == std::string::npos ? 0 : other]);
+  require(c.norm_placement != NormPlacement::after, Exit::config,
+          "model.norm_placement = after: an encoder (layer > of model.pattern) ends with a norm of its own; take before or both");
+  require(c.attention.causal, Exit::config, "model.attention.causal = false: behind an encoder a token sees those before it alone; leave it true");
+  require(c.decoder_start_token_id < c.vocab_size, Exit::config, "model.decoder_start_token_id = {} is none of the {} tokens of model.vocab_size",
+          c.decoder_start_token_id, c.vocab_size);
+}
+
+void check_relative_bias(const ModelConfig& c) {
+  const RelativeBiasConfig& r = c.attention.relative_bias;
+  if (r.buckets == 0) return;
+  require(r.buckets >= 4 && r.buckets % 2 == 0, Exit::config, "model.attention.relative_bias.buckets = {}: take an even number, 4 or more", r.buckets);
+  require(r.max_distance > r.buckets / 2, Exit::config,
+          "model.attention.relative_bias.max_distance = {}: {} distances have buckets of their own; take more than these", r.max_distance,
+          r.buckets / 2);
+  require(c.attention.soft_cap == 0, Exit::config, "model.attention.soft_cap: scores with a relative_bias have no cap; leave one of them out");
+  require(c.pattern.find('P') == std::string::npos, Exit::config,
+          "model.attention.relative_bias: hybrid layers (P of model.pattern) have none; take * and M in their place, or set buckets: 0");
+}
+
+}  // namespace
+
 void check(const ModelConfig& c) {
   const auto divides = [](Index part, Index whole, const char* what) {
     require(part > 0 && whole % part == 0, Exit::config, "model: {} ({} does not divide {})", what, part, whole);
@@ -22,6 +59,8 @@ void check(const ModelConfig& c) {
   require(
       c.attention.causal || c.pattern.find('W') == std::string::npos, Exit::config,
       "model.attention.causal = false: a window (layers W of model.pattern) shows what precedes a token; take * in their place, or leave it true");
+  check_encoder(c);
+  check_relative_bias(c);
   require(c.norm == NormType::rms || c.norm_offset == 0, Exit::config,
           "model.norm_offset: {} is added to weights of RMSNorms, and model.norm is layer; take rms, or leave the offset out", c.norm_offset);
   const RopeScaling& rope = c.attention.rope_scaling;
@@ -124,6 +163,9 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
                        .at_least(-1)
                        .at_most(most_tokens)
                        .effect(Effect::course);
+  c.decoder_start_token_id = s.get("decoder_start_token_id", d.decoder_start_token_id, "token that a text begins with behind an encoder (layer >)")
+                                 .at_least(0)
+                                 .at_most(most_tokens);
   for (const LayerSection& section : layer_sections()) section.read(s.section(section.name, section.help), c);
   check(c);
   return c;

@@ -26,6 +26,12 @@ inline constexpr Index most_layers = Index(1) << 14;
 inline constexpr Index most_tokens = (Index(1) << 31) - 1;  // of a vocabulary: token ids have 32 bits
 inline constexpr Index longest = Index(1) << 24;            // tokens of a sequence
 
+// Numbers that scores are added by the distance from query to key, see distance_bias.hpp.
+struct RelativeBiasConfig {
+  Index buckets = 0;  // of distances; 0: scores do not depend on distances
+  Index max_distance = 128;
+};
+
 struct AttentionConfig {
   Index num_heads = 8, num_kv_heads = 2, head_dim = 64;  // query heads, key/value heads, channels of a head
   double rope_theta = 1e11;                              // base of the rotary embedding
@@ -36,6 +42,7 @@ struct AttentionConfig {
   bool causal = true;                   // false: every token of a text sees all of it
   Index window = 0;                     // tokens that a query sees, its own among them; 0: all. No setting here: see WindowConfig
   double soft_cap = 0;                  // bound that scores tend to by tanh; 0: none
+  RelativeBiasConfig relative_bias = {};
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
 
   Index rotary_dim() const { return Index(double(head_dim) * rotary_fraction); }
@@ -113,6 +120,7 @@ struct ModelConfig {
   double lm_head_soft_cap = 0;     // bound that logits tend to by tanh; 0: none
   double init_std = 0.02;          // of initial matrices
   std::int32_t pad_token_id = -1;  // token whose embedding takes no gradient; none where negative
+  std::int32_t decoder_start_token_id = 0;  // that a text begins with behind an encoder
   AttentionConfig attention;
   WindowConfig window;
   MambaConfig mamba;

@@ -33,6 +33,14 @@ struct ExpertRanks {
   double room = 0;
 };
 
+// What an encoder made of the source, in the rows that this rank keeps, or by distance from query to key; and in a backward where its gradient is
+// added up.
+struct Accompanying {
+  AnyTensor2 values = {}, gradient = {};
+
+  explicit operator bool() const { return values.rows > 0; }
+};
+
 struct Pass {
   Device& dev;
   BlockedCommunicator& tensor;
@@ -47,6 +55,10 @@ struct Pass {
   Hook* hook = nullptr;
   // What a term of the loss that every sequence has counts with: 1 / sequences of the step, of all data ranks; 0: there is no backward.
   double sequence_weight = 0;
+  // Of a layer behind an encoder: the pass of the source, null where the text alone goes on; and what the encoder made of it.
+  Pass* source = nullptr;
+  Accompanying encoded = {};
+  Accompanying bias = {};  // (buckets, heads of this rank)
 
   // Memory until the end of the scope.
   template <class S, class... Extent>

@@ -46,6 +46,9 @@ struct SequenceLayout {
   // Of all ranks' tokens in their order, where this rank computes with queries of others.
   bool meets_other_queries() const { return shared() && mode != ContextMode::ring; }
   Documents whole_documents = {};
+  // Behind an encoder: how far each row sees along the source, as if its keys began where the queries do; empty: all of it.
+  Documents seen_of_source = {};
+  std::vector<Index> source_lengths = {};  // with a state store: tokens of the source of each sequence
 };
 
 // Tokens of a sequence on each of so many ranks.

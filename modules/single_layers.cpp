@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers of one residual, for patterns such as "M*-M-": Mamba-2, attention to all tokens, through a window or by latent keys, MLP; experts, with or
-// without one that all tokens share; and attention and MLP side by side.
+// Layers of one residual, for patterns such as "M*-M-": Mamba-2, attention to all tokens, through a window or by latent keys, attention to a source,
+// MLP; experts, with or without one that all tokens share; and attention and MLP side by side.
 #include "modules/attention.hpp"
+#include "modules/cross_attention.hpp"
 #include "modules/experts.hpp"
 #include "modules/latent_attention.hpp"
 #include "modules/mamba.hpp"
@@ -35,6 +36,10 @@ struct AttentionLayer final : SingleLayer<T, Attention> {
   AttentionLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Attention>(c, name, ".self_attn", p) {}
 };
 template <class T>
+struct CrossAttentionLayer final : SingleLayer<T, CrossAttention> {
+  CrossAttentionLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, CrossAttention>(c, name, ".cross_attn", p) {}
+};
+template <class T>
 struct WindowLayer final : SingleLayer<T, Attention> {
   WindowLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Attention>(with_window(c), name, ".self_attn", p) {}
 };
@@ -61,11 +66,13 @@ struct ParallelLayer final : SingleLayer<T, Attention> {
     this->residual_.add(std::make_unique<Mlp<T>>(c, name + ".feed_forward", p));
   }
 };
-LayerFlops window_flops(const ModelConfig& m, Index seq_length) { return attention_flops(with_window(m), seq_length); }
-LayerFlops parallel_flops(const ModelConfig& m, Index seq_length) { return attention_flops(m, seq_length) + mlp_flops(m, seq_length); }
+LayerFlops window_flops(const ModelConfig& m, const TextLengths& n) { return attention_flops(with_window(m), n); }
+LayerFlops parallel_flops(const ModelConfig& m, const TextLengths& n) { return attention_flops(m, n) + mlp_flops(m, n); }
 
 const Registered mamba({'M', "mamba", "Mamba-2 alone", make_layer<MambaLayer>, mamba_flops, {mamba_section}});
 const Registered attention({'*', "attention", "attention alone", make_layer<AttentionLayer>, attention_flops, {attention_section}});
+const Registered cross(
+    {'X', "cross", "attention to what an encoder made of the source", make_layer<CrossAttentionLayer>, cross_attention_flops, {attention_section}});
 const Registered window({'W', "window", "attention through a window", make_layer<WindowLayer>, window_flops, {attention_section, window_section}});
 const Registered latent({'L', "latent", "attention by latent keys and values", make_layer<LatentLayer>, latent_attention_flops, {latent_section}});
 const Registered mlp({'-', "mlp", "MLP alone", make_layer<MlpLayer>, mlp_flops, {mlp_section}});

@@ -13,11 +13,13 @@ namespace gyr {
 
 class StateStore {
  public:
-  // Room for `sequences` sequences of at most `capacity` tokens.
-  StateStore(Arena arena, Index sequences, Index capacity) : arena_(std::move(arena)), sequences_(sequences), capacity_(capacity) {}
+  // Room for `sequences` sequences of at most `capacity` tokens, behind an encoder with sources of at most so many.
+  StateStore(Arena arena, Index sequences, Index capacity, Index source_capacity = 0)
+      : arena_(std::move(arena)), sequences_(sequences), capacity_(capacity), source_capacity_(source_capacity) {}
 
   Index sequences() const { return sequences_; }
   Index capacity() const { return capacity_; }
+  Index source_capacity() const { return source_capacity_; }
   const Arena& arena() const { return arena_; }
 
   // (sequences, extents...) of one owner.
@@ -39,7 +41,7 @@ class StateStore {
 
  private:
   Arena arena_;
-  Index sequences_, capacity_;
+  Index sequences_, capacity_, source_capacity_;
   std::map<std::pair<const void*, const void*>, AnyTensor> made_;
 };
 

@@ -73,6 +73,7 @@ struct Weight {
   bool of_rows = false;      // works on rows of the residual stream: where ranks keep shares of these, each has a part of its gradient
   bool learns = true;        // by its gradient; false: it has none, and is held as if it were frozen
   double tokens = 1;         // the part of all tokens that are multiplied with it
+  bool of_source = false;    // these being the source's, not the text's
   Span team = {0, 0};        // the ranks of the tensor axis that hold it among themselves, the others nothing; empty: all of them hold it
   ExpertNumber expert = {};  // whose it is: ranks that deal experts among themselves hold those of their own alone
 

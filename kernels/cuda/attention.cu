@@ -57,21 +57,22 @@ GYR_DEVICE int least(Index a, int b) { return a < b ? int(a) : b; }
 // Where a warp's query is, and which keys it sees.
 template <class T>
 struct Query {
-  Index row, head, kv_head, first_key_row, hidden, seen;
+  Index row, query, head, kv_head, first_key_row, hidden, seen;
 
   GYR_DEVICE Query(const Heads& s, Index task) {
     row = task / s.num_heads, head = task % s.num_heads, kv_head = head / s.group();
-    const Index i = row % s.queries, b = row / s.queries;
+    query = row % s.queries;
+    const Index b = row / s.queries;
     first_key_row = b * s.keys;
-    hidden = s.hidden(b, i), seen = s.seen(b, i);
+    hidden = s.hidden(b, query), seen = s.seen(b, query);
   }
   GYR_DEVICE HeadRow<T> of(const Global<const T>& x, Index width) const { return {x, row, head * width, width}; }
   GYR_DEVICE HeadRow<T> key(const Global<const T>& x, Index j, Index width) const { return {x, first_key_row + j, kv_head * width, width}; }
 };
 
 template <class T>
-GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, bool fresh, Global<const T> q, Global<const T> k, Global<const T> v, Global<Acc<T>> o,
-                          Global<Acc<T>> m, Global<Acc<T>> l) {
+GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, bool fresh, Global<const T> q, Global<const T> k,
+                          Global<const T> v, Global<Acc<T>> o, Global<Acc<T>> m, Global<Acc<T>> l) {
   using A = Acc<T>;
   each_row(s.batch * s.queries * s.num_heads, [&](Index task) {
     const Query<T> at(s, task);
@@ -80,7 +81,9 @@ GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, bool fresh, Global<
     Columns<A> out;
     for (Index j = at.hidden; j < at.seen; j += warp_size) {
       const int count = least(at.seen - j, warp_size);
-      const A score = lane() < count ? score_of(query.dot(at.key(k, j + lane(), s.head_dim))) : -std::numeric_limits<A>::infinity();
+      const Index mine = j + lane();
+      const A score = lane() < count ? score_of(query.dot(at.key(k, mine, s.head_dim))) + bias.of(at.head, at.query, mine)
+                                     : -std::numeric_limits<A>::infinity();
       const A largest = warp_largest(score > top ? score : top), shrink = fast_exp(top - largest);
       const A p = lane() < count ? fast_exp(score - largest) : A(0);
       top = largest, sum = sum * shrink + warp_sum(p), kept *= shrink;
@@ -94,19 +97,19 @@ GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, bool fresh, Global<
   });
 }
 
-// p and dS of one score.
+// p of one score, and the gradients of it and of what the rule made it of.
 template <class A>
 struct ScoreGradient {
-  A p, d;
-  GYR_DEVICE ScoreGradient(const ScoreOf<A>& score_of, A product, A dp, A lse, A delta) {
+  A p, of_score, d;
+  GYR_DEVICE ScoreGradient(const ScoreOf<A>& score_of, A bias, A product, A dp, A lse, A delta) {
     const A score = score_of(product);
-    p = fast_exp(score - lse), d = p * (dp - delta) * score_of.scale * score_of.cap.slope(score);
+    p = fast_exp(score + bias - lse), of_score = p * (dp - delta), d = of_score * score_of.scale * score_of.cap.slope(score);
   }
 };
 
 template <class T>
-GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> dout,
-                                   Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dq) {
+GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, Global<const T> q, Global<const T> k,
+                                   Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dq) {
   using A = Acc<T>;
   each_row(s.batch * s.queries * s.num_heads, [&](Index task) {
     const Query<T> at(s, task);
@@ -117,7 +120,9 @@ GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Global<con
       const int count = least(at.seen - j, warp_size);
       A d = 0;
       if (const Index mine = j + lane(); lane() < count)
-        d = ScoreGradient<A>(score_of, query.dot(at.key(k, mine, s.head_dim)), slope.dot(at.key(v, mine, s.v_head_dim)), top, mean).d;
+        d = ScoreGradient<A>(score_of, bias.of(at.head, at.query, mine), query.dot(at.key(k, mine, s.head_dim)),
+                             slope.dot(at.key(v, mine, s.v_head_dim)), top, mean)
+                .d;
       sum.add(d, count, [&](int l) { return at.key(k, j + l, s.head_dim); }, s.head_dim);
     }
     sum.store(dq, at.row, at.head * s.head_dim, s.head_dim, [&](const auto& x, Index c, A more) { return x.load(at.row, c) + more; });
@@ -126,8 +131,8 @@ GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Global<con
 
 // The queries of all heads of its group, in order, that see a key.
 template <class T>
-GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> dout,
-                                Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dk, Global<Acc<T>> dv) {
+GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, Global<const T> q, Global<const T> k,
+                                Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dk, Global<Acc<T>> dv) {
   using A = Acc<T>;
   each_row(s.batch * s.keys * s.num_kv_heads, [&](Index task) {
     const Index row = task / s.num_kv_heads, kv_head = task % s.num_kv_heads, j = row % s.keys, first_row = row / s.keys * s.queries;
@@ -142,7 +147,7 @@ GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Global<const 
         if (lane() < count) {
           const Query<T> at(s, (first_row + i + lane()) * s.num_heads + head);
           if (at.hidden <= j && j < at.seen) {
-            const ScoreGradient<A> g(score_of, at.of(q, s.head_dim).dot(key), at.of(dout, s.v_head_dim).dot(value), lse.load(at.row, head),
+            const ScoreGradient<A> g(score_of, bias.of(head, at.query, j), at.of(q, s.head_dim).dot(key), at.of(dout, s.v_head_dim).dot(value), lse.load(at.row, head),
                                      delta.load(at.row, head));
             p = g.p, d = g.d;
           }
@@ -153,6 +158,27 @@ GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Global<const 
     const auto add = [&](const auto& x, Index c, A more) { return x.load(row, c) + more; };
     value_sum.store(dv, row, kv_head * s.v_head_dim, s.v_head_dim, add);
     key_sum.store(dk, row, kv_head * s.head_dim, s.head_dim, add);
+  });
+}
+
+// The gradient of a bias: a warp takes a head and a distance, its lanes the queries by 32, all sequences one after the other.
+template <class T>
+GYR_KERNEL backward_bias_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, Distances<Acc<T>> gradient, Global<const T> q,
+                                Global<const T> k, Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta) {
+  using A = Acc<T>;
+  each_row(s.num_heads * gradient.at.columns(), [&](Index task) {
+    const Index head = task / gradient.at.columns(), column = task % gradient.at.columns(), distance = column - gradient.first;
+    A sum = 0;
+    for (Index row = lane(); row < s.batch * s.queries; row += warp_size) {
+      const Query<T> at(s, row * s.num_heads + head);
+      const Index j = at.query + distance;
+      if (j < at.hidden || j >= at.seen) continue;
+      sum += ScoreGradient<A>(score_of, bias.of(head, at.query, j), at.of(q, s.head_dim).dot(at.key(k, j, s.head_dim)),
+                              at.of(dout, s.v_head_dim).dot(at.key(v, j, s.v_head_dim)), lse.load(at.row, head), delta.load(at.row, head))
+                 .of_score;
+    }
+    sum = warp_sum(sum);
+    if (lane() == 0) gradient.at.store(head, column, gradient.at.load(head, column) + sum);
   });
 }
 
@@ -222,14 +248,14 @@ template <class T>
 void attention(Device& dev, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
                Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state) {
   const bool fresh = carry == Carry::fresh;
-  const double each = 2.0 * double(shape.head_dim + shape.v_head_dim) + (scores.cap > 0 ? 7 : 4);
+  const double each = 2.0 * double(shape.head_dim + shape.v_head_dim) + (scores.cap > 0 ? 7 : 4) + (scores.bias ? 1 : 0);
   const Heads heads(shape, mask);
   const auto run = dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2));
   if (!run) return;
   if constexpr (std::is_same_v<T, bf16>)
-    if (attention_by_tensor_cores(dev, heads, scores, q, k, v, fresh, state)) return;
+    if (!scores.bias && attention_by_tensor_cores(dev, heads, scores, q, k, v, fresh, state)) return;
   launch(dev, "attention", grid_of_warps(shape.batch * shape.queries * shape.num_heads), forward_kernel<T>, heads, ScoreOf<Acc<T>>(scores),
-         fresh, q, k, v, state.o, state.m, state.l);
+         Distances<const Acc<T>>(scores.bias.values, scores.bias, mask), fresh, q, k, v, state.o, state.m, state.l);
 }
 
 template <class A>
@@ -256,15 +282,20 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   const Heads heads(shape, mask);
   const KeyGradientParts parts(dev.scratch, heads, std::is_same_v<T, bf16> ? KeyGradientParts::enough(heads) : 1);
-  const double each = 6.0 * double(shape.head_dim) + 4.0 * double(shape.v_head_dim) + (scores.cap > 0 ? 12 : 5);
+  const double each = 6.0 * double(shape.head_dim) + 4.0 * double(shape.v_head_dim) + (scores.cap > 0 ? 12 : 5) + (scores.bias ? 3 : 0);
   const auto run = dev.launch("attention_backward", each * pairs(shape, mask), bytes<T>(shape, 4));
   if (!run) return;
   if constexpr (std::is_same_v<T, bf16>)
-    if (attention_gradients_by_tensor_cores(dev, heads, scores, q, k, v, dout, lse, delta, parts, dq, dk, dv)) return;
-  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.queries * shape.num_heads), backward_queries_kernel<T>, heads,
-         ScoreOf<Acc<T>>(scores), q, k, v, dout, lse, delta, dq);
-  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.keys * shape.num_kv_heads), backward_keys_kernel<T>, heads,
-         ScoreOf<Acc<T>>(scores), q, k, v, dout, lse, delta, dk, dv);
+    if (!scores.bias && attention_gradients_by_tensor_cores(dev, heads, scores, q, k, v, dout, lse, delta, parts, dq, dk, dv)) return;
+  const ScoreOf<Acc<T>> score_of(scores);
+  const Distances<const Acc<T>> bias(scores.bias.values, scores.bias, mask);
+  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.queries * shape.num_heads), backward_queries_kernel<T>, heads, score_of, bias, q,
+         k, v, dout, lse, delta, dq);
+  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.keys * shape.num_kv_heads), backward_keys_kernel<T>, heads, score_of, bias, q, k,
+         v, dout, lse, delta, dk, dv);
+  if (scores.bias)
+    launch(dev, "attention_backward", grid_of_warps(shape.num_heads * scores.bias.gradient.columns), backward_bias_kernel<T>, heads, score_of, bias,
+           Distances<Acc<T>>(scores.bias.gradient, scores.bias, mask), q, k, v, dout, lse, delta);
 }
 
 GYR_ALL_ATTENTION

@@ -40,8 +40,20 @@ struct ScoreOf {
   GYR_DEVICE A operator()(A product) const { return cap.at(scale * product); }
 };
 
-// The same for bf16 by tensor cores, where heads have up to 128 numbers, a multiple of 8, and rows begin where packs do. False elsewhere, and nothing
-// is done.
+// The numbers of a bias, or of its gradient, as those of query i and key j of a block.
+template <class A>
+struct Distances {
+  cuda::Global<A> at;  // none where there is no bias
+  Index first = 0;
+
+  Distances(const AnyTensor2& x, const DistanceBias& bias, const Mask& mask) : first(bias.first_column(mask)) {
+    if (bias) at = cuda::Global<A>(x.as<std::remove_const_t<A>>());
+  }
+  GYR_DEVICE A of(Index head, Index i, Index j) const { return at ? at.load(head, first + j - i) : A(0); }
+};
+
+// The same for bf16 by tensor cores, where heads have up to 128 numbers, a multiple of 8, scores no bias, and rows begin where packs do. False
+// elsewhere, and nothing is done.
 bool attention_by_tensor_cores(Device&, const Heads&, const ScoreRule&, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
                                AttentionState<float> state);
 

@@ -176,6 +176,26 @@ KOKKOS_INLINE_FUNCTION void apply_cap(const SoftCap<A>& cap, A* s, Index first, 
   for (Index c = first; c < last; ++c) s[c] = cap.cap * fast_tanh(s[c] * cap.inverse);
 }
 
+// The numbers of a bias, or of its gradient: of head h, query i and key j of a block, and behind it those of the next keys.
+template <class A>
+struct Distances {
+  A* data = nullptr;
+  Index columns = 0, first = 0;
+
+  Distances() = default;
+  Distances(const AnyTensor2& x, const DistanceBias& bias, const Mask& mask)
+      : data(bias ? x.as<std::remove_const_t<A>>().data() : nullptr), columns(x.columns), first(bias.first_column(mask)) {}
+  KOKKOS_INLINE_FUNCTION A* at(Index h, Index i, Index j) const { return data + h * columns + first + j - i; }
+};
+
+// Scores of the keys from j on, of which [first, last) are seen, with their bias.
+template <class A>
+KOKKOS_INLINE_FUNCTION void add_bias(const Distances<const A>& bias, Index head, Index i, Index j, A* s, Index first, Index last) {
+  if (!bias.data) return;
+  const A* const b = bias.at(head, i, j);
+  for (Index c = first; c < last; ++c) s[c] += b[c];
+}
+
 // Where what becomes of the scores s is stored: in their place, or as P beside them.
 template <class P, class A>
 Matrix<P> in_place_or(Matrix<A> s, Tensor2<P> beside) {
@@ -217,6 +237,7 @@ void forward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& sc
   using A = Acc<T>;
   const Index E = tiling.shape.head_dim, V = tiling.shape.v_head_dim;
   const SoftCap<A> cap(scores.cap);
+  const Distances<const A> bias(scores.bias.values, scores.bias, tiling.mask);
   const Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<P>(tiling.rows(), E);
   const auto o_stack = dev.scratch.tensor<A>(tiling.rows(), V), tile = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
@@ -241,12 +262,13 @@ void forward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& sc
     const auto keys = operand<P>(dev, tiling.tile(k, stack, j, n), k_copy);
     const auto values = operand<P>(dev, tiling.tile(v, stack, j, n), v_copy);
     product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scores.scale);
-    if (const auto run = dev.launch("attention", (cap.caps() ? 7.0 : 4.0) * M * n, double(sizeof(A) + sizeof(P)) * M * n))
+    if (const auto run = dev.launch("attention", ((cap.caps() ? 7.0 : 4.0) + (scores.bias ? 1 : 0)) * M * n, double(sizeof(A) + sizeof(P)) * M * n))
       for_rows(
           dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
             const auto [first, last] = tiling.view(stack, r, j, n);
             P* const p = weights.row(r);
             apply_cap(cap, s.row(r), first, last);
+            add_bias(bias, stack.head(r), stack.first_query + r % stack.queries, j, s.row(r), first, last);
             const A shrink = online_softmax(s.row(r) + first, last - first, m(r), l(r));
             store(s.row(r), first, last, n, p);
             A* const o = out.row(r);
@@ -333,11 +355,45 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
 
 namespace {
 
+// Adds to a piece's sums (group, distances) those of a tile of ds, which is scale times them.
+template <class A>
+void add_bias_gradient(Device& dev, const Tiling& tiling, const Stack& stack, Index j, const Matrix<A>& ds, double scale, const Distances<A>& sums) {
+  const A inverse = A(1 / scale);
+  for_rows(
+      dev, "attention_bias_backward", stack.group, KOKKOS_LAMBDA(const Index g) {
+        for (Index i = 0; i < stack.queries; ++i) {
+          const Index r = g * stack.queries + i;
+          const auto [first, last] = tiling.view(stack, r, j, ds.columns);
+          A* const sum = sums.at(g, stack.first_query + i, j);
+          const A* const d = ds.row(r);
+          for (Index c = first; c < last; ++c) sum[c] += d[c] * inverse;
+        }
+      });
+}
+
+// Adds the sums of pieces, sequence after sequence.
+template <class A>
+void add_pieces(Device& dev, const AttentionShape& s, const AnyTensor2& pieces, const AnyTensor2& gradient) {
+  const Index columns = gradient.columns, heads = s.num_heads, batch = s.batch;
+  const auto from = pieces.as<const A>();
+  const auto to = gradient.as<A>();
+  if (const auto run = dev.launch("attention_backward", double(batch) * heads * columns, sizeof(A) * double(batch + 2) * heads * columns))
+    for_rows(
+        dev, "attention_bias_sum", heads, KOKKOS_LAMBDA(const Index h) {
+          for (Index b = 0; b < batch; ++b)
+            for (Index c = 0; c < columns; ++c) to(h, c) += from(b * heads + h, c);
+        });
+}
+
+// bias_sums: (batch * num_heads, distances) where scores have a bias.
 template <class T, class P>
 void backward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
               Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk,
-              Matrix<Acc<T>> dv) {
+              Matrix<Acc<T>> dv, const AnyTensor2& bias_sums) {
   using A = Acc<T>;
+  const Distances<const A> bias(scores.bias.values, scores.bias, tiling.mask);
+  Distances<A> sums(bias_sums, scores.bias, tiling.mask);
+  if (scores.bias) sums.data += piece * tiling.group * sums.columns;
   const Index E = tiling.shape.head_dim, V = tiling.shape.v_head_dim;
   const SoftCap<A> cap(scores.cap);
   const Scope scope(dev.scratch);
@@ -366,13 +422,15 @@ void backward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& s
     const auto values = operand<P>(dev, tiling.tile(v, stack, j, n), v_copy);
     product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scores.scale);
     product<P>(dev, MatrixOp::none, douts, MatrixOp::transpose, values, ds);
-    if (const auto run = dev.launch("attention_backward", (cap.caps() ? 12.0 : 5.0) * M * n, 2.0 * (sizeof(A) + sizeof(P)) * M * n))
+    if (const auto run = dev.launch("attention_backward", ((cap.caps() ? 12.0 : 5.0) + (scores.bias ? 3 : 0)) * M * n,
+                                    2.0 * (sizeof(A) + sizeof(P)) * M * n)) {
       for_rows(
           dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
             const auto [first, last] = tiling.view(stack, r, j, n);
             const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)), factor = A(scores.scale);
             A *const p = s.row(r), *const d = ds.row(r);
             apply_cap(cap, p, first, last);
+            add_bias(bias, stack.head(r), stack.first_query + r % stack.queries, j, p, first, last);
 #pragma GCC ivdep
             for (Index c = first; c < last; ++c) {
               const A slope = cap.slope(p[c]);
@@ -382,6 +440,8 @@ void backward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& s
             store(p, first, last, n, weights.row(r));
             store(d, first, last, n, dweights.row(r));
           });
+      if (scores.bias) add_bias_gradient(dev, tiling, stack, j, ds, scores.scale, sums);
+    }
     product<P>(dev, MatrixOp::transpose, weights, MatrixOp::none, douts, tiling.tile(dv, stack, j, n), 1, 1);
     product<P>(dev, MatrixOp::transpose, dweights, MatrixOp::none, queries, tiling.tile(dk, stack, j, n), 1, 1);
     product<P>(dev, MatrixOp::none, dweights, MatrixOp::none, keys, dqueries, 1, 1);
@@ -400,10 +460,17 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   const Tiling tiling(shape, mask);
+  const Scope scope(dev.scratch);
+  AnyTensor2 sums;
+  if (scores.bias) {
+    sums = take(dev.scratch, dtype_of<Acc<T>>(), shape.batch * shape.num_heads, scores.bias.values.columns);
+    fill(dev, sums.flat(), 0);
+  }
   with_operands<T>(dev, [&]<class P>(std::type_identity<P>) {
     tiling.for_pieces(dev, "attention_backward",
-                      [&](Device& lane, Index piece) { backward<T, P>(lane, tiling, piece, scores, q, k, v, dout, lse, delta, dq, dk, dv); });
+                      [&](Device& lane, Index piece) { backward<T, P>(lane, tiling, piece, scores, q, k, v, dout, lse, delta, dq, dk, dv, sums); });
   });
+  if (scores.bias) add_pieces<Acc<T>>(dev, shape, sums, scores.bias.gradient);
 }
 
 GYR_ALL_ATTENTION

@@ -20,8 +20,13 @@ struct Case {
   std::vector<std::int32_t> positions = {};  // of packed documents
   std::vector<std::int32_t> ahead = {};      // behind each row, where the mask is not causal
   double cap = 0;
+  bool biased = false;
 
   ScoreRule scores() const { return {scale, cap}; }
+  // Of a bias, with some to spare on both sides.
+  Index zero() const { return mask.first_query + shape.queries + 1 - mask.first_key; }
+  Index distances() const { return shape.queries + shape.keys + 3; }
+  Index bias_size() const { return biased ? shape.num_heads * distances() : 0; }
   Mask whole_mask() const {
     Mask whole = mask;
     whole.documents = documents_of(positions, ahead);
@@ -34,15 +39,16 @@ struct Case {
 };
 
 struct Arguments {
-  Values q, k, v;
-  explicit Arguments(const Case& s) : q(numbers(s.q_size(), 1)), k(numbers(s.k_size(), 2)), v(numbers(s.v_size(), 3)) {}
+  Values q, k, v, bias;
+  explicit Arguments(const Case& s)
+      : q(numbers(s.q_size(), 1)), k(numbers(s.k_size(), 2)), v(numbers(s.v_size(), 3)), bias(numbers(s.bias_size(), 4)) {}
 };
 
 struct Result {
   Values out, lse;
 };
 struct Gradients {
-  Values q, k, v;
+  Values q, k, v, bias;
 };
 
 // Softmax over the keys that may be seen, one query and head at a time.
@@ -64,6 +70,7 @@ Result oracle(const Case& s, const Arguments& a) {
           double score = 0;
           for (Index e = 0; e < E; ++e) score += scale * q[e] * a.k[at(j) * E + e];
           if (s.cap > 0) score = s.cap * std::tanh(score / s.cap);
+          if (s.biased) score += a.bias[h * s.distances() + s.zero() + s.mask.first_key + j - s.mask.first_query - i];
           sum += weight[j] = std::exp(score);
         }
         if (sum == 0) continue;
@@ -81,7 +88,7 @@ struct Call {
   Case s;
   Index rows, key_rows, columns, key_columns, value_columns, out_columns;
   Block<T> q, k, v;
-  Block<A> o, m, l, lse, delta;
+  Block<A> o, m, l, lse, delta, bias, dbias;
   Block<T> out;
 
   Call(const Case& s, const Arguments& a)
@@ -89,10 +96,17 @@ struct Call {
         key_columns(s.shape.num_kv_heads * s.shape.head_dim), value_columns(s.shape.num_kv_heads * s.shape.v_head_dim),
         out_columns(s.shape.num_heads * s.shape.v_head_dim), q(rows, columns, a.q, 3), k(key_rows, key_columns, a.k, 1),
         v(key_rows, value_columns, a.v, 2), o(rows, out_columns), m(rows, s.shape.num_heads), l(rows, s.shape.num_heads),
-        lse(rows, s.shape.num_heads), delta(rows, s.shape.num_heads), out(rows, out_columns) {}
+        lse(rows, s.shape.num_heads), delta(rows, s.shape.num_heads),
+        bias(s.biased ? s.shape.num_heads : 0, s.distances(), a.bias), dbias(s.biased ? s.shape.num_heads : 0, s.distances(), Values(s.bias_size(), 1)),
+        out(rows, out_columns) {}
 
   AttentionState<A> state() { return {o.tensor(), m.tensor(), l.tensor()}; }
-  void block(Device& dev, Carry carry) { attention<T>(dev, s.shape, s.whole_mask(), s.scores(), q.matrix(), k.matrix(), v.matrix(), carry, state()); }
+  ScoreRule scores() {
+    ScoreRule rule = s.scores();
+    if (s.biased) rule.bias = {AnyTensor2(bias.tensor()), AnyTensor2(dbias.tensor()), s.zero()};
+    return rule;
+  }
+  void block(Device& dev, Carry carry) { attention<T>(dev, s.shape, s.whole_mask(), scores(), q.matrix(), k.matrix(), v.matrix(), carry, state()); }
   void finish(Device& dev) { attention_finish<T>(dev, s.shape, state(), out.tensor(), lse.tensor()); }
 
   Gradients backward(Device& dev, const Values& dout) {
@@ -100,10 +114,10 @@ struct Call {
     Block<A> dq(rows, columns, Values(rows * columns, 1), 2);
     Block<A> dk(key_rows, key_columns, Values(key_rows * key_columns, 1), 3), dv(key_rows, value_columns, Values(key_rows * value_columns, 1), 1);
     attention_delta<T>(dev, s.shape, dy.tensor(), out.tensor(), delta.tensor());
-    attention_backward<T>(dev, s.shape, s.whole_mask(), s.scores(), q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(), delta.tensor(),
+    attention_backward<T>(dev, s.shape, s.whole_mask(), scores(), q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(), delta.tensor(),
                           dq.matrix(), dk.matrix(), dv.matrix());
-    Gradients g{dq.values(), dk.values(), dv.values()};
-    for (Values* x : {&g.q, &g.k, &g.v})
+    Gradients g{dq.values(), dk.values(), dv.values(), dbias.values()};
+    for (Values* x : {&g.q, &g.k, &g.v, &g.bias})
       for (double& e : *x) e -= 1;  // they were added to ones
     return g;
   }
@@ -189,6 +203,11 @@ std::vector<Case> capped(std::vector<Case> list) {
   return list;
 }
 
+std::vector<Case> biased(std::vector<Case> list) {
+  for (Case& c : list) c.biased = true;
+  return list;
+}
+
 std::vector<Case> large_cases() {  // several tiles each way
   return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}}, {{1, 290, 600, 2, 2, 4, 6}, {true, 310, 0}}, {{1, 70, 530, 5, 1, 4, 4}, {false, 0, 0}}};
 }
@@ -212,6 +231,10 @@ TEST(attention, equals_softmax_of_all_scores) {
 TEST(attention, capped_scores_equal_softmax_of_them) {
   for (const auto& set : {cases(), packed_cases(), windowed(30, 20)}) expect_softmax(capped(set));
 }
+TEST(attention, biased_scores_equal_softmax_of_them) {
+  for (const auto& set : {cases(), packed_cases(), large_packed_cases(), windowed(30, 20)}) expect_softmax(biased(set));
+}
+TEST(attention, biases_hold_across_tiles) { expect_softmax(biased(large_cases())); }
 TEST(attention, caps_hold_across_tiles) { expect_softmax(capped(large_cases())); }
 TEST(attention, through_a_window_equals_softmax_of_what_it_shows) { expect_softmax(windowed(60, 20)); }
 TEST(attention, windows_hold_across_tiles) { expect_softmax(windowed(6, 700)); }
@@ -279,6 +302,7 @@ void expect_central_differences(const std::vector<Case>& set) {
     check(&Arguments::q, g.q, "q");
     check(&Arguments::k, g.k, "k");
     check(&Arguments::v, g.v, "v");
+    if (s.biased) check(&Arguments::bias, g.bias, "bias");
   }
 }
 
@@ -287,6 +311,10 @@ TEST(attention, gradient_of_packed_documents_is_the_central_difference) { expect
 TEST(attention, gradient_through_a_window_is_the_central_difference) { expect_central_differences(windowed(12, 12)); }
 TEST(attention, gradient_is_the_central_difference_of_capped_scores) {
   for (const auto& set : {cases(), packed_cases(), windowed(8, 12)}) expect_central_differences(capped(set));
+}
+
+TEST(attention, gradient_is_the_central_difference_of_biased_scores) {
+  for (const auto& set : {cases(), packed_cases(), windowed(8, 12)}) expect_central_differences(biased(set));
 }
 
 void expect_slopes(const std::vector<Case>& set) {
@@ -306,12 +334,16 @@ void expect_slopes(const std::vector<Case>& set) {
     along(&Arguments::q, g.q, "q");
     along(&Arguments::k, g.k, "k");
     along(&Arguments::v, g.v, "v");
+    if (s.biased) along(&Arguments::bias, g.bias, "bias");
   }
 }
 
 TEST(attention, gradient_holds_across_tiles) { expect_slopes(large_cases()); }
 TEST(attention, gradient_of_packed_documents_holds_across_tiles) { expect_slopes(large_packed_cases()); }
 TEST(attention, gradient_through_a_window_holds_across_tiles) { expect_slopes(windowed(5, 600)); }
+TEST(attention, gradient_of_biased_scores_holds_across_tiles) {
+  for (const auto& set : {large_cases(), large_packed_cases()}) expect_slopes(biased(set));
+}
 TEST(attention, gradient_of_capped_scores_holds_across_tiles) { expect_slopes(capped(large_cases())); }
 
 // Documents side by side find what each finds alone.

@@ -27,10 +27,14 @@ std::vector<V> share_of(const SequenceLayout& s, std::span<const V> whole, V pad
   return mine;
 }
 
+// Of so many heads, those of this rank.
+Index heads_of(Index heads, const Parameters& parameters) { return std::max<Index>(1, heads / parameters.coordinates()[Axis::tensor].ranks); }
+
 }  // namespace
 
 Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table, int stream_parts, const RecomputeConfig& recompute)
-    : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), stream_parts_(stream_parts), recompute_(recompute) {
+    : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), heads_here_(heads_of(config.attention.num_heads, parameters)),
+      stream_parts_(stream_parts), recompute_(recompute) {
   const bool first = layers.first == 0, last = layers.last == config.layers();
   const auto trained = [&] { return std::any_of(parameters.all().begin(), parameters.all().end(), [](const auto& p) { return p->trained; }); };
   const auto declared = [&](auto&& declare) {
@@ -40,7 +44,11 @@ Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Par
     groups_.push_back({begin, parameters.groups()});
     if (first && !trained()) lowest_ = Index(groups_.size());
   };
-  if (first) declared([&] { embedding_ = std::make_unique<Embedding>(config_, parameters); });
+  if (first)
+    declared([&] {
+      embedding_ = std::make_unique<Embedding>(config_, parameters);
+      if (has_relative_bias(config_)) bias_.emplace(config_, "model.relative_bias", parameters);
+    });
   for (Index i = layers.first; i < layers.last; ++i)
     declared([&] { layers_.push_back(layer_type(config_.pattern[i]).make(config_, fmt::format("model.layers.{}", i), parameters)); });
   if (last)
@@ -56,34 +64,42 @@ std::string Chunk::stream_name(Index layer) const {
 
 // Positions of whole sequences in their documents: those that are packed, and where attention would look ahead into what only pads, each sequence
 // apart from that.
-std::vector<std::int32_t> Chunk::documents_of(const SequenceLayout& s, std::span<const std::int32_t> packed) const {
-  if (!packed.empty() || config_.attention.causal || !s.shared() || s.whole == s.ranks * s.seq_length) return {packed.begin(), packed.end()};
+std::vector<std::int32_t> Chunk::documents_of(const SequenceLayout& s, std::span<const std::int32_t> packed, bool both_ways) {
+  if (!packed.empty() || !both_ways || !s.shared() || s.whole == s.ranks * s.seq_length) return {packed.begin(), packed.end()};
+  return documents_of_source(s, std::vector<Index>(std::size_t(s.batch), s.whole));
+}
+
+// Of texts of such lengths, the padding behind each being another document.
+std::vector<std::int32_t> Chunk::documents_of_source(const SequenceLayout& s, std::span<const Index> lengths) {
   std::vector<std::int32_t> positions;
-  for (Index b = 0; b < s.batch; ++b)
-    for (Index t = 0; t < s.whole; ++t) positions.push_back(std::int32_t(t));
+  for (Index b = 0; b < s.batch && !lengths.empty(); ++b)
+    for (Index t = 0; t < s.whole_length(); ++t) positions.push_back(std::int32_t(t < lengths[b] ? t : t - lengths[b]));
   return positions;
 }
 
 // Where every row stands.
-void Chunk::place(Device& dev, Slot& slot, std::span<const std::int32_t> documents) const {
-  SequenceLayout& s = slot.sequences;
-  const std::vector<std::int32_t> packed = share_of<std::int32_t>(s, documents, 0);
-  const auto positions = slot.frame.put(Keys::positions, s.rows());
-  if (!dev.dry_run() || !packed.empty()) slot.positions = positions_of(s, packed);
-  upload<std::int32_t>(dev, slot.positions, positions);
+void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) {
+  Text& text = arriving.text;
+  SequenceLayout& s = text.sequences;
+  const std::vector<std::int32_t> packed = share_of<std::int32_t>(s, arriving.documents, 0);
+  const auto positions = slot.frame.put(arriving.keys.positions, s.rows());
+  if (!dev.dry_run() || !packed.empty()) text.positions = positions_of(s, packed);
+  upload<std::int32_t>(dev, text.positions, positions);
   s.positions = positions;
-  s.documents = packed.empty() ? Documents() : Documents{positions, slot.positions};
-  if (config_.attention.causal) return;
-  const auto ahead = slot.frame.put(Keys::ahead, s.rows());
+  s.documents = packed.empty() ? Documents() : Documents{positions, text.positions};
+  if (!arriving.both_ways) return;
+  const auto ahead = slot.frame.put(arriving.keys.ahead, s.rows());
   if (packed.empty()) return;
-  slot.ahead = share_of<std::int32_t>(s, tokens_ahead(documents, s.whole_length()), 0);
-  upload<std::int32_t>(dev, slot.ahead, ahead);
-  s.documents.ahead = ahead, s.documents.host_ahead = slot.ahead;
+  text.ahead = share_of<std::int32_t>(s, tokens_ahead(arriving.documents, s.whole_length()), 0);
+  upload<std::int32_t>(dev, text.ahead, ahead);
+  s.documents.ahead = ahead, s.documents.host_ahead = text.ahead;
 }
 
 // The same of all tokens, and padding behind them.
-void Chunk::place_whole(Device& dev, Slot& slot, std::span<const std::int32_t> documents) const {
-  SequenceLayout& s = slot.sequences;
+void Chunk::place_whole(Device& dev, Slot& slot, const Arriving& arriving) {
+  Text& text = arriving.text;
+  SequenceLayout& s = text.sequences;
+  const std::span<const std::int32_t> documents = arriving.documents;
   if (!s.meets_other_queries()) return;
   const Index length = s.ranks * s.seq_length;
   const auto put = [&](const Key<Tensor1<std::int32_t>>& key, std::span<const std::int32_t> numbers, std::vector<std::int32_t>& padded) {
@@ -93,67 +109,131 @@ void Chunk::place_whole(Device& dev, Slot& slot, std::span<const std::int32_t> d
     upload<std::int32_t>(dev, padded, there);
     return there;
   };
-  const auto positions = put(Keys::whole_positions, documents, slot.whole_positions);
-  s.whole_documents = documents.empty() ? Documents() : Documents{positions, slot.whole_positions};
-  if (config_.attention.causal) return;
-  const auto ahead = put(Keys::whole_ahead, tokens_ahead(documents, s.whole), slot.whole_ahead);
-  if (!documents.empty()) s.whole_documents.ahead = ahead, s.whole_documents.host_ahead = slot.whole_ahead;
+  const auto positions = put(arriving.keys.whole_positions, documents, text.whole_positions);
+  s.whole_documents = documents.empty() ? Documents() : Documents{positions, text.whole_positions};
+  if (!arriving.both_ways) return;
+  const auto ahead = put(arriving.keys.whole_ahead, tokens_ahead(documents, s.whole), text.whole_ahead);
+  if (!documents.empty()) s.whole_documents.ahead = ahead, s.whole_documents.host_ahead = text.whole_ahead;
 }
 
-Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, const MicroBatch& batch) const {
+// Every row of the text sees the source of its sequence, but for what pads that.
+void Chunk::place_seen(Device& dev, Slot& slot, std::span<const Index> source_lengths) const {
+  SequenceLayout& text = slot.text.sequences;
+  const SequenceLayout& source = slot.source.sequences;
+  const auto begins = slot.frame.put(Keys::seen_begins, text.rows()), ends = slot.frame.put(Keys::seen_ends, text.rows());
+  if (source_lengths.empty() && (!source.shared() || source.whole == source.ranks * source.seq_length)) return;
+  slot.seen_begins.clear(), slot.seen_ends.clear();
+  for (Index b = 0; b < text.batch; ++b)
+    for (Index t = 0; t < text.seq_length; ++t) {
+      const Index length = source_lengths.empty() ? source.whole_length() : source_lengths[b];
+      slot.seen_begins.push_back(std::int32_t(t)), slot.seen_ends.push_back(std::int32_t(length - 1 - t));
+    }
+  upload<std::int32_t>(dev, slot.seen_begins, begins);
+  upload<std::int32_t>(dev, slot.seen_ends, ends);
+  text.seen_of_source = {begins, slot.seen_begins, ends, slot.seen_ends};
+}
+
+void Chunk::bring(Device& dev, Slot& slot, const Arriving& arriving, std::span<const Token> tokens) const {
+  arriving.text.tokens = slot.frame.put(arriving.keys.tokens, arriving.text.sequences.rows());
+  if (first()) upload<Token>(dev, tokens, arriving.text.tokens);
+  place(dev, slot, arriving);
+}
+
+Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, const MicroBatch& batch, const SequenceLayout& source) const {
   ensure(slot.frame.empty(), "the slot still holds a micro-batch");
-  slot.sequences = sequences;
-  const Index rows = slot.sequences.rows();
-  slot.tokens = slot.frame.put(Keys::tokens, rows);
-  slot.labels = slot.frame.put(Keys::labels, rows);
-  if (first()) upload<Token>(dev, share_of<Token>(sequences, batch.tokens, 0), slot.tokens);
+  slot.text = {sequences}, slot.source = {source};
+  const bool both_ways = !config_.attention.causal;
+  const Arriving text{slot.text, text_keys, both_ways, documents_of(sequences, batch.positions, both_ways)};
+  bring(dev, slot, text, share_of<Token>(sequences, batch.tokens, 0));
+  slot.labels = slot.frame.put(Keys::labels, sequences.rows());
   if (last()) upload<Token>(dev, share_of<Token>(sequences, batch.labels, ignored_label), slot.labels);
-  const std::vector<std::int32_t> documents = documents_of(sequences, batch.positions);
-  place(dev, slot, documents);
-  place_whole(dev, slot, documents);
+  place_whole(dev, slot, text);
+  if (source.rows() > 0) {
+    const Arriving encoded{slot.source, source_keys, true,
+                           batch.source_lengths.empty() ? documents_of(source, {}, true) : documents_of_source(source, batch.source_lengths)};
+    bring(dev, slot, encoded, share_of<Token>(source, batch.source, 0));
+    place_whole(dev, slot, encoded);
+    place_seen(dev, slot, batch.source_lengths);
+  }
   return put_input(slot);
 }
 
-Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, std::span<const Token> tokens) const {
+Bundle Chunk::begin(Device& dev, Slot& slot, const Given& text, const Given& source) const {
   slot.clear();
-  slot.sequences = sequences;
-  slot.tokens = slot.frame.put(Keys::tokens, sequences.rows());
-  if (first()) upload<Token>(dev, tokens, slot.tokens);
-  place(dev, slot, {});
+  slot.text = {text.sequences}, slot.source = {source.sequences};
+  bring(dev, slot, {slot.text, text_keys, !config_.attention.causal}, text.tokens);
+  if (source.sequences.rows() > 0) bring(dev, slot, {slot.source, source_keys, true}, source.tokens);
   return put_input(slot);
 }
 
 Bundle Chunk::put_input(Slot& slot) const {
-  slot.stream = {};
-  if (!first()) slot.stream.x = put_stream(slot, Keys::input);
+  slot.stream = first() ? Bundle() : put(slot, input_keys);
   return slot.stream;
 }
 
-AnyTensor2 Chunk::put_stream(Slot& slot, const Key<AnyTensor2>& key) const {
-  return slot.frame.put(key, dtype_, StreamRows{slot.sequences.rows(), stream_parts_}.share(), config_.hidden_size);
+Bundle Chunk::put(Slot& slot, const BundleKeys& keys) const {
+  Bundle bundle;
+  bundle.x = put_stream(slot, slot.text.sequences, keys.x);
+  if (slot.source.sequences.rows() > 0) bundle.source = put_stream(slot, slot.source.sequences, keys.source);
+  if (has_relative_bias(config_))
+    bundle.bias = slot.frame.put(keys.bias, accumulator_of(dtype_), config_.attention.relative_bias.buckets, heads_here_);
+  return bundle;
 }
 
-void Chunk::embed(Pass& a, Slot& slot) { slot.stream.x = embedding_->forward(a, frame_of(slot, -1), slot.tokens); }
+AnyTensor2 Chunk::put_stream(Slot& slot, const SequenceLayout& sequences, const Key<AnyTensor2>& key) const {
+  return slot.frame.put(key, dtype_, StreamRows{sequences.rows(), stream_parts_}.share(), config_.hidden_size);
+}
+
+void Chunk::embed(Pass& a, Slot& slot) {
+  Frame& frame = frame_of(slot, -1);
+  slot.stream.x = embedding_->forward(a, frame, slot.text.tokens);
+  if (a.source) slot.stream.source = embedding_->forward(*a.source, frame_of_source(frame), slot.source.tokens);
+  if (bias_) slot.stream.bias = bias_->forward(a, frame);
+}
+
+Pass Chunk::pass_of(const Pass& a, Index layer, const Bundle& stream, const Bundle& gradient) const {
+  Pass pass = in_encoder(layer) ? *a.source : a;
+  pass.bias = {stream.bias, gradient.bias};
+  if (!in_encoder(layer)) pass.encoded = {stream.source, gradient.source};
+  return pass;
+}
+
+Bundle Chunk::part_for(Index layer, const Bundle& all) const { return in_encoder(layer) ? Bundle{all.source, {}, all.bias} : all; }
+
+void Chunk::take_back(Index layer, const Bundle& part, Bundle& all) const {
+  if (in_encoder(layer)) all.source = part.x;
+  else all = part;
+}
 
 void Chunk::run_and_keep(Pass& a, Slot& slot, Index part) {
   if (part == 0) slot.inputs.clear();
   const Index layer = part - Index(first());
-  if (layer < 0) embed(a, slot);
-  else {
-    slot.inputs.push_back(slot.stream);
-    layers_[layer]->forward(a, frame_of(slot, layer), slot.stream);
-    if (const Recompute policy = recompute_of(layer)) frame_of(slot, layer).drop(*policy, slot.stream.x.data);
+  if (layer < 0) {
+    embed(a, slot);
+    return a.show(Observed::activation, stream_name(layer), slot.stream.x);
   }
-  a.show(Observed::activation, stream_name(layer), slot.stream.x);
+  slot.inputs.push_back(slot.stream);
+  Pass pass = pass_of(a, layer, slot.stream, {});
+  Bundle mine = part_for(layer, slot.stream);
+  layers_[layer]->forward(pass, frame_of(slot, layer), mine);
+  if (const Recompute policy = recompute_of(layer)) frame_of(slot, layer).drop(*policy, mine.x.data);
+  pass.show(Observed::activation, stream_name(layer), mine.x);
+  take_back(layer, mine, slot.stream);
 }
 
 // What a layer has kept makes room for the next one's, and the stream stays in one place.
 void Chunk::run(Pass& a, Slot& slot, Index part) {
   const Index layer = part - Index(first());
   if (layer < 0) return embed(a, slot);
-  Bundle out = slot.stream;
-  layers_[layer]->forward(a, frame_of(slot, layer), out);
-  convert(a.dev, out.x, slot.stream.x);
+  if (in_encoder(layer) && !a.source) return;
+  Pass pass = pass_of(a, layer, slot.stream, {});
+  const Bundle in = part_for(layer, slot.stream);
+  Bundle out = in;
+  layers_[layer]->forward(pass, frame_of(slot, layer), out);
+  const auto stay = [&](const AnyTensor2& from, const AnyTensor2& to) {
+    if (from.data != to.data) convert(a.dev, from, to);
+  };
+  stay(out.x, in.x), stay(out.source, in.source), stay(out.bias, in.bias);
   frame_of(slot, layer).clear();
 }
 
@@ -173,16 +253,20 @@ void Chunk::score(Pass& a, Slot& slot, double scale, Tensor1<double> loss, std::
     head_->loss(a, head_frame(slot), x, slot.labels, loss, each);
   } else {
     head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scale, loss);
-    slot.gradient.x = put_stream(slot, Keys::gradient);
+    slot.gradient = put(slot, gradient_keys);
     head_->backward(a, head_frame(slot), slot.gradient.x);
+    for (const AnyTensor2& of_nothing_yet : {slot.gradient.source, slot.gradient.bias})
+      if (of_nothing_yet.rows > 0) fill(a.dev, of_nothing_yet.flat(), 0);
     head_frame(slot).release(Phase::weight_gradients);
   }
 }
 
+// Of an encoder's last layer here the output is the source.
 Bundle Chunk::begin_backward(Slot& slot) const {
   if (last()) return slot.gradient;
   slot.frame.release(slot.stream.x.data);
-  slot.gradient.x = put_stream(slot, Keys::gradient);
+  if (!layers_.empty() && in_encoder(Index(layers_.size()) - 1)) slot.frame.release(slot.stream.source.data);
+  slot.gradient = put(slot, gradient_keys);
   return slot.gradient;
 }
 
@@ -200,16 +284,20 @@ void Chunk::backward(Pass& a, Slot& slot, const Span& parts, MatrixGradients whe
 
 void Chunk::backward_weights(Pass& a, Slot& slot, const Span& parts) {
   for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
-    if (Layer* layer = layer_of(part)) layer->backward_weights(a, slot.frame.nested(int(part)));
+    if (Layer* layer = layer_of(part)) {
+      const Index number = part - Index(first());
+      Pass pass = pass_of(a, number, slot.inputs[number], slot.gradient);
+      layer->backward_weights(pass, slot.frame.nested(int(part)));
+    }
     slot.frame.nested(int(part)).release(Phase::weight_gradients);
   }
 }
 
 // What the layer has dropped comes back, without another word to hooks.
 void Chunk::forward_again(const Pass& a, Slot& slot, Index layer) {
-  Pass again = a;
+  Pass again = pass_of(a, layer, slot.inputs[layer], {});
   again.hook = nullptr;
-  Bundle stream = slot.inputs[layer];
+  Bundle stream = part_for(layer, slot.inputs[layer]);
   frame_of(slot, layer).again();
   layers_[layer]->forward(again, frame_of(slot, layer), stream);
 }
@@ -218,10 +306,20 @@ void Chunk::forward_again(const Pass& a, Slot& slot, Index layer) {
 void Chunk::backward_part(Pass& a, Slot& slot, Index part, MatrixGradients when) {
   const Index layer = part - Index(first());
   if (layer == Index(layers_.size())) return;
-  a.show(Observed::gradient, stream_name(layer), slot.gradient.x);
-  if (layer >= 0 && recompute_of(layer)) forward_again(a, slot, layer);
-  if (layer < 0) embedding_->backward(a, frame_of(slot, layer), slot.gradient.x);
-  else layers_[layer]->backward(a, frame_of(slot, layer), slot.gradient, when);
+  if (layer < 0) return backward_embedding(a, slot);
+  Pass pass = pass_of(a, layer, slot.inputs[layer], slot.gradient);
+  Bundle gradient = part_for(layer, slot.gradient);
+  pass.show(Observed::gradient, stream_name(layer), gradient.x);
+  if (recompute_of(layer)) forward_again(a, slot, layer);
+  layers_[layer]->backward(pass, frame_of(slot, layer), gradient, when);
+}
+
+void Chunk::backward_embedding(Pass& a, Slot& slot) {
+  Frame& frame = frame_of(slot, -1);
+  a.show(Observed::gradient, stream_name(-1), slot.gradient.x);
+  embedding_->backward(a, frame, slot.gradient.x);
+  if (a.source) embedding_->backward(*a.source, frame_of_source(frame), slot.gradient.source);
+  if (bias_) bias_->backward(a, slot.gradient.bias);
 }
 
 }  // namespace gyr

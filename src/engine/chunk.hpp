@@ -10,6 +10,7 @@
 #include "modules/embedding.hpp"
 #include "modules/layer.hpp"
 #include "modules/objective.hpp"
+#include "modules/relative_bias.hpp"
 #include "src/engine/recompute.hpp"
 #include "src/parallel/layout.hpp"
 
@@ -22,6 +23,19 @@ struct MicroBatch {
   Index batch = 0, seq_length = 0;
   std::vector<Token> tokens, labels;
   std::vector<std::int32_t> positions = {};
+  // For a model with an encoder: of each sequence the source that it reads, row b * source_length + t, of which the first source_lengths[b] tokens
+  // are its text and the others mere padding; none given: all are.
+  Index source_length = 0;
+  std::vector<Token> source = {};
+  std::vector<Index> source_lengths = {};
+};
+
+// Tokens of a micro-batch that this rank has, and where they stand.
+struct Text {
+  SequenceLayout sequences = {};
+  std::vector<std::int32_t> positions = {}, whole_positions = {};  // of every row; of documents, all ranks' tokens in their order
+  std::vector<std::int32_t> ahead = {}, whole_ahead = {};          // tokens of a row's document behind it, the same
+  Tensor1<Token> tokens = {};
 };
 
 // What a micro-batch is and what its forward keeps: in the frame itself what all layers see, in nested ones what each part keeps.
@@ -42,10 +56,9 @@ struct Slot {
   std::optional<Tape> tape;
   Arena arena;
   Frame frame{arena, "micro-batch"};
-  SequenceLayout sequences = {};
-  std::vector<std::int32_t> positions = {}, whole_positions = {};  // of every row; of documents, all ranks' tokens in their order
-  std::vector<std::int32_t> ahead = {}, whole_ahead = {};          // tokens of a row's document behind it, the same
-  Tensor1<Token> tokens = {}, labels = {};
+  Text text = {}, source = {};  // source: what an encoder reads, where the pass has one
+  std::vector<std::int32_t> seen_begins = {}, seen_ends = {};  // how far rows of the text see along the source
+  Tensor1<Token> labels = {};
   Bundle stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
   std::vector<Bundle> inputs = {};    // what entered each layer
 };
@@ -63,8 +76,8 @@ class Chunk {
   Embedding* embedding() { return embedding_.get(); }
   Head* head() { return head_.get(); }
 
-  // Brings this rank's tokens of the micro-batch into an empty slot. Where this is not the first chunk, the tensor its input must be received into.
-  Bundle begin(Device&, Slot&, const SequenceLayout&, const MicroBatch&) const;
+  // Brings this rank's tokens of the micro-batch into an empty slot. Where this is not the first chunk, the tensors its input must be received into.
+  Bundle begin(Device&, Slot&, const SequenceLayout& text, const MicroBatch&, const SequenceLayout& source = {}) const;
   // Runs through the parts [first, last) of groups(), the first of which is the one behind where it ended before. The head adds to `loss`, on the
   // device, the sum over labelled rows, and, where scale is not 0, keeps the gradient of scale * loss; where it is 0, `each`, if given, gets the
   // score of every row. The slot's stream is their output then.
@@ -78,8 +91,12 @@ class Chunk {
   // What that has left.
   void backward_weights(Pass&, Slot&, const Span& parts);
 
-  // Generation: brings the tokens in, as above.
-  Bundle begin(Device&, Slot&, const SequenceLayout&, std::span<const Token> tokens) const;
+  // Generation: brings the tokens in, as above; those of a source when its sequence begins.
+  struct Given {
+    SequenceLayout sequences = {};
+    std::span<const Token> tokens = {};
+  };
+  Bundle begin(Device&, Slot&, const Given& text, const Given& source = {}) const;
   // Runs the layers after what the pass's state remembers, and keeps nothing. The slot's stream is the chunk's output then.
   void run_through(Pass&, Slot&);
   // The head's frame in a slot.
@@ -89,11 +106,26 @@ class Chunk {
   // The residual stream as it leaves the embedding (layer -1) or a layer of this chunk, counted from 0.
   std::string stream_name(Index layer) const;
   struct Keys {
-    static constexpr Key<Tensor1<Token>> tokens{"token ids"}, labels{"labels"};
-    static constexpr Key<Tensor1<std::int32_t>> positions{"positions"}, whole_positions{"positions of all ranks"};
-    static constexpr Key<Tensor1<std::int32_t>> ahead{"tokens ahead"}, whole_ahead{"tokens ahead of all ranks"};
-    static constexpr Key<AnyTensor2> input{"input"}, gradient{"gradient"};
+    static constexpr Key<Tensor1<Token>> labels{"labels"};
+    static constexpr Key<Tensor1<std::int32_t>> seen_begins{"where rows begin to see the source"}, seen_ends{"where they see the last of it"};
   };
+  // Of a text, and of a source.
+  struct TextKeys {
+    Key<Tensor1<Token>> tokens;
+    Key<Tensor1<std::int32_t>> positions, whole_positions, ahead, whole_ahead;
+  };
+  static constexpr TextKeys text_keys{{"token ids"}, {"positions"}, {"positions of all ranks"}, {"tokens ahead"}, {"tokens ahead of all ranks"}},
+      source_keys{{"token ids of the source"},
+                  {"positions of the source"},
+                  {"positions of all ranks' source"},
+                  {"tokens ahead of the source"},
+                  {"tokens ahead of all ranks' source"}};
+  // Of what comes in, and of its gradient.
+  struct BundleKeys {
+    Key<AnyTensor2> x, source, bias;
+  };
+  static constexpr BundleKeys input_keys{{"input"}, {"source"}, {"bias of distances"}},
+      gradient_keys{{"gradient"}, {"gradient of the source"}, {"gradient of the bias of distances"}};
   int part_of(Index layer) const { return int(layer) + int(first()); }  // layer -1: the embedding
   Frame& frame_of(Slot& slot, Index layer) const { return slot.frame.nested(part_of(layer), "part"); }
   void embed(Pass&, Slot&);
@@ -101,22 +133,45 @@ class Chunk {
   void run(Pass&, Slot&, Index part);
   void score(Pass&, Slot&, double scale, Tensor1<double> loss, std::vector<RowScore>* each);
   Bundle put_input(Slot&) const;
-  AnyTensor2 put_stream(Slot&, const Key<AnyTensor2>&) const;
-  std::vector<std::int32_t> documents_of(const SequenceLayout&, std::span<const std::int32_t> packed) const;
-  void place(Device&, Slot&, std::span<const std::int32_t> documents) const;
-  void place_whole(Device&, Slot&, std::span<const std::int32_t> documents) const;
+  Bundle put(Slot&, const BundleKeys&) const;
+  AnyTensor2 put_stream(Slot&, const SequenceLayout&, const Key<AnyTensor2>&) const;
+  // A text on its way in. `both_ways`: it is seen so.
+  struct Arriving {
+    Text& text;
+    const TextKeys& keys;
+    bool both_ways;
+    std::vector<std::int32_t> documents = {};  // positions of whole sequences in documents, where there are some
+  };
+  static std::vector<std::int32_t> documents_of(const SequenceLayout&, std::span<const std::int32_t> packed, bool both_ways);
+  static std::vector<std::int32_t> documents_of_source(const SequenceLayout&, std::span<const Index> lengths);
+  static void place(Device&, Slot&, const Arriving&);
+  static void place_whole(Device&, Slot&, const Arriving&);
+  void bring(Device&, Slot&, const Arriving&, std::span<const Token> tokens) const;
+  void place_seen(Device&, Slot&, std::span<const Index> source_lengths) const;
   // The layer that a part is; null: it is the embedding or the head.
   Layer* layer_of(Index part) const;
+  bool in_encoder(Index layer) const { return first_layer_ + layer < layers_of_encoder(config_); }
+  Frame& frame_of_source(Frame& frame) const { return frame.nested(0, "source"); }
+  // The pass as layer `layer` needs it, and what of the bundles is the layer's: an encoder's stream is the source.
+  Pass pass_of(const Pass&, Index layer, const Bundle& stream, const Bundle& gradient) const;
+  Bundle part_for(Index layer, const Bundle&) const;
+  void take_back(Index layer, const Bundle& part, Bundle&) const;
   void backward_part(Pass&, Slot&, Index part, MatrixGradients);
-  Recompute recompute_of(Index layer) const { return recompute_.of(config_.pattern[first_layer_ + layer]); }
+  void backward_embedding(Pass&, Slot&);
+  Recompute recompute_of(Index layer) const {
+    const char symbol = config_.pattern[first_layer_ + layer];
+    return symbol == encoder_end ? Recompute() : recompute_.of(symbol);  // what it makes is read by all that follow
+  }
   void forward_again(const Pass&, Slot&, Index layer);
 
   ModelConfig config_;
   DType dtype_;
   Index first_layer_;
+  Index heads_here_;  // of attention, on this rank
   int stream_parts_;
   RecomputeConfig recompute_;
   std::unique_ptr<Embedding> embedding_;
+  std::optional<RelativeBias> bias_;  // beside the embedding
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<Head> head_;
   std::vector<Span> groups_;

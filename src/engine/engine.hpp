@@ -21,6 +21,7 @@ struct EngineConfig {
   OptimizerConfig optimizer;
   Index micro_batch_size = 1;  // sequences in a micro-batch
   Index seq_length = 1024;     // tokens in a sequence
+  Index source_length = 0;     // of what an encoder reads for each of them
   int micros = 1;              // micro-batches per step and data rank, at most
   bool training = true;        // false: forwards only, without gradients and optimizer
   Schedule schedule = one_f_one_b;

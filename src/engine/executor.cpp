@@ -25,8 +25,21 @@ class OnTape {
   std::optional<Tape>& tape_;
 };
 
-const char* purpose_of(const Task& transfer) {
-  return transfer.payload == Payload::activations ? "stream: rows x hidden" : "gradient of the stream: rows x hidden";
+// transfer(tensor) for each of a bundle, with what it is for.
+template <class Transfer>
+void for_each(Device& device, Payload payload, const Bundle& bundle, const Transfer& transfer) {
+  const bool gradients = payload == Payload::gradients;
+  const auto one = [&](const AnyTensor2& x, const char* what, const char* gradient) {
+    const Device::Purpose purpose(device, gradients ? gradient : what);
+    transfer(x);
+  };
+  bundle.each([&](Bundle::Part part, const AnyTensor2& x) {
+    switch (part) {
+      case Bundle::Part::stream: return one(x, "stream: rows x hidden", "gradient of the stream: rows x hidden");
+      case Bundle::Part::source: return one(x, "source: rows x hidden", "gradient of the source: rows x hidden");
+      case Bundle::Part::bias: return one(x, "bias of distances: buckets x heads", "gradient of the bias of distances: buckets x heads");
+    }
+  });
 }
 
 // As a trace names it.
@@ -116,13 +129,12 @@ void Executor::clear(Flow& flow, Slot& slot) {
 Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {
   clear(flow, slot(run, task));
   const MicroBatch& batch = run.batches[task.micro];
-  return stage_.chunk(task.chunk).begin(device_, slot(run, task), stage_.sequences(batch), batch);
+  return stage_.chunk(task.chunk).begin(device_, slot(run, task), stage_.sequences(batch), batch, stage_.source_of(batch));
 }
 
 void Executor::receive(Run& run, const Task& task, Flow& flow) {
-  const Device::Purpose purpose(device_, purpose_of(task));
   const auto into = [&](std::vector<Event>& events, const Bundle& bundle) {
-    bundle.each([&](const AnyTensor2& x) { events.push_back(grid_.group(Axis::pipeline).start_receive(device_, x.flat(), task.peer, task.tag)); });
+    for_each(device_, task.payload, bundle, [&](const AnyTensor2& x) { events.push_back(grid_.group(Axis::pipeline).start_receive(device_, x.flat(), task.peer, task.tag)); });
   };
   auto t = timers_.scope("pipeline wait");
   if (task.payload == Payload::gradients) {
@@ -133,10 +145,9 @@ void Executor::receive(Run& run, const Task& task, Flow& flow) {
 }
 
 void Executor::send(Run& run, const Task& task, Flow& flow) {
-  const Device::Purpose purpose(device_, purpose_of(task));
   const Slot& slot = this->slot(run, task);
   const Bundle& bundle = task.payload == Payload::activations ? slot.stream : slot.gradient;
-  bundle.each([&](const AnyTensor2& x) { flow.sends.push_back(grid_.group(Axis::pipeline).start_send(device_, x.flat(), task.peer, task.tag)); });
+  for_each(device_, task.payload, bundle, [&](const AnyTensor2& x) { flow.sends.push_back(grid_.group(Axis::pipeline).start_send(device_, x.flat(), task.peer, task.tag)); });
 }
 
 // What a forward and a backward have in common: body(chunk, pass, slot) once what is computed from has come.
@@ -151,7 +162,9 @@ void Executor::compute(Run& run, const Task& task, const char* what, std::vector
   if (hook_) hook_->micro_batch(task.micro);
   Slot& slot = this->slot(run, task);
   Pass pass = stage_.pass(device_, slot);
-  const Index sequences = Index(run.batches.size()) * slot.sequences.batch * grid_.layout().size(Axis::data);
+  std::optional<Pass> source = stage_.source_pass(device_, slot);
+  if (source) pass.source = &*source;
+  const Index sequences = Index(run.batches.size()) * slot.text.sequences.batch * grid_.layout().size(Axis::data);
   if (run.with_backwards()) pass.sequence_weight = 1.0 / double(sequences);
   body(stage_.chunk(task.chunk), pass, slot);
 }

@@ -34,7 +34,11 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
   if (beat) engine.stage().set_hook(&pulse);
   engine.initialise(0);
   engine.device().clear_work();
-  const auto source = [&](int) { return MicroBatch{config.micro_batch_size, config.seq_length, {}, {}}; };
+  const auto source = [&](int) {
+    MicroBatch shape{config.micro_batch_size, config.seq_length, {}, {}};
+    shape.source_length = config.source_length;
+    return shape;
+  };
   if (config.training) engine.train(source, config.micros, 1, 0);
   else engine.evaluate(source, config.micros);
   RankPlan plan{position, {}, 0, engine.device().flops(), engine.device().work(), traffic_of(grid), {}, engine.device().product_counts};

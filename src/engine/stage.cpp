@@ -136,25 +136,34 @@ Index Stage::slots_capacity() const {
   return sum;
 }
 
-Pass Stage::pass(Device& dev, Slot& slot) {
-  if (!slot.positions.empty()) {
-    const Index furthest = *std::max_element(slot.positions.begin(), slot.positions.end());
+Pass Stage::pass_of(Device& dev, const Text& text, bool causal, Hook* hook) {
+  if (!text.positions.empty()) {
+    const Index furthest = *std::max_element(text.positions.begin(), text.positions.end());
     ensure(furthest < rotary_->positions(), "a token stands at position {}, and there are angles of {} positions", furthest, rotary_->positions());
   }
-  const StreamRows stream{slot.sequences.rows(), grid_.layout().stream_parts(), grid_.coordinate(Axis::tensor)};
-  const Mask mask{config_.attention.causal, 0, 0, slot.sequences.documents};
-  Communicator* const context = slot.sequences.shared() ? &grid_.group(Axis::context) : nullptr;
+  const StreamRows stream{text.sequences.rows(), grid_.layout().stream_parts(), grid_.coordinate(Axis::tensor)};
+  const Mask mask{causal, 0, 0, text.sequences.documents};
+  Communicator* const context = text.sequences.shared() ? &grid_.group(Axis::context) : nullptr;
   const ExpertRanks experts{grid_.experts(), grid_.layout().expert_room};
-  return {dev, grid_.tensor(), grid_.team(), context, experts, *rotary_, slot.sequences, stream, mask, nullptr, hook_};
+  return {dev, grid_.tensor(), grid_.team(), context, experts, *rotary_, text.sequences, stream, mask, nullptr, hook};
 }
 
-Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens) {
+Pass Stage::pass(Device& dev, Slot& slot) { return pass_of(dev, slot.text, config_.attention.causal, hook_); }
+
+std::optional<Pass> Stage::source_pass(Device& dev, Slot& slot) {
+  if (slot.source.sequences.rows() == 0) return {};
+  return pass_of(dev, slot.source, false, nullptr);  // hooks are told of the text
+}
+
+Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens, const Chunk::Given& source) {
   ensure(chunks() == 1 && !grid_.layout().sequence, "generation takes one chunk and the whole stream");
-  return chunk(0).begin(dev, slot(0, 0), sequences, tokens);
+  return chunk(0).begin(dev, slot(0, 0), {sequences, tokens}, source);
 }
 
 Bundle Stage::forward(Device& dev, StateStore& state) {
   Pass a = pass(dev, slot(0, 0));
+  std::optional<Pass> source = source_pass(dev, slot(0, 0));
+  if (source) a.source = &*source;
   a.state = &state;
   chunk(0).run_through(a, slot(0, 0));
   return slot(0, 0).stream;
@@ -165,9 +174,9 @@ AnyTensor2 Stage::logits(Device& dev, Rows which) {
   Pass a = pass(dev, slot);
   const AnyTensor2 all = slot.stream.x;
   AnyTensor2 x = all;
-  if (const Index seq_length = slot.sequences.seq_length; which == Rows::last && seq_length > 1) {
-    x = slot.frame.put(Keys::last_rows, all.dtype, slot.sequences.batch, all.columns);
-    for (Index b = 0; b < slot.sequences.batch; ++b) convert(dev, rows(all, (b + 1) * seq_length - 1, 1), rows(x, b, 1));
+  if (const Index seq_length = slot.text.sequences.seq_length; which == Rows::last && seq_length > 1) {
+    x = slot.frame.put(Keys::last_rows, all.dtype, slot.text.sequences.batch, all.columns);
+    for (Index b = 0; b < slot.text.sequences.batch; ++b) convert(dev, rows(all, (b + 1) * seq_length - 1, 1), rows(x, b, 1));
   }
   const AnyTensor2 out = slot.frame.put(Keys::logits, accumulator_of(x.dtype), x.rows, head().columns_here());
   head().predict(a, chunk(0).head_frame(slot), x, out);

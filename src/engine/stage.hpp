@@ -50,13 +50,18 @@ class Stage {
   std::vector<ReplayedSlots> rehearsed() const;  // planned
   std::vector<ReplayedSlots> replayed() const;   // the bytes that have been used
 
-  // This rank's tokens of such a micro-batch.
+  // This rank's tokens of such a micro-batch, and of the source.
   SequenceLayout sequences(const MicroBatch& batch) const { return grid_.layout().sequences(grid_.position(), batch.batch, batch.seq_length); }
+  SequenceLayout source_of(const MicroBatch& batch) const {
+    return batch.source_length > 0 ? grid_.layout().sequences(grid_.position(), batch.batch, batch.source_length) : SequenceLayout();
+  }
   Pass pass(Device&, Slot&);
+  // That of the source; nothing where the slot has none.
+  std::optional<Pass> source_pass(Device&, Slot&);
 
   // Generation with the one chunk there is, in slot 0: brings the tokens in. Where this is not the first stage, the tensor its input must be
   // received into.
-  Bundle begin(Device&, const SequenceLayout&, std::span<const Token> tokens);
+  Bundle begin(Device&, const SequenceLayout&, std::span<const Token> tokens, const Chunk::Given& source = {});
   // Runs the layers after what `state` remembers. Returns the stage's output.
   Bundle forward(Device&, StateStore& state);
   // On the last stage: this rank's columns of what the head predicts, (rows, columns_here), of all rows or of each sequence's last, in the
@@ -68,6 +73,8 @@ class Stage {
   Parameter* shared_embedding();
 
  private:
+  Pass pass_of(Device&, const Text&, bool causal, Hook*);
+
   struct Keys {
     static constexpr Key<AnyTensor2> last_rows{"last rows"}, logits{"logits"};
   };

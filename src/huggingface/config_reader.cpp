@@ -162,6 +162,7 @@ constexpr std::pair<const char*, Activation> activations[] = {{"silu", Activatio
                                                               {"gelu_new", Activation::gelu_tanh},
                                                               {"gelu_pytorch_tanh", Activation::gelu_tanh},
                                                               {"relu2", Activation::relu2},
+                                                              {"relu", Activation::relu},
                                                               {"tanh", Activation::tanh}};
 
 }  // namespace
