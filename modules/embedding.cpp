@@ -31,7 +31,7 @@ Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), tabl
   if (c.tie_word_embeddings) {
     parameters.keep_whole();
     // The matrix is cut alike at both ends of the model: what else is here is apart from it.
-    if (c.positions > 0 || c.type_vocab_size > 0 || c.norm_placement == NormPlacement::after || c.attention.relative_bias.buckets > 0)
+    if (c.positions > 0 || c.type_vocab_size > 0 || c.norm_placement == NormPlacement::after || has_relative_bias(c))
       parameters.begin_group();
   }
   if (c.positions > 0)
@@ -39,6 +39,7 @@ Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), tabl
   if (c.type_vocab_size > 0)
     types_ = &parameters.declare({"model.embed_types.weight", {c.type_vocab_size, c.hidden_size}, replicated(), normal(c.init_std), Storage::wide});
   if (c.norm_placement == NormPlacement::after) norm_ = make_typed<EmbeddingNorm, TypedNorm>(parameters.dtype(), c, parameters);
+  if (has_relative_bias(c)) relative_bias_.emplace(c, "model.relative_bias", parameters);
 }
 
 AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Token embedding, and that of positions where they are learned, sharded over the tensor axis by their rows; the first token type, and the norm
-// behind their sum, where the model has them.
+// Token embedding, and that of positions where they are learned, sharded over the tensor axis by their rows; the first token type, the norm behind
+// their sum, and the table of relative positions, where the model has them.
 #pragma once
 
 #include "kernels/embedding.hpp"
-#include "modules/layer.hpp"
+#include "modules/relative_bias.hpp"
 
 namespace gyr {
 
@@ -28,6 +28,8 @@ class Embedding {
   AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/);
   void backward(Pass&, Frame&, const AnyTensor2& dx);
   Parameter& table() { return table_; }
+  // What the scores of the layers behind it are added by distance; null where the model has no such table.
+  const RelativeBias* relative_bias() const { return relative_bias_ ? &*relative_bias_ : nullptr; }
 
  private:
   static constexpr Key<Tensor1<const Token>> input{"tokens"};
@@ -38,6 +40,7 @@ class Embedding {
   Parameter& table_;
   Parameter *positions_ = nullptr, *types_ = nullptr;
   std::unique_ptr<EmbeddingNorm> norm_;
+  std::optional<RelativeBias> relative_bias_;
 };
 
 }  // namespace gyr

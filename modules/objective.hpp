@@ -10,9 +10,9 @@
 
 namespace gyr {
 
-// One sequence as a model meets it: the tokens it reads, and of each the label it is scored by, or ignored_label.
+// One sequence as a model meets it: the tokens it reads, and of each the label it is scored by, or ignored_label; and what an encoder reads for it.
 struct Labelled {
-  std::vector<Token> tokens, labels;
+  std::vector<Token> tokens, labels, source = {};
 };
 
 // Sample number `number` of a run, for a model of so many tokens.
@@ -24,6 +24,7 @@ struct SampleView {
   Index number = 0, vocab_size = 0;
   std::span<const std::int32_t> positions = {};  // (L + 1) of token t in its document, where those are separate
   std::span<const Token> classes = {};           // (L + 1) of token t, or of the text that begins there, or ignored_label; empty: the data has none
+  Token start = 0;                               // that a text begins with behind an encoder
 };
 
 class Objective {
@@ -31,6 +32,10 @@ class Objective {
   virtual ~Objective() = default;
   virtual const char* name() const = 0;  // as it is registered
   virtual Labelled label(const SampleView&) const = 0;
+  // How long text and source are of samples of so many tokens.
+  virtual TextLengths lengths(Index tokens) const { return tokens; }
+  // Whether there is a source, so that the model must have an encoder.
+  virtual bool has_source() const { return false; }
   // Whether it is told where words begin, as far as the tokenizer of the data is known.
   virtual bool reads_words() const { return false; }
   // What rows are told to be, by name, in order; none: tokens of the vocabulary. Such an objective needs data that has classes.

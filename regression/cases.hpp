@@ -70,6 +70,9 @@ struct Rig : AnyRig {
   Rig(const EngineConfig& config, Grid& grid) : AnyRig(in<T>(config), grid) {}
 };
 
+// Whether a layer type stands in models with an encoder and a decoder alone.
+inline bool of_encoder_and_decoder(const LayerType& type) { return type.symbol == 'X' || type.symbol == encoder_end; }
+
 // The grid of this process alone.
 Grid& alone(Index layers);
 // Waiting without blocking inside MPI until all ranks of the program are here.

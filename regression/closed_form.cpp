@@ -24,13 +24,14 @@ struct Place {
   EngineConfig config;
   int copies, pipeline, context, tensor;  // sizes; copies: ranks with the same weights
   std::string copies_name;                // of their communicator
-  SequenceLayout tokens;                  // of a micro-batch here
+  SequenceLayout tokens, source;          // of a micro-batch here
   bool sequence;
   Shard shard;
   Index bucket_bytes;
   int stage, chunks;                 // on the pipeline axis; and what the rank has there
   std::vector<int> parts;            // of each chunk
   std::string layers;                // symbols of this rank's
+  std::string encoder;               // of these, those that read the source
   Index narrow, wide;                // bytes of the scalar and of its accumulator
   int attention_ranks, tensor_rank;  // of the first: 0 where mixers are not apart
   int expert, expert_rank;           // ranks that deal experts, and which of them this is
@@ -39,11 +40,13 @@ struct Place {
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
     const int stage = layout.coordinate(position, Axis::pipeline);
     const int pipeline = layout.size(Axis::pipeline), chunks = int(layout.stages.size()) / pipeline;
-    std::string layers;
+    std::string layers, encoder;
     std::vector<int> parts;
+    const Index border = layers_of_encoder(c.model);
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const Span span = layout.stages[chunk * pipeline + stage];
       layers += c.model.pattern.substr(span.first, span.size());
+      if (span.first < border) encoder += c.model.pattern.substr(span.first, std::min(span.last, border) - span.first);
       parts.push_back(int(span.size()) + (span.first == 0) + (span.last == c.model.layers()));
     }
     return {c,
@@ -53,6 +56,7 @@ struct Place {
             layout.size(Axis::tensor),
             layout.size(Axis::context) > 1 ? "data-context" : "data",
             layout.sequences(position, c.micro_batch_size, c.seq_length),
+            c.source_length > 0 ? layout.sequences(position, c.micro_batch_size, c.source_length) : SequenceLayout(),
             layout.sequence,
             layout.cut(),
             layout.bucket_bytes,
@@ -60,12 +64,29 @@ struct Place {
             chunks,
             parts,
             layers,
+            encoder,
             Index(sizeof(T)),
             std::is_same_v<T, double> ? 8 : 4,
             layout.attention_ranks,
             layout.coordinate(position, Axis::tensor),
             layout.expert,
             layout.coordinate(position, token_axes) % layout.expert};
+  }
+  // The layers that read the source, and the embedding of that where it is here.
+  Place reading() const {
+    Place p = *this;
+    p.layers = encoder, p.tokens = source;
+    p.stage = first() ? 0 : 1, p.pipeline = 3;
+    return p;
+  }
+  // The others.
+  Place writing() const {
+    Place p = *this;
+    for (const char symbol : encoder) p.layers.erase(p.layers.find(symbol), 1);  // chunk by chunk they come first
+    return p;
+  }
+  Index bias_bytes() const {
+    return model().attention.relative_bias.buckets * std::max<Index>(1, model().attention.num_heads / tensor) * wide;
   }
   int expert_replicas() const { return copies / expert; }
   Index experts_here() const { return model().moe.experts / expert; }
@@ -180,6 +201,14 @@ void attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
   if (c.bias) x.wide.next(s.d);
   if (c.qk_norm) x.wide.next(c.head_dim), x.wide.next(c.head_dim);
 }
+void cross_attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
+  x.narrow.next(s.q * s.d), x.narrow.next(s.k * s.d), x.narrow.more(s.k * s.d), x.narrow.next(s.d * s.out);
+  if (c.bias || c.qkv_bias) x.wide.next(s.q), x.wide.next(s.k), x.wide.more(s.k);
+  if (c.bias) x.wide.next(s.d);
+}
+void relative_bias_weights(const AttentionConfig& c, const Shards& s, Run& x) {
+  if (c.relative_bias.buckets > 0) x.wide.next(c.relative_bias.buckets * s.q / c.head_dim);
+}
 void mlp_weights(const MlpConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.f * s.d);
   if (c.gated) x.narrow.more(s.f * s.d);
@@ -220,7 +249,9 @@ void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
   const ModelConfig& m = p.model();
   const auto has = [&](const Mixers& mixers) { return std::string(mixers.symbols).find(symbol) != std::string::npos; };
   Run& of_mixers = p.attention_ranks > 0 && symbol == 'P' ? x.team : x.all;
+  if (symbol == encoder_end) return norm_weights(m, x.all), relative_bias_weights(m.attention, s, x.all);
   residual_norm_weights(m, x.all);
+  if (symbol == 'X') cross_attention_weights(m.attention, s, x.all);
   for (const Mixers& mixers : ssm_of(p))
     if (has(mixers)) mamba_weights(m.mamba, mixers.shards(p), of_mixers);
   for (const Mixers& mixers : attention_of(p))
@@ -271,8 +302,10 @@ Buckets buckets_of(const Place& p) {
     if (m.positions > 0) beside.all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
     if (m.type_vocab_size > 0) beside.all.wide.next(m.type_vocab_size * s.d);
     if (m.norm_placement == NormPlacement::after) norm_weights(m, beside.all);
+    relative_bias_weights(m.attention, s, beside.all);
     all.of_part.push_back(add(table, tied));
-    if (tied && (m.positions > 0 || m.type_vocab_size > 0 || m.norm_placement == NormPlacement::after)) all.of_part.back() = add(rest, false);
+    if (tied && (m.positions > 0 || m.type_vocab_size > 0 || m.norm_placement == NormPlacement::after || m.attention.relative_bias.buckets > 0))
+      all.of_part.back() = add(rest, false);
   }
   for (const char symbol : p.layers) {
     PartRun layer;
@@ -346,11 +379,11 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
   const MambaConfig& c = p.model().mamba;
   const Index micros = p.config.micros;
-  const Index residuals = 2 * p.count("P") + p.count("M*W-EBL");
+  const Index residuals = 2 * p.count("P") + p.count("M*W-EBLX");
   const auto again = [&](const char* symbols, Effort least) { return p.count(symbols, least); };
   // Where a layer is run again, what its products read is gathered once more.
-  const Index sums_again = again("P", Effort::sum) + last_sums_again(p, "PM*W-EBL"),
-              gathers_again = 2 * again("P", Effort::product) + again("M*W-EBL", Effort::product);
+  const Index sums_again = again("P", Effort::sum) + last_sums_again(p, "PM*W-EBLX"),
+              gathers_again = 2 * again("P", Effort::product) + again("M*W-EBLX", Effort::product);
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last()), p.tensor * p.kept_bytes());
     add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last()), p.kept_bytes());
@@ -368,6 +401,19 @@ void tensor_axis(const Place& p, Ledger& ledger) {
     const Part groups = whole_units(ssm.ranks, c.num_groups);
     if (c.norm != SsmNorm::none && groups.replicas > 1)
       reduce(ssm.block(groups.replicas), micros * (2 * p.count(ssm.symbols) + again(ssm.symbols, Effort::sum)), p.rows() * groups.units * p.wide);
+  }
+}
+
+// Attention to a source reads that, twice where ranks keep shares of its rows, and sums its gradient.
+void source_over_tensor(const Place& p, Ledger& ledger) {
+  if (p.tensor == 1) return;
+  const Place source = p.reading();
+  const Index each = p.config.micros * p.count("X"), again = p.config.micros * p.count("X", Effort::product);
+  if (p.sequence) {
+    add(ledger, "tensor", Operation::reduce_scatter, each, p.tensor * source.kept_bytes());
+    add(ledger, "tensor", Operation::all_gather, 2 * each + again, source.kept_bytes());
+  } else {
+    add(ledger, "tensor", Operation::all_reduce, each, source.kept_bytes());
   }
 }
 
@@ -394,6 +440,15 @@ void replicas(const Place& p, Ledger& ledger) {
     hold(attention, s.out_replicas, s.out * s.d);
     if (m.attention.qk_norm) hold(attention, attention.ranks, 2 * m.attention.head_dim);
   }
+  const Mixers cross{"X", p.tensor, "tensor"};
+  {
+    const Shards s = cross.shards(p);
+    const bool biased = m.attention.bias || m.attention.qkv_bias;
+    hold(cross, s.q_replicas, s.q * (s.d + biased));
+    hold(cross, s.k_replicas, 2 * s.k * (s.d + biased));
+    hold(cross, s.out_replicas, s.out * s.d);
+    if (s.q_replicas > 1) elements[cross.block(s.q_replicas)] += (p.first() + p.count(">")) * p.bias_bytes() / p.wide;
+  }
   const Mixers axis{"P-B", p.tensor, "tensor"};
   const Shards s = axis.shards(p);
   hold(axis, s.f_replicas, s.f * (m.mlp.gated ? 3 * s.d + 2 * m.mlp.bias : 2 * s.d + m.mlp.bias));
@@ -410,7 +465,7 @@ void replicas(const Place& p, Ledger& ledger) {
   const Index norm = s.d * (m.norm == NormType::layer ? 2 : 1);
   if (p.sequence)
     elements["tensor"] +=
-        (norms * (2 * p.count("P") + p.count("M*W-EBL")) + (m.norm_placement == NormPlacement::after ? p.first() : p.last())) * norm;
+        (norms * (2 * p.count("P") + p.count("M*W-EBLX")) + p.count(">") + (m.norm_placement == NormPlacement::after ? p.first() : p.last())) * norm;
   if (p.sequence && p.dense() && p.last()) elements["tensor"] += s.d * s.d + s.d + (p.masked() ? norm : 0);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
@@ -509,6 +564,14 @@ void context_axis(const Place& p, Ledger& ledger) {
     add(ledger, "context", Operation::all_reduce, p.config.micros * p.count("E"), p.tokens.batch * moe.experts * p.wide);
 }
 
+// Keys and values of the source are gathered each time that they are met, and their gradients summed.
+void source_over_context(const Place& p, Ledger& ledger) {
+  if (p.context == 1) return;
+  const Index kv = p.source.rows() * 2 * Shards(p.model(), p.tensor).k, each = p.config.micros * p.count("X");
+  add(ledger, "context", Operation::all_gather, 2 * each + p.config.micros * p.count("X", Effort::mixing), kv * p.narrow);
+  add(ledger, "context", Operation::reduce_scatter, each, p.context * kv * p.wide);
+}
+
 // How often each expert was chosen is summed once. Each row goes to its experts with its weight and comes back, both ways. What a rank receives and
 // gives back is counted for an even routing: what does not divide goes to the experts in turn.
 void expert_ranks(const Place& p, Ledger& ledger) {
@@ -530,6 +593,9 @@ void pipeline_axis(const Place& p, Ledger& ledger) {
   const Index neighbours = 2 * p.chunks - p.first() - p.last();  // every chunk's, but for the model's ends
   add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.kept_bytes());
   add(ledger, "pipeline", Operation::receive, p.config.micros * neighbours, p.kept_bytes());
+  for (const Index beside : {p.source.rows() > 0 ? p.reading().kept_bytes() : 0, p.bias_bytes()})
+    for (const Operation op : {Operation::send, Operation::receive})
+      if (beside > 0) add(ledger, "pipeline", op, p.config.micros * neighbours, beside);
 }
 
 void tied_matrix(const Place& p, Ledger& ledger) {
@@ -588,8 +654,14 @@ template <class T>
 Ledger closed_form(const EngineConfig& config, const Layout& layout, int position) {
   const Place p = Place::of<T>(config, layout, position);
   Ledger ledger;
-  tensor_axis(p, ledger);
-  context_axis(p, ledger);
+  tensor_axis(p.writing(), ledger);
+  context_axis(p.writing(), ledger);
+  if (p.source.rows() > 0) {
+    tensor_axis(p.reading(), ledger);
+    context_axis(p.reading(), ledger);
+    source_over_tensor(p, ledger);
+    source_over_context(p, ledger);
+  }
   expert_ranks(p, ledger);
   pipeline_axis(p, ledger);
   data_axis(p, ledger);
@@ -641,7 +713,7 @@ bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const bool experts =
       split(m.moe.intermediate_size, tensor) && (m.moe.shared_intermediate_size == 0 || split(m.moe.shared_intermediate_size, tensor));
   return (!used('E') || experts) && (!used('L') || split(m.latent.num_heads, tensor)) &&
-         (!(used('*') || used('W') || used('B')) || attention(tensor)) && (!used('M') || ssm(tensor)) &&
+         (!(used('*') || used('W') || used('B') || used('X') || m.attention.relative_bias.buckets > 0) || attention(tensor)) && (!used('M') || ssm(tensor)) &&
          (!(used('P') || used('-') || used('B')) || split(m.mlp.intermediate_size, tensor)) &&
          (!used('P') || (attention(apart ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
 }

@@ -82,7 +82,7 @@ MlpConfig mlp_of(Dice& dice, int tensor) {
   MlpConfig c;
   c.intermediate_size = units(dice, tensor);
   c.activation =
-      dice.of<Activation>({Activation::silu, Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu2, Activation::tanh});
+      dice.of<Activation>({Activation::silu, Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu2, Activation::tanh, Activation::relu});
   c.gated = dice.chance(0.6), c.bias = dice.chance(0.3);
   c.gate_multiplier = dice.real(0.5, 2), c.down_multiplier = dice.real(0.5, 2);
   return c;
@@ -164,11 +164,30 @@ Index least_length(const Draw& d) {
 
 bool sound(const Draw& d) {
   const ModelConfig& m = d.model;
+  const std::size_t end = m.pattern.find(encoder_end);
+  const bool encodes = end != std::string::npos && end > 0 && end + 1 < m.pattern.size();
+  if (d.source_length > 0 ? !encodes || d.source_length < least_length(d) : m.pattern.find_first_of(">X") != std::string::npos) return false;
   return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 &&
          m.layers() >= d.pipeline * d.chunks && d.seq_length >= least_length(d) && (d.chunks == 1 || d.micros % d.pipeline == 0) &&
          (d.data * d.context) % d.expert == 0 && m.moe.experts % d.expert == 0 && d.attention_ranks < d.tensor &&
          can_shard(m, d.tensor, d.attention_ranks) &&
          (d.context_mode != ContextMode::heads || can_exchange(m, d.tensor, d.context, d.attention_ranks));
+}
+
+// Layers up to one of them become an encoder, and this one its end.
+void make_encoder(Draw& d, Dice& dice) {
+  ModelConfig& m = d.model;
+  const Index end = dice.between(1, m.layers() - 2);
+  for (Index i = 0; i < m.layers(); ++i)
+    if (i < end) m.pattern[i] = dice.of<char>({'*', '*', '-', 'B'});
+    else if (m.pattern[i] == 'P' || dice.chance(0.3)) m.pattern[i] = dice.of<char>({'X', '*'});
+  m.pattern[end] = encoder_end, m.pattern[end + 1] = 'X';
+  m.attention.causal = true;
+  if (m.norm_placement == NormPlacement::after) m.norm_placement = NormPlacement::before;
+  d.source_length = std::max(dice.between(1, 15), least_length(d));
+  if (m.positions > 0) m.positions = std::max(m.positions, d.source_length);
+  d.packed = d.masked = false, d.classes = 0, d.terms = {};
+  d.padded = dice.chance(0.5);
 }
 
 }  // namespace
@@ -237,6 +256,9 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     d.classes = dice.between(2, 5), d.tagged = dice.chance(0.5);
     d.masked = d.model.tie_word_embeddings = false, d.terms = {};
   }
+  if (d.context_mode != ContextMode::balanced && d.attention_ranks == 0 && layers > 2 && dice.chance(0.35)) make_encoder(d, dice);
+  const bool hybrid = d.model.pattern.find('P') != std::string::npos;
+  if (!hybrid && d.attention_ranks == 0 && dice.chance(0.5)) d.model.attention.relative_bias = {2 * dice.between(2, 5), dice.between(6, 20)}, d.model.attention.soft_cap = 0;
   return d;
 }
 
@@ -257,7 +279,7 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
   EngineConfig c;
   c.model = model, c.model.objective = masked ? masked_tokens() : next_token(terms);
   if (classes > 0) c.model.objective = tagged ? tag(numbered_classes(classes)) : classify(numbered_classes(classes));
-  c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.micros = micros_of_a_rank;
+  c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.source_length = source_length, c.micros = micros_of_a_rank;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen;
   c.recompute = recompute;
@@ -277,6 +299,9 @@ MicroBatch Draw::batch(Index i) const {
   for (Token& label : m.labels)
     if (some_ignored && dice.chance(0.5)) label = ignored_label;
   if (i == 0) m.labels[0] = m.tokens[0];  // a step learns something
+  m.source_length = source_length;
+  if (source_length > 0) m.source = testing::micro_batch(1000 + i * micro_batch_size, micro_batch_size, source_length, model.vocab_size).tokens;
+  for (Index b = 0; b < micro_batch_size && padded; ++b) m.source_lengths.push_back(dice.between(1, source_length));
   for (Token& label : m.labels)
     if (classes > 0 && label != ignored_label) label %= Token(classes);
   return m;
@@ -311,6 +336,9 @@ std::string Draw::text() const {
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
   if (masked) s += " masked tokens";
   if (classes > 0) s += fmt::format(" {} classes of {}", classes, tagged ? "tokens" : "texts");
+  if (source_length > 0) s += fmt::format(" sources of {}{}", source_length, padded ? " and less" : "");
+  if (model.attention.relative_bias.buckets > 0)
+    s += fmt::format(" {} buckets up to {}", model.attention.relative_bias.buckets, model.attention.relative_bias.max_distance);
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
   if (!frozen.empty()) s += " frozen " + list(frozen);
@@ -377,6 +405,9 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.micro_batch_size = 1; });
   attempt([](Draw& d) { d.seq_length = (d.seq_length + 1) / 2; });
   attempt([](Draw& d) { d.packed = false; });
+  attempt([](Draw& d) { d.padded = false; });
+  attempt([](Draw& d) { d.source_length = (d.source_length + 1) / 2; });
+  attempt([](Draw& d) { d.model.attention.relative_bias = {}; });
   attempt([](Draw& d) { d.some_ignored = false; });
   attempt([](Draw& d) { d.frozen.clear(); });
   attempt([](Draw& d) { d.recompute.by_type.clear(); });

@@ -22,6 +22,8 @@ struct Draw {
   std::vector<int> permutation;  // or none
   enum Kind { one_forward_one_backward, all_forward, zero_bubbles } schedule = one_forward_one_backward;  // of one chunk
   Index micro_batch_size = 1, seq_length = 1;
+  Index source_length = 0;    // of what an encoder reads; 0: the model has none
+  bool padded = false;        // sources of several lengths
   int micros = 1;             // per data rank
   bool packed = false;        // every sequence holds other documents
   bool some_ignored = false;  // labels that are not learned

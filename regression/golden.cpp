@@ -109,6 +109,26 @@ void read_batch(const Expected& expected, Golden& g) {
   }
 }
 
+// Behind an encoder the text is labels, read one place behind; a label that is ignored is read as padding, which begins a text too.
+void read_text_of_source(const Expected& expected, Golden& g) {
+  const auto source = expected.tokens("input_ids"), labels = expected.tokens("labels");
+  g.batch = {expected.shape("labels")[0], expected.shape("labels")[1], {}, labels};
+  g.batch.source = source, g.batch.source_length = expected.shape("input_ids")[1];
+  if (expected.has("attention_mask")) {
+    const auto mask = expected.tokens("attention_mask");
+    for (Index b = 0; b < g.batch.batch; ++b) {
+      const auto row = mask.begin() + b * g.batch.source_length;
+      g.batch.source_lengths.push_back(std::accumulate(row, row + g.batch.source_length, Index(0)));
+    }
+  }
+  for (std::size_t r = 0; r < labels.size(); ++r) {
+    const Token before = Index(r) % g.batch.seq_length == 0 ? g.model.decoder_start_token_id : labels[r - 1];
+    g.batch.tokens.push_back(before == -100 ? g.model.decoder_start_token_id : before);
+    if (labels[r] == -100) g.batch.labels[r] = ignored_label;
+    g.row.push_back(Index(r));
+  }
+}
+
 // Without rotary positions their gradients are zero but for rounding: they are measured by those of queries, beside which GPT-2 stores them.
 void measure_biases_of_keys(const ModelConfig& m, GoldenNumbers& n) {
   const std::string_view keys = ".k_proj.bias";
@@ -123,7 +143,7 @@ Golden read(const std::string& name) {
   g.folder = std::filesystem::exists(root / "families" / name) ? root / "families" / name : root / "huggingface" / name;
   g.model = read_config_json(g.folder / config_file_name).model;
   const Expected expected(g.folder / "expected.safetensors");
-  read_batch(expected, g);
+  has_encoder(g.model) ? read_text_of_source(expected, g) : read_batch(expected, g);
   const StoredNames names = names_in(g.folder, g.model);
   g.single = expected.in("fp32", names);
   g.twice = expected.in("fp64", names);
@@ -169,7 +189,7 @@ bool splits(const ModelConfig& m, int ranks) {
 template <class T>
 GoldenReader<T>::GoldenReader(const Golden& g, const ModelConfig& model, Grid& grid) : g_(g), stage_(model, dtype_of<T>(), grid) {
   stage_.make_slots({{1, Index(1) << 22}}, false);
-  stage_.allocate(weights_, none_, Gradients::none, g.batch.seq_length);
+  stage_.allocate(weights_, none_, Gradients::none, std::max(g.batch.seq_length, g.batch.source_length));
   load_weights(g.folder, grid, stage_.config(), stage_.parameters().all());
 }
 
@@ -188,15 +208,17 @@ template <class T>
 void GoldenReader<T>::read_at_once() {
   Slot& slot = stage_.slot(0, 0);
   slot.clear();
-  stage_.chunk(0).begin(device_, slot, {g_.batch.batch, g_.batch.seq_length, 0, {}}, g_.batch);
+  stage_.chunk(0).begin(device_, slot, stage_.sequences(g_.batch), g_.batch, stage_.source_of(g_.batch));
   Pass pass = stage_.pass(device_, slot);
+  std::optional<Pass> source = stage_.source_pass(device_, slot);
+  if (source) pass.source = &*source;
   stage_.chunk(0).run_through(pass, slot);
 }
 
 template <class T>
 double GoldenReader<T>::error(const GoldenNumbers& expected, Index seq_length) {
   const MicroBatch& all = g_.batch;
-  if (g_.model.attention.causal) read_with_state(seq_length);
+  if (g_.model.attention.causal && !has_encoder(g_.model)) read_with_state(seq_length);
   else read_at_once();
   const auto logits = stage_.logits(device_, Stage::Rows::all).as<Acc<T>>();
   const auto& head = stage_.head();

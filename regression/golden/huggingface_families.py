@@ -40,6 +40,8 @@ deepseek_v3 = dict(decoder, num_attention_heads=4, num_key_value_heads=4, q_lora
                    num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2, n_shared_experts=2,
                    moe_intermediate_size=8, routed_scaling_factor=1.5)
 del deepseek_v3["head_dim"]
+t5 = dict(vocab_size=40, d_model=16, d_kv=6, d_ff=20, num_layers=2, num_heads=4, relative_attention_num_buckets=8, relative_attention_max_distance=20,
+          dropout_rate=0.0, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
 falcon = dict(vocab_size=40, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, multi_query=True, parallel_attn=True, alibi=False, bias=False,
               new_decoder_architecture=False, tie_word_embeddings=False, max_position_embeddings=512, bos_token_id=1, eos_token_id=2)
 bamba = dict(decoder, num_hidden_layers=3, attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=4, mamba_expand=2, mamba_n_groups=1, mamba_d_state=8,
@@ -92,6 +94,8 @@ cases = {
                                                 rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.5,
                                                 mscale=1.0, mscale_all_dim=0.8, rope_theta=50.0)), 2, 33),
     "bert": ("Bert", dict(bert), 2, 21),
+    "t5": ("T5", dict(t5), 2, 21),
+    "t5_gated": ("T5", dict(t5, feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_decoder_layers=3, d_kv=4, vocab_size=31), 2, 20, [20, 13]),
     "bert_padded": ("Bert", dict(bert, num_hidden_layers=3, hidden_act="gelu_new", type_vocab_size=3, vocab_size=31, layer_norm_eps=1e-5), 2, 20, [20, 13]),
     "bert_texts": ("Bert ForSequenceClassification", dict(bert, id2label=names("bad", "middling", "good")), 2, 21),
     "bert_texts_padded": ("Bert ForSequenceClassification", dict(bert, num_hidden_layers=1, hidden_act="tanh"), 2, 20, [20, 13]),
@@ -106,8 +110,9 @@ cases = {
     "gemma3_uneven": ("Gemma3", dict(gemma3, vocab_size=31, hidden_size=12, num_key_value_heads=1, head_dim=10, sliding_window=3, num_hidden_layers=3,
                                      sliding_window_pattern=2, final_logit_softcapping=3.0, tie_word_embeddings=False), 2, 19),
 }
-heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM"}  # where a case names none
+heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # where a case names none
 configs = {"Gemma3": "Gemma3TextConfig"}
+written = 13  # tokens of what a model with an encoder and a decoder writes
 encoders = {"Bert"}  # which look both ways and do not write; a third of their tokens has labels, and padding stands behind some sequences
 
 
@@ -128,6 +133,11 @@ def class_of(name):
     return getattr(transformers, "".join(family_of(name)))
 
 
+def apart(name):
+    """Whether the head has a matrix of its own, of a class that ties both as it is made and not as it is read."""
+    return family_of(name)[0] == "T5" and cases[name][1].get("tie_word_embeddings") is False
+
+
 def drawn(name, seed):
     """Weights by name, float32."""
     random = torch.Generator().manual_seed(seed)
@@ -136,6 +146,8 @@ def drawn(name, seed):
     weights = {}
     scaled = cases[name][0].startswith("Gemma")  # the embedding by the root of its width, norms by 1 + weight
     learned = list(model.named_parameters())  # a tied matrix once
+    if apart(name):
+        learned.append(("lm_head.weight", model.shared.weight))
     for weight, meta in learned + [(name, x) for name, x in model.named_buffers() if name.endswith("e_score_correction_bias")]:
         draw = torch.rand(meta.shape, generator=random) * 2 - 1
         if ("norm" in weight.lower() or ".ln_" in weight) and weight.endswith("weight") or weight.endswith(".D"):
@@ -146,12 +158,15 @@ def drawn(name, seed):
             value = draw - 1
         elif "conv1d.weight" in weight:
             value = draw
+        elif "relative_attention_bias" in weight:
+            value = draw
         elif weight.endswith("bias"):
             value = 0.3 * draw
-        elif "embed" in weight or ".wte." in weight or ".wpe." in weight:
+        elif "embed" in weight or weight.startswith("shared") or ".wte." in weight or ".wpe." in weight:
             value = 1.7 * draw / (math.sqrt(meta.shape[-1]) if scaled else 1)
         else:
-            value = 1.7 * draw / math.sqrt(meta.shape[-1]) * (2 if "out_proj" in weight or "o_proj" in weight or "down_proj" in weight else 1)
+            value = 1.7 * draw / math.sqrt(meta.shape[-1]) * \
+                (2 if any(part in weight for part in ("out_proj", "o_proj", "down_proj")) else 3 if ".o.weight" in weight or ".wo." in weight else 1)
         weights[weight] = value.float().contiguous()
     return weights
 
@@ -159,8 +174,12 @@ def drawn(name, seed):
 def model_of(name, weights):
     model = class_of(name)(config_of(name))
     missing, unexpected = model.load_state_dict(weights, strict=False)
-    assert not unexpected and set(missing) <= {"lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}, (missing, unexpected)
+    tied = {"lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "encoder.embed_tokens.weight",
+            "decoder.embed_tokens.weight"}
+    assert not unexpected and set(missing) <= tied, (missing, unexpected)
     model.tie_weights()
+    if apart(name):
+        model.lm_head.weight = torch.nn.Parameter(weights["lm_head.weight"].to(model.dtype))
     return model.eval()
 
 
@@ -190,11 +209,22 @@ def stored(family, weights):
     return {"backbone" + name.removeprefix("model") if family == "NemotronH" and name.startswith("model.") else name: x for name, x in parts.items()}
 
 
+def greedy_of_source(model, source):
+    """As falcon_h1.greedy, of what is written behind an encoder."""
+    text, margin = torch.tensor([model.config.decoder_start_token_id]), math.inf
+    for _ in range(falcon_h1.new_tokens):
+        logits = model(input_ids=source[None], decoder_input_ids=text[None], use_cache=False).logits[0, -1]
+        first, second = logits.topk(2).values.tolist()
+        margin = min(margin, (first - second) / logits.abs().max().item())
+        text = torch.cat([text, logits.argmax()[None]])
+    return text[1:], margin
+
+
 def text_of(model, vocabulary, seed):
     for attempt in range(200):
         random = torch.Generator().manual_seed(seed + 2000 + attempt)
         prompt = torch.randint(3, vocabulary, (11,), generator=random)
-        chosen, margin = falcon_h1.greedy(model, prompt)
+        chosen, margin = (greedy_of_source if model.config.is_encoder_decoder else falcon_h1.greedy)(model, prompt)
         if margin > 2e-4 and len(set(chosen[-24:].tolist())) >= 6:
             return prompt, chosen, margin
     raise SystemExit("no prompt gives a sure and varied continuation")
@@ -215,9 +245,13 @@ def write_case(name, seed):
         labels, more = torch.where(torch.rand(ids.shape, generator=random) < 0.34, found, torch.full_like(ids, -100)), {}
     if lengths:
         more["attention_mask"] = expected["attention_mask"] = (torch.arange(length) < torch.tensor(lengths[0])[:, None]).long()
+    if lengths and family in encoders:
         labels = torch.where(more["attention_mask"] == 1, labels, torch.full_like(labels, -100))
     if head == "ForSequenceClassification":
         labels = classes[:, 0]
+    if family == "T5":
+        labels = torch.randint(3, settings["vocab_size"], (sequences, written), generator=random)
+        labels[0, 3] = -100
     expected["labels"] = labels.clone()
     results = {"fp32": outcome(model_of(name, weights), ids, labels, **more)}
     with falcon_h1.widened(module, rotary):

@@ -54,10 +54,14 @@ void on_grids(const Golden& g, bool shared, const F& f) {
 }
 
 MicroBatch sequence(const MicroBatch& all, Index b) {
-  const auto part = [&](const std::vector<Token>& x) {
-    return std::vector<Token>(x.begin() + b * all.seq_length, x.begin() + (b + 1) * all.seq_length);
+  const auto part = [&](const std::vector<Token>& x, Index length) {
+    return x.empty() ? x : std::vector<Token>(x.begin() + b * length, x.begin() + (b + 1) * length);
   };
-  return {1, all.seq_length, part(all.tokens), part(all.labels), all.positions.empty() ? std::vector<std::int32_t>() : part(all.positions)};
+  const Index length = all.seq_length;
+  MicroBatch one{1, length, part(all.tokens, length), part(all.labels, length), part(all.positions, length)};
+  one.source = part(all.source, all.source_length), one.source_length = all.source_length;
+  if (!all.source_lengths.empty()) one.source_lengths = {all.source_lengths[b]};
+  return one;
 }
 
 // What has been seen of a model: the worst errors over all grids, and how many grids gave them.
@@ -116,7 +120,7 @@ class huggingface : public ::testing::TestWithParam<std::string> {
       const int data = grid.layout().size(Axis::data), micros = int(g.batch.batch) / data;
       EngineConfig config;
       config.model = g.model;
-      config.micro_batch_size = 1, config.seq_length = g.batch.seq_length, config.micros = micros;
+      config.micro_batch_size = 1, config.seq_length = g.batch.seq_length, config.source_length = g.batch.source_length, config.micros = micros;
       Rig<T> rig(config, grid);
       load_weights(g.folder, rig.engine);
       const auto source = [&](int micro) { return sequence(g.batch, Index(micro) * data + grid.coordinate(Axis::data)); };

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Index height = 21, width = 37, full = 48;  // widths that fill no vector and whole ones
 constexpr double m = 0.75;
-constexpr Activation all[] = {Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu2, Activation::tanh};
+constexpr Activation all[] = {Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu2, Activation::tanh, Activation::relu};
 
 // The formulas of the header, and slopes by the product rule.
 double value(Activation a, double x) {
@@ -19,6 +19,7 @@ double value(Activation a, double x) {
     case Activation::gelu_tanh: return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::relu2: return std::pow(std::max(x, 0.0), 2);
     case Activation::tanh: return std::tanh(x);
+    case Activation::relu: return std::max(x, 0.0);
   }
   return 0;
 }

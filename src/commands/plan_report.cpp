@@ -201,8 +201,9 @@ std::string plan_report(const RunConfig& run, int ranks) {
   const Layout layout = layout_of(run, ranks);
   const EngineConfig config = engine_config(run, layout);
   const auto list = plans(run, layout);
-  const TokenFlops flops = forward_flops(run.model, run.train.seq_length);
-  const double tokens = double(run.largest_batch() * run.train.seq_length);
+  const TextLengths lengths = run.lengths();
+  const TokenFlops flops = forward_flops(run.model, lengths);
+  const double tokens = double(run.largest_batch() * lengths.text);
   const RankPlan *fullest = &list.front(), *dearest = fullest;
   double least_flops = list[0].flops, most_flops = 0;
   for (const RankPlan& p : list) {
@@ -218,7 +219,7 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(), run.train.seq_length,
                                      config.micros, config.micro_batch_size)});
   summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
-                                          training_flops(run.model, run.train.seq_length, run.optimizer.trained()) * tokens, flops.minimal,
+                                          training_flops(run.model, lengths, run.optimizer.trained()) * tokens, flops.minimal,
                                           flops.executed, flops.megatron)});
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
   const PipelineShape shape = pipeline_shape(layout, config.micros);

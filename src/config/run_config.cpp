@@ -24,6 +24,17 @@ void check_data(const RunConfig& run) {
           "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
   require(run.train.eval_every == 0 || split_shares(run.data.split)->at(1) > 0, Exit::config,
           "train.eval_every = {} evaluates on the validation split, and data.split = {} gives it nothing", run.train.eval_every, run.data.split);
+  if (!run.model.objective->has_source()) return;
+  require(run.train.seq_length >= 2, Exit::config, "train.seq_length = 1: of one token no span can be left out; take 2 or more");
+  require(!run.data.separate, Exit::config, "data.documents = separate: an encoder reads the whole of a sample; leave it joined");
+}
+
+void check_source(const ModelConfig& m) {
+  require(m.objective->has_source() || !has_encoder(m), Exit::config,
+          "train.objective = {}: nothing is read by the encoder of model.pattern (layers before >); set it to span_corruption", m.objective->name());
+  require(!m.objective->has_source() || has_encoder(m), Exit::config,
+          "train.objective = {}: its samples have a source, and model.pattern has no encoder to read it; put the encoder's layers and > in front",
+          m.objective->name());
 }
 
 Section& model_section(Deck& deck) { return deck.section("model", "shape of the model", Effect::function); }
@@ -47,6 +58,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.model = read_model_config(model, defaults.model);
   run.model.objective = read_objective(train_section(deck), *defaults.model.objective);
   if (!run.model.objective->classes().empty()) run.model.tie_word_embeddings = false;
+  check_source(run.model);
   check_bounds(run.model, model);
   run.data = read_data(data_section(deck), defaults.tokenizer);
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length);
@@ -73,6 +85,8 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   check_data(run);
   return run;
 }
+
+TextLengths RunConfig::lengths() const { return model.objective->lengths(train.seq_length); }
 
 Index RunConfig::largest_batch() const {
   Index most = 0;

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "modules/model_config.hpp"
+#include "modules/layer.hpp"
 #include "src/checkpoint/checkpoint_config.hpp"
 #include "src/config/train_config.hpp"
 #include "src/data/data_config.hpp"
@@ -38,6 +38,8 @@ struct RunConfig {
   SuperviseSettings supervise;
   std::string output;
 
+  // Of text and source that samples of train.seq_length tokens make.
+  TextLengths lengths() const;
   // Largest global batch of the run, in sequences.
   Index largest_batch() const;
   // The first of `batch` samples to take where `first` is the next: behind those to be skipped that it would touch.

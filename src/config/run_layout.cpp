@@ -104,7 +104,7 @@ Layout checked_layout(const RunConfig& run, int ranks) {
           "parallel.sequence shares the residual stream among tensor ranks, and there is one; set parallel.tensor to 2 or more, or leave it false");
   std::vector<Span> stages;
   if (p.layers.empty()) {
-    const StageCosts costs = stage_costs(m, run.train.seq_length);
+    const StageCosts costs = stage_costs(m, run.lengths());
     stages = cut_stages(costs.layers, costs.embedding, costs.head, p.stages());
   } else {
     require(int(p.layers.size()) == p.stages(), Exit::config, "parallel.layers names {} stages, parallel.pipeline x parallel.virtual_stages says {}",

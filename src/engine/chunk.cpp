@@ -44,11 +44,7 @@ Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Par
     groups_.push_back({begin, parameters.groups()});
     if (first && !trained()) lowest_ = Index(groups_.size());
   };
-  if (first)
-    declared([&] {
-      embedding_ = std::make_unique<Embedding>(config_, parameters);
-      if (has_relative_bias(config_)) bias_.emplace(config_, "model.relative_bias", parameters);
-    });
+  if (first) declared([&] { embedding_ = std::make_unique<Embedding>(config_, parameters); });
   for (Index i = layers.first; i < layers.last; ++i)
     declared([&] { layers_.push_back(layer_type(config_.pattern[i]).make(config_, fmt::format("model.layers.{}", i), parameters)); });
   if (last)
@@ -158,7 +154,7 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   return put_input(slot);
 }
 
-Bundle Chunk::begin(Device& dev, Slot& slot, const Given& text, const Given& source) const {
+Bundle Chunk::begin(Device& dev, Slot& slot, const GivenText& text, const GivenText& source) const {
   slot.clear();
   slot.text = {text.sequences}, slot.source = {source.sequences};
   bring(dev, slot, {slot.text, text_keys, !config_.attention.causal}, text.tokens);
@@ -188,7 +184,7 @@ void Chunk::embed(Pass& a, Slot& slot) {
   Frame& frame = frame_of(slot, -1);
   slot.stream.x = embedding_->forward(a, frame, slot.text.tokens);
   if (a.source) slot.stream.source = embedding_->forward(*a.source, frame_of_source(frame), slot.source.tokens);
-  if (bias_) slot.stream.bias = bias_->forward(a, frame);
+  if (const RelativeBias* bias = embedding_->relative_bias()) slot.stream.bias = bias->forward(a, frame);
 }
 
 Pass Chunk::pass_of(const Pass& a, Index layer, const Bundle& stream, const Bundle& gradient) const {
@@ -319,7 +315,7 @@ void Chunk::backward_embedding(Pass& a, Slot& slot) {
   a.show(Observed::gradient, stream_name(-1), slot.gradient.x);
   embedding_->backward(a, frame, slot.gradient.x);
   if (a.source) embedding_->backward(*a.source, frame_of_source(frame), slot.gradient.source);
-  if (bias_) bias_->backward(a, slot.gradient.bias);
+  if (const RelativeBias* bias = embedding_->relative_bias()) bias->backward(a, slot.gradient.bias);
 }
 
 }  // namespace gyr

@@ -10,7 +10,6 @@
 #include "modules/embedding.hpp"
 #include "modules/layer.hpp"
 #include "modules/objective.hpp"
-#include "modules/relative_bias.hpp"
 #include "src/engine/recompute.hpp"
 #include "src/parallel/layout.hpp"
 
@@ -63,6 +62,12 @@ struct Slot {
   std::vector<Bundle> inputs = {};    // what entered each layer
 };
 
+// What generation reads at once.
+struct GivenText {
+  SequenceLayout sequences = {};
+  std::span<const Token> tokens = {};
+};
+
 class Chunk {
  public:
   // Declares the weights of the model's layers `layers`. `table`: the embedding's, where a tied head lies on the same rank. The stream that
@@ -92,11 +97,7 @@ class Chunk {
   void backward_weights(Pass&, Slot&, const Span& parts);
 
   // Generation: brings the tokens in, as above; those of a source when its sequence begins.
-  struct Given {
-    SequenceLayout sequences = {};
-    std::span<const Token> tokens = {};
-  };
-  Bundle begin(Device&, Slot&, const Given& text, const Given& source = {}) const;
+  Bundle begin(Device&, Slot&, const GivenText& text, const GivenText& source = {}) const;
   // Runs the layers after what the pass's state remembers, and keeps nothing. The slot's stream is the chunk's output then.
   void run_through(Pass&, Slot&);
   // The head's frame in a slot.
@@ -171,7 +172,6 @@ class Chunk {
   int stream_parts_;
   RecomputeConfig recompute_;
   std::unique_ptr<Embedding> embedding_;
-  std::optional<RelativeBias> bias_;  // beside the embedding
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<Head> head_;
   std::vector<Span> groups_;

@@ -42,7 +42,7 @@ Token sample_token(std::span<const double> logits, const Sampling& s, const Stre
 
 // Everything that will be asked is rehearsed: products of few rows and of many take different scratch.
 Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, GeneratorRoom room)
-    : config_(config), dtype_(dtype), grid_(grid), room_(std::move(room)) {
+    : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), room_(std::move(room)) {
   ensure(!room_.prompts.empty() && *room_.prompts.begin() > 0, "a generator without prompts");
   require(config.attention.causal, Exit::config,
           "model.attention.causal = false: a model in which every token sees all others has no next token to write; it scores and tags texts");
@@ -50,8 +50,12 @@ Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, Generat
           "train.objective = {}: a model that tells classes has no next token to write; it is for eval", config.objective->name());
   make(true, 0, 0, 0);
   const std::vector<Token> tokens(std::max(*room_.prompts.rbegin(), room_.sequences), 0);
-  for (const Index length : room_.prompts) advance({1, length, 0, {0}}, std::span(tokens).first(length));
-  for (Index n = 1; n <= room_.sequences; ++n) advance({n, 1, 0, std::vector<Index>(n, capacity() - 1)}, std::span(tokens).first(n));
+  for (const Index length : room_.prompts) read(0, std::span(tokens).first(length));
+  for (Index n = 1; n <= room_.sequences; ++n) {
+    SequenceLayout layout{n, 1, 0, std::vector<Index>(n, capacity() - 1)};
+    layout.source_lengths.assign(n, source_capacity());
+    advance(layout, std::span(tokens).first(n));
+  }
   const Index scratch = device_->scratch.high_water(), slot = stage_->slots().front().bytes, state = state_->arena().high_water();
   make(false, scratch, slot, state);
 }
@@ -62,21 +66,31 @@ void Generator::make(bool dry_run, Index scratch, Index slot, Index state) {
   device_ = std::make_unique<Device>(dry_run, scratch);
   weights_ = std::make_unique<Arena>(Arena::make(Memory::weights, weights, dry_run));
   none_ = std::make_unique<Arena>(Arena::make(Memory::gradients, 0, dry_run));
-  stage_->allocate(*weights_, *none_, Gradients::none, capacity());
+  stage_->allocate(*weights_, *none_, Gradients::none, std::max(capacity(), source_capacity()));
   stage_->make_slots({{1, slot}}, dry_run);
-  state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, dry_run), room_.sequences, capacity());
+  state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, dry_run), room_.sequences, capacity(), source_capacity());
 }
 
 Index Generator::bytes() const { return weights_->capacity() + device_->scratch.capacity() + stage_->slots_capacity() + state_->arena().capacity(); }
 
-std::vector<double> Generator::advance(const SequenceLayout& sequences, std::span<const Token> tokens) {
+std::vector<double> Generator::read(Index at, std::span<const Token> prompt) {
+  const Index length = Index(prompt.size());
+  if (!encodes_) return advance({1, length, at, {0}}, prompt);
+  SequenceLayout begin{1, 1, at, {0}};
+  begin.source_lengths = {length};
+  const Token start = config_.decoder_start_token_id;
+  return advance(begin, {&start, 1}, {{1, length, at, {0}}, prompt});
+}
+
+std::vector<double> Generator::advance(const SequenceLayout& sequences, std::span<const Token> tokens, const GivenText& source) {
   Communicator& pipeline = grid_.group(Axis::pipeline);
   const int rank = pipeline.rank();
-  const AnyTensor2 input = stage_->begin(*device_, sequences, tokens).x;
-  if (rank > 0) pipeline.start_receive(*device_, input.flat(), rank - 1).device_wait(*device_);
-  const AnyTensor2 output = stage_->forward(*device_, *state_).x;
+  const Bundle input = stage_->begin(*device_, sequences, tokens, source);
+  if (rank > 0)
+    input.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_receive(*device_, x.flat(), rank - 1).device_wait(*device_); });
+  const Bundle output = stage_->forward(*device_, *state_);
   if (rank == pipeline.size() - 1) return whole_rows(stage_->logits(*device_, Stage::Rows::last));
-  pipeline.start_send(*device_, output.flat(), rank + 1).device_wait(*device_);
+  output.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });
   return {};
 }
 
@@ -127,7 +141,7 @@ class Generator::Continuation {
  private:
   struct Slot {
     std::optional<Index> prompt = {};
-    Index past = 0;
+    Index past = 0, source = 1;  // tokens that have been read of the text, and of what an encoder reads
     Token last = 0;
   };
 
@@ -147,11 +161,12 @@ class Generator::Continuation {
       const std::vector<Token>& prompt = prompts_[next_];
       require(g_.room_.prompts.contains(Index(prompt.size())), Exit::internal, "prompt {} has {} tokens, which was not foreseen", next_,
               prompt.size());
-      slots_[s] = {next_++, Index(prompt.size()), 0};
+      const Index length = Index(prompt.size());
+      slots_[s] = {next_++, g_.encodes_ ? 1 : length, length, 0};
       g_.state_->forget(*g_.device_, s);
-      const auto logits = g_.advance({1, Index(prompt.size()), s, {0}}, prompt);
+      const auto logits = g_.read(s, prompt);
       if (draws_) draw(slots_[s], logits);
-      g_.pace_.prompt_tokens += Index(prompt.size());
+      g_.pace_.prompt_tokens += length;
       fresh.push_back(s);
     }
     if (!fresh.empty()) accept(fresh);
@@ -166,6 +181,7 @@ class Generator::Continuation {
     std::vector<Index> mine;
     for (Index s = 0; s < n; ++s) {
       layout.past.push_back(slots_[s].past), last.push_back(slots_[s].last);
+      if (g_.encodes_) layout.source_lengths.push_back(slots_[s].source);
       if (slots_[s].prompt) mine.push_back(s);
     }
     const auto logits = g_.advance(layout, last);

@@ -54,16 +54,21 @@ class Generator {
 
  private:
   class Continuation;
-  Index capacity() const { return *room_.prompts.rbegin() + room_.tokens; }
+  // Behind an encoder, which reads the prompt, a text begins with one token.
+  Index capacity() const { return (encodes_ ? 1 : *room_.prompts.rbegin()) + room_.tokens; }
+  Index source_capacity() const { return encodes_ ? *room_.prompts.rbegin() : 0; }
+  // Reads a prompt into sequence number `at`: what advance says of its last token, or of the first one that is written behind an encoder.
+  std::vector<double> read(Index at, std::span<const Token> prompt);
   void make(bool dry_run, Index scratch, Index slot, Index state);
   // Reads new tokens of some sequences. On the last stage: logits of the whole vocabulary for the last token of each, (sequences,
   // vocab_size) row by row; elsewhere none.
-  std::vector<double> advance(const SequenceLayout&, std::span<const Token>);
+  std::vector<double> advance(const SequenceLayout&, std::span<const Token>, const GivenText& source = {});
   std::vector<double> whole_rows(const AnyTensor2& mine);
   // What the last stage says, told to every stage.
   std::vector<Token> from_last_stage(const std::vector<Token>&);
 
   ModelConfig config_;
+  bool encodes_;
   DType dtype_;
   Grid& grid_;
   GeneratorRoom room_;

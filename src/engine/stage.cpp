@@ -155,7 +155,7 @@ std::optional<Pass> Stage::source_pass(Device& dev, Slot& slot) {
   return pass_of(dev, slot.source, false, nullptr);  // hooks are told of the text
 }
 
-Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens, const Chunk::Given& source) {
+Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens, const GivenText& source) {
   ensure(chunks() == 1 && !grid_.layout().sequence, "generation takes one chunk and the whole stream");
   return chunk(0).begin(dev, slot(0, 0), {sequences, tokens}, source);
 }

@@ -61,7 +61,7 @@ class Stage {
 
   // Generation with the one chunk there is, in slot 0: brings the tokens in. Where this is not the first stage, the tensor its input must be
   // received into.
-  Bundle begin(Device&, const SequenceLayout&, std::span<const Token> tokens, const Chunk::Given& source = {});
+  Bundle begin(Device&, const SequenceLayout&, std::span<const Token> tokens, const GivenText& source = {});
   // Runs the layers after what `state` remembers. Returns the stage's output.
   Bundle forward(Device&, StateStore& state);
   // On the last stage: this rank's columns of what the head predicts, (rows, columns_here), of all rows or of each sequence's last, in the

@@ -13,12 +13,14 @@ struct Passage {
   std::vector<Token> tokens;
   std::vector<Token> labels;                 // labels[i] follows tokens[i]; ignored_label where it is not asked for
   std::vector<std::int32_t> positions = {};  // of each token in its document, where several are packed; none: one document
+  std::vector<Token> source = {};            // that an encoder reads
 };
 
 // Passages by number, made when they are needed; `lengths` are those of their tokens.
 struct Passages {
   std::vector<Index> lengths;
   std::function<Passage(Index)> make;
+  Index source_length = 0;  // of all of them
   Index count() const { return Index(lengths.size()); }
 };
 

@@ -15,10 +15,12 @@ constexpr std::size_t batches_at_once = 16;  // of a data coordinate: enough to 
 
 MicroBatch padded(const Passages& passages, const Batch& batch) {
   MicroBatch m{Index(batch.members.size()), batch.seq_length, {}, {}, {}};
+  m.source_length = passages.source_length;
   for (const Index i : batch.members) {
     const Passage p = passages.make(i);
     m.tokens.insert(m.tokens.end(), p.tokens.begin(), p.tokens.end());
     m.labels.insert(m.labels.end(), p.labels.begin(), p.labels.end());
+    m.source.insert(m.source.end(), p.source.begin(), p.source.end());
     m.positions.insert(m.positions.end(), p.positions.begin(), p.positions.end());
     ensure(p.positions.empty() || Index(p.positions.size()) == batch.seq_length, "packed passages are of one length");
     // What stands behind the last token reaches nothing before it: any token will do.
@@ -93,6 +95,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
   config.training = false;
   config.factors = factors;
   config.seq_length = 0;
+  config.source_length = passages.source_length;
   for (const Batch& batch : batches) config.seq_length = std::max(config.seq_length, batch.seq_length);
   const Capacity capacity = capacity_of(config, grid, batches);
   Timers timers(engine_timer_names());

@@ -15,12 +15,14 @@ class TokenFileEvaluation : public Evaluation {
     model.objective->check_training(model);
     Index windows = 0;
     for (Index i = 0; i < dataset_.corpora(); ++i) windows += dataset_.per_epoch(i);
-    passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, options.seq_length);
+    const TextLengths lengths = model.objective->lengths(options.seq_length);
+    passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, lengths.text);
+    passages_.source_length = lengths.source;
     passages_.make = [this, model](Index i) {
       Sample s = dataset_.sample(i);
-      Labelled l = model.objective->label({s.tokens, s.learned, s.begins, i, model.vocab_size, s.positions, s.classes});
+      Labelled l = model.objective->label({s.tokens, s.learned, s.begins, i, model.vocab_size, s.positions, s.classes, model.decoder_start_token_id});
       if (!s.positions.empty()) s.positions.pop_back();
-      return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions)};
+      return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source)};
     };
   }
   const Passages& passages() const override { return passages_; }

@@ -168,14 +168,16 @@ constexpr std::pair<const char*, Activation> activations[] = {{"silu", Activatio
 }  // namespace
 
 Activation ConfigReader::activation(const std::string& key, Activation otherwise) {
-  const std::string act = text(key, name_of(otherwise));
+  return activation_called(text(key, name_of(otherwise)), key);
+}
+Activation ConfigReader::activation_called(const std::string& act, const std::string& key) const {
   std::string names;
   for (const auto& [name, activation] : activations) {
     if (act == name) return activation;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
   }
   demand(false, key, "is \"{}\"; supported are {}", shown(act), names);
-  return otherwise;
+  return {};
 }
 
 const char* ConfigReader::name_of(Activation a) {
@@ -427,7 +429,7 @@ void write_rotary(const AttentionConfig& a, nlohmann::ordered_json& j) {
 
 void write_tokens(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const auto token = [](bool known, Index id) { return known ? nlohmann::ordered_json(id) : nlohmann::ordered_json(nullptr); };
-  j["pad_token_id"] = token(c.model.pad_token_id >= 0, c.model.pad_token_id);
+  if (!j.contains("pad_token_id")) j["pad_token_id"] = token(c.model.pad_token_id >= 0, c.model.pad_token_id);
   j["bos_token_id"] = token(c.begin_token.has_value(), c.begin_token.value_or(0));
   j["eos_token_id"] = token(!c.end_tokens.empty(), c.end_tokens.empty() ? 0 : c.end_tokens[0]);
   if (c.end_tokens.size() > 1) j["eos_token_id"] = c.end_tokens;

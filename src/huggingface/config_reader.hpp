@@ -54,6 +54,7 @@ class ConfigReader {
   std::string text(const std::string& key, const std::string& otherwise);
   void silu(const std::string& key);  // the only activation
   Activation activation(const std::string& key, Activation otherwise);
+  Activation activation_called(const std::string& name, const std::string& key) const;
   static const char* name_of(Activation);  // as most files call it
   // Names of the classes that a head tells: id2label, or as many as num_labels says, which are two where it is not there.
   std::vector<std::string> classes();

@@ -12,7 +12,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.products = run.train.products;
   c.optimizer = run.optimizer;
   c.micro_batch_size = run.train.micro_batch_size;
-  c.seq_length = run.train.seq_length;
+  c.seq_length = run.lengths().text, c.source_length = run.lengths().source;
   c.micros = int(run.largest_batch() / (layout.size(Axis::data) * run.train.micro_batch_size));
   c.recompute = run.recompute;
   c.schedule = run.parallel.schedule();

@@ -19,10 +19,15 @@ std::optional<TensorBoard::Resumed> resumed(const CheckpointHeader& at) {
   return TensorBoard::Resumed{at.step, at.samples};
 }
 
+double flops_of_sample(const RunConfig& run) {
+  const TextLengths lengths = run.lengths();
+  return training_flops(run.model, lengths, run.optimizer.trained()) * double(lengths.text);
+}
+
 }  // namespace
 
 RunLog::RunLog(const RunConfig& run, const CheckpointHeader& at, const Resources& resources)
-    : seq_length_(run.train.seq_length), flops_(training_flops(run.model, run.train.seq_length, run.optimizer.trained())), resources_(resources),
+    : seq_length_(run.train.seq_length), flops_(flops_of_sample(run) / double(run.train.seq_length)), resources_(resources),
       progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(metrics_of(run)),
       tensorboard_(path_in(run, "tensorboard"), now(), resumed(at)) {
   OutputFile file(path_in(run, "deck.yaml"));
