@@ -173,13 +173,14 @@ def drawn(name, seed):
 
 def model_of(name, weights):
     model = class_of(name)(config_of(name))
+    if apart(name):
+        model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
     missing, unexpected = model.load_state_dict(weights, strict=False)
     tied = {"lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "encoder.embed_tokens.weight",
             "decoder.embed_tokens.weight"}
     assert not unexpected and set(missing) <= tied, (missing, unexpected)
-    model.tie_weights()
-    if apart(name):
-        model.lm_head.weight = torch.nn.Parameter(weights["lm_head.weight"].to(model.dtype))
+    if not apart(name):
+        model.tie_weights()
     return model.eval()
 
 

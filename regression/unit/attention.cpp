@@ -48,7 +48,7 @@ struct Result {
   Values out, lse;
 };
 struct Gradients {
-  Values q, k, v, bias;
+  Values q, k, v, bias = {};
 };
 
 // Softmax over the keys that may be seen, one query and head at a time.

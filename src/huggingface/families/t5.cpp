@@ -51,8 +51,10 @@ void read(ConfigReader& r) {
   m.vocab_size = r.integer("vocab_size", 32128, 2, most_tokens);
   m.hidden_size = r.size("d_model", 512);
   m.rms_norm_eps = r.not_negative("layer_norm_epsilon", 1e-6);
-  m.tie_word_embeddings = r.flag("tie_word_embeddings", true);
-  if (r.flag("scale_decoder_outputs", m.tie_word_embeddings)) m.lm_head_multiplier = 1 / std::sqrt(double(m.hidden_size));
+  // Later versions of transformers write that heads are tied whether or not they are: those that are not do not scale.
+  const bool tied = r.flag("tie_word_embeddings", true), scales = r.flag("scale_decoder_outputs", tied);
+  m.tie_word_embeddings = tied && scales;
+  if (scales) m.lm_head_multiplier = 1 / std::sqrt(double(m.hidden_size));
   read_layers(r);
   read_mlp(r);
   r.read_tokens(0, {}, 1, 512);
