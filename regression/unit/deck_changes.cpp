@@ -13,6 +13,7 @@
 #include "regression/testing.hpp"
 #include "src/config/run_config.hpp"
 #include "src/train/engine_config.hpp"
+#include "src/train/feed.hpp"
 
 namespace gyr::testing {
 namespace {
@@ -54,6 +55,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.init_std", {"0.5", none}},
                                                                          {"model.pad_token_id", {"-1", course}},
                                                                          {"model.lm_head_soft_cap", {"0", function}},
+                                                                         {"model.decoder_start_token_id", {"5", function}},
                                                                          {"model.attention.num_heads", {"2", function}},
                                                                          {"model.attention.num_kv_heads", {"1", function}},
                                                                          {"model.attention.head_dim", {"8", function}},
@@ -73,6 +75,8 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.attention.key_multiplier", {"1", function}},
                                                                          {"model.attention.out_multiplier", {"1", function}},
                                                                          {"model.attention.soft_cap", {"0", function}},
+                                                                         {"model.attention.relative_bias.buckets", {"8", function}},
+                                                                         {"model.attention.relative_bias.max_distance", {"5", function}},
                                                                          {"model.window.size", {"5", function}},
                                                                          {"model.window.rope_theta", {"0", function}},
                                                                          {"model.latent.num_heads", {"4", function}},
@@ -141,6 +145,11 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.mlm.share", {"0.3", course}},
                                                                          {"train.mlm.max_ngram", {"3", course}},
                                                                          {"train.mlm.seed", {"7", course}},
+                                                                         {"train.span_corruption.share", {"0.3", course}},
+                                                                         {"train.span_corruption.mean_length", {"2", course}},
+                                                                         {"train.span_corruption.end_token", {"7", course}},
+                                                                         {"train.span_corruption.first_sentinel", {"20", course}},
+                                                                         {"train.span_corruption.seed", {"7", course}},
                                                                          {"train.init_from", {"model", none}},
                                                                          {"train.init_head", {"new", none}},
                                                                          {"train.classify.labels", {"[a, b]", function}},
@@ -239,6 +248,10 @@ Overrides base_of(const std::string& key) {
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
   if (key == "train.init_head") return {"train.init_from=model"};
   if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // without windows
+  const Overrides without_hybrids{"model.pattern=*EL", "model.attention.soft_cap=0"};
+  if (key == "model.attention.relative_bias.buckets") return without_hybrids;
+  if (key == "model.attention.relative_bias.max_distance") return {without_hybrids[0], without_hybrids[1], "model.attention.relative_bias.buckets=8"};
+  if (key == "model.decoder_start_token_id") return {"model.pattern=*>X", "train.objective=span_corruption"};
   if (key == "model.moe.bias_update_rate") return {"model.moe.bias=true"};
   if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
@@ -295,15 +308,26 @@ struct Outcome {
   std::vector<double> weights;  // after the step
 };
 
+// The same tokens as samples of the model's objective.
+MicroBatch with_sources(const ModelConfig& m, const MicroBatch& tokens) {
+  const auto source = [&](Index i) {
+    Sample s{std::vector<std::int32_t>(tokens.tokens.begin() + i * 8, tokens.tokens.begin() + (i + 1) * 8), {}, std::vector<std::uint8_t>(9, 1), {}};
+    s.tokens.push_back(0);
+    return s;
+  };
+  return micro_batch_of(source, m, 0, 2, m.objective->lengths(8).text);
+}
+
 Outcome outcome_of(const Overrides& overrides) {
   Deck deck = deck_with(overrides);
   const RunConfig run = read_run_config(deck);
   EngineConfig config = engine_config(run, grid_layout(1, 1, 1, {{0, run.model.layers()}}));
-  config.micro_batch_size = 2, config.seq_length = 8, config.micros = 1;
+  config.micro_batch_size = 2, config.micros = 1;
   Rig<double> rig(config, alone(run.model.layers()));
   set_weights(rig.engine);
   MicroBatch batch = micro_batch(0, 2, 8, std::min<Index>(24, run.model.vocab_size));
-  std::fill_n(batch.tokens.begin(), 4, 3);  // the one that takes no gradient
+  if (run.model.objective->has_source()) batch = with_sources(run.model, batch);
+  else std::fill_n(batch.tokens.begin(), 4, 3);  // the one that takes no gradient
   const auto source = [&](int) { return batch; };
   Outcome o;
   for (const auto& p : rig.engine.stage().parameters().all()) o.shapes[p->weight.name] = p->weight.shape;

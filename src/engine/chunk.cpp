@@ -188,6 +188,7 @@ void Chunk::embed(Pass& a, Slot& slot) {
 }
 
 Pass Chunk::pass_of(const Pass& a, Index layer, const Bundle& stream, const Bundle& gradient) const {
+  ensure(a.source || !in_encoder(layer), "layer {} reads a source, and there is none", first_layer_ + layer);
   Pass pass = in_encoder(layer) ? *a.source : a;
   pass.bias = {stream.bias, gradient.bias};
   if (!in_encoder(layer)) pass.encoded = {stream.source, gradient.source};
