@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 
 #include "modules/classes.hpp"
@@ -360,6 +361,39 @@ TEST(families, names_without_a_prefix_are_read_and_masks_passed_over) {
   import_folder(folder / "bare", folder / "checkpoint", false, {});
   export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, [](const std::string&) {});
   EXPECT_TRUE(contents(g.folder / one_file_name) == contents(folder / "out" / one_file_name));
+}
+
+// As BERT was first published: LayerNorms have a gamma and a beta. They go out as those of the folder whose manner is asked for, or else by the names
+// of now.
+TEST(families, norms_of_gamma_and_beta_are_read_and_keep_their_names) {
+  const Golden& g = golden("bert");
+  const Folder folder;
+  fs::create_directory(folder / "old");
+  fs::copy(g.folder / config_file_name, folder / "old" / config_file_name);
+  const safetensors::Reader from(g.folder / one_file_name);
+  std::vector<safetensors::Tensor> tensors = from.tensors(), old = tensors;
+  for (safetensors::Tensor& tensor : old)
+    for (const auto& [now, then] : {std::pair<std::string, std::string>{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}})
+      if (tensor.name.ends_with(now)) tensor.name.replace(tensor.name.size() - now.size(), now.size(), then);
+  const auto sorted = [&](std::size_t a, std::size_t b) { return safetensors::written_before(old[a], old[b]); };
+  std::vector<std::size_t> order(old.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), sorted);
+  std::vector<safetensors::Tensor> written;
+  for (const std::size_t i : order) written.push_back(old[i]);
+  safetensors::Writer to(folder / "old" / one_file_name, written);
+  for (const std::size_t i : order) {
+    std::vector<std::byte> data(std::size_t(tensors[i].end - tensors[i].begin));
+    from.read(tensors[i], whole(tensors[i].shape), data.data(), tensors[i].shape, whole(tensors[i].shape));
+    to.write(data.data(), Index(data.size()));
+  }
+  to.commit();
+  const auto silent = [](const std::string&) {};
+  import_folder(folder / "old", folder / "checkpoint", false, silent);
+  export_folder(folder / "checkpoint", folder / "now", {{}, Index(1) << 30, {}, false}, silent);
+  EXPECT_TRUE(contents(g.folder / one_file_name) == contents(folder / "now" / one_file_name));
+  export_folder(folder / "checkpoint", folder / "then", {{}, Index(1) << 30, folder / "old", false}, silent);
+  EXPECT_TRUE(contents(folder / "old" / one_file_name) == contents(folder / "then" / one_file_name));
 }
 
 }  // namespace
