@@ -49,12 +49,16 @@ double training_flops(const ModelConfig& c, Index seq_length, const Trained& tra
   }
   bool learning = false;  // something so far, from the embedding on
   double sum = 0;
+  const auto tokens_of = [&](const Weight& w) {
+    const bool output = w.name == "lm_head.weight" || (c.tie_word_embeddings && w.name == "model.embed_tokens.weight");
+    return output ? c.objective->scored() : w.tokens;
+  };
   const auto add = [&](const std::string& part, double forward) {
     double saved = 0;
     for (const Weight& w : parts[part]) {
       const bool learns = !trained || trained(w);
       learning = learning || learns;
-      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size()) * w.tokens;
+      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size()) * tokens_of(w);
     }
     sum += forward + (learning && forward > 0 ? (training_factor - 1) * forward - saved : 0);
   };

@@ -64,6 +64,27 @@ std::vector<std::int32_t> Chunk::documents_of(const SequenceLayout& s, std::span
   return positions;
 }
 
+// Labels of this rank's rows; where few can have one, also which do.
+void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const {
+  const SequenceLayout& s = slot.sequences;
+  const Index rows = s.rows(), most = std::min(rows, s.batch * config_.objective->most_labels(s.whole_length()));
+  const auto of_rows = slot.frame.put(Keys::labels, rows);
+  slot.labels = {of_rows, {}, {}, {}};
+  upload<Token>(dev, labels, of_rows);
+  if (!last() || most == rows) return;
+  const auto picked = slot.frame.put(Keys::picked, most), label = slot.frame.put(Keys::picked_labels, most),
+             place = slot.frame.put(Keys::places, rows);
+  slot.labels = {of_rows, picked, label, place};
+  std::vector<Token> row_of(most, -1), label_of(most, ignored_label), place_of(rows, -1);
+  Index count = 0;
+  for (Index r = 0; r < Index(labels.size()); ++r) {
+    if (labels[r] == ignored_label) continue;
+    ensure(count < most, "more than {} of {} rows have a label", most, rows);
+    row_of[count] = Token(r), label_of[count] = labels[r], place_of[r] = Token(count), ++count;
+  }
+  upload<Token>(dev, row_of, picked), upload<Token>(dev, label_of, label), upload<Token>(dev, place_of, place);
+}
+
 // Where every row stands.
 void Chunk::place(Device& dev, Slot& slot, std::span<const std::int32_t> documents) const {
   SequenceLayout& s = slot.sequences;
@@ -105,9 +126,8 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   slot.sequences = sequences;
   const Index rows = slot.sequences.rows();
   slot.tokens = slot.frame.put(Keys::tokens, rows);
-  slot.labels = slot.frame.put(Keys::labels, rows);
+  label(dev, slot, last() ? share_of<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
   if (first()) upload<Token>(dev, share_of<Token>(sequences, batch.tokens, 0), slot.tokens);
-  if (last()) upload<Token>(dev, share_of<Token>(sequences, batch.labels, ignored_label), slot.labels);
   const std::vector<std::int32_t> documents = documents_of(sequences, batch.positions);
   place(dev, slot, documents);
   place_whole(dev, slot, documents);

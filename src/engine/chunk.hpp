@@ -45,7 +45,8 @@ struct Slot {
   SequenceLayout sequences = {};
   std::vector<std::int32_t> positions = {}, whole_positions = {};  // of every row; of documents, all ranks' tokens in their order
   std::vector<std::int32_t> ahead = {}, whole_ahead = {};          // tokens of a row's document behind it, the same
-  Tensor1<Token> tokens = {}, labels = {};
+  Tensor1<Token> tokens = {};
+  Labels labels = {};
   Bundle stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
   std::vector<Bundle> inputs = {};    // what entered each layer
 };
@@ -90,6 +91,7 @@ class Chunk {
   std::string stream_name(Index layer) const;
   struct Keys {
     static constexpr Key<Tensor1<Token>> tokens{"token ids"}, labels{"labels"};
+    static constexpr Key<Tensor1<Token>> picked{"labelled rows"}, picked_labels{"their labels"}, places{"places among labelled rows"};
     static constexpr Key<Tensor1<std::int32_t>> positions{"positions"}, whole_positions{"positions of all ranks"};
     static constexpr Key<Tensor1<std::int32_t>> ahead{"tokens ahead"}, whole_ahead{"tokens ahead of all ranks"};
     static constexpr Key<AnyTensor2> input{"input"}, gradient{"gradient"};
@@ -103,6 +105,7 @@ class Chunk {
   Bundle put_input(Slot&) const;
   AnyTensor2 put_stream(Slot&, const Key<AnyTensor2>&) const;
   std::vector<std::int32_t> documents_of(const SequenceLayout&, std::span<const std::int32_t> packed) const;
+  void label(Device&, Slot&, std::span<const Token> labels) const;
   void place(Device&, Slot&, std::span<const std::int32_t> documents) const;
   void place_whole(Device&, Slot&, std::span<const std::int32_t> documents) const;
   // The layer that a part is; null: it is the embedding or the head.
