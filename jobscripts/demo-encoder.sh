@@ -55,7 +55,7 @@ deal() {
   # Lines of the most frequent sections alone have labels.
   cut -f2 "$OUT/text/packages.tsv" | LC_ALL=C sort | uniq -c | LC_ALL=C sort -k1,1nr -k2 | awk -v n=$sections 'NR <= n { print $2 }' > "$OUT/text/sections"
   for part in train validation test; do
-    awk -F'\t' 'FNR == NR { known[$1] = 1; next } $2 in known' "$OUT/text/sections" "$OUT/text/$part.tsv" | by_chance $part > "$OUT/text/$part.labelled"
+    awk -F'\t' 'FNR == NR { known[$1] = 1; next } $2 in known' "$OUT/text/sections" "$OUT/text/$part.tsv" | by_chance "$part" > "$OUT/text/$part.labelled"
   done
 }
 
@@ -70,14 +70,15 @@ if [ ! -f "$OUT/data/ready" ]; then
   packages > "$OUT/text/packages.tsv"
   deal
   cut -f3 "$OUT/text/train.tsv" | by_chance texts > "$OUT/text/packages.txt"
-  dictionary | by_chance texts | head -c "$(wc -c < "$OUT/text/packages.txt")" > "$OUT/text/dictionary.txt"
+  dictionary | by_chance texts > "$OUT/text/entries.txt"
+  head -c "$(wc -c < "$OUT/text/packages.txt")" "$OUT/text/entries.txt" > "$OUT/text/dictionary.txt"
   "$gyrfalcon" tokenizer train "$OUT/tokenizer.json" "$OUT/text/packages.txt" "$OUT/text/dictionary.txt" --vocab-size 4096 --documents line > /dev/null
   for field in packages dictionary; do build "$OUT/text/$field.txt" "$OUT/data/$field" --documents line; done
   wc -lc "$OUT/text/packages.txt" "$OUT/text/dictionary.txt"
   touch "$OUT/data/ready"
 fi
 classes=$(paste -sd, "$OUT/text/sections")
-head -n "$TESTS" "$OUT/text/$ASK.labelled" | json > "$OUT/text/asked.jsonl"
+awk -v n="$TESTS" "NR <= n" "$OUT/text/$ASK.labelled" | json > "$OUT/text/asked.jsonl"
 build "$OUT/text/asked.jsonl" "$OUT/data/asked" --classes "$classes"
 
 for field in packages dictionary; do
@@ -92,7 +93,7 @@ done
 say "learning sections from $LABELS descriptions, asked about $(wc -l < "$OUT/text/asked.jsonl"): $classes"
 : > "$OUT/results"
 for seed in $(seq "$SEEDS"); do
-  by_chance "labels $seed" < "$OUT/text/train.labelled" | head -n "$LABELS" | json > "$OUT/text/labels.jsonl"
+  by_chance "labels $seed" < "$OUT/text/train.labelled" | awk -v n="$LABELS" "NR <= n" | json > "$OUT/text/labels.jsonl"
   build "$OUT/text/labels.jsonl" "$OUT/data/labels" --classes "$classes"
   for field in packages dictionary nothing; do
     from=()

@@ -99,7 +99,8 @@ TEST(encoder, rows_without_a_label_are_left_out_and_nothing_changes) {
 
 // Losses of rows, before and after a token has been another.
 TEST(encoder, a_token_reaches_its_own_text_and_no_other) {
-  const ModelConfig m = encoder_of("*-*-");
+  ModelConfig m = encoder_of("*-*-");
+  m.objective = masked_tokens({.share = 1});
   Rig<double> rig(config_of(m), alone(4));
   set_weights(rig.engine);
   MicroBatch batch = packed(micro_batch(0, 2, 14, m.vocab_size), {5, 6, 14});  // 0-4, 5-10, 11-13 of the first sequence

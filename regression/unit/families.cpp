@@ -440,12 +440,16 @@ TEST(families, names_without_a_prefix_are_read_and_masks_passed_over) {
   to.write(std::vector<float>(4).data(), 16);
   to.commit();
   import_folder(folder / "bare", folder / "checkpoint", false, {});
-  export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, [](const std::string&) {});
+  const auto silent = [](const std::string&) {};
+  export_folder(folder / "checkpoint", folder / "same", {{}, Index(1) << 30, {}, false}, silent);
+  EXPECT_TRUE(ModelFolder(folder / "same").has("wte.weight"));
+  fs::remove_all(folder / "bare");
+  export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, silent);
   EXPECT_TRUE(contents(g.folder / one_file_name) == contents(folder / "out" / one_file_name));
 }
 
-// As BERT was first published: LayerNorms have a gamma and a beta. They go out as those of the folder whose manner is asked for, or else by the names
-// of now.
+// As BERT was first published: LayerNorms have a gamma and a beta. They go out by these names while the folder is there, or one like it is named, and
+// else by the names of now.
 TEST(families, norms_of_gamma_and_beta_are_read_and_keep_their_names) {
   const Golden& g = golden("bert");
   const Folder folder;
@@ -471,10 +475,13 @@ TEST(families, norms_of_gamma_and_beta_are_read_and_keep_their_names) {
   to.commit();
   const auto silent = [](const std::string&) {};
   import_folder(folder / "old", folder / "checkpoint", false, silent);
+  export_folder(folder / "checkpoint", folder / "then", {{}, Index(1) << 30, {}, false}, silent);
+  EXPECT_TRUE(contents(folder / "old" / one_file_name) == contents(folder / "then" / one_file_name));
+  fs::rename(folder / "old", folder / "elsewhere");
   export_folder(folder / "checkpoint", folder / "now", {{}, Index(1) << 30, {}, false}, silent);
   EXPECT_TRUE(contents(g.folder / one_file_name) == contents(folder / "now" / one_file_name));
-  export_folder(folder / "checkpoint", folder / "then", {{}, Index(1) << 30, folder / "old", false}, silent);
-  EXPECT_TRUE(contents(folder / "old" / one_file_name) == contents(folder / "then" / one_file_name));
+  export_folder(folder / "checkpoint", folder / "like", {{}, Index(1) << 30, folder / "elsewhere", false}, silent);
+  EXPECT_TRUE(contents(folder / "elsewhere" / one_file_name) == contents(folder / "like" / one_file_name));
 }
 
 }  // namespace

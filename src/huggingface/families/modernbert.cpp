@@ -58,9 +58,9 @@ void read_encoder(ConfigReader& r) {
   r.read_tokens(50283, 50281, 50282, 8192);
   for (const char* key : {"embedding_dropout", "mlp_dropout"})
     if (r.not_negative(key, 0) > 0) r.note("{} is {}; training here goes on without dropout", key, r.text_of(r.value(key)));
-  for (const char* key :
-       {"classifier_dropout", "classifier_pooling", "cls_token_id", "deterministic_flash_attn", "gradient_checkpointing", "initializer_cutoff_factor",
-        "layer_norm_eps", "position_embedding_type", "reference_compile", "repad_logits_with_grad", "sparse_prediction", "sparse_pred_ignore_index"})
+  for (const char* key : {"classifier_dropout", "classifier_pooling", "cls_token_id", "decoder_bias", "deterministic_flash_attn",
+                          "gradient_checkpointing", "initializer_cutoff_factor", "layer_norm_eps", "position_embedding_type", "reference_compile",
+                          "repad_logits_with_grad", "sparse_prediction", "sparse_pred_ignore_index"})
     r.known(key);
 }
 
