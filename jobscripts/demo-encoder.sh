@@ -3,12 +3,13 @@
 # Does reading the texts of a field help to label them? An encoder reads the descriptions of Debian's packages, hides tokens and finds them again; a twin
 # reads as much of a dictionary, another nothing. All three then learn from a few descriptions which section a package is in, and are asked about packages
 # of sources that none has seen: accuracy and macro F1 over several seeds, each with labels and a head of its own, with 95 % confidence intervals.
-#   NP ranks (2)   STEPS of reading (2500)   LABELS that are learned from (600)   SEEDS (5)   TESTS texts asked about (3000)
-#   ARGS overrides of the deck's reading   TUNE overrides of what learns labels   ASK test or validation   OUT folder   BUILD build folder
+#   NP ranks (2)   STEPS of reading (1200)   LABELS that are learned from (600)   SEEDS (5)   TESTS texts asked about (3000)
+#   RATES of learning that are tried ("1e-3 3e-3") on CHECKS texts (1500)   KEEP=1: what has been read before is not read again
+#   ARGS overrides of the deck's reading   TUNE overrides of what learns labels   OUT folder   BUILD build folder
 # Exit codes: 0, 1 reading does not help, 69 no Debian package lists or dictionary; those of gyrfalcon.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-NP=${NP:-2} STEPS=${STEPS:-2500} LABELS=${LABELS:-600} SEEDS=${SEEDS:-5} TESTS=${TESTS:-3000} ASK=${ASK:-test}
+NP=${NP:-2} STEPS=${STEPS:-1200} LABELS=${LABELS:-600} SEEDS=${SEEDS:-5} TESTS=${TESTS:-3000} CHECKS=${CHECKS:-1500} RATES=${RATES:-1e-3 3e-3}
 ARGS=${ARGS:-} TUNE=${TUNE:-} OUT=${OUT:-out/encoder-demo} BUILD=${BUILD:-build/release}
 gyrfalcon=$BUILD/bin/gyrfalcon deck=input/encoder-demo.yaml sections=12
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$gyrfalcon")"
@@ -78,8 +79,12 @@ if [ ! -f "$OUT/data/ready" ]; then
   touch "$OUT/data/ready"
 fi
 classes=$(paste -sd, "$OUT/text/sections")
-awk -v n="$TESTS" "NR <= n" "$OUT/text/$ASK.labelled" | json > "$OUT/text/asked.jsonl"
-build "$OUT/text/asked.jsonl" "$OUT/data/asked" --classes "$classes"
+ask() {
+  awk -v n="$2" 'NR <= n' "$OUT/text/$1.labelled" | json > "$OUT/text/$1.jsonl"
+  build "$OUT/text/$1.jsonl" "$OUT/data/$1" --classes "$classes"
+}
+ask validation "$CHECKS"
+ask test "$TESTS"
 
 for field in packages dictionary; do
   [ -z "${KEEP:-}" ] || [ ! -d "$OUT/read-$field/checkpoints" ] || continue
@@ -90,22 +95,42 @@ for field in packages dictionary; do
     grep -E 'iteration|parameters' | tail -n 3
 done
 
-say "learning sections from $LABELS descriptions, asked about $(wc -l < "$OUT/text/asked.jsonl"): $classes"
+# learn FIELD SEED LR ASKED: accuracy and macro F1 of a classifier that begins with what has read that field.
+learn() {
+  local from=()
+  [ "$1" = nothing ] || from=(--init-from "$(checkpoint_in "$OUT/read-$1")" train.init_head=new)
+  rm -rf "$OUT/learn"
+  # shellcheck disable=SC2086  # TUNE is a list of words
+  run train "$deck" "${from[@]}" "data.prefixes=[$OUT/data/labels]" data.split="1,0,0" "data.tokenizer=$OUT/tokenizer.json" train.objective=classify \
+    "train.classify.labels=[$classes]" "train.seed=$2" "data.seed=$2" "output.folder=$OUT/learn" train.steps=200 train.global_batch_size=4 \
+    train.micro_batch_size=2 "optimizer.lr=$3" optimizer.warmup_steps=20 $TUNE > "$OUT/log"
+  run eval "$(checkpoint_in "$OUT/learn")" --data "$OUT/data/$4" --json "$OUT/answers.json" > /dev/null
+  for key in accuracy macro_f1; do grep -o "\"$key\": *[0-9.e-]*" "$OUT/answers.json" | sed -n '1s/.*: *//p'; done | paste -sd' '
+}
+draw_labels() {
+  by_chance "labels $1" < "$OUT/text/train.labelled" | awk -v n="$LABELS" 'NR <= n' | json > "$OUT/text/labels.jsonl"
+  build "$OUT/text/labels.jsonl" "$OUT/data/labels" --classes "$classes"
+}
+
+say "learning sections from $LABELS descriptions: $classes"
+# Each has the rate that served it best on other sources, with other labels.
+declare -A rate
+draw_labels 0
+for field in packages dictionary nothing; do
+  best=0
+  for lr in $RATES; do
+    read -r accuracy f1 <<< "$(learn $field 0 "$lr" validation)"
+    echo "$field at lr $lr: accuracy $accuracy, macro F1 $f1 on $CHECKS texts of other sources"
+    if awk -v a="$accuracy" -v b="$best" 'BEGIN { exit !(a > b) }'; then best=$accuracy rate[$field]=$lr; fi
+  done
+done
+
+say "asked about $TESTS texts of sources that none has seen: accuracy, macro F1"
 : > "$OUT/results"
 for seed in $(seq "$SEEDS"); do
-  by_chance "labels $seed" < "$OUT/text/train.labelled" | awk -v n="$LABELS" "NR <= n" | json > "$OUT/text/labels.jsonl"
-  build "$OUT/text/labels.jsonl" "$OUT/data/labels" --classes "$classes"
+  draw_labels "$seed"
   for field in packages dictionary nothing; do
-    from=()
-    [ $field = nothing ] || from=(--init-from "$(checkpoint_in "$OUT/read-$field")" train.init_head=new)
-    rm -rf "$OUT/learn"
-    # shellcheck disable=SC2086  # TUNE is a list of words
-    run train "$deck" "${from[@]}" "data.prefixes=[$OUT/data/labels]" data.split="1,0,0" "data.tokenizer=$OUT/tokenizer.json" train.objective=classify \
-      "train.classify.labels=[$classes]" "train.seed=$seed" "data.seed=$seed" "output.folder=$OUT/learn" train.steps=300 train.global_batch_size=4 \
-      train.micro_batch_size=2 optimizer.lr=1e-3 optimizer.warmup_steps=30 $TUNE > "$OUT/log"
-    run eval "$(checkpoint_in "$OUT/learn")" --data "$OUT/data/asked" --json "$OUT/answers.json" > /dev/null
-    sed -n 's/.*"accuracy": *\([0-9.e-]*\).*/\1/p; s/.*"macro_f1": *\([0-9.e-]*\).*/\1/p' "$OUT/answers.json" | head -n 2 | paste -sd' ' | sed "s/^/$field $seed /" |
-      tee -a "$OUT/results"
+    echo "$field $seed $(learn $field "$seed" "${rate[$field]}" test)" | tee -a "$OUT/results"
   done
 done
 

@@ -43,7 +43,8 @@ template <class T>
 void TextMeans<T>::apply(Tensor1<const std::int32_t> text, Tensor2<T> x, Tensor2<T> y) {
   Scope scope(a_.dev.scratch);
   const Device::Purpose purpose(a_.dev, "means of texts: rows x hidden");
-  const Index rows = a_.stream.rows, first = a_.stream.first(), mine = a_.stream.count(), width = x.extent(1);
+  const bool split = a_.stream.split();  // or else every rank keeps all rows
+  const Index rows = a_.stream.rows, first = split ? a_.stream.first() : 0, mine = split ? a_.stream.count() : rows, width = x.extent(1);
   const auto ones = a_.template scratch<T>("ones", rows, Index(1));
   fill<T>(a_.dev, flat(ones), 1);
   AllRows<T> all(a_, "rows of texts", x);
