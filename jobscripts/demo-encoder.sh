@@ -8,6 +8,7 @@
 #   ARGS overrides of the deck's reading   TUNE overrides of what learns labels   OUT folder   BUILD build folder
 # Exit codes: 0, 1 reading does not help, 69 no Debian package lists or dictionary; those of gyrfalcon.
 set -euo pipefail
+shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 NP=${NP:-2} STEPS=${STEPS:-1200} LABELS=${LABELS:-600} SEEDS=${SEEDS:-5} TESTS=${TESTS:-3000} CHECKS=${CHECKS:-1500} RATES=${RATES:-1e-3 3e-3}
 ARGS=${ARGS:-} TUNE=${TUNE:-} OUT=${OUT:-out/encoder-demo} BUILD=${BUILD:-build/release}
@@ -119,7 +120,8 @@ draw_labels 0
 for field in packages dictionary nothing; do
   best=0
   for lr in $RATES; do
-    read -r accuracy f1 <<< "$(learn $field 0 "$lr" validation)"
+    answer=$(learn $field 0 "$lr" validation)
+    read -r accuracy f1 <<< "$answer"
     echo "$field at lr $lr: accuracy $accuracy, macro F1 $f1 on $CHECKS texts of other sources"
     if awk -v a="$accuracy" -v b="$best" 'BEGIN { exit !(a > b) }'; then best=$accuracy rate[$field]=$lr; fi
   done
@@ -130,7 +132,8 @@ say "asked about $TESTS texts of sources that none has seen: accuracy, macro F1"
 for seed in $(seq "$SEEDS"); do
   draw_labels "$seed"
   for field in packages dictionary nothing; do
-    echo "$field $seed $(learn $field "$seed" "${rate[$field]}" test)" | tee -a "$OUT/results"
+    answer=$(learn $field "$seed" "${rate[$field]}" test)
+    echo "$field $seed $answer" | tee -a "$OUT/results"
   done
 done
 
