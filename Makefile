@@ -19,7 +19,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run test regression faults mutants accuracy parity families builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder test regression faults mutants accuracy parity families builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -32,6 +32,9 @@ gpu: ## where there is a GPU: its laws, then its rates, in under nine minutes; o
 
 run: build ## train a small model and let it write
 	@jobscripts/demo.sh
+
+demo-encoder: build ## does reading descriptions of Debian's packages help an encoder to label them? SEEDS=5, LABELS=600, STEPS=1200
+	@jobscripts/demo-encoder.sh
 
 test: configure ## build and run every test; in CI (variable CI set) warnings are errors
 	@cmake --build $(BUILD) --parallel $(JOBS)

@@ -7,7 +7,8 @@
 namespace gyr {
 
 VisibleKeys::VisibleKeys(const AttentionShape& s, const Mask& m)
-    : causal(m.causal), first_seen(m.first_query - m.first_key + 1), keys(s.keys), back(m.window > 0 ? m.window - 1 : Documents::unlimited) {}
+    : first_seen(m.first_query - m.first_key + 1), keys(s.keys), back(m.window > 0 ? m.window - 1 : Documents::unlimited),
+      front(m.causal ? 0 : back) {}
 
 bool any_visible(const AttentionShape& s, const Mask& m) {
   const VisibleKeys visible(s, m);
@@ -44,7 +45,6 @@ void check(const AttentionShape& s, const Mask& m, const Matrix<const T>& q, con
          s.num_kv_heads);
   m.documents.check(s.batch * s.queries);
   ensure(m.causal || m.documents.packed() == m.documents.both_ways(), "attention both ways to packed documents that do not say where they end");
-  ensure(m.causal || m.window == 0, "attention through a window must be causal");
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ struct AttentionShape {
 
 // Which keys a query may see: key j of the block stands at position first_key + j, query i at first_query + i (the same in every sequence).
 // causal: position of key <= position of query. With packed documents (rows b Tq + i) also no further back than the query's document began and,
-// where the mask is not causal, no further ahead than it ends. With a window (causal only) none but the last so many, the query's own among them.
-// Keys that no query of a tile may see cost nothing.
+// where the mask is not causal, no further ahead than it ends. With a window none but the last so many, the query's own among them, and where the
+// mask is not causal as many ahead. Keys that no query of a tile may see cost nothing.
 struct Mask {
   bool causal = true;
   Index first_query = 0, first_key = 0;
@@ -30,16 +30,16 @@ struct Mask {
 
 // The same as bounds: query i of a sequence sees the keys [hidden, seen) of the block. Neither falls from query to query of a document.
 struct VisibleKeys {
-  bool causal;
   Index first_seen, keys;  // first_seen: keys up to the first query's own
-  Index back;              // tokens before a query that its window shows
+  Index back, front;       // tokens before and behind a query that its window shows
 
   VisibleKeys(const AttentionShape&, const Mask&);
   // ahead: tokens of the query's document behind it
-  GYR_FUNCTION Index seen(Index i, Index ahead) const { return within(first_seen + i + (causal ? 0 : ahead), keys); }
+  GYR_FUNCTION Index seen(Index i, Index ahead) const { return within(first_seen + i + (ahead < front ? ahead : front), keys); }
   // reach: tokens back to where the query's document began
   GYR_FUNCTION Index hidden(Index i, Index reach) const { return within(first_seen + i - 1 - (reach < back ? reach : back), keys); }
-  // The first of so many queries, and of those behind it, whose window hides key j.
+  // The first of so many queries whose window shows key j, and the first behind it whose window hides the key again.
+  GYR_FUNCTION Index in_sight(Index j, Index queries) const { return within(j + 1 - first_seen - front, queries); }
   GYR_FUNCTION Index out_of_sight(Index j, Index queries) const { return within(j + back + 2 - first_seen, queries); }
   GYR_FUNCTION static Index within(Index n, Index limit) { return n < 0 ? 0 : (n < limit ? n : limit); }
 };

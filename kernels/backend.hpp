@@ -63,6 +63,8 @@ void bias_scale(Device&, Tensor1<const Acc<T>> bias, Tensor1<const Acc<T>> scale
 template <class T>
 void add_bias(Device&, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y);
 template <class T>
+void divide_rows(Device&, Tensor2<const Acc<T>> x, Tensor1<const Acc<T>> n, Tensor2<T> y);
+template <class T>
 void bias_backward(Device&, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias);  // takes scratch
 
 template <class T>

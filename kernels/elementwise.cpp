@@ -48,6 +48,15 @@ void add_bias(Device& dev, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y
 }
 
 template <class T>
+void divide_rows(Device& dev, Tensor2<const Acc<T>> x, Tensor1<const Acc<T>> n, Tensor2<T> y) {
+  const Index rows = y.extent(0), columns = y.extent(1);
+  ensure(Index(x.extent(0)) == rows && Index(x.extent(1)) == columns && Index(n.extent(0)) == rows,
+         "rows of ({},{}) divided by {} numbers into ({},{})", x.extent(0), x.extent(1), n.extent(0), rows, columns);
+  if (const auto run = dev.launch("divide_rows", double(rows) * columns, double(sizeof(Acc<T>) + sizeof(T)) * rows * columns))
+    backend::divide_rows<T>(dev, x, n, y);
+}
+
+template <class T>
 void bias_backward(Device& dev, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias) {
   ensure(Index(dbias.extent(0)) == dy.columns, "bias gradient of {} numbers for {} columns", dbias.extent(0), dy.columns);
   const Workspace workspace(dev.scratch, "bias_backward");

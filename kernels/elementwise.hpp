@@ -22,6 +22,9 @@ void bias_scale(Device&, Tensor1<const Acc<T>> bias, Tensor1<const Acc<T>> scale
 // y(r, c) += scale * bias(c)
 template <class T>
 void add_bias(Device&, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y);
+// y(r, c) = x(r, c) / n(r), or 0 where n(r) is 0
+template <class T>
+void divide_rows(Device&, Tensor2<const Acc<T>> x, Tensor1<const Acc<T>> n, Tensor2<T> y);
 // dbias(c) += scale * sum over rows of dy(r, c)
 template <class T>
 void bias_backward(Device&, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias);

@@ -6,11 +6,12 @@
 #define GYR_ADAMW(T) \
   template void adamw<T>(Device&, const AdamW&, Tensor1<const Acc<T>>, Tensor1<Acc<T>>, Tensor1<Acc<T>>, Tensor1<Acc<T>>, Tensor1<T>);
 
-#define GYR_ELEMENTWISE(T)                                                                       \
-  template void fill<T>(Device&, Tensor1<T>, double);                                            \
-  template void add<T>(Device&, Matrix<const T>, Matrix<T>);                                     \
-  template void bias_scale<T>(Device&, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Matrix<T>); \
-  template void add_bias<T>(Device&, Tensor1<const Acc<T>>, double, Matrix<T>);                  \
+#define GYR_ELEMENTWISE(T)                                                                         \
+  template void fill<T>(Device&, Tensor1<T>, double);                                              \
+  template void add<T>(Device&, Matrix<const T>, Matrix<T>);                                       \
+  template void bias_scale<T>(Device&, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Matrix<T>);   \
+  template void add_bias<T>(Device&, Tensor1<const Acc<T>>, double, Matrix<T>);                    \
+  template void divide_rows<T>(Device&, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor2<T>); \
   template void bias_backward<T>(Device&, Matrix<const T>, double, Tensor1<Acc<T>>);
 
 #define GYR_CONVERT(S, T) template void convert<S, T>(Device&, Matrix<const S>, Matrix<T>);

@@ -24,7 +24,8 @@ void layernorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1
                Tensor1<Acc<T>> rstd) {
   const Index rows = x.extent(0), width = x.extent(1);
   ensure_shape<T>(y, rows, width);
-  ensure_extent(g, width, "weights"), ensure_extent(b, width, "biases"), ensure_extent(mean, rows, "means"), ensure_extent(rstd, rows, "statistics");
+  ensure_extent(g, width, "weights"), ensure_extent(b, b.data() ? width : 0, "biases"), ensure_extent(mean, rows, "means"),
+      ensure_extent(rstd, rows, "statistics");
   if (const auto run = dev.launch("layernorm", 8.0 * rows * width, (2.0 * sizeof(T) * width + 2 * sizeof(Acc<T>)) * rows))
     backend::layernorm<T>(dev, x, g, b, eps, y, mean, rstd);
 }

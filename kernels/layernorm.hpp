@@ -8,7 +8,7 @@ namespace gyr {
 
 // The variance is that of the row itself (divided by D); y is rounded once.
 template <class T>
-void layernorm(Device&, Tensor2<const T> x /*(R,D)*/, Tensor1<const Acc<T>> g /*(D)*/, Tensor1<const Acc<T>> b /*(D)*/, double eps,
+void layernorm(Device&, Tensor2<const T> x /*(R,D)*/, Tensor1<const Acc<T>> g /*(D)*/, Tensor1<const Acc<T>> b /*(D), or empty: 0*/, double eps,
                Tensor2<T> y /*(R,D)*/, Tensor1<Acc<T>> mean /*(R)*/, Tensor1<Acc<T>> rstd /*(R)*/);
 
 // With xh = (x - mean) rstd, u = g dy:   dx = rstd (u - mean(u) - xh mean(u xh)),   dg += sum over rows of dy xh,   db += sum over rows of dy

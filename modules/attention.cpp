@@ -268,7 +268,10 @@ void read_attention(Section& s, ModelConfig& m) {
 
 void read_window(Section& s, ModelConfig& m) {
   WindowConfig& c = m.window;
-  c.size = s.get("size", c.size, "tokens that a query sees, its own among them").unit("tokens").positive().at_most(longest);
+  c.size = s.get("size", c.size, "tokens that a query sees, its own among them; where attention is not causal, as many ahead")
+               .unit("tokens")
+               .positive()
+               .at_most(longest);
   c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary positions, unscaled; 0: as model.attention has them").at_least(0).finite();
 }
 
@@ -284,7 +287,7 @@ LayerFlops attention_flops(const ModelConfig& m, const TextLengths& lengths) {
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   LayerFlops f;
   f.products = 2.0 * m.hidden_size * (q + 2 * k) + 2.0 * q * m.hidden_size;
-  f.attention = 4.0 * (m.attention.causal ? keys : T) * q;
+  f.attention = 4.0 * (m.attention.causal ? keys : 2 * keys) * q;
   return f;
 }
 

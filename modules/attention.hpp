@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Grouped-query attention, causal or both ways, with rotary positions or none, sharded over the tensor axis by heads. Where ranks outnumber the query
 // heads, the ranks of a head all have its scores, and each the values of its own channels. Through a window a query sees no more than the last
-// tokens.
+// tokens, or both ways the nearest.
 #pragma once
 
 #include "kernels/attention.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/classes.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace gyr {
@@ -27,6 +28,22 @@ std::vector<std::string> read_classes(Section& s, const Objective* otherwise) {
   count.must(names.empty() ? std::string("any number, as labels names none") : fmt::format("0 or {}, the number of labels", names.size()), agree)
       .value();
   return number > 0 && number != Index(names.size()) ? numbered_classes(number) : names;
+}
+
+ClassFront front_of(const Objective& objective) {
+  const auto* const classes = dynamic_cast<const ClassObjective*>(&objective);
+  return classes ? classes->front() : ClassFront::usual;
+}
+
+ClassFront read_front(Section& s, const char* usual, const Objective* otherwise) {
+  const std::vector<std::string> words{usual, "transform", "transform_no_bias"};
+  const std::string word =
+      s.get("head", words[std::size_t(otherwise ? front_of(*otherwise) : ClassFront::usual)],
+            "what stands in front of the classifier's matrix; transform: a layer with a bias or without, the MLP's activation and "
+            "a norm (ModernBERT)")
+          .one_of(words)
+          .effect(Effect::function);
+  return ClassFront(std::find(words.begin(), words.end(), word) - words.begin());
 }
 
 Output output_of_classes(const Objective& objective) {

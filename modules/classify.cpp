@@ -1,53 +1,76 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The class of a text, told by one of its tokens: BERT's pooler, a linear layer and tanh, in front of a matrix with a bias. Every row passes through
-// both, and those without a label take no part in the loss.
+// The class of a text, told by one of its tokens or by their mean: BERT's pooler, a linear layer and tanh, or the transform of masked tokens in front
+// of a matrix with a bias. Every row passes through both, and those without a label take no part in the loss.
+#include <algorithm>
+
 #include "modules/classes.hpp"
-#include "modules/dense.hpp"
+#include "modules/text_means.hpp"
+#include "modules/transform.hpp"
 
 namespace gyr {
 
 namespace {
 
-// y = tanh(h w' + b), h the stream behind its last norm.
+// What the matrix reads of the stream behind its last norm: of every row tanh(h w' + b), or the transform; with the mean over the rows of a text in
+// place of h where texts are told by that.
 template <class T>
-class Pooler {
+class TextFront {
  public:
-  Pooler(const ModelConfig& c, Parameters& parameters) : last_(c, parameters), dense_(c, "pooler.dense", Activation::tanh, parameters) {}
+  TextFront(const ModelConfig& c, Parameters& parameters) : last_(c, parameters), mean_(pool_of(*c.objective) == Pool::mean) {
+    const ClassFront front = front_of(*c.objective);
+    if (front == ClassFront::usual) pooler_.emplace(c, "pooler.dense", Activation::tanh, parameters);
+    else transform_.emplace(c, "classifier", front == ClassFront::transform, parameters);
+  }
 
-  Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<T> x) { return dense_.forward(a, frame, last_.forward(a, frame, x)); }
+  Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<T> x) {
+    Tensor2<T> h = last_.forward(a, frame, x);
+    if (mean_) {
+      const auto pooled = frame.put(mean, h.extent(0), h.extent(1));
+      TextMeans<T>(a, frame).forward(h, pooled);
+      h = pooled;
+    }
+    return pooler_ ? pooler_->forward(a, frame, h) : transform_->forward(a, frame, h);
+  }
   void backward(Pass& a, Frame& frame, Tensor2<const T> dy, Tensor2<T> dx) {
     Scope scope(a.dev.scratch);
-    const auto dh = a.scratch<T>("gradient of pooled", Index(dx.extent(0)), Index(dx.extent(1)));
-    dense_.backward(a, frame, dy, dh);
+    Tensor2<T> dh = a.scratch<T>("gradient of pooled", Index(dx.extent(0)), Index(dx.extent(1)));
+    if (pooler_) pooler_->backward(a, frame, dy, dh);
+    else transform_->backward(a, frame, dy, dh);
+    if (mean_) {
+      const auto dmean = dh;
+      dh = a.scratch<T>("gradient of means", Index(dx.extent(0)), Index(dx.extent(1)));
+      TextMeans<T>(a, frame).backward(dmean, dh);
+    }
     last_.backward(a, frame, dh, dx);
   }
 
  private:
+  static constexpr Key<Tensor2<T>> mean{"means of texts"};
   FinalNorm<T> last_;
-  Dense<T> dense_;
+  bool mean_;
+  std::optional<Dense<T>> pooler_;
+  std::optional<Transform<T>> transform_;
 };
 
 template <class T>
-using TextClassHead = FrontedHead<T, Pooler>;
+using TextClassHead = FrontedHead<T, TextFront>;
 
-class Classify final : public Objective {
+class Classify final : public ClassObjective {
  public:
-  Classify(std::vector<std::string> names, Pool pool) : names_(std::move(names)), pool_(pool) {}
+  Classify(std::vector<std::string> names, Pool pool, ClassFront front) : ClassObjective(std::move(names), front), pool_(pool) {}
   const char* name() const override { return "classify"; }
-  const std::vector<std::string>& classes() const override { return names_; }
   Pool pool() const { return pool_; }
   Labelled label(const SampleView&) const override;
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter*, Parameters& parameters) const override {
     return make_typed<Head, TextClassHead>(parameters.dtype(), c, LossTerms(), output_of_classes(*this), parameters);
   }
-  double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(Index(names_.size()) + c.hidden_size); }
+  double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(Index(classes().size()) + c.hidden_size); }
 
  private:
-  std::vector<std::string> names_;
   Pool pool_;
 };
 
-// A text ends where the next one begins, or with what is read.
+// A text ends where the next one begins, or with what is read. Every row of it has its mean, and the first one its label.
 Labelled Classify::label(const SampleView& s) const {
   const Index length = Index(s.tokens.size()) - 1;
   Labelled l{{s.tokens.begin(), s.tokens.end() - 1}, std::vector<Token>(length, ignored_label)};
@@ -66,18 +89,26 @@ std::shared_ptr<const Objective> read_classify(Section& train, const Objective& 
   const auto* const before = dynamic_cast<const Classify*>(&otherwise);
   Section& s = train.section("classify", "classes of texts");
   std::vector<std::string> names = read_classes(s, before);
-  auto pool = s.get("pool", before && before->pool() == Pool::last ? "last" : "first", "token of a text that it is classified by")
-                  .one_of({"first", "last"})
-                  .effect(Effect::function);
-  return classify(std::move(names), pool.value() == "last" ? Pool::last : Pool::first);
+  const std::vector<std::string> words{"first", "last", "mean"};
+  const std::string pool = s.get("pool", words[std::size_t(before ? before->pool() : Pool::first)],
+                                 "token of a text that it is classified by, or mean: that over all of its tokens")
+                               .one_of(words)
+                               .effect(Effect::function);
+  const ClassFront front = read_front(s, "pooler", before);
+  return classify(std::move(names), Pool(std::find(words.begin(), words.end(), pool) - words.begin()), front);
 }
 
 const RegisteredObjective here({"classify", "the class of each text", read_classify});
 
 }  // namespace
 
-std::shared_ptr<const Objective> classify(std::vector<std::string> names, Pool pool) {
-  return std::make_shared<const Classify>(std::move(names), pool);
+std::optional<Pool> pool_of(const Objective& objective) {
+  const auto* const classifier = dynamic_cast<const Classify*>(&objective);
+  return classifier ? std::optional(classifier->pool()) : std::nullopt;
+}
+
+std::shared_ptr<const Objective> classify(std::vector<std::string> names, Pool pool, ClassFront front) {
+  return std::make_shared<const Classify>(std::move(names), pool, front);
 }
 
 }  // namespace gyr

@@ -57,13 +57,16 @@ double training_flops(const ModelConfig& c, const TextLengths& lengths, const Tr
   bool learning = false;  // something so far, from the embedding on
   double sum = 0;
   const double of_source = double(lengths.source) / double(lengths.text);
+  const auto tokens_of = [&](const Weight& w, bool in_encoder) {
+    const bool output = w.name == "lm_head.weight" || (c.tie_word_embeddings && w.name == "model.embed_tokens.weight");
+    return output ? c.objective->scored() : w.tokens * (in_encoder || w.of_source ? of_source : 1);
+  };
   const auto add = [&](const std::string& part, double forward, bool in_encoder = false) {
     double saved = 0;
     for (const Weight& w : parts[part]) {
       const bool learns = !trained || trained(w);
       learning = learning || learns;
-      const double per_token = w.tokens * (in_encoder || w.of_source ? of_source : 1);
-      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size()) * per_token;
+      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size()) * tokens_of(w, in_encoder);
     }
     sum += forward + (learning && forward > 0 ? (training_factor - 1) * forward - saved : 0);
   };

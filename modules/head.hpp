@@ -10,10 +10,20 @@
 namespace gyr {
 
 // What a model makes of one row's label: its loss, how far it lies below what the model finds likeliest (0: nothing is likelier), and, of a head
-// that tells it, what that is.
+// that tells it, what that is, and the label.
 struct RowScore {
   double loss, shortfall;
-  Token likeliest = -1;
+  Token likeliest = -1, label = ignored_label;
+};
+
+// Labels of the rows of a micro-batch: what row r is scored by, or ignored_label. Where few rows can have one, these rows besides, in order and as
+// many as there may be: picked(p) is the row, -1 behind the last one, label(p) its label, and place(r) the p of row r, -1 of a row without.
+struct Labels {
+  Tensor1<const Token> of_rows;        // (R)
+  Tensor1<const Token> picked, label;  // (P), or empty
+  Tensor1<const Token> place;          // (R), or empty
+
+  bool are_few() const { return picked.extent(0) > 0; }
 };
 
 class Head {
@@ -24,9 +34,9 @@ class Head {
 
   // Adds the sum of the losses of all labelled rows to `sum` (1), on the device, and nothing is read; `each`, if given, gets the score of every
   // row besides (rows without a label mean nothing).
-  virtual void loss(Pass&, Frame&, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) = 0;
+  virtual void loss(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<double> sum, std::vector<RowScore>* each) = 0;
   // The same, and the gradient of scale * loss, which is not 0: of the weights (added up) and, in backward, of x (dx).
-  virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) = 0;
+  virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, const Labels&, double scale, Tensor1<double> sum) = 0;
   virtual void backward(Pass&, Frame&, const AnyTensor2& dx) = 0;
   // This rank's columns of what is predicted of every row, in the accumulator's precision.
   // Of a stream that is whole.

@@ -12,12 +12,14 @@ struct Masking {
   Index max_ngram = 1;    // neighbouring words that are chosen together: n of them with a probability proportional to 1/n
   Token mask_token = -1;  // what hides a token
   std::uint64_t seed = 1234;
+  bool head_bias = true;  // of the layer in front of the output matrix
 };
 
-// Of the first L tokens. Candidates are tokens that are to be learned, word by word; no more than their share is chosen, and a word whole or not at
-// all. A chosen token becomes the mask in 8 of 10 cases, any token in one, and stays in one.
+// Of the first L tokens. Candidates are tokens that are to be learned, word by word; no more than their share, or one, is chosen, and a word whole
+// or not at all. A chosen token becomes the mask in 8 of 10 cases, any token in one, and stays in one.
 Labelled mask_tokens(const Masking&, const SampleView&);
 
 std::shared_ptr<const Objective> masked_tokens(const Masking& = {});  // the objective
+bool has_head_bias(const Objective&);                                 // of one that it is
 
 }  // namespace gyr

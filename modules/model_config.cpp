@@ -24,8 +24,9 @@ void check_encoder(const ModelConfig& c) {
   const auto other = c.pattern.substr(0, end).find_first_not_of("*-B");
   require(other == std::string::npos, Exit::config, "model.pattern: layer {} of the encoder is '{}'; an encoder has layers *, - and B", other + 1,
           c.pattern[other == std::string::npos ? 0 : other]);
-  require(c.norm_placement != NormPlacement::after, Exit::config,
-          "model.norm_placement = after: an encoder (layer > of model.pattern) ends with a norm of its own; take before or both");
+  require(c.norm_placement != NormPlacement::after && !c.embed_norm, Exit::config,
+          "model.{}: an encoder (layer > of model.pattern) ends with a norm of its own; take norm_placement: before or both, and embed_norm: false",
+          c.embed_norm ? "embed_norm" : "norm_placement = after");
   require(c.attention.causal, Exit::config, "model.attention.causal = false: behind an encoder a token sees those before it alone; leave it true");
   require(c.decoder_start_token_id < c.vocab_size, Exit::config, "model.decoder_start_token_id = {} is none of the {} tokens of model.vocab_size",
           c.decoder_start_token_id, c.vocab_size);
@@ -56,13 +57,14 @@ void check(const ModelConfig& c) {
           "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}",
           c.attention.rotary_fraction, c.attention.head_dim, c.attention.rotary_dim());
   require(c.latent.rope_dim % 2 == 0, Exit::config, "model.latent.rope_dim: channels turn in pairs, and {} is odd", c.latent.rope_dim);
-  require(
-      c.attention.causal || c.pattern.find('W') == std::string::npos, Exit::config,
-      "model.attention.causal = false: a window (layers W of model.pattern) shows what precedes a token; take * in their place, or leave it true");
   check_encoder(c);
   check_relative_bias(c);
   require(c.norm == NormType::rms || c.norm_offset == 0, Exit::config,
-          "model.norm_offset: {} is added to weights of RMSNorms, and model.norm is layer; take rms, or leave the offset out", c.norm_offset);
+          "model.norm_offset: {} is added to weights of RMSNorms, and model.norm is another; take rms, or leave the offset out", c.norm_offset);
+  require(
+      !c.embed_norm || c.norm_placement == NormPlacement::before, Exit::config,
+      "model.embed_norm: the first norm stands behind the embedding where norms stand in front of branches; take model.norm_placement: before, or "
+      "leave it false");
   const RopeScaling& rope = c.attention.rope_scaling;
   require((rope.type != RopeScaling::llama3 && rope.type != RopeScaling::yarn) || rope.low_freq_factor < rope.high_freq_factor, Exit::config,
           "model.attention.rope.low_freq_factor: {} must be below high_freq_factor {}", rope.low_freq_factor, rope.high_freq_factor);
@@ -143,11 +145,15 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
   c.type_vocab_size = s.get("type_vocab_size", d.type_vocab_size, "token types, of which all tokens have the first, added to the embedding; 0: none")
                           .at_least(0)
                           .at_most(widest);
-  c.norm = get_word(s, "norm", d.norm, {"rms", "layer"}, "in front of every layer and the head: RMSNorm, or LayerNorm with a bias");
+  c.norm = get_word(s, "norm", d.norm, {"rms", "layer", "layer_no_bias"},
+                    "in front of every layer and the head: RMSNorm, or LayerNorm with a bias or without one");
   c.norm_placement =
       get_word(s, "norm_placement", d.norm_placement, {"before", "after", "both"},
                "of branches and the head; after: norms behind the embedding and every residual sum instead (BERT); both: in front, and "
                "behind what branches add (Gemma 2)");
+  c.embed_norm =
+      s.get("embed_norm", d.embed_norm,
+            "the first norm stands behind the embedding and not in front of the first branches, which read the stream as it is (ModernBERT)");
   c.norm_offset =
       s.get("norm_offset", d.norm_offset, "added to the weights of RMSNorms of rows and heads where they multiply; Gemma: 1").at_least(0).at_most(1);
   c.rms_norm_eps = s.get("rms_norm_eps", d.rms_norm_eps, "added to the mean square in every norm, in a LayerNorm to the variance").at_least(0);

@@ -40,8 +40,8 @@ struct AttentionConfig {
   bool bias = false, qkv_bias = false;  // on q, k, v and o; on q, k and v alone
   bool qk_norm = false;                 // RMSNorm of every head of q and k, before they turn
   bool causal = true;                   // false: every token of a text sees all of it
-  Index window = 0;                     // tokens that a query sees, its own among them; 0: all. No setting here: see WindowConfig
-  double soft_cap = 0;                  // bound that scores tend to by tanh; 0: none
+  Index window = 0;     // tokens that a query sees, its own among them, and as many ahead if not causal; 0: all. No setting here: see WindowConfig
+  double soft_cap = 0;  // bound that scores tend to by tanh; 0: none
   RelativeBiasConfig relative_bias = {};
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
 
@@ -101,7 +101,7 @@ struct MoeConfig {
   double aux_loss = 0, z_loss = 0;  // what the balance and z terms of every layer are added to the loss with, see balance.hpp
 };
 
-enum class NormType { rms, layer };
+enum class NormType { rms, layer, layer_no_bias };
 
 // In front of branches and the head; behind the embedding and every residual sum in place of these; or in front, and behind what branches add too.
 enum class NormPlacement { before, after, both };
@@ -113,7 +113,8 @@ struct ModelConfig {
   Index type_vocab_size = 0;  // token types, of which all tokens have the first, added to the embedding; 0: none
   NormType norm = NormType::rms;
   NormPlacement norm_placement = NormPlacement::before;
-  double norm_offset = 0;  // added to the weights of RMSNorms of rows and heads where they multiply
+  bool embed_norm = false;  // the first norm stands behind the embedding in place of in front of the first branches
+  double norm_offset = 0;   // added to the weights of RMSNorms of rows and heads where they multiply
   double rms_norm_eps = 1e-5;
   bool tie_word_embeddings = false;
   double embedding_multiplier = 1, lm_head_multiplier = 1;
@@ -130,6 +131,7 @@ struct ModelConfig {
   std::shared_ptr<const Objective> objective = next_token();  // what it is trained for
 
   Index layers() const { return Index(pattern.size()); }
+  bool has_embed_norm() const { return embed_norm || norm_placement == NormPlacement::after; }
 };
 
 // Exit::config naming the first contradiction: heads that do not divide, odd head_dim, unknown layer symbol...

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The norm of rows of the residual stream, with its weights: RMSNorm, or LayerNorm with a bias. Where a norm is a layer's last step, its rows are
-// kept and a second forward may want its statistics alone.
+// The norm of rows of the residual stream, with its weights: RMSNorm, or LayerNorm with a bias or without. Where a norm is a layer's last step, its
+// rows are kept and a second forward may want its statistics alone.
 #pragma once
 
 #include "kernels/layernorm.hpp"
@@ -13,7 +13,7 @@ class Norm {
  public:
   // Weights NAME.weight and, of a LayerNorm, NAME.bias
   Norm(const ModelConfig& c, const std::string& name, Parameters& parameters)
-      : name_(name), eps_(c.rms_norm_eps), offset_(c.norm_offset),
+      : name_(name), eps_(c.rms_norm_eps), offset_(c.norm_offset), centred_(c.norm != NormType::rms),
         g_(parameters.declare({name + ".weight", {c.hidden_size}, replicated(), constant(1 - offset_), Storage::wide, false, false, true})) {
     if (c.norm == NormType::layer)
       b_ = &parameters.declare({name + ".bias", {c.hidden_size}, replicated(), zeros(), Storage::wide, false, false, true});
@@ -23,7 +23,7 @@ class Norm {
   Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<const T> x) {
     frame.refer(input, x);
     const auto rstd = frame.put(inverse_deviation, x.extent(0));
-    const auto mean = b_ ? frame.put(means, x.extent(0)) : Tensor1<Acc<T>>();
+    const auto mean = centred_ ? frame.put(means, x.extent(0)) : Tensor1<Acc<T>>();
     const auto h = frame.put(normed, x.extent(0), x.extent(1));
     if (frame.wants(normed)) {
       compute(a, x, h, mean, rstd);
@@ -41,7 +41,9 @@ class Norm {
     const auto x = frame.get(input);
     const auto rstd = frame.get(inverse_deviation);
     const auto dg = g_.template vector_gradient<Acc<T>>();
-    if (b_) layernorm_backward<T>(a.dev, dh, x, weight(), frame.get(means), rstd, add, dx, dg, b_->template vector_gradient<Acc<T>>());
+    if (centred_)
+      layernorm_backward<T>(a.dev, dh, x, weight(), frame.get(means), rstd, add, dx, dg,
+                            b_ ? b_->template vector_gradient<Acc<T>>() : Tensor1<Acc<T>>());
     else rmsnorm_backward<T>(a.dev, dh, x, weight(), rstd, add, dx, dg, offset_);
   }
 
@@ -52,13 +54,14 @@ class Norm {
   static constexpr Key<Tensor2<T>> normed{"normed", Effort::pass};
 
   void compute(Pass& a, Tensor2<const T> x, Tensor2<T> h, Tensor1<Acc<T>> mean, Tensor1<Acc<T>> rstd) const {
-    if (b_) layernorm<T>(a.dev, x, weight(), b_->template vector<const Acc<T>>(), eps_, h, mean, rstd);
+    if (centred_) layernorm<T>(a.dev, x, weight(), b_ ? b_->template vector<const Acc<T>>() : Tensor1<const Acc<T>>(), eps_, h, mean, rstd);
     else rmsnorm<T>(a.dev, x, weight(), eps_, h, rstd, offset_);
   }
   Tensor1<const Acc<T>> weight() const { return g_.template vector<const Acc<T>>(); }
 
   std::string name_;
   double eps_, offset_;
+  bool centred_;
   Parameter& g_;
   Parameter* b_ = nullptr;
 };

@@ -36,6 +36,10 @@ class Objective {
   virtual TextLengths lengths(Index tokens) const { return tokens; }
   // Whether there is a source, so that the model must have an encoder.
   virtual bool has_source() const { return false; }
+  // Of a sequence of so many tokens: how many rows have a label at most.
+  virtual Index most_labels(Index seq_length) const { return seq_length; }
+  // The share of tokens that meet the output matrix.
+  virtual double scored() const { return 1; }
   // Whether it is told where words begin, as far as the tokenizer of the data is known.
   virtual bool reads_words() const { return false; }
   // What rows are told to be, by name, in order; none: tokens of the vocabulary. Such an objective needs data that has classes.

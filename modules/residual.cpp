@@ -6,11 +6,12 @@ namespace gyr {
 template <class T>
 Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<T> x) {
   const Device::Purpose purpose(a.dev, "branches, forward: rows x hidden");
-  if (after_) {
+  if (reads_stream()) {
     frame.refer(Keys::input, x);
-    return norm_.forward(a, frame, add_branches(a, frame, x, x));
+    const auto sum = add_branches(a, frame, x, x);
+    return after_ ? norm_->forward(a, frame, sum) : sum;
   }
-  const auto sum = add_branches(a, frame, norm_.forward(a, frame, x), x);
+  const auto sum = add_branches(a, frame, norm_->forward(a, frame, x), x);
   return norm_of_sum_ ? add_normed(a, frame, sum, x) : sum;
 }
 
@@ -38,7 +39,7 @@ Tensor2<T> Residual<T>::add_branches(Pass& a, Frame& frame, Tensor2<T> mine, Ten
 template <class T>
 Tensor2<T> Residual<T>::gradient_of_sum(Pass& a, Frame& frame, Tensor2<T> dy, Tensor2<T> spare) {
   if (after_) {
-    norm_.backward(a, frame, dy, Add::no, spare);
+    norm_->backward(a, frame, dy, Add::no, spare);
     convert<T, T>(a.dev, Matrix<const T>(spare), dy);
   }
   if (!norm_of_sum_) return dy;
@@ -67,8 +68,8 @@ void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx, MatrixGradients
   }
   if (!now) convert<T, T>(a.dev, dy, frame.put(Keys::gradient, a.stream.rows, dx.extent(1)));
   total.reduce();
-  if (after_) gyr::add<T>(a.dev, flat(dh), flat(dx));
-  else norm_.backward(a, frame, dh, Add::yes, dx);
+  if (reads_stream()) gyr::add<T>(a.dev, flat(dh), flat(dx));
+  else norm_->backward(a, frame, dh, Add::yes, dx);
   frame.release(done);
 }
 

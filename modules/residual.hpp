@@ -3,6 +3,7 @@
 //   before   y = x + sum of branches(norm(x))
 //   after    y = norm(x + sum of branches(x))
 //   both     y = x + norm_2(sum of branches(norm(x)))
+// and y = x + sum of branches(x) where a norm behind the embedding stands in place of the first.
 // The branches of one residual share the norms and the sum over the tensor axis, one each way.
 #pragma once
 
@@ -12,12 +13,15 @@
 
 namespace gyr {
 
+inline constexpr const char* first_norm_name = "model.layers.0.input_layernorm";
+
 template <class T>
 class Residual {
  public:
   // second_norm: the name of what is behind the branches' sum, if anything is.
   Residual(const ModelConfig& c, const std::string& norm, const std::string& second_norm, Parameters& parameters)
-      : norm_(c, norm, parameters), after_(c.norm_placement == NormPlacement::after) {
+      : after_(c.norm_placement == NormPlacement::after) {
+    if (!c.embed_norm || norm != first_norm_name) norm_.emplace(c, norm, parameters);
     if (c.norm_placement == NormPlacement::both) norm_of_sum_.emplace(c, second_norm, parameters);
   }
   void add(std::unique_ptr<Branch<T>> branch) { branches_.push_back(std::move(branch)); }
@@ -40,10 +44,10 @@ class Residual {
   Tensor2<T> gradient_of_sum(Pass& a, Frame&, Tensor2<T> dy, Tensor2<T> spare);
   Frame& frame_of_sum(Frame& frame) const { return frame.nested(int(branches_.size()), "norm of the sum"); }
   // What branches read.
-  Tensor2<T> read_by_branches(Frame& frame) const { return after_ ? frame.get(Keys::input) : norm_.normed_rows(frame); }
+  Tensor2<T> read_by_branches(Frame& frame) const { return reads_stream() ? frame.get(Keys::input) : norm_->normed_rows(frame); }
+  bool reads_stream() const { return after_ || !norm_; }
 
-  Norm<T> norm_;
-  std::optional<Norm<T>> norm_of_sum_;
+  std::optional<Norm<T>> norm_, norm_of_sum_;
   bool after_;
   std::vector<std::unique_ptr<Branch<T>>> branches_;
 };

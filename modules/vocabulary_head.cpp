@@ -56,12 +56,23 @@ VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const LossTerms& terms, 
 }
 
 template <class T>
-void VocabularyHead<T>::score(Pass& a, Tensor2<T> kept, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
+void VocabularyHead<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "head: rows x hidden");
   AllRows<T> all(a, "normed, all rows", kept);
-  score_all(a, all.gather(), labels, scale, sum, each);
+  if (labels.are_few() && scale != 0) score_picked(a, all.gather(), labels, scale, sum);
+  else score_all(a, all.gather(), labels.of_rows, scale, sum, each);
   if (scale != 0) all.reduce();
+}
+
+// The same for training, of picked rows alone: they are gathered, and the gradient of all others is 0.
+template <class T>
+void VocabularyHead<T>::score_picked(Pass& a, Tensor2<T> h, const Labels& labels, double scale, Tensor1<double> sum) {
+  Scope scope(a.dev.scratch);
+  const auto picked = a.scratch<T>("normed, labelled rows", Index(labels.picked.extent(0)), Index(h.extent(1)));
+  embedding<T>(a.dev, labels.picked, h, 0, 1, picked);
+  score_all(a, picked, labels.label, scale, sum, nullptr);
+  embedding<T>(a.dev, labels.place, picked, 0, 1, h);
 }
 
 // The same of all rows, with the gradient of this rank's part of the vocabulary.
@@ -94,6 +105,8 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, Tensor1<const Token> l
   const LossTerms terms = scale == 0 ? LossTerms{} : terms_;  // what is only measured is the plain loss
   auto sums = scratch.template tensor<A>(terms.sums(), n);
   auto losses = scratch.template tensor<double>(n);
+  Tensor1<A> found;
+  if (told_) found = scratch.template tensor<A>(n);
   logits_of(a, h, logits);
   if (each && observer_ && !a.dev.dry_run()) observer_(logits);
   const Device::Purpose purpose(a.dev, sums_purpose);
@@ -116,18 +129,18 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, Tensor1<const Token> l
   const auto loss = to_host(a.dev, losses);
   const auto below = to_host(a.dev, rows(flat(sums), n, n));  // the label's logit less the largest
   for (Index r = 0; r < n; ++r) each->push_back({loss[r], -double(below[r])});
-  if (told_) tell(a, logits, top, std::span(*each).last(std::size_t(n)));
+  if (told_) tell(a, logits, top, labels, found, std::span(*each).last(std::size_t(n)));
 }
 
 // Of several columns that are the likeliest the first.
 template <class T>
-void VocabularyHead<T>::tell(Pass& a, Tensor2<const A> logits, Tensor1<const A> top, std::span<RowScore> rows) {
-  Scope scope(a.dev.scratch);
-  const auto found = a.dev.scratch.template tensor<A>(Index(rows.size()));
+void VocabularyHead<T>::tell(Pass& a, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<const Token> labels, Tensor1<A> found,
+                             std::span<RowScore> rows) {
   logits_found<A>(a.dev, logits, valid(), top, first_column(), found);
   a.tensor.whole().all_reduce(a.dev, found, Reduction::max);
   const auto here = to_host(a.dev, found);
-  for (std::size_t r = 0; r < rows.size(); ++r) rows[r].likeliest = Token(-here[r]);
+  const auto label = to_host(a.dev, labels);
+  for (std::size_t r = 0; r < rows.size(); ++r) rows[r].likeliest = Token(-here[r]), rows[r].label = label[r];
 }
 
 template class VocabularyHead<double>;

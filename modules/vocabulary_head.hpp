@@ -52,16 +52,17 @@ class VocabularyHead : public Head {
   using A = Acc<T>;
 
   // Of the rows of the stream that a rank keeps: adds the loss of all rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss;
-  // with `each`, also the score of every row.
-  void score(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
+  // with `each`, also the score of every row. Training makes logits of rows alone that may have labels.
+  void score(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
   // This rank's columns.
   void logits_of(Pass&, Tensor2<const T> h, Tensor2<A> logits);
 
  private:
+  void score_picked(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum);
   void score_all(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
   void block_loss(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
 
-  void tell(Pass&, Tensor2<const A> logits, Tensor1<const A> top, std::span<RowScore> rows);
+  void tell(Pass&, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<const Token> labels, Tensor1<A> found, std::span<RowScore> rows);
 
   Parameter* bias_;
   double multiplier_, soft_cap_;
@@ -80,12 +81,12 @@ class FrontedHead : public VocabularyHead<T> {
   FrontedHead(const ModelConfig& c, const LossTerms& terms, const Output& output, Parameters& parameters)
       : FrontedHead(c, terms, Front<T>(c, parameters), output, parameters) {}
 
-  void loss(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
+  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
     this->score(a, front_.forward(a, frame, x.as<T>()), labels, 0, sum, each);
   }
 
   // The gradient takes the place of what the matrix reads.
-  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
+  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, double scale, Tensor1<double> sum) override {
     const Tensor2<T> h = front_.forward(a, frame, x.as<T>());
     frame.refer(gradient, h);
     this->score(a, h, labels, scale, sum, nullptr);

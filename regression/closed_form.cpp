@@ -4,7 +4,8 @@
 
 #include <numeric>
 
-#include "modules/objective.hpp"
+#include "modules/classes.hpp"
+#include "modules/masking.hpp"
 
 namespace gyr::testing {
 
@@ -95,8 +96,13 @@ struct Place {
   const ModelConfig& model() const { return config.model; }
   bool has(std::string_view objective) const { return model().objective->name() == objective; }
   bool masked() const { return has("mlm"); }
+  // Each row of a text has the mean of all.
+  bool pools() const { return pool_of(*model().objective) == Pool::mean; }
   // A layer of hidden_size x hidden_size stands in front of the output matrix.
-  bool dense() const { return masked() || has("classify"); }
+  bool dense() const { return masked() || has("classify") || transforms(); }
+  bool dense_bias() const { return masked() ? has_head_bias(*model().objective) : front_of(*model().objective) != ClassFront::transform_no_bias; }
+  // And a norm behind it.
+  bool transforms() const { return masked() || front_of(*model().objective) != ClassFront::usual; }
   Index columns_here() const {
     const Index classes = Index(model().objective->classes().size());
     return ((classes > 0 ? classes : model().vocab_size) + tensor - 1) / tensor;
@@ -105,6 +111,8 @@ struct Place {
   Index rows() const { return tokens.rows(); }
   // Rows of the stream that a rank keeps: as many on all ranks, the last ones padded.
   Index kept_rows() const { return sequence ? (rows() + tensor - 1) / tensor : rows(); }
+  // Those that may have labels.
+  Index scored_rows() const { return std::min(rows(), tokens.batch * model().objective->most_labels(tokens.whole_length())); }
   Index kept_bytes() const { return kept_rows() * model().hidden_size * narrow; }
   Index tokens_here() const { return (model().vocab_size + tensor - 1) / tensor; }
   bool computes_attention() const { return attention_ranks == 0 || tensor_rank < attention_ranks; }
@@ -245,12 +253,12 @@ void latent_weights(const ModelConfig& m, int ranks, Run& x) {
   x.narrow.next(m.hidden_size * heads * c.v_head_dim);
   if (c.bias) x.wide.next(m.hidden_size);
 }
-void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
+void layer_weights(const Place& p, char symbol, bool has_norm, const Shards& s, PartRun& x) {
   const ModelConfig& m = p.model();
   const auto has = [&](const Mixers& mixers) { return std::string(mixers.symbols).find(symbol) != std::string::npos; };
   Run& of_mixers = p.attention_ranks > 0 && symbol == 'P' ? x.team : x.all;
   if (symbol == encoder_end) return norm_weights(m, x.all), relative_bias_weights(m.attention, s, x.all);
-  residual_norm_weights(m, x.all);
+  if (has_norm) residual_norm_weights(m, x.all);
   if (symbol == 'X') cross_attention_weights(m.attention, s, x.all);
   for (const Mixers& mixers : ssm_of(p))
     if (has(mixers)) mamba_weights(m.mamba, mixers.shards(p), of_mixers);
@@ -301,25 +309,27 @@ Buckets buckets_of(const Place& p) {
     PartRun& beside = tied ? rest : table;
     if (m.positions > 0) beside.all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
     if (m.type_vocab_size > 0) beside.all.wide.next(m.type_vocab_size * s.d);
-    if (m.norm_placement == NormPlacement::after) norm_weights(m, beside.all);
+    if (m.has_embed_norm()) norm_weights(m, beside.all);
     relative_bias_weights(m.attention, s, beside.all);
     all.of_part.push_back(add(table, tied));
-    if (tied && (m.positions > 0 || m.type_vocab_size > 0 || m.norm_placement == NormPlacement::after || m.attention.relative_bias.buckets > 0))
+    if (tied && (m.positions > 0 || m.type_vocab_size > 0 || m.has_embed_norm() || m.attention.relative_bias.buckets > 0))
       all.of_part.back() = add(rest, false);
   }
-  for (const char symbol : p.layers) {
+  for (std::size_t i = 0; i < p.layers.size(); ++i) {
     PartRun layer;
-    layer_weights(p, symbol, s, layer);
+    const bool first = i == 0 && p.first();
+    layer_weights(p, p.layers[i], !first || !m.embed_norm, s, layer);
     all.of_part.push_back(add(layer, false));
   }
   if (p.last()) {
     PartRun head, matrix;
     if (m.norm_placement != NormPlacement::after) norm_weights(m, head.all);
-    if (p.dense()) head.all.narrow.next(s.d * s.d), head.all.wide.next(s.d);
-    if (p.masked()) norm_weights(m, head.all);
+    if (p.dense()) head.all.narrow.next(s.d * s.d);
+    if (p.dense() && p.dense_bias()) head.all.wide.next(s.d);
+    if (p.transforms()) norm_weights(m, head.all);
     if (p.masked() || !m.objective->classes().empty()) head.all.wide.next(p.columns_here());
     (tied ? matrix : head).all.narrow.next(p.columns_here() * s.d);
-    const bool empty = tied && m.norm_placement == NormPlacement::after && !p.masked();  // nothing stands in front of the matrix
+    const bool empty = tied && m.norm_placement == NormPlacement::after && !p.dense();  // nothing stands in front of the matrix
     all.of_part.push_back(empty ? all.of_part.back() : add(head, false));
     if (tied && !p.first()) add(matrix, true);
   }
@@ -387,12 +397,13 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last()), p.tensor * p.kept_bytes());
     add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last()), p.kept_bytes());
+    if (p.pools() && p.last()) add(ledger, "tensor", Operation::all_gather, 2 * micros, p.kept_bytes());
   } else {
     reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last()), p.kept_bytes());
   }
   const Index sums = p.has("next_token") && p.model().objective != next_token() ? 3 : 2;  // a smoothed loss takes one more
-  for (Index row = 0; row < p.rows() && p.last(); row += head_block) {
-    const Index rows = std::min(head_block, p.rows() - row);
+  for (Index row = 0; row < p.scored_rows() && p.last(); row += head_block) {
+    const Index rows = std::min(head_block, p.scored_rows() - row);
     reduce("tensor", micros, rows * p.wide);
     reduce("tensor", micros, sums * rows * p.wide);
   }
@@ -466,7 +477,7 @@ void replicas(const Place& p, Ledger& ledger) {
   if (p.sequence)
     elements["tensor"] +=
         (norms * (2 * p.count("P") + p.count("M*W-EBLX")) + p.count(">") + (m.norm_placement == NormPlacement::after ? p.first() : p.last())) * norm;
-  if (p.sequence && p.dense() && p.last()) elements["tensor"] += s.d * s.d + s.d + (p.masked() ? norm : 0);
+  if (p.sequence && p.dense() && p.last()) elements["tensor"] += s.d * s.d + p.dense_bias() * s.d + (p.transforms() ? norm : 0);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }
@@ -512,11 +523,12 @@ void balanced_attention(const Place& p, const Heads& s, Index kv, Index forwards
 }
 
 // Steps of a ring. Of neighbouring tokens those of as many ranks as a window reaches into, and the own; a zigzag has neighbouring blocks on ranks
-// that are next to each other either way.
+// that are next to each other either way, and where a
+// window shows what is ahead the keys of the next rank come last.
 Index ring_steps(const Place& p, char symbol) {
   const Index n = p.context, length = p.tokens.seq_length, w = p.model().window.size;
   if (symbol != 'W') return n;
-  if (p.tokens.order == SequenceOrder::zigzag) return w > 1 ? n : 1;
+  if (p.tokens.order == SequenceOrder::zigzag || !p.model().attention.causal) return w > 1 ? n : 1;
   return std::min(n, 1 + (w - 1 + length - 1) / length);
 }
 
@@ -559,6 +571,9 @@ void context_axis(const Place& p, Ledger& ledger) {
   for (const Mixers& attention : attention_of(p)) attention_over_context(p, attention.symbols, Heads::of(m.attention, attention.shards(p)), ledger);
   attention_over_context(p, "L", Heads::of(m.latent, p.tensor), ledger);
   for (const Mixers& ssm : ssm_of(p)) ssm_over_context(p, ssm, ledger);
+  if (p.pools() && p.last())  // sums and counts of the texts, that a row of any rank may begin
+    for (const Index columns : {m.hidden_size, Index(1)})
+      add(ledger, "context", Operation::all_reduce, 2 * p.config.micros, p.tokens.batch * p.tokens.whole_length() * columns * p.wide);
   const MoeConfig& moe = m.moe;
   if (moe.aux_loss > 0 || moe.z_loss > 0)
     add(ledger, "context", Operation::all_reduce, p.config.micros * p.count("E"), p.tokens.batch * moe.experts * p.wide);

@@ -120,7 +120,7 @@ ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) 
   for (Index i = 0; i < layers; ++i) m.pattern += dice.chance(0.6) ? 'P' : dice.of<char>({'M', '*', 'W', 'W', '-', 'B', 'E', 'E', 'L', 'L'});
   m.hidden_size = dice.between(3, 14), m.vocab_size = dice.between(3, 40);
   m.rms_norm_eps = dice.of<double>({1e-5, 1e-3});
-  m.norm = dice.chance(0.2) ? NormType::layer : NormType::rms;
+  m.norm = dice.chance(0.3) ? dice.of<NormType>({NormType::layer, NormType::layer_no_bias}) : NormType::rms;
   if (m.norm == NormType::rms && dice.chance(0.3)) m.norm_offset = dice.of<double>({1, 0.5});
   if (dice.chance(0.25)) m.lm_head_soft_cap = dice.real(0.5, 5);
   m.tie_word_embeddings = dice.chance(0.4);
@@ -182,7 +182,7 @@ void make_encoder(Draw& d, Dice& dice) {
     if (i < end) m.pattern[i] = dice.of<char>({'*', '*', '-', 'B'});
     else if (m.pattern[i] == 'P' || dice.chance(0.3)) m.pattern[i] = dice.of<char>({'X', '*'});
   m.pattern[end] = encoder_end, m.pattern[end + 1] = 'X';
-  m.attention.causal = true;
+  m.attention.causal = true, m.embed_norm = false;
   if (m.norm_placement == NormPlacement::after) m.norm_placement = NormPlacement::before;
   d.source_length = std::max(dice.between(1, 15), least_length(d));
   if (m.positions > 0) m.positions = std::max(m.positions, d.source_length);
@@ -248,12 +248,15 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (dice.chance(0.25)) d.model.positions = d.seq_length + dice.between(0, 5);
   if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
   d.model.attention.causal = d.context_mode == ContextMode::balanced || dice.chance(0.6);
-  if (!d.model.attention.causal) std::replace(d.model.pattern.begin(), d.model.pattern.end(), 'W', '*');
   d.model.norm_placement = dice.of<NormPlacement>({NormPlacement::before, NormPlacement::before, NormPlacement::after, NormPlacement::both});
+  d.model.embed_norm = d.model.norm_placement == NormPlacement::before && dice.chance(0.3);
   if (dice.chance(0.2)) d.model.type_vocab_size = dice.between(1, 3);
   d.masked = dice.chance(0.3);
+  if (d.masked) d.share = dice.of<double>({1, 0.5, 0.2, 0.01}), d.head_bias = dice.chance(0.5);
   if (dice.chance(0.3)) {  // often fewer than ranks
-    d.classes = dice.between(2, 5), d.tagged = dice.chance(0.5);
+    d.classes = dice.between(2, 5), d.tagged = dice.chance(0.4);
+    d.pool = dice.of<Pool>({Pool::first, Pool::mean});
+    d.front = dice.of<ClassFront>({ClassFront::usual, ClassFront::transform, ClassFront::transform_no_bias});
     d.masked = d.model.tie_word_embeddings = false, d.terms = {};
   }
   if (d.context_mode != ContextMode::balanced && d.attention_ranks == 0 && layers > 2 && dice.chance(0.35)) make_encoder(d, dice);
@@ -275,10 +278,14 @@ Layout Draw::layout() const {
   return layout;
 }
 
+std::shared_ptr<const Objective> Draw::objective() const {
+  if (classes > 0) return tagged ? tag(numbered_classes(classes), front) : classify(numbered_classes(classes), pool, front);
+  return masked ? masked_tokens({.share = share, .head_bias = head_bias}) : next_token(terms);
+}
+
 EngineConfig Draw::config(int micros_of_a_rank) const {
   EngineConfig c;
-  c.model = model, c.model.objective = masked ? masked_tokens() : next_token(terms);
-  if (classes > 0) c.model.objective = tagged ? tag(numbered_classes(classes)) : classify(numbered_classes(classes));
+  c.model = model, c.model.objective = objective();
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.source_length = source_length, c.micros = micros_of_a_rank;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen;
@@ -304,6 +311,11 @@ MicroBatch Draw::batch(Index i) const {
   for (Index b = 0; b < micro_batch_size && padded; ++b) m.source_lengths.push_back(dice.between(1, source_length));
   for (Token& label : m.labels)
     if (classes > 0 && label != ignored_label) label %= Token(classes);
+  const Index most = objective()->most_labels(seq_length);
+  for (Index r = 0, count = 0; r < Index(m.labels.size()); ++r) {
+    if (r % seq_length == 0) count = 0;
+    if (m.labels[r] != ignored_label && ++count > most) m.labels[r] = ignored_label;
+  }
   return m;
 }
 
@@ -334,8 +346,9 @@ std::string Draw::text() const {
   if (recompute.all) s += fmt::format(", recomputing {}", policy(recompute.all));
   for (const auto& [symbol, of_type] : recompute.by_type) s += fmt::format(", {} recomputing {}", symbol, policy(of_type));
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
-  if (masked) s += " masked tokens";
-  if (classes > 0) s += fmt::format(" {} classes of {}", classes, tagged ? "tokens" : "texts");
+  if (masked) s += fmt::format(" {} masked tokens{}", share, head_bias ? "" : " head without bias");
+  if (classes > 0) s += fmt::format(" {} classes of {}", classes, tagged ? "tokens" : pool == Pool::mean ? "texts by their mean" : "texts");
+  if (classes > 0) s += std::array{"", " transformed", " transformed without bias"}[int(front)];
   if (source_length > 0) s += fmt::format(" sources of {}{}", source_length, padded ? " and less" : "");
   if (model.attention.relative_bias.buckets > 0)
     s += fmt::format(" {} buckets up to {}", model.attention.relative_bias.buckets, model.attention.relative_bias.max_distance);
@@ -344,7 +357,8 @@ std::string Draw::text() const {
   if (!frozen.empty()) s += " frozen " + list(frozen);
   s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size,
                    model.tie_word_embeddings ? " tied" : "", model.pad_token_id >= 0 ? " padding" : "");
-  s += fmt::format("{}{}{}{}", std::array{"", " norms after", " norms on both sides"}[int(model.norm_placement)],
+  s += fmt::format("{}{}{}{}{}{}", std::array{"", " norms after", " norms on both sides"}[int(model.norm_placement)],
+                   std::array{"", " LayerNorm", " LayerNorm without bias"}[int(model.norm)], model.embed_norm ? " first norm of the embedding" : "",
                    model.type_vocab_size > 0 ? fmt::format(" {} types", model.type_vocab_size) : "",
                    model.positions > 0 ? fmt::format(" {} positions", model.positions) : "", a.causal ? "" : " both ways");
   s += fmt::format("; attention {}/{} heads of {}{}", a.num_heads, a.num_kv_heads, a.head_dim, a.bias ? " biases" : "");
@@ -416,6 +430,12 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.masked = false; });
   attempt([](Draw& d) { d.classes = 0; });
   attempt([](Draw& d) { d.tagged = true; });
+  attempt([](Draw& d) { d.pool = Pool::first; });
+  attempt([](Draw& d) { d.front = ClassFront::usual; });
+  attempt([](Draw& d) { d.share = 1; });
+  attempt([](Draw& d) { d.head_bias = true; });
+  attempt([](Draw& d) { d.model.norm = NormType::rms; });
+  attempt([](Draw& d) { d.model.embed_norm = false; });
   attempt([](Draw& d) { d.model.norm_placement = NormPlacement::before; });
   attempt([](Draw& d) { d.model.norm_offset = 0; });
   attempt([](Draw& d) { d.model.type_vocab_size = 0; });

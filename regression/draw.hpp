@@ -3,7 +3,7 @@
 // function of (seed, number); one that fails is made smaller as long as it still fails.
 #pragma once
 
-#include "modules/objective.hpp"
+#include "modules/classes.hpp"
 #include "src/engine/engine.hpp"
 
 namespace gyr::testing {
@@ -31,9 +31,13 @@ struct Draw {
   Shard shard = Shard::none;
   RecomputeConfig recompute;
   LossTerms terms;      // smoothing, or none
-  bool masked = false;  // the objective is masked tokens
-  Index classes = 0;    // or so many of texts or, `tagged`, of tokens; 0: none
+  bool masked = false;  // the objective is masked tokens ...
+  double share = 1;     // ... so many of all, at most
+  bool head_bias = true;
+  Index classes = 0;  // or so many of texts or, `tagged`, of tokens; 0: none
   bool tagged = false;
+  Pool pool = Pool::first;
+  ClassFront front = ClassFront::usual;
   std::vector<std::string> frozen;
 
   int ranks() const { return data * pipeline * context * tensor; }
@@ -41,6 +45,7 @@ struct Draw {
   EngineConfig config(int micros_of_a_rank) const;
   // Micro-batch number i of the step, whoever computes it.
   MicroBatch batch(Index i) const;
+  std::shared_ptr<const Objective> objective() const;
   std::string layout_text() const;
   std::string text() const;  // on one line, with the layout's
 };

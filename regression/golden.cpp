@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "modules/masking.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/model_folder.hpp"
@@ -142,6 +143,8 @@ Golden read(const std::string& name) {
   g.name = name;
   g.folder = std::filesystem::exists(root / "families" / name) ? root / "families" / name : root / "huggingface" / name;
   g.model = read_config_json(g.folder / config_file_name).model;
+  if (g.model.objective->name() == std::string_view("mlm"))  // any token may have a label
+    g.model.objective = masked_tokens({.share = 1, .head_bias = has_head_bias(*g.model.objective)});
   const Expected expected(g.folder / "expected.safetensors");
   has_encoder(g.model) ? read_text_of_source(expected, g) : read_batch(expected, g);
   const StoredNames names = names_in(g.folder, g.model);

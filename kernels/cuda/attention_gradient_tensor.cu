@@ -39,9 +39,8 @@ GYR_DEVICE Index first_query(Index from, Index to, const Holds& holds) {
   return from;
 }
 GYR_DEVICE Bounds queries_of(const Heads& s, Index b, Index j) {
-  Index from = 0, to = s.visible.out_of_sight(j, s.queries);
-  if (s.visible.causal) from = VisibleKeys::within(j + 1 - s.visible.first_seen, s.queries);
-  else if (s.ahead) from = first_query(0, to, [&](Index i) { return s.seen(b, i) > j; });
+  Index from = s.visible.in_sight(j, s.queries), to = s.visible.out_of_sight(j, s.queries);
+  if (s.ahead) from = first_query(from, to, [&](Index i) { return s.seen(b, i) > j; });
   if (s.positions) to = first_query(from, to, [&](Index i) { return s.hidden(b, i) > j; });
   return {int(from), int(to)};
 }

@@ -58,6 +58,18 @@ GYR_KERNEL bias_scale_kernel(Global<const Acc<T>> bias, Acc<T> k, Global<const A
   });
 }
 
+template <class T, int N>
+GYR_KERNEL divide_rows_kernel(Global<const Acc<T>> x, Global<const Acc<T>> n, Global<T> y) {
+  using A = Acc<T>;
+  each_pack<N>(y, [&](Index r, Index c) {
+    const A count = n.load(r), factor = count == 0 ? A(0) : A(1) / count;
+    const auto from = x.template load_pack<N>(r, c);
+    Pack<T, N> to;
+    for (int i = 0; i < N; ++i) to.at[i] = T(factor * from.at[i]);
+    y.template store_pack<N>(r, c, to);
+  });
+}
+
 // The same numbers as one row, where they lie one behind the other.
 template <class T>
 Matrix<T> run_of(const Matrix<T>& x) {
@@ -114,6 +126,13 @@ void bias_scale(Device& dev, Tensor1<const Acc<T>> bias, Tensor1<const Acc<T>> s
 template <class T>
 void add_bias(Device& dev, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y) {
   scale_columns<T>("add_bias", dev, bias, scale, {}, y);
+}
+
+template <class T>
+void divide_rows(Device& dev, Tensor2<const Acc<T>> x, Tensor1<const Acc<T>> n, Tensor2<T> y) {
+  const Global<const Acc<T>> from(x), counts(n);
+  const Global<T> to(y);
+  with_packs<T>([&](auto k) { launch(dev, "divide_rows", grid_of<k>(to), divide_rows_kernel<T, k>, from, counts, to); }, from, to);
 }
 
 template <class T>

@@ -28,7 +28,9 @@ GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<co
     if (lane() == 0) mean.store(r, centre), rstd.store(r, k);
     each_column<N>(x.columns(), [&](Index c) {
       const auto v = x.template load_pack<N>(r, c);
-      const auto weight = g.template load_pack<N>(0, c), bias = b.template load_pack<N>(0, c);
+      const auto weight = g.template load_pack<N>(0, c);
+      Pack<A, N> bias = {};
+      if (b) bias = b.template load_pack<N>(0, c);
       Pack<T, N> out;
       for (int i = 0; i < N; ++i) out.at[i] = T(weight.at[i] * ((A(v.at[i]) - centre) * k) + bias.at[i]);
       y.template store_pack<N>(r, c, out);

@@ -74,6 +74,19 @@ void add_bias(Device& dev, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y
 }
 
 template <class T>
+void divide_rows(Device& dev, Tensor2<const Acc<T>> x, Tensor1<const Acc<T>> n, Tensor2<T> y) {
+  using A = Acc<T>;
+  const Index columns = y.extent(1);
+  for_teams(
+      "divide_rows", dev, y.extent(0), KOKKOS_LAMBDA(const Team& team, Index r) {
+        const A* const from = x.data() + r * columns;
+        T* const to = y.data() + r * columns;
+        const A count = n.data()[r], factor = count == 0 ? A(0) : A(1) / count;
+        each(team, columns, [=](Index c) { to[c] = T(factor * from[c]); });
+      });
+}
+
+template <class T>
 void bias_backward(Device& dev, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias) {
   using A = Acc<T>;
   const Index blocks = ceil_div(dy.rows, block_rows);

@@ -19,7 +19,8 @@ void layernorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1
         const A squares = sum<A>(team, width, [=](Index d, A& s) { s += (A(from[d]) - centre) * (A(from[d]) - centre); });
         const A k = A(1 / std::sqrt(double(squares) / double(width) + eps));
         once(team, [&] { mean.data()[r] = centre, rstd.data()[r] = k; });
-        each(team, width, [=](Index d) { to[d] = T(weight[d] * ((A(from[d]) - centre) * k) + bias[d]); });
+        if (bias) each(team, width, [=](Index d) { to[d] = T(weight[d] * ((A(from[d]) - centre) * k) + bias[d]); });
+        else each(team, width, [=](Index d) { to[d] = T(weight[d] * ((A(from[d]) - centre) * k)); });
       });
 }
 

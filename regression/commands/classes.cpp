@@ -125,6 +125,31 @@ TEST(classes, a_model_learns_to_tell_texts_apart) {
   for (int step = 1; step <= 4; ++step) EXPECT_NEAR(many.at(step), one.at(step), 1e-5) << "step " << step;
 }
 
+// Scores of validation are those of every row counted once, on any grid, and by the mean of a text as by a token.
+TEST(classes, validation_tells_accuracy_and_f1_on_any_grid) {
+  for (const Words& task : {with(of_texts, {"train.classify.pool=mean"}), of_words}) {
+    const fs::path& data = task[0] == of_words[0] ? examples().words : examples().texts;
+    std::vector<Json> alone;
+    for (const Words& grid : {Words{}, {"parallel.tensor=2", "parallel.sequence=true", "parallel.pipeline=2"}, {"parallel.context=2"}}) {
+      const Folder folder;
+      const Words words = with(learns(data, task), with({"train.steps=20", "train.eval_every=10", "data.split=\"4,1,0\""}, grid));
+      const int ranks = grid.size() == 3 ? 4 : grid.empty() ? 0 : 2;
+      const Result r = run(Material::get().train(folder.path(), words), {.ranks = ranks});
+      ASSERT_EQ(r.code, 0) << r.out << r.err;
+      EXPECT_NE(r.out.find("| macro F1: "), std::string::npos) << r.out;
+      const auto found = metrics(folder.path(), "validation");
+      ASSERT_EQ(found.size(), 2u);
+      if (alone.empty()) alone = found;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        EXPECT_NEAR(double(found[i]["loss"]), double(alone[i]["loss"]), 1e-4);
+        for (const char* key : {"accuracy", "macro_f1", "micro_f1"})
+          EXPECT_NEAR(double(found[i][key]), double(alone[i][key]), 0.02) << key << " " << i;
+        EXPECT_DOUBLE_EQ(double(found[i]["accuracy"]), double(found[i]["micro_f1"]));  // every row has one class
+      }
+    }
+  }
+}
+
 TEST(classes, a_model_learns_to_tag_words) {
   const Folder folder;
   const Result r = run(Material::get().train(folder.path(), with(learns(examples().words, of_words), {"train.steps=40"})));

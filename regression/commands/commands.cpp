@@ -54,7 +54,7 @@ const Help helps[] = {
     {{"data"}, {"--help"}},
     {{"data", "build"},
      {"--help", "--tokenizer", "--documents", "--separator", "--key", "--skip-invalid", "--template", "--prompt-key", "--response-key",
-      "--messages-key", "--role-key", "--content-key", "--assistant", "--classes", "--tags", "--no-end", "--overwrite"}},
+      "--messages-key", "--role-key", "--content-key", "--assistant", "--classes", "--tags", "--no-end", "--special", "--overwrite"}},
 };
 
 // Names at the start of the lines that describe options.

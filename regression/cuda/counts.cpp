@@ -75,7 +75,7 @@ struct Attention {
 
   bool sees(Index b, Index i, Index j) const {
     const Index here = first_query + i;
-    return (!causal || j <= here) && (window == 0 || here < j + window) &&
+    return (!causal || j <= here) && (window == 0 || (here < j + window && (causal || j < here + window))) &&
            (positions.empty() || here - positions[std::size_t(b * shape.queries + i)] <= j);
   }
   Index width() const { return std::max(shape.head_dim, shape.v_head_dim) <= 64 ? 64 : 128; }
@@ -383,6 +383,8 @@ TEST(counts, attention_multiplies_what_meets_and_has_no_conflicts) {
   for (const Index window : {1, 51, 64, 65, 200}) {
     Attention through{{1, 256, 256, 1, 1, 128, 64}};
     through.window = window;
+    expect_products_of(through);
+    through.causal = false;
     expect_products_of(through);
   }
   documents.window = 20;

@@ -29,7 +29,7 @@ struct Case {
     const Index kv_heads = among(1, 2);
     Case c{{among(1, 2), among(1, 150), among(1, 150), kv_heads * among(1, 3), kv_heads, 8 * among(1, 16), 8 * among(1, 16)}};
     c.cut = c.shape.batch == 1 && among(0, 1) ? among(0, c.shape.keys - 1) : 0;
-    c.causal = reach == Reach::window || among(0, 1);
+    c.causal = among(0, 1);
     c.first_query = among(-20, c.shape.keys);
     if (reach == Reach::window) c.window = among(1, 100);
     if (among(0, 2) == 0) c.cap = 0.1 * double(among(2, 20));
@@ -39,7 +39,7 @@ struct Case {
       if (among(0, 40) == 0) position = 0;
       c.positions.push_back(std::int32_t(position));
     }
-    if (!c.causal && reach == Reach::documents) {
+    if (!c.causal && packed) {
       c.ahead = gyr::testing::ahead_of(c.positions, c.shape.queries);
       if (among(0, 1))  // the last documents go on
         for (const gyr::testing::Extent& e : gyr::testing::extents_of(c.positions, c.shape.queries))

@@ -37,6 +37,14 @@ def changed(function, strings):
     return function("\x01".join(strings)).split("\x01")
 
 
+def cleaned(points):
+    """What clean_text makes of each; it removes what changed() parts them by."""
+    clean = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+    texts = clean.normalize_str("|".join(chr(c) for c in points if c != ord("|"))).split("|")
+    texts.insert(points.index(ord("|")), "|")
+    return texts
+
+
 def ranges(points):
     out = []
     for c in sorted(points):
@@ -141,6 +149,17 @@ struct CodePoints {{
     gone = changed(normalizers.StripAccents().normalize_str, [chr(c) for c in points])
     table("What the normalizer StripAccents removes (Unicode 9: M).", "inline constexpr CodePoints accents[]",
           ranges(c for c, text in zip(points, gone, strict=True) if not text))
+    bert = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+
+    def made(**steps):
+        return changed(normalizers.BertNormalizer(**{**bert, **steps}).normalize_str, [chr(c) for c in points])
+
+    table("What clean_text of BertNormalizer removes beside U+0000 and U+0001 (Unicode 8: C, and U+FFFD).", "inline constexpr CodePoints unclean[]",
+          ranges(c for c, text in zip(points, cleaned(points), strict=True) if c and not text))
+    table("What strip_accents of BertNormalizer removes (Unicode 8: Mn).", "inline constexpr CodePoints nonspacing[]",
+          ranges(c for c, text in zip(points, made(strip_accents=True), strict=True) if not text))
+    table("What handle_chinese_chars of BertNormalizer puts spaces around.", "inline constexpr CodePoints han[]",
+          ranges(c for c, text in zip(points, made(handle_chinese_chars=True), strict=True) if text == f" {chr(c)} "))
     print("""
 struct SmallForm {
   char32_t first, last;  // every `step`-th of these

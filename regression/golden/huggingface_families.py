@@ -36,6 +36,10 @@ gpt2 = dict(vocab_size=40, n_embd=16, n_layer=2, n_head=4, n_positions=96, resid
             eos_token_id=2)
 bert = dict(vocab_size=40, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
             hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+modernbert = dict(vocab_size=40, hidden_size=16, intermediate_size=20, num_hidden_layers=4, num_attention_heads=4, max_position_embeddings=64,
+                  local_attention=6, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
+                  rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=160.0),
+                                       sliding_attention=dict(rope_type="default", rope_theta=10.0)))
 deepseek_v3 = dict(decoder, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=10, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
                    num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2, n_shared_experts=2,
                    moe_intermediate_size=8, routed_scaling_factor=1.5)
@@ -94,8 +98,6 @@ cases = {
                                                 rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.5,
                                                 mscale=1.0, mscale_all_dim=0.8, rope_theta=50.0)), 2, 33),
     "bert": ("Bert", dict(bert), 2, 21),
-    "t5": ("T5", dict(t5), 2, 21),
-    "t5_gated": ("T5", dict(t5, feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_decoder_layers=3, d_kv=4, vocab_size=31), 2, 20, [20, 13]),
     "bert_padded": ("Bert", dict(bert, num_hidden_layers=3, hidden_act="gelu_new", type_vocab_size=3, vocab_size=31, layer_norm_eps=1e-5), 2, 20, [20, 13]),
     "bert_texts": ("Bert ForSequenceClassification", dict(bert, id2label=names("bad", "middling", "good")), 2, 21),
     "bert_texts_padded": ("Bert ForSequenceClassification", dict(bert, num_hidden_layers=1, hidden_act="tanh"), 2, 20, [20, 13]),
@@ -109,11 +111,22 @@ cases = {
                                                                         "sliding_attention"]), 2, 21),
     "gemma3_uneven": ("Gemma3", dict(gemma3, vocab_size=31, hidden_size=12, num_key_value_heads=1, head_dim=10, sliding_window=3, num_hidden_layers=3,
                                      sliding_window_pattern=2, final_logit_softcapping=3.0, tie_word_embeddings=False), 2, 19),
+    "modernbert": ("ModernBert", dict(modernbert), 2, 21),
+    "modernbert_biases": ("ModernBert", dict(modernbert, num_hidden_layers=3, attention_bias=True, mlp_bias=True, norm_bias=True, classifier_bias=True,
+                                             vocab_size=31, hidden_activation="gelu_new", classifier_activation="gelu_new", local_attention=11,
+                                             layer_types=["sliding_attention", "full_attention", "sliding_attention"]), 2, 20, [20, 13]),
+    "modernbert_texts": ("ModernBert ForSequenceClassification", dict(modernbert, classifier_pooling="mean", id2label=names("bad", "middling", "good")), 2, 21),
+    "modernbert_texts_padded": ("ModernBert ForSequenceClassification", dict(modernbert, num_hidden_layers=2, classifier_bias=True), 2, 20, [20, 13]),
+    "modernbert_means_padded": ("ModernBert ForSequenceClassification", dict(modernbert, num_hidden_layers=2, norm_bias=True, classifier_pooling="mean"), 2, 20,
+                                [20, 13]),
+    "modernbert_tokens": ("ModernBert ForTokenClassification", dict(modernbert, num_labels=3), 2, 20, [20, 13]),
+    "t5": ("T5", dict(t5), 2, 21),
+    "t5_gated": ("T5", dict(t5, feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_decoder_layers=3, d_kv=4, vocab_size=31), 2, 20, [20, 13]),
 }
-heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # where a case names none
+heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # where a case names none
 configs = {"Gemma3": "Gemma3TextConfig"}
 written = 13  # tokens of what a model with an encoder and a decoder writes
-encoders = {"Bert"}  # which look both ways and do not write; a third of their tokens has labels, and padding stands behind some sequences
+encoders = {"Bert", "ModernBert"}  # which look both ways and do not write; a third of their tokens has labels, and padding stands behind some sequences
 
 
 def family_of(name):
@@ -177,7 +190,7 @@ def model_of(name, weights):
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
     missing, unexpected = model.load_state_dict(weights, strict=False)
     tied = {"lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "encoder.embed_tokens.weight",
-            "decoder.embed_tokens.weight"}
+            "decoder.embed_tokens.weight", "decoder.weight"}
     assert not unexpected and set(missing) <= tied, (missing, unexpected)
     if not apart(name):
         model.tie_weights()

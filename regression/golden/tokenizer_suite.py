@@ -4,7 +4,7 @@
 expected of texts.json in NAME.expected.json. Also compares the two programs on random text.
 
 Needs tokenizers (made with 0.23.3) and, to train on, Debian's dict-gcide.
-    ./tokenizer_suite.py write [--gyrfalcon PROGRAM]      the files; with PROGRAM also `ours`, a vocabulary that it trained
+    ./tokenizer_suite.py write [--gyrfalcon PROGRAM] [NAME ...]      the files, or some; with PROGRAM also `ours`, a vocabulary that it trained
     ./tokenizer_suite.py compare PROGRAM [--strings N] [--seed S] [--characters] [TOKENIZER.json ...]
 """
 import argparse
@@ -91,6 +91,20 @@ def with_vocab(t, words, **model):
     return Tokenizer.from_str(json.dumps(file))
 
 
+def word_pieces(lines, normalizer, pre_tokenizer, vocab=700, prefix="##", unknown="[UNK]", longest=100):
+    t = Tokenizer(models.WordPiece(unk_token=unknown, max_input_chars_per_word=longest))
+    t.normalizer = normalizer
+    if pre_tokenizer:
+        t.pre_tokenizer = pre_tokenizer
+    t.train_from_iterator(lines, trainers.WordPieceTrainer(vocab_size=vocab, special_tokens=["[PAD]", unknown, "[CLS]", "[SEP]", "[MASK]"],
+                                                          continuing_subword_prefix=prefix, limit_alphabet=200, show_progress=False))
+    return t
+
+
+def bert_normalizer(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True):
+    return normalizers.BertNormalizer(clean_text=clean_text, handle_chinese_chars=handle_chinese_chars, strip_accents=strip_accents, lowercase=lowercase)
+
+
 def words_of(t):
     return sorted(t.get_vocab(with_added_tokens=False), key=t.token_to_id)
 
@@ -174,6 +188,35 @@ def configurations():
     t.decoder = decoders.Sequence([decoders.Replace("\u0120t", "\u0120T"), decoders.Strip("\u0120", 1, 0), decoders.ByteLevel(), decoders.Fuse(),
                                    decoders.Replace(Regex("[aeiou]{2}"), "*"), decoders.Strip(" ", 2, 0)])
     yield "decoding", t
+    yield from word_piece_configurations(lines)
+
+
+def word_piece_configurations(lines):
+    bert = pre_tokenizers.BertPreTokenizer()
+    t = word_pieces(lines, bert_normalizer(), bert)
+    t.post_processor = template(t, "[CLS]:0 $A:0 [SEP]:0", "[CLS]", "[SEP]")
+    t.decoder = decoders.WordPiece()
+    yield "bert_uncased", t
+
+    t = word_pieces(lines, bert_normalizer(lowercase=False), bert, vocab=900)
+    t.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    t.decoder = decoders.WordPiece()
+    t.add_tokens([AddedToken("caf\u00e9"), AddedToken("NORM", normalized=False), AddedToken("token", single_word=True)])
+    yield "bert_cased", t
+
+    t = word_pieces(lines, bert_normalizer(handle_chinese_chars=False, strip_accents=False), bert, longest=7)
+    t.decoder = decoders.WordPiece(cleanup=False)
+    yield "bert_accents", t
+
+    t = word_pieces(lines, bert_normalizer(clean_text=False, strip_accents=True, lowercase=False), pre_tokenizers.Whitespace(), prefix="@@@", unknown="<?>")
+    t.decoder = decoders.Sequence([decoders.WordPiece(prefix="@@@"), decoders.Replace("e", "E")])
+    yield "bert_odd", t
+
+    t = word_pieces([x.strip() for x in lines], normalizers.Sequence([normalizers.NFKC(), bert_normalizer(lowercase=False)]), None, vocab=500)
+    yield "bert_whole", t
+
+    t = word_pieces(lines, bert_normalizer(), pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), Digits(individual_digits=True)]), prefix="")
+    yield "bert_plain", t
 
 
 def expected(t, texts):
@@ -204,14 +247,18 @@ def dump(path, value):
 
 def in_old_form(file):
     """Merges as older versions of the library write them: one string."""
+    if "merges" not in file["model"]:
+        return file
     file["model"]["merges"] = [" ".join(m) for m in file["model"]["merges"]]
     return file
 
 
-def write(program):
+def write(program, names):
     FOLDER.mkdir(exist_ok=True)
     dump(FOLDER / "texts.json", TEXTS)
     for number, (name, t) in enumerate(configurations()):
+        if names and name not in names:
+            continue
         file = json.loads(t.to_str())
         dump(FOLDER / f"{name}.json", file if number % 2 else in_old_form(file))
         dump(FOLDER / f"{name}.expected.json", expected(Tokenizer.from_file(str(FOLDER / f"{name}.json")), TEXTS))
@@ -293,6 +340,7 @@ def main():
     commands = parser.add_subparsers(dest="command", required=True)
     w = commands.add_parser("write")
     w.add_argument("--gyrfalcon")
+    w.add_argument("names", nargs="*")
     c = commands.add_parser("compare")
     c.add_argument("program")
     c.add_argument("files", nargs="*", type=pathlib.Path)
@@ -300,7 +348,7 @@ def main():
     c.add_argument("--seed", type=int, default=1)
     c.add_argument("--characters", action="store_true", help="every code point instead of random strings")
     a = parser.parse_args()
-    return write(a.gyrfalcon) if a.command == "write" else compare(a.program, a.files, a.strings, a.seed, a.characters)
+    return write(a.gyrfalcon, a.names) if a.command == "write" else compare(a.program, a.files, a.strings, a.seed, a.characters)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ Result oracle(const Case& s, const Arguments& a) {
         double sum = 0;
         for (Index j = 0; j < Tk; ++j) {
           if (s.mask.causal && s.mask.first_key + j > s.mask.first_query + i) continue;
-          if (s.mask.window > 0 && s.mask.first_key + j <= s.mask.first_query + i - s.mask.window) continue;
+          const Index back = s.mask.first_query + i - s.mask.first_key - j;
+          if (s.mask.window > 0 && (s.mask.causal ? back : std::abs(back)) >= s.mask.window) continue;
           if (!s.positions.empty() && s.mask.first_key + j < s.mask.first_query + i - s.positions[b * Tq + i]) continue;
           if (!s.ahead.empty() && s.mask.first_key + j > s.mask.first_query + i + s.ahead[b * Tq + i]) continue;
           double score = 0;
@@ -180,7 +181,7 @@ std::mt19937_64 seeded() {
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   return std::mt19937_64(seed);
 }
-// Windows of one token, within a tile, of several and beyond all, with documents or none, on queries that begin anywhere.
+// Windows of one token, within a tile, of several and beyond all, causal or both ways, with documents or none, on queries that begin anywhere.
 std::vector<Case> windowed(int count, Index most_tokens) {
   std::mt19937_64 random = seeded();
   const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
@@ -189,8 +190,9 @@ std::vector<Case> windowed(int count, Index most_tokens) {
     const Index kv_heads = among(1, 2), queries = among(1, most_tokens), keys = among(1, most_tokens);
     Case c{{among(1, 2), queries, keys, kv_heads * among(1, 3), kv_heads, among(1, 4), among(1, 4)}, {true, among(0, keys), among(0, 3)}};
     const Index windows[] = {1, 2, among(1, 9), among(1, most_tokens), 2 * most_tokens};
-    c.mask.window = windows[among(0, 4)];
+    c.mask.window = windows[among(0, 4)], c.mask.causal = among(0, 1);
     if (among(0, 1)) c.positions = positions_of({among(1, 9), among(1, most_tokens), queries}, c.shape.batch, queries);
+    if (!c.mask.causal) c.ahead = ahead_of(c.positions, queries);
     list.push_back(c);
   }
   return list;
@@ -216,8 +218,8 @@ std::vector<Case> large_cases() {  // several tiles each way
 
 void expect_softmax(const std::vector<Case>& set) {
   for (const Case& s : set) {
-    SCOPED_TRACE(fmt::format("{} queries from {}, {} keys from {}, window {}, documents {}, cap {}", s.shape.queries, s.mask.first_query,
-                             s.shape.keys, s.mask.first_key, s.mask.window, !s.positions.empty(), s.cap));
+    SCOPED_TRACE(fmt::format("{} queries from {}, {} keys from {}, window {}{}, documents {}, cap {}", s.shape.queries, s.mask.first_query,
+                             s.shape.keys, s.mask.first_key, s.mask.window, s.mask.causal ? "" : " both ways", !s.positions.empty(), s.cap));
     const Arguments a(s);
     const Result y = oracle(s, a), x = forward<double>(s, a);
     expect_near(x.out, y.out, 1e-13, "out");
@@ -240,8 +242,8 @@ TEST(attention, through_a_window_equals_softmax_of_what_it_shows) { expect_softm
 TEST(attention, windows_hold_across_tiles) { expect_softmax(windowed(6, 700)); }
 
 // What is not seen changes no bit, forward and backward; what is seen does.
-TEST(attention, tokens_out_of_the_window_do_not_reach_a_query) {
-  Case s{{1, 300, 300, 2, 1, 8, 8}, {true, 0, 0}};
+void expect_window_hides(bool causal) {
+  Case s{{1, 300, 300, 2, 1, 8, 8}, {causal, 0, 0}};
   for (const Index window : {1, 60, 140}) {
     s.mask.window = window;
     const Arguments a(s);
@@ -255,7 +257,7 @@ TEST(attention, tokens_out_of_the_window_do_not_reach_a_query) {
       Values asked = dout;
       for (Index r = 0; r < 300; ++r) {
         const bool same = std::equal(&y.out[r * 16], &y.out[r * 16] + 16, &z.out[r * 16]);
-        EXPECT_EQ(same, r < t || r >= t + window) << "key " << t << ", query " << r << ", window " << window;
+        EXPECT_EQ(same, r < (causal ? t : t + 1 - window) || r >= t + window) << "key " << t << ", query " << r << ", window " << window;
         if (!same)
           for (Index i = r * 16; i < (r + 1) * 16; ++i) asked[i] = 0;
       }
@@ -270,14 +272,17 @@ TEST(attention, tokens_out_of_the_window_do_not_reach_a_query) {
   }
 }
 
+TEST(attention, tokens_out_of_the_window_do_not_reach_a_query) {
+  for (const bool causal : {true, false}) expect_window_hides(causal);
+}
+
 TEST(attention, a_window_as_long_as_all_keeps_the_bits_of_none) {
   for (Case s : large_cases()) {
-    if (!s.mask.causal) continue;
     const Arguments a(s);
     const Values dout = numbers(s.out_size(), 9);
     const Result y = forward<float>(s, a);
     const Gradients g = backward<float>(s, a, dout);
-    s.mask.window = s.mask.first_query + s.shape.queries;
+    s.mask.window = s.mask.first_query + s.shape.queries + s.shape.keys;
     const Result z = forward<float>(s, a);
     const Gradients h = backward<float>(s, a, dout);
     EXPECT_EQ(y.out, z.out);

@@ -421,6 +421,29 @@ TEST(builder, bytes_do_not_depend_on_the_ranks) {
 }
 
 // Blocks are an implementation detail: the ids are those of the whole text at once.
+// Word pieces between [CLS] and [SEP], of one block or of several, on any number of ranks.
+TEST(builder, the_tokenizers_own_tokens_stand_around_every_document) {
+  const auto tokenizer = Tokenizer::load(fs::path(GYR_SOURCE_DIR) / "regression/golden/tokenizers/bert_uncased.json");
+  std::string large;
+  for (int line = 0; line < 60000; ++line) large += "A line of the Document, number " + std::to_string(line) + "\n";
+  for (const int ranks : {1, 3}) {
+    const Folder folder;
+    const Texts texts{"Hello world's 123", large, "last"};
+    std::vector<fs::path> files;
+    for (std::size_t i = 0; i < texts.size(); ++i) files.push_back(folder.in(std::to_string(i), texts[i]));
+    BuildOptions options{files, folder.out(), rule(Rule::file), {}};
+    options.complete = true;
+    EXPECT_EQ(build(tokenizer, options, ranks)[0].second, "");
+    const gyr::TokenFile file(folder.out());
+    ASSERT_EQ(file.documents(), std::int64_t(texts.size()));
+    for (std::int64_t d = 0; d < file.documents(); ++d) {
+      std::vector<std::int32_t> ids(std::size_t(file.length(d)));
+      file.read(d, 0, ids);
+      EXPECT_TRUE(ids == tokenizer.encode(texts[std::size_t(d)], Tokenizer::Specials::complete)) << d << " of " << ids.size();
+    }
+  }
+}
+
 TEST(builder, blocks_do_not_show_in_the_tokens) {
   const Folder folder;
   const std::string text = prose(3'000'000, 4);

@@ -34,15 +34,22 @@ EngineConfig config_of(const ModelConfig& m) {
   return c;
 }
 
-MicroBatch batch_of(const ModelConfig& m) {
+MicroBatch batch_of(const ModelConfig& m, bool documents = false) {
   MicroBatch batch = micro_batch(0, sequences, length, m.vocab_size);
+  if (documents) batch = packed(batch, {5, 1, 6, 11});
   for (std::size_t r = 0; r < batch.labels.size(); ++r)
     batch.labels[r] = r % 3 == 1 ? ignored_label : Token(batch.tokens[r] % Token(m.objective->classes().size()));
   return batch;
 }
 
 std::vector<std::shared_ptr<const Objective>> objectives() {
-  return {classify(numbered_classes(3)), classify(numbered_classes(2), Pool::last), tag(numbered_classes(5)), tag({"no", "yes"})};
+  return {classify(numbered_classes(3)), classify(numbered_classes(2), Pool::last), classify(numbered_classes(4), Pool::mean),
+          tag(numbered_classes(5)), tag({"no", "yes"})};
+}
+// With the transform in front of the matrix; each part of it has laws of its own.
+std::vector<std::shared_ptr<const Objective>> transformed() {
+  return {classify(numbered_classes(3), Pool::mean, ClassFront::transform), classify(numbered_classes(2), Pool::last, ClassFront::transform_no_bias),
+          tag(numbered_classes(5), ClassFront::transform_no_bias), tag({"no", "yes"}, ClassFront::transform)};
 }
 
 // A weight of the model, row by row, and its place.
@@ -85,46 +92,66 @@ std::vector<double> linear(const std::vector<double>& x, Tensor1<double> w, Tens
   return y;
 }
 
-TEST(classes, losses_and_the_likeliest_are_those_of_plain_loops) {
-  for (const auto& objective : objectives()) {
-    const ModelConfig m = model_of(objective);
-    const Index classes = Index(objective->classes().size());
-    Rig<double> rig(config_of(m), alone(m.layers()));
-    set_weights(rig.engine);
-    const MicroBatch batch = batch_of(m);
-    const Weights weight(rig.engine);
-    std::vector<double> h = stream_of(rig.engine, batch);
-    if (std::string_view(objective->name()) == "classify") {
-      h = linear(h, weight("pooler.dense.weight"), weight("pooler.dense.bias"), m.hidden_size);
-      for (double& x : h) x = std::tanh(x);
+// Of every row the mean over the rows of its text.
+std::vector<double> means_of_texts(const std::vector<double>& x, const MicroBatch& batch, Index width) {
+  const auto text_of = [&](Index r) { return batch.positions.empty() ? r / length : r - batch.positions[r]; };  // by its first row, or its sequence
+  std::vector<double> y(x.size(), 0);
+  for (Index r = 0; r < sequences * length; ++r)
+    for (Index d = 0; d < width; ++d) {
+      double sum = 0, count = 0;
+      for (Index s = 0; s < sequences * length; ++s)
+        if (text_of(s) == text_of(r)) sum += x[s * width + d], count += 1;
+      y[r * width + d] = sum / count;
     }
-    const std::vector<double> logits = linear(h, weight("classifier.weight"), weight("classifier.bias"), m.hidden_size);
-    const auto scores = rig.engine.scores([&](int) { return batch; }, 1).at(0);
-    ASSERT_EQ(Index(scores.size()), sequences * length);
-    double all = 0;
-    for (Index r = 0; r < sequences * length; ++r) {
-      if (batch.labels[r] == ignored_label) continue;
-      const double *const l = logits.data() + r * classes, *const top = std::max_element(l, l + classes);
-      double sum = 0;
-      for (Index c = 0; c < classes; ++c) sum += std::exp(l[c]);
-      const double loss = std::log(sum) - l[batch.labels[r]];
-      EXPECT_NEAR(scores[r].loss, loss, 1e-13);
-      EXPECT_NEAR(scores[r].shortfall, *top - l[batch.labels[r]], 1e-13);
-      EXPECT_EQ(scores[r].likeliest, top - l) << "row " << r;
-      all += loss;
-    }
-    EXPECT_NEAR(rig.engine.evaluate([&](int) { return batch; }, 1).first, all, 1e-11);
+  return y;
+}
+
+void expect_plain_loops(const std::shared_ptr<const Objective>& objective, bool documents) {
+  const ModelConfig m = model_of(objective);
+  const Index classes = Index(objective->classes().size());
+  Rig<double> rig(config_of(m), alone(m.layers()));
+  set_weights(rig.engine);
+  const MicroBatch batch = batch_of(m, documents);
+  const Weights weight(rig.engine);
+  std::vector<double> h = stream_of(rig.engine, batch);
+  if (const auto pool = pool_of(*objective)) {
+    if (pool == Pool::mean) h = means_of_texts(h, batch, m.hidden_size);
+    h = linear(h, weight("pooler.dense.weight"), weight("pooler.dense.bias"), m.hidden_size);
+    for (double& x : h) x = std::tanh(x);
   }
+  const std::vector<double> logits = linear(h, weight("classifier.weight"), weight("classifier.bias"), m.hidden_size);
+  const auto scores = rig.engine.scores([&](int) { return batch; }, 1).at(0);
+  ASSERT_EQ(Index(scores.size()), sequences * length);
+  double all = 0;
+  for (Index r = 0; r < sequences * length; ++r) {
+    if (batch.labels[r] == ignored_label) continue;
+    const double *const l = logits.data() + r * classes, *const top = std::max_element(l, l + classes);
+    double sum = 0;
+    for (Index c = 0; c < classes; ++c) sum += std::exp(l[c]);
+    const double loss = std::log(sum) - l[batch.labels[r]];
+    EXPECT_NEAR(scores[r].loss, loss, 1e-13);
+    EXPECT_NEAR(scores[r].shortfall, *top - l[batch.labels[r]], 1e-13);
+    EXPECT_EQ(scores[r].likeliest, top - l) << "row " << r;
+    all += loss;
+  }
+  EXPECT_NEAR(rig.engine.evaluate([&](int) { return batch; }, 1).first, all, 1e-11);
+}
+
+TEST(classes, losses_and_the_likeliest_are_those_of_plain_loops) {
+  for (const auto& objective : objectives())
+    for (const bool documents : {false, true}) expect_plain_loops(objective, documents);
 }
 
 TEST(classes, gradients_are_differences) {
-  for (const auto& objective : objectives())
+  auto all = objectives();
+  for (const auto& objective : transformed()) all.push_back(objective);
+  for (const auto& objective : all)
     for (const bool post_norm : {true, false}) {
       const ModelConfig m = model_of(objective, post_norm);
       SCOPED_TRACE(objective->name());
       Rig<double> rig(config_of(m), alone(m.layers()));
       set_weights(rig.engine);
-      const auto source = [batch = batch_of(m)](int) { return batch; };
+      const auto source = [batch = batch_of(m, post_norm)](int) { return batch; };
       const auto loss = [&] {
         const auto [sum, labels] = rig.engine.evaluate(source, 1);
         return sum / double(labels);
@@ -161,6 +188,7 @@ TEST(classes, labels_stand_where_the_pool_says) {
   const Labelled first = classify(numbered_classes(3))->label(sample), last = classify(numbered_classes(3), Pool::last)->label(sample);
   EXPECT_EQ(first.tokens, read);
   EXPECT_EQ(first.labels, (std::vector<Token>{2, no, no, 1, no, 0, no, no}));
+  EXPECT_EQ(classify(numbered_classes(3), Pool::mean)->label(sample).labels, first.labels);
   EXPECT_EQ(last.tokens, read);
   EXPECT_EQ(last.labels, (std::vector<Token>{no, no, 2, no, 1, 0, no, no}));
   EXPECT_EQ(tag(numbered_classes(3))->label(sample).labels, first.labels);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 
 #include "modules/classes.hpp"
+#include "modules/flops.hpp"
 #include "modules/masking.hpp"
 #include "regression/folder.hpp"
 #include "regression/golden.hpp"
@@ -141,6 +143,32 @@ ModelConfig bert_tokens(Draw& d) {
   return m;
 }
 
+ModelConfig modernbert(Draw& d) {
+  ModelConfig m = gpt2(d);
+  m.positions = 0, m.tie_word_embeddings = true, m.attention.causal = false, m.embed_norm = true;
+  m.norm = d.coin() ? NormType::layer : NormType::layer_no_bias;
+  m.attention.num_heads = m.attention.num_kv_heads = Index(1) << d.from(0, 3), m.attention.head_dim = m.hidden_size / m.attention.num_heads;
+  m.attention.rotary_fraction = 1, m.attention.rope_theta = double(d.from(2, 100000)), m.attention.bias = d.coin();
+  m.mlp.gated = true, m.mlp.bias = d.coin();
+  for (Index i = 0; i < m.layers(); i += 2)
+    if (d.coin()) m.pattern[i] = 'W';
+  m.window = {.size = d.from(1, 90), .rope_theta = double(d.from(2, 100000))};
+  m.objective = masked_tokens({.head_bias = d.coin()});
+  return m;
+}
+
+ModelConfig modernbert_texts(Draw& d) {
+  ModelConfig m = modernbert(d);
+  m.tie_word_embeddings = false, m.objective = classify(some_classes(d), d.coin() ? Pool::first : Pool::mean, ClassFront(d.from(1, 2)));
+  return m;
+}
+
+ModelConfig modernbert_tokens(Draw& d) {
+  ModelConfig m = modernbert(d);
+  m.tie_word_embeddings = false, m.objective = tag(some_classes(d), ClassFront(d.from(1, 2)));
+  return m;
+}
+
 ModelConfig falcon(Draw& d) {
   ModelConfig m = gpt2(d);
   m.positions = 0, m.attention.num_kv_heads = 1, m.attention.rotary_fraction = 1, m.attention.rope_theta = double(d.from(2, 100000));
@@ -205,10 +233,25 @@ struct Drawn {
   const char* model_type;
   ModelConfig (*draw)(Draw&);
 };
-constexpr Drawn drawn[] = {{"llama", llama},         {"mistral", mistral},  {"qwen2", qwen2},   {"mixtral", mixtral},
-                           {"qwen3_moe", qwen3_moe}, {"mamba2", mamba2},    {"gpt2", gpt2},     {"bert", bert},
-                           {"qwen3", qwen3},         {"falcon", falcon},    {"bamba", bamba},   {"nemotron_h", nemotron_h},
-                           {"bert", bert_texts},     {"bert", bert_tokens}, {"gemma2", gemma2}, {"gemma3_text", gemma3}};
+constexpr Drawn drawn[] = {{"llama", llama},
+                           {"mistral", mistral},
+                           {"qwen2", qwen2},
+                           {"mixtral", mixtral},
+                           {"qwen3_moe", qwen3_moe},
+                           {"mamba2", mamba2},
+                           {"gpt2", gpt2},
+                           {"bert", bert},
+                           {"qwen3", qwen3},
+                           {"falcon", falcon},
+                           {"bamba", bamba},
+                           {"nemotron_h", nemotron_h},
+                           {"bert", bert_texts},
+                           {"bert", bert_tokens},
+                           {"gemma2", gemma2},
+                           {"gemma3_text", gemma3},
+                           {"modernbert", modernbert},
+                           {"modernbert", modernbert_texts},
+                           {"modernbert", modernbert_tokens}};
 
 TEST(families, what_is_written_is_read_again) {
   const unsigned seed = testing::seed_of_run();
@@ -337,6 +380,45 @@ TEST(families, gemma3_is_what_its_file_says) {
   refused(R"(, "rope_parameters": {"sliding_attention": {"rope_theta": 0}})", "rope_parameters.sliding_attention.rope_theta is 0");
 }
 
+// Word for word what the Hub has of google-bert/bert-base-uncased and answerdotai/ModernBERT-base.
+TEST(families, published_encoders_are_what_their_files_say) {
+  const HuggingFaceConfig bert = parse_config_json(
+      R"({"architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.1, "gradient_checkpointing": false, "hidden_act": "gelu",
+          "hidden_dropout_prob": 0.1, "hidden_size": 768, "initializer_range": 0.02, "intermediate_size": 3072, "layer_norm_eps": 1e-12,
+          "max_position_embeddings": 512, "model_type": "bert", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 0,
+          "position_embedding_type": "absolute", "transformers_version": "4.6.0.dev0", "type_vocab_size": 2, "use_cache": true, "vocab_size": 30522})",
+      "file");
+  EXPECT_EQ(bert.notes.size(), 2u);  // dropout of two kinds
+  EXPECT_EQ(parameter_count(bert.model), 109'514'298);
+  const HuggingFaceConfig modern = parse_config_json(
+      R"({"architectures": ["ModernBertForMaskedLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 50281,
+          "classifier_activation": "gelu", "classifier_bias": false, "classifier_dropout": 0.0, "classifier_pooling": "mean", "cls_token_id": 50281,
+          "decoder_bias": true, "deterministic_flash_attn": false, "embedding_dropout": 0.0, "eos_token_id": 50282, "global_attn_every_n_layers": 3,
+          "global_rope_theta": 160000.0, "gradient_checkpointing": false, "hidden_activation": "gelu", "hidden_size": 768,
+          "initializer_cutoff_factor": 2.0, "initializer_range": 0.02, "intermediate_size": 1152, "layer_norm_eps": 1e-05, "local_attention": 128,
+          "local_rope_theta": 10000.0, "max_position_embeddings": 8192, "mlp_bias": false, "mlp_dropout": 0.0, "model_type": "modernbert",
+          "norm_bias": false, "norm_eps": 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "pad_token_id": 50283,
+          "position_embedding_type": "absolute", "sep_token_id": 50282, "tie_word_embeddings": true, "torch_dtype": "float32",
+          "transformers_version": "4.47.0.dev0", "vocab_size": 50368})",
+      "file");
+  EXPECT_TRUE(modern.notes.empty()) << modern.notes.front();
+  EXPECT_EQ(modern.model.pattern, "*-W-W-*-W-W-*-W-W-*-W-W-*-W-W-*-W-W-*-W-W-*-");
+  EXPECT_EQ(modern.model.window.size, 65);
+  EXPECT_EQ(modern.model.window.rope_theta, 1e4);
+  EXPECT_EQ(modern.model.attention.rope_theta, 160000);
+  EXPECT_EQ(modern.model.norm, NormType::layer_no_bias);
+  EXPECT_EQ(parameter_count(modern.model), 149'655'232);  // 149 million
+  const auto refused = [&](const char* more, const char* text) {
+    const auto read = [&] { parse_config_json(fmt::format(R"({{"model_type": "modernbert"{}}})", more), "file"); };
+    EXPECT_NE(std::string(error_of(read).what()).find(text), std::string::npos) << more;
+  };
+  refused(R"(, "decoder_bias": false)", "decoder_bias is false");
+  refused(R"(, "tie_word_embeddings": false)", "tie_word_embeddings is false");
+  refused(R"(, "classifier_activation": "silu")", "classifier_activation is another one than hidden_activation");
+  refused(R"(, "layer_types": ["sliding_attention"])", "layer_types is");
+  refused(R"(, "num_attention_heads": 7)", "num_attention_heads is 7");
+}
+
 // As GPT-2 was first published: without the class's prefix, and with the mask of every layer.
 TEST(families, names_without_a_prefix_are_read_and_masks_passed_over) {
   const Golden& g = golden("gpt2");
@@ -358,8 +440,48 @@ TEST(families, names_without_a_prefix_are_read_and_masks_passed_over) {
   to.write(std::vector<float>(4).data(), 16);
   to.commit();
   import_folder(folder / "bare", folder / "checkpoint", false, {});
-  export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, [](const std::string&) {});
+  const auto silent = [](const std::string&) {};
+  export_folder(folder / "checkpoint", folder / "same", {{}, Index(1) << 30, {}, false}, silent);
+  EXPECT_TRUE(ModelFolder(folder / "same").has("wte.weight"));
+  fs::remove_all(folder / "bare");
+  export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, silent);
   EXPECT_TRUE(contents(g.folder / one_file_name) == contents(folder / "out" / one_file_name));
+}
+
+// As BERT was first published: LayerNorms have a gamma and a beta. They go out by these names while the folder is there, or one like it is named, and
+// else by the names of now.
+TEST(families, norms_of_gamma_and_beta_are_read_and_keep_their_names) {
+  const Golden& g = golden("bert");
+  const Folder folder;
+  fs::create_directory(folder / "old");
+  fs::copy(g.folder / config_file_name, folder / "old" / config_file_name);
+  const safetensors::Reader from(g.folder / one_file_name);
+  std::vector<safetensors::Tensor> tensors = from.tensors(), old = tensors;
+  for (safetensors::Tensor& tensor : old)
+    for (const auto& [now, then] : {std::pair<std::string, std::string>{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}})
+      if (tensor.name.ends_with(now)) tensor.name.replace(tensor.name.size() - now.size(), now.size(), then);
+  const auto sorted = [&](std::size_t a, std::size_t b) { return safetensors::written_before(old[a], old[b]); };
+  std::vector<std::size_t> order(old.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), sorted);
+  std::vector<safetensors::Tensor> written;
+  for (const std::size_t i : order) written.push_back(old[i]);
+  safetensors::Writer to(folder / "old" / one_file_name, written);
+  for (const std::size_t i : order) {
+    std::vector<std::byte> data(std::size_t(tensors[i].end - tensors[i].begin));
+    from.read(tensors[i], whole(tensors[i].shape), data.data(), tensors[i].shape, whole(tensors[i].shape));
+    to.write(data.data(), Index(data.size()));
+  }
+  to.commit();
+  const auto silent = [](const std::string&) {};
+  import_folder(folder / "old", folder / "checkpoint", false, silent);
+  export_folder(folder / "checkpoint", folder / "then", {{}, Index(1) << 30, {}, false}, silent);
+  EXPECT_TRUE(contents(folder / "old" / one_file_name) == contents(folder / "then" / one_file_name));
+  fs::rename(folder / "old", folder / "elsewhere");
+  export_folder(folder / "checkpoint", folder / "now", {{}, Index(1) << 30, {}, false}, silent);
+  EXPECT_TRUE(contents(g.folder / one_file_name) == contents(folder / "now" / one_file_name));
+  export_folder(folder / "checkpoint", folder / "like", {{}, Index(1) << 30, folder / "elsewhere", false}, silent);
+  EXPECT_TRUE(contents(folder / "elsewhere" / one_file_name) == contents(folder / "like" / one_file_name));
 }
 
 }  // namespace

@@ -158,6 +158,24 @@ TEST(masking, samples_are_masked_alike_on_any_grid_and_after_a_restart) {
   EXPECT_EQ(std::count(all.labels.begin(), all.labels.end(), ignored_label), 8 * (40 - 6));
 }
 
+// What training has memory for: some samples fill it, whatever is learned of them.
+TEST(masking, no_sample_has_more_labels_than_its_objective_says) {
+  std::mt19937_64 random(19);
+  for (const double share : {0.001, 0.15, 0.35, 0.5, 1.0})
+    for (const Index length : {1, 3, 10, 41}) {
+      const auto objective = masked_tokens({.share = share, .max_ngram = 3, .mask_token = hidden});
+      Index fullest = 0;
+      for (Index number = 0; number < 60; ++number) {
+        const Drawn d = drawn(random, length, 1 + number % 3, 0.3 * double(number % 2), number);
+        const Labelled l = objective->label(d.view());
+        fullest = std::max(fullest, Index(l.labels.size()) - std::count(l.labels.begin(), l.labels.end(), ignored_label));
+      }
+      EXPECT_LE(fullest, objective->most_labels(length)) << share << " of " << length;
+      EXPECT_EQ(fullest, objective->most_labels(length)) << share << " of " << length;
+    }
+  EXPECT_EQ(next_token()->most_labels(41), 41);
+}
+
 TEST(masking, words_begin_where_the_tokenizer_cuts_the_text) {
   Vocabulary v = byte_vocabulary(std::vector<std::string>{"<|end|>"});
   const Tokenizer tokenizer(std::move(v));

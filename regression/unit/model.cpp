@@ -401,7 +401,7 @@ TEST(model, of_every_layer_type_takes_documents_packed_or_one_by_one) {
     ModelConfig config = named("T2").model;
     config.pattern = std::string(2, type.symbol);
     expect_packed_is_apart<double>(config, 2, 21, 1e-12);
-    config.attention.causal = type.symbol == 'W', config.norm_placement = NormPlacement::after;  // a window shows what precedes a token
+    config.attention.causal = false, config.norm_placement = NormPlacement::after;
     expect_packed_is_apart<double>(config, 2, 21, 1e-12);
   }
   expect_packed_is_apart<float>(named("T2").model, 2, 21, 1e-4);
@@ -658,6 +658,9 @@ TEST(model, flops_of_a_window_count_what_it_shows) {
   EXPECT_EQ(attention("W", 4096, 4096), attention("*", 1, 4096));
   EXPECT_EQ(attention("W", 8192, 4096), attention("*", 1, 4096));
   EXPECT_NEAR(attention("W", 512, 4096), each * (4096 * 512 - 512 * 512 / 2) / 4096, 1e-6);
+  const double causal = attention("W", 512, 4096);
+  m.attention.causal = false;
+  EXPECT_EQ(attention("W", 512, 4096), 2 * causal);
 }
 
 std::string deck_name(const Published& p) {

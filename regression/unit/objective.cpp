@@ -21,18 +21,18 @@ class RewardHead final : public Head {
   RewardHead(const ModelConfig& c, Parameters& p)
       : Head(p.declare({"lm_head.weight", {1, c.hidden_size}, replicated(), normal(c.init_std), Storage::wide})) {}
 
-  void loss(Pass& a, Frame&, const AnyTensor2& x, Tensor1<const Token> labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
-    score(a, x.as<const T>(), labels, sum, [&](Index, double error) {
+  void loss(Pass& a, Frame&, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
+    score(a, x.as<const T>(), labels.of_rows, sum, [&](Index, double error) {
       if (each) each->push_back({error * error / 2, 0});
     });
   }
-  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& stream, Tensor1<const Token> labels, double scale, Tensor1<double> sum) override {
+  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& stream, const Labels& labels, double scale, Tensor1<double> sum) override {
     const auto x = stream.as<const T>();
     const auto dx = frame.put(gradient, x.extent(0), x.extent(1));
     fill<T>(a.dev, flat(dx), 0);
     const auto w = w_.vector<const Acc<T>>();
     const auto dw = w_.vector_gradient<Acc<T>>();
-    score(a, x, labels, sum, [&](Index r, double error) {
+    score(a, x, labels.of_rows, sum, [&](Index r, double error) {
       for (Index d = 0; d < Index(x.extent(1)); ++d) {
         dx(r, d) = T(Acc<T>(scale * error * double(w(d))));
         dw(d) += Acc<T>(scale * error * double(x(r, d)));

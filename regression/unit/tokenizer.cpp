@@ -98,6 +98,19 @@ json small_file() {
           {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"b c", "a b", "ab c"}}}}};
 }
 
+// A vocabulary of word pieces.
+json word_piece_file() {
+  json vocab = json::object();
+  for (const char* token : {"[UNK]", "[CLS]", "[SEP]", "un", "##able", "##a", "##b", "a", "##", "unable", "e"}) vocab[token] = vocab.size();
+  return {{"added_tokens", json::array({{{"id", 0}, {"content", "[UNK]"}, {"special", true}}, {{"id", 1}, {"content", "[CLS]"}, {"special", true}}})},
+          {"normalizer",
+           {{"type", "BertNormalizer"}, {"clean_text", true}, {"handle_chinese_chars", true}, {"strip_accents", nullptr}, {"lowercase", true}}},
+          {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+          {"post_processor", {{"type", "BertProcessing"}, {"sep", {"[SEP]", 2}}, {"cls", {"[CLS]", 1}}}},
+          {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
+          {"model", {{"type", "WordPiece"}, {"unk_token", "[UNK]"}, {"max_input_chars_per_word", 8}, {"vocab", vocab}}}};
+}
+
 }  // namespace
 
 TEST(tokenizer, gives_back_any_bytes) {
@@ -295,7 +308,19 @@ TEST(tokenizer, refuses_by_name_what_it_cannot_do) {
     EXPECT_NE(message.find(name), std::string::npos) << message;
     EXPECT_NE(message.find(path.string()), std::string::npos) << message;
   };
-  refused([](json& f) { f["model"]["type"] = "WordPiece"; }, "WordPiece");
+  refused([](json& f) { f["model"]["type"] = "Unigram"; }, "'Unigram' is not supported; supported are BPE, WordPiece");
+  const auto pieces = [&](const std::function<void(json&)>& change, const std::string& name) {
+    refused([&](json& f) { f = word_piece_file(), change(f); }, name);
+  };
+  pieces([](json& f) { f["model"].erase("unk_token"); }, "no 'unk_token'");
+  pieces([](json& f) { f["model"]["unk_token"] = "<unk>"; }, "'<unk>' is not in");
+  pieces([](json& f) { f["model"]["continuing_subword_prefix"] = 2; }, "model.continuing_subword_prefix");
+  pieces([](json& f) { f["model"]["max_input_chars_per_word"] = -1; }, "model.max_input_chars_per_word");
+  pieces([](json& f) { f["pre_tokenizer"] = {{"type", "ByteLevel"}}; }, "letters stand for bytes");
+  pieces([](json& f) { f["decoder"] = {{"type", "ByteLevel"}}; }, "word pieces are text");
+  pieces([](json& f) { f["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}}; }, "has no 'cleanup'");
+  pieces([](json& f) { f["normalizer"].erase("clean_text"); }, "has no 'clean_text'");
+  pieces([](json& f) { f["normalizer"]["strip_accents"] = "no"; }, "'strip_accents' is string");
   refused([](json& f) { f["normalizer"] = {{"type", "Precompiled"}}; }, "normalizer: 'Precompiled'");
   refused(
       [](json& f) {
@@ -399,6 +424,33 @@ TEST(tokenizer, refuses_by_name_what_it_cannot_do) {
 }
 
 // Any damage to the file is an Error or a tokenizer that still works, never a crash.
+// The longest token first, though a shorter one would lead on; all of a word or nothing of it.
+TEST(tokenizer, cuts_words_into_the_longest_pieces) {
+  using Ids = std::vector<std::int32_t>;
+  const Folder folder;
+  const auto t = Tokenizer::load(folder.write("pieces.json", word_piece_file().dump()));
+  EXPECT_EQ(t.encode("unable UNABLE un\u00e0ble"), (Ids{9, 9, 9}));
+  EXPECT_EQ(t.encode("unab una e\u0301"), (Ids{3, 5, 6, 3, 5, 10}));
+  EXPECT_EQ(t.encode("unabe un"), (Ids{0, 3}));  // ##ab leaves e, which goes on with no word
+  EXPECT_EQ(t.encode("aababab aababaab aababaabb"), (Ids{7, 5, 6, 5, 6, 5, 6, 7, 5, 6, 5, 6, 5, 5, 6, 0}));  // of 7, 8 and 9 characters
+  EXPECT_EQ(t.encode("a\xff"
+                     "b"),
+            (Ids{7, 0, 0}));  // bytes that are no text are unknown, and what is around them stands alone
+  EXPECT_EQ(t.encode("una", Tokenizer::Specials::complete), (Ids{1, 3, 5, 2}));
+  EXPECT_EQ(t.decode(Ids{1, 3, 4, 7, 2}, Tokenizer::Shown::without_specials), "unable a [SEP]");
+  EXPECT_EQ(t.word_begins(Ids{4, 3, 5, 6, 7, 0, 8}), (std::vector<std::uint8_t>{1, 1, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(t.eod(), std::nullopt);  // [SEP] is no added token here
+  EXPECT_EQ(t.bos(), 1);
+  EXPECT_EQ(t.lacks_bytes(), 0);
+  json plain = word_piece_file();
+  plain["model"]["continuing_subword_prefix"] = "";
+  plain["decoder"] = nullptr;
+  const auto bare = Tokenizer::load(folder.write("bare.json", plain.dump()));
+  EXPECT_EQ(bare.encode("unun"), (Ids{3, 3}));
+  EXPECT_EQ(bare.word_begins(Ids{3, 3}), (std::vector<std::uint8_t>{1, 1}));  // nothing tells where words begin
+  EXPECT_EQ(bare.decode(Ids{3, 3}), "un un");
+}
+
 TEST(tokenizer, survives_damaged_files) {
   std::ifstream golden(fs::path(GYR_SOURCE_DIR) / "regression/golden/tokenizers/fused_fallback.json");
   auto rich = json::parse(golden);

@@ -45,10 +45,10 @@ class RecordingEngine final : public TrainingEngine {
     return result;
   }
   std::string bad_number(Index step, const StepResult&) override { return fmt::format("bad number in step {}", step); }
-  std::optional<double> validation_loss(const Dataset&, Index, Index, const std::function<bool()>& stop) override {
+  std::optional<Validation> validate(const Dataset&, Index, Index, const std::function<bool()>& stop) override {
     events_.push_back("validate");
     on_validation();
-    return stop() ? std::nullopt : std::optional(1.0);
+    return stop() ? std::nullopt : std::optional(Validation{1, {}});
   }
   void record(Recorder* recorder, bool kernels) override {
     events_.push_back(recorder ? kernels ? "record kernels" : "record" : "record no more");

@@ -28,7 +28,7 @@ struct Arguments {
   DocumentsOption documents;
   ConversationOption conversation;
   std::string classes, tags;
-  bool no_end = false, overwrite = false;
+  bool no_end = false, special = false, overwrite = false;
 
   bool labelled() const { return !classes.empty() || !tags.empty(); }
 };
@@ -99,7 +99,11 @@ int build(const Arguments& a) {
         require(!options.inputs.empty(), Exit::usage, "data build takes at least one text file and then the PREFIX to write");
         options.format = format_of(a, tokenizer);
         options.overwrite = a.overwrite;
-        if (!a.no_end && (!a.labelled() || tokenizer.vocabulary().templates.empty())) {
+        options.complete = a.special && !a.labelled();
+        require(!a.special || !tokenizer.vocabulary().templates.empty(), Exit::usage, "--special: the post-processor of {} adds no tokens",
+                a.tokenizer);
+        require(!a.special || !options.format.conversation, Exit::usage, "--special: what stands around turns is the template's to say");
+        if (!a.no_end && !a.special && (!a.labelled() || tokenizer.vocabulary().templates.empty())) {
           options.eod = tokenizer.eod();
           require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to do without", a.tokenizer);
         }
@@ -143,6 +147,10 @@ void add_data(Command& app, Action& action) {
                 "train.objective tag")
       ->excludes(classes);
   b->add_flag("--no-end", a->no_end, "Append no end-of-document token; it is learned where the token before it is");
+  b->add_flag(
+      "--special", a->special,
+      "Put around every document what the tokenizer's post-processor puts around a text ([CLS] ... [SEP]), in place of that token; examples with "
+      "classes have it anyway");
   b->add_flag("--overwrite", a->overwrite, "Replace existing files");
   b->callback([a, &action] { action = [a] { return build(*a); }; });
 }

@@ -236,11 +236,21 @@ class Builder {
     if (whole && !classes_.empty()) classes_[0] = 1 + example.classes[0];
   }
 
+  // What the tokenizer's template puts in front of a document, or behind it.
+  void add_template(std::vector<std::int32_t> Template::*side) {
+    const auto& templates = tokenizer_.vocabulary().templates;
+    const auto add = [&](const Template& t) { ids_.insert(ids_.end(), (t.*side).begin(), (t.*side).end()); };
+    if (side == &Template::before) std::for_each(templates.rbegin(), templates.rend(), add);
+    else std::for_each(templates.begin(), templates.end(), add);
+  }
+
   void add(const Fragment& fragment) {
     ids_.clear();
     marks_.clear();
     classes_.clear();
+    if (options_.complete && fragment.begins) add_template(&Template::before);
     tokenizer_.encode(fragment.text, ids_);
+    if (options_.complete && fragment.ends) add_template(&Template::after);
     marks_.resize(ids_.size(), true);
     for (const Utterance& utterance : fragment.utterances) {
       gyr::encode(utterance, tokenizer_, ids_);

@@ -30,7 +30,8 @@ struct BuildOptions {
   std::optional<std::int32_t> eod;            // appended to every document; nothing is when empty. To be predicted in a
                                               // conversation where the token before it is
   bool overwrite = false;                     // replace an existing corpus
-                                              // Examples with classes (labelled.hpp) get what the tokenizer's own template puts around a text
+  bool complete = false;                      // every document gets what the tokenizer's own template puts around a text, as examples with classes
+                                              // (labelled.hpp) always do
 };
 
 struct BuildReport {

@@ -73,6 +73,27 @@ std::vector<std::int32_t> Chunk::documents_of_source(const SequenceLayout& s, st
   return positions;
 }
 
+// Labels of this rank's rows; where few can have one, also which do.
+void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const {
+  const SequenceLayout& s = slot.text.sequences;
+  const Index rows = s.rows(), most = std::min(rows, s.batch * config_.objective->most_labels(s.whole_length()));
+  const auto of_rows = slot.frame.put(Keys::labels, rows);
+  slot.labels = {of_rows, {}, {}, {}};
+  upload<Token>(dev, labels, of_rows);
+  if (!last() || most == rows) return;
+  const auto picked = slot.frame.put(Keys::picked, most), label = slot.frame.put(Keys::picked_labels, most),
+             place = slot.frame.put(Keys::places, rows);
+  slot.labels = {of_rows, picked, label, place};
+  std::vector<Token> row_of(most, -1), label_of(most, ignored_label), place_of(rows, -1);
+  Index count = 0;
+  for (Index r = 0; r < Index(labels.size()); ++r) {
+    if (labels[r] == ignored_label) continue;
+    ensure(count < most, "more than {} of {} rows have a label", most, rows);
+    row_of[count] = Token(r), label_of[count] = labels[r], place_of[r] = Token(count), ++count;
+  }
+  upload<Token>(dev, row_of, picked), upload<Token>(dev, label_of, label), upload<Token>(dev, place_of, place);
+}
+
 // Where every row stands.
 void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) {
   Text& text = arriving.text;
@@ -141,8 +162,7 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   const bool both_ways = !config_.attention.causal;
   const Arriving text{slot.text, text_keys, both_ways, documents_of(sequences, batch.positions, both_ways)};
   bring(dev, slot, text, share_of<Token>(sequences, batch.tokens, 0));
-  slot.labels = slot.frame.put(Keys::labels, sequences.rows());
-  if (last()) upload<Token>(dev, share_of<Token>(sequences, batch.labels, ignored_label), slot.labels);
+  label(dev, slot, last() ? share_of<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
   place_whole(dev, slot, text);
   if (source.rows() > 0) {
     const Arriving encoded{slot.source, source_keys, true,

@@ -57,7 +57,7 @@ struct Slot {
   Frame frame{arena, "micro-batch"};
   Text text = {}, source = {};  // source: what an encoder reads, where the pass has one
   std::vector<std::int32_t> seen_begins = {}, seen_ends = {};  // how far rows of the text see along the source
-  Tensor1<Token> labels = {};
+  Labels labels = {};
   Bundle stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
   std::vector<Bundle> inputs = {};    // what entered each layer
 };
@@ -108,6 +108,7 @@ class Chunk {
   std::string stream_name(Index layer) const;
   struct Keys {
     static constexpr Key<Tensor1<Token>> labels{"labels"};
+    static constexpr Key<Tensor1<Token>> picked{"labelled rows"}, picked_labels{"their labels"}, places{"places among labelled rows"};
     static constexpr Key<Tensor1<std::int32_t>> seen_begins{"where rows begin to see the source"}, seen_ends{"where they see the last of it"};
   };
   // Of a text, and of a source.
@@ -149,6 +150,7 @@ class Chunk {
   static void place_whole(Device&, Slot&, const Arriving&);
   void bring(Device&, Slot&, const Arriving&, std::span<const Token> tokens) const;
   void place_seen(Device&, Slot&, std::span<const Index> source_lengths) const;
+  void label(Device&, Slot&, std::span<const Token> labels) const;
   // The layer that a part is; null: it is the embedding or the head.
   Layer* layer_of(Index part) const;
   bool in_encoder(Index layer) const { return first_layer_ + layer < layers_of_encoder(config_); }

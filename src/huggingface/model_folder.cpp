@@ -210,16 +210,22 @@ bool head_is_tied(const ModelFolder& folder, const StoredNames& names) {
   return !folder.has(names.embedding()) || !folder.has(names.head()) || same_rows(folder, names, 0, 1);
 }
 
+StoredNames names_in(const std::filesystem::path& folder, const Family& family, const ModelConfig& model) {
+  const StoredNames usual(family, model);
+  if (!has_weights(folder)) return usual;
+  const ModelFolder stored(folder);
+  Spelling spelling;
+  spelling.gamma_beta = std::any_of(stored.names().begin(), stored.names().end(), [](const auto& name) { return name.ends_with("LayerNorm.gamma"); });
+  spelling.bare = *family.prefix && !stored.has(usual.embedding()) && stored.has(StoredNames(family, model, {.bare = true}).embedding());
+  return {family, model, spelling};
+}
+
 StoredNames names_in(const std::filesystem::path& folder, const ModelConfig& model) {
   std::error_code error;
   const std::filesystem::path config = folder / config_file_name;
   if (!std::filesystem::exists(config, error)) return {families().front(), model};
   const HuggingFaceConfig stored = read_config_json(config);
-  const Family& family = *family_called(stored.model_type, stored.architecture);
-  const StoredNames usual(family, model);
-  if (!*family.prefix || !has_weights(folder) || ModelFolder(folder).has(usual.embedding())) return usual;
-  const StoredNames bare(family, model, true);
-  return ModelFolder(folder).has(bare.embedding()) ? bare : usual;
+  return names_in(folder, *family_called(stored.model_type, stored.architecture), model);
 }
 
 std::string FolderWeights::key(const std::string& weight) const {

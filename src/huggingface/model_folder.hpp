@@ -60,7 +60,9 @@ class ModelFolder {
 // and differ, in one number or in shape.
 bool head_is_tied(const ModelFolder&, const StoredNames&);
 
-// The names that weights of a model have in a folder: as the family of its config.json calls them or, where there is none, our own.
+// The names that weights of a model have in a folder, spelt as its weights are: as the family of its config.json calls them or, where there is none,
+// our own; or as a given family calls them.
+StoredNames names_in(const std::filesystem::path& folder, const Family&, const ModelConfig&);
 StoredNames names_in(const std::filesystem::path& folder, const ModelConfig&);
 
 // A folder as the source of a model's weights. Where the head is tied, the one matrix may be stored under its name, the embedding's, or both.

@@ -6,11 +6,24 @@
 
 namespace gyr {
 
-StoredNames::StoredNames(const Family& family, const ModelConfig& model, bool bare) : family_(&family) {
-  const std::string prefix = bare ? family.prefix : "";
+namespace {
+
+// `name` with another end, where it ends so.
+void exchange_end(std::string& name, std::string_view end, std::string_view other) {
+  if (name.ends_with(end)) name.replace(name.size() - end.size(), end.size(), other);
+}
+
+}  // namespace
+
+StoredNames::StoredNames(const Family& family, const ModelConfig& model, Spelling spelling) : family_(&family) {
+  const std::string prefix = spelling.bare ? family.prefix : "";
   const auto place_of = [&](const std::string& weight) {
     StoredPlace place = family.place(model, weight);
     if (place.name.starts_with(prefix)) place.name.erase(0, prefix.size());
+    if (spelling.gamma_beta) {
+      exchange_end(place.name, "LayerNorm.weight", "LayerNorm.gamma");
+      exchange_end(place.name, "LayerNorm.bias", "LayerNorm.beta");
+    }
     return place;
   };
   embedding_ = place_of(embedding_name).name, head_ = place_of(head_name).name;

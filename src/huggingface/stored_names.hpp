@@ -14,10 +14,15 @@ struct Family;
 
 inline constexpr const char *embedding_name = "model.embed_tokens.weight", *head_name = "lm_head.weight";  // ours
 
+// How a folder departs from the names of its class; transformers reads either.
+struct Spelling {
+  bool bare = false;        // without the prefix of the class (GPT-2's first publication)
+  bool gamma_beta = false;  // LayerNorm.gamma and LayerNorm.beta for its weight and bias (BERT's first publication)
+};
+
 class StoredNames {
  public:
-  // `bare`: without the prefix of the class (GPT-2's first publication, which transformers reads too).
-  StoredNames(const Family&, const ModelConfig&, bool bare = false);
+  StoredNames(const Family&, const ModelConfig&, Spelling = {});
 
   const std::string& embedding() const { return embedding_; }
   const std::string& head() const { return head_; }  // of a tied head too, which is stored or not

@@ -324,7 +324,7 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   check_weights(file, weights);
   const fs::path like = options.like.empty() ? origin_of(run) : options.like;
   const Family& family = family_for(run.model, family_before(file, options.like.empty() ? fs::path() : like, like));
-  const StoredNames names(family, run.model);
+  const StoredNames names = like.empty() ? StoredNames(family, run.model) : names_in(like, family, run.model);
   const std::vector<Job> jobs = jobs_of(file, weights, names, run.model.tie_word_embeddings, options, like);
 
   using Existing = OutputFolder::Existing;

@@ -82,7 +82,8 @@ std::string text_of_new_head(const std::filesystem::path& path, const ModelConfi
 }
 
 void require_same_head(const std::filesystem::path& path, const ModelConfig& model) {
-  const Objective &stored = *defaults_of(path).model.objective, &wanted = *model.objective;
+  const std::shared_ptr<const Objective> kept = defaults_of(path).model.objective;
+  const Objective &stored = *kept, &wanted = *model.objective;
   require(std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size(), Exit::config,
           "{}: its head is of train.objective = {} ({} classes), and the deck's of {} ({}); train.init_head=new keeps the trunk and draws the head",
           path.string(), stored.name(), stored.classes().size(), wanted.name(), wanted.classes().size());

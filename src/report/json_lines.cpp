@@ -42,8 +42,9 @@ std::string json_of(const StepReport& r) {
 }
 
 std::string json_of(const ValidationReport& r) {
-  const Json json = {{"kind", "validation"},          {"time", r.time}, {"step", r.step},
-                     {"consumed_samples", r.samples}, {"loss", r.loss}, {"perplexity", r.perplexity()}};
+  Json json = {{"kind", "validation"},          {"time", r.time}, {"step", r.step},
+               {"consumed_samples", r.samples}, {"loss", r.loss}, {"perplexity", r.perplexity()}};
+  if (r.classes) json["accuracy"] = r.classes->accuracy, json["macro_f1"] = r.classes->macro_f1, json["micro_f1"] = r.classes->micro_f1;
   return json_text(json);
 }
 

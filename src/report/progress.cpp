@@ -80,7 +80,10 @@ std::string step_line(const StepReport& r) {
 }
 
 std::string validation_line(const ValidationReport& r) {
-  return fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", r.step, r.loss, r.perplexity());
+  std::string line = fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", r.step, r.loss, r.perplexity());
+  if (r.classes)
+    line += fmt::format(" accuracy: {:.4f} | macro F1: {:.4f} | micro F1: {:.4f} |", r.classes->accuracy, r.classes->macro_f1, r.classes->micro_f1);
+  return line;
 }
 
 std::string live_line(const StepReport& r, int width, bool colour) {

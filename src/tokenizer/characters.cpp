@@ -38,6 +38,10 @@ bool is_punctuation(char32_t c) {
 
 bool is_accent(char32_t c) { return c >= 0x300 && row_of(accents, c) != nullptr; }
 
+bool is_unclean(char32_t c) { return c <= 1 || row_of(unclean, c) != nullptr; }
+bool is_nonspacing(char32_t c) { return c >= 0x300 && row_of(nonspacing, c) != nullptr; }
+bool is_han(char32_t c) { return c >= 0x3400 && row_of(han, c) != nullptr; }
+
 void append_small(std::string& text, char32_t c) {
   if (c == 0x130) {
     text += "i\u0307";

@@ -13,6 +13,11 @@ bool is_number(char32_t c);       // to the pre-tokenizer Digits
 bool is_punctuation(char32_t c);  // to the pre-tokenizer Punctuation
 bool is_accent(char32_t c);       // to the normalizer StripAccents
 
+// To the steps of BertNormalizer: what clean_text removes, strip_accents removes, and handle_chinese_chars puts spaces around.
+bool is_unclean(char32_t c);
+bool is_nonspacing(char32_t c);
+bool is_han(char32_t c);
+
 // Appends the small form of `c`, or `c` itself where it has none.
 void append_small(std::string& text, char32_t c);
 

@@ -3,6 +3,7 @@
 #include "src/tokenizer/decoder.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "src/tokenizer/byte_alphabet.hpp"
 #include "src/tokenizer/normalizer.hpp"
@@ -18,6 +19,35 @@ std::string stripped(std::string_view token, const DecoderStep& step) {
   for (std::size_t i = 0; i < step.left && token.starts_with(c); ++i) token.remove_prefix(c.size());
   for (std::size_t i = 0; i < step.right && token.ends_with(c); ++i) token.remove_suffix(c.size());
   return std::string(token);
+}
+
+std::string with_all(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  return text;
+}
+
+// The replacements of `tokenizers`, in their order.
+std::string cleaned_up(std::string token) {
+  constexpr std::array<std::array<std::string_view, 2>, 11> all{{{" .", "."},
+                                                                 {" ?", "?"},
+                                                                 {" !", "!"},
+                                                                 {" ,", ","},
+                                                                 {" ' ", "'"},
+                                                                 {" n't", "n't"},
+                                                                 {" 'm", "'m"},
+                                                                 {" do not", " don't"},
+                                                                 {" 's", "'s"},
+                                                                 {" 've", "'ve"},
+                                                                 {" 're", "'re"}}};
+  for (const auto& [from, to] : all) token = with_all(std::move(token), from, to);
+  return token;
+}
+
+void join_words(std::vector<std::string>& tokens, const std::string& prefix) {
+  for (std::size_t i = 1; i < tokens.size(); ++i) {
+    if (tokens[i].starts_with(prefix)) tokens[i].erase(0, prefix.size());
+    else tokens[i].insert(tokens[i].begin(), ' ');
+  }
 }
 
 std::string joined(const std::vector<std::string>& tokens) {
@@ -46,6 +76,13 @@ std::string Decoder::decode(std::vector<std::string> tokens) const {
         if (i + 1 < steps_.size()) tokens[0] = lossy_utf8(tokens[0]);
         break;
       case Kind::fuse: tokens = {joined(tokens)}; break;
+      case Kind::word_pieces: join_words(tokens, what.text); break;
+      case Kind::spaces:
+        for (std::size_t t = 1; t < tokens.size(); ++t) tokens[t].insert(tokens[t].begin(), ' ');
+        break;
+      case Kind::clean_up:
+        for (std::string& token : tokens) token = cleaned_up(std::move(token));
+        break;
       case Kind::strip:
         for (std::string& token : tokens) token = stripped(token, what);
         break;

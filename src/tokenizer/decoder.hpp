@@ -11,21 +11,23 @@
 namespace gyr {
 
 struct DecoderStep {
-  // byte_level joins the tokens and turns letters of the byte alphabet into bytes; fuse joins them; replace and strip change each token.
-  enum class Kind { byte_level, fuse, replace, strip };
+  // byte_level joins the tokens and turns letters of the byte alphabet into bytes; fuse joins them; replace and strip change each token;
+  // word_pieces takes a prefix from a token that goes on with a word and puts a space before others, clean_up takes away spaces before English
+  // punctuation and contractions; spaces puts one between any two.
+  enum class Kind { byte_level, fuse, replace, strip, word_pieces, clean_up, spaces };
   Kind kind;
   std::string pattern;              // of replace: PCRE2's syntax
-  std::string text;                 // of replace: what is put there; of strip: the character that goes
+  std::string text;                 // of replace: what is put there; of strip: the character that goes; of word_pieces: the prefix
   std::size_t left = 0, right = 0;  // of strip: how many at most
 };
 
 class Decoder {
  public:
-  // Exactly one step is byte_level. Exit::data when a pattern does not compile.
+  // At most one step is byte_level. Exit::data when a pattern does not compile.
   explicit Decoder(const std::vector<DecoderStep>& steps);
 
   // It does nothing but join the bytes of tokens.
-  bool only_bytes() const { return steps_.size() == 1; }
+  bool only_bytes() const { return steps_.size() == 1 && steps_[0].what.kind == DecoderStep::Kind::byte_level; }
 
   // Tokens as the file spells them, to text. Where steps follow byte_level, bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::vector<std::string> tokens) const;

@@ -94,6 +94,19 @@ std::string by_characters(std::string_view text, Append&& append) {
   return out;
 }
 
+// Control characters go, and all white space is spaces.
+void append_clean(std::string& out, char32_t c) {
+  if (c == '\t' || c == '\n' || c == '\r' || (is_white_space(c) && !is_unclean(c))) out += ' ';
+  else if (!is_unclean(c)) append_character(out, c);
+}
+
+void append_parted(std::string& out, char32_t c) {
+  if (!is_han(c)) return append_character(out, c);
+  out += ' ';
+  append_character(out, c);
+  out += ' ';
+}
+
 std::string_view stripped(std::string_view text, bool left, bool right) {
   while (left && !text.empty() && is_white_space(character_at(text, 0).point)) text.remove_prefix(character_at(text, 0).length);
   while (right && !text.empty() && is_white_space(character_before(text, text.size()).point))
@@ -135,6 +148,13 @@ void Normalizer::apply(std::string& text, Pattern::Scratch& scratch) const {
       case Kind::strip_accents:
         text = by_characters(text, [](std::string& out, char32_t c) {
           if (!is_accent(c)) append_character(out, c);
+        });
+        break;
+      case Kind::clean: text = by_characters(text, append_clean); break;
+      case Kind::part_han: text = by_characters(text, append_parted); break;
+      case Kind::strip_nonspacing:
+        text = by_characters(text, [](std::string& out, char32_t c) {
+          if (!is_nonspacing(c)) append_character(out, c);
         });
         break;
       case Kind::strip: text = std::string(stripped(text, what.left, what.right)); break;

@@ -12,7 +12,8 @@
 namespace gyr {
 
 struct NormalizerStep {
-  enum class Kind { nfc, nfd, nfkc, nfkd, lowercase, strip_accents, strip, prepend, replace };
+  // clean, part_han and strip_nonspacing are parts of BertNormalizer.
+  enum class Kind { nfc, nfd, nfkc, nfkd, lowercase, strip_accents, strip, prepend, replace, clean, part_han, strip_nonspacing };
   Kind kind;
   std::string pattern;               // of replace: PCRE2's syntax
   std::string text;                  // of prepend and replace: what is put there

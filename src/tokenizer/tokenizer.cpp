@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Byte-level byte-pair encoding: text to token ids and back.
+// Text to token ids and back.
 #include "src/tokenizer/tokenizer.hpp"
 
 #include <xxhash.h>
@@ -84,7 +84,8 @@ struct Tokenizer::State {
   std::vector<const AddedToken*> added;    // [id]
   std::vector<std::string> spelling_of;    // [id] of added tokens, as the decoder sees them
   std::deque<std::string> bytes_of_added;  // of those that the model has too, as it spells them
-  AddedMatcher raw, normalized;            // added tokens looked for before and after normalizing
+  std::optional<WordPieces> word_pieces;
+  AddedMatcher raw, normalized;  // added tokens looked for before and after normalizing
   std::mutex mutex;
   std::vector<std::unique_ptr<Workspace>> idle;  // workspaces no thread is using
 
@@ -92,6 +93,10 @@ struct Tokenizer::State {
   void take_added();
   void take_tokens();
   void take_merges();
+  void take_bytes();
+  // How the file spells a token and its bytes.
+  std::string spelt(const std::string& bytes) const { return word_pieces ? bytes : to_letters(bytes); }
+  std::string unspelt(const std::string& spelling) const { return word_pieces ? spelling : bytes_of_spelling(spelling); }
   Symbols symbols_for(int byte) const;
   bool known(std::int32_t id) const {
     return id >= 0 && std::size_t(id) < vocabulary.tokens.size() && vocabulary.tokens[std::size_t(id)].has_value();
@@ -126,16 +131,22 @@ Vocabulary byte_vocabulary(std::span<const std::string> specials) {
 
 Tokenizer::State::State(Vocabulary v)
     : vocabulary(std::move(v)), normalizer(vocabulary.normalizer), splitter(vocabulary.split), decoder(vocabulary.decoder) {
+  if (vocabulary.word_pieces) word_pieces.emplace(*vocabulary.word_pieces);
   take_added();
   take_tokens();
   take_merges();
+  if (word_pieces) require(vocabulary.unknown.has_value(), Exit::data, "word pieces need an unknown token");
+  else take_bytes();
+  for (const Template& t : vocabulary.templates)
+    for (const auto* ids : {&t.before, &t.after})
+      for (const std::int32_t id : *ids) require(known(id), Exit::data, "the post-processor adds id {}, which no token has", id);
+}
+
+void Tokenizer::State::take_bytes() {
   for (int byte = 0; byte < 256; ++byte) {
     symbols_of[std::size_t(byte)] = symbols_for(byte);
     lacking += !symbols_of[std::size_t(byte)].own;
   }
-  for (const Template& t : vocabulary.templates)
-    for (const auto* ids : {&t.before, &t.after})
-      for (const std::int32_t id : *ids) require(known(id), Exit::data, "the post-processor adds id {}, which no token has", id);
 }
 
 void Tokenizer::State::take_added() {
@@ -154,7 +165,7 @@ void Tokenizer::State::take_added() {
       normalizer.apply(spelling_of[id], scratch);
     }
     (token.normalized ? normalized : raw).add(spelling_of[id], token);
-    vocabulary.tokens[id] = bytes_of_spelling(spelling_of[id]);
+    vocabulary.tokens[id] = unspelt(spelling_of[id]);
   }
 }
 
@@ -164,12 +175,13 @@ void Tokenizer::State::take_tokens() {
     if (!tokens[id]) continue;
     std::string_view bytes = *tokens[id];
     if (const AddedToken* token = added[id]) {
-      auto own = from_letters(token->content);
+      auto own = word_pieces ? std::optional(token->content) : from_letters(token->content);
       if (!token->in_model || !own) continue;  // no merge and no piece can make it
       bytes = bytes_of_added.emplace_back(std::move(*own));
     }
     const bool unique = id_of_token.emplace(bytes, std::int32_t(id)).second;
     require(unique, Exit::data, "tokens {} and {} are the same bytes", id_of_token[bytes], id);
+    if (word_pieces) word_pieces->add(bytes, std::int32_t(id));
   }
 }
 
@@ -235,6 +247,10 @@ void Tokenizer::State::first_symbols(std::string_view piece, std::vector<std::in
 // Leaves the ids of `piece` in work.symbols.
 void Tokenizer::State::merge_piece(std::string_view piece, Workspace& work) const {
   work.symbols.clear();
+  if (word_pieces) {
+    if (!word_pieces->cut(piece, work.symbols)) work.symbols.push_back(*vocabulary.unknown);
+    return;
+  }
   if (vocabulary.ignore_merges) {
     if (const auto whole = id_of_token.find(piece); whole != id_of_token.end()) {
       work.symbols.push_back(whole->second);
@@ -327,6 +343,12 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, Specials spec
 
 std::vector<std::uint8_t> Tokenizer::word_begins(std::span<const std::int32_t> ids) const {
   std::vector<std::uint8_t> begins(ids.size(), 1);
+  if (const auto& rule = state_->vocabulary.word_pieces) {
+    for (std::size_t t = 1; t < ids.size() && !rule->prefix.empty(); ++t)
+      begins[t] = !state_->known(ids[t]) || state_->added[std::size_t(ids[t])] ||
+                  !state_->word_pieces->goes_on(*state_->vocabulary.tokens[std::size_t(ids[t])]);
+    return begins;
+  }
   if (state_->vocabulary.split.empty()) return begins;
   std::string spelt;
   std::vector<std::size_t> token_at;
@@ -366,7 +388,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, Shown shown) co
     if (state_->decoder.only_bytes()) {
       text += *tokens[id];
     } else {
-      spellings.push_back(added ? state_->spelling_of[id] : to_letters(*tokens[id]));
+      spellings.push_back(added ? state_->spelling_of[id] : state_->spelt(*tokens[id]));
     }
   }
   return state_->decoder.only_bytes() ? text : state_->decoder.decode(std::move(spellings));
@@ -399,9 +421,13 @@ std::optional<std::int32_t> first_known(const std::unordered_map<std::string_vie
 
 }  // namespace
 
-std::optional<std::int32_t> Tokenizer::eod() const { return first_known(state_->id_of_added, {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}); }
+std::optional<std::int32_t> Tokenizer::eod() const {
+  return first_known(state_->id_of_added, {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]"});
+}
 std::optional<std::int32_t> Tokenizer::pad() const { return first_known(state_->id_of_added, {"<|pad|>", "<pad>", "[PAD]"}); }
-std::optional<std::int32_t> Tokenizer::bos() const { return first_known(state_->id_of_added, {"<|bos|>", "<|begin_of_text|>", "<s>", "<bos>"}); }
+std::optional<std::int32_t> Tokenizer::bos() const {
+  return first_known(state_->id_of_added, {"<|bos|>", "<|begin_of_text|>", "<s>", "<bos>", "[CLS]"});
+}
 
 const Vocabulary& Tokenizer::vocabulary() const { return state_->vocabulary; }
 

@@ -224,23 +224,35 @@ class Reader {
       if (root.has(field))
         root[field].check(false, "is set, and would cut or fill every text; set it to null (lengths are chosen where data is used)");
     const Node model = root["model"];
-    check_model(model);
-    read_tokens(model["vocab"], lists);
-    read_merges(model["merges"], lists);
-    if (model.has("unk_token")) read_unknown(model["unk_token"]);
+    read_model(model, lists);
     if (root.has("added_tokens")) read_added(root["added_tokens"]);
     spell_out(root);
     if (root.has("normalizer")) read_normalizer(root["normalizer"]);
-    read_pre_tokenizer(root["pre_tokenizer"]);
-    root["pre_tokenizer"].check(on_letters_, "has no ByteLevel: only byte-level vocabularies are supported");
+    read_pre_tokenizer(root);
     if (root.has("post_processor")) read_post_processor(root["post_processor"]);
-    read_decoder(root["decoder"]);
+    read_decoder(root);
     return std::move(result_);
   }
 
  private:
-  void check_model(const Node& model) {
-    if (model.has("type")) model.check(model.type() == "BPE", "'{}' is not supported; supported is BPE", model.type());
+  void read_model(const Node& model, const Lists& lists) {
+    const std::string type = model.has("type") ? model.type() : model.has("max_input_chars_per_word") ? "WordPiece" : "BPE";
+    model.check(type == "BPE" || type == "WordPiece", "'{}' is not supported; supported are BPE, WordPiece", type);
+    if (type == "BPE") check_pairs(model);
+    else read_word_pieces(model);
+    read_tokens(model["vocab"], lists);
+    if (type == "BPE") read_merges(model["merges"], lists);
+    if (model.has("unk_token")) read_unknown(model["unk_token"]);
+    else if (type != "BPE") model.check(false, "has no 'unk_token'");
+  }
+
+  void read_word_pieces(const Node& model) {
+    WordPieceRule& rule = result_.word_pieces.emplace();
+    if (model.has("continuing_subword_prefix")) rule.prefix = model["continuing_subword_prefix"].string();
+    if (model.has("max_input_chars_per_word")) rule.most_characters = model["max_input_chars_per_word"].number(max_file_bytes);
+  }
+
+  void check_pairs(const Node& model) {
     const auto& value = model.value();
     if (model.has("dropout")) model["dropout"].check(value["dropout"] == 0.0, "is {}: ids would be drawn by lot", value["dropout"].dump());
     for (const char* field : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -317,12 +329,13 @@ class Reader {
     }
   }
 
-  // Ordinary tokens are spelt in letters, added ones as they are.
+  // Ordinary tokens are spelt in letters, added ones and word pieces as they are.
   void spell_out(const Node& root) {
     result_.tokens.resize(spellings_.size());
     for (std::size_t id = 0; id < spellings_.size(); ++id) {
       if (!spellings_[id]) continue;
-      result_.tokens[id] = added_.contains(std::int32_t(id)) ? bytes_of_spelling(*spellings_[id]) : from_letters(*spellings_[id]);
+      if (result_.word_pieces) result_.tokens[id] = *spellings_[id];
+      else result_.tokens[id] = added_.contains(std::int32_t(id)) ? bytes_of_spelling(*spellings_[id]) : from_letters(*spellings_[id]);
       root.check(result_.tokens[id].has_value(), "model.vocab: token {} '{}' is not spelt in the byte alphabet: not a byte-level vocabulary", id,
                  *spellings_[id]);
     }
@@ -358,6 +371,8 @@ class Reader {
       result_.normalizer.push_back({kind->second, {}, {}});
     } else if (type == "Sequence") {
       for (const Node& part : entry["normalizers"].list()) add_normalizer(part);
+    } else if (type == "BertNormalizer") {
+      add_bert_normalizer(entry);
     } else if (type == "Strip") {
       result_.normalizer.push_back({Kind::strip, {}, {}, entry.flag("strip_left"), entry.flag("strip_right")});
     } else if (type == "Prepend") {
@@ -368,8 +383,19 @@ class Reader {
       entry["pattern"].check(!Pattern(pcre, pcre).may_be_empty(), "can match nothing at all");
       result_.normalizer.push_back({Kind::replace, pcre, entry["content"].string()});
     } else {
-      entry.refuse("Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace");
+      entry.refuse("Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace, BertNormalizer");
     }
+  }
+
+  // Where nothing is said of accents they go with the large letters.
+  void add_bert_normalizer(const Node& entry) {
+    using Kind = NormalizerStep::Kind;
+    const bool small = entry.flag("lowercase");
+    if (entry.flag("clean_text")) result_.normalizer.push_back({Kind::clean, {}, {}});
+    if (entry.flag("handle_chinese_chars")) result_.normalizer.push_back({Kind::part_han, {}, {}});
+    if (entry.flag("strip_accents", small))
+      for (const Kind kind : {Kind::nfd, Kind::strip_nonspacing}) result_.normalizer.push_back({kind, {}, {}});
+    if (small) result_.normalizer.push_back({Kind::lowercase, {}, {}});
   }
 
   void step(SplitStep::By by, SplitStep::Behavior behavior, std::string pattern = {}, bool invert = false) {
@@ -390,9 +416,14 @@ class Reader {
     return found->second;
   }
 
-  void read_pre_tokenizer(const Node& entry) {
+  void read_pre_tokenizer(const Node& root) {
+    const bool pieces = result_.word_pieces.has_value();
+    if (pieces && !root.has("pre_tokenizer")) return;
+    const Node entry = root["pre_tokenizer"];
     result_.pre_tokenizer_json = entry.dump();
     add_pre_tokenizer(entry);
+    if (pieces) entry.check(!on_letters_, "has ByteLevel: word pieces are text, and its letters stand for bytes");
+    else entry.check(on_letters_, "has no ByteLevel: vocabularies of model BPE are supported where they are byte-level");
   }
 
   void add_pre_tokenizer(const Node& entry) {
@@ -411,6 +442,9 @@ class Reader {
       step(By::number, entry.flag("individual_digits", false) ? Behavior::isolated : Behavior::contiguous);
     } else if (type == "Punctuation") {
       step(By::punctuation, entry.has("behavior") ? behavior(entry) : Behavior::isolated);
+    } else if (type == "BertPreTokenizer") {
+      step(By::white_space, Behavior::removed);
+      step(By::punctuation, Behavior::isolated);
     } else if (type == "Whitespace") {
       step(By::pattern, Behavior::removed, fmt::format("{}+|[^\\s{}]+", word_character, word_character.substr(1, word_character.size() - 2)), true);
     } else if (type == "WhitespaceSplit") {
@@ -418,7 +452,7 @@ class Reader {
     } else if (type == "Split") {
       step(By::pattern, behavior(entry), pattern(entry), entry.flag("invert"));
     } else {
-      entry.refuse("Sequence, ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit");
+      entry.refuse("Sequence, ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, BertPreTokenizer");
     }
   }
 
@@ -467,13 +501,21 @@ class Reader {
     result_.templates.push_back(std::move(result));
   }
 
-  void read_decoder(const Node& entry) {
+  void read_decoder(const Node& root) {
+    const bool pieces = result_.word_pieces.has_value();
+    if (pieces && !root.has("decoder")) {
+      result_.decoder = {{DecoderStep::Kind::spaces, {}, {}}};
+      result_.decoder_json = "null";
+      return;
+    }
+    const Node entry = root["decoder"];
     result_.decoder_json = entry.dump();
     result_.decoder.clear();
     add_decoder(entry);
     const auto levels = std::count_if(result_.decoder.begin(), result_.decoder.end(),
                                       [](const DecoderStep& step) { return step.kind == DecoderStep::Kind::byte_level; });
-    entry.check(levels == 1, "has {} ByteLevel steps; a byte-level vocabulary needs one", levels);
+    if (pieces) entry.check(levels == 0, "has {} ByteLevel steps, and word pieces are text", levels);
+    else entry.check(levels == 1, "has {} ByteLevel steps; a byte-level vocabulary needs one", levels);
   }
 
   void add_decoder(const Node& entry) {
@@ -487,13 +529,16 @@ class Reader {
       result_.decoder.push_back({Kind::fuse, {}, {}});
     } else if (type == "Replace") {
       result_.decoder.push_back({Kind::replace, pattern(entry), entry["content"].string()});
+    } else if (type == "WordPiece") {
+      result_.decoder.push_back({Kind::word_pieces, {}, entry["prefix"].string()});
+      if (entry.flag("cleanup")) result_.decoder.push_back({Kind::clean_up, {}, {}});
     } else if (type == "Strip") {
       const std::string c = entry["content"].string();
       entry["content"].check(!c.empty() && character_at(c, 0).length == c.size(), "is '{}', not one character", c);
       const auto count = [&](const char* name) { return std::size_t(entry[name].number(1 << 20)); };
       result_.decoder.push_back({Kind::strip, {}, c, count("start"), count("stop")});
     } else {
-      entry.refuse("Sequence, ByteLevel, Fuse, Replace, Strip");
+      entry.refuse("Sequence, ByteLevel, Fuse, Replace, Strip, WordPiece");
     }
   }
 
@@ -505,6 +550,30 @@ class Reader {
   std::int64_t model_tokens_ = 0;
   bool on_letters_ = false;
 };
+
+// `letters`: the spelling of each token.
+ordered_json written_model(const Vocabulary& v, const std::vector<std::string>& letters) {
+  const ordered_json unknown = v.unknown ? ordered_json(letters[std::size_t(*v.unknown)]) : ordered_json();
+  if (v.word_pieces)
+    return {{"type", "WordPiece"},
+            {"unk_token", unknown},
+            {"continuing_subword_prefix", v.word_pieces->prefix},
+            {"max_input_chars_per_word", v.word_pieces->most_characters}};
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", unknown},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", v.fuse_unknown},
+          {"byte_fallback", v.byte_fallback},
+          {"ignore_merges", v.ignore_merges}};
+}
+
+ordered_json written_merges(const Vocabulary& v, const std::vector<std::string>& letters) {
+  auto merges = ordered_json::array();
+  for (const Merge& merge : v.merges) merges.push_back(letters[std::size_t(merge.left)] + " " + letters[std::size_t(merge.right)]);
+  return merges;
+}
 
 // ordered_json looks every key up by a linear search; a vocabulary's keys are known to differ.
 void append(ordered_json::object_t& object, std::string key, ordered_json value) {
@@ -534,7 +603,7 @@ Tokenizer Tokenizer::parse(std::string_view text, const std::string& name) {
 void Tokenizer::save(const std::filesystem::path& path) const {
   const Vocabulary& v = vocabulary();
   std::vector<std::string> letters(v.tokens.size());
-  for (std::size_t id = 0; id < letters.size(); ++id) letters[id] = to_letters(v.tokens[id].value_or(""));
+  for (std::size_t id = 0; id < letters.size(); ++id) letters[id] = v.word_pieces ? v.tokens[id].value_or("") : to_letters(v.tokens[id].value_or(""));
   std::vector<bool> in_model(v.tokens.size());
   for (std::size_t id = 0; id < in_model.size(); ++id) in_model[id] = v.tokens[id].has_value();
   auto added = ordered_json::array();
@@ -552,8 +621,6 @@ void Tokenizer::save(const std::filesystem::path& path) const {
   ordered_json::object_t vocab;
   for (std::size_t id = 0; id < letters.size(); ++id)
     if (in_model[id]) append(vocab, letters[id], id);
-  auto merges = ordered_json::array();
-  for (const Merge& merge : v.merges) merges.push_back(letters[std::size_t(merge.left)] + " " + letters[std::size_t(merge.right)]);
 
   ordered_json file;
   file["version"] = "1.0";
@@ -564,16 +631,9 @@ void Tokenizer::save(const std::filesystem::path& path) const {
   file["pre_tokenizer"] = ordered_json::parse(v.pre_tokenizer_json);
   file["post_processor"] = ordered_json::parse(v.post_processor_json);
   file["decoder"] = ordered_json::parse(v.decoder_json);
-  file["model"] = {{"type", "BPE"},
-                   {"dropout", nullptr},
-                   {"unk_token", v.unknown ? ordered_json(letters[std::size_t(*v.unknown)]) : ordered_json()},
-                   {"continuing_subword_prefix", nullptr},
-                   {"end_of_word_suffix", nullptr},
-                   {"fuse_unk", v.fuse_unknown},
-                   {"byte_fallback", v.byte_fallback},
-                   {"ignore_merges", v.ignore_merges}};
+  file["model"] = written_model(v, letters);
   file["model"]["vocab"] = std::move(vocab);
-  file["model"]["merges"] = std::move(merges);
+  if (!v.word_pieces) file["model"]["merges"] = written_merges(v, letters);
   OutputFile out(path);
   out.append(file.dump(1));
   out.append("\n");

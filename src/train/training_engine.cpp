@@ -60,16 +60,15 @@ class OwnEngine final : public TrainingEngine {
     }
   }
 
-  std::optional<double> validation_loss(const Dataset& data, Index batches, Index batch, const std::function<bool()>& stop) override {
-    double loss = 0;
-    Index tokens = 0;
+  std::optional<Validation> validate(const Dataset& data, Index batches, Index batch, const std::function<bool()>& stop) override {
+    Validator validator(engine_);
     for (Index i = 0; i < batches; ++i) {
-      const auto [sum, count] = engine_.evaluate(feed(data, i * batch, engine_.config(), engine_.grid()), micros(batch));
-      loss += sum, tokens += count;
+      validator.add(feed(data, i * batch, engine_.config(), engine_.grid()), micros(batch));
       if (i + 1 < batches && stop()) return {};
     }
-    require(tokens > 0, Exit::data, "no token of the {} validation batches is to be predicted; take more of them, or longer sequences", batches);
-    return loss / double(tokens);
+    require(validator.tokens() > 0, Exit::data, "no token of the {} validation batches is to be predicted; take more of them, or longer sequences",
+            batches);
+    return validator.result();
   }
 
   void record(Recorder* recorder, bool kernels) override {

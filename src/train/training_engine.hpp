@@ -7,6 +7,7 @@
 #include "src/config/run_config.hpp"
 #include "src/data/dataset.hpp"
 #include "src/engine/engine.hpp"
+#include "src/train/validation.hpp"
 #include "src/watch/heartbeat.hpp"
 
 namespace gyr {
@@ -28,9 +29,9 @@ class TrainingEngine {
   virtual StepResult step(const StepOrder& order, const Dataset&, const Span& samples, const CheckpointHeader& state, const Note& say) = 0;
   // In words, what was not finite in the step just taken.
   virtual std::string bad_number(Index step, const StepResult&) = 0;
-  // Mean loss over the labelled tokens of so many global batches, from sample 0 on. Exit::data where there is none. Nothing where `stop`,
-  // asked by all ranks after every batch but the last and the same on all, says so.
-  virtual std::optional<double> validation_loss(const Dataset&, Index batches, Index batch, const std::function<bool()>& stop) = 0;
+  // What so many global batches give, from sample 0 on. Exit::data where no token of them has a label. Nothing where `stop`, asked by all ranks after
+  // every batch but the last and the same on all, says so.
+  virtual std::optional<Validation> validate(const Dataset&, Index batches, Index batch, const std::function<bool()>& stop) = 0;
   // Transfers, tasks and, if asked for, kernels from now on; null: no more.
   virtual void record(Recorder*, bool kernels) = 0;
   virtual void check_replicas(Index step) = 0;  // replicas.hpp

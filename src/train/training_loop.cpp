@@ -126,20 +126,20 @@ void TrainingLoop::validate() {
   auto t = parts_.timers.scope("evaluate");
   parts_.watch.beacon().phase("validate");
   const TrainConfig& c = parts_.run.train;
-  const auto loss = parts_.engine.validation_loss(*data_.validation, c.eval_batches, parts_.run.batch_after(double(at_.tokens)), [&] {
+  const auto found = parts_.engine.validate(*data_.validation, c.eval_batches, parts_.run.batch_after(double(at_.tokens)), [&] {
     stop_request_ = agreed_stop_request();
     return stop_request_ != 0;
   });
-  if (!loss) {  // the next attempt begins with it
+  if (!found) {  // the next attempt begins with it
     if (log_ && finished())
       log_->say(fmt::format("told to stop by {}: all steps are done, the last validation is left to --resume", stop_reason(stop_request_)));
     return;
   }
-  require(std::isfinite(*loss), Exit::numeric,
+  require(std::isfinite(found->loss), Exit::numeric,
           "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.lr", at_.step,
-          *loss);
+          found->loss);
   ValidationReport report;
-  report.step = at_.step, report.samples = at_.samples, report.loss = *loss;
+  report.step = at_.step, report.samples = at_.samples, report.loss = found->loss, report.classes = found->classes;
   if (log_) log_->validation(report);
 }
 

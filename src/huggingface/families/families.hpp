@@ -15,6 +15,7 @@ std::vector<Family> gpt2_families();
 std::vector<Family> hybrid_families();
 std::vector<Family> llama_families();
 std::vector<Family> mamba2_families();
+std::vector<Family> modernbert_families();
 std::vector<Family> t5_families();
 
 // Where weights lie in files that call things as Llama's do, of models in which two layers, a mixer and what follows it, are one of theirs.

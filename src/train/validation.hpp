@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a model makes of batches that it does not learn from: the mean loss over labelled tokens, and of one that tells classes how well it does.
+#pragma once
+
+#include "src/engine/engine.hpp"
+#include "src/evaluation/class_counts.hpp"
+#include "src/report/step_report.hpp"
+
+namespace gyr {
+
+struct Validation {
+  double loss = 0;
+  std::optional<ClassScores> classes;
+};
+
+class Validator {
+ public:
+  explicit Validator(Engine&);
+  // Batch by batch, on all ranks.
+  void add(const MicroBatches& source, int micros);
+  Index tokens() const { return tokens_; }
+  Validation result() const;  // of one token at least
+
+ private:
+  void count(const MicroBatches& source, int micros);
+
+  Engine& engine_;
+  double loss_ = 0;
+  Index tokens_ = 0;
+  std::optional<ClassCounts> classes_;
+};
+
+}  // namespace gyr
