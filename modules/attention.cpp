@@ -4,14 +4,14 @@
 #include <cmath>
 
 #include "modules/contribution.hpp"
-#include "modules/shared_attention.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
 
 template <class T>
 Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters& parameters)
-    : c_(m.attention), eps_(m.rms_norm_eps), norm_offset_(m.norm_offset), name_(name), scores_(1 / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
+    : c_(m.attention), eps_(m.rms_norm_eps), norm_offset_(m.norm_offset), name_(name), scores_(1 / std::sqrt(double(c_.head_dim)), c_.soft_cap),
+      dropped_(m.dropout.attention) {
   using P = Parameters;
   const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
   const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
@@ -36,6 +36,10 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
     return &parameters.declare({name + part + ".weight", {c_.head_dim}, replicated(), constant(1 - norm_offset_), Storage::wide, false, true});
   };
   if (c_.qk_norm) q_norm_ = norm(".q_norm"), k_norm_ = norm(".k_norm");
+  if (c_.sinks) {
+    const Run heads{c_.num_heads, c_.num_heads, false, query.key};
+    sinks_ = &parameters.declare({name + ".sinks", {c_.num_heads}, by_rows({heads}), normal(m.init_std), Storage::wide, false});
+  }
   num_heads_ = q_->rows() / c_.head_dim;
   num_kv_heads_ = k_->rows() / c_.head_dim;
   v_head_dim_ = o_->columns() / num_heads_;
@@ -111,7 +115,7 @@ template <class T>
 void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
   const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores_, c_.window)->forward(q, k, channels<T>(v), out, lse);
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores(a), c_.window)->forward(q, k, channels<T>(v), out, lse, sinks());
   else attend_to_own(a, qkv, out, lse);
   contribute_once<T>(a.dev, *o_, out);
 }
@@ -122,14 +126,28 @@ void Attention<T>::attend_to_own(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor
   const AttentionState<Acc<T>> state = state_behind<T>(a, out, lse);
   if (a.state) attend_with_past(a, qkv, state);
   else attend(a, qkv, state);
-  attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse);
+  attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse, sinks().values);
 }
 
 template <class T>
 void Attention<T>::attend(Pass& a, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), mask(a), scores_, q, k, channels<T>(v), Carry::fresh,
-               state);
+  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), mask(a), scores(a), q, k, channels<T>(v),
+               Carry::fresh, state);
+}
+
+template <class T>
+ScoreRule Attention<T>::scores(const Pass& a) const {
+  ScoreRule scores = scores_;
+  scores.dropout = a.dropout(name_, dropped_);
+  scores.dropout.first_head = q_->first(0) / c_.head_dim;
+  return scores;
+}
+
+template <class T>
+auto Attention<T>::sinks() const -> Sinks<Acc<T>> {
+  if (!sinks_) return {};
+  return {sinks_->template vector<const Acc<T>>(), sinks_->trained ? sinks_->template vector_gradient<Acc<T>>() : Tensor1<Acc<T>>()};
 }
 
 template <class T>
@@ -209,8 +227,12 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   const auto q = part(qkv, 0), k = part(qkv, 1), v = channels<T>(part(qkv, 2));
   const auto dq = part(dwide, 0), dk = part(dwide, 1), dv = channels<A>(part(dwide, 2));
   const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores_, c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
-  else attention_backward<T>(a.dev, all, mask(a), scores_, q, k, v, dout, lse, delta, dq, dk, dv);
+  if (a.context) {
+    shared_attention<T>(a, shape(0, 0, 0), scores(a), c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv, sinks());
+  } else {
+    attention_backward<T>(a.dev, all, mask(a), scores(a), q, k, v, dout, lse, delta, dq, dk, dv);
+    sinks_backward<Acc<T>>(a, sinks(), lse, delta);
+  }
 
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
   turn<A>(a, Rotate::backward, num_heads_, 1, part(dwide, 0), part(dqkv, 0));
@@ -227,12 +249,14 @@ void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, T
 }
 
 void read_rope_scaling(Section& s, RopeScaling& c) {
-  c.type = get_word(s, "type", c.type, {"none", "linear", "llama3", "yarn"}, "how frequencies are lowered");
+  c.type = get_word(s, "type", c.type, {"none", "linear", "llama3", "yarn", "dynamic"},
+                    "how frequencies are lowered; dynamic: by the length that the run's sequences have, in generation prompt and answer together");
   c.factor = s.get("factor", c.factor, "of how much longer texts are").at_least(1).finite();
   c.original_positions = s.get("original_length", c.original_positions, "length first trained on").unit("tokens").positive().at_most(longest);
   c.low_freq_factor = s.get("low_freq_factor", c.low_freq_factor, "llama3, yarn: turns below which all is lowered").positive().finite();
   c.high_freq_factor = s.get("high_freq_factor", c.high_freq_factor, "llama3, yarn (usually 32): turns above which nothing is").positive().finite();
   c.attention_factor = s.get("attention_factor", c.attention_factor, "yarn: scales q and k; 0: by factor").at_least(0).finite();
+  c.truncate = s.get("truncate", c.truncate, "yarn: the pairs between which frequencies change are rounded outwards");
 }
 
 void read_attention(Section& s, ModelConfig& m) {
@@ -248,6 +272,7 @@ void read_attention(Section& s, ModelConfig& m) {
   c.qkv_bias = s.get("qkv_bias", c.qkv_bias, "biases on q, k and v alone");
   c.qk_norm = s.get("qk_norm", c.qk_norm, "RMSNorm of every head of q and k, before they turn");
   c.soft_cap = s.get("soft_cap", c.soft_cap, "bound that scores tend to: they become soft_cap tanh(score / soft_cap); 0: none").at_least(0).finite();
+  c.sinks = s.get("sinks", c.sinks, "a learned score of each head that takes a part of its attention and has no value");
   c.causal = s.get("causal", c.causal, "a token sees those before it; false: every token of a text sees all of it");
   c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
   c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "scales the keys");

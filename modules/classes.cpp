@@ -29,12 +29,12 @@ std::vector<std::string> read_classes(Section& s, const Objective* otherwise) {
   return number > 0 && number != Index(names.size()) ? numbered_classes(number) : names;
 }
 
-Output output_of_classes(const Objective& objective) {
+Output output_of_classes(const Objective& objective, const ModelConfig& c) {
   const Index classes = Index(objective.classes().size());
   require(classes >= 2, Exit::config,
           "train.objective = {0}: there are {1} classes; name them in train.{0}.labels, or give their number as train.{0}.num_labels",
           objective.name(), classes);
-  return {.name = "classifier", .columns = classes, .bias = true, .told = true};
+  return {.name = "classifier", .columns = classes, .bias = true, .told = true, .dropped = c.dropout.head};
 }
 
 }  // namespace gyr

@@ -22,6 +22,6 @@ std::shared_ptr<const Objective> tag(std::vector<std::string> names);
 // the run begins with another objective.
 std::vector<std::string> read_classes(Section&, const Objective* otherwise);
 // A classifier's columns. Exit::config naming the section's keys where there are not two of them.
-Output output_of_classes(const Objective&);
+Output output_of_classes(const Objective&, const ModelConfig&);
 
 }  // namespace gyr

@@ -3,6 +3,7 @@
 //   before   y = x + sum of branches(norm(x))
 //   after    y = norm(x + sum of branches(x))
 //   both     y = x + norm_2(sum of branches(norm(x)))
+// What is added to x is dropped out first (model.dropout.residual).
 // The branches of one residual share the norms and the sum over the tensor axis, one each way.
 #pragma once
 
@@ -17,7 +18,7 @@ class Residual {
  public:
   // second_norm: the name of what is behind the branches' sum, if anything is.
   Residual(const ModelConfig& c, const std::string& norm, const std::string& second_norm, Parameters& parameters)
-      : norm_(c, norm, parameters), after_(c.norm_placement == NormPlacement::after) {
+      : norm_(c, norm, parameters), after_(c.norm_placement == NormPlacement::after), name_(norm), dropped_(c.dropout.residual) {
     if (c.norm_placement == NormPlacement::both) norm_of_sum_.emplace(c, second_norm, parameters);
   }
   void add(std::unique_ptr<Branch<T>> branch) { branches_.push_back(std::move(branch)); }
@@ -36,15 +37,18 @@ class Residual {
   // x + sum of branches(h), a tensor of the frame; without x where the sum has a norm of its own.
   Tensor2<T> add_branches(Pass& a, Frame&, Tensor2<T> h, Tensor2<const T> x);
   Tensor2<T> add_normed(Pass& a, Frame&, Tensor2<T> sum, Tensor2<const T> x);
-  // Of the sum of branches, from that of y, which stays what it is where it is also that of x.
+  // Of the sum of branches, from that of y, which stays what it is where it is also that of x. In scratch, or dy itself.
   Tensor2<T> gradient_of_sum(Pass& a, Frame&, Tensor2<T> dy, Tensor2<T> spare);
   Frame& frame_of_sum(Frame& frame) const { return frame.nested(int(branches_.size()), "norm of the sum"); }
+  Dropout dropout(const Pass& a) const { return a.dropout(name_, dropped_); }
   // What branches read.
   Tensor2<T> read_by_branches(Frame& frame) const { return after_ ? frame.get(Keys::input) : norm_.normed_rows(frame); }
 
   Norm<T> norm_;
   std::optional<Norm<T>> norm_of_sum_;
   bool after_;
+  std::string name_;  // that dropout is drawn by
+  double dropped_;
   std::vector<std::unique_ptr<Branch<T>>> branches_;
 };
 

@@ -132,7 +132,8 @@ TEST(rope, table_is_of_unit_length) {
 
 // Of Llama 3.1 8B and 3.2 1B (theta 5e5, 32 pairs of 64 channels), as transformers 5.23 computes them in float.
 TEST(rope, frequencies_are_lowered_as_published) {
-  const RopeFrequencies longer(5e5, {RopeScaling::llama3, 32, 1, 4, 8192}, 32), linear(5e5, {RopeScaling::linear, 4}, 32), plain(5e5, {}, 32);
+  const RopeFrequencies longer(5e5, {RopeScaling::llama3, 32, 1, 4, 8192}, 32, 9), linear(5e5, {RopeScaling::linear, 4}, 32, 9),
+      plain(5e5, {}, 32, 9);
   const auto plain_at = [&](Index j) { return std::pow(5e5, -2.0 * double(j) / 64); };
   for (Index j = 0; j < 32; ++j) {
     const double turns = 8192 * plain_at(j) / (2 * M_PI), share = std::clamp((turns - 1) / 3, 0.0, 1.0);
@@ -146,7 +147,7 @@ TEST(rope, frequencies_are_lowered_as_published) {
 // YaRN's own words: a pair that turns at least beta_fast times keeps its frequency, one that turns at most beta_slow times is interpolated, and
 // between the two pairs the share falls by equal steps.
 TEST(rope, yarn_ramps_between_pairs) {
-  const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64), told(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64);
+  const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64, 9), told(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64, 9);
   EXPECT_NEAR(yarn.amplitude(), 0.1 * std::log(16.0) + 1, 1e-15);
   EXPECT_EQ(told.amplitude(), 1.25);
   std::vector<double> share;

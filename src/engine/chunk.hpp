@@ -22,6 +22,7 @@ struct MicroBatch {
   Index batch = 0, seq_length = 0;
   std::vector<Token> tokens, labels;
   std::vector<std::int32_t> positions = {};
+  Index first_sample = 0;  // number, in the run, of the first sequence; the others follow it
 };
 
 // What a micro-batch is and what its forward keeps: in the frame itself what all layers see, in nested ones what each part keeps.

@@ -152,7 +152,10 @@ void Executor::compute(Run& run, const Task& task, const char* what, std::vector
   Slot& slot = this->slot(run, task);
   Pass pass = stage_.pass(device_, slot);
   const Index sequences = Index(run.batches.size()) * slot.sequences.batch * grid_.layout().size(Axis::data);
-  if (run.with_backwards()) pass.sequence_weight = 1.0 / double(sequences);
+  if (run.with_backwards()) {
+    pass.sequence_weight = 1.0 / double(sequences);
+    pass.drawn = Drawn{run.order.seed, run.order.step, run.batches[task.micro].first_sample};
+  }
   body(stage_.chunk(task.chunk), pass, slot);
 }
 
