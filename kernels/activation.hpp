@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What stands between the products of an MLP.   R rows, F channels, m a multiplier, a an activation
-//   glu       y = up a(m gate), for one activation up is another number first, with gate and up side by side in one matrix (Shazeer, "GLU Variants Improve Transformer", 2020)
-//   activate  y = a(m x)
+//   glu       y = up a(m gate), for one activation up is another number first, with gate and up side by side in one matrix (Shazeer, "GLU Variants
+//   Improve Transformer", 2020) activate  y = a(m x)
 #pragma once
 
 #include "kernels/device.hpp"

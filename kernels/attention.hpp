@@ -90,8 +90,8 @@ void attention_merge(Device&, const AttentionShape&, AttentionState<A> other, At
 // out = o / l, lse = m + log l; lse may be state.m, and out may be state.o's memory where T is Acc<T>. With sinks m and l are first those of the keys
 // and a sink.
 template <class T>
-void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> state, Tensor2<T> out /*(B Tq, H V)*/,
-                      Tensor2<Acc<T>> lse /*(B Tq, H)*/, Tensor1<const Acc<T>> sinks /*(H)*/ = {});
+void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> state, Tensor2<T> out /*(B Tq, H V)*/, Tensor2<Acc<T>> lse /*(B Tq, H)*/,
+                      Tensor1<const Acc<T>> sinks /*(H)*/ = {});
 
 // delta(r, h) = sum over the head's channels of do * out
 template <class T>

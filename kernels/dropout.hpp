@@ -13,17 +13,17 @@ namespace gyr {
 
 struct Dropout {
   PhiloxKey key;
-  std::uint32_t limit = 0;                    // of 2^32: random words below drop their number; 0: none does
-  double kept = 1;                            // what the others are multiplied by
-  Index first_sample = 0, first_head = 0;     // numbers of the first sequence, and of attention's first head, that kernels are given
+  std::uint32_t limit = 0;                      // of 2^32: random words below drop their number; 0: none does
+  double kept = 1;                              // what the others are multiplied by
+  Index first_sample = 0, first_head = 0;       // numbers of the first sequence, and of attention's first head, that kernels are given
   static constexpr Index most_heads = 1 << 22;  // they share a word of the counter with samples beyond 2^32
 
   GYR_FUNCTION bool drops() const { return limit > 0; }
   // Counts columns 4 n to 4 n + 3 of a row: the token of a sequence, and the head that it looks with.
   GYR_FUNCTION PhiloxWords counter(Index sequence, Index head, Index row, Index n) const {
     const std::uint64_t sample = std::uint64_t(first_sample + sequence);
-    return {{std::uint32_t(n), std::uint32_t(row), std::uint32_t(sample), std::uint32_t(sample >> 32) * std::uint32_t(most_heads) +
-                                                                             std::uint32_t(first_head + head)}};
+    return {{std::uint32_t(n), std::uint32_t(row), std::uint32_t(sample),
+             std::uint32_t(sample >> 32) * std::uint32_t(most_heads) + std::uint32_t(first_head + head)}};
   }
   template <class A>
   GYR_FUNCTION A factor(std::uint32_t word) const {

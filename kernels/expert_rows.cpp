@@ -49,8 +49,8 @@ void weighted_glu(Device& dev, Activation a, const ExpertRows& rows, Tensor2<con
 }
 
 template <class T>
-void weighted_glu_backward(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up,
-                           Tensor2<const Acc<T>> w, Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
+void weighted_glu_backward(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
+                           Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
   const Index height = dy.extent(0), width = dy.extent(1);
   for (const auto& pair : {gate_up, Tensor2<const T>(dgate_up)})
     ensure(height == slots(rows) && Index(pair.extent(0)) == height && Index(pair.extent(1)) == 2 * width, "weighted glu of ({},{}) with ({},{})",

@@ -29,14 +29,14 @@
   template void add_choices<A>(Device&, Tensor2<const std::int32_t>, Tensor1<A>); \
   template void add_balance_gradient<A>(Device&, const Routing&, Tensor2<const A>, Tensor1<const A>, Tensor1<const A>, double, double, Tensor2<A>);
 
-#define GYR_EXPERT_ROWS(T)                                                                                                                             \
-  template void gather_rows<T>(Device&, const ExpertRows&, Tensor2<const T>, Tensor2<T>);                                                              \
-  template void combine_rows<T>(Device&, const ExpertRows&, Tensor2<const T>, Add, Tensor2<T>);                                                        \
-  template void weighted_glu<T>(Device&, Activation, const ExpertRows&, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<T>);                          \
-  template void weighted_glu_backward<T>(Device&, Activation, const ExpertRows&, Tensor2<const T>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<T>, \
-                                         Tensor2<Acc<T>>);                                                                                             \
-  template void add_weighted_bias<T>(Device&, Tensor1<const std::int32_t>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor2<T>);                  \
-  template void weighted_bias_backward<T>(Device&, Tensor1<const std::int32_t>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>,        \
+#define GYR_EXPERT_ROWS(T)                                                                                                                      \
+  template void gather_rows<T>(Device&, const ExpertRows&, Tensor2<const T>, Tensor2<T>);                                                       \
+  template void combine_rows<T>(Device&, const ExpertRows&, Tensor2<const T>, Add, Tensor2<T>);                                                 \
+  template void weighted_glu<T>(Device&, Activation, const ExpertRows&, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<T>);                   \
+  template void weighted_glu_backward<T>(Device&, Activation, const ExpertRows&, Tensor2<const T>, Tensor2<const T>, Tensor2<const Acc<T>>,     \
+                                         Tensor2<T>, Tensor2<Acc<T>>);                                                                          \
+  template void add_weighted_bias<T>(Device&, Tensor1<const std::int32_t>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor2<T>);           \
+  template void weighted_bias_backward<T>(Device&, Tensor1<const std::int32_t>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, \
                                           Tensor2<Acc<T>>, Tensor2<T>);
 
 #define GYR_RMSNORM(T)                                                                                                                          \
@@ -100,13 +100,13 @@
   template void cross_entropy_backward<T>(Device&, Tensor2<const Acc<T>>, Index, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Tensor1<const Token>, \
                                           Index, double, const LossTerms&, Tensor2<T>, double);
 
-#define GYR_ATTENTION(T)                                                                                                                       \
-  template void attention<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>, Matrix<const T>, \
-                             Carry, AttentionState<Acc<T>>);                                                                                   \
+#define GYR_ATTENTION(T)                                                                                                                         \
+  template void attention<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>, Matrix<const T>,   \
+                             Carry, AttentionState<Acc<T>>);                                                                                     \
   template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>, Tensor1<const Acc<T>>); \
-  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                       \
-  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>,         \
-                                      Matrix<const T>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>,         \
+  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                         \
+  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>,           \
+                                      Matrix<const T>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>,           \
                                       Matrix<Acc<T>>, Matrix<Acc<T>>);
 #define GYR_ATTENTION_MERGE(A)                                                                            \
   template void attention_merge<A>(Device&, const AttentionShape&, AttentionState<A>, AttentionState<A>); \

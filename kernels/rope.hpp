@@ -14,8 +14,8 @@ namespace gyr {
 //   linear   share = 0
 //   llama3   share rises with turns(f) from low_freq_factor to high_freq_factor (Llama 3.1)
 //   yarn     share rises with j, from the pair that turns low_freq_factor times back to the one that turns high_freq_factor times, both rounded
-//            outwards where `truncate`; and queries and keys are scaled by `attention_factor`, where that is 0 by 0.1 ln(factor) + 1 (Peng et al., "YaRN", 2023, who
-//            call the two beta_slow and beta_fast)
+//            outwards where `truncate`; and queries and keys are scaled by `attention_factor`, where that is 0 by 0.1 ln(factor) + 1 (Peng et al.,
+//            "YaRN", 2023, who call the two beta_slow and beta_fast)
 //   dynamic  f stays; of sequences of L > original_positions tokens theta grows by (factor L / original_positions - factor + 1)^(E / (E - 2)) (NTK).
 //            L is the number of positions that there are angles of
 struct RopeScaling {

@@ -100,8 +100,7 @@ void BalancedAttention<T>::for_sequences(const BalancedStep& step, const Meet& m
 }
 
 template <class T>
-void BalancedAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<A> lse,
-                                   const Sinks<A>& sinks) {
+void BalancedAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<A> lse, const Sinks<A>& sinks) {
   Scope scope(a_.dev.scratch);
   const Widths in{k_width() + v_width(), q_width()}, result{0, out_width() + 2 * shape_.num_heads};
   const AttentionState<A> own = state_behind<T>(a_, out, lse);

@@ -63,9 +63,7 @@ AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens
 }
 
 void Embedding::drop(Pass& a, const AnyTensor2& x) const {
-  with_type(x.dtype, [&]<class T>(std::type_identity<T>) {
-    a.drop<T>(a.dropout("model.embed_tokens", c_.dropout.embedding), x.as<T>(), x.as<T>());
-  });
+  with_type(x.dtype, [&]<class T>(std::type_identity<T>) { a.drop<T>(a.dropout("model.embed_tokens", c_.dropout.embedding), x.as<T>(), x.as<T>()); });
 }
 
 void Embedding::backward(Pass& a, Frame& frame, const AnyTensor2& dx) {

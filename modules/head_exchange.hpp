@@ -17,8 +17,7 @@ class HeadExchange final : public SharedAttention<T> {
   // `heads`: before the exchange.
   HeadExchange(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window);
   // lse: of all rows and a part of the heads.
-  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse,
-               const Sinks<Acc<T>>&) override;
+  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse, const Sinks<Acc<T>>&) override;
   void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
                 Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv, const Sinks<Acc<T>>&) override;
 

@@ -12,7 +12,8 @@
 namespace gyr {
 
 template <class T>
-LatentAttention<T>::LatentAttention(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.latent), name_(name), dropped_(m.dropout.attention) {
+LatentAttention<T>::LatentAttention(const ModelConfig& m, const std::string& name, Parameters& parameters)
+    : c_(m.latent), name_(name), dropped_(m.dropout.attention) {
   declare_compression(m, name, parameters);
   declare_heads(m, name, parameters);
   const Index heads = kv_b_->rows() / (c_.head_dim + c_.v_head_dim);

@@ -93,8 +93,8 @@ struct MoeConfig {
   Activation activation = Activation::silu;       // of gates
   bool router_bias = false, expert_bias = false;  // on logits; on gate, up and down of experts, the shared one too
   bool bias = false;                              // added to scores for the choice alone
-  double bias_update_rate = 0;      // by how much it moves in a step, see expert_balance.hpp
-  double aux_loss = 0, z_loss = 0;  // what the balance and z terms of every layer are added to the loss with, see balance.hpp
+  double bias_update_rate = 0;                    // by how much it moves in a step, see expert_balance.hpp
+  double aux_loss = 0, z_loss = 0;                // what the balance and z terms of every layer are added to the loss with, see balance.hpp
 };
 
 // Shares of numbers that a training step sets to zero, see kernels/dropout.hpp.

@@ -65,7 +65,7 @@ struct Pass {
   // y = what it leaves of x, rows of the stream; y may be x.
   template <class S>
   void drop(const Dropout& dropout, Tensor2<const S> x, Tensor2<S> y) const {
-    if (dropout.drops()) gyr::drop<S>(dev, dropout, sequences.places(), stream.first(), x, y);
+    if (dropout.drops()) gyr::drop<S>(dev, dropout, sequences.places(), stream.split() ? stream.first() : 0, x, y);
   }
 
   // Memory until the end of the scope.

@@ -18,10 +18,14 @@ Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<T> x) {
 template <class T>
 Tensor2<T> Residual<T>::add_normed(Pass& a, Frame& frame, Tensor2<T> sum, Tensor2<const T> x) {
   const auto y = norm_of_sum_->forward(a, frame_of_sum(frame), sum);
-  if (!norm_of_sum_->wants_rows(frame_of_sum(frame))) return y;
+  if (norm_of_sum_->wants_rows(frame_of_sum(frame))) join(a, x, y);
+  return y;
+}
+
+template <class T>
+void Residual<T>::join(const Pass& a, Tensor2<const T> x, Tensor2<T> y) const {
   a.drop<T>(dropout(a), y, y);
   gyr::add<T>(a.dev, flat(x), flat(y));
-  return y;
 }
 
 template <class T>
@@ -33,9 +37,7 @@ Tensor2<T> Residual<T>::add_branches(Pass& a, Frame& frame, Tensor2<T> mine, Ten
   for (std::size_t i = 0; i < branches_.size(); ++i) branches_[i]->forward(a, frame.nested(int(i), "branch"), h, i == 0 ? Add::no : Add::yes, parts);
   if (!parts.data()) return y;
   sum.reduce();
-  if (norm_of_sum_) return y;
-  a.drop<T>(dropout(a), y, y);
-  gyr::add<T>(a.dev, flat(x), flat(y));
+  if (!norm_of_sum_) join(a, x, y);
   return y;
 }
 

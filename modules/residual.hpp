@@ -37,6 +37,8 @@ class Residual {
   // x + sum of branches(h), a tensor of the frame; without x where the sum has a norm of its own.
   Tensor2<T> add_branches(Pass& a, Frame&, Tensor2<T> h, Tensor2<const T> x);
   Tensor2<T> add_normed(Pass& a, Frame&, Tensor2<T> sum, Tensor2<const T> x);
+  // y = x + what dropout leaves of y
+  void join(const Pass& a, Tensor2<const T> x, Tensor2<T> y) const;
   // Of the sum of branches, from that of y, which stays what it is where it is also that of x. In scratch, or dy itself.
   Tensor2<T> gradient_of_sum(Pass& a, Frame&, Tensor2<T> dy, Tensor2<T> spare);
   Frame& frame_of_sum(Frame& frame) const { return frame.nested(int(branches_.size()), "norm of the sum"); }

@@ -179,6 +179,7 @@ void attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
   if (c.bias || c.qkv_bias) x.wide.next(s.q), x.wide.more(s.k), x.wide.more(s.k);
   if (c.bias) x.wide.next(s.d);
   if (c.qk_norm) x.wide.next(c.head_dim), x.wide.next(c.head_dim);
+  if (c.sinks) x.wide.next(s.q / c.head_dim);
 }
 void mlp_weights(const MlpConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.f * s.d);
@@ -198,8 +199,13 @@ void residual_norm_weights(const ModelConfig& m, Run& x) {
   if (m.norm_placement == NormPlacement::both) norm_weights(m, x);
 }
 void moe_weights(const Place& p, const Shards& s, PartRun& x) {
-  x.all.narrow.next(p.model().moe.experts * s.d);
-  const auto block = [&](Run& x, Index f) { x.narrow.next(f * s.d), x.narrow.more(f * s.d), x.narrow.next(s.d * f); };
+  const MoeConfig& c = p.model().moe;
+  x.all.narrow.next(c.experts * s.d);
+  if (c.router_bias) x.all.wide.next(c.experts);
+  const auto block = [&](Run& x, Index f) {
+    x.narrow.next(f * s.d), x.narrow.more(f * s.d), x.narrow.next(s.d * f);
+    if (c.expert_bias) x.wide.next(f), x.wide.more(f), x.wide.next(s.d);
+  };
   for (Index e = 0; e < p.experts_here(); ++e) block(p.expert > 1 ? x.experts : x.all, s.expert.units);
   if (s.shared.units > 0) block(x.all, s.shared.units);
 }
@@ -389,7 +395,7 @@ void replicas(const Place& p, Ledger& ledger) {
   for (const Mixers& attention : attention_of(p)) {
     const Shards s = attention.shards(p);
     const bool biased = m.attention.bias || m.attention.qkv_bias;
-    hold(attention, s.q_replicas, s.q * (s.d + biased));
+    hold(attention, s.q_replicas, s.q * (s.d + biased) + m.attention.sinks * s.q / m.attention.head_dim);
     hold(attention, s.k_replicas, 2 * s.k * (s.d + biased));
     hold(attention, s.out_replicas, s.out * s.d);
     if (m.attention.qk_norm) hold(attention, attention.ranks, 2 * m.attention.head_dim);
@@ -398,8 +404,8 @@ void replicas(const Place& p, Ledger& ledger) {
   const Shards s = axis.shards(p);
   hold(axis, s.f_replicas, s.f * (m.mlp.gated ? 3 * s.d + 2 * m.mlp.bias : 2 * s.d + m.mlp.bias));
   const Mixers routed{"E", p.tensor, "tensor"};
-  hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * 3 * s.d);
-  hold(routed, s.shared.replicas, s.shared.units * 3 * s.d);
+  hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * (3 * s.d + 2 * m.moe.expert_bias));
+  hold(routed, s.shared.replicas, s.shared.units * (3 * s.d + 2 * m.moe.expert_bias));
   const LatentConfig& l = m.latent;
   const Mixers latent{"L", p.tensor, "tensor"};
   const Part heads = whole_units(p.tensor, l.num_heads);

@@ -84,8 +84,7 @@ void weighted_glu_backward(Device& dev, const ExpertRows& rows, Tensor2<const T>
         const T *const gate = gate_up.data() + 2 * p * width, *const up = gate + width, *const dout = dy.data() + p * width;
         T *const dgate = dgate_up.data() + 2 * p * width, *const dup = dgate + width;
         const A weight = w.data()[rows.slot(p)];
-        const A along =
-            sum<A>(team, width, [=](Index f, A& s) { s += A(dout[f]) * beside_gate<a>(A(up[f])) * activation_at<a>(A(gate[f])); });
+        const A along = sum<A>(team, width, [=](Index f, A& s) { s += A(dout[f]) * beside_gate<a>(A(up[f])) * activation_at<a>(A(gate[f])); });
         each(team, width, [=](Index f) {
           const A s = A(gate[f]), d = weight * A(dout[f]), beside = A(up[f]);
           dup[f] = T(d * beside_gate_slope<a>(beside) * activation_at<a>(s));

@@ -35,7 +35,7 @@ struct Case {
     const Dropout d = scores().dropout;
     const Index key = mask.first_key + j;
     const PhiloxWords words = philox(d.counter(mask.first_sequence + b, h, mask.first_query + i, key / 4), d.key);
-    return words.at[key % 4] < std::ldexp(dropped, 32) ? 0 : 1 / (1 - dropped);
+    return words.at[key % 4] < d.limit ? 0 : d.kept;
   }
   Mask whole_mask() const {
     Mask whole = mask;

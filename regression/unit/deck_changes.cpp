@@ -253,8 +253,9 @@ Overrides base_of(const std::string& key) {
   if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
   if (key == "model.latent.rope.attention_factor") return {"model.latent.rope.type=yarn"};
-  if (key == "model.attention.rope.truncate") return {"model.attention.rope.type=yarn", "model.attention.head_dim=8"};
-  if (key == "model.latent.rope.truncate") return {"model.latent.rope.type=yarn", "model.latent.rope_dim=8"};
+  if (key == "model.attention.rope.truncate")
+    return {"model.attention.rope.type=yarn", "model.attention.head_dim=8", "model.attention.rope.original_length=200"};
+  if (key == "model.latent.rope.truncate") return {"model.latent.rope.type=yarn", "model.latent.rope_dim=8", "model.latent.rope.original_length=200"};
   if (key == "model.dropout.head") return {"train.objective=tag", "train.tag.num_labels=24"};
   return {};
 }

@@ -144,6 +144,29 @@ TEST(rope, frequencies_are_lowered_as_published) {
   EXPECT_EQ(longer.amplitude(), 1);
 }
 
+// The fastest pair stays what it is, and the slowest is lowered by as much as the text is longer than those first trained on, so many times over.
+TEST(rope, is_lowered_by_the_length_of_longer_texts) {
+  const RopeScaling scaling{RopeScaling::dynamic, 3, 1, 4, 100};
+  const RopeFrequencies plain(1e4, {}, 16, 9), shorter(1e4, scaling, 16, 100), longer(1e4, scaling, 16, 250);
+  for (Index j = 0; j < 16; ++j) {
+    EXPECT_EQ(shorter.at<float>(j), plain.at<float>(j)) << j;
+    EXPECT_NEAR(longer.at<double>(j) / plain.at<double>(j), std::pow(3 * 2.5 - 2, -double(j) / 15), 1e-12) << j;
+  }
+  EXPECT_EQ(longer.amplitude(), 1);
+}
+
+// Between pairs that are none where they are not rounded.
+TEST(rope, yarn_ramps_between_what_lies_between_pairs) {
+  RopeScaling scaling{RopeScaling::yarn, 16, 1, 32, 2048};
+  scaling.truncate = false;
+  const RopeFrequencies yarn(1e4, scaling, 64, 9);
+  const auto pair = [](double turns) { return 64 * std::log(2048 / (turns * 2 * M_PI)) / std::log(1e4); };
+  for (Index j = 0; j < 64; ++j) {
+    const double share = 1 - std::clamp((double(j) - pair(32)) / (pair(1) - pair(32)), 0.0, 1.0), f = std::pow(1e4, -double(j) / 64);
+    EXPECT_NEAR(yarn.at<double>(j) / f, share + (1 - share) / 16, 1e-12) << j;
+  }
+}
+
 // YaRN's own words: a pair that turns at least beta_fast times keeps its frequency, one that turns at most beta_slow times is interpolated, and
 // between the two pairs the share falls by equal steps.
 TEST(rope, yarn_ramps_between_pairs) {
