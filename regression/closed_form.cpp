@@ -240,9 +240,10 @@ void layer_weights(const Place& p, char symbol, const Shards& s, PartRun& x) {
 // Weights that are reduced, updated and gathered together: elements of each type, with the padding that makes equal parts of them.
 struct BucketSizes {
   bool whole = false;  // a tied matrix
-  Index narrow = 0, wide = 0, team_narrow = 0, team_wide = 0, experts = 0;
+  Index narrow = 0, wide = 0, team_narrow = 0, team_wide = 0, experts_narrow = 0, experts_wide = 0;
   Index common() const { return narrow + wide + team_narrow + team_wide; }
-  Index size() const { return common() + experts; }
+  Index experts() const { return experts_narrow + experts_wide; }
+  Index size() const { return common() + experts(); }
 };
 
 // All of a rank's, and by part the bucket whose turn in a buffer it takes; -1: none.
@@ -267,7 +268,7 @@ Buckets buckets_of(const Place& p) {
     BucketSizes& bucket = whole ? all.sizes.back() : all.sizes[turn];
     bucket.narrow += x.all.narrow.extent, bucket.wide += x.all.wide.extent;
     bucket.team_narrow += x.team.narrow.extent, bucket.team_wide += x.team.wide.extent;
-    bucket.experts += x.experts.narrow.extent;
+    bucket.experts_narrow += x.experts.narrow.extent, bucket.experts_wide += x.experts.wide.extent;
     return whole ? -1 : turn;
   };
   if (p.first()) {
@@ -302,7 +303,7 @@ Buckets buckets_of(const Place& p) {
   };
   for (BucketSizes& b : all.sizes) {
     for (Index* size : {&b.narrow, &b.wide, &b.team_narrow, &b.team_wide}) pad(*size, p.copies);
-    pad(b.experts, p.expert_replicas());
+    for (Index* size : {&b.experts_narrow, &b.experts_wide}) pad(*size, p.expert_replicas());
   }
   return all;
 }
@@ -310,7 +311,7 @@ Buckets buckets_of(const Place& p) {
 // Of all buckets, and what a rank keeps of it where that is cut.
 Index flat_extent(const Place& p, bool cut) {
   Index sum = 0;
-  for (const BucketSizes& b : buckets_of(p).sizes) sum += cut ? b.common() / p.copies + b.experts / p.expert_replicas() : b.size();
+  for (const BucketSizes& b : buckets_of(p).sizes) sum += cut ? b.common() / p.copies + b.experts() / p.expert_replicas() : b.size();
   return sum;
 }
 
@@ -551,9 +552,11 @@ void add_bucket(const Place& p, Ledger& ledger, const BucketSizes& bucket, Index
     add(ledger, p.copies_name, Operation::reduce_scatter, reductions, size * p.reduced());
     add(ledger, p.copies_name, Operation::all_gather, gathers, size / p.copies * bytes);
   }
-  if (bucket.experts == 0 || p.expert_replicas() == 1) return;
-  add(ledger, "expert-replicas", Operation::reduce_scatter, reductions, bucket.experts * p.reduced());
-  add(ledger, "expert-replicas", Operation::all_gather, gathers, bucket.experts / p.expert_replicas() * p.narrow);
+  for (const auto& [size, bytes] : {std::pair{bucket.experts_narrow, p.narrow}, {bucket.experts_wide, p.wide}}) {
+    if (size == 0 || p.expert_replicas() == 1) continue;
+    add(ledger, "expert-replicas", Operation::reduce_scatter, reductions, size * p.reduced());
+    add(ledger, "expert-replicas", Operation::all_gather, gathers, size / p.expert_replicas() * bytes);
+  }
 }
 
 // All gradients once, bucket by bucket. Where ranks cut among themselves: their sum, and the weights that have changed, once; with gradients in
@@ -564,7 +567,7 @@ void data_axis(const Place& p, Ledger& ledger) {
   if (p.shard == Shard::none) {
     for (const BucketSizes& b : buckets.sizes) {
       add(ledger, p.copies_name, Operation::all_reduce, 1, b.common() * p.reduced());
-      if (b.experts > 0 && p.expert_replicas() > 1) add(ledger, "expert-replicas", Operation::all_reduce, 1, b.experts * p.reduced());
+      if (b.experts() > 0 && p.expert_replicas() > 1) add(ledger, "expert-replicas", Operation::all_reduce, 1, b.experts() * p.reduced());
     }
     return;
   }

@@ -188,7 +188,9 @@ def stored(family, weights):
         if family == "Mixtral":
             block = block.replace(".mlp", ".block_sparse_moe")
             name = name.replace(".mlp.gate.", ".block_sparse_moe.gate.")
-        if part == "gate_up_proj":
+        if family == "GptOss":
+            parts[name] = x
+        elif part == "gate_up_proj":
             for e, both in enumerate(x):
                 parts[f"{block}.experts.{e}.{gate}.weight"], parts[f"{block}.experts.{e}.{up}.weight"] = both.chunk(2)
         elif part == "down_proj":
