@@ -66,11 +66,13 @@ void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A>
 }
 
 template <class T>
-void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse,
+                      Tensor1<const Acc<T>> sinks) {
   using A = Acc<T>;
+  ensure(sinks.span() == 0 || Index(sinks.span()) == shape.num_heads, "{} sinks of {} heads", sinks.span(), shape.num_heads);
   const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
   if (const auto run = dev.launch("attention_finish", double(R) * shape.num_heads * V, double(R) * shape.num_heads * V * (sizeof(A) + sizeof(T))))
-    backend::attention_finish<T>(dev, shape, state, out, lse);
+    backend::attention_finish<T>(dev, shape, state, out, lse, sinks);
 }
 
 template <class T>
@@ -78,6 +80,14 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
   const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
   if (const auto run = dev.launch("attention_delta", 2.0 * R * shape.num_heads * V, 2.0 * R * shape.num_heads * V * sizeof(T)))
     backend::attention_delta<T>(dev, shape, dout, out, delta);
+}
+
+template <class A>
+void attention_sink_terms(Device& dev, Tensor1<const A> sinks, Tensor2<const A> lse, Tensor2<const A> delta, Tensor2<A> terms) {
+  const double n = double(terms.extent(0)) * double(terms.extent(1));
+  ensure(sinks.extent(0) == terms.extent(1) && lse.span() == terms.span() && delta.span() == terms.span(), "terms ({},{}) of {} sinks",
+         terms.extent(0), terms.extent(1), sinks.extent(0));
+  if (const auto run = dev.launch("attention_sinks", 3 * n, 3.0 * sizeof(A) * n)) backend::attention_sink_terms<A>(dev, sinks, lse, delta, terms);
 }
 
 template <class T>

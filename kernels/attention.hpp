@@ -5,10 +5,13 @@
 //                         l = e^(m-m') l + rowsum p,  o = e^(m-m') o + p v
 //   A bias b(head, distance from query to key), where there is one, is added to S behind the cap.
 //   At the end:  out = o / l,  lse = m + log l.   Rows that may see no key keep m = -infinity, l = 0 and give out = 0, lse = -infinity
+//   With dropout o has D p in place of p, D as dropout.hpp has it for the token, its head and the token of the key; m and l stay what they are.
+//   A sink s of each head (gpt-oss) is a key without a value that every query sees: it joins m and l at the end.
 #pragma once
 
 #include "kernels/any_tensor.hpp"
 #include "kernels/documents.hpp"
+#include "kernels/dropout.hpp"
 #include "kernels/soft_cap.hpp"
 
 namespace gyr {
@@ -25,7 +28,8 @@ struct Mask {
   bool causal = true;
   Index first_query = 0, first_key = 0;
   Documents documents = {};
-  Index window = 0;  // 0: unlimited
+  Index window = 0;          // 0: unlimited
+  Index first_sequence = 0;  // number of the shape's first one in the micro-batch
 };
 
 // The same as bounds: query i of a sequence sees the keys [hidden, seen) of the block. Neither falls from query to query of a document.
@@ -58,10 +62,12 @@ struct DistanceBias {
   DistanceBias of_heads(Index first, Index count) const;
 };
 
-// What a product of a query and a key becomes: scale q k', or cap tanh(scale q k' / cap), and a bias besides.
+// What a product of a query and a key becomes: scale q k', or cap tanh(scale q k' / cap), and a bias besides; and what of its power of e meets no
+// value.
 struct ScoreRule {
   double scale, cap;  // cap 0: none
   DistanceBias bias = {};
+  Dropout dropout = {};
 
   ScoreRule(double scale, double cap = 0) : scale(scale), cap(cap) {}
 };
@@ -73,6 +79,18 @@ struct AttentionState {
   Tensor2<A> m, l;  // (B Tq, H)
 };
 
+// Largest score and sum of a row once a sink has joined them, and what o shrinks by; -infinity: there is no sink.
+template <class A>
+struct WithSink {
+  A m, l, shrink;
+};
+template <class A>
+GYR_FUNCTION WithSink<A> with_sink(A sink, A m, A l) {
+  if (sink == -std::numeric_limits<A>::infinity()) return {m, l, A(1)};
+  const A top = m > sink ? m : sink, shrink = fast_exp(m - top);  // 0 for a row that has met no key
+  return {top, l * shrink + fast_exp(sink - top), shrink};
+}
+
 enum class Carry { fresh, continued };  // fresh: the state is written without being read
 
 template <class T>
@@ -83,17 +101,23 @@ void attention(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Ma
 template <class A>
 void attention_merge(Device&, const AttentionShape&, AttentionState<A> other, AttentionState<A> state);
 
-// out = o / l, lse = m + log l; lse may be state.m, and out may be state.o's memory where T is Acc<T>.
+// out = o / l, lse = m + log l; lse may be state.m, and out may be state.o's memory where T is Acc<T>. With sinks m and l are first those of the keys
+// and a sink.
 template <class T>
-void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> state, Tensor2<T> out /*(B Tq, H V)*/,
-                      Tensor2<Acc<T>> lse /*(B Tq, H)*/);
+void attention_finish(Device&, const AttentionShape&, AttentionState<Acc<T>> state, Tensor2<T> out /*(B Tq, H V)*/, Tensor2<Acc<T>> lse /*(B Tq, H)*/,
+                      Tensor1<const Acc<T>> sinks /*(H)*/ = {});
 
 // delta(r, h) = sum over the head's channels of do * out
 template <class T>
 void attention_delta(Device&, const AttentionShape&, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta /*(B Tq, H)*/);
 
+// The terms of a sink's gradient, whose sum over rows it is:  -exp(sink(h) - lse(r, h)) delta(r, h)
+template <class A>
+void attention_sink_terms(Device&, Tensor1<const A> sinks /*(H)*/, Tensor2<const A> lse, Tensor2<const A> delta, Tensor2<A> terms /*(B Tq, H)*/);
+
 // p = exp(S - lse),  dv += p' do,  dp = do v',  db(distance) += p (dp - delta),  ds = p (dp - delta) (1 - (S / cap)^2) scale,  dq += ds k,
-// dk += ds' q  (dk, dv summed over the group's heads; db over all pairs at that distance)
+// dk += ds' q  (dk, dv summed over the group's heads; db over all pairs at that distance); with dropout D p in place of p in dv, and D dp in place
+// of dp
 template <class T>
 void attention_backward(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
                         Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq /*+=*/,

@@ -12,6 +12,7 @@
 #include "kernels/convolution.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/distance_bias.hpp"
+#include "kernels/dropout.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/expert_rows.hpp"
@@ -35,7 +36,10 @@ void attention(Device&, const AttentionShape& shape, const Mask& mask, const Sco
 template <class A>
 void attention_merge(Device&, const AttentionShape& shape, AttentionState<A> other, AttentionState<A> state);
 template <class T>
-void attention_finish(Device&, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse);
+void attention_finish(Device&, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse,
+                      Tensor1<const Acc<T>> sinks);
+template <class A>
+void attention_sink_terms(Device&, Tensor1<const A> sinks, Tensor2<const A> lse, Tensor2<const A> delta, Tensor2<A> terms);
 template <class T>
 void attention_delta(Device&, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta);
 template <class T>
@@ -43,6 +47,9 @@ void attention_backward(Device&, const AttentionShape& shape, const Mask& mask, 
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk,
                         Matrix<Acc<T>> dv);  // as attention
+
+template <class T>
+void drop(Device&, const Dropout&, const TokenPlaces&, Index first_row, Tensor2<const T> x, Tensor2<T> y);
 
 template <class A>
 void soft_cap(Device&, double cap, Tensor2<A> x);
@@ -119,10 +126,15 @@ void gather_rows(Device&, const ExpertRows&, Tensor2<const T> x, Tensor2<T> y);
 template <class T>
 void combine_rows(Device&, const ExpertRows&, Tensor2<const T> x, Add, Tensor2<T> y);
 template <class T>
-void weighted_swiglu(Device&, const ExpertRows&, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y);
+void weighted_glu(Device&, Activation, const ExpertRows&, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y);
 template <class T>
-void weighted_swiglu_backward(Device&, const ExpertRows&, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> dgate_up,
-                              Tensor2<Acc<T>> dw);
+void weighted_glu_backward(Device&, Activation, const ExpertRows&, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
+                           Tensor2<T> dgate_up, Tensor2<Acc<T>> dw);
+template <class T>
+void add_weighted_bias(Device&, Tensor1<const std::int32_t> slot, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor2<T> y);
+template <class T>
+void weighted_bias_backward(Device&, Tensor1<const std::int32_t> slot, Tensor2<const T> dy, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                            Tensor2<Acc<T>> dw, Tensor2<T> terms);
 
 template <class T>
 void rmsnorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd, double offset);

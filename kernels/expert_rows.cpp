@@ -40,24 +40,43 @@ void combine_rows(Device& dev, const ExpertRows& rows, Tensor2<const T> x, Add a
 }
 
 template <class T>
-void weighted_swiglu(Device& dev, const ExpertRows& rows, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
+void weighted_glu(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
   const Index height = y.extent(0), width = y.extent(1);
   ensure(height == slots(rows) && Index(gate_up.extent(0)) == height && Index(gate_up.extent(1)) == 2 * width && Index(w.span()) == height,
-         "weighted swiglu of ({},{}) with {} weights into ({},{})", gate_up.extent(0), gate_up.extent(1), w.span(), height, width);
-  if (const auto run = dev.launch("weighted_swiglu", 7.0 * height * width, 3.0 * sizeof(T) * height * width))
-    backend::weighted_swiglu<T>(dev, rows, gate_up, w, y);
+         "weighted glu of ({},{}) with {} weights into ({},{})", gate_up.extent(0), gate_up.extent(1), w.span(), height, width);
+  if (const auto run = dev.launch("weighted_glu", 7.0 * height * width, 3.0 * sizeof(T) * height * width))
+    backend::weighted_glu<T>(dev, a, rows, gate_up, w, y);
 }
 
 template <class T>
-void weighted_swiglu_backward(Device& dev, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
-                              Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
+void weighted_glu_backward(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
+                           Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
   const Index height = dy.extent(0), width = dy.extent(1);
   for (const auto& pair : {gate_up, Tensor2<const T>(dgate_up)})
-    ensure(height == slots(rows) && Index(pair.extent(0)) == height && Index(pair.extent(1)) == 2 * width, "weighted swiglu of ({},{}) with ({},{})",
+    ensure(height == slots(rows) && Index(pair.extent(0)) == height && Index(pair.extent(1)) == 2 * width, "weighted glu of ({},{}) with ({},{})",
            pair.extent(0), pair.extent(1), height, width);
   ensure(Index(w.span()) == height && Index(dw.span()) == height, "{} and {} weights of {} rows", w.span(), dw.span(), height);
-  if (const auto run = dev.launch("weighted_swiglu_backward", 16.0 * height * width, 5.0 * sizeof(T) * height * width))
-    backend::weighted_swiglu_backward<T>(dev, rows, dy, gate_up, w, dgate_up, dw);
+  if (const auto run = dev.launch("weighted_glu_backward", 16.0 * height * width, 5.0 * sizeof(T) * height * width))
+    backend::weighted_glu_backward<T>(dev, a, rows, dy, gate_up, w, dgate_up, dw);
+}
+
+template <class T>
+void add_weighted_bias(Device& dev, Tensor1<const std::int32_t> slot, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor2<T> y) {
+  const Index height = y.extent(0), width = y.extent(1);
+  ensure(Index(slot.extent(0)) == height && Index(bias.extent(0)) == width, "a bias of {} for ({},{}) in {} slots", bias.extent(0), height, width,
+         slot.extent(0));
+  if (const auto run = dev.launch("add_weighted_bias", 2.0 * height * width, 2.0 * sizeof(T) * height * width))
+    backend::add_weighted_bias<T>(dev, slot, w, bias, y);
+}
+
+template <class T>
+void weighted_bias_backward(Device& dev, Tensor1<const std::int32_t> slot, Tensor2<const T> dy, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                            Tensor2<Acc<T>> dw, Tensor2<T> terms) {
+  const Index height = dy.extent(0), width = dy.extent(1);
+  ensure(Index(slot.extent(0)) == height && Index(bias.extent(0)) == width && terms.span() == dy.span() && (dw.span() == 0 || dw.span() == w.span()),
+         "a bias of {} for ({},{}) in {} slots", bias.extent(0), height, width, slot.extent(0));
+  if (const auto run = dev.launch("weighted_bias_backward", 3.0 * height * width, 2.0 * sizeof(T) * height * width))
+    backend::weighted_bias_backward<T>(dev, slot, dy, w, bias, dw, terms);
 }
 
 GYR_SCALARS(GYR_EXPERT_ROWS)

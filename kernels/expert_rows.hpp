@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/activation.hpp"
 #include "kernels/rmsnorm.hpp"
 
 namespace gyr {
@@ -25,12 +26,22 @@ void gather_rows(Device&, const ExpertRows&, Tensor2<const T> x /*(R,D)*/, Tenso
 template <class T>
 void combine_rows(Device&, const ExpertRows&, Tensor2<const T> x /*(R K,D)*/, Add, Tensor2<T> y /*(R,D)*/);
 
-// y(p) = w(slot(p)) up silu(gate), gate and up side by side
+// y(p) = w(slot(p)) up a(gate), gate and up side by side, as activation.hpp has it
 template <class T>
-void weighted_swiglu(Device&, const ExpertRows&, Tensor2<const T> gate_up /*(R K,2F)*/, Tensor2<const Acc<T>> w /*(R,K)*/, Tensor2<T> y /*(R K,F)*/);
-// dup = w dy silu(gate),   dgate = w dy up silu'(gate),   dw(slot(p)) = <dy, up silu(gate)>
+void weighted_glu(Device&, Activation, const ExpertRows&, Tensor2<const T> gate_up /*(R K,2F)*/, Tensor2<const Acc<T>> w /*(R,K)*/,
+                  Tensor2<T> y /*(R K,F)*/);
+// dup = w dy a(gate),   dgate = w dy up a'(gate),   dw(slot(p)) = <dy, up a(gate)>
 template <class T>
-void weighted_swiglu_backward(Device&, const ExpertRows&, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> dgate_up,
-                              Tensor2<Acc<T>> dw);
+void weighted_glu_backward(Device&, Activation, const ExpertRows&, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
+                           Tensor2<T> dgate_up, Tensor2<Acc<T>> dw);
+
+// Of neighbouring grouped rows, whose slots these are, and a bias b that all of them add to their output, (D):   y(p) += w(slot(p)) b
+template <class T>
+void add_weighted_bias(Device&, Tensor1<const std::int32_t> slot /*(N)*/, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                       Tensor2<T> y /*(N,D)*/);
+// dw(slot(p)) += <dy(p), b> where there is dw,   terms(p) = w(slot(p)) dy(p), whose sum over rows is the gradient of b
+template <class T>
+void weighted_bias_backward(Device&, Tensor1<const std::int32_t> slot, Tensor2<const T> dy, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                            Tensor2<Acc<T>> dw, Tensor2<T> terms);
 
 }  // namespace gyr

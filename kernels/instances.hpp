@@ -30,12 +30,15 @@
   template void add_choices<A>(Device&, Tensor2<const std::int32_t>, Tensor1<A>); \
   template void add_balance_gradient<A>(Device&, const Routing&, Tensor2<const A>, Tensor1<const A>, Tensor1<const A>, double, double, Tensor2<A>);
 
-#define GYR_EXPERT_ROWS(T)                                                                                                                     \
-  template void gather_rows<T>(Device&, const ExpertRows&, Tensor2<const T>, Tensor2<T>);                                                      \
-  template void combine_rows<T>(Device&, const ExpertRows&, Tensor2<const T>, Add, Tensor2<T>);                                                \
-  template void weighted_swiglu<T>(Device&, const ExpertRows&, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<T>);                           \
-  template void weighted_swiglu_backward<T>(Device&, const ExpertRows&, Tensor2<const T>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<T>, \
-                                            Tensor2<Acc<T>>);
+#define GYR_EXPERT_ROWS(T)                                                                                                                      \
+  template void gather_rows<T>(Device&, const ExpertRows&, Tensor2<const T>, Tensor2<T>);                                                       \
+  template void combine_rows<T>(Device&, const ExpertRows&, Tensor2<const T>, Add, Tensor2<T>);                                                 \
+  template void weighted_glu<T>(Device&, Activation, const ExpertRows&, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<T>);                   \
+  template void weighted_glu_backward<T>(Device&, Activation, const ExpertRows&, Tensor2<const T>, Tensor2<const T>, Tensor2<const Acc<T>>,     \
+                                         Tensor2<T>, Tensor2<Acc<T>>);                                                                          \
+  template void add_weighted_bias<T>(Device&, Tensor1<const std::int32_t>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor2<T>);           \
+  template void weighted_bias_backward<T>(Device&, Tensor1<const std::int32_t>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, \
+                                          Tensor2<Acc<T>>, Tensor2<T>);
 
 #define GYR_RMSNORM(T)                                                                                                                          \
   template void rmsnorm<T>(Device&, Tensor2<const T>, Tensor1<const Acc<T>>, double, Tensor2<T>, Tensor1<Acc<T>>, double);                      \
@@ -56,6 +59,8 @@
 #define GYR_DISTANCE_BIAS(A)                                                                                       \
   template void distance_bias<A>(Device&, const DistanceBuckets&, Tensor2<const A>, Index, Tensor2<A>);            \
   template void distance_bias_backward<A>(Device&, const DistanceBuckets&, Tensor2<const A>, Index, Tensor2<A>);
+#define GYR_DROPOUT(T) template void drop<T>(Device&, const Dropout&, const TokenPlaces&, Index, Tensor2<const T>, Tensor2<T>);
+
 #define GYR_SOFT_CAP(A) template void soft_cap<A>(Device&, double, Tensor2<A>);
 
 #define GYR_GATE(T)                                                                                                                              \
@@ -99,15 +104,17 @@
   template void cross_entropy_backward<T>(Device&, Tensor2<const Acc<T>>, Index, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Tensor1<const Token>, \
                                           Index, double, const LossTerms&, Tensor2<T>, double);
 
-#define GYR_ATTENTION(T)                                                                                                                       \
-  template void attention<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>, Matrix<const T>, \
-                             Carry, AttentionState<Acc<T>>);                                                                                   \
-  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>);                      \
-  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                       \
-  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>,         \
-                                      Matrix<const T>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>,         \
+#define GYR_ATTENTION(T)                                                                                                                         \
+  template void attention<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>, Matrix<const T>,   \
+                             Carry, AttentionState<Acc<T>>);                                                                                     \
+  template void attention_finish<T>(Device&, const AttentionShape&, AttentionState<Acc<T>>, Tensor2<T>, Tensor2<Acc<T>>, Tensor1<const Acc<T>>); \
+  template void attention_delta<T>(Device&, const AttentionShape&, Tensor2<const T>, Tensor2<const T>, Tensor2<Acc<T>>);                         \
+  template void attention_backward<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>,           \
+                                      Matrix<const T>, Tensor2<const T>, Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Matrix<Acc<T>>,           \
                                       Matrix<Acc<T>>, Matrix<Acc<T>>);
-#define GYR_ATTENTION_MERGE(A) template void attention_merge<A>(Device&, const AttentionShape&, AttentionState<A>, AttentionState<A>);
+#define GYR_ATTENTION_MERGE(A)                                                                            \
+  template void attention_merge<A>(Device&, const AttentionShape&, AttentionState<A>, AttentionState<A>); \
+  template void attention_sink_terms<A>(Device&, Tensor1<const A>, Tensor2<const A>, Tensor2<const A>, Tensor2<A>);
 
 #define GYR_GEMM(T, S) \
   template void gemm<T, S>(Device&, MatrixOp, Matrix<const T>, MatrixOp, Matrix<const T>, Matrix<S>, double, double, const char*);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random numbers as a function of where they are used: Philox4x32-10 (Salmon et al. 2011) keyed by (seed, stream), counted by the
-// logical index of the element. No state: any rank can draw any element, so that layouts do not change numbers.
+// Random numbers as a function of where they are used: Philox4x32-10 (philox.hpp) keyed by (seed, stream), counted by the logical index of the
+// element. No state: any rank can draw any element, so that layouts do not change numbers.
 #pragma once
 
-#include <array>
 #include <string_view>
 
 #include "kernels/device.hpp"
+#include "kernels/philox.hpp"
 
 namespace gyr {
 
-// The four words of one Philox4x32-10 block.
-std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
+// 64 bits of a text: FNV-1a.
+std::uint64_t hash_of(std::string_view text);
 
 // A stream of numbers named by a seed and a text.
 class Stream {
@@ -21,7 +21,7 @@ class Stream {
   double normal(Index i) const;   // mean 0, standard deviation 1 (Box-Muller)
 
  private:
-  std::array<std::uint32_t, 2> key_;
+  PhiloxKey key_;
   std::uint64_t name_;
 };
 

@@ -9,12 +9,15 @@
 
 namespace gyr {
 
-RopeFrequencies::RopeFrequencies(double theta, const RopeScaling& scaling, Index half) : theta_(theta), scaling_(scaling), half_(half) {
+RopeFrequencies::RopeFrequencies(double theta, const RopeScaling& scaling, Index half, Index length) : theta_(theta), scaling_(scaling), half_(half) {
+  if (scaling.type == RopeScaling::dynamic && length > scaling.original_positions && half > 1)
+    theta_ *= std::pow(scaling.factor * double(length) / double(scaling.original_positions) - (scaling.factor - 1), double(half) / double(half - 1));
   if (scaling.type == RopeScaling::llama3) first_ = scaling.low_freq_factor, last_ = scaling.high_freq_factor;
   if (scaling.type != RopeScaling::yarn) return;
   const auto pair = [&](double turns) { return double(half) * std::log(double(scaling.original_positions) / (turns * 2 * M_PI)) / std::log(theta); };
-  first_ = std::max(std::floor(pair(scaling.high_freq_factor)), 0.0);
-  last_ = std::min(std::ceil(pair(scaling.low_freq_factor)), double(2 * half - 1));
+  const double first = pair(scaling.high_freq_factor), last = pair(scaling.low_freq_factor);
+  first_ = std::max(scaling.truncate ? std::floor(first) : first, 0.0);
+  last_ = std::min(scaling.truncate ? std::ceil(last) : last, double(2 * half - 1));
   if (first_ == last_) last_ += 0.001;
   amplitude_ = scaling.attention_factor > 0 ? scaling.attention_factor : scaling.factor > 1 ? 0.1 * std::log(scaling.factor) + 1 : 1;
 }
@@ -22,7 +25,7 @@ RopeFrequencies::RopeFrequencies(double theta, const RopeScaling& scaling, Index
 // Made once, this is no step's work.
 template <class A>
 void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, const Rotation<A>& table) {
-  if (!dev.dry_run()) backend::rope_table<A>(dev, RopeFrequencies(rope_theta, scaling, table.cosine.extent(1)), table);
+  if (!dev.dry_run()) backend::rope_table<A>(dev, RopeFrequencies(rope_theta, scaling, table.cosine.extent(1), table.cosine.extent(0)), table);
 }
 
 template <class S, class T>

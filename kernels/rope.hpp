@@ -14,27 +14,30 @@ namespace gyr {
 //   linear   share = 0
 //   llama3   share rises with turns(f) from low_freq_factor to high_freq_factor (Llama 3.1)
 //   yarn     share rises with j, from the pair that turns low_freq_factor times back to the one that turns high_freq_factor times, both rounded
-//            outwards; and queries and keys are scaled by `attention_factor`, where that is 0 by 0.1 ln(factor) + 1 (Peng et al., "YaRN", 2023, who
-//            call the two beta_slow and beta_fast)
+//            outwards where `truncate`; and queries and keys are scaled by `attention_factor`, where that is 0 by 0.1 ln(factor) + 1 (Peng et al.,
+//            "YaRN", 2023, who call the two beta_slow and beta_fast)
+//   dynamic  f stays; of sequences of L > original_positions tokens theta grows by (factor L / original_positions - factor + 1)^(E / (E - 2)) (NTK).
+//            L is the number of positions that there are angles of
 struct RopeScaling {
-  enum Type { none, linear, llama3, yarn } type = none;
+  enum Type { none, linear, llama3, yarn, dynamic } type = none;
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
   Index original_positions = 8192;
   double attention_factor = 0;
+  bool truncate = true;
 
   auto operator<=>(const RopeScaling&) const = default;
 };
 
-// The frequencies of `half` pairs.
+// The frequencies of `half` pairs, for sequences of so many tokens.
 class RopeFrequencies {
  public:
-  RopeFrequencies(double theta, const RopeScaling& scaling, Index half);
+  RopeFrequencies(double theta, const RopeScaling& scaling, Index half, Index length);
 
   // Of pair j, in the arithmetic of A, as Hugging Face has it.
   template <class A>
   GYR_FUNCTION A at(Index j) const {
     const A f = A(1) / std::pow(A(theta_), A(2 * j) / A(2 * half_)), lowered = f / A(scaling_.factor);
-    if (scaling_.type == RopeScaling::none) return f;
+    if (scaling_.type == RopeScaling::none || scaling_.type == RopeScaling::dynamic) return f;
     if (scaling_.type == RopeScaling::linear) return lowered;
     const A share = scaling_.type == RopeScaling::llama3 ? rising(A(scaling_.original_positions) / (A(2 * M_PI) / f)) : A(1) - rising(A(j));
     return share <= 0 ? lowered : share >= 1 ? f : (A(1) - share) * lowered + share * f;

@@ -4,14 +4,14 @@
 #include <cmath>
 
 #include "modules/contribution.hpp"
-#include "modules/shared_attention.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
 
 template <class T>
 Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters& parameters)
-    : c_(m.attention), eps_(m.rms_norm_eps), norm_offset_(m.norm_offset), name_(name), scores_(1 / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
+    : c_(m.attention), eps_(m.rms_norm_eps), norm_offset_(m.norm_offset), name_(name), scores_(1 / std::sqrt(double(c_.head_dim)), c_.soft_cap),
+      dropped_(m.dropout.attention) {
   using P = Parameters;
   const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
   const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
@@ -36,6 +36,10 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
     return &parameters.declare({name + part + ".weight", {c_.head_dim}, replicated(), constant(1 - norm_offset_), Storage::wide, false, true});
   };
   if (c_.qk_norm) q_norm_ = norm(".q_norm"), k_norm_ = norm(".k_norm");
+  if (c_.sinks) {
+    const Run heads{c_.num_heads, c_.num_heads, false, query.key};
+    sinks_ = &parameters.declare({name + ".sinks", {c_.num_heads}, by_rows({heads}), normal(m.init_std), Storage::wide, false});
+  }
   num_heads_ = q_->rows() / c_.head_dim;
   num_kv_heads_ = k_->rows() / c_.head_dim;
   v_head_dim_ = o_->columns() / num_heads_;
@@ -112,9 +116,8 @@ void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
   const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
   Scope scope(a.dev.scratch);
-  ScoreRule scores = scores_;
-  scores.bias = distance_bias_of<Acc<T>>(a, c_.relative_bias, false);
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores, c_.window)->forward(q, k, channels<T>(v), out, lse);
+  const ScoreRule scores = this->scores(a, false);
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores, c_.window)->forward(q, k, channels<T>(v), out, lse, sinks());
   else attend_to_own(a, scores, qkv, out, lse);
   contribute_once<T>(a.dev, *o_, out);
 }
@@ -125,7 +128,7 @@ void Attention<T>::attend_to_own(Pass& a, const ScoreRule& scores, Tensor2<T> qk
   const AttentionState<Acc<T>> state = state_behind<T>(a, out, lse);
   if (a.state) attend_with_past(a, scores, qkv, state);
   else attend(a, scores, qkv, state);
-  attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse);
+  attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse, sinks().values);
 }
 
 template <class T>
@@ -133,6 +136,21 @@ void Attention<T>::attend(Pass& a, const ScoreRule& scores, Tensor2<T> qkv, Atte
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
   attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), mask(a), scores, q, k, channels<T>(v), Carry::fresh,
                state);
+}
+
+template <class T>
+ScoreRule Attention<T>::scores(Pass& a, bool backward) const {
+  ScoreRule scores = scores_;
+  scores.bias = distance_bias_of<Acc<T>>(a, c_.relative_bias, backward);
+  scores.dropout = a.dropout(name_, dropped_);
+  scores.dropout.first_head = q_->first(0) / c_.head_dim;
+  return scores;
+}
+
+template <class T>
+auto Attention<T>::sinks() const -> Sinks<Acc<T>> {
+  if (!sinks_) return {};
+  return {sinks_->template vector<const Acc<T>>(), sinks_->trained ? sinks_->template vector_gradient<Acc<T>>() : Tensor1<Acc<T>>()};
 }
 
 template <class T>
@@ -212,10 +230,13 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   const auto q = part(qkv, 0), k = part(qkv, 1), v = channels<T>(part(qkv, 2));
   const auto dq = part(dwide, 0), dk = part(dwide, 1), dv = channels<A>(part(dwide, 2));
   const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
-  ScoreRule scores = scores_;
-  scores.bias = distance_bias_of<A>(a, c_.relative_bias, true);
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores, c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
-  else attention_backward<T>(a.dev, all, mask(a), scores, q, k, v, dout, lse, delta, dq, dk, dv);
+  const ScoreRule scores = this->scores(a, true);
+  if (a.context) {
+    shared_attention<T>(a, shape(0, 0, 0), scores, c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv, sinks());
+  } else {
+    attention_backward<T>(a.dev, all, mask(a), scores, q, k, v, dout, lse, delta, dq, dk, dv);
+    sinks_backward<Acc<T>>(a, sinks(), lse, delta);
+  }
   add_to_table<A>(a, c_.relative_bias, scores.bias);
 
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
@@ -233,12 +254,14 @@ void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, T
 }
 
 void read_rope_scaling(Section& s, RopeScaling& c) {
-  c.type = get_word(s, "type", c.type, {"none", "linear", "llama3", "yarn"}, "how frequencies are lowered");
+  c.type = get_word(s, "type", c.type, {"none", "linear", "llama3", "yarn", "dynamic"},
+                    "how frequencies are lowered; dynamic: by the length that the run's sequences have, in generation prompt and answer together");
   c.factor = s.get("factor", c.factor, "of how much longer texts are").at_least(1).finite();
   c.original_positions = s.get("original_length", c.original_positions, "length first trained on").unit("tokens").positive().at_most(longest);
   c.low_freq_factor = s.get("low_freq_factor", c.low_freq_factor, "llama3, yarn: turns below which all is lowered").positive().finite();
   c.high_freq_factor = s.get("high_freq_factor", c.high_freq_factor, "llama3, yarn (usually 32): turns above which nothing is").positive().finite();
   c.attention_factor = s.get("attention_factor", c.attention_factor, "yarn: scales q and k; 0: by factor").at_least(0).finite();
+  c.truncate = s.get("truncate", c.truncate, "yarn: the pairs between which frequencies change are rounded outwards");
 }
 
 void read_relative_bias(Section& s, RelativeBiasConfig& c) {
@@ -260,6 +283,7 @@ void read_attention(Section& s, ModelConfig& m) {
   c.qk_norm = s.get("qk_norm", c.qk_norm, "RMSNorm of every head of q and k, before they turn");
   c.soft_cap = s.get("soft_cap", c.soft_cap, "bound that scores tend to: they become soft_cap tanh(score / soft_cap); 0: none").at_least(0).finite();
   read_relative_bias(s.section("relative_bias", "numbers that scores are added by the distance from query to key (T5)"), c.relative_bias);
+  c.sinks = s.get("sinks", c.sinks, "a learned score of each head that takes a part of its attention and has no value");
   c.causal = s.get("causal", c.causal, "a token sees those before it; false: every token of a text sees all of it");
   c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
   c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "scales the keys");

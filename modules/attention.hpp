@@ -7,13 +7,14 @@
 #include "kernels/attention.hpp"
 #include "kernels/head_norm.hpp"
 #include "modules/relative_bias.hpp"
+#include "modules/shared_attention.hpp"
 
 namespace gyr {
 
 template <class T>
 class Attention final : public Branch<T> {
  public:
-  // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj; with qk_norm .q_norm and .k_norm
+  // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj; with qk_norm .q_norm and .k_norm; with sinks .sinks
   Attention(const ModelConfig&, const std::string& name, Parameters&);
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
   void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
@@ -40,10 +41,13 @@ class Attention final : public Branch<T> {
   void turn(Pass&, Rotate, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y) const;
   void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend_to_own(Pass&, const ScoreRule&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
+  // Of this pass, a bias in scratch until the end of the scope.
+  ScoreRule scores(Pass&, bool backward) const;
   void attend(Pass&, const ScoreRule&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void attend_with_past(Pass&, const ScoreRule&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void remember_last(Pass&, Matrix<const T> kv, Index past, Tensor2<T> cache);
   Mask mask(const Pass&) const;
+  Sinks<Acc<T>> sinks() const;
   // This rank's channels of the values, among all of its key heads.
   template <class S>
   Matrix<S> channels(const Matrix<S>& v) const {
@@ -59,7 +63,9 @@ class Attention final : public Branch<T> {
   Index num_heads_, num_kv_heads_;  // on this rank
   Index v_head_dim_, first_value_;  // channels of each head that this rank takes the values of
   ScoreRule scores_;
+  double dropped_;  // of the weights that queries give keys
   Parameter *q_, *k_, *v_, *o_;
+  Parameter* sinks_ = nullptr;
   Parameter *q_norm_ = nullptr, *k_norm_ = nullptr;
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
 };

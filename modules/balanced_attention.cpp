@@ -95,11 +95,12 @@ void BalancedAttention<T>::for_sequences(const BalancedStep& step, const Meet& m
   if (step.queries < 0) return;
   const Index length = s_.seq_length, first_query = step.queries * length;
   for (Index b = 0; b < s_.batch; ++b)
-    meet(b * length, Mask{true, first_query, step.keys * length, s_.whole_documents.of_rows(b * s_.ranks * length + first_query, length), window_});
+    meet(b * length,
+         Mask{true, first_query, step.keys * length, s_.whole_documents.of_rows(b * s_.ranks * length + first_query, length), window_, b});
 }
 
 template <class T>
-void BalancedAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<A> lse) {
+void BalancedAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<A> lse, const Sinks<A>& sinks) {
   Scope scope(a_.dev.scratch);
   const Widths in{k_width() + v_width(), q_width()}, result{0, out_width() + 2 * shape_.num_heads};
   const AttentionState<A> own = state_behind<T>(a_, out, lse);
@@ -130,12 +131,13 @@ void BalancedAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<
     if (steps_[t].sent == Moved::queries) attention_merge<A>(a_.dev, shape_, state_in(returned), own);
   };
   walk(fetch, meet, give_back, take);
-  attention_finish<T>(a_.dev, shape_, own, out, lse);
+  attention_finish<T>(a_.dev, shape_, own, out, lse, sinks.values);
 }
 
 template <class T>
 void BalancedAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const A> lse,
-                                    Tensor2<const A> delta, Matrix<A> dq, Matrix<A> dk, Matrix<A> dv) {
+                                    Tensor2<const A> delta, Matrix<A> dq, Matrix<A> dk, Matrix<A> dv, const Sinks<A>& sinks) {
+  sinks_backward<A>(a_, sinks, lse, delta);
   Scope scope(a_.dev.scratch);
   const Index heads = shape_.num_heads;
   const Widths in{k_width() + v_width(), q_width() + out_width()}, sums{0, 2 * heads}, result{k_width() + v_width(), q_width()};

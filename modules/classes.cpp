@@ -46,12 +46,12 @@ ClassFront read_front(Section& s, const char* usual, const Objective* otherwise)
   return ClassFront(std::find(words.begin(), words.end(), word) - words.begin());
 }
 
-Output output_of_classes(const Objective& objective) {
+Output output_of_classes(const Objective& objective, const ModelConfig& c) {
   const Index classes = Index(objective.classes().size());
   require(classes >= 2, Exit::config,
           "train.objective = {0}: there are {1} classes; name them in train.{0}.labels, or give their number as train.{0}.num_labels",
           objective.name(), classes);
-  return {.name = "classifier", .columns = classes, .bias = true, .told = true};
+  return {.name = "classifier", .columns = classes, .bias = true, .told = true, .dropped = c.dropout.head};
 }
 
 }  // namespace gyr

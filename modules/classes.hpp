@@ -41,6 +41,6 @@ class ClassObjective : public Objective {
 std::vector<std::string> read_classes(Section&, const Objective* otherwise);
 ClassFront read_front(Section&, const char* usual, const Objective* otherwise);  // the word for the usual one
 // A classifier's columns. Exit::config naming the section's keys where there are not two of them.
-Output output_of_classes(const Objective&);
+Output output_of_classes(const Objective&, const ModelConfig&);
 
 }  // namespace gyr

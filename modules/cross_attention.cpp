@@ -11,7 +11,7 @@ namespace gyr {
 
 template <class T>
 CrossAttention<T>::CrossAttention(const ModelConfig& m, const std::string& name, Parameters& parameters)
-    : c_(m.attention), name_(name), scores_(c_.key_multiplier / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
+    : c_(m.attention), name_(name), dropped_(m.dropout.attention), scores_(c_.key_multiplier / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
   using P = Parameters;
   const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
   const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
@@ -118,8 +118,29 @@ void CrossAttention<T>::of_own_tokens(Pass& source, Tensor2<A> all, Tensor2<A> o
 }
 
 template <class T>
-Mask CrossAttention<T>::mask(const Pass& a) const {
-  return {false, 0, 0, a.sequences.seen_of_source};
+ScoreRule CrossAttention<T>::scores(const Pass& a) const {
+  ScoreRule scores = scores_;
+  scores.dropout = a.dropout(name_, dropped_);
+  scores.dropout.first_head = q_->first(0) / c_.head_dim;
+  return scores;
+}
+
+// meet(shape, mask, first row of the queries, rows of them, first row of the keys, rows of them) for queries that stand side by side: all, or of
+// ranks that share sequences a block at a time.
+template <class T>
+template <class Meet>
+void CrossAttention<T>::for_queries(const Pass& a, Index keys, const Meet& meet) const {
+  const SequenceLayout& s = a.sequences;
+  const Documents& seen = s.seen_of_source;
+  if (!s.shared()) return meet(shape(s.batch, s.seq_length, keys), Mask{false, 0, 0, seen}, 0, s.rows(), 0, s.batch * keys);
+  const Index length = s.block_length();
+  for (Index b = 0; b < s.batch; ++b)
+    for (Index i = 0; i < s.blocks(); ++i) {
+      const Index first = b * s.seq_length + i * length;
+      Mask mask{false, s.block(s.rank, i) * length, 0, seen.of_rows(first, length)};
+      mask.first_sequence = b;
+      meet(shape(1, length, keys), mask, first, length, b * keys, keys);
+    }
 }
 
 template <class T>
@@ -132,7 +153,12 @@ void CrossAttention<T>::attend(Pass& a, Frame& frame, Tensor2<T> out, Tensor2<A>
     attend_with_past(a, q, state);
   } else {
     const Tensor2<T> kv = of_all_ranks(*a.source, frame.get(Keys::kv));
-    attention<T>(a.dev, shape(batch, queries, Index(kv.extent(0)) / batch), mask(a), scores_, q, keys<T>(kv), values<T>(kv), Carry::fresh, state);
+    for_queries(a, Index(kv.extent(0)) / batch,
+                [&](const AttentionShape& part, const Mask& mask, Index first, Index rows_of_q, Index first_key, Index keys_of_kv) {
+                  const Matrix<T> met = rows(kv, first_key, keys_of_kv);
+                  attention<T>(a.dev, part, mask, scores(a), Matrix<T>(q).block(first, rows_of_q, 0, q_width()), keys<T>(met), values<T>(met),
+                               Carry::fresh, {rows(state.o, first, rows_of_q), rows(state.m, first, rows_of_q), rows(state.l, first, rows_of_q)});
+                });
   }
   attention_finish<T>(a.dev, shape(batch, queries, 0), state, out, lse);
   contribute_once<T>(a.dev, *o_, out);
@@ -179,10 +205,14 @@ void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add
   const Index all = kv.extent(0);
   const auto delta = a.scratch<A>("delta", rows, num_heads_);
   const Tensor2<A> dq_wide = zero("gradient of queries, wide", rows, q_width()), dkv_all = zero("gradient of keys and values", all, 2 * k_width());
-  const auto whole = shape(batch, a.sequences.seq_length, all / batch);
-  attention_delta<T>(a.dev, whole, dout, out, delta);
-  attention_backward<T>(a.dev, whole, mask(a), scores_, q, keys<T>(kv), values<T>(kv), dout, lse, delta, dq_wide, keys<A>(dkv_all),
-                        values<A>(dkv_all));
+  attention_delta<T>(a.dev, shape(batch, a.sequences.seq_length, all / batch), dout, out, delta);
+  for_queries(a, all / batch, [&](const AttentionShape& part, const Mask& mask, Index first, Index rows_of_q, Index first_key, Index keys_of_kv) {
+    const Matrix<T> met = gyr::rows(kv, first_key, keys_of_kv);
+    const Matrix<A> dmet = gyr::rows(dkv_all, first_key, keys_of_kv);
+    attention_backward<T>(a.dev, part, mask, scores(a), Matrix<T>(q).block(first, rows_of_q, 0, q_width()), keys<T>(met), values<T>(met),
+                          gyr::rows(dout, first, rows_of_q), gyr::rows(lse, first, rows_of_q), gyr::rows(delta, first, rows_of_q),
+                          Matrix<A>(dq_wide).block(first, rows_of_q, 0, q_width()), keys<A>(dmet), values<A>(dmet));
+  });
   Tensor2<A> dkv_wide = dkv_all;
   if (a.context) {
     dkv_wide = a.scratch<A>("the same of own tokens", own, 2 * k_width());

@@ -48,13 +48,16 @@ class CrossAttention final : public Branch<T> {
   void remember(Pass&, Tensor2<T> encoded) const;
   void attend_with_past(Pass&, Tensor2<T> q, const AttentionState<A>&) const;
   void add_to_source(Pass&, Tensor2<const T> dkv) const;
-  Mask mask(const Pass&) const;
+  ScoreRule scores(const Pass&) const;
+  template <class Meet>
+  void for_queries(const Pass&, Index keys, const Meet& meet) const;
   AttentionShape shape(Index batch, Index queries, Index keys) const {
     return {batch, queries, keys, num_heads_, num_kv_heads_, c_.head_dim, v_head_dim_};
   }
 
   AttentionConfig c_;
-  std::string name_;
+  std::string name_;  // that dropout is drawn by
+  double dropped_;
   Index num_heads_, num_kv_heads_;  // on this rank
   Index v_head_dim_, first_value_;  // channels of each head that this rank takes the values of
   ScoreRule scores_;

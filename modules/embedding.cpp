@@ -58,11 +58,18 @@ AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens
       add_bias<T>(a.dev, Tensor1<const Acc<T>>(types_->vector<const Acc<T>>().data(), c_.hidden_size), 1, sum.rows());
     sum.reduce();
   });
-  return norm_ ? norm_->forward(a, frame, x) : x;
+  const AnyTensor2 y = norm_ ? norm_->forward(a, frame, x) : x;
+  drop(a, y);
+  return y;
+}
+
+void Embedding::drop(Pass& a, const AnyTensor2& x) const {
+  with_type(x.dtype, [&]<class T>(std::type_identity<T>) { a.drop<T>(a.dropout("model.embed_tokens", c_.dropout.embedding), x.as<T>(), x.as<T>()); });
 }
 
 void Embedding::backward(Pass& a, Frame& frame, const AnyTensor2& dx) {
   const Device::Purpose purpose(a.dev, "embedding, backward: rows x hidden");
+  drop(a, dx);
   if (!norm_) return sum_backward(a, frame, dx);
   Scope scope(a.dev.scratch);
   const AnyTensor2 dsum = take(a.dev.scratch.named("gradient of embedded"), dx.dtype, dx.rows, dx.columns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Token embedding, and that of positions where they are learned, sharded over the tensor axis by their rows; the first token type, the norm behind
-// their sum, and the table of relative positions, where the model has them.
+// their sum, and the table of relative positions, where the model has them; and dropout behind all (model.dropout.embedding).
 #pragma once
 
 #include "kernels/embedding.hpp"
@@ -26,6 +26,7 @@ class Embedding {
   // x (R,D) = table(tokens) * embedding_multiplier + positions(where they stand) + types(0), or the norm of that, of the rows of the stream that this
   // rank keeps: a tensor of the frame. One sum over the tensor axis.
   AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/);
+  // dx is no gradient any more on return.
   void backward(Pass&, Frame&, const AnyTensor2& dx);
   Parameter& table() { return table_; }
   // What the scores of the layers behind it are added by distance; null where the model has no such table.
@@ -35,6 +36,7 @@ class Embedding {
   static constexpr Key<Tensor1<const Token>> input{"tokens"};
   static constexpr Key<AnyTensor2> embedded{"embedded", Effort::sum, Phase::input_gradients};
   void sum_backward(Pass&, Frame&, const AnyTensor2& dx);
+  void drop(Pass&, const AnyTensor2& x) const;
 
   ModelConfig c_;
   Parameter& table_;

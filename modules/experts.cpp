@@ -5,6 +5,7 @@
 #include "kernels/sum.hpp"
 #include "kernels/upload.hpp"
 #include "modules/contribution.hpp"
+#include "modules/mlp.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
@@ -36,6 +37,7 @@ Tensor2<S> one_each(const Tensor2<S>& x) {
 template <class T>
 Experts<T>::Experts(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.moe), name_(name), hidden_size_(m.hidden_size) {
   router_ = &parameters.declare({name + ".gate.weight", {c_.experts, m.hidden_size}, replicated(), normal(m.init_std)});
+  if (c_.router_bias) router_bias_ = &parameters.declare({name + ".gate.bias", {c_.experts}, replicated(), zeros(), Storage::wide, false});
   if (c_.bias) {
     Weight bias{name + ".gate.e_score_correction_bias", {c_.experts}, replicated(), zeros(), Storage::wide, false};
     bias.learns = false;
@@ -57,11 +59,20 @@ auto Experts<T>::declare(const ModelConfig& m, Index number, const std::string& 
     weight.expert = {number, c_.experts};
     return &parameters.declare(std::move(weight), fit);
   };
+  const auto bias = [&](const char* part, Index size, Shardings shardings, P::Fit fit) {
+    Weight weight{name + part + ".bias", {size}, std::move(shardings), zeros(), Storage::wide, false};
+    weight.expert = {number, c_.experts};
+    return &parameters.declare(std::move(weight), fit);
+  };
   const Shape up{c_.intermediate_size, m.hidden_size}, down{m.hidden_size, c_.intermediate_size};
   Expert expert;
   expert.gate = matrix(".gate_proj", up, by_rows({inner}), P::Fit::aligned);
   expert.up = matrix(".up_proj", up, by_rows({inner}), P::Fit::adjacent);
   expert.down = matrix(".down_proj", down, by_columns({inner}), P::Fit::aligned);
+  if (!c_.expert_bias) return expert;
+  expert.gate_bias = bias(".gate_proj", c_.intermediate_size, by_rows({inner}), P::Fit::aligned);
+  expert.up_bias = bias(".up_proj", c_.intermediate_size, by_rows({inner}), P::Fit::adjacent);
+  expert.down_bias = bias(".down_proj", m.hidden_size, replicated(), P::Fit::aligned);
   return expert;
 }
 
@@ -104,6 +115,7 @@ ExpertRows Experts<T>::route_rows(Pass& a, Frame& frame, AllRows<T>& h) {
   const ExpertRows grouped{frame.put(Keys::place, rows, k), frame.put(Keys::slot, rows * k), frame.put(Keys::count, c_.experts)};
   if (!frame.wants(Keys::scores)) return grouped;
   linear<T, A>(a.dev, h.gather(), router_->template matrix<const T>(), scores);
+  if (router_bias_) add_bias<A>(a.dev, router_bias_->template vector<const A>(), 1, scores);
   route<A>(a.dev, c_.routing, bias_ ? bias_->template vector<const A>() : Tensor1<const A>(), scores, chosen, weights,
            c_.z_loss > 0 ? lse : Tensor1<A>());
   group_rows(a.dev, chosen, grouped);
@@ -216,15 +228,21 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
     gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h.gather(), x);
     for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
       linear<T>(a.dev, rows(x, first, n), expert.gate->template factor<T>(2 * intermediate_size_), rows(gate_up, first, n));
+      if (!expert.gate_bias) return;
+      const Tensor1<const A> bias(expert.gate_bias->template vector<const A>().data(), 2 * intermediate_size_);
+      add_bias<T>(a.dev, bias, 1, rows(gate_up, first, n));
     });
   }
   if (frame.wants(Keys::inner)) {
-    weighted_swiglu<T>(a.dev, work.rows, gate_up, weights_of(frame, work), inner);
+    weighted_glu<T>(a.dev, c_.activation, work.rows, gate_up, weights_of(frame, work), inner);
     contribute_once<T>(a.dev, *experts_[0].down, inner);
   }
   if (!y.data()) return;
   for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
     linear<T>(a.dev, rows(inner, first, n), expert.down->template factor<T>(), rows(x, first, n));
+    if (!expert.down_bias || a.tensor.rank() != 0) return;
+    add_weighted_bias<T>(a.dev, rows(work.rows.slot, first, n), weights_of(frame, work), expert.down_bias->template vector<const A>(),
+                         rows(x, first, n));
   });
   bring_back<T>(a, work, chosen, x, add, y);
 }
@@ -251,7 +269,8 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
     linear_backward_input<T>(a.dev, rows(x, first, n), expert.down->template matrix<const T>(), rows(dinner, first, n));
   });
   contribute_once<T>(a.dev, *experts_[0].down, dinner);
-  weighted_swiglu_backward<T>(a.dev, work.rows, dinner, rows(frame.get(Keys::gate_up), 0, n), weights_of(frame, work), dgate_up, dwork);
+  weighted_glu_backward<T>(a.dev, c_.activation, work.rows, dinner, rows(frame.get(Keys::gate_up), 0, n), weights_of(frame, work), dgate_up, dwork);
+  if (c_.expert_bias) experts_biases_backward(a, work, x, weights_of(frame, work), dgate_up, dwork);
   for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
     linear_backward_input<T>(a.dev, rows(dgate_up, first, n), w_gate_up(expert), rows(x, first, n));
   });
@@ -264,6 +283,22 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
     combine_rows<A>(a.dev, one_each(chosen), mine, Add::no, one_each(dweights));
   }
   router_backward(a, frame, dweights, dh);
+}
+
+// x: gradients of outputs, by expert.
+template <class T>
+void Experts<T>::experts_biases_backward(Pass& a, const Work& work, Tensor2<const T> x, Tensor2<const A> weights, Tensor2<const T> dgate_up,
+                                         Tensor2<A> dweights) const {
+  Scope scope(a.dev.scratch);
+  const auto room = a.scratch<T>("terms of the gradient of biases", work.room, hidden_size_);
+  const Tensor2<A> to = a.tensor.rank() == 0 ? dweights : Tensor2<A>();  // all have the whole of it, and their sum is taken
+  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
+    const auto terms = rows(room, 0, n);
+    weighted_bias_backward<T>(a.dev, rows(work.rows.slot, first, n), rows(x, first, n), weights, expert.down_bias->template vector<const A>(), to,
+                              terms);
+    biases_backward<T>(a.dev, {expert.down_bias}, terms);
+    biases_backward<T>(a.dev, {expert.gate_bias, expert.up_bias}, rows(dgate_up, first, n));
+  });
 }
 
 // What each rank knows of the weights' gradient is a part of it. Then all know the same of the router, and one adds its part of dh to the sum.
@@ -279,6 +314,7 @@ void Experts<T>::router_backward(Pass& a, Frame& frame, Tensor2<A> dweights, Ten
   count_choices(a, frame);
   balance(a, frame, wide);
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, wide, dlogits);
+  if (router_bias_) biases_backward<T>(a.dev, {router_bias_}, dlogits);
   if (a.tensor.rank() == 0) linear_backward_input<T>(a.dev, dlogits, router_->template matrix<const T>(), dh, 1, 1);
 }
 
@@ -348,6 +384,9 @@ void read_moe(Section& s, ModelConfig& m) {
   c.shared_intermediate_size = s.get("shared_intermediate_size", c.shared_intermediate_size, "inner channels of an expert for all tokens; 0: none")
                                    .at_least(0)
                                    .at_most(widest);
+  c.activation = get_word(s, "activation", c.activation, activation_words, "of gates, and of the shared expert's");
+  c.expert_bias = s.get("expert_bias", c.expert_bias, "biases on gate, up and down of experts, the shared one's too");
+  c.router_bias = s.get("router_bias", c.router_bias, "a bias on the router's logits");
   const std::string score =
       s.get("score", r.score == Routing::softmax ? "softmax" : "sigmoid", "what the router makes of its logits").one_of({"softmax", "sigmoid"});
   r.score = score == "softmax" ? Routing::softmax : Routing::sigmoid;
@@ -374,7 +413,7 @@ void read_moe(Section& s, ModelConfig& m) {
 
 ModelConfig with_shared_expert(const ModelConfig& m) {
   ModelConfig shared = m;
-  shared.mlp = {.intermediate_size = m.moe.shared_intermediate_size};
+  shared.mlp = {.intermediate_size = m.moe.shared_intermediate_size, .activation = m.moe.activation, .bias = m.moe.expert_bias};
   return shared;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mixture of experts: a router sends each row to top_k of E SwiGLU blocks, and their outputs are added up with its weights,
-//   y = sum over chosen e of w_e (up_e(h) silu(gate_e(h))) down_e',   scores of gate(h) as in routing.hpp
+// Mixture of experts: a router sends each row to top_k of E gated MLPs, and their outputs are added up with its weights,
+//   y = sum over chosen e of w_e (up_e(h) a(gate_e(h))) down_e',   scores of gate(h) as in routing.hpp
 // Every rank has a part of every expert: they are sharded over the tensor axis by inner channels, as an Mlp is. All ranks of the axis compute the
 // same routing, in the accumulator's precision. Weights are applied to inner channels, so that their gradient is a sum over the axis of one number
 // for each choice. No choice is dropped: memory is that of rows times top_k rows, whatever is chosen.
@@ -21,7 +21,7 @@ namespace gyr {
 template <class T>
 class Experts final : public Branch<T> {
  public:
-  // Weights NAME.gate and, of each expert E, NAME.experts.E.gate_proj, .up_proj and .down_proj
+  // Weights NAME.gate and, of each expert E, NAME.experts.E.gate_proj, .up_proj and .down_proj, with biases or without
   Experts(const ModelConfig&, const std::string& name, Parameters&);
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
   void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
@@ -48,6 +48,7 @@ class Experts final : public Branch<T> {
   };
   struct Expert {
     Parameter *gate, *up, *down;
+    Parameter *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
   };
 
   // The rows that this rank's experts see: those chosen here, or those that all ranks have sent.
@@ -76,6 +77,8 @@ class Experts final : public Branch<T> {
   // f(expert, n, first) of each expert that has rows, n from `first` on among the grouped ones.
   template <class F>
   void for_experts(Device&, const Work&, const F&) const;
+  void experts_biases_backward(Pass&, const Work&, Tensor2<const T> x, Tensor2<const A> weights, Tensor2<const T> dgate_up,
+                               Tensor2<A> dweights) const;
   void router_backward(Pass&, Frame&, Tensor2<A> dweights, Tensor2<T> dh);
 
   void count_choices(Pass&, const Frame&) const;
@@ -85,7 +88,8 @@ class Experts final : public Branch<T> {
   std::string name_;
   Index hidden_size_, intermediate_size_ = 0;  // of an expert, on this rank
   Parameter* router_;
-  Parameter* bias_ = nullptr;
+  Parameter* bias_ = nullptr;  // of the choice alone
+  Parameter* router_bias_ = nullptr;
   ExpertLoad* load_;
   std::vector<Expert> experts_;
 };

@@ -19,6 +19,7 @@ HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, const ScoreR
   const Index n = s_.ranks, k = heads.num_kv_heads;
   check_head_exchange(heads.num_heads, k, n);
   part_.num_heads = heads.num_heads / n, part_.num_kv_heads = std::max<Index>(1, k / n);
+  scores_.dropout.first_head += s_.rank * part_.num_heads;
   part_.batch = s_.batch, part_.queries = part_.keys = n * s_.seq_length;
   scores_.bias = scores.bias.of_heads(s_.rank * part_.num_heads, part_.num_heads);
 }
@@ -73,7 +74,7 @@ Tensor2<S> HeadExchange<T>::to_tokens(const char* name, Tensor2<S> part) {
 }
 
 template <class T>
-void HeadExchange<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<A> lse) {
+void HeadExchange<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<A> lse, const Sinks<A>& sinks) {
   Scope scope(a_.dev.scratch);
   const Index n = all_rows();
   const auto qkv = to_heads<T>("queries, keys and values of all tokens", {{q, q_width()}, {k, k_width(), true}, {v, v_width(), true}});
@@ -82,7 +83,7 @@ void HeadExchange<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const
   const AttentionState<A> state = state_behind<T>(a_, attended, all_lse);
   attention<T>(a_.dev, part_, mask(), scores_, columns(qkv, 0, q_width()), columns(qkv, q_width(), k_width()),
                columns(qkv, q_width() + k_width(), v_width()), Carry::fresh, state);
-  attention_finish<T>(a_.dev, part_, state, attended, all_lse);
+  attention_finish<T>(a_.dev, part_, state, attended, all_lse, part(sinks).values);
   const auto home = to_tokens<T>("attended by own tokens", attended);
   for (Index rank = 0; rank < s_.ranks; ++rank)
     convert<T, T>(a_.dev, Matrix<const T>(rows(home, rank * s_.rows(), s_.rows())), columns(out, rank * out_width(), out_width()));
@@ -90,7 +91,7 @@ void HeadExchange<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const
 
 template <class T>
 void HeadExchange<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const A> lse,
-                               Tensor2<const A> delta, Matrix<A> dq, Matrix<A> dk, Matrix<A> dv) {
+                               Tensor2<const A> delta, Matrix<A> dq, Matrix<A> dk, Matrix<A> dv, const Sinks<A>& sinks) {
   Scope scope(a_.dev.scratch);
   const Index n = all_rows(), width = q_width() + k_width() + v_width();
   const auto all = to_heads<T>("queries, keys, values and gradients of all tokens", {{q, q_width()}, {k, k_width(), true}, {v, v_width(), true}});
@@ -98,11 +99,12 @@ void HeadExchange<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<cons
   const auto all_delta = to_heads<A>("delta of all tokens", {{delta, part_.num_heads}});
   const auto gradient = a_.template scratch<A>("gradient of queries, keys and values", n, width);
   fill<A>(a_.dev, flat(gradient), 0);
-  const auto part = [&](const auto& x, int i) {
+  const auto part = [&](const auto& x, int i) {  // of queries, keys or values
     return i == 0 ? columns(x, 0, q_width()) : i == 1 ? columns(x, q_width(), k_width()) : columns(x, q_width() + k_width(), v_width());
   };
   attention_backward<T>(a_.dev, part_, mask(), scores_, part(all, 0), part(all, 1), part(all, 2), all_dout,
                         Tensor2<const A>(lse.data(), n, part_.num_heads), all_delta, part(gradient, 0), part(gradient, 1), part(gradient, 2));
+  sinks_backward<A>(a_, this->part(sinks), Tensor2<const A>(lse.data(), n, part_.num_heads), all_delta);
   const auto home = to_tokens<A>("the same of own tokens", gradient);
   for (Index rank = 0; rank < s_.ranks; ++rank) {
     const Tensor2<A> from = rows(home, rank * s_.rows(), s_.rows());

@@ -17,9 +17,9 @@ class HeadExchange final : public SharedAttention<T> {
   // `heads`: before the exchange.
   HeadExchange(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window);
   // lse: of all rows and a part of the heads.
-  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse) override;
+  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse, const Sinks<Acc<T>>&) override;
   void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
-                Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) override;
+                Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv, const Sinks<Acc<T>>&) override;
 
  private:
   using A = Acc<T>;
@@ -28,6 +28,7 @@ class HeadExchange final : public SharedAttention<T> {
   Index k_width() const { return part_.num_kv_heads * part_.head_dim; }
   Index v_width() const { return part_.num_kv_heads * part_.v_head_dim; }
   Index out_width() const { return part_.num_heads * part_.v_head_dim; }
+  Sinks<A> part(const Sinks<A>& sinks) const { return sinks.of_heads(s_.rank * part_.num_heads, part_.num_heads); }
   Index first_key_head(Index rank) const { return rank * heads_.num_kv_heads / s_.ranks; }
 
   // Columns of which every rank gets so many: one part behind the other, or those of its key heads.

@@ -12,7 +12,8 @@
 namespace gyr {
 
 template <class T>
-LatentAttention<T>::LatentAttention(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.latent), name_(name) {
+LatentAttention<T>::LatentAttention(const ModelConfig& m, const std::string& name, Parameters& parameters)
+    : c_(m.latent), name_(name), dropped_(m.dropout.attention) {
   declare_compression(m, name, parameters);
   declare_heads(m, name, parameters);
   const Index heads = kv_b_->rows() / (c_.head_dim + c_.v_head_dim);
@@ -74,6 +75,14 @@ AttentionShape LatentAttention<T>::shape(Index batch, Index queries, Index keys)
 }
 
 template <class T>
+ScoreRule LatentAttention<T>::scores(const Pass& a) const {
+  ScoreRule scores = scale_;
+  scores.dropout = a.dropout(name_, dropped_);
+  scores.dropout.first_head = kv_b_->first(0) / (c_.head_dim + c_.v_head_dim);
+  return scores;
+}
+
+template <class T>
 void LatentAttention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
   const Index rows = a.stream.rows;
   frame.put(Keys::compressed, rows, compressed_width());
@@ -116,13 +125,13 @@ template <class T>
 void LatentAttention<T>::attend(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<A> lse) {
   const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
   if (a.context) {
-    shared_attention<T>(a, shape(0, 0, 0), scale_, 0)->forward(part(qkv, 0), part(qkv, 1), part(qkv, 2), out, lse);
+    shared_attention<T>(a, shape(0, 0, 0), scores(a), 0)->forward(part(qkv, 0), part(qkv, 1), part(qkv, 2), out, lse);
   } else {
     Scope scope(a.dev.scratch);
     const AttentionState<A> state = state_behind<T>(a, out, lse);
     const AttentionShape all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
     if (a.state) attend_with_past(a, qkv, state);
-    else attention<T>(a.dev, all, a.mask, scale_, part(qkv, 0), part(qkv, 1), part(qkv, 2), Carry::fresh, state);
+    else attention<T>(a.dev, all, a.mask, scores(a), part(qkv, 0), part(qkv, 1), part(qkv, 2), Carry::fresh, state);
     attention_finish<T>(a.dev, all, state, out, lse);
   }
   contribute_once<T>(a.dev, *o_, out);
@@ -159,8 +168,8 @@ auto LatentAttention<T>::attend_backward(Pass& a, Frame& frame, Tensor2<const T>
   const auto q = part(qkv, 0), k = part(qkv, 1), v = part(qkv, 2);
   const auto dq = part(dqkv, 0), dk = part(dqkv, 1), dv = part(dqkv, 2);
   const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
-  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scale_, 0)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
-  else attention_backward<T>(a.dev, all, a.mask, scale_, q, k, v, dout, lse, delta, dq, dk, dv);
+  if (a.context) shared_attention<T>(a, shape(0, 0, 0), scores(a), 0)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
+  else attention_backward<T>(a.dev, all, a.mask, scores(a), q, k, v, dout, lse, delta, dq, dk, dv);
   return dqkv;
 }
 

@@ -57,6 +57,7 @@ class LatentAttention final : public Branch<T> {
   Matrix<const T> w_compress() const;
   Rotation<A> rotation(Pass&) const;
   AttentionShape shape(Index batch, Index queries, Index keys) const;
+  ScoreRule scores(const Pass&) const;
   void declare_compression(const ModelConfig&, const std::string& name, Parameters&);
   void declare_heads(const ModelConfig&, const std::string& name, Parameters&);
   void compress(Pass&, Frame&, Tensor2<const T> h);
@@ -69,6 +70,7 @@ class LatentAttention final : public Branch<T> {
   LatentConfig c_;
   std::string name_;
   LatentHeads heads_;  // on this rank
+  double dropped_;     // of the weights that queries give keys
   double scale_;
   Parameter *q_a_ = nullptr, *kv_a_, *q_norm_ = nullptr, *kv_norm_;
   Parameter *q_b_, *kv_b_, *o_;  // queries of the latent, or of the stream

@@ -90,8 +90,8 @@ void Mlp<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2
 void read_mlp(Section& s, ModelConfig& m) {
   MlpConfig& c = m.mlp;
   c.intermediate_size = s.get("intermediate_size", c.intermediate_size, "inner channels, sharded over the tensor axis").positive().at_most(widest);
-  c.activation =
-      get_word(s, "activation", c.activation, {"silu", "gelu", "gelu_tanh", "relu2", "tanh", "relu"}, "of the gate; gelu_tanh: GPT-2's, relu2: squared ReLU");
+  c.activation = get_word(s, "activation", c.activation, activation_words,
+                          "of the gate; gelu_tanh: GPT-2's, relu2: squared ReLU, clamped_swiglu: gpt-oss's, with a gate alone");
   c.gated = s.get("gated", c.gated, "down(a(gate) up); false: down(a(up))");
   c.bias = s.get("bias", c.bias, "biases on gate, up and down");
   c.gate_multiplier = s.get("gate_multiplier", c.gate_multiplier, "scales what is activated, before");

@@ -32,6 +32,9 @@ class Mlp final : public Branch<T> {
   Parameter *gate_bias_ = nullptr, *up_bias_ = nullptr, *down_bias_ = nullptr;
 };
 
+// In the order of Activation.
+inline const std::vector<std::string> activation_words{"silu", "gelu", "gelu_tanh", "relu2", "tanh", "clamped_swiglu", "relu"};
+
 LayerFlops mlp_flops(const ModelConfig&, const TextLengths&);
 
 void read_mlp(Section&, ModelConfig&);

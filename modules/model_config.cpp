@@ -59,6 +59,8 @@ void check(const ModelConfig& c) {
   require(c.latent.rope_dim % 2 == 0, Exit::config, "model.latent.rope_dim: channels turn in pairs, and {} is odd", c.latent.rope_dim);
   check_encoder(c);
   check_relative_bias(c);
+  require(c.mlp.gated || c.mlp.activation != Activation::clamped_swiglu, Exit::config,
+          "model.mlp.activation = clamped_swiglu: it is of a gate, and model.mlp.gated is false; set that, or take another activation");
   require(c.norm == NormType::rms || c.norm_offset == 0, Exit::config,
           "model.norm_offset: {} is added to weights of RMSNorms, and model.norm is another; take rms, or leave the offset out", c.norm_offset);
   require(
@@ -130,6 +132,14 @@ std::string read_hybrid_pattern(Section& s) {
   return "";
 }
 
+void read_dropout(Section& s, DropoutConfig& c) {
+  const auto share = [&](const char* key, double& p, const char* help) { p = s.get(key, p, help).at_least(0).at_most(0.99).effect(Effect::course); };
+  share("embedding", c.embedding, "share of the numbers that leave the embedding");
+  share("residual", c.residual, "of what a layer's branches together add to the residual stream");
+  share("attention", c.attention, "of the weights that queries give keys");
+  share("head", c.head, "of what a head of classes reads");
+}
+
 }  // namespace
 
 ModelConfig read_model_config(Section& s, const ModelConfig& d) {
@@ -172,6 +182,7 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
   c.decoder_start_token_id = s.get("decoder_start_token_id", d.decoder_start_token_id, "token that a text begins with behind an encoder (layer >)")
                                  .at_least(0)
                                  .at_most(most_tokens);
+  read_dropout(s.section("dropout", "shares of numbers that become zero in training, drawn by seed, step and sample; 0: none"), c.dropout);
   for (const LayerSection& section : layer_sections()) section.read(s.section(section.name, section.help), c);
   check(c);
   return c;

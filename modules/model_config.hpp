@@ -43,6 +43,7 @@ struct AttentionConfig {
   Index window = 0;     // tokens that a query sees, its own among them, and as many ahead if not causal; 0: all. No setting here: see WindowConfig
   double soft_cap = 0;  // bound that scores tend to by tanh; 0: none
   RelativeBiasConfig relative_bias = {};
+  bool sinks = false;   // a learned score of each head that takes a part of its attention and has no value
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
 
   Index rotary_dim() const { return Index(double(head_dim) * rotary_fraction); }
@@ -96,9 +97,19 @@ struct MlpConfig {
 struct MoeConfig {
   Index experts = 8, intermediate_size = 2048, shared_intermediate_size = 0;  // of an expert; of the one that all tokens share, 0: none
   Routing routing;
-  bool bias = false;                // added to scores for the choice alone
-  double bias_update_rate = 0;      // by how much it moves in a step, see expert_balance.hpp
-  double aux_loss = 0, z_loss = 0;  // what the balance and z terms of every layer are added to the loss with, see balance.hpp
+  Activation activation = Activation::silu;       // of gates
+  bool router_bias = false, expert_bias = false;  // on logits; on gate, up and down of experts, the shared one too
+  bool bias = false;                              // added to scores for the choice alone
+  double bias_update_rate = 0;                    // by how much it moves in a step, see expert_balance.hpp
+  double aux_loss = 0, z_loss = 0;                // what the balance and z terms of every layer are added to the loss with, see balance.hpp
+};
+
+// Shares of numbers that a training step sets to zero, see kernels/dropout.hpp.
+struct DropoutConfig {
+  double embedding = 0, residual = 0, attention = 0, head = 0;  // of what leaves the embedding, what is added to the stream, weights of keys; of what
+                                                                // classes are told by
+
+  bool any() const { return embedding > 0 || residual > 0 || attention > 0 || head > 0; }
 };
 
 enum class NormType { rms, layer, layer_no_bias };
@@ -128,6 +139,7 @@ struct ModelConfig {
   MlpConfig mlp;
   MoeConfig moe;
   LatentConfig latent;
+  DropoutConfig dropout;
   std::shared_ptr<const Objective> objective = next_token();  // what it is trained for
 
   Index layers() const { return Index(pattern.size()); }

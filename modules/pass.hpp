@@ -3,6 +3,8 @@
 // they may see.
 #pragma once
 
+#include <optional>
+
 #include "kernels/attention.hpp"
 #include "kernels/blocked_communicator.hpp"
 #include "modules/frame.hpp"
@@ -41,6 +43,13 @@ struct Accompanying {
   explicit operator bool() const { return values.rows > 0; }
 };
 
+// What the random numbers of a micro-batch are functions of, besides where they are needed.
+struct Drawn {
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  Index first_sample = 0;  // number of the run's sample that is its first sequence
+};
+
 struct Pass {
   Device& dev;
   BlockedCommunicator& tensor;
@@ -59,6 +68,17 @@ struct Pass {
   Pass* source = nullptr;
   Accompanying encoded = {};
   Accompanying bias = {};  // (buckets, heads of this rank)
+  std::optional<Drawn> drawn = {};  // where it is trained on
+
+  // At a place in the model; where nothing is trained, nothing is dropped.
+  Dropout dropout(const std::string& place, double p) const {
+    return drawn && p > 0 ? dropout_at(drawn->seed, drawn->step, place, p, drawn->first_sample) : Dropout();
+  }
+  // y = what it leaves of x, rows of the stream; y may be x.
+  template <class S>
+  void drop(const Dropout& dropout, Tensor2<const S> x, Tensor2<S> y) const {
+    if (dropout.drops()) gyr::drop<S>(dev, dropout, sequences.places(), stream.split() ? stream.first() : 0, x, y);
+  }
 
   // Memory until the end of the scope.
   template <class S, class... Extent>

@@ -19,8 +19,14 @@ Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<T> x) {
 template <class T>
 Tensor2<T> Residual<T>::add_normed(Pass& a, Frame& frame, Tensor2<T> sum, Tensor2<const T> x) {
   const auto y = norm_of_sum_->forward(a, frame_of_sum(frame), sum);
-  if (norm_of_sum_->wants_rows(frame_of_sum(frame))) gyr::add<T>(a.dev, flat(x), flat(y));
+  if (norm_of_sum_->wants_rows(frame_of_sum(frame))) join(a, x, y);
   return y;
+}
+
+template <class T>
+void Residual<T>::join(const Pass& a, Tensor2<const T> x, Tensor2<T> y) const {
+  a.drop<T>(dropout(a), y, y);
+  gyr::add<T>(a.dev, flat(x), flat(y));
 }
 
 template <class T>
@@ -32,7 +38,7 @@ Tensor2<T> Residual<T>::add_branches(Pass& a, Frame& frame, Tensor2<T> mine, Ten
   for (std::size_t i = 0; i < branches_.size(); ++i) branches_[i]->forward(a, frame.nested(int(i), "branch"), h, i == 0 ? Add::no : Add::yes, parts);
   if (!parts.data()) return y;
   sum.reduce();
-  if (!norm_of_sum_) gyr::add<T>(a.dev, flat(x), flat(y));
+  if (!norm_of_sum_) join(a, x, y);
   return y;
 }
 
@@ -41,6 +47,11 @@ Tensor2<T> Residual<T>::gradient_of_sum(Pass& a, Frame& frame, Tensor2<T> dy, Te
   if (after_) {
     norm_->backward(a, frame, dy, Add::no, spare);
     convert<T, T>(a.dev, Matrix<const T>(spare), dy);
+  }
+  if (const Dropout drop = dropout(a); drop.drops()) {
+    const auto left = a.scratch<T>("gradient of the sum, dropped", Index(dy.extent(0)), Index(dy.extent(1)));
+    a.drop<T>(drop, dy, left);
+    dy = left;
   }
   if (!norm_of_sum_) return dy;
   const auto dsum = a.scratch<T>("gradient of the sum of branches", Index(dy.extent(0)), Index(dy.extent(1)));

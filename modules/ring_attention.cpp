@@ -17,8 +17,8 @@ AttentionShape RingAttention<T>::shape(Index batch, Index tokens) const {
 }
 
 template <class T>
-Mask RingAttention<T>::mask(Index block, Index of_keys) const {
-  return {a_.mask.causal, block * s_.block_length(), of_keys * s_.block_length(), {}, window_};
+Mask RingAttention<T>::mask(Index block, Index of_keys, Index sequence) const {
+  return {a_.mask.causal, block * s_.block_length(), of_keys * s_.block_length(), {}, window_, sequence};
 }
 
 template <class T>
@@ -58,7 +58,7 @@ void RingAttention<T>::for_blocks(int owner, Visit&& visit) const {
   for (Index b = 0; b < s_.batch; ++b)
     for (Index i = 0; i < blocks; ++i)
       for (Index j = 0; j < blocks; ++j) {
-        Mask mask = this->mask(s_.block(s_.rank, i), s_.block(owner, j));
+        Mask mask = this->mask(s_.block(s_.rank, i), s_.block(owner, j), b);
         if (!any_visible(shape(1, length), mask)) continue;
         const Index block = b * blocks + i, first = block * length;
         mask.documents = s_.documents.of_rows(first, length);
@@ -67,7 +67,7 @@ void RingAttention<T>::for_blocks(int owner, Visit&& visit) const {
 }
 
 template <class T>
-void RingAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<A> lse) {
+void RingAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<A> lse, const Sinks<A>& sinks) {
   Scope scope(a_.dev.scratch);
   const AttentionState<A> state = state_behind<T>(a_, out, lse);
   const Index length = s_.block_length();
@@ -87,12 +87,13 @@ void RingAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<cons
     coming.device_wait(a_.dev);
     std::swap(kv, next);
   }
-  attention_finish<T>(a_.dev, shape(s_.batch, s_.seq_length), state, out, lse);
+  attention_finish<T>(a_.dev, shape(s_.batch, s_.seq_length), state, out, lse, sinks.values);
 }
 
 template <class T>
 void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const A> lse,
-                                Tensor2<const A> delta, Matrix<A> dq, Matrix<A> dk, Matrix<A> dv) {
+                                Tensor2<const A> delta, Matrix<A> dq, Matrix<A> dk, Matrix<A> dv, const Sinks<A>& sinks) {
+  sinks_backward<A>(a_, sinks, lse, delta);
   Scope scope(a_.dev.scratch);
   const Index length = s_.block_length(), width = k_width() + v_width();
   const int ranks = int(s_.ranks), rank = int(s_.rank);

@@ -13,9 +13,9 @@ template <class T>
 class RingAttention final : public SharedAttention<T> {
  public:
   RingAttention(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window);
-  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse) override;
+  void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse, const Sinks<Acc<T>>&) override;
   void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
-                Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) override;
+                Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv, const Sinks<Acc<T>>&) override;
 
  private:
   using A = Acc<T>;
@@ -34,7 +34,7 @@ class RingAttention final : public SharedAttention<T> {
   int owner(Index step) const { return int(owner_on(s_.rank, step)); }
   // Up to the last at which some rank sees keys.
   Index steps() const;
-  Mask mask(Index block, Index of_keys) const;
+  Mask mask(Index block, Index of_keys, Index sequence = 0) const;
   Event pass_on(Tensor2<const T> mine, Tensor2<T> next);
   // visit(block of this rank, first row of it, first row of the keys, mask) for each two blocks of which one may see the other.
   template <class Visit>

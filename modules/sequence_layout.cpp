@@ -18,6 +18,12 @@ Index SequenceLayout::place(Index t) const {
   return block(rank, t / length) * length + t % length;
 }
 
+TokenPlaces SequenceLayout::places() const {
+  TokenPlaces p{seq_length, block_length()};
+  for (Index i = 0; i < blocks(); ++i) p.first[i] = place(i * block_length());
+  return p;
+}
+
 std::vector<std::int32_t> positions_of(const SequenceLayout& s, std::span<const std::int32_t> packed) {
   ensure(packed.empty() || Index(packed.size()) == s.rows(), "{} positions for {} rows", packed.size(), s.rows());
   std::vector<std::int32_t> positions(packed.begin(), packed.end());

@@ -11,6 +11,7 @@
 #include <array>
 
 #include "kernels/documents.hpp"
+#include "kernels/dropout.hpp"
 
 namespace gyr {
 
@@ -43,6 +44,8 @@ struct SequenceLayout {
   Index past_of(Index b) const { return past.empty() ? 0 : past[b]; }
   // Where token t of this rank stands in its sequence, behind what is past.
   Index place(Index t) const;
+  // The same of rows, as kernels ask for it.
+  TokenPlaces places() const;
   // Of all ranks' tokens in their order, where this rank computes with queries of others.
   bool meets_other_queries() const { return shared() && mode != ContextMode::ring; }
   Documents whole_documents = {};

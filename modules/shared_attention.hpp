@@ -4,19 +4,42 @@
 
 #include <memory>
 
+#include "kernels/elementwise.hpp"
 #include "modules/pass.hpp"
 
 namespace gyr {
+
+// Of a rank's heads, where there are any (kernels/attention.hpp).
+template <class A>
+struct Sinks {
+  Tensor1<const A> values = {};
+  Tensor1<A> gradient = {};  // none where they are not trained
+
+  Sinks of_heads(Index first, Index count) const {
+    if (values.span() == 0) return {};
+    return {rows(values, first, count), gradient.span() > 0 ? rows(gradient, first, count) : gradient};
+  }
+};
+
+// Adds their gradient, of rows and heads that have these statistics.
+template <class A>
+void sinks_backward(Pass& a, const Sinks<A>& sinks, Tensor2<const A> lse, Tensor2<const A> delta) {
+  if (sinks.gradient.span() == 0) return;
+  Scope scope(a.dev.scratch);
+  const auto terms = a.scratch<A>("terms of the gradient of sinks", Index(lse.extent(0)), Index(lse.extent(1)));
+  attention_sink_terms<A>(a.dev, sinks.values, lse, delta, terms);
+  bias_backward<A>(a.dev, terms, 1, sinks.gradient);
+}
 
 template <class T>
 class SharedAttention {
  public:
   virtual ~SharedAttention() = default;
   // out = of this rank's rows and all its heads. lse: as many numbers as rows and heads, for the backward of the same mode.
-  virtual void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse) = 0;
+  virtual void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse, const Sinks<Acc<T>>& = {}) = 0;
   // Gradients of this rank's rows, where zeros were. delta: of these and all heads.
   virtual void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
-                        Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) = 0;
+                        Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv, const Sinks<Acc<T>>& = {}) = 0;
 };
 
 // As the sequences of the pass say. `heads`: numbers and widths of heads on this rank; its batch and tokens mean nothing. `window`: of the mask.

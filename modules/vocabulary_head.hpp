@@ -38,6 +38,7 @@ struct Output {
   bool tied = false;           // the matrix is the embedding's
   Parameter* table = nullptr;  // which lies here too
   bool told = false;           // scores name the likeliest column
+  double dropped = 0;          // share of the matrix's input
 };
 Output output_of_tokens(const ModelConfig&, Parameter* table);
 
@@ -88,8 +89,11 @@ class FrontedHead : public VocabularyHead<T> {
   // The gradient takes the place of what the matrix reads.
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, double scale, Tensor1<double> sum) override {
     const Tensor2<T> h = front_.forward(a, frame, x.as<T>());
+    const Dropout dropout = a.dropout(output_, dropped_);
     frame.refer(gradient, h);
+    a.drop<T>(dropout, h, h);
     this->score(a, h, labels, scale, sum, nullptr);
+    a.drop<T>(dropout, h, h);
   }
   void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override { front_.backward(a, frame, frame.get(gradient), dx.as<T>()); }
 
@@ -99,10 +103,13 @@ class FrontedHead : public VocabularyHead<T> {
 
  private:
   FrontedHead(const ModelConfig& c, const LossTerms& terms, Front<T> front, const Output& output, Parameters& parameters)
-      : VocabularyHead<T>(c, terms, output, declare_bias(output, parameters), parameters), front_(std::move(front)) {}
+      : VocabularyHead<T>(c, terms, output, declare_bias(output, parameters), parameters), front_(std::move(front)), output_(output.name),
+        dropped_(output.dropped) {}
 
   static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};
   Front<T> front_;
+  std::string output_;
+  double dropped_;
 };
 
 }  // namespace gyr

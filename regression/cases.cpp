@@ -151,7 +151,7 @@ double weight_value(const Weight& w, Index i) {
   else if (ends_with(n, ".dt_bias")) base = -1, scale = 0.5;
   else if (ends_with(n, "conv1d.weight")) scale = 1;
   else if (ends_with(n, ".bias")) scale = 0.1;
-  else if (ends_with(n, ".e_score_correction_bias")) scale = 1;
+  else if (ends_with(n, ".e_score_correction_bias") || ends_with(n, ".sinks")) scale = 1;
   else scale = 1 / std::sqrt(double(w.shape.at(1)));
   return double(float(base + scale * spread(fnv1a(n) + std::uint32_t(i) * 2654435761u)));
 }
@@ -162,7 +162,7 @@ void set_weights(Engine& engine) {
 }
 
 MicroBatch micro_batch(Index first, Index batch, Index seq_length, Index vocab_size) {
-  MicroBatch m{batch, seq_length, {}, {}};
+  MicroBatch m{batch, seq_length, {}, {}, {}, first};
   const auto token = [&](Index b, Index t) { return Token(1 + ((7 * t + 3 * b + 1) * (t + 1)) % (vocab_size - 1)); };
   for (Index b = first; b < first + batch; ++b)
     for (Index t = 0; t < seq_length; ++t) {

@@ -208,6 +208,7 @@ void attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
   if (c.bias || c.qkv_bias) x.wide.next(s.q), x.wide.more(s.k), x.wide.more(s.k);
   if (c.bias) x.wide.next(s.d);
   if (c.qk_norm) x.wide.next(c.head_dim), x.wide.next(c.head_dim);
+  if (c.sinks) x.wide.next(s.q / c.head_dim);
 }
 void cross_attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.q * s.d), x.narrow.next(s.k * s.d), x.narrow.more(s.k * s.d), x.narrow.next(s.d * s.out);
@@ -235,8 +236,13 @@ void residual_norm_weights(const ModelConfig& m, Run& x) {
   if (m.norm_placement == NormPlacement::both) norm_weights(m, x);
 }
 void moe_weights(const Place& p, const Shards& s, PartRun& x) {
-  x.all.narrow.next(p.model().moe.experts * s.d);
-  const auto block = [&](Run& x, Index f) { x.narrow.next(f * s.d), x.narrow.more(f * s.d), x.narrow.next(s.d * f); };
+  const MoeConfig& c = p.model().moe;
+  x.all.narrow.next(c.experts * s.d);
+  if (c.router_bias) x.all.wide.next(c.experts);
+  const auto block = [&](Run& x, Index f) {
+    x.narrow.next(f * s.d), x.narrow.more(f * s.d), x.narrow.next(s.d * f);
+    if (c.expert_bias) x.wide.next(f), x.wide.more(f), x.wide.next(s.d);
+  };
   for (Index e = 0; e < p.experts_here(); ++e) block(p.expert > 1 ? x.experts : x.all, s.expert.units);
   if (s.shared.units > 0) block(x.all, s.shared.units);
 }
@@ -273,9 +279,10 @@ void layer_weights(const Place& p, char symbol, bool has_norm, const Shards& s, 
 // Weights that are reduced, updated and gathered together: elements of each type, with the padding that makes equal parts of them.
 struct BucketSizes {
   bool whole = false;  // a tied matrix
-  Index narrow = 0, wide = 0, team_narrow = 0, team_wide = 0, experts = 0;
+  Index narrow = 0, wide = 0, team_narrow = 0, team_wide = 0, experts_narrow = 0, experts_wide = 0;
   Index common() const { return narrow + wide + team_narrow + team_wide; }
-  Index size() const { return common() + experts; }
+  Index experts() const { return experts_narrow + experts_wide; }
+  Index size() const { return common() + experts(); }
 };
 
 // All of a rank's, and by part the bucket whose turn in a buffer it takes; -1: none.
@@ -300,7 +307,7 @@ Buckets buckets_of(const Place& p) {
     BucketSizes& bucket = whole ? all.sizes.back() : all.sizes[turn];
     bucket.narrow += x.all.narrow.extent, bucket.wide += x.all.wide.extent;
     bucket.team_narrow += x.team.narrow.extent, bucket.team_wide += x.team.wide.extent;
-    bucket.experts += x.experts.narrow.extent;
+    bucket.experts_narrow += x.experts.narrow.extent, bucket.experts_wide += x.experts.wide.extent;
     return whole ? -1 : turn;
   };
   if (p.first()) {
@@ -339,7 +346,7 @@ Buckets buckets_of(const Place& p) {
   };
   for (BucketSizes& b : all.sizes) {
     for (Index* size : {&b.narrow, &b.wide, &b.team_narrow, &b.team_wide}) pad(*size, p.copies);
-    pad(b.experts, p.expert_replicas());
+    for (Index* size : {&b.experts_narrow, &b.experts_wide}) pad(*size, p.expert_replicas());
   }
   return all;
 }
@@ -347,7 +354,7 @@ Buckets buckets_of(const Place& p) {
 // Of all buckets, and what a rank keeps of it where that is cut.
 Index flat_extent(const Place& p, bool cut) {
   Index sum = 0;
-  for (const BucketSizes& b : buckets_of(p).sizes) sum += cut ? b.common() / p.copies + b.experts / p.expert_replicas() : b.size();
+  for (const BucketSizes& b : buckets_of(p).sizes) sum += cut ? b.common() / p.copies + b.experts() / p.expert_replicas() : b.size();
   return sum;
 }
 
@@ -446,7 +453,7 @@ void replicas(const Place& p, Ledger& ledger) {
   for (const Mixers& attention : attention_of(p)) {
     const Shards s = attention.shards(p);
     const bool biased = m.attention.bias || m.attention.qkv_bias;
-    hold(attention, s.q_replicas, s.q * (s.d + biased));
+    hold(attention, s.q_replicas, s.q * (s.d + biased) + m.attention.sinks * s.q / m.attention.head_dim);
     hold(attention, s.k_replicas, 2 * s.k * (s.d + biased));
     hold(attention, s.out_replicas, s.out * s.d);
     if (m.attention.qk_norm) hold(attention, attention.ranks, 2 * m.attention.head_dim);
@@ -464,8 +471,8 @@ void replicas(const Place& p, Ledger& ledger) {
   const Shards s = axis.shards(p);
   hold(axis, s.f_replicas, s.f * (m.mlp.gated ? 3 * s.d + 2 * m.mlp.bias : 2 * s.d + m.mlp.bias));
   const Mixers routed{"E", p.tensor, "tensor"};
-  hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * 3 * s.d);
-  hold(routed, s.shared.replicas, s.shared.units * 3 * s.d);
+  hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * (3 * s.d + 2 * m.moe.expert_bias));
+  hold(routed, s.shared.replicas, s.shared.units * (3 * s.d + 2 * m.moe.expert_bias));
   const LatentConfig& l = m.latent;
   const Mixers latent{"L", p.tensor, "tensor"};
   const Part heads = whole_units(p.tensor, l.num_heads);
@@ -626,9 +633,11 @@ void add_bucket(const Place& p, Ledger& ledger, const BucketSizes& bucket, Index
     add(ledger, p.copies_name, Operation::reduce_scatter, reductions, size * p.reduced());
     add(ledger, p.copies_name, Operation::all_gather, gathers, size / p.copies * bytes);
   }
-  if (bucket.experts == 0 || p.expert_replicas() == 1) return;
-  add(ledger, "expert-replicas", Operation::reduce_scatter, reductions, bucket.experts * p.reduced());
-  add(ledger, "expert-replicas", Operation::all_gather, gathers, bucket.experts / p.expert_replicas() * p.narrow);
+  for (const auto& [size, bytes] : {std::pair{bucket.experts_narrow, p.narrow}, {bucket.experts_wide, p.wide}}) {
+    if (size == 0 || p.expert_replicas() == 1) continue;
+    add(ledger, "expert-replicas", Operation::reduce_scatter, reductions, size * p.reduced());
+    add(ledger, "expert-replicas", Operation::all_gather, gathers, size / p.expert_replicas() * bytes);
+  }
 }
 
 // All gradients once, bucket by bucket. Where ranks cut among themselves: their sum, and the weights that have changed, once; with gradients in
@@ -639,7 +648,7 @@ void data_axis(const Place& p, Ledger& ledger) {
   if (p.shard == Shard::none) {
     for (const BucketSizes& b : buckets.sizes) {
       add(ledger, p.copies_name, Operation::all_reduce, 1, b.common() * p.reduced());
-      if (b.experts > 0 && p.expert_replicas() > 1) add(ledger, "expert-replicas", Operation::all_reduce, 1, b.experts * p.reduced());
+      if (b.experts() > 0 && p.expert_replicas() > 1) add(ledger, "expert-replicas", Operation::all_reduce, 1, b.experts() * p.reduced());
     }
     return;
   }

@@ -142,6 +142,21 @@ ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) 
   return m;
 }
 
+// What dice of its own decides, so that draws stay what they are beside it.
+void draw_extras(Dice& dice, ModelConfig& m) {
+  if (dice.chance(0.4)) {
+    DropoutConfig& d = m.dropout;
+    d = {dice.real(0.1, 0.6), dice.real(0.1, 0.6), dice.real(0.1, 0.6), dice.real(0.1, 0.6)};
+    for (double* p : {&d.embedding, &d.residual, &d.attention, &d.head})
+      if (dice.chance(0.3)) *p = 0;
+  }
+  m.attention.sinks = dice.chance(0.3);
+  if (dice.chance(0.15)) m.attention.rope_scaling = {RopeScaling::dynamic, 4, 1, 4, dice.between(1, 16)};
+  if (m.mlp.gated && dice.chance(0.2)) m.mlp.activation = Activation::clamped_swiglu;
+  if (dice.chance(0.3)) m.moe.activation = dice.of<Activation>({Activation::clamped_swiglu, Activation::gelu});
+  m.moe.expert_bias = dice.chance(0.3), m.moe.router_bias = dice.chance(0.3);
+}
+
 std::vector<Index> cuts_of(Dice& dice, Index layers, int stages) {
   std::vector<Index> borders(layers - 1);
   std::iota(borders.begin(), borders.end(), 1);
@@ -261,7 +276,10 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   }
   if (d.context_mode != ContextMode::balanced && d.attention_ranks == 0 && layers > 2 && dice.chance(0.35)) make_encoder(d, dice);
   const bool hybrid = d.model.pattern.find('P') != std::string::npos;
-  if (!hybrid && d.attention_ranks == 0 && dice.chance(0.5)) d.model.attention.relative_bias = {2 * dice.between(2, 5), dice.between(6, 20)}, d.model.attention.soft_cap = 0;
+  if (!hybrid && d.attention_ranks == 0 && dice.chance(0.5))
+    d.model.attention.relative_bias = {2 * dice.between(2, 5), dice.between(6, 20)}, d.model.attention.soft_cap = 0;
+  Dice extras(seed, fmt::format("extras {}", number));
+  draw_extras(extras, d.model);
   return d;
 }
 
@@ -290,6 +308,7 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen;
   c.recompute = recompute;
+  c.seed = 11;
   return c;
 }
 
@@ -364,16 +383,22 @@ std::string Draw::text() const {
   s += fmt::format("; attention {}/{} heads of {}{}", a.num_heads, a.num_kv_heads, a.head_dim, a.bias ? " biases" : "");
   if (model.norm_offset > 0) s += fmt::format(", norms' weights and {}", model.norm_offset);
   if (a.soft_cap > 0 || model.lm_head_soft_cap > 0) s += fmt::format(", caps {:.3} and {:.3}", a.soft_cap, model.lm_head_soft_cap);
+  const DropoutConfig& d = model.dropout;
+  if (d.any()) s += fmt::format(", dropout {:.3} {:.3} {:.3} {:.3}", d.embedding, d.residual, d.attention, d.head);
+  s += fmt::format("{}{}", a.sinks ? ", sinks" : "", a.rope_scaling.type == RopeScaling::dynamic ? ", turned by length" : "");
   s += fmt::format(", window {}{}", model.window.size, model.window.rope_theta > 0 ? " turned otherwise" : "");
   s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
                    c.state_size, c.conv_kernel, c.chunk_size, norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "",
                    c.conv_bias ? " conv_bias" : "");
-  s += fmt::format("; mlp {}{}", model.mlp.intermediate_size, model.mlp.bias ? " biases" : "");
+  s += fmt::format("; mlp {}{}{}", model.mlp.intermediate_size, model.mlp.bias ? " biases" : "",
+                   model.mlp.activation == Activation::clamped_swiglu ? " clamped" : "");
   const LatentConfig& l = model.latent;
   s += fmt::format("; latent {} heads of {} and {} and {} of {} and {}{}{}", l.num_heads, l.head_dim, l.rope_dim, l.v_head_dim, l.q_rank, l.kv_rank,
                    l.neighbours ? " neighbours" : "", l.bias ? " biases" : "");
   const MoeConfig& e = model.moe;
   const Routing& r = e.routing;
+  s += fmt::format("; experts{}{}{}", e.router_bias ? " of a biased router" : "", e.expert_bias ? " with biases" : "",
+                   e.activation == Activation::silu ? "" : fmt::format(" activated by {}", int(e.activation)));
   return s + fmt::format("; moe {} of {} experts in {} of {} groups, {}{}{} by {:.3} aux {:.3} z {:.3}, {} and {} shared", r.top_k, e.experts,
                          r.top_groups, r.groups, r.score == Routing::softmax ? "softmax" : "sigmoid", r.normalize ? " normalized" : "",
                          e.bias ? " biased" : "", r.scale, e.aux_loss, e.z_loss, e.intermediate_size, e.shared_intermediate_size);
@@ -436,6 +461,13 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.head_bias = true; });
   attempt([](Draw& d) { d.model.norm = NormType::rms; });
   attempt([](Draw& d) { d.model.embed_norm = false; });
+  attempt([](Draw& d) { d.model.dropout = {}; });
+  for (double DropoutConfig::*p : {&DropoutConfig::embedding, &DropoutConfig::residual, &DropoutConfig::attention, &DropoutConfig::head})
+    attempt([&](Draw& d) { d.model.dropout.*p = 0; });
+  attempt([](Draw& d) { d.model.attention.sinks = false; });
+  attempt([](Draw& d) { d.model.moe.expert_bias = false; });
+  attempt([](Draw& d) { d.model.moe.router_bias = false; });
+  attempt([](Draw& d) { d.model.moe.activation = d.model.mlp.activation = Activation::silu; });
   attempt([](Draw& d) { d.model.norm_placement = NormPlacement::before; });
   attempt([](Draw& d) { d.model.norm_offset = 0; });
   attempt([](Draw& d) { d.model.type_vocab_size = 0; });

@@ -17,7 +17,7 @@ GYR_KERNEL glu_kernel(Global<const T> gate_up, Acc<T> m, Global<T> y) {
     each_column<N>(y.columns(), [&](Index f) {
       const auto gate = gate_up.template load_pack<N>(r, f), up = gate_up.template load_pack<N>(r, y.columns() + f);
       Pack<T, N> out;
-      for (int i = 0; i < N; ++i) out.at[i] = T(A(up.at[i]) * activation_at<a>(m * A(gate.at[i])));
+      for (int i = 0; i < N; ++i) out.at[i] = T(beside_gate<a>(A(up.at[i])) * activation_at<a>(m * A(gate.at[i])));
       y.template store_pack<N>(r, f, out);
     });
   });
@@ -33,8 +33,8 @@ GYR_KERNEL glu_backward_kernel(Global<const T> dy, Global<const T> gate_up, Acc<
       Pack<T, N> dgate, dup;
       for (int i = 0; i < N; ++i) {
         const A s = m * A(gate.at[i]), d = A(dout.at[i]);
-        dup.at[i] = T(d * activation_at<a>(s));
-        dgate.at[i] = T(d * A(up.at[i]) * m * activation_slope<a>(s));
+        dup.at[i] = T(d * beside_gate_slope<a>(A(up.at[i])) * activation_at<a>(s));
+        dgate.at[i] = T(d * beside_gate<a>(A(up.at[i])) * m * activation_slope<a>(s));
       }
       dgate_up.template store_pack<N>(r, f, dgate);
       dgate_up.template store_pack<N>(r, width + f, dup);

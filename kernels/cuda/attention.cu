@@ -57,16 +57,19 @@ GYR_DEVICE int least(Index a, int b) { return a < b ? int(a) : b; }
 // Where a warp's query is, and which keys it sees.
 template <class T>
 struct Query {
-  Index row, query, head, kv_head, first_key_row, hidden, seen;
+  Index row, head, kv_head, sequence, number, first_key_row, hidden, seen;
 
   GYR_DEVICE Query(const Heads& s, Index task) {
     row = task / s.num_heads, head = task % s.num_heads, kv_head = head / s.group();
-    query = row % s.queries;
-    const Index b = row / s.queries;
-    first_key_row = b * s.keys;
-    hidden = s.hidden(b, query), seen = s.seen(b, query);
+    number = row % s.queries, sequence = row / s.queries;
+    first_key_row = sequence * s.keys;
+    hidden = s.hidden(sequence, number), seen = s.seen(sequence, number);
   }
   GYR_DEVICE HeadRow<T> of(const Global<const T>& x, Index width) const { return {x, row, head * width, width}; }
+  // What dropout leaves of the weight of key j.
+  GYR_DEVICE Acc<T> kept(const Heads& s, const Dropout& dropout, Index j) const {
+    return s.kept<Acc<T>>(dropout, sequence, head, number, j);
+  }
   GYR_DEVICE HeadRow<T> key(const Global<const T>& x, Index j, Index width) const { return {x, first_key_row + j, kv_head * width, width}; }
 };
 
@@ -82,13 +85,13 @@ GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc
     for (Index j = at.hidden; j < at.seen; j += warp_size) {
       const int count = least(at.seen - j, warp_size);
       const Index mine = j + lane();
-      const A score = lane() < count ? score_of(query.dot(at.key(k, mine, s.head_dim))) + bias.of(at.head, at.query, mine)
+      const A score = lane() < count ? score_of(query.dot(at.key(k, mine, s.head_dim))) + bias.of(at.head, at.number, mine)
                                      : -std::numeric_limits<A>::infinity();
       const A largest = warp_largest(score > top ? score : top), shrink = fast_exp(top - largest);
       const A p = lane() < count ? fast_exp(score - largest) : A(0);
       top = largest, sum = sum * shrink + warp_sum(p), kept *= shrink;
       for (A& x : out.at) x *= shrink;
-      out.add(p, count, [&](int l) { return at.key(v, j + l, s.v_head_dim); }, s.v_head_dim);
+      out.add(lane() < count ? p * at.kept(s, score_of.dropout, j + lane()) : A(0), count, [&](int l) { return at.key(v, j + l, s.v_head_dim); }, s.v_head_dim);
     }
     out.store(o, at.row, at.head * s.v_head_dim, s.v_head_dim,
               [&](const auto& x, Index c, A more) { return fresh ? more : kept * x.load(at.row, c) + more; });
@@ -97,13 +100,14 @@ GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc
   });
 }
 
-// p of one score, and the gradients of it and of what the rule made it of.
+// What meets dout, and the gradients of one score and of what the rule made it of.
 template <class A>
 struct ScoreGradient {
   A p, of_score, d;
-  GYR_DEVICE ScoreGradient(const ScoreOf<A>& score_of, A bias, A product, A dp, A lse, A delta) {
+  GYR_DEVICE ScoreGradient(const ScoreOf<A>& score_of, A bias, A product, A dp, A lse, A delta, A kept) {
     const A score = score_of(product);
-    p = fast_exp(score + bias - lse), of_score = p * (dp - delta), d = of_score * score_of.scale * score_of.cap.slope(score);
+    p = fast_exp(score + bias - lse), of_score = p * (kept * dp - delta), d = of_score * score_of.scale * score_of.cap.slope(score);
+    p *= kept;
   }
 };
 
@@ -120,8 +124,8 @@ GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<
       const int count = least(at.seen - j, warp_size);
       A d = 0;
       if (const Index mine = j + lane(); lane() < count)
-        d = ScoreGradient<A>(score_of, bias.of(at.head, at.query, mine), query.dot(at.key(k, mine, s.head_dim)),
-                             slope.dot(at.key(v, mine, s.v_head_dim)), top, mean)
+        d = ScoreGradient<A>(score_of, bias.of(at.head, at.number, mine), query.dot(at.key(k, mine, s.head_dim)),
+                             slope.dot(at.key(v, mine, s.v_head_dim)), top, mean, at.kept(s, score_of.dropout, mine))
                 .d;
       sum.add(d, count, [&](int l) { return at.key(k, j + l, s.head_dim); }, s.head_dim);
     }
@@ -147,8 +151,8 @@ GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<con
         if (lane() < count) {
           const Query<T> at(s, (first_row + i + lane()) * s.num_heads + head);
           if (at.hidden <= j && j < at.seen) {
-            const ScoreGradient<A> g(score_of, bias.of(head, at.query, j), at.of(q, s.head_dim).dot(key), at.of(dout, s.v_head_dim).dot(value), lse.load(at.row, head),
-                                     delta.load(at.row, head));
+            const ScoreGradient<A> g(score_of, bias.of(head, at.number, j), at.of(q, s.head_dim).dot(key), at.of(dout, s.v_head_dim).dot(value),
+                                     lse.load(at.row, head), delta.load(at.row, head), at.kept(s, score_of.dropout, j));
             p = g.p, d = g.d;
           }
         }
@@ -171,10 +175,11 @@ GYR_KERNEL backward_bias_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<con
     A sum = 0;
     for (Index row = lane(); row < s.batch * s.queries; row += warp_size) {
       const Query<T> at(s, row * s.num_heads + head);
-      const Index j = at.query + distance;
+      const Index j = at.number + distance;
       if (j < at.hidden || j >= at.seen) continue;
-      sum += ScoreGradient<A>(score_of, bias.of(head, at.query, j), at.of(q, s.head_dim).dot(at.key(k, j, s.head_dim)),
-                              at.of(dout, s.v_head_dim).dot(at.key(v, j, s.v_head_dim)), lse.load(at.row, head), delta.load(at.row, head))
+      sum += ScoreGradient<A>(score_of, bias.of(head, at.number, j), at.of(q, s.head_dim).dot(at.key(k, j, s.head_dim)),
+                              at.of(dout, s.v_head_dim).dot(at.key(v, j, s.v_head_dim)), lse.load(at.row, head), delta.load(at.row, head),
+                              at.kept(s, score_of.dropout, j))
                  .of_score;
     }
     sum = warp_sum(sum);
@@ -199,14 +204,23 @@ GYR_KERNEL merge_kernel(Index num_heads, Index width, Global<const A> o2, Global
 
 // out may be o.
 template <class T>
-GYR_KERNEL finish_kernel(Index num_heads, Index width, Global<const Acc<T>> o, Global<const Acc<T>> m, Global<const Acc<T>> l, Global<T> out,
-                         Global<Acc<T>> lse) {
+GYR_KERNEL finish_kernel(Index num_heads, Index width, Global<const Acc<T>> o, Global<const Acc<T>> m, Global<const Acc<T>> l,
+                         Global<const Acc<T>> sinks, Global<T> out, Global<Acc<T>> lse) {
   using A = Acc<T>;
   each_row(out.rows() * num_heads, [&](Index task) {
     const Index r = task / num_heads, h = task % num_heads;
-    const A sum = l.load(r, h), inverse = sum > 0 ? A(1) / sum : A(0);
+    const auto [top, sum, shrink] = with_sink(sinks ? sinks.load(h) : -std::numeric_limits<A>::infinity(), m.load(r, h), l.load(r, h));
+    const A inverse = sum > 0 ? shrink / sum : A(0);
     for (Index c = h * width + lane(); c < (h + 1) * width; c += warp_size) out.store(r, c, T(o.load(r, c) * inverse));
-    if (lane() == 0) lse.store(r, h, sum > 0 ? m.load(r, h) + std::log(sum) : -std::numeric_limits<A>::infinity());
+    sync_warp();  // lse may be m, which all have read
+    if (lane() == 0) lse.store(r, h, sum > 0 ? top + std::log(sum) : -std::numeric_limits<A>::infinity());
+  });
+}
+
+template <class A>
+GYR_KERNEL sink_terms_kernel(Global<const A> sinks, Global<const A> lse, Global<const A> delta, Global<A> terms) {
+  each_row(terms.rows(), [&](Index r) {
+    each_column<1>(terms.columns(), [&](Index h) { terms.store(r, h, -fast_exp(sinks.load(h) - lse.load(r, h)) * delta.load(r, h)); });
   });
 }
 
@@ -265,9 +279,16 @@ void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A>
 }
 
 template <class T>
-void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse,
+                      Tensor1<const Acc<T>> sinks) {
   launch(dev, "attention_finish", grid_of_warps(Index(out.extent(0)) * shape.num_heads), finish_kernel<T>, shape.num_heads, shape.v_head_dim, state.o,
-         state.m, state.l, out, lse);
+         state.m, state.l, sinks, out, lse);
+}
+
+template <class A>
+void attention_sink_terms(Device& dev, Tensor1<const A> sinks, Tensor2<const A> lse, Tensor2<const A> delta, Tensor2<A> terms) {
+  const Global<A> to(terms);
+  launch(dev, "attention_sinks", grid_of_rows(to), sink_terms_kernel<A>, Global<const A>(sinks), Global<const A>(lse), Global<const A>(delta), to);
 }
 
 template <class T>

@@ -14,10 +14,12 @@ struct Heads {
   Index batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim;
   VisibleKeys visible;
   cuda::Global<const std::int32_t> positions, ahead;  // of packed documents
+  Index first_query, first_key, first_sequence;       // where dropout counts from
 
   Heads(const AttentionShape& s, const Mask& m)
       : batch(s.batch), queries(s.queries), keys(s.keys), num_heads(s.num_heads), num_kv_heads(s.num_kv_heads), head_dim(s.head_dim),
-        v_head_dim(s.v_head_dim), visible(s, m), positions(m.documents.positions), ahead(m.documents.ahead) {
+        v_head_dim(s.v_head_dim), visible(s, m), positions(m.documents.positions), ahead(m.documents.ahead), first_query(m.first_query),
+        first_key(m.first_key), first_sequence(m.first_sequence) {
     ensure(s.head_dim <= parts * cuda::warp_size && s.v_head_dim <= parts * cuda::warp_size, "attention heads of {} and {} numbers; {} are the most",
            s.head_dim, s.v_head_dim, parts * cuda::warp_size);
   }
@@ -25,6 +27,15 @@ struct Heads {
   // Query i of sequence b sees the keys [hidden, seen).
   GYR_DEVICE Index hidden(Index b, Index i) const {
     return visible.hidden(i, positions ? Index(positions.load(b * queries + i)) : Documents::unlimited);
+  }
+  // What dropout leaves of the weight that query i of a head gives key j, as a factor.
+  template <class A>
+  GYR_DEVICE A kept(const Dropout& dropout, Index b, Index head, Index i, Index j) const {
+    if (!dropout.drops()) return A(1);
+    const Index key = first_key + j;
+    const PhiloxWords words = philox(dropout.counter(first_sequence + b, head, first_query + i, key / 4), dropout.key);
+    const bool odd = key % 2 > 0;
+    return dropout.factor<A>(key % 4 > 1 ? (odd ? words.at[3] : words.at[2]) : (odd ? words.at[1] : words.at[0]));
   }
   GYR_DEVICE Index seen(Index b, Index i) const { return visible.seen(i, ahead ? Index(ahead.load(b * queries + i)) : Documents::unlimited); }
 };
@@ -34,9 +45,10 @@ template <class A>
 struct ScoreOf {
   A scale;
   SoftCap<A> cap;
+  Dropout dropout;
 
   // All of it times a factor, as it is in front of an exponential of another base.
-  explicit ScoreOf(const ScoreRule& s, double factor = 1) : scale(A(s.scale * factor)), cap(s.cap * factor) {}
+  explicit ScoreOf(const ScoreRule& s, double factor = 1) : scale(A(s.scale * factor)), cap(s.cap * factor), dropout(s.dropout) {}
   GYR_DEVICE A operator()(A product) const { return cap.at(scale * product); }
 };
 

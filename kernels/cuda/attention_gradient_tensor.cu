@@ -124,7 +124,13 @@ struct Gradient {
     if (of_keys && thread_index() < step) Shared<Stat>(stats_at + turn * stat_bytes).store(thread_index(), x);
   }
 
-  // Scores become p, and slopes ds.
+  // What dropout leaves of the weight of this lane's row h and an other, as a factor.
+  GYR_DEVICE float weight_left(const Dropout& dropout, const Place& p, int h, int column) const {
+    const int own = row(h), other = p.first + column;
+    return of_keys ? s.template kept<float>(dropout, b, p.head, other, own) : s.template kept<float>(dropout, b, head, own, other);
+  }
+
+  // Scores become p D, and slopes ds.
   GYR_DEVICE void weigh(const ScoreOf<float>& score_of, const Place& p, int turn, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
     const Shared<Pack<float, 4>> others(stats_at + turn * stat_bytes);
     GYR_UNROLL
@@ -139,7 +145,9 @@ struct Gradient {
         float& w = score[n].at[i];
         const float s = score_of(w);
         w = exp2(s - lse);
-        slope[n].at[i] = w * (slope[n].at[i] - delta) * score_of.cap.slope(s);
+        const float kept = weight_left(score_of.dropout, p, h, column + c);
+        slope[n].at[i] = w * (kept * slope[n].at[i] - delta) * score_of.cap.slope(s);
+        w *= kept;
       }
     }
     if (bounds[1].from > p.first || p.first + step > bounds[0].to) hide(p, score, slope);

@@ -60,6 +60,13 @@ GYR_DEVICE void soften(FragmentD (&s)[tile / 8], const ScoreOf<float>& score_of,
     }
 }
 
+// What dropout leaves of p: of queries i and i + 8.
+GYR_DEVICE void drop_weights(const Heads& s, const Dropout& dropout, Index b, Index head, Index i, Index first_key, FragmentD (&p)[tile / 8]) {
+  if (!dropout.drops()) return;
+  for (int n = 0; n < tile / 8; ++n)
+    for (int at = 0; at < 4; ++at) p[n].at[at] *= s.kept<float>(dropout, b, head, i + at / 2 * 8, first_key + n * 8 + lane() % quads * 2 + at % 2);
+}
+
 // A lane's numbers of o: f(row of the two, column of the head, number).
 template <int W, class F>
 GYR_DEVICE void each_number(FragmentD (&o)[W / 8], const F& f) {
@@ -112,6 +119,7 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
     float shrink[2];
     add_by_rows<W>([&](int c) { return queries[c / 16]; }, place(turn), score);
     soften(score, score_of, j, rows, shrink);
+    drop_weights(s, score_of.dropout, b, head, mine, j, score);
     each_number<W>(out, [&](int h, Index, float& x) { x *= shrink[h]; });
     add_by_columns<W>(score, place(2 + turn), out);
     sync_block();

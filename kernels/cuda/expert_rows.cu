@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/expert_rows.hpp"
 
+#include "kernels/activation_math.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/cuda/experts.hpp"
 #include "kernels/instances.hpp"
-#include "kernels/math.hpp"
 
 namespace gyr::backend {
 
@@ -65,22 +65,22 @@ GYR_KERNEL combine_rows_kernel(Global<const std::int32_t> place, Global<const T>
   });
 }
 
-template <class T, int N>
-GYR_KERNEL weighted_swiglu_kernel(Global<const std::int32_t> slot, Global<const T> gate_up, Global<const Acc<T>> w, Global<T> y) {
+template <Activation a, class T, int N>
+GYR_KERNEL weighted_glu_kernel(Global<const std::int32_t> slot, Global<const T> gate_up, Global<const Acc<T>> w, Global<T> y) {
   using A = Acc<T>;
   each_row(y.rows(), [&](Index p) {
     const A weight = w.load(slot.load(p));
     each_column<N>(y.columns(), [&](Index f) {
       const auto gate = gate_up.template load_pack<N>(p, f), up = gate_up.template load_pack<N>(p, y.columns() + f);
       Pack<T, N> out;
-      for (int i = 0; i < N; ++i) out.at[i] = T(weight * A(up.at[i]) * silu(A(gate.at[i])));
+      for (int i = 0; i < N; ++i) out.at[i] = T(weight * beside_gate<a>(A(up.at[i])) * activation_at<a>(A(gate.at[i])));
       y.template store_pack<N>(p, f, out);
     });
   });
 }
 
-template <class T, int N>
-GYR_KERNEL weighted_swiglu_backward_kernel(Global<const std::int32_t> slot, Global<const T> dy, Global<const T> gate_up, Global<const Acc<T>> w,
+template <Activation a, class T, int N>
+GYR_KERNEL weighted_glu_backward_kernel(Global<const std::int32_t> slot, Global<const T> dy, Global<const T> gate_up, Global<const Acc<T>> w,
                                            Global<T> dgate_up, Global<Acc<T>> dw) {
   using A = Acc<T>;
   const Index width = dy.columns();
@@ -91,16 +91,42 @@ GYR_KERNEL weighted_swiglu_backward_kernel(Global<const std::int32_t> slot, Glob
       const auto gate = gate_up.template load_pack<N>(p, f), up = gate_up.template load_pack<N>(p, width + f), dout = dy.template load_pack<N>(p, f);
       Pack<T, N> dgate, dup;
       for (int i = 0; i < N; ++i) {
-        const A s = A(gate.at[i]), d = weight * A(dout.at[i]), gated = silu(s);
-        along += A(dout.at[i]) * A(up.at[i]) * gated;
-        dup.at[i] = T(d * gated);
-        dgate.at[i] = T(d * A(up.at[i]) * silu_slope(s));
+        const A s = A(gate.at[i]), d = weight * A(dout.at[i]), gated = activation_at<a>(s), beside = beside_gate<a>(A(up.at[i]));
+        along += A(dout.at[i]) * beside * gated;
+        dup.at[i] = T(d * beside_gate_slope<a>(A(up.at[i])) * gated);
+        dgate.at[i] = T(d * beside * activation_slope<a>(s));
       }
       dgate_up.template store_pack<N>(p, f, dgate);
       dgate_up.template store_pack<N>(p, width + f, dup);
     });
     along = warp_sum(along);
     if (lane() == 0) dw.store(slot.load(p), along);
+  });
+}
+
+template <class T>
+GYR_KERNEL add_weighted_bias_kernel(Global<const std::int32_t> slot, Global<const Acc<T>> w, Global<const Acc<T>> bias, Global<T> y) {
+  using A = Acc<T>;
+  each_row(y.rows(), [&](Index p) {
+    const A weight = w.load(slot.load(p));
+    each_column<1>(y.columns(), [&](Index c) { y.store(p, c, T(A(y.load(p, c)) + weight * bias.load(c))); });
+  });
+}
+
+template <class T>
+GYR_KERNEL weighted_bias_backward_kernel(Global<const std::int32_t> slot, Global<const T> dy, Global<const Acc<T>> w, Global<const Acc<T>> bias,
+                                         Global<Acc<T>> dw, Global<T> terms) {
+  using A = Acc<T>;
+  each_row(dy.rows(), [&](Index p) {
+    const A weight = w.load(slot.load(p));
+    A along = 0;
+    each_column<1>(dy.columns(), [&](Index c) {
+      const A d = A(dy.load(p, c));
+      along += d * bias.load(c);
+      terms.store(p, c, T(weight * d));
+    });
+    along = warp_sum(along);
+    if (dw && lane() == 0) dw.store(slot.load(p), dw.load(slot.load(p)) + along);
   });
 }
 
@@ -136,27 +162,41 @@ void combine_rows(Device& dev, const ExpertRows& rows, Tensor2<const T> x, Add a
 }
 
 template <class T>
-void weighted_swiglu(Device& dev, const ExpertRows& rows, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
+void weighted_glu(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
   const Global<const T> in(gate_up);
   const Global<T> out(y);
-  with_packs<T>(
-      [&](auto n) {
-        launch(dev, "weighted_swiglu", grid_of_rows(out), weighted_swiglu_kernel<T, n>, Tensor1<const std::int32_t>(rows.slot), in, flat(w), out);
-      },
-      in, out);
+  const Tensor1<const std::int32_t> slot = rows.slot;
+  with_activation(a, [&](auto which) {
+    with_packs<T>([&](auto n) { launch(dev, "weighted_glu", grid_of_rows(out), weighted_glu_kernel<which(), T, n>, slot, in, flat(w), out); }, in, out);
+  });
 }
 
 template <class T>
-void weighted_swiglu_backward(Device& dev, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
-                              Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
+void weighted_glu_backward(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
+                           Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
   const Global<const T> dout(dy), in(gate_up);
   const Global<T> din(dgate_up);
-  with_packs<T>(
-      [&](auto n) {
-        launch(dev, "weighted_swiglu_backward", grid_of_rows(dout), weighted_swiglu_backward_kernel<T, n>, Tensor1<const std::int32_t>(rows.slot),
-               dout, in, flat(w), din, flat(dw));
-      },
-      dout, in, din);
+  const Tensor1<const std::int32_t> slot = rows.slot;
+  with_activation(a, [&](auto which) {
+    with_packs<T>(
+        [&](auto n) {
+          launch(dev, "weighted_glu_backward", grid_of_rows(dout), weighted_glu_backward_kernel<which(), T, n>, slot, dout, in, flat(w), din, flat(dw));
+        },
+        dout, in, din);
+  });
+}
+
+template <class T>
+void add_weighted_bias(Device& dev, Tensor1<const std::int32_t> slot, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor2<T> y) {
+  const Global<T> to(y);
+  launch(dev, "add_weighted_bias", grid_of_rows(to), add_weighted_bias_kernel<T>, slot, flat(w), bias, to);
+}
+
+template <class T>
+void weighted_bias_backward(Device& dev, Tensor1<const std::int32_t> slot, Tensor2<const T> dy, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                            Tensor2<Acc<T>> dw, Tensor2<T> terms) {
+  const Global<const T> from(dy);
+  launch(dev, "weighted_bias_backward", grid_of_rows(from), weighted_bias_backward_kernel<T>, slot, from, flat(w), bias, flat(dw), Global<T>(terms));
 }
 
 GYR_SCALARS(GYR_EXPERT_ROWS)

@@ -10,6 +10,7 @@
 #include "kernels/backend.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/instances.hpp"
+#include "kernels/kokkos/dropout.hpp"
 #include "kernels/kokkos/lanes.hpp"
 #include "kernels/kokkos/operand.hpp"
 #include "kernels/math.hpp"
@@ -82,6 +83,13 @@ struct Tiling {
     const Index row = s.source_row(r);
     return {VisibleKeys::within(visible.hidden(i, mask.documents.reach(row)) - j, n),
             VisibleKeys::within(visible.seen(i, mask.documents.reach_ahead(row)) - j, n)};
+  }
+
+  // Numbers x of [first, last) among the keys from j on, of row r of a stack, become what dropout leaves of them.
+  template <class A>
+  KOKKOS_INLINE_FUNCTION void drop(const Dropout& dropout, const Stack& s, Index r, Index j, const View& seen, A* x) const {
+    const Index query = mask.first_query + s.first_query + r % s.queries, key = mask.first_key + j + seen.first;
+    drop_columns(dropout, mask.first_sequence + s.sequence, s.head(r), query, key, seen.last - seen.first, x + seen.first);
   }
 
   Stack stack(Index b, Index kv, Index i) const { return {b, i, kv, b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i)}; }
@@ -270,6 +278,7 @@ void forward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& sc
             apply_cap(cap, s.row(r), first, last);
             add_bias(bias, stack.head(r), stack.first_query + r % stack.queries, j, s.row(r), first, last);
             const A shrink = online_softmax(s.row(r) + first, last - first, m(r), l(r));
+            if (scores.dropout.drops()) tiling.drop(scores.dropout, stack, r, j, {first, last}, s.row(r));
             store(s.row(r), first, last, n, p);
             A* const o = out.row(r);
             for (Index e = 0; e < V; ++e) o[e] *= shrink;
@@ -322,19 +331,30 @@ void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A>
 }
 
 template <class T>
-void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse,
+                      Tensor1<const Acc<T>> sinks) {
   using A = Acc<T>;
   const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
   for_rows(
       dev, "attention_finish", R, KOKKOS_LAMBDA(const Index r) {
         for (Index h = 0; h < shape.num_heads; ++h) {
-          const A l = state.l(r, h), inverse = l > 0 ? A(1) / l : A(0);
-          lse(r, h) = l > 0 ? state.m(r, h) + std::log(l) : -std::numeric_limits<A>::infinity();
+          const auto [top, l, shrink] = with_sink(sinks.span() > 0 ? sinks(h) : -std::numeric_limits<A>::infinity(), state.m(r, h), state.l(r, h));
+          const A inverse = l > 0 ? shrink / l : A(0);
+          lse(r, h) = l > 0 ? top + std::log(l) : -std::numeric_limits<A>::infinity();
           const A* const o = &state.o(r, h * V);
           T* const y = &out(r, h * V);
 #pragma GCC ivdep  // out may be state.o
           for (Index e = 0; e < V; ++e) y[e] = T(o[e] * inverse);
         }
+      });
+}
+
+template <class A>
+void attention_sink_terms(Device& dev, Tensor1<const A> sinks, Tensor2<const A> lse, Tensor2<const A> delta, Tensor2<A> terms) {
+  const Index heads = terms.extent(1);
+  for_rows(
+      dev, "attention_sinks", terms.extent(0), KOKKOS_LAMBDA(const Index r) {
+        for (Index h = 0; h < heads; ++h) terms(r, h) = -fast_exp(sinks(h) - lse(r, h)) * delta(r, h);
       });
 }
 
@@ -431,12 +451,14 @@ void backward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& s
             A *const p = s.row(r), *const d = ds.row(r);
             apply_cap(cap, p, first, last);
             add_bias(bias, stack.head(r), stack.first_query + r % stack.queries, j, p, first, last);
+            if (scores.dropout.drops()) tiling.drop(scores.dropout, stack, r, j, {first, last}, d);
 #pragma GCC ivdep
             for (Index c = first; c < last; ++c) {
               const A slope = cap.slope(p[c]);
               p[c] = fast_exp(p[c] - top);
               d[c] = p[c] * (d[c] - mean) * factor * slope;
             }
+            if (scores.dropout.drops()) tiling.drop(scores.dropout, stack, r, j, {first, last}, p);
             store(p, first, last, n, weights.row(r));
             store(d, first, last, n, dweights.row(r));
           });

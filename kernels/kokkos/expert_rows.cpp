@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/expert_rows.hpp"
 
+#include "kernels/activation_math.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/math.hpp"
 
 namespace gyr::backend {
 
@@ -59,36 +59,82 @@ void combine_rows(Device& dev, const ExpertRows& rows, Tensor2<const T> x, Add a
       });
 }
 
-template <class T>
-void weighted_swiglu(Device& dev, const ExpertRows& rows, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
+namespace {
+
+template <Activation a, class T>
+void weighted_glu(Device& dev, const ExpertRows& rows, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
   using A = Acc<T>;
   const Index width = y.extent(1);
   for_teams(
-      "weighted_swiglu", dev, y.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
+      "weighted_glu", dev, y.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
         const T *const gate = gate_up.data() + 2 * p * width, *const up = gate + width;
         const A weight = w.data()[rows.slot(p)];
         T* const to = y.data() + p * width;
-        each(team, width, [=](Index f) { to[f] = T(weight * A(up[f]) * silu(A(gate[f]))); });
+        each(team, width, [=](Index f) { to[f] = T(weight * beside_gate<a>(A(up[f])) * activation_at<a>(A(gate[f]))); });
+      });
+}
+
+template <Activation a, class T>
+void weighted_glu_backward(Device& dev, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
+                           Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
+  using A = Acc<T>;
+  const Index width = dy.extent(1);
+  for_teams(
+      "weighted_glu_backward", dev, dy.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
+        const T *const gate = gate_up.data() + 2 * p * width, *const up = gate + width, *const dout = dy.data() + p * width;
+        T *const dgate = dgate_up.data() + 2 * p * width, *const dup = dgate + width;
+        const A weight = w.data()[rows.slot(p)];
+        const A along = sum<A>(team, width, [=](Index f, A& s) { s += A(dout[f]) * beside_gate<a>(A(up[f])) * activation_at<a>(A(gate[f])); });
+        each(team, width, [=](Index f) {
+          const A s = A(gate[f]), d = weight * A(dout[f]), beside = A(up[f]);
+          dup[f] = T(d * beside_gate_slope<a>(beside) * activation_at<a>(s));
+          dgate[f] = T(d * beside_gate<a>(beside) * activation_slope<a>(s));
+        });
+        once(team, [=] { dw.data()[rows.slot(p)] = along; });
+      });
+}
+
+}  // namespace
+
+template <class T>
+void weighted_glu(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
+  with_activation(a, [&](auto which) { weighted_glu<which(), T>(dev, rows, gate_up, w, y); });
+}
+template <class T>
+void weighted_glu_backward(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
+                           Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
+  with_activation(a, [&](auto which) { weighted_glu_backward<which(), T>(dev, rows, dy, gate_up, w, dgate_up, dw); });
+}
+
+template <class T>
+void add_weighted_bias(Device& dev, Tensor1<const std::int32_t> slot, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor2<T> y) {
+  using A = Acc<T>;
+  const Index width = y.extent(1);
+  for_teams(
+      "add_weighted_bias", dev, y.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
+        const A weight = w.data()[slot(p)];
+        const A* const b = bias.data();
+        T* const to = y.data() + p * width;
+        each(team, width, [=](Index c) { to[c] = T(A(to[c]) + weight * b[c]); });
       });
 }
 
 template <class T>
-void weighted_swiglu_backward(Device& dev, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
-                              Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
+void weighted_bias_backward(Device& dev, Tensor1<const std::int32_t> slot, Tensor2<const T> dy, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                            Tensor2<Acc<T>> dw, Tensor2<T> terms) {
   using A = Acc<T>;
   const Index width = dy.extent(1);
   for_teams(
-      "weighted_swiglu_backward", dev, dy.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
-        const T *const gate = gate_up.data() + 2 * p * width, *const up = gate + width, *const dout = dy.data() + p * width;
-        T *const dgate = dgate_up.data() + 2 * p * width, *const dup = dgate + width;
-        const A weight = w.data()[rows.slot(p)];
-        const A along = sum<A>(team, width, [=](Index f, A& s) { s += A(dout[f]) * A(up[f]) * silu(A(gate[f])); });
-        each(team, width, [=](Index f) {
-          const A s = A(gate[f]), d = weight * A(dout[f]);
-          dup[f] = T(d * silu(s));
-          dgate[f] = T(d * A(up[f]) * silu_slope(s));
+      "weighted_bias_backward", dev, dy.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
+        const A weight = w.data()[slot(p)];
+        const A* const b = bias.data();
+        const T* const from = dy.data() + p * width;
+        T* const to = terms.data() + p * width;
+        const A along = sum<A>(team, width, [=](Index c, A& s) { s += A(from[c]) * b[c]; });
+        each(team, width, [=](Index c) { to[c] = T(weight * A(from[c])); });
+        once(team, [=] {
+          if (dw.span() > 0) dw.data()[slot(p)] += along;
         });
-        once(team, [=] { dw.data()[rows.slot(p)] = along; });
       });
 }
 

@@ -426,9 +426,9 @@ TEST(counts, rows_of_experts_are_moved_once_and_in_packs) {
   const auto gate_up = bench.normal<bf16>(R * K, 2 * D), dgate_up = bench.zeros<bf16>(R * K, 2 * D);
   expect_bytes("gather_rows", moved(bench, [&] { gather_rows<bf16>(bench.dev, rows, x, grouped); }), 1);
   expect_bytes("combine_rows", moved(bench, [&] { combine_rows<bf16>(bench.dev, rows, grouped, Add::yes, y); }), 1);
-  expect_bytes("weighted_swiglu", moved(bench, [&] { weighted_swiglu<bf16>(bench.dev, rows, gate_up, w, grouped); }), 1);
-  expect_bytes("weighted_swiglu_backward", moved(bench, [&] { weighted_swiglu_backward<bf16>(bench.dev, rows, dgrouped, gate_up, w, dgate_up, dw); }),
-               1);
+  expect_bytes("weighted_glu", moved(bench, [&] { weighted_glu<bf16>(bench.dev, Activation::silu, rows, gate_up, w, grouped); }), 1);
+  expect_bytes("weighted_glu_backward",
+               moved(bench, [&] { weighted_glu_backward<bf16>(bench.dev, Activation::silu, rows, dgrouped, gate_up, w, dgate_up, dw); }), 1);
 }
 
 TEST(counts, gates_are_moved_once_and_in_packs) {

@@ -20,9 +20,23 @@ struct Case {
   std::vector<std::int32_t> positions = {};  // of packed documents
   std::vector<std::int32_t> ahead = {};      // behind each row, where the mask is not causal
   double cap = 0;
-  bool biased = false;
+  double dropped = 0;  // with probability ... of the weights of keys
+  bool sinks = false, biased = false;
 
-  ScoreRule scores() const { return {scale, cap}; }
+  ScoreRule scores() const {
+    ScoreRule rule(scale, cap);
+    rule.dropout = dropout_at(7, 3, "here", dropped, 5);
+    rule.dropout.first_head = 2;
+    return rule;
+  }
+  // What is left of the weight that query i of a head gives key j.
+  double kept(Index b, Index h, Index i, Index j) const {
+    if (dropped == 0) return 1;
+    const Dropout d = scores().dropout;
+    const Index key = mask.first_key + j;
+    const PhiloxWords words = philox(d.counter(mask.first_sequence + b, h, mask.first_query + i, key / 4), d.key);
+    return words.at[key % 4] < d.limit ? 0 : d.kept;
+  }
   // Of a bias, with some to spare on both sides.
   Index zero() const { return mask.first_query + shape.queries + 1 - mask.first_key; }
   Index distances() const { return shape.queries + shape.keys + 3; }
@@ -39,16 +53,17 @@ struct Case {
 };
 
 struct Arguments {
-  Values q, k, v, bias;
+  Values q, k, v, sinks, bias;
   explicit Arguments(const Case& s)
-      : q(numbers(s.q_size(), 1)), k(numbers(s.k_size(), 2)), v(numbers(s.v_size(), 3)), bias(numbers(s.bias_size(), 4)) {}
+      : q(numbers(s.q_size(), 1)), k(numbers(s.k_size(), 2)), v(numbers(s.v_size(), 3)), sinks(numbers(s.sinks ? s.shape.num_heads : 0, 4)),
+        bias(numbers(s.bias_size(), 4)) {}
 };
 
 struct Result {
   Values out, lse;
 };
 struct Gradients {
-  Values q, k, v, bias = {};
+  Values q, k, v, sinks = {}, bias = {};
 };
 
 // Softmax over the keys that may be seen, one query and head at a time.
@@ -74,10 +89,11 @@ Result oracle(const Case& s, const Arguments& a) {
           if (s.biased) score += a.bias[h * s.distances() + s.zero() + s.mask.first_key + j - s.mask.first_query - i];
           sum += weight[j] = std::exp(score);
         }
+        if (s.sinks) sum += std::exp(a.sinks[h]);
         if (sum == 0) continue;
         y.lse[(b * Tq + i) * H + h] = std::log(sum);
         for (Index j = 0; j < Tk; ++j)
-          for (Index e = 0; e < V; ++e) y.out[((b * Tq + i) * H + h) * V + e] += weight[j] / sum * a.v[at(j) * V + e];
+          for (Index e = 0; e < V; ++e) y.out[((b * Tq + i) * H + h) * V + e] += s.kept(b, h, i, j) * weight[j] / sum * a.v[at(j) * V + e];
       }
   return y;
 }
@@ -91,15 +107,16 @@ struct Call {
   Block<T> q, k, v;
   Block<A> o, m, l, lse, delta, bias, dbias;
   Block<T> out;
+  Block<A> sinks;
 
   Call(const Case& s, const Arguments& a)
       : s(s), rows(s.shape.batch * s.shape.queries), key_rows(s.shape.batch * s.shape.keys), columns(s.shape.num_heads * s.shape.head_dim),
         key_columns(s.shape.num_kv_heads * s.shape.head_dim), value_columns(s.shape.num_kv_heads * s.shape.v_head_dim),
         out_columns(s.shape.num_heads * s.shape.v_head_dim), q(rows, columns, a.q, 3), k(key_rows, key_columns, a.k, 1),
         v(key_rows, value_columns, a.v, 2), o(rows, out_columns), m(rows, s.shape.num_heads), l(rows, s.shape.num_heads),
-        lse(rows, s.shape.num_heads), delta(rows, s.shape.num_heads),
-        bias(s.biased ? s.shape.num_heads : 0, s.distances(), a.bias), dbias(s.biased ? s.shape.num_heads : 0, s.distances(), Values(s.bias_size(), 1)),
-        out(rows, out_columns) {}
+        lse(rows, s.shape.num_heads), delta(rows, s.shape.num_heads), bias(s.biased ? s.shape.num_heads : 0, s.distances(), a.bias),
+        dbias(s.biased ? s.shape.num_heads : 0, s.distances(), Values(s.bias_size(), 1)), out(rows, out_columns),
+        sinks(1, Index(a.sinks.size()), a.sinks) {}
 
   AttentionState<A> state() { return {o.tensor(), m.tensor(), l.tensor()}; }
   ScoreRule scores() {
@@ -108,7 +125,7 @@ struct Call {
     return rule;
   }
   void block(Device& dev, Carry carry) { attention<T>(dev, s.shape, s.whole_mask(), scores(), q.matrix(), k.matrix(), v.matrix(), carry, state()); }
-  void finish(Device& dev) { attention_finish<T>(dev, s.shape, state(), out.tensor(), lse.tensor()); }
+  void finish(Device& dev) { attention_finish<T>(dev, s.shape, state(), out.tensor(), lse.tensor(), sinks.vector()); }
 
   Gradients backward(Device& dev, const Values& dout) {
     Block<T> dy(rows, out_columns, dout);
@@ -117,7 +134,14 @@ struct Call {
     attention_delta<T>(dev, s.shape, dy.tensor(), out.tensor(), delta.tensor());
     attention_backward<T>(dev, s.shape, s.whole_mask(), scores(), q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(), delta.tensor(),
                           dq.matrix(), dk.matrix(), dv.matrix());
-    Gradients g{dq.values(), dk.values(), dv.values(), dbias.values()};
+    Gradients g{dq.values(), dk.values(), dv.values(), {}, dbias.values()};
+    if (s.sinks) {
+      Block<A> terms(rows, s.shape.num_heads);
+      attention_sink_terms<A>(dev, sinks.vector(), lse.tensor(), delta.tensor(), terms.tensor());
+      g.sinks.assign(s.shape.num_heads, 0);
+      const Values all = terms.values();
+      for (std::size_t i = 0; i < all.size(); ++i) g.sinks[i % s.shape.num_heads] += all[i];
+    }
     for (Values* x : {&g.q, &g.k, &g.v, &g.bias})
       for (double& e : *x) e -= 1;  // they were added to ones
     return g;
@@ -209,6 +233,16 @@ std::vector<Case> biased(std::vector<Case> list) {
   for (Case& c : list) c.biased = true;
   return list;
 }
+// Of any other sequence of a run than the first.
+std::vector<Case> dropped_out(std::vector<Case> list) {
+  std::mt19937_64 random = seeded();
+  for (Case& c : list) c.dropped = std::uniform_real_distribution<>(0.05, 0.7)(random), c.mask.first_sequence = Index(random() % 4);
+  return list;
+}
+std::vector<Case> with_sinks(std::vector<Case> list) {
+  for (Case& c : list) c.sinks = true;
+  return list;
+}
 
 std::vector<Case> large_cases() {  // several tiles each way
   return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}}, {{1, 290, 600, 2, 2, 4, 6}, {true, 310, 0}}, {{1, 70, 530, 5, 1, 4, 4}, {false, 0, 0}}};
@@ -237,6 +271,17 @@ TEST(attention, biased_scores_equal_softmax_of_them) {
   for (const auto& set : {cases(), packed_cases(), large_packed_cases(), windowed(30, 20)}) expect_softmax(biased(set));
 }
 TEST(attention, biases_hold_across_tiles) { expect_softmax(biased(large_cases())); }
+TEST(attention, what_is_dropped_meets_no_value) {
+  for (const auto& set : {cases(), packed_cases(), windowed(30, 20)}) expect_softmax(dropped_out(set));
+}
+TEST(attention, sinks_are_keys_without_a_value) {
+  for (const auto& set : {cases(), packed_cases(), windowed(30, 20)}) expect_softmax(with_sinks(set));
+  expect_softmax(dropped_out(with_sinks(cases())));
+}
+TEST(attention, dropout_and_sinks_hold_across_tiles) {
+  expect_softmax(dropped_out(large_cases()));
+  expect_softmax(with_sinks(large_cases()));
+}
 TEST(attention, caps_hold_across_tiles) { expect_softmax(capped(large_cases())); }
 TEST(attention, through_a_window_equals_softmax_of_what_it_shows) { expect_softmax(windowed(60, 20)); }
 TEST(attention, windows_hold_across_tiles) { expect_softmax(windowed(6, 700)); }
@@ -307,6 +352,7 @@ void expect_central_differences(const std::vector<Case>& set) {
     check(&Arguments::q, g.q, "q");
     check(&Arguments::k, g.k, "k");
     check(&Arguments::v, g.v, "v");
+    check(&Arguments::sinks, g.sinks, "sinks");
     if (s.biased) check(&Arguments::bias, g.bias, "bias");
   }
 }
@@ -320,6 +366,13 @@ TEST(attention, gradient_is_the_central_difference_of_capped_scores) {
 
 TEST(attention, gradient_is_the_central_difference_of_biased_scores) {
   for (const auto& set : {cases(), packed_cases(), windowed(8, 12)}) expect_central_differences(biased(set));
+}
+TEST(attention, gradient_is_the_central_difference_under_the_same_dropout) {
+  for (const auto& set : {cases(), packed_cases(), windowed(8, 12)}) expect_central_differences(dropped_out(set));
+}
+TEST(attention, gradient_with_sinks_is_the_central_difference) {
+  for (const auto& set : {cases(), packed_cases(), windowed(8, 12)}) expect_central_differences(with_sinks(set));
+  expect_central_differences(dropped_out(with_sinks(cases())));
 }
 
 void expect_slopes(const std::vector<Case>& set) {
@@ -349,6 +402,7 @@ TEST(attention, gradient_through_a_window_holds_across_tiles) { expect_slopes(wi
 TEST(attention, gradient_of_biased_scores_holds_across_tiles) {
   for (const auto& set : {large_cases(), large_packed_cases()}) expect_slopes(biased(set));
 }
+TEST(attention, gradient_under_dropout_holds_across_tiles) { expect_slopes(dropped_out(large_cases())); }
 TEST(attention, gradient_of_capped_scores_holds_across_tiles) { expect_slopes(capped(large_cases())); }
 
 // Documents side by side find what each finds alone.
@@ -588,6 +642,7 @@ TEST(attention, float_and_bf16_follow_double) {
   all.push_back({{1, 70, 130, 4, 2, 64, 64}, {true, 60, 0}});  // heads as they are in models
   all.push_back({{2, 80, 80, 2, 1, 128, 64}, {true, 0, 0}, positions_of({30, 1, 40, 80}, 2, 80)});
   all.push_back({{1, 70, 130, 4, 2, 64, 64}, {true, 60, 0}, {}, {}, 1.5});
+  for (Case& c : with_sinks(dropped_out({all.end() - 3, all.end()}))) all.push_back(std::move(c));
   for (const Case& s : all) {
     Arguments a(s);
     for (const auto part : {&Arguments::q, &Arguments::k, &Arguments::v}) a.*part = rounded<bf16>(a.*part);

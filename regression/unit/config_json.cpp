@@ -290,7 +290,7 @@ TEST(config_json, what_is_passed_over_is_said) {
   };
   ASSERT_EQ(notes("frobnicate\n", 1).size(), 1u);
   EXPECT_NE(notes("frobnicate\n", 1)[0].find("`frobnicate\\x0a`"), std::string::npos);
-  EXPECT_EQ(notes("attention_dropout", 0.1).size(), 1u);
+  EXPECT_TRUE(notes("attention_dropout", 0.1).empty());  // it is set
   EXPECT_EQ(notes("time_step_limit", {0.1, 0.2}).size(), 1u);
   EXPECT_EQ(notes("rope_parameters", {{"rope_theta", 5.0}}).size(), 1u);
   EXPECT_TRUE(notes("transformers_version", "9.9").empty());

@@ -57,6 +57,10 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.pad_token_id", {"-1", course}},
                                                                          {"model.lm_head_soft_cap", {"0", function}},
                                                                          {"model.decoder_start_token_id", {"5", function}},
+                                                                         {"model.dropout.embedding", {"0.3", course}},
+                                                                         {"model.dropout.residual", {"0.3", course}},
+                                                                         {"model.dropout.attention", {"0.3", course}},
+                                                                         {"model.dropout.head", {"0.3", course}},
                                                                          {"model.attention.num_heads", {"2", function}},
                                                                          {"model.attention.num_kv_heads", {"1", function}},
                                                                          {"model.attention.head_dim", {"8", function}},
@@ -68,6 +72,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.attention.rope.low_freq_factor", {"1", function}},
                                                                          {"model.attention.rope.high_freq_factor", {"4", function}},
                                                                          {"model.attention.rope.attention_factor", {"2", function}},
+                                                                         {"model.attention.rope.truncate", {"false", function}},
                                                                          {"model.attention.bias", {"true", function}},
                                                                          {"model.attention.qkv_bias", {"true", function}},
                                                                          {"model.attention.qk_norm", {"true", function}},
@@ -78,6 +83,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.attention.soft_cap", {"0", function}},
                                                                          {"model.attention.relative_bias.buckets", {"8", function}},
                                                                          {"model.attention.relative_bias.max_distance", {"5", function}},
+                                                                         {"model.attention.sinks", {"true", function}},
                                                                          {"model.window.size", {"5", function}},
                                                                          {"model.window.rope_theta", {"0", function}},
                                                                          {"model.latent.num_heads", {"4", function}},
@@ -93,6 +99,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.latent.rope.low_freq_factor", {"1", function}},
                                                                          {"model.latent.rope.high_freq_factor", {"4", function}},
                                                                          {"model.latent.rope.attention_factor", {"2", function}},
+                                                                         {"model.latent.rope.truncate", {"false", function}},
                                                                          {"model.latent.neighbours", {"false", function}},
                                                                          {"model.latent.norm_eps", {"1e-2", function}},
                                                                          {"model.latent.score_growth", {"2", function}},
@@ -124,6 +131,9 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.moe.top_k", {"1", function}},
                                                                          {"model.moe.intermediate_size", {"16", function}},
                                                                          {"model.moe.shared_intermediate_size", {"0", function}},
+                                                                         {"model.moe.activation", {"gelu", function}},
+                                                                         {"model.moe.expert_bias", {"true", function}},
+                                                                         {"model.moe.router_bias", {"true", function}},
                                                                          {"model.moe.score", {"sigmoid", function}},
                                                                          {"model.moe.normalize_top_k", {"false", function}},
                                                                          {"model.moe.routed_scale", {"1", function}},
@@ -260,6 +270,10 @@ Overrides base_of(const std::string& key) {
   if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
   if (key == "model.latent.rope.attention_factor") return {"model.latent.rope.type=yarn"};
+  if (key == "model.attention.rope.truncate")
+    return {"model.attention.rope.type=yarn", "model.attention.head_dim=8", "model.attention.rope.original_length=200"};
+  if (key == "model.latent.rope.truncate") return {"model.latent.rope.type=yarn", "model.latent.rope_dim=8", "model.latent.rope.original_length=200"};
+  if (key == "model.dropout.head") return {"train.objective=tag", "train.tag.num_labels=24"};
   return {};
 }
 

@@ -50,6 +50,7 @@ ModelConfig llama(Draw& d) {
   else if (d.coin()) m.attention.rope_scaling = {RopeScaling::llama3, double(d.from(1, 9)), 0.5, double(d.from(1, 9)), d.from(1, 10000)};
   else if (d.coin())
     m.attention.rope_scaling = {RopeScaling::yarn, double(d.from(1, 9)), 1, double(d.from(2, 40)), d.from(1, 10000), 0.5 * double(d.from(0, 3))};
+  if (d.from(0, 9) == 0) m.attention.rope_scaling = {RopeScaling::dynamic, double(d.from(1, 9)), 1, 4, d.from(1, 10000)};
   m.attention.bias = d.coin(), m.mlp.bias = d.coin(), m.mlp.intermediate_size = d.from(1, 50);
   return m;
 }
@@ -229,6 +230,17 @@ ModelConfig nemotron_h(Draw& d) {
   return m;
 }
 
+ModelConfig gpt_oss(Draw& d) {
+  ModelConfig m = llama(d);
+  std::replace(m.pattern.begin(), m.pattern.end(), '-', 'E');
+  some_through_windows(d, m);
+  m.attention.sinks = true, m.attention.bias = d.coin(), m.mlp.bias = false;
+  m.attention.rope_scaling.truncate = m.attention.rope_scaling.type != RopeScaling::yarn || d.coin();
+  m.moe.experts = d.from(1, 9), m.moe.routing.top_k = d.from(1, m.moe.experts), m.moe.intermediate_size = d.from(1, 50);
+  m.moe.activation = Activation::clamped_swiglu, m.moe.router_bias = m.moe.expert_bias = true;
+  return m;
+}
+
 struct Drawn {
   const char* model_type;
   ModelConfig (*draw)(Draw&);
@@ -251,7 +263,8 @@ constexpr Drawn drawn[] = {{"llama", llama},
                            {"gemma3_text", gemma3},
                            {"modernbert", modernbert},
                            {"modernbert", modernbert_texts},
-                           {"modernbert", modernbert_tokens}};
+                           {"modernbert", modernbert_tokens},
+                           {"gpt_oss", gpt_oss}};
 
 TEST(families, what_is_written_is_read_again) {
   const unsigned seed = testing::seed_of_run();
@@ -260,6 +273,12 @@ TEST(families, what_is_written_is_read_again) {
     const Drawn& family_drawn = drawn[d.from(0, Index(std::size(drawn)) - 1)];
     HuggingFaceConfig config;
     config.model = family_drawn.draw(d);
+    const std::string type = family_drawn.model_type;
+    const double p = 0.25 * double(d.from(0, 3));
+    config.model.dropout.attention = type == "mamba2" ? 0 : p;
+    if (type == "gpt2" || type == "bert" || type == "falcon") config.model.dropout.residual = p / 2;
+    if (type == "gpt2" || type == "bert") config.model.dropout.embedding = p / 2;
+    if (type == "bert") config.model.dropout.head = p / 4;
     SCOPED_TRACE(fmt::format("seed {} draw {}", seed, i));
     const Family& family = family_for(config.model);
     EXPECT_STREQ(family.model_type, family_drawn.model_type);
@@ -270,7 +289,27 @@ TEST(families, what_is_written_is_read_again) {
     EXPECT_STREQ(back.model.objective->name(), config.model.objective->name());
     EXPECT_EQ(back.model.objective->classes(), config.model.objective->classes());
     EXPECT_EQ(write_config_json(back), text);
+    for (double DropoutConfig::*kind : {&DropoutConfig::attention, &DropoutConfig::residual, &DropoutConfig::embedding, &DropoutConfig::head})
+      EXPECT_EQ(back.model.dropout.*kind, config.model.dropout.*kind);
   }
+}
+
+// What a file does not say is what its class makes of that.
+TEST(families, dropout_is_that_of_the_class) {
+  const auto read = [](const char* type, const char* more) {
+    const DropoutConfig d = parse_config_json(fmt::format(R"({{"model_type": "{}", "rope_theta": 1e4{}}})", type, more), "file").model.dropout;
+    return std::array{d.embedding, d.residual, d.attention, d.head};
+  };
+  EXPECT_EQ(read("gpt2", ""), (std::array{0.1, 0.1, 0.1, 0.0}));
+  EXPECT_EQ(read("gpt2", R"(, "embd_pdrop": 0.2, "resid_pdrop": 0.3, "attn_pdrop": 0)"), (std::array{0.2, 0.3, 0.0, 0.0}));
+  EXPECT_EQ(read("bert", ""), (std::array{0.1, 0.1, 0.1, 0.1}));
+  EXPECT_EQ(read("bert", R"(, "hidden_dropout_prob": 0.2, "classifier_dropout": 0.4)"), (std::array{0.2, 0.2, 0.1, 0.4}));
+  EXPECT_EQ(read("falcon", R"(, "hidden_dropout": 0.2)"), (std::array{0.0, 0.2, 0.0, 0.0}));
+  EXPECT_EQ(read("llama", R"(, "attention_dropout": 0.2)"), (std::array{0.0, 0.0, 0.2, 0.0}));
+  EXPECT_EQ(read("deepseek_v3", R"(, "attention_dropout": 0.2)"), (std::array{0.0, 0.0, 0.2, 0.0}));
+  const Error error = error_of([&] { read("llama", R"(, "attention_dropout": 1)"); });
+  EXPECT_EQ(error.code, Exit::data);
+  EXPECT_NE(std::string(error.what()).find("attention_dropout is 1; it must be from 0 to 0.99"), std::string::npos) << error.what();
 }
 
 TEST(families, the_one_a_model_came_from_is_kept_and_what_none_can_say_is_named) {

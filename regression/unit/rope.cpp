@@ -132,7 +132,8 @@ TEST(rope, table_is_of_unit_length) {
 
 // Of Llama 3.1 8B and 3.2 1B (theta 5e5, 32 pairs of 64 channels), as transformers 5.23 computes them in float.
 TEST(rope, frequencies_are_lowered_as_published) {
-  const RopeFrequencies longer(5e5, {RopeScaling::llama3, 32, 1, 4, 8192}, 32), linear(5e5, {RopeScaling::linear, 4}, 32), plain(5e5, {}, 32);
+  const RopeFrequencies longer(5e5, {RopeScaling::llama3, 32, 1, 4, 8192}, 32, 9), linear(5e5, {RopeScaling::linear, 4}, 32, 9),
+      plain(5e5, {}, 32, 9);
   const auto plain_at = [&](Index j) { return std::pow(5e5, -2.0 * double(j) / 64); };
   for (Index j = 0; j < 32; ++j) {
     const double turns = 8192 * plain_at(j) / (2 * M_PI), share = std::clamp((turns - 1) / 3, 0.0, 1.0);
@@ -143,10 +144,33 @@ TEST(rope, frequencies_are_lowered_as_published) {
   EXPECT_EQ(longer.amplitude(), 1);
 }
 
+// The fastest pair stays what it is, and the slowest is lowered by as much as the text is longer than those first trained on, so many times over.
+TEST(rope, is_lowered_by_the_length_of_longer_texts) {
+  const RopeScaling scaling{RopeScaling::dynamic, 3, 1, 4, 100};
+  const RopeFrequencies plain(1e4, {}, 16, 9), shorter(1e4, scaling, 16, 100), longer(1e4, scaling, 16, 250);
+  for (Index j = 0; j < 16; ++j) {
+    EXPECT_EQ(shorter.at<float>(j), plain.at<float>(j)) << j;
+    EXPECT_NEAR(longer.at<double>(j) / plain.at<double>(j), std::pow(3 * 2.5 - 2, -double(j) / 15), 1e-12) << j;
+  }
+  EXPECT_EQ(longer.amplitude(), 1);
+}
+
+// Between pairs that are none where they are not rounded.
+TEST(rope, yarn_ramps_between_what_lies_between_pairs) {
+  RopeScaling scaling{RopeScaling::yarn, 16, 1, 32, 2048};
+  scaling.truncate = false;
+  const RopeFrequencies yarn(1e4, scaling, 64, 9);
+  const auto pair = [](double turns) { return 64 * std::log(2048 / (turns * 2 * M_PI)) / std::log(1e4); };
+  for (Index j = 0; j < 64; ++j) {
+    const double share = 1 - std::clamp((double(j) - pair(32)) / (pair(1) - pair(32)), 0.0, 1.0), f = std::pow(1e4, -double(j) / 64);
+    EXPECT_NEAR(yarn.at<double>(j) / f, share + (1 - share) / 16, 1e-12) << j;
+  }
+}
+
 // YaRN's own words: a pair that turns at least beta_fast times keeps its frequency, one that turns at most beta_slow times is interpolated, and
 // between the two pairs the share falls by equal steps.
 TEST(rope, yarn_ramps_between_pairs) {
-  const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64), told(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64);
+  const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64, 9), told(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64, 9);
   EXPECT_NEAR(yarn.amplitude(), 0.1 * std::log(16.0) + 1, 1e-15);
   EXPECT_EQ(told.amplitude(), 1.25);
   std::vector<double> share;

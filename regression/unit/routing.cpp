@@ -243,41 +243,84 @@ TEST(expert_rows, go_out_and_come_back) {
 }
 
 template <class T>
-void expect_weighted(const Case& c, Index width) {
+void expect_weighted(const Case& c, Index width, Activation activation) {
   Workbench bench;
   Tables<Acc<T>> t(bench, c);
   t.run(bench, c);
   const ExpertRows rows = grouped(bench, c, t.chosen);
   const Index slots = c.rows * c.rule.top_k;
   const auto gate_up = bench.normal<T>(slots, 2 * width), dgate_up = bench.normal<T>(slots, 2 * width);
+  for (Index i = 0; i < Index(gate_up.span()); ++i) gate_up.data()[i] = T(4 * double(gate_up.data()[i]));  // beyond what is clamped too
   const auto y = bench.normal<T>(slots, width), dy = bench.normal<T>(slots, width);
   const auto dw = bench.normal<Acc<T>>(c.rows, c.rule.top_k);
   std::vector<double> out, back(2 * slots * width), dweights(slots, 0.0);
   for (Index p = 0; p < slots; ++p)
     for (Index f = 0; f < width; ++f) {
-      const double s = double(gate_up(p, f)), up = double(gate_up(p, width + f)), sig = 1 / (1 + std::exp(-s)), d = double(dy(p, f));
+      const double gate = double(gate_up(p, f)), number = double(gate_up(p, width + f)), d = double(dy(p, f));
       const double w = double(t.weights.data()[rows.slot(p)]);
+      const bool clamped = activation == Activation::clamped_swiglu;
+      const double slant = clamped ? 1.702 : 1, s = clamped ? std::min(gate, 7.0) : gate, sig = 1 / (1 + std::exp(-slant * s));
+      const double up = clamped ? std::clamp(number, -7.0, 7.0) + 1 : number;
       out.push_back(w * up * s * sig);
       dweights[rows.slot(p)] += d * up * s * sig;
-      back[2 * p * width + f] = w * d * up * sig * (1 + s * (1 - sig));
-      back[(2 * p + 1) * width + f] = w * d * s * sig;
+      back[2 * p * width + f] = s < gate ? 0 : w * d * up * sig * (1 + slant * s * (1 - sig));
+      back[(2 * p + 1) * width + f] = clamped && std::abs(number) > 7 ? 0 : w * d * s * sig;
     }
-  weighted_swiglu<T>(bench.dev, rows, gate_up, t.weights, y);
-  weighted_swiglu_backward<T>(bench.dev, rows, dy, gate_up, t.weights, dgate_up, dw);
+  weighted_glu<T>(bench.dev, activation, rows, gate_up, t.weights, y);
+  weighted_glu_backward<T>(bench.dev, activation, rows, dy, gate_up, t.weights, dgate_up, dw);
   EXPECT_LE(difference(numbers(y), out), tolerance<T>);
   EXPECT_LE(difference(numbers(dgate_up), back), tolerance<T>);
   EXPECT_LE(difference(numbers(dw), dweights), tolerance<Acc<T>>);
 }
 
-TEST(expert_rows, weighted_swiglu_agrees_with_plain_loops) {
+TEST(expert_rows, weighted_glu_agrees_with_plain_loops) {
   std::mt19937 random(gyr::testing::seed_of_run());
   for (const Index width : {1, 7, 16, 40})
     for (int i = 0; i < 6; ++i) {
       const Case c(random, Kind::continuous);
-      expect_weighted<double>(c, width);
-      expect_weighted<float>(c, width);
-      expect_weighted<bf16>(c, width);
+      for (const Activation a : {Activation::silu, Activation::clamped_swiglu}) {
+        expect_weighted<double>(c, width, a);
+        expect_weighted<float>(c, width, a);
+        expect_weighted<bf16>(c, width, a);
+      }
     }
+}
+
+// Of the rows of some experts in the middle, as they lie.
+template <class T>
+void expect_weighted_bias(const Case& c, Index width) {
+  Workbench bench;
+  Tables<Acc<T>> t(bench, c);
+  t.run(bench, c);
+  const ExpertRows all = grouped(bench, c, t.chosen);
+  const Index slots = c.rows * c.rule.top_k, first = slots / 3, n = slots - first - slots / 4;
+  const auto slot = rows(all.slot, first, n);
+  const auto y = bench.normal<T>(n, width), dy = bench.normal<T>(n, width), terms = bench.normal<T>(n, width);
+  const auto bias = bench.normal<Acc<T>>(1, width), dw = bench.normal<Acc<T>>(c.rows, c.rule.top_k);
+  const Tensor1<const Acc<T>> b(bias.data(), width);
+  std::vector<double> out = numbers(y), scaled = numbers(dy), dweights = numbers(dw);
+  for (Index p = 0; p < n; ++p)
+    for (Index d = 0; d < width; ++d) {
+      const double w = double(t.weights.data()[slot(p)]);
+      out[p * width + d] += w * double(b(d));
+      dweights[slot(p)] += double(dy(p, d)) * double(b(d));
+      scaled[p * width + d] *= w;
+    }
+  add_weighted_bias<T>(bench.dev, slot, t.weights, b, y);
+  EXPECT_LE(difference(numbers(y), out), tolerance<T>);
+  for (const auto& to : {dw, Tensor2<Acc<T>>()}) weighted_bias_backward<T>(bench.dev, slot, dy, t.weights, b, to, terms);
+  EXPECT_LE(difference(numbers(terms), scaled), tolerance<T>);
+  EXPECT_LE(difference(numbers(dw), dweights), tolerance<Acc<T>>);
+}
+
+TEST(expert_rows, weighted_biases_agree_with_plain_loops) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (const Index width : {1, 7, 40}) {
+    const Case c(random, Kind::continuous);
+    expect_weighted_bias<double>(c, width);
+    expect_weighted_bias<float>(c, width);
+    expect_weighted_bias<bf16>(c, width);
+  }
 }
 
 // The two terms of a sequence as they are written down, whose slopes the kernel adds; float follows double.

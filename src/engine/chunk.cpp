@@ -142,8 +142,8 @@ void Chunk::place_seen(Device& dev, Slot& slot, std::span<const Index> source_le
   slot.seen_begins.clear(), slot.seen_ends.clear();
   for (Index b = 0; b < text.batch; ++b)
     for (Index t = 0; t < text.seq_length; ++t) {
-      const Index length = source_lengths.empty() ? source.whole_length() : source_lengths[b];
-      slot.seen_begins.push_back(std::int32_t(t)), slot.seen_ends.push_back(std::int32_t(length - 1 - t));
+      const Index length = source_lengths.empty() ? source.whole_length() : source_lengths[b], place = text.place(t);
+      slot.seen_begins.push_back(std::int32_t(place)), slot.seen_ends.push_back(std::int32_t(length - 1 - place));
     }
   upload<std::int32_t>(dev, slot.seen_begins, begins);
   upload<std::int32_t>(dev, slot.seen_ends, ends);

@@ -27,6 +27,7 @@ struct MicroBatch {
   Index source_length = 0;
   std::vector<Token> source = {};
   std::vector<Index> source_lengths = {};
+  Index first_sample = 0;  // number, in the run, of the first sequence; the others follow it
 };
 
 // Tokens of a micro-batch that this rank has, and where they stand.

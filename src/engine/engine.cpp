@@ -150,7 +150,7 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
           "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off",
           order.number);
   begin_gradients();
-  run(training_program(micros), batches, {rows(sums_, 0, 1), 1.0 / double(result.tokens)});
+  run(training_program(micros), batches, {rows(sums_, 0, 1), 1.0 / double(result.tokens), nullptr, config_.seed, order.number});
   finish_gradients();
   if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().kept_gradients());
   if (hook_) hook_->gradients_are_whole();

@@ -29,6 +29,7 @@ struct EngineConfig {
   RecomputeConfig recompute;
   std::optional<DType> reduce_dtype;  // in which gradients travel over the data axis; none: in which they are added up
   Factors factors = Factors::stored;  // how they are held, where nothing is trained
+  std::uint64_t seed = 0;             // of what a step draws: dropout
   bool must_be_finite = true;         // otherwise a step whose numbers are not finite says so and changes nothing
 };
 

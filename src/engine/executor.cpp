@@ -163,9 +163,13 @@ void Executor::compute(Run& run, const Task& task, const char* what, std::vector
   Slot& slot = this->slot(run, task);
   Pass pass = stage_.pass(device_, slot);
   std::optional<Pass> source = stage_.source_pass(device_, slot);
-  if (source) pass.source = &*source;
   const Index sequences = Index(run.batches.size()) * slot.text.sequences.batch * grid_.layout().size(Axis::data);
-  if (run.with_backwards()) pass.sequence_weight = 1.0 / double(sequences);
+  if (run.with_backwards()) {
+    pass.sequence_weight = 1.0 / double(sequences);
+    pass.drawn = Drawn{run.order.seed, run.order.step, run.batches[task.micro].first_sample};
+    if (source) source->drawn = Drawn{~run.order.seed, run.order.step, run.batches[task.micro].first_sample};  // other numbers than the text's
+  }
+  if (source) pass.source = &*source;
   body(stage_.chunk(task.chunk), pass, slot);
 }
 

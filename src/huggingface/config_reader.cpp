@@ -226,8 +226,11 @@ void ConfigReader::read_heads(Index num_heads, Index num_kv_heads) {
 
 namespace {
 
-constexpr std::pair<const char*, RopeScaling::Type> rope_types[] = {
-    {"default", RopeScaling::none}, {"linear", RopeScaling::linear}, {"llama3", RopeScaling::llama3}, {"yarn", RopeScaling::yarn}};
+constexpr std::pair<const char*, RopeScaling::Type> rope_types[] = {{"default", RopeScaling::none},
+                                                                    {"linear", RopeScaling::linear},
+                                                                    {"llama3", RopeScaling::llama3},
+                                                                    {"yarn", RopeScaling::yarn},
+                                                                    {"dynamic", RopeScaling::dynamic}};
 
 const char* name_of_type(RopeScaling::Type type) { return rope_types[type].first; }
 
@@ -256,7 +259,8 @@ bool ConfigReader::read_scaling(const std::string& name, const json& x, const st
     if (!x.is_null()) s.attention_factor = finite(x, path);
     demand(s.attention_factor >= 0, path, "is {}; it must be above 0", s.attention_factor);
   } else if (yarn && name == "truncate") {
-    demand(x == true, path, "is {}; pairs are always rounded outwards", text_of(x));
+    demand(x.is_boolean(), path, "is {}, and neither true nor false", text_of(x));
+    s.truncate = x.get<bool>();
   } else {
     return yarn && (name == "mscale" || name == "mscale_all_dim");
   }
@@ -274,7 +278,7 @@ void ConfigReader::read_rotary_object(const std::string& key, const json& rope, 
     const std::string path = fmt::format("{}.{}", key, shown(name));
     if (name == "rope_type" || name == "type") {
       demand(x == "default" || x == name_of_type(scaling.type), path, "is {}; supported {}", text_of(x),
-             rotary_.stretched ? "are default, linear, llama3 and yarn" : "is the default rotary embedding alone");
+             rotary_.stretched ? "are default, linear, llama3, yarn and dynamic" : "is the default rotary embedding alone");
     } else if (name == "partial_rotary_factor") {
       read_partial(path, x);
     } else if (name == "rope_theta") {
@@ -366,6 +370,8 @@ void ConfigReader::read_tokens(std::optional<Index> pad, std::optional<Index> be
     config.end_tokens = {token(ends, "eos_token_id")};
   }
   config.positions = integer("max_position_embeddings", positions, 1, most_positions);
+  RopeScaling& rope = config.model.attention.rope_scaling;
+  if (rope.type == RopeScaling::dynamic) rope.original_positions = std::min(config.positions, longest);
 }
 
 void ConfigReader::read_training() {
@@ -374,11 +380,13 @@ void ConfigReader::read_training() {
   if (config.dtype == "auto") config.dtype.clear();
   const std::set<std::string> dtypes{"", "bfloat16", "float16", "float32", "float64"};
   demand(dtypes.contains(config.dtype), now == old ? "torch_dtype" : "dtype", "is \"{}\", which is no type of weights", shown(now));
-  if (value("attention_dropout").is_null()) return;
-  const double dropout = finite("attention_dropout", 0);
-  demand(dropout >= 0 && dropout < 1, "attention_dropout", "is {}; it must be from 0 to below 1", dropout);
-  // It belongs to the training that was, not to the model: evaluation never applies it.
-  if (dropout > 0) note("attention_dropout {} is not applied: training here goes on without dropout", dropout);
+  if (!value("attention_dropout").is_null()) config.model.dropout.attention = dropout("attention_dropout", 0);
+}
+
+double ConfigReader::dropout(const std::string& key, double otherwise) {
+  const double p = finite(key, otherwise);
+  demand(p >= 0 && p <= 0.99, key, "is {}; it must be from 0 to 0.99", p);
+  return p;
 }
 
 HuggingFaceConfig ConfigReader::checked() {
@@ -403,11 +411,12 @@ void write_classes(const ModelConfig& m, nlohmann::ordered_json& j) {
   for (std::size_t i = 0; i < names.size(); ++i) j["id2label"][fmt::format("{}", i)] = names[i], j["label2id"][names[i]] = i;
 }
 
-void write_heads(const AttentionConfig& a, nlohmann::ordered_json& j) {
+void write_heads(const ModelConfig& m, nlohmann::ordered_json& j) {
+  const AttentionConfig& a = m.attention;
   j["num_attention_heads"] = a.num_heads;
   j["num_key_value_heads"] = a.num_kv_heads;
   j["head_dim"] = a.head_dim;
-  j["attention_dropout"] = 0.0;
+  j["attention_dropout"] = m.dropout.attention;
 }
 
 void write_rotary(const AttentionConfig& a, nlohmann::ordered_json& j) {
@@ -421,6 +430,8 @@ void write_rotary(const AttentionConfig& a, nlohmann::ordered_json& j) {
     scaling["original_max_position_embeddings"] = s.original_positions;
   }
   if (yarn && s.attention_factor > 0) scaling["attention_factor"] = s.attention_factor;
+  if (s.type == RopeScaling::dynamic) j["max_position_embeddings"] = s.original_positions;  // which is where they begin to be lowered
+  if (yarn && !s.truncate) scaling["truncate"] = false;
   j["rope_scaling"] = s.type == RopeScaling::none ? nlohmann::ordered_json(nullptr) : scaling;
   scaling["rope_theta"] = a.rope_theta;
   if (a.rotary_fraction != 1) scaling["partial_rotary_factor"] = a.rotary_fraction;

@@ -49,6 +49,7 @@ class ConfigReader {
   double finite(const std::string& key, double otherwise) { return given(key) ? finite(value(key), key) : otherwise; }
   double positive(const std::string& key, double otherwise);
   double not_negative(const std::string& key, double otherwise);
+  double dropout(const std::string& key, double otherwise);  // a share of numbers
   // A list of `count` finite numbers; ones where the key is null or not there.
   std::vector<double> multipliers(const std::string& key, std::size_t count);
   std::string text(const std::string& key, const std::string& otherwise);
@@ -66,7 +67,7 @@ class ConfigReader {
   // rope_theta and how positions are stretched: beside each other in rope_parameters, in earlier versions in rope_scaling and above it.
   // Without a base to fall back on it must be there.
   struct Rotary {
-    bool stretched = false;  // rope_type linear, llama3 and yarn: positions of texts longer than those first trained on
+    bool stretched = false;  // rope_type linear, llama3, yarn and dynamic: positions of texts longer than those first trained on
     bool partial = false;    // of a part of each head
     bool by_kind = false;    // of each kind of layer_types apart; where tokens are seen through a window, unstretched
   };
@@ -96,7 +97,7 @@ class ConfigReader {
 // The same on the way out.
 void write_widths(const ModelConfig&, nlohmann::ordered_json&);
 void write_classes(const ModelConfig&, nlohmann::ordered_json&);  // id2label, label2id
-void write_heads(const AttentionConfig&, nlohmann::ordered_json&);
+void write_heads(const ModelConfig&, nlohmann::ordered_json&);
 void write_rotary(const AttentionConfig&, nlohmann::ordered_json&);
 void write_tokens(const HuggingFaceConfig&, nlohmann::ordered_json&);
 nlohmann::ordered_json spelled(double);  // infinity as versions that read it spell it

@@ -18,7 +18,7 @@ const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> list;
     for (const auto& of_file : {falcon_h1_families(), llama_families(), mamba2_families(), gpt2_families(), hybrid_families(), falcon_families(),
-                                bert_families(), gemma_families(), deepseek_families(), modernbert_families(), t5_families()})
+                                bert_families(), gemma_families(), deepseek_families(), modernbert_families(), gpt_oss_families(), t5_families()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     return list;
   }();

@@ -236,7 +236,7 @@ std::string FolderWeights::key(const std::string& weight) const {
 TensorReader FolderWeights::open(const std::string& weight, DType) const {
   const StoredPlace place = names_.place(weight);
   const TensorReader stored = folder_.open(key(weight));
-  return place.transposed || place.stack > 0 ? part_of(stored, place) : stored;
+  return place.is_whole() ? stored : part_of(stored, place);
 }
 
 std::vector<std::string> FolderWeights::keys() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/huggingface/stored_place.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gyr {
@@ -29,20 +30,108 @@ void read_turned(const TensorReader& from, const Box& box, bool transposed, void
   put_transposed(dense.data(), box.count, size_of(from.dtype), static_cast<std::byte*>(to), array, there);
 }
 
-}  // namespace
+// One of the tensors along the first dimension.
+TensorReader member_of(const TensorReader& all, Index member) {
+  TensorReader one = all;
+  one.shape.erase(one.shape.begin());
+  one.read_parts = [all, member](std::span<const BoxPair> parts, void* data, const Shape& array) {
+    const auto behind = [](Index first, Shape shape) {
+      shape.insert(shape.begin(), first);
+      return shape;
+    };
+    for (const auto& [from, to] : parts)
+      all.read({behind(member, from.first), behind(1, from.count)}, data, behind(1, array), {behind(0, to.first), behind(1, to.count)});
+  };
+  return one;
+}
 
-TensorReader part_of(const TensorReader& stored, const StoredPlace& place) {
-  if (place.transposed && stored.shape.size() != 2) return stored;  // of another model: its shape tells
-  TensorReader part = stored;
-  if (place.transposed) part.shape = turned(part.shape);
-  if (place.stack > 0 && !part.shape.empty() && part.shape[0] == place.stack) part.shape[0] = place.rows.size();
-  part.read_parts = [stored, place](std::span<const BoxPair> parts, void* data, const Shape& array) {
-    for (const BoxPair& pair : parts) {
-      Box from = pair.from;
-      from.first[0] += place.rows.first;
-      read_turned(stored, place.transposed ? turned(from) : from, place.transposed, data, array, pair.to);
+TensorReader transpose_of(const TensorReader& stored) {
+  TensorReader other = stored;
+  other.shape = turned(stored.shape);
+  other.read_parts = [stored](std::span<const BoxPair> parts, void* data, const Shape& array) {
+    for (const auto& [from, to] : parts) read_turned(stored, turned(from), true, data, array, to);
+  };
+  return other;
+}
+
+Index columns_of(const Shape& count) { return count.size() > 1 ? count[1] : 1; }
+
+// Element (row, column) of an array of one or two dimensions, in its bytes.
+Index offset_of(const Shape& array, Index row, Index column) { return array.size() > 1 ? row * array[1] + column : row; }
+
+// Every step-th of the rows from `first` on.
+TensorReader rows_of(const TensorReader& stack, Index first, Index step, Index count) {
+  TensorReader some = stack;
+  some.shape[0] = count;
+  some.read_parts = [stack, first, step](std::span<const BoxPair> parts, void* data, const Shape& array) {
+    for (const auto& [from, to] : parts) {
+      Box all = from;
+      all.first[0] = first + step * from.first[0], all.count[0] = step * (from.count[0] - 1) + 1;
+      if (step == 1) {
+        stack.read(all, data, array, to);
+        continue;
+      }
+      const Index size = size_of(stack.dtype), row = columns_of(all.count) * size;
+      std::vector<std::byte> dense(std::size_t(elements(all.count) * size));
+      stack.read(all, dense.data(), all.count, whole(all.count));
+      for (Index i = 0; i < from.count[0]; ++i)
+        std::memcpy(static_cast<std::byte*>(data) + offset_of(array, to.first[0] + i, to.first.size() > 1 ? to.first[1] : 0) * size,
+                    dense.data() + i * step * row, std::size_t(row));
     }
   };
+  return some;
+}
+
+// Rows of a part that are among the wanted ones of its tensor, and how far behind the first of these they begin.
+struct Wanted {
+  Index first, count, behind;
+};
+Wanted wanted_rows(const StoredPlace& place, Index rows, Index first, Index count) {
+  const auto rows_before = [&](Index row) { return std::clamp<Index>((row - place.rows.first + place.step - 1) / place.step, 0, rows); };
+  const Index begin = rows_before(first), end = rows_before(first + count);
+  return {begin, end - begin, place.rows.first + place.step * begin - first};
+}
+
+// What a part has of a box of its tensor, without the dimension of members.
+void put_part(const StackedPart& part, const Box& from, std::byte* data, const Shape& array, const Box& to) {
+  const auto& [place, weight] = part;
+  Box mine = place.transposed ? turned(from) : from;
+  const Wanted rows = wanted_rows(place, weight.shape[0], mine.first[0], mine.count[0]);
+  if (rows.count <= 0) return;
+  mine.first[0] = rows.first, mine.count[0] = rows.count;
+  const std::size_t row_dim = place.transposed ? 1 : 0;
+  if (place.step == 1) {
+    Box there = to;
+    there.first[row_dim] += rows.behind, there.count[row_dim] = rows.count;
+    return read_turned(weight, mine, place.transposed, data, array, there);
+  }
+  const Index size = size_of(weight.dtype), columns = columns_of(mine.count);
+  std::vector<std::byte> dense(std::size_t(elements(mine.count) * size));
+  weight.read(mine, dense.data(), mine.count, whole(mine.count));
+  for (Index i = 0; i < rows.count; ++i)
+    for (Index c = 0; c < columns; ++c) {
+      const Index row = rows.behind + place.step * i, first = to.first[0], second = to.first.size() > 1 ? to.first[1] : 0;
+      const Index at = place.transposed ? offset_of(array, first + c, second + row) : offset_of(array, first + row, second + c);
+      std::memcpy(data + at * size, dense.data() + (i * columns + c) * size, std::size_t(size));
+    }
+}
+
+Shape behind_first(const Shape& shape) { return {shape.begin() + 1, shape.end()}; }
+
+}  // namespace
+
+// A tensor of another shape than its place says is of another model: its shape tells.
+TensorReader part_of(const TensorReader& stored, const StoredPlace& place) {
+  TensorReader part = stored;
+  if (place.members > 0) {
+    if (part.shape.size() < 2 || part.shape.size() > 3 || part.shape[0] != place.members) return stored;
+    part = member_of(part, place.member);
+  }
+  if (place.transposed) {
+    if (part.shape.size() != 2) return stored;
+    part = transpose_of(part);
+  }
+  if (place.stack > 0 && !part.shape.empty() && part.shape[0] == place.stack) part = rows_of(part, place.rows.first, place.step, place.row_count());
   return part;
 }
 
@@ -51,19 +140,23 @@ TensorReader stack_of(const std::vector<StackedPart>& parts) {
   TensorReader stack = parts.front().weight;
   if (place.stack > 0) stack.shape[0] = place.stack;
   if (place.transposed) stack.shape = turned(stack.shape);
+  if (place.members > 0) stack.shape.insert(stack.shape.begin(), place.members);
   for (const StackedPart& part : parts)
     ensure(part.weight.dtype == stack.dtype, "{} is of another type than {}, beside which it is stored", part.weight.name, stack.name);
-  stack.read_parts = [parts, transposed = place.transposed](std::span<const BoxPair> boxes, void* data, const Shape& array) {
-    for (const BoxPair& pair : boxes)
-      for (const auto& [place, weight] : parts) {
-        const Box wanted = transposed ? turned(pair.from) : pair.from;
-        Box mine = whole(weight.shape);
-        mine.first[0] = place.rows.first;
-        const auto both = common(wanted, mine);
-        if (!both) continue;
-        const Box from = moved(*both, mine.first, Shape(mine.first.size(), 0));
-        const Box to = transposed ? turned(moved(*both, wanted.first, turned(pair.to.first))) : moved(*both, wanted.first, pair.to.first);
-        read_turned(weight, from, transposed, data, array, to);
+  stack.read_parts = [parts](std::span<const BoxPair> boxes, void* data, const Shape& array) {
+    for (const auto& [from, to] : boxes)
+      for (const StackedPart& part : parts) {
+        auto* const bytes = static_cast<std::byte*>(data);
+        if (part.place.members == 0) {
+          put_part(part, from, bytes, array, to);
+          continue;
+        }
+        const Index number = part.place.member - from.first[0];
+        if (number < 0 || number >= from.count[0]) continue;
+        const Shape inner = behind_first(array);
+        put_part(part, {behind_first(from.first), behind_first(from.count)},
+                 bytes + (to.first[0] + number) * elements(inner) * size_of(part.weight.dtype), inner,
+                 {behind_first(to.first), behind_first(to.count)});
       }
   };
   return stack;

@@ -69,7 +69,7 @@ Job job_of(const CheckpointFile& file, const StoredNames& names, const std::stri
   // Wider numbers than a weight has come from its master, where there is one.
   for (const std::string& weight : names.weights(names.place(first).name))
     parts.push_back({names.place(weight), wanted == Type::f32 ? file.open(weight, DType::f32) : file.open(Content::weight, weight)});
-  const bool alone = parts.size() == 1 && !parts[0].place.transposed;
+  const bool alone = parts.size() == 1 && !parts[0].place.transposed && parts[0].place.members == 0;
   TensorReader stored = alone ? parts[0].weight : stack_of(parts);
   const bool half = file.meaning(first) == half_meaning;
   const Type own = half ? Type::f16 : type_of(stored.dtype, stored.name), type = wanted.value_or(own);

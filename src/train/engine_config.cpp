@@ -17,6 +17,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.recompute = run.recompute;
   c.schedule = run.parallel.schedule();
   c.reduce_dtype = run.parallel.reduce_dtype;
+  c.seed = run.train.seed;
   c.must_be_finite = run.train.non_finite == NonFinite::stop;
   return c;
 }

@@ -74,7 +74,7 @@ RunData open_data(const RunConfig& run, Grid& grid) {
 }
 
 MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model, Index first, Index batch, Index seq_length) {
-  MicroBatch m{batch, seq_length, {}, {}, {}};
+  MicroBatch m{batch, seq_length, {}, {}, {}, first};
   for (Index b = 0; b < batch; ++b) {
     const Sample s = samples(first + b);
     const Labelled labelled = model.objective->label({s.tokens, s.learned, s.begins, first + b, model.vocab_size, s.positions, s.classes, model.decoder_start_token_id});

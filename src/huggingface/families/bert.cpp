@@ -47,9 +47,10 @@ void read_encoder(ConfigReader& r) {
   r.config.model.positions = r.config.positions;
   r.demand(r.text("position_embedding_type", "absolute") == "absolute", "position_embedding_type", "is not \"absolute\": positions must be learned");
   for (const char* key : {"is_decoder", "add_cross_attention"}) r.demand(!r.flag(key, false), key, "is true, and is not supported");
-  for (const char* key : {"hidden_dropout_prob", "attention_probs_dropout_prob"})
-    if (r.not_negative(key, 0.1) > 0 && r.given(key)) r.note("{} is {}; training here goes on without dropout", key, r.text_of(r.value(key)));
-  for (const char* key : {"classifier_dropout", "gradient_checkpointing"}) r.known(key);
+  const double hidden = r.dropout("hidden_dropout_prob", 0.1);
+  r.config.model.dropout = {hidden, hidden, r.dropout("attention_probs_dropout_prob", 0.1), hidden};
+  if (!r.value("classifier_dropout").is_null()) r.config.model.dropout.head = r.dropout("classifier_dropout", 0);
+  r.known("classifier_dropout"), r.known("gradient_checkpointing");
 }
 
 void read_masked(ConfigReader& r) {
@@ -86,7 +87,8 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["max_position_embeddings"] = m.positions;
   j["type_vocab_size"] = m.type_vocab_size;
   j["layer_norm_eps"] = m.rms_norm_eps;
-  for (const char* key : {"hidden_dropout_prob", "attention_probs_dropout_prob"}) j[key] = 0.0;
+  j["hidden_dropout_prob"] = m.dropout.residual, j["attention_probs_dropout_prob"] = m.dropout.attention;
+  j["classifier_dropout"] = m.dropout.head;
   if (!m.objective->classes().empty()) write_classes(m, j);
 }
 

@@ -40,7 +40,7 @@ void read_latent(ConfigReader& r) {
   c.neighbours = r.flag("rope_interleave", true);
   c.bias = r.flag("attention_bias", false);
   c.norm_eps = 1e-6;  // whatever rms_norm_eps is
-  for (const char* key : {"head_dim", "qk_head_dim", "attention_dropout"}) r.known(key);
+  for (const char* key : {"head_dim", "qk_head_dim"}) r.known(key);
 }
 
 void read_experts(ConfigReader& r) {
@@ -92,6 +92,7 @@ void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["kv_lora_rank"] = l.kv_rank;
   j["rope_interleave"] = l.neighbours;
   j["attention_bias"] = l.bias;
+  j["attention_dropout"] = m.dropout.attention;
   write_positions(l, j);
   const MoeConfig& e = m.moe;
   j["n_routed_experts"] = e.experts, j["num_experts_per_tok"] = e.routing.top_k;

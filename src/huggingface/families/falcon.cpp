@@ -39,7 +39,7 @@ void read(ConfigReader& r) {
   m.mlp.activation = r.activation("activation", Activation::gelu);
   m.mlp.gated = false;
   m.mlp.bias = m.attention.bias = r.flag("bias", false);
-  if (r.not_negative("hidden_dropout", 0) > 0) r.note("hidden_dropout is not applied: training here goes on without dropout");
+  m.dropout.residual = r.dropout("hidden_dropout", 0);
   r.read_tokens({}, 11, 11, 2048);
   r.known("apply_residual_connection_post_layernorm");
 }
@@ -58,7 +58,7 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["ffn_hidden_size"] = m.mlp.intermediate_size;
   j["activation"] = ConfigReader::name_of(m.mlp.activation);
   j["layer_norm_epsilon"] = m.rms_norm_eps;
-  j["attention_dropout"] = j["hidden_dropout"] = 0.0;
+  j["attention_dropout"] = m.dropout.attention, j["hidden_dropout"] = m.dropout.residual;
   j["max_position_embeddings"] = c.positions;
   write_rotary(m.attention, j);
 }

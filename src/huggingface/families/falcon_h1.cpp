@@ -97,7 +97,7 @@ void read(ConfigReader& r) {
 void write_shape(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
   write_widths(m, j);
-  write_heads(m.attention, j);
+  write_heads(m, j);
   j["intermediate_size"] = m.mlp.intermediate_size;
   j["num_hidden_layers"] = m.layers();
   j["hidden_act"] = "silu";

@@ -12,6 +12,7 @@ std::vector<Family> falcon_families();
 std::vector<Family> falcon_h1_families();
 std::vector<Family> gemma_families();
 std::vector<Family> gpt2_families();
+std::vector<Family> gpt_oss_families();
 std::vector<Family> hybrid_families();
 std::vector<Family> llama_families();
 std::vector<Family> mamba2_families();

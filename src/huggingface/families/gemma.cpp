@@ -75,7 +75,7 @@ nlohmann::ordered_json written_cap(double cap) { return cap > 0 ? nlohmann::orde
 void write_layers(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
   write_widths(m, j);
-  write_heads(m.attention, j);
+  write_heads(m, j);
   j["attention_bias"] = m.attention.bias;
   j["query_pre_attn_scalar"] = query_scale(m.attention);
   j["final_logit_softcapping"] = written_cap(m.lm_head_soft_cap);

@@ -49,10 +49,9 @@ void read(ConfigReader& r) {
   read_attention(r);
   read_mlp(r);
   r.read_tokens({}, 50256, 50256, r.config.model.positions);
-  for (const char* key : {"embd_pdrop", "resid_pdrop"})
-    if (r.not_negative(key, 0.1) > 0 && r.given(key)) r.note("{} is {}; training here goes on without dropout", key, r.text_of(r.value(key)));
-  for (const char* key : {"attn_pdrop", "n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
-                          "summary_type", "summary_use_proj"})
+  r.config.model.dropout = {r.dropout("embd_pdrop", 0.1), r.dropout("resid_pdrop", 0.1), r.dropout("attn_pdrop", 0.1)};
+  for (const char* key : {"n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
+                          "summary_use_proj"})
     r.known(key);
   r.config.positions = r.config.model.positions;
 }
@@ -69,7 +68,7 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["layer_norm_epsilon"] = m.rms_norm_eps;
   j["initializer_range"] = m.init_std;
   j["tie_word_embeddings"] = m.tie_word_embeddings;
-  for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) j[key] = 0.0;
+  j["attn_pdrop"] = m.dropout.attention, j["embd_pdrop"] = m.dropout.embedding, j["resid_pdrop"] = m.dropout.residual;
 }
 
 // Of a linear layer `ours`, whose matrix is stored transposed.

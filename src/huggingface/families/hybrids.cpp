@@ -52,7 +52,7 @@ void read_bamba(ConfigReader& r) {
 void write_bamba(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
   write_widths(m, j);
-  write_heads(m.attention, j);
+  write_heads(m, j);
   j["num_hidden_layers"] = m.layers() / 2;
   j["attn_layer_indices"] = json::array();
   for (Index i = 0; i < m.layers(); i += 2)
@@ -149,7 +149,7 @@ void read_nemotron(ConfigReader& r) {
 void write_nemotron(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
   write_widths(m, j);
-  write_heads(m.attention, j);
+  write_heads(m, j);
   j["num_hidden_layers"] = m.layers();
   j["layers_block_type"] = json::array();
   for (const char symbol : m.pattern)

@@ -72,7 +72,7 @@ void read_qwen3(ConfigReader& r) {
 void write_layers(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
   write_widths(m, j);
-  write_heads(m.attention, j);
+  write_heads(m, j);
   j["intermediate_size"] = m.mlp.intermediate_size;
   j["num_hidden_layers"] = m.layers() / 2;
   j["hidden_act"] = ConfigReader::name_of(m.mlp.activation);

@@ -61,8 +61,9 @@ void read(ConfigReader& r) {
   m.decoder_start_token_id = std::int32_t(r.integer("decoder_start_token_id", std::max(0, m.pad_token_id), 0, m.vocab_size - 1));
   m.pad_token_id = -1;  // its embedding learns as all do
   m.objective = span_corruption();
-  if (r.not_negative("dropout_rate", 0.1) > 0 && r.given("dropout_rate"))
-    r.note("dropout_rate is {}; training here goes on without dropout", r.text_of(r.value("dropout_rate")));
+  const double dropped = r.dropout("dropout_rate", 0.1);
+  m.dropout.embedding = m.dropout.residual = m.dropout.attention = dropped;
+  if (dropped > 0 && r.given("dropout_rate")) r.note("dropout_rate is {}; inside MLPs and behind the last norms training here drops nothing", dropped);
   r.demand(r.flag("is_encoder_decoder", true), "is_encoder_decoder", "is false, and an encoder alone is not supported");
   for (const char* key : {"classifier_dropout", "initializer_factor", "is_decoder", "is_gated_act", "dense_act_fn", "n_positions", "output_past"})
     r.known(key);
@@ -82,7 +83,7 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["relative_attention_num_buckets"] = a.relative_bias.buckets;
   j["relative_attention_max_distance"] = a.relative_bias.max_distance;
   j["layer_norm_epsilon"] = m.rms_norm_eps;
-  j["dropout_rate"] = 0.0;
+  j["dropout_rate"] = m.dropout.residual;
   const std::string name = ConfigReader::name_of(m.mlp.activation);
   j["feed_forward_proj"] = !m.mlp.gated ? name : name == "gelu_new" ? "gated-gelu" : "gated-" + name;
   j["tie_word_embeddings"] = m.tie_word_embeddings;

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Numbers of a row, dropped side by side: a random word of Philox in each lane.
+#pragma once
+
+#include "kernels/dropout.hpp"
+
+namespace gyr::backend {
+
+// x[c] becomes what is left of it, as number first + c of a row, for c < n.
+template <class A>
+KOKKOS_INLINE_FUNCTION void drop_columns(const Dropout& d, Index sequence, Index head, Index row, Index first, Index n, A* x) {
+  constexpr Index lanes = 16, width = 4 * lanes;
+  const A kept = A(d.kept);
+  for (Index block = first / 4; 4 * block < first + n; block += lanes) {
+    std::uint32_t at[4][lanes], words[width];
+    const PhiloxWords counter = d.counter(sequence, head, row, block);
+    for (Index i = 0; i < lanes; ++i)
+      at[0][i] = counter.at[0] + std::uint32_t(i), at[1][i] = counter.at[1], at[2][i] = counter.at[2], at[3][i] = counter.at[3];
+    PhiloxKey key = d.key;
+    for (int round = 0; round < philox_rounds; ++round, key = philox_next(key))
+      for (Index i = 0; i < lanes; ++i) philox_round(at[0][i], at[1][i], at[2][i], at[3][i], key);
+    for (Index i = 0; i < lanes; ++i)
+      for (Index w = 0; w < 4; ++w) words[4 * i + w] = at[w][i];
+    const Index begin = first > 4 * block ? first : 4 * block, end = first + n < 4 * block + width ? first + n : 4 * block + width;
+    for (Index c = begin; c < end; ++c) x[c - first] = words[c - 4 * block] < d.limit ? A(0) : x[c - first] * kept;
+  }
+}
+
+}  // namespace gyr::backend
