@@ -198,7 +198,7 @@ class Simulator {
   }
 
   std::string place_of(int rank) const {
-    if (has_ended(rank)) return fmt::format("rank {} at its end", rank);
+    if (is_at_end(rank)) return fmt::format("rank {} at its end", rank);
     const Task& t = programs_[rank].tasks[walkers_[rank].next];
     return fmt::format("rank {} at '{}' of chunk {}, micro-batch {}", rank, name_of(t.op), t.chunk, t.micro);
   }
@@ -206,7 +206,7 @@ class Simulator {
   // Of ranks that cannot go on, each the next one's: until one comes again, or has ended.
   std::string waits_from(int rank) {
     std::vector<int> chain{rank};
-    while (!has_ended(chain.back())) {
+    while (!is_at_end(chain.back())) {
       const int next = awaited_by(chain.back());
       const auto before = std::find(chain.begin(), chain.end(), next);
       const bool again = before != chain.end();

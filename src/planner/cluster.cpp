@@ -12,22 +12,15 @@ namespace {
 constexpr double giga = 1e9, tera = 1e12, milli = 1e-3, micro = 1e-6, gibi = double(1 << 30);
 constexpr double most = 1e9;  // of any number in the unit of its key
 
-Link read_link(Section& links, const char* name, const char* help, const Link& usual) {
+// `usual`: where nothing is said; null: it must be.
+Link read_link(Section& links, const char* name, const char* help, const Link* usual) {
   Section& s = links.section(name, help);
+  const char *const of_bandwidth = "of one device in one direction, its neighbours busy too", *const key = "bandwidth";
   Link link;
-  link.latency = micro * s.get("latency", usual.latency / micro, "of a message").unit("us").at_least(0).at_most(most).value();
-  link.bandwidth = giga * s.get("bandwidth", usual.bandwidth / giga, "of one device in one direction, its neighbours busy too")
-                              .unit("GB/s")
-                              .positive()
-                              .at_most(most)
-                              .value();
+  link.latency = micro * s.get("latency", usual ? usual->latency / micro : 0.0, "of a message").unit("us").at_least(0).at_most(most).value();
+  auto bandwidth = usual ? s.get(key, usual->bandwidth / giga, of_bandwidth) : s.need<double>(key, of_bandwidth);
+  link.bandwidth = giga * bandwidth.unit("GB/s").positive().at_most(most).value();
   return link;
-}
-
-Link needed_link(Section& links, const char* name, const char* help) {
-  Section& s = links.section(name, help);
-  s.need<double>("bandwidth", "of one device in one direction, its neighbours busy too").unit("GB/s").positive().at_most(most).value();
-  return read_link(links, name, help, {});
 }
 
 void read_device(Section& s, Cluster& c) {
@@ -58,9 +51,9 @@ Cluster read(Deck& deck) {
   c.island_nodes = s.get("island_nodes", 0, "nodes that share a network; 0: all").at_least(0).at_most(most_ranks);
   read_device(deck.section("device", "what one rank computes on"), c);
   Section& links = deck.section("links", "between devices");
-  c.node = needed_link(links, "node", "of the same node");
-  c.network = read_link(links, "network", "of different nodes", c.node);
-  c.islands = read_link(links, "islands", "of nodes of different islands", c.network);
+  c.node = read_link(links, "node", "of the same node", nullptr);
+  c.network = read_link(links, "network", "of different nodes", &c.node);
+  c.islands = read_link(links, "islands", "of nodes of different islands", &c.network);
   read_fit(deck.section("fit", "fitted to measured steps"), c);
   return c;
 }
