@@ -2,9 +2,11 @@
 #include "regression/planner/published.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <sstream>
 
 #include "src/train/engine_config.hpp"
@@ -147,25 +149,73 @@ void PlannedStep::settle(const Cluster& cluster) {
 
 double error_of(const PlannedStep& step, const Cluster& cluster) { return step.seconds(cluster) / step.published().seconds - 1; }
 
-// One constant after the other by a factor, which shrinks when no step helps any more.
-Cluster fitted(Cluster cluster, const std::vector<const PlannedStep*>& steps) {
-  const auto mean = [&](const Cluster& c) {
-    double sum = 0;
-    for (const PlannedStep* step : steps) sum += std::abs(error_of(*step, c));
-    return sum / double(steps.size());
-  };
-  double least = mean(cluster);
-  for (double factor = 1.3; factor > 1.004; factor = std::sqrt(factor)) {
-    for (bool better = true; better;) {
-      better = false;
-      for (double Cluster::Fit::*constant :
-           {&Cluster::Fit::products, &Cluster::Fit::fused, &Cluster::Fit::memory, &Cluster::Fit::links, &Cluster::Fit::step})
-        for (const double by : {factor, 1 / factor}) {
-          Cluster other = cluster;
-          other.fit.*constant *= by;
-          if (constant != &Cluster::Fit::step && other.fit.*constant > 1) continue;
-          if (const double error = mean(other); error < least) least = error, cluster = other, better = true;
-        }
+namespace {
+
+constexpr int constants = Cluster::constants;
+using Vector = std::array<double, constants>;
+using Matrix5 = std::array<Vector, constants>;
+
+constexpr double Cluster::Fit::*const constant[constants] = {&Cluster::Fit::products, &Cluster::Fit::fused, &Cluster::Fit::memory,
+                                                             &Cluster::Fit::links, &Cluster::Fit::step};
+constexpr double most[constants] = {0.95, 1, 1, 2, 10};  // links: more than there is where they are hidden
+
+Cluster moved(Cluster c, const Vector& logarithms) {
+  for (int i = 0; i < constants; ++i) c.fit.*constant[i] = std::clamp(c.fit.*constant[i] * std::exp(logarithms[i]), 1e-3, most[i]);
+  return c;
+}
+
+std::vector<double> residuals(const Cluster& c, const std::vector<const PlannedStep*>& steps) {
+  std::vector<double> all;
+  for (const PlannedStep* step : steps) all.push_back(std::log(1 + error_of(*step, c)));
+  return all;
+}
+
+double square(const std::vector<double>& x) { return std::inner_product(x.begin(), x.end(), x.begin(), 0.0); }
+
+// x of a x = b, a positive definite.
+Vector solved(Matrix5 a, Vector b) {
+  for (int i = 0; i < constants; ++i)
+    for (int row = i + 1; row < constants; ++row) {
+      const double factor = a[row][i] / a[i][i];
+      for (int column = i; column < constants; ++column) a[row][column] -= factor * a[i][column];
+      b[row] -= factor * b[i];
+    }
+  for (int i = constants - 1; i >= 0; --i) {
+    for (int column = i + 1; column < constants; ++column) b[i] -= a[i][column] * b[column];
+    b[i] /= a[i][i];
+  }
+  return b;
+}
+
+}  // namespace
+
+// Levenberg and Marquardt's steps on logarithms.
+Cluster fitted(Cluster cluster, const std::vector<const PlannedStep*>& steps, int rounds) {
+  double damping = 1e-2;
+  std::vector<double> r = residuals(cluster, steps);
+  for (int round = 0; round < rounds; ++round) {
+    constexpr double little = 0.03;
+    std::vector<std::vector<double>> slopes;
+    for (int i = 0; i < constants; ++i) {
+      Vector by{};
+      by[i] = cluster.fit.*constant[i] * std::exp(little) > most[i] ? -little : little;
+      std::vector<double> other = residuals(moved(cluster, by), steps);
+      for (std::size_t k = 0; k < r.size(); ++k) other[k] = (other[k] - r[k]) / by[i];
+      slopes.push_back(std::move(other));
+    }
+    for (int attempt = 0; attempt < 4; ++attempt, damping *= 10) {
+      Matrix5 a{};
+      Vector b{};
+      for (int i = 0; i < constants; ++i) {
+        b[i] = -std::inner_product(slopes[i].begin(), slopes[i].end(), r.begin(), 0.0);
+        for (int j = 0; j < constants; ++j) a[i][j] = std::inner_product(slopes[i].begin(), slopes[i].end(), slopes[j].begin(), 0.0);
+        a[i][i] += damping * (a[i][i] + 1e-3);
+      }
+      const Cluster next = moved(cluster, solved(a, b));
+      if (std::vector<double> better = residuals(next, steps); square(better) < square(r)) {
+        cluster = next, r = std::move(better), damping /= 10;
+        break;
+      }
     }
   }
   return cluster;

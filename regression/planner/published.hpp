@@ -57,8 +57,8 @@ class PlannedStep {
   std::vector<Planned> ways_, all_;
 };
 
-// Constants of a cluster that make the mean of |predicted / published - 1| least, from those that it has. Only those named in `free` move.
-Cluster fitted(Cluster, const std::vector<const PlannedStep*>&);
+// The constants, from those that the cluster has, by which the sum of the squares of log(predicted / published) is least.
+Cluster fitted(Cluster, const std::vector<const PlannedStep*>&, int rounds);
 double error_of(const PlannedStep&, const Cluster&);  // predicted / published - 1
 
 }  // namespace gyr::testing

@@ -53,15 +53,15 @@ void show(const std::string& file, const std::vector<PlannedStep>& steps) {
 }
 
 // Which of the ways a step was run in, and the constants, settle each other.
-Cluster fit(const Cluster& from, std::vector<PlannedStep>& steps, std::size_t without) {
+Cluster fit(const Cluster& from, std::vector<PlannedStep>& steps, std::size_t without, int times, int rounds) {
   Cluster cluster = from;
-  for (int round = 0; round < 2; ++round) {
+  for (int time = 0; time < times; ++time) {
     std::vector<const PlannedStep*> some;
     for (std::size_t i = 0; i < steps.size(); ++i) {
       steps[i].settle(cluster);
       if (i != without) some.push_back(&steps[i]);
     }
-    cluster = fitted(cluster, some);
+    cluster = fitted(cluster, some, rounds);
   }
   return cluster;
 }
@@ -69,7 +69,7 @@ Cluster fit(const Cluster& from, std::vector<PlannedStep>& steps, std::size_t wi
 void fit_and_show(const std::string& file, std::vector<PlannedStep>& steps, bool leave_out) {
   Cluster start = read_cluster(file);
   if (start.fit.products == 1) start.fit = {0.7, 0.5, 0.8, 0.8, 0.1};
-  const Cluster all = fit(start, steps, steps.size());
+  const Cluster all = fit(start, steps, steps.size(), 2, 6);
   double sum = 0;
   for (const PlannedStep& step : steps) {
     const double error = error_of(step, all);
@@ -79,7 +79,7 @@ void fit_and_show(const std::string& file, std::vector<PlannedStep>& steps, bool
   std::printf("%s\n  %s\n  mean error %.2f %%\n", file.c_str(), constants_of(all).c_str(), 100 * sum / double(steps.size()));
   if (!leave_out) return;
   double out = 0;
-  for (std::size_t i = 0; i < steps.size(); ++i) out += std::abs(error_of(steps[i], fit(all, steps, i)));
+  for (std::size_t i = 0; i < steps.size(); ++i) out += std::abs(error_of(steps[i], fit(all, steps, i, 1, 3)));
   std::printf("  mean error of a step that the constants were not fitted to %.2f %%\n", 100 * out / double(steps.size()));
 }
 

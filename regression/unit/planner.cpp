@@ -230,7 +230,8 @@ TEST(planner, a_profile_reads_back_and_goes_through_what_was_measured) {
   Dice dice(seed_of_run());
   Profile profile;
   const double power = dice.real(0.5, 1.5);
-  for (const double work : {1e3, 1e5, 1e6}) profile.add({"add", "fp32", work / 4, work * 3 / 4, 1e-9 * std::pow(work, power)});
+  const std::string precision(name_of(DType::f32));
+  for (const double work : {1e3, 1e5, 1e6}) profile.add({"add", precision, work / 4, work * 3 / 4, 1e-9 * std::pow(work, power)});
   const auto seconds = [&](double work) { return profile.seconds_of({"add", work / 4, work * 3 / 4}, DType::f32); };
   for (const double work : {1e3, 1e4, 1e5, 3e5, 1e6}) EXPECT_NEAR(seconds(work) / (1e-9 * std::pow(work, power)), 1, 1e-9) << work;
   EXPECT_NEAR(seconds(1e7) / seconds(1e6), 10, 1e-9) << "at the rate of the largest";
