@@ -19,7 +19,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run demo-encoder test regression faults mutants accuracy parity families builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -68,6 +68,11 @@ builds: build ## Open MPI, the newest Kokkos and Clang, in roots of their own (a
 
 sanitize: setup ## build the suite with address and undefined-behaviour sanitizers in build/debug and run it; ARGS as for test
 	@regression/sanitize.sh $(ARGS)
+
+planner: configure ## the planner beside published steps, and beside steps of random decks measured here; DECKS=10, ARGS=--fit: fit the constants anew
+	@cmake --build $(BUILD) --parallel $(JOBS) --target planner_table planner_machine
+	@$(BUILD)/regression/planner_table $(ARGS)
+	@OMP_NUM_THREADS=1 $(MPIEXEC) -n $(NP) $(BUILD)/regression/planner_machine $(DECKS)
 
 bench: configure ## time the kernels, then a whole training step beside its matrix products
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks

@@ -20,11 +20,18 @@ Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
   work.calls += times_;
   work.flops += double(times_) * flops;
   work.bytes += double(times_) * bytes;
-  return Launch(*this, std::size_t(&work - work_.data()));
+  LaunchCount* count = nullptr;
+  if (dry_run_ || times_launches) count = &launch_counts[{kernel, flops, bytes}], count->calls += times_;
+  return Launch(*this, std::size_t(&work - work_.data()), count);
 }
 
 void Device::join(const Device& lane, Index times, double part_of_seconds) {
   for (const auto& [shape, count] : lane.product_counts) product_counts[shape] += times_ * times * count;
+  for (const auto& [shape, more] : lane.launch_counts) {
+    LaunchCount& count = launch_counts[shape];
+    count.calls += times_ * times * more.calls;
+    count.seconds += part_of_seconds * more.seconds;
+  }
   for (const Work& more : lane.work()) {
     Work& work = work_of(more.kernel);
     work.calls += times_ * times * more.calls;
@@ -34,7 +41,7 @@ void Device::join(const Device& lane, Index times, double part_of_seconds) {
   }
 }
 
-Device::Launch::Launch(Device& device, std::size_t entry) : device_(device), entry_(entry) {
+Device::Launch::Launch(Device& device, std::size_t entry, LaunchCount* count) : device_(device), entry_(entry), count_(count) {
   if (!device.dry_run_)
     start_ = std::chrono::steady_clock::now();  // a dry run consists of launches alone, and reading the clock would take half its time
 }
@@ -43,7 +50,9 @@ Device::Launch::~Launch() {
   if (device_.dry_run_) return;
   const auto end = std::chrono::steady_clock::now();
   Work& work = device_.work_[entry_];
-  work.seconds += std::chrono::duration<double>(end - start_).count();
+  const double seconds = std::chrono::duration<double>(end - start_).count();
+  work.seconds += seconds;
+  if (count_) count_->seconds += seconds;
   if (device_.recorder_) device_.recorder_->kernel(work.kernel, moment_of(start_), moment_of(end));
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,18 @@ struct ProductShape {
 };
 using ProductCounts = std::map<ProductShape, Index>;  // how often
 
+// A kernel as it is announced: flops and bytes of one launch.
+struct LaunchShape {
+  std::string_view kernel;  // a literal
+  double flops, bytes;
+  auto operator<=>(const LaunchShape&) const = default;
+};
+struct LaunchCount {
+  Index calls = 0;
+  double seconds = 0;
+};
+using LaunchCounts = std::map<LaunchShape, LaunchCount>;
+
 class ProductCache;
 
 class Device {
@@ -60,7 +73,9 @@ class Device {
   static inline int team_size = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace> ? 1 : 0;
   Arena scratch;
   ProductLibrary library = ProductLibrary::automatic;
-  ProductCounts product_counts;            // on a dry-run device
+  ProductCounts product_counts;  // on a dry-run device
+  LaunchCounts launch_counts;    // of all kernels: on a dry-run device, and where times_launches
+  bool times_launches = false;
   std::shared_ptr<ProductCache> products;  // what the library of matrix products has compiled for the shapes it met here
   // A device may have lanes, each of which is one for a thread of its own (kernels/kokkos/lanes.hpp).
   bool is_lane = false;
@@ -69,7 +84,7 @@ class Device {
   // Announces a kernel: `if (auto run = dev.launch("name", flops, bytes)) { ... }`. False on a dry-run device.
   class Launch {
    public:
-    Launch(Device& device, std::size_t entry);
+    Launch(Device& device, std::size_t entry, LaunchCount* count);
     ~Launch();
     Launch(const Launch&) = delete;
     Launch& operator=(const Launch&) = delete;
@@ -78,6 +93,7 @@ class Device {
    private:
     Device& device_;
     std::size_t entry_;
+    LaunchCount* count_;
     std::chrono::steady_clock::time_point start_;
   };
   [[nodiscard]] Launch launch(const char* kernel, double flops, double bytes);

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   add_run(program, action);
   add_ps(program, action);
   add_plan(program, action);
+  add_probe(program, action);
   add_profile(program, action);
   add_verify(program, action);
   add_eval(program, action);

@@ -35,6 +35,7 @@ void run_lanes(Device& dev, const char* kernel, Index lanes, Index count, const 
     Device& lane = all.emplace_back(false, dev.scratch.part(Memory::scratch, begin + l * bytes, bytes));
     lane.is_lane = true;
     lane.library = dev.library;
+    lane.times_launches = dev.times_launches;
     lane.products = dev.lane_products[l];
   }
   const auto start = std::chrono::steady_clock::now();

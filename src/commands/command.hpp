@@ -15,6 +15,7 @@ void add_train(Command&, Action&);
 void add_run(Command&, Action&);
 void add_ps(Command&, Action&);
 void add_plan(Command&, Action&);
+void add_probe(Command&, Action&);
 void add_profile(Command&, Action&);
 void add_verify(Command&, Action&);
 void add_eval(Command&, Action&);

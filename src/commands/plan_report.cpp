@@ -197,13 +197,13 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
 
 }  // namespace
 
-std::string plan_report(const RunConfig& run, int ranks) {
+std::string plan_report(const RunConfig& run, int ranks, const Machine* machine, double tokens) {
   const Layout layout = layout_of(run, ranks);
   const EngineConfig config = engine_config(run, layout);
   const auto list = plans(run, layout);
   const TextLengths lengths = run.lengths();
   const TokenFlops flops = forward_flops(run.model, lengths);
-  const double tokens = double(run.largest_batch() * lengths.text);
+  const double step_tokens = double(run.largest_batch() * lengths.text);
   const RankPlan *fullest = &list.front(), *dearest = fullest;
   double least_flops = list[0].flops, most_flops = 0;
   for (const RankPlan& p : list) {
@@ -219,7 +219,7 @@ std::string plan_report(const RunConfig& run, int ranks) {
   summary.row({"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(), run.train.seq_length,
                                      config.micros, config.micro_batch_size)});
   summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
-                                          training_flops(run.model, lengths, run.optimizer.trained()) * tokens, flops.minimal,
+                                          training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens, flops.minimal,
                                           flops.executed, flops.megatron)});
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
   const PipelineShape shape = pipeline_shape(layout, config.micros);
@@ -228,7 +228,9 @@ std::string plan_report(const RunConfig& run, int ranks) {
   if (layout.expert > 1) summary.row({"experts", experts_text(config, layout)});
   summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(fullest->capacity.total()))});
   summary.row({"checkpoint", checkpoint_text(run, layout)});
-  return summary.str(false) + "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
+  const std::string predicted = machine ? cluster_report(run, layout, *machine, tokens, fullest->capacity.total()) : "";
+  return summary.str(false) + predicted +
+         "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
          memory_table(list, layout) + "\nWhat these bytes are on the fullest rank\n" + bytes_table(*fullest) +
          recompute_text(config, layout, fullest->position) + mixer_text(run, layout) +
          (layout.ranks() > 1

@@ -4,10 +4,11 @@
 
 #include <string>
 
-#include "src/config/run_config.hpp"
+#include "src/commands/cluster_report.hpp"
 
 namespace gyr {
 
-std::string plan_report(const RunConfig&, int ranks);
+// With a machine also how long it takes there; `tokens`: of the training, 0: as many as the deck's steps have.
+std::string plan_report(const RunConfig&, int ranks, const Machine* = nullptr, double tokens = 0);
 
 }  // namespace gyr

@@ -6,11 +6,13 @@
 
 #include "kernels/gemm.hpp"
 #include "src/base/limits.hpp"
+#include "src/base/output_file.hpp"
 #include "src/base/table.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/deck_arguments.hpp"
 #include "src/engine/plan.hpp"
 #include "src/engine/product_times.hpp"
+#include "src/planner/measured_kernels.hpp"
 #include "src/report/summary.hpp"
 #include "src/train/engine_config.hpp"
 
@@ -20,7 +22,23 @@ namespace {
 
 struct Arguments : DeckArguments {
   int ranks = 0;
+  std::string out;
 };
+
+// Of a run like this one on the ranks that there are, with a layer of each type.
+void write_profile(RunConfig run, Runtime& runtime, const std::string& file) {
+  run.model = with_each_layer_once(run.model, run.parallel.stages());
+  run.parallel.layers.clear();
+  const Layout layout = layout_of(run, runtime.ranks());
+  EngineConfig config = engine_config(run, layout);
+  config.micros = std::min(config.micros, 2);
+  const Profile profile = measured_kernels(config, layout, runtime.world());
+  if (runtime.rank() != 0) return;
+  OutputFile out(file);
+  out.append(profile.text());
+  out.commit();
+  std::printf("%zu kernels and shapes in %s\n", profile.entries().size(), file.c_str());
+}
 
 std::string shape_text(const ProductShape& s) {
   return fmt::format("{} x {} x {}  {}{}{}", s.m, s.n, s.k, s.transpose_a ? "T" : "N", s.transpose_b ? "T" : "N", s.adds ? " +" : "");
@@ -77,6 +95,7 @@ int profile(const Arguments& a) {
       [&](Runtime& runtime) {
         std::string effective;
         const RunConfig run = read_deck(a, runtime, effective);
+        if (!a.out.empty()) return write_profile(run, runtime, a.out);
         const Layout layout = layout_of(run, planned_ranks(run, a.ranks, runtime));
         EngineConfig config = engine_config(run, layout);
         config.micros = 1;
@@ -101,6 +120,9 @@ void add_profile(Command& app, Action& action) {
   add_deck(*c, *a);
   c->add_option("--ranks", a->ranks, "Ranks of the run whose products are timed; without it as many as are started, or as the deck's grid has")
       ->between(1, double(most_ranks));
+  c->add_option("--out", a->out,
+                "Instead, run a few steps with a layer of each type on the ranks that are started, and write what every kernel takes by shape: for "
+                "plan --profile");
   c->footer(
       "\nA step is done as a dry run, and each product that it asks for is timed for a few milliseconds by each library of this build, with operands "
       "of its "

@@ -10,41 +10,47 @@ DryCount::DryCount(Device& device, Grid& grid, const Program& program) : device_
 }
 
 void DryCount::take(const Task& task, const std::function<Alive()>& run) {
-  if (task.micro < 0) {  // of a bucket
-    run();
-    return;
-  }
-  if (task.micro == 0 || task.micro == micros_ - 1) return add(task, run());
-  const auto [known, first] = counted_.try_emplace({task.op, task.chunk, task.parts.first, task.payload});
-  if (first) {
-    const Count before = so_far();
-    const Alive alive = run();
-    known->second = difference(so_far(), before);
-    known->second.alive = alive;
+  int place = -1;
+  if (task.micro <= 0 || task.micro == micros_ - 1) {  // of a bucket, or a micro-batch that stands for no other
+    place = counted(run);
   } else {
-    again(known->second);
+    const auto [known, first] = counted_.try_emplace({task.op, task.chunk, task.parts.first, task.payload}, -1);
+    if (first) known->second = counted(run);
+    else again(counts_.counts[known->second]);
+    place = known->second;
   }
-  add(task, known->second.alive);
+  counts_.of_task.push_back(place);
+  if (task.micro >= 0) add(task, counts_.counts[place].alive);
 }
 
-DryCount::Count DryCount::so_far() {
-  Count count{device_.work(), {}};
+int DryCount::counted(const std::function<Alive()>& run) {
+  const TaskCount before = so_far();
+  const Alive alive = run();
+  counts_.counts.push_back(difference(so_far(), before));
+  counts_.counts.back().alive = alive;
+  return int(counts_.counts.size()) - 1;
+}
+
+TaskCount DryCount::so_far() {
+  TaskCount count{device_.work(), {}, device_.launch_counts};
   grid_.visit([&](Communicator& c) { count.traffic.push_back(c.traffic()); });
   return count;
 }
 
 // What has come since `before`.
-DryCount::Count DryCount::difference(Count now, const Count& before) {
+TaskCount DryCount::difference(TaskCount now, const TaskCount& before) {
   for (std::size_t i = 0; i < before.work.size(); ++i) {
     now.work[i].calls -= before.work[i].calls;
     now.work[i].flops -= before.work[i].flops;
     now.work[i].bytes -= before.work[i].bytes;
   }
   for (std::size_t c = 0; c < before.traffic.size(); ++c) now.traffic[c] = now.traffic[c].since(before.traffic[c]);
+  for (const auto& [shape, count] : before.launches) now.launches[shape].calls -= count.calls;
+  std::erase_if(now.launches, [](const auto& launch) { return launch.second.calls == 0; });
   return now;
 }
 
-void DryCount::again(const Count& count) {
+void DryCount::again(const TaskCount& count) {
   device_.add(count.work);
   std::size_t c = 0;
   grid_.visit([&](Communicator& communicator) { communicator.add(count.traffic[c++]); });

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <tuple>
+#include <vector>
 
 #include "src/parallel/grid.hpp"
 #include "src/parallel/program.hpp"
@@ -17,6 +18,20 @@ struct Alive {
   Index most = 0, behind = 0;
 };
 
+// What a task computes and hands over.
+struct TaskCount {
+  std::vector<Work> work = {};             // by kernel
+  std::vector<TrafficCount> traffic = {};  // of every communicator, in the order in which the grid visits them
+  LaunchCounts launches = {};
+  Alive alive = {};
+};
+
+// Of all tasks of a program up to its step: those that take the same share a count.
+struct TaskCounts {
+  std::vector<TaskCount> counts;
+  std::vector<int> of_task;  // place of each task's count
+};
+
 class DryCount {
  public:
   DryCount(Device&, Grid&, const Program&);
@@ -25,24 +40,21 @@ class DryCount {
   // stands for the others.
   void take(const Task&, const std::function<Alive()>& run);
   Index most_alive() const { return most_alive_; }
+  TaskCounts& counts() { return counts_; }
 
  private:
-  // Work and traffic so far, or of a task.
-  struct Count {
-    std::vector<Work> work;
-    std::vector<TrafficCount> traffic;  // of every communicator
-    Alive alive = {};
-  };
-  Count so_far();
-  static Count difference(Count now, const Count& before);
-  void again(const Count&);
+  TaskCount so_far();  // alive left out
+  static TaskCount difference(TaskCount now, const TaskCount& before);
+  int counted(const std::function<Alive()>& run);  // place of the count of what is run
+  void again(const TaskCount&);
   void add(const Task&, const Alive&);
 
   Device& device_;
   Grid& grid_;
   int micros_;
-  std::map<std::tuple<Op, int, Index, Payload>, Count> counted_;  // of micro-batch 1, by task
-  std::vector<std::vector<Index>> alive_;                         // by chunk and slot
+  TaskCounts counts_;
+  std::map<std::tuple<Op, int, Index, Payload>, int> counted_;  // of micro-batch 1, by task: place of its count
+  std::vector<std::vector<Index>> alive_;                       // by chunk and slot
   Index most_alive_ = 0;
 };
 

@@ -88,6 +88,10 @@ class Engine final : public ModelState {
   Optimizer& optimizer() { return *optimizer_; }
   const EngineConfig& config() const { return config_; }
   Capacity measured() const;  // high-water marks so far
+  // The program of a step, its buckets, and in a dry run what the tasks of the last program have taken.
+  Program training_program(int micros) const { return program(config_.schedule, micros); }
+  const BucketPlan& buckets() const { return buckets_; }
+  const TaskCounts& task_counts() const { return executor_.task_counts(); }
 
   const ModelConfig& model() const override { return config_.model; }
   DType precision() const override { return config_.precision; }
@@ -104,7 +108,6 @@ class Engine final : public ModelState {
 
  private:
   Program program(Schedule, int micros) const;
-  Program training_program(int micros) const { return program(config_.schedule, micros); }
   void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
   void run_forward(const std::vector<MicroBatch>&, Scores*);
   std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;

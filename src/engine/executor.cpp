@@ -63,6 +63,7 @@ void Executor::run(const Program& program, const std::vector<MicroBatch>& batche
     else count.take(task, [&] { return execute(run, task); });
   }
   live_ = std::max(live_, count.most_alive());
+  task_counts_ = std::move(count.counts());
   auto t = timers_.scope("pipeline wait");
   const Recorder::Span span(grid_.recorder(), "last transfers");
   grid_.tell("last transfers");

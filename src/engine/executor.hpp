@@ -34,6 +34,8 @@ class Executor {
   void run_behind_step(const Program&);
   // Of a dry run: the most bytes of slots and scratch that a program with backwards has needed at once.
   Index live() const { return live_; }
+  // Of a dry run: what the tasks of the last program have taken.
+  const TaskCounts& task_counts() const { return task_counts_; }
 
  private:
   // What is under way around a slot.
@@ -76,6 +78,7 @@ class Executor {
   BucketPlan buckets_;
   Hook* hook_ = nullptr;
   Index live_ = 0;
+  TaskCounts task_counts_;
 };
 
 }  // namespace gyr

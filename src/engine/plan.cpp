@@ -34,6 +34,7 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
   if (beat) engine.stage().set_hook(&pulse);
   engine.initialise(0);
   engine.device().clear_work();
+  engine.device().launch_counts.clear();
   const auto source = [&](int) {
     MicroBatch shape{config.micro_batch_size, config.seq_length, {}, {}};
     shape.source_length = config.source_length;
@@ -41,7 +42,17 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
   };
   if (config.training) engine.train(source, config.micros, 1, 0);
   else engine.evaluate(source, config.micros);
-  RankPlan plan{position, {}, 0, engine.device().flops(), engine.device().work(), traffic_of(grid), {}, engine.device().product_counts};
+  RankPlan plan{position,
+                {},
+                0,
+                engine.device().flops(),
+                engine.device().work(),
+                traffic_of(grid),
+                {},
+                engine.device().product_counts,
+                engine.device().launch_counts,
+                engine.task_counts(),
+                engine.buckets()};
   if (config.training) engine.evaluate(source, 1);  // for its memory
   plan.capacity = engine.measured();
   plan.memory = memory_lines(engine);

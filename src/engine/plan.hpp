@@ -21,6 +21,9 @@ struct RankPlan {
   std::vector<CommunicatorTraffic> traffic;  // of one step
   std::vector<MemoryLine> memory;            // what the capacity is made of
   ProductCounts products;                    // of one step, where none of its micro-batches stands for others
+  LaunchCounts launches;                     // the same of all kernels
+  TaskCounts tasks;                          // of the program of one step; of the first micro-batches, where there are more than are walked
+  BucketPlan buckets;                        // with which the program is compiled
 };
 
 // `beat`, if given, is called at every layer: what it throws ends the plan.

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
-#include <optional>
-#include <tuple>
+#include <utility>
 
 #include "kernels/error.hpp"
 
@@ -16,127 +14,199 @@ namespace {
 // Messages from one rank to another, in order. The number of a message is its place in the line of those sent, or received.
 struct Line {
   int from, to;
-  std::vector<std::pair<int, double>> sent;  // tag and time
+  std::vector<std::pair<int, double>> sent;  // tag and time of arrival
   std::vector<int> receives;                 // tags of the receives that have begun
 };
 
-struct Walker {
-  double clock = 0, busy = 0;
-  std::size_t next = 0;
-  // By chunk, micro-batch and payload: the line and the number of what has been received for a computation.
-  std::map<std::tuple<int, int, Payload>, std::pair<Line*, std::size_t>> inbox;
-  // By chunk and slot: what is still on its way out of it.
-  std::map<std::pair<int, int>, std::vector<std::pair<Line*, std::size_t>>> outbox;
+// A message: its line, and its number there.
+struct Message {
+  Line* line = nullptr;
+  std::size_t number = 0;
 };
+
+struct Walker {
+  double clock = 0, busy = 0, of_messages = 0, of_buckets = 0;
+  std::size_t next = 0;
+  std::deque<Line> lines;                      // to each rank that it sends to
+  std::vector<Message> inbox;                  // by chunk, micro-batch and payload: what has been received for a computation
+  std::vector<std::vector<Message>> outbox;    // by slot of all chunks: what is still on its way out of it
+  std::vector<int> first_slot;                 // of each chunk
+  double transfers_end = 0;                    // of its sums and gathers so far
+  std::vector<double> gathered;                // by bucket: when its weights are there
+  std::vector<std::pair<int, double>> summed;  // by buffer: when the sum that was begun there ends
+};
+
+bool is_computation(const Task& t) {
+  return t.op == Op::forward || t.op == Op::backward || t.op == Op::backward_input || t.op == Op::backward_weights;
+}
 
 class Simulator {
  public:
-  Simulator(const std::vector<Program>& programs, const TaskCosts& costs) : programs_(programs), costs_(costs), walkers_(programs.size()) {}
+  Simulator(const std::vector<Program>& programs, const std::vector<TaskTimes>& times) : programs_(programs), times_(times) {
+    for (std::size_t rank = 0; rank < programs.size(); ++rank) {
+      const Program& program = programs[rank];
+      ensure(times[rank].seconds.size() == program.tasks.size(), "times of {} tasks for a program of {}", times[rank].seconds.size(),
+             program.tasks.size());
+      Walker& w = walkers_.emplace_back();
+      int slots = 0;
+      for (const int n : program.slots) w.first_slot.push_back(std::exchange(slots, slots + n));
+      w.outbox.resize(slots);
+      w.inbox.resize(2 * program.slots.size() * std::size_t(program.shape.micros));
+      w.gathered.resize(times[rank].buckets.kept_whole.size());
+      gather_as_before(int(rank));
+    }
+  }
 
   Simulation run() {
     for (bool progress = true; progress;) {
       progress = false;
       for (std::size_t rank = 0; rank < programs_.size(); ++rank)
-        while (walkers_[rank].next < programs_[rank].tasks.size() && advance(int(rank), programs_[rank].tasks[walkers_[rank].next])) {
+        while (!is_at_end(int(rank)) && advance(int(rank), walkers_[rank].next)) {
           ++walkers_[rank].next;
           progress = true;
         }
     }
     require_ends();
-    Simulation result;
-    for (const Walker& w : walkers_) {
-      result.makespan = std::max(result.makespan, w.clock);
-      result.busy.push_back(w.busy);
-    }
-    return result;
+    return result();
   }
 
  private:
-  Line& line_of(int from, int to) { return lines_.try_emplace({from, to}, Line{from, to, {}, {}}).first->second; }
+  // Behind the step nothing is walked: it was, at the begin.
+  bool is_at_end(int rank) const { return has_ended(rank) || programs_[rank].tasks[walkers_[rank].next].op == Op::step; }
 
-  // Whether the rank could do its next task.
-  bool advance(int rank, const Task& task) {
+  void gather_as_before(int rank) {
+    const std::vector<Task>& tasks = programs_[rank].tasks;
+    auto task = std::find_if(tasks.begin(), tasks.end(), [](const Task& t) { return t.op == Op::step; });
+    for (; task != tasks.end(); ++task)
+      if (task->op == Op::gather) gather(walkers_[rank], *task, times_[rank].seconds[task - tasks.begin()]);
+  }
+
+  Simulation result() {
+    Simulation all;
+    double last = 0, step = 0;
+    for (std::size_t rank = 0; rank < walkers_.size(); ++rank) {
+      Walker& w = walkers_[rank];
+      wait_until(w, w.transfers_end, w.of_buckets);
+      last = std::max(last, w.clock);
+      if (!has_ended(int(rank))) {
+        step = std::max(step, times_[rank].seconds[w.next]);
+        w.busy += times_[rank].seconds[w.next];
+      }
+      all.busy.push_back(w.busy), all.of_messages.push_back(w.of_messages), all.of_buckets.push_back(w.of_buckets);
+    }
+    all.makespan = last + step;
+    return all;
+  }
+
+  Line& line_of(int from, int to) {
+    std::deque<Line>& lines = walkers_[from].lines;
+    const auto known = std::find_if(lines.begin(), lines.end(), [to](const Line& line) { return line.to == to; });
+    return known != lines.end() ? *known : lines.emplace_back(Line{from, to, {}, {}});
+  }
+
+  static void wait_until(Walker& w, double moment, double& waited) {
+    if (moment <= w.clock) return;
+    waited += moment - w.clock;
+    w.clock = moment;
+  }
+
+  Message& inbox(Walker& w, const Task& task, Payload payload) const {
+    const std::size_t micros = std::size_t(programs_.front().shape.micros);
+    return w.inbox[(std::size_t(task.chunk) * micros + std::size_t(task.micro)) * 2 + std::size_t(payload)];
+  }
+  static std::vector<Message>& outbox(Walker& w, const Task& task) { return w.outbox[w.first_slot[task.chunk] + task.slot]; }
+
+  // Whether the rank could do its task.
+  bool advance(int rank, std::size_t number) {
     Walker& w = walkers_[rank];
+    const Task& task = programs_[rank].tasks[number];
+    const double seconds = times_[rank].seconds[number];
     switch (task.op) {
       case Op::send: {
         Line& line = line_of(rank, task.peer);
-        w.outbox[{task.chunk, task.slot}].push_back({&line, line.sent.size()});
-        line.sent.push_back({task.tag, w.clock});
+        outbox(w, task).push_back({&line, line.sent.size()});
+        const double free = line.sent.empty() ? 0 : line.sent.back().second;
+        line.sent.push_back({task.tag, std::max(w.clock, free) + seconds});
         return true;
       }
       case Op::receive: {
         if (task.payload == Payload::activations && !slot_is_free(w, task)) return false;
         Line& line = line_of(task.peer, rank);
-        w.inbox[{task.chunk, task.micro, task.payload}] = {&line, line.receives.size()};
+        inbox(w, task, task.payload) = {&line, line.receives.size()};
         line.receives.push_back(task.tag);
         return true;
       }
       case Op::clear:
+        for (const auto& [buffer, end] : w.summed)
+          if (buffer == task.buffer) wait_until(w, end, w.of_buckets);
+        return true;
       case Op::reduce:
-      case Op::gather:
+        w.transfers_end = std::max(w.clock, w.transfers_end) + seconds;
+        if (task.buffer >= 0) w.summed.push_back({task.buffer, w.transfers_end});
+        return true;
+      case Op::gather: gather(w, task, seconds); return true;
       case Op::step: return true;
       case Op::forward:
       case Op::backward:
       case Op::backward_input:
-      case Op::backward_weights: return compute(w, task);
+      case Op::backward_weights: return compute(w, task, rank, seconds);
     }
     return true;
   }
 
-  bool compute(Walker& w, const Task& task) {
-    const Payload payload = task.op == Op::forward ? Payload::activations : Payload::gradients;
-    const auto awaited = w.inbox.find({task.chunk, task.micro, payload});
-    if (awaited != w.inbox.end() && task.op != Op::backward_weights) {
-      const auto [line, number] = awaited->second;
-      if (line->sent.size() <= number) return false;
-      w.clock = std::max(w.clock, line->sent[number].second + costs_.transfer);
-      w.inbox.erase(awaited);
+  static void gather(Walker& w, const Task& task, double seconds) {
+    w.transfers_end = std::max(w.clock, w.transfers_end) + seconds;
+    w.gathered[task.bucket] = w.transfers_end;
+  }
+
+  bool compute(Walker& w, const Task& task, int rank, double seconds) {
+    Message& awaited = inbox(w, task, task.op == Op::forward ? Payload::activations : Payload::gradients);
+    if (awaited.line && task.op != Op::backward_weights) {
+      if (awaited.line->sent.size() <= awaited.number) return false;
+      wait_until(w, awaited.line->sent[awaited.number].second, w.of_messages);
+      awaited.line = nullptr;
     } else if (task.op == Op::forward && !slot_is_free(w, task)) {
       return false;
     }
-    const double cost = cost_of(task);
-    w.clock += cost, w.busy += cost;
+    if (const BucketPlan& plan = times_[rank].buckets; plan.shard != Shard::none)
+      for (Index part = plan.of(task.chunk).first + task.parts.first; part < plan.of(task.chunk).first + task.parts.last; ++part)
+        for (const int bucket : plan.buckets[part]) wait_until(w, w.gathered[bucket], w.of_buckets);
+    w.clock += seconds, w.busy += seconds;
     return true;
   }
 
   // Without buffers a send ends when the facing receive has begun.
   static bool slot_is_free(Walker& w, const Task& task) {
-    auto& out = w.outbox[{task.chunk, task.slot}];
-    if (std::any_of(out.begin(), out.end(), [](const auto& message) { return message.first->receives.size() <= message.second; })) return false;
+    std::vector<Message>& out = outbox(w, task);
+    if (std::any_of(out.begin(), out.end(), [](const Message& m) { return m.line->receives.size() <= m.number; })) return false;
     out.clear();
     return true;
-  }
-
-  double cost_of(const Task& task) const {
-    const double of_input = task.op == Op::backward || task.op == Op::backward_input ? costs_.backward_input : 0;
-    const double of_weights = task.op == Op::backward || task.op == Op::backward_weights ? costs_.backward_weights : 0;
-    return (task.op == Op::forward ? costs_.forward : of_input + of_weights) / programs_.front().shape.chunks;
   }
 
   bool has_ended(int rank) const { return walkers_[rank].next == programs_[rank].tasks.size(); }
 
   // The rank that one which cannot go on waits for: to send what its next task reads, or to receive what is in its slot.
-  int awaited_by(int rank) const {
-    const Walker& w = walkers_[rank];
+  int awaited_by(int rank) {
+    Walker& w = walkers_[rank];
     const Task& task = programs_[rank].tasks[w.next];
     const Payload payload = task.op == Op::forward ? Payload::activations : Payload::gradients;
-    const auto awaited = w.inbox.find({task.chunk, task.micro, payload});
-    if (task.op != Op::receive && awaited != w.inbox.end()) return awaited->second.first->from;
-    for (const auto& [line, number] : w.outbox.at({task.chunk, task.slot}))
-      if (line->receives.size() <= number) return line->to;
+    const Message& awaited = inbox(w, task, payload);
+    if (task.op != Op::receive && awaited.line) return awaited.line->from;
+    for (const Message& message : outbox(w, task))
+      if (message.line->receives.size() <= message.number) return message.line->to;
     return rank;
   }
 
   std::string place_of(int rank) const {
-    if (has_ended(rank)) return fmt::format("rank {} at its end", rank);
+    if (is_at_end(rank)) return fmt::format("rank {} at its end", rank);
     const Task& t = programs_[rank].tasks[walkers_[rank].next];
     return fmt::format("rank {} at '{}' of chunk {}, micro-batch {}", rank, name_of(t.op), t.chunk, t.micro);
   }
 
   // Of ranks that cannot go on, each the next one's: until one comes again, or has ended.
-  std::string waits_from(int rank) const {
+  std::string waits_from(int rank) {
     std::vector<int> chain{rank};
-    while (!has_ended(chain.back())) {
+    while (!is_at_end(chain.back())) {
       const int next = awaited_by(chain.back());
       const auto before = std::find(chain.begin(), chain.end(), next);
       const bool again = before != chain.end();
@@ -149,22 +219,30 @@ class Simulator {
     return text;
   }
 
-  void require_ends() const {
-    for (int rank = 0; rank < int(programs_.size()); ++rank) ensure(has_ended(rank), "the schedule deadlocks: {}", waits_from(rank));
-    for (const auto& [pair, line] : lines_) {
-      ensure(line.sent.size() == line.receives.size(), "rank {} sends {} messages to rank {}, which receives {}", pair.first, line.sent.size(),
-             pair.second, line.receives.size());
-      for (std::size_t i = 0; i < line.sent.size(); ++i)
-        ensure(line.sent[i].first == line.receives[i], "message {} from rank {} to rank {} is sent with tag {} and received with tag {}", i,
-               pair.first, pair.second, line.sent[i].first, line.receives[i]);
-    }
+  void require_ends() {
+    for (int rank = 0; rank < int(programs_.size()); ++rank) ensure(is_at_end(rank), "the schedule deadlocks: {}", waits_from(rank));
+    for (const Walker& w : walkers_)
+      for (const Line& line : w.lines) {
+        ensure(line.sent.size() == line.receives.size(), "rank {} sends {} messages to rank {}, which receives {}", line.from, line.sent.size(),
+               line.to, line.receives.size());
+        for (std::size_t i = 0; i < line.sent.size(); ++i)
+          ensure(line.sent[i].first == line.receives[i], "message {} from rank {} to rank {} is sent with tag {} and received with tag {}", i,
+                 line.from, line.to, line.sent[i].first, line.receives[i]);
+      }
   }
 
   const std::vector<Program>& programs_;
-  TaskCosts costs_;
-  std::vector<Walker> walkers_;
-  std::map<std::pair<int, int>, Line> lines_;
+  const std::vector<TaskTimes>& times_;
+  std::deque<Walker> walkers_;
 };
+
+double cost_of(const Task& task, const TaskCosts& costs, int chunks) {
+  if (task.op == Op::send) return costs.transfer;
+  if (!is_computation(task)) return 0;
+  const double of_input = task.op == Op::backward || task.op == Op::backward_input ? costs.backward_input : 0;
+  const double of_weights = task.op == Op::backward || task.op == Op::backward_weights ? costs.backward_weights : 0;
+  return (task.op == Op::forward ? costs.forward : of_input + of_weights) / chunks;
+}
 
 }  // namespace
 
@@ -182,6 +260,15 @@ double idle_part(Schedule schedule, const PipelineShape& shape) {
   return waits / (m + waits);
 }
 
-Simulation simulate(const std::vector<Program>& programs, const TaskCosts& costs) { return Simulator(programs, costs).run(); }
+Simulation timeline(const std::vector<Program>& programs, const std::vector<TaskTimes>& times) { return Simulator(programs, times).run(); }
+
+Simulation simulate(const std::vector<Program>& programs, const TaskCosts& costs) {
+  std::vector<TaskTimes> times;
+  for (const Program& program : programs) {
+    TaskTimes& of_rank = times.emplace_back();
+    for (const Task& task : program.tasks) of_rank.seconds.push_back(cost_of(task, costs, program.shape.chunks));
+  }
+  return timeline(programs, times);
+}
 
 }  // namespace gyr

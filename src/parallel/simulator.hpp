@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Times the programs of all ranks of a pipeline without a network: each rank walks its own; a computation waits for what was received for it,
-// and a slot is taken again only when its last message has found its receiver.
+// Times the programs of all ranks of a pipeline without a network: each rank walks its own; a computation waits for what was received for it and for
+// the weights that are gathered for it, a slot is taken again only when its last message has found its receiver, and a step begins when all ranks
+// have come to it and all gradients are summed. Beside what a rank computes, its sums and gathers follow each other.
 #pragma once
 
 #include "src/parallel/program.hpp"
@@ -14,9 +15,18 @@ struct TaskCosts {
   double compute() const { return forward + backward_input + backward_weights; }
 };
 
+// Of one rank, for each task of its program: what it computes, or what its send, sum or gather is under way.
+struct TaskTimes {
+  std::vector<double> seconds;
+  BucketPlan buckets = {};  // with which the program is compiled
+};
+
+// A rank's time is busy + waits + what it waits at the end for the others.
 struct Simulation {
   double makespan = 0;
-  std::vector<double> busy;  // of each rank
+  std::vector<double> busy;         // of each rank
+  std::vector<double> of_messages;  // what it waits for messages of its neighbours
+  std::vector<double> of_buckets;   // ... for sums of gradients, and for weights
 };
 
 // The part of a step in which a rank waits, were all stages and thirds of their work equal and transfers free: w / (m + w), where
@@ -25,6 +35,8 @@ struct Simulation {
 double idle_part(Schedule, const PipelineShape&);
 
 // Exit::internal naming the tasks that wait for each other where the programs deadlock, and messages that are not received as they were sent.
+// Gathers behind the step are those behind the step before: they begin with the program.
+Simulation timeline(const std::vector<Program>& programs, const std::vector<TaskTimes>&);
 Simulation simulate(const std::vector<Program>& programs, const TaskCosts&);
 
 }  // namespace gyr

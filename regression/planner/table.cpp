@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `make planner`: the planner beside the public record. `--fit`: fits the constants of each cluster anew, with the error on steps left out.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+
+#include "regression/planner/published.hpp"
+#include "src/base/table.hpp"
+
+namespace gyr::testing {
+namespace {
+
+// The steps of the machine that a file describes.
+std::map<std::string, std::vector<PlannedStep>> steps_by_cluster() {
+  std::map<std::string, std::vector<PlannedStep>> all;
+  for (const PublishedStep& step : published_steps()) {
+    const std::string file = cluster_file(step.source);
+    all[file].emplace_back(step, read_cluster(file));
+  }
+  return all;
+}
+
+std::string constants_of(const Cluster& c) {
+  return fmt::format("products {:.4g}, fused {:.4g}, memory {:.4g}, links {:.4g}, step {:.4g} ms", c.fit.products, c.fit.fused, c.fit.memory,
+                     c.fit.links, 1e3 * c.fit.step);
+}
+
+void show(const std::string& file, const std::vector<PlannedStep>& steps) {
+  const Cluster cluster = read_cluster(file);
+  Table table({{"step", false, 60},
+               {"published s", true},
+               {"predicted s", true},
+               {"error %", true},
+               {"micro-batch / virtual stages"},
+               {"compute %", true},
+               {"layers' transfers %", true},
+               {"messages %", true},
+               {"replicas %", true},
+               {"rest %", true}});
+  double sum = 0, worst = 0;
+  for (const PlannedStep& step : steps) {
+    const Prediction p = step.prediction(cluster);
+    const double error = p.seconds / step.published().seconds - 1;
+    sum += std::abs(error), worst = std::max(worst, std::abs(error));
+    std::vector<std::string> row{step.published().name(), fmt::format("{:.4g}", step.published().seconds), fmt::format("{:.4g}", p.seconds),
+                                 fmt::format("{:+.1f}", 100 * error), step.fastest(cluster)};
+    for (const double part : {p.compute, p.transfers, p.messages, p.buckets, p.rest}) row.push_back(fmt::format("{:.1f}", 100 * part / p.seconds));
+    table.row(row);
+  }
+  std::printf("\n%s: %s\n%s mean error %.2f %%, worst %.2f %%\n", cluster.name.c_str(), constants_of(cluster).c_str(), table.str().c_str(),
+              100 * sum / double(steps.size()), 100 * worst);
+}
+
+// Which of the ways a step was run in, and the constants, settle each other.
+Cluster fit(const Cluster& from, std::vector<PlannedStep>& steps, std::size_t without, int times, int rounds) {
+  Cluster cluster = from;
+  for (int time = 0; time < times; ++time) {
+    std::vector<const PlannedStep*> some;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      steps[i].settle(cluster);
+      if (i != without) some.push_back(&steps[i]);
+    }
+    cluster = fitted(cluster, some, rounds);
+  }
+  return cluster;
+}
+
+void fit_and_show(const std::string& file, std::vector<PlannedStep>& steps, bool leave_out) {
+  Cluster start = read_cluster(file);
+  if (start.fit.products == 1) start.fit = {0.7, 0.5, 0.8, 0.8, 0.1};
+  const Cluster all = fit(start, steps, steps.size(), 2, 6);
+  double sum = 0;
+  for (const PlannedStep& step : steps) {
+    const double error = error_of(step, all);
+    std::printf("  %-40s %+.1f %%\n", step.published().name().c_str(), 100 * error);
+    sum += std::abs(error);
+  }
+  std::printf("%s\n  %s\n  mean error %.2f %%\n", file.c_str(), constants_of(all).c_str(), 100 * sum / double(steps.size()));
+  if (!leave_out) return;
+  double out = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) out += std::abs(error_of(steps[i], fit(all, steps, i, 1, 3)));
+  std::printf("  mean error of a step that the constants were not fitted to %.2f %%\n", 100 * out / double(steps.size()));
+}
+
+}  // namespace
+}  // namespace gyr::testing
+
+int main(int argc, char** argv) {
+  using namespace gyr;
+  using namespace gyr::testing;
+  MPI_Init(&argc, &argv);
+  {
+    const Kokkos::ScopeGuard kokkos;
+    const std::string_view word = argc > 1 ? argv[1] : "", which = argc > 2 ? argv[2] : "";
+    const auto begin = std::chrono::steady_clock::now();
+    for (auto& [file, steps] : steps_by_cluster()) {
+      if (file.find(which) == std::string::npos) continue;
+      if (word.starts_with("--fit")) fit_and_show(file, steps, word != "--fit-only");
+      else show(file, steps);
+    }
+    std::printf("%.1f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  MPI_Finalize();
+}

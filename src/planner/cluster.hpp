@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A cluster as its file describes it: nodes of equal devices, one for each rank, and the links between them by class. What no data sheet says,
+// because it depends on kernels and libraries, is in few constants, which are fitted to measured steps.
+#pragma once
+
+#include <string>
+
+#include "kernels/scalar.hpp"
+#include "src/deck/deck.hpp"
+
+namespace gyr {
+
+// From one device to another, in one direction.
+struct Link {
+  double latency = 0;    // seconds
+  double bandwidth = 0;  // bytes a second, of one device
+};
+
+struct Cluster {
+  std::string name;
+  Index nodes = 0;         // 0: as many as a run asks for
+  Index island_nodes = 0;  // nodes that share a network; 0: all
+  Index per_node = 1;      // devices
+
+  struct Device {
+    double memory = 0;                          // bytes
+    double memory_bandwidth = 0;                // bytes a second
+    double fp64 = 0, fp32 = 0, bf16 = 0;        // peak of matrix products, flop/s
+    double watts = 0;                           // 0: not known
+    bool fused = false;                         // tiles of attention stay on the chip
+    double product_rate(DType operands) const;  // of matrix products
+  } device;
+
+  Link node, network, islands;  // inside a node, between nodes of an island, between islands
+
+  // Fitted: what part of the numbers above is reached, and what a step costs besides.
+  struct Fit {
+    double products = 1;  // of the peak, large matrix products
+    double fused = 1;     // of the peak, products inside attention and scan
+    double memory = 1;    // of the bandwidth, passes over memory
+    double links = 1;     // of the bandwidth, transfers
+    double step = 0;      // seconds in which nothing of the model is done: data, host, what is not hidden
+  } fit;
+
+  static constexpr int constants = 5;  // of Fit
+  Index devices() const { return nodes * per_node; }
+};
+
+// Exit::missing or Exit::config with file:line.
+Cluster read_cluster(const std::string& file);
+// What keys there are, for help.
+std::string cluster_keys();
+// As a file, which reads back the same; `comment` stands before it, in lines that begin with #.
+std::string to_yaml(const Cluster&, const std::string& comment);
+
+}  // namespace gyr

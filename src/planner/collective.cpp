@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/collective.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gyr {
+
+namespace {
+
+// The links of ranks that stand so.
+class Links {
+ public:
+  Links(const GroupPlacement& p, const Cluster& c) : p_(p), node_(c.node), between_(p.islands > 1 ? c.islands : c.network), part_(c.fit.links) {}
+
+  // All ranks of a node that take part carry what goes to the next: a ring for each of them.
+  double ring_bandwidth() const {
+    if (p_.nodes == 1) return part_ * node_.bandwidth;
+    const double out = between_.bandwidth * p_.on_fullest_node;
+    return part_ * (p_.on_fullest_node > 1 ? std::min(node_.bandwidth, out) : out);
+  }
+  double slowest() const { return part_ * (p_.nodes > 1 ? between_.bandwidth : node_.bandwidth); }
+  double latency() const { return p_.nodes > 1 ? between_.latency : node_.latency; }
+  double ring_latency() const { return (p_.nodes > 1 ? p_.nodes : 0) * between_.latency + (p_.ranks - std::max(1, p_.nodes)) * node_.latency; }
+  double tree_latency() const {
+    return std::ceil(std::log2(double(p_.nodes))) * between_.latency + std::ceil(std::log2(double(p_.on_fullest_node))) * node_.latency;
+  }
+
+ private:
+  GroupPlacement p_;
+  Link node_, between_;
+  double part_;
+};
+
+// Each rank's n-th part to every other one, those of the same node by their own links.
+double all_to_all(double bytes, const GroupPlacement& p, const Cluster& c, const Links& links) {
+  const double each = bytes / p.ranks;
+  const double inside = each * (p.on_fullest_node - 1) / (c.fit.links * c.node.bandwidth);
+  const double outside = p.nodes > 1 ? each * (p.ranks - p.on_fullest_node) / links.slowest() : 0;
+  return std::max(inside, outside) + links.latency();
+}
+
+// Of one transfer.
+double seconds_of_one(Operation op, double bytes, const GroupPlacement& p, const Cluster& c) {
+  const Links links(p, c);
+  const double n = p.ranks, ring = links.ring_bandwidth();
+  switch (op) {
+    case Operation::all_reduce: return 2 * std::min((n - 1) / n * bytes / ring + links.ring_latency(), bytes / ring + links.tree_latency());
+    case Operation::reduce_scatter: return (n - 1) / n * bytes / ring + std::min(links.ring_latency(), 2 * links.tree_latency());
+    case Operation::all_gather: return (n - 1) * bytes / ring + std::min(links.ring_latency(), 2 * links.tree_latency());
+    case Operation::broadcast: return bytes / ring + links.tree_latency();
+    case Operation::send:
+    case Operation::shift: return bytes / links.slowest() + links.latency();
+    case Operation::receive: return 0;
+    case Operation::all_to_all: return all_to_all(bytes, p, c, links);
+  }
+  return 0;
+}
+
+}  // namespace
+
+double seconds_of(Operation op, const Traffic& traffic, const GroupPlacement& placement, const Cluster& cluster) {
+  if (traffic.calls == 0 || placement.ranks == 1) return 0;
+  return double(traffic.calls) * seconds_of_one(op, double(traffic.bytes) / double(traffic.calls), placement, cluster);
+}
+
+}  // namespace gyr

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/kernel_times.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "src/planner/profile.hpp"
+
+namespace gyr {
+
+namespace {
+
+bool is_product(std::string_view kernel) { return kernel.ends_with("gemm"); }
+bool is_attention(std::string_view kernel) { return kernel.starts_with("attention"); }
+
+double seconds_of(const LaunchShape& s, DType precision, const Cluster& c) {
+  const double peak = c.device.product_rate(precision), passes = s.bytes / (c.fit.memory * c.device.memory_bandwidth);
+  if (s.kernel == "gemm") return std::max(s.flops / (c.fit.products * peak), passes);
+  if (is_product(s.kernel) || (c.device.fused && is_attention(s.kernel))) return s.flops / (c.fit.fused * peak);
+  return passes;
+}
+
+}  // namespace
+
+double seconds_of(const LaunchCounts& launches, DType precision, const Cluster& cluster, const Profile* profile) {
+  double sum = 0;
+  for (const auto& [shape, count] : launches) {
+    const double measured = profile ? profile->seconds_of(shape, precision) : 0;
+    sum += double(count.calls) * (measured > 0 ? measured : seconds_of(shape, precision, cluster));
+  }
+  return sum;
+}
+
+}  // namespace gyr

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Seconds of what a device computes. Where a profile has measured a kernel on this machine, they come from there (profile.hpp); else
+//   a product      max(flops / (products * peak), bytes / (memory * bandwidth))
+//   of attention or a scan, and where attention's tiles stay on the chip all of attention   flops / (fused * peak)
+//   anything else  bytes / (memory * bandwidth)
+// with the fitted constants of the cluster.
+#pragma once
+
+#include "kernels/device.hpp"
+#include "src/planner/cluster.hpp"
+
+namespace gyr {
+
+class Profile;
+
+double seconds_of(const LaunchCounts&, DType precision, const Cluster&, const Profile* = nullptr);
+
+}  // namespace gyr

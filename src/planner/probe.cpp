@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/probe.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "kernels/communicator.hpp"
+#include "kernels/elementwise.hpp"
+#include "kernels/mpi/node.hpp"
+#include "kernels/mpi/transport.hpp"
+#include "src/base/stopwatch.hpp"
+#include "src/engine/product_times.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr int repetitions = 9;
+constexpr Index many_bytes = Index(8) << 20;
+
+double median(std::vector<double> x) {
+  std::nth_element(x.begin(), x.begin() + std::ptrdiff_t(x.size() / 2), x.end());
+  return x[x.size() / 2];
+}
+
+template <class Body>
+double median_seconds(Communicator& ranks, Device& dev, const Body& body) {
+  std::vector<double> seconds;
+  for (int i = 0; i < repetitions; ++i) {
+    ranks.barrier();
+    double once = 0;
+    {
+      const Stopwatch watch(once);
+      body();
+      dev.fence();
+    }
+    seconds.push_back(once);
+  }
+  return ranks.max(median(seconds));
+}
+
+// The best of a few shapes, large and as layers have them.
+double product_rate(DType precision, Communicator& ranks) {
+  ProductCounts shapes;
+  for (const auto& [m, n, k] : {std::array<Index, 3>{1024, 1024, 1024}, {1024, 1536, 512}, {512, 512, 512}, {2048, 512, 1024}})
+    shapes[{"gemm", false, true, false, m, n, k, k, k, n, precision, precision}] = 1;
+  double best = 0;
+  for (const ProductTime& time : time_products(shapes)) best = std::max(best, time.flops() / time.by_choice());
+  return -ranks.max(-best);
+}
+
+// Bytes a second of y += x, beyond all caches.
+double memory_bandwidth(Communicator& ranks) {
+  constexpr Index n = Index(16) << 20;
+  Device dev(false, 2 * n * Index(sizeof(float)) + 4096);
+  const auto x = dev.scratch.tensor<float>(n), y = dev.scratch.tensor<float>(n);
+  fill<float>(dev, x, 1), fill<float>(dev, y, 1);
+  return 3.0 * sizeof(float) * n / median_seconds(ranks, dev, [&] { add<float>(dev, Tensor1<const float>(x), y); });
+}
+
+// Every rank sends to the next one and receives from the last at the same time.
+Link ring(Communicator& ranks) {
+  const Index most = many_bytes / Index(sizeof(float));
+  Device dev(false, 2 * many_bytes + 4096);
+  const auto x = dev.scratch.tensor<float>(most), y = dev.scratch.tensor<float>(most);
+  fill<float>(dev, x, 1), fill<float>(dev, y, 1);
+  const int n = ranks.size(), next = (ranks.rank() + 1) % n, last = (ranks.rank() + n - 1) % n;
+  const auto seconds = [&](Index size, int times) {
+    const Tensor1<const float> out(x.data(), size);
+    const Tensor1<float> in(y.data(), size);
+    return median_seconds(ranks, dev,
+                          [&] {
+                            for (int i = 0; i < times; ++i) ranks.start_shift<float>(dev, out, next, in, last).device_wait(dev);
+                          }) /
+           times;
+  };
+  seconds(most, 1);  // what is made at the first transfer is not measured
+  const double latency = seconds(1, 50), large = seconds(most, 2);
+  return {latency, double(many_bytes) / std::max(large - latency, 1e-9)};
+}
+
+MPI_Comm split(MPI_Comm world, int color, int key) {
+  MPI_Comm part;
+  MPI_Comm_split(world, color, key, &part);
+  return part;
+}
+
+// Ranks of this machine, and those of all machines that have the same place on theirs.
+struct Places {
+  int here, place, machines;
+};
+
+Places places_of(MPI_Comm world) {
+  MPI_Comm node = node_of(world);
+  Places places{};
+  MPI_Comm_size(node, &places.here);
+  MPI_Comm_rank(node, &places.place);
+  MPI_Comm_free(&node);
+  const int first = places.place == 0;
+  MPI_Allreduce(&first, &places.machines, 1, MPI_INT, MPI_SUM, world);
+  return places;
+}
+
+double memory_of_machine() { return double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE)); }
+
+}  // namespace
+
+Probe probe_machine(MPI_Comm world) {
+  const Patience patience = patience_of(world);
+  MPI_Comm all;
+  MPI_Comm_dup(world, &all);
+  Communicator ranks("world", mpi_transport(all, patience));
+  const Places places = places_of(world);
+  Probe probe;
+  Cluster& c = probe.cluster;
+  c.name = "measured by gyrfalcon probe";
+  c.nodes = places.machines, c.per_node = Index(ranks.max(places.here));
+  c.device.memory = -ranks.max(-memory_of_machine() / double(places.here));
+  c.device.bf16 = product_rate(DType::bf16, ranks);
+  c.device.fp32 = product_rate(DType::f32, ranks);
+  c.device.fp64 = product_rate(DType::f64, ranks);
+  c.device.memory_bandwidth = memory_bandwidth(ranks);
+  probe.comment = fmt::format(
+      "Measured by {} ranks on {} machine{}, all at once, each as a device: the best rate of four shapes of products, y += x, and a "
+      "ring of ranks.",
+      ranks.size(), places.machines, places.machines > 1 ? "s" : "");
+  if (patience == Patience::sleep) probe.comment += "\nThere were fewer cores than threads: rates and links are of ranks that take turns.";
+  int rank = 0;
+  MPI_Comm_rank(world, &rank);
+  if (c.per_node > 1) {
+    Communicator neighbours("node", mpi_transport(node_of(world), patience));
+    c.node = ring(neighbours);
+    c.node.latency = ranks.max(c.node.latency), c.node.bandwidth = -ranks.max(-c.node.bandwidth);
+  } else {
+    c.node = {0, c.device.memory_bandwidth};
+    probe.comment += "\nOne rank on a machine: links.node was not measured, and is taken to be the memory's.";
+  }
+  c.network = c.islands = c.node;
+  if (places.machines > 1) {
+    Communicator alike("network", mpi_transport(split(world, places.place, rank), patience));
+    if (alike.size() > 1) c.network = ring(alike);
+    c.network.latency = ranks.max(c.network.latency), c.network.bandwidth = -ranks.max(-c.network.bandwidth);
+    c.islands = c.network;
+  } else {
+    probe.comment += "\nOne machine: links.network and links.islands were not measured, and are links.node's.";
+  }
+  return probe;
+}
+
+}  // namespace gyr

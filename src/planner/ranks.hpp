@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where the ranks of a communicator stand in a cluster.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/parallel/layout.hpp"
+#include "src/planner/cluster.hpp"
+
+namespace gyr {
+
+// So many ranks on so many nodes of so many islands.
+struct GroupPlacement {
+  int ranks = 1, nodes = 1, islands = 1;
+  int on_fullest_node = 1;
+  bool operator==(const GroupPlacement&) const = default;
+};
+
+// Of ranks of the job, which fill node after node.
+GroupPlacement placement_of(const std::vector<int>& ranks, const Cluster&);
+
+// The ranks of the communicator of this name (Grid::visit) that a position is in.
+std::vector<int> ranks_of(const Layout&, int position, const std::string& communicator);
+
+}  // namespace gyr
