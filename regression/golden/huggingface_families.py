@@ -46,7 +46,7 @@ deepseek_v3 = dict(decoder, num_attention_heads=4, num_key_value_heads=4, q_lora
 del deepseek_v3["head_dim"]
 gpt_oss = dict(decoder, num_hidden_layers=4, num_local_experts=5, num_experts_per_tok=2, intermediate_size=12, sliding_window=6, rope_parameters=dict(
     rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.5, truncate=False, rope_theta=50.0))
-t5 = dict(vocab_size=40, d_model=16, d_kv=6, d_ff=20, num_layers=2, num_heads=4, relative_attention_num_buckets=8, relative_attention_max_distance=20,
+t5 = dict(vocab_size=40, d_model=16, d_kv=6, d_ff=20, num_layers=2, num_heads=4, relative_attention_num_buckets=16, relative_attention_max_distance=80,
           dropout_rate=0.0, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
 falcon = dict(vocab_size=40, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, multi_query=True, parallel_attn=True, alibi=False, bias=False,
               new_decoder_architecture=False, tie_word_embeddings=False, max_position_embeddings=512, bos_token_id=1, eos_token_id=2)
@@ -180,14 +180,14 @@ def drawn(name, seed):
         elif "conv1d.weight" in weight:
             value = draw
         elif "relative_attention_bias" in weight:
-            value = draw
+            value = 3 * draw
         elif weight.endswith("bias"):
             value = 0.3 * draw
         elif "embed" in weight or weight.startswith("shared") or ".wte." in weight or ".wpe." in weight:
             value = 1.7 * draw / (math.sqrt(meta.shape[-1]) if scaled else 1)
         else:
             value = 1.7 * draw / math.sqrt(meta.shape[-1]) * \
-                (2 if any(part in weight for part in ("out_proj", "o_proj", "down_proj")) else 3 if ".o.weight" in weight or ".wo." in weight else 1)
+                (2 if any(part in weight for part in ("out_proj", "o_proj", "down_proj")) else 4 if ".o.weight" in weight or ".wo." in weight else 1)
         weights[weight] = value.float().contiguous()
     return weights
 
