@@ -209,7 +209,7 @@ GYR_KERNEL finish_kernel(Index num_heads, Index width, Global<const Acc<T>> o, G
   using A = Acc<T>;
   each_row(out.rows() * num_heads, [&](Index task) {
     const Index r = task / num_heads, h = task % num_heads;
-    const auto [top, sum, shrink] = with_sink(sinks ? sinks.load(h) : -std::numeric_limits<A>::infinity(), m.load(r, h), l.load(r, h));
+    const auto [top, sum, shrink] = with_sink(sinks.columns() > 0 ? sinks.load(h) : -std::numeric_limits<A>::infinity(), m.load(r, h), l.load(r, h));
     const A inverse = sum > 0 ? shrink / sum : A(0);
     for (Index c = h * width + lane(); c < (h + 1) * width; c += warp_size) out.store(r, c, T(o.load(r, c) * inverse));
     sync_warp();  // lse may be m, which all have read
