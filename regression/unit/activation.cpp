@@ -9,7 +9,8 @@ namespace {
 
 constexpr Index height = 21, width = 37, full = 48;  // widths that fill no vector and whole ones
 constexpr double m = 0.75;
-constexpr Activation all[] = {Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu2, Activation::tanh, Activation::relu};
+constexpr Activation all[] = {Activation::silu, Activation::gelu,           Activation::gelu_tanh, Activation::relu2,
+                              Activation::tanh, Activation::clamped_swiglu, Activation::relu};
 
 // The formulas of the header, and slopes by the product rule.
 double value(Activation a, double x) {
@@ -19,10 +20,14 @@ double value(Activation a, double x) {
     case Activation::gelu_tanh: return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::relu2: return std::pow(std::max(x, 0.0), 2);
     case Activation::tanh: return std::tanh(x);
+    case Activation::clamped_swiglu: return std::min(x, 7.0) / (1 + std::exp(-1.702 * std::min(x, 7.0)));
     case Activation::relu: return std::max(x, 0.0);
   }
   return 0;
 }
+// What a gate is multiplied by, and its slope.
+double beside(Activation a, double up) { return a == Activation::clamped_swiglu ? std::clamp(up, -7.0, 7.0) + 1 : up; }
+double beside_slope(Activation a, double up) { return a == Activation::clamped_swiglu && std::abs(up) > 7 ? 0 : 1; }
 double slope_at(Activation a, double x) {
   constexpr double h = 1e-5;
   return (8 * (value(a, x + h) - value(a, x - h)) - (value(a, x + 2 * h) - value(a, x - 2 * h))) / (12 * h);
@@ -34,12 +39,13 @@ void gated_agrees_with_plain_loops(Activation a, Index width) {
   const auto gate_up = bench.normal<T>(height, 2 * width), dgate_up = bench.normal<T>(height, 2 * width);
   const auto y = bench.normal<T>(height, width), dy = bench.normal<T>(height, width);
   std::vector<double> want(height * width), slopes(2 * height * width);
+  for (Index i = 0; i < height * 2 * width && a == Activation::clamped_swiglu; ++i) gate_up.data()[i] = T(5 * double(gate_up.data()[i]));  // to the limits
   for (Index r = 0; r < height; ++r)
     for (Index f = 0; f < width; ++f) {
       const double s = m * double(gate_up(r, f)), up = double(gate_up(r, width + f)), d = double(dy(r, f));
-      want[r * width + f] = up * value(a, s);
-      slopes[2 * r * width + f] = d * up * slope_at(a, s) * m;
-      slopes[(2 * r + 1) * width + f] = d * value(a, s);
+      want[r * width + f] = beside(a, up) * value(a, s);
+      slopes[2 * r * width + f] = d * beside(a, up) * slope_at(a, s) * m;
+      slopes[(2 * r + 1) * width + f] = d * value(a, s) * beside_slope(a, up);
     }
   glu<T>(bench.dev, a, gate_up, m, y);
   glu_backward<T>(bench.dev, a, dy, gate_up, m, dgate_up);
