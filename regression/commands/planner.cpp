@@ -31,12 +31,12 @@ TEST(planner, a_plan_on_a_cluster_says_how_long_a_step_takes) {
   const double seconds = number_in(r.out, R"(a step +([0-9.e+-]+) s;)"), mfu = number_in(r.out, R"(MFU +([0-9.]+) %)"),
                days = number_in(r.out, R"(training +([0-9.e+-]+) days)"), rate = number_in(r.out, R"(s; ([0-9.e+-]+) tokens/s)");
   EXPECT_GT(seconds, 0) << r.out;
-  EXPECT_GT(mfu, 5), EXPECT_LT(mfu, 100);
+  EXPECT_GT(mfu, 5);
+  EXPECT_LT(mfu, 100);
   EXPECT_NEAR(days * 86400 * rate / 1e12, 1, 1e-2);
-  Words faster = asked;
-  faster[7] = "parallel.tensor=8";
-  std::replace(faster.begin(), faster.end(), clusters + "h100.yaml", clusters + "a100-selene.yaml");
-  EXPECT_GT(number_in(run(faster).out, R"(a step +([0-9.e+-]+) s;)"), 1.5 * seconds) << "an A100 is slower";
+  Words slower = asked;
+  std::replace(slower.begin(), slower.end(), clusters + "h100.yaml", clusters + "a100-selene.yaml");
+  EXPECT_GT(number_in(run(slower).out, R"(a step +([0-9.e+-]+) s;)"), 1.5 * seconds) << "an A100 is slower";
   EXPECT_EQ(run({"plan", deck, "--ranks", "64"}).out.find("predicted"), std::string::npos);
 }
 
