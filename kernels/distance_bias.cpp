@@ -21,7 +21,8 @@ Index far_bucket(Index distance, Index exact, Index max_distance, Index count) {
 DistanceBuckets::DistanceBuckets(Index count, Index max_distance, bool both_ways)
     : count(count), both_ways(both_ways), of_one_way(both_ways ? count / 2 : count) {
   const Index exact = of_one_way / 2;
-  ensure(count <= most && exact >= 1 && (!both_ways || count % 2 == 0) && max_distance > exact, "{} buckets of distances up to {}", count, max_distance);
+  ensure(count <= most && exact >= 1 && (!both_ways || count % 2 == 0) && max_distance > exact, "{} buckets of distances up to {}", count,
+         max_distance);
   for (Index b = 0; b <= exact; ++b) nearest[b] = std::int32_t(b);
   Index distance = exact;
   for (Index b = exact + 1; b < of_one_way; ++b) {
@@ -43,8 +44,7 @@ void distance_bias_backward(Device& dev, const DistanceBuckets& buckets, Tensor2
   ensure(Index(dtable.extent(0)) == buckets.count && dtable.extent(1) == dbias.extent(0), "a table ({},{}) of {} buckets for {} heads",
          dtable.extent(0), dtable.extent(1), buckets.count, dbias.extent(0));
   const double n = double(dbias.extent(0)) * double(dbias.extent(1));
-  if (const auto run = dev.launch("distance_bias_backward", n, sizeof(A) * n))
-    backend::distance_bias_backward<A>(dev, buckets, dbias, zero, dtable);
+  if (const auto run = dev.launch("distance_bias_backward", n, sizeof(A) * n)) backend::distance_bias_backward<A>(dev, buckets, dbias, zero, dtable);
 }
 
 GYR_DISTANCE_BIAS(double)

@@ -12,9 +12,9 @@ namespace gyr {
 
 struct DistanceBuckets {
   static constexpr Index most = 256;
-  Index count = 0;                             // of all
-  bool both_ways = false;                      // half of them for keys ahead of the query; otherwise such keys count as near as the query's own
-  Index of_one_way = 0;                        // count, or half of it
+  Index count = 0;                              // of all
+  bool both_ways = false;                       // half of them for keys ahead of the query; otherwise such keys count as near as the query's own
+  Index of_one_way = 0;                         // count, or half of it
   std::array<std::int32_t, most> nearest = {};  // of those of one way: the least distance in each, rising; from 0
 
   // Distances from max_distance on share the last bucket; half of one way's buckets hold one distance each. 2 <= count <= most.

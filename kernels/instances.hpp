@@ -56,8 +56,8 @@
   template void head_norm_backward<T>(Device&, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>, Matrix<const Acc<T>>, Matrix<T>, \
                                       Tensor1<Acc<T>>, double);
 
-#define GYR_DISTANCE_BIAS(A)                                                                                       \
-  template void distance_bias<A>(Device&, const DistanceBuckets&, Tensor2<const A>, Index, Tensor2<A>);            \
+#define GYR_DISTANCE_BIAS(A)                                                                            \
+  template void distance_bias<A>(Device&, const DistanceBuckets&, Tensor2<const A>, Index, Tensor2<A>); \
   template void distance_bias_backward<A>(Device&, const DistanceBuckets&, Tensor2<const A>, Index, Tensor2<A>);
 #define GYR_DROPOUT(T) template void drop<T>(Device&, const Dropout&, const TokenPlaces&, Index, Tensor2<const T>, Tensor2<T>);
 

@@ -13,6 +13,13 @@ struct Bundle {
   AnyTensor2 bias = {};    // what scores are added by distance (buckets, heads of this rank)
 
   enum class Part { stream, source, bias };
+  // What a transfer of a part is for, or of its gradient.
+  static const char* purpose(Part part, bool gradient) {
+    constexpr const char* purposes[][2] = {{"stream: rows x hidden", "gradient of the stream: rows x hidden"},
+                                           {"source: rows x hidden", "gradient of the source: rows x hidden"},
+                                           {"bias of distances: buckets x heads", "gradient of the bias of distances: buckets x heads"}};
+    return purposes[std::size_t(part)][gradient];
+  }
   // body(part, tensor) for each tensor of it, in an order that is the same everywhere.
   template <class Body>
   void each(Body&& body) const {

@@ -35,7 +35,8 @@ void check_encoder(const ModelConfig& c) {
 void check_relative_bias(const ModelConfig& c) {
   const RelativeBiasConfig& r = c.attention.relative_bias;
   if (r.buckets == 0) return;
-  require(r.buckets >= 4 && r.buckets % 2 == 0, Exit::config, "model.attention.relative_bias.buckets = {}: take an even number, 4 or more", r.buckets);
+  require(r.buckets >= 4 && r.buckets % 2 == 0, Exit::config, "model.attention.relative_bias.buckets = {}: take an even number, 4 or more",
+          r.buckets);
   require(r.max_distance > r.buckets / 2, Exit::config,
           "model.attention.relative_bias.max_distance = {}: {} distances have buckets of their own; take more than these", r.max_distance,
           r.buckets / 2);

@@ -43,7 +43,7 @@ struct AttentionConfig {
   Index window = 0;     // tokens that a query sees, its own among them, and as many ahead if not causal; 0: all. No setting here: see WindowConfig
   double soft_cap = 0;  // bound that scores tend to by tanh; 0: none
   RelativeBiasConfig relative_bias = {};
-  bool sinks = false;   // a learned score of each head that takes a part of its attention and has no value
+  bool sinks = false;  // a learned score of each head that takes a part of its attention and has no value
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
 
   Index rotary_dim() const { return Index(double(head_dim) * rotary_fraction); }
@@ -129,9 +129,9 @@ struct ModelConfig {
   double rms_norm_eps = 1e-5;
   bool tie_word_embeddings = false;
   double embedding_multiplier = 1, lm_head_multiplier = 1;
-  double lm_head_soft_cap = 0;     // bound that logits tend to by tanh; 0: none
-  double init_std = 0.02;          // of initial matrices
-  std::int32_t pad_token_id = -1;  // token whose embedding takes no gradient; none where negative
+  double lm_head_soft_cap = 0;              // bound that logits tend to by tanh; 0: none
+  double init_std = 0.02;                   // of initial matrices
+  std::int32_t pad_token_id = -1;           // token whose embedding takes no gradient; none where negative
   std::int32_t decoder_start_token_id = 0;  // that a text begins with behind an encoder
   AttentionConfig attention;
   WindowConfig window;

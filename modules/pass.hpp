@@ -67,7 +67,7 @@ struct Pass {
   // Of a layer behind an encoder: the pass of the source, null where the text alone goes on; and what the encoder made of it.
   Pass* source = nullptr;
   Accompanying encoded = {};
-  Accompanying bias = {};  // (buckets, heads of this rank)
+  Accompanying bias = {};           // (buckets, heads of this rank)
   std::optional<Drawn> drawn = {};  // where it is trained on
 
   // At a place in the model; where nothing is trained, nothing is dropped.

@@ -9,8 +9,12 @@ namespace {
 
 Weight table_of(const ModelConfig& c, const std::string& name) {
   const Index heads = c.attention.num_heads;
-  return {name + ".weight", {c.attention.relative_bias.buckets, heads}, by_columns({{heads, heads, false, "attention.num_heads"}}),
-          normal(c.init_std),  Storage::wide,                           false};
+  return {name + ".weight",
+          {c.attention.relative_bias.buckets, heads},
+          by_columns({{heads, heads, false, "attention.num_heads"}}),
+          normal(c.init_std),
+          Storage::wide,
+          false};
 }
 
 DistanceBuckets buckets_of(const Pass& a, const RelativeBiasConfig& c) { return {c.buckets, c.max_distance, !a.mask.causal}; }

@@ -58,10 +58,10 @@ std::shared_ptr<const Objective> read_span_corruption(Section& train, const Obje
   c.share = s.get("share", c.share, "of the tokens of a sample that are in spans").positive().at_most(1);
   c.mean_length = s.get("mean_length", c.mean_length, "of a span").unit("tokens").at_least(1).at_most(longest);
   c.end_token = s.get("end_token", c.end_token, "token that ends source and text").at_least(0).at_most(most_tokens);
-  c.first_sentinel = s.get("first_sentinel", c.first_sentinel,
-                           "token that stands for the first span, the next being one less; -1: the last one of model.vocab_size")
-                         .at_least(-1)
-                         .at_most(most_tokens);
+  c.first_sentinel =
+      s.get("first_sentinel", c.first_sentinel, "token that stands for the first span, the next being one less; -1: the last one of model.vocab_size")
+          .at_least(-1)
+          .at_most(most_tokens);
   c.seed = std::uint64_t(Index(s.get("seed", Index(c.seed), "seed of the spans").at_least(0)));
   return span_corruption(c);
 }
@@ -79,7 +79,8 @@ Labelled corrupt_spans(const SpanCorruption& c, const SampleView& s, Token start
           "first_sentinel, or take shorter samples (train.seq_length)",
           count.spans, first - (count.spans - 1), first, s.vocab_size, c.end_token, start);
   const Stream of_seen(c.seed, fmt::format("what is seen of sample {}", s.number)), of_spans(c.seed, fmt::format("spans of sample {}", s.number));
-  const std::vector<Index> seen = partition(tokens - count.corrupted, count.spans, of_seen), spans = partition(count.corrupted, count.spans, of_spans);
+  const std::vector<Index> seen = partition(tokens - count.corrupted, count.spans, of_seen),
+                           spans = partition(count.corrupted, count.spans, of_spans);
   Labelled l;
   const auto write = [&](Token token, bool learned) { l.labels.push_back(learned ? token : ignored_label), l.tokens.push_back(token); };
   for (Index i = 0, t = 0; i < count.spans; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Spans of a sample that an encoder does not see and a decoder has to write (Raffel et al., "Exploring the Limits of Transfer Learning", 2020). In the
-// source a sentinel stands for each span, another one for each; the text is each sentinel and what it stands for. Both end with a token of their own.
+// Spans of a sample that an encoder does not see and a decoder has to write (Raffel et al., "Exploring the Limits of Transfer Learning", 2020). In
+// the source a sentinel stands for each span, another one for each; the text is each sentinel and what it stands for. Both end with a token of their
+// own.
 //   source   a b <S0> e f <S1> </s>        text   <S0> c d <S1> g h </s>        of a b c d e f g h
 // A function of the seed and the sample's number alone.
 #pragma once

@@ -86,9 +86,7 @@ struct Place {
     for (const char symbol : encoder) p.layers.erase(p.layers.find(symbol), 1);  // chunk by chunk they come first
     return p;
   }
-  Index bias_bytes() const {
-    return model().attention.relative_bias.buckets * std::max<Index>(1, model().attention.num_heads / tensor) * wide;
-  }
+  Index bias_bytes() const { return model().attention.relative_bias.buckets * std::max<Index>(1, model().attention.num_heads / tensor) * wide; }
   int expert_replicas() const { return copies / expert; }
   Index experts_here() const { return model().moe.experts / expert; }
   bool first() const { return stage == 0; }
@@ -737,8 +735,8 @@ bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const bool experts =
       split(m.moe.intermediate_size, tensor) && (m.moe.shared_intermediate_size == 0 || split(m.moe.shared_intermediate_size, tensor));
   return (!used('E') || experts) && (!used('L') || split(m.latent.num_heads, tensor)) &&
-         (!(used('*') || used('W') || used('B') || used('X') || m.attention.relative_bias.buckets > 0) || attention(tensor)) && (!used('M') || ssm(tensor)) &&
-         (!(used('P') || used('-') || used('B')) || split(m.mlp.intermediate_size, tensor)) &&
+         (!(used('*') || used('W') || used('B') || used('X') || m.attention.relative_bias.buckets > 0) || attention(tensor)) &&
+         (!used('M') || ssm(tensor)) && (!(used('P') || used('-') || used('B')) || split(m.mlp.intermediate_size, tensor)) &&
          (!used('P') || (attention(apart ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
 }
 

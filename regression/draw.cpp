@@ -81,8 +81,8 @@ MambaConfig mamba_of(Dice& dice, int tensor) {
 MlpConfig mlp_of(Dice& dice, int tensor) {
   MlpConfig c;
   c.intermediate_size = units(dice, tensor);
-  c.activation =
-      dice.of<Activation>({Activation::silu, Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu2, Activation::tanh, Activation::relu});
+  c.activation = dice.of<Activation>(
+      {Activation::silu, Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu2, Activation::tanh, Activation::relu});
   c.gated = dice.chance(0.6), c.bias = dice.chance(0.3);
   c.gate_multiplier = dice.real(0.5, 2), c.down_multiplier = dice.real(0.5, 2);
   return c;

@@ -405,11 +405,38 @@ void add_pieces(Device& dev, const AttentionShape& s, const AnyTensor2& pieces, 
         });
 }
 
+// Scores s become p, and dp becomes ds, in the tile of a stack and the keys from j on; both as operands besides.
+template <class A, class P>
+void scores_backward(Device& dev, const Tiling& tiling, const Stack& stack, Index j, const ScoreRule& scores, const Distances<const A>& bias,
+                     Tensor2<const A> lse, Tensor2<const A> delta, const Matrix<A>& s, const Matrix<A>& ds, const Matrix<P>& weights,
+                     const Matrix<P>& dweights) {
+  const SoftCap<A> cap(scores.cap);
+  const Index n = s.columns;
+  for_rows(
+      dev, "attention_scores_backward", s.rows, KOKKOS_LAMBDA(const Index r) {
+        const auto [first, last] = tiling.view(stack, r, j, n);
+        const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)), factor = A(scores.scale);
+        A *const p = s.row(r), *const d = ds.row(r);
+        apply_cap(cap, p, first, last);
+        add_bias(bias, stack.head(r), stack.first_query + r % stack.queries, j, p, first, last);
+        if (scores.dropout.drops()) tiling.drop(scores.dropout, stack, r, j, {first, last}, d);
+#pragma GCC ivdep
+        for (Index c = first; c < last; ++c) {
+          const A slope = cap.slope(p[c]);
+          p[c] = fast_exp(p[c] - top);
+          d[c] = p[c] * (d[c] - mean) * factor * slope;
+        }
+        if (scores.dropout.drops()) tiling.drop(scores.dropout, stack, r, j, {first, last}, p);
+        store(p, first, last, n, weights.row(r));
+        store(d, first, last, n, dweights.row(r));
+      });
+}
+
 // bias_sums: (batch * num_heads, distances) where scores have a bias.
 template <class T, class P>
 void backward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
-              Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk,
-              Matrix<Acc<T>> dv, const AnyTensor2& bias_sums) {
+              Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv,
+              const AnyTensor2& bias_sums) {
   using A = Acc<T>;
   const Distances<const A> bias(scores.bias.values, scores.bias, tiling.mask);
   Distances<A> sums(bias_sums, scores.bias, tiling.mask);
@@ -442,26 +469,9 @@ void backward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& s
     const auto values = operand<P>(dev, tiling.tile(v, stack, j, n), v_copy);
     product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scores.scale);
     product<P>(dev, MatrixOp::none, douts, MatrixOp::transpose, values, ds);
-    if (const auto run = dev.launch("attention_backward", ((cap.caps() ? 12.0 : 5.0) + (scores.bias ? 3 : 0)) * M * n,
-                                    2.0 * (sizeof(A) + sizeof(P)) * M * n)) {
-      for_rows(
-          dev, "attention_scores_backward", M, KOKKOS_LAMBDA(const Index r) {
-            const auto [first, last] = tiling.view(stack, r, j, n);
-            const A top = lse(stack.source_row(r), stack.head(r)), mean = delta(stack.source_row(r), stack.head(r)), factor = A(scores.scale);
-            A *const p = s.row(r), *const d = ds.row(r);
-            apply_cap(cap, p, first, last);
-            add_bias(bias, stack.head(r), stack.first_query + r % stack.queries, j, p, first, last);
-            if (scores.dropout.drops()) tiling.drop(scores.dropout, stack, r, j, {first, last}, d);
-#pragma GCC ivdep
-            for (Index c = first; c < last; ++c) {
-              const A slope = cap.slope(p[c]);
-              p[c] = fast_exp(p[c] - top);
-              d[c] = p[c] * (d[c] - mean) * factor * slope;
-            }
-            if (scores.dropout.drops()) tiling.drop(scores.dropout, stack, r, j, {first, last}, p);
-            store(p, first, last, n, weights.row(r));
-            store(d, first, last, n, dweights.row(r));
-          });
+    if (const auto run =
+            dev.launch("attention_backward", ((cap.caps() ? 12.0 : 5.0) + (scores.bias ? 3 : 0)) * M * n, 2.0 * (sizeof(A) + sizeof(P)) * M * n)) {
+      scores_backward(dev, tiling, stack, j, scores, bias, lse, delta, s, ds, weights, dweights);
       if (scores.bias) add_bias_gradient(dev, tiling, stack, j, ds, scores.scale, sums);
     }
     product<P>(dev, MatrixOp::transpose, weights, MatrixOp::none, douts, tiling.tile(dv, stack, j, n), 1, 1);

@@ -209,8 +209,8 @@ TEST(equality_table, of_every_pair_of_features) {
     worst.raise(*errors);
   }
   if (rank == 0)
-    fmt::print("{} of {} layouts, the worst:{}\nlimits: double {:.0e}, float {:.0e}, bf16 {} and {}\n", looked_at, table.size(), text_of(worst), limit_of(DType::f64),
-               limit_of(DType::f32), limit_in_bf16.norm, limit_in_bf16.ratio);
+    fmt::print("{} of {} layouts, the worst:{}\nlimits: double {:.0e}, float {:.0e}, bf16 {} and {}\n", looked_at, table.size(), text_of(worst),
+               limit_of(DType::f64), limit_of(DType::f32), limit_in_bf16.norm, limit_in_bf16.ratio);
 }
 
 }  // namespace

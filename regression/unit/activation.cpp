@@ -39,7 +39,8 @@ void gated_agrees_with_plain_loops(Activation a, Index width) {
   const auto gate_up = bench.normal<T>(height, 2 * width), dgate_up = bench.normal<T>(height, 2 * width);
   const auto y = bench.normal<T>(height, width), dy = bench.normal<T>(height, width);
   std::vector<double> want(height * width), slopes(2 * height * width);
-  for (Index i = 0; i < height * 2 * width && a == Activation::clamped_swiglu; ++i) gate_up.data()[i] = T(5 * double(gate_up.data()[i]));  // to the limits
+  for (Index i = 0; i < height * 2 * width && a == Activation::clamped_swiglu; ++i)
+    gate_up.data()[i] = T(5 * double(gate_up.data()[i]));  // to the limits
   for (Index r = 0; r < height; ++r)
     for (Index f = 0; f < width; ++f) {
       const double s = m * double(gate_up(r, f)), up = double(gate_up(r, width + f)), d = double(dy(r, f));

@@ -262,10 +262,10 @@ Overrides base_of(const std::string& key) {
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
   if (key == "train.init_head") return {"train.init_from=model"};
   if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // without windows
-  const Overrides without_hybrids{"model.pattern=*EL", "model.attention.soft_cap=0"};
+  const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};
   if (key == "model.attention.relative_bias.buckets") return without_hybrids;
   if (key == "model.attention.relative_bias.max_distance") return {without_hybrids[0], without_hybrids[1], "model.attention.relative_bias.buckets=8"};
-  if (key == "model.decoder_start_token_id") return {"model.pattern=*>X", "train.objective=span_corruption"};
+  if (key == "model.decoder_start_token_id") return {"model.pattern=*>XM", "train.objective=span_corruption"};
   if (key == "model.moe.bias_update_rate") return {"model.moe.bias=true"};
   if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};

@@ -55,7 +55,8 @@ struct Sampled {
 };
 Sampled sample_of(std::mt19937_64& random, Index tokens, Index vocabulary) {
   Sampled s;
-  for (Index t = 0; t <= tokens; ++t) s.tokens.push_back(Token(2 + random() % std::uint64_t(vocabulary - 100))), s.learned.push_back(random() % 8 > 0);
+  for (Index t = 0; t <= tokens; ++t)
+    s.tokens.push_back(Token(2 + random() % std::uint64_t(vocabulary - 100))), s.learned.push_back(random() % 8 > 0);
   return s;
 }
 
@@ -94,14 +95,16 @@ TEST(encoder_decoder, a_row_sees_its_source_and_the_text_before_it) {
       const auto after = scores_of(rig.engine, other);
       const bool padding = changed >= source_length + 5;
       for (Index r = 0; r < sequences * length; ++r)
-        EXPECT_EQ(before[r].loss != after[r].loss, !padding && r / length == changed / source_length) << "token " << changed << " of the source, row " << r;
+        EXPECT_EQ(before[r].loss != after[r].loss, !padding && r / length == changed / source_length)
+            << "token " << changed << " of the source, row " << r;
     }
     for (Index changed = 0; changed < sequences * length; ++changed) {
       MicroBatch other = batch;
       other.tokens[changed] = (other.tokens[changed] + 1) % Token(m.vocab_size);
       const auto after = scores_of(rig.engine, other);
       for (Index r = 0; r < sequences * length; ++r)
-        EXPECT_EQ(before[r].loss != after[r].loss, r >= changed && r / length == changed / length) << "token " << changed << " of the text, row " << r;
+        EXPECT_EQ(before[r].loss != after[r].loss, r >= changed && r / length == changed / length)
+            << "token " << changed << " of the text, row " << r;
     }
   }
 }

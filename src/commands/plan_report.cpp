@@ -219,8 +219,8 @@ std::string plan_report(const RunConfig& run, int ranks, const Machine* machine,
   summary.row({"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(), run.train.seq_length,
                                      config.micros, config.micro_batch_size)});
   summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
-                                          training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens, flops.minimal,
-                                          flops.executed, flops.megatron)});
+                                          training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens, flops.minimal, flops.executed,
+                                          flops.megatron)});
   summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
   const PipelineShape shape = pipeline_shape(layout, config.micros);
   summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * idle_part(config.schedule, shape),

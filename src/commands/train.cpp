@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon train DECK [key=value ...], and gyrfalcon plan DECK: what it would take.
+// gyrfalcon train DECK [key=value ...].
 #include <signal.h>
 
 #include <cstdio>
@@ -9,8 +9,7 @@
 #include "modules/flops.hpp"
 #include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
-#include "src/commands/deck_arguments.hpp"
-#include "src/commands/plan_report.hpp"
+#include "src/commands/plan.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"
@@ -22,33 +21,11 @@ namespace gyr {
 
 namespace {
 
-struct Arguments : DeckArguments {
+struct Arguments : PlanArguments {
   std::string exit_record, supervisor;
   bool resume = false, anew = false, accept_changes = false, take_over = false, dry_run = false;
-  int ranks = 0, attempt = 0;
-  std::string cluster, profile;
-  double tokens = 0;
+  int attempt = 0;
 };
-
-std::optional<Machine> machine_of(const Arguments& a) {
-  if (a.cluster.empty()) return {};
-  Machine machine{read_cluster(a.cluster), {}};
-  if (!a.profile.empty()) machine.profile = Profile::read(a.profile);
-  return machine;
-}
-
-int plan(const Arguments& a) {
-  return run_on_all_ranks(
-      [&](Runtime& runtime) {
-        ::signal(SIGHUP, SIG_DFL);  // to UCX, below MPI, it says to log more; a plan has nothing to lose and ends with its terminal
-        std::string effective;
-        const RunConfig run = read_deck(a, runtime, effective);
-        const std::optional<Machine> machine = machine_of(a);
-        const std::string text = plan_report(run, planned_ranks(run, a.ranks, runtime), machine ? &*machine : nullptr, a.tokens);
-        if (runtime.rank() == 0) std::printf("%s", text.c_str());
-      },
-      true);
-}
 
 // Has the outcome left in the output folder, whatever it is, once the run has the folder.
 void with_outcome(RunFolder& folder, const std::function<void()>& body) {
@@ -118,21 +95,6 @@ void add_train(Command& app, Action& action) {
     require(!(a->resume && a->anew), Exit::usage, "--resume goes on with the run that --anew would set aside; give one of them");
     action = [a] { return train(*a); };
   });
-}
-
-void add_plan(Command& app, Action& action) {
-  auto a = std::make_shared<Arguments>();
-  Command* command = app.add_command("plan", "Print memory, flops and traffic of a run without running it (train --dry-run)");
-  add_deck(*command, *a);
-  describe_deck(*command);
-  command->add_option("--ranks", a->ranks, "Ranks of the run; without it as many as the deck's grid has")->between(1, double(most_ranks));
-  Option* cluster = command->add_option("--cluster", a->cluster,
-                                        "Description of a cluster (input/clusters/, gyrfalcon probe): also predict how long a step takes there");
-  command->add_option("--profile", a->profile, "Times of kernels there, as gyrfalcon profile DECK --out FILE measured them")->needs(cluster);
-  command->add_option("--tokens", a->tokens, "With --cluster: tokens of the whole training; without it what the deck's steps have")
-      ->needs(cluster)
-      ->between(1, 1e18);
-  command->callback([a, &action] { action = [a] { return plan(*a); }; });
 }
 
 }  // namespace gyr

@@ -22,12 +22,12 @@ struct MicroBatch {
   Index batch = 0, seq_length = 0;
   std::vector<Token> tokens, labels;
   std::vector<std::int32_t> positions = {};
+  Index first_sample = 0;  // number, in the run, of the first sequence; the others follow it
   // For a model with an encoder: of each sequence the source that it reads, row b * source_length + t, of which the first source_lengths[b] tokens
   // are its text and the others mere padding; none given: all are.
   Index source_length = 0;
   std::vector<Token> source = {};
   std::vector<Index> source_lengths = {};
-  Index first_sample = 0;  // number, in the run, of the first sequence; the others follow it
 };
 
 // Tokens of a micro-batch that this rank has, and where they stand.
@@ -56,7 +56,7 @@ struct Slot {
   std::optional<Tape> tape;
   Arena arena;
   Frame frame{arena, "micro-batch"};
-  Text text = {}, source = {};  // source: what an encoder reads, where the pass has one
+  Text text = {}, source = {};                                 // source: what an encoder reads, where the pass has one
   std::vector<std::int32_t> seen_begins = {}, seen_ends = {};  // how far rows of the text see along the source
   Labels labels = {};
   Bundle stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back

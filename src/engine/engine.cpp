@@ -43,8 +43,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
       stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute, config.factors), buckets_(stage_.buckets()),
       reduction_(stage_, grid), gathering_(device_, stage_, grid), executor_(device_, grid, stage_, reduction_, gathering_, timers) {
   device_.library = config.products;
-  stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none,
-                  std::max(config.seq_length, config.source_length));
+  stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, config.source_length));
   if (config.training && config.reduce_dtype) reduction_.travel_as(*config.reduce_dtype, gradients_);
   sums_ = weights_.tensor<double>(2);
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);

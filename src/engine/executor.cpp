@@ -27,18 +27,10 @@ class OnTape {
 
 // transfer(tensor) for each of a bundle, with what it is for.
 template <class Transfer>
-void for_each(Device& device, Payload payload, const Bundle& bundle, const Transfer& transfer) {
-  const bool gradients = payload == Payload::gradients;
-  const auto one = [&](const AnyTensor2& x, const char* what, const char* gradient) {
-    const Device::Purpose purpose(device, gradients ? gradient : what);
-    transfer(x);
-  };
+void for_each(Device& device, const Task& task, const Bundle& bundle, const Transfer& transfer) {
   bundle.each([&](Bundle::Part part, const AnyTensor2& x) {
-    switch (part) {
-      case Bundle::Part::stream: return one(x, "stream: rows x hidden", "gradient of the stream: rows x hidden");
-      case Bundle::Part::source: return one(x, "source: rows x hidden", "gradient of the source: rows x hidden");
-      case Bundle::Part::bias: return one(x, "bias of distances: buckets x heads", "gradient of the bias of distances: buckets x heads");
-    }
+    const Device::Purpose purpose(device, Bundle::purpose(part, task.payload == Payload::gradients));
+    transfer(x);
   });
 }
 
@@ -135,7 +127,8 @@ Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {
 
 void Executor::receive(Run& run, const Task& task, Flow& flow) {
   const auto into = [&](std::vector<Event>& events, const Bundle& bundle) {
-    for_each(device_, task.payload, bundle, [&](const AnyTensor2& x) { events.push_back(grid_.group(Axis::pipeline).start_receive(device_, x.flat(), task.peer, task.tag)); });
+    for_each(device_, task, bundle,
+             [&](const AnyTensor2& x) { events.push_back(grid_.group(Axis::pipeline).start_receive(device_, x.flat(), task.peer, task.tag)); });
   };
   auto t = timers_.scope("pipeline wait");
   if (task.payload == Payload::gradients) {
@@ -148,7 +141,8 @@ void Executor::receive(Run& run, const Task& task, Flow& flow) {
 void Executor::send(Run& run, const Task& task, Flow& flow) {
   const Slot& slot = this->slot(run, task);
   const Bundle& bundle = task.payload == Payload::activations ? slot.stream : slot.gradient;
-  for_each(device_, task.payload, bundle, [&](const AnyTensor2& x) { flow.sends.push_back(grid_.group(Axis::pipeline).start_send(device_, x.flat(), task.peer, task.tag)); });
+  for_each(device_, task, bundle,
+           [&](const AnyTensor2& x) { flow.sends.push_back(grid_.group(Axis::pipeline).start_send(device_, x.flat(), task.peer, task.tag)); });
 }
 
 // What a forward and a backward have in common: body(chunk, pass, slot) once what is computed from has come.
@@ -168,7 +162,7 @@ void Executor::compute(Run& run, const Task& task, const char* what, std::vector
   if (run.with_backwards()) {
     pass.sequence_weight = 1.0 / double(sequences);
     pass.drawn = Drawn{run.order.seed, run.order.step, run.batches[task.micro].first_sample};
-    if (source) source->drawn = Drawn{~run.order.seed, run.order.step, run.batches[task.micro].first_sample};  // other numbers than the text's
+    if (source) source->drawn = pass.drawn, source->drawn->seed = ~run.order.seed;  // other numbers than the text's
   }
   if (source) pass.source = &*source;
   body(stage_.chunk(task.chunk), pass, slot);

@@ -86,8 +86,7 @@ std::vector<double> Generator::advance(const SequenceLayout& sequences, std::spa
   Communicator& pipeline = grid_.group(Axis::pipeline);
   const int rank = pipeline.rank();
   const Bundle input = stage_->begin(*device_, sequences, tokens, source);
-  if (rank > 0)
-    input.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_receive(*device_, x.flat(), rank - 1).device_wait(*device_); });
+  if (rank > 0) input.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_receive(*device_, x.flat(), rank - 1).device_wait(*device_); });
   const Bundle output = stage_->forward(*device_, *state_);
   if (rank == pipeline.size() - 1) return whole_rows(stage_->logits(*device_, Stage::Rows::last));
   output.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });

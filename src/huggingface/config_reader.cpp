@@ -167,9 +167,7 @@ constexpr std::pair<const char*, Activation> activations[] = {{"silu", Activatio
 
 }  // namespace
 
-Activation ConfigReader::activation(const std::string& key, Activation otherwise) {
-  return activation_called(text(key, name_of(otherwise)), key);
-}
+Activation ConfigReader::activation(const std::string& key, Activation otherwise) { return activation_called(text(key, name_of(otherwise)), key); }
 Activation ConfigReader::activation_called(const std::string& act, const std::string& key) const {
   std::string names;
   for (const auto& [name, activation] : activations) {

@@ -77,7 +77,8 @@ MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model,
   MicroBatch m{batch, seq_length, {}, {}, {}, first};
   for (Index b = 0; b < batch; ++b) {
     const Sample s = samples(first + b);
-    const Labelled labelled = model.objective->label({s.tokens, s.learned, s.begins, first + b, model.vocab_size, s.positions, s.classes, model.decoder_start_token_id});
+    const Labelled labelled =
+        model.objective->label({s.tokens, s.learned, s.begins, first + b, model.vocab_size, s.positions, s.classes, model.decoder_start_token_id});
     m.tokens.insert(m.tokens.end(), labelled.tokens.begin(), labelled.tokens.end());
     m.labels.insert(m.labels.end(), labelled.labels.begin(), labelled.labels.end());
     m.source.insert(m.source.end(), labelled.source.begin(), labelled.source.end());

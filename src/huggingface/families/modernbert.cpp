@@ -56,11 +56,12 @@ void read_encoder(ConfigReader& r) {
   read_attention(r);
   read_mlp(r);
   r.read_tokens(50283, 50281, 50282, 8192);
-  for (const char* key : {"embedding_dropout", "mlp_dropout"})
-    if (r.not_negative(key, 0) > 0) r.note("{} is {}; training here goes on without dropout", key, r.text_of(r.value(key)));
-  for (const char* key : {"classifier_dropout", "classifier_pooling", "cls_token_id", "decoder_bias", "deterministic_flash_attn",
-                          "gradient_checkpointing", "initializer_cutoff_factor", "layer_norm_eps", "position_embedding_type", "reference_compile",
-                          "repad_logits_with_grad", "sparse_prediction", "sparse_pred_ignore_index"})
+  DropoutConfig& d = r.config.model.dropout;
+  d.embedding = r.dropout("embedding_dropout", 0), d.attention = r.dropout("attention_dropout", 0), d.head = r.dropout("classifier_dropout", 0);
+  if (r.not_negative("mlp_dropout", 0) > 0) r.note("mlp_dropout is {}; inside MLPs training here drops nothing", r.text_of(r.value("mlp_dropout")));
+  for (const char* key :
+       {"classifier_pooling", "cls_token_id", "decoder_bias", "deterministic_flash_attn", "gradient_checkpointing", "initializer_cutoff_factor",
+        "layer_norm_eps", "position_embedding_type", "reference_compile", "repad_logits_with_grad", "sparse_prediction", "sparse_pred_ignore_index"})
     r.known(key);
 }
 
@@ -128,7 +129,8 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["classifier_bias"] = classes ? front_of(*m.objective) == ClassFront::transform : masked && has_head_bias(*m.objective);
   j["classifier_pooling"] = pool_of(*m.objective) == Pool::mean ? "mean" : "cls";
   if (classes) write_classes(m, j);
-  for (const char* key : {"attention_dropout", "embedding_dropout", "mlp_dropout"}) j[key] = 0.0;
+  j["attention_dropout"] = m.dropout.attention, j["embedding_dropout"] = m.dropout.embedding, j["mlp_dropout"] = 0.0;
+  j["classifier_dropout"] = m.dropout.head;
   j["max_position_embeddings"] = c.positions;
   write_kinds(m, j);
 }

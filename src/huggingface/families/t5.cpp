@@ -63,7 +63,8 @@ void read(ConfigReader& r) {
   m.objective = span_corruption();
   const double dropped = r.dropout("dropout_rate", 0.1);
   m.dropout.embedding = m.dropout.residual = m.dropout.attention = dropped;
-  if (dropped > 0 && r.given("dropout_rate")) r.note("dropout_rate is {}; inside MLPs and behind the last norms training here drops nothing", dropped);
+  if (dropped > 0 && r.given("dropout_rate"))
+    r.note("dropout_rate is {}; inside MLPs and behind the last norms training here drops nothing", dropped);
   r.demand(r.flag("is_encoder_decoder", true), "is_encoder_decoder", "is false, and an encoder alone is not supported");
   for (const char* key : {"classifier_dropout", "initializer_factor", "is_decoder", "is_gated_act", "dense_act_fn", "n_positions", "output_past"})
     r.known(key);
@@ -107,8 +108,13 @@ StoredPlace part_of(const char* stack, Index layer, std::string_view kinds, cons
 std::string matrix_called(const std::string& part, bool gated) {
   const auto at = part.find('.') + 1;
   const std::string name = part.substr(at, part.find('.', at) - at);
-  for (const auto& [ours, theirs] : {std::pair{"q_proj", "q"}, {"k_proj", "k"}, {"v_proj", "v"}, {"o_proj", "o"}, {"gate_proj", "wi_0"},
-                                     {"up_proj", gated ? "wi_1" : "wi"}, {"down_proj", "wo"}})
+  for (const auto& [ours, theirs] : {std::pair{"q_proj", "q"},
+                                     {"k_proj", "k"},
+                                     {"v_proj", "v"},
+                                     {"o_proj", "o"},
+                                     {"gate_proj", "wi_0"},
+                                     {"up_proj", gated ? "wi_1" : "wi"},
+                                     {"down_proj", "wo"}})
     if (name == ours) return part.substr(0, at) + theirs + part.substr(at + name.size());
   return part;
 }
