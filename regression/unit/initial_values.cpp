@@ -80,7 +80,7 @@ void expect_law(const std::vector<double>& raw, const Law& law, const std::strin
 std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, std::uint64_t seed) {
   EngineConfig config;
   config.model = model;
-  config.seq_length = 8;
+  config.seq_length = 8, config.source_length = has_encoder(model) ? 8 : 0;
   Rig<double> rig(config, alone(model.layers()));
   rig.engine.initialise(seed);
   std::map<std::string, std::vector<double>> all;

@@ -61,7 +61,7 @@ std::vector<DeckChange> deck_changes(const std::string& before, const std::strin
 }
 
 std::string text_of(const std::vector<DeckChange>& changes, const std::string& since) {
-  Table table({{"key"}, {"was"}, {"is"}, {""}});
+  Table table({{"key", false, 48}, {"was"}, {"is"}, {""}});
   for (const DeckChange& c : changes)
     if (c.effect != Effect::none)
       table.row({c.key, shown(c.was), shown(c.is), c.effect == Effect::function ? "changes what the model computes" : ""});

@@ -109,7 +109,7 @@ void write_kinds(const ModelConfig& m, nlohmann::ordered_json& j) {
   const double local = m.window.rope_theta > 0 ? m.window.rope_theta : m.attention.rope_theta;
   write_layer_types(m, j);
   if (const Index period = period_of(m)) j["global_attn_every_n_layers"] = period;
-  j["local_attention"] = 2 * (m.window.size - 1);
+  j["local_attention"] = std::max<Index>(1, 2 * (m.window.size - 1));
   j["global_rope_theta"] = m.attention.rope_theta, j["local_rope_theta"] = local;
   j["rope_parameters"] = {{full_kind, {{"rope_type", "default"}, {"rope_theta", m.attention.rope_theta}}},
                           {window_kind, {{"rope_type", "default"}, {"rope_theta", local}}}};
