@@ -36,6 +36,8 @@ class Objective {
   virtual TextLengths lengths(Index tokens) const { return tokens; }
   // Whether there is a source, so that the model must have an encoder.
   virtual bool has_source() const { return false; }
+  // The same with tokens of its own among so few; null: it has none that must be.
+  virtual std::shared_ptr<const Objective> within(Index /*vocab_size*/) const { return nullptr; }
   // Of a sequence of so many tokens: how many rows have a label at most.
   virtual Index most_labels(Index seq_length) const { return seq_length; }
   // The share of tokens that meet the output matrix.

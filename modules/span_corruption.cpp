@@ -43,6 +43,12 @@ class SpanCorruptionObjective final : public Objective {
   Labelled label(const SampleView& s) const override { return corrupt_spans(s_, s, s.start); }
   TextLengths lengths(Index tokens) const override { return SpanCounts(s_, tokens).lengths(tokens); }
   bool has_source() const override { return true; }
+  std::shared_ptr<const Objective> within(Index vocab_size) const override {
+    SpanCorruption small = s_;
+    small.end_token = std::min<Token>(small.end_token, 1);
+    if (small.first_sentinel >= vocab_size) small.first_sentinel = -1;
+    return std::make_shared<const SpanCorruptionObjective>(small);
+  }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     return make_typed<Head, SpansHead>(parameters.dtype(), c, LossTerms(), output_of_tokens(c, table), parameters);
   }

@@ -78,6 +78,12 @@ TEST(verify, a_published_deck_as_it_is) {
   EXPECT_EQ(lines_with(r.out, "distance of the gradient to double").size(), 1u) << r.out;  // the deck is in bf16
 }
 
+TEST(verify, an_encoder_with_a_decoder) {
+  const std::string t5 = GYR_SOURCE_DIR "/input/t5-small.yaml";
+  expect_proved(run(verify({"-n", "4", "parallel.tensor=2", "parallel.context=2"}, t5)));
+  expect_proved(run(verify({"-n", "4", "parallel.pipeline=2", "parallel.tensor=2", "parallel.sequence=true"}, t5)));
+}
+
 TEST(verify, one_rank_is_itself) { expect_proved(run(verify({}))); }
 
 TEST(verify, refuses_what_train_refuses) {

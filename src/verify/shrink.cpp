@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "modules/flops.hpp"
+#include "modules/objective.hpp"
 #include "src/base/table.hpp"
 #include "src/base/weight_pattern.hpp"
 
@@ -126,10 +127,11 @@ std::string in_layer(const std::string& name, const std::vector<Index>& numbers)
   return fmt::format("{}{}{}", layers, numbers.at(std::stoul(name.substr(layers.size(), end - layers.size()))), name.substr(end));
 }
 
-// Of every layer its type, and which of its weights are frozen.
+// Of every layer its type, whether it is an encoder's, and which of its weights are frozen.
 std::vector<std::string> kinds_of(const RunConfig& run) {
   std::vector<std::string> kinds;
   for (const char symbol : run.model.pattern) kinds.emplace_back(1, symbol);
+  for (Index i = 0; i < layers_of_encoder(run.model); ++i) kinds[i] += " of an encoder";
   const Trained trained = run.optimizer.trained();
   const std::string layers = "model.layers.";
   for (const Weight& w : declared_weights(run.model))
@@ -211,7 +213,9 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
   const Index tokens = m.vocab_size;
   const auto rows = rows_meet(tokens, tensor);
   m.vocab_size = smallest(vocabulary, tokens, [&](Index n) { return rows_meet(n, tensor) == rows; });
-  if (m.pad_token_id < tokens) m.pad_token_id = std::min(m.pad_token_id, std::int32_t(m.vocab_size - 1));
+  for (std::int32_t* token : {&m.pad_token_id, &m.decoder_start_token_id})
+    if (*token < tokens) *token = std::min(*token, std::int32_t(m.vocab_size - 1));
+  if (auto objective = m.objective->within(m.vocab_size)) m.objective = objective;
 }
 
 // Length, micro-batch and chunk together: rows are their product.
