@@ -24,7 +24,7 @@ double number_in(const std::string& text, const std::string& pattern) {
 
 TEST(planner, a_plan_on_a_cluster_says_how_long_a_step_takes) {
   const std::string deck = std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-34b.yaml";
-  const Words asked{"plan",     deck,  "--ranks", "512", "parallel.tensor=8", "parallel.pipeline=8", "--cluster", clusters + "h100.yaml",
+  const Words asked{"plan",     deck,  "--ranks", "512", "parallel.tensor=4", "parallel.pipeline=8", "--cluster", clusters + "h100.yaml",
                     "--tokens", "1e12"};
   const Result r = run(asked);
   ASSERT_EQ(r.code, 0) << r.err;
@@ -55,7 +55,7 @@ TEST(planner, what_is_said_of_a_machine_is_checked) {
   EXPECT_NE(misspelt.err.find(fmt::format("misspelt.yaml:{}", line_of("  bf61:"))), std::string::npos) << misspelt.err;
   EXPECT_NE(misspelt.err.find("bf16"), std::string::npos) << misspelt.err;
   put_contents(folder / "small.yaml", std::regex_replace(contents(clusters + "h100.yaml"), std::regex("nodes: 0"), "nodes: 1"));
-  const Result small = run({"plan", deck, "--ranks", "16", "--cluster", folder / "small.yaml"});
+  const Result small = run({"plan", deck, "train.global_batch_size=16", "--ranks", "16", "--cluster", folder / "small.yaml"});
   EXPECT_EQ(small.code, int(Exit::config)) << small.out;
   EXPECT_NE(small.err.find("16 ranks on the 1 x 8 devices"), std::string::npos) << small.err;
   put_contents(folder / "profile", "kernel precision flops bytes seconds\nadd fp32 1 2 three\n");

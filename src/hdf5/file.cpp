@@ -47,6 +47,13 @@ void be_quiet() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
 [[noreturn]] void fail_write(const std::string& name, const std::string& why) { fail(Exit::io, "{}: cannot be written: {}", name, why); }
 
+// Why nothing could be written there: as the disk has it, if that failed, since HDF5, which is not told, stumbles over what is not there then.
+std::string cause(hid_t object, const std::string& otherwise) {
+  const Handle file(H5Iget_file_id(object), H5Fclose);
+  const std::string disk = file < 0 ? "" : failure_of(file);
+  return disk.empty() ? otherwise : disk;
+}
+
 Handle owned(hid_t id, Handle::Close close, const std::string& name) {
   require(id >= 0, Exit::data, "{}: {}", name, reason());
   return Handle(id, close);
@@ -134,7 +141,9 @@ void Object::set(const char* attribute, Handle::Id type, const void* value, cons
   const Turn turn;
   const Handle space = shape.empty() ? Handle(H5Screate(H5S_SCALAR), H5Sclose) : space_of(shape);
   const Handle made(H5Acreate2(object_, attribute, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
-  if (made < 0 || H5Awrite(made, type, value) < 0) fail_write(name_, fmt::format("attribute '{}': {}", attribute, reason()));
+  if (made >= 0 && H5Awrite(made, type, value) >= 0) return;
+  const std::string why = fmt::format("attribute '{}': {}", attribute, reason());
+  fail_write(name_, cause(object_, why));
 }
 
 void Object::set(const char* attribute, const std::string& text) {
@@ -349,7 +358,10 @@ std::vector<std::byte> no_number(DType type) {
 Dataset File::create(const std::string& path, DType type, const Shape& shape, const Handle& properties) {
   const std::string name = name_ + ":" + path;
   Handle dataset(H5Dcreate2(object_, path.c_str(), type_of(type), space_of(shape), with_groups_on_the_way(), properties, H5P_DEFAULT), H5Dclose);
-  if (dataset < 0) fail_write(name, reason());
+  if (dataset < 0) {
+    const std::string why = reason();
+    fail_write(name, cause(object_, why));
+  }
   return Dataset(name, std::move(dataset), object_);
 }
 
