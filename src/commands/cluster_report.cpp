@@ -56,7 +56,7 @@ std::string cluster_report(const RunConfig& run, const Layout& layout, const Mac
   table.row({"bubble", part_text(p.rest + p.messages, p) + " that it waits for other stages and their messages"});
   table.row({"training", training_text(tokens, rate, layout, cluster)});
   return fmt::format("\nOn {} ({}), predicted: the programs of all stages, timed task by task\n", cluster.name,
-                     machine.profile ? "kernels as they were measured, links" : "kernels and links by the constants of its file") +
+                     machine.profile ? "kernels as they were measured, links by its file" : "kernels and links by the constants of its file") +
          table.str(false) + "Not in it: reading of data, saving, what other jobs do to the network, and experts that are chosen unevenly.\n";
 }
 
