@@ -24,4 +24,14 @@ void expect_differences(Engine& engine, const Loss& loss) {
     }
 }
 
+// The same of the step of one micro-batch, of its mean loss over labels.
+inline void expect_differences_of(Engine& engine, const MicroBatch& batch) {
+  const auto source = [&](int) { return batch; };
+  engine.gradients(source, 1, 1);
+  expect_differences(engine, [&] {
+    const auto [sum, labels] = engine.evaluate(source, 1);
+    return sum / double(labels);
+  });
+}
+
 }  // namespace gyr::testing

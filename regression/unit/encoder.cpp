@@ -46,14 +46,7 @@ TEST(encoder, gradients_are_differences) {
       SCOPED_TRACE(fmt::format("{}, norms {}", m.pattern, called));
       Rig<double> rig(config_of(m), alone(2));
       set_weights(rig.engine);
-      const MicroBatch batch = batch_of(m, {5, 6, 14});
-      const auto source = [&](int) { return batch; };
-      const auto loss = [&] {
-        const auto [sum, tokens] = rig.engine.evaluate(source, 1);
-        return sum / double(tokens);
-      };
-      rig.engine.gradients(source, 1, 1);
-      expect_differences(rig.engine, loss);
+      expect_differences_of(rig.engine, batch_of(m, {5, 6, 14}));
     }
 }
 
@@ -67,14 +60,7 @@ TEST(encoder, gradients_are_differences_without_a_norm_of_the_first_layer) {
       SCOPED_TRACE(fmt::format("{} norm {}", pattern, int(norm)));
       Rig<double> rig(config_of(m), alone(m.layers()));
       set_weights(rig.engine);
-      const MicroBatch batch = batch_of(m, {5, 6, 14});
-      const auto source = [&](int) { return batch; };
-      const auto loss = [&] {
-        const auto [sum, tokens] = rig.engine.evaluate(source, 1);
-        return sum / double(tokens);
-      };
-      rig.engine.gradients(source, 1, 1);
-      expect_differences(rig.engine, loss);
+      expect_differences_of(rig.engine, batch_of(m, {5, 6, 14}));
     }
 }
 

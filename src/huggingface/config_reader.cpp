@@ -207,6 +207,14 @@ void ConfigReader::read_widths(Index vocab_size, Index hidden_size, bool tied) {
   m.tie_word_embeddings = flag("tie_word_embeddings", tied);
 }
 
+void ConfigReader::read_even_heads(Index num_heads) {
+  const Index width = config.model.hidden_size;
+  AttentionConfig& a = config.model.attention;
+  a.num_heads = a.num_kv_heads = size("num_attention_heads", num_heads);
+  demand(width % a.num_heads == 0, "num_attention_heads", "is {}, which does not divide hidden_size {}", a.num_heads, width);
+  a.head_dim = width / a.num_heads;
+}
+
 void ConfigReader::read_heads(Index num_heads, Index num_kv_heads) {
   AttentionConfig& a = config.model.attention;
   a.num_heads = size("num_attention_heads", num_heads);

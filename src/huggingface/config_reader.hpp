@@ -64,6 +64,8 @@ class ConfigReader {
   void read_widths(Index vocab_size, Index hidden_size, bool tied);
   // num_attention_heads, num_key_value_heads, head_dim
   void read_heads(Index num_heads, Index num_kv_heads);
+  // num_attention_heads, each with keys and values of its own, which share hidden_size evenly
+  void read_even_heads(Index num_heads);
   // rope_theta and how positions are stretched: beside each other in rope_parameters, in earlier versions in rope_scaling and above it.
   // Without a base to fall back on it must be there.
   struct Rotary {

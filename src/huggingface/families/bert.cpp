@@ -28,9 +28,7 @@ void read_widths(ConfigReader& r) {
 void read_layers(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   AttentionConfig& a = m.attention;
-  a.num_heads = a.num_kv_heads = r.size("num_attention_heads", 12);
-  r.demand(m.hidden_size % a.num_heads == 0, "num_attention_heads", "is {}, which does not divide hidden_size {}", a.num_heads, m.hidden_size);
-  a.head_dim = m.hidden_size / a.num_heads;
+  r.read_even_heads(12);
   a.rotary_fraction = 0;
   a.bias = true;
   a.causal = false;

@@ -19,10 +19,7 @@ void read_layers(ConfigReader& r) {
 
 void read_attention(ConfigReader& r) {
   AttentionConfig& a = r.config.model.attention;
-  a.num_heads = r.size("num_attention_heads", 71), a.num_kv_heads = 1;
-  r.demand(r.config.model.hidden_size % a.num_heads == 0, "num_attention_heads", "is {}, which does not divide hidden_size {}", a.num_heads,
-           r.config.model.hidden_size);
-  a.head_dim = r.config.model.hidden_size / a.num_heads;
+  r.read_even_heads(71), a.num_kv_heads = 1;
   r.demand(!r.flag("alibi", false), "alibi", "is true; supported are rotary positions");
   r.demand(!r.flag("new_decoder_architecture", false), "new_decoder_architecture", "is true, and is not supported");
   r.demand(r.flag("multi_query", true), "multi_query", "is false; supported is one head of keys and values");

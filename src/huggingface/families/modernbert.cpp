@@ -22,9 +22,7 @@ void read_norms(ConfigReader& r) {
 void read_attention(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   AttentionConfig& a = m.attention;
-  a.num_heads = a.num_kv_heads = r.size("num_attention_heads", 12);
-  r.demand(m.hidden_size % a.num_heads == 0, "num_attention_heads", "is {}, which does not divide hidden_size {}", a.num_heads, m.hidden_size);
-  a.head_dim = m.hidden_size / a.num_heads;
+  r.read_even_heads(12);
   a.bias = r.flag("attention_bias", false);
   a.causal = false;
   const Index every = r.integer("global_attn_every_n_layers", 3, 1, most_layers);
