@@ -2,6 +2,9 @@
 // Grids over the ranks of a test program that runs under mpiexec.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+
 #include "regression/cases.hpp"
 
 namespace gyr::testing {
@@ -70,6 +73,17 @@ inline Grid* grid_of(const Layout& layout) {
     }
   }
   return entry->second.get();
+}
+
+// Every gradient on the grid that `where` names is the expected one, to so much of its largest element.
+inline void expect_same_gradients(const NamedGradients& found, const NamedGradients& expected, double tolerance, const std::string& where) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, gradient] : expected) {
+    double error = 0, largest = 0;
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+      error = std::max(error, std::abs(found.at(name)[i] - gradient[i])), largest = std::max(largest, std::abs(gradient[i]));
+    EXPECT_LE(error, tolerance * largest) << name << " on " << where;
+  }
 }
 
 }  // namespace gyr::testing

@@ -77,14 +77,7 @@ TEST(experts, gradients_are_those_of_one_rank_with_the_terms_that_balance_them) 
         const Layout layout = layout_of(s);
         Grid* const grid = grid_of(layout);
         if (!grid) continue;
-        const NamedGradients found = gradients_on(*grid, score, biased);
-        ASSERT_EQ(found.size(), expected.size());
-        for (const auto& [name, gradient] : expected) {
-          double error = 0, largest = 0;
-          for (std::size_t i = 0; i < gradient.size(); ++i)
-            error = std::max(error, std::abs(found.at(name)[i] - gradient[i])), largest = std::max(largest, std::abs(gradient[i]));
-          EXPECT_LE(error, 1e-12 * largest) << name << " on " << layout.text();
-        }
+        expect_same_gradients(gradients_on(*grid, score, biased), expected, 1e-12, layout.text());
       }
     }
   meet();
