@@ -54,7 +54,8 @@ struct Gradient {
   static constexpr int step = W <= 64 ? 64 : 32;  // others at a time; so two blocks share an SM
   static constexpr int other_bytes = Tile<W, step>::bytes, stats_at = 2 * Tile<W>::bytes + 4 * other_bytes;
   static constexpr int stat_bytes = step * int(sizeof(Stat)), shared_bytes = stats_at + (of_keys ? 2 * stat_bytes : 0);
-  static constexpr bool kept = !of_keys || W <= 64;  // whether own tokens stay in registers
+  // Whether own tokens stay in registers, where drawing takes some too.
+  static constexpr bool kept(bool drops) { return !of_keys || (W <= 64 && !drops); }
 
   // Others from `first` on, of a query head.
   struct Place {
@@ -131,6 +132,7 @@ struct Gradient {
   }
 
   // Scores become p D, and slopes ds.
+  template <bool drops>
   GYR_DEVICE void weigh(const ScoreOf<float>& score_of, const Place& p, int turn, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
     const Shared<Pack<float, 4>> others(stats_at + turn * stat_bytes);
     GYR_UNROLL
@@ -145,9 +147,11 @@ struct Gradient {
         float& w = score[n].at[i];
         const float s = score_of(w);
         w = exp2(s - lse);
-        const float kept = weight_left(score_of.dropout, p, h, column + c);
-        slope[n].at[i] = w * (kept * slope[n].at[i] - delta) * score_of.cap.slope(s);
-        w *= kept;
+        if constexpr (drops) {
+          const float kept = weight_left(score_of.dropout, p, h, column + c);
+          slope[n].at[i] = w * (kept * slope[n].at[i] - delta) * score_of.cap.slope(s);
+          w *= kept;
+        } else slope[n].at[i] = w * (slope[n].at[i] - delta) * score_of.cap.slope(s);
       }
     }
     if (bounds[1].from > p.first || p.first + step > bounds[0].to) hide(p, score, slope);
@@ -201,7 +205,7 @@ GYR_DEVICE void store(const Global<float>& x, bool adds, const G& of, Index firs
 }
 
 // The sums of a block, unscaled.
-template <int W, bool of_keys, int F>
+template <bool drops, int W, bool of_keys, int F>
 GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score_of, FragmentD (&sum1)[W / 8], FragmentD (&sum2)[F]) {
   using G = Gradient<W, of_keys>;
   typename G::Place here = of.begin();
@@ -212,7 +216,7 @@ GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score
   wait_for_copies<0>();
   sync_block();
 
-  const Own<W, G::kept> x1(G::own(0)), x2(G::own(1));
+  const Own<W, G::kept(drops)> x1(G::own(0)), x2(G::own(1));
   for (int turn = 0;; turn = 1 - turn) {
     const typename G::Place next = of.next(here);
     const bool more = of.inside(next);
@@ -223,7 +227,7 @@ GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score
       FragmentD score[G::step / 8] = {}, slope[G::step / 8] = {};
       add_by_rows<W>(x1, G::other(0, turn), score);
       add_by_rows<W>(x2, G::other(1, turn), slope);
-      of.weigh(score_of, here, turn, score, slope);
+      of.template weigh<drops>(score_of, here, turn, score, slope);
       if constexpr (of_keys) add_by_columns<W>(score, G::other(1, turn), sum2);
       add_by_columns<W>(slope, G::other(0, turn), sum1);
     }
@@ -235,21 +239,21 @@ GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score
   }
 }
 
-template <int W>
+template <int W, bool drops>
 GYR_KERNEL gradient_of_queries_kernel(Heads s, float scale, ScoreOf<float> score_of, Inputs in, Global<float> dq) {
   const Gradient<W, false> of(s, in, 1, block_index());
   if (of.all.from >= of.all.to) return;
   FragmentD sum[W / 8] = {}, none[1] = {};
-  walk(of, score_of, sum, none);
+  walk<drops>(of, score_of, sum, none);
   store<W>(dq, true, of, of.b * s.queries, s.head_dim, scale, sum);
 }
 
 // Of one part adds, of several writes the sums of each.
-template <int W>
+template <int W, bool drops>
 GYR_KERNEL gradient_of_keys_kernel(Heads s, float scale, ScoreOf<float> score_of, Inputs in, Index parts, Global<float> dk, Global<float> dv) {
   const Gradient<W, true> of(s, in, parts, block_index());
   FragmentD key_sum[W / 8] = {}, value_sum[W / 8] = {};
-  if (of.all.from < of.all.to) walk(of, score_of, key_sum, value_sum);
+  if (of.all.from < of.all.to) walk<drops>(of, score_of, key_sum, value_sum);
   const Index first_row = (of.part * s.batch + of.b) * s.keys;
   store<W>(dk, parts == 1, of, first_row, s.head_dim, scale, key_sum);
   store<W>(dv, parts == 1, of, first_row, s.v_head_dim, 1, value_sum);
@@ -275,10 +279,13 @@ void gradients(Device& dev, const Heads& s, const ScoreRule& scores, const Input
                const Global<float>& dk, const Global<float>& dv) {
   const Index blocks = s.batch * s.num_kv_heads * ceil_div(s.keys, tile) * parts.count;
   const bool whole = parts.count == 1;
-  launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes},
-         gradient_of_queries_kernel<W>, s, float(scores.scale), ScoreOf<float>(scores, log2_e), in, dq);
-  launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes}, gradient_of_keys_kernel<W>, s, float(scores.scale),
-         ScoreOf<float>(scores, log2_e), in, parts.count, whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
+  const ScoreOf<float> score_of(scores, log2_e);
+  with_dropout(scores.dropout, [&](auto drops) {
+    launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes},
+           gradient_of_queries_kernel<W, drops()>, s, float(scores.scale), score_of, in, dq);
+    launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes}, gradient_of_keys_kernel<W, drops()>, s, float(scores.scale),
+           score_of, in, parts.count, whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
+  });
   if (whole) return;
   const auto add = [&](const Global<const float>& partial, const Global<float>& x) {
     with_packs<float>([&](auto n) { launch(dev, "attention_backward", grid_of_rows(x), add_parts_kernel<n()>, parts.count, partial, x); }, partial,

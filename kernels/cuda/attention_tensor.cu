@@ -62,9 +62,11 @@ GYR_DEVICE void soften(FragmentD (&s)[tile / 8], const ScoreOf<float>& score_of,
 
 // What dropout leaves of p: of queries i and i + 8.
 GYR_DEVICE void drop_weights(const Heads& s, const Dropout& dropout, Index b, Index head, Index i, Index first_key, FragmentD (&p)[tile / 8]) {
-  if (!dropout.drops()) return;
-  for (int n = 0; n < tile / 8; ++n)
+  GYR_UNROLL
+  for (int n = 0; n < tile / 8; ++n) {
+    GYR_UNROLL
     for (int at = 0; at < 4; ++at) p[n].at[at] *= s.kept<float>(dropout, b, head, i + at / 2 * 8, first_key + n * 8 + lane() % quads * 2 + at % 2);
+  }
 }
 
 // A lane's numbers of o: f(row of the two, column of the head, number).
@@ -74,7 +76,7 @@ GYR_DEVICE void each_number(FragmentD (&o)[W / 8], const F& f) {
     for (int i = 0; i < 4; ++i) f(i / 2, n * 8 + lane() % quads * 2 + i % 2, o[n].at[i]);
 }
 
-template <int W>
+template <int W, bool drops>
 GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<const bf16> q, Global<const bf16> k, Global<const bf16> v,
                         Global<float> o, Global<float> m, Global<float> l) {
   const Index tiles = ceil_div(s.queries, tile), head = block_index() / tiles % s.num_heads, b = block_index() / tiles / s.num_heads;
@@ -119,7 +121,7 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
     float shrink[2];
     add_by_rows<W>([&](int c) { return queries[c / 16]; }, place(turn), score);
     soften(score, score_of, j, rows, shrink);
-    drop_weights(s, score_of.dropout, b, head, mine, j, score);
+    if constexpr (drops) drop_weights(s, score_of.dropout, b, head, mine, j, score);
     each_number<W>(out, [&](int h, Index, float& x) { x *= shrink[h]; });
     add_by_columns<W>(score, place(2 + turn), out);
     sync_block();
@@ -136,8 +138,10 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
 template <int W>
 void flash(Device& dev, const Heads& s, const ScoreRule& scores, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
            const AttentionState<float>& state) {
-  launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, 4 * Tile<W>::bytes}, flash_kernel<W>, s,
-         ScoreOf<float>(scores, log2_e), fresh, q, k, v, state.o, state.m, state.l);
+  with_dropout(scores.dropout, [&](auto drops) {
+    launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, 4 * Tile<W>::bytes}, flash_kernel<W, drops()>, s,
+           ScoreOf<float>(scores, log2_e), fresh, q, k, v, state.o, state.m, state.l);
+  });
 }
 
 }  // namespace

@@ -14,6 +14,13 @@ inline constexpr int tile = 64, threads = 128, quads = 4;  // quads: lanes that 
 // Exponents are of 2: scores enter multiplied by log2 e.
 inline constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 
+// body(std::bool_constant<whether weights are dropped>()): registers are too few to draw where none is.
+template <class Body>
+void with_dropout(const Dropout& dropout, const Body& body) {
+  if (dropout.drops()) body(std::true_type());
+  else body(std::false_type());
+}
+
 // Tiles of W columns, in rows that are 16 bytes longer: eight of them touch every bank once.
 template <int W, int rows = tile>
 struct Tile {
