@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   add_export_hf(program, action);
   add_reshard(program, action);
   add_trace(program, action);
+  add_report(program, action);
   try {
     if (!program.parse(argc, argv)) return 0;
   } catch (const Error& error) {

@@ -46,6 +46,7 @@ const Help helps[] = {
     {{"info"}, {"--help", "--check", "--statistics"}},
     {{"diff"}, {"--help", "--tolerance", "--tolerances"}},
     {{"reshard"}, {"--help", "--files", "--deflate"}},
+    {{"report"}, {"--help", "--html"}},
     {{"trace"}, {"--help"}},
     {{"trace", "show"}, {"--help"}},
     {{"tokenizer"}, {"--help"}},

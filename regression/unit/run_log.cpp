@@ -27,6 +27,9 @@ Json told(const Folder& folder, int ranks) {
   std::ifstream lines(output / "metrics.jsonl");
   std::string line;
   std::getline(lines, line);
+  EXPECT_EQ(json_in(line).at("kind"), "start");
+  EXPECT_EQ(json_in(line).at("ranks"), ranks);
+  std::getline(lines, line);
   const double each = training_flops(run.model, 50, {}) * 12 * 50 / 0.25 / ranks;
   const Json json = json_in(line);
   EXPECT_NEAR(json.at("tflops_per_rank").get<double>() * 1e12, each, 1e-9 * each);

@@ -56,11 +56,12 @@ class RecordingEngine final : public TrainingEngine {
   }
   void check_replicas(Index step) override { events_.push_back(fmt::format("check {}", step)); }
   std::unique_ptr<StateSaver> saver() override { return std::make_unique<RecordingSaver>(events_); }
-  Index bytes() const override { return 0; }
+  const Capacity& capacity() const override { return none_; }
   double product_rate() const override { return 1; }
 
  private:
   Events& events_;
+  const Capacity none_;
 };
 
 // A run of six steps of four samples, in a folder of its own.

@@ -28,5 +28,6 @@ void add_import_hf(Command&, Action&);
 void add_export_hf(Command&, Action&);
 void add_reshard(Command&, Action&);
 void add_trace(Command&, Action&);
+void add_report(Command&, Action&);
 
 }  // namespace gyr

@@ -12,26 +12,8 @@ namespace gyr {
 
 namespace {
 
-std::string one_line(const YamlValue& value) {
-  if (value.kind == YamlValue::Kind::null) return "null";
-  if (value.kind == YamlValue::Kind::scalar) return value.text;
-  std::string text;
-  for (const YamlValue& item : value.items) text += (text.empty() ? "" : ", ") + one_line(item);
-  return "[" + text + "]";
-}
-
-void flatten(const YamlValue& map, const std::string& above, std::map<std::string, std::string>& values) {
-  for (std::size_t i = 0; i < map.names.size(); ++i) {
-    const std::string path = above + map.names[i];
-    if (map.items[i].kind == YamlValue::Kind::map) flatten(map.items[i], path + ".", values);
-    else values[path] = one_line(map.items[i]);
-  }
-}
-
 std::map<std::string, std::string> values_of(const std::string& deck, const std::string& origin) {
-  std::map<std::string, std::string> values;
-  flatten(with_names_of_now(parse_yaml(deck, origin)), "", values);
-  return values;
+  return values_by_path(with_names_of_now(parse_yaml(deck, origin)));
 }
 
 std::string names_of(const std::vector<DeckChange>& changes, Effect effect) {

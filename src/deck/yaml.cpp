@@ -193,6 +193,24 @@ std::string read_yaml(const YamlValue& node, std::string& value) {
   return "";
 }
 
+std::string one_line(const YamlValue& value) {
+  if (value.kind == Kind::null) return "null";
+  if (value.kind == Kind::scalar) return value.text;
+  std::string text;
+  for (const YamlValue& item : value.items) text += (text.empty() ? "" : ", ") + one_line(item);
+  return "[" + text + "]";
+}
+
+std::map<std::string, std::string> values_by_path(const YamlValue& map) {
+  std::map<std::string, std::string> values;
+  for (std::size_t i = 0; i < map.names.size(); ++i) {
+    if (map.items[i].kind != Kind::map) values[map.names[i]] = one_line(map.items[i]);
+    else
+      for (const auto& [path, value] : values_by_path(map.items[i])) values[map.names[i] + "." + path] = value;
+  }
+  return values;
+}
+
 std::string shown(std::string_view text) {
   std::size_t size = std::min(text.size(), max_shown);
   while (size < text.size() && size > 0 && (text[size] & 0xc0) == 0x80) --size;  // not inside a UTF-8 character

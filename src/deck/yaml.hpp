@@ -3,6 +3,7 @@
 // `false` are the only booleans, integers are decimal digits.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,11 @@ struct YamlValue {
 // The one document in `text`; an empty document is an empty map. Error(config) with "origin:line" when it is malformed,
 // not UTF-8, larger than 1 MiB, longer than 10000 nodes or deeper than 16 levels.
 YamlValue parse_yaml(const std::string& text, const std::string& origin);
+
+// A value as a person would say it in a line: text of a scalar, "[a, b]", "null".
+std::string one_line(const YamlValue&);
+// The values below a map by path, as "optimizer.lr".
+std::map<std::string, std::string> values_by_path(const YamlValue& map);
 
 // A value of the wanted type, or what is wrong with the node, as in "is not an integer"; empty when all is well.
 std::string read_yaml(const YamlValue&, bool&);

@@ -15,6 +15,7 @@ struct OverRanks {
   std::string name;
   Index calls = 0;                       // most of any rank
   double least = 0, mean = 0, most = 0;  // seconds
+  std::size_t slowest = 0;               // rank that takes most
   double part = 0;                       // mean of this name over mean of the first
 };
 
@@ -29,7 +30,7 @@ std::vector<OverRanks> merge(std::span<const std::string> names, std::span<const
       const double calls = packed[rank * row + 2 * n], seconds = packed[rank * row + 2 * n + 1];
       a.calls = std::max(a.calls, Index(calls));
       a.least = std::min(a.least, seconds);
-      a.most = std::max(a.most, seconds);
+      if (seconds > a.most) a.most = seconds, a.slowest = rank;
       a.mean += seconds / double(ranks);
     }
     const double whole = all.empty() ? a.mean : all.front().mean;
@@ -81,8 +82,13 @@ std::string Timers::table(std::span<const std::string> names, std::span<const do
 std::string Timers::json(std::span<const std::string> names, std::span<const double> packed) {
   Json sections = Json::array();
   for (const OverRanks& a : merge(names, packed))
-    sections.push_back(
-        {{"name", a.name}, {"calls", a.calls}, {"min_seconds", a.least}, {"mean_seconds", a.mean}, {"max_seconds", a.most}, {"part", a.part}});
+    sections.push_back({{"name", a.name},
+                        {"calls", a.calls},
+                        {"min_seconds", a.least},
+                        {"mean_seconds", a.mean},
+                        {"max_seconds", a.most},
+                        {"slowest_rank", a.slowest},
+                        {"part", a.part}});
   return json_text({{"kind", "timers"}, {"sections", sections}});
 }
 

@@ -6,6 +6,7 @@
 #include "modules/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/base/output_file.hpp"
+#include "src/report/build_facts.hpp"
 #include "src/train/run_paths.hpp"
 
 namespace gyr {
@@ -24,6 +25,24 @@ double flops_of_sample(const RunConfig& run) {
   return training_flops(run.model, lengths, run.optimizer.trained()) * double(lengths.text);
 }
 
+std::string start_line(const RunConfig& run, const CheckpointHeader& at, const Resources& r) {
+  Json memory = Json::object();
+  for (const auto& [category, bytes] : r.memory) memory[category] = bytes;
+  return json_text({{"kind", "start"},
+                    {"time", now()},
+                    {"run", at.run},
+                    {"step", at.step},
+                    {"attempt", r.attempt},
+                    {"ranks", r.ranks},
+                    {"grid", r.grid},
+                    {"transport", r.transport},
+                    {"parameters", parameter_count(run.model)},
+                    {"precision", run.train.precision},
+                    {"peak_flops_per_rank", r.peak},
+                    {"memory", memory},
+                    {"version", version()}});
+}
+
 }  // namespace
 
 RunLog::RunLog(const RunConfig& run, const CheckpointHeader& at, const Resources& resources)
@@ -34,6 +53,7 @@ RunLog::RunLog(const RunConfig& run, const CheckpointHeader& at, const Resources
   file.append(at.deck);
   file.commit();
   if (at.step == 0) metrics_.line(json_text({{"kind", "run"}, {"time", now()}, {"run", at.run}}));
+  metrics_.line(start_line(run, at, resources));
 }
 
 void RunLog::step(StepReport report) {

@@ -20,6 +20,9 @@ struct Resources {
   double peak = 0;                // flop/s of a rank
   Index memory_bytes = 0;         // of the rank that takes most
   std::string transport = "MPI";  // between ranks
+  std::string grid = {};
+  int attempt = 0;                                         // of its supervisor
+  std::vector<std::pair<std::string, Index>> memory = {};  // bytes of each category, most of any rank
 };
 
 class RunLog {

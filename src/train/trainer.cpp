@@ -32,10 +32,10 @@ CheckpointHeader started(RunStart& start, const TrainOptions& options) {
   return start.resume(options.accept_changes ? RunStart::Changes::told : RunStart::Changes::weighed);
 }
 
-void tell_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r) {
-  log.say(fmt::format("grid {}, {} parameters in {}, {:.1f} MiB on the fullest rank", layout.text(), parameter_count(run.model), run.train.precision,
+void tell_start(RunLog& log, const RunConfig& run, const RunData& data, const Resources& r) {
+  log.say(fmt::format("grid {}, {} parameters in {}, {:.1f} MiB on the fullest rank", r.grid, parameter_count(run.model), run.train.precision,
                       double(r.memory_bytes) / (1 << 20)));
-  if (layout.ranks() > 1) log.say("ranks talk by " + r.transport);
+  if (r.ranks > 1) log.say("ranks talk by " + r.transport);
   for (const std::string& note : data.training.notes()) log.say(note);
   if (!data.validation) return;
   for (const std::string& note : data.validation->notes()) log.say("validation: " + note);
@@ -64,13 +64,15 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
 
   const double peak = grid.world().sum(engine->product_rate()) / me.ranks;
   const auto saver = engine->saver();
-  const double memory = grid.world().max(double(engine->bytes() + saver->buffer_bytes()));
-  const Resources resources{me.ranks, peak, Index(memory), grid.world().transport_name()};
+  const double memory = grid.world().max(double(engine->capacity().total() + saver->buffer_bytes()));
+  Resources resources{me.ranks, peak, Index(memory), grid.world().transport_name(), grid.layout().text(), me.attempt};
+  for (int i = 0; i < memory_categories; ++i)
+    resources.memory.emplace_back(name_of(Memory(i)), Index(grid.world().max(double(engine->capacity().bytes(Memory(i))))));
   std::optional<RunLog> log;  // the first rank's
   collective_check(grid.world(), [&] {
     if (!parts.lead()) return;
     write_identity(run.output, identity);
-    tell_start(log.emplace(run, at, resources), run, grid.layout(), data, resources);
+    tell_start(log.emplace(run, at, resources), run, data, resources);
   });
   RunLog* const told = log ? &*log : nullptr;
   Saving saving(parts, *saver, told, at.step);

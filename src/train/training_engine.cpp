@@ -22,7 +22,7 @@ class OwnEngine final : public TrainingEngine {
  public:
   OwnEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Identity& me, Grid& grid, Timers& timers,
             const Beacon& beacon)
-      : run_(run), bytes_(capacity.total()), timers_(timers), engine_(config, grid, &capacity, timers), fault_(run.fault, me, engine_, beacon) {}
+      : run_(run), capacity_(capacity), timers_(timers), engine_(config, grid, &capacity_, timers), fault_(run.fault, me, engine_, beacon) {}
 
   void initialise() override { engine_.initialise(run_.train.seed); }
   void load_weights(const std::filesystem::path& model) override {
@@ -83,7 +83,7 @@ class OwnEngine final : public TrainingEngine {
     const SaveOptions options{files_of(c.files), {c.deflate, c.verify}, {int(c.keep), c.keep_every}, c.async};
     return std::make_unique<Saver>(checkpoints_of(run_), options, engine_);
   }
-  Index bytes() const override { return bytes_; }
+  const Capacity& capacity() const override { return capacity_; }
   double product_rate() const override { return gyr::product_rate(engine_.precision()); }
 
  private:
@@ -99,7 +99,7 @@ class OwnEngine final : public TrainingEngine {
   }
 
   const RunConfig& run_;
-  const Index bytes_;
+  const Capacity capacity_;
   Timers& timers_;
   Engine engine_;
   Fault fault_;

@@ -37,8 +37,8 @@ class TrainingEngine {
   virtual void check_replicas(Index step) = 0;  // replicas.hpp
 
   virtual std::unique_ptr<StateSaver> saver() = 0;
-  virtual Index bytes() const = 0;          // of this rank, as planned
-  virtual double product_rate() const = 0;  // flop/s of this rank
+  virtual const Capacity& capacity() const = 0;  // of this rank, as planned
+  virtual double product_rate() const = 0;       // flop/s of this rank
 };
 
 // Its memory is planned before: that may take long, and a signal ends it with Exit::again.

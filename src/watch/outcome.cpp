@@ -3,11 +3,25 @@
 
 #include "src/base/json.hpp"
 #include "src/base/output_file.hpp"
+#include "src/report/json_lines.hpp"
 #include "src/watch/heartbeat.hpp"
 
 namespace gyr {
 
 std::filesystem::path status_path(const std::filesystem::path& output) { return output / "status.json"; }
+
+namespace {
+
+// The outcome among the run's metrics, where several may follow each other.
+void append_end(const std::filesystem::path& output, const Json& outcome) {
+  const std::filesystem::path metrics = output / "metrics.jsonl";
+  if (!std::filesystem::exists(metrics)) return;
+  Json end = {{"kind", "end"}};
+  end.update(outcome);
+  JsonLines(metrics).line(json_text(end));
+}
+
+}  // namespace
 
 void write_outcome(const std::filesystem::path& output, const Outcome& o) noexcept {
   try {
@@ -16,6 +30,7 @@ void write_outcome(const std::filesystem::path& output, const Outcome& o) noexce
     OutputFile file(status_path(output));
     file.append(json_text(json, 2) + "\n");
     file.commit();
+    if (o.state != "running") append_end(output, json);
   } catch (const std::exception&) {
   }
 }

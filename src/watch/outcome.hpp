@@ -17,7 +17,7 @@ struct Outcome {
 };
 
 std::filesystem::path status_path(const std::filesystem::path& output);
-// Written whole or not at all. Failures are ignored: the exit code says the same.
+// Written whole or not at all, and at the end of a run also added to its metrics. Failures are ignored: the exit code says the same.
 void write_outcome(const std::filesystem::path& output, const Outcome&) noexcept;
 // Nothing where there is none or it cannot be understood.
 std::optional<Outcome> read_outcome(const std::filesystem::path& output);

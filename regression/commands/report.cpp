@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon report: what a run that was killed and one that was not have left, as text and as a page.
+#include <gtest/gtest.h>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+const Material& material() { return Material::get(); }
+
+std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+
+// A line of the text that begins with this word, with single spaces.
+std::string line_with(const std::string& text, const std::string& word) {
+  for (const std::string& line : lines_of(text))
+    if (line.starts_with(word + " ")) {
+      std::string words;
+      for (const char c : line)
+        if (c != ' ' || words.back() != ' ') words += c;
+      return words;
+    }
+  return "";
+}
+
+}  // namespace
+
+TEST(report, tells_of_a_kill_and_of_what_two_decks_say_otherwise) {
+  const Folder killed, whole;
+  const Words steps{"train.steps=6", "optimizer.decay_steps=6", "checkpoint.every=2"};
+  Words with = steps;
+  with.insert(with.end(), {"fault.kind=kill", "fault.rank=1", "fault.step=6"});
+  run(material().train(killed.path(), with), {.ranks = 2});
+  Words again = material().train(killed.path(), steps);
+  again.push_back("--resume");
+  Result r = run(again, {.ranks = 2});
+  ASSERT_EQ(r.code, 0) << told(r);
+  Words other = steps;
+  other.push_back("optimizer.lr=1e-4");
+  r = run(material().train(whole.path(), other), {.ranks = 2});
+  ASSERT_EQ(r.code, 0) << told(r);
+
+  r = run({"report", killed.path().string()});
+  ASSERT_EQ(r.code, 0) << told(r);
+  EXPECT_EQ(line_with(r.out, "step"), "step 6 of 6");
+  EXPECT_EQ(line_with(r.out, "starts"), "starts 2");
+  EXPECT_EQ(line_with(r.out, "kills"), "kills 1");
+  EXPECT_NE(r.out.find(" killed "), r.out.npos) << r.out;
+  EXPECT_NE(r.out.find("slowest rank"), r.out.npos) << r.out;
+
+  r = run({"report", killed.path().string(), whole.path().string()});
+  ASSERT_EQ(r.code, 0) << told(r);
+  EXPECT_TRUE(line_with(r.out, "optimizer.lr").ends_with(" 0.0001")) << r.out;
+  EXPECT_EQ(line_with(r.out, "train.steps"), "") << r.out;
+
+  const fs::path page = killed / "page.html";
+  r = run({"report", killed.path().string(), whole.path().string(), "--html", page.string()});
+  ASSERT_EQ(r.code, 0) << told(r);
+  const std::string text = contents(page), begin = "id=\"numbers\">";
+  const std::size_t from = text.find(begin) + begin.size();
+  const Json numbers = Json::parse(text.substr(from, text.find("</script>", from) - from));
+  EXPECT_EQ(numbers["runs"][0]["curves"]["loss"]["step"], Json({1, 2, 3, 4, 5, 6}));
+  EXPECT_FALSE(numbers["runs"][0]["curves"]["loss_overtaken"].is_null());
+  EXPECT_TRUE(numbers["runs"][1]["curves"]["loss_overtaken"].is_null());
+  EXPECT_GT(numbers["runs"][0]["memory"].size(), 3U);
+}
+
+TEST(report, refuses_what_is_no_output_folder) {
+  const Folder folder;
+  const Result r = run({"report", folder.path().string()});
+  EXPECT_EQ(r.code, 66);
+  EXPECT_NE(r.err.find("there is no metrics.jsonl"), r.err.npos) << told(r);
+}

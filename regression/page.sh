@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# regression/page.sh GYRFALCON [PICTURE]: the page of `gyrfalcon report` in a real browser: every plot is drawn, no number is missing where one is
+# drawn, no script fails. PICTURE becomes a screenshot. Exit code 77 where there is no Chromium.
+set -euo pipefail
+gyrfalcon=${1:?usage: regression/page.sh GYRFALCON [PICTURE]}
+picture=${2:-}
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || { echo "SKIPPED: no chromium"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# run NAME RATE: 4000 steps, killed at 1500 and gone on from 1200, with validations and checkpoints.
+run() {
+  mkdir "$work/$1"
+  awk -v rate="$2" 'BEGIN {
+    t = 1.7e9
+    start(0)
+    for (i = 1; i <= 1500; ++i) step(i)
+    start(1200)
+    for (i = 1201; i <= 4000; ++i) step(i)
+    printf "{\"kind\":\"timers\",\"sections\":[{\"name\":\"forward\",\"calls\":9,\"min_seconds\":1,\"mean_seconds\":2,\"max_seconds\":3,\"slowest_rank\":5,\"part\":1}]}\n"
+    printf "{\"kind\":\"end\",\"state\":\"done\",\"code\":0,\"step\":4000,\"message\":\"\",\"time\":%f}\n", t
+  }
+  function start(at) {
+    printf "{\"kind\":\"start\",\"time\":%f,\"step\":%d,\"ranks\":8,\"grid\":\"8 data\",\"precision\":\"bf16\",\"parameters\":1000000,\"memory\":{\"weights\":1048576,\"gradients\":2097152}}\n", t += 60, at
+  }
+  function step(i) {
+    printf "{\"kind\":\"step\",\"time\":%f,\"step\":%d,\"steps\":4000,\"consumed_tokens\":%d,\"seconds\":1,\"tokens_per_second\":%f,\"mfu\":%f,\"learning_rate\":%g,\"loss\":%f,\"grad_norm\":%f,\"memory_bytes\":4194304}\n", \
+      t += 1, i, i * 4096, 4096 + i % 97, 0.5 + i % 97 / 1000, rate * (1 - i / 4001), 2 + 6 * exp(-i * rate) + i % 31 / 300, 1 + i % 13 / 13
+    if (i % 500 == 0) printf "{\"kind\":\"validation\",\"time\":%f,\"step\":%d,\"loss\":%f}\n", t, i, 2 + 6 * exp(-i * rate)
+    if (i % 400 == 0) printf "{\"kind\":\"checkpoint\",\"time\":%f,\"step\":%d,\"bytes\":1000000,\"blocked_seconds\":0.1}\n", t, i
+  }' > "$work/$1/metrics.jsonl"
+  printf 'optimizer:\n  lr: %s\n' "$2" > "$work/$1/deck.yaml"
+}
+run slow 0.0008
+run quick 0.002
+"$gyrfalcon" report "$work/slow" "$work/quick" --html "$work/page.html"
+browse() { timeout 120 "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$work/profile" --virtual-time-budget=3000 "$@" "file://$work/page.html" 2> "$work/log"; }
+browse --enable-logging=stderr --dump-dom > "$work/dom"
+
+failed=0
+expect() { # WHAT FOUND WANTED
+  printf '%-44s %s\n' "$1" "$2"
+  [ "$2" = "$3" ] || { echo "  should be $3"; failed=1; }
+}
+count() { { grep -oE "$1" "$work/dom" || true; } | wc -l; }
+expect "plots" "$(count '<svg [^>]*role="img"')" 5
+expect "curves" "$(count '<path d="M[0-9][^"]*" fill="none"')" 14
+expect "bands of least and most" "$(count '<path d="M[0-9][^"]*" fill="var')" 10
+expect "checkpoints on the lanes" "$(count '<rect [^>]*width="2" height="26"')" 20
+expect "kills on the lanes" "$(count '<circle [^>]*fill="var\(--bad\)"')" 2
+expect "keys that differ" "$(count '<td[^>]*>optimizer.lr</td><td[^>]*>0.0008</td><td[^>]*>0.002</td>')" 1
+expect "numbers that are none" "$(count '="[^"]*(NaN|Infinity|undefined)[^"]*"')" 0
+expect "scripts that fail" "$(grep -cE 'Uncaught|CONSOLE.*[Ee]rror' "$work/log" || true)" 0
+[ -z "$picture" ] || { browse --window-size=1400,2000 --screenshot="$work/picture.png" > "$work/out" && mv "$work/picture.png" "$picture" && echo "picture: $picture"; }
+exit "$failed"

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/history/run_history.hpp"
+
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "regression/folder.hpp"
+#include "regression/seed.hpp"
+#include "regression/testing.hpp"
+#include "src/base/json.hpp"
+#include "src/history/history_page.hpp"
+#include "src/history/history_text.hpp"
+#include "src/watch/outcome.hpp"
+
+namespace gyr::testing {
+namespace {
+
+std::string step_line(Index step, double time, double loss) {
+  return json_text(
+             {{"kind", "step"}, {"time", time}, {"step", step}, {"steps", 1000}, {"consumed_tokens", step * 10}, {"seconds", 0.5}, {"loss", loss}}) +
+         "\n";
+}
+
+// A run that is killed, rolled back or ends at random moments, as its metrics tell of it and as plain bookkeeping does.
+struct Drawn {
+  std::string metrics;
+  std::map<Index, double> counts;  // loss of each step the last time it was taken
+  Index taken = 0, starts = 0, kills = 0, ends = 0, broken = 0;
+};
+Drawn drawn(std::mt19937& random) {
+  const auto upto = [&](int most) { return int(random() % unsigned(most + 1)); };
+  Drawn d;
+  double time = 1e9;
+  Index step = 0;
+  bool running = false;
+  const auto start = [&] {
+    if (running) ++d.kills;
+    running = true, ++d.starts;
+    d.metrics += json_text({{"kind", "start"}, {"time", time += 1}, {"step", step}, {"ranks", 4}, {"grid", "g"}}) + "\n";
+  };
+  if (upto(1) > 0) d.metrics += step_line(500, 1, 7) + "{\"kind\":\"run\",\"run\":\"0123\"}\n";  // another run before this one
+  start();
+  for (int i = 0; i < 60; ++i) {
+    const int what = upto(19);
+    if (what == 0) step = upto(int(step)), d.counts.erase(d.counts.upper_bound(step), d.counts.end()), start();
+    else if (what == 1) {
+      d.metrics += json_text({{"kind", "end"}, {"time", time += 1}, {"state", "stopped"}, {"code", 75}, {"message", ""}}) + "\n";
+      running = false, ++d.ends;
+      start();
+    } else if (what == 2) {
+      const Index back = upto(int(step));
+      d.metrics += json_text({{"kind", "rollback"}, {"time", time += 1}, {"step", step}, {"to", back}, {"why", "nan"}}) + "\n";
+      step = back, d.counts.erase(d.counts.upper_bound(step), d.counts.end());
+    } else if (what == 3) d.metrics += "{\"kind\":\"step\",\"ste\n", ++d.broken;
+    else {
+      const double loss = upto(1000) / 100.0;
+      d.metrics += step_line(++step, time += 1, loss);
+      d.counts[step] = loss, ++d.taken;
+    }
+  }
+  d.metrics += step_line(++step, time += 1, 1), d.counts[step] = 1, ++d.taken;
+  return d;
+}
+
+TEST(run_history, counts_every_step_once_whatever_ended_in_between) {
+  std::mt19937 random(seed_of_run());
+  for (int trial = 0; trial < 100; ++trial) {
+    const Drawn d = drawn(random);
+    const Folder folder;
+    folder.write("metrics.jsonl", d.metrics);
+    write_outcome(folder.path(), {"running", 0, 0, -1, ""});
+    const RunHistory history = read_history(trial % 2 > 0 ? folder.path() : folder / "metrics.jsonl");
+    std::map<Index, double> counted;
+    for (const TakenStep* s : history.counted()) EXPECT_TRUE(counted.emplace(s->step, s->loss).second) << "step " << s->step << " counts twice";
+    EXPECT_EQ(counted, d.counts) << d.metrics;
+    EXPECT_EQ(Index(history.steps.size()), d.taken);
+    EXPECT_EQ(history.starts(), d.starts);
+    EXPECT_EQ(history.broken_lines, d.broken);
+    const auto events = [&](RunEvent::Kind kind) {
+      return std::count_if(history.events.begin(), history.events.end(), [&](const RunEvent& e) { return e.kind == kind; });
+    };
+    EXPECT_EQ(events(RunEvent::Kind::killed), d.kills);
+    EXPECT_EQ(events(RunEvent::Kind::stopped), d.ends);
+  }
+}
+
+TEST(run_history, a_run_that_is_gone_and_has_not_said_so_was_killed) {
+  const Folder folder;
+  folder.write("metrics.jsonl", json_text({{"kind", "start"}, {"time", 1}, {"step", 0}}) + "\n" + step_line(1, 2, 3));
+  EXPECT_EQ(read_history(folder.path()).events.back().kind, RunEvent::Kind::killed);
+  write_outcome(folder.path(), {"done", 0, 1, -1, ""});
+  const RunHistory history = read_history(folder.path());
+  EXPECT_EQ(history.events.back().kind, RunEvent::Kind::done);
+  EXPECT_EQ(history.events.size(), 2U);
+  EXPECT_EQ(history.state, "done");
+}
+
+TEST(run_history, buckets_keep_sum_least_and_most) {
+  std::mt19937 random(seed_of_run());
+  for (int trial = 0; trial < 100; ++trial) {
+    const std::size_t n = 1 + random() % 300, buckets = 1 + random() % 100;
+    std::vector<double> at(n), value(n), finite;
+    for (std::size_t i = 0; i < n; ++i) {
+      at[i] = double(i), value[i] = random() % 10 == 0 ? NAN : std::ldexp(double(random()), -32);
+      if (std::isfinite(value[i])) finite.push_back(value[i]);
+    }
+    const Thinned thin = thinned(at, value, buckets);
+    ASSERT_EQ(thin.mean.size(), std::min(buckets, finite.size()));
+    if (finite.empty()) continue;
+    EXPECT_EQ(*std::min_element(thin.least.begin(), thin.least.end()), *std::min_element(finite.begin(), finite.end()));
+    EXPECT_EQ(*std::max_element(thin.most.begin(), thin.most.end()), *std::max_element(finite.begin(), finite.end()));
+    EXPECT_TRUE(std::is_sorted(thin.at.begin(), thin.at.end()));
+    if (finite.size() <= buckets) {
+      EXPECT_EQ(thin.mean, finite);
+    }
+    std::sort(finite.begin(), finite.end());
+    EXPECT_EQ(median(value), finite[finite.size() / 2]);
+  }
+}
+
+TEST(run_history, the_page_has_the_numbers_and_no_name_ends_its_script) {
+  const Folder folder;
+  std::filesystem::create_directory(folder / "a<b");
+  std::string metrics;
+  for (Index step = 1; step <= 3000; ++step) metrics += step_line(step, double(step), double(step % 7));
+  folder.write("a<b/metrics.jsonl", metrics + json_text({{"kind", "skip"}, {"time", 3001}, {"step", 3000}, {"why", "</script><b>"}}) + "\n");
+  folder.write("a<b/deck.yaml", "data: {tokenizer: \"</script>\"}\ntrain: {steps: 5}\n");
+  RunHistory one = read_history(folder / "a<b"), two = one;
+  two.deck["train.steps"] = "6";
+  const std::string page = page_of({one, two});
+  const std::string begin = "<script type=\"application/json\" id=\"numbers\">";
+  const std::size_t from = page.find(begin) + begin.size();
+  const Json json = json_in(page.substr(from, page.find("</script>", from) - from));
+  ASSERT_TRUE(json.is_object());
+  ASSERT_EQ(json["runs"].size(), 2U);
+  EXPECT_EQ(json["runs"][0]["name"], "a<b");
+  EXPECT_EQ(json["runs"][0]["curves"]["loss"]["value"].size(), 1000U);
+  EXPECT_EQ(json["runs"][0]["curves"]["loss"]["most"][0], 3.0);  // of 1, 2, 3 modulo 7: the first bucket
+  EXPECT_EQ(json["runs"][0]["events"][0]["text"], "</script><b>");
+  EXPECT_EQ(json["differences"], Json::parse(R"([["train.steps", ["5", "6"]]])"));
+  EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg"));  // the name of a format, and nothing that is fetched
+}
+
+TEST(run_history, folders_without_steps_are_told) {
+  const Folder folder;
+  EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::missing);
+  folder.write("metrics.jsonl", "{\"kind\":\"run\"}\nnonsense\n");
+  EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::data);
+}
+
+TEST(run_history, bars_rise_with_numbers) {
+  EXPECT_EQ(sparkline({0, 1, 2, 3, 4, 5, 6, 7}), "▁▂▃▄▅▆▇█");
+  EXPECT_EQ(sparkline({5, NAN, 5}), "▁ ▁");
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon report: what runs have done, in the terminal or as a page.
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "src/base/output_file.hpp"
+#include "src/commands/command.hpp"
+#include "src/commands/guard.hpp"
+#include "src/history/history_page.hpp"
+#include "src/history/history_text.hpp"
+
+namespace gyr {
+
+namespace {
+
+// Runs whose folders have the same name are called by their whole path.
+void tell_apart(std::vector<RunHistory>& runs) {
+  std::map<std::string, int> named;
+  for (const RunHistory& run : runs) ++named[run.name];
+  for (RunHistory& run : runs)
+    if (named[run.name] > 1) run.name = run.folder;
+}
+
+}  // namespace
+
+void add_report(Command& app, Action& action) {
+  struct Arguments {
+    std::vector<std::string> outputs;
+    std::string page;
+  };
+  auto a = std::make_shared<Arguments>();
+  Command* c = app.add_command("report", "What runs have done: curves, starts, kills, checkpoints, memory, decks side by side");
+  c->add_option("outputs", a->outputs, "Output folders of runs")->required();
+  c->add_option("--html", a->page, "Write one page that needs no network, with every number under the pointer, instead of text");
+  c->callback([a, &action] {
+    action = [a] {
+      return guarded([&] {
+        std::vector<RunHistory> runs;
+        for (const std::string& output : a->outputs) runs.push_back(read_history(output));
+        tell_apart(runs);
+        if (a->page.empty()) {
+          std::printf("%s", text_of(runs).c_str());
+          return;
+        }
+        OutputFile file(a->page);
+        file.append(page_of(runs));
+        file.commit();
+        std::printf("%s: %zu run%s; open it in a browser\n", a->page.c_str(), runs.size(), runs.size() == 1 ? "" : "s");
+      });
+    };
+  });
+}
+
+}  // namespace gyr

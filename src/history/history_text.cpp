@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/history/history_text.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <functional>
+
+#include "kernels/printable.hpp"
+#include "src/base/table.hpp"
+#include "src/report/progress.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr std::size_t width = 60;        // of a sparkline
+constexpr std::size_t most_events = 40;  // lines; checkpoints are counted
+
+std::string or_dash(double value, const char* format) { return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-"; }
+
+template <class F>
+std::vector<double> column(const std::vector<const TakenStep*>& steps, const F& of) {
+  std::vector<double> values;
+  for (const TakenStep* s : steps) values.push_back(of(*s));
+  return values;
+}
+
+std::string local_time(double seconds) {
+  const std::time_t whole = std::time_t(seconds);
+  std::tm parts{};
+  localtime_r(&whole, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+struct Curve {
+  const char *title, *format;
+  std::function<double(const TakenStep&)> of;
+};
+const std::vector<Curve>& curves() {
+  static const std::vector<Curve> all = {{"loss", "{:.4f}", [](const TakenStep& s) { return s.loss; }},
+                                         {"learning rate", "{:.3g}", [](const TakenStep& s) { return s.learning_rate; }},
+                                         {"gradient norm", "{:.3g}", [](const TakenStep& s) { return s.grad_norm; }},
+                                         {"tokens/s", "{:.0f}", [](const TakenStep& s) { return s.tokens_per_second; }},
+                                         {"MFU %", "{:.1f}", [](const TakenStep& s) { return 100 * s.mfu; }},
+                                         {"expert load", "{:.2f}", [](const TakenStep& s) { return s.expert_load; }}};
+  return all;
+}
+
+// A row of a number over the run: where it begins, its bars, where it ends, its least and most.
+void add_curve(Table& table, const char* title, const char* format, const std::vector<double>& values) {
+  std::vector<double> at(values.size());
+  for (std::size_t i = 0; i < at.size(); ++i) at[i] = double(i);
+  const Thinned thin = thinned(at, values, width);
+  if (thin.mean.empty()) return;
+  const auto text = [&](double v) { return or_dash(v, format); };
+  table.row({title, text(thin.mean.front()), sparkline(thin.mean), text(thin.mean.back()),
+             text(*std::min_element(thin.least.begin(), thin.least.end())), text(*std::max_element(thin.most.begin(), thin.most.end()))});
+}
+
+std::string curves_of(const RunHistory& run) {
+  Table table({{"", false}, {"first", true}, {"over the steps that count", false, width}, {"last", true}, {"least", true}, {"most", true}});
+  const auto steps = run.counted();
+  for (const Curve& c : curves()) add_curve(table, c.title, c.format, column(steps, c.of));
+  std::vector<double> validation;
+  for (const ValidatedStep& v : run.validations)
+    if (!v.overtaken) validation.push_back(v.loss);
+  add_curve(table, "validation loss", "{:.4f}", validation);
+  return table.str();
+}
+
+std::string events_of(const RunHistory& run) {
+  Table table({{"when"}, {"step", true}, {"what"}, {"", false, 90}});
+  std::size_t shown = 0, left_out = 0, checkpoints = 0;
+  for (const RunEvent& e : run.events) {
+    if (e.kind == RunEvent::Kind::checkpoint) ++checkpoints;
+    else if (++shown > most_events) ++left_out;
+    else table.row({local_time(e.time), fmt::format("{}", e.step), std::string(name_of(e.kind)), printable(e.text)});
+  }
+  std::string text = shown > 0 ? table.str() : "";
+  if (left_out > 0) text += fmt::format("... and {} more\n", left_out);
+  if (checkpoints > 0) text += fmt::format("{} checkpoint{} written\n", checkpoints, checkpoints == 1 ? "" : "s");
+  return text;
+}
+
+std::string sections_of(const RunHistory& run) {
+  if (run.sections.empty() || run.ranks < 2) return "";
+  Table table({{"section"}, {"mean s", true}, {"slowest rank", true}, {"its s", true}, {"over the mean", true}});
+  for (const SectionTime& s : run.sections)
+    table.row({s.name, fmt::format("{:.3f}", s.mean), s.slowest_rank >= 0 ? fmt::format("{}", s.slowest_rank) : "-", fmt::format("{:.3f}", s.most),
+               s.mean > 0 ? fmt::format("{:.2f}", s.most / s.mean) : "-"});
+  return table.str();
+}
+
+std::string differences_of(const std::vector<RunHistory>& runs) {
+  const auto differences = deck_differences(runs);
+  if (differences.empty()) return "the decks are the same\n";
+  std::vector<TableColumn> columns{{"key of the deck", false, 48}};
+  for (const RunHistory& run : runs) columns.push_back({printable(run.name)});
+  Table table(columns);
+  for (const auto& [key, values] : differences) {
+    std::vector<std::string> cells{printable(key)};
+    for (const std::string& value : values) cells.push_back(printable(value));
+    table.row(cells);
+  }
+  return table.str();
+}
+
+std::string all_runs(const std::vector<RunHistory>& runs) {
+  std::vector<TableColumn> columns;
+  for (const auto& [name, value] : facts_of(runs.front())) columns.push_back({name, name != "run"});
+  Table table(columns);
+  for (const RunHistory& run : runs) {
+    std::vector<std::string> cells;
+    for (const auto& [name, value] : facts_of(run)) cells.push_back(value);
+    table.row(cells);
+  }
+  return table.str();
+}
+
+std::string text_of(const RunHistory& run) {
+  Table facts({{""}, {"", false, 90}});
+  for (const auto& [name, value] : facts_of(run)) facts.row({name, value});
+  if (!run.grid.empty()) facts.row({"grid", printable(run.grid) + (run.precision.empty() ? "" : ", " + printable(run.precision))});
+  std::string text = facts.str(false) + "\n" + curves_of(run);
+  for (const std::string& part : {events_of(run), sections_of(run)}) {
+    if (part.empty()) continue;
+    text += '\n';
+    text += part;
+  }
+  if (run.broken_lines > 0) text += fmt::format("{} line{} of metrics.jsonl cannot be read\n", run.broken_lines, run.broken_lines == 1 ? "" : "s");
+  return text;
+}
+
+}  // namespace
+
+std::string sparkline(const std::vector<double>& values) {
+  static const char* const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  double least = INFINITY, most = -INFINITY;
+  for (const double v : values)
+    if (std::isfinite(v)) least = std::min(least, v), most = std::max(most, v);
+  std::string line;
+  for (const double v : values) {
+    if (!std::isfinite(v)) line += ' ';
+    else line += bars[most > least ? std::min(7, int((v - least) / (most - least) * 8)) : 0];
+  }
+  return line;
+}
+
+std::vector<std::pair<std::string, std::string>> facts_of(const RunHistory& run) {
+  const auto steps = run.counted();
+  const TakenStep& last = *steps.back();
+  double best = INFINITY, seconds = 0, counted_seconds = 0;
+  for (const ValidatedStep& v : run.validations)
+    if (!v.overtaken && std::isfinite(v.loss)) best = std::min(best, v.loss);
+  for (const TakenStep& s : run.steps)
+    if (std::isfinite(s.seconds)) seconds += s.seconds, counted_seconds += s.overtaken ? 0 : s.seconds;
+  const std::size_t recent = std::min<std::size_t>(10, steps.size());
+  double loss = 0;
+  for (std::size_t i = steps.size() - recent; i < steps.size(); ++i) loss += steps[i]->loss / double(recent);
+  const auto count = [&](RunEvent::Kind kind) {
+    return std::count_if(run.events.begin(), run.events.end(), [&](const RunEvent& e) { return e.kind == kind; });
+  };
+  return {{"run", printable(run.name)},
+          {"state", printable(run.state)},
+          {"step", fmt::format("{} of {}", last.step, run.steps_wanted)},
+          {"tokens", or_dash(last.tokens, "{:.4g}")},
+          {"loss", or_dash(loss, "{:.4f}")},
+          {"best validation", or_dash(best, "{:.4f}")},
+          {"tokens/s", or_dash(median(column(steps, [](const TakenStep& s) { return s.tokens_per_second; })), "{:.0f}")},
+          {"MFU %", or_dash(100 * median(column(steps, [](const TakenStep& s) { return s.mfu; })), "{:.1f}")},
+          {"MiB a rank", or_dash(last.memory_bytes / (1 << 20), "{:.1f}")},
+          {"ranks", run.ranks > 0 ? fmt::format("{}", run.ranks) : "-"},
+          {"starts", run.starts() > 0 ? fmt::format("{}", run.starts()) : "-"},
+          {"kills", fmt::format("{}", count(RunEvent::Kind::killed))},
+          {"time in steps", duration(seconds)},
+          {"of it counts", seconds > 0 ? fmt::format("{:.1f} %", 100 * counted_seconds / seconds) : "-"}};
+}
+
+std::string text_of(const std::vector<RunHistory>& runs) {
+  std::string text;
+  if (runs.size() > 1) text = all_runs(runs) + "\n" + differences_of(runs);
+  for (const RunHistory& run : runs) {
+    if (!text.empty()) text += '\n';
+    text += text_of(run);
+  }
+  return text;
+}
+
+}  // namespace gyr

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/history/run_history.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <limits>
+
+#include "kernels/error.hpp"
+#include "kernels/printable.hpp"
+#include "src/base/json.hpp"
+#include "src/deck/yaml.hpp"
+#include "src/watch/exit_record.hpp"
+#include "src/watch/outcome.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+
+double number(const Json& line, const char* name) {
+  const auto at = line.find(name);
+  return at != line.end() && at->is_number() ? at->get<double>() : nothing;
+}
+Index integer(const Json& line, const char* name, Index otherwise = 0) {
+  const auto at = line.find(name);
+  return at != line.end() && at->is_number_integer() ? at->get<Index>() : otherwise;
+}
+std::string word(const Json& line, const char* name) {
+  const auto at = line.find(name);
+  return at != line.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+// Takes the lines of metrics.jsonl in their order.
+class Reader {
+ public:
+  explicit Reader(RunHistory& history) : history_(history) {}
+
+  void read(const Json& line) {
+    const std::string kind = word(line, "kind");
+    if (const auto known = readers_.find(kind); known != readers_.end()) (this->*known->second)(line);
+    if (const double time = number(line, "time"); !std::isnan(time)) last_time_ = time;
+  }
+  // Where the last attempt has said nothing of its end: it goes on, or was killed.
+  void finish(bool alive) {
+    if (running_ && !alive) add(RunEvent::Kind::killed, last_time_, "ended without a word");
+    mark(history_.steps), mark(history_.validations);
+  }
+
+ private:
+  void add(RunEvent::Kind kind, double time, const std::string& text) { history_.events.push_back({kind, time, step_, text}); }
+
+  // What stands before is not of this run.
+  void run(const Json& line) {
+    history_.run = word(line, "run");
+    history_.steps.clear(), history_.validations.clear(), history_.events.clear(), history_.sections.clear();
+    running_ = false, step_ = 0;
+  }
+  void start(const Json& line) {
+    if (running_) add(RunEvent::Kind::killed, last_time_, how_it_died());
+    running_ = true, step_ = integer(line, "step"), attempt_ = int(integer(line, "attempt"));
+    history_.run = word(line, "run"), history_.grid = word(line, "grid"), history_.precision = word(line, "precision");
+    history_.version = word(line, "version"), history_.ranks = integer(line, "ranks"), history_.parameters = integer(line, "parameters");
+    history_.memory.clear();
+    if (const auto memory = line.find("memory"); memory != line.end() && memory->is_object())
+      for (const auto& [category, bytes] : memory->items())
+        if (bytes.is_number_integer()) history_.memory.emplace_back(category, bytes.get<Index>());
+    add(RunEvent::Kind::start, number(line, "time"), fmt::format("{} ranks, {}", history_.ranks, history_.grid));
+  }
+  void end(const Json& line) {
+    const std::string state = word(line, "state"), message = word(line, "message");
+    const auto kind = state == "done" ? RunEvent::Kind::done : state == "stopped" ? RunEvent::Kind::stopped : RunEvent::Kind::failed;
+    add(kind, number(line, "time"), fmt::format("code {}{}{}", integer(line, "code"), message.empty() ? "" : ": ", message));
+    running_ = false;
+  }
+  void step(const Json& line) {
+    step_ = integer(line, "step"), history_.steps_wanted = integer(line, "steps");
+    history_.steps.push_back({number(line, "time"), step_, number(line, "consumed_tokens"), number(line, "seconds"),
+                              number(line, "tokens_per_second"), number(line, "mfu"), number(line, "learning_rate"), number(line, "loss"),
+                              number(line, "grad_norm"), number(line, "expert_load"), number(line, "memory_bytes")});
+  }
+  void validation(const Json& line) {
+    const double tokens = history_.steps.empty() ? nothing : history_.steps.back().tokens;
+    history_.validations.push_back({number(line, "time"), integer(line, "step"), tokens, number(line, "loss"), number(line, "accuracy")});
+  }
+  void checkpoint(const Json& line) {
+    history_.events.push_back({RunEvent::Kind::checkpoint, number(line, "time"), integer(line, "step"),
+                               fmt::format("{:.1f} MB, steps waited {:.2f} s", number(line, "bytes") / 1e6, number(line, "blocked_seconds"))});
+  }
+  void skip(const Json& line) { history_.events.push_back({RunEvent::Kind::skip, number(line, "time"), integer(line, "step"), word(line, "why")}); }
+  void rollback(const Json& line) {
+    history_.events.push_back({RunEvent::Kind::rollback, number(line, "time"), integer(line, "step"),
+                               fmt::format("to step {}: {}", integer(line, "to"), word(line, "why"))});
+  }
+  void timers(const Json& line) {
+    history_.sections.clear();
+    const auto sections = line.find("sections");
+    if (sections == line.end() || !sections->is_array()) return;
+    for (const Json& s : *sections)
+      if (s.is_object())
+        history_.sections.push_back({word(s, "name"), number(s, "mean_seconds"), number(s, "max_seconds"), integer(s, "slowest_rank", -1)});
+  }
+
+  std::string how_it_died() const {
+    const auto record = read_exit_record(exit_record_path(history_.folder, attempt_));
+    if (!record) return "ended without a word";
+    return fmt::format("{}a process on {} {}", record->rank >= 0 ? fmt::format("rank {}, ", record->rank) : "", record->host, manner(*record));
+  }
+
+  // Steps never fall but where a run goes back.
+  template <class Steps>
+  static void mark(Steps& steps) {
+    Index least = std::numeric_limits<Index>::max();
+    for (auto at = steps.rbegin(); at != steps.rend(); ++at) {
+      at->overtaken = at->step >= least;
+      least = std::min(least, at->step);
+    }
+  }
+
+  RunHistory& history_;
+  bool running_ = false;
+  Index step_ = 0;
+  int attempt_ = 0;
+  double last_time_ = 0;
+
+  using Read = void (Reader::*)(const Json&);
+  static const std::map<std::string, Read> readers_;
+};
+
+const std::map<std::string, Reader::Read> Reader::readers_ = {
+    {"run", &Reader::run},   {"start", &Reader::start},           {"end", &Reader::end},
+    {"step", &Reader::step}, {"validation", &Reader::validation}, {"checkpoint", &Reader::checkpoint},
+    {"skip", &Reader::skip}, {"rollback", &Reader::rollback},     {"timers", &Reader::timers}};
+
+void read_deck(const std::filesystem::path& file, std::map<std::string, std::string>& values) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (text.empty()) return;
+  try {
+    values = values_by_path(parse_yaml(text, file.string()));
+  } catch (const Error&) {  // of a folder that somebody has written into: a report without a deck
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(RunEvent::Kind kind) {
+  switch (kind) {
+    case RunEvent::Kind::start: return "start";
+    case RunEvent::Kind::done: return "done";
+    case RunEvent::Kind::stopped: return "stopped";
+    case RunEvent::Kind::failed: return "failed";
+    case RunEvent::Kind::killed: return "killed";
+    case RunEvent::Kind::checkpoint: return "checkpoint";
+    case RunEvent::Kind::skip: return "skipped";
+    case RunEvent::Kind::rollback: return "rolled back";
+  }
+  return "";
+}
+
+std::vector<const TakenStep*> RunHistory::counted() const {
+  std::vector<const TakenStep*> left;
+  for (const TakenStep& s : steps)
+    if (!s.overtaken) left.push_back(&s);
+  return left;
+}
+Index RunHistory::starts() const {
+  return Index(std::count_if(events.begin(), events.end(), [](const RunEvent& e) { return e.kind == RunEvent::Kind::start; }));
+}
+
+RunHistory read_history(const std::filesystem::path& output) {
+  const bool is_file = output.filename() == "metrics.jsonl";
+  const std::filesystem::path folder = is_file ? output.parent_path() : output;
+  const std::filesystem::path metrics = folder / "metrics.jsonl";
+  RunHistory history;
+  const std::filesystem::path plain = (folder.empty() ? std::filesystem::path(".") : folder).lexically_normal();
+  history.folder = plain.string();
+  history.name = plain.has_filename() ? plain.filename().string() : plain.parent_path().filename().string();
+  std::ifstream in(metrics, std::ios::binary);
+  require(in.good(), Exit::missing, "{}: there is no metrics.jsonl; give the folder that a deck's output.folder names, where `train` has run",
+          history.folder);
+  Reader reader(history);
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty()) continue;
+    const Json json = json_in(line);
+    if (json.is_object()) reader.read(json);
+    else ++history.broken_lines;
+  }
+  require(!history.steps.empty(), Exit::data, "{}: tells of no step", metrics.string());
+  const auto outcome = read_outcome(history.folder);
+  reader.finish(outcome && outcome->state == "running");
+  history.state = outcome ? outcome->state : history.events.empty() ? "unknown" : std::string(name_of(history.events.back().kind));
+  read_deck(folder / "deck.yaml", history.deck);
+  return history;
+}
+
+std::vector<std::pair<std::string, std::vector<std::string>>> deck_differences(const std::vector<RunHistory>& runs) {
+  std::map<std::string, std::vector<std::string>> values;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    for (const auto& [key, value] : runs[i].deck) values.try_emplace(key, runs.size()).first->second[i] = value;
+  std::vector<std::pair<std::string, std::vector<std::string>>> differences;
+  for (const auto& [key, of_runs] : values)
+    if (std::adjacent_find(of_runs.begin(), of_runs.end(), std::not_equal_to<>()) != of_runs.end()) differences.emplace_back(key, of_runs);
+  return differences;
+}
+
+Thinned thinned(const std::vector<double>& at, const std::vector<double>& value, std::size_t buckets) {
+  std::vector<std::size_t> finite;
+  for (std::size_t i = 0; i < value.size(); ++i)
+    if (std::isfinite(value[i]) && std::isfinite(at[i])) finite.push_back(i);
+  Thinned thin;
+  const std::size_t count = std::min(buckets, finite.size());
+  for (std::size_t b = 0; b < count; ++b) {
+    const std::size_t first = b * finite.size() / count, last = (b + 1) * finite.size() / count;
+    double sum = 0, least = value[finite[first]], most = least;
+    for (std::size_t i = first; i < last; ++i) {
+      const double v = value[finite[i]];
+      sum += v, least = std::min(least, v), most = std::max(most, v);
+    }
+    thin.at.push_back(at[finite[last - 1]]);
+    thin.mean.push_back(sum / double(last - first)), thin.least.push_back(least), thin.most.push_back(most);
+  }
+  return thin;
+}
+
+double median(std::vector<double> values) {
+  std::erase_if(values, [](double v) { return !std::isfinite(v); });
+  if (values.empty()) return nothing;
+  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace gyr
