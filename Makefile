@@ -93,8 +93,8 @@ bench-tokenizer: configure ## time encoding here and in Hugging Face's tokenizer
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tokenizer_benchmark
 	@regression/bench/tokenizer.sh
 
-install: build ## copy the program to PREFIX
-	@cmake --install $(BUILD) --prefix $(PREFIX)
+install: build ## program, pages for man, completion, decks, jobscripts and a module file to PREFIX
+	@cmake --install $(BUILD) --prefix $(PREFIX) | sed -n 's/^-- to use it/to use it/p' 
 
 clean: ## remove what was built
 	@rm -rf build

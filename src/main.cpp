@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   add_reshard(program, action);
   add_trace(program, action);
   add_report(program, action);
+  add_manual(program, action);
   try {
     if (!program.parse(argc, argv)) return 0;
   } catch (const Error& error) {

@@ -47,6 +47,7 @@ const Help helps[] = {
     {{"diff"}, {"--help", "--tolerance", "--tolerances"}},
     {{"reshard"}, {"--help", "--files", "--deflate"}},
     {{"report"}, {"--help", "--html"}},
+    {{"manual"}, {"--help"}},
     {{"trace"}, {"--help"}},
     {{"trace", "show"}, {"--help"}},
     {{"tokenizer"}, {"--help"}},

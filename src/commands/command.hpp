@@ -29,5 +29,6 @@ void add_export_hf(Command&, Action&);
 void add_reshard(Command&, Action&);
 void add_trace(Command&, Action&);
 void add_report(Command&, Action&);
+void add_manual(Command&, Action&);
 
 }  // namespace gyr

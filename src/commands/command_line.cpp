@@ -75,7 +75,7 @@ Option* Option::show_default() {
   return this;
 }
 
-Option* Option::describe(const std::string& values) { return option_->type_name(type_name(target_) + ":" + values), this; }
+Option* Option::describe(const std::string& values) { return option_->type_name(type_name(target_) + " " + values), this; }
 
 Option* Option::not_negative() {
   least_ = 0;
@@ -89,7 +89,7 @@ Option* Option::positive() {
 
 Option* Option::between(double least, double most) {
   least_ = least, most_ = most;
-  return describe(fmt::format("{} in [{} - {}]", type_name(target_), least, most));
+  return describe(fmt::format("in [{} - {}]", least, most));
 }
 
 Option* Option::one_of(std::vector<std::string> choices) {
@@ -152,6 +152,24 @@ void Command::footer(const std::string& text) { app_->footer(text); }
 void Command::footer(const std::function<std::string()>& text) { app_->footer(text); }
 void Command::callback(const std::function<void()>& chosen) { app_->callback(chosen); }
 bool Command::given(const std::string& option) const { return app_->count(option) > 0; }
+
+CommandHelp Command::help() const {
+  CommandHelp help{app_->get_name(), app_->get_description(), app_->get_footer(), {}, {}};
+  for (const CLI::Option* option : app_->get_options({})) {
+    CommandHelp::Word word{{}, option->get_items_expected_max() > 0 ? option->get_type_name() : "", option->get_description(), {}};
+    for (const std::string& name : option->get_snames()) word.names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) word.names.push_back("--" + name);
+    word.placed = word.names.empty();
+    if (word.placed) word.names.push_back(option->get_name());
+    if (!option->get_default_str().empty()) word.help += fmt::format(" [{}]", option->get_default_str());
+    word.list = option->get_items_expected_max() > 1, word.required = option->get_required();
+    for (const auto& known : options_)
+      if (known->option_ == option) word.choices = known->choices_;
+    help.words.push_back(word);
+  }
+  for (const auto& command : commands_) help.commands.push_back(command->help());
+  return help;
+}
 
 bool Command::parse(int argc, char** argv) {
   try {

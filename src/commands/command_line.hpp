@@ -60,6 +60,19 @@ class Option {
   std::vector<std::string> choices_;
 };
 
+// What help says of a command, in parts.
+struct CommandHelp {
+  struct Word {
+    std::vector<std::string> names;  // "-h", "--help"; of a word with a place its name
+    std::string values, help;        // "TEXT", "{fp32,bf16}", empty where it takes none
+    std::vector<std::string> choices;
+    bool placed = false, list = false, required = false;
+  };
+  std::string name, help, footer;
+  std::vector<Word> words;
+  std::vector<CommandHelp> commands;
+};
+
 // A command, or the program itself.
 class Command {
  public:
@@ -80,6 +93,7 @@ class Command {
   void footer(const std::function<std::string()>& text);  // made where help is asked for
   void callback(const std::function<void()>& chosen);     // called when all words are read; may refuse them with Exit::usage
   bool given(const std::string& option) const;
+  CommandHelp help() const;
 
   // Of the program: reads the words and calls back the commands they name. False where there is nothing more to do: help and version
   // are printed here. Exit::usage: a sentence that says what is wrong.

@@ -14,6 +14,12 @@ void add_deck(Command& command, DeckArguments& a) {
   command.add_option("overrides", a.overrides, "Changes to the deck, as in parallel.tensor=2 train.steps=10");
 }
 
+std::vector<Declaration> deck_keys() {
+  Deck deck = Deck::describe();
+  read_run_config(deck);
+  return deck.settings();
+}
+
 void describe_deck(Command& command) {
   command.footer([] {
     Deck deck = Deck::describe();

@@ -14,7 +14,9 @@ struct DeckArguments {
 };
 
 void add_deck(Command&, DeckArguments&);
-// --help lists what the deck may say; it is made from the declarations themselves.
+// All keys a deck may have, made from the declarations themselves.
+std::vector<Declaration> deck_keys();
+// --help lists what the deck may say.
 void describe_deck(Command&);
 // `effective`: the deck as it is understood.
 RunConfig read_deck(const DeckArguments&, const Runtime&, std::string& effective);

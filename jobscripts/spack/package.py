@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# A recipe for Spack: put this folder as packages/gyrfalcon into a repository of yours (spack repo create); then, in a clone,
+#   spack dev-build gyrfalcon@main
+# or say `git = "URL of your clone"` below, and `spack install gyrfalcon`.
+from spack.package import *
+
+
+class Gyrfalcon(CMakePackage, CudaPackage):
+    """Trains hybrid attention + state-space language models on an MPI grid."""
+
+    license("BSD-3-Clause")
+
+    version("main", branch="main")
+
+    variant("openmp", default=False, description="Threads inside of ranks (Kokkos with OpenMP)")
+    variant("onednn", default=True, description="Matrix products of bf16 by oneDNN")
+    variant("cuda", default=False, description="For NVIDIA's GPUs")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.25:", type="build")
+    depends_on("pkgconfig", type="build")
+    depends_on("mpi")
+    depends_on("hdf5@1.10:+mpi")
+    depends_on("kokkos+openmp", when="+openmp")
+    depends_on("kokkos~openmp", when="~openmp")
+    depends_on("openblas")
+    depends_on("onednn@2", when="+onednn")
+    depends_on("yaml-cpp")
+    depends_on("nlohmann-json")
+    depends_on("cli11")
+    depends_on("fmt")
+    depends_on("pcre2")
+    depends_on("utf8proc")
+    depends_on("xxhash")
+    depends_on("zlib-api")
+    depends_on("zstd")
+    depends_on("googletest")
+    depends_on("benchmark", type="test")
+    depends_on("nccl", when="+cuda")
+    depends_on("cuda@12:", when="+cuda")
+
+    def cmake_args(self):
+        args = [self.define("GYR_BACKEND", "cuda" if "+cuda" in self.spec else "kokkos"), self.define("GYR_NATIVE_ARCH", False)]
+        if "+cuda" in self.spec and "none" not in self.spec.variants["cuda_arch"].value:
+            args.append(self.define("GYR_GPUS", list(self.spec.variants["cuda_arch"].value)))
+        return args

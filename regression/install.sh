@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# regression/install.sh BUILD: installs what BUILD has made into an empty folder, as into a home, and uses it from there: the program, its pages for man,
+# completions by shells that are here, the module file by Environment Modules or Lmod, jobscripts. What is not here is told and left out.
+set -euo pipefail
+build=$(cd "${1:?usage: regression/install.sh BUILD}" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/home/gyrfalcon
+failed=0
+ok() { printf 'ok    %s\n' "$*"; }
+bad() { printf 'FAILED %s\n' "$*"; failed=1; }
+left_out() { printf '-     %s\n' "$*"; }
+is() { if [ "$2" = "$3" ]; then ok "$1"; else bad "$1: '$2', not '$3'"; fi; }  # WHAT FOUND WANTED
+expect() { local what=$1; shift; if "$@" > "$work/out" 2>&1; then ok "$what"; else bad "$what"; head -n 5 "$work/out"; fi; }
+
+cmake --install "$build" --prefix "$prefix" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+cd "$work"
+program=$prefix/bin/gyrfalcon
+expect "the program starts" "$program" --version
+if grep -rlI "$build" "$prefix" > "$work/out"; then bad "no installed text names the build folder: $(tr '\n' ' ' < "$work/out")"; else ok "no installed text names the build folder"; fi
+if readelf -d "$program" 2> /dev/null | grep -qE "R(UN)?PATH.*$build"; then bad "the program needs no library of the build folder"; else ok "the program needs no library of the build folder"; fi
+
+# commands: all that can be run, as "data build"; options NAME...: those that its help lists.
+commands() { "$program" "$@" --help | awk '/^Subcommands:/ { on = 1; next } /^[^ ]/ { on = 0 } on && /^  [a-z]/ { print $1 }'; }
+all() { for c in $(commands); do inner=$(commands "$c"); if [ -n "$inner" ]; then for i in $inner; do echo "$c $i"; done; else echo "$c"; fi; done; }
+# shellcheck disable=SC2086
+options() { "$program" $1 --help | awk '/^Options:/ { on = 1; next } /^[^ ]/ { on = 0 } on && /^  -/ { print $1 }' | tr ',' '\n' | sort; }
+all > "$work/commands"
+expect "$(wc -l < "$work/commands") commands" [ "$(wc -l < "$work/commands")" -gt 15 ]
+
+# Every command has a page, and the page its options.
+missing=
+while read -r words; do
+  page=$prefix/share/man/man1/gyrfalcon-${words// /-}.1
+  for option in $(options "$words"); do grep -qF -- "${option//-/\\-}" "$page" 2> /dev/null || missing="$missing $words:$option"; done
+done < "$work/commands"
+is "a page of each command has its options" "$missing" ""
+if command -v groff > /dev/null; then
+  warned=$(for page in "$prefix"/share/man/man*/*; do groff -man -Tutf8 -ww -z "$page" 2>&1; done | head -n 3)
+  is "groff warns of no page" "$warned" ""
+else left_out "no groff"; fi
+
+# What bash offers behind these words.
+offers() {
+  bash -c 'compopt() { :; }; . "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _gyrfalcon; printf "%s\n" "${COMPREPLY[@]}"' - \
+    "$prefix/share/bash-completion/completions/gyrfalcon" gyrfalcon "$@" | sort
+}
+wrong=
+while read -r words; do
+  # shellcheck disable=SC2086
+  [ "$(offers $words -)" = "$(options "$words")" ] || wrong="$wrong $words;"
+done < "$work/commands"
+is "bash completes the options of every command" "$wrong" ""
+is "bash completes commands" "$(offers "")" "$({ commands; printf -- '--help\n--version\n'; } | sort)"
+is "bash completes choices" "$(offers eval --weights "")" "$(printf 'int8\nstored\n')"
+is "bash completes keys of a deck" "$(offers train deck.yaml parallel.ten)" parallel.tensor=
+if command -v fish > /dev/null; then
+  fish_offers() { fish -N -c "source $prefix/share/fish/vendor_completions.d/gyrfalcon.fish; complete -C '$1'" | cut -f1 | sort; }
+  wrong=
+  while read -r words; do
+    for option in $(options "$words" | grep ^--); do fish_offers "gyrfalcon $words $option" | grep -qxF -- "$option" || wrong="$wrong $words:$option"; done
+  done <<< "$(printf 'plan\ndata build\ndiff\n')"
+  is "fish completes options" "$wrong" ""
+  is "fish completes commands" "$(fish_offers 'gyrfalcon re')" "$(printf 'report\nreshard\n')"
+else left_out "no fish"; fi
+if command -v zsh > /dev/null; then
+  cat > "$work/ask.zsh" << 'END'
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1= fpath=($1 \$fpath); autoload -Uz compinit && compinit -u -D; setopt noautomenu nolistbeep; stty cols 4000 -echo; LISTMAX=1000; print READY"
+zpty -r shell line '*READY*READY*' 2> /dev/null
+zpty -w -n shell "$2"$'\t\t'
+sleep 2
+while zpty -rt shell line; do print -r -- "$line"; done
+zpty -d shell
+END
+  timeout 60 zsh "$work/ask.zsh" "$prefix/share/zsh/site-functions" 'gyrfalcon plan --cl' > "$work/zsh" 2>&1 || true
+  expect "zsh completes options" grep -- '--cluster' "$work/zsh"
+else left_out "no zsh"; fi
+
+# load INIT: what a shell has after module load, and after unload.
+load() {
+  bash -c '. "$1" > /dev/null 2>&1; module use "$2/share/modulefiles"; module load gyrfalcon || exit 1
+           [ "$(command -v gyrfalcon)" = "$2/bin/gyrfalcon" ] || { echo "PATH: $PATH"; exit 1; }
+           [ "$GYRFALCON" = "$2/bin/gyrfalcon" ] || { echo "GYRFALCON: $GYRFALCON"; exit 1; }
+           if command -v man > /dev/null; then man -w gyrfalcon-train > /dev/null && man -w bash > /dev/null || [ -n "$(man -w gyrfalcon-train)" ] || { echo "MANPATH: $MANPATH"; exit 1; }; fi
+           module unload gyrfalcon; ! command -v gyrfalcon' - "$1" "$prefix"
+}
+tried=0
+for init in /usr/share/modules/init/bash /etc/profile.d/modules.sh /usr/share/lmod/lmod/init/bash /etc/profile.d/lmod.sh; do
+  if [ "$tried" = 1 ] || ! bash -c '. "$1" && type module' - "$init" > "$work/out" 2>&1; then continue; fi
+  expect "module load and unload by $init" load "$init"
+  tried=1
+done
+[ "$tried" = 1 ] || left_out "neither Environment Modules nor Lmod"
+
+# An installed jobscript finds its companions and the program from any folder.
+code=0
+LAUNCHER="env" "$prefix/share/gyrfalcon/jobscripts/job.sh" missing.yaml > "$work/out" 2>&1 || code=$?
+is "an installed jobscript starts the installed program" "$code $(grep -c 'missing.yaml' "$work/out")" "66 1"
+exit "$failed"

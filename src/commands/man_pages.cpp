@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pages for `man`, in the macros of man(7).
+#include "kernels/error.hpp"
+#include "src/commands/manual.hpp"
+
+namespace gyr {
+
+namespace {
+
+// Text that no macro is read in.
+std::string roff(const std::string& text) {
+  std::string out;
+  bool line_begins = true;
+  for (const char c : text) {
+    if (line_begins && (c == '.' || c == '\'')) out += "\\&";
+    if (c == '\\') out += "\\e";
+    else if (c == '-') out += "\\-";
+    else out += c;
+    line_begins = c == '\n';
+  }
+  return out;
+}
+
+std::string bold(const std::string& text) { return "\\fB" + roff(text) + "\\fR"; }
+std::string sloped(const std::string& text) { return "\\fI" + roff(text) + "\\fR"; }
+
+std::string shown_names(const CommandHelp::Word& word) {
+  std::string text;
+  for (const std::string& name : word.names) text += (text.empty() ? "" : ", ") + (word.placed ? sloped(name) : bold(name));
+  return word.placed || word.values.empty() ? text : text + " " + sloped(word.values);
+}
+
+std::string synopsis(const CommandHelp& command, const std::string& path) {
+  std::string text = bold(path) + " [options]";
+  for (const CommandHelp::Word& word : command.words) {
+    if (!word.placed) continue;
+    const std::string name = sloped(word.names.front()) + (word.list ? "..." : "");
+    text += " " + (word.required ? name : "[" + name + "]");
+  }
+  return command.commands.empty() ? text : text + " " + sloped("command");
+}
+
+// As it stands, columns and all.
+std::string verbatim(const std::string& text) { return ".nf\n" + roff(text) + "\n.fi\n"; }
+
+class Pages {
+ public:
+  Pages(std::string version, std::string keys) : version_(std::move(version)), keys_(std::move(keys)) {}
+
+  void add(const CommandHelp& command, const std::string& path, const std::string& file, const std::string& above) {
+    std::string text =
+        title(file, "1") + ".SH NAME\n" + roff(file) + " \\- " + roff(command.help) + "\n.SH SYNOPSIS\n" + synopsis(command, path) + "\n";
+    if (!command.commands.empty()) {
+      text += ".SH COMMANDS\n";
+      for (const CommandHelp& c : command.commands)
+        text += ".TP\n" + bold(path + " " + c.name) + "\n" + roff(c.help) + "; see " + bold(file + "-" + c.name) + "(1)\n";
+    }
+    text += ".SH OPTIONS\n";
+    for (const CommandHelp::Word& word : command.words) text += ".TP\n" + shown_names(word) + "\n" + roff(word.help) + "\n";
+    std::string footer = command.footer;
+    if (const std::size_t at = footer.find(keys_); at != footer.npos)
+      footer.replace(at, keys_.size(), "\nKeys of the deck: gyrfalcon-deck(5). Each is also possible as key=value on the command line.\n");
+    if (footer.find_first_not_of('\n') != footer.npos) text += ".SH NOTES\n" + verbatim(footer);
+    text += ".SH SEE ALSO\n" + bold(above) + "(1), " + bold("gyrfalcon-deck") + "(5)\n";
+    pages.push_back({file + ".1", text});
+    for (const CommandHelp& c : command.commands) add(c, path + " " + c.name, file + "-" + c.name, file);
+  }
+  void add_deck() {
+    pages.push_back({"gyrfalcon-deck.5", title("gyrfalcon-deck", "5") +
+                                             ".SH NAME\ngyrfalcon\\-deck \\- keys of Gyrfalcon's decks\n.SH DESCRIPTION\n" + verbatim(keys_) +
+                                             ".SH SEE ALSO\n" + bold("gyrfalcon-train") + "(1), " + bold("gyrfalcon-plan") + "(1)\n"});
+  }
+
+  std::vector<Page> pages;
+
+ private:
+  std::string title(const std::string& file, const char* section) const {
+    return ".TH \"" + roff(file) + "\" \"" + section + "\" \"\" \"Gyrfalcon " + roff(version_) + "\" \"Gyrfalcon\"\n";
+  }
+  const std::string version_, keys_;
+};
+
+}  // namespace
+
+std::vector<Page> man_pages(const CommandHelp& program, const std::string& version, const std::string& keys) {
+  Pages pages(version, keys);
+  pages.add(program, program.name, program.name, program.name + "-train");
+  pages.add_deck();
+  return pages.pages;
+}
+
+}  // namespace gyr

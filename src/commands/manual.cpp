@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon manual: the man pages and completions that `make install` puts beside the program.
+#include "src/commands/manual.hpp"
+
+#include <cstdio>
+#include <memory>
+
+#include "src/base/output_file.hpp"
+#include "src/commands/command.hpp"
+#include "src/commands/deck_arguments.hpp"
+#include "src/commands/guard.hpp"
+#include "src/report/build_facts.hpp"
+
+namespace gyr {
+
+namespace {
+
+void write(const std::filesystem::path& file, const std::string& text) {
+  std::error_code error;
+  std::filesystem::create_directories(file.parent_path(), error);
+  require(!error, Exit::io, "{}: cannot be made: {}", file.parent_path().string(), error.message());
+  OutputFile out(file);
+  out.append(text);
+  out.commit();
+}
+
+void write_manual(const CommandHelp& program, const std::filesystem::path& folder) {
+  std::string keys;
+  for (const CommandHelp& c : program.commands)
+    if (c.name == "train") keys = c.footer;
+  const std::vector<Page> pages = man_pages(program, version(), keys);
+  for (const Page& page : pages) write(folder / "share/man" / ("man" + page.file.substr(page.file.size() - 1)) / page.file, page.text);
+  std::vector<std::string> paths;
+  for (const Declaration& key : deck_keys()) paths.push_back(key.path);
+  write(folder / "share/bash-completion/completions/gyrfalcon", bash_completion(program, paths));
+  write(folder / "share/zsh/site-functions/_gyrfalcon", zsh_completion(program, paths));
+  write(folder / "share/fish/vendor_completions.d/gyrfalcon.fish", fish_completion(program, paths));
+  std::printf("%s: %zu pages for man, completion for bash, zsh and fish\n", folder.c_str(), pages.size());
+}
+
+}  // namespace
+
+void add_manual(Command& app, Action& action) {
+  auto folder = std::make_shared<std::string>();
+  Command* c = app.add_command("manual", "Write this help as pages for man, and completion for bash, zsh and fish, below FOLDER/share");
+  c->add_option("folder", *folder, "Where programs are installed, as /usr/local")->required();
+  c->callback([folder, &app, &action] { action = [folder, &app] { return guarded([&] { write_manual(app.help(), *folder); }); }; });
+}
+
+}  // namespace gyr
