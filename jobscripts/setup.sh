@@ -35,6 +35,8 @@ fmt              | libfmt-dev             | fmt                 | cmake fmt
 PCRE2            | libpcre2-dev           | pcre2               | pkg-config libpcre2-8
 utf8proc         | libutf8proc-dev        | utf8proc            | pkg-config libutf8proc
 xxHash           | libxxhash-dev          | xxhash              | pkg-config libxxhash
+zlib             | zlib1g-dev             | zlib                | pkg-config zlib
+Zstandard        | libzstd-dev            | zstd                | pkg-config libzstd
 GoogleTest       | libgtest-dev           | googletest          | cmake GTest
 benchmark        | libbenchmark-dev       | benchmark           |
 text for the demo| dict-gcide             |                     |
@@ -122,7 +124,7 @@ give_up() {
   say "Debian, Ubuntu:  apt-get install $(column 2 | tr '\n' ' ')"
   say "Spack:           spack install $(column 3 | sort -u | tr '\n' ' ')  and spack load them"
   say "modules:         names like gcc cmake cray-mpich|mpich|openmpi cray-hdf5-parallel|hdf5 kokkos openblas"
-  say "                 yaml-cpp nlohmann-json cli11 fmt pcre2 utf8proc xxhash googletest; try: module spider NAME"
+  say "                 yaml-cpp nlohmann-json cli11 fmt pcre2 utf8proc xxhash zlib zstd googletest; try: module spider NAME"
   exit 69
 }
 

@@ -55,6 +55,7 @@ const Help helps[] = {
     {{"tokenizer", "encode"}, {"--help", "--text", "--special", "--json"}},
     {{"tokenizer", "decode"}, {"--help", "--skip-special", "--json"}},
     {{"data"}, {"--help"}},
+    {{"data", "info"}, {"--help"}},
     {{"data", "build"},
      {"--help", "--tokenizer", "--documents", "--separator", "--key", "--skip-invalid", "--template", "--prompt-key", "--response-key",
       "--messages-key", "--role-key", "--content-key", "--assistant", "--classes", "--tags", "--no-end", "--special", "--overwrite"}},

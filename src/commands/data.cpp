@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon data build TEXT... PREFIX: tokenizes text into PREFIX.bin and PREFIX.idx, with a loss mask where it is made of prompts
-// and responses, and labels where it is made of examples with classes; under mpiexec the ranks share the work.
+// gyrfalcon data info PREFIX: what token files hold. gyrfalcon data build TEXT... PREFIX: tokenizes text into PREFIX.bin and PREFIX.idx, with a loss
+// mask where it is made of prompts and responses, and labels where it is made of examples with classes; under mpiexec the ranks share the work.
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -9,14 +9,18 @@
 
 #include "kernels/printable.hpp"
 #include "modules/classes.hpp"
+#include "src/base/file_pattern.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
+#include "src/commands/guard.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/template_option.hpp"
 #include "src/commands/tokenizer_file.hpp"
 #include "src/data/builder.hpp"
+#include "src/data/corpus_summary.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/parallel/grid.hpp"
+#include "src/report/transfer.hpp"
 
 namespace gyr {
 
@@ -94,7 +98,7 @@ int build(const Arguments& a) {
       [&](Runtime& runtime) {
         const Tokenizer tokenizer = encoding_tokenizer(a.tokenizer, runtime.rank() == 0);
         BuildOptions options;
-        options.inputs.assign(a.files.begin(), a.files.end() - 1);
+        options.inputs = files_named({a.files.begin(), a.files.end() - 1});
         options.prefix = a.files.back();
         require(!options.inputs.empty(), Exit::usage, "data build takes at least one text file and then the PREFIX to write");
         options.format = format_of(a, tokenizer);
@@ -122,7 +126,13 @@ int build(const Arguments& a) {
           if (runtime.rank() == 0) make_folder_of(options.prefix);
         });
         const auto begin = std::chrono::steady_clock::now();
-        const BuildReport report = build_corpus(tokenizer, options, team);
+        std::optional<Transfer> shown;  // the share of the first rank, for all
+        const auto progress = [&](std::int64_t done, std::int64_t total) {
+          if (!shown) shown.emplace(stdout, "tokenized", total * team.size);
+          shown->reach(done * team.size);
+        };
+        const BuildReport report = runtime.rank() == 0 ? build_corpus(tokenizer, options, team, progress) : build_corpus(tokenizer, options, team);
+        shown.reset();
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         if (runtime.rank() == 0) say_report(report, options.prefix.string(), seconds);
       },
@@ -136,7 +146,9 @@ void add_data(Command& app, Action& action) {
   Command* c = app.add_command("data", "Token files");
   c->require_command();
   Command* b = c->add_command("build", "Tokenize text or JSONL files into PREFIX.bin and PREFIX.idx (Megatron-LM's format)");
-  b->add_option("files", a->files, "Text or JSONL files, then the PREFIX to write")->required()->words(2);
+  b->add_option("files", a->files, "Text or JSONL files, also as .gz or .zst, or patterns such as 'shards/*.jsonl.zst'; then the PREFIX to write")
+      ->required()
+      ->words(2);
   b->add_option("--tokenizer", a->tokenizer, "tokenizer.json")->required();
   a->conversation.add(*b, a->documents.add(*b));
   Option* const classes = b->add_option("--classes", a->classes,
@@ -153,6 +165,11 @@ void add_data(Command& app, Action& action) {
       "classes have it anyway");
   b->add_flag("--overwrite", a->overwrite, "Replace existing files");
   b->callback([a, &action] { action = [a] { return build(*a); }; });
+
+  auto prefix = std::make_shared<std::string>();
+  Command* i = c->add_command("info", "What token files hold: tokens, documents and their lengths, mask and labels; all of them is read and checked");
+  i->add_option("prefix", *prefix, "PREFIX of PREFIX.bin and PREFIX.idx")->required();
+  i->callback([prefix, &action] { action = [prefix] { return guarded([&] { std::printf("%s", corpus_summary(*prefix).c_str()); }); }; });
 }
 
 }  // namespace gyr

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "src/base/file_pattern.hpp"
 #include "src/base/json_text.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
@@ -32,7 +33,7 @@ std::string whole_input() { return {std::istreambuf_iterator<char>(std::cin), {}
 void train(const Arguments& a) {
   TrainerOptions options = a.options;
   options.format = a.documents.format();
-  const std::vector<std::filesystem::path> files(a.files.begin(), a.files.end());
+  const std::vector<std::filesystem::path> files = files_named(a.files);
   const Tokenizer tokenizer = train_tokenizer(files, options);
   tokenizer.save(a.tokenizer);
   std::printf("%s: %d tokens\n", a.tokenizer.c_str(), tokenizer.size());
@@ -90,7 +91,7 @@ void add_tokenizer(Command& app, Action& action) {
   c->require_command();
   Command* t = c->add_command("train", "Learn a vocabulary from text and write it as tokenizer.json");
   t->add_option("tokenizer", a->tokenizer, "tokenizer.json to write")->required();
-  t->add_option("files", a->files, "Text or JSONL files")->required();
+  t->add_option("files", a->files, "Text or JSONL files, also as .gz or .zst, or patterns")->required();
   t->add_option("--vocab-size", a->options.vocab_size, "Tokens, special ones and the 256 bytes included")->show_default();
   t->add_option("--min-frequency", a->options.min_frequency, "A pair seen less often makes no token")->show_default();
   a->documents.add(*t);

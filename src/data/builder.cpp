@@ -149,6 +149,7 @@ class Builder {
 
   BuildReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
     team_.collective_check([&] { prepare(); });
+    require_same_inputs();
     team_.collective_check([&] { encode(progress); });
     const Place place = place_of(part_, team_);
     team_.collective_check([&] {
@@ -200,6 +201,15 @@ class Builder {
       labels_.emplace(labels_prefix(options_.prefix), token_type_for(std::int64_t(options_.format.labelled->classes.size()) + 1), team_.rank);
   }
 
+  // Folders may look otherwise from another node, or change while patterns are looked up.
+  void require_same_inputs() const {
+    std::string names = std::to_string(first_block_.back());
+    for (const auto& path : options_.inputs) names += '\n' + path.string();
+    const auto told = team_.all_gather(std::int64_t(std::hash<std::string>()(names) >> 12));  // as many bits as a double has
+    require(std::adjacent_find(told.begin(), told.end(), std::not_equal_to<>()) == told.end(), Exit::data,
+            "ranks see different input files, or files of different sizes; wait until they are written, or name files that all nodes see");
+  }
+
   // The blocks of all files in one row; rank r takes the r-th of equal shares.
   void encode(const std::function<void(std::int64_t, std::int64_t)>& progress) {
     const std::int64_t blocks = first_block_.back();
@@ -207,15 +217,21 @@ class Builder {
     for (std::size_t f = 0; f < options_.inputs.size(); ++f) {
       const std::int64_t from = std::max(first, first_block_[f]), to = std::min(last, first_block_[f + 1]);
       if (from >= to) continue;
-      const DocumentFile file(options_.inputs[f], options_.format);
-      if (from == first_block_[f]) part_.bytes += file.bytes();
-      // A rank's blocks of a file are visited in strides, so that progress can be told.
+      DocumentFile file(options_.inputs[f], options_.format);
+      const auto tell = [&](double blocks) {
+        if (progress) progress(std::int64_t(blocks * DocumentFile::block_bytes), (last - first) * DocumentFile::block_bytes);
+      };
+      // A rank's blocks of a file are visited in strides, so that progress can be told; the first of a compressed file is all of it.
       constexpr std::int64_t stride = 16;
       for (std::int64_t block = from; block < to; block += stride) {
         const std::int64_t end = std::min(block + stride, to);
-        part_.skipped_lines += file.visit(block - first_block_[f], end - first_block_[f], [&](const Fragment& fragment) { add(fragment); });
-        if (progress) progress((end - first) * DocumentFile::block_bytes, (last - first) * DocumentFile::block_bytes);
+        part_.skipped_lines += file.visit(block - first_block_[f], end - first_block_[f], [&](const Fragment& fragment) {
+          add(fragment);
+          if (file.compressed()) tell(double(from - first) + std::min(double(to - from), file.blocks_read()));
+        });
+        tell(double(end - first));
       }
+      if (from == first_block_[f]) part_.bytes += file.bytes();
     }
     each_output([](Output& output) { output.flush(); });
   }

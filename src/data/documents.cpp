@@ -86,8 +86,9 @@ class TextOfObject : public nlohmann::json_sax<json> {
   bool here_ = false;  // the value to come, or just come, is that of the wanted key
 };
 
-Rule rule_for(const std::filesystem::path& path, Rule rule) {
+Rule rule_for(std::filesystem::path path, Rule rule) {
   if (rule != Rule::automatic) return rule;
+  if (path.extension() == ".gz" || path.extension() == ".zst") path.replace_extension();
   return path.extension() == ".jsonl" || path.extension() == ".ndjson" ? Rule::json_lines : Rule::file;
 }
 
@@ -103,99 +104,111 @@ Rule parse_document_rule(std::string_view name) {
 
 DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentFormat& format) : file_(path), format_(format) {
   format_.rule = rule_for(path, format.rule);
-  const std::string_view text = file_.text();
-  for (const std::string_view magic : {"\x1f\x8b", "\x28\xb5\x2f\xfd",
-                                       "\xfd"
-                                       "7zXZ"})
-    require(!text.starts_with(magic), Exit::data, "{}: is compressed; decompress it first", path.string());
+  const auto begins_with = [&](std::string_view mark) {
+    return file_.reaches(std::int64_t(mark.size()) - 1) && file_.view(0, std::int64_t(mark.size())) == mark;
+  };
+  for (const std::string_view magic : {"\xfd"
+                                       "7zXZ",
+                                       "BZh"})
+    require(!begins_with(magic), Exit::data, "{}: is compressed by xz or bzip2; decompress it first, or take gzip or Zstandard", path.string());
   for (const std::string_view mark : {"\xff\xfe", "\xfe\xff"})
-    require(!text.starts_with(mark), Exit::data, "{}: is UTF-16; convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)", path.string());
-  start_ = text.starts_with("\xef\xbb\xbf") ? 3 : 0;
+    require(!begins_with(mark), Exit::data, "{}: is UTF-16; convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)", path.string());
+  start_ = begins_with("\xef\xbb\xbf") ? 3 : 0;
 }
 
-std::int64_t DocumentFile::blocks() const { return std::max<std::int64_t>(1, (bytes() + block_bytes - 1) / block_bytes); }
+std::int64_t DocumentFile::blocks() const {
+  constexpr std::int64_t usual_ratio = 4;  // of text to what it is compressed to
+  return std::max<std::int64_t>(1, (stored() * (compressed() ? usual_ratio : 1) + block_bytes - 1) / block_bytes);
+}
+
+double DocumentFile::blocks_read() const { return double(file_.consumed()) / double(std::max<std::int64_t>(1, stored())) * double(blocks()); }
 
 // The first good line start at or after `offset`: any, where lines are documents. In running text it is one at which
 // GPT-2's split rule cuts anyway, so that blocks leave no trace in the tokens: a run of white space gives its last
 // character to what follows. (Lines that end in CR LF, and other split rules, may show one token cut differently per
-// block.)
-std::int64_t DocumentFile::cut_after(std::int64_t offset) const {
+// block.) The end of the text where there is none.
+std::int64_t DocumentFile::cut_after(std::int64_t offset) {
   if (offset <= start_) return start_;
-  const std::string_view text = file_.text();
-  const auto white = [&](std::size_t i) { return white_space.find(text[i]) != white_space.npos; };
+  const auto white = [&](std::int64_t i) { return white_space.find(file_.at(i)) != white_space.npos; };
   const bool any = format_.rule == Rule::line || format_.rule == Rule::json_lines;
-  auto at = std::size_t(offset - 1);
-  while ((at = text.find('\n', at)) != text.npos && ++at < text.size()) {
-    const bool after_single = !white(at) && (at < 2 || !white(at - 2) || text[at - 2] == '\r');
-    const bool before_last = text[at] == '\n' && at + 1 < text.size() && !white(at + 1);
-    if (any || after_single || before_last) return std::int64_t(at);
-  }
-  return bytes();
+  if (file_.reaches(offset - 1))
+    for (std::int64_t at = offset - 1; (at = file_.newline(at)) >= 0 && file_.reaches(++at);) {
+      const bool after_single = !white(at) && (at < 2 || !white(at - 2) || file_.at(at - 2) == '\r');
+      const bool before_last = file_.at(at) == '\n' && file_.reaches(at + 1) && !white(at + 1);
+      if (any || after_single || before_last) return at;
+    }
+  return bytes();  // all of it has been read
 }
 
-std::int64_t DocumentFile::line_end(std::int64_t offset) const {
-  const auto at = file_.text().find('\n', std::size_t(offset));
-  return at == std::string_view::npos ? bytes() : std::int64_t(at) + 1;
+std::int64_t DocumentFile::line_end(std::int64_t offset) {
+  const std::int64_t at = file_.newline(offset);
+  return at < 0 ? bytes() : at + 1;
 }
 
-bool DocumentFile::separates(std::int64_t line) const {
-  const auto text = file_.text().substr(std::size_t(line), std::size_t(line_end(line) - line));
+bool DocumentFile::separates(std::int64_t line) {
+  const std::string_view text = file_.view(line, line_end(line));
   return format_.separator.empty() ? blank(text) : without_line_end(text) == format_.separator;
 }
 
 // Whether the line that begins at `offset` belongs to the same document as the line before it.
-bool DocumentFile::continues(std::int64_t offset) const {
-  if (offset <= start_ || offset >= bytes()) return false;
+bool DocumentFile::continues(std::int64_t offset) {
+  if (offset <= start_ || !file_.reaches(offset)) return false;
   if (format_.rule == Rule::file) return true;
-  const auto newline = offset < 2 ? std::string_view::npos : file_.text().rfind('\n', std::size_t(offset - 2));
-  const std::int64_t before = newline == std::string_view::npos ? start_ : std::int64_t(newline) + 1;
+  const std::int64_t before = std::max(start_, file_.newline_before(offset - 1) + 1);
   return !separates(before) && !separates(offset);
 }
 
-std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last, const std::function<void(const Fragment&)>& visit) const {
+std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last, const Visit& visit) {
+  if (compressed() && first > 0) return 0;
   std::int64_t skipped = 0;
   std::int64_t begin = cut_after(first * block_bytes);
-  for (std::int64_t block = first; block < last; ++block) {
+  for (std::int64_t block = first; block < last || (compressed() && file_.reaches(begin)); ++block) {
     const std::int64_t border = (block + 1) * block_bytes;
-    const std::int64_t end = block + 1 == blocks() ? bytes() : begin >= border ? begin : cut_after(border);
-    if (begin < end) {
-      switch (format_.rule) {
-        case Rule::file: visit_text(begin, end, visit); break;
-        case Rule::separator: visit_separated(begin, end, visit); break;
-        default: skipped += visit_lines(begin, end, visit);
-      }
-    }
+    const std::int64_t end = begin >= border ? begin : cut_after(border);
+    if (begin < end) skipped += visit_part(begin, end, visit);
     begin = end;
+    file_.forget(std::max<std::int64_t>(0, file_.newline_before(begin - 1)));  // but the line before
   }
   return skipped;
 }
 
-void DocumentFile::visit_text(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const {
-  visit({file_.text().substr(std::size_t(begin), std::size_t(end - begin)), begin == start_, end == bytes()});
+std::int64_t DocumentFile::visit_part(std::int64_t begin, std::int64_t end, const Visit& visit) {
+  switch (format_.rule) {
+    case Rule::file: visit_text(begin, end, visit); return 0;
+    case Rule::separator: visit_separated(begin, end, visit); return 0;
+    default: return visit_lines(begin, end, visit);
+  }
 }
 
-void DocumentFile::visit_separated(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const {
-  const auto text = [&](std::int64_t from, std::int64_t to) { return file_.text().substr(std::size_t(from), std::size_t(to - from)); };
+// What comes next is looked at before a view is taken: reading on may move the text.
+void DocumentFile::visit_text(std::int64_t begin, std::int64_t end, const Visit& visit) {
+  const bool ends = !file_.reaches(end);
+  visit({file_.view(begin, end), begin == start_, ends});
+}
+
+void DocumentFile::visit_separated(std::int64_t begin, std::int64_t end, const Visit& visit) {
   constexpr std::int64_t none = -1;
   bool begins = !continues(begin);
   std::int64_t open = begins ? none : begin;  // where the current document's text starts
   for (std::int64_t line = begin; line < end; line = line_end(line)) {
     if (separates(line)) {
-      if (open != none) visit({text(open, line), begins, true});
+      if (open != none) visit({file_.view(open, line), begins, true});
       open = none;
     } else if (open == none) {
       open = line;
       begins = true;
     }
   }
-  if (open != none) visit({text(open, end), begins, !continues(end)});
+  if (open == none) return;
+  const bool ends = !continues(end);
+  visit({file_.view(open, end), begins, ends});
 }
 
-std::int64_t DocumentFile::visit_lines(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const {
+std::int64_t DocumentFile::visit_lines(std::int64_t begin, std::int64_t end, const Visit& visit) {
   std::int64_t skipped = 0;
   for (std::int64_t at = begin, next; at < end; at = next) {
     next = line_end(at);
-    const std::string_view line = without_line_end(file_.text().substr(std::size_t(at), std::size_t(next - at)));
+    const std::string_view line = without_line_end(file_.view(at, next));
     if (format_.rule == Rule::line) {
       if (!line.empty()) visit({line, true, true});
     } else if (!blank(line) && !visit_object(line, at, visit)) {
@@ -206,17 +219,15 @@ std::int64_t DocumentFile::visit_lines(std::int64_t begin, std::int64_t end, con
 }
 
 // Visits what one JSON line holds. False if the line is invalid and invalid lines are skipped.
-bool DocumentFile::visit_object(std::string_view line, std::int64_t offset, const std::function<void(const Fragment&)>& visit) const {
+bool DocumentFile::visit_object(std::string_view line, std::int64_t offset, const Visit& visit) const {
   const std::string problem = problem_of_object(line, visit);
   if (problem.empty()) return true;
   if (format_.invalid == DocumentFormat::Invalid::skip) return false;
-  const auto before = file_.text().substr(0, std::size_t(offset));
-  fail(Exit::data, "{}:{}: the line {}; mend it, or choose to skip invalid lines", file_.path().string(),
-       1 + std::count(before.begin(), before.end(), '\n'), problem);
+  fail(Exit::data, "{}:{}: the line {}; mend it, or choose to skip invalid lines", file_.path().string(), 1 + file_.newlines_before(offset), problem);
 }
 
 // Nothing is visited where there is a problem.
-std::string DocumentFile::problem_of_object(std::string_view line, const std::function<void(const Fragment&)>& visit) const {
+std::string DocumentFile::problem_of_object(std::string_view line, const Visit& visit) const {
   if (std::int64_t(line.size()) > format_.max_line_bytes)
     return fmt::format("has {} bytes, more than the {} allowed", line.size(), format_.max_line_bytes);
   if (const auto at = zero_byte(line)) return fmt::format("is not valid JSON at character {}: a zero byte", *at + 1);

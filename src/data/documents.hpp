@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Text corpora as documents: plain text under three rules of where a document ends, and JSON lines. Files are cut into
-// blocks at places that depend on their bytes alone, so that any number of ranks reads the same documents.
+// blocks at places that depend on their bytes alone, so that any number of ranks reads the same documents. Compressed files (gzip, Zstandard) are the
+// documents of what they hold; one rank reads such a file.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/mapped_file.hpp"
+#include "src/base/text_file.hpp"
 #include "src/data/conversation.hpp"
 #include "src/data/labelled.hpp"
 
@@ -21,7 +22,7 @@ namespace gyr {
 
 struct DocumentFormat {
   enum class Rule {
-    automatic,  // by the file's name: .jsonl and .ndjson are json_lines, all others are `file`
+    automatic,  // by the file's name, but .gz and .zst: .jsonl and .ndjson are json_lines, all others are `file`
     file,       // a file is one document
     separator,  // lines equal to `separator` stand between documents; text is kept up to and with the newline before
                 // one
@@ -57,29 +58,34 @@ class DocumentFile {
  public:
   static constexpr std::int64_t block_bytes = std::int64_t(1) << 20;
 
-  // Exit::missing, Exit::io; Exit::data for compressed and UTF-16 files, which are told by their first bytes.
+  // Exit::missing, Exit::io; Exit::data for UTF-16 and otherwise compressed files, which are told by their first bytes.
   DocumentFile(const std::filesystem::path& path, const DocumentFormat& format);
 
-  std::int64_t blocks() const;  // at least 1
-  std::int64_t bytes() const { return std::int64_t(file_.size()); }
+  std::int64_t blocks() const;                            // at least 1; of a compressed file as many as it may have
+  double blocks_read() const;                             // of a compressed file
+  std::int64_t stored() const { return file_.stored(); }  // bytes of the file
+  bool compressed() const { return file_.compressed(); }
+  std::int64_t bytes() const { return file_.known(); }  // of text: of a compressed file what has been read
 
   // Visits the documents that begin in the lines which belong to blocks [first, last). A line belongs to the block in
   // which the last cut before it lies; cuts are line starts. Returns how many invalid lines were skipped. Exit::data
-  // with file:line for an invalid line, unless these are skipped.
-  std::int64_t visit(std::int64_t first, std::int64_t last, const std::function<void(const Fragment&)>& visit) const;
+  // with file:line for an invalid line, unless these are skipped. Of a compressed file all documents belong to block 0.
+  std::int64_t visit(std::int64_t first, std::int64_t last, const std::function<void(const Fragment&)>& visit);
 
  private:
-  std::int64_t cut_after(std::int64_t offset) const;
-  std::int64_t line_end(std::int64_t offset) const;
-  bool separates(std::int64_t line) const;
-  bool continues(std::int64_t offset) const;
-  void visit_text(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const;
-  void visit_separated(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const;
-  std::int64_t visit_lines(std::int64_t begin, std::int64_t end, const std::function<void(const Fragment&)>& visit) const;
-  bool visit_object(std::string_view line, std::int64_t offset, const std::function<void(const Fragment&)>& visit) const;
-  std::string problem_of_object(std::string_view line, const std::function<void(const Fragment&)>& visit) const;
+  using Visit = std::function<void(const Fragment&)>;
+  std::int64_t cut_after(std::int64_t offset);
+  std::int64_t line_end(std::int64_t offset);
+  bool separates(std::int64_t line);
+  bool continues(std::int64_t offset);
+  std::int64_t visit_part(std::int64_t begin, std::int64_t end, const Visit& visit);
+  void visit_text(std::int64_t begin, std::int64_t end, const Visit& visit);
+  void visit_separated(std::int64_t begin, std::int64_t end, const Visit& visit);
+  std::int64_t visit_lines(std::int64_t begin, std::int64_t end, const Visit& visit);
+  bool visit_object(std::string_view line, std::int64_t offset, const Visit& visit) const;
+  std::string problem_of_object(std::string_view line, const Visit& visit) const;
 
-  MappedFile file_;
+  TextFile file_;
   DocumentFormat format_;
   std::int64_t start_;  // after the byte order mark
 };

@@ -66,14 +66,14 @@ PieceCounts count_pieces(std::span<const std::filesystem::path> files, const Tra
     }
   };
   std::int64_t total = 0, done = 0;
-  for (const auto& path : files) total += DocumentFile(path, options.format).bytes();
+  for (const auto& path : files) total += DocumentFile(path, options.format).stored();
   for (const auto& path : files) {
-    const DocumentFile file(path, options.format);
+    DocumentFile file(path, options.format);
     for (std::int64_t block = 0; block < file.blocks(); ++block) {
       file.visit(block, block + 1, read);
-      if (progress) progress("reading", std::min(total, done + (block + 1) * DocumentFile::block_bytes), total);
+      if (progress) progress("reading", std::min(total, done + file.stored() * (block + 1) / file.blocks()), total);
     }
-    done += file.bytes();
+    done += file.stored();
   }
   return counts;
 }

@@ -77,7 +77,7 @@ class TextEvaluation : public Evaluation {
 
  private:
   void read(const std::filesystem::path& path, const DocumentFormat& format, const TextSettings& settings) {
-    const DocumentFile file(path, format);
+    DocumentFile file(path, format);
     std::string text;
     skipped_ += file.visit(0, file.blocks(), [&](const Fragment& part) {
       text += part.text;

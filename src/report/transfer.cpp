@@ -8,12 +8,12 @@
 namespace gyr {
 
 namespace {
-constexpr double redraw_seconds = 0.1;
+constexpr double redraw_seconds = 0.1, line_seconds = 30;
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 }  // namespace
 
 Transfer::Transfer(std::FILE* out, std::string what, Index bytes)
-    : out_(out), what_(std::move(what)), bytes_(bytes), live_(progress_style(out, 1).live) {}
+    : out_(out), what_(std::move(what)), bytes_(bytes), live_(progress_style(out, 1).live), begun_(now()), drawn_at_(live_ ? 0 : begun_) {}
 
 Transfer::~Transfer() {
   if (!live_ || drawn_at_ == 0) return;
@@ -21,11 +21,14 @@ Transfer::~Transfer() {
   std::fflush(out_);
 }
 
-void Transfer::add(Index bytes) {
-  done_ += bytes;
-  if (!live_ || now() - drawn_at_ < redraw_seconds) return;
-  drawn_at_ = now();
-  std::fprintf(out_, "\r\x1b[K%s %.2f of %.2f GB", what_.c_str(), double(done_) / 1e9, double(bytes_) / 1e9);
+void Transfer::reach(Index done) {
+  done_ = done;
+  const double at = now();
+  if (at - drawn_at_ < (live_ ? redraw_seconds : line_seconds)) return;
+  drawn_at_ = at;
+  const double left = done_ > 0 ? (at - begun_) * double(bytes_ - done_) / double(done_) : 0;
+  const std::string line = fmt::format("{} {:.2f} of {:.2f} GB, {} left", what_, double(done_) / 1e9, double(bytes_) / 1e9, duration(left));
+  std::fprintf(out_, live_ ? "\r\x1b[K%s" : "%s\n", line.c_str());
   std::fflush(out_);
 }
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/data/corpus_summary.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "kernels/error.hpp"
+#include "kernels/printable.hpp"
+#include "src/base/table.hpp"
+#include "src/data/class_labels.hpp"
+#include "src/data/loss_mask.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr std::int64_t bar_width = 40;
+
+std::int64_t length_of(const TokenFile& file, std::int64_t document) {
+  return file.first_token(file.first_sequence(document + 1)) - file.first_token(file.first_sequence(document));
+}
+
+// Tokens beside which a number stands that is not zero.
+std::int64_t marked(const TokenFile& file) {
+  std::vector<std::int32_t> block(std::size_t(1) << 16);
+  std::int64_t count = 0;
+  for (std::int64_t at = 0; at < file.tokens(); at += std::int64_t(block.size())) {
+    const std::span<std::int32_t> part(block.data(), std::size_t(std::min<std::int64_t>(std::int64_t(block.size()), file.tokens() - at)));
+    file.read_stream(at, part);
+    count += std::count_if(part.begin(), part.end(), [](std::int32_t x) { return x != 0; });
+  }
+  return count;
+}
+
+void add_beside(Table& table, const TokenFile& tokens, const std::filesystem::path& prefix, const char* what, const char* counts) {
+  if (!std::filesystem::exists(index_path(prefix))) return;
+  const TokenFile beside(prefix);
+  require_same_sequences(beside, tokens, what);
+  const std::int64_t count = marked(beside);
+  table.row({what, fmt::format("{} {} ({:.1f} %)", count, counts, tokens.tokens() > 0 ? 100.0 * double(count) / double(tokens.tokens()) : 0.0)});
+}
+
+}  // namespace
+
+std::vector<LengthBin> length_bins(const TokenFile& file) {
+  std::vector<LengthBin> bins(65);  // by the number of bits of a length
+  for (std::int64_t d = 0; d < file.documents(); ++d) {
+    const std::int64_t length = length_of(file, d);
+    LengthBin& bin = bins[std::size_t(std::bit_width(std::uint64_t(length)))];
+    ++bin.documents, bin.tokens += length;
+  }
+  for (std::size_t bits = 1; bits < 64; ++bits) bins[bits].least = std::int64_t(1) << (bits - 1), bins[bits].most = 2 * bins[bits].least - 1;
+  const auto filled = [](const LengthBin& bin) { return bin.documents > 0; };
+  bins.erase(std::find_if(bins.rbegin(), bins.rend(), filled).base(), bins.end());
+  bins.erase(bins.begin(), std::find_if(bins.begin(), bins.end(), filled));
+  return bins;
+}
+
+std::string corpus_summary(const std::filesystem::path& prefix) {
+  const TokenFile file(prefix);
+  std::vector<std::int64_t> lengths(std::size_t(file.documents()));
+  for (std::size_t d = 0; d < lengths.size(); ++d) lengths[d] = length_of(file, std::int64_t(d));
+  std::sort(lengths.begin(), lengths.end());
+  const auto part = [&](double p) { return lengths.empty() ? 0 : lengths[std::min(lengths.size() - 1, std::size_t(p * double(lengths.size())))]; };
+  Table facts({{""}, {"", false, 90}});
+  facts.row({"corpus", printable(prefix.string())});
+  facts.row({"tokens", fmt::format("{} of {} bytes each, {:.1f} MB; the largest id is {}", file.tokens(), bytes_of(file.type()),
+                                   double(file.tokens() * bytes_of(file.type())) / 1e6, file.check_tokens())});
+  facts.row({"documents",
+             fmt::format("{}{}", file.documents(), file.sequences() == file.documents() ? "" : fmt::format(" of {} sequences", file.sequences()))});
+  if (!lengths.empty())
+    facts.row({"their tokens", fmt::format("least {}, median {}, mean {:.1f}, 90 % below {}, 99 % below {}, most {}", lengths.front(), part(0.5),
+                                           double(file.tokens()) / double(lengths.size()), part(0.9), part(0.99), lengths.back())});
+  add_beside(facts, file, mask_prefix(prefix), "loss mask", "of the tokens are learned");
+  add_beside(facts, file, labels_prefix(prefix), "labels", "of the tokens have a class");
+  const std::vector<LengthBin> bins = length_bins(file);
+  std::int64_t fullest = 1;
+  for (const LengthBin& bin : bins) fullest = std::max(fullest, bin.documents);
+  Table histogram({{"tokens", true}, {"documents", true}, {"", false, std::size_t(bar_width)}, {"% of all tokens", true}});
+  for (const LengthBin& bin : bins) {
+    std::string bar;
+    for (std::int64_t i = 0; i < (bin.documents * bar_width + fullest - 1) / fullest; ++i) bar += '#';
+    histogram.row({bin.least == bin.most ? fmt::format("{}", bin.least) : fmt::format("{} to {}", bin.least, bin.most),
+                   fmt::format("{}", bin.documents), bar,
+                   fmt::format("{:.1f}", file.tokens() > 0 ? 100.0 * double(bin.tokens) / double(file.tokens()) : 0.0)});
+  }
+  std::string text = facts.str(false);
+  if (!bins.empty()) text.append("\n").append(histogram.str());
+  return text;
+}
+
+}  // namespace gyr
