@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "modules/contribution.hpp"
-#include "modules/trainable.hpp"
+#include "modules/projection.hpp"
 
 namespace gyr {
 
@@ -16,7 +16,8 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
   const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
   const auto matrix = [&](const char* part, const Run& rows, P::Fit fit) {
-    return &parameters.declare({name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std), Storage::factor}, fit);
+    return &parameters.declare(
+        adapting({name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std), Storage::factor}), fit);
   };
   const auto bias = [&](const char* part, const Run& rows, P::Fit fit) {
     return &parameters.declare({name + part + ".bias", {rows.extent}, by_rows({rows}), zeros(), Storage::wide, false}, fit);
@@ -25,7 +26,7 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   k_ = matrix(".k_proj", key, P::Fit::adjacent);
   v_ = matrix(".v_proj", key, P::Fit::adjacent);
   o_ = &parameters.declare(
-      {name + ".o_proj.weight", {m.hidden_size, q}, by_columns({{q, c_.num_heads, true, query.key}}), normal(m.init_std), Storage::factor});
+      adapting({name + ".o_proj.weight", {m.hidden_size, q}, by_columns({{q, c_.num_heads, true, query.key}}), normal(m.init_std), Storage::factor}));
   if (has_qkv_bias()) {
     q_bias_ = bias(".q_proj", query, P::Fit::aligned);
     k_bias_ = bias(".k_proj", key, P::Fit::adjacent);
@@ -46,13 +47,6 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   first_value_ = o_->first(1) % c_.head_dim;
 }
 
-// q, k and v lie one behind the other: one product serves the three.
-template <class T>
-Matrix<const T> Attention<T>::w_qkv() const {
-  const auto q = q_->template matrix<const T>();
-  return {q.data(), q_width() + 2 * k_width(), Index(q.extent(1)), Index(q.extent(1))};
-}
-
 template <class T>
 void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
   const Index rows = a.stream.rows;
@@ -67,14 +61,14 @@ void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor
   a.show(name_, ".values", columns(qkv, q_width() + k_width(), k_width()), *v_);
   a.show(name_, ".attended", out, *o_);
   if (!y.data()) return;
-  linear<T>(a.dev, out, o_->template factor<T>(), y, c_.out_multiplier, beta(add));
+  adapted_linear<T>(a.dev, {o_}, out, y, c_.out_multiplier, beta(add));
   if (c_.bias && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
 }
 
 // Queries and keys normed and turned, values as they are.
 template <class T>
 void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<T> qkv) {
-  linear<T>(a.dev, h, q_->template factor<T>(q_width() + 2 * k_width()), qkv, c_.in_multiplier);
+  adapted_linear<T>(a.dev, {q_, k_, v_}, h, qkv, c_.in_multiplier);
   if (has_qkv_bias()) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
   if (c_.qk_norm) norm_heads(a, qkv, frame.get(Keys::raw), frame.get(Keys::rstd));
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
@@ -214,7 +208,7 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   Scope scope(a.dev.scratch);
 
   auto dout = a.scratch<T>("gradient of attended", rows, out_width());
-  linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
+  adapted_linear_backward_input<T>(a.dev, {o_}, dy, dout, c_.out_multiplier);
   contribute_once<T>(a.dev, *o_, dout);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
 
@@ -244,13 +238,13 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   turn<A>(a, Rotate::backward, num_kv_heads_, c_.key_multiplier, part(dwide, 1), part(dqkv, 1));
   if (c_.qk_norm) norm_heads_backward(a, frame, dqkv);
   if (has_qkv_bias()) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
-  linear_backward_input<T>(a.dev, dqkv, w_qkv(), dh, c_.in_multiplier, beta(add));
+  adapted_linear_backward_input<T>(a.dev, {q_, k_, v_}, dqkv, dh, c_.in_multiplier, beta(add));
 }
 
 template <class T>
 void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
-  weights_backward<T>(a.dev, {o_}, dy, frame.get(Keys::attended), c_.out_multiplier);
-  weights_backward<T>(a.dev, {q_, k_, v_}, frame.get(Keys::dqkv), h, c_.in_multiplier);
+  adapted_weights_backward<T>(a.dev, {o_}, dy, frame.get(Keys::attended), c_.out_multiplier);
+  adapted_weights_backward<T>(a.dev, {q_, k_, v_}, frame.get(Keys::dqkv), h, c_.in_multiplier);
 }
 
 void read_rope_scaling(Section& s, RopeScaling& c) {

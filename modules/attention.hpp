@@ -33,7 +33,6 @@ class Attention final : public Branch<T> {
   Index q_width() const { return num_heads_ * c_.head_dim; }
   Index k_width() const { return num_kv_heads_ * c_.head_dim; }
   Index out_width() const { return num_heads_ * v_head_dim_; }
-  Matrix<const T> w_qkv() const;
   void project(Pass&, Frame&, Tensor2<const T> h, Tensor2<T> qkv);
   void norm_heads(Pass&, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<Acc<T>> rstd);
   void norm_heads_backward(Pass&, Frame&, Tensor2<T> dqkv);

@@ -12,10 +12,12 @@ namespace gyr {
 // The weights as the modules declare them.
 std::vector<Weight> declared_weights(const ModelConfig& c) {
   Parameters parameters(DType::f32, Coordinates{});
+  parameters.adapt(c.lora);
   Embedding embedding(c, parameters);
   std::vector<std::unique_ptr<Layer>> layers;
   for (const char symbol : c.pattern) layers.push_back(layer_type(symbol).make(c, fmt::format("model.layers.{}", layers.size()), parameters));
   const auto head = c.objective->head(c, c.tie_word_embeddings ? &embedding.table() : nullptr, parameters);
+  parameters.declare_adapters();
   std::vector<Weight> weights;
   for (const auto& p : parameters.all()) weights.push_back(p->weight);
   return weights;

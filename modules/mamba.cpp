@@ -5,8 +5,8 @@
 
 #include "kernels/convolution.hpp"
 #include "modules/contribution.hpp"
+#include "modules/projection.hpp"
 #include "modules/shared_scan.hpp"
-#include "modules/trainable.hpp"
 
 namespace gyr {
 
@@ -20,11 +20,11 @@ Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters& param
     return &parameters.declare({name + part, {size}, by_rows(std::move(runs)), init, Storage::wide, false});
   };
   const double bound = 1 / std::sqrt(double(c_.conv_kernel));
-  in_ = &parameters.declare({name + ".in_proj.weight",
-                             {c_.projected(), m.hidden_size},
-                             by_rows({by_head, by_head, by_group, by_group, heads}),
-                             normal(m.init_std),
-                             Storage::factor});
+  in_ = &parameters.declare(adapting({name + ".in_proj.weight",
+                                      {c_.projected(), m.hidden_size},
+                                      by_rows({by_head, by_head, by_group, by_group, heads}),
+                                      normal(m.init_std),
+                                      Storage::factor}));
   if (c_.in_bias) in_bias_ = vector(".in_proj.bias", c_.projected(), {by_head, by_head, by_group, by_group, heads}, zeros());
   conv_ = &parameters.declare({name + ".conv1d.weight",
                                {c_.channels(), 1, c_.conv_kernel},
@@ -37,7 +37,8 @@ Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters& param
   d_ = vector(".D", c_.num_heads, {heads}, ones());
   dt_bias_ = vector(".dt_bias", c_.num_heads, {heads}, step_bias(c_.dt_init_low, c_.dt_init_high));
   if (c_.norm != SsmNorm::none) norm_ = vector(".norm.weight", inner, {by_head}, ones());
-  out_ = &parameters.declare({name + ".out_proj.weight", {m.hidden_size, inner}, by_columns({by_head}), normal(m.init_std), Storage::factor});
+  out_ =
+      &parameters.declare(adapting({name + ".out_proj.weight", {m.hidden_size, inner}, by_columns({by_head}), normal(m.init_std), Storage::factor}));
   if (c_.out_bias) out_bias_ = &parameters.declare({name + ".out_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   num_heads_ = a_log_->rows();
   head_dim_ = out_->columns() / num_heads_;
@@ -80,7 +81,7 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
   const auto gated = frame.put(Keys::gated, rows, inner());
 
   if (frame.wants(Keys::projected)) {
-    linear<T>(a.dev, h.gather(), in_->factor<T>(), p, c_.in_multiplier);
+    adapted_linear<T>(a.dev, {in_}, h.gather(), p, c_.in_multiplier);
     Scope scope(a.dev.scratch);
     bias_scale<T>(a.dev, optional(in_bias_), multipliers(a.dev), p);
   }
@@ -94,7 +95,7 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
   a.show(name_, ".scan", scan, *out_);
   a.show(name_, ".gated", gated, *out_);
   if (!y.data()) return;
-  linear<T>(a.dev, gated, out_->factor<T>(), y, c_.out_multiplier, beta(add));
+  adapted_linear<T>(a.dev, {out_}, gated, y, c_.out_multiplier, beta(add));
   if (out_bias_ && a.holders(*out_).rank() == 0) add_bias<T>(a.dev, out_bias_->vector<const A>(), c_.out_multiplier, y);
 }
 
@@ -168,7 +169,7 @@ void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Ten
   Scope scope(a.dev.scratch);
 
   auto dgated = a.scratch<T>("gradient of gated", rows, inner());
-  linear_backward_input<T>(a.dev, dy, out_->matrix<const T>(), dgated, c_.out_multiplier);
+  adapted_linear_backward_input<T>(a.dev, {out_}, dy, dgated, c_.out_multiplier);
   contribute_once<T>(a.dev, *out_, dgated);
   if (out_bias_) biases_backward<T>(a.dev, {out_bias_}, dy, c_.out_multiplier);
 
@@ -192,13 +193,13 @@ void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Ten
   convolution_backward_of(a, frame, p, dconv, dp);
   bias_scale<T>(a.dev, {}, multipliers(a.dev), dp);
   if (in_bias_) biases_backward<T>(a.dev, {in_bias_}, dp);
-  linear_backward_input<T>(a.dev, dp, in_->matrix<const T>(), dh, c_.in_multiplier, beta(add));
+  adapted_linear_backward_input<T>(a.dev, {in_}, dp, dh, c_.in_multiplier, beta(add));
 }
 
 template <class T>
 void Mamba<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
-  weights_backward<T>(a.dev, {out_}, dy, frame.get(Keys::gated), c_.out_multiplier);
-  weights_backward<T>(a.dev, {in_}, frame.get(Keys::dprojected), h, c_.in_multiplier);
+  adapted_weights_backward<T>(a.dev, {out_}, dy, frame.get(Keys::gated), c_.out_multiplier);
+  adapted_weights_backward<T>(a.dev, {in_}, frame.get(Keys::dprojected), h, c_.in_multiplier);
 }
 
 template <class T>

@@ -3,7 +3,7 @@
 
 #include "kernels/activation.hpp"
 #include "modules/contribution.hpp"
-#include "modules/trainable.hpp"
+#include "modules/projection.hpp"
 
 namespace gyr {
 
@@ -13,7 +13,7 @@ Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters& parameter
   const Run inner{c_.intermediate_size, c_.intermediate_size, false, "mlp.intermediate_size"};
   const auto matrix = [&](const char* part, P::Fit fit) {
     return &parameters.declare(
-        {name + part + ".weight", {c_.intermediate_size, m.hidden_size}, by_rows({inner}), normal(m.init_std), Storage::factor}, fit);
+        adapting({name + part + ".weight", {c_.intermediate_size, m.hidden_size}, by_rows({inner}), normal(m.init_std), Storage::factor}), fit);
   };
   const auto bias = [&](const char* part, P::Fit fit) {
     return &parameters.declare({name + part + ".bias", {c_.intermediate_size}, by_rows({inner}), zeros(), Storage::wide, false}, fit);
@@ -22,20 +22,13 @@ Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters& parameter
   if (c_.gated) gate_ = matrix(".gate_proj", P::Fit::aligned);
   up_ = matrix(".up_proj", fit);
   down_ = &parameters.declare(
-      {name + ".down_proj.weight", {m.hidden_size, c_.intermediate_size}, by_columns({inner}), normal(m.init_std), Storage::factor});
+      adapting({name + ".down_proj.weight", {m.hidden_size, c_.intermediate_size}, by_columns({inner}), normal(m.init_std), Storage::factor}));
   if (c_.bias) {
     if (c_.gated) gate_bias_ = bias(".gate_proj", P::Fit::aligned);
     up_bias_ = bias(".up_proj", fit);
     down_bias_ = &parameters.declare({name + ".down_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
   }
   intermediate_size_ = up_->rows();
-}
-
-// gate and up lie one behind the other: one product serves both.
-template <class T>
-Matrix<const T> Mlp<T>::w_gate_up() const {
-  const auto w = first().template matrix<const T>();
-  return {w.data(), projected(), Index(w.extent(1)), Index(w.extent(1))};
 }
 
 template <class T>
@@ -53,13 +46,13 @@ void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y
   a.show(name_, ".up", columns(gate_up, projected() - intermediate_size_, intermediate_size_), *up_);
   a.show(name_, ".inner", inner, *down_);
   if (!y.data()) return;
-  linear<T>(a.dev, inner, down_->template factor<T>(), y, c_.down_multiplier, beta(add));
+  adapted_linear<T>(a.dev, {down_}, inner, y, c_.down_multiplier, beta(add));
   if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, down_bias_->template vector<const Acc<T>>(), c_.down_multiplier, y);
 }
 
 template <class T>
 void Mlp<T>::project(Pass& a, Tensor2<const T> h, Tensor2<T> gate_up) {
-  linear<T>(a.dev, h, first().template factor<T>(projected()), gate_up);
+  adapted_linear<T>(a.dev, {gate_, up_}, h, gate_up);
   const Parameter* const bias = c_.gated ? gate_bias_ : up_bias_;
   if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(bias->template vector<Acc<T>>().data(), projected()), {}, gate_up);
 }
@@ -70,7 +63,7 @@ void Mlp<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tenso
   Scope scope(a.dev.scratch);
   auto dinner = a.scratch<T>("gradient of inner", rows, intermediate_size_);
   const auto dgate_up = frame.put(Keys::dgate_up, rows, projected());
-  linear_backward_input<T>(a.dev, dy, down_->template matrix<const T>(), dinner, c_.down_multiplier);
+  adapted_linear_backward_input<T>(a.dev, {down_}, dy, dinner, c_.down_multiplier);
   contribute_once<T>(a.dev, *down_, dinner);
   if (c_.gated) glu_backward<T>(a.dev, c_.activation, dinner, frame.get(Keys::gate_up), c_.gate_multiplier, dgate_up);
   else activate_backward<T>(a.dev, c_.activation, dinner, frame.get(Keys::gate_up), c_.gate_multiplier, dgate_up);
@@ -78,13 +71,13 @@ void Mlp<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tenso
     biases_backward<T>(a.dev, {gate_bias_, up_bias_}, dgate_up);
     biases_backward<T>(a.dev, {down_bias_}, dy, c_.down_multiplier);
   }
-  linear_backward_input<T>(a.dev, dgate_up, w_gate_up(), dh, 1, beta(add));
+  adapted_linear_backward_input<T>(a.dev, {gate_, up_}, dgate_up, dh, 1, beta(add));
 }
 
 template <class T>
 void Mlp<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
-  weights_backward<T>(a.dev, {down_}, dy, frame.get(Keys::inner), c_.down_multiplier);
-  weights_backward<T>(a.dev, {gate_, up_}, frame.get(Keys::dgate_up), h);
+  adapted_weights_backward<T>(a.dev, {down_}, dy, frame.get(Keys::inner), c_.down_multiplier);
+  adapted_weights_backward<T>(a.dev, {gate_, up_}, frame.get(Keys::dgate_up), h);
 }
 
 void read_mlp(Section& s, ModelConfig& m) {

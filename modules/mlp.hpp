@@ -22,7 +22,6 @@ class Mlp final : public Branch<T> {
   };
   Index projected() const { return (c_.gated ? 2 : 1) * intermediate_size_; }
   const Parameter& first() const { return c_.gated ? *gate_ : *up_; }
-  Matrix<const T> w_gate_up() const;
   void project(Pass&, Tensor2<const T> h, Tensor2<T> gate_up);
 
   MlpConfig c_;

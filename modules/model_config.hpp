@@ -12,6 +12,7 @@
 #include "kernels/rope.hpp"
 #include "kernels/routing.hpp"
 #include "kernels/tensor.hpp"
+#include "modules/adapter.hpp"
 
 namespace gyr {
 
@@ -140,6 +141,7 @@ struct ModelConfig {
   MoeConfig moe;
   LatentConfig latent;
   DropoutConfig dropout;
+  LoraConfig lora;
   std::shared_ptr<const Objective> objective = next_token();  // what it is trained for
 
   Index layers() const { return Index(pattern.size()); }

@@ -27,6 +27,7 @@ Piece Parameter::kept_gradient() const {
 
 Parameter& Parameters::declare(Weight weight, Fit fit) {
   ensure(buckets_.empty(), "{} is declared after all is laid out", weight.name);
+  if (fit == Fit::aligned) declare_adapters();
   if (groups_.empty()) begin_group();
   auto p = std::make_unique<Parameter>();
   weight.team = team_;
@@ -38,8 +39,19 @@ Parameter& Parameters::declare(Weight weight, Fit fit) {
   if (fit == Fit::aligned || all_.empty()) cluster_trained_.push_back(false);
   p->cluster_ = int(cluster_trained_.size()) - 1;
   if (p->trained) cluster_trained_.back() = true;
+  if (lora_.targets_weight(p->weight)) without_adapter_.push_back(p.get());
   all_.push_back(std::move(p));
   return *all_.back();
+}
+
+void Parameters::declare_adapters() {
+  const Span team = team_;
+  for (Parameter* p : std::exchange(without_adapter_, {})) {
+    team_ = p->weight.team;
+    Parameter& a = declare(adapter_a(p->weight, lora_));
+    p->adapter = Adapter{&a, &declare(adapter_b(p->weight, lora_)), lora_.scale()};
+  }
+  team_ = team;
 }
 
 Parameters::Team::Team(Parameters& parameters, const Span& ranks) : parameters_(parameters) {
@@ -48,6 +60,7 @@ Parameters::Team::Team(Parameters& parameters, const Span& ranks) : parameters_(
 }
 
 void Parameters::begin_group() {
+  declare_adapters();
   if (!groups_.empty() && groups_.back().first == all_.size()) return;
   groups_.push_back({all_.size()});
 }
@@ -132,6 +145,7 @@ void Parameters::place(Bucket& bucket) {
 }
 
 void Parameters::lay_out(Index bucket_bytes) {
+  declare_adapters();
   make_buckets(bucket_bytes);
   for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) place(*bucket);
 }

@@ -5,9 +5,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "kernels/blocked_communicator.hpp"
+#include "modules/adapter.hpp"
 #include "modules/expert_load.hpp"
 #include "modules/factor.hpp"
 #include "modules/mixers.hpp"
@@ -15,9 +17,18 @@
 
 namespace gyr {
 
+class Parameter;
+
+// What is trained beside a weight: it is computed with as w + scale b a.
+struct Adapter {
+  Parameter *a = nullptr, *b = nullptr;
+  double scale = 0;
+};
+
 class Parameter {
  public:
   Weight weight;
+  std::optional<Adapter> adapter;
   Placement held;       // on this rank
   bool trained = true;  // false: frozen, without gradient and optimizer state
   bool tied = false;    // another stage holds the same weight and counts it
@@ -122,6 +133,10 @@ class Parameters {
   // where both are trained.
   enum class Fit { aligned, adjacent };
   Parameter& declare(Weight weight, Fit = Fit::aligned);
+
+  // Weights that are targets have adapters, declared behind the neighbours that one product serves; said before anything is declared.
+  void adapt(const LoraConfig& lora) { lora_ = lora; }
+  void declare_adapters();  // of the last of them
 
   // While it lives, what is declared belongs to some ranks of the tensor axis, of which this is one.
   class Team {
@@ -234,6 +249,8 @@ class Parameters {
   Trained trained_;
   ShardedOver over_;
   Mixers mixers_;
+  LoraConfig lora_;
+  std::vector<Parameter*> without_adapter_;  // targets that wait for theirs
   Span team_ = {0, 0};
   Factors factors_ = Factors::stored;
   ExpertLoads expert_loads_;

@@ -76,6 +76,8 @@ struct Weight {
   bool of_source = false;    // these being the source's, not the text's
   Span team = {0, 0};        // the ranks of the tensor axis that hold it among themselves, the others nothing; empty: all of them hold it
   ExpertNumber expert = {};  // whose it is: ranks that deal experts among themselves hold those of their own alone
+  bool adapts = false;       // its layer computes with an adapter beside it, if it has one (adapter.hpp)
+  bool of_adapter = false;   // it is a part of one
 
   Index size() const { return elements(shape); }
   const Sharding* sharding(Axis axis) const {
@@ -84,5 +86,11 @@ struct Weight {
     return nullptr;
   }
 };
+
+// The weight of a layer that computes with an adapter beside it.
+inline Weight adapting(Weight w) {
+  w.adapts = true;
+  return w;
+}
 
 }  // namespace gyr

@@ -155,6 +155,10 @@ void draw_extras(Dice& dice, ModelConfig& m) {
   if (m.mlp.gated && dice.chance(0.2)) m.mlp.activation = Activation::clamped_swiglu;
   if (dice.chance(0.3)) m.moe.activation = dice.of<Activation>({Activation::clamped_swiglu, Activation::gelu});
   m.moe.expert_bias = dice.chance(0.3), m.moe.router_bias = dice.chance(0.3);
+  if (m.pattern.find_first_of("P*-W") != m.pattern.npos && dice.chance(0.2)) {
+    m.lora.rank = dice.between(1, 3), m.lora.alpha = dice.real(0.5, 8), m.lora.targets = {"*"};
+    if (dice.chance(0.3)) m.lora.also = {dice.of<std::string>({"*norm*", "*", "model.layers.0.*"})};
+  }
 }
 
 std::vector<Index> cuts_of(Dice& dice, Index layers, int stages) {
@@ -280,6 +284,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     d.model.attention.relative_bias = {2 * dice.between(2, 5), dice.between(6, 20)}, d.model.attention.soft_cap = 0;
   Dice extras(seed, fmt::format("extras {}", number));
   draw_extras(extras, d.model);
+  if (d.model.lora) d.frozen.clear();
   return d;
 }
 
@@ -306,7 +311,7 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
   c.model = model, c.model.objective = objective();
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.source_length = source_length, c.micros = micros_of_a_rank;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
-  c.optimizer.frozen = frozen;
+  c.optimizer.frozen = frozen, c.optimizer.lora = model.lora;
   c.recompute = recompute;
   c.seed = 11;
   return c;
@@ -374,6 +379,7 @@ std::string Draw::text() const {
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
   if (!frozen.empty()) s += " frozen " + list(frozen);
+  if (model.lora) s += fmt::format(" lora of rank {} beside {}", model.lora.rank, list(model.lora.also));
   s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size,
                    model.tie_word_embeddings ? " tied" : "", model.pad_token_id >= 0 ? " padding" : "");
   s += fmt::format("{}{}{}{}{}{}", std::array{"", " norms after", " norms on both sides"}[int(model.norm_placement)],
@@ -449,6 +455,8 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.attention.relative_bias = {}; });
   attempt([](Draw& d) { d.some_ignored = false; });
   attempt([](Draw& d) { d.frozen.clear(); });
+  attempt([](Draw& d) { d.model.lora = {}; });
+  attempt([](Draw& d) { d.model.lora.also.clear(); });
   attempt([](Draw& d) { d.recompute.by_type.clear(); });
   attempt([](Draw& d) { d.recompute = {}; });
   attempt([](Draw& d) { d.terms = {}; });

@@ -125,7 +125,7 @@ std::string of_plan(const Draw& d, int position) {
   const EngineConfig config = d.config(d.micros);
   const RankPlan plan = plan_rank(in<T>(config), layout, position);
   if (const std::string wrong = of_lines(plan); !wrong.empty()) return wrong;
-  if (!d.frozen.empty() || d.model.moe.bias) return "";
+  if (!d.frozen.empty() || d.model.lora || d.model.moe.bias) return "";
   const Ledger planned = traffic_in_parts<T>(config, layout, position, plan), closed = closed_form<T>(config, layout, position);
   if (planned != closed)
     return fmt::format("planned in {}\n    {}\n  and in closed form\n    {}", name_of(dtype_of<T>()), text(planned), text(closed));

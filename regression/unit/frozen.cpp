@@ -4,10 +4,10 @@
 #include <cstring>
 
 #include "modules/flops.hpp"
+#include "modules/weight_pattern.hpp"
 #include "regression/cases.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
-#include "src/base/weight_pattern.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 
 namespace gyr::testing {

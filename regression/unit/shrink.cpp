@@ -6,8 +6,8 @@
 #include <random>
 #include <set>
 
+#include "modules/weight_pattern.hpp"
 #include "regression/testing.hpp"
-#include "src/base/weight_pattern.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/engine/plan.hpp"
 #include "src/train/engine_config.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/base/weight_pattern.hpp"
+#include "modules/weight_pattern.hpp"
 
 #include "kernels/error.hpp"
 #include "regression/testing.hpp"

@@ -47,23 +47,26 @@ int timed(const char* what, const std::string& target, Convert&& convert) {
 
 void add_import_hf(Command& app, Action& action) {
   struct Arguments {
-    std::string folder, checkpoint;
+    std::string folder, checkpoint, adapters;
     bool overwrite = false;
   };
   auto a = std::make_shared<Arguments>();
   Command* c = app.add_command("import-hf", "Make a checkpoint of a Falcon-H1 model in a Hugging Face folder");
   c->add_option("folder", a->folder, "Folder with config.json and model.safetensors, or shards and their index")->required();
   c->add_option("checkpoint", a->checkpoint, "Checkpoint to write")->required();
+  c->add_option("--adapters", a->adapters, "Folder of PEFT's with LoRA adapters, which stand beside the weights from then on (finetune.lora)");
   c->add_flag("--overwrite", a->overwrite, "Replace an existing checkpoint");
   c->callback([a, &action] {
-    action = [a] { return timed("imported", a->checkpoint, [&] { return import_folder(a->folder, a->checkpoint, a->overwrite, print_note); }); };
+    action = [a] {
+      return timed("imported", a->checkpoint, [&] { return import_folder(a->folder, a->checkpoint, a->overwrite, print_note, a->adapters); });
+    };
   });
 }
 
 void add_export_hf(Command& app, Action& action) {
   struct Arguments {
     std::string checkpoint, folder, type, shard_size, like;
-    bool overwrite = false;
+    bool overwrite = false, adapters = false;
   };
   auto a = std::make_shared<Arguments>();
   Command* c = app.add_command("export-hf", "Write a checkpoint's model as a Hugging Face folder that transformers load");
@@ -75,6 +78,8 @@ void add_export_hf(Command& app, Action& action) {
   c->add_option("--like", a->like,
                 "Folder to take token ids, context length, generation_config.json, tokenizer and chat template from; without it the folder the "
                 "model came from");
+  c->add_flag("--adapters", a->adapters,
+              "The adapters alone (finetune.lora), as a folder that PEFT loads beside the model; without it each is added to its weight");
   c->add_flag("--overwrite", a->overwrite, "Replace an existing model folder");
   c->callback([a, &action] {
     action = [a] {
@@ -85,6 +90,7 @@ void add_export_hf(Command& app, Action& action) {
         if (!a->shard_size.empty()) options.shard_bytes = bytes_in(a->shard_size);
         options.like = a->like;
         options.overwrite = a->overwrite;
+        options.adapters = a->adapters;
         return export_folder(a->checkpoint, a->folder, options, print_note);
       });
     };

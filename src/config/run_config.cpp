@@ -39,6 +39,7 @@ void check_source(const ModelConfig& m) {
 
 Section& model_section(Deck& deck) { return deck.section("model", "shape of the model", Effect::function); }
 Section& data_section(Deck& deck) { return deck.section("data", "token files", Effect::course); }
+Section& finetune_section(Deck& deck) { return deck.section("finetune", "what of a model that exists is trained", Effect::function); }
 Section& train_section(Deck& deck) { return deck.section("train", "what a step is and how many there are", Effect::course); }
 
 }  // namespace
@@ -58,12 +59,16 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.model = read_model_config(model, defaults.model);
   run.model.objective = read_objective(train_section(deck), *defaults.model.objective);
   if (!run.model.objective->classes().empty()) run.model.tie_word_embeddings = false;
+  run.model.lora = read_lora(finetune_section(deck).section("lora", "low-rank adapters"), defaults.model.lora);
   check_source(run.model);
   check_bounds(run.model, model);
   run.data = read_data(data_section(deck), defaults.tokenizer);
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length);
   Section& optimizer = deck.section("optimizer", "AdamW and its learning rate", Effect::course);
-  run.optimizer = read_optimizer(optimizer, names_of(declared_weights(run.model)));
+  const std::vector<Weight> weights = declared_weights(run.model);
+  check_targets(run.model.lora, weights);
+  run.optimizer = read_optimizer(optimizer, names_of(weights));
+  run.optimizer.lora = run.model.lora;
   run.lr = read_learning_rate(optimizer, run.train.steps);
   run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x context x tensor", Effect::none));
   run.recompute = read_recompute(deck.section("activation", "what is kept for the backward", Effect::none), run.model.pattern);

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "modules/weight_pattern.hpp"
 #include "src/base/stopwatch.hpp"
-#include "src/base/weight_pattern.hpp"
 #include "src/checkpoint/file_sink.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/host_copy.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/sum.hpp"
-#include "src/base/weight_pattern.hpp"
+#include "modules/weight_pattern.hpp"
 
 namespace gyr {
 

@@ -3,14 +3,16 @@
 
 #include <algorithm>
 
-#include "src/base/weight_pattern.hpp"
+#include "modules/weight_pattern.hpp"
 
 namespace gyr {
 
-bool OptimizerConfig::freezes(const Weight& w) const { return matches_any(frozen, w.name); }
+bool OptimizerConfig::freezes(const Weight& w) const {
+  return matches_any(frozen, w.name) || (lora && !w.of_adapter && !matches_any(lora.also, w.name));
+}
 
 Trained OptimizerConfig::trained() const {
-  return [patterns = frozen](const Weight& w) { return w.learns && !matches_any(patterns, w.name); };
+  return [c = *this](const Weight& w) { return w.learns && !c.freezes(w); };
 }
 
 OptimizerConfig read_optimizer(Section& s, const std::vector<std::string>& weights) {

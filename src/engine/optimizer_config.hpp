@@ -22,7 +22,9 @@ struct OptimizerConfig {
   std::vector<ParameterGroup> groups;
   std::vector<std::string> frozen;  // patterns: weights that keep their bits, without gradient, moments and master
 
-  bool freezes(const Weight&) const;  // whether it matches a pattern of `frozen`
+  LoraConfig lora;  // where there are adapters, they are trained, and of the rest what they say
+
+  bool freezes(const Weight&) const;  // whether it matches a pattern of `frozen`, or stands beside adapters
   Trained trained() const;            // weights that learn and are not frozen
 };
 

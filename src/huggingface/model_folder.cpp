@@ -148,26 +148,27 @@ auto box_by_box(Read read) {
 
 }  // namespace
 
-TensorReader ModelFolder::open(const std::string& name) const {
-  const Place at = place(name);
-  const std::string label = at.reader->name() + ":" + shown(name);
-  const auto as_stored =
-      box_by_box([at](const Box& box, void* data, const Shape& array, const Box& there) { at.reader->read(*at.tensor, box, data, array, there); });
-  const auto widened = box_by_box([at](const Box& box, void* data, const Shape& array, const Box& there) {
+TensorReader open_tensor(const safetensors::Reader& reader, const safetensors::Tensor& tensor) {
+  const std::string label = reader.name() + ":" + shown(tensor.name);
+  const auto as_stored = box_by_box(
+      [&reader, &tensor](const Box& box, void* data, const Shape& array, const Box& there) { reader.read(tensor, box, data, array, there); });
+  const auto widened = box_by_box([&reader, &tensor](const Box& box, void* data, const Shape& array, const Box& there) {
     std::vector<std::uint16_t> halves(std::size_t(elements(box.count)));
-    at.reader->read(*at.tensor, box, halves.data(), box.count, whole(box.count));
+    reader.read(tensor, box, halves.data(), box.count, whole(box.count));
     box_runs(box.count, whole(box.count), array, there, [&](Index from, Index to, Index count) {
       std::transform(halves.begin() + from, halves.begin() + from + count, static_cast<float*>(data) + to, half_to_float);
     });
   });
-  switch (at.tensor->type) {
-    case safetensors::Type::f16: return {label, DType::f32, at.tensor->shape, widened};
-    case safetensors::Type::bf16: return {label, DType::bf16, at.tensor->shape, as_stored};
-    case safetensors::Type::f32: return {label, DType::f32, at.tensor->shape, as_stored};
-    case safetensors::Type::f64: return {label, DType::f64, at.tensor->shape, as_stored};
-    default: fail(Exit::data, "{}: holds {} where weights are floating-point numbers (BF16, F16, F32, F64)", label, name_of(at.tensor->type));
+  switch (tensor.type) {
+    case safetensors::Type::f16: return {label, DType::f32, tensor.shape, widened};
+    case safetensors::Type::bf16: return {label, DType::bf16, tensor.shape, as_stored};
+    case safetensors::Type::f32: return {label, DType::f32, tensor.shape, as_stored};
+    case safetensors::Type::f64: return {label, DType::f64, tensor.shape, as_stored};
+    default: fail(Exit::data, "{}: holds {} where weights are floating-point numbers (BF16, F16, F32, F64)", label, name_of(tensor.type));
   }
 }
+
+TensorReader ModelFolder::open(const std::string& name) const { return open_tensor(*place(name).reader, *place(name).tensor); }
 
 Index ModelFolder::bytes() const {
   Index sum = 0;

@@ -19,6 +19,10 @@ bool has_weights(const std::filesystem::path& folder);  // in a form that ModelF
 // What a path that should be a model's folder is instead, as the end of a message with the way out; empty where nothing better is known.
 std::string way_to_model(const std::filesystem::path&);
 
+// A tensor of a file as numbers of a model: half precision is widened to float32, without loss. Both must stay. Exit::data where it is no
+// floating-point one.
+TensorReader open_tensor(const safetensors::Reader&, const safetensors::Tensor&);
+
 class ModelFolder {
  public:
   // Opens every file and checks its header, and index and shards against each other: Exit::missing where the folder or a shard is not
@@ -32,7 +36,6 @@ class ModelFolder {
   const safetensors::Tensor& tensor(const std::string& name) const { return *place(name).tensor; }
   // As safetensors::Reader::read.
   void read(const std::string& tensor, const Box& box, void* data, const Shape& array, const Box& there) const;
-  // A tensor as numbers of a model: half precision is widened to float32, without loss. Exit::data where it is no floating-point one.
   TensorReader open(const std::string& tensor) const;
 
   std::string file_of(const std::string& tensor) const { return std::filesystem::path(place(tensor).reader->name()).filename().string(); }

@@ -17,18 +17,22 @@ struct Converted {
 // The checkpoint (step 0, no optimizer) of the folder's weights, each in its own type; half precision, which checkpoints do not have, as
 // float32 that remembers it. Its deck is a complete one that starts from the folder, and it carries the folder's companions. Exit::config naming the
 // tensor where weights and config.json differ, Exit::usage where the checkpoint is there and not to be replaced.
-Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note&);
+// `adapters`: a folder of PEFT's, whose adapters stand beside the weights from then on; empty: there are none.
+Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note&,
+                        const std::filesystem::path& adapters = {});
 
 struct ExportOptions {
   std::optional<safetensors::Type> type;  // of all weights; without it as they are stored
   Index shard_bytes = 0;       // most bytes of tensors in a file, unless one is larger; 0: files as in `like`, or 5 GB where that is unknown
   std::filesystem::path like;  // folder to take what a deck does not know from: tokens, tokenizer, ...; may be empty
   bool overwrite = false;
+  bool adapters = false;  // a folder of PEFT's with the adapters alone; otherwise each is added to the weight that it stands beside
 };
 
 // The folder of a checkpoint's weights: config.json, generation_config.json, model.safetensors or shards with their index, tokenizer.
 // Without `like` the companions serve that the checkpoint carries, and the folder the run started from, where that still exists. Exit::config where
-// no family (src/huggingface/family.hpp) computes what the model does.
+// no family (src/huggingface/family.hpp) computes what the model does, or where there are no adapters, other weights beside them, or layers that PEFT
+// has not.
 Converted export_folder(const std::filesystem::path& checkpoint, const std::filesystem::path& folder, const ExportOptions&, const Note&);
 
 }  // namespace gyr

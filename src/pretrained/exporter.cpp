@@ -5,18 +5,22 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "modules/flops.hpp"
 #include "src/base/output_folder.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint_file.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/numbers.hpp"
+#include "src/huggingface/adapter_folder.hpp"
 #include "src/huggingface/companions.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/half.hpp"
 #include "src/huggingface/model_folder.hpp"
 #include "src/huggingface/slab.hpp"
+#include "src/pretrained/adapters.hpp"
 #include "src/pretrained/conversion.hpp"
 #include "src/pretrained/conveyor.hpp"
 #include "src/pretrained/pretrained.hpp"
@@ -64,16 +68,25 @@ struct Job {
 };
 
 // Of the tensor `name` with the weights that lie beside `first`.
-Job job_of(const CheckpointFile& file, const StoredNames& names, const std::string& name, const std::string& first, std::optional<Type> wanted) {
+Job job_of(const CheckpointFile& file, const LoraConfig& lora, const StoredNames& names, const std::string& name, const std::string& first,
+           std::optional<Type> wanted) {
+  const std::vector<std::string>& weights = names.weights(names.place(first).name);
+  const auto has_adapter = [&](const std::string& weight) { return lora && file.has(Content::weight, adapter_a_of(weight)); };
+  const bool sums = std::any_of(weights.begin(), weights.end(), has_adapter);
   std::vector<StackedPart> parts;
   // Wider numbers than a weight has come from its master, where there is one.
-  for (const std::string& weight : names.weights(names.place(first).name))
-    parts.push_back({names.place(weight), wanted == Type::f32 ? file.open(weight, DType::f32) : file.open(Content::weight, weight)});
+  for (const std::string& weight : weights)
+    parts.push_back({names.place(weight), wanted == Type::f32 || sums ? file.open(weight, DType::f32) : file.open(Content::weight, weight)});
+  const bool half = file.meaning(first) == half_meaning;
+  const Type own = half ? Type::f16 : type_of(file.open(Content::weight, first).dtype, first), type = wanted.value_or(own);
+  if (sums)
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      parts[i].weight = has_adapter(weights[i]) ? merged(parts[i].weight, file.open(adapter_a_of(weights[i]), DType::f32),
+                                                         file.open(adapter_b_of(weights[i]), DType::f32), lora.scale())
+                                                : widened(parts[i].weight);
   const bool alone = parts.size() == 1 && !parts[0].place.transposed && parts[0].place.members == 0;
   TensorReader stored = alone ? parts[0].weight : stack_of(parts);
-  const bool half = file.meaning(first) == half_meaning;
-  const Type own = half ? Type::f16 : type_of(stored.dtype, stored.name), type = wanted.value_or(own);
-  const bool same = !half && own == type;
+  const bool same = !half && type_of(stored.dtype, stored.name) == type;
   const Shape shape = stored.shape;
   return {std::move(stored), {name, type, shape}, same};
 }
@@ -89,15 +102,16 @@ std::vector<std::string> names_of_tied(const fs::path& like, const StoredNames& 
 }
 
 // A job for every tensor of the folder that is to be.
-std::vector<Job> jobs_of(const CheckpointFile& file, const std::vector<Weight>& weights, const StoredNames& names, bool is_tied,
+std::vector<Job> jobs_of(const CheckpointFile& file, const ModelConfig& model, const std::vector<Weight>& weights, const StoredNames& names,
                          const ExportOptions& options, const fs::path& like) {
   std::vector<Job> jobs;
   for (const Weight& w : weights) {
-    const bool tied = is_tied && w.name == embedding_name;
+    if (w.of_adapter) continue;  // added to what it stands beside
+    const bool tied = model.tie_word_embeddings && w.name == embedding_name;
     const StoredPlace place = names.place(w.name);
     if (names.weights(place.name).front() != w.name) continue;  // lies in one that has been
     for (const std::string& name : tied ? names_of_tied(like, names) : std::vector<std::string>{place.name})
-      jobs.push_back(job_of(file, names, name, w.name, options.type));
+      jobs.push_back(job_of(file, model.lora, names, name, w.name, options.type));
   }
   return jobs;
 }
@@ -314,6 +328,36 @@ std::string family_before(const CheckpointFile& file, const fs::path& asked, con
   return like.empty() ? "" : read_config_json(like / config_file_name).model_type;
 }
 
+// The adapters alone, as PEFT has them.
+Converted export_adapters(const CheckpointFile& file, const ModelConfig& model, const StoredNames& names, const fs::path& target,
+                          const ExportOptions& options, const fs::path& like) {
+  require(bool(model.lora), Exit::config, "{}: has no adapters; a run with finetune.lora.rank has", file.name());
+  require(model.lora.also.empty(), Exit::config,
+          "{}: other weights were trained beside the adapters (finetune.lora.also), which a folder of adapters "
+          "does not hold; export it without --adapters",
+          file.name());
+  std::vector<Job> jobs;
+  std::set<std::string> targets;
+  for (const Weight& w : declared_weights(model)) {
+    if (!w.of_adapter) continue;
+    TensorReader from = file.open(w.name, DType::f32);
+    const Type type = options.type.value_or(type_of(from.dtype, from.name));
+    const std::string tensor = adapter_tensor(names, w.name), layer = tensor.substr(0, tensor.rfind(".lora_"));
+    targets.insert(layer.substr(layer.rfind('.') + 1));
+    jobs.push_back({std::move(from), {tensor, type, w.shape}, false});
+  }
+  using Existing = OutputFolder::Existing;
+  OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
+  Converted result{Index(jobs.size()), 0, 1};
+  std::vector<const Job*> all;
+  for (const Job& job : jobs) result.bytes += job.bytes(), all.push_back(&job);
+  write_text(folder / adapter_config_name, adapter_config_json(model.lora, {targets.begin(), targets.end()}, like.string()));
+  Transfer transfer(stderr, "export", result.bytes);
+  write_shard(folder / adapter_file_name, all, transfer);
+  folder.commit();
+  return result;
+}
+
 }  // namespace
 
 Converted export_folder(const fs::path& checkpoint, const fs::path& target, const ExportOptions& options, const Note& note) {
@@ -323,9 +367,12 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   for (const PlacedTensor& placed : model_weights(run.model)) weights.push_back(placed.weight);
   check_weights(file, weights);
   const fs::path like = options.like.empty() ? origin_of(run) : options.like;
-  const Family& family = family_for(run.model, family_before(file, options.like.empty() ? fs::path() : like, like));
-  const StoredNames names = like.empty() ? StoredNames(family, run.model) : names_in(like, family, run.model);
-  const std::vector<Job> jobs = jobs_of(file, weights, names, run.model.tie_word_embeddings, options, like);
+  ModelConfig model = run.model;  // as it will be
+  model.lora = {};
+  const Family& family = family_for(model, family_before(file, options.like.empty() ? fs::path() : like, like));
+  const StoredNames names = like.empty() ? StoredNames(family, model) : names_in(like, family, model);
+  if (options.adapters) return export_adapters(file, run.model, names, target, options, like);
+  const std::vector<Job> jobs = jobs_of(file, run.model, weights, names, options, like);
 
   using Existing = OutputFolder::Existing;
   OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
@@ -334,7 +381,7 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   require_space(folder / "", result.bytes + result.bytes / 1024);
 
   HuggingFaceConfig config;
-  config.model = run.model;
+  config.model = model;
   config.dtype = name_in_config(jobs[0].to.type);  // of the embedding
   if (options.like.empty() && !file.header().companions.empty()) take_carried(file, run, like, folder, config, note);
   else if (like.empty()) make_do(run, folder, config, note);

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "modules/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/manifest.hpp"
 #include "src/checkpoint/writer.hpp"
+#include "src/huggingface/adapter_folder.hpp"
 #include "src/huggingface/companions.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/model_folder.hpp"
@@ -39,14 +45,14 @@ std::string without_deck(std::string text) {
   return text;
 }
 
-StoredTensor stored(const FolderWeights& source, const Weight& w) {
-  StoredTensor tensor = stored_tensor(Content::weight, w.name, source.open(w.name, DType::f32).dtype, w.shape);
-  if (source.folder().tensor(source.key(w.name)).type == safetensors::Type::f16) tensor.meaning = half_meaning;
+StoredTensor stored(const WeightSource& all, const FolderWeights& source, const Weight& w) {
+  StoredTensor tensor = stored_tensor(Content::weight, w.name, all.open(w.name, DType::f32).dtype, w.shape);
+  if (!w.of_adapter && source.folder().tensor(source.key(w.name)).type == safetensors::Type::f16) tensor.meaning = half_meaning;
   return tensor;
 }
 
 // The folder is read on a thread that stays ahead of the one that writes the checkpoint.
-void copy(const FolderWeights& source, const std::vector<StoredTensor>& tensors, CheckpointWriter& writer) {
+void copy(const WeightSource& source, const std::vector<StoredTensor>& tensors, CheckpointWriter& writer) {
   std::vector<std::pair<DType, Shape>> shapes;
   for (const StoredTensor& t : tensors) shapes.emplace_back(t.dtype, t.shape);
   const std::vector<Slab> slabs = slabs_of(shapes);
@@ -63,9 +69,51 @@ void copy(const FolderWeights& source, const std::vector<StoredTensor>& tensors,
   convey(slabs.size(), largest(slabs), Aside::filling, read, write);
 }
 
+// A folder's weights, and those of a folder of adapters beside them.
+class AdapterWeights final : public WeightSource {
+ public:
+  AdapterWeights(const FolderWeights& own, const std::filesystem::path& adapters, const ModelConfig& model)
+      : own_(own), names_(names_in(own.folder().name(), plain(model))), file_((adapters / adapter_file_name).string()), lora_(model.lora) {
+    for (const Weight& w : declared_weights(model))
+      if (w.of_adapter) tensors_[w.name] = adapter_tensor(names_, w.name);
+  }
+  std::string name() const override { return file_.name(); }
+  std::string key(const std::string& weight) const override {
+    const auto tensor = tensors_.find(weight);
+    return tensor == tensors_.end() ? own_.key(weight) : tensor->second;
+  }
+  std::vector<std::string> keys() const override {
+    std::vector<std::string> keys = own_.keys();
+    for (const safetensors::Tensor& t : file_.tensors()) keys.push_back(t.name);
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+  TensorReader open(const std::string& weight, DType wanted) const override {
+    const auto tensor = tensors_.find(weight);
+    if (tensor == tensors_.end()) return own_.open(weight, wanted);
+    const auto& all = file_.tensors();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const safetensors::Tensor& t) { return t.name == tensor->second; });
+    require(found != all.end(), Exit::data, "{}: has no {}, which {} asks for", file_.name(), tensor->second, adapter_config_name);
+    return open_tensor(file_, *found);
+  }
+  void check(int rank, int ranks) const override { own_.check(rank, ranks); }
+
+ private:
+  static ModelConfig plain(ModelConfig model) {
+    model.lora = {};
+    return model;
+  }
+  const FolderWeights& own_;
+  StoredNames names_;
+  safetensors::Reader file_;
+  LoraConfig lora_;
+  std::map<std::string, std::string> tensors_;  // of our weights
+};
+
 }  // namespace
 
-Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note& note) {
+Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note& note,
+                        const std::filesystem::path& adapters) {
   std::error_code error;
   require(std::filesystem::is_directory(folder, error), Exit::missing, "{}: is not a folder{}", folder.string(), way_to_model(folder));
   require(std::filesystem::exists(folder / config_file_name, error), Exit::missing, "{}: is not there: {} is no Hugging Face folder of a model{}",
@@ -74,8 +122,15 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
   require(!there || std::filesystem::exists(checkpoint / manifest_name, error), Exit::usage, "{}: is there and no checkpoint; name another folder",
           checkpoint.string());
   require(!there || overwrite, Exit::usage, "{}: is there; give --overwrite to replace it", checkpoint.string());
-  const RunDefaults defaults = defaults_of(folder, note);
-  const FolderWeights source(folder, defaults.model);
+  RunDefaults defaults = defaults_of(folder, note);
+  const FolderWeights own(folder, defaults.model);
+  std::optional<AdapterWeights> beside;
+  if (!adapters.empty()) {
+    defaults.model.lora = read_adapter_config(adapters);
+    check_targets(defaults.model.lora, declared_weights(defaults.model));
+    beside.emplace(own, adapters, defaults.model);
+  }
+  const WeightSource& source = beside ? static_cast<const WeightSource&>(*beside) : own;
   std::vector<Weight> weights;
   for (const PlacedTensor& placed : model_weights(defaults.model)) weights.push_back(placed.weight);
   try {
@@ -85,7 +140,7 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
     fail(Exit::data, "{}; weights and {} do not belong together", without_deck(error.what()), config_file_name);
   }
   std::vector<StoredTensor> tensors;
-  for (const Weight& w : weights) tensors.push_back(stored(source, w));
+  for (const Weight& w : weights) tensors.push_back(stored(source, own, w));
   CheckpointWriter writer(checkpoint, header_of(folder, defaults, note), tensors);
   copy(source, tensors, writer);
   writer.commit();

@@ -5,6 +5,7 @@
 
 #include "modules/flops.hpp"
 #include "modules/objective.hpp"
+#include "src/pretrained/drawn_weights.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
 
@@ -12,7 +13,7 @@ namespace gyr {
 
 namespace {
 
-bool of_trunk(const Weight& w) { return w.name.starts_with("model."); }
+bool of_trunk(const Weight& w) { return w.name.starts_with("model.") && !w.of_adapter; }
 
 std::vector<Weight> head_of(const ModelConfig& model) {
   std::vector<Weight> weights = declared_weights(model);
@@ -20,51 +21,10 @@ std::vector<Weight> head_of(const ModelConfig& model) {
   return weights;
 }
 
-TensorReader drawn(const Weight& w, std::uint64_t seed) {
-  TensorReader reader{w.name, DType::f64, w.shape, {}};
-  reader.read_parts = [w, stream = Stream(seed, w.name)](std::span<const BoxPair> parts, void* data, const Shape& array) {
-    for (const BoxPair& part : parts)
-      box_runs(w.shape, part.from, array, part.to, [&](Index from, Index to, Index count) {
-        for (Index i = 0; i < count; ++i) static_cast<double*>(data)[to + i] = draw(w.init, stream, from + i);
-      });
-  };
-  return reader;
-}
-
-class TrunkWeights final : public WeightSource {
- public:
-  TrunkWeights(std::unique_ptr<WeightSource> stored, const ModelConfig& of_stored, const ModelConfig& model, std::uint64_t seed)
-      : stored_(std::move(stored)), left_(head_of(of_stored)), head_(head_of(model)), seed_(seed) {}
-
-  std::string name() const override { return stored_->name(); }
-  std::string key(const std::string& weight) const override { return find(weight) ? weight : stored_->key(weight); }
-  std::vector<std::string> keys() const override {
-    std::vector<std::string> keys = stored_->keys();
-    for (const Weight& w : left_) std::erase(keys, stored_->key(w.name));
-    for (const Weight& w : head_) keys.push_back(w.name);
-    std::sort(keys.begin(), keys.end());
-    return keys;
-  }
-  TensorReader open(const std::string& weight, DType wanted) const override {
-    const Weight* const head = find(weight);
-    return head ? drawn(*head, seed_) : stored_->open(weight, wanted);
-  }
-  void check(int rank, int ranks) const override { stored_->check(rank, ranks); }
-
- private:
-  const Weight* find(const std::string& name) const {
-    const auto found = std::find_if(head_.begin(), head_.end(), [&](const Weight& w) { return w.name == name; });
-    return found == head_.end() ? nullptr : &*found;
-  }
-
-  std::unique_ptr<WeightSource> stored_;
-  std::vector<Weight> left_, head_;
-  std::uint64_t seed_;
-};
-
 std::string names_of(const std::vector<Weight>& weights) {
   std::string names;
-  for (const Weight& w : weights) names += (names.empty() ? "" : ", ") + w.name;
+  for (const Weight& w : weights)
+    if (!w.of_adapter) names += (names.empty() ? "" : ", ") + w.name;
   return names.empty() ? "none" : names;
 }
 
@@ -72,7 +32,7 @@ std::string names_of(const std::vector<Weight>& weights) {
 
 std::unique_ptr<WeightSource> open_trunk(const std::filesystem::path& path, const ModelConfig& model, std::uint64_t seed) {
   const ModelConfig stored = defaults_of(path).model;
-  return std::make_unique<TrunkWeights>(open_weights(path, stored), stored, model, seed);
+  return drawn_beside(open_weights(path, stored), head_of(stored), head_of(model), seed);
 }
 
 std::string text_of_new_head(const std::filesystem::path& path, const ModelConfig& model) {

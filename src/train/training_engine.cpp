@@ -8,6 +8,7 @@
 #include "src/engine/product_rate.hpp"
 #include "src/engine/replicas.hpp"
 #include "src/fault/fault.hpp"
+#include "src/pretrained/adapters.hpp"
 #include "src/pretrained/new_head.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/train/feed.hpp"
@@ -30,7 +31,7 @@ class OwnEngine final : public TrainingEngine {
         [&] {
           if (run_.train.new_head) return open_trunk(model, run_.model, run_.train.seed);
           require_same_head(model, run_.model);
-          return open_weights(model, run_.model);
+          return open_adapted(model, run_.model, run_.train.seed);
         },
         engine_);
   }

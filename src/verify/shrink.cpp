@@ -8,8 +8,8 @@
 
 #include "modules/flops.hpp"
 #include "modules/objective.hpp"
+#include "modules/weight_pattern.hpp"
 #include "src/base/table.hpp"
-#include "src/base/weight_pattern.hpp"
 
 namespace gyr {
 

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// finetune.lora through the program: from a folder to a run with adapters on several grids, to the sum of both, to a folder of adapters, and back.
+#include <gtest/gtest.h>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+
+// A model that has learned something, as a folder, and a run with adapters beside it.
+struct Adapted {
+  Folder folder;
+  fs::path base = folder / "base";
+  const Words lora{"finetune.lora.rank=3", "finetune.lora.alpha=6", "finetune.lora.targets=[q_proj, v_proj, o_proj, in_proj, down_proj]"};
+
+  Adapted() {
+    const Result trained = run(Material::get().train(folder / "before", {"train.steps=10", "optimizer.decay_steps=10"}));
+    EXPECT_EQ(trained.code, 0) << told(trained);
+    const Result out = run({"export-hf", Material::checkpoint(folder / "before", 10), base});
+    EXPECT_EQ(out.code, 0) << told(out);
+  }
+  // Six steps on this grid.
+  fs::path train(const std::string& name, Words changes, int ranks) const {
+    changes.insert(changes.end(), {"train.steps=6", "optimizer.decay_steps=6", "train.init_from=" + base.string()});
+    changes.insert(changes.end(), lora.begin(), lora.end());
+    const Result r = run(Material::get().train(folder / name, changes), {.ranks = ranks});
+    EXPECT_EQ(r.code, 0) << told(r);
+    return folder / name;
+  }
+};
+
+const Adapted& adapted() {
+  static const Adapted adapted;
+  return adapted;
+}
+
+double loss_of(const fs::path& model) {
+  const Result r = run({"eval", model.string(), "--data", Material::get().prefix().string(), "--length", "32"});
+  double loss = 0;
+  EXPECT_EQ(std::sscanf(r.out.substr(r.out.find("loss ")).c_str(), "loss %lf", &loss), 1) << told(r);
+  return loss;
+}
+
+}  // namespace
+
+TEST(adapters, train_alike_on_any_grid_and_only_they_move) {
+  const fs::path one = adapted().train("one", {"parallel.tensor=1"}, 1),
+                 many = adapted().train("many", {"parallel.tensor=2", "parallel.pipeline=1"}, 2);
+  const auto a = metrics(one, "step"), b = metrics(many, "step");
+  ASSERT_EQ(a.size(), 6U);
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(double(a[i].at("loss")), double(b[i].at("loss")), 1e-5 * double(a[i].at("loss"))) << "step " << i + 1;
+
+  // What stands beside keeps its bytes, on its way through a checkpoint too.
+  const Result merged = run({"export-hf", Material::checkpoint(one, 6), (adapted().folder / "sum").string()});
+  ASSERT_EQ(merged.code, 0) << told(merged);
+  EXPECT_NE(contents(adapted().folder / "sum/model.safetensors"), contents(adapted().base / "model.safetensors"));
+  EXPECT_EQ(fs::file_size(adapted().folder / "sum/model.safetensors"), fs::file_size(adapted().base / "model.safetensors"));
+  const double sum = loss_of(adapted().folder / "sum"), beside = loss_of(Material::checkpoint(one, 6));
+  EXPECT_NEAR(sum, beside, 1e-5 * beside);
+  EXPECT_LT(beside, loss_of(adapted().base));
+}
+
+TEST(adapters, go_out_as_a_folder_and_come_back_with_the_same_bytes) {
+  const fs::path run_folder = adapted().train("out", {"parallel.tensor=1"}, 1), checkpoint = Material::checkpoint(run_folder, 6);
+  const fs::path folder = adapted().folder / "adapters", again = adapted().folder / "again", back = adapted().folder / "back";
+  Result r = run({"export-hf", checkpoint, folder, "--adapters"});
+  ASSERT_EQ(r.code, 0) << told(r);
+  const auto config = nlohmann::json::parse(contents(folder / "adapter_config.json"));
+  EXPECT_EQ(config["r"], 3);
+  EXPECT_EQ(config["lora_alpha"], 6);
+  EXPECT_EQ(config["target_modules"], nlohmann::json({"down_proj", "in_proj", "o_proj", "q_proj", "v_proj"}));
+  r = run({"import-hf", adapted().base, back, "--adapters", folder.string()});
+  ASSERT_EQ(r.code, 0) << told(r);
+  r = run({"export-hf", back, again, "--adapters"});
+  ASSERT_EQ(r.code, 0) << told(r);
+  EXPECT_EQ(contents(again / "adapter_model.safetensors"), contents(folder / "adapter_model.safetensors"));
+  const double loss = loss_of(checkpoint);
+  EXPECT_NEAR(loss_of(back), loss, 1e-6 * loss);
+
+  // A run goes on from them, from their sum, and not from others.
+  const auto first_loss = [&](const std::string& name, const Words& changes) {
+    Words words{"train.steps=1", "optimizer.decay_steps=1", "train.init_from=" + checkpoint.string()};
+    words.insert(words.end(), changes.begin(), changes.end());
+    const Result started = run(Material::get().train(adapted().folder / name, words), {.ranks = 2});
+    EXPECT_EQ(started.code, 0) << told(started);
+    return double(metrics(adapted().folder / name, "step").front().at("loss"));
+  };
+  EXPECT_NEAR(first_loss("on", {}), first_loss("sum_on", {"finetune.lora.rank=0"}), 1e-5);
+  r = run(Material::get().train(adapted().folder / "other", {"train.init_from=" + checkpoint.string(), "finetune.lora.rank=2"}), {.ranks = 2});
+  EXPECT_EQ(r.code, 78);
+  EXPECT_NE(r.err.find("has adapters of rank 3"), r.err.npos) << told(r);
+}
+
+TEST(adapters, folders_that_are_not_understood_are_refused) {
+  const fs::path run_folder = adapted().train("refused", {"parallel.tensor=1"}, 1), folder = adapted().folder / "theirs";
+  ASSERT_EQ(run({"export-hf", Material::checkpoint(run_folder, 6), folder, "--adapters"}).code, 0);
+  const auto good = nlohmann::json::parse(contents(folder / "adapter_config.json"));
+  const auto refusal = [&](const std::string& key, const nlohmann::json& value) {
+    nlohmann::json bad = good;
+    bad[key] = value;
+    put_contents(folder / "adapter_config.json", bad.dump());
+    const Result r = run({"import-hf", adapted().base, adapted().folder / "none", "--adapters", folder.string()});
+    EXPECT_NE(r.code, 0) << key;
+    return r.err;
+  };
+  EXPECT_NE(refusal("use_dora", true).find("use_dora is not understood"), std::string::npos);
+  EXPECT_NE(refusal("rank_pattern", {{"q_proj", 8}}).find("rank_pattern is not understood"), std::string::npos);
+  EXPECT_NE(refusal("peft_type", "IA3").find("peft_type is not LORA"), std::string::npos);
+  EXPECT_NE(refusal("bias", "all").find("bias"), std::string::npos);
+  EXPECT_NE(refusal("target_modules", {"no_proj"}).find("'no_proj' is no layer of this model"), std::string::npos);
+  EXPECT_NE(refusal("target_modules", {"q_proj"}).find("adapter_model.safetensors"), std::string::npos);
+  EXPECT_NE(refusal("r", 5).find("lora_A"), std::string::npos);
+  const Result plain = run({"export-hf", Material::checkpoint(adapted().folder / "before", 10), adapted().folder / "none", "--adapters"});
+  EXPECT_EQ(plain.code, 78);
+  EXPECT_NE(plain.err.find("has no adapters"), plain.err.npos) << told(plain);
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Adapters beside frozen weights: their gradients, what they compute, and that nothing else moves.
+#include <cmath>
+#include <random>
+
+#include "modules/flops.hpp"
+#include "regression/cases.hpp"
+#include "regression/differences.hpp"
+#include "regression/folder.hpp"
+#include "regression/seed.hpp"
+#include "regression/testing.hpp"
+#include "src/config/run_config.hpp"
+
+namespace gyr::testing {
+namespace {
+
+ModelConfig adapted(const std::string& pattern, Index rank = 2) {
+  ModelConfig m = named("T1").model;
+  m.pattern = pattern;
+  m.lora.rank = rank, m.lora.alpha = 3, m.lora.targets = {"*"};
+  return m;
+}
+
+EngineConfig config_of(const ModelConfig& m) {
+  EngineConfig c;
+  c.model = m;
+  c.micro_batch_size = 2, c.seq_length = 12, c.micros = 1;
+  c.optimizer.lora = m.lora;
+  return c;
+}
+MicroBatch batch_of(const ModelConfig& m) { return micro_batch(0, 2, 12, m.vocab_size); }
+
+double loss_of(Engine& engine, const MicroBatch& batch) {
+  const auto [sum, labels] = engine.evaluate([&](int) { return batch; }, 1);
+  return sum / double(labels);
+}
+
+class adapters : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(T, adapters, ::testing::Values("P", "*-", "M-", "W-"), [](const auto& info) {
+  const std::string pattern = info.param;
+  return pattern == "P" ? "hybrid" : pattern == "*-" ? "attention" : pattern == "M-" ? "mamba" : "window";
+});
+
+TEST_P(adapters, gradients_are_differences_also_of_what_they_stand_beside) {
+  ModelConfig m = adapted(GetParam());
+  m.lora.also = {"*"};
+  Rig<double> rig(config_of(m), alone(m.layers()));
+  expect_differences_of(rig.engine, batch_of(m));
+}
+
+// W + (alpha / r) B A in plain loops, in a model without adapters.
+TEST_P(adapters, compute_what_their_sum_computes) {
+  const ModelConfig m = adapted(GetParam());
+  ModelConfig plain = m;
+  plain.lora = {};
+  Rig<double> rig(config_of(m), alone(m.layers())), merged(config_of(plain), alone(m.layers()));
+  const auto value = [](const Parameter& p) { return p.matrix<double>(); };
+  int count = 0;
+  for (const auto& p : rig.engine.stage().parameters().all()) {
+    if (!p->adapter) continue;
+    ++count;
+    const auto a = value(*p->adapter->a), b = value(*p->adapter->b);
+    for (const auto& other : merged.engine.stage().parameters().all()) {
+      if (other->weight.name != p->weight.name) continue;
+      const auto w = value(*other);
+      for (Index i = 0; i < p->rows(); ++i)
+        for (Index j = 0; j < p->columns(); ++j)
+          for (Index r = 0; r < m.lora.rank; ++r) w(i, j) += m.lora.alpha / double(m.lora.rank) * b(i, r) * a(r, j);
+    }
+  }
+  EXPECT_GE(count, 3);
+  const double expected = loss_of(merged.engine, batch_of(m));
+  EXPECT_NEAR(loss_of(rig.engine, batch_of(m)), expected, 1e-12 * expected);
+}
+
+TEST_P(adapters, are_all_that_is_trained_and_begin_at_the_model_they_stand_beside) {
+  const ModelConfig m = adapted(GetParam());
+  ModelConfig plain = m;
+  plain.lora = {};
+  Rig<double> rig(config_of(m), alone(m.layers())), without(config_of(plain), alone(m.layers()));
+  Index trained = 0;
+  for (const auto& p : rig.engine.stage().parameters().all()) {
+    EXPECT_EQ(p->trained, p->weight.of_adapter) << p->weight.name;
+    if (p->trained) trained += p->size();
+    if (p->weight.name.ends_with(".lora_B.weight"))
+      assign(rig.engine.device(), *p, [&](Index i) { return draw(p->weight.init, Stream(1, p->weight.name), i); });
+  }
+  EXPECT_EQ(parameter_count(m), parameter_count(plain) + trained);
+  EXPECT_LT(rig.capacity.gradients, Index(sizeof(double)) * (trained + 64 * Index(m.lora.rank) * 40));
+  const double before = loss_of(rig.engine, batch_of(m));
+  EXPECT_EQ(before, loss_of(without.engine, batch_of(m)));
+
+  std::vector<double> frozen;
+  const auto values = [&] {
+    std::vector<double> all;
+    for (const auto& p : rig.engine.stage().parameters().all())
+      for (Index i = 0; !p->trained && i < p->size(); ++i) all.push_back(p->vector<double>()(i));
+    return all;
+  };
+  const std::vector<double> kept = values();
+  const MicroBatch batch = batch_of(m);
+  for (Index step = 1; step <= 10; ++step) rig.engine.train([&](int) { return batch; }, 1, {.number = step, .lr = 1e-2});
+  EXPECT_EQ(values(), kept);
+  EXPECT_LT(loss_of(rig.engine, batch), before);
+}
+
+TEST(adapters, what_a_deck_asks_for_is_had_or_refused) {
+  const auto read = [](const std::string& lora) {
+    Deck deck = Deck::parse("model: {pattern: P, hidden_size: 64}\nfinetune: {lora: " + lora + "}\n", "lora.yaml", {});
+    const RunConfig run = read_run_config(deck);
+    deck.finish();
+    std::vector<std::string> names;
+    for (const Weight& w : declared_weights(run.model))
+      if (w.of_adapter && w.name.ends_with("lora_A.weight")) names.push_back(w.name);
+    return names;
+  };
+  EXPECT_TRUE(read("{}").empty());
+  EXPECT_EQ(read("{rank: 4}").size(), 4U);
+  EXPECT_EQ(read("{rank: 4, targets: [in_proj]}").size(), 1U);
+  EXPECT_EQ(read("{rank: 4, targets: [\"model.layers.0.*\"]}").size(), 9U);
+  const auto refusal = [&](const std::string& lora) {
+    const Error error = error_of([&] { read(lora); });
+    EXPECT_EQ(error.code, Exit::config) << lora;
+    return std::string(error.what());
+  };
+  EXPECT_NE(refusal("{rank: 4, targets: [w_proj]}").find("'w_proj' is no layer of this model that takes an adapter; those are down_proj, "),
+            std::string::npos);
+  EXPECT_NE(refusal("{rank: 4, targets: []}").find("is empty"), std::string::npos);
+  EXPECT_NE(refusal("{rank: 65}").find("an adapter of that rank is larger"), std::string::npos);
+  EXPECT_NE(refusal("{rank: 4, also: [norms]}").find("matches no weight"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gyr::testing

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/huggingface/adapter_folder.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/error.hpp"
+#include "src/huggingface/json.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr std::string_view weight_ending = ".weight";
+
+// The layer that a part of an adapter belongs to, and what part: "lora_A.weight".
+std::pair<std::string, std::string> layer_and_part(const std::string& name) {
+  const std::size_t at = name.rfind(".lora_");
+  ensure(at != name.npos, "{} is no part of an adapter", name);
+  return {name.substr(0, at), name.substr(at + 1)};
+}
+
+// Whether a setting says nothing: absent, null, false, empty or this word.
+bool says_nothing(const nlohmann::json& j, const char* key, const char* word = "") {
+  const auto at = j.find(key);
+  return at == j.end() || at->is_null() || *at == false || *at == word || ((at->is_object() || at->is_array()) && at->empty());
+}
+
+}  // namespace
+
+std::string adapted_weight(const std::string& name) { return layer_and_part(name).first + std::string(weight_ending); }
+
+std::string adapter_tensor(const StoredNames& base, const std::string& name) {
+  const auto [layer, part] = layer_and_part(name);
+  const StoredPlace place = base.place(layer + std::string(weight_ending));
+  require(place.is_whole() && place.name.ends_with(weight_ending), Exit::config,
+          "{}: lies in {} with others, or in the other order of dimensions: PEFT's adapters stand beside whole layers; name other targets", layer,
+          place.name);
+  return "base_model.model." + place.name.substr(0, place.name.size() - weight_ending.size()) + "." + part;
+}
+
+LoraConfig read_adapter_config(const std::filesystem::path& folder) {
+  const std::string file = (folder / adapter_config_name).string();
+  const nlohmann::json j = parse_json(read_text(file, std::size_t(1) << 20), file);
+  const auto need = [&](bool holds, const char* what) { require(holds, Exit::data, "{}: {}", file, what); };
+  need(j.is_object() && j.value("peft_type", "") == "LORA", "peft_type is not LORA, the only kind of adapters that there is here");
+  need(says_nothing(j, "bias", "none"), "bias: adapters with biases are not read");
+  for (const char* key : {"use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform", "fan_in_fan_out",
+                          "lora_bias", "use_qalora", "use_bdlora", "velora_config", "arrow_config", "target_parameters", "trainable_token_indices",
+                          "layer_replication", "exclude_modules", "alora_invocation_tokens"})
+    require(says_nothing(j, key), Exit::data, "{}: {} is not understood here", file, key);
+  LoraConfig c;
+  need(j.contains("r") && j["r"].is_number_integer() && j["r"] > 0, "r is no rank");
+  c.rank = j["r"];
+  need(j.contains("lora_alpha") && j["lora_alpha"].is_number() && j["lora_alpha"] > 0, "lora_alpha is no positive number");
+  c.alpha = j["lora_alpha"];
+  const auto targets = j.find("target_modules");
+  need(targets != j.end() && targets->is_array() && !targets->empty(), "target_modules is no list of names");
+  c.targets.clear();
+  for (const auto& name : *targets) {
+    need(name.is_string(), "target_modules is no list of names");
+    c.targets.push_back(name);
+  }
+  return c;
+}
+
+std::string adapter_config_json(const LoraConfig& c, const std::vector<std::string>& target_modules, const std::string& base) {
+  nlohmann::ordered_json j;
+  j["peft_type"] = "LORA", j["task_type"] = "CAUSAL_LM", j["base_model_name_or_path"] = base;
+  j["r"] = c.rank, j["lora_alpha"] = c.alpha, j["lora_dropout"] = 0.0, j["bias"] = "none", j["fan_in_fan_out"] = false;
+  j["target_modules"] = target_modules, j["inference_mode"] = true, j["init_lora_weights"] = true;
+  return j.dump(2) + "\n";
+}
+
+}  // namespace gyr
