@@ -54,7 +54,9 @@ LoraConfig read_lora(Section& s, const LoraConfig& defaults) {
                .at_most(widest);
   c.alpha = s.get("alpha", c.alpha, "what r divides to scale the adapters").positive();
   c.targets = s.get("targets", c.targets, "layers that have one: the last part of their names, as q_proj, or patterns of whole names").value();
-  c.also = s.get("also", c.also, "other weights that are trained beside the adapters: patterns of names, e.g. [\"*norm*\"]").value();
+  c.also = s.get("also", c.also, "other weights that are trained beside the adapters: patterns of names, e.g. [\"*norm*\"]")
+               .effect(Effect::course)
+               .value();
   return c;
 }
 

@@ -197,6 +197,10 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"optimizer.group_weight_decays", {"[2, 3]", course}},
                                                                          {"optimizer.frozen", {"[\"*.D\"]", course}},
                                                                          {"optimizer.schedule", {"linear", course}},
+                                                                         {"finetune.lora.rank", {"2", function}},
+                                                                         {"finetune.lora.alpha", {"32", function}},
+                                                                         {"finetune.lora.targets", {"[o_proj]", function}},
+                                                                         {"finetune.lora.also", {"[\"*norm*\"]", course}},
                                                                          {"optimizer.lr", {"0.5", course}},
                                                                          {"optimizer.min_lr", {"1e-4", course}},
                                                                          {"optimizer.warmup_steps", {"7", course}},
@@ -260,6 +264,7 @@ using Overrides = std::vector<std::string>;
 Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
+  if (key.starts_with("finetune.lora.") && key != "finetune.lora.rank") return {"finetune.lora.rank=2"};
   if (key == "train.init_head") return {"train.init_from=model"};
   if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // without windows
   const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};
@@ -367,9 +372,9 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 TEST(deck_changes, a_key_changes_the_function_exactly_where_the_model_computes_something_else) {
   const Outcome usual = outcome_of({});
   for (const std::string& key : keys()) {
-    const bool model = key.starts_with("model."), optimizer = key.starts_with("optimizer.") && !key.starts_with("optimizer.wsd") &&
-                                                              key != "optimizer.schedule" && key != "optimizer.min_lr" &&
-                                                              key != "optimizer.warmup_steps" && key != "optimizer.decay_steps";
+    const bool model = key.starts_with("model.") || key.starts_with("finetune."),
+               optimizer = key.starts_with("optimizer.") && !key.starts_with("optimizer.wsd") && key != "optimizer.schedule" &&
+                           key != "optimizer.min_lr" && key != "optimizer.warmup_steps" && key != "optimizer.decay_steps";
     if (!model && !optimizer) continue;
     const Effect effect = another_value().at(key).second;
     const Outcome base = base_of(key).empty() ? usual : outcome_of(base_of(key)), other = outcome_of(changed(key));
