@@ -186,7 +186,7 @@ std::string wrong(World& world, const Draw& d) {
     if (!refused) complaint = e.what();
   }
   refused = world.any(refused);  // a stage without such layers has nothing to refuse
-  if (complaint.empty() && refused == can_shard(d.model, d.tensor, d.attention_ranks))
+  if (complaint.empty() && refused == can_shard(d.whole_model(), d.tensor, d.attention_ranks))
     complaint = refused ? "refused though it can be sharded" : "not refused though it cannot be sharded";
   if (world.any(!complaint.empty()) || refused) return complaint;
   Grid* const grid = world.grid(d);
@@ -221,17 +221,18 @@ Index number_of(const char* variable, Index otherwise) {
 TEST(draws, on_any_grid_are_one_rank) {
   World world;
   const Index seed = number_of("GYR_SEED", 1), first = number_of("GYR_FIRST_DRAW", 0), count = number_of("GYR_DRAWS", 200);
-  std::map<std::string, int> seen, shared, mixers, experts;
+  std::map<std::string, int> seen, shared, mixers, experts, ahead;
   for (Index i = first; i < first + count; ++i) {
     const Draw d = draw(std::uint64_t(seed), i, world.size);
     const std::string complaint = wrong(world, d);
     if (!world.any(!complaint.empty())) {
-      ++seen[!can_shard(d.model, d.tensor, d.attention_ranks) ? "refused"
-             : d.tensor == 1                                  ? "tensor 1"
-             : d.tensor < 5                                   ? "tensor 2 to 4"
-                                                              : "tensor 5 and more"];
+      ++seen[!can_shard(d.whole_model(), d.tensor, d.attention_ranks) ? "refused"
+             : d.tensor == 1                                          ? "tensor 1"
+             : d.tensor < 5                                           ? "tensor 2 to 4"
+                                                                      : "tensor 5 and more"];
       ++mixers[d.attention_ranks > 0 ? "mixers apart" : "together"];
-      if (d.model.pattern.find('E') != std::string::npos) ++experts[d.expert > 1 ? "experts dealt" : "experts on every rank"];
+      if (all_layers(d.whole_model()).find('E') != std::string::npos) ++experts[d.expert > 1 ? "experts dealt" : "experts on every rank"];
+      ++ahead[d.ahead.depths > 0 ? "tokens further ahead" : "the next token"];
       ++shared[d.context > 1 ? name_of(d.context_mode) : "sequences of one rank"];
       continue;
     }
@@ -243,10 +244,10 @@ TEST(draws, on_any_grid_are_one_rank) {
     return;
   }
   std::string kinds;
-  for (const auto* of : {&seen, &shared, &mixers, &experts})
+  for (const auto* of : {&seen, &shared, &mixers, &experts, &ahead})
     for (const auto& [kind, times] : *of) kinds += fmt::format(", {} {}", kind, times);
   if (world.rank == 0) fmt::print("seed {}, {} draws on up to {} ranks{}\n", seed, count, world.size, kinds);
-  EXPECT_TRUE(count < 200 || (seen.size() == 4 && shared.size() == 4 && mixers.size() == 2 && experts.size() == 2))
+  EXPECT_TRUE(count < 200 || (seen.size() == 4 && shared.size() == 4 && mixers.size() == 2 && experts.size() == 2 && ahead.size() == 2))
       << "a kind of layout was not drawn";
 }
 

@@ -8,6 +8,7 @@
 
 #include "modules/expert_exchange.hpp"
 #include "modules/flops.hpp"
+#include "modules/objective.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/catalogue.hpp"
@@ -159,7 +160,7 @@ std::string recompute_text(const EngineConfig& config, const Layout& layout, int
 
 // Where hybrid blocks and tensor ranks meet: what each share of these would compute.
 std::string mixer_text(const RunConfig& run, const Layout& layout) {
-  if (layout.size(Axis::tensor) == 1 || run.model.pattern.find('P') == std::string::npos) return "";
+  if (layout.size(Axis::tensor) == 1 || all_layers(run.model).find('P') == std::string::npos) return "";
   return "\nMixers (parallel.mixer): forward MFLOP of a token in the two of a P block, on a rank that computes them. What cannot be dealt (key "
          "heads, "
          "groups of\nB and C) is repeated on every rank that has a part; apart, fewer ranks repeat it, but the dearer team is waited for\n" +

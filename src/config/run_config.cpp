@@ -56,9 +56,10 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   read_init_from(deck);
   Section& model = model_section(deck);
   run.model = read_model_config(model, defaults.model);
-  run.model.objective = read_objective(train_section(deck), *defaults.model.objective);
+  run.model.objective = read_objective(train_section(deck), run.model, *defaults.model.objective);
   if (!run.model.objective->classes().empty()) run.model.tie_word_embeddings = false;
   check_source(run.model);
+  run.model.objective->check_model(run.model);
   check_bounds(run.model, model);
   run.data = read_data(data_section(deck), defaults.tokenizer);
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length);

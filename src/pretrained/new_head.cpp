@@ -20,6 +20,23 @@ std::vector<Weight> head_of(const ModelConfig& model) {
   return weights;
 }
 
+// What is drawn of the head of `model`, and what is left of that which is stored.
+struct Heads {
+  std::vector<Weight> drawn, left;
+};
+Heads heads_of(const ModelConfig& model, const ModelConfig& stored) {
+  Heads heads{head_of(model), head_of(stored)};
+  const Objective &a = *model.objective, &b = *stored.objective;
+  if (!a.writes_next_token() || !b.writes_next_token() || a.depths() == b.depths()) return heads;
+  const auto take = [](std::vector<Weight>& from, const std::vector<Weight>& common) {
+    std::erase_if(from,
+                  [&](const Weight& w) { return std::any_of(common.begin(), common.end(), [&](const Weight& c) { return c.name == w.name; }); });
+  };
+  const std::vector<Weight> all = heads.drawn;
+  take(heads.drawn, heads.left), take(heads.left, all);
+  return heads;
+}
+
 TensorReader drawn(const Weight& w, std::uint64_t seed) {
   TensorReader reader{w.name, DType::f64, w.shape, {}};
   reader.read_parts = [w, stream = Stream(seed, w.name)](std::span<const BoxPair> parts, void* data, const Shape& array) {
@@ -34,14 +51,14 @@ TensorReader drawn(const Weight& w, std::uint64_t seed) {
 class TrunkWeights final : public WeightSource {
  public:
   TrunkWeights(std::unique_ptr<WeightSource> stored, const ModelConfig& of_stored, const ModelConfig& model, std::uint64_t seed)
-      : stored_(std::move(stored)), left_(head_of(of_stored)), head_(head_of(model)), seed_(seed) {}
+      : stored_(std::move(stored)), heads_(heads_of(model, of_stored)), seed_(seed) {}
 
   std::string name() const override { return stored_->name(); }
   std::string key(const std::string& weight) const override { return find(weight) ? weight : stored_->key(weight); }
   std::vector<std::string> keys() const override {
     std::vector<std::string> keys = stored_->keys();
-    for (const Weight& w : left_) std::erase(keys, stored_->key(w.name));
-    for (const Weight& w : head_) keys.push_back(w.name);
+    for (const Weight& w : heads_.left) std::erase(keys, stored_->key(w.name));
+    for (const Weight& w : heads_.drawn) keys.push_back(w.name);
     std::sort(keys.begin(), keys.end());
     return keys;
   }
@@ -53,12 +70,12 @@ class TrunkWeights final : public WeightSource {
 
  private:
   const Weight* find(const std::string& name) const {
-    const auto found = std::find_if(head_.begin(), head_.end(), [&](const Weight& w) { return w.name == name; });
-    return found == head_.end() ? nullptr : &*found;
+    const auto found = std::find_if(heads_.drawn.begin(), heads_.drawn.end(), [&](const Weight& w) { return w.name == name; });
+    return found == heads_.drawn.end() ? nullptr : &*found;
   }
 
   std::unique_ptr<WeightSource> stored_;
-  std::vector<Weight> left_, head_;
+  Heads heads_;
   std::uint64_t seed_;
 };
 
@@ -76,16 +93,18 @@ std::unique_ptr<WeightSource> open_trunk(const std::filesystem::path& path, cons
 }
 
 std::string text_of_new_head(const std::filesystem::path& path, const ModelConfig& model) {
-  const std::vector<Weight> head = head_of(model);
-  return fmt::format("{} weights of the trunk are read; new: {}; left out: {}", declared_weights(model).size() - head.size(), names_of(head),
-                     names_of(head_of(defaults_of(path).model)));
+  const Heads heads = heads_of(model, defaults_of(path).model);
+  return fmt::format("{} weights are read; new: {}; left out: {}", declared_weights(model).size() - heads.drawn.size(), names_of(heads.drawn),
+                     names_of(heads.left));
 }
 
 void require_same_head(const std::filesystem::path& path, const ModelConfig& model) {
   const std::shared_ptr<const Objective> kept = defaults_of(path).model.objective;
   const Objective &stored = *kept, &wanted = *model.objective;
-  require(std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size(), Exit::config,
-          "{}: its head is of train.objective = {} ({} classes), and the deck's of {} ({}); train.init_head=new keeps the trunk and draws the head",
+  const bool leaves_modules = stored.writes_next_token() && wanted.writes_next_token() && wanted.depths() == 0;
+  require(leaves_modules || (std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size()), Exit::config,
+          "{}: its head is of train.objective = {} ({} classes), and the deck's of {} ({}); train.init_head=new reads the trunk, and draws the head "
+          "or what is new of it",
           path.string(), stored.name(), stored.classes().size(), wanted.name(), wanted.classes().size());
 }
 
