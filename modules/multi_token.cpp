@@ -123,10 +123,13 @@ std::shared_ptr<const Objective> read_multi_token(Section& train, const ModelCon
                  .at_least(1)
                  .at_most(16)
                  .effect(Effect::function);
-  m.pattern = s.get("pattern", before ? m.pattern : last_block(model.pattern), "layers of each module, by the symbols of model.pattern")
-                  .not_empty()
-                  .effect(Effect::function)
-                  .value();
+  const std::string block = last_block(model.pattern);
+  const std::string pattern =
+      s.get("pattern", before && !before->usual ? before->pattern : std::string(),
+            "layers of each module, by the symbols of model.pattern; none: the last there that mixes tokens, and those behind it")
+          .effect(Effect::function);
+  m.usual = pattern.empty() || pattern == block;
+  m.pattern = m.usual ? block : pattern;
   m.weight = s.get("weight", m.weight, "times the mean of their losses is added to the loss; Megatron-LM's mtp_loss_scaling_factor")
                  .positive()
                  .at_most(1000);

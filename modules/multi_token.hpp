@@ -14,6 +14,7 @@ struct MultiToken {
   std::string pattern;  // layers of each module
   double weight = 0.3;
   LossTerms terms = {};  // of every loss
+  bool usual = false;    // the pattern is the model's last_block: its deck names none
 };
 
 std::shared_ptr<const Objective> multi_token(const MultiToken&);

@@ -62,6 +62,12 @@ void read_experts(ConfigReader& r) {
     r.known(key);
 }
 
+std::shared_ptr<const Objective> module_objective(Index depths, const std::string& layers, const std::string& pattern) {
+  MultiToken m{depths, layers};
+  m.usual = layers == last_block(pattern);
+  return multi_token(m);
+}
+
 void read_deepseek_v3(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   r.read_widths(129280, 7168, false);
@@ -75,7 +81,7 @@ void read_deepseek_v3(ConfigReader& r) {
   read_experts(r);
   for (const char* key : {"num_mtp_layers", depths_key})
     if (const Index depths = r.given(key) ? r.integer(key, 0, 0, most_layers) : 0; depths > 0)
-      r.config.ahead = multi_token({depths, layers < dense ? "L-" : "LE"});
+      r.config.ahead = module_objective(depths, layers < dense ? "L-" : "LE", m.pattern);
   r.known("pretraining_tp");
   r.read_tokens({}, 0, 1, 4096);
 }
