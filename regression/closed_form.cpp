@@ -2,6 +2,7 @@
 //   L layers of this stage, R rows of a micro-batch, D width, t tensor ranks
 #include "regression/closed_form.hpp"
 
+#include <cmath>
 #include <numeric>
 
 #include "modules/classes.hpp"
@@ -114,6 +115,15 @@ struct Place {
   Index kept_rows() const { return sequence ? (rows() + tensor - 1) / tensor : rows(); }
   // Those that may have labels.
   Index scored_rows() const { return std::min(rows(), tokens.batch * model().objective->most_labels(tokens.whole_length())); }
+  // Choices of experts that go somewhere: at most as many as these have room for.
+  Index slots() const {
+    const MoeConfig& c = model().moe;
+    const Index all = rows() * c.routing.top_k, whole = tokens.whole_length();
+    if (c.capacity_factor == 0) return all;
+    const double even = double(whole * c.routing.top_k) / double(c.experts);
+    const Index room = std::max<Index>(1, Index(std::ceil(c.capacity_factor * even)));
+    return std::min(all, tokens.batch * c.experts * std::min(room, tokens.seq_length));
+  }
   Index kept_bytes() const { return kept_rows() * model().hidden_size * narrow; }
   Index tokens_here() const { return (model().vocab_size + tensor - 1) / tensor; }
   bool computes_attention() const { return attention_ranks == 0 || tensor_rank < attention_ranks; }
@@ -627,7 +637,7 @@ void expert_ranks(const Place& p, Ledger& ledger) {
   const MoeConfig& moe = p.model().moe;
   if (p.copies > 1 && p.count("E") > 0) add(ledger, p.copies_name, Operation::all_reduce, 1, p.count("E") * moe.experts * Index(sizeof(double)));
   if (p.expert == 1) return;
-  const Index d = p.model().hidden_size, slots = p.rows() * moe.routing.top_k, each = p.experts_here(), over = p.expert * (slots % moe.experts);
+  const Index d = p.model().hidden_size, slots = p.slots(), each = p.experts_here(), over = p.expert * (slots % moe.experts);
   Index received = p.expert * each * (slots / moe.experts);
   for (Index e = p.expert_rank * each; e < (p.expert_rank + 1) * each; ++e) received += over / moe.experts + (e < over % moe.experts);
   const Index times = p.config.micros * p.count("E");

@@ -290,6 +290,9 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   draw_extras(extras, d.model);
   Dice ahead(seed, fmt::format("tokens ahead {}", number));
   draw_ahead(ahead, d);
+  Dice room(seed, fmt::format("room of experts {}", number));
+  if (room.chance(0.5)) d.model.moe.capacity_factor = room.real(0.2, 1.6);
+  if (room.chance(0.5)) d.model.moe.drop_policy = DropPolicy::probability;
   return d;
 }
 
@@ -415,6 +418,8 @@ std::string Draw::text() const {
                    l.neighbours ? " neighbours" : "", l.bias ? " biases" : "");
   const MoeConfig& e = model.moe;
   const Routing& r = e.routing;
+  if (e.capacity_factor > 0)
+    s += fmt::format("; room of experts {:.3} by {}", e.capacity_factor, e.drop_policy == DropPolicy::position ? "position" : "probability");
   s += fmt::format("; experts{}{}{}", e.router_bias ? " of a biased router" : "", e.expert_bias ? " with biases" : "",
                    e.activation == Activation::silu ? "" : fmt::format(" activated by {}", int(e.activation)));
   return s + fmt::format("; moe {} of {} experts in {} of {} groups, {}{}{} by {:.3} aux {:.3} z {:.3}, {} and {} shared", r.top_k, e.experts,
@@ -487,6 +492,8 @@ std::vector<Draw> simpler(const Draw& from) {
   for (double DropoutConfig::*p : {&DropoutConfig::embedding, &DropoutConfig::residual, &DropoutConfig::attention, &DropoutConfig::head})
     attempt([&](Draw& d) { d.model.dropout.*p = 0; });
   attempt([](Draw& d) { d.model.attention.sinks = false; });
+  attempt([](Draw& d) { d.model.moe.capacity_factor = 0; });
+  attempt([](Draw& d) { d.model.moe.drop_policy = DropPolicy::position; });
   attempt([](Draw& d) { d.model.moe.expert_bias = false; });
   attempt([](Draw& d) { d.model.moe.router_bias = false; });
   attempt([](Draw& d) { d.model.moe.activation = d.model.mlp.activation = Activation::silu; });

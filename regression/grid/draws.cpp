@@ -138,12 +138,12 @@ std::string of_plan(const Draw& d, int position) {
 
 // Where experts are dealt, how much a rank receives depends on the routing, and with it what it gives back and computes: all ranks together do what
 // is planned for all, and what is counted here becomes what is planned.
-void take_together(Grid& grid, Ledger& counted, double& flops, const Ledger& planned, double planned_flops) {
+void take_together(Grid& grid, Ledger& counted, double& flops, const Ledger& planned, double planned_flops, bool limited) {
   if (grid.layout().expert == 1) return;
   const auto found = planned.find({"expert", Operation::all_to_all});
   Traffic* const here = found == planned.end() ? nullptr : &counted[found->first];  // a stage may have no such layers
   const double bytes = grid.world().sum(here ? double(here->bytes - found->second.bytes) : 0), work = grid.world().sum(flops - planned_flops);
-  if (here && bytes == 0) here->bytes = found->second.bytes;
+  if (here && (limited ? bytes <= 0 : bytes == 0)) here->bytes = found->second.bytes;
   if (work <= 0) flops = planned_flops + work;
 }
 
@@ -162,9 +162,10 @@ std::string of_step(const Draw& d, Grid& grid) {
   Ledger counted = ledger_of(traffic_of(grid));
   const Ledger planned = ledger_of(plan.traffic);
   double flops = rig.engine.device().flops();  // of packed documents, and of what pads a source, tiles that no query may see are not computed
-  take_together(grid, counted, flops, planned, plan.flops);
+  const bool limited = all_layers(config.model).find('E') != std::string::npos && config.model.moe.capacity_factor > 0;
+  take_together(grid, counted, flops, planned, plan.flops, limited);  // what is dropped is not computed
   if (counted != planned) return fmt::format("handed over\n    {}\n  and planned\n    {}", text(counted), text(planned));
-  if (d.packed || d.padded ? flops > plan.flops : flops != plan.flops) return fmt::format("{} flops, planned {}", flops, plan.flops);
+  if (d.packed || d.padded || limited ? flops > plan.flops : flops != plan.flops) return fmt::format("{} flops, planned {}", flops, plan.flops);
   rig.engine.evaluate(source, 1);  // a validation may take more than a step that keeps little
   for (int i = 0; i < memory_categories; ++i)
     if (rig.engine.measured().bytes(Memory(i)) != plan.capacity.bytes(Memory(i)))

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "modules/expert_capacity.hpp"
 #include "modules/expert_exchange.hpp"
 #include "modules/flops.hpp"
 #include "modules/objective.hpp"
@@ -170,9 +171,11 @@ std::string mixer_text(const RunConfig& run, const Layout& layout) {
 // What depends on the routing where experts are dealt, and its bound.
 std::string experts_text(const EngineConfig& config, const Layout& layout) {
   const Routing& routing = config.model.moe.routing;
-  const Index rows = layout.sequences(0, config.micro_batch_size, config.seq_length).rows();
+  const SequenceLayout sequences = layout.sequences(0, config.micro_batch_size, config.seq_length);
+  const Index rows = sequences.rows();
   Communicator ranks("expert", dry_transport(0, layout.expert));
-  const Index room = ExpertExchange::capacity({&ranks, layout.expert_room}, rows, routing.top_k, config.model.moe.experts);
+  const Index room = std::min(ExpertExchange::capacity({&ranks, layout.expert_room}, rows, routing.top_k, config.model.moe.experts),
+                              config.model.moe.experts * most_of_expert(config.model.moe, sequences));
   return fmt::format(
       "a rank has {} of {} in a layer, memory for {} rows of a micro-batch{}; an even routing, which flops and traffic here are of, sends it {}",
       config.model.moe.experts / layout.expert, config.model.moe.experts, room,

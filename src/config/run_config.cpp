@@ -89,6 +89,12 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
 
 TextLengths RunConfig::lengths() const { return model.objective->lengths(train.seq_length); }
 
+double RunConfig::limited_choices(Index batch) const {
+  if (model.moe.capacity_factor == 0) return 0;
+  const std::string layers = all_layers(model);
+  return double(std::count(layers.begin(), layers.end(), 'E')) * double(batch * lengths().text * model.moe.routing.top_k);
+}
+
 Index RunConfig::largest_batch() const {
   Index most = 0;
   for (const BatchStep& step : train.batches()) most = std::max(most, step.batch);

@@ -6,14 +6,14 @@
 namespace gyr {
 
 Agreed agree_over(Communicator& ranks, const Agreed& mine) {
-  std::vector<double> local{mine.stop_request, mine.not_finite, mine.expert_load};
+  std::vector<double> local{mine.stop_request, mine.not_finite, mine.expert_load, mine.dropped};
   const std::size_t shared = local.size();
   local.insert(local.end(), mine.sums.begin(), mine.sums.end());
   const std::vector<double> all = ranks.gather(local);
   Agreed agreed{std::vector<double>(mine.sums.size(), 0.0)};
   for (std::size_t i = 0; i < all.size(); i += local.size()) {
     agreed.stop_request = std::max(agreed.stop_request, all[i]), agreed.not_finite = std::max(agreed.not_finite, all[i + 1]);
-    agreed.expert_load = std::max(agreed.expert_load, all[i + 2]);
+    agreed.expert_load = std::max(agreed.expert_load, all[i + 2]), agreed.dropped += all[i + 3];
     for (std::size_t k = 0; k < agreed.sums.size(); ++k) agreed.sums[k] += all[i + shared + k];
   }
   return agreed;

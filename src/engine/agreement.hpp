@@ -6,11 +6,11 @@
 
 namespace gyr {
 
-// Sums over ranks, as many on each, and what is agreed on with them: the greatest stop request, whether a rank has a number that is not finite, and
-// the load of the fullest expert.
+// Sums over ranks, as many on each, and what is agreed on with them: the greatest stop request, whether a rank has a number that is not finite, the
+// load of the fullest expert, and how many choices experts have dropped on all of them.
 struct Agreed {
   std::vector<double> sums;
-  double stop_request = 0, not_finite = 0, expert_load = 0;
+  double stop_request = 0, not_finite = 0, expert_load = 0, dropped = 0;
 };
 
 Agreed agree_over(Communicator&, const Agreed& mine);

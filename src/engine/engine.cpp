@@ -171,13 +171,13 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   expert_choices_ = expert_choices(device_, stage_.parameters().expert_loads());
   const Agreed squares = agree_in_replica(grid_, {{squared}, order.stop_request, double(!finite)});
   result.gradient_norm = std::sqrt(squares.sums[0]);
-  const Agreed loss =
-      agree_from_last_stage(grid_, {mine, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm))),
-                                    fullest_expert(stage_.parameters().expert_loads(), expert_choices_)});
+  const Agreed loss = agree_from_last_stage(
+      grid_, {mine, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm))),
+              fullest_expert(stage_.parameters().expert_loads(), expert_choices_), dropped_choices(stage_.parameters().expert_loads())});
   result.loss = loss.sums[0] / double(result.tokens);
   for (Index k = 1; k <= depths; ++k) result.ahead_losses.push_back(loss.sums[k] / double(std::max<Index>(1, labels[k])));
   result.stop_request = loss.stop_request;
-  result.expert_load = loss.expert_load;
+  result.expert_load = loss.expert_load, result.dropped_choices = loss.dropped;
   result.finite = device_.dry_run() || (loss.not_finite == 0 && std::isfinite(result.loss));
   if (!result.finite && config_.must_be_finite) not_finite(order.number, result);
   return result;

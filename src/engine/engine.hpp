@@ -44,6 +44,7 @@ struct StepResult {
   bool applied = true;                    // the weights have been updated
   double stop_request = 0;                // the greatest stop request of all ranks
   double expert_load = 0;                 // tokens of the fullest expert of any layer, 1 where all have as many; 0: there are no experts
+  double dropped_choices = 0;             // of tokens, that experts had no room for, in all layers
   std::vector<double> ahead_losses = {};  // of each depth, where tokens further ahead are told: the mean over those that have a label there
 };
 

@@ -38,6 +38,7 @@ std::string json_of(const StepReport& r) {
                {"nans", r.nans},
                {"memory_bytes", r.memory_bytes},
                {"seconds_left", r.seconds_left}};
+  if (r.dropped_choices) json["dropped_choices"] = *r.dropped_choices;
   if (!r.mtp_losses.empty()) json["mtp_losses"] = r.mtp_losses;
   return json_text(json);
 }

@@ -74,6 +74,7 @@ std::string step_line(const StepReport& r) {
   field("number of nan iterations", fmt::format("{:3}", r.nans));
   field("tokens per second", fmt::format("{:.1f}", r.tokens_per_second));  // ours stand after the last field of theirs
   if (r.expert_load) field("fullest expert", fmt::format("{:.3f}", *r.expert_load));
+  if (r.dropped_choices) field("dropped choices (%)", fmt::format("{:.3f}", *r.dropped_choices * 100));
   if (r.mfu) field("MFU (%)", fmt::format("{:.2f}", *r.mfu * 100));
   field("memory (MiB)", fmt::format("{:.1f}", double(r.memory_bytes) / (1 << 20)));
   field("time left", duration(r.seconds_left));

@@ -107,6 +107,7 @@ void TensorBoard::write(const StepReport& r) {
   both("grad-norm", r.grad_norm);
   if (r.params_norm) both("params-norm", *r.params_norm);
   if (r.expert_load) steps_.scalar(r.time, r.step, "expert-load", *r.expert_load);
+  if (r.dropped_choices) steps_.scalar(r.time, r.step, "dropped-choices", *r.dropped_choices);
   steps_.scalar(r.time, r.step, "iteration-time", r.seconds);
   steps_.scalar(r.time, r.step, "throughput", r.tflops);
   steps_.scalar(r.time, r.step, "tokens-per-second", r.tokens_per_second);

@@ -49,7 +49,8 @@ Errors errors_of(const StepOutcome& one, const StepOutcome& many) {
   const std::vector<double>&ahead = one.result.ahead_losses, &ahead_there = many.result.ahead_losses;
   for (std::size_t k = 0; k < std::min(ahead.size(), ahead_there.size()); ++k)
     errors.loss = std::max(errors.loss, relative_error(ahead[k], ahead_there[k]));
-  if (ahead.size() != ahead_there.size() || many.result.tokens != one.result.tokens || many.gradients.size() != one.gradients.size())
+  if (ahead.size() != ahead_there.size() || one.result.dropped_choices != many.result.dropped_choices || many.result.tokens != one.result.tokens ||
+      many.gradients.size() != one.gradients.size())
     errors.loss = infinity;
   for (const auto& [name, gradient] : one.gradients) {
     const auto same = many.gradients.find(name);
