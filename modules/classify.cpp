@@ -85,7 +85,7 @@ Labelled Classify::label(const SampleView& s) const {
   return l;
 }
 
-std::shared_ptr<const Objective> read_classify(Section& train, const Objective& otherwise) {
+std::shared_ptr<const Objective> read_classify(Section& train, const ModelConfig&, const Objective& otherwise) {
   const auto* const before = dynamic_cast<const Classify*>(&otherwise);
   Section& s = train.section("classify", "classes of texts");
   std::vector<std::string> names = read_classes(s, before);

@@ -2,6 +2,7 @@
 #include "modules/embedding.hpp"
 
 #include "modules/norm.hpp"
+#include "modules/objective.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
@@ -28,7 +29,7 @@ class TypedNorm final : public EmbeddingNorm {
 }  // namespace
 
 Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {
-  if (c.tie_word_embeddings) {
+  if (shares_embedding(c)) {
     parameters.keep_whole();
     // The matrix is cut alike at both ends of the model: what else is here is apart from it.
     if (c.positions > 0 || c.type_vocab_size > 0 || c.has_embed_norm() || has_relative_bias(c)) parameters.begin_group();

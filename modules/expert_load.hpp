@@ -17,6 +17,7 @@ struct ExpertLoad {
   Index experts;
   Parameter* bias;              // of the router's scores, which this may move; null: there is none
   Tensor1<double> chosen = {};  // (experts), counted in each backward; without memory where nothing is trained
+  double dropped = 0;           // choices of this rank's rows that experts have had no room for, on the host
 };
 
 class ExpertLoads {
@@ -24,6 +25,9 @@ class ExpertLoads {
   // Declares what a layer counts: it stays where it is.
   ExpertLoad& add(std::string layer, Index experts, Parameter* bias) { return all_.emplace_back(std::move(layer), experts, bias); }
   void allocate(Arena&);
+  void clear_dropped() {
+    for (ExpertLoad& load : all_) load.dropped = 0;
+  }
 
   const std::deque<ExpertLoad>& all() const { return all_; }
   Tensor1<double> chosen() const { return chosen_; }  // of all, one behind the other

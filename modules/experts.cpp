@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/experts.hpp"
 
+#include <numeric>
+
 #include "kernels/balance.hpp"
 #include "kernels/sum.hpp"
 #include "kernels/upload.hpp"
@@ -11,19 +13,6 @@
 namespace gyr {
 
 namespace {
-
-// How many rows each expert has of those chosen here: the products of experts are called by the host, so that it has to know. In a dry run as even as
-// can be, which costs as many flops as any other.
-std::vector<Index> expert_counts(Device& dev, const ExpertRows& rows) {
-  const Index experts = rows.count.extent(0), slots = rows.slot.extent(0);
-  std::vector<Index> counts;
-  if (dev.dry_run()) {
-    for (Index e = 0; e < experts; ++e) counts.push_back(slots / experts + (e < slots % experts));
-    return counts;
-  }
-  for (const std::int32_t n : to_host(dev, Tensor1<const std::int32_t>(rows.count))) counts.push_back(n);
-  return counts;
-}
 
 // Of slots, or of other rows that each go to one expert, in place of rows with several choices.
 ExpertRows one_each(const ExpertRows& rows) { return {Tensor2<std::int32_t>(rows.place.data(), rows.slot.extent(0), 1), rows.slot, rows.count}; }
@@ -82,18 +71,49 @@ Matrix<const T> Experts<T>::w_gate_up(const Expert& expert) const {
   return {expert.gate->template matrix<const T>().data(), 2 * intermediate_size_, hidden_size_, hidden_size_};
 }
 
+// How many rows each expert has of those chosen here: the products of experts are called by the host, so that it has to know. In a dry run as even as
+// can be, which costs as many flops as any other, and more than where choices are dropped.
+template <class T>
+std::vector<Index> Experts<T>::counts_of(Pass& a, const ExpertRows& rows) const {
+  const Index experts = Index(rows.count.extent(0)) - limited(a), slots = rows.slot.extent(0);
+  const Index most = limited(a) ? most_of_expert(c_, a.sequences) : a.stream.rows;
+  std::vector<Index> counts;
+  if (a.dev.dry_run()) {
+    for (Index e = 0; e < experts; ++e) counts.push_back(std::min(most, slots / experts + (e < slots % experts)));
+    return counts;
+  }
+  for (const std::int32_t n : to_host(a.dev, Tensor1<const std::int32_t>(gyr::rows(rows.count, 0, experts)))) counts.push_back(n);
+  return counts;
+}
+
+// Rows of the grouped ones that some expert has.
+template <class T>
+Index Experts<T>::used(Pass& a, const ExpertRows& rows) const {
+  if (!limited(a)) return rows.slot.extent(0);
+  const std::vector<Index> counts = counts_of(a, rows);
+  return std::accumulate(counts.begin(), counts.end(), Index(0));
+}
+
+// What no expert has made is nothing.
+template <class T>
+template <class S>
+void Experts<T>::clear_behind(Pass& a, Index used, Tensor2<S> x) const {
+  if (const Index rest = Index(x.extent(0)) - used; rest > 0) fill<S>(a.dev, flat(rows(x, used, rest)), 0);
+}
+
 // Who has how many rows decides over the scratch memory of their products: a dry run also goes through what takes most of it, without counting that,
 // all rows with one expert, and few of them.
 template <class T>
 template <class F>
-void Experts<T>::for_experts(Device& dev, const Work& work, const F& f) const {
+void Experts<T>::for_experts(Pass& a, const Work& work, const F& f) const {
+  Device& dev = a.dev;
   const Workspace workspace(dev.scratch, "products of experts");
   if (dev.dry_run()) {
     const Device::Repeat uncounted(dev, 0);
     for (const Index n : {work.most, std::min(work.most, few_rows)}) f(experts_[0], n, Index(0));
   }
   Index e = 0, first = 0;
-  for (const Index n : work.exchange ? work.exchange->received_counts() : expert_counts(dev, work.rows)) {
+  for (const Index n : work.exchange ? work.exchange->received_counts() : counts_of(a, work.rows)) {
     if (n > 0) f(experts_[e], n, first);
     ++e, first += n;
   }
@@ -112,25 +132,51 @@ ExpertRows Experts<T>::route_rows(Pass& a, Frame& frame, AllRows<T>& h) {
   const auto weights = frame.put(Keys::weights, rows, k);
   const auto chosen = frame.put(Keys::chosen, rows, k);
   const auto lse = frame.put(Keys::lse, c_.z_loss > 0 ? rows : 0);
-  const ExpertRows grouped{frame.put(Keys::place, rows, k), frame.put(Keys::slot, rows * k), frame.put(Keys::count, c_.experts)};
+  const ExpertRows grouped{frame.put(Keys::place, rows, k), frame.put(Keys::slot, rows * k), frame.put(Keys::count, c_.experts + limited(a))};
   if (!frame.wants(Keys::scores)) return grouped;
   linear<T, A>(a.dev, h.gather(), router_->template matrix<const T>(), scores);
   if (router_bias_) add_bias<A>(a.dev, router_bias_->template vector<const A>(), 1, scores);
   route<A>(a.dev, c_.routing, bias_ ? bias_->template vector<const A>() : Tensor1<const A>(), scores, chosen, weights,
            c_.z_loss > 0 ? lse : Tensor1<A>());
-  group_rows(a.dev, chosen, grouped);
+  if (limited(a)) group_with_room(a, chosen, weights, grouped);
+  else group_rows(a.dev, chosen, grouped);
   return grouped;
+}
+
+// All ranks that share the sequences decide over them alike, on their hosts: these wait for the counts of rows in any case.
+template <class T>
+void Experts<T>::group_with_room(Pass& a, Numbers chosen, Tensor2<const A> weights, const ExpertRows& grouped) const {
+  Scope scope(a.dev.scratch);
+  const auto to = a.scratch<std::int32_t>("experts with room", Index(chosen.extent(0)), Index(chosen.extent(1)));
+  if (!a.dev.dry_run()) {
+    const auto mine = to_host(a.dev, flat(chosen));
+    SharedChoices all{{mine.begin(), mine.end()}, {}};
+    if (c_.drop_policy == DropPolicy::probability) {
+      const auto here = to_host(a.dev, flat(weights));
+      all.weights.assign(here.begin(), here.end());
+    }
+    if (a.context) {
+      const std::vector<double> numbers = a.context->gather(std::vector<double>(all.chosen.begin(), all.chosen.end()));
+      all.chosen.assign(numbers.begin(), numbers.end());
+      if (!all.weights.empty()) all.weights = a.context->gather(all.weights);
+    }
+    const std::vector<std::int32_t> experts = experts_with_room(c_, a.sequences, all);
+    backend::upload(a.dev.queue, experts.data(), to.data(), Index(experts.size() * sizeof(std::int32_t)));
+  }
+  group_rows(a.dev, to, grouped);
 }
 
 // Rows that a rank has memory for where experts are dealt.
 template <class T>
 Index Experts<T>::room(const Pass& a) const {
-  return ExpertExchange::capacity(a.experts, a.stream.rows, c_.routing.top_k, c_.experts);
+  const Index most = ExpertExchange::capacity(a.experts, a.stream.rows, c_.routing.top_k, c_.experts);
+  return limited(a) ? std::min(most, c_.experts * most_of_expert(c_, a.sequences)) : most;
 }
 
 template <class T>
 ExpertExchange Experts<T>::exchange_of(Pass& a, const Frame& frame) const {
-  if (a.dev.dry_run()) return ExpertExchange::even(*a.experts.ranks, c_.experts, a.stream.rows * c_.routing.top_k);
+  const Index slots = a.stream.rows * c_.routing.top_k, room = limited(a) ? c_.experts * most_of_expert(c_, a.sequences) : slots;
+  if (a.dev.dry_run()) return ExpertExchange::even(*a.experts.ranks, c_.experts, std::min(slots, room));
   const std::vector<std::int32_t> counts = to_host(a.dev, Tensor1<const std::int32_t>(frame.get(Keys::all_counts)));
   return {*a.experts.ranks, {counts.begin(), counts.end()}};
 }
@@ -138,7 +184,7 @@ ExpertExchange Experts<T>::exchange_of(Pass& a, const Frame& frame) const {
 template <class T>
 auto Experts<T>::work_of(Pass& a, const Frame& frame) const -> Work {
   const Index slots = a.stream.rows * c_.routing.top_k;
-  if (!a.experts.ranks) return {rows_of(frame), slots, a.stream.rows, {}};
+  if (!a.experts.ranks) return {rows_of(frame), slots, limited(a) ? most_of_expert(c_, a.sequences) : a.stream.rows, {}};
   ExpertExchange exchange = exchange_of(a, frame);
   const Index count = exchange.received();
   const ExpertRows received{rows(frame.get(Keys::received_place), 0, count), rows(frame.get(Keys::received_slot), 0, count),
@@ -166,14 +212,18 @@ void Experts<T>::send_rows(Pass& a, const ExpertExchange& exchange, const Expert
 // y, by row or by slot, (= or +=) the sum of what its experts have made of it.
 template <class T>
 template <class S>
-void Experts<T>::bring_back(Pass& a, const Work& work, const ExpertRows& chosen, Tensor2<const S> by_expert, Add add, Tensor2<S> y) const {
-  if (!work.exchange) return combine_rows<S>(a.dev, chosen, by_expert, add, y);
+void Experts<T>::bring_back(Pass& a, const Work& work, const ExpertRows& chosen, Tensor2<S> by_expert, Add add, Tensor2<S> y) const {
+  if (!work.exchange) {
+    clear_behind<S>(a, used(a, chosen), by_expert);
+    return combine_rows<S>(a.dev, chosen, by_expert, add, y);
+  }
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "rows to and from experts: rows x top_k x hidden, and their weights");
   const auto by_rank = rows(a.scratch<S>("rows to give back", work.room, Index(y.extent(1))), 0, work.count());
   const auto mine = a.scratch<S>("rows that come back", Index(chosen.slot.extent(0)), Index(y.extent(1)));
   combine_rows<S>(a.dev, work.rows, by_expert, Add::no, by_rank);
   work.exchange->template give_back<S>(a.dev, by_rank, mine);
+  clear_behind<S>(a, used(a, chosen), mine);
   combine_rows<S>(a.dev, chosen, mine, add, y);
 }
 
@@ -184,7 +234,7 @@ void Experts<T>::receive_choices(Pass& a, Frame& frame, const ExpertRows& chosen
   if (a.dev.dry_run()) {
     exchange.emplace(exchange_of(a, frame));
   } else {
-    exchange.emplace(ExpertExchange::ask(*a.experts.ranks, to_host(a.dev, Tensor1<const std::int32_t>(chosen.count))));
+    exchange.emplace(ExpertExchange::ask(*a.experts.ranks, to_host(a.dev, Tensor1<const std::int32_t>(rows(chosen.count, 0, c_.experts)))));
     exchange->check(room(a), a.experts.room);
     const std::vector<std::int32_t> counts(exchange->chosen().begin(), exchange->chosen().end());
     backend::upload(a.dev.queue, counts.data(), frame.get(Keys::all_counts).data(), Index(counts.size() * sizeof(std::int32_t)));
@@ -226,19 +276,20 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
   const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
   if (frame.wants(Keys::gate_up)) {
     gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h.gather(), x);
-    for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
+    for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
       linear<T>(a.dev, rows(x, first, n), expert.gate->template factor<T>(2 * intermediate_size_), rows(gate_up, first, n));
       if (!expert.gate_bias) return;
       const Tensor1<const A> bias(expert.gate_bias->template vector<const A>().data(), 2 * intermediate_size_);
       add_bias<T>(a.dev, bias, 1, rows(gate_up, first, n));
     });
+    if (!work.exchange) clear_behind<T>(a, used(a, chosen), gate_up);
   }
   if (frame.wants(Keys::inner)) {
     weighted_glu<T>(a.dev, c_.activation, work.rows, gate_up, weights_of(frame, work), inner);
     contribute_once<T>(a.dev, *experts_[0].down, inner);
   }
   if (!y.data()) return;
-  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
+  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
     linear<T>(a.dev, rows(inner, first, n), expert.down->template factor<T>(), rows(x, first, n));
     if (!expert.down_bias || a.tensor.rank() != 0) return;
     add_weighted_bias<T>(a.dev, rows(work.rows.slot, first, n), weights_of(frame, work), expert.down_bias->template vector<const A>(),
@@ -265,13 +316,14 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
   const auto dweights = a.scratch<A>("gradient of routing weights", dy.extent(0), c_.routing.top_k);
   const auto dwork = work.exchange ? rows(a.scratch<A>("gradient of received weights", work.room, Index(1)), 0, n) : dweights;
   gather_rows<T>(a.dev, work.rows, source, x);
-  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
+  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
     linear_backward_input<T>(a.dev, rows(x, first, n), expert.down->template matrix<const T>(), rows(dinner, first, n));
   });
+  if (!work.exchange) clear_behind<T>(a, used(a, chosen), dinner);
   contribute_once<T>(a.dev, *experts_[0].down, dinner);
   weighted_glu_backward<T>(a.dev, c_.activation, work.rows, dinner, rows(frame.get(Keys::gate_up), 0, n), weights_of(frame, work), dgate_up, dwork);
   if (c_.expert_bias) experts_biases_backward(a, work, x, weights_of(frame, work), dgate_up, dwork);
-  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
+  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
     linear_backward_input<T>(a.dev, rows(dgate_up, first, n), w_gate_up(expert), rows(x, first, n));
   });
   bring_back<T>(a, work, chosen, x, add, dh);
@@ -280,6 +332,7 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
     const Device::Purpose purpose(a.dev, "rows to and from experts: rows x top_k x hidden, and their weights");
     const auto mine = a.scratch<A>("gradient of sent weights", Index(chosen.slot.extent(0)), Index(1));
     work.exchange->template give_back<A>(a.dev, dwork, mine);
+    clear_behind<A>(a, used(a, chosen), mine);
     combine_rows<A>(a.dev, one_each(chosen), mine, Add::no, one_each(dweights));
   }
   router_backward(a, frame, dweights, dh);
@@ -292,7 +345,7 @@ void Experts<T>::experts_biases_backward(Pass& a, const Work& work, Tensor2<cons
   Scope scope(a.dev.scratch);
   const auto room = a.scratch<T>("terms of the gradient of biases", work.room, hidden_size_);
   const Tensor2<A> to = a.tensor.rank() == 0 ? dweights : Tensor2<A>();  // all have the whole of it, and their sum is taken
-  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
+  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
     const auto terms = rows(room, 0, n);
     weighted_bias_backward<T>(a.dev, rows(work.rows.slot, first, n), rows(x, first, n), weights, expert.down_bias->template vector<const A>(), to,
                               terms);
@@ -312,6 +365,7 @@ void Experts<T>::router_backward(Pass& a, Frame& frame, Tensor2<A> dweights, Ten
   else wide = a.scratch<A>("gradient of the router", Index(dweights.extent(0)), c_.experts);
   route_backward<A>(a.dev, c_.routing, frame.get(Keys::scores), frame.get(Keys::chosen), dweights, wide);
   count_choices(a, frame);
+  count_dropped(a, frame);
   balance(a, frame, wide);
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, wide, dlogits);
   if (router_bias_) biases_backward<T>(a.dev, {router_bias_}, dlogits);
@@ -333,6 +387,15 @@ template <class T>
 void Experts<T>::count_choices(Pass& a, const Frame& frame) const {
   for_blocks(a.sequences,
              [&](Index, Index first, Index count) { add_choices<double>(a.dev, rows(frame.get(Keys::chosen), first, count), load_->chosen); });
+}
+
+// Padding has no room.
+template <class T>
+void Experts<T>::count_dropped(Pass& a, const Frame& frame) const {
+  if (!limited(a) || a.dev.dry_run()) return;
+  Index tokens = 0;
+  for_blocks(a.sequences, [&](Index, Index, Index count) { tokens += count; });
+  load_->dropped += double(tokens * c_.routing.top_k - used(a, rows_of(frame)));
 }
 
 // Adds the gradients of the terms that balance the router. Of a shared sequence all ranks count together.
@@ -364,11 +427,11 @@ void Experts<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Ten
   const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
   const auto inner = rows(frame.get(Keys::inner), 0, n), dgate_up = rows(frame.get(Keys::dgate_up), 0, n);
   gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::dreceived), 0, n)) : dy, x);
-  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
+  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
     weights_backward<T>(a.dev, {expert.down}, rows(x, first, n), rows(inner, first, n));
   });
   gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h, x);
-  for_experts(a.dev, work, [&](const Expert& expert, Index n, Index first) {
+  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
     weights_backward<T>(a.dev, {expert.gate, expert.up}, rows(dgate_up, first, n), rows(x, first, n));
   });
   weights_backward<T>(a.dev, {router_}, frame.get(Keys::dlogits), h);
@@ -401,6 +464,18 @@ void read_moe(Section& s, ModelConfig& m) {
           .at_least(0)
           .at_most(1)
           .effect(Effect::course);
+  c.capacity_factor =
+      s.get("capacity_factor", c.capacity_factor,
+            "room of an expert for tokens of each sequence, in even shares (Megatron-LM's moe_expert_capacity_factor); what is beyond is "
+            "dropped, in training alone; 0: room for all")
+          .at_least(0)
+          .at_most(most_experts)
+          .effect(Effect::course);
+  const std::string policy = s.get("token_drop_policy", c.drop_policy == DropPolicy::position ? "position" : "probability",
+                                   "what experts without room drop: what comes last in its sequence, or has the least weight")
+                                 .one_of({"position", "probability"})
+                                 .effect(Effect::course);
+  c.drop_policy = policy == "position" ? DropPolicy::position : DropPolicy::probability;
   c.aux_loss = s.get("aux_loss", c.aux_loss, "times the imbalance of experts in each sequence, added to the loss; in training alone")
                    .at_least(0)
                    .finite()

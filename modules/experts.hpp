@@ -3,16 +3,18 @@
 //   y = sum over chosen e of w_e (up_e(h) a(gate_e(h))) down_e',   scores of gate(h) as in routing.hpp
 // Every rank has a part of every expert: they are sharded over the tensor axis by inner channels, as an Mlp is. All ranks of the axis compute the
 // same routing, in the accumulator's precision. Weights are applied to inner channels, so that their gradient is a sum over the axis of one number
-// for each choice. No choice is dropped: memory is that of rows times top_k rows, whatever is chosen.
-// Ranks with other tokens may deal the experts among themselves (expert_exchange.hpp): rows go to where their experts are, with their weights, and
-// what the experts make of them comes back. What such a rank receives depends on the routing; its memory is for the most that it can be, or for less.
-// Terms of the loss that balance the router (balance.hpp) have their gradient here and are not told: every sequence of a step counts alike, whatever
-// documents are packed into it and whichever of its tokens have labels.
+// for each choice. Memory is that of rows times top_k rows, whatever is chosen. No choice is dropped, but in training where experts have room for so
+// many tokens of a sequence alone (expert_capacity.hpp): the terms that balance the router count what was chosen, weights are not shared out anew,
+// and nothing is dropped where a text is scored or written. Ranks with other tokens may deal the experts among themselves (expert_exchange.hpp): rows
+// go to where their experts are, with their weights, and what the experts make of them comes back. What such a rank receives depends on the routing;
+// its memory is for the most that it can be, or for less. Terms of the loss that balance the router (balance.hpp) have their gradient here and are
+// not told: every sequence of a step counts alike, whatever documents are packed into it and whichever of its tokens have labels.
 #pragma once
 
 #include <optional>
 
 #include "kernels/expert_rows.hpp"
+#include "modules/expert_capacity.hpp"
 #include "modules/expert_exchange.hpp"
 #include "modules/layer.hpp"
 
@@ -63,6 +65,14 @@ class Experts final : public Branch<T> {
   Expert declare(const ModelConfig&, Index number, const std::string& name, Parameters&) const;
   Matrix<const T> w_gate_up(const Expert&) const;
   ExpertRows route_rows(Pass&, Frame&, AllRows<T>& h);
+  // Whether experts have room for some alone. Then a count more stands behind those of experts: of the choices that are dropped, which lie last.
+  bool limited(const Pass& a) const { return c_.capacity_factor > 0 && a.sequence_weight > 0; }
+  void group_with_room(Pass&, Numbers chosen, Tensor2<const A> weights, const ExpertRows& grouped) const;
+  std::vector<Index> counts_of(Pass&, const ExpertRows&) const;
+  Index used(Pass&, const ExpertRows&) const;
+  template <class S>
+  void clear_behind(Pass&, Index used, Tensor2<S> x) const;
+  void count_dropped(Pass&, const Frame&) const;
   ExpertRows rows_of(const Frame&) const;
   Index room(const Pass&) const;
   void receive(Pass&, Frame&, const ExpertRows& chosen, AllRows<T>& h) const;
@@ -73,10 +83,10 @@ class Experts final : public Branch<T> {
   template <class S>
   void send_rows(Pass&, const ExpertExchange&, const ExpertRows& chosen, Tensor2<const S> x, Tensor2<S> received) const;
   template <class S>
-  void bring_back(Pass&, const Work&, const ExpertRows& chosen, Tensor2<const S> by_expert, Add, Tensor2<S> y) const;
+  void bring_back(Pass&, const Work&, const ExpertRows& chosen, Tensor2<S> by_expert, Add, Tensor2<S> y) const;
   // f(expert, n, first) of each expert that has rows, n from `first` on among the grouped ones.
   template <class F>
-  void for_experts(Device&, const Work&, const F&) const;
+  void for_experts(Pass&, const Work&, const F&) const;
   void experts_biases_backward(Pass&, const Work&, Tensor2<const T> x, Tensor2<const A> weights, Tensor2<const T> dgate_up,
                                Tensor2<A> dweights) const;
   void router_backward(Pass&, Frame&, Tensor2<A> dweights, Tensor2<T> dh);

@@ -16,7 +16,7 @@ std::vector<Weight> declared_weights(const ModelConfig& c) {
   Embedding embedding(c, parameters);
   std::vector<std::unique_ptr<Layer>> layers;
   for (const char symbol : c.pattern) layers.push_back(layer_type(symbol).make(c, fmt::format("model.layers.{}", layers.size()), parameters));
-  const auto head = c.objective->head(c, c.tie_word_embeddings ? &embedding.table() : nullptr, parameters);
+  const auto head = c.objective->head(c, shares_embedding(c) ? &embedding.table() : nullptr, parameters);
   parameters.declare_adapters();
   std::vector<Weight> weights;
   for (const auto& p : parameters.all()) weights.push_back(p->weight);
@@ -34,16 +34,26 @@ namespace {
 // Whether its attention is that of a causal mask: of half of all keys.
 bool counts_half(const ModelConfig& c, Index layer) { return seen_by(c, layer).attention.causal && c.pattern[layer] != 'X'; }
 
+// Of all layers that the head has.
+LayerFlops head_layer_flops(const ModelConfig& c, const TextLengths& n) {
+  LayerFlops sum;
+  for (const char symbol : c.objective->head_layers()) sum = sum + layer_type(symbol).flops(c, n);
+  return sum;
+}
+
+double minimal(const LayerFlops& f) { return f.products + f.attention + f.recurrence + f.convolution; }
+double executed(const LayerFlops& f) { return f.products + f.attention + f.scan + f.convolution; }
+double megatron(const LayerFlops& f, bool half) { return f.products + (half ? 2 : 1) * f.attention + f.recurrence * 7 / 5; }
+
 }  // namespace
 
 TokenFlops forward_flops(const ModelConfig& c, const TextLengths& lengths) {
   const double head = c.objective->flops(c);
-  TokenFlops sum{head, head, head};
+  const LayerFlops of_head = head_layer_flops(c, lengths);
+  TokenFlops sum{head + minimal(of_head), head + executed(of_head), head + megatron(of_head, c.attention.causal)};
   for (Index i = 0; i < c.layers(); ++i) {
     const LayerFlops f = layer_flops(c, i, lengths);
-    sum.minimal += f.products + f.attention + f.recurrence + f.convolution;
-    sum.executed += f.products + f.attention + f.scan + f.convolution;
-    sum.megatron += f.products + (counts_half(c, i) ? 2 : 1) * f.attention + f.recurrence * 7 / 5;
+    sum.minimal += minimal(f), sum.executed += executed(f), sum.megatron += megatron(f, counts_half(c, i));
   }
   return sum;
 }
@@ -61,7 +71,7 @@ double training_flops(const ModelConfig& c, const TextLengths& lengths, const Tr
   const double of_source = double(lengths.source) / double(lengths.text);
   const auto tokens_of = [&](const Weight& w, bool in_encoder) {
     const bool output = w.name == "lm_head.weight" || (c.tie_word_embeddings && w.name == "model.embed_tokens.weight");
-    return output ? c.objective->scored() : w.tokens * (in_encoder || w.of_source ? of_source : 1);
+    return output ? c.objective->scored() * double(1 + c.objective->depths()) : w.tokens * (in_encoder || w.of_source ? of_source : 1);
   };
   const auto add = [&](const std::string& part, double forward, bool in_encoder = false) {
     double saved = 0;
@@ -76,10 +86,11 @@ double training_flops(const ModelConfig& c, const TextLengths& lengths, const Tr
   add(table, 0);
   for (Index i = 0; i < c.layers(); ++i) {
     const LayerFlops f = layer_flops(c, i, lengths);
-    add(fmt::format("{}{}.", layers, i), f.products + f.attention + f.recurrence + f.convolution, i < layers_of_encoder(c));
+    add(fmt::format("{}{}.", layers, i), minimal(f), i < layers_of_encoder(c));
   }
   add("model.final_layernorm.", 0);
-  add(c.tie_word_embeddings ? table : "", c.objective->flops(c));
+  if (c.tie_word_embeddings) parts[""].insert(parts[""].end(), parts[table].begin(), parts[table].end());
+  add("", c.objective->flops(c) + minimal(head_layer_flops(c, lengths)));
   return sum;
 }
 
@@ -87,10 +98,10 @@ StageCosts stage_costs(const ModelConfig& c, const TextLengths& lengths) {
   StageCosts costs;
   for (Index i = 0; i < c.layers(); ++i) {
     const LayerFlops f = layer_flops(c, i, lengths);
-    costs.layers.push_back(f.products + f.attention + f.scan + f.convolution);
+    costs.layers.push_back(executed(f));
   }
   costs.embedding = double(c.hidden_size);  // a copy per token
-  costs.head = c.objective->flops(c);
+  costs.head = c.objective->flops(c) + executed(head_layer_flops(c, lengths));
   return costs;
 }
 

@@ -19,9 +19,14 @@ struct RowScore {
 // Labels of the rows of a micro-batch: what row r is scored by, or ignored_label. Where few rows can have one, these rows besides, in order and as
 // many as there may be: picked(p) is the row, -1 behind the last one, label(p) its label, and place(r) the p of row r, -1 of a row without.
 struct Labels {
-  Tensor1<const Token> of_rows;        // (R)
-  Tensor1<const Token> picked, label;  // (P), or empty
-  Tensor1<const Token> place;          // (R), or empty
+  Tensor1<const Token> of_rows;                  // (R)
+  Tensor1<const Token> picked = {}, label = {};  // (P), or empty
+  Tensor1<const Token> place = {};               // (R), or empty
+  // Where tokens further ahead are told: of each depth the token that every row reads, and its label there.
+  struct Ahead {
+    Tensor1<const Token> tokens, labels;  // (R)
+  };
+  std::vector<Ahead> ahead = {};
 
   bool are_few() const { return picked.extent(0) > 0; }
 };
@@ -35,14 +40,17 @@ class Head {
   // Adds the sum of the losses of all labelled rows to `sum` (1), on the device, and nothing is read; `each`, if given, gets the score of every
   // row besides (rows without a label mean nothing).
   virtual void loss(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<double> sum, std::vector<RowScore>* each) = 0;
-  // The same, and the gradient of scale * loss, which is not 0: of the weights (added up) and, in backward, of x (dx).
-  virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, const Labels&, double scale, Tensor1<double> sum) = 0;
+  // The same, and the gradient of scale * loss, which is not 0: of the weights (added up) and, in backward, of x (dx). Behind it in `sum` come the
+  // sums of each depth, where tokens further ahead are told; these count with Pass::ahead_scales.
+  virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, const Labels&, double scale, Tensor1<double> sum /*(1 + depths)*/) = 0;
   virtual void backward(Pass&, Frame&, const AnyTensor2& dx) = 0;
   // This rank's columns of what is predicted of every row, in the accumulator's precision.
   // Of a stream that is whole.
   virtual void predict(Pass&, Frame&, const AnyTensor2& x, const AnyTensor2& y /*(R, columns_here)*/) = 0;
 
   Parameter& weight() { return w_; }
+  // The embedding's matrix, of a head that shares it.
+  virtual Parameter& table() { return w_; }
   // Of the prediction's columns this rank has so many, the first of them this one; those from `valid` on are padding.
   Index columns_here() const { return w_.rows(); }
   Index first_column() const { return w_.first(0); }

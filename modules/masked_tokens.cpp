@@ -61,7 +61,7 @@ class MaskedTokens final : public Objective {
   Masking masking_;
 };
 
-std::shared_ptr<const Objective> read_masked_tokens(Section& train, const Objective& otherwise) {
+std::shared_ptr<const Objective> read_masked_tokens(Section& train, const ModelConfig&, const Objective& otherwise) {
   Section& s = train.section("mlm", "masked tokens");
   Masking m;
   if (const auto* const before = dynamic_cast<const MaskedTokens*>(&otherwise)) m.head_bias = before->masking().head_bias;

@@ -95,6 +95,9 @@ struct MlpConfig {
   double gate_multiplier = 1, down_multiplier = 1;
 };
 
+// Which choices an expert keeps that has no room for all.
+enum class DropPolicy { position, probability };
+
 struct MoeConfig {
   Index experts = 8, intermediate_size = 2048, shared_intermediate_size = 0;  // of an expert; of the one that all tokens share, 0: none
   Routing routing;
@@ -102,7 +105,9 @@ struct MoeConfig {
   bool router_bias = false, expert_bias = false;  // on logits; on gate, up and down of experts, the shared one too
   bool bias = false;                              // added to scores for the choice alone
   double bias_update_rate = 0;                    // by how much it moves in a step, see expert_balance.hpp
-  double aux_loss = 0, z_loss = 0;                // what the balance and z terms of every layer are added to the loss with, see balance.hpp
+  double capacity_factor = 0;                     // room of an expert in even shares, see expert_capacity.hpp; 0: for all that choose it
+  DropPolicy drop_policy = DropPolicy::position;
+  double aux_loss = 0, z_loss = 0;  // what the balance and z terms of every layer are added to the loss with, see balance.hpp
 };
 
 // Shares of numbers that a training step sets to zero, see kernels/dropout.hpp.

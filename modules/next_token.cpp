@@ -14,6 +14,7 @@ class NextToken final : public Objective {
  public:
   explicit NextToken(const LossTerms& terms = {}) : terms_(terms) {}
   const char* name() const override { return "next_token"; }
+  bool writes_next_token() const override { return true; }
   Labelled label(const SampleView& s) const override { return {{s.tokens.begin(), s.tokens.end() - 1}, next_tokens(s.tokens, s.learned)}; }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     return make_typed<Head, NextTokenHead>(parameters.dtype(), c, terms_, output_of_tokens(c, table), parameters);
@@ -24,15 +25,7 @@ class NextToken final : public Objective {
   LossTerms terms_;
 };
 
-std::shared_ptr<const Objective> read_next_token(Section& train, const Objective&) {
-  LossTerms terms;
-  terms.smoothing =
-      train.get("label_smoothing", 0.0, "part of a label that all tokens share, as in PyTorch; in training alone").at_least(0).at_most(1);
-  terms.z = train.get("z_loss", 0.0, "times the square of the logarithm of each row's sum of exponentials, added to its loss; in training alone")
-                .at_least(0)
-                .at_most(1);
-  return next_token(terms);
-}
+std::shared_ptr<const Objective> read_next_token(Section& train, const ModelConfig&, const Objective&) { return next_token(read_loss_terms(train)); }
 
 const RegisteredObjective here({"next_token", "each token that follows", read_next_token});
 
@@ -45,6 +38,16 @@ std::shared_ptr<const Objective> next_token() {
 
 std::shared_ptr<const Objective> next_token(const LossTerms& terms) {
   return terms.smoothing > 0 || terms.z > 0 ? std::make_shared<const NextToken>(terms) : next_token();
+}
+
+LossTerms read_loss_terms(Section& train) {
+  LossTerms terms;
+  terms.smoothing =
+      train.get("label_smoothing", 0.0, "part of a label that all tokens share, as in PyTorch; in training alone").at_least(0).at_most(1);
+  terms.z = train.get("z_loss", 0.0, "times the square of the logarithm of each row's sum of exponentials, added to its loss; in training alone")
+                .at_least(0)
+                .at_most(1);
+  return terms;
 }
 
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned) {

@@ -23,9 +23,13 @@ const std::vector<std::string>& Objective::classes() const {
   return none;
 }
 
+std::string all_layers(const ModelConfig& c) { return c.pattern + c.objective->head_layers(); }
+
+bool shares_embedding(const ModelConfig& c) { return c.tie_word_embeddings || c.objective->depths() > 0; }
+
 const std::vector<ObjectiveType>& objective_types() { return table(); }
 
-std::shared_ptr<const Objective> read_objective(Section& train, const Objective& otherwise) {
+std::shared_ptr<const Objective> read_objective(Section& train, const ModelConfig& model, const Objective& otherwise) {
   std::string help = "what a batch is scored by:";
   std::vector<std::string> names;
   for (const ObjectiveType& type : objective_types()) {
@@ -35,7 +39,7 @@ std::shared_ptr<const Objective> read_objective(Section& train, const Objective&
   const std::string name = train.get("objective", std::string(otherwise.name()), help).one_of(names).effect(Effect::function);
   std::shared_ptr<const Objective> chosen;
   for (const ObjectiveType& type : objective_types())
-    if (auto objective = type.read(train, otherwise); type.name == name) chosen = std::move(objective);
+    if (auto objective = type.read(train, model, otherwise); type.name == name) chosen = std::move(objective);
   return chosen;
 }
 

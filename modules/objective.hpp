@@ -36,6 +36,15 @@ class Objective {
   virtual TextLengths lengths(Index tokens) const { return tokens; }
   // Whether there is a source, so that the model must have an encoder.
   virtual bool has_source() const { return false; }
+  // Whether a model that is trained for it writes texts, token by token.
+  virtual bool writes_next_token() const { return false; }
+  // How many tokens beyond the one that follows are told of each row, each with a loss of its own (read_ahead.hpp), which counts with ahead_weight()
+  // times its mean; and the layers, by symbol, that the head has for all of them. Such a head reads the embedding's matrix.
+  virtual Index depths() const { return 0; }
+  virtual double ahead_weight() const { return 0; }
+  virtual std::string head_layers() const { return {}; }
+  // The objective of the same model where nothing is trained and no more weights are needed; null: this one.
+  virtual std::shared_ptr<const Objective> without_training() const { return nullptr; }
   // The same with tokens of its own among so few; null: it has none that must be.
   virtual std::shared_ptr<const Objective> within(Index /*vocab_size*/) const { return nullptr; }
   // Of a sequence of so many tokens: how many rows have a label at most.
@@ -46,11 +55,13 @@ class Objective {
   virtual bool reads_words() const { return false; }
   // What rows are told to be, by name, in order; none: tokens of the vocabulary. Such an objective needs data that has classes.
   virtual const std::vector<std::string>& classes() const;
+  // Exit::config where it does not go with the model.
+  virtual void check_model(const ModelConfig&) const {}
   // Exit::config where a run cannot train the model for it.
   virtual void check_training(const ModelConfig&) const {}
-  // Declares the weights behind the last layer. `table`: the embedding's, where the head is tied to it and lies on the same stage.
+  // Declares the weights behind the last layer. `table`: the embedding's, where the head shares it and lies on the same stage.
   virtual std::unique_ptr<Head> head(const ModelConfig&, Parameter* table, Parameters&) const = 0;
-  // Forward flops of one token in the head.
+  // Forward flops of one token in the head, but for its layers.
   virtual double flops(const ModelConfig&) const = 0;
 };
 
@@ -59,17 +70,23 @@ struct ObjectiveType {
   std::string name;
   const char* help;
   // Declares its settings and reads them; `otherwise`: the objective of the model that the run begins with.
-  std::shared_ptr<const Objective> (*read)(Section& train, const Objective& otherwise);
+  std::shared_ptr<const Objective> (*read)(Section& train, const ModelConfig&, const Objective& otherwise);
 };
 
 // Of tokens 0 to L - 1 the one that follows, or ignored_label where that is not learned: the labels of next_token.
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned);
 
 std::shared_ptr<const Objective> next_token(const LossTerms&);  // with these added to the loss that it is trained by
+LossTerms read_loss_terms(Section& train);
+
+// By symbol: those of the model's pattern, and those that its head has.
+std::string all_layers(const ModelConfig&);
+// Whether both ends of a model have the embedding's matrix: a head that is tied to it, or one that reads it.
+bool shares_embedding(const ModelConfig&);
 
 const std::vector<ObjectiveType>& objective_types();  // by name
 // The one that the section names, in place of `otherwise`; the settings of all are declared.
-std::shared_ptr<const Objective> read_objective(Section& train, const Objective& otherwise);
+std::shared_ptr<const Objective> read_objective(Section& train, const ModelConfig&, const Objective& otherwise);
 
 struct RegisteredObjective {
   explicit RegisteredObjective(ObjectiveType type);

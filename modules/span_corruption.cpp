@@ -58,7 +58,7 @@ class SpanCorruptionObjective final : public Objective {
   SpanCorruption s_;
 };
 
-std::shared_ptr<const Objective> read_span_corruption(Section& train, const Objective&) {
+std::shared_ptr<const Objective> read_span_corruption(Section& train, const ModelConfig&, const Objective&) {
   Section& s = train.section("span_corruption", "spans that an encoder does not see and a decoder writes (T5)");
   SpanCorruption c;
   c.share = s.get("share", c.share, "of the tokens of a sample that are in spans").positive().at_most(1);

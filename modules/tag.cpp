@@ -50,7 +50,7 @@ class Tag final : public ClassObjective {
   }
 };
 
-std::shared_ptr<const Objective> read_tag(Section& train, const Objective& otherwise) {
+std::shared_ptr<const Objective> read_tag(Section& train, const ModelConfig&, const Objective& otherwise) {
   Section& s = train.section("tag", "classes of tokens");
   const auto* const before = dynamic_cast<const Tag*>(&otherwise);
   std::vector<std::string> names = read_classes(s, before);

@@ -25,14 +25,18 @@ Parameter& output_matrix(const ModelConfig& c, const Output& output, Parameters&
   if (!output.tied)
     return parameters.declare(
         {output.name + ".weight", {output.columns, c.hidden_size}, by_rows({{output.columns, 0}}), normal(c.init_std), Storage::factor});
+  return declare_table_of_first_stage(c, parameters);
+}
+
+}  // namespace
+
+Parameter& declare_table_of_first_stage(const ModelConfig& c, Parameters& parameters) {
   parameters.begin_group();
   Parameter& w = parameters.declare(embedding_weight(c));
   parameters.keep_whole();
   w.tied = true;
   return w;
 }
-
-}  // namespace
 
 Output output_of_tokens(const ModelConfig& c, Parameter* table) {
   return {.name = "lm_head",

@@ -71,6 +71,8 @@ class VocabularyHead : public Head {
   bool told_;
 };
 
+// The embedding's matrix, of a head that shares it and lies on another stage: the last that is declared there.
+Parameter& declare_table_of_first_stage(const ModelConfig&, Parameters&);
 // Null where the output has no bias.
 Parameter* declare_bias(const Output&, Parameters&);
 

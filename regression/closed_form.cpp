@@ -2,10 +2,12 @@
 //   L layers of this stage, R rows of a micro-batch, D width, t tensor ranks
 #include "regression/closed_form.hpp"
 
+#include <cmath>
 #include <numeric>
 
 #include "modules/classes.hpp"
 #include "modules/masking.hpp"
+#include "modules/multi_token.hpp"
 
 namespace gyr::testing {
 
@@ -33,6 +35,7 @@ struct Place {
   std::vector<int> parts;            // of each chunk
   std::string layers;                // symbols of this rank's
   std::string encoder;               // of these, those that read the source
+  std::string of_head;               // and those of its head, which are never run again
   Index narrow, wide;                // bytes of the scalar and of its accumulator
   int attention_ranks, tensor_rank;  // of the first: 0 where mixers are not apart
   int expert, expert_rank;           // ranks that deal experts, and which of them this is
@@ -66,6 +69,7 @@ struct Place {
             parts,
             layers,
             encoder,
+            stage == pipeline - 1 ? c.model.objective->head_layers() : "",
             Index(sizeof(T)),
             std::is_same_v<T, double> ? 8 : 4,
             layout.attention_ranks,
@@ -76,7 +80,7 @@ struct Place {
   // The layers that read the source, and the embedding of that where it is here.
   Place reading() const {
     Place p = *this;
-    p.layers = encoder, p.tokens = source;
+    p.layers = encoder, p.of_head.clear(), p.tokens = source;
     p.stage = first() ? 0 : 1, p.pipeline = 3;
     return p;
   }
@@ -111,12 +115,29 @@ struct Place {
   Index kept_rows() const { return sequence ? (rows() + tensor - 1) / tensor : rows(); }
   // Those that may have labels.
   Index scored_rows() const { return std::min(rows(), tokens.batch * model().objective->most_labels(tokens.whole_length())); }
+  // Choices of experts that go somewhere: at most as many as these have room for.
+  Index slots() const {
+    const MoeConfig& c = model().moe;
+    const Index all = rows() * c.routing.top_k, whole = tokens.whole_length();
+    if (c.capacity_factor == 0) return all;
+    const double even = double(whole * c.routing.top_k) / double(c.experts);
+    const Index room = std::max<Index>(1, Index(std::ceil(c.capacity_factor * even)));
+    return std::min(all, tokens.batch * c.experts * std::min(room, tokens.seq_length));
+  }
   Index kept_bytes() const { return kept_rows() * model().hidden_size * narrow; }
   Index tokens_here() const { return (model().vocab_size + tensor - 1) / tensor; }
   bool computes_attention() const { return attention_ranks == 0 || tensor_rank < attention_ranks; }
   bool computes_ssm() const { return attention_ranks == 0 || tensor_rank >= attention_ranks; }
   Index count(const char* symbols) const {
-    return std::count_if(layers.begin(), layers.end(), [&](char c) { return std::string(symbols).find(c) != std::string::npos; });
+    const std::string all = layers + of_head;
+    return std::count_if(all.begin(), all.end(), [&](char c) { return std::string(symbols).find(c) != std::string::npos; });
+  }
+  // Tokens further ahead that are told here.
+  Index depths() const { return last() ? model().objective->depths() : 0; }
+  // Whether a loss is smoothed, or has a z term.
+  bool has_terms() const {
+    if (const MultiToken* m = multi_token_of(*model().objective)) return m->terms.smoothing > 0 || m->terms.z > 0;
+    return has("next_token") && model().objective != next_token();
   }
   // Of them those whose forward is run again for what takes so much effort.
   Index count(const char* symbols, Effort least) const {
@@ -274,6 +295,16 @@ void layer_weights(const Place& p, char symbol, bool has_norm, const Shards& s, 
   if (symbol == 'L') latent_weights(m, p.tensor, x.all);
 }
 
+// Of what tells tokens further ahead: three norms, a matrix of both they read, and layers.
+void module_weights(const Place& p, const Shards& s, PartRun& x) {
+  const std::size_t each = p.depths() > 0 ? p.of_head.size() / std::size_t(p.depths()) : 0;
+  for (Index k = 0; k < p.depths(); ++k) {
+    for (int norm = 0; norm < 3; ++norm) norm_weights(p.model(), x.all);
+    x.all.narrow.next((s.d + p.tensor - 1) / p.tensor * 2 * s.d);
+    for (const char symbol : p.of_head.substr(std::size_t(k) * each, each)) layer_weights(p, symbol, true, s, x);
+  }
+}
+
 // Weights that are reduced, updated and gathered together: elements of each type, with the padding that makes equal parts of them.
 struct BucketSizes {
   bool whole = false;  // a tied matrix
@@ -293,6 +324,7 @@ Buckets buckets_of(const Place& p) {
   const ModelConfig& m = p.model();
   const Shards s(m, p.tensor);
   const bool apart = p.bucket_bytes == part_by_part, tied = m.tie_word_embeddings, mixed = p.narrow != p.wide;
+  const bool shares = tied || m.objective->depths() > 0;  // both ends have the table
   Buckets all;
   int turn = -1;  // the bucket that others join
   const auto add = [&](PartRun x, bool whole) {
@@ -311,13 +343,13 @@ Buckets buckets_of(const Place& p) {
   if (p.first()) {
     PartRun table, rest;
     table.all.narrow.next(p.tokens_here() * s.d);
-    PartRun& beside = tied ? rest : table;
+    PartRun& beside = shares ? rest : table;
     if (m.positions > 0) beside.all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
     if (m.type_vocab_size > 0) beside.all.wide.next(m.type_vocab_size * s.d);
     if (m.has_embed_norm()) norm_weights(m, beside.all);
     relative_bias_weights(m.attention, s, beside.all);
-    all.of_part.push_back(add(table, tied));
-    if (tied && (m.positions > 0 || m.type_vocab_size > 0 || m.has_embed_norm() || m.attention.relative_bias.buckets > 0))
+    all.of_part.push_back(add(table, shares));
+    if (shares && (m.positions > 0 || m.type_vocab_size > 0 || m.has_embed_norm() || m.attention.relative_bias.buckets > 0))
       all.of_part.back() = add(rest, false);
   }
   for (std::size_t i = 0; i < p.layers.size(); ++i) {
@@ -333,10 +365,12 @@ Buckets buckets_of(const Place& p) {
     if (p.dense() && p.dense_bias()) head.all.wide.next(s.d);
     if (p.transforms()) norm_weights(m, head.all);
     if (p.masked() || !m.objective->classes().empty()) head.all.wide.next(p.columns_here());
+    module_weights(p, s, head);
     (tied ? matrix : head).all.narrow.next(p.columns_here() * s.d);
-    const bool empty = tied && m.norm_placement == NormPlacement::after && !p.dense();  // nothing stands in front of the matrix
+    const bool empty = tied && m.norm_placement == NormPlacement::after && !p.dense() && p.depths() == 0;  // nothing stands in front of the matrix
     all.of_part.push_back(empty ? all.of_part.back() : add(head, false));
-    if (tied && !p.first()) add(matrix, true);
+    if (shares && !tied) matrix.all.narrow.next(p.tokens_here() * s.d);
+    if (shares && !p.first()) add(matrix, true);
   }
   const auto pad = [&](Index& size, int parts) {
     const Index grain = 64 * (p.shard == Shard::none ? 1 : parts);
@@ -399,18 +433,22 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   // Where a layer is run again, what its products read is gathered once more.
   const Index sums_again = again("P", Effort::sum) + last_sums_again(p, "PM*W-EBLX"),
               gathers_again = 2 * again("P", Effort::product) + again("M*W-EBLX", Effort::product);
+  // What tells tokens further ahead sums what it embeds, what it joins and the gradients of both it reads, and like the head its input's gradient.
+  // Where ranks keep shares of rows it gathers both it reads twice, the gradients of what it joins and embeds, and what the head reads.
+  const Index sums_ahead = 5 * p.depths(), gathers_ahead = 7 * p.depths();
   if (p.sequence) {
-    add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last()), p.tensor * p.kept_bytes());
-    add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last()), p.kept_bytes());
+    add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last() + sums_ahead),
+        p.tensor * p.kept_bytes());
+    add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last() + gathers_ahead), p.kept_bytes());
     if (p.pools() && p.last()) add(ledger, "tensor", Operation::all_gather, 2 * micros, p.kept_bytes());
   } else {
-    reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last()), p.kept_bytes());
+    reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last() + sums_ahead), p.kept_bytes());
   }
-  const Index sums = p.has("next_token") && p.model().objective != next_token() ? 3 : 2;  // a smoothed loss takes one more
+  const Index sums = p.has_terms() ? 3 : 2, scored = micros * (1 + p.depths());  // a smoothed loss takes one more
   for (Index row = 0; row < p.scored_rows() && p.last(); row += head_block) {
     const Index rows = std::min(head_block, p.scored_rows() - row);
-    reduce("tensor", micros, rows * p.wide);
-    reduce("tensor", micros, sums * rows * p.wide);
+    reduce("tensor", scored, rows * p.wide);
+    reduce("tensor", scored, sums * rows * p.wide);
   }
   reduce("tensor", micros * p.count("E"), p.rows() * p.model().moe.routing.top_k * p.wide);
   for (const Mixers& ssm : ssm_of(p)) {
@@ -480,8 +518,9 @@ void replicas(const Place& p, Ledger& ledger) {
   const Index norms = m.norm_placement == NormPlacement::both ? 2 : 1;  // of a sum of branches
   const Index norm = s.d * (m.norm == NormType::layer ? 2 : 1);
   if (p.sequence)
-    elements["tensor"] +=
-        (norms * (2 * p.count("P") + p.count("M*W-EBLX")) + p.count(">") + (m.norm_placement == NormPlacement::after ? p.first() : p.last())) * norm;
+    elements["tensor"] += (norms * (2 * p.count("P") + p.count("M*W-EBLX")) + p.count(">") +
+                           (m.norm_placement == NormPlacement::after ? p.first() : p.last()) + 3 * p.depths()) *
+                          norm;
   if (p.sequence && p.dense() && p.last()) elements["tensor"] += s.d * s.d + p.dense_bias() * s.d + (p.transforms() ? norm : 0);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
@@ -598,7 +637,7 @@ void expert_ranks(const Place& p, Ledger& ledger) {
   const MoeConfig& moe = p.model().moe;
   if (p.copies > 1 && p.count("E") > 0) add(ledger, p.copies_name, Operation::all_reduce, 1, p.count("E") * moe.experts * Index(sizeof(double)));
   if (p.expert == 1) return;
-  const Index d = p.model().hidden_size, slots = p.rows() * moe.routing.top_k, each = p.experts_here(), over = p.expert * (slots % moe.experts);
+  const Index d = p.model().hidden_size, slots = p.slots(), each = p.experts_here(), over = p.expert * (slots % moe.experts);
   Index received = p.expert * each * (slots / moe.experts);
   for (Index e = p.expert_rank * each; e < (p.expert_rank + 1) * each; ++e) received += over / moe.experts + (e < over % moe.experts);
   const Index times = p.config.micros * p.count("E");
@@ -619,7 +658,7 @@ void pipeline_axis(const Place& p, Ledger& ledger) {
 }
 
 void tied_matrix(const Place& p, Ledger& ledger) {
-  if (p.model().tie_word_embeddings && p.pipeline > 1 && (p.first() || p.last()))
+  if (shares_embedding(p.model()) && p.pipeline > 1 && (p.first() || p.last()))
     add(ledger, "embedding", Operation::all_reduce, 1, p.tokens_here() * p.model().hidden_size * p.wide);
 }
 
@@ -720,7 +759,7 @@ bool can_exchange(const ModelConfig& m, int tensor, int context, int attention_r
     const Index heads = std::max<Index>(1, m.attention.num_heads / ranks), keys = std::max<Index>(1, m.attention.num_kv_heads / ranks);
     return heads % context == 0 && (keys % context == 0 || context % keys == 0);
   };
-  const auto used = [&](char symbol) { return m.pattern.find(symbol) != std::string::npos; };
+  const auto used = [layers = all_layers(m)](char symbol) { return layers.find(symbol) != std::string::npos; };
   const Index latent = std::max<Index>(1, m.latent.num_heads / tensor);
   return (!used('L') || latent % context == 0) && (!(used('*') || used('W') || used('B')) || can(tensor)) &&
          (!used('P') || can(attention_ranks > 0 ? attention_ranks : tensor));
@@ -728,7 +767,7 @@ bool can_exchange(const ModelConfig& m, int tensor, int context, int attention_r
 
 bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const auto split = [](Index units, int ranks) { return units % ranks == 0 || ranks % units == 0; };
-  const auto used = [&](char symbol) { return m.pattern.find(symbol) != std::string::npos; };
+  const auto used = [layers = all_layers(m)](char symbol) { return layers.find(symbol) != std::string::npos; };
   const auto attention = [&](int ranks) { return split(m.attention.num_heads, ranks) && split(m.attention.num_kv_heads, ranks); };
   const auto ssm = [&](int ranks) { return split(m.mamba.num_heads, ranks) && split(m.mamba.num_groups, ranks); };
   const bool apart = attention_ranks > 0;

@@ -161,6 +161,14 @@ void draw_extras(Dice& dice, ModelConfig& m) {
   }
 }
 
+// Layers of kinds that the model has, so that they are dealt as these are.
+void draw_ahead(Dice& dice, Draw& d) {
+  if (d.masked || d.classes > 0 || d.source_length > 0 || d.model.attention.relative_bias.buckets > 0 || !dice.chance(0.4)) return;
+  const std::string& pattern = d.model.pattern;
+  d.ahead.depths = dice.of<Index>({1, 1, 2, 3}), d.ahead.weight = dice.real(0.3, 3), d.ahead.terms = d.terms;
+  for (Index i = dice.between(1, 2); i > 0; --i) d.ahead.pattern += pattern[dice.between(0, Index(pattern.size()) - 1)];
+}
+
 std::vector<Index> cuts_of(Dice& dice, Index layers, int stages) {
   std::vector<Index> borders(layers - 1);
   std::iota(borders.begin(), borders.end(), 1);
@@ -189,8 +197,8 @@ bool sound(const Draw& d) {
   return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 &&
          m.layers() >= d.pipeline * d.chunks && d.seq_length >= least_length(d) && (d.chunks == 1 || d.micros % d.pipeline == 0) &&
          (d.data * d.context) % d.expert == 0 && m.moe.experts % d.expert == 0 && d.attention_ranks < d.tensor &&
-         can_shard(m, d.tensor, d.attention_ranks) &&
-         (d.context_mode != ContextMode::heads || can_exchange(m, d.tensor, d.context, d.attention_ranks));
+         can_shard(d.whole_model(), d.tensor, d.attention_ranks) && (d.ahead.depths == 0 || m.attention.relative_bias.buckets == 0) &&
+         (d.context_mode != ContextMode::heads || can_exchange(d.whole_model(), d.tensor, d.context, d.attention_ranks));
 }
 
 // Layers up to one of them become an encoder, and this one its end.
@@ -284,6 +292,11 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     d.model.attention.relative_bias = {2 * dice.between(2, 5), dice.between(6, 20)}, d.model.attention.soft_cap = 0;
   Dice extras(seed, fmt::format("extras {}", number));
   draw_extras(extras, d.model);
+  Dice ahead(seed, fmt::format("tokens ahead {}", number));
+  draw_ahead(ahead, d);
+  Dice room(seed, fmt::format("room of experts {}", number));
+  if (room.chance(0.5)) d.model.moe.capacity_factor = room.real(0.2, 1.6);
+  if (room.chance(0.5)) d.model.moe.drop_policy = DropPolicy::probability;
   if (d.model.lora) d.frozen.clear();
   return d;
 }
@@ -303,12 +316,19 @@ Layout Draw::layout() const {
 
 std::shared_ptr<const Objective> Draw::objective() const {
   if (classes > 0) return tagged ? tag(numbered_classes(classes), front) : classify(numbered_classes(classes), pool, front);
-  return masked ? masked_tokens({.share = share, .head_bias = head_bias}) : next_token(terms);
+  if (masked) return masked_tokens({.share = share, .head_bias = head_bias});
+  return ahead.depths > 0 ? multi_token(ahead) : next_token(terms);
+}
+
+ModelConfig Draw::whole_model() const {
+  ModelConfig m = model;
+  m.objective = objective();
+  return m;
 }
 
 EngineConfig Draw::config(int micros_of_a_rank) const {
   EngineConfig c;
-  c.model = model, c.model.objective = objective();
+  c.model = whole_model();
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.source_length = source_length, c.micros = micros_of_a_rank;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen, c.optimizer.lora = model.lora;
@@ -370,6 +390,7 @@ std::string Draw::text() const {
   if (recompute.all) s += fmt::format(", recomputing {}", policy(recompute.all));
   for (const auto& [symbol, of_type] : recompute.by_type) s += fmt::format(", {} recomputing {}", symbol, policy(of_type));
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
+  if (ahead.depths > 0) s += fmt::format(", {} tokens ahead by {} counting {:.3}", ahead.depths, ahead.pattern, ahead.weight);
   if (masked) s += fmt::format(" {} masked tokens{}", share, head_bias ? "" : " head without bias");
   if (classes > 0) s += fmt::format(" {} classes of {}", classes, tagged ? "tokens" : pool == Pool::mean ? "texts by their mean" : "texts");
   if (classes > 0) s += std::array{"", " transformed", " transformed without bias"}[int(front)];
@@ -403,6 +424,8 @@ std::string Draw::text() const {
                    l.neighbours ? " neighbours" : "", l.bias ? " biases" : "");
   const MoeConfig& e = model.moe;
   const Routing& r = e.routing;
+  if (e.capacity_factor > 0)
+    s += fmt::format("; room of experts {:.3} by {}", e.capacity_factor, e.drop_policy == DropPolicy::position ? "position" : "probability");
   s += fmt::format("; experts{}{}{}", e.router_bias ? " of a biased router" : "", e.expert_bias ? " with biases" : "",
                    e.activation == Activation::silu ? "" : fmt::format(" activated by {}", int(e.activation)));
   return s + fmt::format("; moe {} of {} experts in {} of {} groups, {}{}{} by {:.3} aux {:.3} z {:.3}, {} and {} shared", r.top_k, e.experts,
@@ -459,7 +482,11 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.lora.also.clear(); });
   attempt([](Draw& d) { d.recompute.by_type.clear(); });
   attempt([](Draw& d) { d.recompute = {}; });
-  attempt([](Draw& d) { d.terms = {}; });
+  attempt([](Draw& d) { d.terms = d.ahead.terms = {}; });
+  attempt([](Draw& d) { d.ahead.depths = 0; });
+  attempt([](Draw& d) { d.ahead.depths = std::min<Index>(d.ahead.depths, 1); });
+  attempt([](Draw& d) { d.ahead.pattern = d.ahead.pattern.substr(0, 1); });
+  attempt([](Draw& d) { std::fill(d.ahead.pattern.begin(), d.ahead.pattern.end(), '-'); });
   attempt([](Draw& d) { d.masked = false; });
   attempt([](Draw& d) { d.classes = 0; });
   attempt([](Draw& d) { d.tagged = true; });
@@ -473,6 +500,8 @@ std::vector<Draw> simpler(const Draw& from) {
   for (double DropoutConfig::*p : {&DropoutConfig::embedding, &DropoutConfig::residual, &DropoutConfig::attention, &DropoutConfig::head})
     attempt([&](Draw& d) { d.model.dropout.*p = 0; });
   attempt([](Draw& d) { d.model.attention.sinks = false; });
+  attempt([](Draw& d) { d.model.moe.capacity_factor = 0; });
+  attempt([](Draw& d) { d.model.moe.drop_policy = DropPolicy::position; });
   attempt([](Draw& d) { d.model.moe.expert_bias = false; });
   attempt([](Draw& d) { d.model.moe.router_bias = false; });
   attempt([](Draw& d) { d.model.moe.activation = d.model.mlp.activation = Activation::silu; });

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "modules/classes.hpp"
+#include "modules/multi_token.hpp"
 #include "src/engine/engine.hpp"
 
 namespace gyr::testing {
@@ -30,9 +31,10 @@ struct Draw {
   Index bucket_bytes = 1;
   Shard shard = Shard::none;
   RecomputeConfig recompute;
-  LossTerms terms;      // smoothing, or none
-  bool masked = false;  // the objective is masked tokens ...
-  double share = 1;     // ... so many of all, at most
+  LossTerms terms;                // smoothing, or none
+  MultiToken ahead = {0, "", 1};  // tokens further ahead are told ...
+  bool masked = false;            // the objective is masked tokens ...
+  double share = 1;               // ... so many of all, at most
   bool head_bias = true;
   Index classes = 0;  // or so many of texts or, `tagged`, of tokens; 0: none
   bool tagged = false;
@@ -42,6 +44,7 @@ struct Draw {
 
   int ranks() const { return data * pipeline * context * tensor; }
   Layout layout() const;
+  ModelConfig whole_model() const;  // with the objective
   EngineConfig config(int micros_of_a_rank) const;
   // Micro-batch number i of the step, whoever computes it.
   MicroBatch batch(Index i) const;

@@ -46,7 +46,8 @@ class Expected {
     return {x.begin(), x.end()};
   }
   GoldenNumbers in(const std::string& precision, const StoredNames& names) const {
-    GoldenNumbers n{numbers("loss." + precision)[0], numbers("logits." + precision), {}, {}};
+    const std::vector<double> losses = numbers("loss." + precision);
+    GoldenNumbers n{losses[0], {losses.begin() + 1, losses.end()}, numbers("logits." + precision), {}, {}};
     const std::string gradient = "gradient." + precision + ".";
     for (const auto& [name, tensor] : tensors_)
       if (name.starts_with(gradient)) add_gradients(name, name.substr(gradient.size()), names, n);
@@ -142,7 +143,7 @@ Golden read(const std::string& name) {
   Golden g;
   g.name = name;
   g.folder = std::filesystem::exists(root / "families" / name) ? root / "families" / name : root / "huggingface" / name;
-  g.model = read_config_json(g.folder / config_file_name).model;
+  g.model = read_model_folder(g.folder).model;
   if (g.model.objective->name() == std::string_view("mlm"))  // any token may have a label
     g.model.objective = masked_tokens({.share = 1, .head_bias = has_head_bias(*g.model.objective)});
   const Expected expected(g.folder / "expected.safetensors");

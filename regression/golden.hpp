@@ -17,6 +17,7 @@ namespace gyr::testing {
 // In one precision.
 struct GoldenNumbers {
   double loss = 0;
+  std::vector<double> ahead_losses;                      // of tokens further ahead, by depth, where the model tells them
   std::vector<double> logits;                            // (batch, seq_length, columns), or of texts (batch, columns)
   std::map<std::string, std::vector<double>> gradients;  // by our names of the weights
   // Of the tensor that each lies in: where weights are stored in one, some may have gradients that are zero but for rounding (biases of keys without

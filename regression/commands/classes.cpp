@@ -175,8 +175,8 @@ TEST(classes, a_trunk_goes_on_with_another_head) {
   const Words tuned = with(start, {"train.init_head=new", "train.steps=20"});
   const Result r = run(Material::get().train(folder / "classify", tuned));
   ASSERT_EQ(r.code, 0) << r.out << r.err;
-  for (const char* part : {"weights of the trunk are read; new: pooler.dense.weight, pooler.dense.bias, classifier.bias, classifier.weight",
-                           "left out: lm_head.dense.weight"})
+  for (const char* part :
+       {"weights are read; new: pooler.dense.weight, pooler.dense.bias, classifier.bias, classifier.weight", "left out: lm_head.dense.weight"})
     EXPECT_NE(r.out.find(part), std::string::npos) << part << " in " << r.out;
   const auto tuning = losses(folder / "classify");
   EXPECT_NEAR(tuning.at(1), std::log(3.), 0.2);  // of a head that has seen nothing

@@ -130,11 +130,18 @@ cases = {
     "llama_dynamic": ("Llama", dict(decoder, max_position_embeddings=16, rope_parameters=dict(rope_type="dynamic", factor=3.0, rope_theta=50.0)), 2, 33),
     "t5": ("T5", dict(t5), 2, 21),
     "t5_gated": ("T5", dict(t5, feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_decoder_layers=3, d_kv=4, vocab_size=31), 2, 20, [20, 13]),
+    "deepseek_v3_mtp": ("DeepseekV3", dict(deepseek_v3, num_nextn_predict_layers=1), 2, 21),
+    "deepseek_v3_mtp_deep": ("DeepseekV3", dict(deepseek_v3, num_nextn_predict_layers=3, num_hidden_layers=2, vocab_size=31, q_lora_rank=None,
+                                                tie_word_embeddings=True), 2, 20),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # where a case names none
 configs = {"Gemma3": "Gemma3TextConfig"}
 written = 13  # tokens of what a model with an encoder and a decoder writes
 encoders = {"Bert", "ModernBert"}  # which look both ways and do not write; a third of their tokens has labels, and padding stands behind some sequences
+
+
+further = 0.3  # what the mean of the losses of tokens further ahead counts with
+with_copies = {"deepseek_v3_mtp"}  # whose folder holds embedding and head once more beside each module, as the published one does
 
 
 def family_of(name):
@@ -154,6 +161,36 @@ def class_of(name):
     return getattr(transformers, "".join(family_of(name)))
 
 
+def made(name):
+    """The model, and behind its layers, where transformers' class has nothing, a module for each token that is told further ahead."""
+    config = config_of(name)
+    model = class_of(name)(config)
+    for _ in range(cases[name][1].get("num_nextn_predict_layers", 0)):
+        layers = model.model.layers
+        layer, norm = type(layers[0]), lambda: type(model.model.norm)(config.hidden_size, eps=config.rms_norm_eps)
+        module = layer(config, len(layers))
+        module.enorm, module.hnorm, module.shared_head = norm(), norm(), torch.nn.Module()
+        module.eh_proj, module.shared_head.norm = torch.nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False), norm()
+        layers.append(module)
+    return model
+
+
+def told_ahead(model, h, ids):
+    """The losses of DeepSeek-V3's modules (arXiv 2412.19437, section 2.2), of which the k-th reads h of the one before it and the embedding of the
+    token k further on and tells the one behind that. The published folders' eh_proj has the embedding first."""
+    decoder, losses = model.model, []
+    for k, module in enumerate(decoder.layers[model.config.num_hidden_layers:], 1):
+        h, ahead = h[:, :-1], ids[:, k:]
+        x = module.eh_proj(torch.cat([module.enorm(decoder.embed_tokens(ahead)), module.hnorm(h)], dim=-1))
+        length = x.shape[1]
+        mask = torch.full((1, 1, length, length), torch.finfo(x.dtype).min, dtype=x.dtype).triu(1)
+        positions = torch.arange(length)[None]
+        h = module(x, position_embeddings=decoder.rotary_emb(x, positions), attention_mask=mask, position_ids=positions, use_cache=False)
+        logits = model.lm_head(module.shared_head.norm(h))[:, :-1]
+        losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, k + 1:].flatten()))
+    return losses
+
+
 def apart(name):
     """Whether the head has a matrix of its own, of a class that ties both as it is made and not as it is read."""
     return family_of(name)[0] == "T5" and cases[name][1].get("tie_word_embeddings") is False
@@ -163,7 +200,7 @@ def drawn(name, seed):
     """Weights by name, float32."""
     random = torch.Generator().manual_seed(seed)
     with torch.device("meta"):
-        model = class_of(name)(config_of(name))
+        model = made(name)
     weights = {}
     scaled = cases[name][0].startswith("Gemma")  # the embedding by the root of its width, norms by 1 + weight
     learned = list(model.named_parameters())  # a tied matrix once
@@ -193,7 +230,7 @@ def drawn(name, seed):
 
 
 def model_of(name, weights):
-    model = class_of(name)(config_of(name))
+    model = made(name)
     if apart(name):
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
     missing, unexpected = model.load_state_dict(weights, strict=False)
@@ -206,10 +243,16 @@ def model_of(name, weights):
 
 
 def outcome(model, ids, labels, **more):
+    """Logits, loss and gradients; behind the loss those of tokens further ahead, which then have a part in the gradients."""
     model.zero_grad()
+    reads = []
+    norm = model.model.norm.register_forward_pre_hook(lambda _, inputs: reads.append(inputs[0])) if hasattr(getattr(model, "model", None), "norm") else None
     out = model(input_ids=ids, labels=labels, **more)
-    out.loss.backward()
-    return out.logits.detach(), out.loss.detach(), {name: p.grad for name, p in model.named_parameters()}
+    ahead = told_ahead(model, reads[0], ids) if hasattr(model.config, "num_nextn_predict_layers") and reads else []
+    (out.loss + further * sum(ahead) / len(ahead) if ahead else out.loss).backward()
+    if norm:
+        norm.remove()
+    return out.logits.detach(), torch.stack([out.loss, *ahead]).detach(), {name: p.grad for name, p in model.named_parameters()}
 
 
 def stored(family, weights):
@@ -283,7 +326,7 @@ def write_case(name, seed):
     for precision, (logits, loss, gradients) in results.items():
         wanted = {"fp32": torch.float32, "fp64": torch.float64}[precision]
         assert all(x.dtype == wanted for x in (logits, loss, *gradients.values())), precision
-        expected[f"logits.{precision}"], expected[f"loss.{precision}"] = logits, loss.reshape(1)
+        expected[f"logits.{precision}"], expected[f"loss.{precision}"] = logits, loss
         expected.update({f"gradient.{precision}.{weight}": g for weight, g in stored(family, gradients).items()})
     model = model_of(name, weights)
     margin = math.nan
@@ -294,6 +337,13 @@ def write_case(name, seed):
     folder = here / name
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
+    if name in with_copies:
+        file = folder / "model.safetensors"
+        tensors = safetensors.torch.load_file(file)
+        for k in range(model.config.num_hidden_layers, len(model.model.layers)):
+            tensors[f"model.layers.{k}.embed_tokens.weight"] = weights["model.embed_tokens.weight"].clone()
+            tensors[f"model.layers.{k}.shared_head.head.weight"] = weights["lm_head.weight"].clone()
+        safetensors.torch.save_file(tensors, file, metadata={"format": "pt"})
     safetensors.torch.save_file({k: v.contiguous() for k, v in expected.items()}, folder / "expected.safetensors", metadata={
         "torch": torch.__version__, "transformers": transformers.__version__, "python": sys.version.split()[0]})
     for file in folder.iterdir():
@@ -302,7 +352,7 @@ def write_case(name, seed):
     reread.config._experts_implementation = "eager"
     assert torch.equal(outcome(reread, ids, labels, **more)[0], results["fp32"][0]), "from_pretrained reads another model"
     gap = (results["fp32"][0].double() - results["fp64"][0]).abs().max() / results["fp64"][0].abs().max()
-    print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters, loss {results['fp64'][1].item():.6f}, "
+    print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters, loss {results['fp64'][1][0].item():.6f}, "
           f"logits to {results['fp64'][0].abs().max().item():.2f}, fp32 off by {gap:.1e}, margin {margin:.1e}", flush=True)
 
 

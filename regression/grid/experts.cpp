@@ -83,6 +83,35 @@ TEST(experts, gradients_are_those_of_one_rank_with_the_terms_that_balance_them) 
   meet();
 }
 
+// Half of all choices and more are dropped, by place and by weight: as many, and the same, on every grid.
+TEST(experts, without_room_drop_the_same_on_every_grid) {
+  for (const DropPolicy policy : {DropPolicy::position, DropPolicy::probability}) {
+    const auto step_on = [&](Grid& grid) {
+      const int data = grid.layout().size(Axis::data), micros = micros_of_all / data;
+      EngineConfig config = config_of(Routing::sigmoid, true, micros);
+      config.model.moe.capacity_factor = 0.6, config.model.moe.drop_policy = policy;
+      Rig<double> rig(config, grid);
+      const auto source = [&](int micro) {
+        return micro_batch(Index(micro) * data + grid.coordinate(Axis::data), 1, seq_length, rig.engine.model().vocab_size);
+      };
+      StepOutcome outcome{rig.engine.gradients(source, micros, 1), {}};
+      outcome.gradients = gathered_gradients(rig.engine);
+      return outcome;
+    };
+    const StepOutcome one = step_on(alone(2));
+    ASSERT_GT(one.result.dropped_choices, 0.3 * 2 * 2 * double(micros_of_all * seq_length));
+    for (const Shape& s : shapes) {
+      const Layout layout = layout_of(s);
+      Grid* const grid = grid_of(layout);
+      if (!grid) continue;
+      const StepOutcome many = step_on(*grid);
+      EXPECT_EQ(many.result.dropped_choices, one.result.dropped_choices) << layout.text();
+      EXPECT_TRUE(within_limits(errors_of(one, many), DType::f64)) << layout.text() << ": " << errors_of(one, many).worst_gradient();
+    }
+  }
+  meet();
+}
+
 // What the choices of a step make of the biases of both layers, and the load of the fullest expert.
 struct Balanced {
   double load = 0;

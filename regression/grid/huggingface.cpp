@@ -128,6 +128,9 @@ class huggingface : public ::testing::TestWithParam<std::string> {
       const GoldenNumbers& expected = numbers<T>(g);
       const double loss_error = std::abs(result.loss - expected.loss) / expected.loss;
       EXPECT_LE(loss_error, tolerance<T>.loss) << where;
+      ASSERT_EQ(result.ahead_losses.size(), expected.ahead_losses.size()) << where;
+      for (std::size_t k = 0; k < expected.ahead_losses.size(); ++k)
+        EXPECT_LE(std::abs(result.ahead_losses[k] - expected.ahead_losses[k]) / expected.ahead_losses[k], tolerance<T>.loss) << where << " " << k;
       Seen& s = seen()[g.name];
       if (std::is_same_v<T, double>) raise(s.loss, loss_error), ++s.grids;
       const auto gradients = gathered_gradients(rig.engine);

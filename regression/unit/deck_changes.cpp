@@ -141,6 +141,8 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.moe.top_groups", {"2", function}},
                                                                          {"model.moe.bias", {"true", function}},
                                                                          {"model.moe.bias_update_rate", {"0.001", course}},
+                                                                         {"model.moe.capacity_factor", {"0.5", course}},
+                                                                         {"model.moe.token_drop_policy", {"probability", course}},
                                                                          {"model.moe.aux_loss", {"0.1", course}},
                                                                          {"model.moe.z_loss", {"0.1", course}},
                                                                          {"data.prefixes", {"[a]", course}},
@@ -157,6 +159,9 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.mlm.max_ngram", {"3", course}},
                                                                          {"train.mlm.seed", {"7", course}},
                                                                          {"train.mlm.head_bias", {"false", function}},
+                                                                         {"train.mtp.depths", {"2", function}},
+                                                                         {"train.mtp.pattern", {"M", function}},
+                                                                         {"train.mtp.weight", {"0.1", course}},
                                                                          {"train.span_corruption.share", {"0.3", course}},
                                                                          {"train.span_corruption.mean_length", {"2", course}},
                                                                          {"train.span_corruption.end_token", {"7", course}},
@@ -272,6 +277,7 @@ Overrides base_of(const std::string& key) {
   if (key == "model.attention.relative_bias.max_distance") return {without_hybrids[0], without_hybrids[1], "model.attention.relative_bias.buckets=8"};
   if (key == "model.decoder_start_token_id") return {"model.pattern=*>XM", "train.objective=span_corruption"};
   if (key == "model.moe.bias_update_rate") return {"model.moe.bias=true"};
+  if (key == "model.moe.token_drop_policy") return {"model.moe.capacity_factor=0.5"};
   if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
   if (key == "model.latent.rope.attention_factor") return {"model.latent.rope.type=yarn"};

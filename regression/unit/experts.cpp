@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <random>
 
+#include "modules/expert_capacity.hpp"
 #include "modules/layer.hpp"
 #include "regression/cases.hpp"
+#include "regression/seed.hpp"
 #include "regression/testing.hpp"
 
 namespace gyr::testing {
@@ -48,8 +51,9 @@ struct Balance {
   double z = 0;
 };
 
-// One row through the layer; the experts that it chooses, or that it has chosen before.
-Row through(const ModelConfig& c, const Values& w, const Row& x, std::vector<Index>& chosen, Balance& told) {
+// One row through the layer; the experts that it chooses, or that it has chosen before, and of these those that are not dropped.
+Row through(const ModelConfig& c, const Values& w, const Row& x, std::vector<Index>& chosen, const std::vector<Index>& dropped, Balance& told,
+            Row* weights_of_chosen = nullptr) {
   const Routing& r = c.moe.routing;
   const Row h = normed(c, w, layer + "input_layernorm.weight", x), logits = times(w, block + "gate.weight", h);
   Row scores;
@@ -68,7 +72,11 @@ Row through(const ModelConfig& c, const Values& w, const Row& x, std::vector<Ind
   for (std::size_t e = 0; e < scores.size(); ++e) told.share[e] += scores[e] / total;
   for (const Index e : chosen) weights += scores[e], told.count[e] += 1;
   Row y = x;
-  for (const Index e : chosen) add_swiglu(w, fmt::format("{}experts.{}", block, e), h, r.scale * scores[e] / (r.normalize ? weights : 1), y);
+  for (const Index e : chosen) {
+    const double weight = r.scale * scores[e] / (r.normalize ? weights : 1);
+    if (weights_of_chosen) weights_of_chosen->push_back(weight);
+    if (std::count(dropped.begin(), dropped.end(), e) == 0) add_swiglu(w, fmt::format("{}experts.{}", block, e), h, weight, y);
+  }
   if (c.moe.shared_intermediate_size > 0) add_swiglu(w, block + "shared_experts", h, 1, y);
   return y;
 }
@@ -77,19 +85,62 @@ struct Losses {
   double loss = 0, trained_by = 0;
 };
 
-// Of all micro-batches; `choices`: of every row, made here where there are none.
-Losses losses_of(const ModelConfig& c, const Values& w, const std::vector<MicroBatch>& batches, std::vector<std::vector<Index>>& choices) {
+// Of every row the experts that it has chosen, and those that drop it.
+struct Choices {
+  std::vector<std::vector<Index>> chosen, dropped;
+
+  double count_dropped() const {
+    double sum = 0;
+    for (const auto& of_row : dropped) sum += double(of_row.size());
+    return sum;
+  }
+};
+
+Row embedded(const ModelConfig& c, const Values& w, Token token) {
+  const auto row = w.at("model.embed_tokens.weight").begin() + token * c.hidden_size;
+  Row x(row, row + c.hidden_size);
+  for (double& v : x) v *= c.embedding_multiplier;
+  return x;
+}
+
+// What the rows of a sequence choose, and what experts without room drop of it: what ranks behind the first C by place, or by weight.
+void choose(const ModelConfig& c, const Values& w, const std::vector<Row>& rows, Choices& choices) {
+  struct Choice {
+    std::size_t row;
+    double weight;
+  };
+  std::map<Index, std::vector<Choice>> of_expert;
+  const std::size_t first = choices.chosen.size();
+  Balance unused;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    Row weights;
+    through(c, w, rows[i], choices.chosen.emplace_back(), {}, unused, &weights);
+    choices.dropped.emplace_back();
+    for (std::size_t k = 0; k < weights.size(); ++k) of_expert[choices.chosen.back()[k]].push_back({first + i, weights[k]});
+  }
+  if (c.moe.capacity_factor == 0) return;
+  const double even = double(rows.size()) * double(c.moe.routing.top_k) / double(c.moe.experts);
+  const auto room = std::size_t(std::max(1.0, std::ceil(c.moe.capacity_factor * even)));
+  for (auto& [expert, list] : of_expert) {
+    if (c.moe.drop_policy == DropPolicy::probability)
+      std::stable_sort(list.begin(), list.end(), [](const Choice& a, const Choice& b) { return a.weight > b.weight; });
+    for (std::size_t i = room; i < list.size(); ++i) choices.dropped[list[i].row].push_back(expert);
+  }
+}
+
+// Of all micro-batches; `choices` are made here where there are none.
+Losses losses_of(const ModelConfig& c, const Values& w, const std::vector<MicroBatch>& batches, Choices& choices) {
   double sum = 0, labels = 0, balance = 0;
   std::size_t row = 0;
-  choices.resize(batches.size() * batch * seq_length);
+  const bool choose_here = choices.chosen.empty();
   for (const MicroBatch& m : batches)
     for (Index b = 0; b < batch; ++b) {
       Balance told;
-      for (Index i = b * seq_length; i < (b + 1) * seq_length; ++i) {
-        Row x(w.at("model.embed_tokens.weight").begin() + m.tokens[i] * c.hidden_size,
-              w.at("model.embed_tokens.weight").begin() + (m.tokens[i] + 1) * c.hidden_size);
-        for (double& v : x) v *= c.embedding_multiplier;
-        const Row y = through(c, w, x, choices[row++], told);
+      std::vector<Row> rows;
+      for (Index i = b * seq_length; i < (b + 1) * seq_length; ++i) rows.push_back(embedded(c, w, m.tokens[i]));
+      if (choose_here) choose(c, w, rows, choices);
+      for (Index i = b * seq_length; i < (b + 1) * seq_length; ++i, ++row) {
+        const Row y = through(c, w, rows[std::size_t(i - b * seq_length)], choices.chosen[row], choices.dropped[row], told);
         Row logits = times(w, "lm_head.weight", normed(c, w, "model.final_layernorm.weight", y));
         if (m.labels[i] == ignored_label) continue;
         double exps = 0;
@@ -127,10 +178,11 @@ void expect_plain(const ModelConfig& c) {
       for (Index e = 0; e < p->size(); ++e) x(e) = e == 1 || e == 4 ? 100 : 0;
     w[p->weight.name].assign(x.data(), x.data() + x.extent(0));
   }
-  std::vector<std::vector<Index>> choices;
+  Choices choices;
   const Losses plain = losses_of(c, w, batches, choices);
   const StepResult step = rig.engine.gradients([&](int i) { return batches[i]; }, micros, 1);
   EXPECT_NEAR(step.loss, plain.loss, 1e-12);
+  EXPECT_EQ(step.dropped_choices, choices.count_dropped());
   for (const auto& [name, gradient] : gathered_gradients(rig.engine))
     for (std::size_t i = 0; i < gradient.size(); i += std::max<std::size_t>(1, gradient.size() / 9)) {
       const double at = w[name][i], h = 1e-3;
@@ -152,6 +204,77 @@ TEST(experts, are_plain_loops) {
           SCOPED_TRACE(fmt::format("score {}{}{}, {} of 5", int(score), normalize ? " normalized" : "", all_to_two ? " biased" : "", top_k));
           expect_plain(model_of({score, top_k, 1, 1, normalize, 1.7}, all_to_two, top_k == 2 ? 4 : 0));
         }
+}
+
+// With less room than an even share, with none to spare, and with room for all, whichever choices come first.
+TEST(experts, without_room_drop_what_comes_last_or_weighs_least) {
+  for (const DropPolicy policy : {DropPolicy::position, DropPolicy::probability})
+    for (const bool all_to_two : {false, true})
+      for (const double factor : {0.01, 0.5, 1.0, 1.3, 9.0}) {
+        SCOPED_TRACE(fmt::format("policy {}, factor {}{}", int(policy), factor, all_to_two ? " biased" : ""));
+        ModelConfig c = model_of({Routing::sigmoid, 2, 1, 1, true, 1.7}, all_to_two, 4);
+        c.moe.capacity_factor = factor, c.moe.drop_policy = policy;
+        expect_plain(c);
+      }
+}
+
+TEST(experts, drop_nothing_where_a_text_is_only_scored) {
+  EngineConfig config;
+  config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, true, 0);
+  config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = 1;
+  const auto source = [&](int) { return micro_batch(0, batch, seq_length, config.model.vocab_size); };
+  const auto scored = [&](double factor) {
+    config.model.moe.capacity_factor = factor;
+    Rig<double> rig(config, alone(1));
+    return std::pair(rig.engine.evaluate(source, 1), rig.engine.gradients(source, 1, 1).loss);
+  };
+  const auto all = scored(0), some = scored(0.3);
+  EXPECT_EQ(all.first, some.first);
+  EXPECT_GT(std::abs(all.second - some.second), 1e-4);
+}
+
+// Whatever ranks share a sequence, and however: what each keeps of its rows is what one rank keeps of them.
+TEST(experts, room_is_shared_by_the_ranks_of_a_sequence) {
+  std::mt19937 random(seed_of_run());
+  const auto from = [&](Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); };
+  for (int draw = 0; draw < 200; ++draw) {
+    MoeConfig c;
+    c.experts = from(2, 6), c.routing.top_k = from(1, 2), c.capacity_factor = 0.1 * double(from(1, 15));
+    c.drop_policy = from(0, 1) ? DropPolicy::position : DropPolicy::probability;
+    const Index sequences = from(1, 3), ranks = from(2, 5), whole = from(ranks, 23), K = c.routing.top_k;
+    const SequenceOrder order = from(0, 1) ? SequenceOrder::zigzag : SequenceOrder::contiguous;
+    SequenceLayout one{sequences, whole};
+    SharedChoices all;
+    for (Index i = 0; i < sequences * whole; ++i) {
+      const Index first = from(0, c.experts - 1);
+      for (Index k = 0; k < K; ++k) all.chosen.push_back(std::int32_t((first + k) % c.experts)), all.weights.push_back(double(from(1, 4)));
+    }
+    const std::vector<std::int32_t> expected = experts_with_room(c, one, all);
+    SequenceLayout shared = one;
+    shared.seq_length = shared_length(order, whole, ranks), shared.order = order, shared.ranks = ranks, shared.whole = whole;
+    SharedChoices by_rank;
+    const auto visit = [&](Index rank, const auto& visitor) {
+      shared.rank = rank;
+      for (Index b = 0; b < sequences; ++b)
+        for (Index t = 0; t < shared.seq_length; ++t) visitor(b * shared.seq_length + t, b, shared.place(t));
+    };
+    for (Index rank = 0; rank < ranks; ++rank)
+      visit(rank, [&](Index, Index b, Index place) {
+        for (Index k = 0; k < K; ++k) {
+          const bool pads = place >= whole;  // with choices of its own, which count for nothing
+          by_rank.chosen.push_back(pads ? 0 : all.chosen[(b * whole + place) * K + k]);
+          by_rank.weights.push_back(pads ? 9 : all.weights[(b * whole + place) * K + k]);
+        }
+      });
+    for (Index rank = 0; rank < ranks; ++rank) {
+      shared.rank = rank;
+      const std::vector<std::int32_t> mine = experts_with_room(c, shared, by_rank);
+      visit(rank, [&](Index row, Index b, Index place) {
+        for (Index k = 0; k < K; ++k)
+          EXPECT_EQ(mine[row * K + k], place < whole ? expected[(b * whole + place) * K + k] : std::int32_t(c.experts)) << draw << " rank " << rank;
+      });
+    }
+  }
 }
 
 // A bias that no gradient trains has none, no moments, and stays as it is.
@@ -199,10 +322,10 @@ TEST(experts, biases_move_towards_experts_that_fewer_tokens_choose) {
             for (Index e = 0; e < p->size(); ++e) x(e) = 0.02 * double(e);
           w[p->weight.name].assign(x.data(), x.data() + x.extent(0));
         }
-        std::vector<std::vector<Index>> choices;
+        Choices choices;
         losses_of(config.model, w, batches, choices);
         std::vector<double> chosen(config.model.moe.experts, 0.0);
-        for (const auto& row : choices)
+        for (const auto& row : choices.chosen)
           for (const Index e : row) chosen[e] += 1;
         const double mean = double(batch * seq_length * micros * top_k) / double(config.model.moe.experts);
         const StepResult result = rig.engine.train([&](int i) { return batches[i]; }, micros, 1, 1e-2);

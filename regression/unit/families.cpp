@@ -9,6 +9,7 @@
 #include "modules/classes.hpp"
 #include "modules/flops.hpp"
 #include "modules/masking.hpp"
+#include "modules/multi_token.hpp"
 #include "regression/folder.hpp"
 #include "regression/golden.hpp"
 #include "regression/seed.hpp"
@@ -522,6 +523,65 @@ TEST(families, norms_of_gamma_and_beta_are_read_and_keep_their_names) {
   EXPECT_TRUE(contents(g.folder / one_file_name) == contents(folder / "now" / one_file_name));
   export_folder(folder / "checkpoint", folder / "like", {{}, Index(1) << 30, folder / "elsewhere", false}, silent);
   EXPECT_TRUE(contents(folder / "elsewhere" / one_file_name) == contents(folder / "like" / one_file_name));
+}
+
+// A folder with the numbers of another, after a change of some.
+template <class Change>
+void copy_weights(const fs::path& from, const fs::path& to, const Change& change) {
+  fs::create_directories(to);
+  fs::copy_file(from / config_file_name, to / config_file_name);
+  const ModelFolder folder(from);
+  std::vector<safetensors::Tensor> tensors;
+  for (const std::string& name : folder.names()) tensors.push_back(folder.tensor(name));
+  std::sort(tensors.begin(), tensors.end(), safetensors::written_before);
+  safetensors::Writer writer(to / one_file_name, tensors);
+  for (const safetensors::Tensor& tensor : tensors) {
+    std::vector<float> numbers(std::size_t(elements(tensor.shape)));
+    folder.read(tensor.name, whole(tensor.shape), numbers.data(), tensor.shape, whole(tensor.shape));
+    change(tensor.name, numbers);
+    writer.write(numbers.data(), Index(numbers.size() * sizeof(float)));
+  }
+  writer.commit();
+}
+
+TEST(families, modules_of_deepseek_are_there_where_their_weights_are) {
+  const HuggingFaceConfig said = read_config_json(golden("deepseek_v3_mtp").folder / config_file_name);
+  ASSERT_NE(said.ahead, nullptr);
+  EXPECT_EQ(said.model.objective, next_token());
+  EXPECT_EQ(golden("deepseek_v3").model.objective, next_token()) << "which its file says too, and holds none";
+  const ModelConfig& deep = golden("deepseek_v3_mtp_deep").model;
+  EXPECT_EQ(deep.objective->depths(), 3);
+  EXPECT_EQ(all_layers(deep), "L-LELELELE");
+  EXPECT_STREQ(family_for(deep).model_type, "deepseek_v3");
+  ModelConfig others = golden("llama").model;
+  others.objective = multi_token({1, "*-"});
+  EXPECT_NE(std::string(error_of([&] { family_for(others, "llama"); }).what()).find("train.objective is mtp"), std::string::npos);
+  const StoredNames names(*family_called("deepseek_v3"), deep);
+  for (const auto& [ours, theirs] : {std::pair{"mtp.0.enorm.weight", "model.layers.2.enorm.weight"},
+                                     {"mtp.2.norm.weight", "model.layers.4.shared_head.norm.weight"},
+                                     {"mtp.1.layers.0.input_layernorm.weight", "model.layers.3.input_layernorm.weight"},
+                                     {"mtp.1.layers.1.input_layernorm.weight", "model.layers.3.post_attention_layernorm.weight"},
+                                     {"mtp.1.layers.1.feed_forward.experts.4.up_proj.weight", "model.layers.3.mlp.experts.4.up_proj.weight"}})
+    EXPECT_EQ(names.place(ours).name, theirs);
+  EXPECT_EQ(names.copied("model.layers.3.embed_tokens.weight"), embedding_name);
+  EXPECT_EQ(names.copied("model.layers.3.shared_head.head.weight"), embedding_name) << "a tied head is the embedding";
+}
+
+TEST(families, what_modules_have_again_must_be_the_same_and_modules_may_be_left) {
+  const Folder folder;
+  const fs::path from = golden("deepseek_v3_mtp").folder;
+  for (const std::string& copy : {std::string("model.layers.3.embed_tokens.weight"), std::string("model.layers.3.shared_head.head.weight")}) {
+    copy_weights(from, folder / copy, [&](const std::string& name, std::vector<float>& numbers) { numbers.back() += name == copy ? 0.5f : 0; });
+    const Error error = error_of([&] { FolderWeights(folder / copy, golden("deepseek_v3_mtp").model).check(0, 1); });
+    EXPECT_EQ(error.code, Exit::config);
+    for (const std::string& part : {copy, std::string("train.objective=next_token")})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    ModelConfig alone = golden("deepseek_v3_mtp").model;
+    alone.objective = next_token();
+    const FolderWeights weights(folder / copy, alone);
+    weights.check(0, 1);
+    check_weights(weights, declared_weights(alone));
+  }
 }
 
 }  // namespace

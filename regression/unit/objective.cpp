@@ -75,7 +75,9 @@ class Reward final : public Objective {
 };
 
 const RegisteredObjective here({"reward", "a reward of each sequence, for tests",
-                                [](Section&, const Objective&) -> std::shared_ptr<const Objective> { return std::make_shared<Reward>(); }});
+                                [](Section&, const ModelConfig&, const Objective&) -> std::shared_ptr<const Objective> {
+                                  return std::make_shared<Reward>();
+                                }});
 
 // A micro-batch, labelled by the objective.
 MicroBatch labelled(const Objective& objective, const Case& c, Index first) {
@@ -162,7 +164,8 @@ TEST(objective, a_deck_names_one_of_those_there_are) {
     ADD_FAILURE() << "next_tokens is no objective";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::config);
-    for (const char* part : {"run.yaml:1", "train.objective = next_tokens", "allowed: classify | mlm | next_token", "did you mean `next_token`?"})
+    for (const char* part :
+         {"run.yaml:1", "train.objective = next_tokens", "allowed: classify | mlm | mtp | next_token", "did you mean `next_token`?"})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
   }
 }

@@ -90,6 +90,20 @@ TEST(renamed_keys, are_answered_with_their_new_names) {
   EXPECT_NE(said.find("and 21 more"), std::string::npos) << said;
 }
 
+TEST(renamed_keys, of_other_programs_are_answered_with_ours) {
+  Deck deck = Deck::describe();
+  read_run_config(deck);
+  const auto settings = deck.settings();
+  for (const RenamedKey& key : foreign_keys()) {
+    const auto named = [&](std::string_view path) {
+      return std::any_of(settings.begin(), settings.end(), [&](const Declaration& d) { return d.path == path; });
+    };
+    EXPECT_TRUE(named(key.now) && !named(key.before)) << key.before;
+    const std::string change = std::string(key.before) + "=1", answer = fmt::format("{} is called {} here", key.before, key.now);
+    EXPECT_NE(refusal("train: {steps: 1}\n", {change}).find("command line `" + change + "`: " + answer), std::string::npos) << change;
+  }
+}
+
 TEST(renamed_keys, of_a_stored_deck_are_read) {
   const std::string now = effective(Deck::parse(newer, "run.yaml"));
   EXPECT_EQ(effective(Deck::stored(older, "model")), now);

@@ -97,7 +97,7 @@ std::unique_ptr<Evaluation> make_evaluation(const Arguments& a, const RunConfig&
     if (a.prefixes.empty()) settings["split"] = a.split;
     return token_file_evaluation(data, run.model, a.limit);
   }
-  require(std::string_view(run.model.objective->name()) == "next_token", Exit::usage,
+  require(run.model.objective->writes_next_token(), Exit::usage,
           "--text, --lambada, --choices: the model was trained with train.objective = {}, which predicts no next token; give --data",
           run.model.objective->name());
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
@@ -199,7 +199,7 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
 int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
+        const RunConfig run = run_to_read(a.checkpoint, notes_of(runtime));
         evaluate(a, run, runtime);
       },
       true);

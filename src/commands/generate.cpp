@@ -190,7 +190,7 @@ int run(Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         if (!a.batch.empty()) a.prompts = prompts_in(a.batch);
-        const RunConfig run = run_of(a.checkpoint, notes_of(runtime));
+        const RunConfig run = run_to_read(a.checkpoint, notes_of(runtime));
         say_customs(a, notes_of(runtime));
         generate(a, run, runtime);
       },

@@ -6,8 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "modules/expert_capacity.hpp"
 #include "modules/expert_exchange.hpp"
 #include "modules/flops.hpp"
+#include "modules/objective.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/catalogue.hpp"
@@ -159,7 +161,7 @@ std::string recompute_text(const EngineConfig& config, const Layout& layout, int
 
 // Where hybrid blocks and tensor ranks meet: what each share of these would compute.
 std::string mixer_text(const RunConfig& run, const Layout& layout) {
-  if (layout.size(Axis::tensor) == 1 || run.model.pattern.find('P') == std::string::npos) return "";
+  if (layout.size(Axis::tensor) == 1 || all_layers(run.model).find('P') == std::string::npos) return "";
   return "\nMixers (parallel.mixer): forward MFLOP of a token in the two of a P block, on a rank that computes them. What cannot be dealt (key "
          "heads, "
          "groups of\nB and C) is repeated on every rank that has a part; apart, fewer ranks repeat it, but the dearer team is waited for\n" +
@@ -169,9 +171,11 @@ std::string mixer_text(const RunConfig& run, const Layout& layout) {
 // What depends on the routing where experts are dealt, and its bound.
 std::string experts_text(const EngineConfig& config, const Layout& layout) {
   const Routing& routing = config.model.moe.routing;
-  const Index rows = layout.sequences(0, config.micro_batch_size, config.seq_length).rows();
+  const SequenceLayout sequences = layout.sequences(0, config.micro_batch_size, config.seq_length);
+  const Index rows = sequences.rows();
   Communicator ranks("expert", dry_transport(0, layout.expert));
-  const Index room = ExpertExchange::capacity({&ranks, layout.expert_room}, rows, routing.top_k, config.model.moe.experts);
+  const Index room = std::min(ExpertExchange::capacity({&ranks, layout.expert_room}, rows, routing.top_k, config.model.moe.experts),
+                              config.model.moe.experts * most_of_expert(config.model.moe, sequences));
   return fmt::format(
       "a rank has {} of {} in a layer, memory for {} rows of a micro-batch{}; an even routing, which flops and traffic here are of, sends it {}",
       config.model.moe.experts / layout.expert, config.model.moe.experts, room,

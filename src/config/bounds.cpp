@@ -5,6 +5,7 @@
 #include <map>
 
 #include "modules/flops.hpp"
+#include "modules/objective.hpp"
 #include "src/base/limits.hpp"
 #include "src/config/run_config.hpp"
 
@@ -74,7 +75,7 @@ void check_bounds(const RunConfig& run, const Deck& deck) {
   at_most(rows * size_of(m).channels, most_numbers, "numbers of a micro-batch",
           deck.told({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size",
                      "model.mlp.intermediate_size", "model.moe.intermediate_size"}));
-  if (m.pattern.find_first_of("PM") != std::string::npos)
+  if (all_layers(m).find_first_of("PM") != std::string::npos)
     at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_numbers, "numbers of scan states",
             deck.told({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim",
                        "model.mamba.state_size"}));

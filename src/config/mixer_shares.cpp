@@ -6,6 +6,7 @@
 
 #include "modules/attention.hpp"
 #include "modules/mamba.hpp"
+#include "modules/objective.hpp"
 #include "src/base/table.hpp"
 
 namespace gyr {
@@ -62,7 +63,7 @@ int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_
           "leave it 0",
           p.attention_ranks);
   if (p.mixer == Mixer::split) return 0;
-  const bool must = p.mixer == Mixer::apart, hybrid = m.pattern.find('P') != std::string::npos;
+  const bool must = p.mixer == Mixer::apart, hybrid = all_layers(m).find('P') != std::string::npos;
   require(!must || hybrid, Exit::config, "parallel.mixer = apart is for blocks that have both mixers, and model.pattern has no P; set it to split");
   require(!must || p.tensor > 1, Exit::config,
           "parallel.mixer = apart gives some tensor ranks the attention and others the SSM, and there is one; set parallel.tensor to 2 or more, or "

@@ -57,10 +57,11 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   read_init_from(deck);
   Section& model = model_section(deck);
   run.model = read_model_config(model, defaults.model);
-  run.model.objective = read_objective(train_section(deck), *defaults.model.objective);
+  run.model.objective = read_objective(train_section(deck), run.model, *defaults.model.objective);
   if (!run.model.objective->classes().empty()) run.model.tie_word_embeddings = false;
   run.model.lora = read_lora(finetune_section(deck).section("lora", "low-rank adapters"), defaults.model.lora);
   check_source(run.model);
+  run.model.objective->check_model(run.model);
   check_bounds(run.model, model);
   run.data = read_data(data_section(deck), defaults.tokenizer);
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length);
@@ -92,6 +93,12 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
 }
 
 TextLengths RunConfig::lengths() const { return model.objective->lengths(train.seq_length); }
+
+double RunConfig::limited_choices(Index batch) const {
+  if (model.moe.capacity_factor == 0) return 0;
+  const std::string layers = all_layers(model);
+  return double(std::count(layers.begin(), layers.end(), 'E')) * double(batch * lengths().text * model.moe.routing.top_k);
+}
 
 Index RunConfig::largest_batch() const {
   Index most = 0;

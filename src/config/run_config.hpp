@@ -40,6 +40,8 @@ struct RunConfig {
 
   // Of text and source that samples of train.seq_length tokens make.
   TextLengths lengths() const;
+  // Choices of experts in a step of so many sequences, in all layers; 0 where experts have room for all.
+  double limited_choices(Index batch) const;
   // Largest global batch of the run, in sequences.
   Index largest_batch() const;
   // The first of `batch` samples to take where `first` is the next: behind those to be skipped that it would touch.

@@ -4,12 +4,14 @@
 
 #include "modules/flops.hpp"
 #include "modules/head_exchange.hpp"
+#include "modules/objective.hpp"
 #include "src/config/mixer_shares.hpp"
 #include "src/config/run_config.hpp"
 
 namespace gyr {
 
 std::map<std::string, Index> sharded_units(ModelConfig m, bool mixers_apart) {
+  if (m.objective->depths() > 0) m.pattern = all_layers(m), m.objective = next_token();
   if (mixers_apart) std::replace(m.pattern.begin(), m.pattern.end(), 'P', '-');
   std::sort(m.pattern.begin(), m.pattern.end());
   m.pattern.erase(std::unique(m.pattern.begin(), m.pattern.end()), m.pattern.end());  // a layer of each type
@@ -27,6 +29,7 @@ namespace {
 // it, and from no other.
 void check_context(const Layout& layout, const RunConfig& run) {
   const SequenceLayout s = layout.sequences(0, 1, run.train.seq_length);
+  const std::string layers = all_layers(run.model);
   require(
       !s.shared() || s.mode != ContextMode::balanced || run.model.attention.causal, Exit::config,
       "parallel.context_mode = balanced evens out what tokens of a causal model see, and with model.attention.causal = false all see the same; take "
@@ -34,13 +37,13 @@ void check_context(const Layout& layout, const RunConfig& run) {
   if (s.shared() && s.mode == ContextMode::heads)
     for (const auto& [symbols, ranks] : {std::pair{"P", layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor)},
                                          std::pair{"*WB", layout.size(Axis::tensor)}})
-      if (const AttentionConfig& c = run.model.attention; run.model.pattern.find_first_of(symbols) != std::string::npos)
+      if (const AttentionConfig& c = run.model.attention; layers.find_first_of(symbols) != std::string::npos)
         check_head_exchange(std::max<Index>(1, c.num_heads / ranks), std::max<Index>(1, c.num_kv_heads / ranks), s.ranks);
-  if (s.shared() && s.mode == ContextMode::heads && run.model.pattern.find('L') != std::string::npos) {
+  if (s.shared() && s.mode == ContextMode::heads && layers.find('L') != std::string::npos) {
     const Index heads = std::max<Index>(1, run.model.latent.num_heads / layout.size(Axis::tensor));
     check_head_exchange(heads, heads, s.ranks);
   }
-  if (!s.shared() || run.model.pattern.find_first_of("PM") == std::string::npos) return;
+  if (!s.shared() || layers.find_first_of("PM") == std::string::npos) return;
   const Index least = run.model.mamba.conv_kernel - 1, most = run.train.seq_length / std::max<Index>(1, least * s.blocks());
   require(s.block_length() >= least, Exit::config,
           "parallel.context = {}: sequences of {} tokens leave blocks of {}, and a convolution of model.mamba.conv_kernel = {} reads {} before each; "
@@ -52,7 +55,7 @@ void check_context(const Layout& layout, const RunConfig& run) {
 void check_experts(const RunConfig& run, int data) {
   const int ranks = run.parallel.expert, tokens = data * run.parallel.context;
   if (ranks == 1) return;
-  require(run.model.pattern.find('E') != std::string::npos, Exit::config,
+  require(all_layers(run.model).find('E') != std::string::npos, Exit::config,
           "parallel.expert = {} deals the experts of E layers among ranks, and model.pattern has none; leave it 1", ranks);
   require(tokens % ranks == 0, Exit::config, "parallel.expert = {} must divide the {} ranks of data x context", ranks, tokens);
   require(run.model.moe.experts % ranks == 0, Exit::config,

@@ -143,6 +143,8 @@ void list_renamed(const YamlValue& section, const std::string& path, std::vector
     const std::string key = below(path, section.names[i]);
     if (const std::string_view now = name_now(key); !now.empty())
       renamed.push_back(fmt::format("{}: {} is called {} now", section.items[i].where, key, now));
+    else if (const std::string_view here = name_here(key); !here.empty())
+      renamed.push_back(fmt::format("{}: {} is called {} here, and counts with train.objective: mtp", section.items[i].where, key, here));
     else list_renamed(section.items[i], key, renamed);
   }
 }

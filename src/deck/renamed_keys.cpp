@@ -41,6 +41,17 @@ constexpr RenamedKey table[] = {
     {"fault.life", "fault.attempt"},
 };
 
+constexpr RenamedKey foreign[] = {
+    {"model.num_nextn_predict_layers", "train.mtp.depths"}, {"train.num_nextn_predict_layers", "train.mtp.depths"},
+    {"model.mtp_num_layers", "train.mtp.depths"},           {"train.mtp_num_layers", "train.mtp.depths"},
+    {"model.mtp_loss_scaling_factor", "train.mtp.weight"},  {"train.mtp_loss_scaling_factor", "train.mtp.weight"},
+};
+
+std::string_view name_in(std::span<const RenamedKey> keys, std::string_view path) {
+  const auto found = std::find_if(keys.begin(), keys.end(), [&](const RenamedKey& key) { return key.before == path; });
+  return found == keys.end() ? std::string_view() : found->now;
+}
+
 void rename(YamlValue& section, const std::string& path) {
   for (std::size_t i = 0; i < section.names.size(); ++i) {
     const std::string key = path.empty() ? section.names[i] : path + "." + section.names[i];
@@ -53,10 +64,11 @@ void rename(YamlValue& section, const std::string& path) {
 
 std::span<const RenamedKey> renamed_keys() { return table; }
 
-std::string_view name_now(std::string_view path) {
-  const auto found = std::find_if(std::begin(table), std::end(table), [&](const RenamedKey& key) { return key.before == path; });
-  return found == std::end(table) ? std::string_view() : found->now;
-}
+std::string_view name_now(std::string_view path) { return name_in(table, path); }
+
+std::span<const RenamedKey> foreign_keys() { return foreign; }
+
+std::string_view name_here(std::string_view path) { return name_in(foreign, path); }
 
 YamlValue with_names_of_now(YamlValue deck) {
   rename(deck, "");

@@ -18,6 +18,9 @@ struct RenamedKey {
 std::span<const RenamedKey> renamed_keys();
 // The name that the key `path` has now; empty where it was never renamed.
 std::string_view name_now(std::string_view path);
+// Keys as Megatron-LM's options or Hugging Face's config.json name them, where ours stand elsewhere, and what they are called here.
+std::span<const RenamedKey> foreign_keys();
+std::string_view name_here(std::string_view path);
 // The deck with every renamed key under its name of now.
 YamlValue with_names_of_now(YamlValue deck);
 

@@ -6,12 +6,16 @@
 namespace gyr {
 
 Agreed agree_over(Communicator& ranks, const Agreed& mine) {
-  const double local[] = {mine.sum, mine.stop_request, mine.not_finite, mine.expert_load};
+  std::vector<double> local{mine.stop_request, mine.not_finite, mine.expert_load, mine.dropped};
+  const std::size_t shared = local.size();
+  local.insert(local.end(), mine.sums.begin(), mine.sums.end());
   const std::vector<double> all = ranks.gather(local);
-  Agreed agreed;
-  for (std::size_t i = 0; i < all.size(); i += std::size(local))
-    agreed = {agreed.sum + all[i], std::max(agreed.stop_request, all[i + 1]), std::max(agreed.not_finite, all[i + 2]),
-              std::max(agreed.expert_load, all[i + 3])};
+  Agreed agreed{std::vector<double>(mine.sums.size(), 0.0)};
+  for (std::size_t i = 0; i < all.size(); i += local.size()) {
+    agreed.stop_request = std::max(agreed.stop_request, all[i]), agreed.not_finite = std::max(agreed.not_finite, all[i + 1]);
+    agreed.expert_load = std::max(agreed.expert_load, all[i + 2]), agreed.dropped += all[i + 3];
+    for (std::size_t k = 0; k < agreed.sums.size(); ++k) agreed.sums[k] += all[i + shared + k];
+  }
   return agreed;
 }
 
@@ -24,9 +28,10 @@ Agreed agree_in_replica(Grid& grid, const Agreed& mine) {
 
 Agreed agree_from_last_stage(Grid& grid, const Agreed& mine) {
   if (grid.is_dry_run()) return mine;
-  const Agreed replicas = agree_over(grid.group(token_axes), mine);
+  Agreed replicas = agree_over(grid.group(token_axes), mine);
   const bool last = grid.coordinate(Axis::pipeline) == grid.group(Axis::pipeline).size() - 1;
-  return agree_over(grid.group(Axis::pipeline), {last ? replicas.sum : 0, replicas.stop_request, replicas.not_finite, replicas.expert_load});
+  if (!last) replicas.sums.assign(replicas.sums.size(), 0);
+  return agree_over(grid.group(Axis::pipeline), replicas);
 }
 
 }  // namespace gyr

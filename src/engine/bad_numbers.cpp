@@ -6,6 +6,7 @@
 
 #include "kernels/sum.hpp"
 #include "modules/flops.hpp"
+#include "modules/objective.hpp"
 #include "src/parallel/collective_check.hpp"
 
 namespace gyr {
@@ -29,11 +30,11 @@ std::string only_some_replicas(Grid& grid, bool bad) {
   return fmt::format(", by rank{} and not by other replicas of the same numbers (suspect the memory or processor there)", ranks);
 }
 
-// Every weight's name in the order of the model. A tied head is the last, not where the table is.
+// Every weight's name in the order of the model. A table that the last stage has too is there the last, not where the first stage has it.
 std::vector<std::string> names_of(const ModelConfig& model) {
   std::vector<std::string> names;
   for (const Weight& w : declared_weights(model)) names.push_back(w.name);
-  if (model.tie_word_embeddings) names.push_back(names.front());
+  if (shares_embedding(model)) names.push_back(names.front());
   return names;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/upload.hpp"
+#include "modules/read_ahead.hpp"
 
 namespace gyr {
 
@@ -49,8 +50,8 @@ Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Par
     declared([&] { layers_.push_back(layer_type(config_.pattern[i]).make(config_, fmt::format("model.layers.{}", i), parameters)); });
   if (last)
     declared([&] {
-      if (config_.tie_word_embeddings && first) table = &embedding_->table();
-      head_ = config_.objective->head(config_, config_.tie_word_embeddings ? table : nullptr, parameters);
+      if (first) table = &embedding_->table();
+      head_ = config_.objective->head(config_, shares_embedding(config_) ? table : nullptr, parameters);
     });
 }
 
@@ -78,7 +79,7 @@ void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const 
   const SequenceLayout& s = slot.text.sequences;
   const Index rows = s.rows(), most = std::min(rows, s.batch * config_.objective->most_labels(s.whole_length()));
   const auto of_rows = slot.frame.put(Keys::labels, rows);
-  slot.labels = {of_rows, {}, {}, {}};
+  slot.labels = {of_rows};
   upload<Token>(dev, labels, of_rows);
   if (!last() || most == rows) return;
   const auto picked = slot.frame.put(Keys::picked, most), label = slot.frame.put(Keys::picked_labels, most),
@@ -92,6 +93,21 @@ void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const 
     row_of[count] = Token(r), label_of[count] = labels[r], place_of[r] = Token(count), ++count;
   }
   upload<Token>(dev, row_of, picked), upload<Token>(dev, label_of, label), upload<Token>(dev, place_of, place);
+}
+
+// What modules further ahead read and are scored by, where there is a backward.
+void Chunk::look_ahead(Device& dev, Slot& slot, const MicroBatch& batch) const {
+  const SequenceLayout& s = slot.text.sequences;
+  const Index depths = config_.objective->depths();
+  if (!last() || !slot.tape || depths == 0) return;
+  const auto put = slot.frame.put(Keys::ahead, 2 * depths, s.rows());
+  for (Index k = 0; k < depths; ++k) {
+    const auto tokens = flat(rows(put, 2 * k, 1)), labels = flat(rows(put, 2 * k + 1, 1));
+    slot.labels.ahead.push_back({tokens, labels});
+    const ReadAhead whole = read_ahead(1 + k, batch.seq_length, batch.tokens, batch.labels, batch.positions);
+    upload<Token>(dev, share_of<Token>(s, whole.tokens, 0), tokens);
+    upload<Token>(dev, share_of<Token>(s, whole.labels, ignored_label), labels);
+  }
 }
 
 // Where every row stands.
@@ -163,6 +179,7 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   const Arriving text{slot.text, text_keys, both_ways, documents_of(sequences, batch.positions, both_ways)};
   bring(dev, slot, text, share_of<Token>(sequences, batch.tokens, 0));
   label(dev, slot, last() ? share_of<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
+  look_ahead(dev, slot, batch);
   place_whole(dev, slot, text);
   if (source.rows() > 0) {
     const Arriving encoded{slot.source, source_keys, true,

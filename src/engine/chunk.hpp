@@ -110,6 +110,7 @@ class Chunk {
   struct Keys {
     static constexpr Key<Tensor1<Token>> labels{"labels"};
     static constexpr Key<Tensor1<Token>> picked{"labelled rows"}, picked_labels{"their labels"}, places{"places among labelled rows"};
+    static constexpr Key<Tensor2<Token>> ahead{"tokens ahead and their labels"};
     static constexpr Key<Tensor1<std::int32_t>> seen_begins{"where rows begin to see the source"}, seen_ends{"where they see the last of it"};
   };
   // Of a text, and of a source.
@@ -152,6 +153,7 @@ class Chunk {
   void bring(Device&, Slot&, const Arriving&, std::span<const Token> tokens) const;
   void place_seen(Device&, Slot&, std::span<const Index> source_lengths) const;
   void label(Device&, Slot&, std::span<const Token> labels) const;
+  void look_ahead(Device&, Slot&, const MicroBatch&) const;
   // The layer that a part is; null: it is the embedding or the head.
   Layer* layer_of(Index part) const;
   bool in_encoder(Index layer) const { return first_layer_ + layer < layers_of_encoder(config_); }

@@ -7,6 +7,7 @@
 #include "kernels/sum.hpp"
 #include "src/engine/agreement.hpp"
 #include "src/engine/bad_numbers.hpp"
+#include "src/engine/label_counts.hpp"
 
 namespace gyr {
 
@@ -45,7 +46,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
   device_.library = config.products;
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, config.source_length));
   if (config.training && config.reduce_dtype) reduction_.travel_as(*config.reduce_dtype, gradients_);
-  sums_ = weights_.tensor<double>(2);
+  sums_ = weights_.tensor<double>(2 + depths());
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
   if (capacity) {
     stage_.make_slots(capacity->forwards, working_);
@@ -108,14 +109,13 @@ std::vector<MicroBatch> Engine::collect(const MicroBatches& source, int micros) 
   return batches;
 }
 
-Index Engine::labelled(const std::vector<MicroBatch>& batches) {
+std::vector<Index> Engine::labelled(const std::vector<MicroBatch>& batches, Index depths) {
   const Recorder::Span span(grid_.recorder(), "count labels");
   grid_.tell("count labels");
-  if (device_.dry_run()) return Index(batches.size()) * config_.micro_batch_size * config_.seq_length * grid_.group(Axis::data).size();
-  double count = 0;
-  for (const MicroBatch& batch : batches)
-    for (const Token label : batch.labels) count += label != ignored_label;
-  return Index(grid_.group(Axis::data).sum(count));
+  Communicator& replicas = grid_.group(Axis::data);
+  if (device_.dry_run())
+    return std::vector<Index>(1 + depths, Index(batches.size()) * config_.micro_batch_size * config_.seq_length * replicas.size());
+  return label_counts(batches, depths, replicas);
 }
 
 void Engine::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order) {
@@ -143,13 +143,17 @@ void Engine::finish_gradients() {
 
 StepResult Engine::gradients(const MicroBatches& source, int micros, const StepOrder& order) {
   const auto batches = collect(source, micros);
+  const Index depths = this->depths();
+  const std::vector<Index> labels = labelled(batches, depths);
   StepResult result;
-  result.tokens = labelled(batches);
+  result.tokens = labels[0];
   require(result.tokens > 0, Exit::data,
           "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off",
           order.number);
   begin_gradients();
-  run(training_program(micros), batches, {rows(sums_, 0, 1), 1.0 / double(result.tokens), nullptr, config_.seed, order.number});
+  RunOrder what{rows(sums_, 0, 1 + depths), 1.0 / double(result.tokens), nullptr, config_.seed, order.number};
+  for (Index k = 1; k <= depths; ++k) what.ahead_scales.push_back(config_.model.objective->ahead_weight() / double(std::max<Index>(1, labels[k])));
+  run(training_program(micros), batches, what);
   finish_gradients();
   if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().kept_gradients());
   if (hook_) hook_->gradients_are_whole();
@@ -159,18 +163,21 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   auto t = timers_.scope("gradient norm");
   const Recorder::Span span(grid_.recorder(), "gradient norm");
   grid_.tell("gradient norm");
-  optimizer_->add_gradient_squares(device_, rows(sums_, 1, 1));
-  const std::vector<double> mine = to_host(device_, sums_);
-  const double sum = mine[0];
+  optimizer_->add_gradient_squares(device_, rows(sums_, 1 + depths, 1));
+  std::vector<double> mine = to_host(device_, sums_);
+  const double squared = mine.back();
+  mine.pop_back();
+  const bool finite = std::all_of(mine.begin(), mine.end(), [](double sum) { return std::isfinite(sum); });
   expert_choices_ = expert_choices(device_, stage_.parameters().expert_loads());
-  const Agreed squares = agree_in_replica(grid_, {mine[1], order.stop_request, double(!std::isfinite(sum))});
-  result.gradient_norm = std::sqrt(squares.sum);
-  const Agreed loss =
-      agree_from_last_stage(grid_, {sum, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm))),
-                                    fullest_expert(stage_.parameters().expert_loads(), expert_choices_)});
-  result.loss = loss.sum / double(result.tokens);
+  const Agreed squares = agree_in_replica(grid_, {{squared}, order.stop_request, double(!finite)});
+  result.gradient_norm = std::sqrt(squares.sums[0]);
+  const Agreed loss = agree_from_last_stage(
+      grid_, {mine, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm))),
+              fullest_expert(stage_.parameters().expert_loads(), expert_choices_), dropped_choices(stage_.parameters().expert_loads())});
+  result.loss = loss.sums[0] / double(result.tokens);
+  for (Index k = 1; k <= depths; ++k) result.ahead_losses.push_back(loss.sums[k] / double(std::max<Index>(1, labels[k])));
   result.stop_request = loss.stop_request;
-  result.expert_load = loss.expert_load;
+  result.expert_load = loss.expert_load, result.dropped_choices = loss.dropped;
   result.finite = device_.dry_run() || (loss.not_finite == 0 && std::isfinite(result.loss));
   if (!result.finite && config_.must_be_finite) not_finite(order.number, result);
   return result;
@@ -192,9 +199,9 @@ StepResult Engine::train(const MicroBatches& source, int micros, const StepOrder
 
 std::pair<double, Index> Engine::evaluate(const MicroBatches& source, int micros) {
   const auto batches = collect(source, micros);
-  const Index tokens = labelled(batches);
+  const Index tokens = labelled(batches)[0];
   run_forward(batches, nullptr);
-  return {agree_from_last_stage(grid_, {to_host(device_, sums_)[0]}).sum, tokens};
+  return {agree_from_last_stage(grid_, {{to_host(device_, sums_)[0]}}).sums[0], tokens};
 }
 
 Scores Engine::scores(const MicroBatches& source, int micros) {

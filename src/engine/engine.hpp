@@ -37,13 +37,15 @@ struct EngineConfig {
 std::vector<std::string> engine_timer_names();
 
 struct StepResult {
-  double loss = 0;           // mean over labelled tokens of the global batch
-  double gradient_norm = 0;  // before clipping
-  Index tokens = 0;          // labelled tokens of the global batch
-  bool finite = true;        // loss and norm, on every rank
-  bool applied = true;       // the weights have been updated
-  double stop_request = 0;   // the greatest stop request of all ranks
-  double expert_load = 0;    // tokens of the fullest expert of any layer, 1 where all have as many; 0: there are no experts
+  double loss = 0;                        // mean over labelled tokens of the global batch, of what follows each
+  double gradient_norm = 0;               // before clipping
+  Index tokens = 0;                       // labelled tokens of the global batch
+  bool finite = true;                     // loss and norm, on every rank
+  bool applied = true;                    // the weights have been updated
+  double stop_request = 0;                // the greatest stop request of all ranks
+  double expert_load = 0;                 // tokens of the fullest expert of any layer, 1 where all have as many; 0: there are no experts
+  double dropped_choices = 0;             // of tokens, that experts had no room for, in all layers
+  std::vector<double> ahead_losses = {};  // of each depth, where tokens further ahead are told: the mean over those that have a label there
 };
 
 // What a step is told besides its data.
@@ -111,7 +113,9 @@ class Engine final : public ModelState {
   void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
   void run_forward(const std::vector<MicroBatch>&, Scores*);
   std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;
-  Index labelled(const std::vector<MicroBatch>&);
+  // Labelled tokens of the global batch, and of each depth behind them.
+  std::vector<Index> labelled(const std::vector<MicroBatch>&, Index depths = 0);
+  Index depths() const { return config_.training ? config_.model.objective->depths() : 0; }
   void begin_gradients();
   void finish_gradients();
 
@@ -121,7 +125,7 @@ class Engine final : public ModelState {
   Arena working_;  // slots and scratch
   Device device_;
   Arena weights_, gradients_, optimizer_memory_;
-  Tensor1<double> sums_;  // (2) beside the weights: of the losses and of the squared gradients of a step, read together at its end
+  Tensor1<double> sums_;  // (2 + depths) beside the weights: of the losses and of the squared gradients of a step, read together at its end
   Stage stage_;
   std::optional<Optimizer> optimizer_;
   BucketPlan buckets_;

@@ -161,6 +161,7 @@ void Executor::compute(Run& run, const Task& task, const char* what, std::vector
   const Index sequences = Index(run.batches.size()) * slot.text.sequences.batch * grid_.layout().size(Axis::data);
   if (run.with_backwards()) {
     pass.sequence_weight = 1.0 / double(sequences);
+    pass.ahead_scales = run.order.ahead_scales;
     pass.drawn = Drawn{run.order.seed, run.order.step, run.batches[task.micro].first_sample};
     if (source) source->drawn = pass.drawn, source->drawn->seed = ~run.order.seed;  // other numbers than the text's
   }

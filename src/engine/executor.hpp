@@ -16,11 +16,13 @@ using Scores = std::vector<std::vector<RowScore>>;
 
 // What a run over micro-batches gives besides gradients.
 struct RunOrder {
-  Tensor1<double> loss;      // (1) on the device: the last stage adds the losses of the labelled rows of this rank's data coordinate
+  Tensor1<double> loss;      // (1) on the device: the last stage adds the losses of the labelled rows of this rank's data coordinate; with gradients
+                             // behind it those of each depth, where tokens further ahead are told
   double scale = 0;          // of the loss whose gradients are wanted; 0: forwards alone
   Scores* scores = nullptr;  // filled by the last stage, without gradients
   std::uint64_t seed = 0;    // of what is drawn where gradients are wanted ...
   std::int64_t step = 0;     // ... in this step
+  std::vector<double> ahead_scales = {};  // of the losses of each depth
 };
 
 class Executor {

@@ -25,7 +25,14 @@ double sum_of(std::span<const double> chosen) { return std::accumulate(chosen.be
 
 }  // namespace
 
-void clear_choices(Device& dev, const ExpertLoads& loads) {
+double dropped_choices(const ExpertLoads& loads) {
+  double sum = 0;
+  for (const ExpertLoad& load : loads.all()) sum += load.dropped;
+  return sum;
+}
+
+void clear_choices(Device& dev, ExpertLoads& loads) {
+  loads.clear_dropped();
   if (loads.chosen().span() > 0) fill<double>(dev, loads.chosen(), 0);
 }
 

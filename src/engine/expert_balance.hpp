@@ -10,7 +10,7 @@
 namespace gyr {
 
 // On the device: none is chosen yet; and all that ranks with other tokens have counted.
-void clear_choices(Device&, const ExpertLoads&);
+void clear_choices(Device&, ExpertLoads&);
 void sum_choices(Device&, Grid&, const ExpertLoads&);
 
 // How often each expert was chosen, one layer's behind the other's.
@@ -18,6 +18,8 @@ using ExpertChoices = std::vector<double>;
 ExpertChoices expert_choices(Device&, const ExpertLoads&);
 // The most chosen expert of any layer of this rank by what an even share is; 0: no expert was chosen.
 double fullest_expert(const ExpertLoads&, const ExpertChoices&);
+// Choices of this rank's rows that experts had no room for.
+double dropped_choices(const ExpertLoads&);
 // Moves the biases that this rank keeps, but for those that are frozen.
 void move_biases(Device&, const ExpertLoads&, const ExpertChoices&, double rate, const OptimizerConfig&);
 

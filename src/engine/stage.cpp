@@ -41,11 +41,11 @@ void Stage::fill(const std::function<void(ParameterList, const Arrived&)>& load)
 }
 
 Parameter* Stage::shared_embedding() {
-  if (!config_.tie_word_embeddings || first() == last()) return nullptr;
-  return first() ? &chunks_.front()->embedding()->table() : &head().weight();
+  if (!shares_embedding(config_) || first() == last()) return nullptr;
+  return first() ? &chunks_.front()->embedding()->table() : &head().table();
 }
 
-// A head that is tied to this rank's table uses that besides its own weights.
+// A head that shares this rank's table uses that besides its own weights.
 BucketPlan Stage::buckets() const {
   BucketPlan plan;
   plan.shard = parameters_.shard();
@@ -60,9 +60,9 @@ BucketPlan Stage::buckets() const {
     }
   }
   if (last())
-    if (const int tied = parameters_.bucket_of(chunks_.back()->head()->weight().group());
-        !std::count(plan.buckets.back().begin(), plan.buckets.back().end(), tied))
-      plan.buckets.back().push_back(tied);
+    for (const Parameter* used : {&chunks_.back()->head()->weight(), &chunks_.back()->head()->table()})
+      if (const int bucket = parameters_.bucket_of(used->group()); !std::count(plan.buckets.back().begin(), plan.buckets.back().end(), bucket))
+        plan.buckets.back().push_back(bucket);
   return plan;
 }
 

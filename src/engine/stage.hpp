@@ -69,7 +69,7 @@ class Stage {
   enum class Rows { all, last };
   AnyTensor2 logits(Device&, Rows);
   Head& head() { return *chunks_.back()->head(); }
-  // The embedding's or tied head's weight, where this stage shares it with the other end of the pipeline; otherwise null.
+  // The embedding's matrix, where this stage shares it with the other end of the pipeline; otherwise null.
   Parameter* shared_embedding();
 
  private:

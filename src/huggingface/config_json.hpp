@@ -25,6 +25,8 @@ struct HuggingFaceConfig {
   bool norm_before_gate = true;                        // mamba_norm_before_gate, which means nothing where there is no norm
   Index positions = 8192;                              // max_position_embeddings: bookkeeping, no limit of the model
   std::vector<std::string> notes;                      // what was not taken over, a sentence each
+  std::shared_ptr<const Objective> ahead;              // of the model with modules that tell tokens further ahead, where the file speaks of
+                                                       // some: whether they are there, the weights tell
 };
 
 // The file as it stands: what it does not say is transformers' default, except the base of the rotary positions, whose default changed

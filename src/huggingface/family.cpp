@@ -41,11 +41,11 @@ namespace {
 std::map<std::string, std::string> function_of(const ModelConfig& m) {
   std::set<std::string> used, unused;
   for (const LayerSection& section : layer_sections()) unused.insert(section.name);
-  for (const char symbol : m.pattern)
+  for (const char symbol : all_layers(m))
     for (const LayerSection& section : layer_type(symbol).sections) used.insert(section.name), unused.erase(section.name);
   Deck deck = Deck::parse("{}", "a model");
   read_model_config(deck.section("model", "", Effect::function), m);
-  read_objective(deck.section("train", ""), *m.objective);  // has a head of its own
+  read_objective(deck.section("train", ""), m, *m.objective);  // has a head of its own
   std::map<std::string, std::string> values;
   for (const Declaration& d : deck.settings()) {
     const bool idle = std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return d.path.starts_with("model." + name + "."); });
@@ -69,7 +69,9 @@ Loss lost(const Family& family, const ModelConfig& m) {
   config.model = m;
   std::map<std::string, std::string> back;
   try {
-    back = function_of(parse_config_json(write_config_json(config, family), family.model_type).model);
+    HuggingFaceConfig read = parse_config_json(write_config_json(config, family), family.model_type);
+    if (read.ahead && m.objective->depths() > 0) read.model.objective = read.ahead;
+    back = function_of(read.model);
   } catch (const Error& error) {
     return {std::size_t(-1), error.what()};
   }
@@ -105,12 +107,11 @@ const Family& family_for(const ModelConfig& m, const std::string& preferred) {
        nearest->architecture, least.told);
 }
 
-LayerName layer_name(const std::string& weight) {
-  constexpr std::string_view layers = "model.layers.";
-  if (!weight.starts_with(layers)) return {};
+LayerName layer_name(const std::string& weight, std::string_view begin) {
+  if (!weight.starts_with(begin)) return {};
   LayerName name;
   const char* const end = weight.data() + weight.size();
-  const auto [rest, error] = std::from_chars(weight.data() + layers.size(), end, name.layer);
+  const auto [rest, error] = std::from_chars(weight.data() + begin.size(), end, name.layer);
   if (error != std::errc() || rest == end || *rest != '.') return {};
   name.rest.assign(rest + 1, end);
   return name;

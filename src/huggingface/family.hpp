@@ -24,6 +24,8 @@ struct Family {
   StoredPlace (*place)(const ModelConfig&, const std::string& weight);
   const char* prefix = "";                                   // of all names but the head's, which folders may leave out
   bool (*passes_over)(const std::string& tensor) = nullptr;  // tensors that are no weights and may be there; null: none may
+  // Under which further names a folder may hold a weight once more; null: under none.
+  std::vector<std::string> (*copies)(const ModelConfig&, const std::string& weight) = nullptr;
 };
 
 // In the order in which a model that several can say is given to one; the first calls weights as we do.
@@ -34,11 +36,11 @@ const Family* family_called(const std::string& model_type, const std::string& ar
 // Exit::config naming what stands in the way of the nearest one.
 const Family& family_for(const ModelConfig&, const std::string& preferred = "");
 
-// Weights called model.layers.N.REST with N and REST apart; `layer` is -1 for others.
+// Weights called model.layers.N.REST, or N.REST behind another beginning, with N and REST apart; `layer` is -1 for others.
 struct LayerName {
   Index layer = -1;
   std::string rest;
 };
-LayerName layer_name(const std::string& weight);
+LayerName layer_name(const std::string& weight, std::string_view begin = "model.layers.");
 
 }  // namespace gyr

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "modules/objective.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/config_json.hpp"
@@ -184,9 +185,9 @@ Index ModelFolder::bytes_read() const {
 
 namespace {
 
-// Whether embedding and head are the same numbers in the rows of one of `parts` parts.
-bool same_rows(const ModelFolder& folder, const StoredNames& names, int part, int parts) {
-  const TensorReader a = folder.open(names.embedding()), b = folder.open(names.head());
+// Whether two matrices are the same numbers in the rows of one of `parts` parts.
+bool same_rows(const ModelFolder& folder, const std::string& one, const std::string& other, int part, int parts) {
+  const TensorReader a = folder.open(one), b = folder.open(other);
   if (a.shape != b.shape || a.shape.empty() || a.shape[0] == 0) return a.shape == b.shape;
   const Index rows = a.shape[0], row = elements(a.shape) / rows, slab = std::max<Index>(1, (Index(1) << 20) / row);
   std::vector<std::byte> stored;
@@ -208,7 +209,24 @@ bool same_rows(const ModelFolder& folder, const StoredNames& names, int part, in
 }  // namespace
 
 bool head_is_tied(const ModelFolder& folder, const StoredNames& names) {
-  return !folder.has(names.embedding()) || !folder.has(names.head()) || same_rows(folder, names, 0, 1);
+  return !folder.has(names.embedding()) || !folder.has(names.head()) || same_rows(folder, names.embedding(), names.head(), 0, 1);
+}
+
+HuggingFaceConfig read_model_folder(const std::filesystem::path& path) {
+  HuggingFaceConfig config = read_config_json(path / config_file_name);
+  if (!has_weights(path)) return config;
+  const ModelFolder folder(path);
+  if (const StoredNames names = names_in(path, config.model); config.model.tie_word_embeddings && !head_is_tied(folder, names)) {
+    config.model.tie_word_embeddings = false;
+    config.notes.push_back(
+        fmt::format("{}: tie_word_embeddings is true, and {} is stored beside another {}: each is used as it is stored, as transformers does",
+                    (path / config_file_name).string(), names.head(), names.embedding()));
+  }
+  if (!config.ahead) return config;
+  ModelConfig all = config.model;
+  all.objective = config.ahead;
+  if (folder.has(names_in(path, all).place("mtp.0.enorm.weight").name)) config.model = std::move(all);
+  return config;
 }
 
 StoredNames names_in(const std::filesystem::path& folder, const Family& family, const ModelConfig& model) {
@@ -229,6 +247,19 @@ StoredNames names_in(const std::filesystem::path& folder, const ModelConfig& mod
   return names_in(folder, *family_called(stored.model_type, stored.architecture), model);
 }
 
+FolderWeights::FolderWeights(const std::filesystem::path& folder, const ModelConfig& model)
+    : folder_(folder), names_(names_in(folder, model)), tied_(model.tie_word_embeddings) {
+  std::error_code error;
+  if (model.objective->depths() > 0 || !std::filesystem::exists(folder / config_file_name, error)) return;
+  const HuggingFaceConfig stored = read_config_json(folder / config_file_name);
+  if (!stored.ahead) return;
+  ModelConfig all = model;
+  all.objective = stored.ahead;
+  const StoredNames with_modules = names_in(folder, all);
+  for (const std::string& name : folder_.names())
+    if (names_.weights(name).empty() && (!with_modules.weights(name).empty() || !with_modules.copied(name).empty())) left_out_.insert(name);
+}
+
 std::string FolderWeights::key(const std::string& weight) const {
   const std::string name = names_.place(weight).name;
   return tied_ && weight == embedding_name && !folder_.has(name) && folder_.has(names_.head()) ? names_.head() : name;
@@ -242,16 +273,23 @@ TensorReader FolderWeights::open(const std::string& weight, DType) const {
 
 std::vector<std::string> FolderWeights::keys() const {
   std::vector<std::string> keys = folder_.names();
-  std::erase_if(keys, [&](const std::string& name) { return names_.passes_over(name); });
+  std::erase_if(keys, [&](const std::string& name) { return names_.passes_over(name) || !names_.copied(name).empty() || left_out_.contains(name); });
   if (tied_ && folder_.has(names_.embedding())) std::erase(keys, names_.head());
   return keys;
 }
 
 void FolderWeights::check(int rank, int ranks) const {
-  if (!tied_ || !folder_.has(names_.embedding()) || !folder_.has(names_.head())) return;
-  require(same_rows(folder_, names_, rank, ranks), Exit::config,
-          "{}: {} is another matrix than {}, and the deck's head is tied; set model.tie_word_embeddings=false", name(), names_.head(),
-          names_.embedding());
+  if (tied_ && folder_.has(names_.embedding()) && folder_.has(names_.head()))
+    require(same_rows(folder_, names_.embedding(), names_.head(), rank, ranks), Exit::config,
+            "{}: {} is another matrix than {}, and the deck's head is tied; set model.tie_word_embeddings=false", name(), names_.head(),
+            names_.embedding());
+  for (const std::string& tensor : folder_.names())
+    if (const std::string weight = names_.copied(tensor); !weight.empty())
+      require(
+          same_rows(folder_, key(weight), tensor, rank, ranks), Exit::config,
+          "{}: {} is another matrix than {}, and modules that tell tokens further ahead share embedding and head with the model; leave the modules "
+          "out with train.objective=next_token",
+          name(), tensor, key(weight));
 }
 
 }  // namespace gyr

@@ -2,9 +2,11 @@
 // The weights of a folder as Hugging Face's libraries write it: model.safetensors, or shards that model.safetensors.index.json lists.
 #pragma once
 
+#include <set>
 #include <unordered_map>
 
 #include "src/checkpoint/weight_source.hpp"
+#include "src/huggingface/config_json.hpp"
 #include "src/huggingface/safetensors.hpp"
 #include "src/huggingface/stored_names.hpp"
 
@@ -63,29 +65,34 @@ class ModelFolder {
 // and differ, in one number or in shape.
 bool head_is_tied(const ModelFolder&, const StoredNames&);
 
+// config.json of a folder, and of what it leaves open what the weights say, where they are there: whether the head is tied, and whether there are
+// modules that tell tokens further ahead.
+HuggingFaceConfig read_model_folder(const std::filesystem::path&);
+
 // The names that weights of a model have in a folder, spelt as its weights are: as the family of its config.json calls them or, where there is none,
 // our own; or as a given family calls them.
 StoredNames names_in(const std::filesystem::path& folder, const Family&, const ModelConfig&);
 StoredNames names_in(const std::filesystem::path& folder, const ModelConfig&);
 
-// A folder as the source of a model's weights. Where the head is tied, the one matrix may be stored under its name, the embedding's, or both.
+// A folder as the source of a model's weights. Where the head is tied, the one matrix may be stored under its name, the embedding's, or both. Modules
+// that tell tokens further ahead are left out where the model has none.
 class FolderWeights : public WeightSource {
  public:
-  FolderWeights(const std::filesystem::path& folder, const ModelConfig& model)
-      : folder_(folder), names_(names_in(folder, model)), tied_(model.tie_word_embeddings) {}
+  FolderWeights(const std::filesystem::path& folder, const ModelConfig& model);
 
   const ModelFolder& folder() const { return folder_; }
   std::string name() const override { return folder_.name(); }
   std::string key(const std::string& weight) const override;
   std::vector<std::string> keys() const override;
   TensorReader open(const std::string& weight, DType) const override;
-  // Exit::config where a head that the model does not have is another matrix than its embedding.
+  // Exit::config where a head that the model does not have is another matrix than its embedding, or what is there twice another one than it is again.
   void check(int rank, int ranks) const override;
 
  private:
   ModelFolder folder_;
   StoredNames names_;
   bool tied_;
+  std::set<std::string> left_out_;  // tensors of modules, and what these have again
 };
 
 }  // namespace gyr

@@ -31,6 +31,9 @@ StoredNames::StoredNames(const Family& family, const ModelConfig& model, Spellin
     const StoredPlace place = place_of(w.name);
     weights_[place.name].push_back(w.name);
     places_[w.name] = place;
+    if (!family.copies) continue;
+    copies_[w.name] = family.copies(model, w.name);
+    for (const std::string& copy : copies_[w.name]) copied_[copy] = w.name;
   }
 }
 
@@ -39,10 +42,23 @@ StoredPlace StoredNames::place(const std::string& weight) const {
   return found == places_.end() ? StoredPlace{weight} : found->second;
 }
 
-const std::vector<std::string>& StoredNames::weights(const std::string& tensor) const {
+namespace {
+
+const std::vector<std::string>& listed(const std::map<std::string, std::vector<std::string>>& lists, const std::string& name) {
   static const std::vector<std::string> none;
-  const auto found = weights_.find(tensor);
-  return found == weights_.end() ? none : found->second;
+  const auto found = lists.find(name);
+  return found == lists.end() ? none : found->second;
+}
+
+}  // namespace
+
+const std::vector<std::string>& StoredNames::weights(const std::string& tensor) const { return listed(weights_, tensor); }
+
+const std::vector<std::string>& StoredNames::copies(const std::string& weight) const { return listed(copies_, weight); }
+
+std::string StoredNames::copied(const std::string& tensor) const {
+  const auto found = copied_.find(tensor);
+  return found == copied_.end() ? "" : found->second;
 }
 
 bool StoredNames::passes_over(const std::string& tensor) const {

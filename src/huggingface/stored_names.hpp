@@ -30,13 +30,17 @@ class StoredNames {
   StoredPlace place(const std::string& weight) const;
   // What lies in a tensor: nothing where it is none of the model's.
   const std::vector<std::string>& weights(const std::string& tensor) const;
+  // Under which other names it may be there once more, and which weight such a tensor is again; empty: none.
+  const std::vector<std::string>& copies(const std::string& weight) const;
+  std::string copied(const std::string& tensor) const;
   // Whether the folder may hold such a tensor beside the weights: what transformers computes anew.
   bool passes_over(const std::string& tensor) const;
 
  private:
   const Family* family_;
   std::map<std::string, StoredPlace> places_;
-  std::map<std::string, std::vector<std::string>> weights_;
+  std::map<std::string, std::vector<std::string>> weights_, copies_;
+  std::map<std::string, std::string> copied_;
   std::string embedding_, head_;
 };
 

@@ -101,16 +101,25 @@ std::vector<std::string> names_of_tied(const fs::path& like, const StoredNames& 
   return found.empty() ? std::vector<std::string>{names.embedding()} : found;
 }
 
+// Under which names a weight is stored: where there is a folder to follow, those further ones that it has.
+std::vector<std::string> names_of(const std::string& weight, const StoredNames& names, bool is_tied, const fs::path& like) {
+  std::vector<std::string> all = is_tied && weight == embedding_name ? names_of_tied(like, names) : std::vector{names.place(weight).name};
+  const bool follows = !names.copies(weight).empty() && !like.empty() && has_weights(like);
+  const std::optional<ModelFolder> stored = follows ? std::optional<ModelFolder>(std::in_place, like) : std::nullopt;
+  for (const std::string& copy : names.copies(weight))
+    if (!stored || stored->has(copy)) all.push_back(copy);
+  return all;
+}
+
 // A job for every tensor of the folder that is to be.
 std::vector<Job> jobs_of(const CheckpointFile& file, const ModelConfig& model, const std::vector<Weight>& weights, const StoredNames& names,
                          const ExportOptions& options, const fs::path& like) {
   std::vector<Job> jobs;
   for (const Weight& w : weights) {
     if (w.of_adapter) continue;  // added to what it stands beside
-    const bool tied = model.tie_word_embeddings && w.name == embedding_name;
     const StoredPlace place = names.place(w.name);
     if (names.weights(place.name).front() != w.name) continue;  // lies in one that has been
-    for (const std::string& name : tied ? names_of_tied(like, names) : std::vector<std::string>{place.name})
+    for (const std::string& name : names_of(w.name, names, model.tie_word_embeddings, like))
       jobs.push_back(job_of(file, model.lora, names, name, w.name, options.type));
   }
   return jobs;

@@ -21,6 +21,23 @@ std::vector<Weight> head_of(const ModelConfig& model) {
   return weights;
 }
 
+// What is drawn of the head of `model`, and what is left of that which is stored.
+struct Heads {
+  std::vector<Weight> drawn, left;
+};
+Heads heads_of(const ModelConfig& model, const ModelConfig& stored) {
+  Heads heads{head_of(model), head_of(stored)};
+  const Objective &a = *model.objective, &b = *stored.objective;
+  if (!a.writes_next_token() || !b.writes_next_token() || a.depths() == b.depths()) return heads;
+  const auto take = [](std::vector<Weight>& from, const std::vector<Weight>& common) {
+    std::erase_if(from,
+                  [&](const Weight& w) { return std::any_of(common.begin(), common.end(), [&](const Weight& c) { return c.name == w.name; }); });
+  };
+  const std::vector<Weight> all = heads.drawn;
+  take(heads.drawn, heads.left), take(heads.left, all);
+  return heads;
+}
+
 std::string names_of(const std::vector<Weight>& weights) {
   std::string names;
   for (const Weight& w : weights)
@@ -32,20 +49,23 @@ std::string names_of(const std::vector<Weight>& weights) {
 
 std::unique_ptr<WeightSource> open_trunk(const std::filesystem::path& path, const ModelConfig& model, std::uint64_t seed) {
   const ModelConfig stored = defaults_of(path).model;
-  return drawn_beside(open_weights(path, stored), head_of(stored), head_of(model), seed);
+  Heads heads = heads_of(model, stored);
+  return drawn_beside(open_weights(path, stored), std::move(heads.left), std::move(heads.drawn), seed);
 }
 
 std::string text_of_new_head(const std::filesystem::path& path, const ModelConfig& model) {
-  const std::vector<Weight> head = head_of(model);
-  return fmt::format("{} weights of the trunk are read; new: {}; left out: {}", declared_weights(model).size() - head.size(), names_of(head),
-                     names_of(head_of(defaults_of(path).model)));
+  const Heads heads = heads_of(model, defaults_of(path).model);
+  return fmt::format("{} weights are read; new: {}; left out: {}", declared_weights(model).size() - heads.drawn.size(), names_of(heads.drawn),
+                     names_of(heads.left));
 }
 
 void require_same_head(const std::filesystem::path& path, const ModelConfig& model) {
   const std::shared_ptr<const Objective> kept = defaults_of(path).model.objective;
   const Objective &stored = *kept, &wanted = *model.objective;
-  require(std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size(), Exit::config,
-          "{}: its head is of train.objective = {} ({} classes), and the deck's of {} ({}); train.init_head=new keeps the trunk and draws the head",
+  const bool leaves_modules = stored.writes_next_token() && wanted.writes_next_token() && wanted.depths() == 0;
+  require(leaves_modules || (std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size()), Exit::config,
+          "{}: its head is of train.objective = {} ({} classes), and the deck's of {} ({}); train.init_head=new reads the trunk, and draws the head "
+          "or what is new of it",
           path.string(), stored.name(), stored.classes().size(), wanted.name(), wanted.classes().size());
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A model that exists as the beginning of one with another head: the trunk, whose weights are called model.*, is read, and the head is drawn as a run
-// without a beginning draws it.
+// without a beginning draws it. Where both write texts and differ in how many tokens further ahead are told, what both heads have is read too, so
+// that the modules alone are new.
 #pragma once
 
 #include <filesystem>

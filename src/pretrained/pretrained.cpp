@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "modules/objective.hpp"
 #include "src/checkpoint/header.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/family.hpp"
@@ -29,14 +30,8 @@ std::string dtype_of_weights(const fs::path& folder, const StoredNames& names) {
 std::string precision_for(const std::string& dtype) { return dtype == "bfloat16" ? "bf16" : dtype == "float64" ? "fp64" : "fp32"; }
 
 RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
-  HuggingFaceConfig config = read_config_json(folder / config_file_name);
+  const HuggingFaceConfig config = read_model_folder(folder);
   const StoredNames names = names_in(folder, config.model);
-  if (config.model.tie_word_embeddings && has_weights(folder) && !head_is_tied(ModelFolder(folder), names)) {
-    config.model.tie_word_embeddings = false;
-    config.notes.push_back(
-        fmt::format("{}: tie_word_embeddings is true, and {} is stored beside another {}: each is used as it is stored, as transformers does",
-                    (folder / config_file_name).string(), names.head(), names.embedding()));
-  }
   for (const std::string& text : config.notes)
     if (note) note(text);
   RunDefaults defaults;
@@ -84,6 +79,12 @@ RunConfig run_of(const fs::path& model, const Note& note) {
   if (!is_model_folder(model)) return run_of_checkpoint(model);
   Deck deck = Deck::parse(deck_of_folder(model, defaults_of_folder(model, note)), model.string());
   return read_run_config(deck);
+}
+
+RunConfig run_to_read(const fs::path& model, const Note& note) {
+  RunConfig run = run_of(model, note);
+  if (auto objective = run.model.objective->without_training()) run.model.objective = std::move(objective);
+  return run;
 }
 
 }  // namespace gyr

@@ -17,6 +17,9 @@ RunDefaults defaults_of(const std::filesystem::path& model, const Note& note = {
 // The run the model came from; of a folder, one that would start from it.
 RunConfig run_of(const std::filesystem::path& model, const Note& note = {});
 
+// The same of the model as it is read where nothing is trained, without weights that training alone needs.
+RunConfig run_to_read(const std::filesystem::path& model, const Note& note = {});
+
 // What says how the model is to be used; of a checkpoint what it carries, which is nothing where no folder was at its beginning.
 Companions companions_of(const std::filesystem::path& model, const Note& note = {});
 

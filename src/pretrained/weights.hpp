@@ -6,7 +6,8 @@
 
 namespace gyr {
 
-// A checkpoint, or a folder with config.json and safetensors. Exit::missing, Exit::data.
+// A checkpoint, or a folder with config.json and safetensors; modules that tell tokens further ahead are left out where the model has none.
+// Exit::missing, Exit::data.
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path&, const ModelConfig&);
 
 // The weights alone, with an optimizer that has seen nothing, or into weights that have none. Collective over the grid; errors as

@@ -18,26 +18,28 @@ Json maybe(const std::optional<double>& x) { return x ? Json(*x) : nullptr; }
 }  // namespace
 
 std::string json_of(const StepReport& r) {
-  const Json json = {{"kind", "step"},
-                     {"time", r.time},
-                     {"step", r.step},
-                     {"steps", r.steps},
-                     {"consumed_samples", r.samples},
-                     {"consumed_tokens", r.tokens},
-                     {"global_batch", r.global_batch_size},
-                     {"seconds", r.seconds},
-                     {"tokens_per_second", r.tokens_per_second},
-                     {"tflops_per_rank", r.tflops},
-                     {"mfu", maybe(r.mfu)},
-                     {"learning_rate", r.learning_rate},
-                     {"loss", r.loss},
-                     {"grad_norm", r.grad_norm},
-                     {"params_norm", maybe(r.params_norm)},
-                     {"expert_load", maybe(r.expert_load)},
-                     {"skipped", r.skipped},
-                     {"nans", r.nans},
-                     {"memory_bytes", r.memory_bytes},
-                     {"seconds_left", r.seconds_left}};
+  Json json = {{"kind", "step"},
+               {"time", r.time},
+               {"step", r.step},
+               {"steps", r.steps},
+               {"consumed_samples", r.samples},
+               {"consumed_tokens", r.tokens},
+               {"global_batch", r.global_batch_size},
+               {"seconds", r.seconds},
+               {"tokens_per_second", r.tokens_per_second},
+               {"tflops_per_rank", r.tflops},
+               {"mfu", maybe(r.mfu)},
+               {"learning_rate", r.learning_rate},
+               {"loss", r.loss},
+               {"grad_norm", r.grad_norm},
+               {"params_norm", maybe(r.params_norm)},
+               {"expert_load", maybe(r.expert_load)},
+               {"skipped", r.skipped},
+               {"nans", r.nans},
+               {"memory_bytes", r.memory_bytes},
+               {"seconds_left", r.seconds_left}};
+  if (r.dropped_choices) json["dropped_choices"] = *r.dropped_choices;
+  if (!r.mtp_losses.empty()) json["mtp_losses"] = r.mtp_losses;
   return json_text(json);
 }
 

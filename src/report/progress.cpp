@@ -66,6 +66,7 @@ std::string step_line(const StepReport& r) {
   field("learning rate", fmt::format("{:.6E}", r.learning_rate));
   field("global batch size", fmt::format("{:5}", r.global_batch_size));
   field("lm loss", fmt::format("{:.6E}", r.loss));
+  for (std::size_t k = 0; k < r.mtp_losses.size(); ++k) field(fmt::format("mtp_{} loss", k + 1), fmt::format("{:.6E}", r.mtp_losses[k]));
   field("loss scale", "1.0");  // bf16 needs none
   field("grad norm", fmt::format("{:.3f}", r.grad_norm));
   if (r.params_norm) field("params norm", fmt::format("{:.3f}", *r.params_norm));
@@ -73,6 +74,7 @@ std::string step_line(const StepReport& r) {
   field("number of nan iterations", fmt::format("{:3}", r.nans));
   field("tokens per second", fmt::format("{:.1f}", r.tokens_per_second));  // ours stand after the last field of theirs
   if (r.expert_load) field("fullest expert", fmt::format("{:.3f}", *r.expert_load));
+  if (r.dropped_choices) field("dropped choices (%)", fmt::format("{:.3f}", *r.dropped_choices * 100));
   if (r.mfu) field("MFU (%)", fmt::format("{:.2f}", *r.mfu * 100));
   field("memory (MiB)", fmt::format("{:.1f}", double(r.memory_bytes) / (1 << 20)));
   field("time left", duration(r.seconds_left));

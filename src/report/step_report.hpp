@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "kernels/scalar.hpp"
 
@@ -19,13 +20,15 @@ struct StepReport {
   double tflops = 0;              // 10^12 floating-point operations per second and rank
   std::optional<double> mfu;      // 0..1: tflops as a part of the rank's peak, where the peak is known
   double learning_rate = 0;
-  double loss = 0;       // mean over tokens, natural logarithm
-  double grad_norm = 0;  // before clipping
+  double loss = 0;                      // mean over tokens, natural logarithm
+  std::vector<double> mtp_losses = {};  // of tokens further ahead, by depth, where they are told
+  double grad_norm = 0;                 // before clipping
   std::optional<double> params_norm;
-  std::optional<double> expert_load;  // tokens of the fullest expert of any layer by an even share, where there are experts
-  Index skipped = 0, nans = 0;        // steps not applied, and those of them with a loss or gradient that was not finite
-  Index memory_bytes = 0;             // most used on any rank
-  double seconds_left = 0;            // to the end of the run
+  std::optional<double> expert_load;      // tokens of the fullest expert of any layer by an even share, where there are experts
+  std::optional<double> dropped_choices;  // 0..1: of all choices of experts those that there was no room for, where room is limited
+  Index skipped = 0, nans = 0;            // steps not applied, and those of them with a loss or gradient that was not finite
+  Index memory_bytes = 0;                 // most used on any rank
+  double seconds_left = 0;                // to the end of the run
 };
 
 // Of a model that tells classes.

@@ -101,11 +101,13 @@ void TensorBoard::write(const StepReport& r) {
     samples_.scalar(r.time, r.samples, tag + " vs samples", value);
   };
   both("lm loss", r.loss);
+  for (std::size_t k = 0; k < r.mtp_losses.size(); ++k) both("mtp_" + std::to_string(k + 1) + " loss", r.mtp_losses[k]);
   both("learning-rate", r.learning_rate);
   both("batch-size", double(r.global_batch_size));
   both("grad-norm", r.grad_norm);
   if (r.params_norm) both("params-norm", *r.params_norm);
   if (r.expert_load) steps_.scalar(r.time, r.step, "expert-load", *r.expert_load);
+  if (r.dropped_choices) steps_.scalar(r.time, r.step, "dropped-choices", *r.dropped_choices);
   steps_.scalar(r.time, r.step, "iteration-time", r.seconds);
   steps_.scalar(r.time, r.step, "throughput", r.tflops);
   steps_.scalar(r.time, r.step, "tokens-per-second", r.tokens_per_second);

@@ -46,7 +46,12 @@ double relative_error(double one, double many) { return many == one ? 0 : number
 Errors errors_of(const StepOutcome& one, const StepOutcome& many) {
   const double norm = one.result.gradient_norm;
   Errors errors{relative_error(one.result.loss, many.result.loss), relative_error(norm, many.result.gradient_norm), {}};
-  if (many.result.tokens != one.result.tokens || many.gradients.size() != one.gradients.size()) errors.loss = infinity;
+  const std::vector<double>&ahead = one.result.ahead_losses, &ahead_there = many.result.ahead_losses;
+  for (std::size_t k = 0; k < std::min(ahead.size(), ahead_there.size()); ++k)
+    errors.loss = std::max(errors.loss, relative_error(ahead[k], ahead_there[k]));
+  if (ahead.size() != ahead_there.size() || one.result.dropped_choices != many.result.dropped_choices || many.result.tokens != one.result.tokens ||
+      many.gradients.size() != one.gradients.size())
+    errors.loss = infinity;
   for (const auto& [name, gradient] : one.gradients) {
     const auto same = many.gradients.find(name);
     const Squares s = same == many.gradients.end() ? Squares{infinity, 0} : squares_of(gradient, same->second);
@@ -73,7 +78,8 @@ Rounding rounding_of(const StepOutcome& exact, const StepOutcome& one, const Ste
 bool within_limits(const Rounding& r) { return r.norm <= limit_in_bf16.norm && r.ratio <= limit_in_bf16.ratio; }
 
 std::string kind_of(const std::string& weight) {
-  const std::string layers = "model.layers.";
+  const std::string layers = "model.layers.", modules = "mtp.";
+  if (weight.starts_with(modules)) return modules + weight.substr(weight.find('.', modules.size()) + 1);
   return weight.starts_with(layers) ? weight.substr(weight.find('.', layers.size()) + 1) : weight;
 }
 

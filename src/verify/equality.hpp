@@ -46,7 +46,7 @@ inline constexpr Rounding limit_in_bf16{0.1, 4};
 Rounding rounding_of(const StepOutcome& exact, const StepOutcome& one, const StepOutcome& many);
 bool within_limits(const Rounding&);
 
-// Of weights that differ only in the number of their layer: "mamba.D" of "model.layers.3.mamba.D".
+// Of weights that differ only in the number of their layer or module: "mamba.D" of "model.layers.3.mamba.D", "mtp.enorm" of "mtp.1.enorm".
 std::string kind_of(const std::string& weight);
 
 }  // namespace gyr

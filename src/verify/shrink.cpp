@@ -45,8 +45,8 @@ Counts dealt_over(const std::string& pattern, const char* alone, const Span& tea
   if (counts.empty() || has(alone)) counts.push_back(layout.size(Axis::tensor));
   return counts;
 }
-Counts attention_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, "*WB", layout.mixers().attention, layout); }
-Counts ssm_over(const ModelConfig& m, const Layout& layout) { return dealt_over(m.pattern, "M", layout.mixers().ssm, layout); }
+Counts attention_over(const ModelConfig& m, const Layout& layout) { return dealt_over(all_layers(m), "*WB", layout.mixers().attention, layout); }
+Counts ssm_over(const ModelConfig& m, const Layout& layout) { return dealt_over(all_layers(m), "M", layout.mixers().ssm, layout); }
 
 // Query and key heads, or SSM heads and groups: how both are dealt over tensor ranks, and the heads of a rank over the context axis.
 std::vector<Index> heads_meet(Index heads, Index shared, Index tensor, Index context) {
@@ -203,10 +203,10 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
   shrink_channels(m.mamba.head_dim, m.mamba.num_heads, ssm, [](Index) { return true; });
   shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, attention, layout);
   shrink_heads(m.mamba.num_heads, m.mamba.num_groups, ssm, layout);
-  if (m.pattern.find('L') != std::string::npos) shrink_latent(m.latent, layout);
+  if (all_layers(m).find('L') != std::string::npos) shrink_latent(m.latent, layout);
   m.mamba.state_size = std::min(m.mamba.state_size, states);
   shrink_inner(m.mlp.intermediate_size, tensor);
-  if (m.pattern.find('E') != std::string::npos) {
+  if (all_layers(m).find('E') != std::string::npos) {
     shrink_inner(m.moe.intermediate_size, tensor);
     if (m.moe.shared_intermediate_size > 0) shrink_inner(m.moe.shared_intermediate_size, tensor);
   }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// DeepSeek-V3: a layer of theirs is one of latent attention and a SwiGLU layer of ours, or one of experts.
+// DeepSeek-V3: a layer of theirs is one of latent attention and a SwiGLU layer of ours, or one of experts. Modules that tell tokens further ahead are
+// the layers behind these, each with embedding and head once more.
+#include "modules/multi_token.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
+#include "src/huggingface/stored_names.hpp"
 
 namespace gyr {
 
 namespace {
 
-constexpr const char* growth_key = "mscale_all_dim";
+constexpr const char *growth_key = "mscale_all_dim", *depths_key = "num_nextn_predict_layers";
 
 // Positions are read and written as those of other attention.
 void read_positions(ConfigReader& r) {
@@ -59,6 +62,12 @@ void read_experts(ConfigReader& r) {
     r.known(key);
 }
 
+std::shared_ptr<const Objective> module_objective(Index depths, const std::string& layers, const std::string& pattern) {
+  MultiToken m{depths, layers};
+  m.usual = layers == last_block(pattern);
+  return multi_token(m);
+}
+
 void read_deepseek_v3(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   r.read_widths(129280, 7168, false);
@@ -70,8 +79,9 @@ void read_deepseek_v3(ConfigReader& r) {
   read_positions(r);
   read_latent(r);
   read_experts(r);
-  for (const char* key : {"num_nextn_predict_layers", "num_mtp_layers"})
-    if (r.given(key)) r.integer(key, 0, 0, most_layers);
+  for (const char* key : {"num_mtp_layers", depths_key})
+    if (const Index depths = r.given(key) ? r.integer(key, 0, 0, most_layers) : 0; depths > 0)
+      r.config.ahead = module_objective(depths, layers < dense ? "L-" : "LE", m.pattern);
   r.known("pretraining_tp");
   r.read_tokens({}, 0, 1, 4096);
 }
@@ -99,6 +109,29 @@ void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["moe_intermediate_size"] = e.intermediate_size, j["n_shared_experts"] = e.shared_intermediate_size / e.intermediate_size;
   j["n_group"] = e.routing.groups, j["topk_group"] = e.routing.top_groups;
   j["norm_topk_prob"] = e.routing.normalize, j["routed_scaling_factor"] = e.routing.scale;
+  if (m.objective->depths() > 0) j[depths_key] = m.objective->depths();
+}
+
+// A module is a layer of theirs with more weights, and its layers are parts of that.
+StoredPlace deepseek_place(const ModelConfig& m, const std::string& weight) {
+  const auto [depth, rest] = layer_name(weight, "mtp.");
+  if (depth < 0) return layer_pair_place(m, weight);
+  const Index layer = m.layers() / 2 + depth;
+  const auto [number, part] = layer_name(rest, "layers.");
+  if (number < 0) return {fmt::format("model.layers.{}.{}{}", layer, rest.starts_with("norm.") ? "shared_head." : "", rest)};
+  ModelConfig longer;
+  longer.pattern = m.pattern + m.objective->head_layers();
+  return layer_pair_place(longer, fmt::format("model.layers.{}.{}", 2 * layer + number, part));
+}
+
+std::vector<std::string> copies(const ModelConfig& m, const std::string& weight) {
+  std::vector<std::string> names;
+  for (Index layer = m.layers() / 2; layer < m.layers() / 2 + m.objective->depths(); ++layer) {
+    if (weight == embedding_name) names.push_back(fmt::format("model.layers.{}.embed_tokens.weight", layer));
+    if (weight == (m.tie_word_embeddings ? embedding_name : head_name))
+      names.push_back(fmt::format("model.layers.{}.shared_head.head.weight", layer));
+  }
+  return names;
 }
 
 // Behind the 61 layers of the published model lies what predicts tokens further ahead, which transformers' class leaves too.
@@ -107,7 +140,7 @@ bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_e
 }  // namespace
 
 std::vector<Family> deepseek_families() {
-  return {{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3, layer_pair_place, "", passes_over}};
+  return {{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3, deepseek_place, "", passes_over, copies}};
 }
 
 }  // namespace gyr

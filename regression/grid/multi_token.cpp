@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Multi-token prediction on grids of up to 8 ranks: the losses of all depths and every gradient are those of one rank, with packed documents and
+// tokens that are not learned, whichever way tokens are shared, and wherever the embedding's matrix lies that the last stage reads once more.
+#include <gtest/gtest.h>
+
+#include "modules/multi_token.hpp"
+#include "regression/cases.hpp"
+#include "regression/grids.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr Index seq_length = 21;  // which pads where ranks share it
+constexpr int micros_of_all = 8;
+
+std::vector<Layout> layouts() {
+  const auto two_layers = [](int data, int pipeline, int context, int tensor, int chunks = 1) {
+    std::vector<Span> stages;
+    for (int s = 0, n = pipeline * chunks; s < n; ++s) stages.push_back({4 * s / n, 4 * (s + 1) / n});
+    return grid_layout(data, pipeline, tensor, stages, {}, {}, context);
+  };
+  std::vector<Layout> all{
+      two_layers(8, 1, 1, 1), two_layers(1, 1, 1, 8),           two_layers(2, 4, 1, 1),          two_layers(1, 1, 8, 1),
+      two_layers(1, 2, 2, 2), two_layers(2, 2, 1, 2, 2),        two_layers(1, 2, 1, 4),          with_sequence(two_layers(1, 2, 1, 4)),
+      two_layers(2, 1, 4, 1), balanced(two_layers(1, 2, 4, 1)), balanced(two_layers(1, 1, 3, 2))};
+  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
+    all.push_back(sharded(two_layers(4, 2, 1, 1), shard, 1));
+    all.push_back(with_sequence(sharded(two_layers(2, 1, 2, 2), shard, 1)));
+  }
+  Layout contiguous = two_layers(1, 2, 3, 1), heads = two_layers(2, 1, 2, 2), experts = sharded(two_layers(2, 2, 2, 1), Shard::weights, 1);
+  contiguous.order = SequenceOrder::contiguous;
+  heads.context_mode = ContextMode::heads;
+  experts.expert = 4;
+  all.insert(all.end(), {contiguous, heads, experts});
+  return all;
+}
+
+EngineConfig config_of(bool tied, int micros) {
+  EngineConfig config;
+  ModelConfig& m = config.model;
+  m = named("T2").model;
+  m.pattern = "*LE-", m.tie_word_embeddings = tied, m.vocab_size = 29;
+  m.attention.num_heads = 8, m.attention.num_kv_heads = 4, m.attention.head_dim = 4, m.latent.num_heads = 8;
+  m.moe.experts = 4, m.moe.intermediate_size = 8, m.moe.aux_loss = 0.5, m.moe.routing.top_k = 2;
+  m.mlp.intermediate_size = 16;
+  m.dropout.embedding = 0.2;
+  m.objective = multi_token({2, tied ? "LE" : "*-", 0.7});
+  config.micro_batch_size = 1, config.seq_length = seq_length, config.micros = micros, config.seed = 3;
+  return config;
+}
+
+MicroBatch batch(Index number, Index vocab_size) {
+  MicroBatch m = packed(micro_batch(number, 1, seq_length, vocab_size), {5, 9, 2, seq_length}, number);
+  for (Index r = number; r < seq_length; r += 4) m.labels[r] = ignored_label;
+  return m;
+}
+
+StepOutcome step_on(Grid& grid, bool tied) {
+  const Layout& layout = grid.layout();
+  const int data = layout.size(Axis::data), micros = micros_of_all / data;
+  EngineConfig config = config_of(tied, micros);
+  if (Index(layout.stages.size()) > layout.size(Axis::pipeline)) config.schedule = interleaved;
+  Rig<double> rig(config, grid);
+  const auto source = [&](int micro) { return batch(Index(micro) * data + grid.coordinate(Axis::data), config.model.vocab_size); };
+  StepOutcome outcome{rig.engine.gradients(source, micros, 1), {}};
+  outcome.gradients = gathered_gradients(rig.engine);
+  return outcome;
+}
+
+TEST(multi_token, losses_and_gradients_are_those_of_one_rank) {
+  for (const bool tied : {false, true}) {
+    const StepOutcome one = step_on(alone(4), tied);
+    ASSERT_EQ(one.result.ahead_losses.size(), 2u);
+    for (const Layout& layout : layouts()) {
+      Grid* const grid = grid_of(layout);
+      if (!grid) continue;
+      const StepOutcome many = step_on(*grid, tied);
+      const Errors errors = errors_of(one, many);
+      EXPECT_TRUE(within_limits(errors, DType::f64)) << layout.text() << (tied ? " tied" : "") << ": loss " << errors.loss << ", norm " << errors.norm
+                                                     << ", gradient " << errors.worst_gradient();
+    }
+  }
+  meet();
+}
+
+}  // namespace
+}  // namespace gyr::testing
