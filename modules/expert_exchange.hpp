@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 
 #include "modules/pass.hpp"
 
@@ -45,7 +46,11 @@ class ExpertExchange {
   }
   template <class T>
   void move(Device& dev, Tensor2<const T> from, const std::vector<Index>& there, Tensor2<T> to, const std::vector<Index>& here) const {
-    ranks_.template start_all_to_all<T>(dev, flat(from), there, flat(to), here).device_wait(dev);
+    // Rows that are dropped lie behind the others and stay.
+    const auto moved = [](const auto& x, const std::vector<Index>& elements) {
+      return rows(flat(x), 0, std::accumulate(elements.begin(), elements.end(), Index(0)));
+    };
+    ranks_.template start_all_to_all<T>(dev, moved(from, there), there, moved(to, here), here).device_wait(dev);
   }
   Index each() const { return Index(chosen_.size()) / (ranks_.size() * ranks_.size()); }  // experts of a rank
   Index rows_for(int from, int to) const;
