@@ -69,7 +69,7 @@ builds: build ## Open MPI, the newest Kokkos and Clang, in roots of their own (a
 sanitize: setup ## build the suite with address and undefined-behaviour sanitizers in build/debug and run it; ARGS as for test
 	@regression/sanitize.sh $(ARGS)
 
-planner: configure ## the planner beside published steps, and beside steps of random decks measured here; DECKS=10, ARGS=--fit: fit the constants anew
+planner: configure ## the planner beside published steps, speed of its search, and steps of random decks measured here; DECKS=10, ARGS=--fit: fit the constants anew
 	@cmake --build $(BUILD) --parallel $(JOBS) --target planner_table planner_machine
 	@$(BUILD)/regression/planner_table $(ARGS)
 	@OMP_NUM_THREADS=1 $(MPIEXEC) -n $(NP) $(BUILD)/regression/planner_machine $(DECKS)

@@ -80,4 +80,107 @@ TEST(planner, a_machine_is_measured_and_planned_with) {
   EXPECT_GT(number_in(plan.out, R"(a step +([0-9.e+-]+) s;)"), 0) << plan.out;
 }
 
+// Whatever the search makes of the machine.
+const Words automatic{"parallel.plan=auto", "parallel.cluster=" + clusters + "h100.yaml"};
+
+std::string line_with(const std::string& text, const std::string& what) {
+  for (const std::string& line : lines_of(text))
+    if (line.find(what) != std::string::npos) return line;
+  return "";
+}
+
+TEST(planner, a_search_explains_itself_and_its_first_is_what_the_deck_would_be) {
+  const std::string deck = material().deck(), cluster = clusters + "h100.yaml";
+  const Result r = run({"plan", deck, "--ranks", "4", "--cluster", cluster, "--explain"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  for (const char* said : {"bounded out as slower", "layers' transfers", "behind the first", "Against a rule of the deck", "Too slow", "cannot be"})
+    EXPECT_NE(r.out.find(said), std::string::npos) << said << "\n" << r.out;
+  EXPECT_EQ(run({"plan", deck, "--ranks", "4", "--cluster", cluster, "--explain"}).out.substr(r.out.find("The fastest")),
+            r.out.substr(r.out.find("The fastest")))
+      << "searched twice";
+  Words first{"plan", deck, "--ranks", "4", "--cluster", cluster};
+  std::string section;
+  bool lines = false;
+  for (const std::string& line : lines_of(r.out)) {
+    if (lines && line.starts_with("  ")) first.push_back(section + std::regex_replace(line.substr(2), std::regex(": "), "="));
+    else if (lines && line.ends_with(":")) section = line.substr(0, line.size() - 1) + ".";
+    lines = lines || line.starts_with("The first as lines of the deck");
+  }
+  ASSERT_GT(first.size(), 15u) << r.out;
+  const Result plan = run(first);
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_NEAR(1e3 * number_in(plan.out, R"(a step +([0-9.e+-]+) s;)"),
+              number_in(r.out, R"(\n 1  .* (?:none|optimizer|gradients|weights) +([0-9.]+) )"), 0.06)
+      << r.out << plan.out;
+  Words by_itself{"plan", deck, "--ranks", "4", "--cluster", cluster, "parallel.plan=auto"};
+  const Result found = run(by_itself);
+  ASSERT_EQ(found.code, 0) << found.err;
+  EXPECT_EQ(line_with(found.out, "a step  "), line_with(plan.out, "a step  "));
+  EXPECT_EQ(line_with(found.out, "grid"), line_with(plan.out, "grid"));
+}
+
+// The layout that runs is the one that was found, its checkpoints say so, it computes what one rank does, and goes on as it was.
+TEST(planner, a_run_whose_layout_is_searched_for_computes_what_one_rank_does) {
+  const Folder one, four;
+  const Words common{"train.steps=22", "train.precision=fp32", "checkpoint.every=22", "optimizer.decay_steps=30"};
+  Words words = common;
+  ASSERT_EQ(run(material().train(one.path(), words), {.ranks = 1}).code, 0);
+  words.insert(words.end(), automatic.begin(), automatic.end());
+  const Result first = run(material().train(four.path(), words), {.ranks = 4});
+  ASSERT_EQ(first.code, 0) << first.err << first.out;
+  EXPECT_NE(first.out.find("were predicted"), std::string::npos) << first.out;
+  ASSERT_EQ(metrics(four.path(), "prediction").size(), 1u);
+  EXPECT_EQ(metrics(four.path(), "prediction")[0]["predicted_bytes"], metrics(four.path(), "prediction")[0]["memory_bytes"]);
+  EXPECT_GT(double(metrics(four.path(), "prediction")[0]["predicted_seconds"]), 0);
+  const auto expected = losses(one.path()), found = losses(four.path());
+  ASSERT_EQ(found.size(), 22u);
+  for (const auto& [step, loss] : expected) EXPECT_NEAR(found.at(step) / loss, 1, 1e-5) << "step " << step;
+  const std::string deck = contents(four.path() / "deck.yaml");
+  EXPECT_NE(deck.find("  plan: deck\n"), std::string::npos) << deck;
+  const std::string data = line_with(deck, "  data: "), grid = line_with(first.out, "grid ");
+  EXPECT_NE(grid.find(data.substr(8) + " data x"), std::string::npos) << grid << data;
+
+  // Another machine would be fastest otherwise; a resumed run goes on as it was, unless it is asked.
+  Words more = words;
+  more[0] = "train.steps=24";
+  more.push_back("parallel.keep=[tensor, pipeline]");
+  more.push_back("--resume");
+  const Result again = run(material().train(four.path(), more), {.ranks = 4});
+  ASSERT_EQ(again.code, 0) << again.err << again.out;
+  EXPECT_NE(again.out.find("the layout of step_00000022 stays"), std::string::npos) << again.out;
+  EXPECT_EQ(line_with(again.out, "grid "), grid);
+  more[0] = "train.steps=25";
+  more.push_back("--replan");
+  const Result replanned = run(material().train(four.path(), more), {.ranks = 4});
+  ASSERT_EQ(replanned.code, 0) << replanned.err << replanned.out;
+  EXPECT_NE(replanned.out.find("predicted;"), std::string::npos) << replanned.out;
+  // On other ranks the checkpoint's layout cannot be.
+  more.pop_back();
+  more[0] = "train.steps=26";
+  const Result fewer = run(material().train(four.path(), more), {.ranks = 2});
+  ASSERT_EQ(fewer.code, 0) << fewer.err << fewer.out;
+  EXPECT_NE(fewer.out.find("predicted;"), std::string::npos) << fewer.out;
+}
+
+TEST(planner, a_search_that_cannot_be_says_what_to_do) {
+  const Folder folder;
+  const std::string deck = material().deck();
+  const Result machine = run({"plan", deck, "parallel.plan=auto", "--ranks", "2"});
+  EXPECT_EQ(machine.code, int(Exit::config));
+  EXPECT_NE(machine.err.find("parallel.cluster"), std::string::npos) << machine.err;
+  const Result train = run(material().train(folder / "run", {"parallel.plan=auto"}), {.ranks = 2});
+  EXPECT_EQ(train.code, int(Exit::config)) << train.out;
+  EXPECT_EQ(train.err.find("probe"), train.err.rfind("probe")) << "said once: " << train.err;
+  EXPECT_NE(train.err.find("probe"), std::string::npos) << train.err;
+  EXPECT_EQ(run({"plan", deck, "--explain", "--ranks", "2"}).code, int(Exit::usage));
+  EXPECT_EQ(run(material().train(folder / "run", {"parallel.plan=auto", "parallel.cluster=none.yaml"}), {.ranks = 2}).code, int(Exit::missing));
+  put_contents(folder / "tiny.yaml", std::regex_replace(contents(clusters + "h100.yaml"), std::regex("memory: 80 "), "memory: 0.0001 "));
+  const Result tiny = run({"plan", deck, "--explain", "--ranks", "2", "--cluster", folder / "tiny.yaml"});
+  EXPECT_EQ(tiny.code, int(Exit::config)) << tiny.out;
+  EXPECT_NE(tiny.err.find("too large"), std::string::npos) << tiny.err;
+  const Result word = run({"plan", deck, "parallel.keep=[tensors]"});
+  EXPECT_EQ(word.code, int(Exit::config));
+  EXPECT_NE(word.err.find("did you mean `tensor`"), std::string::npos) << word.err;
+}
+
 }  // namespace

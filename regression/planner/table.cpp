@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `make planner`: the planner beside the public record. `--fit`: fits the constants of each cluster anew, with the error on steps left out.
+// `make planner`: the planner beside the public record, and the speed of a search for layouts. `--fit`: fits the constants of each cluster anew, with
+// the error on steps left out.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -7,6 +8,7 @@
 
 #include "regression/planner/published.hpp"
 #include "src/base/table.hpp"
+#include "src/planner/search.hpp"
 
 namespace gyr::testing {
 namespace {
@@ -83,6 +85,40 @@ void fit_and_show(const std::string& file, std::vector<PlannedStep>& steps, bool
   std::printf("  mean error of a step that the constants were not fitted to %.2f %%\n", 100 * out / double(steps.size()));
 }
 
+// How fast layouts are searched through, and how many of them have to be predicted for it.
+void show_searches() {
+  struct Asked {
+    const char *deck, *cluster;
+    int ranks;
+  };
+  constexpr Asked all[] = {
+      {"falcon-h1-34b", "h100", 4608}, {"falcon-h1-34b", "h200", 4608}, {"falcon-h1-7b", "h100", 512}, {"llama-3.2-1b", "h100", 64}};
+  Table table({{"search", false, 60},
+               {"layouts", true},
+               {"allowed", true},
+               {"predicted", true},
+               {"dry runs", true},
+               {"s", true},
+               {"layouts/s", true},
+               {"fastest", false, 80},
+               {"s a step", true},
+               {"GiB", true}});
+  for (const Asked& a : all) {
+    Deck deck = Deck::read(fmt::format("{}/input/{}.yaml", GYR_SOURCE_DIR, a.deck));
+    const RunConfig run = read_run_config(deck);
+    deck.finish();
+    const SearchResult r = search(run, a.ranks, read_cluster(fmt::format("{}/input/clusters/{}.yaml", GYR_SOURCE_DIR, a.cluster)));
+    const double allowed = r.layouts - r.by_rules.layouts();
+    table.row({fmt::format("{} on {} ranks of {}", a.deck, a.ranks, a.cluster), fmt::format("{:.0f}", r.layouts), fmt::format("{:.0f}", allowed),
+               fmt::format("{}", r.predicted), fmt::format("{}", r.dry_runs), fmt::format("{:.2f}", r.seconds),
+               fmt::format("{:.3g}", allowed / r.seconds), r.best.empty() ? "none fits" : r.best.front().choice.text(),
+               r.best.empty() ? "" : fmt::format("{:.4g}", r.best.front().prediction.seconds),
+               r.best.empty() ? "" : fmt::format("{:.1f}", double(r.best.front().bytes) / double(1 << 30))});
+  }
+  std::printf("\nThe ten fastest layouts of all; layouts/s are those that no rule refuses. That none is lost: ctest -R search\n%s",
+              table.str().c_str());
+}
+
 }  // namespace
 }  // namespace gyr::testing
 
@@ -99,6 +135,7 @@ int main(int argc, char** argv) {
       if (word.starts_with("--fit")) fit_and_show(file, steps, word != "--fit-only");
       else show(file, steps);
     }
+    if (!word.starts_with("--fit")) show_searches();
     std::printf("%.1f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   MPI_Finalize();

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <random>
 
 #include "regression/folder.hpp"
 #include "regression/planner/published.hpp"
+#include "regression/planner/random_cluster.hpp"
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
 #include "src/planner/collective.hpp"
@@ -20,32 +20,6 @@ namespace gyr::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-class Dice {
- public:
-  explicit Dice(unsigned seed) : random_(seed) {}
-  int between(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
-  double real(double least, double most) { return std::uniform_real_distribution(least, most)(random_); }
-  bool coin() { return between(0, 1) == 1; }
-  template <class T>
-  T one_of(const std::vector<T>& all) {
-    return all[std::size_t(between(0, int(all.size()) - 1))];
-  }
-
- private:
-  std::mt19937 random_;
-};
-
-Cluster random_cluster(Dice& dice) {
-  Cluster c;
-  c.name = "drawn # at: random";
-  c.nodes = dice.between(0, 9), c.island_nodes = dice.between(0, 4), c.per_node = dice.between(1, 8);
-  c.device = {dice.real(1e9, 1e11), dice.real(1e9, 1e12), dice.real(1e9, 1e12), dice.real(1e9, 1e12),
-              dice.real(1e9, 1e12), dice.real(0, 700),    dice.coin()};
-  for (Link* link : {&c.node, &c.network, &c.islands}) *link = {dice.real(0, 1e-4), dice.real(1e8, 1e11)};
-  c.fit = {dice.real(0.1, 1), dice.real(0.1, 1), dice.real(0.1, 1), dice.real(0.1, 1), dice.real(0, 1)};
-  return c;
-}
 
 struct Drawn {
   RunConfig run;
@@ -176,9 +150,9 @@ TEST(planner, tasks_and_the_rest_of_a_step_come_to_the_whole) {
     EngineConfig config = d.config;
     config.micros = std::min(config.micros, 3);
     const RankPlan plan = plan_rank(config, d.layout, position);
-    const RankCosts costs(plan, config, d.layout, position, c);
     const int rank = d.layout.coordinate(position, Axis::pipeline);
     const Program program = compile(config.schedule, pipeline_shape(d.layout, config.micros), rank, plan.buckets);
+    const RankCosts costs(CountedTasks({plan, program, config.precision}, c), d.layout, position, c);
     const TaskTimes times = costs.times_of(program);
     double sum = 0, whole = 0;
     for (const double seconds : times.seconds) sum += seconds;

@@ -9,17 +9,20 @@
 #include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/plan_report.hpp"
+#include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
+#include "src/commands/search_report.hpp"
 
 namespace gyr {
 
 namespace {
 
-std::optional<Machine> machine_of(const PlanArguments& a) {
-  if (a.cluster.empty()) return {};
-  Machine machine{read_cluster(a.cluster), {}};
-  if (!a.profile.empty()) machine.profile = Profile::read(a.profile);
-  return machine;
+// The search alone.
+std::string explained(const RunConfig& run, int ranks, const std::optional<Machine>& machine) {
+  require(machine.has_value(), Exit::usage,
+          "--explain searches for the fastest layout on a machine; name its description with --cluster: "
+          "input/clusters/ has some, and mpiexec -n N gyrfalcon probe --out FILE measures this one");
+  return search_report(run, ranks, machine->cluster, search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr));
 }
 
 }  // namespace
@@ -29,10 +32,18 @@ int plan(const PlanArguments& a) {
       [&](Runtime& runtime) {
         ::signal(SIGHUP, SIG_DFL);  // to UCX, below MPI, it says to log more; a plan has nothing to lose and ends with its terminal
         std::string effective;
-        const RunConfig run = read_deck(a, runtime, effective);
-        const std::optional<Machine> machine = machine_of(a);
-        const std::string text = plan_report(run, planned_ranks(run, a.ranks, runtime), machine ? &*machine : nullptr, a.tokens);
-        if (runtime.rank() == 0) std::printf("%s", text.c_str());
+        const RunConfig asked = read_deck(a, runtime, effective);
+        const std::optional<Machine> machine = machine_of(asked, a.cluster, a.profile);
+        const int ranks = planned_ranks(asked, a.ranks, runtime);
+        if (a.explain) {
+          if (runtime.rank() == 0) std::printf("%s", explained(asked, ranks, machine).c_str());
+          return;
+        }
+        const PlannedDeck deck = read_planned_deck(a, runtime, ranks, Replan::always, machine ? &*machine : nullptr);
+        const std::string text = plan_report(deck.run, ranks, machine ? &*machine : nullptr, a.tokens);
+        if (runtime.rank() != 0) return;
+        if (!deck.notes.empty()) std::printf("%s\n\n", deck.notes.c_str());
+        std::printf("%s", text.c_str());
       },
       true);
 }
@@ -49,6 +60,9 @@ void add_plan(Command& app, Action& action) {
   command->add_option("--tokens", a->tokens, "With --cluster: tokens of the whole training; without it what the deck's steps have")
       ->needs(cluster)
       ->between(1, 1e18);
+  command->add_flag("--explain", a->explain,
+                    "Instead, search for the fastest layout of so many ranks there: the ten best, why each loses to the first, and what refused the "
+                    "others");
   command->callback([a, &action] { action = [a] { return plan(*a); }; });
 }
 

@@ -5,11 +5,13 @@
 #include <cstdio>
 #include <memory>
 
+#include "kernels/printable.hpp"
 #include "kernels/threads.hpp"
 #include "modules/flops.hpp"
 #include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/plan.hpp"
+#include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"
@@ -23,7 +25,7 @@ namespace {
 
 struct Arguments : PlanArguments {
   std::string exit_record, supervisor;
-  bool resume = false, anew = false, accept_changes = false, take_over = false, dry_run = false;
+  bool resume = false, anew = false, accept_changes = false, take_over = false, dry_run = false, replan = false;
   int attempt = 0;
 };
 
@@ -47,18 +49,19 @@ int train(const Arguments& a) {
   Kept kept(a.exit_record);
   const int code = run_on_all_ranks(
       [&](Runtime& runtime) {
-        std::string effective;
-        const RunConfig run = read_deck(a, runtime, effective);
+        const PlannedDeck deck = read_planned_deck(a, runtime, runtime.ranks(), a.resume && !a.replan ? Replan::unless_resumed : Replan::always);
+        const RunConfig& run = deck.run;
         if (runtime.rank() == 0) {
           auto facts = build_facts();
           facts.emplace_back("threads", threads_text());
           std::printf("%s\n", banner(version(), facts).c_str());
+          if (!deck.notes.empty()) std::printf("%s\n", printable_lines(deck.notes).c_str());
           if (run.fault.any()) std::printf("%s\n\n", describe(run.fault).c_str());
           std::fflush(stdout);
         }
         RunFolder folder;
-        const TrainOptions options{a.resume, a.anew, a.accept_changes, a.take_over, a.attempt, a.supervisor, &folder};
-        with_outcome(folder, [&] { train(run, effective, options, runtime.world()); });
+        const TrainOptions options{a.resume, a.anew, a.accept_changes, a.take_over, a.attempt, a.supervisor, &folder, deck.expected};
+        with_outcome(folder, [&] { train(run, deck.effective, options, runtime.world()); });
       },
       true);
   kept.agreed();
@@ -80,6 +83,8 @@ void add_train(Command& app, Action& action) {
                     "With --resume: go on though keys of the deck have changed that make the model compute something else");
   command->add_flag("--take-over", a->take_over,
                     "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
+  command->add_flag("--replan", a->replan,
+                    "With --resume and parallel.plan = auto: search for a layout again, instead of going on with that of the checkpoint");
   command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
   command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->between(1, double(most_ranks));
   command

@@ -11,8 +11,8 @@
 
 #include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
-#include "src/commands/deck_arguments.hpp"
 #include "src/commands/guard.hpp"
+#include "src/commands/planned_deck.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"
 #include "src/supervisor/launcher.hpp"
@@ -55,10 +55,10 @@ int verify(const Arguments& a) {
         const double start = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         require(a.ranks == 0 || a.ranks == runtime.ranks(), Exit::usage, "-n {}, but the launcher has started {} ranks; leave -n out", a.ranks,
                 runtime.ranks());
-        std::string effective;
-        const RunConfig run = read_deck(a, runtime, effective);
-        if (runtime.rank() == 0) std::printf("%s\n", banner(version(), build_facts()).c_str());
-        verify(run, start, runtime.world());
+        const PlannedDeck deck = read_planned_deck(a, runtime, runtime.ranks());
+        if (runtime.rank() == 0)
+          std::printf("%s\n%s", banner(version(), build_facts()).c_str(), deck.notes.empty() ? "" : (deck.notes + "\n").c_str());
+        verify(deck.run, start, runtime.world());
       },
       true);
 }

@@ -59,6 +59,10 @@ void check_bounds(const ModelConfig& m, const Section& model) {
 }
 
 void check_bounds(const RunConfig& run, const Deck& deck) {
+  check_bounds(run, Told([&](const std::vector<std::string>& keys) { return deck.told(keys); }));
+}
+
+void check_bounds(const RunConfig& run, const Told& told) {
   const TrainConfig& t = run.train;
   const ModelConfig& m = run.model;
   const double rows = double(t.micro_batch_size) * double(t.seq_length), chunks = rows / double(std::min(m.mamba.chunk_size, t.seq_length)) + 1;
@@ -66,25 +70,25 @@ void check_bounds(const RunConfig& run, const Deck& deck) {
   for (const BatchStep& step : t.batches())
     require(step.batch % at_once == 0, Exit::config,
             "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.global_batch_size and in train.ramp",
-            deck.told({"train.global_batch_size", "train.ramp", "train.micro_batch_size", "parallel.data"}), step.batch, t.micro_batch_size,
+            told({"train.global_batch_size", "train.ramp", "train.micro_batch_size", "parallel.data"}), step.batch, t.micro_batch_size,
             run.parallel.data > 0 ? fmt::format(" on {} data ranks", run.parallel.data) : "", at_once);
   require(m.positions == 0 || t.seq_length <= m.positions, Exit::config,
           "{}: sequences of {} tokens, and the model has learned {} positions; take shorter sequences, or more positions",
-          deck.told({"train.seq_length", "model.positions"}), t.seq_length, m.positions);
-  at_most(rows, most_rows, "tokens in a micro-batch", deck.told({"train.micro_batch_size", "train.seq_length"}));
+          told({"train.seq_length", "model.positions"}), t.seq_length, m.positions);
+  at_most(rows, most_rows, "tokens in a micro-batch", told({"train.micro_batch_size", "train.seq_length"}));
   at_most(rows * size_of(m).channels, most_numbers, "numbers of a micro-batch",
-          deck.told({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size",
-                     "model.mlp.intermediate_size", "model.moe.intermediate_size"}));
+          told({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size", "model.mlp.intermediate_size",
+                "model.moe.intermediate_size"}));
   if (all_layers(m).find_first_of("PM") != std::string::npos)
     at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_numbers, "numbers of scan states",
-            deck.told({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim",
-                       "model.mamba.state_size"}));
+            told({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim",
+                  "model.mamba.state_size"}));
   at_most(double(t.steps) * double(run.largest_batch()) * double(t.seq_length), most_samples_tokens, "tokens of a run",
-          deck.told({"train.steps", "train.global_batch_size", "train.ramp", "train.seq_length"}));
+          told({"train.steps", "train.global_batch_size", "train.ramp", "train.seq_length"}));
   at_most(double(run.parallel.pipeline) * run.parallel.context * run.parallel.tensor, double(most_model_ranks), "ranks of one model",
-          deck.told({"parallel.pipeline", "parallel.context", "parallel.tensor"}));
+          told({"parallel.pipeline", "parallel.context", "parallel.tensor"}));
   at_most(double(std::max(1, run.parallel.data)) * run.parallel.pipeline * run.parallel.context * run.parallel.tensor, double(most_ranks), "ranks",
-          deck.told({"parallel.data", "parallel.pipeline", "parallel.context", "parallel.tensor"}));
+          told({"parallel.data", "parallel.pipeline", "parallel.context", "parallel.tensor"}));
 }
 
 }  // namespace gyr

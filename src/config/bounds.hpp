@@ -2,6 +2,8 @@
 // Each number of a deck is bounded where it is declared (model_config.hpp, limits.hpp); here is what they must not make together.
 #pragma once
 
+#include <functional>
+
 #include "src/deck/deck.hpp"
 
 namespace gyr {
@@ -13,5 +15,8 @@ struct ModelConfig;
 // weights are taken for granted from then on.
 void check_bounds(const ModelConfig&, const Section& model);
 void check_bounds(const RunConfig&, const Deck&);
+// The same of a run that no deck says as it is: `told` shows the values of these keys.
+using Told = std::function<std::string(const std::vector<std::string>& keys)>;
+void check_bounds(const RunConfig&, const Told& told);
 
 }  // namespace gyr

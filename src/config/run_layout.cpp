@@ -5,6 +5,7 @@
 #include "modules/flops.hpp"
 #include "modules/head_exchange.hpp"
 #include "modules/objective.hpp"
+#include "src/config/layout_rules.hpp"
 #include "src/config/mixer_shares.hpp"
 #include "src/config/run_config.hpp"
 
@@ -22,8 +23,6 @@ std::map<std::string, Index> sharded_units(ModelConfig m, bool mixers_apart) {
         if (run.units > 0) units[std::string("model.") + run.key] = run.units;
   return units;
 }
-
-namespace {
 
 // What ranks that share sequences must have of them. The convolution reads what precedes a block of tokens from the rank that has the block before
 // it, and from no other.
@@ -79,21 +78,16 @@ void check_experts(const RunConfig& run, int data) {
   }
 }
 
-// Without a word about others that would do.
-Layout checked_layout(const RunConfig& run, int ranks) {
-  const ParallelConfig& p = run.parallel;
-  const ModelConfig& m = run.model;
-  const int attention_ranks = attention_ranks_of(p, m, run.train.seq_length);
-  const std::map<std::string, Index> sharded = sharded_units(m, attention_ranks > 0);
-  const int model_ranks = p.pipeline * p.context * p.tensor;
-  const int data = p.data > 0 ? p.data : std::max(1, ranks / model_ranks);
-  require(data * model_ranks == ranks, Exit::config, "parallel: {} x {} x {} x {} (data x pipeline x context x tensor) is {} ranks, but there are {}",
-          data, p.pipeline, p.context, p.tensor, data * model_ranks, ranks);
-  for (const auto& [key, count] : sharded)
-    require(count % p.tensor == 0 || p.tensor % count == 0, Exit::config,
-            "{} = {} cannot be sharded over {} tensor ranks; set {} or parallel.tensor so that one divides the other", key, count, p.tensor, key);
-  check_permutation(p.permutation, ranks);
+void check_sharding(const RunConfig& run, int attention_ranks) {
+  const int tensor = run.parallel.tensor;
+  for (const auto& [key, count] : sharded_units(run.model, attention_ranks > 0))
+    require(count % tensor == 0 || tensor % count == 0, Exit::config,
+            "{} = {} cannot be sharded over {} tensor ranks; set {} or parallel.tensor so that one divides the other", key, count, tensor, key);
+  require(!run.parallel.sequence || tensor > 1, Exit::config,
+          "parallel.sequence shares the residual stream among tensor ranks, and there is one; set parallel.tensor to 2 or more, or leave it false");
+}
 
+void check_schedule(const ParallelConfig& p) {
   require(p.virtual_stages == 1 || p.pipeline > 1, Exit::config,
           "parallel.virtual_stages = {} interleaves the stages of several pipeline ranks; set parallel.pipeline to 2 or more, or leave it 1",
           p.virtual_stages);
@@ -101,38 +95,62 @@ Layout checked_layout(const RunConfig& run, int ranks) {
           "parallel.virtual_stages = {} interleaves 1f1b, parallel.schedule says otherwise; set parallel.schedule to 1f1b, or "
           "parallel.virtual_stages to 1",
           p.virtual_stages);
-  require(!p.reduce_dtype || run.train.precision != "fp64", Exit::config,
-          "parallel.reduce_dtype = bf16 is for gradients in fp32, and train.precision = fp64 adds them up in fp64; set it to full");
-  require(!p.sequence || p.tensor > 1, Exit::config,
-          "parallel.sequence shares the residual stream among tensor ranks, and there is one; set parallel.tensor to 2 or more, or leave it false");
-  std::vector<Span> stages;
+}
+
+std::vector<Span> stages_of(const RunConfig& run) {
+  const ParallelConfig& p = run.parallel;
   if (p.layers.empty()) {
-    const StageCosts costs = stage_costs(m, run.lengths());
-    stages = cut_stages(costs.layers, costs.embedding, costs.head, p.stages());
-  } else {
-    require(int(p.layers.size()) == p.stages(), Exit::config, "parallel.layers names {} stages, parallel.pipeline x parallel.virtual_stages says {}",
-            p.layers.size(), p.stages());
-    Index first = 0;
-    for (const Index n : p.layers) stages.push_back({first, first + n}), first += n;
-    require(first == m.layers(), Exit::config, "parallel.layers adds up to {} layers, the model has {}", first, m.layers());
+    const StageCosts costs = stage_costs(run.model, run.lengths());
+    return cut_stages(costs.layers, costs.embedding, costs.head, p.stages());
   }
-  for (const BatchStep& step : run.train.ramp.empty() ? std::vector<BatchStep>{{0, run.train.global_batch_size}} : run.train.ramp)
-    require(step.batch % (data * run.train.micro_batch_size) == 0, Exit::config,
+  require(int(p.layers.size()) == p.stages(), Exit::config, "parallel.layers names {} stages, parallel.pipeline x parallel.virtual_stages says {}",
+          p.layers.size(), p.stages());
+  std::vector<Span> stages;
+  Index first = 0;
+  for (const Index n : p.layers) stages.push_back({first, first + n}), first += n;
+  require(first == run.model.layers(), Exit::config, "parallel.layers adds up to {} layers, the model has {}", first, run.model.layers());
+  return stages;
+}
+
+void check_batches(const TrainConfig& train, int data) {
+  for (const BatchStep& step : train.batches())
+    require(step.batch % (data * train.micro_batch_size) == 0, Exit::config,
             "{}: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}",
-            run.train.ramp.empty() ? "train.global_batch_size" : "train.ramp", step.batch, run.train.micro_batch_size, data,
-            data * run.train.micro_batch_size);
+            train.ramp.empty() ? "train.global_batch_size" : "train.ramp", step.batch, train.micro_batch_size, data, data * train.micro_batch_size);
+}
+
+Layout layout_of_settled(const ParallelConfig& p, int data, int attention_ranks, std::vector<Span> stages) {
   Layout layout = grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation, p.order, p.context);
   layout.sequence = p.sequence;
   layout.context_mode = p.context_mode;
   layout.order = p.context_mode == ContextMode::ring ? SequenceOrder::zigzag : SequenceOrder::contiguous;
   layout.attention_ranks = attention_ranks;
-  check_context(layout, run);
-  check_experts(run, data);
   layout.expert = p.expert, layout.expert_room = p.expert_room;
   layout.shard = p.shard;
   layout.bucket_bytes = p.bucket_bytes;
   return layout;
 }
+
+Layout layout_by_rules(const RunConfig& run, int ranks) {
+  const ParallelConfig& p = run.parallel;
+  const int attention_ranks = attention_ranks_of(p, run.model, run.train.seq_length);
+  const int model_ranks = p.model_ranks(), data = p.data > 0 ? p.data : std::max(1, ranks / model_ranks);
+  require(data * model_ranks == ranks, Exit::config, "parallel: {} x {} x {} x {} (data x pipeline x context x tensor) is {} ranks, but there are {}",
+          data, p.pipeline, p.context, p.tensor, data * model_ranks, ranks);
+  check_sharding(run, attention_ranks);
+  check_permutation(p.permutation, ranks);
+  check_schedule(p);
+  require(!p.reduce_dtype || run.train.precision != "fp64", Exit::config,
+          "parallel.reduce_dtype = bf16 is for gradients in fp32, and train.precision = fp64 adds them up in fp64; set it to full");
+  std::vector<Span> stages = stages_of(run);
+  check_batches(run.train, data);
+  Layout layout = layout_of_settled(p, data, attention_ranks, std::move(stages));
+  check_context(layout, run);
+  check_experts(run, data);
+  return layout;
+}
+
+namespace {
 
 constexpr int most_tried = 64, most_named = 6;
 
@@ -175,7 +193,7 @@ std::string nearest_grids(const RunConfig& run, int ranks) {
   for (const Sizes& s : grids_by_distance(run.parallel, ranks)) {
     if (named == most_named || ++tried > most_tried) break;
     try {
-      checked_layout(on_grid(run, s), ranks);
+      layout_by_rules(on_grid(run, s), ranks);
     } catch (const Error&) {
       continue;
     }
@@ -188,7 +206,7 @@ std::string nearest_grids(const RunConfig& run, int ranks) {
 
 Layout layout_of(const RunConfig& run, int ranks) {
   try {
-    return checked_layout(run, ranks);
+    return layout_by_rules(run, ranks);
   } catch (const Error& e) {
     if (e.code != Exit::config) throw;
     const std::string grids = nearest_grids(run, ranks);

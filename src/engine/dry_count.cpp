@@ -2,6 +2,7 @@
 #include "src/engine/dry_count.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gyr {
 
@@ -23,21 +24,25 @@ void DryCount::take(const Task& task, const std::function<Alive()>& run) {
   if (task.micro >= 0) add(task, counts_.counts[place].alive);
 }
 
+// Launches of many shapes are counted anew instead of being compared.
 int DryCount::counted(const std::function<Alive()>& run) {
   const TaskCount before = so_far();
+  LaunchCounts all = std::exchange(device_.launch_counts, {});
   const Alive alive = run();
   counts_.counts.push_back(difference(so_far(), before));
   counts_.counts.back().alive = alive;
+  for (const auto& [shape, count] : device_.launch_counts) all[shape].calls += count.calls;
+  counts_.counts.back().launches = std::exchange(device_.launch_counts, std::move(all));
   return int(counts_.counts.size()) - 1;
 }
 
 TaskCount DryCount::so_far() {
-  TaskCount count{device_.work(), {}, device_.launch_counts};
+  TaskCount count{device_.work()};
   grid_.visit([&](Communicator& c) { count.traffic.push_back(c.traffic()); });
   return count;
 }
 
-// What has come since `before`.
+// What has come since `before`, launches left out.
 TaskCount DryCount::difference(TaskCount now, const TaskCount& before) {
   for (std::size_t i = 0; i < before.work.size(); ++i) {
     now.work[i].calls -= before.work[i].calls;
@@ -45,8 +50,6 @@ TaskCount DryCount::difference(TaskCount now, const TaskCount& before) {
     now.work[i].bytes -= before.work[i].bytes;
   }
   for (std::size_t c = 0; c < before.traffic.size(); ++c) now.traffic[c] = now.traffic[c].since(before.traffic[c]);
-  for (const auto& [shape, count] : before.launches) now.launches[shape].calls -= count.calls;
-  std::erase_if(now.launches, [](const auto& launch) { return launch.second.calls == 0; });
   return now;
 }
 

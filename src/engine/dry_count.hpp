@@ -43,7 +43,7 @@ class DryCount {
   TaskCounts& counts() { return counts_; }
 
  private:
-  TaskCount so_far();  // alive left out
+  TaskCount so_far();  // alive and launches left out
   static TaskCount difference(TaskCount now, const TaskCount& before);
   int counted(const std::function<Alive()>& run);  // place of the count of what is run
   void again(const TaskCount&);

@@ -26,10 +26,11 @@ class Pulse : public Hook {
 };
 
 // One step, read off.
-RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
+RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownProducts* known) {
   Grid grid = Grid::dry_run(layout, position);
   Timers timers(engine_timer_names());
   Engine engine(config, grid, nullptr, timers);
+  if (known) engine.device().products = *known;
   Pulse pulse(beat);
   if (beat) engine.stage().set_hook(&pulse);
   engine.initialise(0);
@@ -57,6 +58,7 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
   plan.capacity = engine.measured();
   plan.memory = memory_lines(engine);
   for (const auto& p : engine.stage().parameters().all()) plan.parameters += p->size();
+  if (known) *known = engine.device().products;
   return plan;
 }
 
@@ -77,15 +79,15 @@ constexpr int most_walked = 4096;  // micro-batches of a program that is walked 
 }  // namespace
 
 // Programs of more micro-batches than anybody schedules are not walked: from one group of them to the next a full pipeline does the same.
-RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat) {
-  if (config.micros <= most_walked) return dry_run_of(config, layout, position, beat);
+RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownProducts* known) {
+  if (config.micros <= most_walked) return dry_run_of(config, layout, position, beat, known);
   const int group = layout.size(Axis::pipeline);
   EngineConfig shorter = config;
   shorter.micros = std::max(1, most_walked / group) * group + config.micros % group;
-  RankPlan plan = dry_run_of(shorter, layout, position, beat);
+  RankPlan plan = dry_run_of(shorter, layout, position, beat, known);
   const int groups_left = (config.micros - shorter.micros) / group;
   shorter.micros += group;
-  extend(plan, dry_run_of(shorter, layout, position, beat), groups_left);
+  extend(plan, dry_run_of(shorter, layout, position, beat, known), groups_left);
   return plan;
 }
 

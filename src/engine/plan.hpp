@@ -26,8 +26,11 @@ struct RankPlan {
   BucketPlan buckets;                        // with which the program is compiled
 };
 
-// `beat`, if given, is called at every layer: what it throws ends the plan.
-RankPlan plan_rank(const EngineConfig&, const Layout&, int position, const std::function<void()>& beat = {});
+// What a library of matrix products has said of the memory that they take, for dry runs one after the other: asking it takes longer than they do.
+using KnownProducts = std::shared_ptr<ProductCache>;
+
+// `beat`, if given, is called at every layer: what it throws ends the plan. `known`: from one dry run to the next.
+RankPlan plan_rank(const EngineConfig&, const Layout&, int position, const std::function<void()>& beat = {}, KnownProducts* known = nullptr);
 
 inline Capacity predicted_capacity(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat = {}) {
   return plan_rank(config, layout, position, beat).capacity;

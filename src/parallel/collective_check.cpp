@@ -60,4 +60,13 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& mi
   return texts;
 }
 
+std::string text_of_first(Communicator& world, const std::string& mine) {
+  const double length = double(mine.size());
+  std::string text = mine;
+  text.resize(std::size_t(world.gather({&length, 1}).front()));
+  Transport& transport = world.transport();
+  if (world.size() > 1 && !text.empty()) Event(&transport, transport.broadcast(text.data(), Index(text.size()), DType::u8, 0)).host_wait();
+  return text;
+}
+
 }  // namespace gyr

@@ -16,5 +16,7 @@ void collective_check(Communicator& world, const std::function<void()>& f);
 void visit_texts(Communicator& world, std::string mine, const std::function<void(const std::string&)>& visit);
 // The same all together.
 std::vector<std::string> gather_texts(Communicator& world, const std::string& mine);
+// The first rank's text, on every rank. Collective.
+std::string text_of_first(Communicator& world, const std::string& mine);
 
 }  // namespace gyr

@@ -20,10 +20,23 @@ void read_experts(Section& s, ParallelConfig& c) {
           .at_most(most_axis);
 }
 
+void read_planning(Section& s, ParallelConfig& c) {
+  c.plan = get_word(s, "plan", Planning::deck, {"deck", "auto"},
+                    "who decides about the grid, train.micro_batch_size and activation.recompute: the deck, or a search for the fastest that fits on "
+                    "parallel.cluster (gyrfalcon plan --explain)");
+  c.cluster = s.get("cluster", "", "with auto: file that describes the machine, as gyrfalcon probe writes one and input/clusters/ has some").value();
+  c.profile =
+      s.get("profile", "", "with auto: times of its kernels, as gyrfalcon profile DECK --out FILE writes them; none: by the description").value();
+  c.keep = s.get("keep", std::vector<std::string>{}, "of what a search decides, the keys that stay as they are here")
+               .one_of({searched_keys.begin(), searched_keys.end()})
+               .value();
+}
+
 }  // namespace
 
 ParallelConfig read_parallel(Section& s) {
   ParallelConfig c;
+  read_planning(s, c);
   c.data = s.get("data", 0, "ranks of the data axis; 0: as many as the other axes leave").at_least(0).at_most(most_ranks);
   c.pipeline = s.get("pipeline", 1, "ranks of the pipeline axis").positive().at_most(most_axis);
   c.context = s.get("context", 1, "ranks of the context axis, which share the tokens of each sequence").positive().at_most(most_axis);

@@ -18,7 +18,18 @@ namespace gyr {
 enum class Mixer { split, apart, automatic };
 inline constexpr std::array<const char*, 3> mixer_names{"split", "apart", "auto"};
 
+// Who decides how ranks share the work: the deck, or a search for what is fastest on the machine that a file describes.
+enum class Planning { deck, automatic };
+
+// Keys that a search decides, which a deck may keep from it (parallel.keep).
+inline constexpr std::array<const char*, 13> searched_keys{"data",           "pipeline",         "context",      "tensor", "expert",
+                                                           "virtual_stages", "schedule",         "context_mode", "mixer",  "sequence",
+                                                           "shard",          "micro_batch_size", "recompute"};
+
 struct ParallelConfig {
+  Planning plan;
+  std::string cluster, profile;         // files: of the machine, of its kernels' times
+  std::vector<std::string> keep;        // searched keys that stay as the deck says
   int data, pipeline, context, tensor;  // data 0: whatever the ranks leave
   std::vector<Axis> order;              // of the axes, outermost first
   std::vector<int> permutation;

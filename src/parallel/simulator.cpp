@@ -139,6 +139,7 @@ class Simulator {
       case Op::clear:
         for (const auto& [buffer, end] : w.summed)
           if (buffer == task.buffer) wait_until(w, end, w.of_buckets);
+        w.clock += seconds, w.busy += seconds;
         return true;
       case Op::reduce:
         w.transfers_end = std::max(w.clock, w.transfers_end) + seconds;

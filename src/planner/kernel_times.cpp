@@ -13,10 +13,12 @@ namespace {
 bool is_product(std::string_view kernel) { return kernel.ends_with("gemm"); }
 bool is_attention(std::string_view kernel) { return kernel.starts_with("attention"); }
 
+bool by_flops(std::string_view kernel, const Cluster& c) { return is_product(kernel) || (c.device.fused && is_attention(kernel)); }
+
 double seconds_of(const LaunchShape& s, DType precision, const Cluster& c) {
   const double peak = c.device.product_rate(precision), passes = s.bytes / (c.fit.memory * c.device.memory_bandwidth);
   if (s.kernel == "gemm") return std::max(s.flops / (c.fit.products * peak), passes);
-  if (is_product(s.kernel) || (c.device.fused && is_attention(s.kernel))) return s.flops / (c.fit.fused * peak);
+  if (by_flops(s.kernel, c)) return s.flops / (c.fit.fused * peak);
   return passes;
 }
 
@@ -29,6 +31,18 @@ double seconds_of(const LaunchCounts& launches, DType precision, const Cluster& 
     sum += double(count.calls) * (measured > 0 ? measured : seconds_of(shape, precision, cluster));
   }
   return sum;
+}
+
+KernelFloor floor_of(const LaunchCounts& launches, DType precision, const Cluster& cluster) {
+  const double peak = cluster.device.product_rate(precision), bandwidth = cluster.fit.memory * cluster.device.memory_bandwidth;
+  KernelFloor floor;
+  for (const auto& [shape, count] : launches) {
+    const double calls = double(count.calls);
+    if (shape.kernel == "gemm") floor.products += calls * shape.flops / (cluster.fit.products * peak);
+    else if (by_flops(shape.kernel, cluster)) floor.fused += calls * shape.flops / (cluster.fit.fused * peak);
+    else floor.passes += calls * shape.bytes / bandwidth;
+  }
+  return floor;
 }
 
 }  // namespace gyr

@@ -15,4 +15,10 @@ class Profile;
 
 double seconds_of(const LaunchCounts&, DType precision, const Cluster&, const Profile* = nullptr);
 
+// Of the same launches, what is sure: products by their flops alone, passes by their bytes alone.
+struct KernelFloor {
+  double products = 0, fused = 0, passes = 0;  // seconds
+};
+KernelFloor floor_of(const LaunchCounts&, DType precision, const Cluster&);
+
 }  // namespace gyr

@@ -2,7 +2,6 @@
 #include "src/planner/prediction.hpp"
 
 #include <algorithm>
-#include <set>
 
 namespace gyr {
 
@@ -16,20 +15,6 @@ EngineConfig with_micros(EngineConfig config, int micros) {
   return config;
 }
 
-// Positions of a stage that stand for all of it: both ends of the axes on which ranks share layers or sequences, and where these begin.
-std::vector<int> positions_of(const Layout& layout, int stage) {
-  std::set<int> positions;
-  for (const bool last_tensor : {false, true})
-    for (const bool last_context : {false, true})
-      positions.insert(layout.position_at([&](Axis axis) {
-        if (axis == Axis::pipeline) return stage;
-        if (axis == Axis::tensor && last_tensor) return layout.size(Axis::tensor) - 1;
-        if (axis == Axis::context && last_context) return layout.size(Axis::context) - 1;
-        return 0;
-      }));
-  return {positions.begin(), positions.end()};
-}
-
 std::vector<Program> programs_of(const EngineConfig& config, const Layout& layout, const std::vector<BucketPlan>& buckets, int micros) {
   std::vector<Program> programs;
   for (int rank = 0; rank < layout.size(Axis::pipeline); ++rank)
@@ -39,39 +24,53 @@ std::vector<Program> programs_of(const EngineConfig& config, const Layout& layou
 
 }  // namespace
 
-StagePlans::StagePlans(const EngineConfig& config, const Layout& layout)
-    : planned_(with_micros(config, std::min(config.micros, micros_planned))), layout_(layout) {
+StagePlans::StagePlans(const EngineConfig& config, const Layout& layout, StageRuns& runs) : layout_(layout) {
+  const EngineConfig planned = with_micros(config, std::min(config.micros, micros_planned));
   for (int stage = 0; stage < layout.size(Axis::pipeline); ++stage) {
-    std::vector<RankPlan>& plans = plans_[signature(stage)];
-    if (!plans.empty()) continue;
-    for (const int position : positions_of(layout, stage)) plans.push_back(plan_rank(planned_, layout, position));
+    auto& ranks = stages_.emplace_back();
+    for (const int position : positions_of(layout, stage)) ranks.emplace_back(position, runs.of(planned, layout, position));
   }
 }
 
-// Its layers, and whether it is at an end of the model.
-std::string StagePlans::signature(int stage) const {
-  const PipelineShape shape = pipeline_shape(layout_, 1);
-  std::string text = stage == 0 ? "first" : stage == shape.ranks - 1 ? "last" : "";
-  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
-    const Span layers = layout_.stages[shape.stage(stage, chunk)];
-    text += '|';
-    text.append(planned_.model.pattern, std::size_t(layers.first), std::size_t(layers.size()));
-  }
-  return text;
+StagePlans::StagePlans(const EngineConfig& config, const Layout& layout) {
+  StageRuns runs;
+  *this = StagePlans(config, layout, runs);
 }
 
-std::vector<RankCosts> StagePlans::costs(const Cluster& cluster, const Profile* profile) const {
+std::vector<RankCosts> StagePlans::costs(const Cluster& cluster, const Profile* profile, Counted* counted) const {
+  Counted own;
+  if (!counted) counted = &own;
   std::vector<RankCosts> stages;
-  for (int stage = 0; stage < layout_.size(Axis::pipeline); ++stage) {
-    const std::vector<RankPlan>& plans = plans_.at(signature(stage));
-    const std::vector<int> positions = positions_of(layout_, stage);
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      RankCosts costs(plans[i], planned_, layout_, positions[i], cluster, profile);
-      if (i == 0) stages.push_back(std::move(costs));
+  for (const auto& ranks : stages_)
+    for (const auto& [position, run] : ranks) {
+      auto tasks = counted->find(run.get());
+      if (tasks == counted->end()) tasks = counted->emplace(run.get(), CountedTasks(*run, cluster, profile)).first;
+      RankCosts costs(tasks->second, layout_, position, cluster);
+      if (position == ranks.front().first) stages.push_back(std::move(costs));
       else stages.back().join(costs);
     }
-  }
   return stages;
+}
+
+namespace {
+
+// Of the chunks of a rank: GPipe has as many as there are micro-batches, the others no more once their pipeline is full.
+std::vector<int> slots_of(const EngineConfig& config, const PipelineShape& shape, int rank) {
+  if (config.schedule == all_forward_all_backward) return {shape.micros};
+  const int enough = std::min(shape.micros, shape.micros % shape.ranks + groups_walked * std::max(shape.ranks, micros_planned));
+  return compile(config.schedule, {shape.ranks, shape.chunks, enough}, rank).slots;
+}
+
+}  // namespace
+
+StagePlans::Fullest StagePlans::fullest(const EngineConfig& config) const {
+  Fullest fullest;
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    const std::vector<int> slots = slots_of(config, pipeline_shape(layout_, config.micros), int(stage));
+    for (const auto& [position, run] : stages_[stage])
+      if (const Index bytes = run->capacity(slots).total(); bytes > fullest.bytes) fullest = {bytes, int(stage)};
+  }
+  return fullest;
 }
 
 namespace {
@@ -109,18 +108,37 @@ Prediction prediction_of(const Timed& timed, double besides) {
 
 }  // namespace
 
-Prediction predict(const StagePlans& plans, const EngineConfig& config, const Layout& layout, const Cluster& cluster, const Profile* profile) {
-  const std::vector<RankCosts> costs = plans.costs(cluster, profile);
+// How many micro-batches are walked, and how many groups of them follow.
+struct Walk {
+  int micros, groups_left;
+};
+
+Walk walk_of(int micros, int group) {
+  const int walked = micros % group + groups_walked * std::max(group, micros_planned);
+  if (micros <= walked + group) return {micros, 0};
+  const int shorter = walked + (micros - walked) % group;
+  return {shorter, (micros - shorter) / group};
+}
+
+bool is_walked(int micros, int ranks) { return walk_of(micros, ranks).groups_left == 0; }
+
+double walked_seconds(int micros, int ranks, const std::function<double(int)>& walk) {
+  const Walk w = walk_of(micros, ranks);
+  const double seconds = walk(w.micros);
+  return w.groups_left == 0 ? seconds : seconds + w.groups_left * (walk(w.micros + ranks) - seconds);
+}
+
+Prediction predict(const StagePlans& plans, const EngineConfig& config, const Layout& layout, const Cluster& cluster, const Profile* profile,
+                   StagePlans::Counted* counted) {
+  const std::vector<RankCosts> costs = plans.costs(cluster, profile, counted);
   const int group = layout.size(Axis::pipeline);
-  const int walked = config.micros % group + groups_walked * std::max(group, micros_planned);
-  if (config.micros <= walked + group) return prediction_of(time_of(costs, config, layout, config.micros), cluster.fit.step);
-  const int shorter = walked + (config.micros - walked) % group;
-  Prediction p = prediction_of(time_of(costs, config, layout, shorter), cluster.fit.step);
-  const Prediction more = prediction_of(time_of(costs, config, layout, shorter + group), cluster.fit.step);
-  const double groups_left = double(config.micros - shorter) / group;
+  const Walk walk = walk_of(config.micros, group);
+  Prediction p = prediction_of(time_of(costs, config, layout, walk.micros), cluster.fit.step);
+  if (walk.groups_left == 0) return p;
+  const Prediction more = prediction_of(time_of(costs, config, layout, walk.micros + group), cluster.fit.step);
   for (double Prediction::*part :
        {&Prediction::seconds, &Prediction::compute, &Prediction::transfers, &Prediction::messages, &Prediction::buckets, &Prediction::rest})
-    p.*part += groups_left * (more.*part - p.*part);
+    p.*part += walk.groups_left * (more.*part - p.*part);
   return p;
 }
 

@@ -3,8 +3,8 @@
 // layers; of ranks that share layers or sequences those at both ends of their axis stand for the others.
 #pragma once
 
+#include <functional>
 #include <map>
-#include <string>
 
 #include "src/planner/rank_costs.hpp"
 
@@ -22,18 +22,28 @@ struct Prediction {
 class StagePlans {
  public:
   StagePlans(const EngineConfig&, const Layout&);
-  // Costs of the ranks of a pipeline, stage by stage.
-  std::vector<RankCosts> costs(const Cluster&, const Profile* = nullptr) const;
-  const EngineConfig& planned() const { return planned_; }
+  // The same with dry runs that other layouts have made, or will use.
+  StagePlans(const EngineConfig&, const Layout&, StageRuns&);
+  // Costs of the ranks of a pipeline, stage by stage. `counted`: seconds of dry runs on this cluster that are known already.
+  using Counted = std::map<const StageRun*, CountedTasks>;
+  std::vector<RankCosts> costs(const Cluster&, const Profile* = nullptr, Counted* counted = nullptr) const;
+  // Bytes of the rank that takes most memory in a step of so many micro-batches, and its stage.
+  struct Fullest {
+    Index bytes = 0;
+    int stage = 0;
+  };
+  Fullest fullest(const EngineConfig&) const;
 
  private:
-  std::string signature(int stage) const;  // stages with the same one take the same
-
-  EngineConfig planned_;
   Layout layout_;
-  std::map<std::string, std::vector<RankPlan>> plans_;  // of some ranks of each kind of stage
+  std::vector<std::vector<std::pair<int, std::shared_ptr<const StageRun>>>> stages_;  // of some positions of each
 };
 
-Prediction predict(const StagePlans&, const EngineConfig&, const Layout&, const Cluster&, const Profile* = nullptr);
+// Seconds of a step of so many micro-batches on so many pipeline ranks, of which `walk` tells those of few: from one group of them to the next a full
+// pipeline does the same.
+double walked_seconds(int micros, int ranks, const std::function<double(int)>& walk);
+bool is_walked(int micros, int ranks);  // to its end
+
+Prediction predict(const StagePlans&, const EngineConfig&, const Layout&, const Cluster&, const Profile* = nullptr, StagePlans::Counted* = nullptr);
 
 }  // namespace gyr

@@ -9,22 +9,12 @@ namespace gyr {
 
 namespace {
 
-// Where the communicators of a plan stand, seen from a position.
-std::vector<GroupPlacement> placements_of(const RankPlan& plan, const Layout& layout, int position, const Cluster& cluster) {
-  std::vector<GroupPlacement> placements;
-  for (const CommunicatorTraffic& c : plan.traffic) {
-    const std::vector<int> ranks = ranks_of(layout, position, c.name);
-    ensure(int(ranks.size()) == c.size, "communicator {} of {} ranks is taken for one of {}", c.name, c.size, ranks.size());
-    placements.push_back(placement_of(ranks, cluster));
-  }
-  return placements;
-}
-
-double seconds_of(const std::vector<TrafficCount>& traffic, const std::vector<GroupPlacement>& placements, const Cluster& cluster) {
-  double sum = 0;
+std::vector<std::pair<int, TrafficCount::Line>> transfers_of(const std::vector<TrafficCount>& traffic) {
+  std::vector<std::pair<int, TrafficCount::Line>> transfers;
   for (std::size_t c = 0; c < traffic.size(); ++c)
-    for (const TrafficCount::Line& line : traffic[c].lines()) sum += gyr::seconds_of(line.operation, line.traffic, placements[c], cluster);
-  return sum;
+    for (const TrafficCount::Line& line : traffic[c].lines())
+      if (line.traffic.calls != 0) transfers.emplace_back(int(c), line);
+  return transfers;
 }
 
 Traffic sent(const std::vector<TrafficCount>& traffic) {
@@ -50,37 +40,54 @@ TaskCount rest_of(const RankPlan& plan) {
 
 }  // namespace
 
-RankCosts::RankCosts(const RankPlan& plan, const EngineConfig& planned, const Layout& layout, int position, const Cluster& cluster,
-                     const Profile* profile)
-    : buckets_(plan.buckets), pipeline_(ranks_of(layout, position, Axes(Axis::pipeline).text())), own_(layout.rank_at(position)), cluster_(cluster) {
-  const int rank = layout.coordinate(plan.position, Axis::pipeline);
-  const Program program = compile(planned.schedule, pipeline_shape(layout, planned.micros), rank, plan.buckets);
-  const std::vector<GroupPlacement> placements = placements_of(plan, layout, position, cluster);
-  const auto step = std::find_if(program.tasks.begin(), program.tasks.end(), [](const Task& t) { return t.op == Op::step; });
-  ensure(std::size_t(step - program.tasks.begin()) == plan.tasks.of_task.size(), "a program of {} tasks was counted as one of {}",
-         step - program.tasks.begin(), plan.tasks.of_task.size());
-  for (auto task = program.tasks.begin(); task != step; ++task) {
-    const auto [known, fresh] = costs_.try_emplace(key_of(*task, planned.micros));
-    if (!fresh) continue;
-    const TaskCount& count = plan.tasks.counts.at(plan.tasks.of_task.at(std::size_t(task - program.tasks.begin())));
-    known->second.compute = gyr::seconds_of(count.launches, planned.precision, cluster, profile);
-    if (task->op == Op::send) known->second.message = sent(count.traffic);
-    else known->second.transfer = seconds_of(count.traffic, placements, cluster);
-  }
-  const TaskCount rest = rest_of(plan);
-  const double compute = gyr::seconds_of(rest.launches, planned.precision, cluster, profile),
-               transfer = seconds_of(rest.traffic, placements, cluster);
-  const Index gathers = std::count_if(step, program.tasks.end(), [](const Task& t) { return t.op == Op::gather; });
-  // What is gathered behind the step is nearly all that it transfers.
-  for (auto task = step; task != program.tasks.end(); ++task)
-    costs_[key_of(*task, planned.micros)] =
-        task->op == Op::step ? TaskCost{compute, gathers > 0 ? 0 : transfer} : TaskCost{0, transfer / double(gathers)};
+TaskKey::TaskKey(const Task& t, int micros) {
+  const Place place = t.micro < 0 ? Place::between : t.micro == micros - 1 ? Place::last : t.micro == 0 ? Place::first : Place::between;
+  if (t.micro < 0) key_ = {t.op, t.bucket, 0, 0, {}, place};
+  else key_ = {t.op, t.chunk, t.parts.first, t.parts.last, t.payload, place};
 }
 
-RankCosts::Key RankCosts::key_of(const Task& t, int micros) {
-  if (t.micro < 0) return {t.op, t.bucket, 0, 0, {}, Place::between};
-  const Place place = t.micro == micros - 1 ? Place::last : t.micro == 0 ? Place::first : Place::between;
-  return {t.op, t.chunk, t.parts.first, t.parts.last, t.payload, place};
+CountedTasks::CountedTasks(const StageRun& run, const Cluster& cluster, const Profile* profile)
+    : step({.op = Op::step}, run.program.shape.micros), buckets(run.plan.buckets) {
+  const RankPlan& plan = run.plan;
+  const std::vector<Task>& tasks = run.program.tasks;
+  for (const CommunicatorTraffic& c : plan.traffic) communicators.push_back(c.name);
+  const auto end = std::find_if(tasks.begin(), tasks.end(), [](const Task& t) { return t.op == Op::step; });
+  ensure(std::size_t(end - tasks.begin()) == plan.tasks.of_task.size(), "a program of {} tasks was counted as one of {}", end - tasks.begin(),
+         plan.tasks.of_task.size());
+  const auto compute_of = [&](const LaunchCounts& launches) { return seconds_of(launches, run.precision, cluster, profile); };
+  for (auto task = tasks.begin(); task != end; ++task) {
+    const auto [known, fresh] = counts.try_emplace(TaskKey(*task, run.program.shape.micros));
+    if (!fresh) continue;
+    const TaskCount& count = plan.tasks.counts.at(plan.tasks.of_task.at(std::size_t(task - tasks.begin())));
+    known->second.compute = compute_of(count.launches);
+    if (task->op == Op::send) known->second.message = sent(count.traffic);
+    else known->second.transfers = transfers_of(count.traffic);
+  }
+  const TaskCount others = rest_of(plan);
+  rest = {compute_of(others.launches), {}, transfers_of(others.traffic)};
+  for (auto task = end; task != tasks.end(); ++task)
+    if (task->op == Op::gather) gathers.emplace_back(*task, run.program.shape.micros);
+}
+
+RankCosts::RankCosts(const CountedTasks& tasks, const Layout& layout, int position, const Cluster& cluster)
+    : buckets_(tasks.buckets), pipeline_(ranks_of(layout, position, Axes(Axis::pipeline).text())), own_(layout.rank_at(position)), cluster_(cluster) {
+  std::vector<std::optional<GroupPlacement>> placements(tasks.communicators.size());  // of those that are used
+  const auto placement = [&](int c) -> const GroupPlacement& {
+    std::optional<GroupPlacement>& known = placements[std::size_t(c)];
+    if (!known) known = placement_of(ranks_of(layout, position, tasks.communicators[std::size_t(c)]), cluster);
+    return *known;
+  };
+  const auto cost = [&](const CountedTasks::Count& count) {
+    TaskCost cost{count.compute, 0, count.message};
+    for (const auto& [c, line] : count.transfers) cost.transfer += gyr::seconds_of(line.operation, line.traffic, placement(c), cluster);
+    return cost;
+  };
+  for (const auto& [key, count] : tasks.counts) costs_.emplace(key, cost(count));
+  // What is gathered behind the step is nearly all that it transfers.
+  TaskCost rest = cost(tasks.rest);
+  for (const TaskKey& gather : tasks.gathers) costs_[gather] = {0, rest.transfer / double(tasks.gathers.size())};
+  if (!tasks.gathers.empty()) rest.transfer = 0;
+  costs_[tasks.step] = rest;
 }
 
 void RankCosts::join(const RankCosts& other) {
@@ -89,7 +96,7 @@ void RankCosts::join(const RankCosts& other) {
 }
 
 const TaskCost& RankCosts::cost_of(const Task& task, int micros) const {
-  const auto found = costs_.find(key_of(task, micros));
+  const auto found = costs_.find(TaskKey(task, micros));
   ensure(found != costs_.end(), "nothing is known of what '{}' of chunk {}, micro-batch {} takes", name_of(task.op), task.chunk, task.micro);
   return found->second;
 }
@@ -97,15 +104,20 @@ const TaskCost& RankCosts::cost_of(const Task& task, int micros) const {
 TaskTimes RankCosts::times_of(const Program& program) const {
   TaskTimes times{{}, buckets_};
   times.seconds.reserve(program.tasks.size());
+  std::map<int, GroupPlacement> ways;  // to its peers
   for (const Task& task : program.tasks) {
     if (task.op == Op::receive) {
       times.seconds.push_back(0);
       continue;
     }
     const TaskCost& cost = cost_of(task, program.shape.micros);
-    times.seconds.push_back(task.op != Op::send ? cost.seconds()
-                                                : gyr::seconds_of(Operation::send, cost.message,
-                                                                  placement_of({own_, pipeline_.at(std::size_t(task.peer))}, cluster_), cluster_));
+    if (task.op != Op::send) {
+      times.seconds.push_back(cost.seconds());
+      continue;
+    }
+    const auto [way, fresh] = ways.try_emplace(task.peer);
+    if (fresh) way->second = placement_of({own_, pipeline_.at(std::size_t(task.peer))}, cluster_);
+    times.seconds.push_back(gyr::seconds_of(Operation::send, cost.message, way->second, cluster_));
   }
   return times;
 }

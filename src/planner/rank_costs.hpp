@@ -5,10 +5,10 @@
 #include <map>
 #include <tuple>
 
-#include "src/engine/plan.hpp"
 #include "src/parallel/simulator.hpp"
 #include "src/planner/kernel_times.hpp"
 #include "src/planner/ranks.hpp"
+#include "src/planner/stage_runs.hpp"
 
 namespace gyr {
 
@@ -18,10 +18,38 @@ struct TaskCost {
   double seconds() const { return compute + transfer; }
 };
 
+// By what a task is told from others that take something else.
+class TaskKey {
+ public:
+  TaskKey(const Task&, int micros);
+  auto operator<=>(const TaskKey&) const = default;
+
+ private:
+  enum class Place { first, between, last };  // of a micro-batch in the step
+  std::tuple<Op, int, Index, Index, Payload, Place> key_;
+};
+
+// What a dry run's tasks compute on a device, in seconds, and hand over, in bytes: wherever the ranks stand.
+struct CountedTasks {
+  CountedTasks(const StageRun&, const Cluster&, const Profile* = nullptr);
+
+  struct Count {
+    double compute = 0;
+    Traffic message = {};
+    std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // by place of the communicator
+  };
+  std::map<TaskKey, Count> counts;
+  std::vector<TaskKey> gathers;  // behind the step
+  TaskKey step;
+  Count rest;  // what a step takes besides its tasks
+  std::vector<std::string> communicators;
+  BucketPlan buckets;
+};
+
 class RankCosts {
  public:
-  // Of a rank at this position that has the layers of the one that was planned, of at least three micro-batches or as many as a step has.
-  RankCosts(const RankPlan&, const EngineConfig& planned, const Layout&, int position, const Cluster&, const Profile* = nullptr);
+  // Of a rank at this position that would do what was counted.
+  RankCosts(const CountedTasks&, const Layout&, int position, const Cluster&);
 
   // Each task takes what it takes on the slower of both: ranks of a tensor or context axis wait for each other in every layer.
   void join(const RankCosts&);
@@ -32,12 +60,9 @@ class RankCosts {
   TaskCost sum_of(const Program&) const;
 
  private:
-  enum class Place { first, between, last };  // of a micro-batch in the step
-  using Key = std::tuple<Op, int, Index, Index, Payload, Place>;
-  static Key key_of(const Task&, int micros);
   const TaskCost& cost_of(const Task&, int micros) const;
 
-  std::map<Key, TaskCost> costs_;
+  std::map<TaskKey, TaskCost> costs_;
   BucketPlan buckets_;
   std::vector<int> pipeline_;  // its ranks
   int own_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/train/run_log.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include "modules/flops.hpp"
@@ -14,6 +15,8 @@ namespace gyr {
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 namespace {
+
+constexpr std::size_t steps_compared = 20;  // the first of them left out, which compiles products and touches memory
 
 std::optional<TensorBoard::Resumed> resumed(const CheckpointHeader& at) {
   if (at.step == 0) return {};
@@ -66,6 +69,28 @@ void RunLog::step(StepReport report) {
   progress_.show(report);
   metrics_.write(report);
   tensorboard_.write(report);
+  if (!expected_) return;
+  seconds_.push_back(report.seconds);
+  if (seconds_.size() == steps_compared) compare();
+}
+
+// The median: other jobs on a machine make some steps longer and none shorter.
+void RunLog::compare() {
+  if (!expected_ || seconds_.size() < 2) return;
+  const auto middle = seconds_.begin() + 1 + std::ptrdiff_t(seconds_.size() - 1) / 2;
+  std::nth_element(seconds_.begin() + 1, middle, seconds_.end());
+  const double measured = *middle, more = measured / expected_->seconds - 1;
+  const auto mebi = [](Index bytes) { return double(bytes) / (1 << 20); };
+  say(fmt::format(
+      "a step takes {:.4g} s (median of {}), and {:.4g} s were predicted ({:+.1f} %); the fullest rank has {:.1f} MiB, and {:.1f} were planned",
+      measured, seconds_.size() - 1, expected_->seconds, 100 * more, mebi(resources_.memory_bytes), mebi(expected_->bytes)));
+  metrics_.line(json_text({{"kind", "prediction"},
+                           {"time", now()},
+                           {"predicted_seconds", expected_->seconds},
+                           {"measured_seconds", measured},
+                           {"predicted_bytes", expected_->bytes},
+                           {"memory_bytes", resources_.memory_bytes}}));
+  expected_.reset();
 }
 
 void RunLog::validation(ValidationReport report) {
@@ -103,6 +128,7 @@ void RunLog::left_out(Index step, const Span& samples, const std::string& why, s
 }
 
 void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all) {
+  compare();
   progress_.say(Timers::table(names, all));
   metrics_.line(Timers::json(names, all));
 }

@@ -9,6 +9,7 @@
 #include "src/report/progress.hpp"
 #include "src/report/tensorboard.hpp"
 #include "src/report/timers.hpp"
+#include "src/train/train_options.hpp"
 
 namespace gyr {
 
@@ -30,6 +31,8 @@ class RunLog {
   // Also writes the effective deck, OUTPUT/deck.yaml. `at`: what the run goes on from, with its id and deck. Exit::io.
   RunLog(const RunConfig&, const CheckpointHeader& at, const Resources&);
 
+  // What was predicted of the run is told beside what its first steps take, or all of them where there are fewer.
+  void expect(const Expectation& expected) { expected_ = expected; }
   void say(std::string_view line) { progress_.say(printable(line)); }
   void step(StepReport);  // adds time, rates and memory
   void validation(ValidationReport);
@@ -39,12 +42,16 @@ class RunLog {
   void timers(const std::vector<std::string>& names, const std::vector<double>& all);
 
  private:
+  void compare();
+
   Index seq_length_;
   double flops_;  // of a token
   Resources resources_;
   Progress progress_;
   JsonLines metrics_;
   TensorBoard tensorboard_;
+  std::optional<Expectation> expected_;  // until it is told
+  std::vector<double> seconds_;          // of the steps so far
 };
 
 }  // namespace gyr

@@ -73,6 +73,7 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
     if (!parts.lead()) return;
     write_identity(run.output, identity);
     tell_start(log.emplace(run, at, resources), run, data, resources);
+    if (options.expected) log->expect(*options.expected);
   });
   RunLog* const told = log ? &*log : nullptr;
   Saving saving(parts, *saver, told, at.step);

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/commands/search_report.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "modules/flops.hpp"
+#include "src/base/precision.hpp"
+#include "src/base/table.hpp"
+
+namespace gyr {
+
+namespace {
+
+// What a step is made of, as people read it: with transfers that nothing hides, and the rest of it.
+struct Parts {
+  explicit Parts(const Prediction& p) : seconds{p.compute, p.transfers, p.buckets, p.messages + p.rest} {}
+  static constexpr std::array<const char*, 4> names{"computes", "layers' transfers", "replicas", "bubble"};
+  std::array<double, 4> seconds;
+};
+
+std::string milli(double seconds) { return fmt::format("{:.1f}", 1e3 * seconds); }
+
+// The part that costs most more than the first's.
+std::string loss_of(const FoundLayout& found, const FoundLayout& first) {
+  const Parts mine(found.prediction), best(first.prediction);
+  const double more = found.prediction.seconds - first.prediction.seconds;
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < mine.seconds.size(); ++i)
+    if (mine.seconds[i] - best.seconds[i] > mine.seconds[most] - best.seconds[most]) most = i;
+  if (more == 0) return "as fast";
+  return fmt::format("{} ms: {} {} ms more", milli(more), Parts::names[most], milli(mine.seconds[most] - best.seconds[most]));
+}
+
+std::string ranking(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
+  std::vector<TableColumn> columns{{"", true}, {"layout", false, 110}, {"micro", true}, {"recompute"}, {"shard"}, {"step ms", true}};
+  for (const char* name : Parts::names) columns.push_back({name, true});
+  columns.insert(columns.end(), {{"GiB", true}, {"MFU %", true}, {"behind the first", false, 44}});
+  Table table(columns);
+  const double flops = training_flops(run.model, run.lengths(), run.optimizer.trained()) * double(run.largest_batch() * run.lengths().text);
+  const double peak = cluster.device.product_rate(precision_of(run.train.precision)) * ranks;
+  for (std::size_t i = 0; i < result.best.size(); ++i) {
+    const FoundLayout& f = result.best[i];
+    std::vector<std::string> row{fmt::format("{}", i + 1),
+                                 f.choice.text(),
+                                 fmt::format("{}", f.choice.micro_batch_size),
+                                 recompute_names[f.choice.recompute],
+                                 name_of(f.choice.shard),
+                                 milli(f.prediction.seconds)};
+    for (const double seconds : Parts(f.prediction).seconds) row.push_back(milli(seconds));
+    row.push_back(fmt::format("{:.1f}", double(f.bytes) / double(1 << 30)));
+    row.push_back(fmt::format("{:.1f}", 100 * flops / (f.prediction.seconds * peak)));
+    row.push_back(i == 0 ? "" : loss_of(f, result.best.front()));
+    table.row(row);
+  }
+  return table.str();
+}
+
+std::string rejected(const SearchResult& result) {
+  constexpr std::size_t most = 16;
+  Table table({{"layouts", true}, {"why", false, 120}});
+  const auto rows = [&](const char* title, const Refusals& refusals) {
+    const std::vector<Refusals::Line> lines = refusals.lines();
+    if (lines.empty()) return;
+    table.heading(title);
+    double others = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      if (i < most) table.row({fmt::format("{:.0f}", lines[i].layouts), lines[i].why});
+      else others += lines[i].layouts;
+    if (others > 0) table.row({fmt::format("{:.0f}", others), "for other reasons"});
+  };
+  rows("Against a rule of the deck", result.by_rules);
+  rows("Too large", result.by_memory);
+  if (result.slower > 0) {
+    table.heading("Too slow");
+    table.row({fmt::format("{:.0f}", result.slower), fmt::format("a step takes {} ms or more, by a bound below it", milli(result.least_slower))});
+  }
+  return table.str();
+}
+
+// Keys that a choice settles, section by section.
+std::string deck_text(const std::vector<std::string>& lines) {
+  std::string text, section;
+  for (const std::string& line : lines) {
+    const auto dot = line.find('.'), equals = line.find('=');
+    if (line.substr(0, dot) != section) text += fmt::format("{}:\n", section = line.substr(0, dot));
+    text += fmt::format("  {}: {}\n", line.substr(dot + 1, equals - dot - 1), line.substr(equals + 1));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string search_summary(const SearchResult& r) {
+  return fmt::format(
+      "{:.0f} layouts: {:.0f} against a rule of the deck, {:.0f} too large, {:.0f} bounded out as slower, {} predicted; {} dry runs, "
+      "{:.2f} s",
+      r.layouts, r.by_rules.layouts(), r.by_memory.layouts(), r.slower, r.predicted, r.dry_runs, r.seconds);
+}
+
+void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
+  if (!r.best.empty()) return;
+  const std::vector<Refusals::Line> large = r.by_memory.lines(), refused = r.by_rules.lines();
+  fail(Exit::config, "no layout of {} ranks does on {}: of {:.0f}, {:.0f} are against a rule of the deck{}, {:.0f} too large{}", ranks, cluster.name,
+       r.layouts, r.by_rules.layouts(), refused.empty() ? "" : fmt::format(" (most: {})", refused.front().why), r.by_memory.layouts(),
+       large.empty() ? "" : fmt::format(" (most: {}); take more ranks, a smaller model or shorter sequences", large.front().why));
+}
+
+std::string search_report(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
+  require_found(result, ranks, cluster);
+  return fmt::format("{} ranks of {}\n{}\n\nThe fastest, predicted; ms of a step, of the rank that computes longest, and GiB of the fullest\n{}\n",
+                     ranks, cluster.name, search_summary(result), ranking(run, ranks, cluster, result)) +
+         fmt::format("The others\n{}\nThe first as lines of the deck\n{}", rejected(result),
+                     deck_text(deck_lines(result.best.front().choice, run.parallel.keep)));
+}
+
+}  // namespace gyr

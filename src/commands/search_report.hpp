@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "src/config/run_config.hpp"
+#include "src/planner/search.hpp"
+
+namespace gyr {
+
+// In one line, how many layouts there were and what became of them.
+std::string search_summary(const SearchResult&);
+// The best layouts with what their steps are made of and why each loses to the first, what refused the others and how many, and the lines of a deck
+// that the first is.
+std::string search_report(const RunConfig&, int ranks, const Cluster&, const SearchResult&);
+// Exit::config where no layout fits: what the nearest lacks.
+void require_found(const SearchResult&, int ranks, const Cluster&);
+
+}  // namespace gyr

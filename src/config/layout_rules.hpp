@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The rules that a run's layout keeps, each by itself: layout_of asks them all, and a search asks each as soon as what it reads is settled. All throw
+// Exit::config.
+#pragma once
+
+#include "src/config/run_config.hpp"
+
+namespace gyr {
+
+// parallel.tensor and parallel.sequence; attention_ranks as attention_ranks_of (mixer_shares.hpp) says.
+void check_sharding(const RunConfig&, int attention_ranks);
+// parallel.pipeline, virtual_stages and schedule.
+void check_schedule(const ParallelConfig&);
+// The layers of each stage, as parallel.layers says or cut by cost.
+std::vector<Span> stages_of(const RunConfig&);
+// train.micro_batch_size on so many data ranks.
+void check_batches(const TrainConfig&, int data);
+// The context axis of a layout and its mode.
+void check_context(const Layout&, const RunConfig&);
+// parallel.expert on so many data ranks.
+void check_experts(const RunConfig&, int data);
+
+// What a deck says with what it leaves open: the ranks of the data axis, the attention's, the layers of each stage. Asks no rule.
+Layout layout_of_settled(const ParallelConfig&, int data, int attention_ranks, std::vector<Span> stages);
+// All rules. What layout_of says, without a word about grids that would do.
+Layout layout_by_rules(const RunConfig&, int ranks);
+
+}  // namespace gyr
