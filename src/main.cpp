@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
   add_diff(program, action);
   add_import_hf(program, action);
   add_export_hf(program, action);
+  add_export_gguf(program, action);
   add_reshard(program, action);
   add_trace(program, action);
   add_report(program, action);

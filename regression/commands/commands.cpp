@@ -36,6 +36,7 @@ const Help helps[] = {
     {{"ps"}, {"--help"}},
     {{"import-hf"}, {"--help", "--adapters", "--overwrite"}},
     {{"export-hf"}, {"--help", "--adapters", "--dtype", "--shard-size", "--like", "--overwrite"}},
+    {{"export-gguf"}, {"--help", "--dtype", "--tokenizer", "--no-tokenizer", "--split-rule", "--overwrite"}},
     {{"eval"},
      {"--help",      "--data",      "--text",         "--lambada",      "--choices",   "--split",     "--limit",     "--length", "--stride",
       "--documents", "--separator", "--key",          "--skip-invalid", "--tokenizer", "--begin",     "--delimiter", "--json",   "--records",

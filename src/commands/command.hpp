@@ -26,6 +26,7 @@ void add_info(Command&, Action&);
 void add_diff(Command&, Action&);
 void add_import_hf(Command&, Action&);
 void add_export_hf(Command&, Action&);
+void add_export_gguf(Command&, Action&);
 void add_reshard(Command&, Action&);
 void add_trace(Command&, Action&);
 void add_report(Command&, Action&);

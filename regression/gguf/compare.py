@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# llama.cpp's own converter beside ours. See ../gguf.sh.
+#   TREE prepare FOLDER NEW                  copies a model folder, with a tokenizer of a letter for each token and without a token that ends texts
+#   TREE convert FOLDER FILE TYPE            writes it by the converter in llama.cpp's sources
+#   TREE compare OURS THEIRS                 tensors bit by bit, key-values one by one; says what differs, and fails where a tensor does, or a
+#                                            key of theirs that is none of those below
+#   TREE letters TEXT                        the ids of a text of that tokenizer
+import json
+import pathlib
+import runpy
+import shutil
+import sys
+
+tree, what, *words = sys.argv[1:]
+sys.path.insert(0, tree)
+sys.path.insert(0, str(pathlib.Path(tree) / "gguf-py"))
+LETTERS = [chr(c) for c in range(33, 127) if chr(c).isalnum()]
+
+# Keys of theirs that ours need not have or equal, and why.
+EXCUSED = {
+    "general.name": "theirs is made of words of the folder's name",
+    "general.size_label": "for leader boards",
+    "general.basename": "a guess from the folder's name",
+    "general.finetune": "a guess from the folder's name",
+    "general.version": "a guess from the folder's name",
+    "rope.scaling.attn_factor": "theirs is what stands in place of yarn's own factor, where llama.cpp multiplies with it",
+}
+
+
+def prepare(folder, new):
+    shutil.copytree(folder, new)
+    config = json.loads((pathlib.Path(new) / "config.json").read_text())
+    if config["model_type"] == "gpt2":
+        config["n_ctx"] = config["n_positions"]  # a key of older folders, which theirs asks for
+    if config["model_type"].startswith("gemma"):
+        config["query_pre_attn_scalar"] = config["head_dim"]  # llama.cpp has no other scale of scores
+    (pathlib.Path(new) / "config.json").write_text(json.dumps(config))
+    size = config["vocab_size"]
+    assert size <= len(LETTERS), "the tokenizer has a letter for each token"
+    tokenizer = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False,
+                  "byte_fallback": False, "ignore_merges": False, "vocab": {LETTERS[i]: i for i in range(size)}, "merges": []}}
+    (pathlib.Path(new) / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (pathlib.Path(new) / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    (pathlib.Path(new) / "generation_config.json").write_text(json.dumps({"eos_token_id": []}))
+    expected = pathlib.Path(new) / "expected.safetensors"
+    if expected.exists():  # no weights of a model
+        expected.unlink()
+
+
+def convert(folder, file, kind):
+    from conversion import base
+    # The tokenizer is none that the converter knows by its hash.
+    base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
+    base.TextModel._set_vocab_sentencepiece = lambda self, add_to_gguf=True: self._set_vocab_gpt2()
+    base.TextModel.get_vocab_base = plain_vocabulary
+    sys.argv = ["convert_hf_to_gguf.py", folder, "--outfile", file, "--outtype", kind]
+    runpy.run_path(str(pathlib.Path(tree) / "convert_hf_to_gguf.py"), run_name="__main__")
+
+
+# As theirs, of a tokenizer without added tokens, whose vocabulary is not padded.
+def plain_vocabulary(self):
+    vocabulary = json.loads((self.dir_model / "tokenizer.json").read_text())["model"]["vocab"]
+    return list(vocabulary), [1] * len(vocabulary), "gpt-2"
+
+
+def contents(file):
+    from gguf import GGUFReader
+    reader = GGUFReader(file)
+    tensors = {t.name: (t.tensor_type.name, tuple(int(n) for n in t.shape), bytes(t.data)) for t in reader.tensors}
+    return {name: field.contents() for name, field in reader.fields.items() if not name.startswith("GGUF.")}, tensors
+
+
+# By how many units in the last place numbers that both make by exp or pow differ at most.
+def last_places(name, a, b):
+    import numpy
+    if not a or not b or a[:2] != b[:2] or not name.endswith(("ssm_a", "rope_freqs.weight")):
+        return None
+    one, other = (numpy.frombuffer(t[2], numpy.int32).astype(numpy.int64) for t in (a, b))
+    return int(abs(one - other).max())
+
+
+def compare(ours_file, theirs_file):
+    (ours, our_tensors), (theirs, their_tensors) = contents(ours_file), contents(theirs_file)
+    wrong = []
+    for name in sorted(our_tensors.keys() | their_tensors.keys()):
+        a, b = our_tensors.get(name), their_tensors.get(name)
+        if a == b:
+            continue
+        units = last_places(name, a, b)
+        if units == 1:
+            print(f"  {name}: the two exponential functions differ by a unit in the last place")
+        elif a and b and a[:2] == b[:2]:
+            wrong.append(f"{name}: {sum(x != y for x, y in zip(a[2], b[2]))} of {len(a[2])} bytes differ")
+        else:
+            wrong.append(f"{name}: ours is {a and a[:2]}, theirs {b and b[:2]}")
+    for key in sorted(ours.keys() | theirs.keys()):
+        a, b = ours.get(key, "absent"), theirs.get(key, "absent")
+        if a == b:
+            continue
+        excuse = "ours alone" if key not in theirs else EXCUSED.get(key) or EXCUSED.get(key.split(".", 1)[1])
+        print(f"  {key}: ours {str(a)[:60]}, theirs {str(b)[:60]}" + (f" ({excuse})" if excuse else ""))
+        if not excuse:
+            wrong.append(f"key {key}")
+    for line in wrong:
+        print("  DIFFERS", line)
+    print(f"  {len(our_tensors)} tensors, {len(ours)} keys, {len(wrong)} differ")
+    return 1 if wrong else 0
+
+
+if what == "prepare":
+    prepare(*words)
+elif what == "convert":
+    convert(*words)
+elif what == "compare":
+    sys.exit(compare(*words))
+elif what == "letters":
+    print(*[LETTERS.index(c) for c in words[0]])

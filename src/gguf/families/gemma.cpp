@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Gemma 2 and 3, whose norms have the whole factor there, not what it is more than 1.
+#include "src/gguf/families/families.hpp"
+
+#include <cmath>
+
+namespace gyr::gguf {
+
+namespace {
+
+constexpr Index layers_of_27b[] = {46, 62};  // by which llama.cpp knows those whose scores have another scale
+
+void check_layers(const ModelConfig& m, const Scruples& s, Index layers_of_largest) {
+  check_rotary(m.attention, s);
+  const AttentionConfig& a = m.attention;
+  const double scale = m.layers() / 2 == layers_of_largest ? double(m.hidden_size / a.num_heads) : double(a.head_dim);
+  s.demand(std::abs(a.key_multiplier * std::sqrt(scale / double(a.head_dim)) - 1) < 1e-6,
+           "scale of scores but by the width of heads (query_pre_attn_scalar)");
+  s.demand(!a.bias, "biases of attention (attention_bias)");
+  s.demand(m.mlp.activation == Activation::gelu_tanh, "other activation than gelu_pytorch_tanh (hidden_activation)");
+}
+
+void check_gemma2(const ModelConfig& m, const Scruples& s) {
+  check_layers(m, s, layers_of_27b[0]);
+  s.demand(m.attention.soft_cap > 0 && m.lm_head_soft_cap > 0, "scores or logits without a cap (attn_logit_softcapping, final_logit_softcapping)");
+  s.demand(m.tie_word_embeddings, "head of its own (tie_word_embeddings false)");
+}
+
+void check_gemma3(const ModelConfig& m, const Scruples& s) { check_layers(m, s, layers_of_27b[1]); }
+
+void keys(const ModelConfig& m, Keys& k) {
+  put_widths(m, m.layers() / 2, k);
+  put_attention(m, k);
+  put_rotary(m.attention, k);
+  if (m.lm_head_soft_cap > 0) k.real("final_logit_softcapping", m.lm_head_soft_cap);
+}
+
+void gemma2_keys(const ModelConfig& m, Keys& k) {
+  keys(m, k);
+  k.real("attn_logit_softcapping", m.attention.soft_cap);
+  put_windows(m, 2, k);
+}
+
+void gemma3_keys(const ModelConfig& m, Keys& k) {
+  keys(m, k);
+  if (m.window.rope_theta > 0) k.real("rope.freq_base_swa", m.window.rope_theta);
+  put_windows(m, 6, k);
+}
+
+void adapt(const ModelConfig& m, Index, const std::string& part, PlannedTensor& t) {
+  if (!part.ends_with("norm.weight")) return;
+  t.change = [offset = float(m.norm_offset)](Index, Index rows, Index columns, float* x) {
+    for (Index i = 0; i < rows * columns; ++i) x[i] += offset;
+  };
+}
+
+}  // namespace
+
+std::vector<Architecture> gemma_architectures() {
+  return {{"Gemma2ForCausalLM", "gemma2", 2, check_gemma2, gemma2_keys, adapt}, {"Gemma3ForCausalLM", "gemma3", 2, check_gemma3, gemma3_keys, adapt}};
+}
+
+}  // namespace gyr::gguf

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// GPT-2: matrices of queries, keys and values are one there, and none is transposed.
+#include "src/gguf/families/families.hpp"
+
+namespace gyr::gguf {
+
+namespace {
+
+void check(const ModelConfig& m, const Scruples& s) {
+  s.demand(m.mlp.activation == Activation::gelu_tanh, "other activation than gelu_new (activation_function)");
+}
+
+void keys(const ModelConfig& m, Keys& k) {
+  put_widths(m, m.layers() / 2, k);
+  k.count("context_length", m.positions);
+  k.count("attention.head_count", m.attention.num_heads);
+}
+
+void adapt(const ModelConfig&, Index layer, const std::string& part, PlannedTensor& t) {
+  for (const char* name : {"self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj."})
+    if (part.starts_with(name)) t.name = fmt::format("blk.{}.attn_qkv{}", layer / 2, part.substr(part.rfind('.')));
+}
+
+}  // namespace
+
+std::vector<Architecture> gpt2_architectures() { return {{"GPT2LMHeadModel", "gpt2", 2, check, keys, adapt}}; }
+
+}  // namespace gyr::gguf
