@@ -12,6 +12,7 @@
 #include "src/gguf/vocabulary.hpp"
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/stored_names.hpp"
+#include "src/pretrained/adapters.hpp"
 #include "src/pretrained/conveyor.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
@@ -163,15 +164,16 @@ Converted export_gguf(const fs::path& model, const fs::path& file, const GgufOpt
   std::error_code error;
   require(options.overwrite || !fs::exists(file, error), Exit::usage, "{}: is there; give --overwrite to replace it", file.string());
   require(!fs::is_directory(file, error), Exit::usage, "{}: is a folder; name a file, as in model.gguf", file.string());
-  const RunConfig run = run_of(model, note);
+  RunConfig run = run_of(model, note);
+  std::unique_ptr<WeightSource> source = open_weights(model, run.model);
+  check_weights(*source, declared_weights(run.model));
+  if (run.model.lora) source = merged_weights(std::move(source), run.model), run.model.lora = {};
   const Companions companions = companions_of(model);
   const HuggingFaceConfig config = config_of(model, run, companions, note);
   const gguf::Architecture& architecture = gguf::architecture_of(family_for(run.model, config.model_type).architecture, model.string());
   architecture.check(run.model, {model.string(), architecture.name, note});
 
   const std::vector<Weight> weights = declared_weights(run.model);
-  const std::unique_ptr<WeightSource> source = open_weights(model, run.model);
-  check_weights(*source, weights);
   const Type type = options.type.value_or(usual_type(*source));
 
   gguf::Keys keys(architecture.name);
