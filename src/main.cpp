@@ -16,26 +16,7 @@ int main(int argc, char** argv) {
   program.add_version([] { return banner(version(), build_facts()); });
   program.require_command();
   program.footer(exit_codes());
-  add_train(program, action);
-  add_run(program, action);
-  add_ps(program, action);
-  add_plan(program, action);
-  add_probe(program, action);
-  add_profile(program, action);
-  add_verify(program, action);
-  add_eval(program, action);
-  add_generate(program, action);
-  add_tokenizer(program, action);
-  add_data(program, action);
-  add_info(program, action);
-  add_diff(program, action);
-  add_import_hf(program, action);
-  add_export_hf(program, action);
-  add_export_gguf(program, action);
-  add_reshard(program, action);
-  add_trace(program, action);
-  add_report(program, action);
-  add_manual(program, action);
+  for (const auto add : all_commands) add(program, action);
   try {
     if (!program.parse(argc, argv)) return 0;
   } catch (const Error& error) {

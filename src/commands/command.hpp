@@ -2,6 +2,7 @@
 // One function per command of the program: adds its options to the command line and runs when it was chosen.
 #pragma once
 
+#include <array>
 #include <functional>
 
 #include "src/commands/command_line.hpp"
@@ -31,5 +32,10 @@ void add_reshard(Command&, Action&);
 void add_trace(Command&, Action&);
 void add_report(Command&, Action&);
 void add_manual(Command&, Action&);
+
+// In the order of help.
+inline constexpr std::array all_commands{add_train,     add_run,         add_ps,        add_plan,  add_probe,  add_profile, add_verify,
+                                         add_eval,      add_generate,    add_tokenizer, add_data,  add_info,   add_diff,    add_import_hf,
+                                         add_export_hf, add_export_gguf, add_reshard,   add_trace, add_report, add_manual};
 
 }  // namespace gyr

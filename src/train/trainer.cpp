@@ -27,6 +27,17 @@ RunIdentity claimed(RunFolder& folder, const RunConfig& run, const TrainOptions&
   return identity;
 }
 
+// Bytes of each category, most of any rank.
+std::vector<std::pair<std::string, Index>> most_memory(const Capacity& mine, Communicator& world) {
+  std::vector<double> bytes(memory_categories);
+  for (int i = 0; i < memory_categories; ++i) bytes[i] = double(mine.bytes(Memory(i)));
+  const std::vector<double> all = world.gather(bytes);
+  std::vector<std::pair<std::string, Index>> most;
+  for (int i = 0; i < memory_categories; ++i) most.emplace_back(name_of(Memory(i)), 0);
+  for (std::size_t i = 0; i < all.size(); ++i) most[i % memory_categories].second = std::max(most[i % memory_categories].second, Index(all[i]));
+  return most;
+}
+
 CheckpointHeader started(RunStart& start, const TrainOptions& options) {
   if (!options.resume) return start.begin();
   return start.resume(options.accept_changes ? RunStart::Changes::told : RunStart::Changes::weighed);
@@ -66,8 +77,7 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   const auto saver = engine->saver();
   const double memory = grid.world().max(double(engine->capacity().total() + saver->buffer_bytes()));
   Resources resources{me.ranks, peak, Index(memory), grid.world().transport_name(), grid.layout().text(), me.attempt};
-  for (int i = 0; i < memory_categories; ++i)
-    resources.memory.emplace_back(name_of(Memory(i)), Index(grid.world().max(double(engine->capacity().bytes(Memory(i))))));
+  resources.memory = most_memory(engine->capacity(), grid.world());
   std::optional<RunLog> log;  // the first rank's
   collective_check(grid.world(), [&] {
     if (!parts.lead()) return;
