@@ -26,9 +26,9 @@ struct Help {
 
 const Help helps[] = {
     {{"train"},
-     {"--help", "--init-from", "--resume", "--anew", "--accept-changes", "--take-over", "--dry-run", "--ranks", "--attempt", "--exit-record",
-      "--supervisor"}},
-    {{"plan"}, {"--help", "--init-from", "--ranks", "--cluster", "--profile", "--tokens"}},
+     {"--help", "--init-from", "--replan", "--resume", "--anew", "--accept-changes", "--take-over", "--dry-run", "--ranks", "--attempt",
+      "--exit-record", "--supervisor"}},
+    {{"plan"}, {"--help", "--init-from", "--ranks", "--cluster", "--explain", "--profile", "--tokens"}},
     {{"probe"}, {"--help", "--out"}},
     {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--accept-changes", "--take-over"}},
     {{"profile"}, {"--help", "--init-from", "--ranks", "--out"}},
