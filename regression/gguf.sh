@@ -24,8 +24,8 @@ if [ -f "$library/libllama.so" ]; then
   g++ -O1 -std=c++17 -I"$tree/include" -I"$tree/ggml/include" regression/gguf/greedy.cpp -o "$greedy" -L"$library" -Wl,-rpath,"$(realpath "$library")" -lllama -lggml -lggml-base || exit 70
 fi
 names=("$@")
-[ ${#names[@]} -gt 0 ] || names=(plain_gate gate_first_two_groups like_7b like_34b llama llama3 llama_biases llama_linear llama_yarn mistral mixtral qwen2
-  qwen3 gpt2 mamba2 gemma2 gemma2_uneven gemma3 gemma3_uneven gpt_oss nemotron_h)
+[ ${#names[@]} -gt 0 ] || names=(plain_gate gate_first_two_groups like_7b like_34b llama llama3 llama_biases llama_linear mistral mixtral qwen2
+  qwen3 gpt2 mamba2 gemma2 gemma2_uneven gemma3 gemma3_uneven nemotron_h)
 failed=0
 for name in "${names[@]}"; do
   folder=regression/golden/huggingface/$name

@@ -184,7 +184,7 @@ std::string name_of(std::string name, const std::string& architecture) {
                             {"mixer.dt_bias", "ssm_dt.bias"},
                             {"mixer.A_log", "ssm_a"},
                             {"mixer.D", "ssm_d"}};
-  const bool second = architecture == "gemma2" || architecture == "gemma3" || architecture == "gpt-oss";
+  const bool second = architecture == "gemma2" || architecture == "gemma3";
   rename(name, {{"post_attention_layernorm", second ? "post_attention_norm" : "ffn_norm"}});
   rename(name, common);
   if (architecture == "mamba2" || architecture == "nemotron_h")
@@ -271,25 +271,8 @@ class FolderInGguf {
     all.x.insert(all.x.end(), e.x.begin(), e.x.end());
   }
 
-  // gpt-oss: (experts, in, out) and biases (experts, out); gate and up by turns.
-  void add_experts_of_gpt_oss(const std::string& name, const Expected& e) {
-    const bool bias = name.ends_with("_bias"), down = name.find("down_proj") != name.npos;
-    const std::string block = name_of(name.substr(0, name.find("mlp.")), architecture_);
-    const Index experts = e.shape[0], out = e.shape.back(), in = bias ? 1 : e.shape[1];
-    for (const std::string part : {"gate", "up", "down"}) {
-      if (down != (part == "down")) continue;
-      const Index step = down ? 1 : 2, first = part == "up" ? 1 : 0;
-      Expected& t = tensors[block + "ffn_" + part + "_exps" + (bias ? ".bias" : ".weight")];
-      t.shape = bias ? Shape{experts, out / step} : Shape{experts, out / step, in};
-      for (Index k = 0; k < experts; ++k)
-        for (Index o = first; o < out; o += step)
-          for (Index i = 0; i < in; ++i) t.x.push_back(e.x[std::size_t((k * in + i) * out + o)]);
-    }
-  }
-
   void add(const std::string& name) {
     Expected e = read(name);
-    if (is("gpt-oss") && name.find(".experts.") != name.npos) return add_experts_of_gpt_oss(name, e);
     if (name.find(".experts.") != name.npos) return add_expert(name, e);
     const std::string there = name_of(name, architecture_);
     const auto part = [&](const char* end) { return there.ends_with(end); };
@@ -390,7 +373,6 @@ constexpr Case cases[] = {{"huggingface/plain_gate", "falcon-h1"},
                           {"huggingface/like_34b", "falcon-h1"},
                           {"families/llama", "llama"},
                           {"families/llama_biases", "llama"},
-                          {"families/llama_yarn", "llama"},
                           {"families/mistral", "llama"},
                           {"families/mixtral", "llama"},
                           {"families/mixtral_many", "llama"},
@@ -401,7 +383,6 @@ constexpr Case cases[] = {{"huggingface/plain_gate", "falcon-h1"},
                           {"families/mamba2", "mamba2"},
                           {"families/gemma2", "gemma2"},
                           {"families/gemma3", "gemma3"},
-                          {"families/gpt_oss", "gpt-oss"},
                           {"families/nemotron_h", "nemotron_h"}};
 
 class gguf_folder : public ::testing::TestWithParam<Case> {
@@ -651,6 +632,8 @@ TEST(gguf, what_llama_cpp_has_not_is_refused_by_name) {
   expect_refused(golden / "huggingface/norm_first_one_group", options, Exit::config, "mamba_norm_before_gate");
   expect_refused(golden / "huggingface/attention_mlp_biases", options, Exit::config, "biases of attention");
   expect_refused(golden / "families/llama_dynamic", options, Exit::config, "rope_type dynamic");
+  expect_refused(golden / "families/llama_yarn", options, Exit::config, "rope_type yarn");
+  expect_refused(golden / "families/gpt_oss", options, Exit::config, "GptOssForCausalLM");
   expect_refused(golden / "families/qwen3_biases", options, Exit::config, "attention_bias");
   expect_refused(golden / "families/qwen3_moe", options, Exit::config, "layers of experts beside");
   expect_refused(golden / "families/gemma2", options, Exit::config, "query_pre_attn_scalar");

@@ -26,8 +26,7 @@ void Keys::count(const std::string& key, Index number) {
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = [] {
     std::vector<Architecture> list;
-    for (const auto& of_file : {falcon_h1_architectures(), llama_architectures(), gemma_architectures(), gpt2_architectures(),
-                                gpt_oss_architectures(), mixer_architectures()})
+    for (const auto& of_file : {falcon_h1_architectures(), llama_architectures(), gemma_architectures(), gpt2_architectures(), mixer_architectures()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     return list;
   }();
@@ -149,15 +148,9 @@ void put_attention(const ModelConfig& m, Keys& keys) {
 void put_rotary(const AttentionConfig& a, Keys& keys) {
   keys.real("rope.freq_base", a.rope_theta);
   const RopeScaling& s = a.rope_scaling;
-  if (s.type != RopeScaling::linear && s.type != RopeScaling::yarn) return;
-  keys.own("rope.scaling.type", std::string(s.type == RopeScaling::linear ? "linear" : "yarn"));
+  if (s.type != RopeScaling::linear) return;
+  keys.own("rope.scaling.type", std::string("linear"));
   keys.real("rope.scaling.factor", s.factor);
-  if (s.type == RopeScaling::linear) return;
-  keys.count("rope.scaling.original_context_length", s.original_positions);
-  keys.real("rope.scaling.yarn_beta_fast", s.high_freq_factor);
-  keys.real("rope.scaling.yarn_beta_slow", s.low_freq_factor);
-  // There it multiplies what yarn scales by of itself, here it stands in place of that.
-  if (s.attention_factor > 0) keys.real("rope.scaling.attn_factor", s.attention_factor / (s.factor > 1 ? 0.1 * std::log(s.factor) + 1 : 1));
 }
 
 void put_experts(const MoeConfig& c, Keys& keys) {
@@ -188,8 +181,7 @@ void put_windows(const ModelConfig& m, Index every, Keys& keys) {
 
 void check_rotary(const AttentionConfig& a, const Scruples& s) {
   s.demand(a.rope_scaling.type != RopeScaling::dynamic, "frequencies that depend on a text's length (rope_type dynamic)");
-  if (a.rope_scaling.type == RopeScaling::yarn && !a.rope_scaling.truncate && s.note)
-    s.note(fmt::format("{}: yarn's bounds are not truncated, and llama.cpp truncates them: other numbers in long texts", s.model));
+  s.demand(a.rope_scaling.type != RopeScaling::yarn, "positions stretched by YaRN (rope_type yarn), with which it gives other tokens");
 }
 
 void check_no_windows(const ModelConfig& m, const Scruples& s) {

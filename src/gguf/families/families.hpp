@@ -10,7 +10,6 @@ std::vector<Architecture> falcon_h1_architectures();
 std::vector<Architecture> llama_architectures();
 std::vector<Architecture> gemma_architectures();
 std::vector<Architecture> gpt2_architectures();
-std::vector<Architecture> gpt_oss_architectures();
 std::vector<Architecture> mixer_architectures();
 
 }  // namespace gyr::gguf
