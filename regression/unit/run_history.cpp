@@ -142,6 +142,17 @@ TEST(run_history, the_page_has_the_numbers_and_no_name_ends_its_script) {
   EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg"));  // the name of a format, and nothing that is fetched
 }
 
+TEST(run_history, an_end_that_several_ranks_tell_is_one_and_times_that_are_none_are_shown_as_such) {
+  const Folder folder;
+  const std::string end = json_text({{"kind", "end"}, {"state", "hung"}, {"code", 75}, {"message", "rank 3"}}) + "\n";
+  folder.write("metrics.jsonl", json_text({{"kind", "start"}, {"time", 1}, {"step", 0}}) + "\n" + step_line(1, 2, 3) + end + end + end);
+  const RunHistory history = read_history(folder.path());
+  EXPECT_EQ(history.events.size(), 2U);
+  EXPECT_EQ(history.state, "failed");
+  EXPECT_NE(text_of(std::vector<RunHistory>{history}).find("rank 3"), std::string::npos);
+  EXPECT_EQ(sparkline({-1e308, 1e308}), "▁█");
+}
+
 TEST(run_history, folders_without_steps_are_told) {
   const Folder folder;
   EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::missing);

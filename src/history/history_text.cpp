@@ -27,6 +27,7 @@ std::vector<double> column(const std::vector<const TakenStep*>& steps, const F& 
 }
 
 std::string local_time(double seconds) {
+  if (!(std::abs(seconds) < 1e12)) return "-";
   const std::time_t whole = std::time_t(seconds);
   std::tm parts{};
   localtime_r(&whole, &parts);
@@ -144,7 +145,7 @@ std::string sparkline(const std::vector<double>& values) {
   std::string line;
   for (const double v : values) {
     if (!std::isfinite(v)) line += ' ';
-    else line += bars[most > least ? std::min(7, int((v - least) / (most - least) * 8)) : 0];
+    else line += bars[most > least ? int(std::min(7.0, (v / 2 - least / 2) / (most / 2 - least / 2) * 8)) : 0];
   }
   return line;
 }

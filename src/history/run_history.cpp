@@ -70,6 +70,7 @@ class Reader {
     add(RunEvent::Kind::start, number(line, "time"), fmt::format("{} ranks, {}", history_.ranks, history_.grid));
   }
   void end(const Json& line) {
+    if (!running_) return;  // of a hang every rank that has noticed it tells
     const std::string state = word(line, "state"), message = word(line, "message");
     const auto kind = state == "done" ? RunEvent::Kind::done : state == "stopped" ? RunEvent::Kind::stopped : RunEvent::Kind::failed;
     add(kind, number(line, "time"), fmt::format("code {}{}{}", integer(line, "code"), message.empty() ? "" : ": ", message));
