@@ -37,6 +37,9 @@ struct Result {
   bool killed = false;     // by kill_when
 };
 
+// What a message about a failure shows of it.
+inline std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+
 // Runs any program, its first word. Returns when it and all its descendants are gone.
 Result execute(const Words& command, const Options& options = {});
 // The program under test: the one built beside the tests, or what GYRFALCON_BINARY names.

@@ -10,8 +10,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
-
 // A model that has learned something, as a folder, and a run with adapters beside it.
 struct Adapted {
   Folder folder;

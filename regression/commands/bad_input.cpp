@@ -16,8 +16,6 @@ namespace {
 
 const Material& material() { return Material::get(); }
 
-std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
-
 // The lines of ours on standard error.
 Words messages(const std::string& err) {
   Words list;

@@ -21,8 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 const Material& material() { return Material::get(); }
-std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
-
 struct Key {
   std::string path, value;
 };

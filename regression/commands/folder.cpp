@@ -22,8 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
-
 Words train(const fs::path& folder, const Words& more) {
   Words words{"checkpoint.every=0", "watchdog.heartbeat=0.05"};
   words.insert(words.end(), more.begin(), more.end());

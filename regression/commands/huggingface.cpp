@@ -19,8 +19,6 @@ namespace {
 
 const Material& material() { return Material::get(); }
 
-std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
-
 Result must(const Words& arguments, const Options& options = {}) {
   const Result r = run(arguments, options);
   EXPECT_EQ(r.code, 0) << arguments[0] << ": " << told(r);

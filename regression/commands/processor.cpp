@@ -13,8 +13,6 @@ namespace {
 
 const Words older{"/usr/bin/qemu-x86_64-static", "-cpu", "Nehalem"};
 
-std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
-
 bool can_be_seen() { return std::filesystem::exists(older[0]) && run({"--version"}).out.find("native arch") != std::string::npos; }
 
 int messages(const Result& r) {

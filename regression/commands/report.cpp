@@ -13,8 +13,6 @@ namespace {
 
 const Material& material() { return Material::get(); }
 
-std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
-
 // A line of the text that begins with this word, with single spaces.
 std::string line_with(const std::string& text, const std::string& word) {
   for (const std::string& line : lines_of(text))

@@ -15,8 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
-
 Words train(const fs::path& folder, const Words& more) {
   Words words{"train.steps=10", "optimizer.decay_steps=10", "checkpoint.every=3", "watchdog.heartbeat=0.05"};
   words.insert(words.end(), more.begin(), more.end());

@@ -17,8 +17,6 @@ namespace {
 
 const Material& material() { return Material::get(); }
 
-std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
-
 // A run on two ranks that are replicas.
 Result train(const fs::path& output, Words changes) {
   changes.insert(changes.end(), {"parallel.tensor=1", "parallel.data=2"});

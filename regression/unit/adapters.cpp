@@ -105,8 +105,9 @@ TEST_P(adapters, are_all_that_is_trained_and_begin_at_the_model_they_stand_besid
 }
 
 TEST(adapters, what_a_deck_asks_for_is_had_or_refused) {
-  const auto read = [](const std::string& lora) {
-    Deck deck = Deck::parse("model: {pattern: P, hidden_size: 64}\nfinetune: {lora: " + lora + "}\n", "lora.yaml", {});
+  std::vector<std::string> overrides;
+  const auto read = [&](const std::string& lora) {
+    Deck deck = Deck::parse("model: {pattern: P, hidden_size: 64}\nfinetune: {lora: " + lora + "}\n", "lora.yaml", overrides);
     const RunConfig run = read_run_config(deck);
     deck.finish();
     std::vector<std::string> names;
@@ -127,6 +128,9 @@ TEST(adapters, what_a_deck_asks_for_is_had_or_refused) {
             std::string::npos);
   EXPECT_NE(refusal("{rank: 4, targets: []}").find("is empty"), std::string::npos);
   EXPECT_NE(refusal("{rank: 65}").find("an adapter of that rank is larger"), std::string::npos);
+  overrides = {"optimizer.frozen=[\"*.lora_?.weight\"]"};
+  EXPECT_NE(refusal("{rank: 4}").find("leaves no weight to train"), std::string::npos);
+  overrides.clear();
   EXPECT_NE(refusal("{rank: 4, also: [norms]}").find("matches no weight"), std::string::npos);
 }
 

@@ -70,6 +70,8 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   check_targets(run.model.lora, weights);
   run.optimizer = read_optimizer(optimizer, names_of(weights));
   run.optimizer.lora = run.model.lora;
+  require(!run.model.lora || std::any_of(weights.begin(), weights.end(), run.optimizer.trained()), Exit::config,
+          "optimizer.frozen: matches every adapter of finetune.lora, and leaves no weight to train");
   run.lr = read_learning_rate(optimizer, run.train.steps);
   run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x context x tensor", Effect::none));
   run.recompute = read_recompute(deck.section("activation", "what is kept for the backward", Effect::none), run.model.pattern);
