@@ -54,7 +54,7 @@ void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor
   if (c_.qk_norm) frame.put(Keys::raw, rows, q_width() + k_width()), frame.put(Keys::rstd, rows, num_heads_ + num_kv_heads_);
   const auto out = frame.put(Keys::attended, rows, out_width());
   const auto lse = frame.put(Keys::lse, rows, num_heads_);
-  if (frame.wants(Keys::qkv)) project(a, frame, h.gather(), qkv);
+  if (frame.wants(Keys::qkv)) project(a, frame, h.gather(), qkv, frame.first_wanted(Keys::qkv));
   if (frame.wants(Keys::attended)) attend_to_all(a, qkv, out, lse);
   a.show(name_, ".queries", columns(qkv, 0, q_width()), *q_);
   a.show(name_, ".keys", columns(qkv, q_width(), k_width()), *k_);
@@ -65,23 +65,25 @@ void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor
   if (c_.bias && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
 }
 
-// Queries and keys normed and turned, values as they are.
+// Queries and keys normed and turned, values as they are; of the rows from `first` on.
 template <class T>
-void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<T> qkv) {
+void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> all_h, Tensor2<T> all_qkv, Index first) {
+  const auto h = rows_from(all_h, first);
+  const auto qkv = rows_from(all_qkv, first);
   adapted_linear<T>(a.dev, {q_, k_, v_}, h, qkv, c_.in_multiplier);
   if (has_qkv_bias()) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
-  if (c_.qk_norm) norm_heads(a, qkv, frame.get(Keys::raw), frame.get(Keys::rstd));
+  if (c_.qk_norm) norm_heads(a, qkv, rows_from(frame.get(Keys::raw), first), rows_from(frame.get(Keys::rstd), first));
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
-  turn<T>(a, Rotate::forward, num_heads_, 1, q, q);
-  turn<T>(a, Rotate::forward, num_kv_heads_, c_.key_multiplier, k, k);
+  turn<T>(a, Rotate::forward, num_heads_, 1, q, q, first);
+  turn<T>(a, Rotate::forward, num_kv_heads_, c_.key_multiplier, k, k, first);
 }
 
 template <class T>
 template <class S>
-void Attention<T>::turn(Pass& a, Rotate way, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y) const {
+void Attention<T>::turn(Pass& a, Rotate way, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y, Index first) const {
   if (c_.rotary_dim() == 0 && scale == 1 && std::is_same_v<S, T>) return;  // in place, nothing changes
   const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.rope_scaling, c_.rotary_dim());
-  rope<S, T>(a.dev, way, num_heads, scale, angles, a.sequences.positions, x, y);
+  rope<S, T>(a.dev, way, num_heads, scale, angles, rows_from(a.sequences.positions, first), x, y);
 }
 
 template <class T>

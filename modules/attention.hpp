@@ -22,22 +22,22 @@ class Attention final : public Branch<T> {
 
  private:
   struct Keys {
-    static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", Effort::product, Phase::input_gradients}, attended{"attended", Effort::mixing},
-        dqkv{"gradient of qkv"};
-    static constexpr Key<Tensor2<T>> raw{"queries and keys before their norm", Effort::product, Phase::input_gradients};
+    static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", Effort::product, Phase::input_gradients, Rows::apart},
+        attended{"attended", Effort::mixing}, dqkv{"gradient of qkv"};
+    static constexpr Key<Tensor2<T>> raw{"queries and keys before their norm", Effort::product, Phase::input_gradients, Rows::apart};
     static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums", Effort::mixing, Phase::input_gradients},
-        rstd{"inverse root mean squares of heads", Effort::product, Phase::input_gradients};
+        rstd{"inverse root mean squares of heads", Effort::product, Phase::input_gradients, Rows::apart};
     static constexpr Key<Tensor3<T>> cache{"keys and values"};
   };
   bool has_qkv_bias() const { return c_.bias || c_.qkv_bias; }
   Index q_width() const { return num_heads_ * c_.head_dim; }
   Index k_width() const { return num_kv_heads_ * c_.head_dim; }
   Index out_width() const { return num_heads_ * v_head_dim_; }
-  void project(Pass&, Frame&, Tensor2<const T> h, Tensor2<T> qkv);
+  void project(Pass&, Frame&, Tensor2<const T> h, Tensor2<T> qkv, Index first);
   void norm_heads(Pass&, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<Acc<T>> rstd);
   void norm_heads_backward(Pass&, Frame&, Tensor2<T> dqkv);
   template <class S>
-  void turn(Pass&, Rotate, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y) const;
+  void turn(Pass&, Rotate, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y, Index first = 0) const;
   void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend_to_own(Pass&, const ScoreRule&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   // Of this pass, a bias in scratch until the end of the scope.

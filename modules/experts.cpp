@@ -102,7 +102,7 @@ void Experts<T>::clear_behind(Pass& a, Index used, Tensor2<S> x) const {
 }
 
 // Who has how many rows decides over the scratch memory of their products: a dry run also goes through what takes most of it, without counting that,
-// all rows with one expert, and few of them.
+// all rows with one expert, halves of them, and few of them.
 template <class T>
 template <class F>
 void Experts<T>::for_experts(Pass& a, const Work& work, const F& f) const {
@@ -110,7 +110,8 @@ void Experts<T>::for_experts(Pass& a, const Work& work, const F& f) const {
   const Workspace workspace(dev.scratch, "products of experts");
   if (dev.dry_run()) {
     const Device::Repeat uncounted(dev, 0);
-    for (const Index n : {work.most, std::min(work.most, few_rows)}) f(experts_[0], n, Index(0));
+    for (Index n = work.most; n > few_rows; n /= 2) f(experts_[0], n, Index(0));
+    f(experts_[0], std::min(work.most, few_rows), Index(0));
   }
   Index e = 0, first = 0;
   for (const Index n : work.exchange ? work.exchange->received_counts() : counts_of(a, work.rows)) {

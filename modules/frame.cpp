@@ -12,7 +12,8 @@ Frame::Entry& Frame::add(const void* key, const char* name, Effort effort, Phase
     return entries_.emplace_back(Entry{key, name, effort, until});
   }
   ensure(again_ && !known->wanted, "{}: {} is put twice", name_, name);
-  known->wanted = known->state == State::dropped;
+  ensure(known->state != State::away, "{}: {} is put while it is away", name_, name);
+  known->wanted = known->state == State::dropped || (known->state == State::held && known->first > 0);
   if (known->wanted) known->state = State::held;
   return *known;
 }
@@ -26,6 +27,7 @@ const Frame::Entry& Frame::find(const void* key, const char* name) const {
 const Frame::Entry& Frame::held(const void* key, const char* name) const {
   const Entry& entry = find(key, name);
   ensure(entry.state != State::released, "{}: {} is asked for and has been released", name_, name);
+  ensure(entry.state != State::away, "{}: {} is asked for while it is away", name_, name);
   ensure(entry.state != State::dropped, "{}: {} is asked for, has been dropped and was not put again", name_, name);
   return entry;
 }
@@ -44,11 +46,15 @@ void Frame::release(Entry& entry) {
   entry.state = State::released, entry.data = nullptr;
 }
 
+void Frame::drop(Entry& entry) {
+  arena_->give_back(entry.data);
+  entry.state = State::dropped, entry.data = nullptr;
+}
+
 void Frame::drop(Effort most, const void* but) {
   for (Entry& entry : entries_) {
     if (!entry.owned || entry.state != State::held || entry.effort > most || entry.data == but) continue;
-    arena_->give_back(entry.data);
-    entry.state = State::dropped, entry.data = nullptr;
+    drop(entry);
   }
   for (const auto& frame : nested_)
     if (frame) frame->drop(most, but);

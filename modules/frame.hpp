@@ -8,9 +8,11 @@
 //   frame.drop(Effort::product, output);          behind the first forward: what takes no more than that is gone, but the output
 //   frame.again();                                before the second
 //   const auto x = frame.put(qkv, rows, columns);
-//   if (frame.wants(qkv)) ...                     compute it
+//   if (frame.wants(qkv)) ...                     compute it, or its rows from frame.first_wanted(qkv) on
+// And tensors may leave their memory and come back to another place (cargo.hpp).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -26,13 +28,23 @@ enum class Effort { pass, product, mixing, sum };
 // The halves of a backward, in order: what they need is kept so long.
 enum class Phase { input_gradients, weight_gradients };
 
+// Whether a tensor's rows, which are tokens, may be made again apart from each other.
+enum class Rows { together, apart };
+
 // A tensor's name, known at compile time: the key is the object itself, its text is for messages. It is needed until the end of a phase.
 template <class Tensor>
 struct Key {
   const char* name;
   Effort effort = Effort::sum;
   Phase until = Phase::weight_gradients;
+  Rows rows = Rows::together;
 };
+
+// Rows of x from `first` on; of what is empty nothing.
+template <class Tensor>
+Tensor rows_from(const Tensor& x, Index first) {
+  return Index(x.extent(0)) > first ? rows(x, first, Index(x.extent(0)) - first) : Tensor();
+}
 
 // Memory comes from an arena, on top of what is there, and goes back when the frame is cleared, with all that came after it; where the arena
 // follows a tape, each tensor's goes back when it is released. Nested frames (a layer's branches, a chunk's layers) take from the same arena;
@@ -44,21 +56,29 @@ class Frame {
   template <class Tensor, class... Extent>
   requires(!std::is_same_v<Tensor, AnyTensor2>) Tensor put(const Key<Tensor>& key, Extent... extent) {
     Entry& entry = add(&key, key.name, key.effort, key.until);
-    if (entry.wanted) entry.data = arena_->named(key.name).template tensor<typename Tensor::value_type>(Index(extent)...).data();
-    entry.owned = true;
+    if (entry.takes_memory()) entry.data = arena_->named(key.name).template tensor<typename Tensor::value_type>(Index(extent)...).data();
+    entry.owned = true, entry.rows = key.rows;
     entry.extents = {Index(extent)...};
+    entry.row_bytes = (Index(sizeof(typename Tensor::value_type)) * ... * Index(extent)) / std::max<Index>(1, entry.extents[0]);
     return Tensor(static_cast<typename Tensor::pointer_type>(entry.data), Index(extent)...);
   }
   AnyTensor2 put(const Key<AnyTensor2>& key, DType dtype, Index rows, Index columns) {
     Entry& entry = add(&key, key.name, key.effort, key.until);
-    if (entry.wanted) entry.data = take(arena_->named(key.name), dtype, rows, columns).data;
+    if (entry.takes_memory()) entry.data = take(arena_->named(key.name), dtype, rows, columns).data;
     entry.owned = true;
+    entry.extents = {rows, columns};
+    entry.row_bytes = columns * size_of(dtype);
     return {entry.data, dtype, rows, columns};
   }
   // Whether what has been put under this key has to be computed: always, but for what a second forward finds kept or does not need any more.
   template <class Tensor>
   bool wants(const Key<Tensor>& key) const {
     return find(&key, key.name).wanted;
+  }
+  // Of a tensor whose rows may be made apart, the first that has to be computed: 0, but where a second forward finds those before it.
+  template <class Tensor>
+  Index first_wanted(const Key<Tensor>& key) const {
+    return find(&key, key.name).first;
   }
   // Remembers a tensor that lies elsewhere, so that backward finds it without a copy.
   template <class Tensor>
@@ -93,7 +113,8 @@ class Frame {
   bool empty() const;
 
  private:
-  enum class State { held, dropped, released };
+  friend class Cargo;
+  enum class State { held, dropped, released, away };
   struct Entry {
     const void* key;
     const char* name;
@@ -104,12 +125,19 @@ class Frame {
     bool wanted = true;
     void* data = nullptr;
     std::array<Index, 4> extents{};
+    Rows rows = Rows::together;
+    Index row_bytes = 0;
+    Index first = 0;  // row from which on a second forward makes what is held again
+
+    bool takes_memory() const { return wanted && first == 0; }
+    Index bytes() const { return extents[0] * row_bytes; }
   };
   Entry& add(const void* key, const char* name, Effort effort, Phase until);
   const Entry& find(const void* key, const char* name) const;
   const Entry& held(const void* key, const char* name) const;
   void forget();
   void release(Entry&);
+  void drop(Entry&);
 
   Arena* arena_;
   std::string name_;

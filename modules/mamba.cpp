@@ -81,9 +81,11 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
   const auto gated = frame.put(Keys::gated, rows, inner());
 
   if (frame.wants(Keys::projected)) {
-    adapted_linear<T>(a.dev, {in_}, h.gather(), p, c_.in_multiplier);
+    const Index first = frame.first_wanted(Keys::projected);
+    const Tensor2<T> fresh = rows_from(p, first);
+    adapted_linear<T>(a.dev, {in_}, rows_from(h.gather(), first), fresh, c_.in_multiplier);
     Scope scope(a.dev.scratch);
-    bias_scale<T>(a.dev, optional(in_bias_), multipliers(a.dev), p);
+    bias_scale<T>(a.dev, optional(in_bias_), multipliers(a.dev), fresh);
   }
   if (a.state) scan_with_past(a, p, conv, scan, states);
   else if (a.context) mix_shared(a, frame, p, conv, scan, states);

@@ -23,8 +23,9 @@ class Mamba final : public Branch<T> {
   using A = Acc<T>;
   struct Keys {
     static constexpr auto until_input = Phase::input_gradients;
-    static constexpr Key<Tensor2<T>> projected{"projected", Effort::product, until_input}, convolved{"convolved", Effort::pass, until_input},
-        scan{"scan", Effort::mixing, until_input}, gated{"gated", Effort::pass}, dprojected{"gradient of projected"};
+    static constexpr Key<Tensor2<T>> projected{"projected", Effort::product, until_input, Rows::apart},
+        convolved{"convolved", Effort::pass, until_input}, scan{"scan", Effort::mixing, until_input}, gated{"gated", Effort::pass},
+        dprojected{"gradient of projected"};
     static constexpr Key<Tensor2<A>> dt{"time steps", Effort::mixing, until_input}, squares{"squares of norm groups", Effort::sum, until_input};
     static constexpr Key<Tensor3<A>> states{"states of chunks", Effort::mixing, until_input}, state{"scan"};
     static constexpr Key<Tensor3<T>> convolution{"convolution"}, before{"inputs before blocks", Effort::sum, until_input};

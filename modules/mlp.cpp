@@ -36,7 +36,10 @@ void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y
   const Index rows = a.stream.rows;
   const auto gate_up = frame.put(Keys::gate_up, rows, projected());
   const auto inner = frame.put(Keys::inner, rows, intermediate_size_);
-  if (frame.wants(Keys::gate_up)) project(a, h.gather(), gate_up);
+  if (frame.wants(Keys::gate_up)) {
+    const Index first = frame.first_wanted(Keys::gate_up);
+    project(a, rows_from(h.gather(), first), rows_from(gate_up, first));
+  }
   if (frame.wants(Keys::inner)) {
     if (c_.gated) glu<T>(a.dev, c_.activation, gate_up, c_.gate_multiplier, inner);
     else activate<T>(a.dev, c_.activation, gate_up, c_.gate_multiplier, inner);

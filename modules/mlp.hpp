@@ -17,7 +17,7 @@ class Mlp final : public Branch<T> {
 
  private:
   struct Keys {
-    static constexpr Key<Tensor2<T>> gate_up{"gate and up", Effort::product, Phase::input_gradients}, inner{"inner", Effort::pass},
+    static constexpr Key<Tensor2<T>> gate_up{"gate and up", Effort::product, Phase::input_gradients, Rows::apart}, inner{"inner", Effort::pass},
         dgate_up{"gradient of gate and up"};
   };
   Index projected() const { return (c_.gated ? 2 : 1) * intermediate_size_; }

@@ -55,6 +55,7 @@ Setting drawn_setting(std::mt19937_64& random) {
   if (has("data")) s.changes.push_back("parallel.shard=" + one_of({"none", "optimizer", "gradients", "weights"}));
   if (has("context")) s.changes.push_back("parallel.context_mode=" + (s.ranks == 3 ? "ring" : one_of({"ring", "heads"})));  // 4 heads
   s.changes.push_back("activation.recompute=" + one_of({"none", "full"}));
+  s.changes.push_back("activation.policy=" + one_of({"keep", "swap", "memo"}));
   return s;
 }
 

@@ -31,6 +31,7 @@ struct Draw {
   Index bucket_bytes = 1;
   Shard shard = Shard::none;
   RecomputeConfig recompute;
+  SwapConfig swap;
   LossTerms terms;                // smoothing, or none
   MultiToken ahead = {0, "", 1};  // tokens further ahead are told ...
   bool masked = false;            // the objective is masked tokens ...

@@ -27,6 +27,12 @@ struct StridedProduct {
   auto operator<=>(const StridedProduct&) const = default;
 };
 
+// What a product works with grows with its rows but for some hundred bytes. Who plans for many rows has room for fewer where sizes are rounded.
+Index rounded(Index workspace) {
+  constexpr Index step = 1 << 16;
+  return (workspace + step - 1) / step * step;
+}
+
 // Whether the processor describes the tiles of AMX that it may have (CPUID leaf 1Dh). A hypervisor may show the flag and hide the leaf: oneDNN
 // then sets up tiles of no size, and its first product of bf16 is an illegal instruction.
 bool describes_tiles() {
@@ -78,7 +84,7 @@ class ProductCache {
     const auto a = described(s.m, s.k, s.stride_a, s.op_a, s.in), b = described(s.k, s.n, s.stride_b, s.op_b, s.in);
     const auto c = described(s.m, s.n, s.stride_c, MatrixOp::none, s.out);
     p.description = dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), attributes, engine_);
-    p.workspace = Index(p.description.scratchpad_desc().get_size());
+    p.workspace = rounded(Index(p.description.scratchpad_desc().get_size()));
     return p;
   }
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/runtime.hpp"
+#include "kernels/cuda/signal.hpp"
 #include "kernels/cuda/staged_transport.hpp"
 #include "kernels/error.hpp"
 #include "kernels/operations.hpp"
@@ -19,6 +19,7 @@ namespace gyr {
 namespace {
 
 using cuda::check;
+using cuda::Signal;
 
 void check(ncclResult_t result, const char* what, int rank, int size) {
   if (result != ncclSuccess && result != ncclInProgress)
@@ -54,29 +55,6 @@ class Channel {
  private:
   ncclComm_t communicator_;
   cudaStream_t stream_ = nullptr;
-};
-
-class Signal {  // an event of CUDA
- public:
-  Signal() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "an event"); }
-  Signal(Signal&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
-  Signal& operator=(Signal&& other) noexcept {
-    std::swap(event_, other.event_);
-    return *this;
-  }
-  ~Signal() {
-    if (event_) cudaEventDestroy(event_);
-  }
-  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "an event"); }
-  void wait_in(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "waiting for an event"); }
-  bool done() const {
-    const cudaError_t state = cudaEventQuery(event_);
-    if (state != cudaErrorNotReady) check(state, "an event");
-    return state == cudaSuccess;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
 };
 
 class NcclTransport final : public Transport {

@@ -31,6 +31,7 @@ model: {pattern: "P*WEL", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, e
         mlp: {intermediate_size: 24, gate_multiplier: 1.2, down_multiplier: 0.9},
         moe: {experts: 4, top_k: 2, intermediate_size: 8, shared_intermediate_size: 6, routed_scale: 1.5, groups: 2, aux_loss: 0.5, z_loss: 0.5}}
 data: {prefixes: [x], weights: [1]}
+activation: {policy: memo}
 train: {seq_length: 8, global_batch_size: 4, micro_batch_size: 2, precision: fp64}
 optimizer: {lr: 1e-2, clip_grad: 0.5, weight_decay: 0.2, groups: ["*.A_log", "*embed*"], group_lrs: [0.5, 0.25], group_weight_decays: [0.1, 0.3]}
 )";
@@ -236,6 +237,9 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"parallel.reduce_dtype", {"bf16", course}},
                                                                          {"train.label_smoothing", {"0.1", course}},
                                                                          {"train.z_loss", {"1e-4", course}},
+                                                                         {"activation.policy", {"swap", none}},
+                                                                         {"activation.alpha", {"0.5", none}},
+                                                                         {"activation.swap_folder", {"/tmp", none}},
                                                                          {"activation.recompute", {"full", none}},
                                                                          {"activation.recompute_types", {"['P:none']", none}},
                                                                          {"checkpoint.every", {"7", none}},

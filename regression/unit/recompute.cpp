@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whatever a forward keeps for the backward, every gradient has the same bits; what is run again, and what that saves, is what the policy says.
+// Whatever a forward keeps for the backward, and wherever that lies meanwhile, every gradient has the same bits; what is run again, and what that
+// saves, is what the policy says.
 #include "src/engine/recompute.hpp"
 
 #include "regression/cases.hpp"
@@ -22,19 +23,19 @@ struct Step {
   StepResult result;
   std::vector<std::byte> gradients;
   std::map<std::string, Index> calls;  // of kernels
-  Index activations;
+  Index activations, host;
   double flops;
 };
 
-Step step(const Case& c, const std::string& pattern, DType precision, const RecomputeConfig& recompute) {
+Step step(const Case& c, const std::string& pattern, DType precision, const RecomputeConfig& recompute, const SwapConfig& swap = {}) {
   EngineConfig config;
   config.model = c.model, config.model.pattern = pattern, config.precision = precision;
   config.micro_batch_size = c.batch, config.seq_length = c.seq_length, config.micros = micros;
-  config.recompute = recompute;
+  config.recompute = recompute, config.swap = swap;
   AnyRig rig(config, alone(Index(pattern.size())));
   rig.engine.device().clear_work();
   const auto source = [&](int i) { return micro_batch(Index(i), c.batch, c.seq_length, c.model.vocab_size); };
-  Step s{rig.engine.gradients(source, micros, 1), {}, {}, rig.capacity.bytes(Memory::activations), rig.engine.device().flops()};
+  Step s{rig.engine.gradients(source, micros, 1), {}, {}, rig.capacity.bytes(Memory::activations), rig.capacity.host(), rig.engine.device().flops()};
   const AnyTensor gradients = rig.engine.stage().parameters().gradients();
   s.gradients.resize(std::size_t(gradients.bytes()));
   copy_to_host(gradients, s.gradients.data());
@@ -94,6 +95,54 @@ TEST(recompute, runs_again_what_the_policy_says) {
     EXPECT_EQ(times(s, "rope"), double(policy.products + 1) / 2);                 // the backward turns back once
     EXPECT_TRUE(before == 0 || s.activations < before) << s.activations;
     before = s.activations;
+  }
+}
+
+// As far as products of a part of the rows have the bits of a product of all, which is the library's business.
+void expect_same_numbers(const Step& a, const Step& b, DType precision) {
+  const double within = precision == DType::f64 ? 1e-12 : precision == DType::f32 ? 1e-5 : 1e-2;
+  EXPECT_EQ(a.result.loss, b.result.loss);
+  EXPECT_NEAR(a.result.gradient_norm, b.result.gradient_norm, within * a.result.gradient_norm);
+}
+
+// So many rows that a share of them is some.
+Case long_case(const std::string& name) {
+  Case c = named(name);
+  c.batch = 2, c.seq_length = 140;
+  return c;
+}
+
+TEST_P(recompute, swapping_keeps_every_bit) {
+  const Case c = long_case(GetParam());
+  for (const char* pattern : {"PPPP", "M*-PM*", "-E*E-", "LWB-M"})
+    for (const DType precision : {DType::f64, DType::f32, DType::bf16}) {
+      const Step kept = step(c, pattern, precision, "none");
+      for (const char* policy : {"none", "selective", "full"})
+        for (const double alpha : {1.0, 0.5, 0.25, 0.0}) {
+          SCOPED_TRACE(fmt::format("{} {} {} {}", pattern, name_of(precision), policy, alpha));
+          const Step swapped = step(c, pattern, precision, {recompute_of(policy)}, {true, alpha});
+          if (alpha == 0 || alpha == 1) expect_same_bits(kept, swapped);
+          else expect_same_numbers(kept, swapped, precision);
+        }
+    }
+}
+
+TEST(recompute, swapping_keeps_the_memory_of_few_layers_on_the_device) {
+  const Case c = long_case("T3");
+  const auto memory = [&](int layers, const SwapConfig& swap) { return step(c, std::string(layers, 'P'), DType::f32, {}, swap); };
+  const Step few = memory(4, {true, 1}), many = memory(9, {true, 1}), kept = memory(9, {});
+  EXPECT_NEAR(double(many.activations) / double(few.activations), 1, 0.01);  // but for gaps
+  EXPECT_LT(many.activations, kept.activations / 2);
+  EXPECT_EQ(kept.host, 0);
+  EXPECT_EQ(many.host, few.host / 2 * 7);  // the last two stay
+  const auto bytes = [](const Step& s, const char* kernel) { return s.calls.count(kernel) ? s.calls.at(kernel) : 0; };
+  EXPECT_EQ(bytes(many, "copy to host"), 7 * micros);
+  EXPECT_EQ(bytes(many, "copy from host"), 7 * micros);
+  Index before = many.host;
+  for (const double alpha : {0.5, 0.25, 0.0}) {
+    const Step s = memory(9, {true, alpha});
+    EXPECT_LT(s.host, before) << alpha;
+    before = s.host;
   }
 }
 

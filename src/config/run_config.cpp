@@ -74,7 +74,10 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
           "optimizer.frozen: matches every adapter of finetune.lora, and leaves no weight to train");
   run.lr = read_learning_rate(optimizer, run.train.steps);
   run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x context x tensor", Effect::none));
-  run.recompute = read_recompute(deck.section("activation", "what is kept for the backward", Effect::none), run.model.pattern);
+  Section& activation = deck.section("activation", "what is kept for the backward", Effect::none);
+  const ActivationPolicy policy = read_activation_policy(activation);
+  run.swap = policy.swap;
+  run.recompute = read_recompute(activation, run.model.pattern, policy.recompute);
   run.checkpoint = read_checkpoint(deck.section("checkpoint", "saving", Effect::none));
   run.dump = read_dump(deck.section("dump", "a step's numbers, for people", Effect::none));
   run.trace = read_trace(deck.section("trace", "a step in time, for people", Effect::none));

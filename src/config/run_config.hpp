@@ -13,6 +13,7 @@
 #include "src/engine/learning_rate.hpp"
 #include "src/engine/optimizer_config.hpp"
 #include "src/engine/recompute.hpp"
+#include "src/engine/swap_config.hpp"
 #include "src/fault/fault_settings.hpp"
 #include "src/parallel/layout.hpp"
 #include "src/parallel/parallel_config.hpp"
@@ -30,6 +31,7 @@ struct RunConfig {
   LearningRate lr;
   ParallelConfig parallel;
   RecomputeConfig recompute;
+  SwapConfig swap;
   CheckpointConfig checkpoint;
   DumpConfig dump;
   TraceConfig trace;

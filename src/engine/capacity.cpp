@@ -17,6 +17,12 @@ Index shared_bytes(const std::vector<ReplayedSlots>& chunks) {
   return most;
 }
 
+Index host_bytes(const std::vector<ReplayedSlots>& chunks) {
+  Index sum = 0;
+  for (const ReplayedSlots& chunk : chunks) sum += chunk.count * chunk.host;
+  return sum;
+}
+
 Index Capacity::forward_slots() const {
   Index sum = 0;
   for (const SlotMemory& chunk : forwards) sum += chunk.count * chunk.bytes;

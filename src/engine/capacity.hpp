@@ -15,14 +15,17 @@ struct SlotMemory {
   Index bytes = 0;
 };
 
-// Slots of a chunk whose micro-batches replay a script: bytes of each, and of what the slots of all chunks share.
+// Slots of a chunk whose micro-batches replay a script: bytes of each, and of what the slots of all chunks share. `host`: bytes of each
+// that are swapped to the host.
 struct ReplayedSlots {
   int count = 0;
-  Index bytes = 0, shared = 0;
+  Index bytes = 0, shared = 0, host = 0;
   std::shared_ptr<const Script> script = nullptr;
 };
 Index slot_bytes(const std::vector<ReplayedSlots>&);    // of all slots of all chunks
 Index shared_bytes(const std::vector<ReplayedSlots>&);  // the most of any chunk
+
+Index host_bytes(const std::vector<ReplayedSlots>&);  // of all slots of all chunks
 
 // Bytes a rank takes, by category. Forwards with backwards on the one hand, forwards alone and what else is computed on the other follow each
 // other and lie in the same memory: slots at its begin, the rest of it is scratch.
@@ -36,6 +39,7 @@ struct Capacity {
   Index working() const;  // slots and scratch
   Index bytes(Memory) const;
   Index total() const;
+  Index host() const { return host_bytes(training); }  // beside that, of what is swapped
 };
 
 // Room for either; without backwards.

@@ -33,9 +33,10 @@ Index heads_of(Index heads, const Parameters& parameters) { return std::max<Inde
 
 }  // namespace
 
-Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table, int stream_parts, const RecomputeConfig& recompute)
+Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table, int stream_parts, const RecomputeConfig& recompute,
+             const SwapConfig& swap)
     : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), heads_here_(heads_of(config.attention.num_heads, parameters)),
-      stream_parts_(stream_parts), recompute_(recompute) {
+      stream_parts_(stream_parts), recompute_(recompute), swap_(swap) {
   const bool first = layers.first == 0, last = layers.last == config.layers();
   const auto trained = [&] { return std::any_of(parameters.all().begin(), parameters.all().end(), [](const auto& p) { return p->trained; }); };
   const auto declared = [&](auto&& declare) {
@@ -251,6 +252,7 @@ void Chunk::run_and_keep(Pass& a, Slot& slot, Index part) {
   Bundle mine = part_for(layer, slot.stream);
   layers_[layer]->forward(pass, frame_of(slot, layer), mine);
   if (const Recompute policy = recompute_of(layer)) frame_of(slot, layer).drop(*policy, mine.x.data);
+  if (slot.swap) swap_out(a, slot, layer, mine.x.data);
   pass.show(Observed::activation, stream_name(layer), mine.x);
   take_back(layer, mine, slot.stream);
 }
@@ -327,6 +329,36 @@ void Chunk::backward_weights(Pass& a, Slot& slot, const Span& parts) {
   }
 }
 
+bool Chunk::swaps(Index layer) const {
+  const Index kept = last() ? 2 : 0, layers = Index(layers_.size());
+  return swap_.on && layer >= 0 && layer < layers - kept && part_of(layer) >= lowest_ && config_.pattern[first_layer_ + layer] != encoder_end;
+}
+
+// A layer's cargo is what entered it and what it has kept, but not its output, which enters the next.
+void Chunk::swap_out(Pass& a, Slot& slot, Index layer, const void* output) {
+  if (swaps(layer)) {
+    Cargo cargo;
+    cargo.load(slot.frame, part_for(layer, slot.inputs[layer]).x.data);
+    cargo.load(frame_of(slot, layer), swap_.alpha, output);
+    slot.swap->out(a.dev, layer, std::move(cargo));
+  }
+  if (swaps(layer - 1)) slot.swap->leave(layer - 1);
+  if (layer + 1 == Index(layers_.size()) && swaps(layer)) slot.swap->leave(layer);
+}
+
+// Whether something of it has to be made again.
+bool Chunk::swap_in(Pass& a, Slot& slot, Index layer) {
+  if (layer + 1 == Index(layers_.size()) && swaps(layer)) slot.swap->back(a.dev, layer);
+  if (swaps(layer - 1)) slot.swap->back(a.dev, layer - 1);
+  if (!swaps(layer)) return false;
+  const Cargo cargo = slot.swap->arrive(layer);
+  Frame& frame = frame_of(slot, layer);
+  cargo.settle(frame);
+  AnyTensor2& input = in_encoder(layer) ? slot.inputs[layer].source : slot.inputs[layer].x;
+  input.data = cargo.moved(input.data);
+  return cargo.needs_forward();
+}
+
 // What the layer has dropped comes back, without another word to hooks.
 void Chunk::forward_again(const Pass& a, Slot& slot, Index layer) {
   Pass again = pass_of(a, layer, slot.inputs[layer], {});
@@ -341,10 +373,11 @@ void Chunk::backward_part(Pass& a, Slot& slot, Index part, MatrixGradients when)
   const Index layer = part - Index(first());
   if (layer == Index(layers_.size())) return;
   if (layer < 0) return backward_embedding(a, slot);
+  const bool in_part = slot.swap && swap_in(a, slot, layer);
   Pass pass = pass_of(a, layer, slot.inputs[layer], slot.gradient);
   Bundle gradient = part_for(layer, slot.gradient);
   pass.show(Observed::gradient, stream_name(layer), gradient.x);
-  if (recompute_of(layer)) forward_again(a, slot, layer);
+  if (in_part || recompute_of(layer)) forward_again(a, slot, layer);
   layers_[layer]->backward(pass, frame_of(slot, layer), gradient, when);
 }
 

@@ -11,6 +11,8 @@
 #include "modules/layer.hpp"
 #include "modules/objective.hpp"
 #include "src/engine/recompute.hpp"
+#include "src/engine/swap.hpp"
+#include "src/engine/swap_config.hpp"
 #include "src/parallel/layout.hpp"
 
 namespace gyr {
@@ -49,6 +51,7 @@ struct Slot {
 
   // The micro-batch has gone.
   void clear() {
+    if (swap) swap->clear();
     frame.clear();
     if (tape) tape->rewind();
   }
@@ -61,6 +64,7 @@ struct Slot {
   Labels labels = {};
   Bundle stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
   std::vector<Bundle> inputs = {};    // what entered each layer
+  std::optional<Swap> swap = {};      // what layers have kept and lies on the host
 };
 
 // What generation reads at once.
@@ -73,7 +77,7 @@ class Chunk {
  public:
   // Declares the weights of the model's layers `layers`. `table`: the embedding's, where a tied head lies on the same rank. The stream that
   // goes in and out is one of so many shares.
-  Chunk(const ModelConfig&, Span layers, Parameters&, Parameter* table, int stream_parts, const RecomputeConfig&);
+  Chunk(const ModelConfig&, Span layers, Parameters&, Parameter* table, int stream_parts, const RecomputeConfig&, const SwapConfig& = {});
 
   bool first() const { return embedding_ != nullptr; }  // of the model
   bool last() const { return head_ != nullptr; }
@@ -169,6 +173,10 @@ class Chunk {
     return symbol == encoder_end ? Recompute() : recompute_.of(symbol);  // what it makes is read by all that follow
   }
   void forward_again(const Pass&, Slot&, Index layer);
+  // What is needed soonest, the last two layers' of the model, stays.
+  bool swaps(Index layer) const;
+  void swap_out(Pass&, Slot&, Index layer, const void* output);
+  bool swap_in(Pass&, Slot&, Index layer);
 
   ModelConfig config_;
   DType dtype_;
@@ -176,6 +184,7 @@ class Chunk {
   Index heads_here_;  // of attention, on this rank
   int stream_parts_;
   RecomputeConfig recompute_;
+  SwapConfig swap_;
   std::unique_ptr<Embedding> embedding_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<Head> head_;

@@ -41,8 +41,9 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
     : config_(config), grid_(grid), timers_(timers), working_(working_memory(capacity, working)), device_(!capacity, scratch(working_, capacity)),
       weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
       optimizer_memory_(arena(Memory::optimizer, capacity)),
-      stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute, config.factors), buckets_(stage_.buckets()),
-      reduction_(stage_, grid), gathering_(device_, stage_, grid), executor_(device_, grid, stage_, reduction_, gathering_, timers) {
+      stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute, config.factors, config.swap),
+      buckets_(stage_.buckets()), reduction_(stage_, grid), gathering_(device_, stage_, grid),
+      executor_(device_, grid, stage_, reduction_, gathering_, timers) {
   device_.library = config.products;
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, config.source_length));
   if (config.training && config.reduce_dtype) reduction_.travel_as(*config.reduce_dtype, gradients_);
@@ -50,7 +51,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
   if (capacity) {
     stage_.make_slots(capacity->forwards, working_);
-    stage_.replay(capacity->training, working_);
+    stage_.replay(capacity->training, working_, device_.queue);
     return;
   }
   std::vector<SlotMemory> slots;

@@ -27,6 +27,7 @@ struct EngineConfig {
   Schedule schedule = one_f_one_b;
   ProductLibrary products = ProductLibrary::automatic;
   RecomputeConfig recompute;
+  SwapConfig swap;
   std::optional<DType> reduce_dtype;  // in which gradients travel over the data axis; none: in which they are added up
   Factors factors = Factors::stored;  // how they are held, where nothing is trained
   std::uint64_t seed = 0;             // of what a step draws: dropout

@@ -12,10 +12,10 @@ Recompute recompute_of(std::string_view name) {
   return policies[found - std::begin(recompute_names)];
 }
 
-RecomputeConfig read_recompute(Section& s, std::string_view pattern) {
+RecomputeConfig read_recompute(Section& s, std::string_view pattern, const std::string& otherwise) {
   const std::vector<std::string> names(std::begin(recompute_names), std::end(recompute_names));
   RecomputeConfig c;
-  c.all = recompute_of(s.get("recompute", "none",
+  c.all = recompute_of(s.get("recompute", otherwise,
                              "what is computed again in the backward instead of kept: norms, convolutions and gates; products too; or all of a layer")
                            .one_of(names)
                            .value());

@@ -31,7 +31,7 @@ struct RecomputeConfig {
   bool operator==(const RecomputeConfig&) const = default;
 };
 
-// Exit::config where a type is not in the model's pattern.
-RecomputeConfig read_recompute(Section&, std::string_view pattern);
+// `otherwise`: what activation.recompute is where the deck does not say it. Exit::config where a type is not in the model's pattern.
+RecomputeConfig read_recompute(Section&, std::string_view pattern, const std::string& otherwise = "none");
 
 }  // namespace gyr

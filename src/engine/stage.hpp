@@ -14,7 +14,7 @@ namespace gyr {
 class Stage {
  public:
   // Declares the weights of this rank's layers, of this scalar, and makes the tensor blocks they need. Collective over the tensor axis.
-  Stage(const ModelConfig&, DType, Grid&, Trained = {}, const RecomputeConfig& = {}, Factors = Factors::stored);
+  Stage(const ModelConfig&, DType, Grid&, Trained = {}, const RecomputeConfig& = {}, Factors = Factors::stored, const SwapConfig& = {});
 
   // Takes memory for weights and gradients, and beside the weights for the angles of so many positions.
   void allocate(Arena& weights, Arena& gradients, Gradients, Index positions);
@@ -43,9 +43,9 @@ class Stage {
   Index slots_capacity() const;           // bytes of all
 
   // Makes slots for forwards with backwards, so many of each chunk: in a dry run they rehearse, else they replay what was rehearsed, one
-  // chunk's behind the other's in the memory, with what they share behind the last.
+  // chunk's behind the other's in the memory, with what they share behind the last; what is swapped lies in memory of the host.
   void rehearse(const std::vector<int>& counts);
-  void replay(const std::vector<ReplayedSlots>&, const Arena& memory);
+  void replay(const std::vector<ReplayedSlots>&, const Arena& memory, const Queue&);
   Slot& training_slot(int chunk, int i) { return training_slots_[chunk][i]; }
   std::vector<ReplayedSlots> rehearsed() const;  // planned
   std::vector<ReplayedSlots> replayed() const;   // the bytes that have been used
@@ -87,6 +87,9 @@ class Stage {
   Hook* hook_ = nullptr;
   std::vector<std::deque<Slot>> slots_, training_slots_;  // of each chunk
   std::vector<std::shared_ptr<Script>> scripts_;          // of each chunk, in a dry run
+  SwapConfig swap_;
+  HostMemory host_memory_;
+  std::unique_ptr<HostCopies> host_copies_;
 };
 
 }  // namespace gyr

@@ -14,7 +14,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.micro_batch_size = run.train.micro_batch_size;
   c.seq_length = run.lengths().text, c.source_length = run.lengths().source;
   c.micros = int(run.largest_batch() / (layout.size(Axis::data) * run.train.micro_batch_size));
-  c.recompute = run.recompute;
+  c.recompute = run.recompute, c.swap = run.swap;
   c.schedule = run.parallel.schedule();
   c.reduce_dtype = run.parallel.reduce_dtype;
   c.seed = run.train.seed;

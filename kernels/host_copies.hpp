@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The host's memory beside the device's, and copies between the two while the device computes: one queue out and one back. Where kernels run on the
+// host a copy is done when it is told.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "kernels/queue.hpp"
+
+namespace gyr {
+
+// Memory that the device's copies reach quickest; with a folder, a file there that has no name and that the system writes when it likes.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  // Exit::device where there is not so much, Exit::io where the folder's disk has no room.
+  HostMemory(Index bytes, const std::string& folder);
+
+  char* begin() const { return static_cast<char*>(memory_.get()); }
+
+ private:
+  std::shared_ptr<void> memory_;
+};
+
+struct HostCopy {
+  const void* from;
+  void* to;
+  Index bytes;
+};
+
+class HostCopies {
+ public:
+  // Of the copies told together.
+  using Ticket = int;
+
+  explicit HostCopies(const Queue&);
+  ~HostCopies();
+  HostCopies(const HostCopies&) = delete;
+  HostCopies& operator=(const HostCopies&) = delete;
+
+  // They begin when the device has done what it was told so far, and behind those that were told before; what they read must stay as it is.
+  Ticket out(std::span<const HostCopy>);
+  Ticket back(std::span<const HostCopy>);
+  // What the device is told from now on begins when they are done.
+  void device_waits(Ticket);
+
+ private:
+  struct State;  // of a backend
+  std::unique_ptr<State> state_;
+};
+
+namespace backend {
+
+// Null where there is not so much.
+void* take_host_memory(Index bytes);
+void return_host_memory(void*);
+
+}  // namespace backend
+
+}  // namespace gyr

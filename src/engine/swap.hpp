@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where what layers of a micro-batch have kept lies meanwhile: on the host. A layer's cargo goes out while the next one computes and is gone when
+// that has ended; it comes back while the one behind it goes back. So the device never holds more than two layers' (Zhao et al., "MEMO: Fine-grained
+// Tensor Management For Ultra-long Context LLM Training", 2024). What went last comes first: the host's memory is a stack.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "kernels/host_copies.hpp"
+#include "modules/cargo.hpp"
+
+namespace gyr {
+
+class Swap {
+ public:
+  // A dry run counts.
+  Swap() = default;
+  Swap(HostCopies& queues, char* memory, Index bytes) : queues_(&queues), memory_(memory), capacity_(bytes) {}
+
+  // Begins to copy out what a layer has kept.
+  void out(Device&, Index layer, Cargo);
+  // It is there: the device's memory serves others from now on.
+  void leave(Index layer);
+  // Takes memory on the device, and begins to copy back.
+  void back(Device&, Index layer);
+  // It is back: the cargo, which is nobody's any more.
+  Cargo arrive(Index layer);
+  // The micro-batch has gone.
+  void clear();
+
+  bool holds(Index layer) const { return loads_.count(layer) > 0; }
+  Index high_water() const { return high_water_; }  // bytes
+
+ private:
+  struct Load {
+    Cargo cargo;
+    Index begin = 0;
+    HostCopies::Ticket ticket = 0;
+  };
+  std::vector<HostCopy> copies(const Load&, bool out) const;
+  Index bytes_of(const Cargo&) const;
+
+  HostCopies* queues_ = nullptr;
+  char* memory_ = nullptr;
+  Index capacity_ = 0, used_ = 0, high_water_ = 0;
+  std::map<Index, Load> loads_;
+};
+
+}  // namespace gyr
