@@ -6,6 +6,7 @@
 #           take longer it is only asked that there are such (make -n)
 #   whole   in a fresh clone of what is committed: `make run`, and what else takes minutes, as they stand too
 # Of commands between backticks, those with a deck of input/ or --help run as well, ctest's patterns must find tests, and other names be there.
+# shellcheck disable=SC2016,SC2034  # commands are texts until they run; material.sh reads `folder`
 set -euo pipefail
 build=$(cd "${1:?usage: regression/readme.sh BUILD [whole]}" && pwd) form=${2:-short}
 source=$(cd "$(dirname "$0")/.." && pwd)
