@@ -222,6 +222,18 @@ TEST(run_history, a_picture_of_a_long_run_is_small_and_one_of_strange_numbers_is
             elements_of(picture_of({run})).count("path") + 3);  // a name, a band, a line
   EXPECT_EQ(points_of(svg, "<path class=\"band\"").size(), 2 * points_of(svg.substr(svg.find("class=\"band\"")), "<path class=\"line\"").size());
 
+  std::vector<RunHistory> many(12, run);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i].steps.resize(1 + i), many[i].name = std::string(1 + i * 5, 'n');
+  std::set<std::string> places;
+  const std::string sweep = picture_of(many);
+  static const std::regex name("<text x=\"([0-9.]+)\" y=\"([0-9]+)\">(n+)(\\.\\.\\.)?</text>");
+  for (std::sregex_iterator at(sweep.begin(), sweep.end(), name), end; at != end; ++at) {
+    places.insert((*at)[1].str() + " " + (*at)[2].str());
+    EXPECT_LE(std::stod((*at)[1]) + 7 * double((*at)[3].length()), 760);
+    EXPECT_LE((*at)[3].length(), 40);
+  }
+  EXPECT_EQ(places.size(), many.size());  // none upon another
+
   for (const std::vector<double>& losses :
        {std::vector<double>{5}, {0, 0}, {-1e308, 1e308}, {1e-300, 2e-300}, {3, NAN, INFINITY, 3}, {1e15, 1e15 + 1}}) {
     RunHistory strange = run;

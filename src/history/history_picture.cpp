@@ -11,8 +11,8 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t most_points = 200;                                                   // of a line
-constexpr double width = 760, height = 300, left = 44, right = 12, top = 28, bottom = 34;  // of the picture and its margins, in pixels
+constexpr std::size_t most_points = 200;                                              // of a line
+constexpr double width = 760, plot_height = 240, left = 44, right = 12, bottom = 34;  // of the picture, its curves and its margins, in pixels
 constexpr const char* colours[] = {"#2f7fc4", "#d0631b", "#2f9550", "#c04a94", "#8468c8", "#9a7a24", "#1593a5", "#c04444"};
 constexpr std::size_t longest_name = 40;
 
@@ -104,6 +104,29 @@ std::string drawing_of(const Curve& c, const Axis& x, const Axis& y, const char*
   return svg;
 }
 
+const char* colour_of(std::size_t run) { return colours[run % std::size(colours)]; }
+
+// The name of each run behind a piece of its line, in rows beside what the picture shows.
+struct Legend {
+  std::string svg;
+  double height = 28;
+};
+Legend legend_of(const std::vector<Curve>& curves) {
+  constexpr double line = 18, stroke = 22, letter = 7.5, gap = 18, of_what = 210;
+  Legend legend;
+  double at = left;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    const std::string name = shortened(curves[i].name);
+    const double needed = stroke + letter * double(name.size()) + gap;
+    if (at > left && at + needed > width - right - of_what) at = left, legend.height += line;
+    const double y = legend.height - 16;
+    legend.svg += fmt::format("<path class=\"line\" stroke=\"{}\" d=\"M{:.1f} {:.0f}H{:.1f}\"/><text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>\n",
+                              colour_of(i), at, y, at + 16, at + stroke, y + 4, escaped(name));
+    at += needed;
+  }
+  return legend;
+}
+
 std::string frame_of(const Axis& x, const Axis& y) {
   std::string svg;
   for (const double t : y.ticks(5, 0))
@@ -117,7 +140,7 @@ std::string frame_of(const Axis& x, const Axis& y) {
 
 std::string picture_of(const std::vector<RunHistory>& runs) {
   std::vector<Curve> curves;
-  Axis x{.from = left, .to = width - right}, y{.from = height - bottom, .to = top};
+  Axis x{.from = left, .to = width - right}, y;
   bool validated = false;
   for (const RunHistory& run : runs) {
     const Curve c = curves.emplace_back(curve_of(run));
@@ -126,17 +149,12 @@ std::string picture_of(const std::vector<RunHistory>& runs) {
   }
   require(y.least <= y.most, Exit::data, "{}: no step has a loss that is a number", runs.front().folder);
   x.widen(), y.widen();
+  const Legend legend = legend_of(curves);
+  const double height = legend.height + plot_height + bottom;
+  y.from = height - bottom, y.to = legend.height;
 
-  std::string names, drawings;
-  double at = left;
-  for (std::size_t i = 0; i < curves.size(); ++i) {
-    const char* const colour = colours[i % std::size(colours)];
-    const std::string name = shortened(curves[i].name);
-    names += fmt::format("<path class=\"line\" stroke=\"{}\" d=\"M{:.1f} 12H{:.1f}\"/><text x=\"{:.1f}\" y=\"16\">{}</text>\n", colour, at, at + 16,
-                         at + 22, escaped(name));
-    at += 40 + 7 * double(name.size());
-    drawings += drawing_of(curves[i], x, y, colour);
-  }
+  std::string drawings;
+  for (std::size_t i = 0; i < curves.size(); ++i) drawings += drawing_of(curves[i], x, y, colour_of(i));
   const std::string what = validated ? "training loss; circles: validation" : "training loss";
   return fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" role="img" aria-label="{} over steps">
 <style>
@@ -151,7 +169,7 @@ std::string picture_of(const std::vector<RunHistory>& runs) {
 <text class="what" x="{}" y="16">{}</text>
 )",
                      width, height, what, width - right, what) +
-         names + frame_of(x, y) + drawings + "</svg>\n";
+         legend.svg + frame_of(x, y) + drawings + "</svg>\n";
 }
 
 }  // namespace gyr
