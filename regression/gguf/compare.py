@@ -64,12 +64,15 @@ def widen(folder):
     config.update({key: 32 * config[key] for key in WIDTHS if isinstance(config.get(key), int)})
     if config["model_type"].startswith("gemma"):
         config["query_pre_attn_scalar"] = config["head_dim"]
+    if config["model_type"] == "qwen3_moe":
+        config.update(mlp_only_layers=[], decoder_sparse_step=1)  # llama.cpp has them with experts in every layer
     path.write_text(json.dumps(config))
     torch.manual_seed(1)
     model = getattr(transformers, config["architectures"][0])._from_config(transformers.AutoConfig.from_pretrained(folder), dtype=torch.float32)
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(0.02 * torch.randn_like(weight))  # nothing is all zeros or ones
+    model.generation_config = transformers.GenerationConfig(eos_token_id=[])
     model.save_pretrained(folder)
     path.write_text(json.dumps(config))  # without what the class adds of its own
 
