@@ -47,5 +47,6 @@ say "a sample"
 "$gyrfalcon" generate "$checkpoint" --prompt "Falcon" --prompt "To sail" --tokens 80 --temperature 0.7 --top-p 0.95
 
 say "results"
-printf '%-12s %s\n' checkpoint "$checkpoint   (gyrfalcon info; h5ls -r, h5py: index.h5)" metrics "$out/metrics.jsonl" \
+"$gyrfalcon" report "$out" --svg "$out/loss.svg" > /dev/null
+printf '%-12s %s\n' checkpoint "$checkpoint   (gyrfalcon info; h5ls -r, h5py: index.h5)" metrics "$out/metrics.jsonl" "loss curve" "$out/loss.svg" \
   tensorboard "$out/tensorboard" deck "$out/deck.yaml" tokenizer "$out/tokenizer.json" "token files" "$out/data/text.bin, .idx"

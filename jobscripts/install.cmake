@@ -5,6 +5,7 @@ set_target_properties(gyrfalcon PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # li
 install(TARGETS gyrfalcon)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/input/ DESTINATION share/gyrfalcon/input)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION share/doc/gyrfalcon)
+install(FILES ${PROJECT_SOURCE_DIR}/jobscripts/demo.svg DESTINATION share/doc/gyrfalcon/jobscripts)  # README shows it
 set(jobscripts job launcher pbs-cpu pbs-gpu rank_gpu slurm-array slurm-cpu slurm-gpu)
 list(TRANSFORM jobscripts REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/jobscripts/\\1.sh")
 install(PROGRAMS ${jobscripts} DESTINATION share/gyrfalcon/jobscripts)

@@ -41,6 +41,42 @@ LayerFlops head_layer_flops(const ModelConfig& c, const TextLengths& n) {
   return sum;
 }
 
+// Weights by what they are of, the beginning of their names: a layer "model.layers.3.", the head "".
+std::map<std::string, std::vector<Weight>> weights_by_part(const ModelConfig& c) {
+  std::map<std::string, std::vector<Weight>> parts;
+  const std::string layers = "model.layers.";
+  for (Weight& w : declared_weights(c)) {
+    const bool of_head = !w.name.starts_with("model.");
+    const auto dot = w.name.find('.', w.name.starts_with(layers) ? layers.size() : 6);
+    parts[of_head ? "" : w.name.substr(0, dot + 1)].push_back(std::move(w));
+  }
+  return parts;
+}
+std::string part_of(Index layer) { return fmt::format("model.layers.{}.", layer); }
+
+// The part of a text's tokens that are multiplied with it.
+double tokens_of(const Weight& w, const TextLengths& lengths, bool in_encoder) {
+  return w.tokens * (in_encoder || w.of_source ? double(lengths.source) / double(lengths.text) : 1);
+}
+
+// Products with the adapters among these weights.
+double adapter_flops(const std::vector<Weight>& part, const TextLengths& lengths, bool in_encoder) {
+  double sum = 0;
+  for (const Weight& w : part)
+    if (w.of_adapter) sum += 2.0 * double(w.size()) * tokens_of(w, lengths, in_encoder);
+  return sum;
+}
+
+// Of each layer, and the head's last.
+std::vector<double> adapter_flops(const ModelConfig& c, const TextLengths& lengths) {
+  std::vector<double> flops(std::size_t(c.layers()) + 1, 0);
+  if (!c.lora) return flops;
+  auto parts = weights_by_part(c);
+  for (Index i = 0; i < c.layers(); ++i) flops[i] = adapter_flops(parts[part_of(i)], lengths, i < layers_of_encoder(c));
+  flops.back() = adapter_flops(parts[""], lengths, false);
+  return flops;
+}
+
 double minimal(const LayerFlops& f) { return f.products + f.attention + f.recurrence + f.convolution; }
 double executed(const LayerFlops& f) { return f.products + f.attention + f.scan + f.convolution; }
 double megatron(const LayerFlops& f, bool half) { return f.products + (half ? 2 : 1) * f.attention + f.recurrence * 7 / 5; }
@@ -55,30 +91,25 @@ TokenFlops forward_flops(const ModelConfig& c, const TextLengths& lengths) {
     const LayerFlops f = layer_flops(c, i, lengths);
     sum.minimal += minimal(f), sum.executed += executed(f), sum.megatron += megatron(f, counts_half(c, i));
   }
+  for (const double adapters : adapter_flops(c, lengths)) sum.minimal += adapters, sum.executed += adapters, sum.megatron += adapters;
   return sum;
 }
 
 double training_flops(const ModelConfig& c, const TextLengths& lengths, const Trained& trained) {
-  std::map<std::string, std::vector<Weight>> parts;  // by the beginning of their names: "model.layers.3." is a part, the head's have ""
-  const std::string layers = "model.layers.";
-  for (Weight& w : declared_weights(c)) {
-    const bool of_head = !w.name.starts_with("model.");
-    const auto dot = w.name.find('.', w.name.starts_with(layers) ? layers.size() : 6);
-    parts[of_head ? "" : w.name.substr(0, dot + 1)].push_back(std::move(w));
-  }
+  auto parts = weights_by_part(c);
+  const std::vector<double> adapters = adapter_flops(c, lengths);
   bool learning = false;  // something so far, from the embedding on
   double sum = 0;
-  const double of_source = double(lengths.source) / double(lengths.text);
-  const auto tokens_of = [&](const Weight& w, bool in_encoder) {
+  const auto tokens = [&](const Weight& w, bool in_encoder) {
     const bool output = w.name == "lm_head.weight" || (c.tie_word_embeddings && w.name == "model.embed_tokens.weight");
-    return output ? c.objective->scored() * double(1 + c.objective->depths()) : w.tokens * (in_encoder || w.of_source ? of_source : 1);
+    return output ? c.objective->scored() * double(1 + c.objective->depths()) : tokens_of(w, lengths, in_encoder);
   };
   const auto add = [&](const std::string& part, double forward, bool in_encoder = false) {
     double saved = 0;
     for (const Weight& w : parts[part]) {
       const bool learns = !trained || trained(w);
       learning = learning || learns;
-      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size()) * tokens_of(w, in_encoder);
+      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size()) * tokens(w, in_encoder);
     }
     sum += forward + (learning && forward > 0 ? (training_factor - 1) * forward - saved : 0);
   };
@@ -86,22 +117,23 @@ double training_flops(const ModelConfig& c, const TextLengths& lengths, const Tr
   add(table, 0);
   for (Index i = 0; i < c.layers(); ++i) {
     const LayerFlops f = layer_flops(c, i, lengths);
-    add(fmt::format("{}{}.", layers, i), minimal(f), i < layers_of_encoder(c));
+    add(part_of(i), minimal(f) + adapters[i], i < layers_of_encoder(c));
   }
   add("model.final_layernorm.", 0);
   if (c.tie_word_embeddings) parts[""].insert(parts[""].end(), parts[table].begin(), parts[table].end());
-  add("", c.objective->flops(c) + minimal(head_layer_flops(c, lengths)));
+  add("", c.objective->flops(c) + minimal(head_layer_flops(c, lengths)) + adapters.back());
   return sum;
 }
 
 StageCosts stage_costs(const ModelConfig& c, const TextLengths& lengths) {
   StageCosts costs;
+  const std::vector<double> adapters = adapter_flops(c, lengths);
   for (Index i = 0; i < c.layers(); ++i) {
     const LayerFlops f = layer_flops(c, i, lengths);
-    costs.layers.push_back(executed(f));
+    costs.layers.push_back(executed(f) + adapters[i]);
   }
   costs.embedding = double(c.hidden_size);  // a copy per token
-  costs.head = c.objective->flops(c) + executed(head_layer_flops(c, lengths));
+  costs.head = c.objective->flops(c) + executed(head_layer_flops(c, lengths)) + adapters.back();
   return costs;
 }
 

@@ -15,7 +15,7 @@ Index parameter_count(const ModelConfig&);
 //   minimal   attention over what its mask shows, half where it is causal, SSM as a plain recurrence (5 E N): what model flops utilisation counts
 //   executed  attention over the same, SSM chunk by chunk as it is computed, convolutions
 //   megatron  Megatron-LM r0.8's convention: attention over the full square, SSM as 7 E N, no convolution
-// Where attention has a window, for its part of the causal half, and twice that for the square.
+// Adapters are products like others. Where attention has a window, for its part of the causal half, and twice that for the square.
 struct TokenFlops {
   double minimal = 0, executed = 0, megatron = 0;
 };

@@ -64,6 +64,19 @@ TEST(adapters, train_alike_on_any_grid_and_only_they_move) {
   EXPECT_LT(beside, loss_of(adapted().base));
 }
 
+TEST(adapters, beside_drawn_weights_that_stay_so_are_warned_of) {
+  const auto output = [](const std::string& name, Words changes) {
+    changes.insert(changes.end(), {"train.steps=1", "optimizer.decay_steps=1", "finetune.lora.rank=2"});
+    const Result r = run(Material::get().train(adapted().folder / name, changes));
+    EXPECT_EQ(r.code, 0) << told(r);
+    return r.out;
+  };
+  const std::string warning = "warning: adapters (finetune.lora) beside weights that are drawn at random";
+  EXPECT_NE(output("drawn", {}).find(warning), std::string::npos);
+  EXPECT_EQ(output("all", {"finetune.lora.also=[\"*\"]"}).find(warning), std::string::npos);
+  EXPECT_EQ(output("given", {"train.init_from=" + adapted().base.string()}).find(warning), std::string::npos);
+}
+
 TEST(adapters, go_out_as_a_folder_and_come_back_with_the_same_bytes) {
   const fs::path run_folder = adapted().train("out", {"parallel.tensor=1"}, 1), checkpoint = Material::checkpoint(run_folder, 6);
   const fs::path folder = adapted().folder / "adapters", again = adapted().folder / "again", back = adapted().folder / "back";

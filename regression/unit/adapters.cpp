@@ -104,6 +104,29 @@ TEST_P(adapters, are_all_that_is_trained_and_begin_at_the_model_they_stand_besid
   EXPECT_LT(loss_of(rig.engine, batch), before);
 }
 
+// What utilisation is measured by is a step's products, in which weights beside adapters have no gradients, less those of adapters that are computed
+// again in a backward (projection.hpp).
+TEST_P(adapters, cost_the_products_that_a_step_counts) {
+  for (const std::vector<std::string>& also : {std::vector<std::string>{}, {"*q_proj.weight", "*in_proj.weight", "*up_proj.weight"}}) {
+    ModelConfig m = adapted(GetParam(), 3), plain = m;
+    m.lora.also = also, plain.lora = {};
+    Rig<float> rig(config_of(m), alone(m.layers()));
+    rig.engine.device().clear_work();
+    rig.engine.gradients([batch = batch_of(m)](int) { return batch; }, 1, 1);
+    double products = 0, of_plain = 0, again = 0;
+    for (const Work& w : rig.engine.device().work())
+      if (std::string(w.kernel) == "gemm") products += w.flops;
+    for (const Weight& w : declared_weights(plain))
+      if (w.shape.size() == 2 && w.name != "model.embed_tokens.weight") of_plain += 2.0 * double(w.size());
+    for (const Weight& w : declared_weights(m))
+      if (w.of_adapter) again += 2.0 * double(w.size());
+    const double rest = forward_flops(plain, 12).minimal - of_plain;  // attention, scan, convolution
+    EXPECT_DOUBLE_EQ(training_flops(m, 12, config_of(m).optimizer.trained()), 3 * rest + products / (2 * 12) - again);
+    EXPECT_GT(forward_flops(m, 12).minimal, forward_flops(plain, 12).minimal);
+    EXPECT_GT(stage_costs(m, 12).layers[0], stage_costs(plain, 12).layers[0]);
+  }
+}
+
 TEST(adapters, what_a_deck_asks_for_is_had_or_refused) {
   std::vector<std::string> overrides;
   const auto read = [&](const std::string& lora) {

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <regex>
+#include <set>
 
 #include "regression/folder.hpp"
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
 #include "src/base/json.hpp"
 #include "src/history/history_page.hpp"
+#include "src/history/history_picture.hpp"
 #include "src/history/history_text.hpp"
 #include "src/watch/outcome.hpp"
 
@@ -140,6 +143,111 @@ TEST(run_history, the_page_has_the_numbers_and_no_name_ends_its_script) {
   EXPECT_EQ(json["runs"][0]["events"][0]["text"], "</script><b>");
   EXPECT_EQ(json["differences"], Json::parse(R"([["train.steps", ["5", "6"]]])"));
   EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg"));  // the name of a format, and nothing that is fetched
+}
+
+// Elements of a document in XML that is well-formed: every element ends, in its order, and no text has a bare < or &.
+std::multiset<std::string> elements_of(const std::string& xml) {
+  std::multiset<std::string> all;
+  std::vector<std::string> open;
+  for (std::size_t i = 0; i < xml.size(); ++i) {
+    if (xml[i] == '&') {
+      EXPECT_TRUE(std::regex_search(xml.begin() + std::ptrdiff_t(i), xml.end(), std::regex("^&(amp|lt|gt|quot);"))) << xml.substr(i, 20);
+    }
+    if (xml[i] != '<') continue;
+    const std::size_t end = xml.find('>', i);
+    EXPECT_NE(end, xml.npos);
+    const std::string tag = xml.substr(i + 1, end - i - 1), name = tag.substr(0, tag.find_first_of(" \n/", 1));
+    EXPECT_EQ(tag.find('<'), tag.npos) << tag;
+    if (tag.starts_with('/')) {
+      EXPECT_EQ(open.back(), tag.substr(1));
+      open.pop_back();
+    } else if (all.insert(name), !tag.ends_with('/')) open.push_back(name);
+    i = end;
+  }
+  EXPECT_TRUE(open.empty());
+  return all;
+}
+
+// x and y of every point of the path whose element says this.
+std::vector<std::pair<double, double>> points_of(const std::string& svg, const std::string& element) {
+  const std::size_t from = svg.find("d=\"", svg.find(element)) + 3;
+  const std::string d = svg.substr(from, svg.find('"', from) - from);
+  std::vector<std::pair<double, double>> points;
+  static const std::regex point("[ML](-?[0-9.]+) (-?[0-9.]+)");
+  for (std::sregex_iterator at(d.begin(), d.end(), point), end; at != end; ++at) points.emplace_back(std::stod((*at)[1]), std::stod((*at)[2]));
+  return points;
+}
+
+TEST(run_history, a_picture_has_a_point_of_every_step_that_counts_where_its_loss_is) {
+  std::mt19937 random(seed_of_run());
+  for (int trial = 0; trial < 100; ++trial) {
+    const Drawn d = drawn(random);
+    const Folder folder;
+    std::string metrics = d.metrics;
+    const Index validations = Index(random() % 4);
+    for (Index v = 0; v < validations; ++v)
+      metrics += json_text({{"kind", "validation"}, {"time", 2e9}, {"step", d.counts.rbegin()->first + v}, {"loss", 3}}) + "\n";
+    folder.write("metrics.jsonl", metrics);
+    RunHistory run = read_history(folder.path());
+    run.name = "a<\"b\"&amp;>";
+    const std::string svg = picture_of({run});
+    const auto elements = elements_of(svg);
+    EXPECT_EQ(Index(elements.count("circle")), validations);
+    EXPECT_EQ(svg.find("nan"), svg.npos);
+    EXPECT_EQ(svg.find("inf"), svg.npos);
+    const std::string drawing = svg.substr(svg.find(">step</text>"));
+    const auto points = points_of(drawing, "<path class=\"line\"");
+    ASSERT_EQ(points.size(), d.counts.size());
+    // Right where a step is later, and below where a loss is less.
+    auto before = d.counts.begin();
+    for (std::size_t i = 1; i < points.size(); ++i) {
+      const auto now = std::next(before);
+      EXPECT_GT(points[i].first, points[i - 1].first - 0.05);
+      EXPECT_GE((points[i - 1].second - points[i].second) * (now->second - before->second), -0.1 * std::abs(now->second - before->second));
+      before = now;
+    }
+    for (const auto& [x, y] : points) EXPECT_TRUE(x >= 0 && x <= 760 && y >= 0 && y <= 300) << x << " " << y;
+  }
+}
+
+TEST(run_history, a_picture_of_a_long_run_is_small_and_one_of_strange_numbers_is_drawn) {
+  const Folder folder;
+  std::string metrics;
+  for (Index step = 1; step <= 100000; ++step) metrics += step_line(step, double(step), 2 + 100.0 / double(step) + double(step % 7) / 10);
+  folder.write("metrics.jsonl", metrics);
+  const RunHistory run = read_history(folder.path());
+  const std::string svg = picture_of({run, run});
+  EXPECT_LT(svg.size(), 32768U);
+  EXPECT_EQ(elements_of(svg).count("path") - elements_of(svg).count("circle"),
+            elements_of(picture_of({run})).count("path") + 3);  // a name, a band, a line
+  EXPECT_EQ(points_of(svg, "<path class=\"band\"").size(), 2 * points_of(svg.substr(svg.find("class=\"band\"")), "<path class=\"line\"").size());
+
+  std::vector<RunHistory> many(12, run);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i].steps.resize(1 + i), many[i].name = std::string(1 + i * 5, 'n');
+  std::set<std::string> places;
+  const std::string sweep = picture_of(many);
+  static const std::regex name("<text x=\"([0-9.]+)\" y=\"([0-9]+)\">(n+)(\\.\\.\\.)?</text>");
+  for (std::sregex_iterator at(sweep.begin(), sweep.end(), name), end; at != end; ++at) {
+    places.insert((*at)[1].str() + " " + (*at)[2].str());
+    EXPECT_LE(std::stod((*at)[1]) + 7 * double((*at)[3].length()), 760);
+    EXPECT_LE((*at)[3].length(), 40);
+  }
+  EXPECT_EQ(places.size(), many.size());  // none upon another
+
+  for (const std::vector<double>& losses :
+       {std::vector<double>{5}, {0, 0}, {-1e308, 1e308}, {1e-300, 2e-300}, {3, NAN, INFINITY, 3}, {1e15, 1e15 + 1}}) {
+    RunHistory strange = run;
+    strange.steps.assign(losses.size(), run.steps[0]);
+    for (std::size_t i = 0; i < losses.size(); ++i) strange.steps[i].step = Index(i), strange.steps[i].loss = losses[i];
+    const std::string picture = picture_of({strange});
+    elements_of(picture);
+    EXPECT_EQ(picture.find("nan"), picture.npos) << picture;
+    EXPECT_EQ(picture.find("inf"), picture.npos) << picture;
+    EXPECT_LT(picture.size(), 8192U);
+  }
+  RunHistory none = run;
+  for (TakenStep& s : none.steps) s.loss = NAN;
+  EXPECT_EQ(error_of([&] { picture_of({none}); }).code, Exit::data);
 }
 
 TEST(run_history, an_end_that_several_ranks_tell_is_one_and_times_that_are_none_are_shown_as_such) {

@@ -15,7 +15,7 @@ namespace {
 std::string room_text(const Layout& layout, const Cluster& cluster, Index fullest) {
   const Index devices = cluster.devices();
   require(cluster.nodes == 0 || layout.ranks() <= devices, Exit::config,
-          "{} ranks on the {} x {} devices of {}; take fewer, or another cluster.nodes", layout.ranks(), cluster.nodes, cluster.per_node,
+          "{} ranks on the {} x {} devices of '{}'; take fewer, or another cluster.nodes", layout.ranks(), cluster.nodes, cluster.per_node,
           cluster.name);
   const double part = double(fullest) / cluster.device.memory;
   return fmt::format("{:.1f} of {:.1f} GiB on the fullest rank{}", double(fullest) / double(1 << 30), cluster.device.memory / double(1 << 30),

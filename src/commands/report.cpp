@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon report: what runs have done, in the terminal or as a page.
+// gyrfalcon report: what runs have done, in the terminal, as a page or as a picture.
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -8,6 +8,7 @@
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
 #include "src/history/history_page.hpp"
+#include "src/history/history_picture.hpp"
 #include "src/history/history_text.hpp"
 
 namespace gyr {
@@ -22,31 +23,34 @@ void tell_apart(std::vector<RunHistory>& runs) {
     if (named[run.name] > 1) run.name = run.folder;
 }
 
+void write(const std::string& name, const std::string& content, std::size_t runs, const char* way) {
+  OutputFile file(name);
+  file.append(content);
+  file.commit();
+  std::printf("%s: %zu run%s; %s\n", name.c_str(), runs, runs == 1 ? "" : "s", way);
+}
+
 }  // namespace
 
 void add_report(Command& app, Action& action) {
   struct Arguments {
     std::vector<std::string> outputs;
-    std::string page;
+    std::string page, picture;
   };
   auto a = std::make_shared<Arguments>();
   Command* c = app.add_command("report", "What runs have done: curves, starts, kills, checkpoints, memory, decks side by side");
   c->add_option("outputs", a->outputs, "Output folders of runs")->required();
   c->add_option("--html", a->page, "Write one page that needs no network, with every number under the pointer, instead of text");
+  c->add_option("--svg", a->picture, "Write the losses as a picture of a few kB, for light and dark pages, instead of text");
   c->callback([a, &action] {
     action = [a] {
       return guarded([&] {
         std::vector<RunHistory> runs;
         for (const std::string& output : a->outputs) runs.push_back(read_history(output));
         tell_apart(runs);
-        if (a->page.empty()) {
-          std::printf("%s", text_of(runs).c_str());
-          return;
-        }
-        OutputFile file(a->page);
-        file.append(page_of(runs));
-        file.commit();
-        std::printf("%s: %zu run%s; open it in a browser\n", a->page.c_str(), runs.size(), runs.size() == 1 ? "" : "s");
+        if (a->page.empty() && a->picture.empty()) std::printf("%s", text_of(runs).c_str());
+        if (!a->page.empty()) write(a->page, page_of(runs), runs.size(), "open it in a browser");
+        if (!a->picture.empty()) write(a->picture, picture_of(runs), runs.size(), "a picture for pages and papers");
       });
     };
   });

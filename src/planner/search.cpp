@@ -180,7 +180,7 @@ class Search {
 
 SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning) {
   require(cluster.nodes == 0 || ranks <= cluster.devices(), Exit::config,
-          "{} ranks on the {} x {} devices of {}; take fewer, or another cluster.nodes", ranks, cluster.nodes, cluster.per_node, cluster.name);
+          "{} ranks on the {} x {} devices of '{}'; take fewer, or another cluster.nodes", ranks, cluster.nodes, cluster.per_node, cluster.name);
   return Search(run, ranks, cluster, profile, best, pruning).run();
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/train/run_start.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "kernels/printable.hpp"
+#include "modules/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/parallel/collective_check.hpp"
@@ -14,11 +16,23 @@
 
 namespace gyr {
 
+namespace {
+
+bool adapts_drawn_weights(const RunConfig& run) {
+  const std::vector<Weight> weights = declared_weights(run.model);
+  return run.model.lora && !std::all_of(weights.begin(), weights.end(), run.optimizer.trained());
+}
+
+}  // namespace
+
 CheckpointHeader RunStart::begin() {
   CheckpointHeader at = header();
   const std::string& from = parts_.run.train.init_from;
   if (from.empty()) {
     parts_.engine.initialise();
+    if (adapts_drawn_weights(parts_.run))
+      say("warning: adapters (finetune.lora) beside weights that are drawn at random and not trained; --init-from DIR gives them a model that has "
+          "learned something");
     return at;
   }
   parts_.engine.load_weights(from);

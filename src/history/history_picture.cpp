@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/history/history_picture.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/error.hpp"
+#include "kernels/printable.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr std::size_t most_points = 200;                                              // of a line
+constexpr double width = 760, plot_height = 240, left = 44, right = 12, bottom = 34;  // of the picture, its curves and its margins, in pixels
+constexpr const char* colours[] = {"#2f7fc4", "#d0631b", "#2f9550", "#c04a94", "#8468c8", "#9a7a24", "#1593a5", "#c04444"};
+constexpr std::size_t longest_name = 40;
+
+struct Curve {
+  std::string name;
+  Thinned training, validation;
+  bool thinned;  // a point stands for several steps
+};
+
+template <class Steps>
+Thinned points_of(const Steps& steps, std::size_t& numbers) {
+  std::vector<double> at, loss;
+  for (const auto& s : steps)
+    if (!s.overtaken && std::isfinite(s.loss)) at.push_back(double(s.step)), loss.push_back(s.loss);
+  numbers = loss.size();
+  return gyr::thinned(at, loss, most_points);
+}
+
+Curve curve_of(const RunHistory& run) {
+  std::size_t numbers = 0, validations = 0;
+  Curve c{printable(run.name), points_of(run.steps, numbers), points_of(run.validations, validations), false};
+  c.thinned = numbers > most_points;
+  return c;
+}
+
+// Between the least and the most that is drawn, and where that is on the paper.
+struct Axis {
+  double least = INFINITY, most = -INFINITY, from = 0, to = 0;
+
+  void take(const std::vector<double>& values) {
+    for (const double v : values) least = std::min(least, v), most = std::max(most, v);
+  }
+  void widen() {
+    if (!(most > least)) least -= 0.5 + std::abs(least) / 100, most += 0.5 + std::abs(most) / 100;
+  }
+  // Halves are subtracted: the whole span of two large numbers may be beyond what a double holds.
+  double operator()(double value) const { return from + (value / 2 - least / 2) / (most / 2 - least / 2) * (to - from); }
+  // About `count` round numbers.
+  std::vector<double> ticks(int count, double finest) const {
+    const double rough = (most - least) / count, unit = std::pow(10, std::floor(std::log10(rough)));
+    double step = unit;
+    for (const double times : {2, 5, 10})
+      if (step < rough) step = times * unit;
+    step = std::max(step, finest);
+    std::vector<double> at;
+    if (!std::isfinite(step)) return {least, most};
+    for (double t = std::ceil(least / step); t * step <= most + 1e-9 * step && at.size() < 20; ++t) at.push_back(t * step);
+    return at;
+  }
+};
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&') out += "&amp;";
+    else if (c == '<') out += "&lt;";
+    else if (c == '>') out += "&gt;";
+    else if (c == '"') out += "&quot;";
+    else out += c;
+  }
+  return out;
+}
+
+// The first characters of a long name; none of them is cut.
+std::string shortened(const std::string& name) {
+  std::size_t characters = 0;
+  for (std::size_t i = 0; i < name.size(); ++i)
+    if ((name[i] & 0xC0) != 0x80 && ++characters > longest_name) return name.substr(0, i) + "...";
+  return name;
+}
+
+std::string path(const Axis& x, const Axis& y, const std::vector<double>& at, const std::vector<double>& value, char begin) {
+  std::string d;
+  for (std::size_t i = 0; i < at.size(); ++i) d += fmt::format("{}{:.1f} {:.1f}", i == 0 ? begin : 'L', x(at[i]), y(value[i]));
+  return d;
+}
+
+std::string drawing_of(const Curve& c, const Axis& x, const Axis& y, const char* colour) {
+  std::string svg;
+  if (c.thinned) {
+    std::vector<double> back(c.training.at.rbegin(), c.training.at.rend()), least(c.training.least.rbegin(), c.training.least.rend());
+    svg += fmt::format("<path class=\"band\" fill=\"{}\" d=\"{}{}Z\"/>\n", colour, path(x, y, c.training.at, c.training.most, 'M'),
+                       path(x, y, back, least, 'L'));
+  }
+  if (!c.training.at.empty())
+    svg += fmt::format("<path class=\"line\" stroke=\"{}\" d=\"{}\"/>\n", colour, path(x, y, c.training.at, c.training.mean, 'M'));
+  for (std::size_t i = 0; i < c.validation.at.size(); ++i)
+    svg += fmt::format("<circle stroke=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>\n", colour, x(c.validation.at[i]), y(c.validation.mean[i]));
+  return svg;
+}
+
+const char* colour_of(std::size_t run) { return colours[run % std::size(colours)]; }
+
+// The name of each run behind a piece of its line, in rows beside what the picture shows.
+struct Legend {
+  std::string svg;
+  double height = 28;
+};
+Legend legend_of(const std::vector<Curve>& curves) {
+  constexpr double line = 18, stroke = 22, letter = 7.5, gap = 18, of_what = 210;
+  Legend legend;
+  double at = left;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    const std::string name = shortened(curves[i].name);
+    const double needed = stroke + letter * double(name.size()) + gap;
+    if (at > left && at + needed > width - right - of_what) at = left, legend.height += line;
+    const double y = legend.height - 16;
+    legend.svg += fmt::format("<path class=\"line\" stroke=\"{}\" d=\"M{:.1f} {:.0f}H{:.1f}\"/><text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>\n",
+                              colour_of(i), at, y, at + 16, at + stroke, y + 4, escaped(name));
+    at += needed;
+  }
+  return legend;
+}
+
+std::string frame_of(const Axis& x, const Axis& y) {
+  std::string svg;
+  for (const double t : y.ticks(5, 0))
+    svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}H{:.1f}\"/><text class=\"y\" x=\"{:.1f}\" y=\"{:.1f}\">{:.4g}</text>\n", x.from, y(t),
+                       x.to, x.from - 6, y(t) + 4, t);
+  for (const double t : x.ticks(8, 1)) svg += fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">{:.6g}</text>\n", x(t), y.from + 16, t);
+  return svg + fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">step</text>\n", (x.from + x.to) / 2, y.from + 30);
+}
+
+}  // namespace
+
+std::string picture_of(const std::vector<RunHistory>& runs) {
+  std::vector<Curve> curves;
+  Axis x{.from = left, .to = width - right}, y;
+  bool validated = false;
+  for (const RunHistory& run : runs) {
+    const Curve c = curves.emplace_back(curve_of(run));
+    for (const Thinned* t : {&c.training, &c.validation}) x.take(t->at), y.take(t->least), y.take(t->most);
+    validated = validated || !c.validation.at.empty();
+  }
+  require(y.least <= y.most, Exit::data, "{}: no step has a loss that is a number", runs.front().folder);
+  x.widen(), y.widen();
+  const Legend legend = legend_of(curves);
+  const double height = legend.height + plot_height + bottom;
+  y.from = height - bottom, y.to = legend.height;
+
+  std::string drawings;
+  for (std::size_t i = 0; i < curves.size(); ++i) drawings += drawing_of(curves[i], x, y, colour_of(i));
+  const std::string what = validated ? "training loss; circles: validation" : "training loss";
+  return fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" role="img" aria-label="{} over steps">
+<style>
+  text {{ fill: #808790; font: 12px system-ui, sans-serif; }}
+  .x {{ text-anchor: middle; }}
+  .y, .what {{ text-anchor: end; }}
+  .grid {{ stroke: #808790; stroke-opacity: .25; }}
+  .line {{ fill: none; stroke-width: 1.6; stroke-linejoin: round; }}
+  .band {{ fill-opacity: .22; }}
+  circle {{ fill: none; stroke-width: 1.6; }}
+</style>
+<text class="what" x="{}" y="16">{}</text>
+)",
+                     width, height, what, width - right, what) +
+         legend.svg + frame_of(x, y) + drawings + "</svg>\n";
+}
+
+}  // namespace gyr
