@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "kernels/error.hpp"
@@ -20,11 +22,11 @@ std::shared_ptr<void> mapped_file(Index bytes, const std::string& folder) {
   require(file >= 0, Exit::io, "{}: no file can be made there for what is swapped ({}); name another folder (activation.swap_folder)", folder,
           std::strerror(errno));
   unlink(path.c_str());
-  const int error = posix_fallocate(file, 0, off_t(bytes));
+  int error = posix_fallocate(file, 0, off_t(bytes));
   void* const memory = error == 0 ? mmap(nullptr, std::size_t(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+  if (error == 0) error = errno;
   close(file);
-  require(memory != MAP_FAILED, Exit::io, "{}: has no room for {} bytes of what is swapped ({})", folder, bytes,
-          std::strerror(error == 0 ? errno : error));
+  require(memory != MAP_FAILED, Exit::io, "{}: has no room for {} bytes of what is swapped ({})", folder, bytes, std::strerror(error));
   return {memory, [bytes](void* m) { munmap(m, std::size_t(bytes)); }};
 }
 

@@ -32,11 +32,10 @@ class Cargo {
 
   // In the order of loading.
   std::vector<Item> items() const;
-  bool empty() const { return carried_.empty(); }
   // Whether there is something for a second forward to make.
   bool needs_forward() const { return needs_forward_; }
 
-  // A product of that many rows has the same bits wherever it begins, with the libraries that there are.
+  // Products begin at one of its multiples, where rows lie aligned.
   static constexpr Index row_block = 64;
 
  private:

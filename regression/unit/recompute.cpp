@@ -146,6 +146,17 @@ TEST(recompute, swapping_keeps_the_memory_of_few_layers_on_the_device) {
   }
 }
 
+TEST(recompute, what_is_swapped_to_a_file_keeps_every_bit_and_leaves_none_behind) {
+  const Folder folder;
+  const Case c = long_case("T3");
+  expect_same_bits(step(c, "PPPP", DType::f32, "none"), step(c, "PPPP", DType::f32, {}, {true, 1, folder.path().string()}));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  const std::string nowhere = (folder.path() / "nowhere").string();
+  const Error error = error_of([&] { step(c, "PPPP", DType::f32, {}, {true, 1, nowhere}); });
+  EXPECT_EQ(error.code, Exit::io);
+  EXPECT_NE(std::string(error.what()).find("nowhere"), std::string::npos) << error.what();
+}
+
 TEST(recompute, takes_no_other_word) {
   EXPECT_EQ(recompute_of("none"), std::nullopt);
   EXPECT_EQ(error_of([] { recompute_of("everything"); }).code, Exit::internal);

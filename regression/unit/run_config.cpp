@@ -227,6 +227,23 @@ TEST(run_config, layers_of_stages_are_taken_as_given) {
   expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2); }, {"1 stages", "2"});
 }
 
+TEST(run_config, a_policy_of_activations_says_what_is_recomputed_and_takes_only_its_own_keys) {
+  const auto with = [](const std::vector<std::string>& keys) { return run_of(ramped, {keys.begin(), keys.end()}); };
+  const auto recompute = [&](const char* policy) { return with({std::string("activation.policy=") + policy}).recompute.all; };
+  EXPECT_EQ(recompute("keep"), recompute_of("none"));
+  EXPECT_EQ(recompute("recompute"), recompute_of("full"));
+  EXPECT_EQ(recompute("swap"), recompute_of("none"));
+  EXPECT_EQ(recompute("memo"), recompute_of("selective"));
+  EXPECT_FALSE(with({"activation.policy=recompute"}).swap.on);
+  const RunConfig memo = with({"activation.policy=memo", "activation.alpha=0.25", "activation.swap_folder=/tmp", "activation.recompute=none"});
+  EXPECT_EQ(engine_config(memo, layout_of(memo, 1)).swap, (SwapConfig{true, 0.25, "/tmp"}));
+  EXPECT_EQ(memo.recompute.all, recompute_of("none"));
+  expect_refused([&] { with({"activation.policy=swap", "activation.alpha=0.5"}); }, {"activation.alpha", "0.5", "memo", "swap"});
+  expect_refused([&] { with({"activation.swap_folder=/tmp"}); }, {"activation.swap_folder", "keep"});
+  expect_refused([&] { with({"activation.policy=most"}); }, {"activation.policy", "memo"});
+  expect_refused([&] { with({"activation.policy=memo", "activation.alpha=1.5"}); }, {"activation.alpha", "1.5"});
+}
+
 TEST(run_config, recomputation_is_of_layer_types_that_there_are) {
   const RunConfig run = run_of(ramped, {"activation.recompute=selective", "activation.recompute_types=['P:full']"});
   EXPECT_EQ(engine_config(run, layout_of(run, 1)).recompute.of('P'), recompute_of("full"));

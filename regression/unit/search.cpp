@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "regression/folder.hpp"
 #include "regression/planner/random_cluster.hpp"
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
@@ -193,6 +194,14 @@ TEST(search, more_ranks_than_the_cluster_has_are_refused) {
   Drawn d = draw(dice, true);
   d.cluster.nodes = 1, d.cluster.per_node = 1, d.ranks = 2;
   EXPECT_THROW(search(d.run, d.ranks, d.cluster), Error);
+}
+
+TEST(search, refuses_what_its_bounds_do_not_know) {
+  Dice dice(seed_of_run());
+  Drawn d = draw(dice, false);
+  d.run.swap.on = true;
+  const std::string why = error_of([&] { search(d.run, d.ranks, d.cluster); }).what();
+  EXPECT_NE(why.find("activation.policy"), why.npos) << why;
 }
 
 }  // namespace

@@ -29,7 +29,6 @@ class Swap {
   // The micro-batch has gone.
   void clear();
 
-  bool holds(Index layer) const { return loads_.count(layer) > 0; }
   Index high_water() const { return high_water_; }  // bytes
 
  private:

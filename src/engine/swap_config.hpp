@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether what layers keep for their backward stays on the device: keys activation.policy, alpha, swap_folder. Bits are the same.
+// Whether what layers keep for their backward stays on the device: keys activation.policy, alpha, swap_folder. Bits are the same,
+// but with a part of the rows: a library may add up products of few rows in another order than those of all.
 //   keep        what activation.recompute leaves stays
 //   recompute   the same, and activation.recompute is `full` unless it is said
 //   swap        what activation.recompute leaves lies on the host meanwhile

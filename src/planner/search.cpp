@@ -181,6 +181,8 @@ class Search {
 SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning) {
   require(cluster.nodes == 0 || ranks <= cluster.devices(), Exit::config,
           "{} ranks on the {} x {} devices of '{}'; take fewer, or another cluster.nodes", ranks, cluster.nodes, cluster.per_node, cluster.name);
+  require(!run.swap.on, Exit::config,
+          "activation.policy: a search for layouts knows nothing of what is swapped; name the layout, or leave the policy out");
   return Search(run, ranks, cluster, profile, best, pruning).run();
 }
 
