@@ -23,6 +23,7 @@ else
   mkdir -p "$work/gyrfalcon/regression"
   cp -r "$source"/{README.md,Makefile,input,jobscripts} "$work/gyrfalcon"
   cp -r "$source"/regression/{jobs,table} "$work/gyrfalcon/regression"
+  mkdir "$work/gyrfalcon"/{src,modules,kernels}  # names that are taken
 fi
 cd "$work/gyrfalcon"
 

@@ -31,7 +31,7 @@ model: {pattern: "P*WEL", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, e
         mlp: {intermediate_size: 24, gate_multiplier: 1.2, down_multiplier: 0.9},
         moe: {experts: 4, top_k: 2, intermediate_size: 8, shared_intermediate_size: 6, routed_scale: 1.5, groups: 2, aux_loss: 0.5, z_loss: 0.5}}
 data: {prefixes: [x], weights: [1]}
-activation: {policy: memo}
+activation: {policy: memo, recompute: selective}
 train: {seq_length: 8, global_batch_size: 4, micro_batch_size: 2, precision: fp64}
 optimizer: {lr: 1e-2, clip_grad: 0.5, weight_decay: 0.2, groups: ["*.A_log", "*embed*"], group_lrs: [0.5, 0.25], group_weight_decays: [0.1, 0.3]}
 )";

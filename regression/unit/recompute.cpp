@@ -131,7 +131,7 @@ TEST(recompute, swapping_keeps_the_memory_of_few_layers_on_the_device) {
   const Case c = long_case("T3");
   const auto memory = [&](int layers, const SwapConfig& swap) { return step(c, std::string(layers, 'P'), DType::f32, {}, swap); };
   const Step few = memory(4, {true, 1}), many = memory(9, {true, 1}), kept = memory(9, {});
-  EXPECT_NEAR(double(many.activations) / double(few.activations), 1, 0.01);  // but for gaps
+  EXPECT_NEAR(double(many.activations) / double(few.activations), 1, 0.05);  // but for gaps
   EXPECT_LT(many.activations, kept.activations / 2);
   EXPECT_EQ(kept.host, 0);
   EXPECT_EQ(many.host, few.host / 2 * 7);  // the last two stay
