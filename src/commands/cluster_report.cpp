@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/commands/cluster_report.hpp"
 
+#include <map>
+
 #include "modules/flops.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
@@ -12,27 +14,40 @@ namespace {
 constexpr int most_blocks = 48;  // rows of a matrix of traffic that people can still read
 
 const Cluster& with_room(const Cluster& cluster, const Layout& layout) {
-  require(cluster.nodes == 0 || layout.ranks() <= cluster.devices(), Exit::config,
-          "{} ranks on the {} x {} devices of '{}'; take fewer, or another cluster.nodes", layout.ranks(), cluster.nodes, cluster.per_node,
-          cluster.name);
+  require(cluster.devices() == 0 || layout.ranks() <= cluster.devices(), Exit::config,
+          "{} ranks on the {} devices of '{}'; take fewer, or another {}", layout.ranks(), cluster.devices(), cluster.name,
+          cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
   return cluster;
 }
 
-// Whether the devices are large enough.
-std::string room_text(const Cluster& cluster, Index fullest) {
-  const double part = double(fullest) / cluster.device.memory;
-  return fmt::format("{:.1f} of {:.1f} GiB on the fullest rank{}", double(fullest) / double(1 << 30), cluster.device.memory / double(1 << 30),
-                     part > 1 ? ": IT DOES NOT FIT" : "");
+// Whether the devices are large enough: the rank whose device is fullest.
+std::string room_text(const RunPlan& plan, const Cluster& cluster) {
+  double part = 0, bytes = 0, memory = 0;
+  for (int position = 0; position < plan.layout.ranks(); ++position) {
+    const double has = cluster.island_of(plan.layout.rank_at(position)).device.memory, takes = double(plan.of(position).capacity.total());
+    if (takes / has > part) part = takes / has, bytes = takes, memory = has;
+  }
+  const double gibi = double(1 << 30);
+  return fmt::format("{:.1f} of {:.1f} GiB on the fullest rank{}", bytes / gibi, memory / gibi, part > 1 ? ": IT DOES NOT FIT" : "");
 }
 
 std::string part_text(double seconds, const Prediction& p) { return fmt::format("{:.4g} s, {:.1f} %", seconds, 100 * seconds / p.seconds); }
 
-std::string training_text(double tokens, double rate, const Layout& layout, const Cluster& cluster) {
-  const double seconds = tokens / rate;
+std::string training_text(double tokens, double rate, int ranks, const Cluster& cluster) {
+  const double seconds = tokens / rate, watts = cluster.watts(ranks);
   std::string text = fmt::format("{:.4g} days for {:.4g} tokens, at such a step from the first to the last", seconds / 86400, tokens);
-  if (cluster.device.watts > 0)
-    text +=
-        fmt::format("; {:.4g} MWh in the devices at {:.0f} W each", seconds * cluster.device.watts * layout.ranks() / 3.6e9, cluster.device.watts);
+  if (watts > 0) text += fmt::format("; {:.4g} MWh in the devices at {:.0f} W each", seconds * watts / 3.6e9, watts / ranks);
+  return text;
+}
+
+// What slow links carry.
+std::string between_islands(const LinkTraffic& traffic) {
+  const double all = traffic.of(LinkClass::islands);
+  std::map<std::string, double> bytes;
+  for (const LinkTraffic::Line& line : traffic.lines)
+    if (line.link == LinkClass::islands) bytes[line.communicator] += line.bytes;
+  std::string text = fmt::format("{:.1f} MiB a step, {:.2g} % of all", all / (1 << 20), 100 * all / traffic.all());
+  for (const auto& [communicator, part] : bytes) text += fmt::format("; {} {:.3g} MiB", communicator, part / (1 << 20));
   return text;
 }
 
@@ -49,17 +64,19 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const Prediction& p = predicted.longest();
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double flops = training_flops(run.model, run.train.seq_length, run.optimizer.trained()) * of_step;
-  const double peak = cluster.device.product_rate(config.precision);
+  const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
-  return {{"memory", room_text(cluster, plan.fullest().capacity.total())},
-          {"a step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} a device", p.seconds, rate, rate / layout.ranks())},
-          {"MFU", fmt::format("{:.1f} % of {:.4g} TFLOP/s (causal half of attention, SSM as a plain recurrence, nothing recomputed)",
-                              100 * flops / (p.seconds * layout.ranks() * peak), 1e-12 * peak)},
-          {"computes", part_text(p.compute, p) + fmt::format(" (stage {}, which computes longest)", p.longest)},
-          {"layers' transfers", part_text(p.transfers, p) + " that it waits for, among ranks that share layers or sequences"},
-          {"replicas", part_text(p.buckets, p) + " that sums of gradients and gathers of weights are not hidden"},
-          {"bubble", part_text(p.rest + p.messages, p) + " that it waits for other stages and their messages"},
-          {"training", training_text(tokens, rate, layout, cluster)}};
+  Facts facts{{"memory", room_text(plan, cluster)},
+              {"a step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} a device", p.seconds, rate, rate / layout.ranks())},
+              {"MFU", fmt::format("{:.1f} % of {:.4g} TFLOP/s (causal half of attention, SSM as a plain recurrence, nothing recomputed)",
+                                  100 * flops / (p.seconds * peak), 1e-12 * peak / layout.ranks())},
+              {"computes", part_text(p.compute, p) + fmt::format(" (stage {}, which computes longest)", p.longest)},
+              {"layers' transfers", part_text(p.transfers, p) + " that it waits for, among ranks that share layers or sequences"},
+              {"replicas", part_text(p.buckets, p) + " that sums of gradients and gathers of weights are not hidden"},
+              {"bubble", part_text(p.rest + p.messages, p) + " that it waits for other stages and their messages"},
+              {"training", training_text(tokens, rate, layout.ranks(), cluster)}};
+  if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", between_islands(predicted.traffic));
+  return facts;
 }
 
 std::vector<std::vector<std::string>> link_rows(const LinkTraffic& traffic) {

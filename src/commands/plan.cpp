@@ -3,11 +3,13 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 
 #include "src/base/limits.hpp"
 #include "src/base/output_file.hpp"
+#include "src/base/precision.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/plan_page.hpp"
 #include "src/commands/plan_report.hpp"
@@ -24,6 +26,18 @@ void write_page(const std::string& name, const std::string& page) {
   file.append(page);
   file.commit();
   std::printf("%s: open it in a browser\n", name.c_str());
+}
+
+// Where the deck names no islands, those of the machine.
+RunConfig on_islands(RunConfig run, const Cluster& cluster, int ranks) {
+  const Islands there = islands_of(cluster, ranks, precision_of(run.train.precision));
+  if (Islands& islands = run.parallel.islands; islands.empty()) islands = there;
+  else
+    require(there.empty() || std::equal(islands.begin(), islands.end(), there.begin(), there.end(),
+                                        [](const Island& a, const Island& b) { return a.ranks == b.ranks; }),
+            Exit::config, "cluster.emulate = '{}' names other islands than '{}', which has {}; leave it out, or name as many ranks", to_text(islands),
+            cluster.name, to_text(there));
+  return run;
 }
 
 // The search, and with a page also the plan of the layout that it finds.
@@ -56,7 +70,7 @@ int plan(const PlanArguments& a) {
           return;
         }
         const PlannedDeck deck = read_planned_deck(a, runtime, ranks, Replan::always, machine ? &*machine : nullptr);
-        const RunPlan plan(deck.run, ranks);
+        const RunPlan plan(machine ? on_islands(deck.run, machine->cluster, ranks) : deck.run, ranks);
         std::optional<PredictedRun> predicted;
         if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;

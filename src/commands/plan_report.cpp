@@ -215,6 +215,8 @@ Facts plan_facts(const RunPlan& plan) {
               {"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * idle_part(config.schedule, shape),
                                             shape.chunks > 1 ? fmt::format("; {} of them interleaved on each rank", shape.chunks) : "")}};
   if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
+  if (const Islands& islands = run.parallel.islands; islands.size() > 1)
+    facts.emplace_back("islands", fmt::format("{}. In the deck: cluster.emulate: \"{}\"", text_of(layout, islands), to_text(islands)));
   facts.emplace_back("memory", fmt::format("{} MiB on the fullest rank", mebi(plan.fullest().capacity.total())));
   facts.emplace_back("checkpoint", checkpoint_text(run, layout));
   return facts;

@@ -12,6 +12,11 @@ RunPlan::RunPlan(RunConfig r, int number) : run(std::move(r)), layout(layout_of(
     if (layout.coordinate(position, Axis::data) == 0) ranks.push_back(plan_rank(config, layout, position));
 }
 
+const RankPlan& RunPlan::of(int position) const {
+  const int first = layout.position_at([&](Axis a) { return a == Axis::data ? 0 : layout.coordinate(position, a); });
+  return *std::lower_bound(ranks.begin(), ranks.end(), first, [](const RankPlan& plan, int wanted) { return plan.position < wanted; });
+}
+
 const RankPlan& RunPlan::fullest() const {
   return *std::max_element(ranks.begin(), ranks.end(), [](const RankPlan& a, const RankPlan& b) { return a.capacity.total() < b.capacity.total(); });
 }

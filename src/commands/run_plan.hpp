@@ -22,6 +22,7 @@ struct RunPlan {
   Layout layout;
   EngineConfig config;
   std::vector<RankPlan> ranks;
+  const RankPlan& of(int position) const;
   const RankPlan& fullest() const;  // takes most memory
   const RankPlan& dearest() const;  // computes most
 };

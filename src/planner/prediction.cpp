@@ -2,6 +2,7 @@
 #include "src/planner/prediction.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gyr {
 
@@ -20,6 +21,17 @@ std::vector<Program> programs_of(const EngineConfig& config, const Layout& layou
   for (int rank = 0; rank < layout.size(Axis::pipeline); ++rank)
     programs.push_back(compile(config.schedule, pipeline_shape(layout, micros), rank, buckets[rank]));
   return programs;
+}
+
+// On each island that has one, the first replica of a position.
+std::map<int, int> on_islands(const Layout& layout, int position, const Cluster& cluster) {
+  if (cluster.parts.empty()) return {{0, position}};
+  std::map<int, int> first;
+  for (int data = 0; data < layout.size(Axis::data); ++data) {
+    const int replica = layout.position_at([&](Axis a) { return a == Axis::data ? data : layout.coordinate(position, a); });
+    first.try_emplace(cluster.place_of(layout.rank_at(replica)).island, replica);
+  }
+  return first;
 }
 
 }  // namespace
@@ -41,14 +53,18 @@ std::vector<RankCosts> StagePlans::costs(const Cluster& cluster, const Profile* 
   Counted own;
   if (!counted) counted = &own;
   std::vector<RankCosts> stages;
-  for (const auto& ranks : stages_)
-    for (const auto& [position, run] : ranks) {
-      auto tasks = counted->find(run.get());
-      if (tasks == counted->end()) tasks = counted->emplace(run.get(), CountedTasks(*run, cluster, profile)).first;
-      RankCosts costs(tasks->second, layout_, position, cluster);
-      if (position == ranks.front().first) stages.push_back(std::move(costs));
-      else stages.back().join(costs);
-    }
+  for (const auto& ranks : stages_) {
+    bool first = true;
+    for (const auto& [position, run] : ranks)
+      for (const auto& [island, there] : on_islands(layout_, position, cluster)) {
+        auto tasks = counted->find({run.get(), island});
+        if (tasks == counted->end())
+          tasks = counted->emplace(std::pair{run.get(), island}, CountedTasks(*run, cluster.island(island), profile)).first;
+        RankCosts costs(tasks->second, layout_, there, cluster);
+        if (std::exchange(first, false)) stages.push_back(std::move(costs));
+        else stages.back().join(costs);
+      }
+  }
   return stages;
 }
 

@@ -35,8 +35,9 @@ class StagePlans {
   StagePlans(const EngineConfig&, const Layout&);
   // The same with dry runs that other layouts have made, or will use.
   StagePlans(const EngineConfig&, const Layout&, StageRuns&);
-  // Costs of the ranks of a pipeline, stage by stage. `counted`: seconds of dry runs on this cluster that are known already.
-  using Counted = std::map<const StageRun*, CountedTasks>;
+  // Costs of the ranks of a pipeline, stage by stage; of a stage that lies on several islands those of the slowest. `counted`: seconds of dry runs on
+  // the islands of this cluster that are known already.
+  using Counted = std::map<std::pair<const StageRun*, int>, CountedTasks>;
   std::vector<RankCosts> costs(const Cluster&, const Profile* = nullptr, Counted* counted = nullptr) const;
   // Bytes of the rank that takes most memory in a step of so many micro-batches, and its stage.
   struct Fullest {

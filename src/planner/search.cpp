@@ -181,6 +181,9 @@ class Search {
 SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning) {
   require(cluster.nodes == 0 || ranks <= cluster.devices(), Exit::config,
           "{} ranks on the {} x {} devices of '{}'; take fewer, or another cluster.nodes", ranks, cluster.nodes, cluster.per_node, cluster.name);
+  require(cluster.parts.empty() && run.parallel.islands.empty(), Exit::config,
+          "a search knows no islands that differ; name a description of one of them, or give the layout in the deck and leave out --explain and "
+          "parallel.plan = auto");
   return Search(run, ranks, cluster, profile, best, pruning).run();
 }
 
