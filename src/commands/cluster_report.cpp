@@ -13,13 +13,6 @@ namespace {
 
 constexpr int most_blocks = 48;  // rows of a matrix of traffic that people can still read
 
-const Cluster& with_room(const Cluster& cluster, const Layout& layout) {
-  require(cluster.devices() == 0 || layout.ranks() <= cluster.devices(), Exit::config,
-          "{} ranks on the {} devices of '{}'; take fewer, or another {}", layout.ranks(), cluster.devices(), cluster.name,
-          cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
-  return cluster;
-}
-
 // Whether the devices are large enough: the rank whose device is fullest.
 std::string room_text(const RunPlan& plan, const Cluster& cluster) {
   double part = 0, bytes = 0, memory = 0;
@@ -53,9 +46,14 @@ std::string between_islands(const LinkTraffic& traffic) {
 
 }  // namespace
 
+void check_room(const Cluster& cluster, int ranks) {
+  require(cluster.devices() == 0 || ranks <= cluster.devices(), Exit::config, "{} ranks on the {} devices of '{}'; take fewer, or another {}", ranks,
+          cluster.devices(), cluster.name, cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
+}
+
 PredictedRun::PredictedRun(const RunPlan& plan, const Machine& machine)
     : plans(plan.config, plan.layout),
-      step(timeline_of(plans, plan.config, plan.layout, with_room(machine.cluster, plan.layout), machine.profile ? &*machine.profile : nullptr)),
+      step(timeline_of(plans, plan.config, plan.layout, machine.cluster, machine.profile ? &*machine.profile : nullptr)),
       traffic(link_traffic(plan.ranks, plan.config, plan.layout, machine.cluster, most_blocks)) {}
 
 Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {

@@ -17,7 +17,10 @@ struct Machine {
   std::optional<Profile> profile;
 };
 
-// A planned run on a machine. Exit::config where that has too few devices.
+// Exit::config where there are too few devices.
+void check_room(const Cluster&, int ranks);
+
+// A planned run on a machine that has room for its ranks.
 struct PredictedRun {
   PredictedRun(const RunPlan&, const Machine&);
 

@@ -30,6 +30,7 @@ void write_page(const std::string& name, const std::string& page) {
 
 // Where the deck names no islands, those of the machine.
 RunConfig on_islands(RunConfig run, const Cluster& cluster, int ranks) {
+  check_room(cluster, ranks);
   const Islands there = islands_of(cluster, ranks, precision_of(run.train.precision));
   if (Islands& islands = run.parallel.islands; islands.empty()) islands = there;
   else
