@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# regression/page.sh GYRFALCON [PICTURE]: the page of `gyrfalcon report` in a real browser: every plot is drawn, no number is missing where one is
-# drawn, no script fails. PICTURE becomes a screenshot. Exit code 77 where there is no Chromium.
+# regression/page.sh GYRFALCON [PICTURE]: the pages of `gyrfalcon report` and `gyrfalcon plan` in a real browser: every plot is drawn, no number is
+# missing where one is drawn, no script fails. PICTURE-report.png and PICTURE-plan.png become screenshots. Exit code 77 where there is no Chromium.
 set -euo pipefail
 gyrfalcon=${1:?usage: regression/page.sh GYRFALCON [PICTURE]}
 picture=${2:-}
@@ -34,23 +34,46 @@ run() {
 }
 run slow 0.0008
 run quick 0.002
-"$gyrfalcon" report "$work/slow" "$work/quick" --html "$work/page.html"
-browse() { timeout 120 "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$work/profile" --virtual-time-budget=3000 "$@" "file://$work/page.html" 2> "$work/log"; }
-browse --enable-logging=stderr --dump-dom > "$work/dom"
+"$gyrfalcon" report "$work/slow" "$work/quick" --html "$work/report.html"
+input=$(dirname "$0")/../input
+"$gyrfalcon" plan "$input/falcon-h1-34b.yaml" --ranks 64 --cluster "$input/clusters/h100.yaml" --html "$work/plan.html" parallel.pipeline=8 parallel.tensor=4 \
+  parallel.schedule=zero_bubble parallel.shard=optimizer train.global_batch_size=64
 
 failed=0
+browse() { # PAGE OPTION...
+  local page=$1
+  shift
+  timeout 120 "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$work/profile" --virtual-time-budget=3000 "$@" "file://$work/$page.html" 2> "$work/log"
+}
 expect() { # WHAT FOUND WANTED
   printf '%-44s %s\n' "$1" "$2"
   [ "$2" = "$3" ] || { echo "  should be $3"; failed=1; }
 }
 count() { { grep -oE "$1" "$work/dom" || true; } | wc -l; }
+show() { # PAGE HEIGHT
+  echo "$1"
+  browse "$1" --enable-logging=stderr --dump-dom > "$work/dom"
+  expect "numbers that are none" "$(count '="[^"]*(NaN|Infinity|undefined)[^"]*"')" 0
+  expect "scripts that fail" "$(grep -cE 'Uncaught|CONSOLE.*[Ee]rror' "$work/log" || true)" 0
+  [ -z "$picture" ] || { browse "$1" --window-size=1400,"$2" --screenshot="$work/picture.png" > "$work/out" && mv "$work/picture.png" "$picture-$1.png" && echo "picture: $picture-$1.png"; }
+}
+
+show report 2000
 expect "plots" "$(count '<svg [^>]*role="img"')" 5
 expect "curves" "$(count '<path d="M[0-9][^"]*" fill="none"')" 14
 expect "bands of least and most" "$(count '<path d="M[0-9][^"]*" fill="var')" 10
 expect "checkpoints on the lanes" "$(count '<rect [^>]*width="2" height="26"')" 20
 expect "kills on the lanes" "$(count '<circle [^>]*fill="var\(--bad\)"')" 2
 expect "keys that differ" "$(count '<td[^>]*>optimizer.lr</td><td[^>]*>0.0008</td><td[^>]*>0.002</td>')" 1
-expect "numbers that are none" "$(count '="[^"]*(NaN|Infinity|undefined)[^"]*"')" 0
-expect "scripts that fail" "$(grep -cE 'Uncaught|CONSOLE.*[Ee]rror' "$work/log" || true)" 0
-[ -z "$picture" ] || { browse --window-size=1400,2000 --screenshot="$work/picture.png" > "$work/out" && mv "$work/picture.png" "$picture" && echo "picture: $picture"; }
+
+# 32 micro-batches on 8 stages: each forward once, but of the first, which waits for weights, each of 72 layers, embedding and head; 7 borders, both
+# ways. Of 8 nodes each sends to itself and to its replica, and 3 borders lie between nodes of either replica.
+show plan 2300
+drawn() { { grep -oE "<path d=\"[^\"]*\" data-kind=\"$1\"" "$work/dom" || true; } | grep -oE 'M[0-9]' | wc -l; }
+expect "plots" "$(count '<svg [^>]*role="img"')" 3
+expect "forwards" "$(drawn forward)" $((31 * 8 + 74))
+expect "messages" "$(drawn sends)" $((32 * 7 * 2))
+expect "optimizers" "$(drawn optimizer)" 8
+expect "cells of traffic" "$(count '<rect [^>]*class="cell"')" $((8 + 8 + 2 * 3 * 2))
+expect "rows of stages" "$(count '<td class="text">[0-7](, computes longest)?</td><td>[0-9.]+ [mµ]?s</td>')" 8
 exit "$failed"

@@ -224,6 +224,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"parallel.tensor", {"2", none}},
                                                                          {"parallel.order", {"[tensor, pipeline, data]", none}},
                                                                          {"parallel.permutation", {"[0]", none}},
+                                                                         {"cluster.emulate", {"a:1", none}},
                                                                          {"parallel.mixer", {"auto", none}},
                                                                          {"parallel.attention_ranks", {"1", none}},
                                                                          {"parallel.schedule", {"zero_bubble", none}},

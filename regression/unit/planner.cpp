@@ -9,6 +9,7 @@
 #include "regression/folder.hpp"
 #include "regression/planner/published.hpp"
 #include "regression/planner/random_cluster.hpp"
+#include "regression/planner/random_run.hpp"
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
 #include "src/planner/collective.hpp"
@@ -20,36 +21,6 @@ namespace gyr::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Drawn {
-  RunConfig run;
-  Layout layout;
-  EngineConfig config;
-};
-
-// A small run on up to 16 ranks, with every kind of sharing among them.
-Drawn draw(Dice& dice) {
-  for (;;) {
-    const int tensor = dice.one_of<int>({1, 1, 2}), pipeline = dice.one_of<int>({1, 2, 3, 4}), data = dice.one_of<int>({1, 2}),
-              context = dice.one_of<int>({1, 1, 2});
-    const int chunks = pipeline > 1 ? dice.between(1, 2) : 1, micros = dice.between(1, 40);
-    const std::string text = fmt::format(
-        "model:\n  pattern: {}\n  vocab_size: 64\n  hidden_size: 16\n  attention: {{num_heads: 4, num_kv_heads: 2, head_dim: 4}}\n"
-        "  mamba: {{num_heads: 4, head_dim: 4, state_size: 4, chunk_size: 4}}\n  mlp: {{intermediate_size: 16}}\n  tie_word_embeddings: {}\n"
-        "train: {{global_batch_size: {}, micro_batch_size: 1, seq_length: 16}}\n"
-        "parallel: {{data: {}, tensor: {}, pipeline: {}, context: {}, virtual_stages: {}, schedule: {}, shard: {}, sequence: {}, bucket: 1}}\n"
-        "activation: {{recompute: {}}}\n",
-        dice.one_of<std::string>({"PPPPPPPP", "M-*-M-*-M-", "\"*- x 5\""}), dice.coin(), micros * data, data, tensor, pipeline, context, chunks,
-        chunks > 1 ? "1f1b" : dice.one_of<std::string>({"1f1b", "gpipe", "zero_bubble"}),
-        dice.one_of<std::string>({"none", "optimizer", "gradients", "weights"}), tensor > 1 && dice.coin(),
-        dice.one_of<std::string>({"none", "selective", "full"}));
-    Deck deck = Deck::parse(text, "drawn");
-    Drawn d{read_run_config(deck), {}, {}};
-    d.layout = layout_of(d.run, data * tensor * pipeline * context);
-    d.config = engine_config(d.run, d.layout);
-    return d;
-  }
-}
 
 TEST(planner, a_description_of_a_cluster_reads_back) {
   Dice dice(seed_of_run());
@@ -74,7 +45,8 @@ TEST(planner, descriptions_that_come_with_it_are_whole_and_a_wrong_one_is_named_
     ++files;
     EXPECT_GT(c.device.bf16, c.device.fp32) << entry.path();
     EXPECT_GT(c.node.bandwidth, c.network.bandwidth) << entry.path();
-    EXPECT_LT(c.fit.products, 1) << entry.path() << ": nothing reaches its peak";
+    for (int island = 0; island < std::max(1, int(c.parts.size())); ++island)
+      EXPECT_LT(c.island(island).fit.products, 1) << entry.path() << ": nothing reaches its peak";
   }
   EXPECT_GE(files, 4);
   const Folder folder;

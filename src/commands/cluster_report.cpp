@@ -1,63 +1,103 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/commands/cluster_report.hpp"
 
+#include <map>
+
 #include "modules/flops.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
-#include "src/planner/prediction.hpp"
-#include "src/train/engine_config.hpp"
 
 namespace gyr {
 
 namespace {
 
-// Whether the devices are there and large enough.
-std::string room_text(const Layout& layout, const Cluster& cluster, Index fullest) {
-  const Index devices = cluster.devices();
-  require(cluster.nodes == 0 || layout.ranks() <= devices, Exit::config,
-          "{} ranks on the {} x {} devices of '{}'; take fewer, or another cluster.nodes", layout.ranks(), cluster.nodes, cluster.per_node,
-          cluster.name);
-  const double part = double(fullest) / cluster.device.memory;
-  return fmt::format("{:.1f} of {:.1f} GiB on the fullest rank{}", double(fullest) / double(1 << 30), cluster.device.memory / double(1 << 30),
-                     part > 1 ? ": IT DOES NOT FIT" : "");
+constexpr int most_blocks = 48;  // rows of a matrix of traffic that people can still read
+
+// Whether the devices are large enough: the rank whose device is fullest.
+std::string room_text(const RunPlan& plan, const Cluster& cluster) {
+  double part = 0, bytes = 0, memory = 0;
+  for (int position = 0; position < plan.layout.ranks(); ++position) {
+    const double has = cluster.island_of(plan.layout.rank_at(position)).device.memory, takes = double(plan.of(position).capacity.total());
+    if (takes / has > part) part = takes / has, bytes = takes, memory = has;
+  }
+  const double gibi = double(1 << 30);
+  return fmt::format("{:.1f} of {:.1f} GiB on the fullest rank{}", bytes / gibi, memory / gibi, part > 1 ? ": IT DOES NOT FIT" : "");
 }
 
 std::string part_text(double seconds, const Prediction& p) { return fmt::format("{:.4g} s, {:.1f} %", seconds, 100 * seconds / p.seconds); }
 
-std::string training_text(double tokens, double rate, const Layout& layout, const Cluster& cluster) {
-  const double seconds = tokens / rate;
+std::string training_text(double tokens, double rate, int ranks, const Cluster& cluster) {
+  const double seconds = tokens / rate, watts = cluster.watts(ranks);
   std::string text = fmt::format("{:.4g} days for {:.4g} tokens, at such a step from the first to the last", seconds / 86400, tokens);
-  if (cluster.device.watts > 0)
-    text +=
-        fmt::format("; {:.4g} MWh in the devices at {:.0f} W each", seconds * cluster.device.watts * layout.ranks() / 3.6e9, cluster.device.watts);
+  if (watts > 0) text += fmt::format("; {:.4g} MWh in the devices at {:.0f} W each", seconds * watts / 3.6e9, watts / ranks);
+  return text;
+}
+
+// What slow links carry.
+std::string between_islands(const LinkTraffic& traffic) {
+  const double all = traffic.of(LinkClass::islands);
+  std::map<std::string, double> bytes;
+  for (const LinkTraffic::Line& line : traffic.lines)
+    if (line.link == LinkClass::islands) bytes[line.communicator] += line.bytes;
+  std::string text = fmt::format("{:.1f} MiB a step, {:.2g} % of all", all / (1 << 20), 100 * all / traffic.all());
+  for (const auto& [communicator, part] : bytes) text += fmt::format("; {} {:.3g} MiB", communicator, part / (1 << 20));
   return text;
 }
 
 }  // namespace
 
-std::string cluster_report(const RunConfig& run, const Layout& layout, const Machine& machine, double tokens, Index fullest) {
+void check_room(const Cluster& cluster, int ranks) {
+  require(cluster.devices() == 0 || ranks <= cluster.devices(), Exit::config, "{} ranks on the {} devices of '{}'; take fewer, or another {}", ranks,
+          cluster.devices(), cluster.name, cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
+}
+
+PredictedRun::PredictedRun(const RunPlan& plan, const Machine& machine)
+    : plans(plan.config, plan.layout),
+      step(timeline_of(plans, plan.config, plan.layout, machine.cluster, machine.profile ? &*machine.profile : nullptr)),
+      traffic(link_traffic(plan.ranks, plan.config, plan.layout, machine.cluster, most_blocks)) {}
+
+Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
   const Cluster& cluster = machine.cluster;
-  const EngineConfig config = engine_config(run, layout);
-  const StagePlans plans(config, layout);
-  const Prediction p = predict(plans, config, layout, cluster, machine.profile ? &*machine.profile : nullptr);
+  const auto& [run, layout, config, ranks] = plan;
+  const Prediction& p = predicted.longest();
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double flops = training_flops(run.model, run.train.seq_length, run.optimizer.trained()) * of_step;
-  const double peak = cluster.device.product_rate(config.precision);
+  const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
+  Facts facts{{"memory", room_text(plan, cluster)},
+              {"a step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} a device", p.seconds, rate, rate / layout.ranks())},
+              {"MFU", fmt::format("{:.1f} % of {:.4g} TFLOP/s (causal half of attention, SSM as a plain recurrence, nothing recomputed)",
+                                  100 * flops / (p.seconds * peak), 1e-12 * peak / layout.ranks())},
+              {"computes", part_text(p.compute, p) + fmt::format(" (stage {}, which computes longest)", p.longest)},
+              {"layers' transfers", part_text(p.transfers, p) + " that it waits for, among ranks that share layers or sequences"},
+              {"replicas", part_text(p.buckets, p) + " that sums of gradients and gathers of weights are not hidden"},
+              {"bubble", part_text(p.rest + p.messages, p) + " that it waits for other stages and their messages"},
+              {"training", training_text(tokens, rate, layout.ranks(), cluster)}};
+  if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", between_islands(predicted.traffic));
+  return facts;
+}
 
+std::vector<std::vector<std::string>> link_rows(const LinkTraffic& traffic) {
+  std::vector<std::vector<std::string>> rows;
+  for (const LinkTraffic::Line& line : traffic.lines)
+    rows.push_back({std::string(link_names[std::size_t(line.link)]), line.communicator, std::string(name_of(line.operation)),
+                    fmt::format("{:.1f}", line.bytes / (1 << 20)), fmt::format("{:.2f}", 100 * line.bytes / traffic.all())});
+  return rows;
+}
+
+std::string source_text(const Machine& machine) {
+  return fmt::format("On {} ({}), predicted: the programs of all stages, timed task by task", machine.cluster.name,
+                     machine.profile ? "kernels as they were measured, links by its file" : "kernels and links by the constants of its file");
+}
+
+std::string cluster_report(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
   Table table({{""}, {"", false, 90}});
-  table.row({"memory", room_text(layout, cluster, fullest)});
-  table.row({"a step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} a device", p.seconds, rate, rate / layout.ranks())});
-  table.row({"MFU", fmt::format("{:.1f} % of {:.4g} TFLOP/s (causal half of attention, SSM as a plain recurrence, nothing recomputed)",
-                                100 * flops / (p.seconds * layout.ranks() * peak), 1e-12 * peak)});
-  table.row({"computes", part_text(p.compute, p) + fmt::format(" (stage {}, which computes longest)", p.longest)});
-  table.row({"layers' transfers", part_text(p.transfers, p) + " that it waits for, among ranks that share layers or sequences"});
-  table.row({"replicas", part_text(p.buckets, p) + " that sums of gradients and gathers of weights are not hidden"});
-  table.row({"bubble", part_text(p.rest + p.messages, p) + " that it waits for other stages and their messages"});
-  table.row({"training", training_text(tokens, rate, layout, cluster)});
-  return fmt::format("\nOn {} ({}), predicted: the programs of all stages, timed task by task\n", cluster.name,
-                     machine.profile ? "kernels as they were measured, links by its file" : "kernels and links by the constants of its file") +
-         table.str(false) + "Not in it: reading of data, saving, what other jobs do to the network, and experts that are chosen unevenly.\n";
+  for (const auto& [name, value] : prediction_facts(plan, predicted, machine, tokens)) table.row({name, value});
+  std::string text = fmt::format("\n{}\n{}{}\n", source_text(machine), table.str(false), not_predicted);
+  if (plan.layout.ranks() == 1) return text;
+  Table links({{"link"}, {"communicator"}, {"operation"}, {"MiB", true}, {"% of all", true}});
+  for (const auto& row : link_rows(predicted.traffic)) links.row(row);
+  return text + fmt::format("\nBytes of a step by link ({})\n{}", links_explained, links.str());
 }
 
 }  // namespace gyr

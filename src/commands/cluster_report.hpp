@@ -4,8 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "src/config/run_config.hpp"
-#include "src/planner/cluster.hpp"
+#include "src/commands/run_plan.hpp"
+#include "src/planner/link_traffic.hpp"
+#include "src/planner/prediction.hpp"
 #include "src/planner/profile.hpp"
 
 namespace gyr {
@@ -16,8 +17,28 @@ struct Machine {
   std::optional<Profile> profile;
 };
 
-// How long a step of the run takes there, of what that time is made, and what training takes. `tokens`: of the training; 0: what the deck's steps
-// are. `fullest`: bytes of the rank that takes most memory.
-std::string cluster_report(const RunConfig&, const Layout&, const Machine&, double tokens, Index fullest);
+// Exit::config where there are too few devices.
+void check_room(const Cluster&, int ranks);
+
+// A planned run on a machine that has room for its ranks.
+struct PredictedRun {
+  PredictedRun(const RunPlan&, const Machine&);
+
+  StagePlans plans;
+  StepTimeline step;
+  LinkTraffic traffic;
+  const Prediction& longest() const { return step.of_rank[std::size_t(step.longest)]; }
+};
+
+// How long a step takes there, of what that time is made, and what training takes. `tokens`: of the training; 0: what the deck's steps are.
+Facts prediction_facts(const RunPlan&, const PredictedRun&, const Machine&, double tokens);
+// The bytes of each kind of link, communicator and operation, and what part of all they are.
+std::vector<std::vector<std::string>> link_rows(const LinkTraffic&);
+// In a sentence, of what the prediction is made, and what is not in it.
+std::string source_text(const Machine&);
+inline constexpr const char* not_predicted =
+    "Not in it: reading of data, saving, what other jobs do to the network, and experts that are chosen unevenly.";
+inline constexpr const char* links_explained = "all ranks together; sums and gathers go around a ring of the ranks in their order";
+std::string cluster_report(const RunPlan&, const PredictedRun&, const Machine&, double tokens);
 
 }  // namespace gyr

@@ -127,7 +127,7 @@ Layout layout_of(const Arguments& a, RunConfig run, int ranks) {
   run.parallel.shard = Shard::none, run.parallel.mixer = Mixer::split, run.parallel.attention_ranks = 0;
   run.parallel.tensor = a.tensor > 0 ? a.tensor : std::gcd(ranks / a.pipeline, run.parallel.tensor);
   run.parallel.data = 0;
-  run.parallel.permutation.clear();
+  run.parallel.permutation.clear(), run.parallel.islands.clear();
   run.parallel.layers.clear();
   run.train.ramp.clear();
   run.train.micro_batch_size = 1, run.train.global_batch_size = ranks;  // an evaluation has batches of its own: --batch

@@ -3,11 +3,15 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 
 #include "src/base/limits.hpp"
+#include "src/base/output_file.hpp"
+#include "src/base/precision.hpp"
 #include "src/commands/command.hpp"
+#include "src/commands/plan_page.hpp"
 #include "src/commands/plan_report.hpp"
 #include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
@@ -17,12 +21,39 @@ namespace gyr {
 
 namespace {
 
-// The search alone.
-std::string explained(const RunConfig& run, int ranks, const std::optional<Machine>& machine) {
+void write_page(const std::string& name, const std::string& page) {
+  OutputFile file(name);
+  file.append(page);
+  file.commit();
+  std::printf("%s: open it in a browser\n", name.c_str());
+}
+
+// Where the deck names no islands, those of the machine.
+RunConfig on_islands(RunConfig run, const Cluster& cluster, int ranks) {
+  check_room(cluster, ranks);
+  const Islands there = islands_of(cluster, ranks, precision_of(run.train.precision));
+  if (Islands& islands = run.parallel.islands; islands.empty()) islands = there;
+  else
+    require(there.empty() || std::equal(islands.begin(), islands.end(), there.begin(), there.end(),
+                                        [](const Island& a, const Island& b) { return a.ranks == b.ranks; }),
+            Exit::config, "cluster.emulate = '{}' names other islands than '{}', which has {}; leave it out, or name as many ranks", to_text(islands),
+            cluster.name, to_text(there));
+  return run;
+}
+
+// The search, and with a page also the plan of the layout that it finds.
+void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std::optional<Machine>& machine) {
   require(machine.has_value(), Exit::usage,
           "--explain searches for the fastest layout on a machine; name its description with --cluster: "
           "input/clusters/ has some, and mpiexec -n N gyrfalcon probe --out FILE measures this one");
-  return search_report(run, ranks, machine->cluster, search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr));
+  const SearchResult found = search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr);
+  const std::string text = search_report(run, ranks, machine->cluster, found);  // also says where there is none
+  if (a.page.empty()) {
+    std::printf("%s", text.c_str());
+    return;
+  }
+  const RunPlan plan(with(run, found.best.front().choice), ranks);
+  write_page(a.page, plan_page(plan, PredictedRun(plan, *machine), *machine, a.tokens, &found));
 }
 
 }  // namespace
@@ -36,14 +67,17 @@ int plan(const PlanArguments& a) {
         const std::optional<Machine> machine = machine_of(asked, a.cluster, a.profile);
         const int ranks = planned_ranks(asked, a.ranks, runtime);
         if (a.explain) {
-          if (runtime.rank() == 0) std::printf("%s", explained(asked, ranks, machine).c_str());
+          if (runtime.rank() == 0) explain(a, asked, ranks, machine);
           return;
         }
         const PlannedDeck deck = read_planned_deck(a, runtime, ranks, Replan::always, machine ? &*machine : nullptr);
-        const std::string text = plan_report(deck.run, ranks, machine ? &*machine : nullptr, a.tokens);
+        const RunPlan plan(machine ? on_islands(deck.run, machine->cluster, ranks) : deck.run, ranks);
+        std::optional<PredictedRun> predicted;
+        if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;
         if (!deck.notes.empty()) std::printf("%s\n\n", deck.notes.c_str());
-        std::printf("%s", text.c_str());
+        if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
+        else write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
       },
       true);
 }
@@ -63,6 +97,11 @@ void add_plan(Command& app, Action& action) {
   command->add_flag("--explain", a->explain,
                     "Instead, search for the fastest layout of so many ranks there: the ten best, why each loses to the first, and what refused the "
                     "others");
+  command
+      ->add_option("--html", a->page,
+                   "With --cluster: write one page that needs no network instead of text: what every stage does when, memory over a step, who sends "
+                   "how much to whom, and with --explain the layouts that were found")
+      ->needs(cluster);
   command->callback([a, &action] { action = [a] { return plan(*a); }; });
 }
 

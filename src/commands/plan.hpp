@@ -9,6 +9,7 @@ namespace gyr {
 struct PlanArguments : DeckArguments {
   int ranks = 0;                 // 0: as many as the deck's grid has
   std::string cluster, profile;  // files; none: nothing is predicted
+  std::string page;              // file; none: text
   bool explain = false;          // searches for a layout
   double tokens = 0;             // of the whole training; 0: what the deck's steps have
 };

@@ -24,17 +24,6 @@ namespace {
 
 std::string mebi(Index bytes) { return fmt::format("{:.1f}", double(bytes) / (1 << 20)); }
 
-// One rank of every pipeline, context and tensor coordinate stands for all its data replicas: they take the same.
-std::vector<RankPlan> plans(const RunConfig& run, const Layout& layout) {
-  const EngineConfig config = engine_config(run, layout);
-  std::vector<RankPlan> list;
-  for (int position = 0; position < layout.ranks(); ++position) {
-    if (layout.coordinate(position, Axis::data) != 0) continue;
-    list.push_back(plan_rank(config, layout, position));
-  }
-  return list;
-}
-
 std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layout) {
   std::vector<TableColumn> columns{{"stage", true}, {"tensor", true}, {"layers", true}, {"parameters", true}};
   for (int i = 0; i < memory_categories; ++i) columns.push_back({std::string(name_of(Memory(i))), true});
@@ -61,17 +50,10 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
 // What the fullest rank's bytes are.
 std::string bytes_table(const RankPlan& plan) {
   Table table({{"category"}, {"MiB", true}, {"what", false, 100}});
-  for (int i = 0; i < memory_categories; ++i) {
-    bool first = true;
-    Index small = 0;
-    const auto row = [&](Index bytes, const std::string& what) {
-      table.row({std::exchange(first, false) ? std::string(name_of(Memory(i))) : "", mebi(bytes), what});
-    };
-    for (const MemoryLine& line : plan.memory)
-      if (line.category != Memory(i)) continue;
-      else if (200 * line.bytes < plan.capacity.bytes(Memory(i))) small += line.bytes;
-      else row(line.bytes, line.what);
-    if (small > 0) row(small, "what is smaller than half a hundredth of it");
+  std::string category;
+  for (const std::vector<std::string>& row : byte_rows(plan)) {
+    table.row({row[0] == category ? "" : row[0], row[1], row[2]});
+    category = row[0];
   }
   return table.str();
 }
@@ -201,46 +183,58 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
 
 }  // namespace
 
-std::string plan_report(const RunConfig& run, int ranks, const Machine* machine, double tokens) {
-  const Layout layout = layout_of(run, ranks);
-  const EngineConfig config = engine_config(run, layout);
-  const auto list = plans(run, layout);
+std::vector<std::vector<std::string>> byte_rows(const RankPlan& plan) {
+  std::vector<std::vector<std::string>> rows;
+  for (int i = 0; i < memory_categories; ++i) {
+    const std::string category(name_of(Memory(i)));
+    Index small = 0;
+    for (const MemoryLine& line : plan.memory)
+      if (line.category != Memory(i)) continue;
+      else if (200 * line.bytes < plan.capacity.bytes(Memory(i))) small += line.bytes;
+      else rows.push_back({category, mebi(line.bytes), line.what});
+    if (small > 0) rows.push_back({category, mebi(small), "what is smaller than half a hundredth of it"});
+  }
+  return rows;
+}
+
+Facts plan_facts(const RunPlan& plan) {
+  const auto& [run, layout, config, list] = plan;
   const TextLengths lengths = run.lengths();
   const TokenFlops flops = forward_flops(run.model, lengths);
   const double step_tokens = double(run.largest_batch() * lengths.text);
-  const RankPlan *fullest = &list.front(), *dearest = fullest;
-  double least_flops = list[0].flops, most_flops = 0;
-  for (const RankPlan& p : list) {
-    if (p.capacity.total() > fullest->capacity.total()) fullest = &p;
-    if (p.flops > dearest->flops) dearest = &p;
-    least_flops = std::min(least_flops, p.flops), most_flops = std::max(most_flops, p.flops);
-  }
-  const Index parameters = parameter_count(run.model);
-
-  Table summary({{""}, {"", false, 90}});
-  summary.row({"parameters", fmt::format("{}", parameters)});
-  summary.row({"grid", fmt::format("{} = {} ranks, {}", layout.text(), layout.ranks(), run.train.precision)});
-  summary.row({"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(), run.train.seq_length,
-                                     config.micros, config.micro_batch_size)});
-  summary.row({"model flops", fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
-                                          training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens, flops.minimal, flops.executed,
-                                          flops.megatron)});
-  summary.row({"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least_flops, most_flops)});
+  const auto least = std::min_element(list.begin(), list.end(), [](const RankPlan& a, const RankPlan& b) { return a.flops < b.flops; });
   const PipelineShape shape = pipeline_shape(layout, config.micros);
-  summary.row({"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * idle_part(config.schedule, shape),
-                                            shape.chunks > 1 ? fmt::format("; {} of them interleaved on each rank", shape.chunks) : "")});
-  if (layout.expert > 1) summary.row({"experts", experts_text(config, layout)});
-  summary.row({"memory", fmt::format("{} MiB on the fullest rank", mebi(fullest->capacity.total()))});
-  summary.row({"checkpoint", checkpoint_text(run, layout)});
-  const std::string predicted = machine ? cluster_report(run, layout, *machine, tokens, fullest->capacity.total()) : "";
+  Facts facts{{"parameters", fmt::format("{}", parameter_count(run.model))},
+              {"grid", fmt::format("{} = {} ranks, {}", layout.text(), layout.ranks(), run.train.precision)},
+              {"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(), run.train.seq_length,
+                                     config.micros, config.micro_batch_size)},
+              {"model flops",
+               fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
+                           training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens, flops.minimal, flops.executed, flops.megatron)},
+              {"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least->flops, plan.dearest().flops)},
+              {"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * idle_part(config.schedule, shape),
+                                            shape.chunks > 1 ? fmt::format("; {} of them interleaved on each rank", shape.chunks) : "")}};
+  if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
+  if (const Islands& islands = run.parallel.islands; islands.size() > 1)
+    facts.emplace_back("islands", fmt::format("{}. In the deck: cluster.emulate: \"{}\"", text_of(layout, islands), to_text(islands)));
+  facts.emplace_back("memory", fmt::format("{} MiB on the fullest rank", mebi(plan.fullest().capacity.total())));
+  facts.emplace_back("checkpoint", checkpoint_text(run, layout));
+  return facts;
+}
+
+std::string plan_report(const RunPlan& plan, const std::string& predicted) {
+  const auto& [run, layout, config, list] = plan;
+  Table summary({{""}, {"", false, 90}});
+  for (const auto& [name, value] : plan_facts(plan)) summary.row({name, value});
+  const RankPlan &fullest = plan.fullest(), &dearest = plan.dearest();
   return summary.str(false) + predicted +
          "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
-         memory_table(list, layout) + "\nWhat these bytes are on the fullest rank\n" + bytes_table(*fullest) +
-         recompute_text(config, layout, fullest->position) + mixer_text(run, layout) +
+         memory_table(list, layout) + "\nWhat these bytes are on the fullest rank\n" + bytes_table(fullest) +
+         recompute_text(config, layout, fullest.position) + mixer_text(run, layout) +
          (layout.ranks() > 1
               ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + symbols_text(config, layout) + traffic_table(list, layout)
               : "") +
-         fmt::format("\nWork of the rank that computes most, position {}, in a step\n", dearest->position) + kernel_table(*dearest);
+         fmt::format("\nWork of the rank that computes most, position {}, in a step\n", dearest.position) + kernel_table(dearest);
 }
 
 }  // namespace gyr

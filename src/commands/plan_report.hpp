@@ -2,13 +2,14 @@
 // The plan of a run as text: parameters, layout, flops, bytes of every kind of rank by category, traffic of every communicator.
 #pragma once
 
-#include <string>
-
-#include "src/commands/cluster_report.hpp"
+#include "src/commands/run_plan.hpp"
 
 namespace gyr {
 
-// With a machine also how long it takes there; `tokens`: of the training, 0: as many as the deck's steps have.
-std::string plan_report(const RunConfig&, int ranks, const Machine* = nullptr, double tokens = 0);
+Facts plan_facts(const RunPlan&);
+// Category, MiB, and what it is.
+std::vector<std::vector<std::string>> byte_rows(const RankPlan&);
+// `predicted` (cluster_report) stands behind the facts.
+std::string plan_report(const RunPlan&, const std::string& predicted);
 
 }  // namespace gyr

@@ -23,7 +23,7 @@ SupervisedRun supervised(const RunConfig& run) {
                   run.train.walltime,
                   run.parallel.model_ranks(),
                   run.parallel.data_grain(),
-                  !run.parallel.permutation.empty(),
+                  !run.parallel.permutation.empty() || !run.parallel.islands.empty(),
                   {},
                   run.train.micro_batch_size};
   for (const BatchStep& step : run.train.batches()) s.batches.push_back(step.batch);

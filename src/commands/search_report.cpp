@@ -33,47 +33,20 @@ std::string loss_of(const FoundLayout& found, const FoundLayout& first) {
 }
 
 std::string ranking(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
-  std::vector<TableColumn> columns{{"", true}, {"layout", false, 110}, {"micro", true}, {"recompute"}, {"shard"}, {"step ms", true}};
-  for (const char* name : Parts::names) columns.push_back({name, true});
-  columns.insert(columns.end(), {{"GiB", true}, {"MFU %", true}, {"behind the first", false, 44}});
+  std::vector<TableColumn> columns;
+  for (const char* title : ranking_titles) columns.push_back({title, true});
+  columns[1] = {"layout", false, 110}, columns[3].right = columns[4].right = false, columns.back() = {"behind the first", false, 44};
   Table table(columns);
-  const double flops = training_flops(run.model, run.lengths(), run.optimizer.trained()) * double(run.largest_batch() * run.lengths().text);
-  const double peak = cluster.device.product_rate(precision_of(run.train.precision)) * ranks;
-  for (std::size_t i = 0; i < result.best.size(); ++i) {
-    const FoundLayout& f = result.best[i];
-    std::vector<std::string> row{fmt::format("{}", i + 1),
-                                 f.choice.text(),
-                                 fmt::format("{}", f.choice.micro_batch_size),
-                                 recompute_names[f.choice.recompute],
-                                 name_of(f.choice.shard),
-                                 milli(f.prediction.seconds)};
-    for (const double seconds : Parts(f.prediction).seconds) row.push_back(milli(seconds));
-    row.push_back(fmt::format("{:.1f}", double(f.bytes) / double(1 << 30)));
-    row.push_back(fmt::format("{:.1f}", 100 * flops / (f.prediction.seconds * peak)));
-    row.push_back(i == 0 ? "" : loss_of(f, result.best.front()));
-    table.row(row);
-  }
+  for (const auto& row : ranking_rows(run, ranks, cluster, result)) table.row(row);
   return table.str();
 }
 
 std::string rejected(const SearchResult& result) {
-  constexpr std::size_t most = 16;
   Table table({{"layouts", true}, {"why", false, 120}});
-  const auto rows = [&](const char* title, const Refusals& refusals) {
-    const std::vector<Refusals::Line> lines = refusals.lines();
-    if (lines.empty()) return;
-    table.heading(title);
-    double others = 0;
-    for (std::size_t i = 0; i < lines.size(); ++i)
-      if (i < most) table.row({fmt::format("{:.0f}", lines[i].layouts), lines[i].why});
-      else others += lines[i].layouts;
-    if (others > 0) table.row({fmt::format("{:.0f}", others), "for other reasons"});
-  };
-  rows("Against a rule of the deck", result.by_rules);
-  rows("Too large", result.by_memory);
-  if (result.slower > 0) {
-    table.heading("Too slow");
-    table.row({fmt::format("{:.0f}", result.slower), fmt::format("a step takes {} ms or more, by a bound below it", milli(result.least_slower))});
+  std::string heading;
+  for (const auto& [title, layouts, why] : refused_rows(result)) {
+    if (title != heading) table.heading(heading = title);
+    table.row({layouts, why});
   }
   return table.str();
 }
@@ -90,6 +63,46 @@ std::string deck_text(const std::vector<std::string>& lines) {
 }
 
 }  // namespace
+
+const std::vector<const char*> ranking_titles{"",        "layout",        "micro",           "recompute",     "shard",
+                                              "step ms", Parts::names[0], Parts::names[1],   Parts::names[2], Parts::names[3],
+                                              "GiB",     "MFU %",         "behind the first"};
+
+std::vector<std::vector<std::string>> ranking_rows(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
+  std::vector<std::vector<std::string>> rows;
+  const double flops = training_flops(run.model, run.lengths(), run.optimizer.trained()) * double(run.largest_batch() * run.lengths().text);
+  const double peak = cluster.device.product_rate(precision_of(run.train.precision)) * ranks;
+  for (std::size_t i = 0; i < result.best.size(); ++i) {
+    const FoundLayout& f = result.best[i];
+    std::vector<std::string>& row =
+        rows.emplace_back(std::vector<std::string>{fmt::format("{}", i + 1), f.choice.text(), fmt::format("{}", f.choice.micro_batch_size),
+                                                   recompute_names[f.choice.recompute], name_of(f.choice.shard), milli(f.prediction.seconds)});
+    for (const double seconds : Parts(f.prediction).seconds) row.push_back(milli(seconds));
+    row.push_back(fmt::format("{:.1f}", double(f.bytes) / double(1 << 30)));
+    row.push_back(fmt::format("{:.1f}", 100 * flops / (f.prediction.seconds * peak)));
+    row.push_back(i == 0 ? "" : loss_of(f, result.best.front()));
+  }
+  return rows;
+}
+
+std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result) {
+  constexpr std::size_t most = 16;
+  std::vector<std::array<std::string, 3>> rows;
+  const auto add = [&](const char* title, const Refusals& refusals) {
+    const std::vector<Refusals::Line> lines = refusals.lines();
+    double others = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      if (i < most) rows.push_back({title, fmt::format("{:.0f}", lines[i].layouts), lines[i].why});
+      else others += lines[i].layouts;
+    if (others > 0) rows.push_back({title, fmt::format("{:.0f}", others), "for other reasons"});
+  };
+  add("Against a rule of the deck", result.by_rules);
+  add("Too large", result.by_memory);
+  if (result.slower > 0)
+    rows.push_back({"Too slow", fmt::format("{:.0f}", result.slower),
+                    fmt::format("a step takes {} ms or more, by a bound below it", milli(result.least_slower))});
+  return rows;
+}
 
 std::string search_summary(const SearchResult& r) {
   return fmt::format(

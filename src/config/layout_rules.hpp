@@ -11,8 +11,10 @@ namespace gyr {
 void check_sharding(const RunConfig&, int attention_ranks);
 // parallel.pipeline, virtual_stages and schedule.
 void check_schedule(const ParallelConfig&);
-// The layers of each stage, as parallel.layers says or cut by cost.
-std::vector<Span> stages_of(const RunConfig&);
+// cluster.emulate on so many ranks.
+void check_islands(const Islands&, int ranks);
+// The layers of each stage, as parallel.layers says or cut by cost. `speeds`: of the ranks of the pipeline; none: all alike.
+std::vector<Span> stages_of(const RunConfig&, const std::vector<double>& speeds = {});
 // train.micro_batch_size on so many data ranks.
 void check_batches(const TrainConfig&, int data);
 // The context axis of a layout and its mode.

@@ -74,6 +74,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
           "optimizer.frozen: matches every adapter of finetune.lora, and leaves no weight to train");
   run.lr = read_learning_rate(optimizer, run.train.steps);
   run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x context x tensor", Effect::none));
+  run.parallel.islands = read_islands(deck.section("cluster", "what a run reckons with of its machine", Effect::none));
   Section& activation = deck.section("activation", "what is kept for the backward", Effect::none);
   const ActivationPolicy policy = read_activation_policy(activation);
   run.swap = policy.swap;

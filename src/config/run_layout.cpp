@@ -97,11 +97,18 @@ void check_schedule(const ParallelConfig& p) {
           p.virtual_stages);
 }
 
-std::vector<Span> stages_of(const RunConfig& run) {
+void check_islands(const Islands& islands, int ranks) {
+  require(islands.empty() || ranks_of(islands) == ranks, Exit::config,
+          "cluster.emulate = '{}' has {} ranks, and there are {}; name islands of as many together", to_text(islands), ranks_of(islands), ranks);
+}
+
+std::vector<Span> stages_of(const RunConfig& run, const std::vector<double>& speeds) {
   const ParallelConfig& p = run.parallel;
   if (p.layers.empty()) {
     const StageCosts costs = stage_costs(run.model, run.lengths());
-    return cut_stages(costs.layers, costs.embedding, costs.head, p.stages());
+    std::vector<double> of_stages;  // rank r of the pipeline has the r-th of each round
+    for (int stage = 0; stage < p.stages() && !speeds.empty(); ++stage) of_stages.push_back(speeds[std::size_t(stage % p.pipeline)]);
+    return cut_stages(costs.layers, costs.embedding, costs.head, p.stages(), of_stages);
   }
   require(int(p.layers.size()) == p.stages(), Exit::config, "parallel.layers names {} stages, parallel.pipeline x parallel.virtual_stages says {}",
           p.layers.size(), p.stages());
@@ -142,9 +149,12 @@ Layout layout_by_rules(const RunConfig& run, int ranks) {
   check_schedule(p);
   require(!p.reduce_dtype || run.train.precision != "fp64", Exit::config,
           "parallel.reduce_dtype = bf16 is for gradients in fp32, and train.precision = fp64 adds them up in fp64; set it to full");
-  std::vector<Span> stages = stages_of(run);
+  check_islands(p.islands, ranks);
+  Layout layout = layout_of_settled(p, data, attention_ranks, {});
+  const bool parted = p.islands.size() > 1;
+  if (parted && layout.permutation.empty()) layout.permutation = order_by_islands(layout, p.islands);
+  layout.stages = stages_of(run, parted ? speeds_of_stages(layout, p.islands) : std::vector<double>());
   check_batches(run.train, data);
-  Layout layout = layout_of_settled(p, data, attention_ranks, std::move(stages));
   check_context(layout, run);
   check_experts(run, data);
   return layout;

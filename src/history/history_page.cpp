@@ -4,9 +4,9 @@
 #include <cmath>
 #include <functional>
 
-#include "src/base/json.hpp"
 #include "src/history/history_text.hpp"
 #include "src/history_page_html.hpp"
+#include "src/page/page.hpp"
 
 namespace gyr {
 
@@ -87,16 +87,6 @@ Json json_of(const RunHistory& run) {
           {"deck", deck}};
 }
 
-// JSON inside of a script element: nothing in it can end the element.
-std::string embedded(const Json& json) {
-  std::string text;
-  for (const char c : json_text(json)) {
-    if (c == '<') text += "\\u003c";
-    else text += c;
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string page_of(const std::vector<RunHistory>& runs) {
@@ -104,9 +94,7 @@ std::string page_of(const std::vector<RunHistory>& runs) {
   for (const RunHistory& run : runs) all["runs"].push_back(json_of(run));
   if (runs.size() > 1)
     for (const auto& [key, values] : deck_differences(runs)) all["differences"].push_back({key, values});
-  static constexpr std::string_view place = "@NUMBERS@";
-  std::string page(history_page_html);
-  return page.replace(page.find(place), place.size(), embedded(all));
+  return page_of(history_page_html, all);
 }
 
 }  // namespace gyr

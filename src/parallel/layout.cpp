@@ -67,31 +67,29 @@ Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages,
   return layout;
 }
 
-// best[n]: the least possible cost of the dearest stage when the first n layers are cut into the stages up to s. Where the last of them
-// begins later it costs less and those before it more, so the best place is where the two meet, and with n it only moves on.
-std::vector<Span> cut_stages(const std::vector<double>& costs, double before, double after, int stages) {
+// best[n]: the least possible cost of the dearest stage when the first n layers are cut into the stages up to s. The later the last of them begins
+// the less it costs: where it costs more than the best place found, no earlier one is better.
+std::vector<Span> cut_stages(const std::vector<double>& costs, double before, double after, int stages, const std::vector<double>& speeds) {
   const int layers = int(costs.size());
   require(stages <= layers, Exit::config,
           "{} layers cannot be cut into {} pipeline stages; set parallel.pipeline (x parallel.virtual_stages) to {} or less", layers, stages, layers);
   std::vector<double> sum(layers + 1, 0);
   std::partial_sum(costs.begin(), costs.end(), sum.begin() + 1);
   const auto cost = [&](int stage, int first, int last) {
-    return sum[last] - sum[first] + (stage == 0 ? before : 0) + (stage == stages - 1 ? after : 0);
+    const double work = sum[last] - sum[first] + (stage == 0 ? before : 0) + (stage == stages - 1 ? after : 0);
+    return speeds.empty() ? work : work / speeds[std::size_t(stage)];
   };
   std::vector<double> best(layers + 1, std::numeric_limits<double>::infinity());
   std::vector from(stages, std::vector<int>(layers + 1, 0));
   for (int n = 1; n <= layers; ++n) best[n] = cost(0, 0, n);
   for (int s = 1; s < stages; ++s) {
     const std::vector<double> before_s = std::exchange(best, std::vector<double>(layers + 1, std::numeric_limits<double>::infinity()));
-    for (int n = s + 1, meet = s, first = s; n <= layers; ++n) {
-      while (meet < n - 1 && before_s[meet] < cost(s, meet, n)) ++meet;
-      best[n] = std::max(before_s[meet], cost(s, meet, n));
-      if (meet > s) best[n] = std::min(best[n], std::max(before_s[meet - 1], cost(s, meet - 1, n)));
-      // The first of equally good places.
-      while (cost(s, first, n) > best[n]) ++first;
-      while (first > s && cost(s, first - 1, n) <= best[n]) --first;
-      from[s][n] = first;
-    }
+    for (int n = s + 1; n <= layers; ++n)
+      for (int first = n - 1; first >= s; --first) {
+        const double last = cost(s, first, n);
+        if (last > best[n]) break;
+        if (const double dearest = std::max(before_s[first], last); dearest <= best[n]) best[n] = dearest, from[s][n] = first;  // the first of equals
+      }
   }
   std::vector<Span> spans(stages);
   for (int s = stages - 1, last = layers; s >= 0; --s) {

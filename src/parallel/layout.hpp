@@ -78,8 +78,9 @@ Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages,
                    const std::vector<Axis>& order = {}, int context = 1);
 
 // Cuts consecutive layers of the given costs into `stages` runs so that the dearest stage is as cheap as can be; `before` and `after`
-// are what the first and the last stage carry besides (embedding, head). Every stage gets at least one layer.
-std::vector<Span> cut_stages(const std::vector<double>& costs, double before, double after, int stages);
+// are what the first and the last stage carry besides (embedding, head). Every stage gets at least one layer. `speeds`: of each stage, by which its
+// costs are divided; none: all alike.
+std::vector<Span> cut_stages(const std::vector<double>& costs, double before, double after, int stages, const std::vector<double>& speeds = {});
 
 // Exit::config unless `permutation` is empty or an arrangement of 0 .. ranks-1.
 void check_permutation(const std::vector<int>& permutation, int ranks);

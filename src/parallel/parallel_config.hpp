@@ -10,6 +10,7 @@
 #include "modules/sequence_layout.hpp"
 #include "modules/settings.hpp"
 #include "modules/shard.hpp"
+#include "src/parallel/islands.hpp"
 #include "src/parallel/schedule.hpp"
 
 namespace gyr {
@@ -33,7 +34,8 @@ struct ParallelConfig {
   int data, pipeline, context, tensor;  // data 0: whatever the ranks leave
   std::vector<Axis> order;              // of the axes, outermost first
   std::vector<int> permutation;
-  bool sequence;  // tensor ranks keep shares of the residual stream
+  Islands islands;  // by which ranks are ordered and stages are cut, where the deck does not say how; none: all ranks are alike
+  bool sequence;    // tensor ranks keep shares of the residual stream
   Mixer mixer;
   int attention_ranks;        // where mixers are apart; 0: by cost
   Schedule one_chunk;         // of the pipeline, where virtual_stages is 1
@@ -48,7 +50,7 @@ struct ParallelConfig {
 
   int model_ranks() const { return pipeline * context * tensor; }        // that each index of the data axis takes
   int data_grain() const { return expert / std::gcd(expert, context); }  // the data axis is a multiple of it, so that experts can be dealt
-  int least_ranks() const { return model_ranks() * (data > 0 ? data : data_grain()); }
+  int least_ranks() const { return !islands.empty() ? ranks_of(islands) : model_ranks() * (data > 0 ? data : data_grain()); }
   int stages() const { return pipeline * virtual_stages; }
   Schedule schedule() const { return virtual_stages > 1 ? interleaved : one_chunk; }
 };

@@ -34,6 +34,7 @@ struct Walker {
   double transfers_end = 0;                    // of its sums and gathers so far
   std::vector<double> gathered;                // by bucket: when its weights are there
   std::vector<std::pair<int, double>> summed;  // by buffer: when the sum that was begun there ends
+  std::vector<TaskSpan> spans;                 // of its tasks
 };
 
 bool is_computation(const Task& t) {
@@ -53,6 +54,7 @@ class Simulator {
       w.outbox.resize(slots);
       w.inbox.resize(2 * program.slots.size() * std::size_t(program.shape.micros));
       w.gathered.resize(times[rank].buckets.kept_whole.size());
+      w.spans.resize(program.tasks.size());
       gather_as_before(int(rank));
     }
   }
@@ -78,7 +80,7 @@ class Simulator {
     const std::vector<Task>& tasks = programs_[rank].tasks;
     auto task = std::find_if(tasks.begin(), tasks.end(), [](const Task& t) { return t.op == Op::step; });
     for (; task != tasks.end(); ++task)
-      if (task->op == Op::gather) gather(walkers_[rank], *task, times_[rank].seconds[task - tasks.begin()]);
+      if (task->op == Op::gather) gather(walkers_[rank], *task, rank, std::size_t(task - tasks.begin()));
   }
 
   Simulation result() {
@@ -86,7 +88,8 @@ class Simulator {
     double last = 0, step = 0;
     for (std::size_t rank = 0; rank < walkers_.size(); ++rank) {
       Walker& w = walkers_[rank];
-      wait_until(w, w.transfers_end, w.of_buckets);
+      const double waited = wait_until(w, w.transfers_end, w.of_buckets);
+      if (!has_ended(int(rank))) w.spans[w.next].of_buckets = waited;
       last = std::max(last, w.clock);
       if (!has_ended(int(rank))) {
         step = std::max(step, times_[rank].seconds[w.next]);
@@ -95,6 +98,11 @@ class Simulator {
       all.busy.push_back(w.busy), all.of_messages.push_back(w.of_messages), all.of_buckets.push_back(w.of_buckets);
     }
     all.makespan = last + step;
+    for (std::size_t rank = 0; rank < walkers_.size(); ++rank) {
+      Walker& w = walkers_[rank];
+      if (!has_ended(int(rank))) w.spans[w.next].of_others = last - w.clock, done(w, w.next, last, times_[rank].seconds[w.next]);
+      all.tasks.push_back(std::move(w.spans));
+    }
     return all;
   }
 
@@ -104,10 +112,21 @@ class Simulator {
     return known != lines.end() ? *known : lines.emplace_back(Line{from, to, {}, {}});
   }
 
-  static void wait_until(Walker& w, double moment, double& waited) {
-    if (moment <= w.clock) return;
-    waited += moment - w.clock;
+  // Seconds that it has waited.
+  static double wait_until(Walker& w, double moment, double& waited) {
+    if (moment <= w.clock) return 0;
+    const double seconds = moment - w.clock;
+    waited += seconds;
     w.clock = moment;
+    return seconds;
+  }
+
+  static void done(Walker& w, std::size_t number, double begin, double seconds) {
+    w.spans[number].begin = begin, w.spans[number].end = begin + seconds;
+  }
+  static void busy(Walker& w, std::size_t number, double seconds) {
+    done(w, number, w.clock, seconds);
+    w.clock += seconds, w.busy += seconds;
   }
 
   Message& inbox(Walker& w, const Task& task, Payload payload) const {
@@ -126,7 +145,8 @@ class Simulator {
         Line& line = line_of(rank, task.peer);
         outbox(w, task).push_back({&line, line.sent.size()});
         const double free = line.sent.empty() ? 0 : line.sent.back().second;
-        line.sent.push_back({task.tag, std::max(w.clock, free) + seconds});
+        done(w, number, std::max(w.clock, free), seconds);
+        line.sent.push_back({task.tag, w.spans[number].end});
         return true;
       }
       case Op::receive: {
@@ -134,45 +154,53 @@ class Simulator {
         Line& line = line_of(task.peer, rank);
         inbox(w, task, task.payload) = {&line, line.receives.size()};
         line.receives.push_back(task.tag);
+        done(w, number, w.clock, 0);
         return true;
       }
       case Op::clear:
         for (const auto& [buffer, end] : w.summed)
-          if (buffer == task.buffer) wait_until(w, end, w.of_buckets);
-        w.clock += seconds, w.busy += seconds;
+          if (buffer == task.buffer) w.spans[number].of_buckets += wait_until(w, end, w.of_buckets);
+        busy(w, number, seconds);
         return true;
       case Op::reduce:
-        w.transfers_end = std::max(w.clock, w.transfers_end) + seconds;
+        transfer(w, number, seconds);
         if (task.buffer >= 0) w.summed.push_back({task.buffer, w.transfers_end});
         return true;
-      case Op::gather: gather(w, task, seconds); return true;
+      case Op::gather: gather(w, task, rank, number); return true;
       case Op::step: return true;
       case Op::forward:
       case Op::backward:
       case Op::backward_input:
-      case Op::backward_weights: return compute(w, task, rank, seconds);
+      case Op::backward_weights: return compute(w, task, rank, number);
     }
     return true;
   }
 
-  static void gather(Walker& w, const Task& task, double seconds) {
-    w.transfers_end = std::max(w.clock, w.transfers_end) + seconds;
+  // Behind those before it.
+  static void transfer(Walker& w, std::size_t number, double seconds) {
+    done(w, number, std::max(w.clock, w.transfers_end), seconds);
+    w.transfers_end = w.spans[number].end;
+  }
+
+  void gather(Walker& w, const Task& task, int rank, std::size_t number) const {
+    transfer(w, number, times_[rank].seconds[number]);
     w.gathered[task.bucket] = w.transfers_end;
   }
 
-  bool compute(Walker& w, const Task& task, int rank, double seconds) {
+  bool compute(Walker& w, const Task& task, int rank, std::size_t number) {
+    TaskSpan& span = w.spans[number];
     Message& awaited = inbox(w, task, task.op == Op::forward ? Payload::activations : Payload::gradients);
     if (awaited.line && task.op != Op::backward_weights) {
       if (awaited.line->sent.size() <= awaited.number) return false;
-      wait_until(w, awaited.line->sent[awaited.number].second, w.of_messages);
+      span.of_messages = wait_until(w, awaited.line->sent[awaited.number].second, w.of_messages);
       awaited.line = nullptr;
     } else if (task.op == Op::forward && !slot_is_free(w, task)) {
       return false;
     }
     if (const BucketPlan& plan = times_[rank].buckets; plan.shard != Shard::none)
       for (Index part = plan.of(task.chunk).first + task.parts.first; part < plan.of(task.chunk).first + task.parts.last; ++part)
-        for (const int bucket : plan.buckets[part]) wait_until(w, w.gathered[bucket], w.of_buckets);
-    w.clock += seconds, w.busy += seconds;
+        for (const int bucket : plan.buckets[part]) span.of_buckets += wait_until(w, w.gathered[bucket], w.of_buckets);
+    busy(w, number, times_[rank].seconds[number]);
     return true;
   }
 

@@ -21,12 +21,20 @@ struct TaskTimes {
   BucketPlan buckets = {};  // with which the program is compiled
 };
 
+// When a task is done: of a send, sum or gather, when it is under way. Before it begins its rank waits for messages of its neighbours, then for sums
+// of gradients or weights, then, where it is the step, for ranks that are not there yet: seconds.
+struct TaskSpan {
+  double begin = 0, end = 0;
+  double of_messages = 0, of_buckets = 0, of_others = 0;
+};
+
 // A rank's time is busy + waits + what it waits at the end for the others.
 struct Simulation {
   double makespan = 0;
-  std::vector<double> busy;         // of each rank
-  std::vector<double> of_messages;  // what it waits for messages of its neighbours
-  std::vector<double> of_buckets;   // ... for sums of gradients, and for weights
+  std::vector<std::vector<TaskSpan>> tasks;  // of each rank, for each task of its program
+  std::vector<double> busy;                  // of each rank
+  std::vector<double> of_messages;           // what it waits for messages of its neighbours
+  std::vector<double> of_buckets;            // ... for sums of gradients, and for weights
 };
 
 // The part of a step in which a rank waits, were all stages and thirds of their work equal and transfers free: w / (m + w), where

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/planner/cluster.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "src/base/limits.hpp"
@@ -43,18 +44,92 @@ void read_fit(Section& s, Cluster& c) {
   c.fit.step = milli * s.get("step", 0.0, "what a step costs besides").unit("ms").at_least(0).at_most(most).value();
 }
 
-Cluster read(Deck& deck) {
+enum class Whose { whole, island };
+Cluster read_file(const std::string& file, Whose);
+
+// As a deck names islands: no comma, no colon, and each another.
+std::string name_of(const std::string& file, const std::vector<Cluster>& others) {
+  std::string name = std::filesystem::path(file).stem().string();
+  for (char& c : name)
+    if (c == ',' || c == ':' || c == ' ' || c == '"') c = '-';
+  const auto taken = [&](const std::string& n) { return std::any_of(others.begin(), others.end(), [&](const Cluster& c) { return c.name == n; }); };
+  if (!taken(name)) return name;
+  int number = 2;
+  while (taken(fmt::format("{}-{}", name, number))) ++number;
+  return fmt::format("{}-{}", name, number);
+}
+
+// Descriptions of islands, by files that lie where this one does.
+void read_parts(Section& s, const std::filesystem::path& folder, Cluster& c) {
+  const auto files =
+      s.get("files", std::vector<std::string>{}, "descriptions of islands that differ, in the order of their ranks, seen from this file").value();
+  const auto nodes = s.get("nodes", std::vector<Index>{}, "of each; none: as its file says").positive().at_most(most_ranks).value();
+  if (files.empty()) {
+    require(nodes.empty(), Exit::config, "islands.nodes is of islands.files, and there are none");
+    return;
+  }
+  require(nodes.empty() || nodes.size() == files.size(), Exit::config, "islands.nodes names {} islands, islands.files {}", nodes.size(),
+          files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string file = (folder / files[i]).string();
+    Cluster part = read_file(file, Whose::island);
+    if (!nodes.empty()) part.nodes = nodes[i];
+    require(part.nodes > 0, Exit::config, "{}: an island has a number of nodes; set cluster.nodes there, or islands.nodes here", file);
+    part.island_nodes = 0;
+    part.name = name_of(files[i], c.parts);
+    c.parts.push_back(std::move(part));
+  }
+}
+
+// The least of what islands have, for whoever asks for one number.
+void summarise(Cluster& c) {
+  c.device = c.parts.front().device, c.per_node = c.parts.front().per_node, c.node = c.parts.front().node, c.network = c.parts.front().network;
+  for (const Cluster& part : c.parts) {
+    for (double Cluster::Device::*number : {&Cluster::Device::memory, &Cluster::Device::memory_bandwidth, &Cluster::Device::fp64,
+                                            &Cluster::Device::fp32, &Cluster::Device::bf16, &Cluster::Device::watts})
+      c.device.*number = std::min(c.device.*number, part.device.*number);
+    c.per_node = std::min(c.per_node, part.per_node);
+    for (Link Cluster::*link : {&Cluster::node, &Cluster::network})
+      c.*link = {std::max((c.*link).latency, (part.*link).latency), std::min((c.*link).bandwidth, (part.*link).bandwidth)};
+  }
+}
+
+Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
   Cluster c;
   Section& s = deck.section("cluster", "nodes and islands of them");
   c.name = s.get("name", "", "for people").value();
   c.nodes = s.get("nodes", 0, "0: as many as a run asks for").at_least(0).at_most(most_ranks);
   c.island_nodes = s.get("island_nodes", 0, "nodes that share a network; 0: all").at_least(0).at_most(most_ranks);
-  read_device(deck.section("device", "what one rank computes on"), c);
+  Section& islands =
+      deck.section("islands", "where they differ, each with a description of its own; `device`, `links.node` and `links.network` are theirs");
+  if (whose == Whose::whole) read_parts(islands, folder, c);
+  if (c.parts.empty()) read_device(deck.section("device", "what one rank computes on"), c);
   Section& links = deck.section("links", "between devices");
+  if (!c.parts.empty()) {
+    summarise(c);
+    c.islands = read_link(links, "islands", "of different islands", nullptr);
+    read_fit(deck.section("fit", "fitted to measured steps"), c);
+    for (const Cluster& part : c.parts) c.fit.step = std::max(c.fit.step, part.fit.step);
+    require(c.nodes == 0 && c.island_nodes == 0, Exit::config, "cluster.nodes and cluster.island_nodes are of equal nodes; set islands.nodes");
+    return c;
+  }
   c.node = read_link(links, "node", "of the same node", nullptr);
   c.network = read_link(links, "network", "of different nodes", &c.node);
   c.islands = read_link(links, "islands", "of nodes of different islands", &c.network);
   read_fit(deck.section("fit", "fitted to measured steps"), c);
+  return c;
+}
+
+// An island has no islands: their keys are unknown to it.
+Cluster read_file(const std::string& file, Whose whose) {
+  std::error_code no;
+  require(std::filesystem::exists(file, no), Exit::missing,
+          "{}: there is no such description of a cluster; see input/clusters/, or let gyrfalcon "
+          "probe write one",
+          file);
+  Deck deck = Deck::read(file);
+  const Cluster c = read(deck, std::filesystem::path(file).parent_path(), whose);
+  deck.finish();
   return c;
 }
 
@@ -68,21 +143,64 @@ std::string link_line(const char* name, const Link& link) {
 
 double Cluster::Device::product_rate(DType operands) const { return operands == DType::bf16 ? bf16 : operands == DType::f32 ? fp32 : fp64; }
 
-Cluster read_cluster(const std::string& file) {
-  std::error_code no;
-  require(std::filesystem::exists(file, no), Exit::missing,
-          "{}: there is no such description of a cluster; see input/clusters/, or let gyrfalcon "
-          "probe write one",
-          file);
-  Deck deck = Deck::read(file);
-  const Cluster c = read(deck);
-  deck.finish();
-  return c;
+Index Cluster::devices() const {
+  Index sum = nodes * per_node;
+  for (const Cluster& part : parts) sum += part.devices();
+  return sum;
 }
+
+Cluster::Place Cluster::place_of(Index rank) const {
+  if (parts.empty()) return {island_nodes > 0 ? int(rank / per_node / island_nodes) : 0, rank / per_node};
+  Place place;
+  for (; std::size_t(place.island) + 1 < parts.size() && rank >= parts[std::size_t(place.island)].devices(); ++place.island) {
+    rank -= parts[std::size_t(place.island)].devices();
+    place.node += parts[std::size_t(place.island)].nodes;
+  }
+  place.node += rank / parts[std::size_t(place.island)].per_node;
+  return place;
+}
+
+namespace {
+
+// Visits islands with the ranks of so many that they have.
+template <class Visit>
+void each_island(const Cluster& c, Index ranks, Visit&& visit) {
+  if (c.parts.empty()) return visit(c, ranks);
+  for (const Cluster& part : c.parts)
+    if (const Index here = std::min(ranks, part.devices()); here > 0) visit(part, here), ranks -= here;
+}
+
+}  // namespace
+
+double Cluster::peak(Index ranks, DType operands) const {
+  double sum = 0;
+  each_island(*this, ranks, [&](const Cluster& c, Index here) { sum += c.device.product_rate(operands) * double(here); });
+  return sum;
+}
+
+double Cluster::watts(Index ranks) const {
+  double sum = 0;
+  bool known = true;
+  each_island(*this, ranks, [&](const Cluster& c, Index here) {
+    sum += c.device.watts * double(here);
+    known = known && c.device.watts > 0;
+  });
+  return known ? sum : 0;
+}
+
+Islands islands_of(const Cluster& cluster, int ranks, DType operands) {
+  Islands islands;
+  each_island(cluster, ranks, [&](const Cluster& c, Index here) {
+    islands.push_back({c.name, int(here), 1e-12 * c.fit.products * c.device.product_rate(operands)});
+  });
+  return islands.size() > 1 ? islands : Islands();
+}
+
+Cluster read_cluster(const std::string& file) { return read_file(file, Whose::whole); }
 
 std::string cluster_keys() {
   Deck deck = Deck::describe();
-  read(deck);
+  read(deck, {}, Whose::whole);
   return deck.help();
 }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A cluster as its file describes it: nodes of equal devices, one for each rank, and the links between them by class. What no data sheet says,
-// because it depends on kernels and libraries, is in few constants, which are fitted to measured steps.
+// because it depends on kernels and libraries, is in few constants, which are fitted to measured steps. Of islands that differ, each has a file of
+// its own, and theirs says which they are and how they are linked.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "kernels/scalar.hpp"
 #include "src/deck/deck.hpp"
+#include "src/parallel/islands.hpp"
 
 namespace gyr {
 
@@ -43,8 +46,25 @@ struct Cluster {
   } fit;
 
   static constexpr int constants = 5;  // of Fit
-  Index devices() const { return nodes * per_node; }
+  // Islands that differ, in the order of their ranks, each with nodes of its own. `device`, `node` and `network` are then the least of theirs.
+  std::vector<Cluster> parts = {};
+
+  Index devices() const;  // 0: as many as a run asks for
+  // Where a rank of the job stands: ranks fill node after node, and island after island.
+  struct Place {
+    int island = 0;
+    Index node = 0;
+  };
+  Place place_of(Index rank) const;
+  const Cluster& island(int number) const { return parts.empty() ? *this : parts.at(std::size_t(number)); }
+  const Cluster& island_of(Index rank) const { return island(parts.empty() ? 0 : place_of(rank).island); }
+  // Of so many ranks together: peak of matrix products in flop/s, and watts; 0 where those of some are not known.
+  double peak(Index ranks, DType operands) const;
+  double watts(Index ranks) const;
 };
+
+// The islands that so many ranks are on, by the rate of products that theirs reach; none where all ranks are alike.
+Islands islands_of(const Cluster&, int ranks, DType operands);
 
 // Exit::missing or Exit::config with file:line.
 Cluster read_cluster(const std::string& file);

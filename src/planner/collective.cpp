@@ -11,7 +11,8 @@ namespace {
 // The links of ranks that stand so.
 class Links {
  public:
-  Links(const GroupPlacement& p, const Cluster& c) : p_(p), node_(c.node), between_(p.islands > 1 ? c.islands : c.network), part_(c.fit.links) {}
+  // Between islands that differ the slowest links inside of any.
+  Links(const GroupPlacement& p, const Cluster& c) : Links(p, p.islands > 1 ? c : c.island(c.parts.empty() ? 0 : p.island), c.islands) {}
 
   // All ranks of a node that take part carry what goes to the next: a ring for each of them.
   double ring_bandwidth() const {
@@ -19,6 +20,7 @@ class Links {
     const double out = between_.bandwidth * p_.on_fullest_node;
     return part_ * (p_.on_fullest_node > 1 ? std::min(node_.bandwidth, out) : out);
   }
+  double inside() const { return part_ * node_.bandwidth; }
   double slowest() const { return part_ * (p_.nodes > 1 ? between_.bandwidth : node_.bandwidth); }
   double latency() const { return p_.nodes > 1 ? between_.latency : node_.latency; }
   double ring_latency() const { return (p_.nodes > 1 ? p_.nodes : 0) * between_.latency + (p_.ranks - std::max(1, p_.nodes)) * node_.latency; }
@@ -27,15 +29,18 @@ class Links {
   }
 
  private:
+  Links(const GroupPlacement& p, const Cluster& here, const Link& islands)
+      : p_(p), node_(here.node), between_(p.islands > 1 ? islands : here.network), part_(here.fit.links) {}
+
   GroupPlacement p_;
   Link node_, between_;
   double part_;
 };
 
 // Each rank's n-th part to every other one, those of the same node by their own links.
-double all_to_all(double bytes, const GroupPlacement& p, const Cluster& c, const Links& links) {
+double all_to_all(double bytes, const GroupPlacement& p, const Links& links) {
   const double each = bytes / p.ranks;
-  const double inside = each * (p.on_fullest_node - 1) / (c.fit.links * c.node.bandwidth);
+  const double inside = each * (p.on_fullest_node - 1) / links.inside();
   const double outside = p.nodes > 1 ? each * (p.ranks - p.on_fullest_node) / links.slowest() : 0;
   return std::max(inside, outside) + links.latency();
 }
@@ -52,7 +57,7 @@ double seconds_of_one(Operation op, double bytes, const GroupPlacement& p, const
     case Operation::send:
     case Operation::shift: return bytes / links.slowest() + links.latency();
     case Operation::receive: return 0;
-    case Operation::all_to_all: return all_to_all(bytes, p, c, links);
+    case Operation::all_to_all: return all_to_all(bytes, p, links);
   }
   return 0;
 }

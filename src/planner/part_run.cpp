@@ -36,7 +36,7 @@ PartRun PartRuns::counted(const LayoutChoice& choice, bool split) {
   c.data = std::max(2, c.expert / std::gcd(c.expert, c.context));
   RunConfig run = with(run_, c);
   run.model.pattern = types_.pattern();
-  run.parallel.layers.clear(), run.parallel.permutation.clear();
+  run.parallel.layers.clear(), run.parallel.permutation.clear(), run.parallel.islands.clear();
   run.train.ramp.clear(), run.train.global_batch_size = c.data * c.micro_batch_size;
   const Layout layout = layout_by_rules(run, c.data * c.context * c.tensor);
   EngineConfig config = engine_config(run, layout);

@@ -2,6 +2,7 @@
 #include "src/planner/prediction.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gyr {
 
@@ -20,6 +21,17 @@ std::vector<Program> programs_of(const EngineConfig& config, const Layout& layou
   for (int rank = 0; rank < layout.size(Axis::pipeline); ++rank)
     programs.push_back(compile(config.schedule, pipeline_shape(layout, micros), rank, buckets[rank]));
   return programs;
+}
+
+// On each island that has one, the first replica of a position.
+std::map<int, int> on_islands(const Layout& layout, int position, const Cluster& cluster) {
+  if (cluster.parts.empty()) return {{0, position}};
+  std::map<int, int> first;
+  for (int data = 0; data < layout.size(Axis::data); ++data) {
+    const int replica = layout.position_at([&](Axis a) { return a == Axis::data ? data : layout.coordinate(position, a); });
+    first.try_emplace(cluster.place_of(layout.rank_at(replica)).island, replica);
+  }
+  return first;
 }
 
 }  // namespace
@@ -41,14 +53,18 @@ std::vector<RankCosts> StagePlans::costs(const Cluster& cluster, const Profile* 
   Counted own;
   if (!counted) counted = &own;
   std::vector<RankCosts> stages;
-  for (const auto& ranks : stages_)
-    for (const auto& [position, run] : ranks) {
-      auto tasks = counted->find(run.get());
-      if (tasks == counted->end()) tasks = counted->emplace(run.get(), CountedTasks(*run, cluster, profile)).first;
-      RankCosts costs(tasks->second, layout_, position, cluster);
-      if (position == ranks.front().first) stages.push_back(std::move(costs));
-      else stages.back().join(costs);
-    }
+  for (const auto& ranks : stages_) {
+    bool first = true;
+    for (const auto& [position, run] : ranks)
+      for (const auto& [island, there] : on_islands(layout_, position, cluster)) {
+        auto tasks = counted->find({run.get(), island});
+        if (tasks == counted->end())
+          tasks = counted->emplace(std::pair{run.get(), island}, CountedTasks(*run, cluster.island(island), profile)).first;
+        RankCosts costs(tasks->second, layout_, there, cluster);
+        if (std::exchange(first, false)) stages.push_back(std::move(costs));
+        else stages.back().join(costs);
+      }
+  }
   return stages;
 }
 
@@ -76,6 +92,7 @@ StagePlans::Fullest StagePlans::fullest(const EngineConfig& config) const {
 namespace {
 
 struct Timed {
+  std::vector<Program> programs;
   Simulation simulation;
   std::vector<TaskCost> sums;  // of each rank
 };
@@ -83,27 +100,32 @@ struct Timed {
 Timed time_of(const std::vector<RankCosts>& costs, const EngineConfig& config, const Layout& layout, int micros) {
   std::vector<BucketPlan> buckets;
   for (const RankCosts& rank : costs) buckets.push_back(rank.buckets());
-  const std::vector<Program> programs = programs_of(config, layout, buckets, micros);
+  Timed timed{programs_of(config, layout, buckets, micros), {}, {}};
   std::vector<TaskTimes> times;
-  Timed timed;
-  for (std::size_t rank = 0; rank < programs.size(); ++rank) {
-    times.push_back(costs[rank].times_of(programs[rank]));
-    timed.sums.push_back(costs[rank].sum_of(programs[rank]));
+  for (std::size_t rank = 0; rank < costs.size(); ++rank) {
+    times.push_back(costs[rank].times_of(timed.programs[rank]));
+    timed.sums.push_back(costs[rank].sum_of(timed.programs[rank]));
   }
-  timed.simulation = timeline(programs, times);
+  timed.simulation = timeline(timed.programs, times);
   return timed;
 }
 
-Prediction prediction_of(const Timed& timed, double besides) {
+Prediction prediction_of(const Timed& timed, double besides, std::size_t rank) {
   const Simulation& s = timed.simulation;
-  const std::size_t longest = std::size_t(std::max_element(s.busy.begin(), s.busy.end()) - s.busy.begin());
   Prediction p;
-  p.seconds = s.makespan, p.longest = int(longest);
-  p.compute = timed.sums[longest].compute, p.transfers = timed.sums[longest].transfer;
-  p.messages = s.of_messages[longest], p.buckets = s.of_buckets[longest];
+  p.seconds = s.makespan, p.longest = int(rank);
+  p.compute = timed.sums[rank].compute, p.transfers = timed.sums[rank].transfer;
+  p.messages = s.of_messages[rank], p.buckets = s.of_buckets[rank];
   p.seconds += besides;
   p.rest = p.seconds - p.compute - p.transfers - p.messages - p.buckets;
   return p;
+}
+
+// p += times * (more - p)
+void extend(Prediction& p, const Prediction& more, int times) {
+  for (double Prediction::*part :
+       {&Prediction::seconds, &Prediction::compute, &Prediction::transfers, &Prediction::messages, &Prediction::buckets, &Prediction::rest})
+    p.*part += times * (more.*part - p.*part);
 }
 
 }  // namespace
@@ -128,18 +150,30 @@ double walked_seconds(int micros, int ranks, const std::function<double(int)>& w
   return w.groups_left == 0 ? seconds : seconds + w.groups_left * (walk(w.micros + ranks) - seconds);
 }
 
-Prediction predict(const StagePlans& plans, const EngineConfig& config, const Layout& layout, const Cluster& cluster, const Profile* profile,
-                   StagePlans::Counted* counted) {
+StepTimeline timeline_of(const StagePlans& plans, const EngineConfig& config, const Layout& layout, const Cluster& cluster, const Profile* profile,
+                         StagePlans::Counted* counted) {
   const std::vector<RankCosts> costs = plans.costs(cluster, profile, counted);
   const int group = layout.size(Axis::pipeline);
   const Walk walk = walk_of(config.micros, group);
-  Prediction p = prediction_of(time_of(costs, config, layout, walk.micros), cluster.fit.step);
-  if (walk.groups_left == 0) return p;
-  const Prediction more = prediction_of(time_of(costs, config, layout, walk.micros + group), cluster.fit.step);
-  for (double Prediction::*part :
-       {&Prediction::seconds, &Prediction::compute, &Prediction::transfers, &Prediction::messages, &Prediction::buckets, &Prediction::rest})
-    p.*part += walk.groups_left * (more.*part - p.*part);
-  return p;
+  Timed timed = time_of(costs, config, layout, walk.micros);
+  StepTimeline step;
+  step.micros = walk.micros, step.micros_left = config.micros - walk.micros, step.besides = cluster.fit.step;
+  const std::vector<double>& busy = timed.simulation.busy;
+  step.longest = int(std::max_element(busy.begin(), busy.end()) - busy.begin());
+  for (std::size_t rank = 0; rank < costs.size(); ++rank) step.of_rank.push_back(prediction_of(timed, step.besides, rank));
+  if (walk.groups_left > 0) {
+    const Timed more = time_of(costs, config, layout, walk.micros + group);
+    for (std::size_t rank = 0; rank < costs.size(); ++rank) extend(step.of_rank[rank], prediction_of(more, step.besides, rank), walk.groups_left);
+    step.left = walk.groups_left * (more.simulation.makespan - timed.simulation.makespan);
+  }
+  step.programs = std::move(timed.programs), step.walked = std::move(timed.simulation);
+  return step;
+}
+
+Prediction predict(const StagePlans& plans, const EngineConfig& config, const Layout& layout, const Cluster& cluster, const Profile* profile,
+                   StagePlans::Counted* counted) {
+  const StepTimeline step = timeline_of(plans, config, layout, cluster, profile, counted);
+  return step.of_rank[std::size_t(step.longest)];
 }
 
 }  // namespace gyr

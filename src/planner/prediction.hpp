@@ -18,14 +18,26 @@ struct Prediction {
   int longest = 0;  // stage of that rank
 };
 
+// A step as it was walked. Where there are more micro-batches than that takes, those that are left repeat what one group of them after the other
+// does.
+struct StepTimeline {
+  std::vector<Program> programs;  // of each rank of the pipeline
+  Simulation walked;
+  int micros = 0, micros_left = 0;
+  double left = 0, besides = 0;     // seconds of those that are left, and of Cluster::Fit::step: with those walked they come to the step
+  std::vector<Prediction> of_rank;  // what each rank's step is made of, `longest` being its stage
+  int longest = 0;                  // that computes longest
+};
+
 // The dry runs that a prediction is made of, by which several may be: on other clusters, and of other numbers of micro-batches.
 class StagePlans {
  public:
   StagePlans(const EngineConfig&, const Layout&);
   // The same with dry runs that other layouts have made, or will use.
   StagePlans(const EngineConfig&, const Layout&, StageRuns&);
-  // Costs of the ranks of a pipeline, stage by stage. `counted`: seconds of dry runs on this cluster that are known already.
-  using Counted = std::map<const StageRun*, CountedTasks>;
+  // Costs of the ranks of a pipeline, stage by stage; of a stage that lies on several islands those of the slowest. `counted`: seconds of dry runs on
+  // the islands of this cluster that are known already.
+  using Counted = std::map<std::pair<const StageRun*, int>, CountedTasks>;
   std::vector<RankCosts> costs(const Cluster&, const Profile* = nullptr, Counted* counted = nullptr) const;
   // Bytes of the rank that takes most memory in a step of so many micro-batches, and its stage.
   struct Fullest {
@@ -44,6 +56,9 @@ class StagePlans {
 double walked_seconds(int micros, int ranks, const std::function<double(int)>& walk);
 bool is_walked(int micros, int ranks);  // to its end
 
+StepTimeline timeline_of(const StagePlans&, const EngineConfig&, const Layout&, const Cluster&, const Profile* = nullptr,
+                         StagePlans::Counted* = nullptr);
+// Of the rank that computes longest.
 Prediction predict(const StagePlans&, const EngineConfig&, const Layout&, const Cluster&, const Profile* = nullptr, StagePlans::Counted* = nullptr);
 
 }  // namespace gyr

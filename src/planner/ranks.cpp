@@ -67,13 +67,13 @@ std::vector<int> positions_of(const Layout& layout, int position, const std::str
 
 GroupPlacement placement_of(const std::vector<int>& ranks, const Cluster& cluster) {
   std::map<Index, int> on_node;
-  std::set<Index> islands;
+  std::set<int> islands;
   for (const int rank : ranks) {
-    const Index node = rank / cluster.per_node;
-    ++on_node[node];
-    islands.insert(cluster.island_nodes > 0 ? node / cluster.island_nodes : 0);
+    const Cluster::Place place = cluster.place_of(rank);
+    ++on_node[place.node];
+    islands.insert(place.island);
   }
-  GroupPlacement p{int(ranks.size()), int(on_node.size()), int(islands.size()), 0};
+  GroupPlacement p{int(ranks.size()), int(on_node.size()), int(islands.size()), 0, islands.size() == 1 ? *islands.begin() : 0};
   for (const auto& [node, count] : on_node) p.on_fullest_node = std::max(p.on_fullest_node, count);
   return p;
 }

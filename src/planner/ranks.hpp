@@ -14,6 +14,7 @@ namespace gyr {
 struct GroupPlacement {
   int ranks = 1, nodes = 1, islands = 1;
   int on_fullest_node = 1;
+  int island = 0;  // that they are on, where it is one
   bool operator==(const GroupPlacement&) const = default;
 };
 

@@ -183,6 +183,9 @@ SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, con
           "{} ranks on the {} x {} devices of '{}'; take fewer, or another cluster.nodes", ranks, cluster.nodes, cluster.per_node, cluster.name);
   require(!run.swap.on, Exit::config,
           "activation.policy: a search for layouts knows nothing of what is swapped; name the layout, or leave the policy out");
+  require(cluster.parts.empty() && run.parallel.islands.empty(), Exit::config,
+          "a search knows no islands that differ; name a description of one of them, or give the layout in the deck and leave out --explain and "
+          "parallel.plan = auto");
   return Search(run, ranks, cluster, profile, best, pruning).run();
 }
 

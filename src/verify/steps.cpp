@@ -42,7 +42,7 @@ Steps steps(const RunConfig& run, DType precision, Grid& grid) {
 RunConfig without_layout(RunConfig run) {
   ParallelConfig& p = run.parallel;
   p.data = p.pipeline = p.context = p.tensor = p.virtual_stages = p.expert = 1;
-  p.order.clear(), p.permutation.clear(), p.layers.clear();
+  p.order.clear(), p.permutation.clear(), p.islands.clear(), p.layers.clear();
   p.sequence = false, p.shard = Shard::none;
   p.mixer = Mixer::split, p.attention_ranks = 0;
   return run;

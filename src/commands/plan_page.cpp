@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/commands/plan_page.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "src/commands/plan_report.hpp"
+#include "src/commands/search_report.hpp"
+#include "src/page/page.hpp"
+#include "src/plan_page_html.hpp"
+#include "src/planner/memory_curve.hpp"
+
+namespace gyr {
+
+namespace {
+
+enum class Kind { forward, backward, backward_input, backward_weights, step, clear, messages, buckets, others, besides, send, reduce, gather };
+constexpr std::array<const char*, 13> kind_names{"forward",
+                                                 "backward",
+                                                 "backward, of the input",
+                                                 "gradients of weights",
+                                                 "optimizer",
+                                                 "gradients begin at zero",
+                                                 "waits for a message",
+                                                 "waits for sums of gradients or for weights",
+                                                 "waits for other stages",
+                                                 "what a step costs besides",
+                                                 "sends",
+                                                 "sums gradients of a bucket",
+                                                 "gathers weights of a bucket"};
+constexpr Index most_tasks = 60000;  // that a page holds: of more, only some ranks are drawn
+constexpr double units = 1e8;        // of a step
+
+Kind kind_of(Op op) {
+  switch (op) {
+    case Op::forward: return Kind::forward;
+    case Op::backward: return Kind::backward;
+    case Op::backward_input: return Kind::backward_input;
+    case Op::backward_weights: return Kind::backward_weights;
+    case Op::send: return Kind::send;
+    case Op::clear: return Kind::clear;
+    case Op::reduce: return Kind::reduce;
+    case Op::gather: return Kind::gather;
+    case Op::step:
+    case Op::receive: break;
+  }
+  return Kind::step;
+}
+
+// What a rank does, as numbers of whole units.
+class Tasks {
+ public:
+  explicit Tasks(double unit) : unit_(unit) {}
+
+  void add(Kind kind, int micro, int chunk, std::pair<Index, Index> more, double begin, double end) {
+    const Index from = whole(begin), to = whole(end);
+    for (const Index n : {Index(kind), Index(micro), Index(chunk), more.first, more.second, from - last_, to - from}) numbers_.push_back(n);
+    last_ = from;
+  }
+  // Its waits, one behind the other, end where it begins.
+  void add(const Task& t, const TaskSpan& s) {
+    double wait = s.begin - s.of_others - s.of_buckets - s.of_messages;
+    for (const auto& [kind, seconds] :
+         {std::pair{Kind::messages, s.of_messages}, std::pair{Kind::buckets, s.of_buckets}, std::pair{Kind::others, s.of_others}})
+      if (seconds > 0) add(kind, t.micro, t.chunk, {-1, -1}, wait, wait + seconds), wait += seconds;
+    const std::pair<Index, Index> more = t.op == Op::send     ? std::pair<Index, Index>{t.peer, -1}
+                                         : t.bucket >= 0      ? std::pair<Index, Index>{t.bucket, -1}
+                                         : t.parts.size() > 0 ? std::pair<Index, Index>{t.parts.first, t.parts.last}
+                                                              : std::pair<Index, Index>{-1, -1};
+    add(kind_of(t.op), t.micro, t.chunk, more, s.begin, s.end);
+  }
+  Json json() { return std::move(numbers_); }
+
+ private:
+  Index whole(double seconds) const { return std::llround(seconds / unit_); }
+  double unit_;
+  Index last_ = 0;
+  std::vector<Index> numbers_;
+};
+
+// Every n-th rank, the last one, and those that people look for.
+std::vector<int> drawn_ranks(const StepTimeline& step, int wanted) {
+  Index tasks = 0;
+  for (const Program& p : step.programs) tasks += Index(p.tasks.size());
+  const int ranks = int(step.programs.size()), stride = int((tasks + most_tasks - 1) / most_tasks);
+  std::vector<int> drawn;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (rank % std::max(1, stride) == 0 || rank == ranks - 1 || rank == step.longest || rank == wanted) drawn.push_back(rank);
+  return drawn;
+}
+
+// Of its step: that of another rank may take longer.
+double end_of(const Program& program, const std::vector<TaskSpan>& spans) {
+  const auto found = std::find_if(program.tasks.begin(), program.tasks.end(), [](const Task& t) { return t.op == Op::step; });
+  return spans.at(std::size_t(found - program.tasks.begin())).end;
+}
+
+Json row_of(const StepTimeline& step, int rank, double unit) {
+  const Program& program = step.programs[std::size_t(rank)];
+  const std::vector<TaskSpan>& spans = step.walked.tasks[std::size_t(rank)];
+  Tasks tasks(unit);
+  for (std::size_t i = 0; i < program.tasks.size(); ++i)
+    if (program.tasks[i].op != Op::receive) tasks.add(program.tasks[i], spans[i]);
+  if (const double end = end_of(program, spans); end < step.walked.makespan) tasks.add(Kind::others, -1, 0, {-1, -1}, end, step.walked.makespan);
+  if (step.besides > 0) tasks.add(Kind::besides, -1, 0, {-1, -1}, step.walked.makespan, step.walked.makespan + step.besides);
+  const Prediction& p = step.of_rank[std::size_t(rank)];
+  return {{"stage", rank}, {"parts", {p.compute, p.transfers, p.messages, p.buckets, p.rest, p.seconds}}, {"tasks", tasks.json()}};
+}
+
+Json memory_of(const RunPlan& plan, const StepTimeline& step, double device, double unit) {
+  const RankPlan& fullest = plan.fullest();
+  const int rank = plan.layout.coordinate(fullest.position, Axis::pipeline);
+  EngineConfig few = plan.config;
+  few.micros = std::min(few.micros, 3);
+  const std::vector<MemoryMoment> curve =
+      memory_curve(*StageRuns().of(few, plan.layout, fullest.position), step.programs[std::size_t(rank)], step.walked.tasks[std::size_t(rank)]);
+  Json begin = Json::array(), end = Json::array(), kept = Json::array(), during = Json::array(), micros = Json::array(), fixed = Json::array();
+  for (const MemoryMoment& m : curve) {
+    begin.push_back(std::llround(m.begin / unit)), end.push_back(std::llround(m.end / unit));
+    kept.push_back(m.kept), during.push_back(m.during), micros.push_back(m.micros);
+  }
+  for (const Memory category : {Memory::weights, Memory::gradients, Memory::optimizer})
+    fixed.push_back({name_of(category), fullest.capacity.bytes(category)});
+  return {{"position", fullest.position},
+          {"stage", rank},
+          {"begin", begin},
+          {"end", end},
+          {"kept", kept},
+          {"during", during},
+          {"micros", micros},
+          {"fixed", fixed},
+          {"live", fullest.capacity.live},
+          {"planned", fullest.capacity.working()},
+          {"total", fullest.capacity.total()},
+          {"device", device},
+          {"lines", byte_rows(fullest)}};
+}
+
+Json traffic_of(const LinkTraffic& traffic, int ranks) {
+  Json cells = Json::array();
+  for (int from = 0; from < traffic.blocks; ++from)
+    for (int to = 0; to < traffic.blocks; ++to)
+      if (const std::size_t cell = std::size_t(from) * std::size_t(traffic.blocks) + std::size_t(to); traffic.bytes[cell] > 0)
+        cells.push_back({from, to, traffic.bytes[cell], int(traffic.link[cell])});
+  return {{"block", traffic.block}, {"blocks", traffic.blocks},   {"ranks", ranks},       {"links", link_names},
+          {"cells", cells},         {"rows", link_rows(traffic)}, {"all", traffic.all()}, {"explained", links_explained}};
+}
+
+}  // namespace
+
+Json plan_numbers(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens, const SearchResult* found) {
+  const StepTimeline& step = predicted.step;
+  const double unit = (step.walked.makespan + step.besides) / units;
+  const int fullest = plan.layout.coordinate(plan.fullest().position, Axis::pipeline);
+  Json rows = Json::array();
+  for (const int rank : drawn_ranks(step, fullest)) rows.push_back(row_of(step, rank, unit));
+  Json numbers{{"source", source_text(machine)},
+               {"not_predicted", not_predicted},
+               {"facts", plan_facts(plan)},
+               {"predicted", prediction_facts(plan, predicted, machine, tokens)},
+               {"unit", unit},
+               {"kinds", kind_names},
+               {"step",
+                {{"seconds", predicted.longest().seconds},
+                 {"walked", step.walked.makespan},
+                 {"left", step.left},
+                 {"besides", step.besides},
+                 {"micros", step.micros},
+                 {"micros_left", step.micros_left},
+                 {"ranks", step.programs.size()},
+                 {"chunks", step.programs.front().shape.chunks},
+                 {"longest", step.longest}}},
+               {"rows", rows},
+               {"memory", memory_of(plan, step, machine.cluster.device.memory, unit)},
+               {"traffic", traffic_of(predicted.traffic, plan.layout.ranks())}};
+  if (!found) return numbers;
+  Json refused = Json::array();
+  for (const auto& row : refused_rows(*found)) refused.push_back(row);
+  numbers["ranking"] = {{"summary", search_summary(*found)},
+                        {"titles", ranking_titles},
+                        {"rows", ranking_rows(plan.run, plan.layout.ranks(), machine.cluster, *found)},
+                        {"seconds", Json::array()},
+                        {"refused", refused}};
+  for (const FoundLayout& f : found->best) {
+    const Prediction& p = f.prediction;
+    numbers["ranking"]["seconds"].push_back({p.compute, p.transfers, p.buckets, p.messages + p.rest});
+  }
+  return numbers;
+}
+
+std::string plan_page(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens, const SearchResult* found) {
+  return page_of(plan_page_html, plan_numbers(plan, predicted, machine, tokens, found));
+}
+
+}  // namespace gyr

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/page/page.hpp"
+
+#include "kernels/error.hpp"
+#include "src/page_parts.hpp"
+
+namespace gyr {
+
+namespace {
+
+// JSON inside of a script element: nothing in it can end the element.
+std::string embedded(const Json& json) {
+  std::string text;
+  for (const char c : json_text(json)) {
+    if (c == '<') text += "\\u003c";
+    else text += c;
+  }
+  return text;
+}
+
+void replace(std::string& page, std::string_view place, std::string_view with) {
+  const std::size_t at = page.find(place);
+  ensure(at != std::string::npos, "a page has no {}", place);
+  page.replace(at, place.size(), with);
+}
+
+}  // namespace
+
+// The numbers last: texts in them may look like places.
+std::string page_of(std::string_view form, const Json& numbers) {
+  std::string page(form);
+  replace(page, "@HEAD@", page_head);
+  replace(page, "@TOOLS@", page_tools);
+  replace(page, "@NUMBERS@", embedded(numbers));
+  return page;
+}
+
+}  // namespace gyr
