@@ -19,7 +19,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run demo-encoder test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder demo-phonebook test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -35,6 +35,9 @@ run: build ## train a small model and let it write
 
 demo-encoder: build ## does reading descriptions of Debian's packages help an encoder to label them? SEEDS=5, LABELS=600, STEPS=1200
 	@jobscripts/demo-encoder.sh
+
+demo-phonebook: build ## where a state is too small to look numbers up, one layer of attention mends it; STEPS=3000, TESTS=500
+	@jobscripts/demo-phonebook.sh
 
 test: configure ## build and run every test; in CI (variable CI set) warnings are errors
 	@cmake --build $(BUILD) --parallel $(JOBS)
