@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "kernels/queue.hpp"
 
@@ -30,10 +31,18 @@ struct HostCopy {
   Index bytes;
 };
 
+// As what a device is told of them, and counts.
+inline constexpr const char* copy_out = "copy to host";
+inline constexpr const char* copy_back = "copy from host";
+inline bool is_copy(std::string_view kernel) { return kernel == copy_out || kernel == copy_back; }
+
 class HostCopies {
  public:
   // Of the copies told together.
   using Ticket = int;
+
+  // Whether copies are made while the device computes.
+  static bool beside();
 
   explicit HostCopies(const Queue&);
   ~HostCopies();

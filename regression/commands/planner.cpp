@@ -57,7 +57,7 @@ TEST(planner, what_is_said_of_a_machine_is_checked) {
   put_contents(folder / "small.yaml", std::regex_replace(contents(clusters + "h100.yaml"), std::regex("nodes: 0"), "nodes: 1"));
   const Result small = run({"plan", deck, "train.global_batch_size=16", "--ranks", "16", "--cluster", folder / "small.yaml"});
   EXPECT_EQ(small.code, int(Exit::config)) << small.out;
-  EXPECT_NE(small.err.find("16 ranks on the 1 x 8 devices"), std::string::npos) << small.err;
+  EXPECT_NE(small.err.find("16 ranks on the 8 devices"), std::string::npos) << small.err;
   put_contents(folder / "profile", "kernel precision flops bytes seconds\nadd fp32 1 2 three\n");
   const Result profile = run({"plan", deck, "--cluster", clusters + "h100.yaml", "--profile", folder / "profile"});
   EXPECT_EQ(profile.code, int(Exit::config));
@@ -160,6 +160,75 @@ TEST(planner, a_run_whose_layout_is_searched_for_computes_what_one_rank_does) {
   const Result fewer = run(material().train(four.path(), more), {.ranks = 2});
   ASSERT_EQ(fewer.code, 0) << fewer.err << fewer.out;
   EXPECT_NE(fewer.out.find("predicted;"), std::string::npos) << fewer.out;
+}
+
+// A run that is refused with all kept passes where it lies on the host, and computes the same.
+TEST(planner, a_run_beyond_the_memory_of_its_device_is_told_what_fits_and_that_does) {
+  const Folder folder;
+  const Words shape{"model.pattern=\"P x 12\"", "train.steps=2", "train.precision=fp32"};
+  const auto with = [&](const char* output, Words more) {
+    more.insert(more.end(), shape.begin(), shape.end());
+    return material().train(folder / output, more);
+  };
+  const auto bytes = [&](Words more) {
+    Words plan{"plan", material().deck()};
+    plan.insert(plan.end(), shape.begin(), shape.end());
+    plan.insert(plan.end(), more.begin(), more.end());
+    return number_in(run(plan).out, R"(memory +([0-9.]+) MiB on)") * (1 << 20);
+  };
+  const double kept = bytes({}), swapped = bytes({"activation.policy=swap"});
+  ASSERT_LT(swapped, 0.95 * kept);
+  const std::string limit = fmt::format("memory.device_bytes={:.0f}", (kept + swapped) / 2);
+  ASSERT_EQ(run(with("whole", {})).code, 0);
+  const Result refused = run(with("refused", {limit}));
+  EXPECT_EQ(refused.code, int(Exit::config)) << refused.out;
+  for (const char* said : {"memory.device_bytes", "policy: swap", "policy: memo, alpha: 0", "MiB"})
+    EXPECT_NE(refused.err.find(said), std::string::npos) << said << " in " << refused.err;
+  const Result passed = run(with("swapped", {limit, "activation.policy=swap"}));
+  ASSERT_EQ(passed.code, 0) << passed.err;
+  EXPECT_EQ(losses(folder / "swapped"), losses(folder / "whole"));
+  Words longest{"plan", material().deck(), limit, "--longest"};
+  longest.insert(longest.end(), shape.begin(), shape.end());
+  const Result lengths = run(longest);
+  EXPECT_EQ(lengths.code, 0) << lengths.err;
+  EXPECT_GT(number_in(lengths.out, R"(policy: swap +([0-9]+) )"), number_in(lengths.out, R"(recompute: none +([0-9]+) )")) << lengths.out;
+  EXPECT_EQ(run({"plan", material().deck(), "--longest"}).code, int(Exit::usage));
+}
+
+// The share that was found is in the deck that ran, and a resumed run stays with it.
+TEST(planner, a_share_that_is_found_stays) {
+  const Folder folder;
+  const std::string cluster = folder / "here.yaml";
+  const auto machine = [&](const char* bandwidth) {
+    put_contents(cluster, "device: {memory: 1, memory_bandwidth: 10, bf16: 0.1, fp32: 0.1, fp64: 0.1}\nhost: {bandwidth: " + std::string(bandwidth) +
+                              ", beside: true}\nlinks: {node: {bandwidth: 10}}\n");
+  };
+  machine("1000");
+  const auto alpha_of_deck = [&] {
+    const std::string deck = contents(folder / "run/deck.yaml");
+    return line_with(deck.substr(deck.find("\nactivation:")), "  alpha: ");
+  };
+  const auto train = [&](Words more) {
+    more.insert(more.end(), {"model.pattern=\"P x 6\"", "train.seq_length=128", "activation.policy=memo", "activation.alpha=auto",
+                             "parallel.cluster=" + cluster});
+    return run(material().train(folder / "run", more));
+  };
+  const Result first = train({"train.steps=4", "checkpoint.every=4"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.out.find("activation.alpha = auto, on"), std::string::npos) << first.out;
+  const std::string alpha = alpha_of_deck();
+  EXPECT_EQ(alpha.find("auto"), std::string::npos) << alpha;
+  machine("1e-9");
+  const Result again = train({"train.steps=6", "checkpoint.every=4", "--resume"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find("of step_00000004 stays"), std::string::npos) << again.out;
+  EXPECT_EQ(alpha_of_deck(), alpha);
+  const Result found = train({"train.steps=8", "checkpoint.every=4", "--resume", "--replan"});
+  ASSERT_EQ(found.code, 0) << found.err;
+  EXPECT_NE(alpha_of_deck(), alpha);
+  const Result unknown = run(material().train(folder / "other", {"activation.policy=memo", "activation.alpha=auto"}));
+  EXPECT_EQ(unknown.code, int(Exit::config));
+  EXPECT_NE(unknown.err.find("parallel.cluster"), std::string::npos) << unknown.err;
 }
 
 TEST(planner, a_search_that_cannot_be_says_what_to_do) {

@@ -25,11 +25,11 @@ inline Drawn draw(Dice& dice) {
         "  mamba: {{num_heads: 4, head_dim: 4, state_size: 4, chunk_size: 4}}\n  mlp: {{intermediate_size: 16}}\n  tie_word_embeddings: {}\n"
         "train: {{global_batch_size: {}, micro_batch_size: 1, seq_length: 16}}\n"
         "parallel: {{data: {}, tensor: {}, pipeline: {}, context: {}, virtual_stages: {}, schedule: {}, shard: {}, sequence: {}, bucket: 1}}\n"
-        "activation: {{recompute: {}}}\n",
+        "activation: {{recompute: {}, policy: {}}}\n",
         dice.one_of<std::string>({"PPPPPPPP", "M-*-M-*-M-", "\"*- x 5\""}), dice.coin(), micros * data, data, tensor, pipeline, context, chunks,
         chunks > 1 ? "1f1b" : dice.one_of<std::string>({"1f1b", "gpipe", "zero_bubble"}),
         dice.one_of<std::string>({"none", "optimizer", "gradients", "weights"}), tensor > 1 && dice.coin(),
-        dice.one_of<std::string>({"none", "selective", "full"}));
+        dice.one_of<std::string>({"none", "selective", "full"}), dice.one_of<std::string>({"keep", "keep", "swap", "memo"}));
     Deck deck = Deck::parse(text, "drawn");
     Drawn d{read_run_config(deck), {}, {}};
     d.layout = layout_of(d.run, data * tensor * pipeline * context);

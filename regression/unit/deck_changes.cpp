@@ -240,6 +240,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.z_loss", {"1e-4", course}},
                                                                          {"activation.policy", {"swap", none}},
                                                                          {"activation.alpha", {"0.5", none}},
+                                                                         {"memory.device_bytes", {"1099511627776", none}},
                                                                          {"activation.swap_folder", {"/tmp", none}},
                                                                          {"activation.recompute", {"full", none}},
                                                                          {"activation.recompute_types", {"['P:none']", none}},

@@ -70,6 +70,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
                                   100 * flops / (p.seconds * peak), 1e-12 * peak / layout.ranks())},
               {"computes", part_text(p.compute, p) + fmt::format(" (stage {}, which computes longest)", p.longest)},
               {"layers' transfers", part_text(p.transfers, p) + " that it waits for, among ranks that share layers or sequences"},
+              {"copies", part_text(p.copies, p) + " that it waits for, to and from the host"},
               {"replicas", part_text(p.buckets, p) + " that sums of gradients and gathers of weights are not hidden"},
               {"bubble", part_text(p.rest + p.messages, p) + " that it waits for other stages and their messages"},
               {"training", training_text(tokens, rate, layout.ranks(), cluster)}};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <optional>
 
 #include "src/base/limits.hpp"
@@ -56,6 +57,17 @@ void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std:
   write_page(a.page, plan_page(plan, PredictedRun(plan, *machine), *machine, a.tokens, &found));
 }
 
+MemoryRoom room_of(const RunConfig& run, const std::optional<Machine>& machine) {
+  require(
+      run.device_bytes > 0 || machine, Exit::usage,
+      "--longest tells how long sequences may be in the memory of a device; say how much there is as memory.device_bytes, or name a description of "
+      "the machine with --cluster");
+  MemoryRoom room{double(run.device_bytes), std::numeric_limits<double>::infinity()};
+  if (machine) room.device = machine->cluster.device.memory;
+  if (machine && machine->cluster.host.memory > 0) room.host = machine->cluster.host.memory;
+  return room;
+}
+
 }  // namespace
 
 int plan(const PlanArguments& a) {
@@ -63,11 +75,16 @@ int plan(const PlanArguments& a) {
       [&](Runtime& runtime) {
         ::signal(SIGHUP, SIG_DFL);  // to UCX, below MPI, it says to log more; a plan has nothing to lose and ends with its terminal
         std::string effective;
+        require(!a.longest || (!a.explain && a.page.empty()), Exit::usage, "--longest stands alone; leave out --explain and --html");
         const RunConfig asked = read_deck(a, runtime, effective);
         const std::optional<Machine> machine = machine_of(asked, a.cluster, a.profile);
         const int ranks = planned_ranks(asked, a.ranks, runtime);
         if (a.explain) {
           if (runtime.rank() == 0) explain(a, asked, ranks, machine);
+          return;
+        }
+        if (a.longest) {
+          if (runtime.rank() == 0) std::printf("%s", longest_report(asked, ranks, room_of(asked, machine)).c_str());
           return;
         }
         const PlannedDeck deck = read_planned_deck(a, runtime, ranks, Replan::always, machine ? &*machine : nullptr);
@@ -97,6 +114,8 @@ void add_plan(Command& app, Action& action) {
   command->add_flag("--explain", a->explain,
                     "Instead, search for the fastest layout of so many ranks there: the ten best, why each loses to the first, and what refused the "
                     "others");
+  command->add_flag("--longest", a->longest,
+                    "Instead, tell how long sequences may be in memory.device_bytes, or on a device of --cluster, with each way to keep activations");
   command
       ->add_option("--html", a->page,
                    "With --cluster: write one page that needs no network instead of text: what every stage does when, memory over a step, who sends "

@@ -11,6 +11,7 @@ struct PlanArguments : DeckArguments {
   std::string cluster, profile;  // files; none: nothing is predicted
   std::string page;              // file; none: text
   bool explain = false;          // searches for a layout
+  bool longest = false;          // sequences
   double tokens = 0;             // of the whole training; 0: what the deck's steps have
 };
 

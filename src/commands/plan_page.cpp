@@ -105,7 +105,7 @@ Json row_of(const StepTimeline& step, int rank, double unit) {
   if (const double end = end_of(program, spans); end < step.walked.makespan) tasks.add(Kind::others, -1, 0, {-1, -1}, end, step.walked.makespan);
   if (step.besides > 0) tasks.add(Kind::besides, -1, 0, {-1, -1}, step.walked.makespan, step.walked.makespan + step.besides);
   const Prediction& p = step.of_rank[std::size_t(rank)];
-  return {{"stage", rank}, {"parts", {p.compute, p.transfers, p.messages, p.buckets, p.rest, p.seconds}}, {"tasks", tasks.json()}};
+  return {{"stage", rank}, {"parts", {p.compute, p.transfers, p.copies, p.messages, p.buckets, p.rest, p.seconds}}, {"tasks", tasks.json()}};
 }
 
 Json memory_of(const RunPlan& plan, const StepTimeline& step, double device, double unit) {

@@ -2,10 +2,12 @@
 #include "src/commands/plan_report.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "kernels/host_copies.hpp"
 #include "modules/expert_capacity.hpp"
 #include "modules/expert_exchange.hpp"
 #include "modules/flops.hpp"
@@ -14,6 +16,7 @@
 #include "src/base/table.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/config/mixer_shares.hpp"
+#include "src/engine/activation_choice.hpp"
 #include "src/engine/plan.hpp"
 #include "src/parallel/simulator.hpp"
 #include "src/train/engine_config.hpp"
@@ -23,6 +26,14 @@ namespace gyr {
 namespace {
 
 std::string mebi(Index bytes) { return fmt::format("{:.1f}", double(bytes) / (1 << 20)); }
+
+// To the host and back in a step.
+Index copied_bytes(const RankPlan& plan) {
+  double bytes = 0;
+  for (const Work& work : plan.work)
+    if (is_copy(work.kernel)) bytes += work.bytes;
+  return Index(bytes);
+}
 
 std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layout) {
   std::vector<TableColumn> columns{{"stage", true}, {"tensor", true}, {"layers", true}, {"parameters", true}};
@@ -116,29 +127,42 @@ std::string kernel_table(const RankPlan& p) {
   return table.str();
 }
 
-// Memory of a rank under each policy, and what of its forward a step computes again. As many micro-batches as can be under way do.
-constexpr Index most_layers_replanned = 1000;  // of more, four plans take longer than anybody waits
-std::string recompute_text(const EngineConfig& config, const Layout& layout, int position) {
+// Memory of a rank with each way to keep activations, and what of its forward a step computes again. As many micro-batches as can be under way do.
+constexpr Index most_layers_replanned = 1000;  // of more, so many plans take longer than anybody waits
+std::string activation_text(const EngineConfig& config, const Layout& layout, int position) {
   if (config.model.layers() > most_layers_replanned) return "";
-  Table table({{"policy"}, {"memory MiB", true}, {"saved MiB", true}, {"flops more", true}});
+  Table table({{"activation."}, {"memory MiB", true}, {"saved MiB", true}, {"on the host MiB", true}, {"copied MiB", true}, {"flops more", true}});
   EngineConfig other = config;
   other.micros = std::min(config.micros, 2 * int(layout.stages.size()));
   std::optional<RankPlan> kept;
-  const auto row = [&](const std::string& name, const RecomputeConfig& policy) {
-    other.recompute = policy;
+  const auto row = [&](const std::string& name, const ActivationChoice& choice) {
+    other.recompute = choice.recompute, other.swap = choice.swap;
     const RankPlan p = plan_rank(other, layout, position);
     if (!kept) kept = p;
-    table.row({name, mebi(p.capacity.total()), mebi(kept->capacity.total() - p.capacity.total()),
+    table.row({name, mebi(p.capacity.total()), mebi(kept->capacity.total() - p.capacity.total()), mebi(p.capacity.host()), mebi(copied_bytes(p)),
                fmt::format("{:.1f} %", 100 * (p.flops / kept->flops - 1))});
   };
   bool listed = false;
-  for (const char* name : recompute_names) {
-    const RecomputeConfig policy{recompute_of(name)};
-    listed = listed || policy == config.recompute;
-    row(policy == config.recompute ? std::string(name) + " (this deck)" : name, policy);
+  for (const ActivationChoice& choice : activation_choices(config.swap)) {
+    const bool here = choice.recompute == config.recompute && choice.swap == config.swap;
+    listed = listed || here;
+    row(choice.name + (here ? " (this deck)" : ""), choice);
   }
-  if (!listed) row("this deck", config.recompute);
-  return "\nRecomputation (activation.recompute): the fullest rank's memory, and what its step takes\n" + table.str();
+  if (!listed) row("this deck", {"", config.recompute, config.swap});
+  return fmt::format(
+             "\nWhat layers keep (activation.*): the fullest rank's memory, and what a step of {} micro-batches copies to the host and back, and "
+             "computes "
+             "more\n",
+             other.micros) +
+         table.str();
+}
+
+// What lies on the host while layers do not need it.
+std::string host_text(const std::vector<RankPlan>& plans, const SwapConfig& swap) {
+  Index most = 0, copied = 0;
+  for (const RankPlan& plan : plans) most = std::max(most, plan.capacity.host()), copied = std::max(copied, copied_bytes(plan));
+  return fmt::format("{} MiB for the rank that swaps most{}; {} MiB to it and back in a step", mebi(most),
+                     swap.folder.empty() ? "" : ", in a file in " + swap.folder, mebi(copied));
 }
 
 // Where hybrid blocks and tensor ranks meet: what each share of these would compute.
@@ -217,9 +241,29 @@ Facts plan_facts(const RunPlan& plan) {
   if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
   if (const Islands& islands = run.parallel.islands; islands.size() > 1)
     facts.emplace_back("islands", fmt::format("{}. In the deck: cluster.emulate: \"{}\"", text_of(layout, islands), to_text(islands)));
-  facts.emplace_back("memory", fmt::format("{} MiB on the fullest rank", mebi(plan.fullest().capacity.total())));
+  const Index most = plan.fullest().capacity.total();
+  facts.emplace_back("memory", fmt::format("{} MiB on the fullest rank", mebi(most)));
+  if (run.device_bytes > 0)
+    facts.back().second +=
+        fmt::format("; memory.device_bytes allows {}{}", mebi(run.device_bytes), most > run.device_bytes ? ": IT DOES NOT FIT" : "");
+  if (run.swap.on) facts.emplace_back("on the host", host_text(list, run.swap));
   facts.emplace_back("checkpoint", checkpoint_text(run, layout));
   return facts;
+}
+
+std::string longest_report(const RunConfig& run, int ranks, const MemoryRoom& room) {
+  Table table({{"activation."}, {"tokens", true}, {"of the first", true}});
+  layout_of(run, ranks);  // what the deck may not say, whatever the length
+  Index first = 0;
+  for (const ActivationChoice& choice : activation_choices(run.swap)) {
+    const Index tokens = longest_sequence(run, ranks, choice, room);
+    if (first == 0) first = tokens;
+    table.row({choice.name, tokens > 0 ? fmt::format("{}", tokens) : "none", first > 0 ? fmt::format("{:.2f}", double(tokens) / double(first)) : ""});
+  }
+  std::string text = fmt::format("Longest sequences in {} MiB of a device", mebi(Index(room.device)));
+  if (std::isfinite(room.host)) text += fmt::format(" and {} of the host", mebi(Index(room.host)));
+  return text + fmt::format(", in steps of {} tokens, {} in a micro-batch of {} ranks\n", unit_of_length(run), run.train.micro_batch_size, ranks) +
+         table.str();
 }
 
 std::string plan_report(const RunPlan& plan, const std::string& predicted) {
@@ -230,7 +274,7 @@ std::string plan_report(const RunPlan& plan, const std::string& predicted) {
   return summary.str(false) + predicted +
          "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
          memory_table(list, layout) + "\nWhat these bytes are on the fullest rank\n" + bytes_table(fullest) +
-         recompute_text(config, layout, fullest.position) + mixer_text(run, layout) +
+         activation_text(config, layout, fullest.position) + mixer_text(run, layout) +
          (layout.ranks() > 1
               ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + symbols_text(config, layout) + traffic_table(list, layout)
               : "") +

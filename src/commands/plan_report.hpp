@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/commands/run_plan.hpp"
+#include "src/planner/longest_sequence.hpp"
 
 namespace gyr {
 
@@ -11,5 +12,8 @@ Facts plan_facts(const RunPlan&);
 std::vector<std::vector<std::string>> byte_rows(const RankPlan&);
 // `predicted` (cluster_report) stands behind the facts.
 std::string plan_report(const RunPlan&, const std::string& predicted);
+
+// How long sequences may be with each way to keep activations.
+std::string longest_report(const RunConfig&, int ranks, const MemoryRoom&);
 
 }  // namespace gyr

@@ -8,6 +8,7 @@
 #include "src/checkpoint/header.hpp"
 #include "src/commands/search_report.hpp"
 #include "src/parallel/collective_check.hpp"
+#include "src/planner/swap_share.hpp"
 #include "src/train/run_paths.hpp"
 
 namespace gyr {
@@ -37,7 +38,12 @@ struct Decision {
   }
 };
 
-// The layout that the newest checkpoint was saved under, of so many ranks.
+bool finds_layout(const RunConfig& run) { return run.parallel.plan == Planning::automatic; }
+bool finds_alpha(const RunConfig& run) { return run.swap.find_alpha; }
+
+std::string alpha_line(double alpha) { return fmt::format("activation.alpha={}", alpha); }
+
+// As the newest checkpoint was saved under it, on so many ranks.
 std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
   const auto newest = newest_checkpoint(checkpoints_of(run));
   if (!newest) return {};
@@ -45,9 +51,17 @@ std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
   try {
     Deck deck = Deck::stored(read_header(*newest).deck, name);
     const RunConfig stored = read_run_config(deck);
+    const Layout layout = layout_of(stored, ranks);
     Decision d;
-    d.lines = deck_lines(choice_of(stored, layout_of(stored, ranks)), run.parallel.keep);
-    d.notes = fmt::format("parallel.plan = auto: the layout of {} stays; --replan searches again", name);
+    if (finds_layout(run)) {
+      d.lines = deck_lines(choice_of(stored, layout), run.parallel.keep);
+      d.notes = fmt::format("parallel.plan = auto: the layout of {} stays; --replan searches again", name);
+    }
+    if (finds_alpha(run)) {
+      d.lines.push_back(alpha_line(stored.swap.alpha));
+      d.notes +=
+          fmt::format("{}activation.alpha = auto: {:g} of {} stays; --replan finds it again", d.notes.empty() ? "" : "\n", stored.swap.alpha, name);
+    }
     return d;
   } catch (const Error& e) {
     if (e.code != Exit::config) throw;
@@ -55,30 +69,45 @@ std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
   }
 }
 
-Decision searched(const RunConfig& run, int ranks, const Machine* given) {
-  const std::optional<Machine> machine = given ? *given : machine_of(run, "", "");
-  require(machine.has_value(), Exit::config,
-          "parallel.plan = auto needs to know the machine; name its description as parallel.cluster: input/clusters/ has some, and mpiexec -n N "
-          "gyrfalcon probe --out FILE measures this one");
-  const SearchResult result = search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr, 1);
-  require_found(result, ranks, machine->cluster);
+Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
+  const SearchResult result = search(run, ranks, machine.cluster, machine.profile ? &*machine.profile : nullptr, 1);
+  require_found(result, ranks, machine.cluster);
   const FoundLayout& best = result.best.front();
   Decision d;
   d.found = true;
   d.lines = deck_lines(best.choice, run.parallel.keep);
   d.expected = {best.prediction.seconds, best.bytes};
   d.notes = fmt::format("parallel.plan = auto, on {}: {}\nfastest: {}, micro-batches of {}, recompute {}, shard {}; {:.4g} s a step",
-                        machine->cluster.name, search_summary(result), best.choice.text(), best.choice.micro_batch_size,
+                        machine.cluster.name, search_summary(result), best.choice.text(), best.choice.micro_batch_size,
                         recompute_names[best.choice.recompute], name_of(best.choice.shard), best.prediction.seconds);
   return d;
+}
+
+Decision shared(const RunConfig& run, int ranks, const Machine& machine) {
+  const SwapShare share = best_share(run, layout_of(run, ranks), machine.cluster, machine.profile ? &*machine.profile : nullptr);
+  Decision d;
+  d.lines = {alpha_line(share.alpha)};
+  d.notes = fmt::format("activation.alpha = auto, on {}: {:g}, with which a step takes {:.4g} s{}", machine.cluster.name, share.alpha, share.seconds,
+                        share.alpha == share.most && share.most < 1 ? "; the host has no room for more" : "");
+  return d;
+}
+
+Decision found(const RunConfig& run, int ranks, const Machine* given) {
+  const std::optional<Machine> machine = given ? *given : machine_of(run, "", "");
+  require(machine.has_value(), Exit::config,
+          "{} = auto needs to know the machine; name its description as parallel.cluster: input/clusters/ has some, and mpiexec -n N gyrfalcon probe "
+          "--out FILE measures this one",
+          finds_layout(run) ? "parallel.plan" : "activation.alpha");
+  return finds_layout(run) ? searched(run, ranks, *machine) : shared(run, ranks, *machine);
 }
 
 }  // namespace
 
 std::optional<Machine> machine_of(const RunConfig& run, const std::string& cluster, const std::string& profile) {
-  const std::string file = !cluster.empty() ? cluster : run.parallel.plan == Planning::automatic ? run.parallel.cluster : "";
+  const std::string file = !cluster.empty() ? cluster : finds_layout(run) || finds_alpha(run) ? run.parallel.cluster : "";
   if (file.empty()) return {};
   Machine machine{read_cluster(file), {}};
+  if (run.device_bytes > 0) machine.cluster.limit_memory(double(run.device_bytes));
   if (const std::string& times = cluster.empty() ? run.parallel.profile : profile; !times.empty()) machine.profile = Profile::read(times);
   return machine;
 }
@@ -86,7 +115,7 @@ std::optional<Machine> machine_of(const RunConfig& run, const std::string& clust
 PlannedDeck read_planned_deck(const DeckArguments& a, const Runtime& runtime, int ranks, Replan replan, const Machine* machine) {
   PlannedDeck deck;
   deck.run = read_deck(a, runtime, deck.effective);
-  if (deck.run.parallel.plan == Planning::deck) return deck;
+  if (!finds_layout(deck.run) && !finds_alpha(deck.run)) return deck;
   MPI_Comm all;
   MPI_Comm_dup(runtime.world(), &all);
   Communicator world("world", mpi_transport(all, patience_of(runtime.world())));
@@ -94,7 +123,7 @@ PlannedDeck read_planned_deck(const DeckArguments& a, const Runtime& runtime, in
   collective_check(world, [&] {
     if (runtime.rank() != 0) return;
     const std::optional<Decision> kept = replan == Replan::unless_resumed ? of_checkpoint(deck.run, ranks) : std::nullopt;
-    decision = kept ? *kept : searched(deck.run, ranks, machine);
+    decision = kept ? *kept : found(deck.run, ranks, machine);
   });
   deck.notes = decision.notes;
   decision = Decision::of(text_of_first(world, decision.packed()));

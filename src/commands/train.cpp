@@ -84,7 +84,7 @@ void add_train(Command& app, Action& action) {
   command->add_flag("--take-over", a->take_over,
                     "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
   command->add_flag("--replan", a->replan,
-                    "With --resume and parallel.plan = auto: search for a layout again, instead of going on with that of the checkpoint");
+                    "With --resume, and parallel.plan or activation.alpha auto: find them again, instead of going on with those of the checkpoint");
   command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
   command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->between(1, double(most_ranks));
   command

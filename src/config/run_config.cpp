@@ -79,6 +79,13 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   const ActivationPolicy policy = read_activation_policy(activation);
   run.swap = policy.swap;
   run.recompute = read_recompute(activation, run.model.pattern, policy.recompute);
+  run.device_bytes =
+      deck.section("memory", "limits of what a rank takes", Effect::none)
+          .get("device_bytes", 0,
+               "of a device's memory: a run that takes more does not begin, gyrfalcon plan --longest tells how long sequences may be; 0: "
+               "no limit")
+          .unit("bytes")
+          .at_least(0);
   run.checkpoint = read_checkpoint(deck.section("checkpoint", "saving", Effect::none));
   run.dump = read_dump(deck.section("dump", "a step's numbers, for people", Effect::none));
   run.trace = read_trace(deck.section("trace", "a step in time, for people", Effect::none));

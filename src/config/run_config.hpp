@@ -32,6 +32,7 @@ struct RunConfig {
   ParallelConfig parallel;
   RecomputeConfig recompute;
   SwapConfig swap;
+  Index device_bytes = 0;  // that a rank may take of its device's memory; 0: as many as there are
   CheckpointConfig checkpoint;
   DumpConfig dump;
   TraceConfig trace;

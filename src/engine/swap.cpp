@@ -33,7 +33,7 @@ void Swap::out(Device& dev, Index layer, Cargo cargo) {
          capacity_);
   Load& load = loads_[layer] = {std::move(cargo), used_};
   used_ += bytes, high_water_ = std::max(high_water_, used_);
-  if (auto run = dev.launch("copy to host", 0, double(bytes))) load.ticket = queues_->out(copies(load, true));
+  if (auto run = dev.launch(copy_out, 0, double(bytes))) load.ticket = queues_->out(copies(load, true));
 }
 
 void Swap::leave(Index layer) {
@@ -48,7 +48,7 @@ void Swap::back(Device& dev, Index layer) {
   ensure(load.begin + bytes == used_, "layer {} comes back before those that went behind it", layer);
   used_ = load.begin;
   load.cargo.come_back();
-  if (auto run = dev.launch("copy from host", 0, double(bytes))) load.ticket = queues_->back(copies(load, false));
+  if (auto run = dev.launch(copy_back, 0, double(bytes))) load.ticket = queues_->back(copies(load, false));
 }
 
 Cargo Swap::arrive(Index layer) {

@@ -19,6 +19,7 @@ struct SwapConfig {
   bool on = false;
   double alpha = 1;         // share of rows of products
   std::string folder = {};  // of a file where it lies; empty: in memory
+  bool find_alpha = false;  // activation.alpha: auto; `alpha` says nothing yet
 
   bool operator==(const SwapConfig&) const = default;
 };

@@ -24,9 +24,13 @@ void read_planning(Section& s, ParallelConfig& c) {
   c.plan = get_word(s, "plan", Planning::deck, {"deck", "auto"},
                     "who decides about the grid, train.micro_batch_size and activation.recompute: the deck, or a search for the fastest that fits on "
                     "parallel.cluster (gyrfalcon plan --explain)");
-  c.cluster = s.get("cluster", "", "with auto: file that describes the machine, as gyrfalcon probe writes one and input/clusters/ has some").value();
+  c.cluster =
+      s.get("cluster", "",
+            "with auto, and for activation.alpha = auto: file that describes the machine, as gyrfalcon probe writes one and input/clusters/ has "
+            "some")
+          .value();
   c.profile =
-      s.get("profile", "", "with auto: times of its kernels, as gyrfalcon profile DECK --out FILE writes them; none: by the description").value();
+      s.get("profile", "", "the same: times of its kernels, as gyrfalcon profile DECK --out FILE writes them; none: by the description").value();
   c.keep = s.get("keep", std::vector<std::string>{}, "of what a search decides, the keys that stay as they are here")
                .one_of({searched_keys.begin(), searched_keys.end()})
                .value();

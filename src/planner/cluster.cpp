@@ -35,6 +35,15 @@ void read_device(Section& s, Cluster& c) {
   c.device.fused = s.get("fused", false, "tiles of attention stay on the chip and cost no memory's bandwidth");
 }
 
+void read_host(Section& s, Cluster& c) {
+  c.host.memory =
+      gibi * s.get("memory", 0.0, "for each device; 0: it is the device's memory, which holds both").unit("GiB").at_least(0).at_most(most).value();
+  c.host.bandwidth =
+      giga *
+      s.get("bandwidth", 0.0, "of copies in one direction while the other is busy; 0: not known").unit("GB/s").at_least(0).at_most(most).value();
+  c.host.beside = s.get("beside", false, "copies are made while the device computes");
+}
+
 void read_fit(Section& s, Cluster& c) {
   const auto part = [&](const char* key, const char* help) { return s.get(key, 1.0, help).above(0).at_most(2).value(); };
   c.fit.products = part("products", "part of the peak that large matrix products reach");
@@ -83,11 +92,13 @@ void read_parts(Section& s, const std::filesystem::path& folder, Cluster& c) {
 
 // The least of what islands have, for whoever asks for one number.
 void summarise(Cluster& c) {
-  c.device = c.parts.front().device, c.per_node = c.parts.front().per_node, c.node = c.parts.front().node, c.network = c.parts.front().network;
+  c.device = c.parts.front().device, c.host = c.parts.front().host, c.per_node = c.parts.front().per_node, c.node = c.parts.front().node,
+  c.network = c.parts.front().network;
   for (const Cluster& part : c.parts) {
     for (double Cluster::Device::*number : {&Cluster::Device::memory, &Cluster::Device::memory_bandwidth, &Cluster::Device::fp64,
                                             &Cluster::Device::fp32, &Cluster::Device::bf16, &Cluster::Device::watts})
       c.device.*number = std::min(c.device.*number, part.device.*number);
+    c.host = {std::min(c.host.memory, part.host.memory), std::min(c.host.bandwidth, part.host.bandwidth), c.host.beside && part.host.beside};
     c.per_node = std::min(c.per_node, part.per_node);
     for (Link Cluster::*link : {&Cluster::node, &Cluster::network})
       c.*link = {std::max((c.*link).latency, (part.*link).latency), std::min((c.*link).bandwidth, (part.*link).bandwidth)};
@@ -101,9 +112,12 @@ Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
   c.nodes = s.get("nodes", 0, "0: as many as a run asks for").at_least(0).at_most(most_ranks);
   c.island_nodes = s.get("island_nodes", 0, "nodes that share a network; 0: all").at_least(0).at_most(most_ranks);
   Section& islands =
-      deck.section("islands", "where they differ, each with a description of its own; `device`, `links.node` and `links.network` are theirs");
+      deck.section("islands", "where they differ, each with a description of its own; `device`, `host`, `links.node` and `links.network` are theirs");
   if (whose == Whose::whole) read_parts(islands, folder, c);
-  if (c.parts.empty()) read_device(deck.section("device", "what one rank computes on"), c);
+  if (c.parts.empty()) {
+    read_device(deck.section("device", "what one rank computes on"), c);
+    read_host(deck.section("host", "the host's memory, for what is swapped (activation.policy)"), c);
+  }
   Section& links = deck.section("links", "between devices");
   if (!c.parts.empty()) {
     summarise(c);
@@ -142,6 +156,11 @@ std::string link_line(const char* name, const Link& link) {
 }  // namespace
 
 double Cluster::Device::product_rate(DType operands) const { return operands == DType::bf16 ? bf16 : operands == DType::f32 ? fp32 : fp64; }
+
+void Cluster::limit_memory(double bytes) {
+  device.memory = std::min(device.memory, bytes);
+  for (Cluster& part : parts) part.limit_memory(bytes);
+}
 
 Index Cluster::devices() const {
   Index sum = nodes * per_node;
@@ -215,6 +234,8 @@ std::string to_yaml(const Cluster& c, const std::string& comment) {
   text += fmt::format("device:\n  per_node: {}\n  memory: {}\n  memory_bandwidth: {}\n  bf16: {}\n  fp32: {}\n  fp64: {}\n  watts: {}\n  fused: {}\n",
                       c.per_node, number(c.device.memory / gibi), number(c.device.memory_bandwidth / giga), number(c.device.bf16 / tera),
                       number(c.device.fp32 / tera), number(c.device.fp64 / tera), number(c.device.watts), c.device.fused);
+  text +=
+      fmt::format("host: {{memory: {}, bandwidth: {}, beside: {}}}\n", number(c.host.memory / gibi), number(c.host.bandwidth / giga), c.host.beside);
   text += "links:\n" + link_line("node", c.node) + link_line("network", c.network) + link_line("islands", c.islands);
   return text + fmt::format("fit:\n  products: {}\n  fused: {}\n  memory: {}\n  links: {}\n  step: {}\n", number(c.fit.products), number(c.fit.fused),
                             number(c.fit.memory), number(c.fit.links), number(c.fit.step / milli));

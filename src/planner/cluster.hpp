@@ -34,6 +34,13 @@ struct Cluster {
     double product_rate(DType operands) const;  // of matrix products
   } device;
 
+  // The host's memory, for what is swapped to it.
+  struct Host {
+    double memory = 0;     // bytes for each device; 0: it is the device's, which holds both
+    double bandwidth = 0;  // bytes a second between the two, in one direction while the other is busy; 0: not known
+    bool beside = false;   // copies are made while the device computes
+  } host;
+
   Link node, network, islands;  // inside a node, between nodes of an island, between islands
 
   // Fitted: what part of the numbers above is reached, and what a step costs besides.
@@ -46,10 +53,12 @@ struct Cluster {
   } fit;
 
   static constexpr int constants = 5;  // of Fit
-  // Islands that differ, in the order of their ranks, each with nodes of its own. `device`, `node` and `network` are then the least of theirs.
+  // Islands that differ, in the order of their ranks, each with nodes of its own. `device`, `host`, `node` and `network` are then the least of
+  // theirs.
   std::vector<Cluster> parts = {};
 
-  Index devices() const;  // 0: as many as a run asks for
+  void limit_memory(double bytes);  // of every device
+  Index devices() const;            // 0: as many as a run asks for
   // Where a rank of the job stands: ranks fill node after node, and island after island.
   struct Place {
     int island = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "kernels/host_copies.hpp"
 #include "src/planner/profile.hpp"
 
 namespace gyr {
@@ -27,16 +28,25 @@ double seconds_of(const LaunchShape& s, DType precision, const Cluster& c) {
 double seconds_of(const LaunchCounts& launches, DType precision, const Cluster& cluster, const Profile* profile) {
   double sum = 0;
   for (const auto& [shape, count] : launches) {
+    if (is_copy(shape.kernel)) continue;
     const double measured = profile ? profile->seconds_of(shape, precision) : 0;
     sum += double(count.calls) * (measured > 0 ? measured : seconds_of(shape, precision, cluster));
   }
   return sum;
 }
 
+CopyCounts copies_of(const LaunchCounts& launches) {
+  CopyCounts copies;
+  for (const auto& [shape, count] : launches)
+    if (is_copy(shape.kernel)) copies.calls += count.calls, copies.bytes += double(count.calls) * shape.bytes;
+  return copies;
+}
+
 KernelFloor floor_of(const LaunchCounts& launches, DType precision, const Cluster& cluster) {
   const double peak = cluster.device.product_rate(precision), bandwidth = cluster.fit.memory * cluster.device.memory_bandwidth;
   KernelFloor floor;
   for (const auto& [shape, count] : launches) {
+    if (is_copy(shape.kernel)) continue;
     const double calls = double(count.calls);
     if (shape.kernel == "gemm") floor.products += calls * shape.flops / (cluster.fit.products * peak);
     else if (by_flops(shape.kernel, cluster)) floor.fused += calls * shape.flops / (cluster.fit.fused * peak);

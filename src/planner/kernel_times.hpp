@@ -15,6 +15,13 @@ class Profile;
 
 double seconds_of(const LaunchCounts&, DType precision, const Cluster&, const Profile* = nullptr);
 
+// Copies to and from the host among them, which count in neither of these.
+struct CopyCounts {
+  Index calls = 0;
+  double bytes = 0;
+};
+CopyCounts copies_of(const LaunchCounts&);
+
 // Of the same launches, what is sure: products by their flops alone, passes by their bytes alone.
 struct KernelFloor {
   double products = 0, fused = 0, passes = 0;  // seconds

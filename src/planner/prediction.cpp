@@ -83,8 +83,11 @@ StagePlans::Fullest StagePlans::fullest(const EngineConfig& config) const {
   Fullest fullest;
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
     const std::vector<int> slots = slots_of(config, pipeline_shape(layout_, config.micros), int(stage));
-    for (const auto& [position, run] : stages_[stage])
-      if (const Index bytes = run->capacity(slots).total(); bytes > fullest.bytes) fullest = {bytes, int(stage)};
+    for (const auto& [position, run] : stages_[stage]) {
+      const Capacity capacity = run->capacity(slots);
+      if (capacity.total() > fullest.bytes) fullest.bytes = capacity.total(), fullest.stage = int(stage);
+      fullest.host = std::max(fullest.host, capacity.host());
+    }
   }
   return fullest;
 }
@@ -114,17 +117,17 @@ Prediction prediction_of(const Timed& timed, double besides, std::size_t rank) {
   const Simulation& s = timed.simulation;
   Prediction p;
   p.seconds = s.makespan, p.longest = int(rank);
-  p.compute = timed.sums[rank].compute, p.transfers = timed.sums[rank].transfer;
+  p.compute = timed.sums[rank].compute, p.transfers = timed.sums[rank].transfer, p.copies = timed.sums[rank].copies;
   p.messages = s.of_messages[rank], p.buckets = s.of_buckets[rank];
   p.seconds += besides;
-  p.rest = p.seconds - p.compute - p.transfers - p.messages - p.buckets;
+  p.rest = p.seconds - p.compute - p.transfers - p.copies - p.messages - p.buckets;
   return p;
 }
 
 // p += times * (more - p)
 void extend(Prediction& p, const Prediction& more, int times) {
-  for (double Prediction::*part :
-       {&Prediction::seconds, &Prediction::compute, &Prediction::transfers, &Prediction::messages, &Prediction::buckets, &Prediction::rest})
+  for (double Prediction::*part : {&Prediction::seconds, &Prediction::compute, &Prediction::transfers, &Prediction::copies, &Prediction::messages,
+                                   &Prediction::buckets, &Prediction::rest})
     p.*part += times * (more.*part - p.*part);
 }
 

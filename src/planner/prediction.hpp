@@ -12,9 +12,9 @@ namespace gyr {
 
 struct Prediction {
   double seconds = 0;  // of a step
-  // Of the rank that computes longest: it computes, waits in computations for transfers among ranks that share layers or sequences, for messages of
-  // its neighbours, for sums and gathers over replicas, and the rest, in which others are not done.
-  double compute = 0, transfers = 0, messages = 0, buckets = 0, rest = 0;
+  // Of the rank that computes longest: it computes, waits in computations for transfers among ranks that share layers or sequences and for copies to
+  // and from the host, for messages of its neighbours, for sums and gathers over replicas, and the rest, in which others are not done.
+  double compute = 0, transfers = 0, copies = 0, messages = 0, buckets = 0, rest = 0;
   int longest = 0;  // stage of that rank
 };
 
@@ -43,12 +43,16 @@ class StagePlans {
   struct Fullest {
     Index bytes = 0;
     int stage = 0;
+    Index host = 0;  // bytes swapped, of the rank where these are most
   };
   Fullest fullest(const EngineConfig&) const;
+  // Of each stage some positions that stand for all, with their dry runs.
+  using Stages = std::vector<std::vector<std::pair<int, std::shared_ptr<const StageRun>>>>;
+  const Stages& stages() const { return stages_; }
 
  private:
   Layout layout_;
-  std::vector<std::vector<std::pair<int, std::shared_ptr<const StageRun>>>> stages_;  // of some positions of each
+  Stages stages_;
 };
 
 // Seconds of a step of so many micro-batches on so many pipeline ranks, of which `walk` tells those of few: from one group of them to the next a full

@@ -9,6 +9,7 @@
 
 #include "kernels/communicator.hpp"
 #include "kernels/elementwise.hpp"
+#include "kernels/host_copies.hpp"
 #include "kernels/mpi/node.hpp"
 #include "kernels/mpi/transport.hpp"
 #include "src/base/stopwatch.hpp"
@@ -55,6 +56,18 @@ double memory_bandwidth(Communicator& ranks) {
   const auto x = dev.scratch.tensor<float>(n), y = dev.scratch.tensor<float>(n);
   fill<float>(dev, x, 1), fill<float>(dev, y, 1);
   return 3.0 * sizeof(float) * n / least_seconds(ranks, dev, [&] { add<float>(dev, Tensor1<const float>(x), y); });
+}
+
+// Bytes a second of copies to the host's memory, or back, the slower of both.
+double host_bandwidth(Communicator& ranks) {
+  Device dev(false, many_bytes + 4096);
+  const auto x = dev.scratch.tensor<std::byte>(many_bytes);
+  const HostMemory memory(many_bytes, "");
+  HostCopies copies(dev.queue);
+  const std::array<HostCopy, 1> out{{{x.data(), memory.begin(), many_bytes}}}, back{{{memory.begin(), x.data(), many_bytes}}};
+  const double slower = std::max(least_seconds(ranks, dev, [&] { copies.device_waits(copies.out(out)); }),
+                                 least_seconds(ranks, dev, [&] { copies.device_waits(copies.back(back)); }));
+  return double(many_bytes) / slower;
 }
 
 // Every rank sends to the next one and receives from the last at the same time.
@@ -119,9 +132,10 @@ Probe probe_machine(MPI_Comm world) {
   c.device.fp32 = product_rate(DType::f32, ranks);
   c.device.fp64 = product_rate(DType::f64, ranks);
   c.device.memory_bandwidth = memory_bandwidth(ranks);
+  c.host.bandwidth = host_bandwidth(ranks), c.host.beside = HostCopies::beside();
   probe.comment = fmt::format(
-      "Measured by {} ranks on {} machine{}, all at once, each as a device: the best rate of four shapes of products, y += x, and a "
-      "ring of ranks.",
+      "Measured by {} ranks on {} machine{}, all at once, each as a device: the best rate of four shapes of products, y += x, copies "
+      "to the host's memory and back, and a ring of ranks.",
       ranks.size(), places.machines, places.machines > 1 ? "s" : "");
   if (patience == Patience::sleep) probe.comment += "\nThere were fewer cores than threads: rates and links are of ranks that take turns.";
   int rank = 0;

@@ -38,6 +38,16 @@ TaskCount rest_of(const RankPlan& plan) {
   return rest;
 }
 
+// Copies in a task of so many parts. Those of one layer are made beside another one: beside as many parts as there are layers that are copied.
+void add_copies(CountedTasks::Count& count, const CopyCounts& copies, Index parts, const Cluster& cluster) {
+  if (copies.calls == 0) return;
+  require(cluster.host.bandwidth > 0, Exit::config,
+          "what is swapped to the host (activation.policy) takes time, and '{}' does not say how much; add host.bandwidth to its description",
+          cluster.name);
+  count.copying = copies.bytes / cluster.host.bandwidth;
+  if (cluster.host.beside) count.hides = count.compute * double(std::min(copies.calls, parts)) / double(parts);
+}
+
 }  // namespace
 
 TaskKey::TaskKey(const Task& t, int micros) {
@@ -60,11 +70,12 @@ CountedTasks::CountedTasks(const StageRun& run, const Cluster& cluster, const Pr
     if (!fresh) continue;
     const TaskCount& count = plan.tasks.counts.at(plan.tasks.of_task.at(std::size_t(task - tasks.begin())));
     known->second.compute = compute_of(count.launches);
+    add_copies(known->second, copies_of(count.launches), task->parts.size(), cluster);
     if (task->op == Op::send) known->second.message = sent(count.traffic);
     else known->second.transfers = transfers_of(count.traffic);
   }
   const TaskCount others = rest_of(plan);
-  rest = {compute_of(others.launches), {}, transfers_of(others.traffic)};
+  rest = {compute_of(others.launches), 0, 0, {}, transfers_of(others.traffic)};
   for (auto task = end; task != tasks.end(); ++task)
     if (task->op == Op::gather) gathers.emplace_back(*task, run.program.shape.micros);
 }
@@ -78,7 +89,7 @@ RankCosts::RankCosts(const CountedTasks& tasks, const Layout& layout, int positi
     return *known;
   };
   const auto cost = [&](const CountedTasks::Count& count) {
-    TaskCost cost{count.compute, 0, count.message};
+    TaskCost cost{count.compute, 0, count.copies(), count.message};
     for (const auto& [c, line] : count.transfers) cost.transfer += gyr::seconds_of(line.operation, line.traffic, placement(c), cluster);
     return cost;
   };
@@ -127,7 +138,7 @@ TaskCost RankCosts::sum_of(const Program& program) const {
   for (const Task& task : program.tasks) {
     if (task.op == Op::send || task.op == Op::receive || task.op == Op::reduce || task.op == Op::gather) continue;  // beside computations
     const TaskCost& cost = cost_of(task, program.shape.micros);
-    sum.compute += cost.compute, sum.transfer += cost.transfer;
+    sum.compute += cost.compute, sum.transfer += cost.transfer, sum.copies += cost.copies;
   }
   return sum;
 }

@@ -14,8 +14,9 @@ namespace gyr {
 
 struct TaskCost {
   double compute = 0, transfer = 0;  // seconds; of a computation: of the transfers in it that it waits for
+  double copies = 0;                 // ... and of copies to and from the host
   Traffic message = {};              // of a send, which costs what the way to its peer does
-  double seconds() const { return compute + transfer; }
+  double seconds() const { return compute + transfer + copies; }
 };
 
 // By what a task is told from others that take something else.
@@ -35,6 +36,8 @@ struct CountedTasks {
 
   struct Count {
     double compute = 0;
+    double copying = 0, hides = 0;                                    // seconds of copies to and from the host, and of what they may be made beside
+    double copies() const { return std::max(0.0, copying - hides); }  // that are waited for
     Traffic message = {};
     std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // by place of the communicator
   };

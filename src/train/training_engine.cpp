@@ -8,9 +8,11 @@
 #include "src/engine/product_rate.hpp"
 #include "src/engine/replicas.hpp"
 #include "src/fault/fault.hpp"
+#include "src/parallel/collective_check.hpp"
 #include "src/pretrained/adapters.hpp"
 #include "src/pretrained/new_head.hpp"
 #include "src/pretrained/weights.hpp"
+#include "src/train/device_limit.hpp"
 #include "src/train/feed.hpp"
 #include "src/train/run_paths.hpp"
 #include "src/watch/stop.hpp"
@@ -117,6 +119,7 @@ void planning(Beacon& beacon) {
 std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const Identity& me, Grid& grid, Timers& timers,
                                                 Beacon& beacon) {
   const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position(), [&] { planning(beacon); });
+  collective_check(grid.world(), [&] { check_device_limit(run, config, grid.layout(), grid.position(), capacity); });
   return std::make_unique<OwnEngine>(run, config, capacity, me, grid, timers, beacon);
 }
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How long the sequences of a run may be with each way to keep activations: the answer to a run that does not fit.
+#pragma once
+
+#include "src/config/run_config.hpp"
+#include "src/engine/activation_choice.hpp"
+
+namespace gyr {
+
+struct MemoryRoom {
+  double device = 0, host = 0;  // bytes of a rank
+};
+
+// A step of the lengths that are tried: an eighth of the deck's sequences where they have eighths, otherwise as they are.
+Index unit_of_length(const RunConfig&);
+// The most tokens of a sequence, a multiple of that, with which every rank has room, to within a sixty-fourth; 0: the deck's rules or its rank have
+// room for none.
+Index longest_sequence(const RunConfig&, int ranks, const ActivationChoice&, const MemoryRoom&);
+
+}  // namespace gyr

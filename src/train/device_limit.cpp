@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/train/device_limit.hpp"
+
+#include "src/engine/activation_choice.hpp"
+#include "src/engine/plan.hpp"
+
+namespace gyr {
+
+namespace {
+
+double mebi(Index bytes) { return double(bytes) / (1 << 20); }
+
+}  // namespace
+
+void check_device_limit(const RunConfig& run, const EngineConfig& config, const Layout& layout, int position, const Capacity& capacity) {
+  if (run.device_bytes == 0 || capacity.total() <= run.device_bytes) return;
+  std::string others;
+  EngineConfig other = config;
+  for (const ActivationChoice& choice : activation_choices(run.swap)) {
+    other.recompute = choice.recompute, other.swap = choice.swap;
+    const Index bytes = predicted_capacity(other, layout, position).total();
+    if (bytes <= run.device_bytes) others += fmt::format("{}{} {:.1f}", others.empty() ? "" : ", ", choice.name, mebi(bytes));
+  }
+  fail(Exit::config,
+       "the rank at position {} takes {:.1f} MiB of its device, and memory.device_bytes = {} allows {:.1f}; {}, or take smaller micro-batches, "
+       "shorter "
+       "sequences, more ranks",
+       position, mebi(capacity.total()), run.device_bytes, mebi(run.device_bytes),
+       others.empty() ? "no way to keep activations takes so few" : "within it are (activation.*, MiB): " + others);
+}
+
+}  // namespace gyr
