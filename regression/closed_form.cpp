@@ -22,6 +22,9 @@ void add(Ledger& ledger, const std::string& communicator, Operation op, Index ca
   entry.bytes += calls * bytes_each;
 }
 
+// Layers with products of which a part of the rows can be made again.
+const std::string rows_apart = "PM*W-LB";
+
 // Where one rank stands and what it computes with.
 struct Place {
   EngineConfig config;
@@ -35,6 +38,7 @@ struct Place {
   std::vector<int> parts;            // of each chunk
   std::string layers;                // symbols of this rank's
   std::string encoder;               // of these, those that read the source
+  std::string memo, encoder_memo;    // of each of both 'a' where products of a part of its rows are made again
   std::string of_head;               // and those of its head, which are never run again
   Index narrow, wide;                // bytes of the scalar and of its accumulator
   int attention_ranks, tensor_rank;  // of the first: 0 where mixers are not apart
@@ -44,13 +48,19 @@ struct Place {
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
     const int stage = layout.coordinate(position, Axis::pipeline);
     const int pipeline = layout.size(Axis::pipeline), chunks = int(layout.stages.size()) / pipeline;
-    std::string layers, encoder;
+    std::string layers, encoder, memo, encoder_memo;
     std::vector<int> parts;
     const Index border = layers_of_encoder(c.model);
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const Span span = layout.stages[chunk * pipeline + stage];
       layers += c.model.pattern.substr(span.first, span.size());
       if (span.first < border) encoder += c.model.pattern.substr(span.first, std::min(span.last, border) - span.first);
+      const Index stay = span.last == c.model.layers() ? 2 : 0;
+      for (Index layer = span.first; layer < span.last; ++layer) {
+        const bool again = c.swap.on && c.swap.alpha < 1 && layer + stay < span.last && rows_apart.find(c.model.pattern[layer]) != std::string::npos;
+        memo += again ? 'a' : '-';
+        if (layer < border) encoder_memo += memo.back();
+      }
       parts.push_back(int(span.size()) + (span.first == 0) + (span.last == c.model.layers()));
     }
     return {c,
@@ -69,6 +79,8 @@ struct Place {
             parts,
             layers,
             encoder,
+            memo,
+            encoder_memo,
             stage == pipeline - 1 ? c.model.objective->head_layers() : "",
             Index(sizeof(T)),
             std::is_same_v<T, double> ? 8 : 4,
@@ -80,14 +92,17 @@ struct Place {
   // The layers that read the source, and the embedding of that where it is here.
   Place reading() const {
     Place p = *this;
-    p.layers = encoder, p.of_head.clear(), p.tokens = source;
+    p.layers = encoder, p.memo = encoder_memo, p.of_head.clear(), p.tokens = source;
     p.stage = first() ? 0 : 1, p.pipeline = 3;
     return p;
   }
   // The others.
   Place writing() const {
     Place p = *this;
-    for (const char symbol : encoder) p.layers.erase(p.layers.find(symbol), 1);  // chunk by chunk they come first
+    for (const char symbol : encoder) {  // chunk by chunk they come first
+      const std::size_t at = p.layers.find(symbol);
+      p.layers.erase(at, 1), p.memo.erase(at, 1);
+    }
     return p;
   }
   Index bias_bytes() const { return model().attention.relative_bias.buckets * std::max<Index>(1, model().attention.num_heads / tensor) * wide; }
@@ -139,11 +154,15 @@ struct Place {
     if (const MultiToken* m = multi_token_of(*model().objective)) return m->terms.smoothing > 0 || m->terms.z > 0;
     return has("next_token") && model().objective != next_token();
   }
-  // Of them those whose forward is run again for what takes so much effort.
+  // Of them those whose forward is run again for what takes so much effort; or for products of which only a part of the rows was kept.
   Index count(const char* symbols, Effort least) const {
-    return std::count_if(layers.begin(), layers.end(), [&](char c) {
-      return std::string(symbols).find(c) != std::string::npos && config.recompute.of(c) && *config.recompute.of(c) >= least;
-    });
+    Index count = 0;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const char c = layers[i];
+      const bool dropped = config.recompute.of(c) && *config.recompute.of(c) >= least;
+      count += std::string(symbols).find(c) != std::string::npos && (dropped || (least <= Effort::product && memo[i] == 'a'));
+    }
+    return count;
   }
 };
 

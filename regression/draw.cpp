@@ -271,7 +271,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   d.packed = dice.chance(0.4), d.some_ignored = dice.chance(0.4);
   if (dice.chance(0.5)) d.recompute.all = dice.of<Recompute>({Effort::pass, Effort::product, Effort::sum});
   if (dice.chance(0.2)) d.recompute.by_type['P'] = dice.of<Recompute>({{}, Effort::pass, Effort::product, Effort::sum});
-  if (Dice host(seed, fmt::format("swap {}", number)); host.chance(0.3)) d.swap.on = true;
+  if (Dice host(seed, fmt::format("swap {}", number)); host.chance(0.3)) d.swap = {true, host.of<double>({1, 1, 0.5, 0})};
   if (dice.chance(0.25)) d.terms = {dice.real(0.01, 0.5), dice.of<double>({0, dice.real(0, 0.1)})};
   if (dice.chance(0.25)) d.model.positions = d.seq_length + dice.between(0, 5);
   if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
@@ -390,7 +390,7 @@ std::string Draw::text() const {
   const auto policy = [](const Recompute& r) { return r ? int(*r) : -1; };
   if (recompute.all) s += fmt::format(", recomputing {}", policy(recompute.all));
   for (const auto& [symbol, of_type] : recompute.by_type) s += fmt::format(", {} recomputing {}", symbol, policy(of_type));
-  if (swap.on) s += ", swapping";
+  if (swap.on) s += fmt::format(", swapping with alpha {}", swap.alpha);
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
   if (ahead.depths > 0) s += fmt::format(", {} tokens ahead by {} counting {:.3}", ahead.depths, ahead.pattern, ahead.weight);
   if (masked) s += fmt::format(" {} masked tokens{}", share, head_bias ? "" : " head without bias");
