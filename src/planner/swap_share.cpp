@@ -31,7 +31,7 @@ class Shares {
   // The largest that the host has room for.
   double most() {
     const StagePlans::Fullest none = plans(0).fullest(config(0)), all = plans(1).fullest(config(1));
-    const double room = cluster_.host.memory > 0 ? cluster_.host.memory : cluster_.device.memory - double(std::max(none.bytes, all.bytes));
+    const double room = cluster_.room_on_host(double(std::max(none.bytes, all.bytes)));
     require(
         double(none.host) <= room, Exit::config,
         "activation.policy = memo: {:.1f} MiB are to lie on the host at least, and '{}' has room for {:.1f}; take activation.recompute = full with "
