@@ -142,7 +142,7 @@ struct RowErrors {
 };
 
 bool within_limits_of_float(Errors in_float, const Errors& in_double) {
-  constexpr double roundings = 0x1p29;
+  constexpr double roundings = 0x1p31;  // of float to those of double 2^29; one draw of them may be four times another
   for (auto& [name, error] : in_float.gradients)
     if (error <= roundings * in_double.gradients.at(name)) error /= 2;
   return within_limits(in_float, DType::f32);

@@ -18,13 +18,16 @@ namespace {
 struct Source {
   const char *name, *cluster;
   Index seq_length, vocabulary;
-  const char* changes;  // sections of the deck
+  const char* changes;    // sections of the deck
+  bool is_fitted = true;  // the constants of its cluster, to its steps too
 };
 
 // What the papers say of each.
 const std::vector<Source>& sources() {
   static const std::vector<Source> list{
       {"sc21", "a100-selene", 2048, 51200, "activation: {recompute: full}\n"},
+      {"korthikanti-full", "a100-selene", 2048, 51200, "activation: {recompute: full}\n", false},
+      {"korthikanti-selective", "a100-selene", 2048, 51200, "activation: {recompute: selective}\n", false},
       {"mcore", "h100", 4096, 131072, "activation: {recompute: selective}\n"},
       {"mcore-strong", "h100", 4096, 131072, "activation: {recompute: selective}\n"},
       {"megascale-base", "ampere-megascale", 2048, 64000, "activation: {recompute: selective}\n"},
@@ -40,7 +43,7 @@ int number(const std::string& cell) { return cell == "-" ? 0 : std::stoi(cell); 
 
 // What ranks cut among themselves, and whether the stream is in shares: Megatron-LM of 2021 had neither.
 std::string parallel_of(const PublishedStep& s, const Way& way) {
-  const bool early = s.source == "sc21";
+  const bool early = s.source == "sc21" || s.source == "korthikanti-full";
   std::string stages;
   const int count = s.pipeline * way.virtual_stages;
   for (int i = 0; i < count; ++i) stages += fmt::format("{}{}", i > 0 ? ", " : "", 2 * s.layers / count);
@@ -65,6 +68,8 @@ std::vector<PublishedStep> published_steps() {
   }
   return steps;
 }
+
+bool is_fitted(const PublishedStep& step) { return source_of(step.source).is_fitted; }
 
 std::string cluster_file(const std::string& source) { return fmt::format("{}/input/clusters/{}.yaml", GYR_SOURCE_DIR, source_of(source).cluster); }
 

@@ -22,6 +22,8 @@ struct PublishedStep {
 };
 
 std::vector<PublishedStep> published_steps();  // in the order of the file
+// Whether constants are fitted to it; by others they are judged.
+bool is_fitted(const PublishedStep&);
 // The file under input/clusters/ that describes the machine of a source.
 std::string cluster_file(const std::string& source);
 

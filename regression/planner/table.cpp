@@ -13,12 +13,12 @@
 namespace gyr::testing {
 namespace {
 
-// The steps of the machine that a file describes.
-std::map<std::string, std::vector<PlannedStep>> steps_by_cluster() {
+// The steps of the machine that a file describes, to which its constants are fitted, or not.
+std::map<std::string, std::vector<PlannedStep>> steps_by_cluster(bool are_fitted) {
   std::map<std::string, std::vector<PlannedStep>> all;
   for (const PublishedStep& step : published_steps()) {
     const std::string file = cluster_file(step.source);
-    all[file].emplace_back(step, read_cluster(file));
+    if (is_fitted(step) == are_fitted) all[file].emplace_back(step, read_cluster(file));
   }
   return all;
 }
@@ -28,7 +28,7 @@ std::string constants_of(const Cluster& c) {
                      c.fit.links, 1e3 * c.fit.step);
 }
 
-void show(const std::string& file, const std::vector<PlannedStep>& steps) {
+void show(const std::string& file, const std::vector<PlannedStep>& steps, const char* what) {
   const Cluster cluster = read_cluster(file);
   Table table({{"step", false, 60},
                {"published s", true},
@@ -50,7 +50,7 @@ void show(const std::string& file, const std::vector<PlannedStep>& steps) {
     for (const double part : {p.compute, p.transfers, p.messages, p.buckets, p.rest}) row.push_back(fmt::format("{:.1f}", 100 * part / p.seconds));
     table.row(row);
   }
-  std::printf("\n%s: %s\n%s mean error %.2f %%, worst %.2f %%\n", cluster.name.c_str(), constants_of(cluster).c_str(), table.str().c_str(),
+  std::printf("\n%s, %s: %s\n%s mean error %.2f %%, worst %.2f %%\n", cluster.name.c_str(), what, constants_of(cluster).c_str(), table.str().c_str(),
               100 * sum / double(steps.size()), 100 * worst);
 }
 
@@ -130,11 +130,13 @@ int main(int argc, char** argv) {
     const Kokkos::ScopeGuard kokkos;
     const std::string_view word = argc > 1 ? argv[1] : "", which = argc > 2 ? argv[2] : "";
     const auto begin = std::chrono::steady_clock::now();
-    for (auto& [file, steps] : steps_by_cluster()) {
+    for (auto& [file, steps] : steps_by_cluster(true)) {
       if (file.find(which) == std::string::npos) continue;
       if (word.starts_with("--fit")) fit_and_show(file, steps, word != "--fit-only");
-      else show(file, steps);
+      else show(file, steps, "constants fitted to these steps");
     }
+    if (!word.starts_with("--fit"))
+      for (const auto& [file, steps] : steps_by_cluster(false)) show(file, steps, "the same constants on steps that they were not fitted to");
     if (!word.starts_with("--fit")) show_searches();
     std::printf("%.1f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
