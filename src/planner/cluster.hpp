@@ -60,7 +60,7 @@ struct Cluster {
   void limit_memory(double bytes);  // of every device
   // Bytes that a rank may swap which takes so many of its device.
   double room_on_host(double taken) const { return host.memory > 0 ? host.memory : device.memory - taken; }
-  Index devices() const;            // 0: as many as a run asks for
+  Index devices() const;  // 0: as many as a run asks for
   // Where a rank of the job stands: ranks fill node after node, and island after island.
   struct Place {
     int island = 0;
