@@ -11,14 +11,10 @@ namespace {
 
 constexpr Index longest_tried = Index(1) << 26;  // tokens: of longer ones a dry run takes minutes
 
-bool fits(RunConfig run, int ranks, Index length, const MemoryRoom& room) {
-  run.train.seq_length = length;
+bool fits(const RunConfig& run, int ranks, Index length, const ActivationChoice& choice, const MemoryRoom& room) {
   try {
-    check_bounds(run, Told([](const std::vector<std::string>&) { return std::string(); }));
-    const Layout layout = layout_of(run, ranks);
-    const EngineConfig config = engine_config(run, layout);
-    const StagePlans::Fullest fullest = StagePlans(config, layout).fullest(config);
-    return double(fullest.bytes) <= room.device && double(fullest.host) <= room.host;
+    const MemoryRoom most = taken(run, ranks, length, choice);
+    return most.device <= room.device && most.host <= room.host;
   } catch (const Error& e) {
     if (e.code != Exit::config) throw;
     return false;
@@ -29,11 +25,18 @@ bool fits(RunConfig run, int ranks, Index length, const MemoryRoom& room) {
 
 Index unit_of_length(const RunConfig& run) { return run.train.seq_length % 8 == 0 ? run.train.seq_length / 8 : run.train.seq_length; }
 
+MemoryRoom taken(RunConfig run, int ranks, Index length, const ActivationChoice& choice) {
+  run.recompute = choice.recompute, run.swap = choice.swap, run.train.seq_length = length;
+  check_bounds(run, Told([](const std::vector<std::string>&) { return std::string(); }));
+  const Layout layout = layout_of(run, ranks);
+  const EngineConfig config = engine_config(run, layout);
+  const StagePlans::Fullest fullest = StagePlans(config, layout).fullest(config);
+  return {double(fullest.bytes), double(fullest.host)};
+}
+
 Index longest_sequence(const RunConfig& run, int ranks, const ActivationChoice& choice, const MemoryRoom& room) {
-  RunConfig chosen = run;
-  chosen.recompute = choice.recompute, chosen.swap = choice.swap;
   const Index unit = unit_of_length(run);
-  const auto has_room = [&](Index units) { return units * unit <= longest_tried && fits(chosen, ranks, units * unit, room); };
+  const auto has_room = [&](Index units) { return units * unit <= longest_tried && fits(run, ranks, units * unit, choice, room); };
   Index most = 0, beyond = 1;
   while (has_room(beyond)) most = beyond, beyond *= 2;
   while (beyond - most > std::max<Index>(1, most / 64)) {

@@ -13,6 +13,8 @@ struct MemoryRoom {
 
 // A step of the lengths that are tried: an eighth of the deck's sequences where they have eighths, otherwise as they are.
 Index unit_of_length(const RunConfig&);
+// What the fullest rank takes with sequences of so many tokens. Exit::config where the deck's rules have no such.
+MemoryRoom taken(RunConfig, int ranks, Index length, const ActivationChoice&);
 // The most tokens of a sequence, a multiple of that, with which every rank has room, to within a sixty-fourth; 0: the deck's rules or its rank have
 // room for none.
 Index longest_sequence(const RunConfig&, int ranks, const ActivationChoice&, const MemoryRoom&);
