@@ -3,6 +3,8 @@
 // saves, is what the policy says.
 #include "src/engine/recompute.hpp"
 
+#include <array>
+
 #include "regression/cases.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
@@ -114,16 +116,18 @@ Case long_case(const std::string& name) {
 
 TEST_P(recompute, swapping_keeps_every_bit) {
   const Case c = long_case(GetParam());
+  int turn = 0;  // every pattern and every precision meets every policy
   for (const char* pattern : {"PPPP", "M*-PM*", "-E*E-", "LWB-M"})
     for (const DType precision : {DType::f64, DType::f32, DType::bf16}) {
       const Step kept = step(c, pattern, precision, "none");
-      for (const char* policy : {"none", "selective", "full"})
-        for (const double alpha : {1.0, 0.5, 0.25, 0.0}) {
-          SCOPED_TRACE(fmt::format("{} {} {} {}", pattern, name_of(precision), policy, alpha));
-          const Step swapped = step(c, pattern, precision, {recompute_of(policy)}, {true, alpha});
-          if (alpha == 0 || alpha == 1) expect_same_bits(kept, swapped);
-          else expect_same_numbers(kept, swapped, precision);
-        }
+      const char* const policy = std::array{"none", "selective", "full"}[std::size_t(turn % 3 + turn / 3) % 3];
+      ++turn;
+      for (const double alpha : {1.0, 0.5, 0.25, 0.0}) {
+        SCOPED_TRACE(fmt::format("{} {} {} {}", pattern, name_of(precision), policy, alpha));
+        const Step swapped = step(c, pattern, precision, {recompute_of(policy)}, {true, alpha});
+        if (alpha == 0 || alpha == 1) expect_same_bits(kept, swapped);
+        else expect_same_numbers(kept, swapped, precision);
+      }
     }
 }
 
