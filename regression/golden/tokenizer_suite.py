@@ -3,7 +3,7 @@
 """Small tokenizers of many kinds, trained by Hugging Face's `tokenizers`, and the ids it gives them: tokenizers/NAME.json, with what is
 expected of texts.json in NAME.expected.json. Also compares the two programs on random text.
 
-Needs tokenizers (made with 0.23.3) and, to train on, Debian's dict-gcide.
+Needs tokenizers (made with 0.23.3), sentencepiece, protobuf and, to train on, Debian's dict-gcide.
     ./tokenizer_suite.py write [--gyrfalcon PROGRAM] [NAME ...]      the files, or some; with PROGRAM also `ours`, a vocabulary that it trained
     ./tokenizer_suite.py compare PROGRAM [--strings N] [--seed S] [--characters] [TOKENIZER.json ...]
 """
@@ -16,7 +16,9 @@ import subprocess
 import sys
 import tempfile
 
+import sentencepiece
 import tokenizers
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 FOLDER = pathlib.Path(__file__).parent / "tokenizers"
@@ -189,6 +191,53 @@ def configurations():
                                    decoders.Replace(Regex("[aeiou]{2}"), "*"), decoders.Strip(" ", 2, 0)])
     yield "decoding", t
     yield from word_piece_configurations(lines)
+    yield from unigram_configurations(lines)
+
+
+# What becomes of sequences of characters: longer beside shorter ones, of several characters, of nothing, and more than there was.
+MAPPED = {"\u00a0": " ", "\u3000": " ", "\t": " ", "\n": " ", "\r": " ", "\ufb01": "fi", "\ufb03": "ffi", "\uff21": "A", "\u2026": "...", "\u00bd": "1/2",
+          "e\u0301": "\u00e9", "n\u0303": "\u00f1", "q": "Q", "q\u0308": "\u00f6", "o\u0308": "\u00f6", "\u200b": "", "\u2019": "'", "\U0001f600": ":)", "\u1112\u1161": "\ud558"}
+
+
+def character_map(rules):
+    """SentencePiece's own compilation of these."""
+    with tempfile.TemporaryDirectory() as folder:
+        text, table, model = (pathlib.Path(folder, name) for name in ("text", "rules.tsv", "model"))
+        text.write_text("some words to learn from\n" * 50)
+        codes = lambda s: " ".join(f"{ord(c):X}" for c in s)  # noqa: E731
+        table.write_text("".join(f"{codes(a)}\t{codes(b)}\n" for a, b in rules.items()))
+        sentencepiece.SentencePieceTrainer.train(input=str(text), model_prefix=str(model), vocab_size=20, hard_vocab_limit=False, normalization_rule_tsv=str(table),
+                                                 minloglevel=2)
+        proto = sentencepiece_model_pb2.ModelProto()
+        proto.ParseFromString(pathlib.Path(f"{model}.model").read_bytes())
+        return proto.normalizer_spec.precompiled_charsmap
+
+
+def unigram(lines, vocab, pre_tokenizer, normalizer=None):
+    t = Tokenizer(models.Unigram())
+    if normalizer:
+        t.normalizer = normalizer
+    t.pre_tokenizer = pre_tokenizer
+    t.train_from_iterator(lines, trainers.UnigramTrainer(vocab_size=vocab, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False))
+    return t
+
+
+def unigram_configurations(lines):
+    marks = pre_tokenizers.Metaspace(prepend_scheme="always")
+    t = unigram(lines, 900, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), marks]), normalizers.Precompiled(character_map(MAPPED)))
+    t.post_processor = template(t, "$A </s>", "</s>")
+    t.decoder = decoders.Metaspace(prepend_scheme="always")
+    t.add_special_tokens([AddedToken("<extra_id_1>", lstrip=True, rstrip=True), "<extra_id_0>"])
+    yield "t5", t
+
+    # Bytes in place of the unknown, where all of them are tokens; pieces that are not cut at marks.
+    t = unigram(lines, 500, pre_tokenizers.Metaspace(replacement="_", prepend_scheme="never", split=False),
+                normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.NFKC()]))
+    t.decoder = decoders.Metaspace(replacement="_", prepend_scheme="never")
+    file = json.loads(t.to_str())
+    file["model"]["byte_fallback"] = True
+    file["model"]["vocab"] += [[f"<0x{b:02X}>", -20.0] for b in (0xC3, 0xA9, 0xAF, 0xE2, 0x82, 0xAC)]
+    yield "unigram_bytes", Tokenizer.from_str(json.dumps(file))
 
 
 def word_piece_configurations(lines):

@@ -308,7 +308,7 @@ TEST(tokenizer, refuses_by_name_what_it_cannot_do) {
     EXPECT_NE(message.find(name), std::string::npos) << message;
     EXPECT_NE(message.find(path.string()), std::string::npos) << message;
   };
-  refused([](json& f) { f["model"]["type"] = "Unigram"; }, "'Unigram' is not supported; supported are BPE, WordPiece");
+  refused([](json& f) { f["model"]["type"] = "WordLevel"; }, "'WordLevel' is not supported; supported are BPE, WordPiece, Unigram");
   const auto pieces = [&](const std::function<void(json&)>& change, const std::string& name) {
     refused([&](json& f) { f = word_piece_file(), change(f); }, name);
   };
@@ -317,11 +317,11 @@ TEST(tokenizer, refuses_by_name_what_it_cannot_do) {
   pieces([](json& f) { f["model"]["continuing_subword_prefix"] = 2; }, "model.continuing_subword_prefix");
   pieces([](json& f) { f["model"]["max_input_chars_per_word"] = -1; }, "model.max_input_chars_per_word");
   pieces([](json& f) { f["pre_tokenizer"] = {{"type", "ByteLevel"}}; }, "letters stand for bytes");
-  pieces([](json& f) { f["decoder"] = {{"type", "ByteLevel"}}; }, "word pieces are text");
+  pieces([](json& f) { f["decoder"] = {{"type", "ByteLevel"}}; }, "tokens of this model are text");
   pieces([](json& f) { f["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}}; }, "has no 'cleanup'");
   pieces([](json& f) { f["normalizer"].erase("clean_text"); }, "has no 'clean_text'");
   pieces([](json& f) { f["normalizer"]["strip_accents"] = "no"; }, "'strip_accents' is string");
-  refused([](json& f) { f["normalizer"] = {{"type", "Precompiled"}}; }, "normalizer: 'Precompiled'");
+  refused([](json& f) { f["normalizer"] = {{"type", "Nmt"}}; }, "normalizer: 'Nmt'");
   refused(
       [](json& f) {
         f["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Nmt"}}}}};
@@ -329,7 +329,7 @@ TEST(tokenizer, refuses_by_name_what_it_cannot_do) {
       "normalizer.normalizers[1]: 'Nmt'");
   refused([](json& f) { f["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", "x*"}}}, {"content", "y"}}; }, "nothing at all");
   refused([](json& f) { f["version"] = "2.0"; }, "version");
-  refused([](json& f) { f["pre_tokenizer"] = {{"type", "Metaspace"}}; }, "Metaspace");
+  refused([](json& f) { f["pre_tokenizer"] = {{"type", "UnicodeScripts"}}; }, "UnicodeScripts");
   refused([](json& f) { f["pre_tokenizer"]["add_prefix_space"] = "yes"; }, "add_prefix_space");
   refused([](json& f) { f["pre_tokenizer"] = {{"type", "Digits"}}; }, "byte-level");
   refused(
@@ -366,7 +366,7 @@ TEST(tokenizer, refuses_by_name_what_it_cannot_do) {
   regex("a)", "')'");
   regex("\\", "backslash");
   regex("[a", "not closed");
-  refused([](json& f) { f["decoder"]["type"] = "Metaspace"; }, "Metaspace");
+  refused([](json& f) { f["decoder"]["type"] = "BPEDecoder"; }, "BPEDecoder");
   refused([](json& f) { f["post_processor"] = {{"type", "Odd"}}; }, "Odd");
   refused([](json& f) { f["truncation"] = {{"max_length", 5}}; }, "truncation");
   refused([](json& f) { f["model"]["dropout"] = 0.1; }, "dropout");

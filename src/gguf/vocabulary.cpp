@@ -175,6 +175,7 @@ std::string split_rule_of(const Vocabulary& v) {
 void put_vocabulary(const VocabularySource& s, Index vocab_size, Keys& keys, const Note& note) {
   const Vocabulary& v = s.tokenizer.vocabulary();
   require(!v.word_pieces, Exit::data, "{}: is of word pieces, which no decoder of llama.cpp has; --no-tokenizer writes the model without it", s.name);
+  require(!v.unigram, Exit::data, "{}: is of model Unigram, which is not written; --no-tokenizer writes the model without it", s.name);
   require(s.tokenizer.size() <= vocab_size, Exit::data, "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?",
           s.name, s.tokenizer.size(), vocab_size);
   const std::string rule = s.rule.empty() ? split_rule_of(v) : s.rule;

@@ -80,6 +80,9 @@ std::string Decoder::decode(std::vector<std::string> tokens) const {
       case Kind::spaces:
         for (std::size_t t = 1; t < tokens.size(); ++t) tokens[t].insert(tokens[t].begin(), ' ');
         break;
+      case Kind::marks:
+        for (std::size_t t = 0; t < tokens.size(); ++t) tokens[t] = with_all(std::move(tokens[t]), what.text, t == 0 && what.left > 0 ? "" : " ");
+        break;
       case Kind::clean_up:
         for (std::string& token : tokens) token = cleaned_up(std::move(token));
         break;

@@ -13,12 +13,12 @@ namespace gyr {
 struct DecoderStep {
   // byte_level joins the tokens and turns letters of the byte alphabet into bytes; fuse joins them; replace and strip change each token;
   // word_pieces takes a prefix from a token that goes on with a word and puts a space before others, clean_up takes away spaces before English
-  // punctuation and contractions; spaces puts one between any two.
-  enum class Kind { byte_level, fuse, replace, strip, word_pieces, clean_up, spaces };
+  // punctuation and contractions; spaces puts one between any two; marks are spaces, but those that were put before the first piece.
+  enum class Kind { byte_level, fuse, replace, strip, word_pieces, clean_up, spaces, marks };
   Kind kind;
   std::string pattern;              // of replace: PCRE2's syntax
-  std::string text;                 // of replace: what is put there; of strip: the character that goes; of word_pieces: the prefix
-  std::size_t left = 0, right = 0;  // of strip: how many at most
+  std::string text;                 // of replace: what is put there; of strip: the character that goes; of word_pieces: the prefix; of marks: one
+  std::size_t left = 0, right = 0;  // of strip: how many at most; of marks: whether the first token's go
 };
 
 class Decoder {

@@ -130,8 +130,9 @@ std::string replaced(std::string_view text, const Pattern& pattern, std::string_
 
 Normalizer::Normalizer(const std::vector<NormalizerStep>& steps) {
   for (const NormalizerStep& step : steps) {
-    steps_.push_back({step, std::nullopt});
+    steps_.push_back({step, std::nullopt, std::nullopt});
     if (step.kind == Kind::replace) steps_.back().pattern.emplace(step.pattern, step.pattern);
+    if (step.kind == Kind::map) steps_.back().map.emplace(step.text);
   }
 }
 
@@ -161,6 +162,7 @@ void Normalizer::apply(std::string& text, Pattern::Scratch& scratch) const {
       case Kind::prepend:
         if (!text.empty()) text.insert(0, what.text);
         break;
+      case Kind::map: text = step.map->apply(text); break;
       case Kind::replace: text = replaced(text, *step.pattern, what.text, scratch); break;
     }
     check_growth(size, text.size());

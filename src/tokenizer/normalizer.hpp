@@ -7,22 +7,23 @@
 #include <string_view>
 #include <vector>
 
+#include "src/tokenizer/character_map.hpp"
 #include "src/tokenizer/pattern.hpp"
 
 namespace gyr {
 
 struct NormalizerStep {
   // clean, part_han and strip_nonspacing are parts of BertNormalizer.
-  enum class Kind { nfc, nfd, nfkc, nfkd, lowercase, strip_accents, strip, prepend, replace, clean, part_han, strip_nonspacing };
+  enum class Kind { nfc, nfd, nfkc, nfkd, lowercase, strip_accents, strip, prepend, replace, clean, part_han, strip_nonspacing, map };
   Kind kind;
   std::string pattern;               // of replace: PCRE2's syntax
-  std::string text;                  // of prepend and replace: what is put there
+  std::string text;                  // of prepend and replace: what is put there; of map: its bytes (character_map.hpp)
   bool left = false, right = false;  // of strip: where white space goes
 };
 
 class Normalizer {
  public:
-  // Exit::data when a pattern does not compile.
+  // Exit::data when a pattern does not compile, or a map is none.
   explicit Normalizer(const std::vector<NormalizerStep>& steps);
 
   bool empty() const { return steps_.empty(); }
@@ -35,6 +36,7 @@ class Normalizer {
   struct Step {
     NormalizerStep what;
     std::optional<Pattern> pattern;
+    std::optional<CharacterMap> map;
   };
   std::vector<Step> steps_;
 };

@@ -84,6 +84,16 @@ void Splitter::look(const Step& step, std::string_view subject, Scratch& scratch
     case By::number: return visit_characters(subject, is_number, note);
     case By::punctuation: return visit_characters(subject, is_punctuation, note);
     case By::white_space: return visit_characters(subject, is_white_space, note);
+    case By::mark: {
+      std::size_t done = 0;
+      for (std::size_t at = subject.find(step.what.mark); at != subject.npos; at = subject.find(step.what.mark, done)) {
+        if (done < at) note(done, at, false);
+        done = at + step.what.mark.size();
+        note(at, done, true);
+      }
+      if (done < subject.size()) note(done, subject.size(), false);
+      return;
+    }
     case By::space: break;
   }
 }
@@ -113,6 +123,22 @@ void Splitter::put_spaces(Scratch& scratch) {
   scratch.text = scratch.with_spaces;
 }
 
+void Splitter::put_marks(const SplitStep& step, Scratch& scratch) {
+  std::string text;
+  text.reserve(scratch.text.size() + step.mark.size() * (1 + scratch.pieces.size()));
+  for (Piece& piece : scratch.pieces) {
+    const std::size_t begin = text.size();
+    const std::string_view from = scratch.text.substr(piece.begin, piece.end - piece.begin);
+    if (step.before_pieces && from[0] != ' ' && !from.starts_with(step.mark)) text += step.mark;
+    for (const char c : from)
+      if (c == ' ') text += step.mark;
+      else text += c;
+    piece = {begin, text.size()};
+  }
+  scratch.with_spaces = std::move(text);
+  scratch.text = scratch.with_spaces;
+}
+
 void Splitter::split(std::string_view text, Scratch& scratch) const {
   scratch.text = text;
   scratch.pieces.clear();
@@ -125,6 +151,11 @@ void Splitter::split(std::string_view text, Scratch& scratch) const {
       put_spaces(scratch);
       scratch.older = with_stand_ins(scratch.text);
       continue;
+    }
+    if (step.what.by == By::mark) {
+      put_marks(step.what, scratch);
+      scratch.older = with_stand_ins(scratch.text);
+      if (!step.what.before_marks) continue;
     }
     const bool older = step.what.by == By::pattern && !step.what.on_letters && scratch.older;
     const std::string_view subject = older ? std::string_view(*scratch.older) : scratch.text;

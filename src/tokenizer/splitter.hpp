@@ -20,8 +20,9 @@ inline constexpr std::string_view gpt2_pattern = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}
 
 struct SplitStep {
   // What a step looks for: matches of a pattern, or characters of a kind (characters.hpp). `space` instead puts a space before every
-  // piece that does not begin with one.
-  enum class By { pattern, number, punctuation, white_space, space };
+  // piece that does not begin with one; `mark` puts a mark in place of spaces, and before every piece that does not begin with one, and cuts before
+  // each.
+  enum class By { pattern, number, punctuation, white_space, space, mark };
   // What becomes of what it finds (D) beside the rest (x), in x D D x: x|D|D|x, x|x, xD|D|x, x|D|Dx, x|DD|x.
   enum class Behavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
@@ -29,7 +30,9 @@ struct SplitStep {
   bool on_letters = false;  // looks at the byte alphabet (byte_alphabet.hpp) instead of the text
   By by = By::pattern;
   Behavior behavior = Behavior::isolated;
-  bool invert = false;  // the rest is found, and what is found is the rest
+  bool invert = false;                             // the rest is found, and what is found is the rest
+  std::string mark = {};                           // one character
+  bool before_pieces = true, before_marks = true;  // whether marks are put there, and pieces cut there
 };
 
 // Applies steps in order, each inside the pieces of the one before.
@@ -69,6 +72,7 @@ class Splitter {
  private:
   struct Step;
   static void put_spaces(Scratch& scratch);
+  static void put_marks(const SplitStep& step, Scratch& scratch);
   static void look(const Step& step, std::string_view subject, Scratch& scratch);
   static void look_at_letters(const Step& step, std::string_view subject, Scratch& scratch);
   std::vector<Step> steps_;

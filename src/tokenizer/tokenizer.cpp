@@ -61,6 +61,7 @@ struct Workspace {
   PieceCache cache;
   PieceMerger merger;
   std::vector<std::int32_t> symbols;
+  std::vector<Unigram::Part> parts;
 };
 
 }  // namespace
@@ -85,6 +86,7 @@ struct Tokenizer::State {
   std::vector<std::string> spelling_of;    // [id] of added tokens, as the decoder sees them
   std::deque<std::string> bytes_of_added;  // of those that the model has too, as it spells them
   std::optional<WordPieces> word_pieces;
+  std::optional<Unigram> unigram;
   AddedMatcher raw, normalized;  // added tokens looked for before and after normalizing
   std::mutex mutex;
   std::vector<std::unique_ptr<Workspace>> idle;  // workspaces no thread is using
@@ -94,9 +96,10 @@ struct Tokenizer::State {
   void take_tokens();
   void take_merges();
   void take_bytes();
+  void take_scores();
   // How the file spells a token and its bytes.
-  std::string spelt(const std::string& bytes) const { return word_pieces ? bytes : to_letters(bytes); }
-  std::string unspelt(const std::string& spelling) const { return word_pieces ? spelling : bytes_of_spelling(spelling); }
+  std::string spelt(const std::string& bytes) const { return vocabulary.of_text() ? bytes : to_letters(bytes); }
+  std::string unspelt(const std::string& spelling) const { return vocabulary.of_text() ? spelling : bytes_of_spelling(spelling); }
   Symbols symbols_for(int byte) const;
   bool known(std::int32_t id) const {
     return id >= 0 && std::size_t(id) < vocabulary.tokens.size() && vocabulary.tokens[std::size_t(id)].has_value();
@@ -105,6 +108,8 @@ struct Tokenizer::State {
   void first_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const;
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids, Workspace& work) const;
   void merge_piece(std::string_view piece, Workspace& work) const;
+  void cut_piece(std::string_view piece, Workspace& work) const;
+  void append_unknown(std::string_view text, std::vector<std::int32_t>& symbols) const;
   void encode_text(std::string_view text, std::vector<std::int32_t>& ids, Workspace& work) const;
   void encode_part(std::string_view text, bool specials, std::vector<std::int32_t>& ids, Workspace& work) const;
   void encode_valid(std::string_view text, bool specials, std::vector<std::int32_t>& ids, Workspace& work) const;
@@ -135,8 +140,9 @@ Tokenizer::State::State(Vocabulary v)
   take_added();
   take_tokens();
   take_merges();
-  if (word_pieces) require(vocabulary.unknown.has_value(), Exit::data, "word pieces need an unknown token");
+  if (vocabulary.of_text()) require(vocabulary.unknown.has_value(), Exit::data, "a vocabulary of text needs an unknown token");
   else take_bytes();
+  if (vocabulary.unigram) take_scores();
   for (const Template& t : vocabulary.templates)
     for (const auto* ids : {&t.before, &t.after})
       for (const std::int32_t id : *ids) require(known(id), Exit::data, "the post-processor adds id {}, which no token has", id);
@@ -147,6 +153,14 @@ void Tokenizer::State::take_bytes() {
     symbols_of[std::size_t(byte)] = symbols_for(byte);
     lacking += !symbols_of[std::size_t(byte)].own;
   }
+}
+
+void Tokenizer::State::take_scores() {
+  const std::vector<double>& scores = vocabulary.unigram->scores;
+  std::vector<Unigram::Token> tokens;
+  for (const auto& [spelling, id] : id_of_token)
+    if (std::size_t(id) < scores.size()) tokens.push_back({spelling, id, scores[std::size_t(id)]});
+  unigram.emplace(std::move(tokens));
 }
 
 void Tokenizer::State::take_added() {
@@ -175,7 +189,7 @@ void Tokenizer::State::take_tokens() {
     if (!tokens[id]) continue;
     std::string_view bytes = *tokens[id];
     if (const AddedToken* token = added[id]) {
-      auto own = word_pieces ? std::optional(token->content) : from_letters(token->content);
+      auto own = vocabulary.of_text() ? std::optional(token->content) : from_letters(token->content);
       if (!token->in_model || !own) continue;  // no merge and no piece can make it
       bytes = bytes_of_added.emplace_back(std::move(*own));
     }
@@ -244,6 +258,27 @@ void Tokenizer::State::first_symbols(std::string_view piece, std::vector<std::in
   if (waiting) symbols.push_back(*vocabulary.unknown);
 }
 
+// What no token stands for: those of its bytes where all of these have one, or the unknown token.
+void Tokenizer::State::append_unknown(std::string_view text, std::vector<std::int32_t>& symbols) const {
+  const std::size_t before = symbols.size();
+  for (std::size_t i = 0; i < text.size() && vocabulary.byte_fallback; ++i) {
+    const auto token = id_of_token.find(fmt::format("<0x{:02X}>", unsigned(static_cast<unsigned char>(text[i]))));
+    if (token == id_of_token.end()) break;
+    symbols.push_back(token->second);
+  }
+  if (symbols.size() == before + text.size()) return;
+  symbols.resize(before);
+  symbols.push_back(*vocabulary.unknown);
+}
+
+void Tokenizer::State::cut_piece(std::string_view piece, Workspace& work) const {
+  if (valid_utf8_prefix(piece) < piece.size()) return append_unknown(piece, work.symbols);
+  unigram->cut(piece, work.parts);
+  for (const Unigram::Part& part : work.parts)
+    if (part.id >= 0) work.symbols.push_back(part.id);
+    else append_unknown(piece.substr(part.begin, part.end - part.begin), work.symbols);
+}
+
 // Leaves the ids of `piece` in work.symbols.
 void Tokenizer::State::merge_piece(std::string_view piece, Workspace& work) const {
   work.symbols.clear();
@@ -251,6 +286,7 @@ void Tokenizer::State::merge_piece(std::string_view piece, Workspace& work) cons
     if (!word_pieces->cut(piece, work.symbols)) work.symbols.push_back(*vocabulary.unknown);
     return;
   }
+  if (unigram) return cut_piece(piece, work);
   if (vocabulary.ignore_merges) {
     if (const auto whole = id_of_token.find(piece); whole != id_of_token.end()) {
       work.symbols.push_back(whole->second);
@@ -347,6 +383,14 @@ std::vector<std::uint8_t> Tokenizer::word_begins(std::span<const std::int32_t> i
     for (std::size_t t = 1; t < ids.size() && !rule->prefix.empty(); ++t)
       begins[t] = !state_->known(ids[t]) || state_->added[std::size_t(ids[t])] ||
                   !state_->word_pieces->goes_on(*state_->vocabulary.tokens[std::size_t(ids[t])]);
+    return begins;
+  }
+  if (state_->unigram) {
+    const auto& split = state_->vocabulary.split;
+    const auto marks = std::find_if(split.begin(), split.end(), [](const SplitStep& step) { return step.by == SplitStep::By::mark; });
+    for (std::size_t t = 1; t < ids.size() && marks != split.end(); ++t)
+      begins[t] =
+          !state_->known(ids[t]) || state_->added[std::size_t(ids[t])] || state_->vocabulary.tokens[std::size_t(ids[t])]->starts_with(marks->mark);
     return begins;
   }
   if (state_->vocabulary.split.empty()) return begins;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text to token ids and back: byte-level byte-pair encoding, lossless on any bytes (Sennrich et al. 2016, Radford et al. 2019), or word pieces, whose
-// tokens are text (word_pieces.hpp).
+// Text to token ids and back: byte-level byte-pair encoding, lossless on any bytes (Sennrich et al. 2016, Radford et al. 2019), or word pieces
+// (word_pieces.hpp) or Unigram (unigram.hpp), whose tokens are text.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "src/tokenizer/decoder.hpp"
 #include "src/tokenizer/normalizer.hpp"
 #include "src/tokenizer/splitter.hpp"
+#include "src/tokenizer/unigram.hpp"
 #include "src/tokenizer/word_pieces.hpp"
 
 namespace gyr {
@@ -36,13 +37,15 @@ struct Vocabulary {
   std::vector<Merge> merges;
   std::vector<AddedToken> added;
   std::optional<WordPieceRule> word_pieces;  // in place of merges; tokens are text, and there is an unknown one
+  std::optional<UnigramRule> unigram;        // the same
   bool ignore_merges = false;                // a piece that is a token becomes that token, whether or not merges lead there
   bool byte_fallback = false;                // a letter without token becomes the tokens "<0xC4>" of its UTF-8 bytes where there are such
   std::optional<std::int32_t> unknown;       // of a byte without token otherwise; without this one it is left out
   bool fuse_unknown = false;                 // several of them in a row become one
   std::vector<NormalizerStep> normalizer;
   std::vector<SplitStep> split;
-  std::vector<Template> templates;  // the first goes innermost
+  std::vector<Template> templates;                         // the first goes innermost
+  bool of_text() const { return word_pieces || unigram; }  // tokens are spelt as they are, not in the byte alphabet
   std::vector<DecoderStep> decoder = {{DecoderStep::Kind::byte_level, "", ""}};
   // The JSON that these four were read from, kept for the file.
   std::string normalizer_json = "null", pre_tokenizer_json = "null", post_processor_json = "null";
@@ -66,9 +69,8 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Reads a tokenizer.json of Hugging Face's `tokenizers`: model BPE, byte-level, or WordPiece. Its ids are those of that library (0.23), for any
-  // text. What is not supported, and what two readers may understand differently, is refused by file, place and name. Exit::missing,
-  // Exit::data.
+  // Reads a tokenizer.json of Hugging Face's `tokenizers`: model BPE, byte-level, WordPiece or Unigram. Its ids are those of that library (0.23), for
+  // any text. What is not supported, and what two readers may understand differently, is refused by file, place and name. Exit::missing, Exit::data.
   static Tokenizer load(const std::filesystem::path& json);
   // The same from the text of such a file, which messages call `name`.
   static Tokenizer parse(std::string_view json, const std::string& name);
@@ -90,7 +92,8 @@ class Tokenizer {
   std::string decode(std::span<const std::int32_t> ids, Shown shown = Shown::all) const;
 
   // 1 where a token begins a word: a piece of what these tokens spell, as the rule cuts it in which tokens are merged, or a word piece without
-  // prefix. All 1 where there is no such rule or it changes the text, or no prefix. None of them may be special.
+  // prefix, or one of Unigram with the mark that words have. All 1 where there is no such rule or it changes the text, or no prefix. None of them may
+  // be special.
   std::vector<std::uint8_t> word_begins(std::span<const std::int32_t> ids) const;
 
   // How many of the 256 bytes have no token of their own in a byte-level vocabulary: such bytes of a text cannot be told from its ids.

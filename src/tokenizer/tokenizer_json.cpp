@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tokenizer.json, the format of Hugging Face's `tokenizers`, read with suspicion and written plainly.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -237,7 +238,8 @@ class Reader {
  private:
   void read_model(const Node& model, const Lists& lists) {
     const std::string type = model.has("type") ? model.type() : model.has("max_input_chars_per_word") ? "WordPiece" : "BPE";
-    model.check(type == "BPE" || type == "WordPiece", "'{}' is not supported; supported are BPE, WordPiece", type);
+    model.check(type == "BPE" || type == "WordPiece" || type == "Unigram", "'{}' is not supported; supported are BPE, WordPiece, Unigram", type);
+    if (type == "Unigram") return read_unigram(model);
     if (type == "BPE") check_pairs(model);
     else read_word_pieces(model);
     read_tokens(model["vocab"], lists);
@@ -250,6 +252,30 @@ class Reader {
     WordPieceRule& rule = result_.word_pieces.emplace();
     if (model.has("continuing_subword_prefix")) rule.prefix = model["continuing_subword_prefix"].string();
     if (model.has("max_input_chars_per_word")) rule.most_characters = model["max_input_chars_per_word"].number(max_file_bytes);
+  }
+
+  // Ids are the places of tokens in the list.
+  void read_unigram(const Node& model) {
+    UnigramRule& rule = result_.unigram.emplace();
+    result_.byte_fallback = model.flag("byte_fallback", false);
+    const Node vocab = model["vocab"];
+    const std::vector<Node> tokens = vocab.list();
+    vocab.check(std::int64_t(tokens.size()) <= max_vocabulary, "more than {} tokens", max_vocabulary);
+    for (const Node& token : tokens) {
+      const std::vector<Node> parts = token.list();
+      token.check(parts.size() == 2 && parts[1].value().is_number(), "is not a token and its score");
+      const std::string spelling = parts[0].string();
+      const double score = parts[1].value().get<double>();
+      token.check(!spelling.empty(), "is an empty token");
+      token.check(std::isfinite(score), "has a score that is no number");
+      place(token, spelling, std::int32_t(rule.scores.size()));
+      rule.scores.push_back(score);
+    }
+    model_tokens_ = std::int64_t(tokens.size());
+    model.check(model.has("unk_id"), "has no 'unk_id'");
+    const std::int64_t unknown = model["unk_id"].number(max_vocabulary);
+    model["unk_id"].check(unknown < model_tokens_, "is {}, and there are {} tokens", unknown, model_tokens_);
+    result_.unknown = std::int32_t(unknown);
   }
 
   void check_pairs(const Node& model) {
@@ -334,7 +360,7 @@ class Reader {
     result_.tokens.resize(spellings_.size());
     for (std::size_t id = 0; id < spellings_.size(); ++id) {
       if (!spellings_[id]) continue;
-      if (result_.word_pieces) result_.tokens[id] = *spellings_[id];
+      if (result_.of_text()) result_.tokens[id] = *spellings_[id];
       else result_.tokens[id] = added_.contains(std::int32_t(id)) ? bytes_of_spelling(*spellings_[id]) : from_letters(*spellings_[id]);
       root.check(result_.tokens[id].has_value(), "model.vocab: token {} '{}' is not spelt in the byte alphabet: not a byte-level vocabulary", id,
                  *spellings_[id]);
@@ -373,6 +399,11 @@ class Reader {
       for (const Node& part : entry["normalizers"].list()) add_normalizer(part);
     } else if (type == "BertNormalizer") {
       add_bert_normalizer(entry);
+    } else if (type == "Precompiled") {
+      std::string bytes;
+      entry["precompiled_charsmap"].check(from_base64(entry["precompiled_charsmap"].string(), bytes), "is not base64");
+      entry["precompiled_charsmap"].naming([&] { return CharacterMap(bytes); });
+      result_.normalizer.push_back({Kind::map, {}, bytes});
     } else if (type == "Strip") {
       result_.normalizer.push_back({Kind::strip, {}, {}, entry.flag("strip_left"), entry.flag("strip_right")});
     } else if (type == "Prepend") {
@@ -383,7 +414,7 @@ class Reader {
       entry["pattern"].check(!Pattern(pcre, pcre).may_be_empty(), "can match nothing at all");
       result_.normalizer.push_back({Kind::replace, pcre, entry["content"].string()});
     } else {
-      entry.refuse("Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace, BertNormalizer");
+      entry.refuse("Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace, BertNormalizer, Precompiled");
     }
   }
 
@@ -417,12 +448,12 @@ class Reader {
   }
 
   void read_pre_tokenizer(const Node& root) {
-    const bool pieces = result_.word_pieces.has_value();
-    if (pieces && !root.has("pre_tokenizer")) return;
+    const bool text = result_.of_text();
+    if (text && !root.has("pre_tokenizer")) return;
     const Node entry = root["pre_tokenizer"];
     result_.pre_tokenizer_json = entry.dump();
     add_pre_tokenizer(entry);
-    if (pieces) entry.check(!on_letters_, "has ByteLevel: word pieces are text, and its letters stand for bytes");
+    if (text) entry.check(!on_letters_, "has ByteLevel: tokens of this model are text, and its letters stand for bytes");
     else entry.check(on_letters_, "has no ByteLevel: vocabularies of model BPE are supported where they are byte-level");
   }
 
@@ -451,9 +482,27 @@ class Reader {
       step(By::white_space, Behavior::removed);
     } else if (type == "Split") {
       step(By::pattern, behavior(entry), pattern(entry), entry.flag("invert"));
+    } else if (type == "Metaspace") {
+      step(By::mark, Behavior::merged_with_next);
+      SplitStep& marks = result_.split.back();
+      marks.mark = mark(entry), marks.before_pieces = marked_before(entry), marks.before_marks = entry.flag("split", true);
     } else {
-      entry.refuse("Sequence, ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, BertPreTokenizer");
+      entry.refuse("Sequence, ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, BertPreTokenizer, Metaspace");
     }
+  }
+
+  static std::string mark(const Node& entry) {
+    const std::string c = entry["replacement"].string();
+    entry["replacement"].check(!c.empty() && character_at(c, 0).length == c.size(), "is '{}', not one character", c);
+    return c;
+  }
+
+  // Older files say add_prefix_space.
+  static bool marked_before(const Node& entry) {
+    if (!entry.has("prepend_scheme")) return entry.flag("add_prefix_space", true);
+    const std::string scheme = entry["prepend_scheme"].string();
+    entry["prepend_scheme"].check(scheme == "always" || scheme == "never", "'{}' is not supported; supported are always, never", scheme);
+    return scheme == "always";
   }
 
   void read_post_processor(const Node& entry) {
@@ -502,8 +551,8 @@ class Reader {
   }
 
   void read_decoder(const Node& root) {
-    const bool pieces = result_.word_pieces.has_value();
-    if (pieces && !root.has("decoder")) {
+    const bool text = result_.of_text();
+    if (text && !root.has("decoder")) {
       result_.decoder = {{DecoderStep::Kind::spaces, {}, {}}};
       result_.decoder_json = "null";
       return;
@@ -514,7 +563,7 @@ class Reader {
     add_decoder(entry);
     const auto levels = std::count_if(result_.decoder.begin(), result_.decoder.end(),
                                       [](const DecoderStep& step) { return step.kind == DecoderStep::Kind::byte_level; });
-    if (pieces) entry.check(levels == 0, "has {} ByteLevel steps, and word pieces are text", levels);
+    if (text) entry.check(levels == 0, "has {} ByteLevel steps, and tokens of this model are text", levels);
     else entry.check(levels == 1, "has {} ByteLevel steps; a byte-level vocabulary needs one", levels);
   }
 
@@ -529,6 +578,8 @@ class Reader {
       result_.decoder.push_back({Kind::fuse, {}, {}});
     } else if (type == "Replace") {
       result_.decoder.push_back({Kind::replace, pattern(entry), entry["content"].string()});
+    } else if (type == "Metaspace") {
+      result_.decoder.push_back({Kind::marks, {}, mark(entry), marked_before(entry)});
     } else if (type == "WordPiece") {
       result_.decoder.push_back({Kind::word_pieces, {}, entry["prefix"].string()});
       if (entry.flag("cleanup")) result_.decoder.push_back({Kind::clean_up, {}, {}});
@@ -538,7 +589,7 @@ class Reader {
       const auto count = [&](const char* name) { return std::size_t(entry[name].number(1 << 20)); };
       result_.decoder.push_back({Kind::strip, {}, c, count("start"), count("stop")});
     } else {
-      entry.refuse("Sequence, ByteLevel, Fuse, Replace, Strip, WordPiece");
+      entry.refuse("Sequence, ByteLevel, Fuse, Replace, Strip, WordPiece, Metaspace");
     }
   }
 
@@ -559,6 +610,7 @@ ordered_json written_model(const Vocabulary& v, const std::vector<std::string>& 
             {"unk_token", unknown},
             {"continuing_subword_prefix", v.word_pieces->prefix},
             {"max_input_chars_per_word", v.word_pieces->most_characters}};
+  if (v.unigram) return {{"type", "Unigram"}, {"unk_id", *v.unknown}, {"byte_fallback", v.byte_fallback}};
   return {{"type", "BPE"},
           {"dropout", nullptr},
           {"unk_token", unknown},
@@ -603,7 +655,7 @@ Tokenizer Tokenizer::parse(std::string_view text, const std::string& name) {
 void Tokenizer::save(const std::filesystem::path& path) const {
   const Vocabulary& v = vocabulary();
   std::vector<std::string> letters(v.tokens.size());
-  for (std::size_t id = 0; id < letters.size(); ++id) letters[id] = v.word_pieces ? v.tokens[id].value_or("") : to_letters(v.tokens[id].value_or(""));
+  for (std::size_t id = 0; id < letters.size(); ++id) letters[id] = v.of_text() ? v.tokens[id].value_or("") : to_letters(v.tokens[id].value_or(""));
   std::vector<bool> in_model(v.tokens.size());
   for (std::size_t id = 0; id < in_model.size(); ++id) in_model[id] = v.tokens[id].has_value();
   auto added = ordered_json::array();
@@ -632,8 +684,14 @@ void Tokenizer::save(const std::filesystem::path& path) const {
   file["post_processor"] = ordered_json::parse(v.post_processor_json);
   file["decoder"] = ordered_json::parse(v.decoder_json);
   file["model"] = written_model(v, letters);
-  file["model"]["vocab"] = std::move(vocab);
-  if (!v.word_pieces) file["model"]["merges"] = written_merges(v, letters);
+  if (v.unigram) {
+    auto scored = ordered_json::array();
+    for (std::size_t id = 0; id < v.unigram->scores.size(); ++id) scored.push_back({letters[id], v.unigram->scores[id]});
+    file["model"]["vocab"] = std::move(scored);
+  } else {
+    file["model"]["vocab"] = std::move(vocab);
+  }
+  if (!v.of_text()) file["model"]["merges"] = written_merges(v, letters);
   OutputFile out(path);
   out.append(file.dump(1));
   out.append("\n");
