@@ -30,6 +30,19 @@ std::vector<std::string> read_classes(Section& s, const Objective* otherwise) {
   return number > 0 && number != Index(names.size()) ? numbered_classes(number) : names;
 }
 
+std::vector<Record> ClassObjective::predict(const SampleView& s, const Labelled& l, std::span<const RowScore> scores) const {
+  std::vector<Record> records;
+  for (const TextSpan& text : s.texts)
+    for (Index r = text.first; r < std::min(text.first + text.count, Index(l.labels.size())); ++r)
+      if (l.labels[r] != ignored_label)
+        records.push_back({{"text", Index(text.number)},
+                           {"token", r - text.first},
+                           {"class", names_.at(std::size_t(scores[r].likeliest))},
+                           {"label", names_.at(std::size_t(l.labels[r]))},
+                           {"loss", scores[r].loss}});
+  return records;
+}
+
 ClassFront front_of(const Objective& objective) {
   const auto* const classes = dynamic_cast<const ClassObjective*>(&objective);
   return classes ? classes->front() : ClassFront::usual;

@@ -29,6 +29,9 @@ class ClassObjective : public Objective {
  public:
   ClassObjective(std::vector<std::string> names, ClassFront front) : names_(std::move(names)), front_(front) {}
   const std::vector<std::string>& classes() const override { return names_; }
+  // Of every row with a label: its text and the token of it, the class it was taken for, and its own.
+  bool predicts() const override { return true; }
+  std::vector<Record> predict(const SampleView&, const Labelled&, std::span<const RowScore>) const override;
   ClassFront front() const { return front_; }
 
  private:

@@ -27,6 +27,13 @@ struct Labels {
     Tensor1<const Token> tokens, labels;  // (R)
   };
   std::vector<Ahead> ahead = {};
+  // Where texts are compared (text_pairs.hpp): P pairs. Of ranks that share sequences each has all pairs and its own rows.
+  struct Pairs {
+    Tensor1<const Token> text_of_row;      // (R)
+    Tensor1<const Token> label_of_pair;    // (P)
+    Tensor1<const double> reference = {};  // (2 P)
+  };
+  Pairs pairs = {};
 
   bool are_few() const { return picked.extent(0) > 0; }
 };

@@ -5,15 +5,22 @@
 
 #include <cstdint>
 #include <span>
+#include <variant>
 
 #include "modules/head.hpp"
+#include "modules/text_pairs.hpp"
 
 namespace gyr {
 
-// One sequence as a model meets it: the tokens it reads, and of each the label it is scored by, or ignored_label; and what an encoder reads for it.
+// One sequence as a model meets it: the tokens it reads, and of each the label it is scored by, or ignored_label; what an encoder reads for it; and
+// pairs of its texts, where these are compared.
 struct Labelled {
   std::vector<Token> tokens, labels, source = {};
+  TextPairs pairs = {};
 };
+
+// What a model says of a sample, or of a part of it: names and values, for people and programs.
+using Record = std::vector<std::pair<std::string, std::variant<double, Index, std::string>>>;
 
 // Sample number `number` of a run, for a model of so many tokens.
 struct SampleView {
@@ -25,6 +32,7 @@ struct SampleView {
   std::span<const std::int32_t> positions = {};  // (L + 1) of token t in its document, where those are separate
   std::span<const Token> classes = {};           // (L + 1) of token t, or of the text that begins there, or ignored_label; empty: the data has none
   Token start = 0;                               // that a text begins with behind an encoder
+  std::span<const TextSpan> texts = {};          // in order, where documents are kept whole
 };
 
 class Objective {
@@ -32,6 +40,14 @@ class Objective {
   virtual ~Objective() = default;
   virtual const char* name() const = 0;  // as it is registered
   virtual Labelled label(const SampleView&) const = 0;
+  // What a model says of a sample that label() has labelled, from the scores of its rows, where it predicts more than its loss. Metrics are the means
+  // over all records of the numbers of these names.
+  virtual bool predicts() const { return false; }
+  virtual std::vector<Record> predict(const SampleView&, const Labelled&, std::span<const RowScore>) const { return {}; }
+  virtual std::vector<std::string> metrics() const { return {}; }
+  // Of a sequence of so many tokens: how many pairs of texts the loss compares at most; 0: it compares none. Data are then texts in pairs, and a
+  // loss is a mean over pairs.
+  virtual Index most_pairs(Index /*seq_length*/) const { return 0; }
   // How long text and source are of samples of so many tokens.
   virtual TextLengths lengths(Index tokens) const { return tokens; }
   // Whether there is a source, so that the model must have an encoder.
@@ -77,6 +93,7 @@ struct ObjectiveType {
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned);
 
 std::shared_ptr<const Objective> next_token(const LossTerms&);  // with these added to the loss that it is trained by
+std::shared_ptr<const Objective> preference(double beta);       // which of two texts is preferred
 LossTerms read_loss_terms(Section& train);
 
 // By symbol: those of the model's pattern, and those that its head has.

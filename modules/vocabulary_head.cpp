@@ -65,7 +65,7 @@ void VocabularyHead<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, do
   const Device::Purpose purpose(a.dev, "head: rows x hidden");
   AllRows<T> all(a, "normed, all rows", kept);
   if (labels.are_few() && scale != 0) score_picked(a, all.gather(), labels, scale, sum);
-  else score_all(a, all.gather(), labels.of_rows, scale, sum, each);
+  else score_all(a, all.gather(), {labels.of_rows}, scale, sum, each);
   if (scale != 0) all.reduce();
 }
 
@@ -75,18 +75,24 @@ void VocabularyHead<T>::score_picked(Pass& a, Tensor2<T> h, const Labels& labels
   Scope scope(a.dev.scratch);
   const auto picked = a.scratch<T>("normed, labelled rows", Index(labels.picked.extent(0)), Index(h.extent(1)));
   embedding<T>(a.dev, labels.picked, h, 0, 1, picked);
-  score_all(a, picked, labels.label, scale, sum, nullptr);
+  score_all(a, picked, {labels.label}, scale, sum, nullptr);
   embedding<T>(a.dev, labels.place, picked, 0, 1, h);
 }
 
-// The same of all rows, with the gradient of this rank's part of the vocabulary.
 template <class T>
-void VocabularyHead<T>::score_all(Pass& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
-                                  std::vector<RowScore>* each) {
+auto VocabularyHead<T>::Rows::part(Index first, Index n) const -> Rows {
+  Rows part{rows(labels, first, n)};
+  if (losses.extent(0) > 0) part.losses = rows(losses, first, n);
+  if (divisors.extent(0) > 0) part.divisors = rows(divisors, first, n);
+  return part;
+}
+
+template <class T>
+void VocabularyHead<T>::score_all(Pass& a, Tensor2<T> h, const Rows& given, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
   const Workspace workspace(a.dev.scratch, "loss");
   const auto here = a.dev.scratch.template tensor<double>(1);
   fill<double>(a.dev, here, 0);
-  for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { block_loss(a, rows(h, first, n), rows(labels, first, n), scale, here, each); });
+  for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { block_loss(a, rows(h, first, n), given.part(first, n), scale, here, each); });
   add_in_order(a.dev, here, sum);
 }
 
@@ -99,8 +105,7 @@ void VocabularyHead<T>::logits_of(Pass& a, Tensor2<const T> h, Tensor2<A> logits
 
 // Adds the loss of some rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss; with `each`, also the score of every row.
 template <class T>
-void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum,
-                                   std::vector<RowScore>* each) {
+void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
   const Index n = h.extent(0), columns = columns_here(), first_token = first_column();
   Scope scope(a.dev.scratch);
   auto& scratch = a.dev.scratch;
@@ -108,7 +113,7 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, Tensor1<const Token> l
   auto top = scratch.template tensor<A>(n);
   const LossTerms terms = scale == 0 ? LossTerms{} : terms_;  // what is only measured is the plain loss
   auto sums = scratch.template tensor<A>(terms.sums(), n);
-  auto losses = scratch.template tensor<double>(n);
+  auto losses = given.losses.extent(0) > 0 ? given.losses : scratch.template tensor<double>(n);
   Tensor1<A> found;
   if (told_) found = scratch.template tensor<A>(n);
   logits_of(a, h, logits);
@@ -116,24 +121,33 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, Tensor1<const Token> l
   const Device::Purpose purpose(a.dev, sums_purpose);
   logits_top<A>(a.dev, logits, valid(), top);
   a.tensor.whole().all_reduce(a.dev, top, Reduction::max);
-  logits_sums<A>(a.dev, logits, valid(), top, labels, first_token, sums);
+  logits_sums<A>(a.dev, logits, valid(), top, given.labels, first_token, sums);
   a.tensor.whole().all_reduce(a.dev, flat(sums));
-  cross_entropy<A>(a.dev, sums, top, labels, terms, losses);
+  cross_entropy<A>(a.dev, sums, top, given.labels, terms, losses);
   add_in_order(a.dev, losses, sum);
-  if (scale != 0) {
-    Tensor2<T> dlogits;
-    if constexpr (std::is_same_v<T, A>) dlogits = logits;
-    else dlogits = scratch.template tensor<T>(n, columns);
-    cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, labels, first_token, scale, terms, dlogits, soft_cap_);
-    weights_backward<T>(a.dev, {&w_}, dlogits, h, multiplier_);
-    if (bias_) biases_backward<T>(a.dev, {bias_}, dlogits);
-    linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), h, multiplier_);
-  }
+  if (scale != 0) block_gradient(a, h, logits, top, sums, given, scale);
   if (!each || a.dev.dry_run()) return;
   const auto loss = to_host(a.dev, losses);
   const auto below = to_host(a.dev, rows(flat(sums), n, n));  // the label's logit less the largest
   for (Index r = 0; r < n; ++r) each->push_back({loss[r], -double(below[r])});
-  if (told_) tell(a, logits, top, labels, found, std::span(*each).last(std::size_t(n)));
+  if (told_) tell(a, logits, top, given.labels, found, std::span(*each).last(std::size_t(n)));
+}
+
+template <class T>
+void VocabularyHead<T>::block_gradient(Pass& a, Tensor2<T> h, Tensor2<A> logits, Tensor1<const A> top, Tensor2<const A> sums, const Rows& given,
+                                       double scale) {
+  Tensor2<T> dlogits;
+  if constexpr (std::is_same_v<T, A>) dlogits = logits;
+  else dlogits = a.dev.scratch.template tensor<T>(h.extent(0), columns_here());
+  if (given.divisors.extent(0) > 0) {
+    cross_entropy_backward<A>(a.dev, logits, valid(), top, sums, given.labels, first_column(), scale, terms_, logits, soft_cap_);
+    divide_rows<T>(a.dev, logits, given.divisors, dlogits);
+  } else {
+    cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, given.labels, first_column(), scale, terms_, dlogits, soft_cap_);
+  }
+  weights_backward<T>(a.dev, {&w_}, dlogits, h, multiplier_);
+  if (bias_) biases_backward<T>(a.dev, {bias_}, dlogits);
+  linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), h, multiplier_);
 }
 
 // Of several columns that are the likeliest the first.

@@ -39,6 +39,7 @@ struct Output {
   Parameter* table = nullptr;  // which lies here too
   bool told = false;           // scores name the likeliest column
   double dropped = 0;          // share of the matrix's input
+  double pair_scale = 0;       // of a loss that compares texts, see paired_loss.hpp
 };
 Output output_of_tokens(const ModelConfig&, Parameter* table);
 
@@ -55,13 +56,22 @@ class VocabularyHead : public Head {
   // Of the rows of the stream that a rank keeps: adds the loss of all rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss;
   // with `each`, also the score of every row. Training makes logits of rows alone that may have labels.
   void score(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
+  // Rows that are scored: losses, if given, become theirs, and the gradient of each row's is divided by divisors(r), or 0 where that is 0.
+  struct Rows {
+    Tensor1<const Token> labels;
+    Tensor1<double> losses = {};
+    Tensor1<const A> divisors = {};
+    Rows part(Index first, Index n) const;
+  };
+  // Of all rows, with the gradient of this rank's part of the vocabulary.
+  void score_all(Pass&, Tensor2<T> h, const Rows&, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
   // This rank's columns.
   void logits_of(Pass&, Tensor2<const T> h, Tensor2<A> logits);
 
  private:
   void score_picked(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum);
-  void score_all(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
-  void block_loss(Pass&, Tensor2<T> h, Tensor1<const Token> labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
+  void block_loss(Pass&, Tensor2<T> h, const Rows&, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
+  void block_gradient(Pass&, Tensor2<T> h, Tensor2<A> logits, Tensor1<const A> top, Tensor2<const A> sums, const Rows&, double scale);
 
   void tell(Pass&, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<const Token> labels, Tensor1<A> found, std::span<RowScore> rows);
 
@@ -77,9 +87,9 @@ Parameter& declare_table_of_first_stage(const ModelConfig&, Parameters&);
 Parameter* declare_bias(const Output&, Parameters&);
 
 // With what stands in front of the matrix, declared before it: Front(c, parameters) has forward and backward as FinalNorm has, for the rows of the
-// stream that a rank keeps.
-template <class T, template <class> class Front>
-class FrontedHead : public VocabularyHead<T> {
+// stream that a rank keeps. Base scores them.
+template <class T, template <class> class Front, template <class> class Base = VocabularyHead>
+class FrontedHead : public Base<T> {
  public:
   FrontedHead(const ModelConfig& c, const LossTerms& terms, const Output& output, Parameters& parameters)
       : FrontedHead(c, terms, Front<T>(c, parameters), output, parameters) {}
@@ -105,7 +115,7 @@ class FrontedHead : public VocabularyHead<T> {
 
  private:
   FrontedHead(const ModelConfig& c, const LossTerms& terms, Front<T> front, const Output& output, Parameters& parameters)
-      : VocabularyHead<T>(c, terms, output, declare_bias(output, parameters), parameters), front_(std::move(front)), output_(output.name),
+      : Base<T>(c, terms, output, declare_bias(output, parameters), parameters), front_(std::move(front)), output_(output.name),
         dropped_(output.dropped) {}
 
   static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};

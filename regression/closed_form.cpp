@@ -149,6 +149,8 @@ struct Place {
   }
   // Tokens further ahead that are told here.
   Index depths() const { return last() ? model().objective->depths() : 0; }
+  // Of texts that are compared in a micro-batch, here.
+  Index most_pairs() const { return last() ? tokens.batch * model().objective->most_pairs(tokens.whole_length()) : 0; }
   // Whether a loss is smoothed, or has a z term.
   bool has_terms() const {
     if (const MultiToken* m = multi_token_of(*model().objective)) return m->terms.smoothing > 0 || m->terms.z > 0;
@@ -463,7 +465,8 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   } else {
     reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last() + sums_ahead), p.kept_bytes());
   }
-  const Index sums = p.has_terms() ? 3 : 2, scored = micros * (1 + p.depths());  // a smoothed loss takes one more
+  const Index sums = p.has_terms() ? 3 : 2;                               // a smoothed loss takes one more
+  const Index scored = micros * (1 + p.depths() + (p.most_pairs() > 0));  // rows of pairs are scored twice
   for (Index row = 0; row < p.scored_rows() && p.last(); row += head_block) {
     const Index rows = std::min(head_block, p.scored_rows() - row);
     reduce("tensor", scored, rows * p.wide);
@@ -637,6 +640,7 @@ void context_axis(const Place& p, Ledger& ledger) {
   if (p.pools() && p.last())  // sums and counts of the texts, that a row of any rank may begin
     for (const Index columns : {m.hidden_size, Index(1)})
       add(ledger, "context", Operation::all_reduce, 2 * p.config.micros, p.tokens.batch * p.tokens.whole_length() * columns * p.wide);
+  if (p.most_pairs() > 0) add(ledger, "context", Operation::all_reduce, p.config.micros, 2 * p.most_pairs() * Index(sizeof(double)));
   const MoeConfig& moe = m.moe;
   if (moe.aux_loss > 0 || moe.z_loss > 0)
     add(ledger, "context", Operation::all_reduce, p.config.micros * p.count("E"), p.tokens.batch * moe.experts * p.wide);

@@ -194,6 +194,7 @@ bool sound(const Draw& d) {
   const std::size_t end = m.pattern.find(encoder_end);
   const bool encodes = end != std::string::npos && end > 0 && end + 1 < m.pattern.size();
   if (d.source_length > 0 ? !encodes || d.source_length < least_length(d) : m.pattern.find_first_of(">X") != std::string::npos) return false;
+  if (d.beta > 0 && (!d.packed || d.seq_length < 3)) return false;
   return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 &&
          m.layers() >= d.pipeline * d.chunks && d.seq_length >= least_length(d) && (d.chunks == 1 || d.micros % d.pipeline == 0) &&
          (d.data * d.context) % d.expert == 0 && m.moe.experts % d.expert == 0 && d.attention_ranks < d.tensor &&
@@ -295,6 +296,11 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   draw_extras(extras, d.model);
   Dice ahead(seed, fmt::format("tokens ahead {}", number));
   draw_ahead(ahead, d);
+  if (Dice pairs(seed, fmt::format("pairs {}", number));
+      !d.masked && d.classes == 0 && d.source_length == 0 && d.seq_length > 2 && pairs.chance(0.15)) {
+    d.beta = pairs.real(0.05, 2), d.packed = true;
+    d.ahead.depths = 0, d.terms = {};
+  }
   Dice room(seed, fmt::format("room of experts {}", number));
   if (room.chance(0.5)) d.model.moe.capacity_factor = room.real(0.2, 1.6);
   if (room.chance(0.5)) d.model.moe.drop_policy = DropPolicy::probability;
@@ -317,6 +323,7 @@ Layout Draw::layout() const {
 
 std::shared_ptr<const Objective> Draw::objective() const {
   if (classes > 0) return tagged ? tag(numbered_classes(classes), front) : classify(numbered_classes(classes), pool, front);
+  if (beta > 0) return preference(beta);
   if (masked) return masked_tokens({.share = share, .head_bias = head_bias});
   return ahead.depths > 0 ? multi_token(ahead) : next_token(terms);
 }
@@ -337,6 +344,29 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
   c.seed = 11;
   return c;
 }
+
+namespace {
+// Documents of a sequence that follow each other, two and two, with the labels that the batch has.
+TextPairs pairs_of(const MicroBatch& m, const Objective& objective) {
+  TextPairs all;
+  for (Index b = 0; b < m.batch; ++b) {
+    const auto part = [&](const auto& rows) { return std::vector(rows.begin() + b * m.seq_length, rows.begin() + (b + 1) * m.seq_length); };
+    std::vector<Token> tokens = part(m.tokens);
+    const std::vector<std::int32_t> positions = part(m.positions);
+    std::vector<std::uint8_t> learned{0};
+    for (const Token label : part(m.labels)) learned.push_back(label != ignored_label);
+    std::vector<TextSpan> texts;
+    for (Index t = 0; t < m.seq_length; ++t) {
+      if (positions[t] == 0) texts.push_back({t, 0, Index(texts.size()), -3.0 - double(t % 5)});
+      ++texts.back().count;
+    }
+    ++texts.back().count;  // the token behind the last that is read
+    tokens.push_back(0);
+    all.append(objective.label({tokens, learned, {}, b, m.batch, positions, {}, 0, texts}).pairs);
+  }
+  return all;
+}
+}  // namespace
 
 MicroBatch Draw::batch(Index i) const {
   MicroBatch m = testing::micro_batch(i * micro_batch_size, micro_batch_size, seq_length, model.vocab_size);
@@ -361,6 +391,12 @@ MicroBatch Draw::batch(Index i) const {
     if (r % seq_length == 0) count = 0;
     if (m.labels[r] != ignored_label && ++count > most) m.labels[r] = ignored_label;
   }
+  if (beta > 0 && i == 0)  // a step has a pair
+    for (Index r = 0; r < seq_length; ++r) {
+      m.positions[r] = std::int32_t(r < 2 ? r : r - 2);
+      if (r < 3) m.labels[r] = r == 1 ? ignored_label : m.tokens[r];
+    }
+  if (beta > 0) m.pairs = pairs_of(m, *objective());
   return m;
 }
 
@@ -393,6 +429,7 @@ std::string Draw::text() const {
   if (swap.on) s += fmt::format(", swapping with alpha {}", swap.alpha);
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
   if (ahead.depths > 0) s += fmt::format(", {} tokens ahead by {} counting {:.3}", ahead.depths, ahead.pattern, ahead.weight);
+  if (beta > 0) s += fmt::format(" pairs counting {:.3}", beta);
   if (masked) s += fmt::format(" {} masked tokens{}", share, head_bias ? "" : " head without bias");
   if (classes > 0) s += fmt::format(" {} classes of {}", classes, tagged ? "tokens" : pool == Pool::mean ? "texts by their mean" : "texts");
   if (classes > 0) s += std::array{"", " transformed", " transformed without bias"}[int(front)];
@@ -491,6 +528,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.ahead.pattern = d.ahead.pattern.substr(0, 1); });
   attempt([](Draw& d) { std::fill(d.ahead.pattern.begin(), d.ahead.pattern.end(), '-'); });
   attempt([](Draw& d) { d.masked = false; });
+  attempt([](Draw& d) { d.beta = 0; });
   attempt([](Draw& d) { d.classes = 0; });
   attempt([](Draw& d) { d.tagged = true; });
   attempt([](Draw& d) { d.pool = Pool::first; });

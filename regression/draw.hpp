@@ -34,6 +34,7 @@ struct Draw {
   SwapConfig swap;
   LossTerms terms;                // smoothing, or none
   MultiToken ahead = {0, "", 1};  // tokens further ahead are told ...
+  double beta = 0;                // or pairs of documents are compared; 0: they are not
   bool masked = false;            // the objective is masked tokens ...
   double share = 1;               // ... so many of all, at most
   bool head_bias = true;

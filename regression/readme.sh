@@ -102,6 +102,9 @@ need() {
     *'data build texts.jsonl'*) pairs 200 '{"text": "\1", "label": "bad"}\n{"text": "\2", "label": "good"}' > texts.jsonl ;;
     *'train.objective=classify'*) deck OUT 10 PREFIX "$whole_texts" ;;
     'gyrfalcon eval CKPT '*) checkpoint OUT ;;
+    *'data build pairs.jsonl'*) rm -rf PREFIX* && pairs 200 '{"prompt": "\1", "chosen": "\2", "rejected": "\1"}' > pairs.jsonl ;;
+    *'--objective preference'*) ;;
+    *'train.objective=preference'*) deck OUT 10 PREFIX "$whole_texts" ;;
     *"'shards/*.jsonl.zst' "*) if has zstd; then shards; fi ;;
     'gyrfalcon data info PREFIX') ;;
     *'finetune.lora'*) deck OUT 10 PREFIX ;;

@@ -91,6 +91,27 @@ void expect_same_on_grids(const fs::path& checkpoint, const fs::path& prefix, co
   }
 }
 
+// A line for each label, and they come to the figures; other ranks write the same.
+void expect_records_of(const fs::path& checkpoint, const fs::path& prefix, const Json& figures) {
+  const Folder folder;
+  std::string alone;
+  for (const int ranks : {0, 4}) {
+    evaluated(checkpoint, {"--data", prefix, "--records", folder / "records"}, ranks);
+    double hits = 0, labels = 0;
+    std::string told;
+    for (const std::string& line : lines_of(contents(folder / "records"))) {
+      Json record = Json::parse(line);
+      hits += record.at("class") == record.at("label"), ++labels;
+      record.erase("loss");
+      told += record.dump() + "\n";
+    }
+    EXPECT_EQ(labels, double(figures.at("classes").at("labels")));
+    EXPECT_NEAR(hits / labels, double(figures.at("classes").at("accuracy")), 1e-12);
+    EXPECT_EQ(told, alone.empty() ? told : alone);
+    alone = told;
+  }
+}
+
 }  // namespace
 
 TEST(classes, build_says_what_is_told_and_ranks_write_the_same_bytes) {
@@ -117,6 +138,7 @@ TEST(classes, a_model_learns_to_tell_texts_apart) {
   EXPECT_NE(text.find("macro F1"), std::string::npos) << text;
   EXPECT_NE(text.find("taken for qua"), std::string::npos) << text;
   expect_same_on_grids(Material::checkpoint(folder.path(), 60), examples().texts, all);
+  expect_records_of(Material::checkpoint(folder.path(), 60), examples().texts, all);
   // More ranks than classes train the same model.
   const Folder four;
   const Words few = with(learns(examples().texts, of_texts), {"train.steps=4", "parallel.tensor=4", "parallel.sequence=true"});

@@ -38,9 +38,9 @@ const Help helps[] = {
     {{"export-hf"}, {"--help", "--adapters", "--dtype", "--shard-size", "--like", "--overwrite"}},
     {{"export-gguf"}, {"--help", "--dtype", "--tokenizer", "--no-tokenizer", "--split-rule", "--overwrite"}},
     {{"eval"},
-     {"--help",      "--data",      "--text",         "--lambada",      "--choices",   "--split",     "--limit",     "--length", "--stride",
-      "--documents", "--separator", "--key",          "--skip-invalid", "--tokenizer", "--begin",     "--delimiter", "--json",   "--records",
-      "--logits",    "--batch",     "--batch-tokens", "--tensor",       "--pipeline",  "--precision", "--weights"}},
+     {"--objective", "--help",      "--data",      "--text",         "--lambada",      "--choices",   "--split",     "--limit",     "--length",
+      "--stride",    "--documents", "--separator", "--key",          "--skip-invalid", "--tokenizer", "--begin",     "--delimiter", "--json",
+      "--records",   "--logits",    "--batch",     "--batch-tokens", "--tensor",       "--pipeline",  "--precision", "--weights"}},
     {{"generate"},
      {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--chat", "--greedy", "--top-k", "--top-p", "--seed", "--stop",
       "--pipeline", "--precision", "--plain", "--batch", "--together", "--weights"}},
@@ -59,7 +59,7 @@ const Help helps[] = {
     {{"data", "info"}, {"--help"}},
     {{"data", "build"},
      {"--help", "--tokenizer", "--documents", "--separator", "--key", "--skip-invalid", "--template", "--prompt-key", "--response-key",
-      "--messages-key", "--role-key", "--content-key", "--assistant", "--classes", "--tags", "--no-end", "--special", "--overwrite"}},
+      "--messages-key", "--role-key", "--content-key", "--assistant", "--classes", "--tags", "--pairs", "--no-end", "--special", "--overwrite"}},
 };
 
 // Names at the start of the lines that describe options.

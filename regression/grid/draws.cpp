@@ -233,7 +233,7 @@ TEST(draws, on_any_grid_are_one_rank) {
                                                                       : "tensor 5 and more"];
       ++mixers[d.attention_ranks > 0 ? "mixers apart" : "together"];
       if (all_layers(d.whole_model()).find('E') != std::string::npos) ++experts[d.expert > 1 ? "experts dealt" : "experts on every rank"];
-      ++ahead[d.ahead.depths > 0 ? "tokens further ahead" : "the next token"];
+      ++ahead[d.beta > 0 ? "pairs of texts" : d.ahead.depths > 0 ? "tokens further ahead" : "the next token"];
       ++shared[d.context > 1 ? name_of(d.context_mode) : "sequences of one rank"];
       continue;
     }

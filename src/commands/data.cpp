@@ -32,7 +32,7 @@ struct Arguments {
   DocumentsOption documents;
   ConversationOption conversation;
   std::string classes, tags;
-  bool no_end = false, special = false, overwrite = false;
+  bool pairs = false, no_end = false, special = false, overwrite = false;
 
   bool labelled() const { return !classes.empty() || !tags.empty(); }
 };
@@ -58,8 +58,10 @@ DocumentFormat format_of(const Arguments& a, const Tokenizer& tokenizer) {
   DocumentFormat format = a.documents.format();
   format.conversation = a.conversation.format(tokenizer);
   if (a.labelled()) format.labelled = labelled_of(a);
-  if (!format.conversation && !format.labelled) return format;
-  const char* const option = format.conversation ? "--template" : a.tags.empty() ? "--classes" : "--tags";
+  format.pairs = a.pairs;
+  require(!a.pairs || (!format.conversation && !format.labelled), Exit::usage, "--pairs: goes with none of --template, --classes and --tags");
+  if (!format.conversation && !format.labelled && !format.pairs) return format;
+  const char* const option = format.pairs ? "--pairs" : format.conversation ? "--template" : a.tags.empty() ? "--classes" : "--tags";
   require(!format.conversation || !format.labelled, Exit::usage, "--template: examples with classes are not written down by a template");
   using Rule = DocumentFormat::Rule;
   require(format.rule == Rule::automatic || format.rule == Rule::json_lines, Exit::usage, "{} reads JSON lines, not --documents {}", option,
@@ -107,6 +109,7 @@ int build(const Arguments& a) {
         require(!a.special || !tokenizer.vocabulary().templates.empty(), Exit::usage, "--special: the post-processor of {} adds no tokens",
                 a.tokenizer);
         require(!a.special || !options.format.conversation, Exit::usage, "--special: what stands around turns is the template's to say");
+        require(!a.special || !options.format.pairs, Exit::usage, "--special: does not go with --pairs");
         if (!a.no_end && !a.special && (!a.labelled() || tokenizer.vocabulary().templates.empty())) {
           options.eod = tokenizer.eod();
           require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to do without", a.tokenizer);
@@ -158,6 +161,10 @@ void add_data(Command& app, Action& action) {
                 "Examples {\"tokens\": [...], \"tags\": [...]}, or of \"text\" cut at white space, with a class or null for each word, for "
                 "train.objective tag")
       ->excludes(classes);
+  b->add_flag(
+      "--pairs", a->pairs,
+      "Pairs {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...} for train.objective preference: two documents for each, prompt and answer, "
+      "of which the answer is learned; the prompt may be missing");
   b->add_flag("--no-end", a->no_end, "Append no end-of-document token; it is learned where the token before it is");
   b->add_flag(
       "--special", a->special,

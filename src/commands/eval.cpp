@@ -26,8 +26,8 @@ namespace gyr {
 namespace {
 
 struct Arguments {
-  std::string checkpoint, split = "validation", precision, weights = "stored", tokenizer, begin = "auto", delimiter = " ", lambada, choices, json,
-                          records, logits;
+  std::string checkpoint, objective, split = "validation", precision, weights = "stored", tokenizer, begin = "auto", delimiter = " ", lambada,
+                                     choices, json, records, logits;
   std::vector<std::string> prefixes, texts;
   DocumentsOption documents;
   Index limit = 0, seq_length = 0, stride = 0;
@@ -41,7 +41,9 @@ constexpr const char* footer = R"(
 One task a run:
   --data     Loss and perplexity over windows of --length tokens and the token after each. Of a model that tells classes the files are whole texts
              with labels (data build --classes, --tags), and the figures also accuracy, F1 of each class, their mean (macro) and that of all
-             labels together (micro), and, where classes are few, how many of each are taken for each.
+             labels together (micro), and, where classes are few, how many of each are taken for each. Of pairs of texts (--objective preference)
+             --records has the sum of ln p of each text, which train.objective preference reads as PREFIX_reference.jsonl; with that file there
+             the figures are also the loss, how often the chosen text is preferred, and by how much.
   --text     Perplexity of plain text or JSONL documents. Of the tokens y_0 .. y_n of a document (y_0 is --begin, or the text's first
              token where that is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and
              scores what follows each of them; every further one ends --stride tokens S later and scores the S new tokens, each
@@ -68,7 +70,8 @@ DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index s
   data.seq_length = seq_length;
   data.seed = run.data.seed;
   data.classes = run.model.objective->classes();
-  const bool whole = !data.classes.empty();                                         // texts
+  if (run.model.objective->most_pairs(seq_length) > 0) data.pairs = Pairs::as_they_are;
+  const bool whole = !data.classes.empty() || data.pairs != Pairs::none;            // texts
   if (whole || run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
   data.separate = whole || run.data.separate;
   data.vocab_size = run.model.vocab_size;
@@ -196,10 +199,21 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   if (runtime.rank() == 0) std::printf("%s\n", conclusion.text.c_str());
 }
 
+// Another objective of the same weights.
+void choose(const std::string& name, ModelConfig& model) {
+  const bool writes = model.objective->writes_next_token();
+  Deck deck = Deck::parse(fmt::format("train: {{objective: {}}}\n", name), "--objective");
+  const auto chosen = read_objective(deck.section("train", "objective"), model, *model.objective);
+  require(writes && chosen->writes_next_token() && chosen->depths() == 0, Exit::usage,
+          "--objective {}: the model was trained with train.objective = {}, whose head is another one", name, model.objective->name());
+  model.objective = chosen;
+}
+
 int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        const RunConfig run = run_to_read(a.checkpoint, notes_of(runtime));
+        RunConfig run = run_to_read(a.checkpoint, notes_of(runtime));
+        if (!a.objective.empty()) choose(a.objective, run.model);
         evaluate(a, run, runtime);
       },
       true);
@@ -214,6 +228,7 @@ void check_options(const Command& c, const Arguments& a) {
   for (const char* option : {"--tokenizer", "--begin"}) only(option, a.reads_text(), "--text, --lambada and --choices");
   for (const char* option : {"--stride", "--documents", "--separator", "--key", "--skip-invalid"}) only(option, !a.texts.empty(), "--text");
   only("--delimiter", !a.choices.empty(), "--choices");
+  only("--objective", !a.reads_text(), "token files");
 }
 
 }  // namespace
@@ -223,6 +238,11 @@ void add_eval(Command& app, Action& action) {
   Command* c = app.add_command("eval", "What a checkpoint scores on token files, text, last words or multiple choice");
   c->footer(footer);
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
+  std::vector<std::string> objectives;
+  for (const ObjectiveType& type : objective_types()) objectives.push_back(type.name);
+  c->add_option("--objective", a->objective,
+                "What token files are scored by, where it is not what the model was trained for: preference, of pairs (data build --pairs)")
+      ->one_of(objectives);
   Option* data = c->add_option("--data", a->prefixes,
                                "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without a task "
                                "the split of the training data");
@@ -240,7 +260,7 @@ void add_eval(Command& app, Action& action) {
       ->show_default();
   c->add_option("--delimiter", a->delimiter, "Between context and choice; without it one space");
   c->add_option("--json", a->json, "Write settings and figures to this file, as one line of JSON");
-  c->add_option("--records", a->records, "Write one line of JSON per sequence, window or example to this file");
+  c->add_option("--records", a->records, "Write one line of JSON per sequence, window, example or prediction to this file");
   c->add_option("--logits", a->logits, "Write the next-token logits of all that is read to this HDF5 file, see below");
   c->add_option("--batch", a->batch.passages, "Most sequences computed together")->positive()->show_default();
   c->add_option("--batch-tokens", a->batch.tokens, "Most tokens computed together, where a sequence alone has not more")->positive()->show_default();

@@ -15,6 +15,7 @@
 #include "src/base/output_file.hpp"
 #include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
+#include "src/data/text_references.hpp"
 #include "src/data/token_writer.hpp"
 
 namespace gyr {
@@ -196,7 +197,7 @@ class Builder {
       first_block_.push_back(blocks);
     }
     tokens_.emplace(options_.prefix, token_type_for(tokenizer_.size()), team_.rank);
-    if (options_.format.conversation) mask_.emplace(mask_prefix(options_.prefix), TokenType::u8, team_.rank);
+    if (options_.format.conversation || options_.format.pairs) mask_.emplace(mask_prefix(options_.prefix), TokenType::u8, team_.rank);
     if (options_.format.labelled)
       labels_.emplace(labels_prefix(options_.prefix), token_type_for(std::int64_t(options_.format.labelled->classes.size()) + 1), team_.rank);
   }
@@ -295,7 +296,7 @@ class Builder {
     remove_file(index_path(options_.prefix));
     commit_beside(mask_, mask_prefix(options_.prefix));
     commit_beside(labels_, labels_prefix(options_.prefix));
-    remove_file(names_path(options_.prefix));
+    remove_file(names_path(options_.prefix)), remove_file(references_path(options_.prefix));
     if (labels_) {
       OutputFile names(names_path(options_.prefix));
       for (const std::string& name : options_.format.labelled->classes) names.append(name + "\n");

@@ -64,32 +64,52 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
   const auto count = options.corpora.size();
   require(options.classes.empty() || (options.order == SampleOrder::documents && options.separate), Exit::config,
           "a text with a class must be whole and alone: set data.order: documents and data.documents: separate");
+  require(options.pairs == Pairs::none || (options.order == SampleOrder::documents && options.separate), Exit::config,
+          "texts that are compared must be whole and alone: set data.order: documents and data.documents: separate");
   const bool megatron = options.order == SampleOrder::megatron;
   require(!megatron || options.samples >= 1, Exit::config, "the megatron order needs to know how many samples will be read");
   require(!megatron || count == 1 || !weights.empty(), Exit::config, "the megatron order needs a weight for each of the {} corpora", count);
   if (!weights.empty()) blend_ = std::make_unique<Blend>(weights);
 
   std::vector<double> windows;
-  for (std::size_t c = 0; c < count; ++c) {
-    files_.push_back(std::make_unique<TokenFile>(options.corpora[c].prefix));
-    const TokenFile& file = *files_.back();
-    masks_.push_back(LossMask::beside(file));
-    if (!options.classes.empty()) labels_.push_back(std::make_unique<ClassLabels>(file, options.classes));
-    const SequenceRange range = split_range(options.split, options.which, file.sequences());
-    require(range.first < range.last, Exit::data, "{}: the {} split is empty: {} of {} sequences makes none; give it a larger share",
-            file.prefix().string(), name_of(options.which), options.split, file.sequences());
-    if (megatron) {
-      const double share = count == 1 ? 1.0 : std::ceil(double(options.samples) * blend_->weights()[c]);
-      const auto requested = count == 1 ? options.samples : std::int64_t(std::ceil(share * (1 + surplus)));
-      samples_.push_back(megatron_samples(file, range, options.seq_length, options.seed, requested));
-    } else {
-      // Corpora of equal size must not walk in step: each has a seed of its own.
-      const auto make = options.order == SampleOrder::documents ? packed_samples : shuffled_samples;
-      samples_.push_back(make(file, range, options.seq_length, options.seed + (std::uint64_t(c) << 32)));
-    }
+  for (const Corpus& corpus : options.corpora) {
+    open(corpus);
     windows.push_back(double(samples_.back()->per_epoch()));
   }
   if (!blend_) blend_ = std::make_unique<Blend>(windows);
+}
+
+void Dataset::open(const Corpus& corpus) {
+  files_.push_back(std::make_unique<TokenFile>(corpus.prefix));
+  const TokenFile& file = *files_.back();
+  masks_.push_back(LossMask::beside(file));
+  if (!options_.classes.empty()) labels_.push_back(std::make_unique<ClassLabels>(file, options_.classes));
+  if (options_.pairs != Pairs::none) references_.emplace_back(file, options_.pairs == Pairs::with_reference);
+  const SequenceRange range = range_of(file);
+  require(range.first < range.last, Exit::data, "{}: the {} split is empty: {} of {} sequences makes none; give it a larger share",
+          file.prefix().string(), name_of(options_.which), options_.split, file.sequences());
+  samples_.push_back(samples_of(files_.size() - 1, range));
+}
+
+// A pair is in one split.
+SequenceRange Dataset::range_of(const TokenFile& file) const {
+  if (options_.pairs == Pairs::none) return split_range(options_.split, options_.which, file.sequences());
+  const SequenceRange pairs = split_range(options_.split, options_.which, file.sequences() / 2);
+  return {2 * pairs.first, 2 * pairs.last};
+}
+
+std::unique_ptr<Samples> Dataset::samples_of(std::size_t c, SequenceRange range) const {
+  const TokenFile& file = *files_[c];
+  if (options_.order == SampleOrder::megatron) {
+    const bool alone = options_.corpora.size() == 1;
+    const double share = alone ? 1.0 : std::ceil(double(options_.samples) * blend_->weights()[c]);
+    return megatron_samples(file, range, options_.seq_length, options_.seed,
+                            alone ? options_.samples : std::int64_t(std::ceil(share * (1 + surplus))));
+  }
+  // Corpora of equal size must not walk in step: each has a seed of its own.
+  const std::uint64_t seed = options_.seed + (std::uint64_t(c) << 32);
+  if (options_.order == SampleOrder::shuffled) return shuffled_samples(file, range, options_.seq_length, seed);
+  return packed_samples(file, range, options_.seq_length, seed, options_.pairs == Pairs::none ? Together::texts : Together::pairs);
 }
 
 std::vector<double> Dataset::given_weights() const {
@@ -104,7 +124,7 @@ std::vector<double> Dataset::given_weights() const {
 Sample Dataset::sample(std::int64_t number) const {
   const Blend::Pick pick = samples_.size() == 1 ? Blend::Pick{0, number} : blend_->at(number);
   const auto c = std::size_t(pick.corpus), length = std::size_t(options_.seq_length) + 1;
-  Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length), {}, {}};
+  Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length), {}};
   if (!labels_.empty()) s.classes.assign(length, ignored_label);
   if (options_.separate) s.positions.resize(length);
   const auto separate = [&](std::size_t first, std::size_t count) {
@@ -121,6 +141,8 @@ Sample Dataset::sample(std::int64_t number) const {
     else std::fill(learned.begin(), learned.end(), 1);
     if (!labels_.empty()) labels_[c]->read(extract.sequence, extract.offset, std::span(s.classes).subspan(first, count));
     separate(first, count);
+    if (options_.order == SampleOrder::documents)
+      s.texts.push_back({Index(first), Index(count), extract.sequence, references_.empty() ? 0 : references_[c].of(extract.sequence)});
     first += count;
   }
   separate(first, length - first);  // padding

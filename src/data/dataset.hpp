@@ -15,10 +15,12 @@
 #include <string_view>
 #include <vector>
 
+#include "modules/text_pairs.hpp"
 #include "src/data/blend.hpp"
 #include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
 #include "src/data/samples.hpp"
+#include "src/data/text_references.hpp"
 #include "src/data/token_file.hpp"
 #include "src/data/words.hpp"
 
@@ -39,7 +41,12 @@ struct Sample {
   std::vector<std::uint8_t> learned;       // 0: padding, masked, or the first token of a separate document; where words are told, a special token
   std::vector<std::uint8_t> begins;        // 1 where a token begins a word; empty: nobody asked
   std::vector<std::int32_t> classes = {};  // of each token or of the text that begins with it, or ignored_label; empty: nobody asked
+  std::vector<TextSpan> texts = {};        // in the documents order
 };
+
+// Whether the texts of a corpus are pairs, a chosen one and behind it a rejected one (data build --pairs); then both are in one sample. What a
+// reference model says of them (text_references.hpp) is read where it is there, or must be there.
+enum class Pairs { none, as_they_are, with_reference };
 
 struct DatasetOptions {
   std::vector<Corpus> corpora;
@@ -53,6 +60,7 @@ struct DatasetOptions {
   std::int64_t vocab_size = TokenFile::max_vocab;  // ids not below it stop the run where they are read
   std::shared_ptr<const Tokenizer> words;          // tells where words begin; null: nothing does
   std::vector<std::string> classes;                // by name, that the corpora tell; none: nobody asks
+  Pairs pairs = Pairs::none;
 };
 
 // The shares of train, validation and test that a text such as 949,50,1 gives, of a sum of 1; nothing where it gives none.
@@ -82,11 +90,15 @@ class Dataset {
 
  private:
   std::vector<double> given_weights() const;
+  void open(const Corpus&);
+  std::unique_ptr<Samples> samples_of(std::size_t corpus, SequenceRange) const;
+  SequenceRange range_of(const TokenFile&) const;
 
   DatasetOptions options_;
   std::vector<std::unique_ptr<TokenFile>> files_;
   std::vector<std::unique_ptr<LossMask>> masks_;      // null: every token is predicted
   std::vector<std::unique_ptr<ClassLabels>> labels_;  // none where nobody asks
+  std::vector<TextReferences> references_;            // none where texts are no pairs
   std::vector<std::unique_ptr<Samples>> samples_;
   std::unique_ptr<Blend> blend_;
 };

@@ -9,6 +9,7 @@
 #include "kernels/error.hpp"
 #include "src/base/json_text.hpp"
 #include "src/data/json_line.hpp"
+#include "src/data/paired_texts.hpp"
 
 namespace gyr {
 namespace {
@@ -240,6 +241,11 @@ std::string DocumentFile::problem_of_object(std::string_view line, const Visit& 
     const LabelledText example = read_labelled(line, *format_.labelled);
     if (example.problem.empty()) visit({{}, true, true, {}, &example});
     return example.problem;
+  }
+  if (format_.pairs) {
+    const PairedAnswers pair = read_pair(line);
+    if (pair.problem.empty()) visit({{}, true, true, pair.chosen}), visit({{}, true, true, pair.rejected});
+    return pair.problem;
   }
   TextOfObject object(format_.key);
   json::sax_parse(line.begin(), line.end(), &object);

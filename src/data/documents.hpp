@@ -36,6 +36,7 @@ struct DocumentFormat {
   std::string key = "text";                                // of json_lines
   std::shared_ptr<const ConversationFormat> conversation;  // of json_lines: instead of the text under `key`
   std::shared_ptr<const LabelledFormat> labelled;          // the same
+  bool pairs = false;                                      // the same: a chosen and a rejected text (paired_texts.hpp), two documents
   Invalid invalid = Invalid::stop;                         // a line that is not such an object: stop with file:line, or skip and count
   std::int64_t max_line_bytes = std::int64_t(64) << 20;    // of json_lines: a longer line is invalid
 };

@@ -38,12 +38,17 @@ namespace {
 
 class PackedSamples : public Samples {
  public:
-  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed) : file_(file), room_(L + 1), seed_(seed) {
+  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, Together together)
+      : file_(file), room_(L + 1), seed_(seed), texts_(together == Together::pairs ? 2 : 1) {
     require(r.last <= std::numeric_limits<std::uint32_t>::max(), Exit::config,
             "{}: {} documents pass the 32-bit numbers of the documents order; use the shuffled order", file.prefix().string(), r.last);
-    for (std::int64_t s = r.first; s < r.last; ++s)
-      if (file.length(s) > 0) documents_.push_back(std::uint32_t(s));
+    for (std::int64_t s = r.first; s < r.last; s += texts_)
+      if (together == Together::texts ? file.length(s) > 0 : is_whole_pair(s)) documents_.push_back(std::uint32_t(s));
+    left_out_ = (r.last - r.first) / texts_ - std::int64_t(documents_.size());
     std::stable_sort(documents_.begin(), documents_.end(), [&](std::uint32_t a, std::uint32_t b) { return kept(a) > kept(b); });
+    require(texts_ == 1 || !documents_.empty(), Exit::data,
+            "{}: no pair among sequences {} to {} fits a window of {} tokens; take a longer sequence length", file.prefix().string(), r.first, r.last,
+            room_);
     require(!documents_.empty() && kept(documents_.front()) > 1, Exit::data,
             "{}: no document among sequences {} to {} has two tokens, and with fewer nothing can be predicted", file.prefix().string(), r.first,
             r.last);
@@ -59,7 +64,7 @@ class PackedSamples : public Samples {
     for (std::int64_t i = 0; i < count; ++i) {
       const auto place = places_[std::size_t(first + permuted(i, count, mixed(key ^ mixed(window))))];
       const std::uint32_t document = document_at(place, key);
-      extracts.push_back({document, 0, kept(document)});
+      for (std::int64_t text = document; text < document + texts_; ++text) extracts.push_back({text, 0, std::min(file_.length(text), room_)});
     }
     return extracts;
   }
@@ -70,15 +75,20 @@ class PackedSamples : public Samples {
     std::int64_t tokens = 0, cut = 0;
     for (const std::uint32_t document : documents_) {
       tokens += kept(document);
-      cut += file_.length(document) > room_;
+      cut += texts_ == 1 && file_.length(document) > room_;
     }
-    return fmt::format("{}: {} documents in {} windows of {} tokens, {:.1f} % full{}", file_.prefix().string(), documents_.size(), per_epoch(), room_,
-                       100.0 * double(tokens) / double(room_ * per_epoch()),
-                       cut == 0 ? "" : fmt::format("; {} longer than a window lose{} the end", cut, cut == 1 ? "s" : ""));
+    return fmt::format("{}: {} {} in {} windows of {} tokens, {:.1f} % full{}", file_.prefix().string(), documents_.size(),
+                       texts_ == 1 ? "documents" : "pairs", per_epoch(), room_, 100.0 * double(tokens) / double(room_ * per_epoch()),
+                       cut > 0                        ? fmt::format("; {} longer than a window lose{} the end", cut, cut == 1 ? "s" : "")
+                       : texts_ == 2 && left_out_ > 0 ? fmt::format("; {} longer than a window {} left out", left_out_, left_out_ == 1 ? "is" : "are")
+                                                      : "");
   }
 
  private:
-  std::int64_t kept(std::uint32_t document) const { return std::min(file_.length(document), room_); }
+  std::int64_t kept(std::uint32_t document) const { return std::min(file_.first_token(document + texts_) - file_.first_token(document), room_); }
+  bool is_whole_pair(std::int64_t s) const {
+    return file_.length(s) > 0 && file_.length(s + 1) > 0 && file_.length(s) + file_.length(s + 1) <= room_;
+  }
 
   void pack() {
     std::vector<std::int64_t> sizes;
@@ -104,6 +114,7 @@ class PackedSamples : public Samples {
   const TokenFile& file_;
   std::int64_t room_;
   std::uint64_t seed_;
+  std::int64_t texts_, left_out_ = 0;     // in one that is packed; of pairs those that fit no window
   std::vector<std::uint32_t> documents_;  // longest first
   std::vector<std::uint32_t> starts_;     // of each window in places_, and their end
   std::vector<std::uint32_t> places_;     // window by window: indices in documents_
@@ -111,8 +122,8 @@ class PackedSamples : public Samples {
 
 }  // namespace
 
-std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed) {
-  return std::make_unique<PackedSamples>(file, r, L, seed);
+std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, Together together) {
+  return std::make_unique<PackedSamples>(file, r, L, seed, together);
 }
 
 }  // namespace gyr

@@ -15,11 +15,15 @@ namespace gyr {
 // grow along the row and none exceeds `room`. Windows are numbered as they are opened.
 std::vector<std::uint32_t> best_fit(const std::vector<std::int64_t>& sizes, std::int64_t room);
 
+// What is packed: documents, or pairs of them, 2 i and 2 i + 1, next to each other. A pair is never cut: those that do not fit a window are left out.
+enum class Together { texts, pairs };
+
 // Documents are packed once, longest first, so that an epoch always has the same number of windows; each epoch then distributes
 // the documents of equal length anew over their places, and shuffles the windows and the documents inside each. Sample n
 // is a pure function of (seed, n). `file` must outlive the result. Takes 8 bytes per document and 4 per window (24 more per document while it packs).
 // Exit::data when the range holds no document of two tokens or more, with which nothing can be predicted; Exit::config
 // when there are more documents than 32 bits count.
-std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed);
+std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed,
+                                        Together together = Together::texts);
 
 }  // namespace gyr

@@ -111,6 +111,22 @@ void Chunk::look_ahead(Device& dev, Slot& slot, const MicroBatch& batch) const {
   }
 }
 
+// Which texts this rank's rows are of, and all pairs.
+void Chunk::pair_texts(Device& dev, Slot& slot, const TextPairs& pairs) const {
+  const SequenceLayout& s = slot.text.sequences;
+  const Index room = s.batch * config_.objective->most_pairs(s.whole_length());
+  if (!last() || room == 0) return;
+  const auto texts = slot.frame.put(Keys::texts, s.rows()), labels = slot.frame.put(Keys::pairs, room);
+  const auto references = slot.frame.put(Keys::references, 2 * room);
+  slot.labels.pairs = {texts, labels, references};
+  fill<double>(dev, references, 0);
+  const bool none = pairs.room() == 0;
+  ensure(none || pairs.room() == room, "{} pairs of texts in room for {}", pairs.room(), room);
+  upload<Token>(dev, none ? std::vector<Token>(s.rows(), -1) : share_of<Token>(s, pairs.text_of_row, -1), texts);
+  upload<Token>(dev, none ? std::vector<Token>(room, ignored_label) : pairs.label_of_pair, labels);
+  upload<double>(dev, pairs.reference, references);
+}
+
 // Where every row stands.
 void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) {
   Text& text = arriving.text;
@@ -181,6 +197,7 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   bring(dev, slot, text, share_of<Token>(sequences, batch.tokens, 0));
   label(dev, slot, last() ? share_of<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
   look_ahead(dev, slot, batch);
+  pair_texts(dev, slot, batch.pairs);
   place_whole(dev, slot, text);
   if (source.rows() > 0) {
     const Arriving encoded{slot.source, source_keys, true,

@@ -30,6 +30,7 @@ struct MicroBatch {
   Index source_length = 0;
   std::vector<Token> source = {};
   std::vector<Index> source_lengths = {};
+  TextPairs pairs = {};  // of all sequences, where the objective compares texts
 };
 
 // Tokens of a micro-batch that this rank has, and where they stand.
@@ -115,6 +116,8 @@ class Chunk {
     static constexpr Key<Tensor1<Token>> labels{"labels"};
     static constexpr Key<Tensor1<Token>> picked{"labelled rows"}, picked_labels{"their labels"}, places{"places among labelled rows"};
     static constexpr Key<Tensor2<Token>> ahead{"tokens ahead and their labels"};
+    static constexpr Key<Tensor1<Token>> texts{"texts of rows"}, pairs{"labels of pairs"};
+    static constexpr Key<Tensor1<double>> references{"references of texts"};
     static constexpr Key<Tensor1<std::int32_t>> seen_begins{"where rows begin to see the source"}, seen_ends{"where they see the last of it"};
   };
   // Of a text, and of a source.
@@ -158,6 +161,7 @@ class Chunk {
   void place_seen(Device&, Slot&, std::span<const Index> source_lengths) const;
   void label(Device&, Slot&, std::span<const Token> labels) const;
   void look_ahead(Device&, Slot&, const MicroBatch&) const;
+  void pair_texts(Device&, Slot&, const TextPairs&) const;
   // The layer that a part is; null: it is the embedding or the head.
   Layer* layer_of(Index part) const;
   bool in_encoder(Index layer) const { return first_layer_ + layer < layers_of_encoder(config_); }

@@ -13,7 +13,7 @@ std::vector<Index> label_counts(const std::vector<MicroBatch>& batches, Index de
     mine[depth] += double(std::count_if(labels.begin(), labels.end(), [](Token label) { return label != ignored_label; }));
   };
   for (const MicroBatch& batch : batches) {
-    add(0, batch.labels);
+    add(0, batch.pairs.room() > 0 ? batch.pairs.label_of_pair : batch.labels);
     for (Index k = 1; k <= depths; ++k) add(k, read_ahead(k, batch.seq_length, batch.tokens, batch.labels, batch.positions).labels);
   }
   const std::vector<double> all = replicas.gather(mine);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many tokens a step is scored by: what its mean losses are over.
+// How many tokens, or pairs of texts, a step is scored by: what its mean losses are over.
 #pragma once
 
 #include "src/engine/chunk.hpp"
 
 namespace gyr {
 
-// Labelled tokens of these micro-batches and those of all replicas, and behind them those of each depth (read_ahead.hpp).
+// Labelled tokens of these micro-batches, or pairs where texts are compared, and those of all replicas, and behind them those of each depth
+// (read_ahead.hpp).
 std::vector<Index> label_counts(const std::vector<MicroBatch>&, Index depths, Communicator& replicas);
 
 }  // namespace gyr

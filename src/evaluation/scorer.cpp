@@ -52,19 +52,47 @@ void add_up(PassageScore& score, const RowScore& token) {
   score.hits += token.shortfall <= 0;
 }
 
+// Scores of the rows of some passages, which all ranks get from the one that has them.
+using RowScores = std::map<Index, std::vector<RowScore>>;
+
 // Adds the scores of some batches to those of their passages, on one rank of the last stage.
 void score(Engine& engine, const Passages& passages, const std::vector<const Batch*>& batches, std::vector<PassageScore>& scores,
-           ClassCounts* classes) {
+           ClassCounts* classes, RowScores& rows) {
   std::vector<MicroBatch> micros;
   for (const Batch* batch : batches) micros.push_back(padded(passages, *batch));
   const auto each = engine.scores([&](int i) { return micros[i]; }, int(micros.size()));
   if (engine.grid().tensor().rank() != 0) return;
   for (std::size_t i = 0; i < micros.size(); ++i)
     for (std::size_t r = 0; r < each[i].size(); ++r) {  // none before the last stage
+      if (const Index at = Index(r) % batches[i]->seq_length, passage = batches[i]->members[r / batches[i]->seq_length];
+          passages.told && at < passages.lengths[passage])
+        rows[passage].push_back(each[i][r]);
       if (micros[i].labels[r] == ignored_label) continue;
       add_up(scores[batches[i]->members[r / batches[i]->seq_length]], each[i][r]);
       if (classes) classes->add(micros[i].labels[r], each[i][r].likeliest);
     }
+}
+
+// Shows all ranks the rows of these passages.
+void tell(Grid& grid, Device& dev, const Passages& passages, const std::vector<const Batch*>& batches, const RowScores& here) {
+  std::vector<double> numbers;
+  const auto each = [&](const auto& visit) {
+    std::size_t at = 0;
+    for (const Batch* batch : batches)
+      for (const Index passage : batch->members) visit(passage, at), at += 3 * std::size_t(passages.lengths[passage]);
+    return at;
+  };
+  numbers.assign(each([](Index, std::size_t) {}), 0);
+  each([&](Index passage, std::size_t at) {
+    if (const auto found = here.find(passage); found != here.end())
+      for (const RowScore& row : found->second) numbers[at++] = row.loss, numbers[at++] = row.shortfall, numbers[at++] = double(row.likeliest);
+  });
+  grid.world().start_all_reduce(dev, Tensor1<double>(numbers.data(), numbers.size())).host_wait();
+  each([&](Index passage, std::size_t at) {
+    std::vector<RowScore> rows;
+    for (Index r = 0; r < passages.lengths[passage]; ++r, at += 3) rows.push_back({numbers[at], numbers[at + 1], Token(numbers[at + 2])});
+    passages.told(passage, rows);
+  });
 }
 
 // Sums over all ranks, where each number comes from one of them.
@@ -115,11 +143,14 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
     std::vector<const Batch*> here;
     for (std::size_t round = first; round < std::min(rounds, first + at_once); ++round)
       if (const Batch* batch = batch_of(round, grid.coordinate(Axis::data))) here.push_back(batch);
-    if (!here.empty()) score(engine, passages, here, scores, classes);
-    if (!logits) continue;
+    RowScores rows;
+    if (!here.empty()) score(engine, passages, here, scores, classes, rows);
     std::vector<const Batch*> all;
-    for (std::size_t data = 0; data < sharers; ++data) all.push_back(batch_of(first, data));
-    logits->write(engine.device(), all);
+    for (std::size_t round = first; round < std::min(rounds, first + at_once); ++round)
+      for (std::size_t data = 0; data < sharers; ++data) all.push_back(batch_of(round, data));
+    if (logits) logits->write(engine.device(), all);
+    std::erase(all, nullptr);
+    if (passages.told) tell(grid, engine.device(), passages, all, rows);
   }
   share(grid, engine.device(), scores, classes);
   require_numbers(scores);

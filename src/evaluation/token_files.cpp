@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Loss and perplexity over the windows of token files.
+#include <map>
+
 #include "kernels/printable.hpp"
 #include "modules/objective.hpp"
+#include "src/data/sample_view.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/mean.hpp"
 
@@ -9,20 +12,31 @@ namespace gyr {
 
 namespace {
 
+Json json_of(const Record& record) {
+  Json json;
+  for (const auto& [name, value] : record) std::visit([&](const auto& v) { json[name] = v; }, value);
+  return json;
+}
+
 class TokenFileEvaluation : public Evaluation {
  public:
-  TokenFileEvaluation(const DatasetOptions& options, const ModelConfig& model, Index limit) : dataset_(options) {
+  TokenFileEvaluation(const DatasetOptions& options, const ModelConfig& model, Index limit) : dataset_(options), model_(model) {
     model.objective->check_training(model);
     Index windows = 0;
     for (Index i = 0; i < dataset_.corpora(); ++i) windows += dataset_.per_epoch(i);
     const TextLengths lengths = model.objective->lengths(options.seq_length);
     passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, lengths.text);
     passages_.source_length = lengths.source;
-    passages_.make = [this, model](Index i) {
+    passages_.make = [this](Index i) {
       Sample s = dataset_.sample(i);
-      Labelled l = model.objective->label({s.tokens, s.learned, s.begins, i, model.vocab_size, s.positions, s.classes, model.decoder_start_token_id});
+      Labelled l = labelled(s, i);
       if (!s.positions.empty()) s.positions.pop_back();
       return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source)};
+    };
+    if (!model.objective->predicts()) return;
+    passages_.told = [this](Index i, std::span<const RowScore> rows) {
+      const Sample s = dataset_.sample(i);
+      predicted_[i] = model_.objective->predict(view_of(s, i, model_), labelled(s, i), rows);
     };
   }
   const Passages& passages() const override { return passages_; }
@@ -32,7 +46,8 @@ class TokenFileEvaluation : public Evaluation {
     Mean loss;
     for (const PassageScore& s : scores) {
       loss.add(s.tokens, s.loss, s.squares);
-      c.records.push_back({{"loss", s.tokens > 0 ? Json(s.loss / s.tokens) : Json()}, {"tokens", Index(s.tokens)}});
+      if (!model_.objective->predicts())
+        c.records.push_back({{"loss", s.tokens > 0 ? Json(s.loss / s.tokens) : Json()}, {"tokens", Index(s.tokens)}});
     }
     require(loss.count() > 0, Exit::data, "no token of the {} sequences is to be predicted; score more of them, or longer ones", scores.size());
     for (const std::string& note : dataset_.notes()) c.text += printable(note) + "\n";
@@ -43,12 +58,34 @@ class TokenFileEvaluation : public Evaluation {
                  {"perplexity", std::exp(loss.value())},
                  {"tokens", Index(loss.count())},
                  {"sequences", scores.size()}};
+    add_predictions(c);
     return c;
   }
 
  private:
+  Labelled labelled(const Sample& s, Index number) const { return model_.objective->label(view_of(s, number, model_)); }
+
+  void add_predictions(Conclusion& c) const {
+    std::map<std::string, Mean> means;
+    for (const auto& [passage, records] : predicted_)
+      for (const Record& record : records) {
+        c.records.push_back(json_of(record));
+        for (const auto& [name, value] : record)
+          if (const double* number = std::get_if<double>(&value)) means[name].add(*number);
+      }
+    std::string line;
+    for (const std::string& name : model_.objective->metrics()) {
+      if (!means.contains(name)) continue;
+      c.results[name] = means.at(name).value();
+      line += fmt::format("{} {:.6f} | ", name, means.at(name).value());
+    }
+    if (!line.empty()) c.text += fmt::format("\n{}{} predictions", line, c.records.size());
+  }
+
   Dataset dataset_;
+  ModelConfig model_;
   Passages passages_;
+  std::map<Index, std::vector<Record>> predicted_;
 };
 
 }  // namespace

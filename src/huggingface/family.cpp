@@ -45,7 +45,8 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
     for (const LayerSection& section : layer_type(symbol).sections) used.insert(section.name), unused.erase(section.name);
   Deck deck = Deck::parse("{}", "a model");
   read_model_config(deck.section("model", "", Effect::function), m);
-  read_objective(deck.section("train", ""), m, *m.objective);  // has a head of its own
+  const auto objective = m.objective->most_pairs(1) > 0 ? next_token() : m.objective;  // what compares texts tells the next token as any other
+  read_objective(deck.section("train", ""), m, *objective);                            // has a head of its own
   std::map<std::string, std::string> values;
   for (const Declaration& d : deck.settings()) {
     const bool idle = std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return d.path.starts_with("model." + name + "."); });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/data/sample_view.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
@@ -25,6 +26,7 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   o.vocab_size = run.model.vocab_size;
   o.words = words_of(run);
   o.classes = run.model.objective->classes();
+  o.pairs = run.model.objective->most_pairs(run.train.seq_length) > 0 ? Pairs::with_reference : Pairs::none;
   return o;
 }
 
@@ -77,12 +79,12 @@ MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model,
   MicroBatch m{batch, seq_length, {}, {}, {}, first};
   for (Index b = 0; b < batch; ++b) {
     const Sample s = samples(first + b);
-    const Labelled labelled =
-        model.objective->label({s.tokens, s.learned, s.begins, first + b, model.vocab_size, s.positions, s.classes, model.decoder_start_token_id});
+    const Labelled labelled = model.objective->label(view_of(s, first + b, model));
     m.tokens.insert(m.tokens.end(), labelled.tokens.begin(), labelled.tokens.end());
     m.labels.insert(m.labels.end(), labelled.labels.begin(), labelled.labels.end());
     m.source.insert(m.source.end(), labelled.source.begin(), labelled.source.end());
     m.source_length = Index(labelled.source.size());
+    m.pairs.append(labelled.pairs);
     if (!s.positions.empty()) m.positions.insert(m.positions.end(), s.positions.begin(), s.positions.end() - 1);
   }
   return m;

@@ -18,6 +18,16 @@ double value_of(const Weight& w, const Stream& stream, Index i) {
   return draw(w.init, stream, i);
 }
 
+// Each document is a text, and two that follow each other are a pair, with a reference drawn at random.
+std::vector<TextSpan> texts_of(std::span<const std::int32_t> positions, const Stream& stream) {
+  std::vector<TextSpan> texts;
+  for (Index t = 0; t < Index(positions.size()); ++t) {
+    if (positions[t] == 0) texts.push_back({t, 0, std::int64_t(texts.size()), -10 * stream.uniform(2 * Index(positions.size()) + t)});
+    ++texts.back().count;
+  }
+  return texts;
+}
+
 }  // namespace
 
 void set_random_weights(Engine& engine) {
@@ -33,18 +43,22 @@ Sample random_sample(const RunConfig& run, Index number) {
   const Stream tokens = stream("tokens"), marks = stream("marks"), documents = stream("documents");
   const Index length = run.train.seq_length + 1;
   const double learned = 1 - 0.25 * double(number % 3);
-  const Index padding = run.data.order == "documents" ? Index(double(length / 2) * documents.uniform(length)) : 0;
+  const bool compares = run.model.objective->most_pairs(run.train.seq_length) > 0, begins_with_pair = compares && number == 0 && length > 3;
+  const Index padding = !begins_with_pair && run.data.order == "documents" ? Index(double(length / 2) * documents.uniform(length)) : 0;
   const double classes = double(run.model.objective->classes().size());
   Sample s;
   for (Index t = 0, place = 0; t < length; ++t, ++place) {
-    const bool padded = t >= length - padding,
-               first = run.data.separate && t > 0 && (t == length - padding || (!padded && documents.uniform(t) < begins));
+    const bool padded = t >= length - padding;
+    bool first = run.data.separate && t > 0 && (t == length - padding || (!padded && documents.uniform(t) < begins));
+    if (begins_with_pair && t < 4) first = t == 2;
     if (first) place = 0;
     s.tokens.push_back(padded ? 0 : Token(tokens.uniform(t) * double(run.model.vocab_size)));
     s.learned.push_back(!padded && !first && (t == 1 || marks.uniform(t) < learned));
     if (run.data.separate) s.positions.push_back(std::int32_t(place));
     if (classes > 0) s.classes.push_back(s.learned.back() || t == 0 ? Token(documents.uniform(length + 1 + t) * classes) : ignored_label);
   }
+  if (begins_with_pair) s.learned[3] = 1;
+  if (compares) s.texts = texts_of(s.positions, documents);
   if (number == 0 && length > 1) s.learned[1] = 1;  // so that there is something to learn
   return s;
 }

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Preferences through the program: from pairs in JSONL (data build --pairs) and what a model says of them (eval --objective preference --records) to
+// a model that prefers the chosen texts (train.objective preference), and what is predicted, the same on any grid.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "regression/material.hpp"
+#include "regression/seed.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int pairs = 120;
+
+// Pairs of which the chosen answers end in one word and the rejected ones in another.
+struct Pairs {
+  Folder folder;
+  fs::path prefix = folder / "pairs", reference = folder / "pairs_reference.jsonl";
+  Result built, evaluated;
+
+  Pairs() {
+    std::mt19937 random(seed_of_run());
+    const Words words{"ka", "ren", "qua", "mi", "tu", "or"};
+    const auto text = [&] {
+      std::string text;
+      for (unsigned n = 1 + random() % 3; n > 0; --n) text += " " + words[random() % words.size()];
+      return text;
+    };
+    std::string lines;
+    for (int i = 0; i < pairs; ++i) {
+      Json line{{"chosen", text() + " sha"}, {"rejected", text() + " pe"}};
+      if (i % 4 > 0) line["prompt"] = text();
+      lines += line.dump() + "\n";
+    }
+    put_contents(prefix.string() + ".jsonl", lines);
+    built = build(prefix);
+    evaluated = eval(Material::get().trained(), reference);
+  }
+  Result build(const fs::path& to, int ranks = 0, const Words& more = {}) const {
+    Words words{"data", "build", prefix.string() + ".jsonl", to, "--tokenizer", Material::get().tokenizer(), "--pairs"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words, {.ranks = ranks});
+  }
+  Result eval(const fs::path& checkpoint, const fs::path& records, const Words& more = {}, int ranks = 0) const {
+    Words words{"eval", checkpoint,    "--objective", "preference", "--data", prefix,   "--length",
+                "64",   "--precision", "fp64",        "--records",  records,  "--json", folder / "summary.json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words, {.ranks = ranks});
+  }
+  Json results() const { return json_in(folder / "summary.json").at("results"); }
+  Words learning(const fs::path& output, const Words& more = {}) const {
+    Words words{"data.prefixes=[" + prefix.string() + "]",
+                "data.order=documents",
+                "data.documents=separate",
+                "data.split=\"1\"",
+                "train.objective=preference",
+                "train.preference.beta=0.5",
+                "train.seq_length=64",
+                "train.init_from=" + Material::get().trained().string(),
+                "train.precision=fp64"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Material::get().train(output, words);
+  }
+};
+
+const Pairs& material() {
+  static const Pairs pairs;
+  return pairs;
+}
+
+std::map<int, Json> by_pair(const fs::path& records) {
+  std::map<int, Json> all;
+  for (const std::string& line : lines_of(contents(records)))
+    if (const Json record = Json::parse(line); !all.emplace(int(record.at("pair")), record).second) ADD_FAILURE() << "pair twice: " << line;
+  return all;
+}
+
+}  // namespace
+
+TEST(preference, pairs_are_built_alike_on_any_number_of_ranks) {
+  ASSERT_EQ(material().built.code, 0) << material().built.out << material().built.err;
+  const Folder folder;
+  ASSERT_EQ(material().build(folder / "p", 2).code, 0);
+  for (const char* file : {".bin", ".idx", "_mask.bin", "_mask.idx"})
+    EXPECT_EQ(contents((folder / "p").string() + file), contents(material().prefix.string() + file)) << file;
+  put_contents((folder / "p").string() + "_reference.jsonl", "of other pairs\n");
+  ASSERT_EQ(material().build(folder / "p", 0, {"--overwrite"}).code, 0);
+  EXPECT_FALSE(fs::exists((folder / "p").string() + "_reference.jsonl"));
+}
+
+TEST(preference, predictions_are_the_same_on_any_grid) {
+  ASSERT_EQ(material().evaluated.code, 0) << material().evaluated.out << material().evaluated.err;
+  const auto alone = by_pair(material().reference);
+  EXPECT_EQ(alone.size(), std::size_t(pairs));
+  for (const Words& grid : {Words{"--tensor", "1"}, {"--tensor", "2", "--pipeline", "2"}, {"--tensor", "4"}}) {
+    const Folder folder;
+    const Result r = material().eval(Material::get().trained(), folder / "records", grid, 4);
+    ASSERT_EQ(r.code, 0) << r.out << r.err;
+    const auto many = by_pair(folder / "records");
+    ASSERT_EQ(many.size(), alone.size());
+    for (const auto& [pair, record] : alone)
+      for (const char* key : {"chosen", "rejected"}) EXPECT_NEAR(double(many.at(pair).at(key)), double(record.at(key)), 1e-10) << key << pair;
+  }
+}
+
+TEST(preference, a_model_learns_to_prefer_and_ranks_agree) {
+  ASSERT_EQ(material().evaluated.code, 0);
+  std::map<int, double> alone;
+  for (const Words& grid : {Words{}, {"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"}, {"parallel.pipeline=2"}}) {
+    const Folder folder;
+    Words more = grid;
+    more.insert(more.end(), {"train.steps=30"});
+    const Result r = run(material().learning(folder.path(), more), {.ranks = grid.empty() ? 0 : 2});
+    ASSERT_EQ(r.code, 0) << r.out << r.err;
+    const auto found = losses(folder.path());
+    EXPECT_NEAR(found.at(1), std::log(2.0), 1e-9) << "as the reference says";
+    if (alone.empty()) {
+      alone = found;
+      EXPECT_LT(found.at(30), 0.5 * std::log(2.0));
+      const Result after = material().eval(Material::checkpoint(folder.path(), 30), folder / "records");
+      ASSERT_EQ(after.code, 0) << after.out << after.err;
+      EXPECT_GT(double(material().results().at("accuracy")), 0.9) << after.out;
+      EXPECT_NE(after.out.find("accuracy "), std::string::npos) << after.out;
+      EXPECT_EQ(run({"generate", Material::checkpoint(folder.path(), 30), "--prompt", "ka", "--tokens", "3"}).code, 0);
+      EXPECT_EQ(run({"export-hf", Material::checkpoint(folder.path(), 30), folder / "hf"}).code, 0) << "the class of the model that it was";
+    }
+    for (const auto& [step, loss] : alone) EXPECT_NEAR(found.at(step), loss, 1e-9) << "step " << step;
+  }
+}
+
+TEST(preference, what_does_not_go_is_told) {
+  const Folder folder;
+  const fs::path kept = folder / "kept";
+  ASSERT_EQ(material().build(kept).code, 0);
+  const auto told = [](const Result& r, int code, const std::string& words) {
+    EXPECT_EQ(r.code, code) << r.err;
+    EXPECT_NE((r.out + r.err).find(words), std::string::npos) << r.out << r.err;
+  };
+  told(run(material().learning(folder / "a", {"train.steps=1", "data.prefixes=[" + kept.string() + "]"})), 66, "kept_reference.jsonl: is not there");
+  told(run(material().learning(folder / "b", {"train.steps=1", "data.documents=joined"})), 78, "data.documents: separate");
+  told(run({"eval", Material::get().trained(), "--objective", "classify", "--data", kept}), 64, "--objective classify");
+  told(run({"eval", Material::get().trained(), "--objective", "preference", "--text", Material::get().text()}), 64, "token files");
+  put_contents(folder / "wrong.jsonl", "{\"chosen\": \"a\"}\n");
+  told(run({"data", "build", folder / "wrong.jsonl", folder / "w", "--tokenizer", Material::get().tokenizer(), "--pairs"}), 65, "wrong.jsonl:1");
+  told(run({"data", "build", folder / "wrong.jsonl", folder / "w", "--tokenizer", Material::get().tokenizer(), "--pairs", "--classes", "a,b"}), 64,
+       "--pairs");
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Preferences on grids of up to 8 ranks: loss, gradients and what is predicted of pairs are those of one rank, wherever the tokens of the two texts
+// and the columns of the vocabulary lie.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "modules/objective.hpp"
+#include "regression/cases.hpp"
+#include "regression/grids.hpp"
+#include "regression/seed.hpp"
+#include "regression/testing.hpp"
+#include "src/train/feed.hpp"
+#include "src/verify/random_data.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr int micros_of_all = 8;
+
+std::vector<Layout> layouts() {
+  const auto four_layers = [](int data, int pipeline, int context, int tensor, int chunks = 1) {
+    std::vector<Span> stages;
+    for (int s = 0, n = pipeline * chunks; s < n; ++s) stages.push_back({4 * s / n, 4 * (s + 1) / n});
+    return grid_layout(data, pipeline, tensor, stages, {}, {}, context);
+  };
+  std::vector<Layout> all{
+      four_layers(8, 1, 1, 1), four_layers(1, 1, 1, 8),           four_layers(2, 4, 1, 1),          four_layers(1, 1, 8, 1),
+      four_layers(1, 2, 2, 2), four_layers(2, 2, 1, 2, 2),        four_layers(1, 2, 1, 4),          with_sequence(four_layers(1, 2, 1, 4)),
+      four_layers(2, 1, 4, 1), balanced(four_layers(1, 2, 4, 1)), balanced(four_layers(1, 1, 3, 2))};
+  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
+    all.push_back(sharded(four_layers(4, 2, 1, 1), shard, 1));
+    all.push_back(with_sequence(sharded(four_layers(2, 1, 2, 2), shard, 1)));
+  }
+  Layout contiguous = four_layers(1, 2, 3, 1), heads = four_layers(2, 1, 2, 2);
+  contiguous.order = SequenceOrder::contiguous;
+  heads.context_mode = ContextMode::heads;
+  all.insert(all.end(), {contiguous, heads});
+  return all;
+}
+
+RunConfig run_of(Index seq_length, bool tied) {
+  Deck deck = Deck::parse(fmt::format("train: {{seq_length: {}}}\ndata: {{order: documents, documents: separate}}\n", seq_length), "deck");
+  RunConfig run = read_run_config(deck);
+  ModelConfig& m = run.model;
+  m = named("T2").model;
+  m.pattern = "*P--", m.tie_word_embeddings = tied, m.vocab_size = 29;
+  m.attention.num_heads = 8, m.attention.num_kv_heads = 4, m.attention.head_dim = 4, m.mamba.num_heads = 8;
+  m.mlp.intermediate_size = 16;
+  m.dropout.embedding = 0.2;
+  m.objective = preference(0.3);
+  return run;
+}
+
+StepOutcome step_on(Grid& grid, const RunConfig& run, Index batch, Index first) {
+  const Layout& layout = grid.layout();
+  EngineConfig config;
+  config.model = run.model;
+  config.micro_batch_size = batch, config.seq_length = run.train.seq_length, config.micros = micros_of_all / layout.size(Axis::data), config.seed = 3;
+  if (Index(layout.stages.size()) > layout.size(Axis::pipeline)) config.schedule = interleaved;
+  Rig<double> rig(config, grid);
+  const auto source = feed([&](Index number) { return random_sample(run, number); }, first, config, grid);
+  StepOutcome outcome{rig.engine.gradients(source, config.micros, 1), {}};
+  outcome.gradients = gathered_gradients(rig.engine);
+  return outcome;
+}
+
+TEST(preference, loss_and_gradients_are_those_of_one_rank) {
+  std::mt19937 random(seed_of_run());
+  for (const bool tied : {false, true}) {
+    const RunConfig run = run_of(Index(33 + random() % 12), tied);
+    const Index batch = Index(1 + random() % 2), first = batch * Index(random() % 100);
+    const StepOutcome one = step_on(alone(4), run, batch, first);
+    ASSERT_GT(one.result.tokens, micros_of_all / 2) << "pairs";
+    for (const Layout& layout : layouts()) {
+      Grid* const grid = grid_of(layout);
+      if (!grid) continue;
+      const StepOutcome many = step_on(*grid, run, batch, first);
+      const Errors errors = errors_of(one, many);
+      EXPECT_EQ(many.result.tokens, one.result.tokens);
+      EXPECT_TRUE(within_limits(errors, DType::f64)) << layout.text() << (tied ? " tied" : "") << ": loss " << errors.loss << ", norm " << errors.norm
+                                                     << ", gradient " << errors.worst_gradient();
+    }
+  }
+  meet();
+}
+
+}  // namespace
+}  // namespace gyr::testing

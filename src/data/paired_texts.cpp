@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/data/paired_texts.hpp"
+
+#include "src/data/json_line.hpp"
+
+namespace gyr {
+
+PairedAnswers read_pair(std::string_view line) {
+  using namespace json_line;
+  PairedAnswers pair;
+  try {
+    const json row = parse_object(line);
+    const std::string prompt = row.contains("prompt") ? string_of(row, "prompt") : "";
+    const auto text = [&](const char* key) {
+      const std::string& answer = string_of(row, key);
+      if (answer.empty()) refuse("has an empty text under '{}'", key);
+      std::vector<Utterance> text;
+      if (!prompt.empty()) text.push_back({prompt, {}, false});
+      text.push_back({answer, {}, true});
+      return text;
+    };
+    pair.chosen = text("chosen"), pair.rejected = text("rejected");
+  } catch (const Problem& problem) {
+    pair = {{}, {}, problem.what};
+  }
+  return pair;
+}
+
+}  // namespace gyr

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "modules/objective.hpp"
+#include "src/data/dataset.hpp"
+
+namespace gyr {
+
+// Sample number `number` as the model's objective is shown it, while the sample is there.
+inline SampleView view_of(const Sample& s, Index number, const ModelConfig& m) {
+  return {s.tokens, s.learned, s.begins, number, m.vocab_size, s.positions, s.classes, m.decoder_start_token_id, s.texts};
+}
+
+}  // namespace gyr

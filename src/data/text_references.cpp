@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/data/text_references.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "src/base/mapped_file.hpp"
+#include "src/data/json_line.hpp"
+
+namespace gyr {
+
+namespace fs = std::filesystem;
+
+namespace {
+constexpr double untold = std::numeric_limits<double>::quiet_NaN();
+
+double number_of(const json_line::json& row, const char* key) {
+  const json_line::json& value = json_line::value_of(row, key);
+  if (!value.is_number() || !std::isfinite(value.get<double>())) json_line::refuse("has {} under '{}', not a number", json_line::kind_of(value), key);
+  return value.get<double>();
+}
+}  // namespace
+
+fs::path references_path(const fs::path& prefix) { return fs::path(prefix) += "_reference.jsonl"; }
+
+TextReferences::TextReferences(const TokenFile& tokens, bool required) : path_(references_path(tokens.prefix())) {
+  const std::string prefix = tokens.prefix().string();
+  require(tokens.sequences() % 2 == 0, Exit::data, "{}: {} sequences are no pairs; build them with `gyrfalcon data build --pairs`", prefix,
+          tokens.sequences());
+  const bool there = fs::exists(path_);
+  require(there || !required, Exit::missing,
+          "{}: is not there, and pairs are compared to what a model says of them before; write it with `gyrfalcon eval MODEL --objective preference "
+          "--data {} --records {}`",
+          path_.string(), prefix, path_.string());
+  if (!there) return;
+  of_sequences_.assign(std::size_t(tokens.sequences()), untold);
+  read(path_);
+}
+
+void TextReferences::read(const fs::path& file) {
+  const MappedFile mapped(file);
+  std::string_view text = mapped.text();
+  for (std::int64_t line = 1; !text.empty(); ++line) {
+    const auto end = std::min(text.find('\n'), text.size());
+    try {
+      read_line(text.substr(0, end));
+    } catch (const json_line::Problem& problem) {
+      fail(Exit::data, "{}:{}: the line {}; write the file anew with `gyrfalcon eval --records`", file.string(), line, problem.what);
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+void TextReferences::read_line(std::string_view line) {
+  const json_line::json row = json_line::parse_object(line), &pair = json_line::value_of(row, "pair");
+  const auto pairs = std::int64_t(of_sequences_.size() / 2);
+  if (!pair.is_number_integer() || pair.get<double>() < 0 || pair.get<double>() >= double(pairs))
+    json_line::refuse("is of pair {}, and the data have {}, from 0 on", pair.dump(), pairs);
+  const auto at = 2 * pair.get<std::size_t>();
+  if (!std::isnan(of_sequences_[at])) json_line::refuse("is the second of pair {}", at / 2);
+  of_sequences_[at] = number_of(row, "chosen"), of_sequences_[at + 1] = number_of(row, "rejected");
+}
+
+double TextReferences::of(std::int64_t sequence) const {
+  if (of_sequences_.empty()) return 0;
+  const double reference = of_sequences_[std::size_t(sequence)];
+  require(!std::isnan(reference), Exit::data,
+          "{}: pair {} is not there; write the file anew with `gyrfalcon eval --records`, and --length as long as "
+          "train.seq_length",
+          path_.string(), sequence / 2);
+  return reference;
+}
+
+}  // namespace gyr
