@@ -177,6 +177,17 @@ const std::vector<std::string>& golden_family_names() {
   return names;
 }
 
+MicroBatch one_sequence(const MicroBatch& all, Index b) {
+  const auto part = [&](const std::vector<Token>& x, Index length) {
+    return x.empty() ? x : std::vector<Token>(x.begin() + b * length, x.begin() + (b + 1) * length);
+  };
+  const Index length = all.seq_length;
+  MicroBatch one{1, length, part(all.tokens, length), part(all.labels, length), part(all.positions, length)};
+  one.source = part(all.source, all.source_length), one.source_length = all.source_length;
+  if (!all.source_lengths.empty()) one.source_lengths = {all.source_lengths[b]};
+  return one;
+}
+
 const Golden& golden(std::string_view name) {
   static std::map<std::string, Golden> read_so_far;
   const auto [entry, fresh] = read_so_far.try_emplace(std::string(name));
