@@ -103,6 +103,9 @@ class FrontedHead : public VocabularyHead<T> {
     this->logits_of(a, front_.forward(a, frame, x.as<T>()), logits.as<Acc<T>>());
   }
 
+ protected:
+  Front<T>& front() { return front_; }
+
  private:
   FrontedHead(const ModelConfig& c, const LossTerms& terms, Front<T> front, const Output& output, Parameters& parameters)
       : VocabularyHead<T>(c, terms, output, declare_bias(output, parameters), parameters), front_(std::move(front)), output_(output.name),

@@ -22,7 +22,7 @@ class TokenFileEvaluation : public Evaluation {
       Sample s = dataset_.sample(i);
       Labelled l = model.objective->label({s.tokens, s.learned, s.begins, i, model.vocab_size, s.positions, s.classes, model.decoder_start_token_id});
       if (!s.positions.empty()) s.positions.pop_back();
-      return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source)};
+      return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source), std::move(l.types)};
     };
   }
   const Passages& passages() const override { return passages_; }
