@@ -82,9 +82,9 @@ bench: configure ## time the kernels, then a whole training step beside its matr
 	@OMP_NUM_THREADS=1 $(BUILD)/regression/kernel_benchmarks $(ARGS)
 	@OMP_NUM_THREADS=1 $(MPIEXEC) -n $(NP) $(BUILD)/regression/step_benchmark input/falcon-h1-73m.yaml
 
-bench-peer: configure ## time a training step here and in PyTorch (from PyPI, 6 GB), in turns; MODEL=gpt2-124m: GPT-2's
+bench-peer: configure ## time a training step here and in PyTorch (from PyPI, 6 GB), in turns; MODEL=gpt2-124m: GPT-2's, LLMC=.../train_gpt2: llm.c's too
 	@cmake --build $(BUILD) --parallel $(JOBS) --target benchmarks
-	@MODEL='$(MODEL)' regression/bench/peer.sh
+	@MODEL='$(MODEL)' LLMC='$(LLMC)' regression/bench/peer.sh
 
 bench-generate: build ## reading prompts and generating here and in llama.cpp (from PyPI), in turns; RANKS=2 ROUNDS=5 TYPES="fp32 bf16 int8"
 	@RANKS='$(RANKS)' ROUNDS='$(ROUNDS)' TYPES='$(TYPES)' regression/bench/generate.sh

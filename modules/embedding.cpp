@@ -42,9 +42,23 @@ Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), tabl
   if (has_relative_bias(c)) relative_bias_.emplace(c, "model.relative_bias", parameters);
 }
 
-AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens) {
+// x += types(type) row by row.
+template <class T>
+void Embedding::add_types(Pass& a, Tensor1<const Token> types, Tensor2<T> x) const {
+  using A = Acc<T>;
+  const Index rows = Index(x.extent(0)), width = c_.hidden_size;
+  if (types.extent(0) == 0) return add_bias<T>(a.dev, Tensor1<const A>(types_->vector<const A>().data(), width), 1, x);
+  const auto wide = a.scratch<A>("types, wide", rows, width);
+  const auto here = a.scratch<T>("types", rows, width);
+  embedding<A>(a.dev, types, types_->matrix<const A>(), 0, 1, wide);
+  convert<A, T>(a.dev, Matrix<const A>(wide), here);
+  add<T>(a.dev, flat(here), flat(x));
+}
+
+AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens, Tensor1<const Token> types) {
   const Device::Purpose purpose(a.dev, "embedding: rows x hidden");
   frame.refer(input, tokens);
+  if (types.extent(0) > 0) frame.refer(input_types, types);
   const AnyTensor2 x = frame.put(embedded, table_.dtype(), a.stream.share(), c_.hidden_size);
   with_type(x.dtype, [&]<class T>(std::type_identity<T>) {
     Scope scope(a.dev.scratch);
@@ -55,8 +69,7 @@ AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens
       embedding<T>(a.dev, a.sequences.positions, positions_->matrix<const T>(), positions_->first(0), 1, here);
       add<T>(a.dev, flat(here), flat(sum.rows()));
     }
-    if (types_ && a.tensor.rank() == 0)
-      add_bias<T>(a.dev, Tensor1<const Acc<T>>(types_->vector<const Acc<T>>().data(), c_.hidden_size), 1, sum.rows());
+    if (types_ && a.tensor.rank() == 0) add_types<T>(a, types, sum.rows());
     sum.reduce();
   });
   const AnyTensor2 y = norm_ ? norm_->forward(a, frame, x) : x;
@@ -89,7 +102,9 @@ void Embedding::sum_backward(Pass& a, Frame& frame, const AnyTensor2& dx) {
       embedding_backward<T>(a.dev, tokens, all, table_.first(0), c_.embedding_multiplier, c_.pad_token_id, table_.matrix_gradient<Acc<T>>());
     if (trains(positions_))
       embedding_backward<T>(a.dev, a.sequences.positions, all, positions_->first(0), 1, -1, positions_->matrix_gradient<Acc<T>>());
-    if (trains(types_)) bias_backward<T>(a.dev, all, 1, Tensor1<Acc<T>>(types_->vector_gradient<Acc<T>>().data(), c_.hidden_size));
+    if (!trains(types_)) return;
+    if (reads_types(c_)) embedding_backward<T>(a.dev, frame.get(input_types), all, 0, 1, -1, types_->matrix_gradient<Acc<T>>());
+    else bias_backward<T>(a.dev, all, 1, Tensor1<Acc<T>>(types_->vector_gradient<Acc<T>>().data(), c_.hidden_size));
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Token embedding, and that of positions where they are learned, sharded over the tensor axis by their rows; the first token type, the norm behind
+// Token embedding, and that of positions where they are learned, sharded over the tensor axis by their rows; that of token types, the norm behind
 // their sum, and the table of relative positions, where the model has them; and dropout behind all (model.dropout.embedding).
 #pragma once
 
@@ -23,9 +23,9 @@ class Embedding {
  public:
   Embedding(const ModelConfig&, Parameters&);
 
-  // x (R,D) = table(tokens) * embedding_multiplier + positions(where they stand) + types(0), or the norm of that, of the rows of the stream that this
-  // rank keeps: a tensor of the frame. One sum over the tensor axis.
-  AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/);
+  // x (R,D) = table(tokens) * embedding_multiplier + positions(where they stand) + types(type), or the norm of that, of the rows of the stream that
+  // this rank keeps: a tensor of the frame. One sum over the tensor axis. No types: all have the first.
+  AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/, Tensor1<const Token> types = {} /*(R)*/);
   // dx is no gradient any more on return.
   void backward(Pass&, Frame&, const AnyTensor2& dx);
   Parameter& table() { return table_; }
@@ -33,10 +33,12 @@ class Embedding {
   const RelativeBias* relative_bias() const { return relative_bias_ ? &*relative_bias_ : nullptr; }
 
  private:
-  static constexpr Key<Tensor1<const Token>> input{"tokens"};
+  static constexpr Key<Tensor1<const Token>> input{"tokens"}, input_types{"types of tokens"};
   static constexpr Key<AnyTensor2> embedded{"embedded", Effort::sum, Phase::input_gradients};
   void sum_backward(Pass&, Frame&, const AnyTensor2& dx);
   void drop(Pass&, const AnyTensor2& x) const;
+  template <class T>
+  void add_types(Pass&, Tensor1<const Token> types, Tensor2<T> x) const;
 
   ModelConfig c_;
   Parameter& table_;

@@ -22,7 +22,8 @@ struct Labels {
   Tensor1<const Token> of_rows;                  // (R)
   Tensor1<const Token> picked = {}, label = {};  // (P), or empty
   Tensor1<const Token> place = {};               // (R), or empty
-  // Where tokens further ahead are told: of each depth the token that every row reads, and its label there.
+  // Where tokens further ahead are told: of each depth the token that every row reads, and its label there. Where the order of halves is told: no
+  // tokens, and the label of each row that tells it.
   struct Ahead {
     Tensor1<const Token> tokens, labels;  // (R)
   };
@@ -48,8 +49,8 @@ class Head {
   // row besides (rows without a label mean nothing).
   virtual void loss(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<double> sum, std::vector<RowScore>* each) = 0;
   // The same, and the gradient of scale * loss, which is not 0: of the weights (added up) and, in backward, of x (dx). Behind it in `sum` come the
-  // sums of each depth, where tokens further ahead are told; these count with Pass::ahead_scales.
-  virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, const Labels&, double scale, Tensor1<double> sum /*(1 + depths)*/) = 0;
+  // sums of each further loss (Objective::further_losses); these count with Pass::ahead_scales.
+  virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, const Labels&, double scale, Tensor1<double> sum /*(1 + further losses)*/) = 0;
   virtual void backward(Pass&, Frame&, const AnyTensor2& dx) = 0;
   // This rank's columns of what is predicted of every row, in the accumulator's precision.
   // Of a stream that is whole.

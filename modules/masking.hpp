@@ -12,7 +12,8 @@ struct Masking {
   Index max_ngram = 1;    // neighbouring words that are chosen together: n of them with a probability proportional to 1/n
   Token mask_token = -1;  // what hides a token
   std::uint64_t seed = 1234;
-  bool head_bias = true;  // of the layer in front of the output matrix
+  bool head_bias = true;        // of the layer in front of the output matrix
+  bool sentence_order = false;  // whether halves stand in their order is told too
 };
 
 // Of the first L tokens. Candidates are tokens that are to be learned, word by word; no more than their share, or one, is chosen, and a word whole

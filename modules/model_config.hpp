@@ -127,7 +127,7 @@ struct ModelConfig {
   std::string pattern;  // a symbol per layer, see layer.hpp
   Index vocab_size = 32784, hidden_size = 1024;
   Index positions = 0;        // learned ones, added to the embedding; 0: none
-  Index type_vocab_size = 0;  // token types, of which all tokens have the first, added to the embedding; 0: none
+  Index type_vocab_size = 0;  // token types, added to the embedding, of which all tokens have the first but where halves are told apart; 0: none
   NormType norm = NormType::rms;
   NormPlacement norm_placement = NormPlacement::before;
   bool embed_norm = false;  // the first norm stands behind the embedding in place of in front of the first branches

@@ -27,6 +27,8 @@ std::string all_layers(const ModelConfig& c) { return c.pattern + c.objective->h
 
 bool shares_embedding(const ModelConfig& c) { return c.tie_word_embeddings || c.objective->depths() > 0; }
 
+bool reads_types(const ModelConfig& c) { return c.type_vocab_size >= 2 && c.objective->tells_order(); }
+
 const std::vector<ObjectiveType>& objective_types() { return table(); }
 
 std::shared_ptr<const Objective> read_objective(Section& train, const ModelConfig& model, const Objective& otherwise) {

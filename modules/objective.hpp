@@ -12,10 +12,11 @@
 
 namespace gyr {
 
-// One sequence as a model meets it: the tokens it reads, and of each the label it is scored by, or ignored_label; what an encoder reads for it; and
-// pairs of its texts, where these are compared.
+// One sequence as a model meets it: the tokens it reads, and of each the label it is scored by, or ignored_label; what an encoder reads for it; where
+// the order of halves is told (sentence_order.hpp), the type of each token, and the label of each that tells it; and pairs of its texts, where these
+// are compared.
 struct Labelled {
-  std::vector<Token> tokens, labels, source = {};
+  std::vector<Token> tokens, labels, source = {}, types = {}, order = {};
   TextPairs pairs = {};
 };
 
@@ -57,6 +58,9 @@ class Objective {
   // How many tokens beyond the one that follows are told of each row, each with a loss of its own (read_ahead.hpp), which counts with ahead_weight()
   // times its mean; and the layers, by symbol, that the head has for all of them. Such a head reads the embedding's matrix.
   virtual Index depths() const { return 0; }
+  // Whether the order of a text's halves is told besides (sentence_order.hpp), with a loss that counts with ahead_weight() too.
+  virtual bool tells_order() const { return false; }
+  Index further_losses() const { return depths() + Index(tells_order()); }
   virtual double ahead_weight() const { return 0; }
   virtual std::string head_layers() const { return {}; }
   // The objective of the same model where nothing is trained and no more weights are needed; null: this one.
@@ -100,6 +104,8 @@ LossTerms read_loss_terms(Section& train);
 std::string all_layers(const ModelConfig&);
 // Whether both ends of a model have the embedding's matrix: a head that is tied to it, or one that reads it.
 bool shares_embedding(const ModelConfig&);
+// Whether tokens are read with types of their own; else all have the first, where the model has types.
+bool reads_types(const ModelConfig&);
 
 const std::vector<ObjectiveType>& objective_types();  // by name
 // The one that the section names, in place of `otherwise`; the settings of all are declared.

@@ -113,6 +113,9 @@ class FrontedHead : public Base<T> {
     this->logits_of(a, front_.forward(a, frame, x.as<T>()), logits.as<Acc<T>>());
   }
 
+ protected:
+  Front<T>& front() { return front_; }
+
  private:
   FrontedHead(const ModelConfig& c, const LossTerms& terms, Front<T> front, const Output& output, Parameters& parameters)
       : Base<T>(c, terms, output, declare_bias(output, parameters), parameters), front_(std::move(front)), output_(output.name),

@@ -5,23 +5,39 @@
 #include <gtest/gtest.h>
 
 #include "src/engine/engine.hpp"
+#include "src/verify/equality.hpp"
 
 namespace gyr::testing {
 
-// Some elements of the gradient of every weight, as the engine holds it, are differences of loss().
-template <class Loss>
-void expect_differences(Engine& engine, const Loss& loss) {
+// Some elements of gradient(parameter, element) of every weight that is trained are differences of loss().
+template <class Gradient, class Loss>
+void expect_differences(Engine& engine, const Gradient& gradient, const Loss& loss, double tolerance) {
   for (const auto& p : engine.stage().parameters().all())
     for (const Index at : {p->size() / 3, p->size() - 1}) {
+      if (!p->trained) continue;
       const auto w = p->vector<double>();
-      const double gradient = p->vector_gradient<double>()(at), kept = w(at), h = 1e-5;
+      const double found = gradient(*p, at), kept = w(at), h = 1e-5;
       w(at) = kept + h;
       const double above = loss();
       w(at) = kept - h;
       const double below = loss();
       w(at) = kept;
-      EXPECT_NEAR(gradient, (above - below) / (2 * h), 2e-8) << p->weight.name << " " << at;
+      EXPECT_NEAR(found, (above - below) / (2 * h), tolerance) << p->weight.name << " " << at;
     }
+}
+
+// Those that the engine holds.
+template <class Loss>
+void expect_differences(Engine& engine, const Loss& loss) {
+  expect_differences(
+      engine, [](Parameter& p, Index at) { return p.vector_gradient<double>()(at); }, loss, 2e-8);
+}
+
+// Those of a loss which is that of another step, so that it writes gradients too.
+template <class Loss>
+void expect_differences(Engine& engine, const NamedGradients& gradients, const Loss& loss) {
+  expect_differences(
+      engine, [&](const Parameter& p, Index at) { return gradients.at(p.weight.name)[std::size_t(at)]; }, loss, 5e-8);
 }
 
 // The same of the step of one micro-batch, of its mean loss over labels.

@@ -93,15 +93,21 @@ void read_batch(const Expected& expected, Golden& g) {
   const auto mask = expected.has("attention_mask") ? expected.tokens("attention_mask") : std::vector<Token>(tokens.size(), 1);
   g.batch = {batch, seq_length, std::vector<Token>(tokens.size(), 0), std::vector<Token>(tokens.size(), ignored_label)};
   g.row.assign(tokens.size(), -1);
+  const bool has_halves = expected.has("token_type_ids");
+  const auto types = has_halves ? expected.tokens("token_type_ids") : std::vector<Token>();
+  const auto order = has_halves ? expected.tokens("next_sentence_label") : std::vector<Token>();
+  if (has_halves) g.batch.types.assign(tokens.size(), 0), g.batch.order.assign(tokens.size(), ignored_label);
   const bool both_ways = !g.model.attention.causal;
   const bool of_texts = expected.shape("labels").size() == 1;
   const Index next = both_ways ? 0 : 1;
   if (both_ways && expected.has("attention_mask")) g.batch.positions.assign(tokens.size(), 0);
   for (Index b = 0; b < batch; ++b) {
     Index to = b * seq_length;
+    if (!g.batch.order.empty()) g.batch.order[to] = order[b];
     for (Index from = b * seq_length; from < (b + 1) * seq_length; ++from) {
       if (mask[from] == 0) continue;
       g.batch.tokens[to] = tokens[from];
+      if (!g.batch.types.empty()) g.batch.types[to] = types[from];
       if (of_texts && to == b * seq_length) g.batch.labels[to] = labels[b];
       else if (!of_texts && from + next < (b + 1) * seq_length) g.batch.labels[to] = labels[from + next];
       if (!g.batch.positions.empty()) g.batch.positions[to] = std::int32_t(to - b * seq_length);
@@ -145,7 +151,8 @@ Golden read(const std::string& name) {
   g.folder = std::filesystem::exists(root / "families" / name) ? root / "families" / name : root / "huggingface" / name;
   g.model = read_model_folder(g.folder).model;
   if (g.model.objective->name() == std::string_view("mlm"))  // any token may have a label
-    g.model.objective = masked_tokens({.share = 1, .head_bias = has_head_bias(*g.model.objective)});
+    g.model.objective =
+        masked_tokens({.share = 1, .head_bias = has_head_bias(*g.model.objective), .sentence_order = g.model.objective->tells_order()});
   const Expected expected(g.folder / "expected.safetensors");
   has_encoder(g.model) ? read_text_of_source(expected, g) : read_batch(expected, g);
   const StoredNames names = names_in(g.folder, g.model);
@@ -175,6 +182,18 @@ const std::vector<std::string>& golden_names() {
 const std::vector<std::string>& golden_family_names() {
   static const std::vector<std::string> names = names_below("families");
   return names;
+}
+
+MicroBatch one_sequence(const MicroBatch& all, Index b) {
+  const auto part = [&](const std::vector<Token>& x, Index length) {
+    return x.empty() ? x : std::vector<Token>(x.begin() + b * length, x.begin() + (b + 1) * length);
+  };
+  const Index length = all.seq_length;
+  MicroBatch one{1, length, part(all.tokens, length), part(all.labels, length), part(all.positions, length)};
+  one.types = part(all.types, length), one.order = part(all.order, length);
+  one.source = part(all.source, all.source_length), one.source_length = all.source_length;
+  if (!all.source_lengths.empty()) one.source_lengths = {all.source_lengths[b]};
+  return one;
 }
 
 const Golden& golden(std::string_view name) {

@@ -39,6 +39,8 @@ struct Golden {
 const std::vector<std::string>& golden_names();         // of Falcon-H1
 const std::vector<std::string>& golden_family_names();  // of the other families
 const Golden& golden(std::string_view name);
+// Sequence b of a batch, with its source where there is one.
+MicroBatch one_sequence(const MicroBatch& all, Index b);
 // Whether `ranks` tensor ranks can share the model.
 bool splits(const ModelConfig&, int ranks);
 

@@ -35,7 +35,7 @@ std::vector<Linear> linears_of(const ModelConfig& m, char symbol) {
   const auto add = [&](Linear first, Linear second) { all.push_back(first), all.push_back(second); };
   if (symbol == 'P' || symbol == 'M') add({m.mamba.projected(), m.hidden_size}, {m.hidden_size, m.mamba.inner()});
   if (symbol == 'P' || symbol == '*' || symbol == 'W') add({q + 2 * k, m.hidden_size}, {m.hidden_size, q});
-  if (symbol == 'P' || symbol == '-') add({2 * m.mlp.intermediate_size, m.hidden_size}, {m.hidden_size, m.mlp.intermediate_size});
+  if (symbol == 'P' || symbol == '-') add({(m.mlp.gated ? 2 : 1) * m.mlp.intermediate_size, m.hidden_size}, {m.hidden_size, m.mlp.intermediate_size});
   return all;
 }
 

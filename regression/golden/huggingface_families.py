@@ -133,6 +133,8 @@ cases = {
     "deepseek_v3_mtp": ("DeepseekV3", dict(deepseek_v3, num_nextn_predict_layers=1), 2, 21),
     "deepseek_v3_mtp_deep": ("DeepseekV3", dict(deepseek_v3, num_nextn_predict_layers=3, num_hidden_layers=2, vocab_size=31, q_lora_rank=None,
                                                 tie_word_embeddings=True), 2, 20),
+    "bert_pretraining": ("Bert ForPreTraining", dict(bert), 2, 21),
+    "bert_pretraining_padded": ("Bert ForPreTraining", dict(bert, num_hidden_layers=1, type_vocab_size=3, vocab_size=31), 3, 20, [20, 13, 17]),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # where a case names none
 configs = {"Gemma3": "Gemma3TextConfig"}
@@ -242,12 +244,23 @@ def model_of(name, weights):
     return model.eval()
 
 
+def parts_of_pretraining(model, out, labels, order):
+    """As outcome, of a class whose loss is the sum of two."""
+    out.loss.backward()
+    tell = torch.nn.functional.cross_entropy
+    losses = torch.stack([tell(out.prediction_logits.flatten(0, 1), labels.flatten()), tell(out.seq_relationship_logits, order)]).detach()
+    assert torch.isclose(losses.sum(), out.loss, rtol=1e-6, atol=0), (losses, out.loss)
+    return out.prediction_logits.detach(), losses, {name: p.grad for name, p in model.named_parameters()}
+
+
 def outcome(model, ids, labels, **more):
     """Logits, loss and gradients; behind the loss those of tokens further ahead, which then have a part in the gradients."""
     model.zero_grad()
     reads = []
     norm = model.model.norm.register_forward_pre_hook(lambda _, inputs: reads.append(inputs[0])) if hasattr(getattr(model, "model", None), "norm") else None
     out = model(input_ids=ids, labels=labels, **more)
+    if "next_sentence_label" in more:
+        return parts_of_pretraining(model, out, labels, more["next_sentence_label"])
     ahead = told_ahead(model, reads[0], ids) if hasattr(model.config, "num_nextn_predict_layers") and reads else []
     (out.loss + further * sum(ahead) / len(ahead) if ahead else out.loss).backward()
     if norm:
@@ -316,6 +329,9 @@ def write_case(name, seed):
         labels = torch.where(more["attention_mask"] == 1, labels, torch.full_like(labels, -100))
     if head == "ForSequenceClassification":
         labels = classes[:, 0]
+    if head == "ForPreTraining":
+        more["token_type_ids"] = expected["token_type_ids"] = (torch.arange(length) >= torch.randint(3, length - 8, (sequences, 1), generator=random)).long()
+        more["next_sentence_label"] = expected["next_sentence_label"] = torch.arange(sequences) % 2
     if family == "T5":
         labels = torch.randint(3, settings["vocab_size"], (sequences, written), generator=random)
         labels[0, 3] = -100

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of layouts that equal one rank: every pair of features occurs in it at least twice. `make parity` prints it.
+// The table of layouts that equal one rank: every pair of features occurs in it at least twice; and a row of every family's models. `make parity`
+// prints both.
 //   GYR_SEED=1   which rows; another seed combines the features in other ways
 //   GYR_ROWS=1   every so-manyth row alone, from the first on
 // Errors and their limits are those of src/verify/equality.hpp: of every parameter's gradient, of the loss, of the norm. A gradient in float may be
@@ -14,6 +15,8 @@
 #include "regression/cases.hpp"
 #include "regression/closed_form.hpp"
 #include "regression/draw.hpp"
+#include "regression/golden_step.hpp"
+#include "regression/grids.hpp"
 #include "regression/pairs.hpp"
 #include "regression/testing.hpp"
 
@@ -179,11 +182,15 @@ std::string text_of(const RowErrors& e) {
   return text_of(e.in_double) + text_of(e.in_float) + fmt::format(" | {:7.1e} {:4.2f}", e.in_bf16.norm, e.in_bf16.ratio);
 }
 
+int every_row() {
+  const char* text = std::getenv("GYR_ROWS");
+  return text ? std::max(1, std::atoi(text)) : 1;
+}
+
 TEST(equality_table, of_every_pair_of_features) {
   const char* seed_text = std::getenv("GYR_SEED");
   const std::uint64_t seed = seed_text ? std::strtoull(seed_text, nullptr, 10) : 1;
-  const char* every_text = std::getenv("GYR_ROWS");
-  const int every = every_text ? std::max(1, std::atoi(every_text)) : 1;
+  const int every = every_row();
   int ranks = 0, rank = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -211,6 +218,59 @@ TEST(equality_table, of_every_pair_of_features) {
   if (rank == 0)
     fmt::print("{} of {} layouts, the worst:{}\nlimits: double {:.0e}, float {:.0e}, bf16 {} and {}\n", looked_at, table.size(), text_of(worst),
                limit_of(DType::f64), limit_of(DType::f32), limit_in_bf16.norm, limit_in_bf16.ratio);
+}
+
+// The first of these, with as many stages as can be, that suits a family's model and batch.
+struct FamilyLayout {
+  int data, context, tensor;
+  Shard shard;
+};
+const std::vector<FamilyLayout> family_layouts{{2, 2, 2, Shard::weights},   {2, 1, 4, Shard::weights}, {2, 1, 2, Shard::weights},
+                                               {2, 1, 1, Shard::gradients}, {1, 1, 4, Shard::none},    {1, 1, 1, Shard::none}};
+
+bool suits(const Golden& g, const FamilyLayout& l) {
+  const bool has_blocks = l.context == 1 || g.batch.seq_length >= 2 * l.context * (g.model.mamba.conv_kernel - 1);
+  return has_blocks && g.batch.batch % l.data == 0 && splits(g.model, l.tensor);
+}
+
+Layout layout_of_family(const Golden& g) {
+  const FamilyLayout& l = *std::find_if(family_layouts.begin(), family_layouts.end(), [&](const FamilyLayout& l) { return suits(g, l); });
+  const int layers = g.model.layers(), pipeline = std::min(layers, most_ranks / (l.data * l.context * l.tensor));
+  std::vector<Span> stages;
+  for (int s = 0; s < pipeline; ++s) stages.push_back({layers * s / pipeline, layers * (s + 1) / pipeline});
+  const Layout layout = grid_layout(l.data, pipeline, l.tensor, stages, {}, {}, l.context);
+  return l.shard == Shard::none ? layout : sharded(layout, l.shard);
+}
+
+// On the first rank of the grid.
+template <class T>
+Errors compare_family(const Golden& g, Grid& grid) {
+  const StepOutcome many = step_of<T>(g, grid);
+  return grid.position() == 0 ? errors_of(step_of<T>(g, alone(g.model.layers())), many) : Errors{};
+}
+
+TEST(equality_table, of_every_family) {
+  int rank = 0, number = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0)
+    fmt::print("model                    layers              data pipeline context tensor sharded   errors of every gradient, loss and norm\n");
+  for (const std::string& name : golden_family_names()) {
+    if (number++ % every_row() != 0) continue;
+    const Golden& g = golden(name);
+    const Layout layout = layout_of_family(g);
+    if (Grid* const grid = grid_of(layout)) {
+      const Errors in_double = compare_family<double>(g, *grid), in_float = compare_family<float>(g, *grid);
+      if (grid->position() == 0) {
+        fmt::print("{:24} {:19} {:4} {:8} {:7} {:6} {:9}{}{}\n", name, g.model.pattern, layout.size(Axis::data), layout.size(Axis::pipeline),
+                   layout.size(Axis::context), layout.size(Axis::tensor), name_of(layout.shard), text_of(worst_of(in_double)),
+                   text_of(worst_of(in_float)));
+        std::fflush(stdout);
+        EXPECT_TRUE(within_limits(in_double, DType::f64)) << name;
+        EXPECT_TRUE(within_limits_of_float(in_float, in_double)) << name;
+      }
+    }
+    meet();
+  }
 }
 
 }  // namespace

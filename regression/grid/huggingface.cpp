@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "regression/folder.hpp"
-#include "regression/golden.hpp"
+#include "regression/golden_step.hpp"
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 #include "src/base/table.hpp"
@@ -51,17 +51,6 @@ void on_grids(const Golden& g, bool shared, const F& f) {
       f(*grid, fmt::format("{} data {} pipeline {} tensor {} context {}", g.name, data, pipeline, tensor, context));
   }
   meet();
-}
-
-MicroBatch sequence(const MicroBatch& all, Index b) {
-  const auto part = [&](const std::vector<Token>& x, Index length) {
-    return x.empty() ? x : std::vector<Token>(x.begin() + b * length, x.begin() + (b + 1) * length);
-  };
-  const Index length = all.seq_length;
-  MicroBatch one{1, length, part(all.tokens, length), part(all.labels, length), part(all.positions, length)};
-  one.source = part(all.source, all.source_length), one.source_length = all.source_length;
-  if (!all.source_lengths.empty()) one.source_lengths = {all.source_lengths[b]};
-  return one;
 }
 
 // What has been seen of a model: the worst errors over all grids, and how many grids gave them.
@@ -113,18 +102,10 @@ class huggingface : public ::testing::TestWithParam<std::string> {
  protected:
   const Golden& g = gyr::testing::golden(GetParam());
 
-  // Sequences one by one, sharded over the data axis.
   template <class T>
   void expect_gradients() {
     on_grids(g, true, [&](Grid& grid, const std::string& where) {
-      const int data = grid.layout().size(Axis::data), micros = int(g.batch.batch) / data;
-      EngineConfig config;
-      config.model = g.model;
-      config.micro_batch_size = 1, config.seq_length = g.batch.seq_length, config.source_length = g.batch.source_length, config.micros = micros;
-      Rig<T> rig(config, grid);
-      load_weights(g.folder, rig.engine);
-      const auto source = [&](int micro) { return sequence(g.batch, Index(micro) * data + grid.coordinate(Axis::data)); };
-      const StepResult result = rig.engine.gradients(source, micros, 1);
+      const auto [result, gradients] = step_of<T>(g, grid);
       const GoldenNumbers& expected = numbers<T>(g);
       const double loss_error = std::abs(result.loss - expected.loss) / expected.loss;
       EXPECT_LE(loss_error, tolerance<T>.loss) << where;
@@ -133,7 +114,6 @@ class huggingface : public ::testing::TestWithParam<std::string> {
         EXPECT_LE(std::abs(result.ahead_losses[k] - expected.ahead_losses[k]) / expected.ahead_losses[k], tolerance<T>.loss) << where << " " << k;
       Seen& s = seen()[g.name];
       if (std::is_same_v<T, double>) raise(s.loss, loss_error), ++s.grids;
-      const auto gradients = gathered_gradients(rig.engine);
       EXPECT_EQ(gradients.size(), expected.gradients.size()) << where;
       for (const auto& [name, gradient] : expected.gradients) {
         const double error = distance(gradients.at(name), gradient, expected.lengths.at(name));

@@ -160,6 +160,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.mlm.max_ngram", {"3", course}},
                                                                          {"train.mlm.seed", {"7", course}},
                                                                          {"train.mlm.head_bias", {"false", function}},
+                                                                         {"train.mlm.sentence_order", {"true", function}},
                                                                          {"train.mtp.depths", {"2", function}},
                                                                          {"train.mtp.pattern", {"M", function}},
                                                                          {"train.mtp.weight", {"0.1", course}},

@@ -127,6 +127,18 @@ void Chunk::pair_texts(Device& dev, Slot& slot, const TextPairs& pairs) const {
   upload<double>(dev, pairs.reference, references);
 }
 
+// Types of tokens, and labels of the rows that tell whether halves are in their order.
+void Chunk::tell_halves(Device& dev, Slot& slot, const MicroBatch& batch) const {
+  const SequenceLayout& s = slot.text.sequences;
+  const auto bring = [&](const Key<Tensor1<Token>>& key, const std::vector<Token>& whole, Token otherwise) {
+    const auto there = slot.frame.put(key, s.rows());
+    upload<Token>(dev, whole.empty() ? std::vector<Token>(std::size_t(s.rows()), otherwise) : share_of<Token>(s, whole, otherwise), there);
+    return there;
+  };
+  if (first() && reads_types(config_)) slot.text.types = bring(Keys::types, batch.types, 0);
+  if (last() && slot.tape && config_.objective->tells_order()) slot.labels.ahead.push_back({{}, bring(Keys::order, batch.order, ignored_label)});
+}
+
 // Where every row stands.
 void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) {
   Text& text = arriving.text;
@@ -198,6 +210,7 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   label(dev, slot, last() ? share_of<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
   look_ahead(dev, slot, batch);
   pair_texts(dev, slot, batch.pairs);
+  tell_halves(dev, slot, batch);
   place_whole(dev, slot, text);
   if (source.rows() > 0) {
     const Arriving encoded{slot.source, source_keys, true,
@@ -237,7 +250,7 @@ AnyTensor2 Chunk::put_stream(Slot& slot, const SequenceLayout& sequences, const 
 
 void Chunk::embed(Pass& a, Slot& slot) {
   Frame& frame = frame_of(slot, -1);
-  slot.stream.x = embedding_->forward(a, frame, slot.text.tokens);
+  slot.stream.x = embedding_->forward(a, frame, slot.text.tokens, slot.text.types);
   if (a.source) slot.stream.source = embedding_->forward(*a.source, frame_of_source(frame), slot.source.tokens);
   if (const RelativeBias* bias = embedding_->relative_bias()) slot.stream.bias = bias->forward(a, frame);
 }

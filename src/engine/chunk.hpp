@@ -30,6 +30,8 @@ struct MicroBatch {
   Index source_length = 0;
   std::vector<Token> source = {};
   std::vector<Index> source_lengths = {};
+  // Where the order of a text's halves is told: types of tokens, and labels of rows that tell it, as labels are; none: the first type, no label.
+  std::vector<Token> types = {}, order = {};
   TextPairs pairs = {};  // of all sequences, where the objective compares texts
 };
 
@@ -39,6 +41,7 @@ struct Text {
   std::vector<std::int32_t> positions = {}, whole_positions = {};  // of every row; of documents, all ranks' tokens in their order
   std::vector<std::int32_t> ahead = {}, whole_ahead = {};          // tokens of a row's document behind it, the same
   Tensor1<Token> tokens = {};
+  Tensor1<Token> types = {};  // empty: all have the first
 };
 
 // What a micro-batch is and what its forward keeps: in the frame itself what all layers see, in nested ones what each part keeps.
@@ -118,6 +121,7 @@ class Chunk {
     static constexpr Key<Tensor2<Token>> ahead{"tokens ahead and their labels"};
     static constexpr Key<Tensor1<Token>> texts{"texts of rows"}, pairs{"labels of pairs"};
     static constexpr Key<Tensor1<double>> references{"references of texts"};
+    static constexpr Key<Tensor1<Token>> order{"labels of the order"}, types{"types of tokens"};
     static constexpr Key<Tensor1<std::int32_t>> seen_begins{"where rows begin to see the source"}, seen_ends{"where they see the last of it"};
   };
   // Of a text, and of a source.
@@ -162,6 +166,7 @@ class Chunk {
   void label(Device&, Slot&, std::span<const Token> labels) const;
   void look_ahead(Device&, Slot&, const MicroBatch&) const;
   void pair_texts(Device&, Slot&, const TextPairs&) const;
+  void tell_halves(Device&, Slot&, const MicroBatch&) const;
   // The layer that a part is; null: it is the embedding or the head.
   Layer* layer_of(Index part) const;
   bool in_encoder(Index layer) const { return first_layer_ + layer < layers_of_encoder(config_); }

@@ -47,7 +47,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
   device_.library = config.products;
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, config.source_length));
   if (config.training && config.reduce_dtype) reduction_.travel_as(*config.reduce_dtype, gradients_);
-  sums_ = weights_.tensor<double>(2 + depths());
+  sums_ = weights_.tensor<double>(2 + further_losses());
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
   if (capacity) {
     stage_.make_slots(capacity->forwards, working_);
@@ -110,13 +110,13 @@ std::vector<MicroBatch> Engine::collect(const MicroBatches& source, int micros) 
   return batches;
 }
 
-std::vector<Index> Engine::labelled(const std::vector<MicroBatch>& batches, Index depths) {
+std::vector<Index> Engine::labelled(const std::vector<MicroBatch>& batches, Index further) {
   const Recorder::Span span(grid_.recorder(), "count labels");
   grid_.tell("count labels");
   Communicator& replicas = grid_.group(Axis::data);
   if (device_.dry_run())
-    return std::vector<Index>(1 + depths, Index(batches.size()) * config_.micro_batch_size * config_.seq_length * replicas.size());
-  return label_counts(batches, depths, replicas);
+    return std::vector<Index>(1 + further, Index(batches.size()) * config_.micro_batch_size * config_.seq_length * replicas.size());
+  return label_counts(batches, *config_.model.objective, further > 0, replicas);
 }
 
 void Engine::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order) {
@@ -144,16 +144,16 @@ void Engine::finish_gradients() {
 
 StepResult Engine::gradients(const MicroBatches& source, int micros, const StepOrder& order) {
   const auto batches = collect(source, micros);
-  const Index depths = this->depths();
-  const std::vector<Index> labels = labelled(batches, depths);
+  const Index further = further_losses();
+  const std::vector<Index> labels = labelled(batches, further);
   StepResult result;
   result.tokens = labels[0];
   require(result.tokens > 0, Exit::data,
           "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off",
           order.number);
   begin_gradients();
-  RunOrder what{rows(sums_, 0, 1 + depths), 1.0 / double(result.tokens), nullptr, config_.seed, order.number};
-  for (Index k = 1; k <= depths; ++k) what.ahead_scales.push_back(config_.model.objective->ahead_weight() / double(std::max<Index>(1, labels[k])));
+  RunOrder what{rows(sums_, 0, 1 + further), 1.0 / double(result.tokens), nullptr, config_.seed, order.number};
+  for (Index k = 1; k <= further; ++k) what.ahead_scales.push_back(config_.model.objective->ahead_weight() / double(std::max<Index>(1, labels[k])));
   run(training_program(micros), batches, what);
   finish_gradients();
   if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().kept_gradients());
@@ -164,7 +164,7 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   auto t = timers_.scope("gradient norm");
   const Recorder::Span span(grid_.recorder(), "gradient norm");
   grid_.tell("gradient norm");
-  optimizer_->add_gradient_squares(device_, rows(sums_, 1 + depths, 1));
+  optimizer_->add_gradient_squares(device_, rows(sums_, 1 + further, 1));
   std::vector<double> mine = to_host(device_, sums_);
   const double squared = mine.back();
   mine.pop_back();
@@ -176,7 +176,7 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
       grid_, {mine, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm))),
               fullest_expert(stage_.parameters().expert_loads(), expert_choices_), dropped_choices(stage_.parameters().expert_loads())});
   result.loss = loss.sums[0] / double(result.tokens);
-  for (Index k = 1; k <= depths; ++k) result.ahead_losses.push_back(loss.sums[k] / double(std::max<Index>(1, labels[k])));
+  for (Index k = 1; k <= further; ++k) result.ahead_losses.push_back(loss.sums[k] / double(std::max<Index>(1, labels[k])));
   result.stop_request = loss.stop_request;
   result.expert_load = loss.expert_load, result.dropped_choices = loss.dropped;
   result.finite = device_.dry_run() || (loss.not_finite == 0 && std::isfinite(result.loss));

@@ -46,7 +46,7 @@ struct StepResult {
   double stop_request = 0;                // the greatest stop request of all ranks
   double expert_load = 0;                 // tokens of the fullest expert of any layer, 1 where all have as many; 0: there are no experts
   double dropped_choices = 0;             // of tokens, that experts had no room for, in all layers
-  std::vector<double> ahead_losses = {};  // of each depth, where tokens further ahead are told: the mean over those that have a label there
+  std::vector<double> ahead_losses = {};  // further ones (Objective::further_losses), of each the mean over rows that have a label there
 };
 
 // What a step is told besides its data.
@@ -114,9 +114,9 @@ class Engine final : public ModelState {
   void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
   void run_forward(const std::vector<MicroBatch>&, Scores*);
   std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;
-  // Labelled tokens of the global batch, and of each depth behind them.
-  std::vector<Index> labelled(const std::vector<MicroBatch>&, Index depths = 0);
-  Index depths() const { return config_.training ? config_.model.objective->depths() : 0; }
+  // Labelled tokens of the global batch, and of each of so many further losses behind them.
+  std::vector<Index> labelled(const std::vector<MicroBatch>&, Index further = 0);
+  Index further_losses() const { return config_.training ? config_.model.objective->further_losses() : 0; }
   void begin_gradients();
   void finish_gradients();
 

@@ -7,17 +7,20 @@
 
 namespace gyr {
 
-std::vector<Index> label_counts(const std::vector<MicroBatch>& batches, Index depths, Communicator& replicas) {
-  std::vector<double> mine(1 + depths, 0);
+std::vector<Index> label_counts(const std::vector<MicroBatch>& batches, const Objective& objective, bool further, Communicator& replicas) {
+  const std::size_t losses = 1 + (further ? std::size_t(objective.further_losses()) : 0);
+  std::vector<double> mine(losses, 0);
   const auto add = [&](Index depth, const std::vector<Token>& labels) {
     mine[depth] += double(std::count_if(labels.begin(), labels.end(), [](Token label) { return label != ignored_label; }));
   };
   for (const MicroBatch& batch : batches) {
     add(0, batch.pairs.room() > 0 ? batch.pairs.label_of_pair : batch.labels);
-    for (Index k = 1; k <= depths; ++k) add(k, read_ahead(k, batch.seq_length, batch.tokens, batch.labels, batch.positions).labels);
+    if (!further) continue;
+    for (Index k = 1; k <= objective.depths(); ++k) add(k, read_ahead(k, batch.seq_length, batch.tokens, batch.labels, batch.positions).labels);
+    if (objective.tells_order()) add(1, batch.order);
   }
   const std::vector<double> all = replicas.gather(mine);
-  std::vector<Index> counts(1 + depths, 0);
+  std::vector<Index> counts(losses, 0);
   for (std::size_t i = 0; i < all.size(); ++i) counts[i % counts.size()] += Index(all[i]);
   return counts;
 }

@@ -6,8 +6,8 @@
 
 namespace gyr {
 
-// Labelled tokens of these micro-batches, or pairs where texts are compared, and those of all replicas, and behind them those of each depth
-// (read_ahead.hpp).
-std::vector<Index> label_counts(const std::vector<MicroBatch>&, Index depths, Communicator& replicas);
+// Labelled tokens of these micro-batches, or pairs where texts are compared, and those of all replicas, and behind them those of each further loss
+// (Objective::further_losses), or of none. Tokens further ahead: read_ahead.hpp.
+std::vector<Index> label_counts(const std::vector<MicroBatch>&, const Objective&, bool further, Communicator& replicas);
 
 }  // namespace gyr

@@ -26,6 +26,8 @@ MicroBatch padded(const Passages& passages, const Batch& batch) {
     // What stands behind the last token reaches nothing before it: any token will do.
     m.tokens.resize(m.labels.size() + batch.seq_length - p.tokens.size(), 0);
     m.labels.resize(m.tokens.size(), ignored_label);
+    m.types.insert(m.types.end(), p.types.begin(), p.types.end());
+    if (!m.types.empty()) m.types.resize(m.tokens.size(), 0);
   }
   return m;
 }

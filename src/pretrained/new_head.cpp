@@ -28,7 +28,9 @@ struct Heads {
 Heads heads_of(const ModelConfig& model, const ModelConfig& stored) {
   Heads heads{head_of(model), head_of(stored)};
   const Objective &a = *model.objective, &b = *stored.objective;
-  if (!a.writes_next_token() || !b.writes_next_token() || a.depths() == b.depths()) return heads;
+  const bool same_kind =
+      (a.writes_next_token() && b.writes_next_token()) || (a.name() == std::string_view("mlm") && a.name() == std::string_view(b.name()));
+  if (!same_kind || a.further_losses() == b.further_losses()) return heads;
   const auto take = [](std::vector<Weight>& from, const std::vector<Weight>& common) {
     std::erase_if(from,
                   [&](const Weight& w) { return std::any_of(common.begin(), common.end(), [&](const Weight& c) { return c.name == w.name; }); });
@@ -63,7 +65,9 @@ void require_same_head(const std::filesystem::path& path, const ModelConfig& mod
   const std::shared_ptr<const Objective> kept = defaults_of(path).model.objective;
   const Objective &stored = *kept, &wanted = *model.objective;
   const bool leaves_modules = stored.writes_next_token() && wanted.writes_next_token() && wanted.depths() == 0;
-  require(leaves_modules || (std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size()), Exit::config,
+  require(leaves_modules || (std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size() &&
+                             stored.tells_order() == wanted.tells_order()),
+          Exit::config,
           "{}: its head is of train.objective = {} ({} classes), and the deck's of {} ({}); train.init_head=new reads the trunk, and draws the head "
           "or what is new of it",
           path.string(), stored.name(), stored.classes().size(), wanted.name(), wanted.classes().size());

@@ -39,6 +39,7 @@ std::string json_of(const StepReport& r) {
                {"memory_bytes", r.memory_bytes},
                {"seconds_left", r.seconds_left}};
   if (r.dropped_choices) json["dropped_choices"] = *r.dropped_choices;
+  if (r.order_loss) json["sentence_order_loss"] = *r.order_loss;
   if (!r.mtp_losses.empty()) json["mtp_losses"] = r.mtp_losses;
   return json_text(json);
 }

@@ -101,6 +101,7 @@ void TensorBoard::write(const StepReport& r) {
     samples_.scalar(r.time, r.samples, tag + " vs samples", value);
   };
   both("lm loss", r.loss);
+  if (r.order_loss) both("sop loss", *r.order_loss);
   for (std::size_t k = 0; k < r.mtp_losses.size(); ++k) both("mtp_" + std::to_string(k + 1) + " loss", r.mtp_losses[k]);
   both("learning-rate", r.learning_rate);
   both("batch-size", double(r.global_batch_size));

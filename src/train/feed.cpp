@@ -85,6 +85,8 @@ MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model,
     m.source.insert(m.source.end(), labelled.source.begin(), labelled.source.end());
     m.source_length = Index(labelled.source.size());
     m.pairs.append(labelled.pairs);
+    m.types.insert(m.types.end(), labelled.types.begin(), labelled.types.end());
+    m.order.insert(m.order.end(), labelled.order.begin(), labelled.order.end());
     if (!s.positions.empty()) m.positions.insert(m.positions.end(), s.positions.begin(), s.positions.end() - 1);
   }
   return m;

@@ -100,7 +100,8 @@ StepReport TrainingLoop::report(const StepResult& result, Index batch, double lr
   r.samples = at_.samples, r.tokens = at_.tokens, r.global_batch_size = batch;
   r.loss = result.loss, r.grad_norm = result.gradient_norm, r.learning_rate = lr;
   if (result.expert_load > 0) r.expert_load = result.expert_load;
-  r.mtp_losses = result.ahead_losses;
+  if (parts_.run.model.objective->tells_order()) r.order_loss = result.ahead_losses.at(0);
+  else r.mtp_losses = result.ahead_losses;
   if (const double choices = parts_.run.limited_choices(batch); choices > 0) r.dropped_choices = result.dropped_choices / choices;
   r.skipped = guard_.skipped(), r.nans = guard_.not_finite();
   return r;

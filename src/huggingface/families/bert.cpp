@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // BERT: a layer of theirs is an attention layer and an MLP layer of ours, which look both ways, with LayerNorms behind every sum, biases everywhere,
-// learned positions and token types. Heads find masked tokens, or tell the class of a text or of each token; what predicts the next sentence is
-// passed over.
+// learned positions and token types. Heads find masked tokens, with what tells the next sentence beside them or without, or tell the class of a text
+// or of each token.
 #include <array>
 
 #include "modules/classes.hpp"
@@ -58,6 +58,12 @@ void read_masked(ConfigReader& r) {
   m.objective = masked_tokens();
 }
 
+// Theirs tells whether the second sentence follows the first one; it is trained here to tell their order.
+void read_pretraining(ConfigReader& r) {
+  read_masked(r);
+  r.config.model.objective = masked_tokens({.sentence_order = true});
+}
+
 // There is no output matrix to tie.
 template <auto objective_of>
 void read_classes(ConfigReader& r) {
@@ -92,15 +98,16 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
 
 using Names = std::pair<std::string_view, std::string_view>;  // ours, theirs; without .weight and .bias
 
-constexpr std::array<Names, 9> outer{{{"model.embed_tokens", "bert.embeddings.word_embeddings"},
-                                      {"model.embed_positions", "bert.embeddings.position_embeddings"},
-                                      {"model.embed_types", "bert.embeddings.token_type_embeddings"},
-                                      {"model.embed_layernorm", "bert.embeddings.LayerNorm"},
-                                      {"lm_head.dense", "cls.predictions.transform.dense"},
-                                      {"lm_head.norm", "cls.predictions.transform.LayerNorm"},
-                                      {"lm_head.bias", "cls.predictions.bias"},
-                                      {"lm_head.weight", "cls.predictions.decoder.weight"},
-                                      {"pooler.", "bert.pooler."}}};
+constexpr std::array<Names, 10> outer{{{"model.embed_tokens", "bert.embeddings.word_embeddings"},
+                                       {"model.embed_positions", "bert.embeddings.position_embeddings"},
+                                       {"model.embed_types", "bert.embeddings.token_type_embeddings"},
+                                       {"model.embed_layernorm", "bert.embeddings.LayerNorm"},
+                                       {"lm_head.dense", "cls.predictions.transform.dense"},
+                                       {"lm_head.norm", "cls.predictions.transform.LayerNorm"},
+                                       {"lm_head.bias", "cls.predictions.bias"},
+                                       {"lm_head.weight", "cls.predictions.decoder.weight"},
+                                       {"sentence_order.", "cls.seq_relationship."},
+                                       {"pooler.", "bert.pooler."}}};
 constexpr std::array<Names, 5> of_attention{{{"self_attn.q_proj", "attention.self.query"},
                                              {"self_attn.k_proj", "attention.self.key"},
                                              {"self_attn.v_proj", "attention.self.value"},
@@ -123,15 +130,15 @@ StoredPlace place(const ModelConfig&, const std::string& weight) {
   return {fmt::format("bert.encoder.layer.{}.{}", layer / 2, renamed(part, names))};
 }
 
-bool is_beside(const std::string& tensor) {
-  return tensor.starts_with("cls.seq_relationship.") || tensor == "cls.predictions.decoder.bias" || tensor.ends_with("embeddings.position_ids");
-}
+bool is_copy(const std::string& tensor) { return tensor == "cls.predictions.decoder.bias" || tensor.ends_with("embeddings.position_ids"); }
+bool is_beside(const std::string& tensor) { return tensor.starts_with("cls.seq_relationship.") || is_copy(tensor); }
 bool is_beside_or_pooler(const std::string& tensor) { return is_beside(tensor) || tensor.starts_with("bert.pooler."); }
 
 }  // namespace
 
 std::vector<Family> bert_families() {
   return {{"bert", "BertForMaskedLM", read_masked, write, place, "bert.", is_beside_or_pooler},
+          {"bert", "BertForPreTraining", read_pretraining, write, place, "bert.", is_copy},
           {"bert", "BertForSequenceClassification", read_classes<of_texts>, write, place, "bert.", is_beside},
           {"bert", "BertForTokenClassification", read_classes<of_tokens>, write, place, "bert.", is_beside_or_pooler}};
 }

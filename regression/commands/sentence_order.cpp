@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The order of halves through the program: both losses are told, a run goes on with the same bits on two stages, and its head is drawn beside masked
+// tokens that have none, or left behind.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "regression/material.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+const Words masked{"model.pattern='*-*-'",           "model.attention.causal=false", "model.norm_placement=after", "model.type_vocab_size=2",
+                   "model.tie_word_embeddings=true", "train.objective=mlm",          "train.mlm.mask_token=1",     "train.precision=fp64",
+                   "data.order=documents",           "data.documents=separate"};
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+Result train(const fs::path& output, const Words& more, int ranks = 0) {
+  return run(Material::get().train(output, with(masked, more)), {.ranks = ranks});
+}
+
+const Words ordered{"train.mlm.sentence_order=true"};
+
+TEST(sentence_order, both_losses_are_told_and_a_run_goes_on_with_the_same_bits_on_two_stages) {
+  const Folder folder;
+  const Words steps = with(ordered, {"train.steps=20", "checkpoint.every=10", "optimizer.decay_steps=20", "parallel.pipeline=2",
+                                     "train.eval_every=20", "train.eval_batches=2"});
+  const Result whole = train(folder / "whole", steps, 2);
+  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
+  EXPECT_NE(whole.out.find("sop loss: "), std::string::npos) << whole.out;
+  const auto told = metrics(folder / "whole", "step");
+  ASSERT_EQ(told.size(), 20u);
+  EXPECT_LT(told.back()["loss"].get<double>(), told.front()["loss"].get<double>() - 0.3);
+  EXPECT_NEAR(told.front()["sentence_order_loss"].get<double>(), std::log(2.), 0.1);
+  ASSERT_EQ(train(folder / "parts", with(steps, {"train.steps=10"}), 2).code, 0);
+  ASSERT_EQ(train(folder / "parts", with(steps, {"--resume"}), 2).code, 0);
+  expect_same_end(folder / "whole", folder / "parts", 20);
+  const Result scored = run({"eval", Material::checkpoint(folder / "whole", 20), "--data", Material::get().prefix(), "--limit", "20"});
+  EXPECT_EQ(scored.code, 0) << scored.err;
+}
+
+TEST(sentence_order, its_head_is_drawn_beside_masked_tokens_or_left_behind) {
+  const Folder folder;
+  ASSERT_EQ(train(folder / "masked", {"train.steps=4", "checkpoint.every=4"}).code, 0);
+  const Words from_masked = with(ordered, {"--init-from", Material::checkpoint(folder / "masked", 4), "train.steps=2", "checkpoint.every=2"});
+  const Result refused = train(folder / "x", from_masked);
+  EXPECT_EQ(refused.code, 78) << refused.out;
+  EXPECT_NE(refused.err.find("train.init_head=new"), std::string::npos) << refused.err;
+  const Result drawn = train(folder / "ordered", with(from_masked, {"train.init_head=new"}));
+  ASSERT_EQ(drawn.code, 0) << drawn.out << drawn.err;
+  EXPECT_NE(drawn.out.find("new: pooler.dense.weight, pooler.dense.bias, sentence_order.bias, sentence_order.weight; left out: none"),
+            std::string::npos)
+      << drawn.out;
+  const Result left = train(folder / "left", {"--init-from", Material::checkpoint(folder / "ordered", 2), "train.init_head=new",
+                                              "train.mlm.sentence_order=false", "train.steps=1"});
+  ASSERT_EQ(left.code, 0) << left.out << left.err;
+  EXPECT_NE(left.out.find("new: none; left out: pooler.dense.weight"), std::string::npos) << left.out;
+}
+
+}  // namespace

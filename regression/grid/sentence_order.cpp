@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The order of halves on grids of up to 8 ranks: both losses and every gradient are those of one rank, with packed documents, types of tokens and
+// few labels, whichever way tokens are shared.
+#include <gtest/gtest.h>
+
+#include "modules/masking.hpp"
+#include "regression/cases.hpp"
+#include "regression/grids.hpp"
+#include "regression/testing.hpp"
+
+namespace gyr::testing {
+namespace {
+
+constexpr Index seq_length = 21;  // which pads where ranks share it
+constexpr int micros_of_all = 8;
+
+std::vector<Layout> layouts() {
+  std::vector<Layout> all{layout_of(8, 1, 1),
+                          layout_of(1, 1, 8),
+                          layout_of(2, 4, 1),
+                          layout_of(1, 2, 4),
+                          with_sequence(layout_of(1, 2, 4)),
+                          layout_with_context(1, 1, 8, 1),
+                          layout_with_context(1, 2, 2, 2),
+                          with_sequence(layout_with_context(2, 1, 2, 2)),
+                          layout_with_context(1, 2, 3, 1, SequenceOrder::contiguous)};
+  Layout heads = layout_with_context(2, 1, 2, 2);  // balanced attention is causal
+  heads.context_mode = ContextMode::heads;
+  all.push_back(heads);
+  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
+    all.push_back(sharded(layout_of(4, 2, 1), shard, 1));
+    all.push_back(with_sequence(sharded(layout_with_context(2, 1, 2, 2), shard, 1)));
+  }
+  return all;
+}
+
+EngineConfig config_of(NormPlacement placement, bool tied, int micros) {
+  EngineConfig config;
+  ModelConfig& m = config.model;
+  m = named("T5").model;
+  m.pattern = "*-*-*-*-", m.vocab_size = 29, m.norm_placement = placement, m.tie_word_embeddings = tied, m.type_vocab_size = 2;
+  m.attention.num_heads = 8, m.attention.num_kv_heads = 4, m.attention.head_dim = 4, m.attention.causal = false;
+  m.mlp.intermediate_size = 16;
+  m.dropout.embedding = 0.2;
+  m.objective = masked_tokens({.share = 0.5, .sentence_order = true});
+  config.micro_batch_size = 1, config.seq_length = seq_length, config.micros = micros, config.seed = 3;
+  return config;
+}
+
+MicroBatch batch(Index number, Index vocab_size) {
+  MicroBatch m = packed(micro_batch(number, 1, seq_length, vocab_size), {5, 9, 2, seq_length}, number);
+  m.types.assign(seq_length, 0), m.order.assign(seq_length, ignored_label);
+  for (Index r = 0; r < seq_length; ++r) {
+    if ((r + number) % 3 != 0) m.labels[r] = ignored_label;
+    if (m.positions[r] == 0) m.order[r] = Token((number + r) % 2);
+    m.types[r] = Token((r + number) % 7 > 3);
+  }
+  return m;
+}
+
+StepOutcome step_on(Grid& grid, NormPlacement placement, bool tied) {
+  const int data = grid.layout().size(Axis::data), micros = micros_of_all / data;
+  Rig<double> rig(config_of(placement, tied, micros), grid);
+  const auto source = [&](int micro) { return batch(Index(micro) * data + grid.coordinate(Axis::data), 29); };
+  StepOutcome outcome{rig.engine.gradients(source, micros, 1), {}};
+  outcome.gradients = gathered_gradients(rig.engine);
+  return outcome;
+}
+
+TEST(sentence_order, losses_and_gradients_are_those_of_one_rank) {
+  for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after})
+    for (const bool tied : {false, true}) {
+      const StepOutcome one = step_on(alone(8), placement, tied);
+      ASSERT_EQ(one.result.ahead_losses.size(), 1u);
+      ASSERT_GT(one.result.ahead_losses[0], 0.1);
+      for (const Layout& layout : layouts()) {
+        Grid* const grid = grid_of(layout);
+        if (!grid) continue;
+        const StepOutcome many = step_on(*grid, placement, tied);
+        const Errors errors = errors_of(one, many);
+        EXPECT_TRUE(within_limits(errors, DType::f64)) << layout.text() << (tied ? " tied" : "") << " " << int(placement) << ": loss " << errors.loss
+                                                       << ", norm " << errors.norm << ", gradient " << errors.worst_gradient();
+      }
+    }
+  meet();
+}
+
+}  // namespace
+}  // namespace gyr::testing
