@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -43,6 +44,17 @@ bool whole(const std::string& code, bool statement) {
     if ((c == ',' || c == ';') && open.empty() && !statement) return false;
   }
   return open.empty();
+}
+
+// Whether what is whole can stand in a switch: no half of an if, no declaration of what is used behind it, no condition without its other case.
+bool stands_alone(const std::string& code, bool statement) {
+  static const std::regex half("(else|case)\\b.*"), control("(if|for|while|return)\\b.*"),
+      declaration("(const|auto|static)\\b.*|[A-Za-z_][A-Za-z_0-9:<>, *&]*[ >*&][A-Za-z_][A-Za-z_0-9]*( =[^=].*|\\{.*)");
+  if (std::regex_match(code, half)) return false;
+  if (statement) return code.starts_with("return ") || !std::regex_match(code, declaration);
+  std::string outside = code;
+  for (std::size_t at = outside.find("::"); at != std::string::npos; at = outside.find("::")) outside.erase(at, 2);
+  return !std::regex_match(code, control) && std::count(outside.begin(), outside.end(), '?') <= std::count(outside.begin(), outside.end(), ':');
 }
 
 struct Change {
@@ -84,6 +96,8 @@ std::vector<Mutant> parse_mutants(const std::string& text, const std::string& or
       wrong("mutant " + m.name + " lacks file, was, now or why");
     if (!whole(m.was, m.was.ends_with(';')) || !whole(m.now, m.was.ends_with(';')))
       wrong("mutant " + m.name + " is no whole expression or statement");
+    if (!stands_alone(m.was, m.was.ends_with(';')) || !stands_alone(m.now, m.was.ends_with(';')))
+      wrong("mutant " + m.name + " is half of a statement, or declares what is used behind it; take an expression in it");
     if (m.was == m.now) wrong("mutant " + m.name + " changes nothing");
     if (!m.file.ends_with(".cpp")) wrong("mutant " + m.name + ": only .cpp files can be switched");
   };

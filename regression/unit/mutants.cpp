@@ -91,6 +91,13 @@ TEST(mutants, a_list_of_another_form_is_refused_with_its_line) {
   EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow a\nwhy c\n"), "list:5: mutant x changes nothing");
   for (const char* half : {"f(a", "a)", "a, b", "(a]"})
     EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + half + "\nnow b\nwhy c\n"), "list:5: mutant x is no whole expression or statement");
+  for (const char* part :
+       {"else f();", "else if (a)", "if (a > b)", "const int a = f();", "std::vector<A> all = f(a, b);", "Mask mask{a};", "a > 1 ? b"})
+    EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + part + "\nnow b\nwhy c\n"),
+              "list:5: mutant x is half of a statement, or declares what is used behind it; take an expression in it")
+        << part;
+  for (const char* good : {"a ? b : c", "A::b > c", "a.b = c;", "return a;", "if (a) b = c;", "a += b * c;", "return std::min(a, b);"})
+    EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + good + "\nnow b\nwhy c\n"), "") << good;
   EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas c == '{' || s == \"(\\\"\"\nnow b\nwhy c\n"), "") << "quoted brackets";
   EXPECT_EQ(refusal("mutant x\nfile f.hpp\nwas a\nnow b\nwhy c\n"), "list:5: mutant x: only .cpp files can be switched");
   EXPECT_EQ(refusal("mutant x\nwas a\nwas b\n"), "list:3: was comes twice in mutant x");
