@@ -86,4 +86,25 @@ inline void expect_same_gradients(const NamedGradients& found, const NamedGradie
   }
 }
 
+// Four layers on up to 8 ranks: every axis alone and with others, chunks, shard levels, and every way to share a sequence.
+inline std::vector<Layout> layouts_of_four_layers() {
+  const auto of = [](int data, int pipeline, int context, int tensor, int chunks = 1) {
+    std::vector<Span> stages;
+    for (int s = 0, n = pipeline * chunks; s < n; ++s) stages.push_back({4 * s / n, 4 * (s + 1) / n});
+    return grid_layout(data, pipeline, tensor, stages, {}, {}, context);
+  };
+  std::vector<Layout> all{of(8, 1, 1, 1), of(1, 1, 1, 8),           of(2, 4, 1, 1),          of(1, 1, 8, 1),
+                          of(1, 2, 2, 2), of(2, 2, 1, 2, 2),        of(1, 2, 1, 4),          with_sequence(of(1, 2, 1, 4)),
+                          of(2, 1, 4, 1), balanced(of(1, 2, 4, 1)), balanced(of(1, 1, 3, 2))};
+  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
+    all.push_back(sharded(of(4, 2, 1, 1), shard, 1));
+    all.push_back(with_sequence(sharded(of(2, 1, 2, 2), shard, 1)));
+  }
+  Layout contiguous = of(1, 2, 3, 1), heads = of(2, 1, 2, 2);
+  contiguous.order = SequenceOrder::contiguous;
+  heads.context_mode = ContextMode::heads;
+  all.insert(all.end(), {contiguous, heads});
+  return all;
+}
+
 }  // namespace gyr::testing

@@ -226,6 +226,13 @@ TEST(planner, a_share_that_is_found_stays) {
   const Result found = train({"train.steps=8", "checkpoint.every=4", "--resume", "--replan"});
   ASSERT_EQ(found.code, 0) << found.err;
   EXPECT_NE(alpha_of_deck(), alpha);
+  // A checkpoint of a run that swapped nothing has no share that could stay.
+  ASSERT_EQ(run(material().train(folder / "kept", {"model.pattern=\"P x 6\"", "train.steps=4", "checkpoint.every=4", "train.seq_length=128"})).code,
+            0);
+  const Result later = run(material().train(folder / "kept", {"model.pattern=\"P x 6\"", "train.steps=5", "train.seq_length=128", "--resume",
+                                                              "activation.policy=memo", "activation.alpha=auto", "parallel.cluster=" + cluster}));
+  ASSERT_EQ(later.code, 0) << later.err;
+  EXPECT_NE(later.out.find("activation.alpha = auto, on"), std::string::npos) << later.out;
   const Result unknown = run(material().train(folder / "other", {"activation.policy=memo", "activation.alpha=auto"}));
   EXPECT_EQ(unknown.code, int(Exit::config));
   EXPECT_NE(unknown.err.find("parallel.cluster"), std::string::npos) << unknown.err;

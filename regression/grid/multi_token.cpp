@@ -15,24 +15,10 @@ constexpr Index seq_length = 21;  // which pads where ranks share it
 constexpr int micros_of_all = 8;
 
 std::vector<Layout> layouts() {
-  const auto two_layers = [](int data, int pipeline, int context, int tensor, int chunks = 1) {
-    std::vector<Span> stages;
-    for (int s = 0, n = pipeline * chunks; s < n; ++s) stages.push_back({4 * s / n, 4 * (s + 1) / n});
-    return grid_layout(data, pipeline, tensor, stages, {}, {}, context);
-  };
-  std::vector<Layout> all{
-      two_layers(8, 1, 1, 1), two_layers(1, 1, 1, 8),           two_layers(2, 4, 1, 1),          two_layers(1, 1, 8, 1),
-      two_layers(1, 2, 2, 2), two_layers(2, 2, 1, 2, 2),        two_layers(1, 2, 1, 4),          with_sequence(two_layers(1, 2, 1, 4)),
-      two_layers(2, 1, 4, 1), balanced(two_layers(1, 2, 4, 1)), balanced(two_layers(1, 1, 3, 2))};
-  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
-    all.push_back(sharded(two_layers(4, 2, 1, 1), shard, 1));
-    all.push_back(with_sequence(sharded(two_layers(2, 1, 2, 2), shard, 1)));
-  }
-  Layout contiguous = two_layers(1, 2, 3, 1), heads = two_layers(2, 1, 2, 2), experts = sharded(two_layers(2, 2, 2, 1), Shard::weights, 1);
-  contiguous.order = SequenceOrder::contiguous;
-  heads.context_mode = ContextMode::heads;
+  std::vector<Layout> all = layouts_of_four_layers();
+  Layout experts = sharded(grid_layout(2, 2, 1, {{0, 2}, {2, 4}}, {}, {}, 2), Shard::weights, 1);
   experts.expert = 4;
-  all.insert(all.end(), {contiguous, heads, experts});
+  all.push_back(experts);
   return all;
 }
 

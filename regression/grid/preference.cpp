@@ -18,27 +18,6 @@ namespace {
 
 constexpr int micros_of_all = 8;
 
-std::vector<Layout> layouts() {
-  const auto four_layers = [](int data, int pipeline, int context, int tensor, int chunks = 1) {
-    std::vector<Span> stages;
-    for (int s = 0, n = pipeline * chunks; s < n; ++s) stages.push_back({4 * s / n, 4 * (s + 1) / n});
-    return grid_layout(data, pipeline, tensor, stages, {}, {}, context);
-  };
-  std::vector<Layout> all{
-      four_layers(8, 1, 1, 1), four_layers(1, 1, 1, 8),           four_layers(2, 4, 1, 1),          four_layers(1, 1, 8, 1),
-      four_layers(1, 2, 2, 2), four_layers(2, 2, 1, 2, 2),        four_layers(1, 2, 1, 4),          with_sequence(four_layers(1, 2, 1, 4)),
-      four_layers(2, 1, 4, 1), balanced(four_layers(1, 2, 4, 1)), balanced(four_layers(1, 1, 3, 2))};
-  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
-    all.push_back(sharded(four_layers(4, 2, 1, 1), shard, 1));
-    all.push_back(with_sequence(sharded(four_layers(2, 1, 2, 2), shard, 1)));
-  }
-  Layout contiguous = four_layers(1, 2, 3, 1), heads = four_layers(2, 1, 2, 2);
-  contiguous.order = SequenceOrder::contiguous;
-  heads.context_mode = ContextMode::heads;
-  all.insert(all.end(), {contiguous, heads});
-  return all;
-}
-
 RunConfig run_of(Index seq_length, bool tied) {
   Deck deck = Deck::parse(fmt::format("train: {{seq_length: {}}}\ndata: {{order: documents, documents: separate}}\n", seq_length), "deck");
   RunConfig run = read_run_config(deck);
@@ -72,7 +51,7 @@ TEST(preference, loss_and_gradients_are_those_of_one_rank) {
     const Index batch = Index(1 + random() % 2), first = batch * Index(random() % 100);
     const StepOutcome one = step_on(alone(4), run, batch, first);
     ASSERT_GT(one.result.tokens, micros_of_all / 2) << "pairs";
-    for (const Layout& layout : layouts()) {
+    for (const Layout& layout : layouts_of_four_layers()) {
       Grid* const grid = grid_of(layout);
       if (!grid) continue;
       const StepOutcome many = step_on(*grid, run, batch, first);

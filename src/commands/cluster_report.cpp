@@ -13,6 +13,15 @@ namespace {
 
 constexpr int most_blocks = 48;  // rows of a matrix of traffic that people can still read
 
+// Whether what is swapped has room on the hosts.
+bool fits_hosts(const RunPlan& plan, const Cluster& cluster) {
+  for (int position = 0; position < plan.layout.ranks(); ++position) {
+    const Capacity& capacity = plan.of(position).capacity;
+    if (double(capacity.host()) > cluster.island_of(plan.layout.rank_at(position)).room_on_host(double(capacity.total()))) return false;
+  }
+  return true;
+}
+
 // Whether the devices are large enough: the rank whose device is fullest.
 std::string room_text(const RunPlan& plan, const Cluster& cluster) {
   double part = 0, bytes = 0, memory = 0;
@@ -21,7 +30,10 @@ std::string room_text(const RunPlan& plan, const Cluster& cluster) {
     if (takes / has > part) part = takes / has, bytes = takes, memory = has;
   }
   const double gibi = double(1 << 30);
-  return fmt::format("{:.1f} of {:.1f} GiB on the fullest rank{}", bytes / gibi, memory / gibi, part > 1 ? ": IT DOES NOT FIT" : "");
+  return fmt::format("{:.1f} of {:.1f} GiB on the fullest rank{}", bytes / gibi, memory / gibi,
+                     part > 1                     ? ": IT DOES NOT FIT"
+                     : !fits_hosts(plan, cluster) ? "; WHAT IS SWAPPED DOES NOT FIT THE HOST"
+                                                  : "");
 }
 
 std::string part_text(double seconds, const Prediction& p) { return fmt::format("{:.4g} s, {:.1f} %", seconds, 100 * seconds / p.seconds); }
@@ -45,11 +57,6 @@ std::string between_islands(const LinkTraffic& traffic) {
 }
 
 }  // namespace
-
-void check_room(const Cluster& cluster, int ranks) {
-  require(cluster.devices() == 0 || ranks <= cluster.devices(), Exit::config, "{} ranks on the {} devices of '{}'; take fewer, or another {}", ranks,
-          cluster.devices(), cluster.name, cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
-}
 
 PredictedRun::PredictedRun(const RunPlan& plan, const Machine& machine)
     : plans(plan.config, plan.layout),

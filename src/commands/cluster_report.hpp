@@ -17,9 +17,6 @@ struct Machine {
   std::optional<Profile> profile;
 };
 
-// Exit::config where there are too few devices.
-void check_room(const Cluster&, int ranks);
-
 // A planned run on a machine that has room for its ranks.
 struct PredictedRun {
   PredictedRun(const RunPlan&, const Machine&);

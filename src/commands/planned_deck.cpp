@@ -51,6 +51,7 @@ std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
   try {
     Deck deck = Deck::stored(read_header(*newest).deck, name);
     const RunConfig stored = read_run_config(deck);
+    if (finds_alpha(run) && !stored.swap.on) return {};  // it has no share
     const Layout layout = layout_of(stored, ranks);
     Decision d;
     if (finds_layout(run)) {

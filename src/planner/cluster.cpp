@@ -207,6 +207,11 @@ double Cluster::watts(Index ranks) const {
   return known ? sum : 0;
 }
 
+void check_room(const Cluster& cluster, int ranks) {
+  require(cluster.devices() == 0 || ranks <= cluster.devices(), Exit::config, "{} ranks on the {} devices of '{}'; take fewer, or another {}", ranks,
+          cluster.devices(), cluster.name, cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
+}
+
 Islands islands_of(const Cluster& cluster, int ranks, DType operands) {
   Islands islands;
   each_island(cluster, ranks, [&](const Cluster& c, Index here) {

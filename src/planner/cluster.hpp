@@ -74,6 +74,9 @@ struct Cluster {
   double watts(Index ranks) const;
 };
 
+// Exit::config where there are too few devices.
+void check_room(const Cluster&, int ranks);
+
 // The islands that so many ranks are on, by the rate of products that theirs reach; none where all ranks are alike.
 Islands islands_of(const Cluster&, int ranks, DType operands);
 

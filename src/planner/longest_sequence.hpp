@@ -15,8 +15,8 @@ struct MemoryRoom {
 Index unit_of_length(const RunConfig&);
 // What the fullest rank takes with sequences of so many tokens. Exit::config where the deck's rules have no such.
 MemoryRoom taken(RunConfig, int ranks, Index length, const ActivationChoice&);
-// The most tokens of a sequence, a multiple of that, with which every rank has room, to within a sixty-fourth; 0: the deck's rules or its rank have
-// room for none.
+// The most tokens of a sequence, a multiple of that, with which every rank has room, to within a sixty-fourth; no more than 2^26 are tried. 0: the
+// deck's rules or its rank have room for none.
 Index longest_sequence(const RunConfig&, int ranks, const ActivationChoice&, const MemoryRoom&);
 
 }  // namespace gyr

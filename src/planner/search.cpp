@@ -179,8 +179,7 @@ class Search {
 }  // namespace
 
 SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning) {
-  require(cluster.nodes == 0 || ranks <= cluster.devices(), Exit::config,
-          "{} ranks on the {} x {} devices of '{}'; take fewer, or another cluster.nodes", ranks, cluster.nodes, cluster.per_node, cluster.name);
+  check_room(cluster, ranks);
   require(!run.swap.on, Exit::config,
           "activation.policy: a search for layouts knows nothing of what is swapped; name the layout, or leave the policy out");
   require(cluster.parts.empty() && run.parallel.islands.empty(), Exit::config,

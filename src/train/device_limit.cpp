@@ -23,8 +23,7 @@ void check_device_limit(const RunConfig& run, const EngineConfig& config, const 
   }
   fail(Exit::config,
        "the rank at position {} takes {:.1f} MiB of its device, and memory.device_bytes = {} allows {:.1f}; {}, or take smaller micro-batches, "
-       "shorter "
-       "sequences, more ranks",
+       "shorter sequences, more ranks",
        position, mebi(capacity.total()), run.device_bytes, mebi(run.device_bytes),
        others.empty() ? "no way to keep activations takes so few" : "within it are (activation.*, MiB): " + others);
 }
