@@ -5,7 +5,7 @@
 #   ARGS=              more words: overrides for run, filters for test and bench
 #   PRESET=release     one of CMakePresets.json
 #   GPUS=              of cuda, as 80;90; without it all that the toolkit and we know
-#   JOBS=              compilers at once; one per core by default
+#   JOBS=              compilers, or processes of tests, at once; one per core by default
 #   PREFIX=/usr/local  where install goes
 NP     ?= 2
 DATA   ?=
@@ -41,7 +41,7 @@ demo-phonebook: build ## where a state is too small to look numbers up, one laye
 
 test: configure ## build and run every test; in CI (variable CI set) warnings are errors
 	@cmake --build $(BUILD) --parallel $(JOBS)
-	@ctest --preset $(PRESET) $(ARGS)
+	@ctest --preset $(PRESET) --parallel $(JOBS) $(ARGS)
 
 regression: build ## golden runs on many grids, one table; ARGS are words for regression/run.sh
 	@regression/run.sh --binary $(BUILD)/bin/gyrfalcon --launcher '$(MPIEXEC)' $(ARGS)

@@ -41,7 +41,7 @@ ours() {  # LENGTH PRECISION
 }
 in_c() {  # the median of three steps behind the first one, in seconds; it is ended there
   local took
-  took=$(cd "$(dirname "$LLMC")" && { OMP_NUM_THREADS=$ranks stdbuf -oL "./$(basename "$LLMC")" 2>/dev/null || true; } |
+  took=$(cd "$(dirname "$LLMC")" && { env --default-signal=PIPE OMP_NUM_THREADS=$ranks stdbuf -oL "./$(basename "$LLMC")" 2>/dev/null || true; } |
     awk '/^step [1-9].*took/ { sub(/.*took /, ""); print $1; if (++n == 3) exit }')
   [ "$(wc -w <<< "$took")" = 3 ] || { echo "$LLMC: has not told the time of three steps; run it in its folder to see why" >&2; exit 1; }
   middle <<< "$took" | awk '{ print 1e-3 * $1 }'

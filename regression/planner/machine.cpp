@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `make planner`: steps of random decks on this machine, predicted and then measured. Each deck is profiled as a user would (gyrfalcon profile DECK
-// --out), with a layer of each type; the links are those of gyrfalcon probe. Other work on the machine is in both, at different times: the last
+// --out), with two layers of each type; the links are those of gyrfalcon probe. Other work on the machine is in both, at different times: the last
 // columns tell how far the measured steps themselves lie apart.
 //   mpiexec -n RANKS planner_machine [decks] [seed]
 #include <algorithm>
@@ -97,7 +97,7 @@ void compare(int decks, unsigned seed) {
     const Layout layout = layout_of(run, ranks);
     const EngineConfig config = engine_config(run, layout);
     EngineConfig small = config;
-    small.model = with_each_layer_once(run.model, run.parallel.stages());
+    small.model = with_each_layer_twice(run.model, run.parallel.stages());
     small.micros = std::min(config.micros, 2);
     RunConfig small_run = run;
     small_run.model = small.model;

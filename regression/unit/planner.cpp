@@ -33,6 +33,8 @@ TEST(planner, a_description_of_a_cluster_reads_back) {
     EXPECT_EQ(to_yaml(back, "why\nand how"), text);
     EXPECT_EQ(back.name, c.name);
     EXPECT_NEAR(back.islands.bandwidth / c.islands.bandwidth, 1, 1e-5);
+    EXPECT_NEAR(back.node.sums / c.node.sums, 1, 1e-5);
+    EXPECT_EQ(back.links_beside, c.links_beside);
     EXPECT_NEAR(back.device.fp32 / c.device.fp32, 1, 1e-5);
     EXPECT_NEAR(back.fit.step, c.fit.step, 1e-5 * c.fit.step);
   }
@@ -90,8 +92,8 @@ TEST(planner, large_transfers_take_what_a_ring_takes_and_no_bytes_take_latency) 
     const GroupPlacement here{n, 1, 1, n};
     const double bytes = 1e12, bandwidth = c.node.bandwidth * c.fit.links, ring = bytes * (n - 1) / n / bandwidth;
     const auto seconds = [&](Operation op, double b) { return seconds_of(op, {1, Index(b)}, here, c); };
-    EXPECT_NEAR(seconds(Operation::all_reduce, bytes) / (2 * ring), 1, 1e-3);
-    EXPECT_NEAR(seconds(Operation::reduce_scatter, bytes) / ring, 1, 1e-3);
+    EXPECT_NEAR(seconds(Operation::all_reduce, bytes) / (2 * ring / c.node.sums), 1, 1e-3);
+    EXPECT_NEAR(seconds(Operation::reduce_scatter, bytes) / (ring / c.node.sums), 1, 1e-3);
     EXPECT_NEAR(seconds(Operation::all_gather, bytes / n) / ring, 1, 1e-3);
     EXPECT_NEAR(seconds(Operation::all_to_all, bytes) / ring, 1, 1e-3);
     EXPECT_NEAR(seconds(Operation::send, bytes) / (bytes / bandwidth), 1, 1e-3);
@@ -105,7 +107,7 @@ TEST(planner, large_transfers_take_what_a_ring_takes_and_no_bytes_take_latency) 
     c.node.bandwidth = 1e15;
     const GroupPlacement apart{2 * k, 2, 1, k};
     EXPECT_NEAR(seconds_of(Operation::all_reduce, {1, Index(bytes)}, apart, c) /
-                    (2 * bytes * (2 * k - 1) / (2 * k) / (c.network.bandwidth * k * c.fit.links)),
+                    (2 * bytes * (2 * k - 1) / (2 * k) / (c.network.bandwidth * c.network.sums * k * c.fit.links)),
                 1, 1e-3);
   }
 }
@@ -118,7 +120,7 @@ TEST(planner, tasks_and_the_rest_of_a_step_come_to_the_whole) {
     Cluster c;
     c.host.bandwidth = 1;  // copies that nothing hides
     c.device.fp64 = c.device.fp32 = c.device.bf16 = 1e300, c.device.memory_bandwidth = 1;
-    c.node = c.network = c.islands = {0, 1e300};
+    c.node = c.network = c.islands = {0, 1e300, 1};
     const int position = dice.between(0, d.layout.ranks() - 1);
     EngineConfig config = d.config;
     config.micros = std::min(config.micros, 3);
@@ -198,6 +200,10 @@ TEST(planner, gathers_and_sums_hide_behind_what_there_is_to_hide_behind) {
     EXPECT_NEAR(s.makespan, 2 * gather + f + (micros - 1) * 2 * f + micros * 2 * b + 2 * sum - b + step, 1e-9) << to_text(program);
     EXPECT_NEAR(s.busy[0], micros * 2 * (f + b) + step, 1e-9);
     EXPECT_NEAR(s.of_buckets[0], 2 * gather - f + 2 * sum - b, 1e-9);
+    times.beside = false;  // nothing hides
+    const Simulation alone = timeline({program}, {times});
+    EXPECT_NEAR(alone.makespan, 2 * (gather + sum) + micros * 2 * (f + b) + step, 1e-9);
+    EXPECT_NEAR(alone.of_buckets[0], 2 * (gather + sum), 1e-9);
   }
 }
 

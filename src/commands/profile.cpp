@@ -25,9 +25,9 @@ struct Arguments : DeckArguments {
   std::string out;
 };
 
-// Of a run like this one on the ranks that there are, with a layer of each type.
+// Of a run like this one on the ranks that there are, with two layers of each type.
 void write_profile(RunConfig run, Runtime& runtime, const std::string& file) {
-  run.model = with_each_layer_once(run.model, run.parallel.stages());
+  run.model = with_each_layer_twice(run.model, run.parallel.stages());
   run.parallel.layers.clear();
   const Layout layout = layout_of(run, runtime.ranks());
   EngineConfig config = engine_config(run, layout);
@@ -120,9 +120,10 @@ void add_profile(Command& app, Action& action) {
   add_deck(*c, *a);
   c->add_option("--ranks", a->ranks, "Ranks of the run whose products are timed; without it as many as are started, or as the deck's grid has")
       ->between(1, double(most_ranks));
-  c->add_option("--out", a->out,
-                "Instead, run a few steps with a layer of each type on the ranks that are started, and write what every kernel takes by shape: for "
-                "plan --profile");
+  c->add_option(
+      "--out", a->out,
+      "Instead, run a few steps with two layers of each type on the ranks that are started, and write what every kernel takes by shape: for "
+      "plan --profile");
   c->footer(
       "\nA step is done as a dry run, and each product that it asks for is timed for a few milliseconds by each library of this build, with operands "
       "of its "

@@ -32,6 +32,7 @@ struct Walker {
   std::vector<std::vector<Message>> outbox;    // by slot of all chunks: what is still on its way out of it
   std::vector<int> first_slot;                 // of each chunk
   double transfers_end = 0;                    // of its sums and gathers so far
+  double before_next = 0;                      // what it has waited for them since its last task that is not beside others
   std::vector<double> gathered;                // by bucket: when its weights are there
   std::vector<std::pair<int, double>> summed;  // by buffer: when the sum that was begun there ends
   std::vector<TaskSpan> spans;                 // of its tasks
@@ -88,7 +89,7 @@ class Simulator {
     double last = 0, step = 0;
     for (std::size_t rank = 0; rank < walkers_.size(); ++rank) {
       Walker& w = walkers_[rank];
-      const double waited = wait_until(w, w.transfers_end, w.of_buckets);
+      const double waited = w.before_next + wait_until(w, w.transfers_end, w.of_buckets);
       if (!has_ended(int(rank))) w.spans[w.next].of_buckets = waited;
       last = std::max(last, w.clock);
       if (!has_ended(int(rank))) {
@@ -125,6 +126,7 @@ class Simulator {
     w.spans[number].begin = begin, w.spans[number].end = begin + seconds;
   }
   static void busy(Walker& w, std::size_t number, double seconds) {
+    w.spans[number].of_buckets += std::exchange(w.before_next, 0.0);
     done(w, number, w.clock, seconds);
     w.clock += seconds, w.busy += seconds;
   }
@@ -163,7 +165,7 @@ class Simulator {
         busy(w, number, seconds);
         return true;
       case Op::reduce:
-        transfer(w, number, seconds);
+        transfer(w, rank, number);
         if (task.buffer >= 0) w.summed.push_back({task.buffer, w.transfers_end});
         return true;
       case Op::gather: gather(w, task, rank, number); return true;
@@ -177,13 +179,15 @@ class Simulator {
   }
 
   // Behind those before it.
-  static void transfer(Walker& w, std::size_t number, double seconds) {
+  void transfer(Walker& w, int rank, std::size_t number) const {
+    const double seconds = times_[rank].seconds[number];
     done(w, number, std::max(w.clock, w.transfers_end), seconds);
     w.transfers_end = w.spans[number].end;
+    if (!times_[rank].beside) w.before_next += wait_until(w, w.transfers_end, w.of_buckets);
   }
 
   void gather(Walker& w, const Task& task, int rank, std::size_t number) const {
-    transfer(w, number, times_[rank].seconds[number]);
+    transfer(w, rank, number);
     w.gathered[task.bucket] = w.transfers_end;
   }
 

@@ -19,6 +19,7 @@ struct TaskCosts {
 struct TaskTimes {
   std::vector<double> seconds;
   BucketPlan buckets = {};  // with which the program is compiled
+  bool beside = true;       // sums and gathers advance while it computes; else it makes them itself, and waits for each
 };
 
 // When a task is done: of a send, sum or gather, when it is under way. Before it begins its rank waits for messages of its neighbours, then for sums

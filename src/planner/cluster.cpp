@@ -21,6 +21,7 @@ Link read_link(Section& links, const char* name, const char* help, const Link* u
   link.latency = micro * s.get("latency", usual ? usual->latency / micro : 0.0, "of a message").unit("us").at_least(0).at_most(most).value();
   auto bandwidth = usual ? s.get(key, usual->bandwidth / giga, of_bandwidth) : s.need<double>(key, of_bandwidth);
   link.bandwidth = giga * bandwidth.unit("GB/s").positive().at_most(most).value();
+  link.sums = s.get("sums", usual ? usual->sums : 1.0, "part of it that sums over ranks reach").above(0).at_most(1).value();
   return link;
 }
 
@@ -101,7 +102,8 @@ void summarise(Cluster& c) {
     c.host = {std::min(c.host.memory, part.host.memory), std::min(c.host.bandwidth, part.host.bandwidth), c.host.beside && part.host.beside};
     c.per_node = std::min(c.per_node, part.per_node);
     for (Link Cluster::*link : {&Cluster::node, &Cluster::network})
-      c.*link = {std::max((c.*link).latency, (part.*link).latency), std::min((c.*link).bandwidth, (part.*link).bandwidth)};
+      c.*link = {std::max((c.*link).latency, (part.*link).latency), std::min((c.*link).bandwidth, (part.*link).bandwidth),
+                 std::min((c.*link).sums, (part.*link).sums)};
   }
 }
 
@@ -119,6 +121,7 @@ Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
     read_host(deck.section("host", "the host's memory, for what is swapped (activation.policy)"), c);
   }
   Section& links = deck.section("links", "between devices");
+  c.links_beside = links.get("beside", true, "transfers advance while the device computes, and take none of its time");
   if (!c.parts.empty()) {
     summarise(c);
     c.islands = read_link(links, "islands", "of different islands", nullptr);
@@ -150,7 +153,8 @@ Cluster read_file(const std::string& file, Whose whose) {
 std::string number(double x) { return fmt::format("{:.6g}", x); }
 
 std::string link_line(const char* name, const Link& link) {
-  return fmt::format("  {}: {{latency: {}, bandwidth: {}}}\n", name, number(link.latency / micro), number(link.bandwidth / giga));
+  return fmt::format("  {}: {{latency: {}, bandwidth: {}, sums: {}}}\n", name, number(link.latency / micro), number(link.bandwidth / giga),
+                     number(link.sums));
 }
 
 }  // namespace
@@ -241,7 +245,8 @@ std::string to_yaml(const Cluster& c, const std::string& comment) {
                       number(c.device.fp32 / tera), number(c.device.fp64 / tera), number(c.device.watts), c.device.fused);
   text +=
       fmt::format("host: {{memory: {}, bandwidth: {}, beside: {}}}\n", number(c.host.memory / gibi), number(c.host.bandwidth / giga), c.host.beside);
-  text += "links:\n" + link_line("node", c.node) + link_line("network", c.network) + link_line("islands", c.islands);
+  text += fmt::format("links:\n  beside: {}\n", c.links_beside) + link_line("node", c.node) + link_line("network", c.network) +
+          link_line("islands", c.islands);
   return text + fmt::format("fit:\n  products: {}\n  fused: {}\n  memory: {}\n  links: {}\n  step: {}\n", number(c.fit.products), number(c.fit.fused),
                             number(c.fit.memory), number(c.fit.links), number(c.fit.step / milli));
 }

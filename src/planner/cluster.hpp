@@ -17,6 +17,7 @@ namespace gyr {
 struct Link {
   double latency = 0;    // seconds
   double bandwidth = 0;  // bytes a second, of one device
+  double sums = 1;       // part of it that is reached where numbers are added up on the way
 };
 
 struct Cluster {
@@ -42,6 +43,7 @@ struct Cluster {
   } host;
 
   Link node, network, islands;  // inside a node, between nodes of an island, between islands
+  bool links_beside = true;     // transfers advance while the device computes, and take none of its time
 
   // Fitted: what part of the numbers above is reached, and what a step costs besides.
   struct Fit {

@@ -20,6 +20,8 @@ class Links {
     const double out = between_.bandwidth * p_.on_fullest_node;
     return part_ * (p_.on_fullest_node > 1 ? std::min(node_.bandwidth, out) : out);
   }
+  // Of what is added up on the way.
+  double sums() const { return ring_bandwidth() * (p_.nodes > 1 ? between_.sums : node_.sums); }
   double inside() const { return part_ * node_.bandwidth; }
   double slowest() const { return part_ * (p_.nodes > 1 ? between_.bandwidth : node_.bandwidth); }
   double latency() const { return p_.nodes > 1 ? between_.latency : node_.latency; }
@@ -50,8 +52,9 @@ double seconds_of_one(Operation op, double bytes, const GroupPlacement& p, const
   const Links links(p, c);
   const double n = p.ranks, ring = links.ring_bandwidth();
   switch (op) {
-    case Operation::all_reduce: return 2 * std::min((n - 1) / n * bytes / ring + links.ring_latency(), bytes / ring + links.tree_latency());
-    case Operation::reduce_scatter: return (n - 1) / n * bytes / ring + std::min(links.ring_latency(), 2 * links.tree_latency());
+    case Operation::all_reduce:
+      return 2 * std::min((n - 1) / n * bytes / links.sums() + links.ring_latency(), bytes / links.sums() + links.tree_latency());
+    case Operation::reduce_scatter: return (n - 1) / n * bytes / links.sums() + std::min(links.ring_latency(), 2 * links.tree_latency());
     case Operation::all_gather: return (n - 1) * bytes / ring + std::min(links.ring_latency(), 2 * links.tree_latency());
     case Operation::broadcast: return bytes / ring + links.tree_latency();
     case Operation::send:

@@ -294,7 +294,7 @@ const LayoutFloor::Held& LayoutFloor::held_by(const RunConfig& run, const Layout
 TaskTimes LayoutFloor::times_of(const Program& program, const LayoutChoice& c, const Places& places, const std::vector<StageTimes>& stages,
                                 const Held& held, int rank) {
   const std::vector<Span>& spans = stages_of(c);
-  TaskTimes times{{}, held.plan};
+  TaskTimes times{{}, held.plan, cluster_.links_beside};
   times.seconds.reserve(program.tasks.size());
   const GroupPlacement& replicas = places.replicas[std::size_t(rank)];
   std::map<std::tuple<Op, int, Index, Index>, double> known;

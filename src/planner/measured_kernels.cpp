@@ -61,12 +61,12 @@ MicroBatch random_batch(const EngineConfig& config, unsigned seed) {
   return batch;
 }
 
-ModelConfig with_each_layer_once(ModelConfig model, int stages) {
+ModelConfig with_each_layer_twice(ModelConfig model, int stages) {
   std::string each;
   for (const char symbol : model.pattern)
     if (each.find(symbol) == std::string::npos) each += symbol;
   model.pattern = each;
-  while (int(model.pattern.size()) < stages) model.pattern += each;
+  while (int(model.pattern.size()) < std::max(stages, 2 * int(each.size()))) model.pattern += each;
   return model;
 }
 

@@ -9,8 +9,9 @@
 
 namespace gyr {
 
-// The same model with a layer of each type, in the deck's order, and as many more as stages need.
-ModelConfig with_each_layer_once(ModelConfig, int stages);
+// The same model with two layers of each type, in the deck's order, and as many more as stages need: weights and gradients of one alone would stay
+// in caches from one micro-batch to the next.
+ModelConfig with_each_layer_twice(ModelConfig, int stages);
 
 // Random tokens and labels of a micro-batch.
 MicroBatch random_batch(const EngineConfig&, unsigned seed);

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "kernels/communicator.hpp"
 #include "kernels/elementwise.hpp"
@@ -21,6 +23,7 @@ namespace {
 
 constexpr int repetitions = 9;
 constexpr Index many_bytes = Index(8) << 20;
+constexpr Index beyond_caches = Index(64) << 20;  // bytes
 
 // The least of a few: what else the machine does is not the machine.
 template <class Body>
@@ -70,6 +73,44 @@ double host_bandwidth(Communicator& ranks) {
   return double(many_bytes) / slower;
 }
 
+// Bytes a second of a sum over all ranks of what is in no cache, each of which hands on all but an n-th of it twice.
+double sum_rate(Communicator& ranks) {
+  const Index numbers = beyond_caches / Index(sizeof(float));
+  Device dev(false, beyond_caches + 4096);
+  const auto x = dev.scratch.tensor<float>(numbers);
+  fill<float>(dev, x, 0);
+  const double n = ranks.size(), seconds = least_seconds(ranks, dev, [&] { ranks.start_all_reduce<float>(dev, x).device_wait(dev); });
+  return 2 * (n - 1) / n * double(beyond_caches) / seconds;
+}
+
+// Seconds that a message costs ranks who come to it from work of their own, not all at the same moment: with messages between pieces of work, less
+// the mean of the ranks without.
+double meeting(Communicator& ranks, Device& dev, const std::function<void()>& work, const std::function<void()>& message) {
+  constexpr int meetings = 50;
+  const auto seconds = [&](bool meet) {
+    ranks.barrier();
+    double all = 0;
+    {
+      const Stopwatch watch(all);
+      for (int i = 0; i < meetings; ++i) {
+        work();
+        if (meet) message();
+        dev.fence();
+      }
+    }
+    return all;
+  };
+  std::vector<double> costs;
+  for (int i = 0; i < repetitions; ++i) {
+    const double with = ranks.max(seconds(true));
+    const double apart = seconds(false);
+    const std::vector<double> without = ranks.gather({&apart, 1});
+    costs.push_back((with - std::accumulate(without.begin(), without.end(), 0.0) / double(without.size())) / meetings);
+  }
+  std::nth_element(costs.begin(), costs.begin() + repetitions / 2, costs.end());
+  return std::max(0.0, costs[repetitions / 2]);
+}
+
 // Every rank sends to the next one and receives from the last at the same time.
 Link ring(Communicator& ranks) {
   const Index most = many_bytes / Index(sizeof(float));
@@ -77,19 +118,24 @@ Link ring(Communicator& ranks) {
   const auto x = dev.scratch.tensor<float>(most), y = dev.scratch.tensor<float>(most);
   fill<float>(dev, x, 1), fill<float>(dev, y, 1);
   const int n = ranks.size(), next = (ranks.rank() + 1) % n, last = (ranks.rank() + n - 1) % n;
+  const auto message = [&](Index size) {
+    ranks.start_shift<float>(dev, Tensor1<const float>(x.data(), size), next, Tensor1<float>(y.data(), size), last).device_wait(dev);
+  };
   const auto seconds = [&](Index size, int times) {
-    const Tensor1<const float> out(x.data(), size);
-    const Tensor1<float> in(y.data(), size);
     return least_seconds(ranks, dev,
                          [&] {
-                           for (int i = 0; i < times; ++i) ranks.start_shift<float>(dev, out, next, in, last).device_wait(dev);
+                           for (int i = 0; i < times; ++i) message(size);
                          }) /
            times;
   };
   seconds(most, 1);  // what is made at the first transfer is not measured
   const double latency = seconds(1, 50), large = seconds(most, 2);
-  return {latency, double(many_bytes) / std::max(large - latency, 1e-9)};
+  const double bandwidth = double(many_bytes) / std::max(large - latency, 1e-9);
+  const auto work = [&] { add<float>(dev, Tensor1<const float>(x), y); };
+  return {std::max(latency, meeting(ranks, dev, work, [&] { message(1); })), bandwidth, std::min(1.0, sum_rate(ranks) / bandwidth)};
 }
+
+Link slowest(const Link& link, Communicator& ranks) { return {ranks.max(link.latency), -ranks.max(-link.bandwidth), -ranks.max(-link.sums)}; }
 
 MPI_Comm split(MPI_Comm world, int color, int key) {
   MPI_Comm part;
@@ -133,9 +179,10 @@ Probe probe_machine(MPI_Comm world) {
   c.device.fp64 = product_rate(DType::f64, ranks);
   c.device.memory_bandwidth = memory_bandwidth(ranks);
   c.host.bandwidth = host_bandwidth(ranks), c.host.beside = HostCopies::beside();
+  c.links_beside = c.host.beside;  // where ranks copy themselves, they also carry their messages
   probe.comment = fmt::format(
       "Measured by {} ranks on {} machine{}, all at once, each as a device: the best rate of four shapes of products, y += x, copies "
-      "to the host's memory and back, and a ring of ranks.",
+      "to the host's memory and back, and a ring of ranks, and a sum over them.",
       ranks.size(), places.machines, places.machines > 1 ? "s" : "");
   if (patience == Patience::sleep) probe.comment += "\nThere were fewer cores than threads: rates and links are of ranks that take turns.";
   int rank = 0;
@@ -143,16 +190,16 @@ Probe probe_machine(MPI_Comm world) {
   if (c.per_node > 1) {
     Communicator neighbours("node", mpi_transport(node_of(world), patience));
     c.node = ring(neighbours);
-    c.node.latency = ranks.max(c.node.latency), c.node.bandwidth = -ranks.max(-c.node.bandwidth);
+    c.node = slowest(c.node, ranks);
   } else {
-    c.node = {0, c.device.memory_bandwidth};
+    c.node = {0, c.device.memory_bandwidth, 1};
     probe.comment += "\nOne rank on a machine: links.node was not measured, and is taken to be the memory's.";
   }
   c.network = c.islands = c.node;
   if (places.machines > 1) {
     Communicator alike("network", mpi_transport(split(world, places.place, rank), patience));
     if (alike.size() > 1) c.network = ring(alike);
-    c.network.latency = ranks.max(c.network.latency), c.network.bandwidth = -ranks.max(-c.network.bandwidth);
+    c.network = slowest(c.network, ranks);
     c.islands = c.network;
   } else {
     probe.comment += "\nOne machine: links.network and links.islands were not measured, and are links.node's.";

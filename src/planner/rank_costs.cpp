@@ -113,7 +113,7 @@ const TaskCost& RankCosts::cost_of(const Task& task, int micros) const {
 }
 
 TaskTimes RankCosts::times_of(const Program& program) const {
-  TaskTimes times{{}, buckets_};
+  TaskTimes times{{}, buckets_, cluster_.links_beside};
   times.seconds.reserve(program.tasks.size());
   std::map<int, GroupPlacement> ways;  // to its peers
   for (const Task& task : program.tasks) {
