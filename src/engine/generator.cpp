@@ -12,7 +12,20 @@ namespace gyr {
 
 namespace {
 constexpr Token no_token = -1;  // drawn from logits that are not finite; told to all ranks
+
+// Whether all that changes from token to token lies where kernels run. Of experts the host learns who was chosen; what is read of a source it knows
+// alone.
+bool repeats(const ModelConfig& config) { return config.pattern.find_first_not_of("P*WLM-B") == std::string::npos && !has_relative_bias(config); }
+
+// Whether a graph may hold what layers let the ranks of the tensor axis exchange.
+bool graph_holds_exchange(Grid& grid) {
+  bool all = true;
+  const auto look = [&](Communicator& c) { all = all && WorkGraph::possible_with(c.transport()); };
+  grid.tensor().visit(look);
+  if (grid.team()) grid.team()->visit(look);
+  return all;
 }
+}  // namespace
 
 Token sample_token(std::span<const double> logits, const Sampling& s, const Stream& stream, Index index) {
   std::vector<Token> order(logits.size());
@@ -56,6 +69,7 @@ Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, Generat
     layout.source_lengths.assign(n, source_capacity());
     advance(layout, std::span(tokens).first(n));
   }
+  repeats_ = WorkGraph::possible() && repeats(config) && graph_holds_exchange(grid);
   const Index scratch = device_->scratch.high_water(), slot = stage_->slots().front().bytes, state = state_->arena().high_water();
   make(false, scratch, slot, state);
 }
@@ -87,10 +101,34 @@ std::vector<double> Generator::advance(const SequenceLayout& sequences, std::spa
   const int rank = pipeline.rank();
   const Bundle input = stage_->begin(*device_, sequences, tokens, source);
   if (rank > 0) input.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_receive(*device_, x.flat(), rank - 1).device_wait(*device_); });
-  const Bundle output = stage_->forward(*device_, *state_);
-  if (rank == pipeline.size() - 1) return whole_rows(stage_->logits(*device_, Stage::Rows::last));
-  output.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });
+  const bool again = repeats_ && sequences.seq_length == 1 && sequences.first_sequence == 0;
+  const Made made = again ? compute_again(sequences.batch) : compute();
+  if (rank == pipeline.size() - 1) return whole_rows(made.logits);
+  made.output.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });
   return {};
+}
+
+Generator::Made Generator::compute() {
+  Made made{stage_->forward(*device_, *state_)};
+  if (stage_->last()) made.logits = stage_->logits(*device_, Stage::Rows::last);
+  return made;
+}
+
+Generator::Made Generator::compute_again(Index sequences) {
+  Repeated& r = repeated_[sequences];
+  if (!std::exchange(r.computed, true)) return compute();
+  const void* const tokens = stage_->slot(0, 0).text.tokens.data();
+  if (!r.graph.captured()) {
+    r.tokens = tokens;
+    r.graph.capture(device_->queue, [&] { r.made = compute(); });
+  }
+  ensure(tokens == r.tokens, "the tokens of {} sequences lie elsewhere than when their graph was captured", sequences);
+  r.graph.launch(device_->queue);
+  return r.made;
+}
+
+Index Generator::graphs() const {
+  return std::count_if(repeated_.begin(), repeated_.end(), [](const auto& r) { return r.second.graph.captured(); });
 }
 
 std::vector<double> Generator::whole_rows(const AnyTensor2& mine) {
