@@ -17,12 +17,16 @@ constexpr Token no_token = -1;  // drawn from logits that are not finite; told t
 // alone.
 bool repeats(const ModelConfig& config) { return config.pattern.find_first_not_of("P*WLM-B") == std::string::npos && !has_relative_bias(config); }
 
-// Whether a graph may hold what layers let the ranks of the tensor axis exchange.
+// Those by which layers exchange what they compute.
+template <class Visit>
+void each_communicator(Grid& grid, Visit&& visit) {
+  grid.tensor().visit(visit);
+  if (grid.team()) grid.team()->visit(visit);
+}
+
 bool graph_holds_exchange(Grid& grid) {
   bool all = true;
-  const auto look = [&](Communicator& c) { all = all && WorkGraph::possible_with(c.transport()); };
-  grid.tensor().visit(look);
-  if (grid.team()) grid.team()->visit(look);
+  each_communicator(grid, [&](Communicator& c) { all = all && WorkGraph::possible_with(c.transport()); });
   return all;
 }
 }  // namespace
@@ -120,11 +124,22 @@ Generator::Made Generator::compute_again(Index sequences) {
   const void* const tokens = stage_->slot(0, 0).text.tokens.data();
   if (!r.graph.captured()) {
     r.tokens = tokens;
+    const std::vector<TrafficCount> before = traffic();
     r.graph.capture(device_->queue, [&] { r.made = compute(); });
+    r.traffic = traffic();
+    for (std::size_t i = 0; i < before.size(); ++i) r.traffic[i] = r.traffic[i].since(before[i]);
+  } else {
+    each_communicator(grid_, [&, i = std::size_t(0)](Communicator& c) mutable { c.add(r.traffic[i++]); });
   }
   ensure(tokens == r.tokens, "the tokens of {} sequences lie elsewhere than when their graph was captured", sequences);
   r.graph.launch(device_->queue);
   return r.made;
+}
+
+std::vector<TrafficCount> Generator::traffic() {
+  std::vector<TrafficCount> all;
+  each_communicator(grid_, [&](Communicator& c) { all.push_back(c.traffic()); });
+  return all;
 }
 
 Index Generator::graphs() const {

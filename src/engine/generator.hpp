@@ -77,12 +77,15 @@ class Generator {
   Made compute();
   // The same, by a graph where there is one; the first time of all it is told kernel by kernel, and makes what is made once.
   Made compute_again(Index sequences);
+  // What layers have moved so far, on each communicator that they may use.
+  std::vector<TrafficCount> traffic();
   // What one token each of so many sequences takes.
   struct Repeated {
     bool computed = false;
     const void* tokens = nullptr;  // where the captured kernels find them
     Made made = {};
     WorkGraph graph = {};
+    std::vector<TrafficCount> traffic = {};  // of one launch
   };
   // What the last stage says, told to every stage.
   std::vector<Token> from_last_stage(const std::vector<Token>&);
