@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "modules/cached_keys.hpp"
 #include "modules/contribution.hpp"
 #include "modules/projection.hpp"
 
@@ -156,15 +157,21 @@ Mask Attention<T>::mask(const Pass& a) const {
   return mask;
 }
 
-// Sequence by sequence, because each has its own past. A cache that holds all: new keys and values join it, then the queries meet all of it.
-// One of a window holds what the next token looks back on, the token at position p in row p % rows: the queries meet the older part of it, the
-// newer part and the new keys, which then take the places of the oldest.
+// One token of each at once. More of them sequence by sequence, because each has its own past. A cache that holds all: new keys and values join it,
+// then the queries meet all of it. One of a window holds what the next token looks back on, the token at position p in row p % rows: the queries meet
+// the older part of it, the newer part and the new keys, which then take the places of the oldest.
 template <class T>
 void Attention<T>::attend_with_past(Pass& a, const ScoreRule& scores, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const Index seq_length = a.sequences.seq_length, width = 2 * k_width(), capacity = a.state->capacity();
   const bool holds_all = c_.window == 0 || c_.window >= capacity;
   const Index held = holds_all ? capacity : c_.window - 1;
   auto cache = a.state->tensor(a.dev, this, Keys::cache, held, width);
+  if (seq_length == 1 && !scores.bias) {
+    const KeyCache<T> all = key_cache(a, cache, k_width() + first_value_, holds_all);
+    const Matrix<T> x(qkv);
+    return attention_step<T>(a.dev, shape(a.sequences.batch, 1, held), scores, columns(x, 0, q_width()), columns(x, q_width(), width), all,
+                             tokens_before(a), state);
+  }
   for (Index b = 0; b < a.sequences.batch; ++b) {
     const Index past = a.sequences.past_of(b), first = b * seq_length;
     const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * held * width, held, width);

@@ -5,6 +5,7 @@
 
 #include "kernels/head_norm.hpp"
 #include "modules/attention.hpp"
+#include "modules/cached_keys.hpp"
 #include "modules/contribution.hpp"
 #include "modules/shared_attention.hpp"
 #include "modules/trainable.hpp"
@@ -137,11 +138,17 @@ void LatentAttention<T>::attend(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2
   contribute_once<T>(a.dev, *o_, out);
 }
 
-// Sequence by sequence, because each has its own past: new keys and values join its cache, and the queries meet all of it.
+// One token of each sequence at once, more of them sequence by sequence, because each has its own past: new keys and values join its cache, and the
+// queries meet all of it.
 template <class T>
 void LatentAttention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<A> state) {
   const Index seq_length = a.sequences.seq_length, width = k_width() + v_width(), capacity = a.state->capacity();
   const auto cache = a.state->tensor(a.dev, this, Keys::cache, capacity, width);
+  if (seq_length == 1) {
+    const Matrix<T> x(qkv);
+    return attention_step<T>(a.dev, shape(a.sequences.batch, 1, capacity), scale_, columns(x, 0, k_width()), columns(x, k_width(), width),
+                             key_cache(a, cache, k_width(), true), tokens_before(a), state);
+  }
   for (Index b = 0; b < a.sequences.batch; ++b) {
     const Index past = a.sequences.past_of(b), first = b * seq_length;
     const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * capacity * width, capacity, width);

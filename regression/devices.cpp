@@ -123,6 +123,34 @@ TEST(devices, go_on_with_the_same_bits) {
   EXPECT_EQ(losses(folder.path() / "parts").size(), 6u);
 }
 
+// Texts are those that GPUs write when they are told kernel by kernel, from whatever layout; a graph holds what NCCL moves, and none is made where
+// ranks that share heads have one GPU.
+TEST(devices, write_the_same_texts_by_graphs) {
+  const Words ask{"generate", Material::get().trained(), "--tokens", "48", "--greedy", "--prompt", "ka",
+                  "--prompt", "lomi tusha ven",          "--prompt", "or"};
+  const auto answer = [&](const Words& more, int ranks, int devices, const std::string& emulation, const std::string& graphs) {
+    Words words = ask;
+    words.insert(words.end(), more.begin(), more.end());
+    const Result r = execute(
+        on_devices(words, ranks),
+        {.env = {{"GYR_EMULATION", emulation}, {"GYR_EMULATED_DEVICES", std::to_string(devices)}, {"GYR_CUDA_GRAPHS", graphs}}, .limit = 120});
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+    EXPECT_EQ(graphs == "off" || (ranks == 2 && devices == 1 && more.empty()), r.err.find(" by 1 graph)") == std::string::npos) << r.err;
+    return r.out;
+  };
+  const std::string text = answer({}, 1, 1, "apart", "off");
+  EXPECT_EQ(lines_of(text).size(), 5u) << text;
+  for (const char* emulation : {"apart", "apart late", "apart backward any random=3"}) {
+    SCOPED_TRACE(emulation);
+    EXPECT_EQ(answer({}, 1, 1, emulation, "on"), text);
+    EXPECT_EQ(answer({}, 2, 2, emulation, "on"), answer({}, 2, 2, emulation, "off"));
+    EXPECT_EQ(answer({"--pipeline", "2"}, 2, 2, emulation, "on"), text);
+  }
+  EXPECT_EQ(answer({}, 2, 1, "apart", "on"), answer({}, 2, 2, "apart", "on"));
+  EXPECT_EQ(answer({"--weights", "int8"}, 1, 1, "apart", "on"), answer({"--weights", "int8"}, 1, 1, "apart", "off"));
+  EXPECT_EQ(execute(on_devices(ask, 1), {.env = {{"GYR_CUDA_GRAPHS", "yes"}}, .limit = 120}).code, 64);
+}
+
 // A rank hangs while the others' GPUs wait for it in NCCL, and their hosts for the GPUs: the watchdog names it, and what the others wait for.
 TEST(devices, that_wait_for_a_hanging_rank_name_it) {
   const Folder folder;

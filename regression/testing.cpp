@@ -15,7 +15,9 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  gyr::start_threads(1);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  gyr::start_threads(1, rank);
   if (const char* size = std::getenv("GYR_TEAM_SIZE")) gyr::Device::team_size = std::atoi(size);
   if (gyr::Device::team_size > int(gyr::Space().concurrency())) {
     std::printf("SKIPPED: kernels of this build run in one thread\n");

@@ -259,17 +259,22 @@ double bytes(const AttentionShape& s, double states) {
 }  // namespace
 
 template <class T>
+void attend(Device& dev, const Heads& s, const ScoreRule& scores, const Distances<const Acc<T>>& bias, Matrix<const T> q, Matrix<const T> k,
+            Matrix<const T> v, bool fresh, AttentionState<Acc<T>> state) {
+  if constexpr (std::is_same_v<T, bf16>)
+    if (!scores.bias && attention_by_tensor_cores(dev, s, scores, q, k, v, fresh, state)) return;
+  launch(dev, "attention", grid_of_warps(s.batch * s.queries * s.num_heads), forward_kernel<T>, s, ScoreOf<Acc<T>>(scores), bias, fresh, q, k, v,
+         state.o, state.m, state.l);
+}
+
+template <class T>
 void attention(Device& dev, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
                Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state) {
   const bool fresh = carry == Carry::fresh;
   const double each = 2.0 * double(shape.head_dim + shape.v_head_dim) + (scores.cap > 0 ? 7 : 4) + (scores.bias ? 1 : 0);
   const Heads heads(shape, mask);
-  const auto run = dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2));
-  if (!run) return;
-  if constexpr (std::is_same_v<T, bf16>)
-    if (!scores.bias && attention_by_tensor_cores(dev, heads, scores, q, k, v, fresh, state)) return;
-  launch(dev, "attention", grid_of_warps(shape.batch * shape.queries * shape.num_heads), forward_kernel<T>, heads, ScoreOf<Acc<T>>(scores),
-         Distances<const Acc<T>>(scores.bias.values, scores.bias, mask), fresh, q, k, v, state.o, state.m, state.l);
+  if (const auto run = dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2)))
+    attend<T>(dev, heads, scores, {scores.bias.values, scores.bias, mask}, q, k, v, fresh, state);
 }
 
 template <class A>
@@ -319,6 +324,11 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
            Distances<Acc<T>>(scores.bias.gradient, scores.bias, mask), q, k, v, dout, lse, delta);
 }
 
+#define GYR_ATTEND(T)                                                                                                                \
+  template void attend<T>(Device&, const Heads&, const ScoreRule&, const Distances<const Acc<T>>&, Matrix<const T>, Matrix<const T>, \
+                          Matrix<const T>, bool, AttentionState<Acc<T>>);
+GYR_SCALARS(GYR_ATTEND)
+#undef GYR_ATTEND
 GYR_ALL_ATTENTION
 
 }  // namespace gyr::backend

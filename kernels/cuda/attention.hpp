@@ -9,12 +9,30 @@ namespace gyr::backend {
 
 inline constexpr int parts = 8;  // of 32 columns of a head, which a lane has one each of
 
+// Which rows of a cache that goes round, or holds all, the one query of a sequence sees that has so many tokens before it: up to its own, those
+// written in the round before this, or those of this.
+enum class CachedRows { up_to_own, older, newer };
+struct RowsSeen {
+  Index first, last;
+  Index count() const { return last > first ? last - first : 0; }
+};
+GYR_FUNCTION RowsSeen rows_seen(CachedRows which, Index before, Index held) {
+  switch (which) {
+    case CachedRows::up_to_own: return {0, before + 1};
+    case CachedRows::older: return {before % held, before < held ? 0 : held};
+    case CachedRows::newer: return {0, before % held};
+  }
+  return {0, 0};
+}
+
 // A shape and a mask, without what stays on the host.
 struct Heads {
   Index batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim;
   VisibleKeys visible;
   cuda::Global<const std::int32_t> positions, ahead;  // of packed documents
   Index first_query, first_key, first_sequence;       // where dropout counts from
+  cuda::Global<const std::int32_t> before = {};       // tokens of each sequence before its one query, where keys are a cache's
+  CachedRows cached = CachedRows::up_to_own;
 
   Heads(const AttentionShape& s, const Mask& m)
       : batch(s.batch), queries(s.queries), keys(s.keys), num_heads(s.num_heads), num_kv_heads(s.num_kv_heads), head_dim(s.head_dim),
@@ -26,6 +44,7 @@ struct Heads {
   GYR_FUNCTION Index group() const { return num_heads / num_kv_heads; }
   // Query i of sequence b sees the keys [hidden, seen).
   GYR_DEVICE Index hidden(Index b, Index i) const {
+    if (before) return rows_seen(cached, before.load(b), keys).first;
     return visible.hidden(i, positions ? Index(positions.load(b * queries + i)) : Documents::unlimited);
   }
   // What dropout leaves of the weight that query i of a head gives key j, as a factor.
@@ -37,7 +56,10 @@ struct Heads {
     const bool odd = key % 2 > 0;
     return dropout.factor<A>(key % 4 > 1 ? (odd ? words.at[3] : words.at[2]) : (odd ? words.at[1] : words.at[0]));
   }
-  GYR_DEVICE Index seen(Index b, Index i) const { return visible.seen(i, ahead ? Index(ahead.load(b * queries + i)) : Documents::unlimited); }
+  GYR_DEVICE Index seen(Index b, Index i) const {
+    if (before) return rows_seen(cached, before.load(b), keys).last;
+    return visible.seen(i, ahead ? Index(ahead.load(b * queries + i)) : Documents::unlimited);
+  }
 };
 
 // How a product of a query and a key becomes a score.
@@ -58,11 +80,17 @@ struct Distances {
   cuda::Global<A> at;  // none where there is no bias
   Index first = 0;
 
+  Distances() = default;
   Distances(const AnyTensor2& x, const DistanceBias& bias, const Mask& mask) : first(bias.first_column(mask)) {
     if (bias) at = cuda::Global<A>(x.as<std::remove_const_t<A>>());
   }
   GYR_DEVICE A of(Index head, Index i, Index j) const { return at ? at.load(head, first + j - i) : A(0); }
 };
+
+// The kernel of attention, with what queries have met before or without (fresh).
+template <class T>
+void attend(Device&, const Heads&, const ScoreRule&, const Distances<const Acc<T>>& bias, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+            bool fresh, AttentionState<Acc<T>> state);
 
 // The same for bf16 by tensor cores, where heads have up to 128 numbers, a multiple of 8, scores no bias, and rows begin where packs do. False
 // elsewhere, and nothing is done.

@@ -238,5 +238,6 @@ class NcclTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> hosts) { return std::make_unique<NcclTransport>(std::move(hosts)); }
+bool is_nccl(const Transport& transport) { return dynamic_cast<const NcclTransport*>(&transport) != nullptr; }
 
 }  // namespace gyr

@@ -13,5 +13,7 @@ namespace gyr {
 
 // Collective over the ranks of `hosts`, each of which has a GPU of its own.
 std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> hosts);
+// Whether it is such a one.
+bool is_nccl(const Transport&);
 
 }  // namespace gyr

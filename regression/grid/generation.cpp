@@ -67,6 +67,26 @@ TEST(generation, is_the_same_through_windows) {
   }
 }
 
+// Where a device has graphs, what they move is counted as if each operation had been told by itself.
+TEST(generation, counts_what_moves_by_graphs_too) {
+  const ModelConfig model = widened(named("T2"));
+  Grid* const grid = grid_of(layout_of(1, 1, 4));
+  if (grid) {
+    const auto moved = [&](const char* graphs) {
+      setenv("GYR_CUDA_GRAPHS", graphs, 1);
+      const Traffic before = grid->tensor().whole().traffic(Operation::all_reduce);
+      written(model, *grid, {0, 0, 1, 7, made});
+      unsetenv("GYR_CUDA_GRAPHS");
+      const Traffic after = grid->tensor().whole().traffic(Operation::all_reduce);
+      return std::pair(after.calls - before.calls, after.bytes - before.bytes);
+    };
+    const auto told = moved("off");
+    EXPECT_GT(told.first, made);
+    EXPECT_EQ(moved("on"), told);
+  }
+  meet();
+}
+
 // Weights in int8 are cut by layers as they are, and by rows; a share of columns that is no multiple of 64 has blocks of its own.
 TEST(generation, in_int8_is_the_same_on_ranks_that_share_layers) {
   for (const char* pattern : {"PPPPPPPP", "PE*EMEE-"}) {

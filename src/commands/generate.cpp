@@ -149,13 +149,14 @@ class Answers {
   std::size_t said_ = 0;
 };
 
-// The rates of reading prompts, each with its first new token, and of going on.
-void say_pace(const GeneratorPace& pace, Index made) {
+// The rates of reading prompts, each with its first new token, and of going on, where the device has graphs by so many.
+void say_pace(const GeneratorPace& pace, Index graphs, Index made) {
   const double seconds = pace.prompt_seconds + pace.new_seconds;
   const auto rate = [](Index tokens, double seconds) { return tokens > 0 ? double(tokens) / seconds : 0.0; };
-  std::fprintf(stderr, "%ld tokens in %.2f s: %.1f tokens/s (prompts: %ld at %.1f tokens/s; behind their first: %ld at %.1f tokens/s)\n", long(made),
-               seconds, rate(made, seconds), long(pace.prompt_tokens), rate(pace.prompt_tokens, pace.prompt_seconds), long(pace.new_tokens),
-               rate(pace.new_tokens, pace.new_seconds));
+  const std::string by_graphs = graphs > 0 ? fmt::format(" by {} graph{}", graphs, graphs > 1 ? "s" : "") : "";
+  std::fprintf(stderr, "%ld tokens in %.2f s: %.1f tokens/s (prompts: %ld at %.1f tokens/s; behind their first: %ld at %.1f tokens/s%s)\n",
+               long(made), seconds, rate(made, seconds), long(pace.prompt_tokens), rate(pace.prompt_tokens, pace.prompt_seconds),
+               long(pace.new_tokens), rate(pace.new_tokens, pace.new_seconds), by_graphs.c_str());
 }
 
 void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
@@ -183,7 +184,7 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
     if (ends && runtime.rank() == 0) answers.say();
     return ends;
   });
-  if (runtime.rank() == 0) say_pace(generator.pace(), made);
+  if (runtime.rank() == 0) say_pace(generator.pace(), generator.graphs(), made);
 }
 
 int run(Arguments& a) {

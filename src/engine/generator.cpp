@@ -12,7 +12,24 @@ namespace gyr {
 
 namespace {
 constexpr Token no_token = -1;  // drawn from logits that are not finite; told to all ranks
+
+// Whether all that changes from token to token lies where kernels run. Of experts the host learns who was chosen; what is read of a source it knows
+// alone.
+bool repeats(const ModelConfig& config) { return config.pattern.find_first_not_of("P*WLM-B") == std::string::npos && !has_relative_bias(config); }
+
+// Those by which layers exchange what they compute.
+template <class Visit>
+void each_communicator(Grid& grid, Visit&& visit) {
+  grid.tensor().visit(visit);
+  if (grid.team()) grid.team()->visit(visit);
 }
+
+bool graph_holds_exchange(Grid& grid) {
+  bool all = true;
+  each_communicator(grid, [&](Communicator& c) { all = all && WorkGraph::possible_with(c.transport()); });
+  return all;
+}
+}  // namespace
 
 Token sample_token(std::span<const double> logits, const Sampling& s, const Stream& stream, Index index) {
   std::vector<Token> order(logits.size());
@@ -56,6 +73,7 @@ Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, Generat
     layout.source_lengths.assign(n, source_capacity());
     advance(layout, std::span(tokens).first(n));
   }
+  repeats_ = WorkGraph::possible() && repeats(config) && graph_holds_exchange(grid);
   const Index scratch = device_->scratch.high_water(), slot = stage_->slots().front().bytes, state = state_->arena().high_water();
   make(false, scratch, slot, state);
 }
@@ -87,10 +105,45 @@ std::vector<double> Generator::advance(const SequenceLayout& sequences, std::spa
   const int rank = pipeline.rank();
   const Bundle input = stage_->begin(*device_, sequences, tokens, source);
   if (rank > 0) input.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_receive(*device_, x.flat(), rank - 1).device_wait(*device_); });
-  const Bundle output = stage_->forward(*device_, *state_);
-  if (rank == pipeline.size() - 1) return whole_rows(stage_->logits(*device_, Stage::Rows::last));
-  output.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });
+  const bool again = repeats_ && sequences.seq_length == 1 && sequences.first_sequence == 0;
+  const Made made = again ? compute_again(sequences.batch) : compute();
+  if (rank == pipeline.size() - 1) return whole_rows(made.logits);
+  made.output.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });
   return {};
+}
+
+Generator::Made Generator::compute() {
+  Made made{stage_->forward(*device_, *state_)};
+  if (stage_->last()) made.logits = stage_->logits(*device_, Stage::Rows::last);
+  return made;
+}
+
+Generator::Made Generator::compute_again(Index sequences) {
+  Repeated& r = repeated_[sequences];
+  if (!std::exchange(r.computed, true)) return compute();
+  const void* const tokens = stage_->slot(0, 0).text.tokens.data();
+  if (!r.graph.captured()) {
+    r.tokens = tokens;
+    const std::vector<TrafficCount> before = traffic();
+    r.graph.capture(device_->queue, [&] { r.made = compute(); });
+    r.traffic = traffic();
+    for (std::size_t i = 0; i < before.size(); ++i) r.traffic[i] = r.traffic[i].since(before[i]);
+  } else {
+    each_communicator(grid_, [&, i = std::size_t(0)](Communicator& c) mutable { c.add(r.traffic[i++]); });
+  }
+  ensure(tokens == r.tokens, "the tokens of {} sequences lie elsewhere than when their graph was captured", sequences);
+  r.graph.launch(device_->queue);
+  return r.made;
+}
+
+std::vector<TrafficCount> Generator::traffic() {
+  std::vector<TrafficCount> all;
+  each_communicator(grid_, [&](Communicator& c) { all.push_back(c.traffic()); });
+  return all;
+}
+
+Index Generator::graphs() const {
+  return std::count_if(repeated_.begin(), repeated_.end(), [](const auto& r) { return r.second.graph.captured(); });
 }
 
 std::vector<double> Generator::whole_rows(const AnyTensor2& mine) {

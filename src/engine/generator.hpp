@@ -4,8 +4,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <set>
 
+#include "kernels/work_graph.hpp"
 #include "src/engine/stage.hpp"
 
 namespace gyr {
@@ -49,6 +51,9 @@ class Generator {
   // `finished` is asked on every rank and must answer the same.
   std::vector<std::vector<Token>> generate(const std::vector<std::vector<Token>>& prompts, const Sampling&, const Finished&);
   const GeneratorPace& pace() const { return pace_; }
+  // Graphs that it has captured: one for each number of sequences that have advanced together twice, where the device has graphs and all layers here
+  // tell it the same from token to token.
+  Index graphs() const;
   // Bytes this rank holds.
   Index bytes() const;
 
@@ -64,6 +69,24 @@ class Generator {
   // vocab_size) row by row; elsewhere none.
   std::vector<double> advance(const SequenceLayout&, std::span<const Token>, const GivenText& source = {});
   std::vector<double> whole_rows(const AnyTensor2& mine);
+  // What this stage makes of what it has been brought; logits on the last one alone.
+  struct Made {
+    Bundle output = {};
+    AnyTensor2 logits = {};
+  };
+  Made compute();
+  // The same, by a graph where there is one; the first time of all it is told kernel by kernel, and makes what is made once.
+  Made compute_again(Index sequences);
+  // What layers have moved so far, on each communicator that they may use.
+  std::vector<TrafficCount> traffic();
+  // What one token each of so many sequences takes.
+  struct Repeated {
+    bool computed = false;
+    const void* tokens = nullptr;  // where the captured kernels find them
+    Made made = {};
+    WorkGraph graph = {};
+    std::vector<TrafficCount> traffic = {};  // of one launch
+  };
   // What the last stage says, told to every stage.
   std::vector<Token> from_last_stage(const std::vector<Token>&);
 
@@ -77,6 +100,8 @@ class Generator {
   std::unique_ptr<Arena> weights_, none_;
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StateStore> state_;
+  bool repeats_ = false;                // beside a rehearsal
+  std::map<Index, Repeated> repeated_;  // by sequences
 };
 
 }  // namespace gyr

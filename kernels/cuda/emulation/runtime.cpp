@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/emulation/graphs.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
 #include "kernels/cuda/emulation/streams.hpp"
 
@@ -18,12 +19,43 @@ using namespace gyr::cuda;
 
 struct CUevent_st {
   Moment moment;
+  bool recorded = false;
+  std::uint64_t capture = 0;  // in which it was recorded
+  std::vector<int> nodes;     // of that
 };
 
 namespace {
 
 Streams& streams() { return Streams::instance(); }
 Stream* of(cudaStream_t s) { return reinterpret_cast<Stream*>(s); }
+
+gyr::Index launched = 0;
+
+bool is_captured(cudaStream_t s) { return Capture::current() && Capture::current()->has(of(s)); }
+// Whether a stream may be given work: the default one waits for all others, also for those that are captured.
+cudaError_t may_tell(cudaStream_t s) {
+  Capture* const capture = Capture::current();
+  if (!capture) return cudaSuccess;
+  if (!s) return capture->invalidate(cudaErrorStreamCaptureImplicit);
+  return capture->has(of(s)) && !capture->valid() ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+cudaError_t launch_in(cudaStream_t s) {
+  const cudaError_t error = may_tell(s);
+  if (error == cudaSuccess && !is_captured(s)) ++launched;
+  return error;
+}
+// Whether the host may ask where a stream, or all of them, or what an event was recorded behind, is.
+cudaError_t may_ask(cudaStream_t s) {
+  if (is_captured(s)) return Capture::current()->invalidate(cudaErrorStreamCaptureUnsupported);
+  if (!s) return may_tell(s);
+  return Capture::current() ? Capture::current()->unsafe() : cudaSuccess;
+}
+cudaError_t may_ask(cudaEvent_t e) {
+  Capture* const capture = Capture::current();
+  if (e->capture > 0) return capture ? capture->invalidate(cudaErrorCapturedEvent) : cudaErrorCapturedEvent;
+  return capture ? capture->unsafe() : cudaSuccess;
+}
+cudaError_t may_take_memory() { return Capture::current() ? Capture::current()->unsafe() : cudaSuccess; }
 
 // What either side has there; the device's side is judged.
 char* end_of_copy(const void* p, std::size_t bytes, Touch touch) {
@@ -50,7 +82,10 @@ std::vector<int> devices_in_sight() {
 
 }  // namespace
 
-void gyr::cuda::tell(cudaStream_t s, const char* name, std::function<void()> work) { streams().tell(of(s), name, std::move(work)); }
+void gyr::cuda::tell(cudaStream_t s, const char* name, std::function<void()> work) {
+  if (launch_in(s) == cudaSuccess) streams().tell(of(s), name, std::move(work));
+}
+gyr::Index gyr::cuda::launches() { return launched; }
 
 const char* cudaGetErrorString(cudaError_t e) {
   switch (e) {
@@ -58,7 +93,15 @@ const char* cudaGetErrorString(cudaError_t e) {
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorIllegalState: return "the operation cannot be performed in the present state";
     case cudaErrorNotReady: return "device not ready";
+    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureUnmatched: return "capture was not initiated in this stream";
+    case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
+    case cudaErrorStreamCaptureIsolation: return "dependency created on uncaptured work in another stream";
+    case cudaErrorStreamCaptureImplicit: return "operation would make the legacy stream depend on a capturing blocking stream";
+    case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
   }
   return "unrecognized error code";
 }
@@ -89,20 +132,22 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (const cudaError_t error = may_take_memory(); error != cudaSuccess) return error;
   *memory = take_device_memory(bytes);
   return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFree(void* memory) {
-  cudaDeviceSynchronize();
+  if (const cudaError_t error = cudaDeviceSynchronize(); error != cudaSuccess) return error;
   return_device_memory(memory);
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  if (const cudaError_t error = may_take_memory(); error != cudaSuccess) return error;
   *memory = std::malloc(bytes);
   return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeHost(void* memory) {
-  cudaDeviceSynchronize();
+  if (const cudaError_t error = cudaDeviceSynchronize(); error != cudaSuccess) return error;
   std::free(memory);
   return cudaSuccess;
 }
@@ -112,16 +157,18 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* memor
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t s) {
-  if (bytes > 0)
+  if (bytes == 0) return cudaSuccess;
+  const cudaError_t error = launch_in(s);
+  if (error == cudaSuccess)
     streams().tell(of(s), "a copy", [=] {
       const char* const source = end_of_copy(from, bytes, Touch::read);
       std::memmove(end_of_copy(to, bytes, Touch::write), source, bytes);
     });
-  return cudaSuccess;
+  return error;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  cudaMemcpyAsync(to, from, bytes, kind, nullptr);
-  return cudaStreamSynchronize(nullptr);
+  const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+  return error == cudaSuccess ? cudaStreamSynchronize(nullptr) : error;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
@@ -133,11 +180,23 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  if (const cudaError_t error = may_ask(s); error != cudaSuccess) return error;
   streams().host_wait(streams().moment(of(s)));
   return cudaSuccess;
 }
-cudaError_t cudaStreamQuery(cudaStream_t s) { return streams().done(streams().moment(of(s))) ? cudaSuccess : cudaErrorNotReady; }
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+  if (const cudaError_t error = may_ask(s); error != cudaSuccess) return error;
+  return streams().done(streams().moment(of(s))) ? cudaSuccess : cudaErrorNotReady;
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  if (const cudaError_t error = may_tell(s); error != cudaSuccess) return error;
+  Capture* const capture = Capture::current();
+  if (e->capture > 0) {
+    if (!capture || capture->number() != e->capture) return cudaErrorCapturedEvent;
+    capture->join(of(s), e->nodes);
+    return cudaSuccess;
+  }
+  if (is_captured(s)) return e->recorded ? capture->invalidate(cudaErrorStreamCaptureIsolation) : cudaSuccess;
   streams().wait(of(s), e->moment);
   return cudaSuccess;
 }
@@ -150,15 +209,47 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-  e->moment = streams().moment(of(s));
+  if (const cudaError_t error = may_tell(s); error != cudaSuccess) return error;
+  *e = {};
+  e->recorded = true;
+  if (is_captured(s)) e->capture = Capture::current()->number(), e->nodes = Capture::current()->moment(of(s));
+  else e->moment = streams().moment(of(s));
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t e) { return streams().done(e->moment) ? cudaSuccess : cudaErrorNotReady; }
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  if (const cudaError_t error = may_ask(e); error != cudaSuccess) return error;
+  return streams().done(e->moment) ? cudaSuccess : cudaErrorNotReady;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  if (const cudaError_t error = may_ask(e); error != cudaSuccess) return error;
   streams().host_wait(e->moment);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
+  if (Capture::current()) return Capture::current()->invalidate(cudaErrorStreamCaptureUnsupported);
   streams().host_wait_for_all();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode) { return Capture::begin(of(s), mode); }
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) { return Capture::end(of(s), reinterpret_cast<Graph**>(graph)); }
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* e, cudaGraph_t graph, unsigned long long) {
+  if (const cudaError_t error = may_take_memory(); error != cudaSuccess) return error;
+  *e = reinterpret_cast<cudaGraphExec_t>(new LaunchedGraph(*reinterpret_cast<Graph*>(graph)));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete reinterpret_cast<Graph*>(graph);
+  return cudaSuccess;
+}
+// Graphs within graphs, which the program does not ask for, are not there.
+cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
+  if (is_captured(s)) return Capture::current()->invalidate(cudaErrorStreamCaptureUnsupported);
+  if (const cudaError_t error = launch_in(s); error != cudaSuccess) return error;
+  reinterpret_cast<LaunchedGraph*>(e)->launch(of(s));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) {
+  delete reinterpret_cast<LaunchedGraph*>(e);
   return cudaSuccess;
 }

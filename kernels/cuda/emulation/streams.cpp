@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cuda/emulation/graphs.hpp"
+
 namespace gyr::cuda {
 
 Streams& Streams::instance() {
@@ -36,6 +38,8 @@ void Streams::join(Clock& a, const Clock& b) const {
 }
 
 void Streams::tell(Stream* to, std::string name, std::function<void()> begin, std::function<bool()> poll) {
+  if (Capture* const capture = Capture::current(); capture && capture->has(to))
+    return capture->add(to, std::move(name), std::move(begin), std::move(poll));
   Stream& s = *of(to);
   auto task = std::make_shared<Task>();
   task->name = std::move(name), task->begin = std::move(begin), task->poll = std::move(poll), task->stream = s.number;

@@ -85,5 +85,7 @@ class Streams {
 
 // A kernel, or a library's.
 void tell(CUstream_st*, const char* name, std::function<void()> work);
+// What the host has launched so far: kernels, products, copies and graphs, each of which is one.
+Index launches();
 
 }  // namespace gyr::cuda
