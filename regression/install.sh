@@ -10,7 +10,7 @@ prefix=$work/home/gyrfalcon
 failed=0
 ok() { printf 'ok    %s\n' "$*"; }
 bad() { printf 'FAILED %s\n' "$*"; failed=1; }
-left_out() { printf '-     %s\n' "$*"; }
+left_out() { printf -- '-     %s\n' "$*"; }
 is() { if [ "$2" = "$3" ]; then ok "$1"; else bad "$1: '$2', not '$3'"; fi; }  # WHAT FOUND WANTED
 expect() { local what=$1; shift; if "$@" > "$work/out" 2>&1; then ok "$what"; else bad "$what"; head -n 5 "$work/out"; fi; }
 
