@@ -102,8 +102,14 @@ TEST(swap_share, sequences_are_as_long_as_there_is_room_for) {
     const MemoryRoom room{deck.device * dice.real(1, 3), deep || dice.coin() ? std::numeric_limits<double>::infinity() : 2 * deck.device};
     std::map<std::string, Index> found;
     for (const ActivationChoice& choice : choices) {
-      const Index tokens = found[choice.name] = longest_sequence(run, ranks, choice, room), unit = unit_of_length(run);
+      const auto [tokens, is_longest] = longest_sequence(run, ranks, choice, room);
+      const Index unit = unit_of_length(run), fewer = dice.between(1, int(tokens / unit)) * unit;
+      found[choice.name] = tokens;
       ASSERT_GT(tokens, 0) << choice.name;
+      EXPECT_FALSE(is_longest);
+      const LongestSequence tried = longest_sequence(run, ranks, choice, room, fewer);  // where no more are tried, they are said to be the most
+      EXPECT_TRUE(tried.tokens <= fewer && tried.tokens > fewer - std::max(unit, fewer / 32)) << choice.name << " " << fewer;
+      EXPECT_TRUE(tried.is_longest || tokens - tried.tokens <= std::max(unit, tokens / 32)) << choice.name << " " << fewer;
       EXPECT_EQ(tokens % unit, 0);
       const MemoryRoom here = taken(choice, tokens), beyond = taken(choice, tokens + std::max(unit, tokens / 32 / unit * unit));
       EXPECT_TRUE(here.device <= room.device && here.host <= room.host) << choice.name;

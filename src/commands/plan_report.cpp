@@ -255,16 +255,20 @@ std::string longest_report(const RunConfig& run, int ranks, const MemoryRoom& ro
   Table table({{"activation."}, {"tokens", true}, {"of the first", true}});
   layout_of(run, ranks);  // what the deck may not say, whatever the length
   Index first = 0;
+  bool more = false;
   const std::vector<ActivationChoice> choices = activation_choices(run.swap);
   for (const ActivationChoice& choice : choices) {
-    const Index tokens = longest_sequence(run, ranks, choice, room);
+    const auto [tokens, is_longest] = longest_sequence(run, ranks, choice, room);
     if (first == 0) first = tokens;
-    table.row({choice.name, tokens > 0 ? fmt::format("{}", tokens) : "none", first > 0 ? fmt::format("{:.2f}", double(tokens) / double(first)) : ""});
+    more = more || is_longest;
+    table.row({choice.name, tokens > 0 ? fmt::format("{}{}", is_longest ? "at least " : "", tokens) : "none",
+               first > 0 ? fmt::format("{:.2f}", double(tokens) / double(first)) : ""});
   }
   std::string text = fmt::format("Longest sequences in {} MiB of a device", mebi(Index(room.device)));
   if (std::isfinite(room.host)) text += fmt::format(" and {} of the host", mebi(Index(room.host)));
   text +=
       fmt::format(", in steps of {} tokens, {} in a micro-batch of {} ranks\n", unit_of_length(run), run.train.micro_batch_size, ranks) + table.str();
+  if (more) text += fmt::format("At least: sequences of more than {} tokens are not tried.\n", longest_tried);
   if (first == 0)
     text += fmt::format("With the last of these the fullest rank takes {} MiB for {} tokens.\n",
                         mebi(Index(taken(run, ranks, unit_of_length(run), choices.back()).device)), unit_of_length(run));

@@ -9,8 +9,6 @@ namespace gyr {
 
 namespace {
 
-constexpr Index longest_tried = Index(1) << 26;  // tokens: of longer ones a dry run takes minutes
-
 bool fits(const RunConfig& run, int ranks, Index length, const ActivationChoice& choice, const MemoryRoom& room) {
   try {
     const MemoryRoom most = taken(run, ranks, length, choice);
@@ -34,16 +32,16 @@ MemoryRoom taken(RunConfig run, int ranks, Index length, const ActivationChoice&
   return {double(fullest.bytes), double(fullest.host)};
 }
 
-Index longest_sequence(const RunConfig& run, int ranks, const ActivationChoice& choice, const MemoryRoom& room) {
+LongestSequence longest_sequence(const RunConfig& run, int ranks, const ActivationChoice& choice, const MemoryRoom& room, Index most_tried) {
   const Index unit = unit_of_length(run);
-  const auto has_room = [&](Index units) { return units * unit <= longest_tried && fits(run, ranks, units * unit, choice, room); };
+  const auto has_room = [&](Index units) { return units * unit <= most_tried && fits(run, ranks, units * unit, choice, room); };
   Index most = 0, beyond = 1;
   while (has_room(beyond)) most = beyond, beyond *= 2;
   while (beyond - most > std::max<Index>(1, most / 64)) {
     const Index between = most + (beyond - most) / 2;
     (has_room(between) ? most : beyond) = between;
   }
-  return most * unit;
+  return {most * unit, beyond * unit > most_tried};
 }
 
 }  // namespace gyr

@@ -15,8 +15,13 @@ struct MemoryRoom {
 Index unit_of_length(const RunConfig&);
 // What the fullest rank takes with sequences of so many tokens. Exit::config where the deck's rules have no such.
 MemoryRoom taken(RunConfig, int ranks, Index length, const ActivationChoice&);
-// The most tokens of a sequence, a multiple of that, with which every rank has room, to within a sixty-fourth; no more than 2^26 are tried. 0: the
-// deck's rules or its rank have room for none.
-Index longest_sequence(const RunConfig&, int ranks, const ActivationChoice&, const MemoryRoom&);
+
+struct LongestSequence {
+  Index tokens = 0;         // 0: the deck's rules or its rank have room for none
+  bool is_longest = false;  // that is tried: of longer ones a dry run takes minutes
+};
+// The most tokens of a sequence, a multiple of that, with which every rank has room, to within a sixty-fourth; no more than `most` are tried.
+constexpr Index longest_tried = Index(1) << 26;
+LongestSequence longest_sequence(const RunConfig&, int ranks, const ActivationChoice&, const MemoryRoom&, Index most = longest_tried);
 
 }  // namespace gyr
