@@ -4,6 +4,12 @@
 # or say `git = "URL of your clone"` below, and `spack install gyrfalcon`.
 from spack.package import *
 
+try:
+    from spack_repo.builtin.build_systems.cmake import CMakePackage
+    from spack_repo.builtin.build_systems.cuda import CudaPackage
+except ImportError:
+    pass  # Spack before 1.0 brings both with spack.package
+
 
 class Gyrfalcon(CMakePackage, CudaPackage):
     """Trains hybrid attention + state-space language models on an MPI grid."""
@@ -40,8 +46,14 @@ class Gyrfalcon(CMakePackage, CudaPackage):
     depends_on("nccl", when="+cuda")
     depends_on("cuda@12:", when="+cuda")
 
+    build_targets = ["gyrfalcon"]
+
     def cmake_args(self):
-        args = [self.define("GYR_BACKEND", "cuda" if "+cuda" in self.spec else "kokkos"), self.define("GYR_NATIVE_ARCH", False)]
+        args = [
+            self.define("GYR_BACKEND", "cuda" if "+cuda" in self.spec else "kokkos"),
+            self.define("GYR_NATIVE_ARCH", False),  # the compiler that Spack wraps knows the target
+            self.define("CMAKE_SKIP_INSTALL_ALL_DEPENDENCY", True),  # tests are not built
+        ]
         if "+cuda" in self.spec and "none" not in self.spec.variants["cuda_arch"].value:
             args.append(self.define("GYR_GPUS", list(self.spec.variants["cuda_arch"].value)))
         return args

@@ -30,9 +30,8 @@ struct Case {
     return rule;
   }
   // What is left of the weight that query i of a head gives key j.
-  double kept(Index b, Index h, Index i, Index j) const {
+  double kept(const Dropout& d, Index b, Index h, Index i, Index j) const {
     if (dropped == 0) return 1;
-    const Dropout d = scores().dropout;
     const Index key = mask.first_key + j;
     const PhiloxWords words = philox(d.counter(mask.first_sequence + b, h, mask.first_query + i, key / 4), d.key);
     return words.at[key % 4] < d.limit ? 0 : d.kept;
@@ -69,6 +68,7 @@ struct Gradients {
 // Softmax over the keys that may be seen, one query and head at a time.
 Result oracle(const Case& s, const Arguments& a) {
   const auto [B, Tq, Tk, H, K, E, V] = s.shape;
+  const Dropout dropout = s.scores().dropout;
   Result y{Values(s.out_size(), 0), Values(B * Tq * H, -std::numeric_limits<double>::infinity())};
   for (Index b = 0; b < B; ++b)
     for (Index i = 0; i < Tq; ++i)
@@ -92,8 +92,11 @@ Result oracle(const Case& s, const Arguments& a) {
         if (s.sinks) sum += std::exp(a.sinks[h]);
         if (sum == 0) continue;
         y.lse[(b * Tq + i) * H + h] = std::log(sum);
-        for (Index j = 0; j < Tk; ++j)
-          for (Index e = 0; e < V; ++e) y.out[((b * Tq + i) * H + h) * V + e] += s.kept(b, h, i, j) * weight[j] / sum * a.v[at(j) * V + e];
+        for (Index j = 0; j < Tk; ++j) {
+          if (weight[j] == 0) continue;
+          const double w = s.kept(dropout, b, h, i, j) * weight[j] / sum;
+          for (Index e = 0; e < V; ++e) y.out[((b * Tq + i) * H + h) * V + e] += w * a.v[at(j) * V + e];
+        }
       }
   return y;
 }
