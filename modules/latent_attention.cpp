@@ -17,7 +17,8 @@ namespace {
 Run of_heads(const LatentConfig& c, Index each) { return {c.num_heads * each, c.num_heads, false, "latent.num_heads"}; }
 }  // namespace
 
-// Latents are normed as a whole: they have no units. Where queries are made of the stream, this goes on beside the latents.
+// Latents are normed as a whole: they have no units. Where queries are made of the stream, this goes on beside the latents. Each rank goes back to
+// the stream with its part of the gradient, which is summed there with those of other branches.
 OperatorChain latent_attention_operators(const ModelConfig& m, const std::string& name) {
   const LatentConfig& c = m.latent;
   const bool of_latents = c.q_rank > 0;
@@ -35,8 +36,9 @@ OperatorChain latent_attention_operators(const ModelConfig& m, const std::string
   if (c.bias && of_latents) down.push_back({name + ".q_a_proj.bias", {c.q_rank}});
   Operator expand = product("queries, keys, values", latents, qkv, {name + (of_latents ? ".q_b_proj" : ".q_proj"), name + ".kv_b_proj"});
   expand.weights[0].shape[1] = q_from, expand.weights[1].shape[1] = c.kv_rank;
-  return {over_rows("latents", stream, latents, down), over_rows("norm of latents", latents, latents, norms), expand,
-          over_tokens("attention", qkv, by_units({values})), product("output", by_units({values}), stream, {name + ".o_proj"}, c.bias)};
+  const Operator compress{"latents", stream, latents, {{TensorState::shared, TensorState::shared}}, down};
+  return {compress, over_rows("norm of latents", latents, latents, norms), expand, over_tokens("attention", qkv, by_units({values})),
+          product("output", by_units({values}), stream, {name + ".o_proj"}, c.bias)};
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 // Random graphs of linear layers, pointwise ones, norms, attention and scans, computed on ranks by the layout that is found for them: one rank
 // computes the same, no unit is divided, and what the communicators count is what the layout declares.
 #include <numeric>
+#include <set>
 
 #include "regression/chain_executor.hpp"
 #include "regression/closed_form.hpp"
@@ -41,16 +42,22 @@ struct Results {
   std::map<std::string, Reals> gradients;
 };
 
-ChainLayout layout_of(const Graph& g, const LayoutRules& rules, TensorState stream) {
-  const auto found = lay_out(g.chain, rules, {&stream, 1}, {&stream, 1});
-  ensure(found.has_value(), "{} has no layout", g.name);
-  return *found;
+std::optional<ChainLayout> layout_of(const Graph& g, const LayoutRules& rules, TensorState stream) {
+  return lay_out(g.chain, rules, {&stream, 1}, {&stream, 1});
+}
+
+// The best where two thirds of all passages are refused: other moves, and operators in states that the best has no use for.
+LayoutRules with_refusals(LayoutRules rules, const Graph& g) {
+  rules.allowed = [name = g.name](const Operator& op, const Passage& p) {
+    return drawn(fmt::format("{} {} {} {}", name, op.name, int(p.in), int(p.out)), 0) < -1.0 / 3;
+  };
+  return rules;
 }
 
 Results alone_on(const Graph& g, Device& dev, double nudge = 0) {
   Communicator self("self", dry_transport(0, 1));
   ChainExecutor executor(self, dev, rows, nudge);
-  const auto run = executor.run(g.chain, layout_of(g, {}, TensorState::whole), g.x);
+  const auto run = executor.run(g.chain, *layout_of(g, {}, TensorState::whole), g.x);
   Results r{run.y, run.backward(g.dy), {}};
   r.gradients = executor.gradients();
   return r;
@@ -98,22 +105,28 @@ void expect_counted(const Graph& g, const ChainLayout& layout, const Communicato
   for (int op = 0; op < operations; ++op) EXPECT_EQ(ranks.traffic(Operation(op)), declared[Operation(op)]) << name_of(Operation(op)) << ", " << where;
 }
 
-// How often a weight was cut by outputs, by inputs, and not.
+// How often a weight was cut by outputs, by inputs, and not; and which moves there were.
 struct Tally {
   Index outputs = 0, inputs = 0, whole = 0, transfers = 0;
+  std::set<std::pair<TensorState, TensorState>> moved;
   void add(const Graph& g, const ChainLayout& layout) {
     for_each_step(g.chain, layout, [&](const OperatorChain& chain, const LayoutStep& step) {
       transfers += Index(step.forward.size() + step.backward.size());
+      if (step.op < 0) moved.insert({step.in, step.out});
       if (step.op >= 0 && !chain[step.op].weights.empty()) ++(step.cut == Cut::outputs ? outputs : step.cut == Cut::inputs ? inputs : whole);
     });
   }
 };
 
-void expect_same_on(const Graph& g, int size, TensorState stream, const Results& one, Device& dev, Tally& tally) {
+void expect_same_on(const Graph& g, int size, TensorState stream, bool refusing, const Results& one, Device& dev, Tally& tally) {
   Grid* grid = grid_of(grid_layout(1, 1, size, {{0, 8}}));
   if (!grid) return;
-  const std::string where = fmt::format("{} on {} ranks, stream {}", g.name, size, name_of(stream));
-  const ChainLayout layout = layout_of(g, {.ranks = size, .narrow = sizeof(double), .wide = sizeof(double)}, stream);
+  const std::string where = fmt::format("{} on {} ranks, stream {}{}", g.name, size, name_of(stream), refusing ? ", refusing" : "");
+  const LayoutRules rules{.ranks = size, .narrow = sizeof(double), .wide = sizeof(double)};
+  const auto found = layout_of(g, refusing ? with_refusals(rules, g) : rules, stream);
+  ASSERT_TRUE(found || refusing) << where;
+  if (!found) return;
+  const ChainLayout& layout = *found;
   expect_whole_units(g, layout, size, where);
   tally.add(g, layout);
   Communicator& ranks = grid->tensor().whole();
@@ -139,10 +152,12 @@ TEST(operator_chain, random_graphs_compute_on_ranks_what_one_rank_computes) {
     const Graph g(random, number);
     const Results one = alone_on(g, dev);
     for (int size = 1; size <= most_ranks; ++size)
-      expect_same_on(g, size, (number + size) % 2 ? TensorState::rows : TensorState::whole, one, dev, tally);
+      for (const bool refusing : {false, true})
+        expect_same_on(g, size, (number + size) % 2 ? TensorState::rows : TensorState::whole, refusing, one, dev, tally);
     if (::testing::Test::HasFailure()) break;
   }
-  std::printf("weights cut by outputs %td, by inputs %td, whole %td; collectives %td\n", tally.outputs, tally.inputs, tally.whole, tally.transfers);
+  std::printf("weights cut by outputs %td, by inputs %td, whole %td; collectives %td; %zu of %zu moves\n", tally.outputs, tally.inputs, tally.whole,
+              tally.transfers, tally.moved.size(), moves().size());
   meet();
 }
 
