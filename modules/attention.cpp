@@ -9,13 +9,30 @@
 
 namespace gyr {
 
+HeadRuns head_runs(const AttentionConfig& c) {
+  const Index q = c.num_heads * c.head_dim, k = c.num_kv_heads * c.head_dim;
+  const char* by_heads = "attention.num_heads";
+  return {{q, c.num_heads, false, by_heads}, {k, c.num_kv_heads, false, "attention.num_kv_heads"}, {q, c.num_heads, true, by_heads}};
+}
+
+OperatorChain attention_operators(const ModelConfig& m, const std::string& name) {
+  const AttentionConfig& c = m.attention;
+  const auto [queries, keys, attended] = head_runs(c);
+  const Channels stream = undivided(m.hidden_size), qkv = by_units({queries, keys, keys});
+  std::vector<OperatorWeight> of_heads;
+  if (c.qk_norm) of_heads = {{name + ".q_norm.weight", {c.head_dim}}, {name + ".k_norm.weight", {c.head_dim}}};
+  if (c.sinks) of_heads.push_back({name + ".sinks", {c.num_heads}, {{c.num_heads, c.num_heads}}});
+  return {product("queries, keys, values", stream, qkv, {name + ".q_proj", name + ".k_proj", name + ".v_proj"}, c.bias || c.qkv_bias),
+          over_tokens("attention", qkv, by_units({attended}), of_heads), product("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
+}
+
 template <class T>
 Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters& parameters)
     : c_(m.attention), eps_(m.rms_norm_eps), norm_offset_(m.norm_offset), name_(name), scores_(1 / std::sqrt(double(c_.head_dim)), c_.soft_cap),
       dropped_(m.dropout.attention) {
   using P = Parameters;
-  const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
-  const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
+  const auto [query, key, attended] = head_runs(c_);
+  const Index q = query.extent;
   const auto matrix = [&](const char* part, const Run& rows, P::Fit fit) {
     return &parameters.declare(
         adapting({name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std), Storage::factor}), fit);
@@ -26,8 +43,7 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   q_ = matrix(".q_proj", query, P::Fit::aligned);
   k_ = matrix(".k_proj", key, P::Fit::adjacent);
   v_ = matrix(".v_proj", key, P::Fit::adjacent);
-  o_ = &parameters.declare(
-      adapting({name + ".o_proj.weight", {m.hidden_size, q}, by_columns({{q, c_.num_heads, true, query.key}}), normal(m.init_std), Storage::factor}));
+  o_ = &parameters.declare(adapting({name + ".o_proj.weight", {m.hidden_size, q}, by_columns({attended}), normal(m.init_std), Storage::factor}));
   if (has_qkv_bias()) {
     q_bias_ = bias(".q_proj", query, P::Fit::aligned);
     k_bias_ = bias(".k_proj", key, P::Fit::adjacent);

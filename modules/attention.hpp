@@ -6,6 +6,7 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/head_norm.hpp"
+#include "modules/operator_chain.hpp"
 #include "modules/relative_bias.hpp"
 #include "modules/shared_attention.hpp"
 
@@ -72,6 +73,12 @@ class Attention final : public Branch<T> {
 // The model, its attention through the window.
 ModelConfig with_window(ModelConfig);
 
+// The channels of all heads, by which queries, keys and values are sharded; and what they attend to, of which ranks of one head have parts.
+struct HeadRuns {
+  Run queries, keys, attended;
+};
+HeadRuns head_runs(const AttentionConfig&);
+OperatorChain attention_operators(const ModelConfig&, const std::string& name);
 LayerFlops attention_flops(const ModelConfig&, const TextLengths&);
 
 void read_rope_scaling(Section&, RopeScaling&);

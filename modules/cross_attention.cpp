@@ -3,18 +3,33 @@
 
 #include <cmath>
 
+#include "modules/attention.hpp"
 #include "modules/contribution.hpp"
 #include "modules/shared_attention.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
 
+OperatorChain cross_attention_operators(const ModelConfig& m, const std::string& name) {
+  const AttentionConfig& c = m.attention;
+  const auto [queries, keys, attended] = head_runs(c);
+  const Channels stream = undivided(m.hidden_size);
+  return {product("queries", stream, by_units({queries}), {name + ".q_proj"}, c.bias || c.qkv_bias),
+          over_tokens("attention to the source", by_units({queries}), by_units({attended})),
+          product("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
+}
+
+OperatorChain source_operators(const ModelConfig& m, const std::string& name) {
+  const Run keys = head_runs(m.attention).keys;
+  return {product("keys, values", undivided(m.hidden_size), by_units({keys, keys}), {name + ".k_proj", name + ".v_proj"},
+                  m.attention.bias || m.attention.qkv_bias)};
+}
+
 template <class T>
 CrossAttention<T>::CrossAttention(const ModelConfig& m, const std::string& name, Parameters& parameters)
     : c_(m.attention), name_(name), dropped_(m.dropout.attention), scores_(c_.key_multiplier / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
   using P = Parameters;
-  const Index q = c_.num_heads * c_.head_dim, k = c_.num_kv_heads * c_.head_dim;
-  const Run query{q, c_.num_heads, false, "attention.num_heads"}, key{k, c_.num_kv_heads, false, "attention.num_kv_heads"};
+  const auto [query, key, attended] = head_runs(c_);
   const auto matrix = [&](const char* part, const Run& rows, P::Fit fit, bool of_source) {
     Weight w{name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std), Storage::factor};
     w.of_source = of_source;
@@ -26,8 +41,7 @@ CrossAttention<T>::CrossAttention(const ModelConfig& m, const std::string& name,
   q_ = matrix(".q_proj", query, P::Fit::aligned, false);
   k_ = matrix(".k_proj", key, P::Fit::aligned, true);
   v_ = matrix(".v_proj", key, P::Fit::adjacent, true);
-  o_ = &parameters.declare(
-      {name + ".o_proj.weight", {m.hidden_size, q}, by_columns({{q, c_.num_heads, true, query.key}}), normal(m.init_std), Storage::factor});
+  o_ = &parameters.declare({name + ".o_proj.weight", {m.hidden_size, attended.extent}, by_columns({attended}), normal(m.init_std), Storage::factor});
   if (c_.bias || c_.qkv_bias) {
     q_bias_ = bias(".q_proj", query, P::Fit::aligned);
     k_bias_ = bias(".k_proj", key, P::Fit::aligned);

@@ -6,6 +6,7 @@
 
 #include "kernels/attention.hpp"
 #include "modules/layer.hpp"
+#include "modules/operator_chain.hpp"
 
 namespace gyr {
 
@@ -65,6 +66,9 @@ class CrossAttention final : public Branch<T> {
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
 };
 
+// Of the text, where keys and values are there; and of the source, up to these.
+OperatorChain cross_attention_operators(const ModelConfig&, const std::string& name);
+OperatorChain source_operators(const ModelConfig&, const std::string& name);
 LayerFlops cross_attention_flops(const ModelConfig&, const TextLengths&);
 
 }  // namespace gyr

@@ -1,14 +1,34 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/embedding.hpp"
 
+#include "modules/model_chains.hpp"
 #include "modules/norm.hpp"
 #include "modules/objective.hpp"
+#include "modules/residual.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {
 
 Weight embedding_weight(const ModelConfig& c) {
   return {"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, by_rows({{c.vocab_size, 0}}), normal(c.init_std)};
+}
+
+// Every rank knows which tokens are its own: they are there by units, without a move.
+ModelChains embedding_chains(const ModelConfig& c) {
+  const Run tokens{c.vocab_size, 0}, positions{c.positions, 0};
+  const Channels ids = by_units({tokens}), stream = undivided(c.hidden_size);
+  const auto table = [&](const char* name, Index rows, std::vector<Run> runs) {
+    return OperatorWeight{fmt::format("model.{}.weight", name), {rows, c.hidden_size}, {}, std::move(runs), 0, 0};
+  };
+  Operator embed{"tables", ids, stream, {{TensorState::whole, TensorState::whole}, {TensorState::units, TensorState::partial, Cut::inputs}}};
+  embed.weights = {table("embed_tokens", c.vocab_size, {tokens})};
+  if (c.positions > 0) embed.weights.push_back(table("embed_positions", c.positions, {positions}));
+  if (c.type_vocab_size > 0) embed.weights.push_back(table("embed_types", c.type_vocab_size, {}));
+  ModelChain chain{"embedding", {embed}, {TensorState::whole, TensorState::units}};
+  if (c.has_embed_norm()) chain.operators.push_back(norm_operator(c, "model.embed_layernorm"));
+  ModelChains chains = relative_bias_chains(c, "model.relative_bias");
+  chains.insert(chains.begin(), chain);
+  return chains;
 }
 
 namespace {

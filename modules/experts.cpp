@@ -21,7 +21,27 @@ Tensor2<S> one_each(const Tensor2<S>& x) {
   return Tensor2<S>(x.data(), x.span(), 1);
 }
 
+Run inner_channels(const MoeConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "moe.intermediate_size"}; }
+
 }  // namespace
+
+// All ranks route alike, and each knows a part of the gradient of the weights of what was chosen.
+OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
+  const MoeConfig& c = m.moe;
+  const Run inner = inner_channels(c);
+  const Channels stream = undivided(m.hidden_size), read = by_units({inner, inner}), channels = by_units({inner});
+  Operator route{"routing", stream, stream, {}, {{name + ".gate.weight", {c.experts, m.hidden_size}}}};
+  route.passages = {{TensorState::shared, TensorState::shared, Cut::nowhere, {{{1, 1}, c.routing.top_k, 0, 1}}}};
+  if (c.router_bias) route.weights.push_back({name + ".gate.bias", {c.experts}});
+  if (c.bias) route.weights.push_back({name + ".gate.e_score_correction_bias", {c.experts}});
+  const std::string each = name + ".experts.*";
+  OperatorChain chain{route, product("gate and up", stream, read, {each + ".gate_proj", each + ".up_proj"}, c.expert_bias),
+                      over_units("activation", read, channels), product("down", channels, stream, {each + ".down_proj"}, c.expert_bias)};
+  for (Operator& op : chain)
+    for (OperatorWeight& w : op.weights)
+      if (w.name.starts_with(each)) w.alike = c.experts;
+  return chain;
+}
 
 template <class T>
 Experts<T>::Experts(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.moe), name_(name), hidden_size_(m.hidden_size) {
@@ -41,7 +61,7 @@ Experts<T>::Experts(const ModelConfig& m, const std::string& name, Parameters& p
 template <class T>
 auto Experts<T>::declare(const ModelConfig& m, Index number, const std::string& name, Parameters& parameters) const -> Expert {
   using P = Parameters;
-  const Run inner{c_.intermediate_size, c_.intermediate_size, false, "moe.intermediate_size"};
+  const Run inner = inner_channels(c_);
   const auto matrix = [&](const char* part, Shape shape, Shardings shardings, P::Fit fit) {
     Weight weight{name + part + ".weight", std::move(shape), std::move(shardings), normal(m.init_std), Storage::factor};
     weight.tokens = double(c_.routing.top_k) / double(c_.experts);

@@ -17,6 +17,7 @@
 #include "modules/expert_capacity.hpp"
 #include "modules/expert_exchange.hpp"
 #include "modules/layer.hpp"
+#include "modules/operator_chain.hpp"
 
 namespace gyr {
 
@@ -104,7 +105,8 @@ class Experts final : public Branch<T> {
   std::vector<Expert> experts_;
 };
 
-LayerFlops experts_flops(const ModelConfig&, const TextLengths&);  // with the shared expert's
+OperatorChain experts_operators(const ModelConfig&, const std::string& name);  // without the shared expert's
+LayerFlops experts_flops(const ModelConfig&, const TextLengths&);              // with the shared expert's
 // The model whose Mlp is the shared expert.
 ModelConfig with_shared_expert(const ModelConfig&);
 

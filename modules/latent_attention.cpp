@@ -12,6 +12,35 @@
 
 namespace gyr {
 
+namespace {
+// Channels of all heads, so many of each.
+Run of_heads(const LatentConfig& c, Index each) { return {c.num_heads * each, c.num_heads, false, "latent.num_heads"}; }
+}  // namespace
+
+// Latents are normed as a whole: they have no units. Where queries are made of the stream, this goes on beside the latents. Each rank goes back to
+// the stream with its part of the gradient, which is summed there with those of other branches.
+OperatorChain latent_attention_operators(const ModelConfig& m, const std::string& name) {
+  const LatentConfig& c = m.latent;
+  const bool of_latents = c.q_rank > 0;
+  const Index q_from = of_latents ? c.q_rank : m.hidden_size, shared = c.kv_rank + c.rope_dim;
+  const Channels stream = undivided(m.hidden_size), latents = undivided(q_from + shared);
+  const Run queries = of_heads(c, c.qk_head_dim()), keys_and_values = of_heads(c, c.head_dim + c.v_head_dim), values = of_heads(c, c.v_head_dim);
+  const Channels qkv = by_units({queries, keys_and_values});
+  std::vector<OperatorWeight> down{{name + ".kv_a_proj_with_mqa.weight", {shared, m.hidden_size}}},
+      norms{{name + ".kv_a_layernorm.weight", {c.kv_rank}}};
+  if (of_latents) {
+    down.push_back({name + ".q_a_proj.weight", {c.q_rank, m.hidden_size}});
+    norms.push_back({name + ".q_a_layernorm.weight", {c.q_rank}});
+  }
+  if (c.bias) down.push_back({name + ".kv_a_proj_with_mqa.bias", {shared}});
+  if (c.bias && of_latents) down.push_back({name + ".q_a_proj.bias", {c.q_rank}});
+  Operator expand = product("queries, keys, values", latents, qkv, {name + (of_latents ? ".q_b_proj" : ".q_proj"), name + ".kv_b_proj"});
+  expand.weights[0].shape[1] = q_from, expand.weights[1].shape[1] = c.kv_rank;
+  const Operator compress{"latents", stream, latents, {{TensorState::shared, TensorState::shared}}, down};
+  return {compress, over_rows("norm of latents", latents, latents, norms), expand, over_tokens("attention", qkv, by_units({values})),
+          product("output", by_units({values}), stream, {name + ".o_proj"}, c.bias)};
+}
+
 template <class T>
 LatentAttention<T>::LatentAttention(const ModelConfig& m, const std::string& name, Parameters& parameters)
     : c_(m.latent), name_(name), dropped_(m.dropout.attention) {
@@ -46,14 +75,13 @@ void LatentAttention<T>::declare_compression(const ModelConfig& m, const std::st
 
 template <class T>
 void LatentAttention<T>::declare_heads(const ModelConfig& m, const std::string& name, Parameters& parameters) {
-  const auto heads = [&](Index each) { return Run{c_.num_heads * each, c_.num_heads, false, "latent.num_heads"}; };
   const auto matrix = [&](const char* part, Index each, Index width) {
-    const Run run = heads(each);
+    const Run run = of_heads(c_, each);
     return &parameters.declare({name + part, {run.extent, width}, by_rows({run}), normal(m.init_std), Storage::factor});
   };
   q_b_ = c_.q_rank > 0 ? matrix(".q_b_proj.weight", c_.qk_head_dim(), c_.q_rank) : matrix(".q_proj.weight", c_.qk_head_dim(), m.hidden_size);
   kv_b_ = matrix(".kv_b_proj.weight", c_.head_dim + c_.v_head_dim, c_.kv_rank);
-  const Run values = heads(c_.v_head_dim);
+  const Run values = of_heads(c_, c_.v_head_dim);
   o_ = &parameters.declare({name + ".o_proj.weight", {m.hidden_size, values.extent}, by_columns({values}), normal(m.init_std), Storage::factor});
   if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
 }

@@ -8,6 +8,7 @@
 #include "kernels/attention.hpp"
 #include "kernels/latent_heads.hpp"
 #include "modules/layer.hpp"
+#include "modules/operator_chain.hpp"
 
 namespace gyr {
 
@@ -77,6 +78,7 @@ class LatentAttention final : public Branch<T> {
   Parameter *q_a_bias_ = nullptr, *kv_a_bias_ = nullptr, *o_bias_ = nullptr;
 };
 
+OperatorChain latent_attention_operators(const ModelConfig&, const std::string& name);
 LayerFlops latent_attention_flops(const ModelConfig&, const TextLengths&);
 
 void read_latent(Section&, ModelConfig&);

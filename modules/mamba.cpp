@@ -10,12 +10,42 @@
 
 namespace gyr {
 
+namespace {
+
+// The channels of heads, of which ranks of one head have parts; those of groups, of B or C; and the heads.
+struct SsmRuns {
+  Run by_head, by_group, heads;
+};
+SsmRuns ssm_runs(const MambaConfig& c) {
+  const char* by_heads = "mamba.num_heads";
+  return {{c.inner(), c.num_heads, true, by_heads},
+          {c.num_groups * c.state_size, c.num_groups, false, "mamba.num_groups"},
+          {c.num_heads, c.num_heads, false, by_heads}};
+}
+
+}  // namespace
+
+OperatorChain mamba_operators(const ModelConfig& m, const std::string& name) {
+  const MambaConfig& c = m.mamba;
+  const auto [by_head, by_group, heads] = ssm_runs(c);
+  const Channels stream = undivided(m.hidden_size), inner = by_units({by_head}), scanned = by_units({by_head, by_head});
+  const Channels projected = by_units({by_head, by_head, by_group, by_group, heads});
+  std::vector<OperatorWeight> conv{{name + ".conv1d.weight", {c.channels(), 1, c.conv_kernel}, {by_head, by_group, by_group}}};
+  if (c.conv_bias) conv.push_back({name + ".conv1d.bias", {c.channels()}, {by_head, by_group, by_group}});
+  std::vector<OperatorWeight> of_heads, norm;
+  for (const char* vector : {".A_log", ".D", ".dt_bias"}) of_heads.push_back({name + vector, {c.num_heads}, {heads}});
+  if (c.norm != SsmNorm::none) norm = {{name + ".norm.weight", {c.inner()}, {by_head}}};
+  std::vector<InnerSum> squares;
+  if (c.norm != SsmNorm::none) squares = {{by_group, 1, 1, 1}};
+  return {product("z, x, B, C, dt", stream, projected, {name + ".in_proj"}, c.in_bias), over_tokens("convolution", projected, projected, conv),
+          over_tokens("scan", projected, scanned, of_heads), over_units(norm.empty() ? "gate" : "gated norm", scanned, inner, norm, squares),
+          product("output", inner, stream, {name + ".out_proj"}, c.out_bias)};
+}
+
 template <class T>
 Mamba<T>::Mamba(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.mamba), name_(name), rms_norm_eps_(m.rms_norm_eps) {
-  const Index inner = c_.inner(), bc = c_.num_groups * c_.state_size;
-  const char* by_heads = "mamba.num_heads";
-  const Run by_head{inner, c_.num_heads, true, by_heads}, by_group{bc, c_.num_groups, false, "mamba.num_groups"};
-  const Run heads{c_.num_heads, c_.num_heads, false, by_heads};
+  const Index inner = c_.inner();
+  const auto [by_head, by_group, heads] = ssm_runs(c_);
   const auto vector = [&](const char* part, Index size, std::vector<Run> runs, Init init) {
     return &parameters.declare({name + part, {size}, by_rows(std::move(runs)), init, Storage::wide, false});
   };

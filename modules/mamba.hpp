@@ -7,6 +7,7 @@
 #include "kernels/gate.hpp"
 #include "kernels/ssd.hpp"
 #include "modules/layer.hpp"
+#include "modules/operator_chain.hpp"
 
 namespace gyr {
 
@@ -93,6 +94,7 @@ class Mamba final : public Branch<T> {
   Parameter *in_bias_ = nullptr, *conv_bias_ = nullptr, *norm_ = nullptr, *out_bias_ = nullptr;
 };
 
+OperatorChain mamba_operators(const ModelConfig&, const std::string& name);
 LayerFlops mamba_flops(const ModelConfig&, const TextLengths&);
 
 void read_mamba(Section&, ModelConfig&);

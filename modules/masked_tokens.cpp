@@ -23,7 +23,6 @@ class Pooler : public Dense<T> {
 
 template <class T>
 using OrderHead = FrontedHead<T, Pooler>;
-const Output output_of_order{.name = "sentence_order", .columns = 2, .bias = true};
 
 // What the matrix reads of the stream; and what reads the same norm beside it.
 template <class T>

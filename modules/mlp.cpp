@@ -7,10 +7,23 @@
 
 namespace gyr {
 
+namespace {
+Run inner_channels(const MlpConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "mlp.intermediate_size"}; }
+}  // namespace
+
+OperatorChain mlp_operators(const ModelConfig& m, const std::string& name) {
+  const MlpConfig& c = m.mlp;
+  const Run inner = inner_channels(c);
+  const Channels stream = undivided(m.hidden_size), read = by_units(c.gated ? std::vector{inner, inner} : std::vector{inner});
+  const std::vector<std::string> up = c.gated ? std::vector{name + ".gate_proj", name + ".up_proj"} : std::vector{name + ".up_proj"};
+  return {product(c.gated ? "gate and up" : "up", stream, read, up, c.bias), over_units("activation", read, by_units({inner})),
+          product("down", by_units({inner}), stream, {name + ".down_proj"}, c.bias)};
+}
+
 template <class T>
 Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.mlp), name_(name) {
   using P = Parameters;
-  const Run inner{c_.intermediate_size, c_.intermediate_size, false, "mlp.intermediate_size"};
+  const Run inner = inner_channels(c_);
   const auto matrix = [&](const char* part, P::Fit fit) {
     return &parameters.declare(
         adapting({name + part + ".weight", {c_.intermediate_size, m.hidden_size}, by_rows({inner}), normal(m.init_std), Storage::factor}), fit);

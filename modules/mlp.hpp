@@ -3,6 +3,7 @@
 #pragma once
 
 #include "modules/layer.hpp"
+#include "modules/operator_chain.hpp"
 
 namespace gyr {
 
@@ -34,6 +35,7 @@ class Mlp final : public Branch<T> {
 // In the order of Activation.
 inline const std::vector<std::string> activation_words{"silu", "gelu", "gelu_tanh", "relu2", "tanh", "clamped_swiglu", "relu"};
 
+OperatorChain mlp_operators(const ModelConfig&, const std::string& name);
 LayerFlops mlp_flops(const ModelConfig&, const TextLengths&);
 
 void read_mlp(Section&, ModelConfig&);

@@ -2,6 +2,8 @@
 #include "modules/mtp_module.hpp"
 
 #include "kernels/gemm.hpp"
+#include "modules/model_chains.hpp"
+#include "modules/residual.hpp"
 #include "modules/stream.hpp"
 
 namespace gyr {
@@ -22,6 +24,15 @@ std::vector<std::unique_ptr<Layer>> make_layers(const ModelConfig& c, const std:
 }
 
 }  // namespace
+
+// What it reads of the embedding and of the stream lies side by side.
+ModelChains mtp_chains(const ModelConfig& c, const std::string& name) {
+  const Index width = c.hidden_size;
+  Operator norms = over_rows("norms", undivided(2 * width), undivided(2 * width));
+  for (const char* norm : {".enorm", ".hnorm"}) norms.weights.push_back(norm_operator(c, name + norm).weights.front());
+  return {{"joined", {norms, product("join", undivided(2 * width), by_units({{width, 0}}), {name + ".eh_proj"})}},
+          {"output", {norm_operator(c, name + ".norm")}}};
+}
 
 template <class T>
 MtpModule<T>::MtpModule(const ModelConfig& c, const std::string& name, const std::string& pattern, Parameters& parameters)

@@ -2,19 +2,17 @@
 #include "modules/relative_bias.hpp"
 
 #include "kernels/elementwise.hpp"
+#include "modules/model_chains.hpp"
 
 namespace gyr {
 
 namespace {
 
+Run by_heads(const ModelConfig& c) { return {c.attention.num_heads, c.attention.num_heads, false, "attention.num_heads"}; }
+
 Weight table_of(const ModelConfig& c, const std::string& name) {
   const Index heads = c.attention.num_heads;
-  return {name + ".weight",
-          {c.attention.relative_bias.buckets, heads},
-          by_columns({{heads, heads, false, "attention.num_heads"}}),
-          normal(c.init_std),
-          Storage::wide,
-          false};
+  return {name + ".weight", {c.attention.relative_bias.buckets, heads}, by_columns({by_heads(c)}), normal(c.init_std), Storage::wide, false};
 }
 
 DistanceBuckets buckets_of(const Pass& a, const RelativeBiasConfig& c) { return {c.buckets, c.max_distance, !a.mask.causal}; }
@@ -26,6 +24,17 @@ Index reach_of(const Pass& a) {
 }
 
 }  // namespace
+
+ModelChains relative_bias_chains(const ModelConfig& c, const std::string& name) {
+  if (!has_relative_bias(c)) return {};
+  const Index buckets = c.attention.relative_bias.buckets;
+  Operator table{"table",
+                 undivided(buckets),
+                 by_units({by_heads(c)}),
+                 {{TensorState::shared, TensorState::shared}, {TensorState::shared, TensorState::units, Cut::outputs}}};
+  table.weights = {{name + ".weight", {buckets, c.attention.num_heads}, {by_heads(c)}, {}, 1}};
+  return {{"relative bias", {table}, {TensorState::shared}, {TensorState::shared, TensorState::units}}};
+}
 
 RelativeBias::RelativeBias(const ModelConfig& c, const std::string& name, Parameters& parameters) : weight_(parameters.declare(table_of(c, name))) {}
 

@@ -2,7 +2,10 @@
 #include "modules/vocabulary_head.hpp"
 
 #include "kernels/sum.hpp"
+#include "modules/classes.hpp"
 #include "modules/embedding.hpp"
+#include "modules/model_chains.hpp"
+#include "modules/residual.hpp"
 #include "modules/stream.hpp"
 
 namespace gyr {
@@ -45,6 +48,28 @@ Output output_of_tokens(const ModelConfig& c, Parameter* table) {
           .soft_cap = c.lm_head_soft_cap,
           .tied = c.tie_word_embeddings,
           .table = table};
+}
+
+namespace {
+
+// The bias, if there is one, is cut as the matrix.
+ModelChain head_chain(const ModelConfig& c, const Output& output) {
+  using S = TensorState;
+  const Channels logits = by_units({{output.columns, 0}});
+  Operator matrix = product("logits", undivided(c.hidden_size), logits, {output.name}, true);
+  if (output.tied) matrix.weights[0].name = embedding_weight(c).name;
+  const std::vector<InnerSum> sums{{{1, 1}, 1, 1, 0}, {{1, 1}, 2, 1, 0}};  // the largest logit, and two sums
+  const Operator loss{"loss", logits, logits, {{S::whole, S::whole}, {S::units, S::units, Cut::nowhere, sums}}};
+  return {.name = output.name, .operators = {matrix, loss}, .end = {S::whole, S::units}, .at_once = true};
+}
+
+}  // namespace
+
+ModelChains head_chains(const ModelConfig& c) {
+  ModelChains chains{head_chain(c, c.objective->classes().empty() ? output_of_tokens(c, nullptr) : output_of_classes(*c.objective, c))};
+  if (c.norm_placement != NormPlacement::after) chains[0].operators.insert(chains[0].operators.begin(), norm_operator(c, "model.final_layernorm"));
+  if (c.objective->tells_order()) chains.push_back(head_chain(c, output_of_order));
+  return chains;
 }
 
 Parameter* declare_bias(const Output& output, Parameters& parameters) {

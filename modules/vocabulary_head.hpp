@@ -42,6 +42,7 @@ struct Output {
   double pair_scale = 0;       // of a loss that compares texts, see paired_loss.hpp
 };
 Output output_of_tokens(const ModelConfig&, Parameter* table);
+inline const Output output_of_order{.name = "sentence_order", .columns = 2, .bias = true};  // of the halves of a text
 
 // The output matrix: logits of rows, their losses and gradients.
 template <class T>

@@ -28,7 +28,7 @@ const Help helps[] = {
     {{"train"},
      {"--help", "--init-from", "--replan", "--resume", "--anew", "--accept-changes", "--take-over", "--dry-run", "--ranks", "--attempt",
       "--exit-record", "--supervisor"}},
-    {{"plan"}, {"--help", "--init-from", "--ranks", "--cluster", "--explain", "--html", "--longest", "--profile", "--tokens"}},
+    {{"plan"}, {"--help", "--init-from", "--ranks", "--cluster", "--explain", "--explain-layout", "--html", "--longest", "--profile", "--tokens"}},
     {{"probe"}, {"--help", "--out"}},
     {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--accept-changes", "--take-over"}},
     {{"profile"}, {"--help", "--init-from", "--ranks", "--out"}},

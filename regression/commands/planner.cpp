@@ -238,6 +238,22 @@ TEST(planner, a_share_that_is_found_stays) {
   EXPECT_NE(unknown.err.find("parallel.cluster"), std::string::npos) << unknown.err;
 }
 
+// Every layer's matrices are cut by outputs, then by inputs, and one sum follows.
+TEST(planner, the_layout_of_layers_explains_itself) {
+  const std::string deck = std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-0.5b.yaml";
+  const Result r = run({"plan", deck, "--explain-layout", "parallel.tensor=2"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string mlp = r.out.substr(std::min(r.out.size(), r.out.find("P hybrid: feed forward")));
+  EXPECT_TRUE(std::regex_search(mlp, std::regex(R"(gate and up +shared +units +by outputs)"))) << r.out;
+  EXPECT_TRUE(std::regex_search(mlp, std::regex(R"(down +units +partial +by inputs)"))) << r.out;
+  EXPECT_EQ(number_in(mlp, R"(all-reduce +partial +whole +([0-9]+))"), 2 * 1024 * 2 / 2) << "bf16 rows of 1024, in a ring of two";
+  const Result rows = run({"plan", deck, "--explain-layout", "parallel.tensor=2", "parallel.sequence=true"});
+  EXPECT_NE(rows.out.find("reduce-scatter"), std::string::npos) << rows.out;
+  EXPECT_NE(run({"plan", deck, "--explain-layout", "parallel.tensor=3"}).out.find("A run refuses so many ranks"), std::string::npos);
+  EXPECT_EQ(run({"plan", deck, "--explain-layout"}).code, int(Exit::usage));
+  EXPECT_EQ(run({"plan", deck, "--explain-layout", "--longest", "parallel.tensor=2"}).code, int(Exit::usage));
+}
+
 TEST(planner, a_search_that_cannot_be_says_what_to_do) {
   const Folder folder;
   const std::string deck = material().deck();

@@ -12,6 +12,7 @@
 #include "src/base/output_file.hpp"
 #include "src/base/precision.hpp"
 #include "src/commands/command.hpp"
+#include "src/commands/layout_report.hpp"
 #include "src/commands/plan_page.hpp"
 #include "src/commands/plan_report.hpp"
 #include "src/commands/planned_deck.hpp"
@@ -76,7 +77,13 @@ int plan(const PlanArguments& a) {
         ::signal(SIGHUP, SIG_DFL);  // to UCX, below MPI, it says to log more; a plan has nothing to lose and ends with its terminal
         std::string effective;
         require(!a.longest || (!a.explain && a.page.empty()), Exit::usage, "--longest stands alone; leave out --explain and --html");
+        require(!a.explain_layout || (!a.explain && !a.longest && a.cluster.empty()), Exit::usage,
+                "--explain-layout stands alone; leave out --explain, --longest and --cluster");
         const RunConfig asked = read_deck(a, runtime, effective);
+        if (a.explain_layout) {
+          if (runtime.rank() == 0) std::printf("%s", layout_report(asked).c_str());
+          return;
+        }
         const std::optional<Machine> machine = machine_of(asked, a.cluster, a.profile);
         const int ranks = planned_ranks(asked, a.ranks, runtime);
         if (a.explain) {
@@ -114,6 +121,9 @@ void add_plan(Command& app, Action& action) {
   command->add_flag("--explain", a->explain,
                     "Instead, search for the fastest layout of so many ranks there: the ten best, why each loses to the first, and what refused the "
                     "others");
+  command->add_flag("--explain-layout", a->explain_layout,
+                    "Instead, tell how each kind of layer is cut over the tensor axis: operator by operator, with what is sent, and what another way "
+                    "would cost");
   command->add_flag("--longest", a->longest,
                     "Instead, tell how long sequences may be in memory.device_bytes, or on a device of --cluster, with each way to keep activations");
   command

@@ -12,6 +12,7 @@ struct PlanArguments : DeckArguments {
   std::string page;              // file; none: text
   bool explain = false;          // searches for a layout
   bool longest = false;          // sequences
+  bool explain_layout = false;   // of tensors, layer by layer
   double tokens = 0;             // of the whole training; 0: what the deck's steps have
 };
 

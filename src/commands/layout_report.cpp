@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/commands/layout_report.hpp"
+
+#include "modules/layer.hpp"
+#include "modules/model_chains.hpp"
+#include "modules/objective.hpp"
+#include "src/base/precision.hpp"
+#include "src/base/table.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr std::array<const char*, 7> act_words{"nothing", "one of all", "own part", "zeros around", "all-reduce", "all-gather", "reduce-scatter"};
+const char* word_of(Act act) { return act_words[std::size_t(act)]; }
+
+// Bytes that a rank sends for a token, those of all being alike.
+std::string bytes_sent(const std::vector<RowTransfer>& transfers, const LayoutRules& rules) {
+  double sum = 0;
+  for (const RowTransfer& t : transfers) sum += double(t.sent()) / t.ranks * double(t.wide ? rules.wide : rules.narrow);
+  return sum == 0 ? "" : fmt::format("{:.0f}", sum);
+}
+
+std::string differences(const LayoutCost& other, const LayoutCost& best, int ranks) {
+  std::string text;
+  const auto tell = [&](Index more, const char* what) {
+    if (more != 0) text += fmt::format("{}{:+} {}", text.empty() ? "" : ", ", more, what);
+  };
+  tell((other.held - best.held) / ranks, "weights");
+  tell((other.sent - best.sent) / ranks, "bytes");
+  tell(other.calls - best.calls, "calls");
+  if (text.empty()) tell((other.summed - best.summed) / ranks, "gradients summed a step");
+  if (text.empty()) tell((other.kept - best.kept) / ranks, "numbers of a token");
+  return text.empty() ? "as much" : text;
+}
+
+class ChainTable {
+ public:
+  ChainTable(Table& table, const ModelChain& chain, const LayoutRules& rules, bool sequence)
+      : table_(table), chain_(chain), rules_(rules), sequence_(sequence), best_(lay_out(chain, rules, sequence)) {
+    write(chain.operators, best_, 0);
+  }
+
+ private:
+  void write(const OperatorChain& chain, const ChainLayout& layout, std::size_t depth) {
+    const std::string indent(2 * depth, ' ');
+    for (const LayoutStep& step : layout.steps) {
+      const Operator* const op = step.op < 0 ? nullptr : &chain[step.op];
+      const bool sum = op && !op->branches.empty();
+      for (std::size_t i = 0; sum && i < step.branches.size(); ++i) {
+        if (op->branches.size() > 1 && !op->branches[i].empty() && !op->branches[std::size_t(i == 0)].empty())
+          table_.row({fmt::format("{}branch {}", indent, i + 1), "", "", "", "", "", ""});
+        write(op->branches[i], step.branches[i], depth + 1);
+      }
+      table_.row({indent + (op ? op->name : move_of(step)), std::string(name_of(step.in)), std::string(name_of(step.out)),
+                  op ? cut_of(*op, step) : "", bytes_sent(step.forward, rules_), bytes_sent(step.backward, rules_),
+                  op && !sum ? otherwise(*op, step) : ""});
+    }
+  }
+  static std::string move_of(const LayoutStep& step) {
+    if (step.move_backward == Act::keep) return word_of(step.move_forward);
+    if (step.move_forward == Act::keep) return fmt::format("{} of the gradient", word_of(step.move_backward));
+    return fmt::format("{}, gradient: {}", word_of(step.move_forward), word_of(step.move_backward));
+  }
+  static std::string cut_of(const Operator& op, const LayoutStep& step) {
+    if (op.weights.empty()) return "";
+    return step.cut == Cut::nowhere ? "whole" : std::string(name_of(step.cut));
+  }
+  // What it would cost that this operator went another way.
+  std::string otherwise(const Operator& op, const LayoutStep& step) const {
+    LayoutRules rules = rules_;
+    rules.allowed = [&](const Operator& o, const Passage& p) { return &o != &op || p.in != step.in || p.out != step.out; };
+    const auto other = try_lay_out(chain_, rules, sequence_);
+    return other ? differences(other->cost, best_.cost, rules_.ranks) : "nothing else leads on";
+  }
+
+  Table& table_;
+  const ModelChain& chain_;
+  LayoutRules rules_;
+  bool sequence_;
+  ChainLayout best_;
+};
+
+}  // namespace
+
+std::string layout_report(const RunConfig& run) {
+  const ModelConfig& m = run.model;
+  const bool sequence = run.parallel.sequence;
+  require(run.parallel.tensor > 1, Exit::usage,
+          "--explain-layout tells how layers are cut over the tensor axis, and there is one rank; set parallel.tensor to 2 or more");
+  const DType precision = precision_of(run.train.precision);
+  const LayoutRules rules{.ranks = run.parallel.tensor, .narrow = size_of(precision), .wide = size_of(accumulator_of(precision))};
+  std::string text = fmt::format(
+      "Layers over parallel.tensor = {} ranks, between them the stream {}; bytes are those that a rank sends for a token.\nOtherwise: what the next "
+      "best "
+      "way of an operator would cost on a rank besides. Least weights held come first, then least bytes, then least calls.\n",
+      rules.ranks, sequence ? "shared out by rows (parallel.sequence)" : "whole");
+  for (const auto& [key, count] : sharded_units(m))
+    if (count % rules.ranks != 0 && rules.ranks % count != 0)
+      text += fmt::format("A run refuses so many ranks, {} being {}; here what cannot be cut is whole.\n", key, count);
+  const auto add = [&](const std::string& title, const ModelChains& chains) {
+    for (const ModelChain& chain : chains) {
+      Table table({{"operator"}, {"from"}, {"to"}, {"weights cut"}, {"forward", true}, {"backward", true}, {"otherwise", false, 60}});
+      const ChainTable written(table, chain, rules, sequence);
+      text += fmt::format("\n{}: {}\n{}", title, chain.name, table.str());
+    }
+  };
+  add("first", embedding_chains(m));
+  std::string told;
+  for (const char symbol : m.pattern) {
+    if (told.find(symbol) != std::string::npos) continue;
+    told += symbol;
+    add(fmt::format("{} {}", symbol, layer_type(symbol).name), layer_chains(m, symbol, std::string("model.layers.N")));
+  }
+  if (m.objective->depths() > 0) add("tokens further ahead", mtp_chains(m, "mtp.N"));
+  add("head", head_chains(m));
+  return text;
+}
+
+}  // namespace gyr
