@@ -5,6 +5,7 @@ Face besides Falcon-H1, and what transformers' own classes make of them on the C
 
     ./huggingface_families.py [NAME ...]      all of them where no NAME is given
 """
+import json
 import math
 import pathlib
 import sys
@@ -13,6 +14,7 @@ import safetensors.torch
 import torch
 import transformers
 from transformers import modeling_rope_utils as rotary
+from transformers.integrations import mxfp4
 
 import huggingface as falcon_h1
 
@@ -135,6 +137,8 @@ cases = {
                                                 tie_word_embeddings=True), 2, 20),
     "bert_pretraining": ("Bert ForPreTraining", dict(bert), 2, 21),
     "bert_pretraining_padded": ("Bert ForPreTraining", dict(bert, num_hidden_layers=1, type_vocab_size=3, vocab_size=31), 3, 20, [20, 13, 17]),
+    "gpt_oss_blocks": ("GptOss", dict(gpt_oss, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_local_experts=3, head_dim=8,
+                                      rope_parameters=dict(rope_type="default", rope_theta=1e4)), 2, 19),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # where a case names none
 configs = {"Gemma3": "Gemma3TextConfig"}
@@ -144,6 +148,9 @@ encoders = {"Bert", "ModernBert"}  # which look both ways and do not write; a th
 
 further = 0.3  # what the mean of the losses of tokens further ahead counts with
 with_copies = {"deepseek_v3_mtp"}  # whose folder holds embedding and head once more beside each module, as the published one does
+in_blocks = {"gpt_oss_blocks"}  # whose folder holds matrices of experts in blocks of 4 bits, as the published ones do
+published_quantization = {"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"],
+                          "quant_method": "mxfp4"}
 
 
 def family_of(name):
@@ -231,6 +238,30 @@ def drawn(name, seed):
     return weights
 
 
+def drawn_blocks(weights, seed):
+    """Blocks and scales of every matrix of experts, whose numbers become the weights'; some blocks have small numbers alone, one has none."""
+    random, blocks = torch.Generator().manual_seed(seed + 3000), {}
+    for name, x in weights.items():
+        if not name.endswith(("gate_up_proj", "down_proj")):
+            continue
+        experts, columns, rows = x.shape
+        codes = torch.randint(0, 256, (experts, rows, columns // 32, 16), generator=random, dtype=torch.uint8)
+        scales = torch.randint(120, 124, codes.shape[:-1], generator=random, dtype=torch.uint8)
+        codes[:, ::5] &= 0b10111011
+        codes[0, 1, 0] = 0
+        blocks[name + "_blocks"], blocks[name + "_scales"] = codes, scales
+        weights[name] = mxfp4.convert_moe_packed_tensors(codes, scales, dtype=torch.float32)
+    return blocks
+
+
+def store_blocks(folder, blocks):
+    file = folder / "model.safetensors"
+    tensors = {name: x for name, x in safetensors.torch.load_file(file).items() if name + "_blocks" not in blocks}
+    safetensors.torch.save_file({**tensors, **blocks}, file, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": published_quantization}, indent=2, sort_keys=True) + "\n")
+
+
 def model_of(name, weights):
     model = made(name)
     if apart(name):
@@ -315,6 +346,7 @@ def write_case(name, seed):
     family, head = family_of(name)
     module = sys.modules[class_of(name).__module__]
     weights = drawn(name, seed)
+    blocks = drawn_blocks(weights, seed) if name in in_blocks else {}
     random = torch.Generator().manual_seed(seed + 1000)
     ids = torch.randint(3, settings["vocab_size"], (sequences, length), generator=random)
     labels, more = ids, dict(use_cache=False)
@@ -343,7 +375,9 @@ def write_case(name, seed):
         wanted = {"fp32": torch.float32, "fp64": torch.float64}[precision]
         assert all(x.dtype == wanted for x in (logits, loss, *gradients.values())), precision
         expected[f"logits.{precision}"], expected[f"loss.{precision}"] = logits, loss
-        expected.update({f"gradient.{precision}.{weight}": g for weight, g in stored(family, gradients).items()})
+        for weight, g in stored(family, gradients).items():
+            along_blocks = weight + "_blocks" in blocks
+            expected[f"gradient.{precision}.{weight}" + "_blocks" * along_blocks] = g.transpose(1, 2) if along_blocks else g
     model = model_of(name, weights)
     margin = math.nan
     if family not in encoders and not name.endswith("dynamic"):  # there transformers turns tokens otherwise the longer the text is
@@ -360,11 +394,14 @@ def write_case(name, seed):
             tensors[f"model.layers.{k}.embed_tokens.weight"] = weights["model.embed_tokens.weight"].clone()
             tensors[f"model.layers.{k}.shared_head.head.weight"] = weights["lm_head.weight"].clone()
         safetensors.torch.save_file(tensors, file, metadata={"format": "pt"})
+    if blocks:
+        store_blocks(folder, blocks)
     safetensors.torch.save_file({k: v.contiguous() for k, v in expected.items()}, folder / "expected.safetensors", metadata={
         "torch": torch.__version__, "transformers": transformers.__version__, "python": sys.version.split()[0]})
     for file in folder.iterdir():
         file.chmod(0o644)
-    reread = class_of(name).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    by_numbers = dict(quantization_config=transformers.Mxfp4Config(dequantize=True)) if blocks else {}
+    reread = class_of(name).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, **by_numbers).eval()
     reread.config._experts_implementation = "eager"
     assert torch.equal(outcome(reread, ids, labels, **more)[0], results["fp32"][0]), "from_pretrained reads another model"
     gap = (results["fp32"][0].double() - results["fp64"][0]).abs().max() / results["fp64"][0].abs().max()

@@ -77,7 +77,7 @@ void add_export_hf(Command& app, Action& action) {
                 "Most of a file, unless one tensor is larger; without it the files are those of the folder the model came from, or 5GB each");
   c->add_option("--like", a->like,
                 "Folder to take token ids, context length, generation_config.json, tokenizer and chat template from; without it the folder the "
-                "model came from");
+                "model came from. Weights that it has in blocks of 4 bits (MXFP4) are written so, unless --dtype is given");
   c->add_flag("--adapters", a->adapters,
               "The adapters alone (finetune.lora), as a folder that PEFT loads beside the model; without it each is added to its weight");
   c->add_flag("--overwrite", a->overwrite, "Replace an existing model folder");

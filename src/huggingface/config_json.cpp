@@ -12,6 +12,23 @@ namespace {
 
 constexpr std::size_t largest_file = std::size_t(1) << 20;
 
+constexpr const char *quantization_key = "quantization_config", *blocks_method = "mxfp4";
+
+// Whether numbers are in blocks of 4 bits. The weights tell which: modules_to_not_convert says it too.
+bool read_quantization(ConfigReader& reader, const Family& family) {
+  const ConfigReader::json& how = reader.value(quantization_key);
+  const bool blocks = family.blocks && how.is_object() && how.value("quant_method", ConfigReader::json()) == blocks_method;
+  for (const char* key : {quantization_key, "compression_config"})
+    reader.demand(reader.value(key).is_null() || (blocks && key == quantization_key), key,
+                  "is set: quantized weights are not supported; use the model they were made from");
+  return blocks;
+}
+
+nlohmann::ordered_json written_blocks() {
+  return {{"modules_to_not_convert", {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}},
+          {"quant_method", blocks_method}};
+}
+
 const Family& family_in(ConfigReader& reader) {
   reader.demand(reader.given("model_type"), "model_type", "is missing: this is no config.json of a model");
   const ConfigReader::json& type = reader.value("model_type");
@@ -22,8 +39,6 @@ const Family& family_in(ConfigReader& reader) {
   for (const Family& known : families())
     if (&known == family_called(known.model_type)) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", known.model_type);
   reader.demand(family != nullptr, "model_type", "is {}; supported are {}", reader.text_of(type), names);
-  for (const char* key : {"quantization_config", "compression_config"})
-    reader.demand(reader.value(key).is_null(), key, "is set: quantized weights are not supported; use the model they were made from");
   return *family;
 }
 
@@ -36,6 +51,7 @@ HuggingFaceConfig parse_config_json(std::string_view text, const std::string& or
   ConfigReader reader(file, origin);
   const Family& family = family_in(reader);
   reader.config.model_type = family.model_type, reader.config.architecture = family.architecture;
+  reader.config.blocks = read_quantization(reader, family);
   family.read(reader);
   reader.read_training();
   reader.note_unknown_keys();
@@ -52,6 +68,7 @@ std::string write_config_json(const HuggingFaceConfig& c, const Family& family) 
   j["model_type"] = family.model_type;
   if (!c.dtype.empty()) j["dtype"] = c.dtype, j["torch_dtype"] = c.dtype;
   family.write(c, j);
+  if (c.blocks && family.blocks) j[quantization_key] = written_blocks();
   j["use_cache"] = true;
   write_tokens(c, j);
   return j.dump(2) + "\n";

@@ -24,6 +24,7 @@ struct HuggingFaceConfig {
   std::vector<Index> end_tokens;                       // eos_token_id, one or several
   bool norm_before_gate = true;                        // mamba_norm_before_gate, which means nothing where there is no norm
   Index positions = 8192;                              // max_position_embeddings: bookkeeping, no limit of the model
+  bool blocks = false;                                 // matrices of experts are in blocks of 4 bits: quantization_config says mxfp4
   std::vector<std::string> notes;                      // what was not taken over, a sentence each
   std::shared_ptr<const Objective> ahead;              // of the model with modules that tell tokens further ahead, where the file speaks of
                                                        // some: whether they are there, the weights tell
@@ -31,7 +32,8 @@ struct HuggingFaceConfig {
 
 // The file as it stands: what it does not say is transformers' default, except the base of the rotary positions, whose default changed
 // between versions and which must be there. Exit::data naming file and key where a value is of the wrong type, out of range, or asks for
-// a function the model has not (another rotary embedding, activation, model type, quantization); notes for keys that are not known.
+// a function the model has not (another rotary embedding, activation, model type, quantization but that of its class); notes for keys that are not
+// known.
 HuggingFaceConfig read_config_json(const std::filesystem::path& file);
 HuggingFaceConfig parse_config_json(std::string_view text, const std::string& origin);
 

@@ -26,6 +26,7 @@ struct Family {
   bool (*passes_over)(const std::string& tensor) = nullptr;  // tensors that are no weights and may be there; null: none may
   // Under which further names a folder may hold a weight once more; null: under none.
   std::vector<std::string> (*copies)(const ModelConfig&, const std::string& weight) = nullptr;
+  bool blocks = false;  // folders may hold matrices of experts in blocks of 4 bits
 };
 
 // In the order in which a model that several can say is given to one; the first calls weights as we do.

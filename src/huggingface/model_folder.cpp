@@ -8,6 +8,7 @@
 #include "modules/objective.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/deck/yaml.hpp"
+#include "src/huggingface/block_tensor.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/half.hpp"
@@ -89,7 +90,20 @@ ModelFolder::ModelFolder(const std::filesystem::path& folder) : folder_(folder),
           one_file_name, shard_index_name, way_to_model(folder));
   if (sharded) open_shards();
   else add(one_file_name);
-  for (const auto& [name, place] : places_) names_.push_back(name);
+  list_names();
+}
+
+void ModelFolder::list_names() {
+  std::set<std::string> scales;
+  for (const auto& [name, at] : places_) {
+    if (!is_blocks(*at.tensor)) continue;
+    const std::string beside = scales_of(name);
+    require(has(beside), Exit::data, "{}: tensor `{}` has no scales: there is no `{}`", at.reader->name(), shown(name), shown(beside));
+    open(name);
+    scales.insert(beside);
+  }
+  for (const auto& [name, at] : places_)
+    if (!scales.contains(name)) names_.push_back(name);
   std::sort(names_.begin(), names_.end());
 }
 
@@ -169,7 +183,12 @@ TensorReader open_tensor(const safetensors::Reader& reader, const safetensors::T
   }
 }
 
-TensorReader ModelFolder::open(const std::string& name) const { return open_tensor(*place(name).reader, *place(name).tensor); }
+TensorReader ModelFolder::open(const std::string& name) const {
+  const auto& [reader, tensor] = place(name);
+  if (!is_blocks(*tensor)) return open_tensor(*reader, *tensor);
+  const Place& scales = place(scales_of(name));
+  return open_blocks(*reader, *tensor, *scales.reader, *scales.tensor);
+}
 
 Index ModelFolder::bytes() const {
   Index sum = 0;
@@ -229,13 +248,16 @@ HuggingFaceConfig read_model_folder(const std::filesystem::path& path) {
   return config;
 }
 
-StoredNames names_in(const std::filesystem::path& folder, const Family& family, const ModelConfig& model) {
+StoredNames names_in(const std::filesystem::path& folder, const Family& family, const ModelConfig& model, Blocks blocks) {
   const StoredNames usual(family, model);
   if (!has_weights(folder)) return usual;
   const ModelFolder stored(folder);
   Spelling spelling;
   spelling.gamma_beta = std::any_of(stored.names().begin(), stored.names().end(), [](const auto& name) { return name.ends_with("LayerNorm.gamma"); });
   spelling.bare = *family.prefix && !stored.has(usual.embedding()) && stored.has(StoredNames(family, model, {.bare = true}).embedding());
+  for (const std::string& name : stored.names())
+    if (family.blocks && blocks == Blocks::as_stored && is_blocks(stored.tensor(name)))
+      spelling.in_blocks.insert(name.substr(0, name.size() - blocks_end.size()));
   return {family, model, spelling};
 }
 

@@ -29,16 +29,16 @@ class ModelFolder {
  public:
   // Opens every file and checks its header, and index and shards against each other: Exit::missing where the folder or a shard is not
   // there, Exit::data where a name leads out of the folder, a tensor is in another shard than the index says, in none or in two, or
-  // the sum of bytes is not the index's total_size.
+  // the sum of bytes is not the index's total_size, or blocks of 4 bits have no scales or those of another shape.
   explicit ModelFolder(const std::filesystem::path& folder);
 
   const std::string& name() const { return name_; }
-  const std::vector<std::string>& names() const { return names_; }  // of tensors, sorted
+  const std::vector<std::string>& names() const { return names_; }  // of tensors, sorted, without the scales of blocks
   bool has(const std::string& tensor) const { return places_.contains(tensor); }
   const safetensors::Tensor& tensor(const std::string& name) const { return *place(name).tensor; }
   // As safetensors::Reader::read.
   void read(const std::string& tensor, const Box& box, void* data, const Shape& array, const Box& there) const;
-  TensorReader open(const std::string& tensor) const;
+  TensorReader open(const std::string& tensor) const;  // of blocks of 4 bits, the numbers
 
   std::string file_of(const std::string& tensor) const { return std::filesystem::path(place(tensor).reader->name()).filename().string(); }
   Index bytes() const;       // of all tensors
@@ -52,6 +52,7 @@ class ModelFolder {
   };
   const Place& place(const std::string& name) const;
   void open_shards();
+  void list_names();
   void add(const std::string& file);
 
   std::filesystem::path folder_;
@@ -70,8 +71,9 @@ bool head_is_tied(const ModelFolder&, const StoredNames&);
 HuggingFaceConfig read_model_folder(const std::filesystem::path&);
 
 // The names that weights of a model have in a folder, spelt as its weights are: as the family of its config.json calls them or, where there is none,
-// our own; or as a given family calls them.
-StoredNames names_in(const std::filesystem::path& folder, const Family&, const ModelConfig&);
+// our own; or as a given family calls them. What is in blocks of 4 bits there may also be called as if it were not.
+enum class Blocks { as_stored, as_numbers };
+StoredNames names_in(const std::filesystem::path& folder, const Family&, const ModelConfig&, Blocks = Blocks::as_stored);
 StoredNames names_in(const std::filesystem::path& folder, const ModelConfig&);
 
 // A folder as the source of a model's weights. Where the head is tied, the one matrix may be stored under its name, the embedding's, or both. Modules

@@ -2,6 +2,7 @@
 #include "src/huggingface/stored_names.hpp"
 
 #include "modules/flops.hpp"
+#include "src/huggingface/block_tensor.hpp"
 #include "src/huggingface/family.hpp"
 
 namespace gyr {
@@ -24,6 +25,7 @@ StoredNames::StoredNames(const Family& family, const ModelConfig& model, Spellin
       exchange_end(place.name, "LayerNorm.weight", "LayerNorm.gamma");
       exchange_end(place.name, "LayerNorm.bias", "LayerNorm.beta");
     }
+    if (spelling.in_blocks.contains(place.name)) place.name += blocks_end, place.transposed = false, place.in_blocks = true;
     return place;
   };
   embedding_ = place_of(embedding_name).name, head_ = place_of(head_name).name;

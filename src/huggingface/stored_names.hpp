@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "modules/model_config.hpp"
@@ -18,6 +19,8 @@ inline constexpr const char *embedding_name = "model.embed_tokens.weight", *head
 struct Spelling {
   bool bare = false;        // without the prefix of the class (GPT-2's first publication)
   bool gamma_beta = false;  // LayerNorm.gamma and LayerNorm.beta for its weight and bias (BERT's first publication)
+  // Tensors that are NAME_blocks of 4 bits there and their scales (gpt-oss's publication); a block lies along a row of a weight, never transposed.
+  std::set<std::string> in_blocks = {};
 };
 
 class StoredNames {

@@ -18,6 +18,7 @@ struct StoredPlace {
   Index step = 1;           // of its rows every step-th from rows.first on is the weight's
   Index member = 0;         // number of the weight along a first dimension that it has not ...
   Index members = 0;        // ... where so many lie; 0: there is no such dimension
+  bool in_blocks = false;   // of 4 bits, whose scales are a tensor beside it
 
   bool is_whole() const { return !transposed && stack == 0 && members == 0; }
   Index row_count() const { return (rows.size() + step - 1) / step; }

@@ -23,13 +23,16 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
 
 struct ExportOptions {
   std::optional<safetensors::Type> type;  // of all weights; without it as they are stored
-  Index shard_bytes = 0;       // most bytes of tensors in a file, unless one is larger; 0: files as in `like`, or 5 GB where that is unknown
-  std::filesystem::path like;  // folder to take what a deck does not know from: tokens, tokenizer, ...; may be empty
+  Index shard_bytes = 0;  // most bytes of tensors in a file, unless one is larger; 0: files as in `like`, or 5 GB where that is unknown
+  // Folder to take what a deck does not know from: tokens, tokenizer, ..., and where no type is given which weights are in blocks of 4 bits; may be
+  // empty.
+  std::filesystem::path like;
   bool overwrite = false;
   bool adapters = false;  // a folder of PEFT's with the adapters alone; otherwise each is added to the weight that it stands beside
 };
 
-// The folder of a checkpoint's weights: config.json, generation_config.json, model.safetensors or shards with their index, tokenizer.
+// The folder of a checkpoint's weights: config.json, generation_config.json, model.safetensors or shards with their index, tokenizer. `note` is told
+// how many blocks of 4 bits were rounded.
 // Without `like` the companions serve that the checkpoint carries, and the folder the run started from, where that still exists. Exit::config where
 // no family (src/huggingface/family.hpp) computes what the model does, or where there are no adapters, other weights beside them, or layers that PEFT
 // has not.

@@ -21,6 +21,7 @@
 #include "src/huggingface/model_folder.hpp"
 #include "src/huggingface/slab.hpp"
 #include "src/pretrained/adapters.hpp"
+#include "src/pretrained/block_export.hpp"
 #include "src/pretrained/conversion.hpp"
 #include "src/pretrained/conveyor.hpp"
 #include "src/pretrained/pretrained.hpp"
@@ -64,6 +65,8 @@ struct Job {
   TensorReader from;
   safetensors::Tensor to;
   bool as_stored = false;  // the same bits
+  BlockPart part = BlockPart::none;
+  BlockExport* blocks = nullptr;  // of a part
   Index bytes() const { return elements(to.shape) * safetensors::size_of(to.type); }
 };
 
@@ -111,16 +114,25 @@ std::vector<std::string> names_of(const std::string& weight, const StoredNames& 
   return all;
 }
 
-// A job for every tensor of the folder that is to be.
+// Of the two tensors that one in blocks is.
+Job block_job(const Job& numbers, BlockPart part, BlockExport& blocks) {
+  return {numbers.from, blocks.part_of(numbers.from, numbers.to.name, part), false, part, &blocks};
+}
+
+// A job for every tensor of the folder that is to be; `blocks` where some are in blocks.
 std::vector<Job> jobs_of(const CheckpointFile& file, const ModelConfig& model, const std::vector<Weight>& weights, const StoredNames& names,
-                         const ExportOptions& options, const fs::path& like) {
+                         const ExportOptions& options, const fs::path& like, BlockExport* blocks) {
   std::vector<Job> jobs;
   for (const Weight& w : weights) {
     if (w.of_adapter) continue;  // added to what it stands beside
     const StoredPlace place = names.place(w.name);
     if (names.weights(place.name).front() != w.name) continue;  // lies in one that has been
-    for (const std::string& name : names_of(w.name, names, model.tie_word_embeddings, like))
-      jobs.push_back(job_of(file, model.lora, names, name, w.name, options.type));
+    for (const std::string& name : names_of(w.name, names, model.tie_word_embeddings, like)) {
+      Job job = job_of(file, model.lora, names, name, w.name, options.type);
+      if (!place.in_blocks) jobs.push_back(std::move(job));
+      else
+        for (const BlockPart part : {BlockPart::codes, BlockPart::scales}) jobs.push_back(block_job(job, part, *blocks));
+    }
   }
   return jobs;
 }
@@ -155,19 +167,20 @@ std::string in_type(const TensorReader& from, const std::byte* block, Index coun
 
 void write_slab(const Job& job, const Slab& slab, const std::byte* block, safetensors::Writer& writer) {
   if (job.as_stored) return writer.write(block, slab.bytes);
-  const std::string bytes = in_type(job.from, block, elements(slab.box.count), job.to.type);
+  const std::string bytes =
+      job.blocks ? job.blocks->packed(job.from, job.to, job.part, slab.box, block) : in_type(job.from, block, elements(slab.box.count), job.to.type);
   writer.write(bytes.data(), Index(bytes.size()));
 }
 
 // Converting and writing have a thread of their own, behind the one that reads the checkpoint.
 void write_tensors(const std::vector<const Job*>& jobs, safetensors::Writer& writer, Transfer& transfer) {
   std::vector<std::pair<DType, Shape>> shapes;
-  for (const Job* job : jobs) shapes.emplace_back(job->from.dtype, job->to.shape);
+  for (const Job* job : jobs) shapes.emplace_back(job->from.dtype, job->from.shape);
   const std::vector<Slab> slabs = slabs_of(shapes);
   const auto read = [&](std::size_t i, std::span<std::byte> block) {
     const auto& [at, box, bytes] = slabs[i];
     jobs[at]->from.read(box, block.data(), box.count, whole(box.count));
-    transfer.add(elements(box.count) * safetensors::size_of(jobs[at]->to.type));
+    transfer.add(jobs[at]->bytes() / jobs[at]->to.shape[0] * box.count[0]);
   };
   const auto write = [&](std::size_t i, std::span<std::byte> block) { write_slab(*jobs[slabs[i].tensor], slabs[i], block.data(), writer); };
   convey(slabs.size(), largest(slabs), Aside::draining, read, write);
@@ -379,9 +392,12 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   ModelConfig model = run.model;  // as it will be
   model.lora = {};
   const Family& family = family_for(model, family_before(file, options.like.empty() ? fs::path() : like, like));
-  const StoredNames names = like.empty() ? StoredNames(family, model) : names_in(like, family, model);
+  const bool plain = options.like.empty() || options.type || options.adapters;  // blocks of 4 bits are for who asks for them
+  const StoredNames names = like.empty() ? StoredNames(family, model) : names_in(like, family, model, plain ? Blocks::as_numbers : Blocks::as_stored);
   if (options.adapters) return export_adapters(file, run.model, names, target, options, like);
-  const std::vector<Job> jobs = jobs_of(file, run.model, weights, names, options, like);
+  std::optional<BlockExport> blocks;
+  if (std::any_of(weights.begin(), weights.end(), [&](const Weight& w) { return names.place(w.name).in_blocks; })) blocks.emplace(like);
+  const std::vector<Job> jobs = jobs_of(file, run.model, weights, names, options, like, blocks ? &*blocks : nullptr);
 
   using Existing = OutputFolder::Existing;
   OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
@@ -392,6 +408,7 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   HuggingFaceConfig config;
   config.model = model;
   config.dtype = name_in_config(jobs[0].to.type);  // of the embedding
+  config.blocks = blocks.has_value();
   if (options.like.empty() && !file.header().companions.empty()) take_carried(file, run, like, folder, config, note);
   else if (like.empty()) make_do(run, folder, config, note);
   else take_over(like, folder, config, note);
@@ -399,6 +416,7 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   write_text(folder / config_file_name, text);
   if (!fs::exists(folder / generation_file_name)) write_text(folder / generation_file_name, generation_json(nlohmann::json::parse(text)));
   result.files = write_weights(folder, jobs, options, like);
+  if (blocks) blocks->tell(note);
   folder.commit();
   return result;
 }

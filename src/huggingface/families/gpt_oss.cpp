@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gpt-oss: a layer of theirs is an attention layer with sinks, every other one through a window, and a layer of experts with biases. What the experts
-// of a layer have lies in one tensor, columns of gates and of what is beside them by turns. The released weights are blocks of 4-bit numbers, which
-// are refused as quantized.
+// of a layer have lies in one tensor, columns of gates and of what is beside them by turns; as they were published, rows of numbers in blocks of 4
+// bits.
 #include <charconv>
 
 #include "src/huggingface/config_reader.hpp"
@@ -83,6 +83,10 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
 
 }  // namespace
 
-std::vector<Family> gpt_oss_families() { return {{"gpt_oss", "GptOssForCausalLM", read, write, place}}; }
+std::vector<Family> gpt_oss_families() {
+  Family family{"gpt_oss", "GptOssForCausalLM", read, write, place};
+  family.blocks = true;
+  return {family};
+}
 
 }  // namespace gyr

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/huggingface/block_tensor.hpp"
+
+#include <algorithm>
+
+#include "src/checkpoint/numbers.hpp"
+#include "src/deck/yaml.hpp"
+#include "src/huggingface/mxfp4.hpp"
+
+namespace gyr {
+
+namespace {
+
+using safetensors::Reader, safetensors::Tensor;
+
+std::string label_of(const Reader& reader, const Tensor& tensor) { return reader.name() + ":" + shown(tensor.name); }
+
+// "[1, 7, 0]": the i-th element of a box.
+std::string place_of(Index i, const Box& box) {
+  std::string text = "]";
+  for (std::size_t d = box.count.size(); d-- > 0; i /= box.count[d])
+    text.insert(0, fmt::format("{}{}", d == 0 ? "[" : ", ", box.first[d] + i % box.count[d]));
+  return text;
+}
+
+// Of a box of scales, all numbers.
+std::vector<bf16> unpacked(const Reader& of_blocks, const Tensor& blocks, const Reader& of_scales, const Tensor& scales, const Box& box) {
+  Box codes_box = box;
+  codes_box.first.push_back(0), codes_box.count.push_back(mxfp4::bytes);
+  const Index count = elements(box.count);
+  std::vector<std::uint8_t> codes(std::size_t(count * mxfp4::bytes)), factors(std::size_t(count), 0);
+  of_blocks.read(blocks, codes_box, codes.data(), codes_box.count, whole(codes_box.count));
+  of_scales.read(scales, box, factors.data(), box.count, whole(box.count));
+  std::vector<bf16> numbers(std::size_t(count * mxfp4::numbers));
+  for (Index i = 0; i < count; ++i) {
+    const std::uint8_t scale = factors[std::size_t(i)];
+    const bool finite = mxfp4::unpack(codes.data() + i * mxfp4::bytes, scale, numbers.data() + i * mxfp4::numbers);
+    require(scale != mxfp4::nan_scale, Exit::data, "{}: is {}, which is no number, at {}", label_of(of_scales, scales), scale, place_of(i, box));
+    require(finite, Exit::data, "{}: is {} at {}, by which a number is beyond those of bf16", label_of(of_scales, scales), scale, place_of(i, box));
+  }
+  return numbers;
+}
+
+}  // namespace
+
+bool is_blocks(const Tensor& tensor) { return tensor.type == safetensors::Type::u8 && tensor.name.ends_with(blocks_end); }
+
+std::string scales_of(std::string blocks) { return blocks.replace(blocks.size() - blocks_end.size(), blocks_end.size(), scales_end); }
+
+TensorReader open_blocks(const Reader& of_blocks, const Tensor& blocks, const Reader& of_scales, const Tensor& scales) {
+  Shape shape = blocks.shape;
+  require(shape.size() >= 2 && shape.back() == mxfp4::bytes, Exit::data, "{}: is {}; blocks of {} numbers of 4 bits have {} bytes",
+          label_of(of_blocks, blocks), text_of(shape), mxfp4::numbers, mxfp4::bytes);
+  shape.pop_back();
+  require(scales.type == safetensors::Type::u8 && scales.shape == shape, Exit::data, "{}: is {} {}; blocks of {} have scales of U8 {}",
+          label_of(of_scales, scales), name_of(scales.type), text_of(scales.shape), text_of(blocks.shape), text_of(shape));
+  shape.back() *= mxfp4::numbers;
+  const auto read = [&](std::span<const BoxPair> parts, void* data, const Shape& array) {
+    for (const auto& [from, to] : parts) {
+      if (elements(from.count) == 0) continue;
+      Box groups = from, mine = whole(from.count);
+      groups.first.back() = from.first.back() / mxfp4::numbers;
+      groups.count.back() = (from.first.back() + from.count.back() - 1) / mxfp4::numbers + 1 - groups.first.back();
+      const std::vector<bf16> numbers = unpacked(of_blocks, blocks, of_scales, scales, groups);
+      mine.first.back() = from.first.back() % mxfp4::numbers;
+      Shape dense = groups.count;
+      dense.back() *= mxfp4::numbers;
+      box_runs(dense, mine, array, to, [&](Index i, Index j, Index count) { std::copy_n(numbers.begin() + i, count, static_cast<bf16*>(data) + j); });
+    }
+  };
+  return {label_of(of_blocks, blocks), DType::bf16, shape, read};
+}
+
+}  // namespace gyr

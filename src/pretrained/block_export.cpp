@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/pretrained/block_export.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/checkpoint/numbers.hpp"
+#include "src/huggingface/block_tensor.hpp"
+#include "src/huggingface/mxfp4.hpp"
+
+namespace gyr {
+
+safetensors::Tensor BlockExport::part_of(const TensorReader& numbers, const std::string& blocks, BlockPart part) const {
+  const TensorReader there = like_.open(blocks);
+  require(there.shape == numbers.shape, Exit::config,
+          "{}: is {} there and {} in this model, whose blocks of 4 bits it cannot be followed for; give --dtype bf16 for weights as they are",
+          there.name, text_of(there.shape), text_of(numbers.shape));
+  const std::string& name = part == BlockPart::codes ? blocks : scales_of(blocks);
+  return {name, safetensors::Type::u8, like_.tensor(name).shape};
+}
+
+std::string BlockExport::packed(const TensorReader& numbers, const safetensors::Tensor& part, BlockPart which, const Box& rows,
+                                const std::byte* data) {
+  const bool codes = which == BlockPart::codes;
+  Box box = rows;
+  box.count.back() /= mxfp4::numbers;
+  std::vector<std::uint8_t> usual(std::size_t(elements(box.count)));
+  like_.read(codes ? scales_of(part.name) : part.name, box, usual.data(), box.count, whole(box.count));
+  std::string bytes;
+  bytes.reserve(usual.size() * (codes ? mxfp4::bytes : 1));
+  for (std::size_t i = 0; i < usual.size(); ++i) {
+    std::array<double, mxfp4::numbers> block;
+    convert_numbers(numbers.dtype, data + Index(i) * mxfp4::numbers * size_of(numbers.dtype), mxfp4::numbers, block.data(), numbers.name);
+    for (const double x : block) require(std::isfinite(x), Exit::data, "{}: holds {}, which no block of 4 bits does", numbers.name, x);
+    const mxfp4::Packed p = mxfp4::pack(block.data(), usual[i]);
+    if (codes) bytes.append(p.codes.begin(), p.codes.end());
+    else bytes.push_back(char(p.scale)), ++blocks_, rounded_ += !p.exact;
+  }
+  return bytes;
+}
+
+void BlockExport::tell(const Note& note) const {
+  if (rounded_ == 0) return;
+  note(
+      fmt::format("of {} blocks of 4 bits {} have other numbers than 4 bits say: these are rounded to nearest, by the scale 2^(floor(log2 of the "
+                  "largest) - 2) (OCP MX 1.0); --dtype bf16 keeps them",
+                  blocks_, rounded_));
+}
+
+}  // namespace gyr
