@@ -4,7 +4,6 @@
 #include "modules/model_chains.hpp"
 #include "modules/norm.hpp"
 #include "modules/objective.hpp"
-#include "modules/residual.hpp"
 #include "modules/trainable.hpp"
 
 namespace gyr {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where an encoder ends and the text begins: source = norm(source), which the layers behind this attend to. What scores are added by distance is
 // another table from here on.
-#include "modules/model_chains.hpp"
 #include "modules/norm.hpp"
 #include "modules/relative_bias.hpp"
-#include "modules/residual.hpp"
 
 namespace gyr {
 namespace {
@@ -43,12 +41,6 @@ class EncoderEnd final : public Layer {
 LayerFlops no_flops(const ModelConfig&, const TextLengths&) { return {}; }
 
 const Registered here({encoder_end, "encoder_end", "the end of an encoder, whose layers stand in front", make_layer<EncoderEnd>, no_flops, {}});
-
-const RegisteredChains chains(encoder_end, [](const ModelConfig& c, const std::string& name) {
-  ModelChains chains = relative_bias_chains(c, name + ".relative_bias");
-  chains.push_back({"source", {norm_operator(c, name + ".norm")}, {}, {}, true});
-  return chains;
-});
 
 }  // namespace
 }  // namespace gyr

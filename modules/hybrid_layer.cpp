@@ -5,7 +5,6 @@
 #include "modules/attention.hpp"
 #include "modules/mamba.hpp"
 #include "modules/mlp.hpp"
-#include "modules/model_chains.hpp"
 #include "modules/residual.hpp"
 
 namespace gyr {
@@ -53,13 +52,6 @@ const Registered here({'P',
                        make_layer<HybridLayer>,
                        [](const ModelConfig& c, const TextLengths& n) { return attention_flops(c, n) + mamba_flops(c, n) + mlp_flops(c, n); },
                        {attention_section, mamba_section, mlp_section}});
-
-const RegisteredChains chains('P', [](const ModelConfig& c, const std::string& name) {
-  return ModelChains{
-      {"mixers", residual_operators(c, name + ".input_layernorm", name + ".post_layernorm",
-                                    {mamba_operators(c, name + ".mamba"), attention_operators(c, name + ".self_attn")})},
-      {"feed forward", residual_operators(c, name + ".pre_ff_layernorm", name + ".post_ff_layernorm", {mlp_operators(c, name + ".feed_forward")})}};
-});
 
 }  // namespace
 }  // namespace gyr

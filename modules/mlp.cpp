@@ -7,19 +7,6 @@
 
 namespace gyr {
 
-namespace {
-Run inner_channels(const MlpConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "mlp.intermediate_size"}; }
-}  // namespace
-
-OperatorChain mlp_operators(const ModelConfig& m, const std::string& name) {
-  const MlpConfig& c = m.mlp;
-  const Run inner = inner_channels(c);
-  const Channels stream = undivided(m.hidden_size), read = by_units(c.gated ? std::vector{inner, inner} : std::vector{inner});
-  const std::vector<std::string> up = c.gated ? std::vector{name + ".gate_proj", name + ".up_proj"} : std::vector{name + ".up_proj"};
-  return {product(c.gated ? "gate and up" : "up", stream, read, up, c.bias), over_units("activation", read, by_units({inner})),
-          product("down", by_units({inner}), stream, {name + ".down_proj"}, c.bias)};
-}
-
 template <class T>
 Mlp<T>::Mlp(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.mlp), name_(name) {
   using P = Parameters;

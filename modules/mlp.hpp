@@ -3,7 +3,6 @@
 #pragma once
 
 #include "modules/layer.hpp"
-#include "modules/operator_chain.hpp"
 
 namespace gyr {
 
@@ -35,7 +34,8 @@ class Mlp final : public Branch<T> {
 // In the order of Activation.
 inline const std::vector<std::string> activation_words{"silu", "gelu", "gelu_tanh", "relu2", "tanh", "clamped_swiglu", "relu"};
 
-OperatorChain mlp_operators(const ModelConfig&, const std::string& name);
+// By which it is sharded.
+inline Run inner_channels(const MlpConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "mlp.intermediate_size"}; }
 LayerFlops mlp_flops(const ModelConfig&, const TextLengths&);
 
 void read_mlp(Section&, ModelConfig&);

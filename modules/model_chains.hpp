@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The operators of a model, chain by chain: of its ends and of every layer type. Each stands beside the weights that it names.
+// The operators of a model, chain by chain: of its ends and of every layer type. Those of a branch stand beside its weights; where these are few,
+// here.
 #pragma once
 
 #include "modules/model_config.hpp"
@@ -23,12 +24,8 @@ ModelChains relative_bias_chains(const ModelConfig&, const std::string& name);
 ModelChains head_chains(const ModelConfig&);                          // of tokens, or of classes
 ModelChains mtp_chains(const ModelConfig&, const std::string& name);  // of a module that tells tokens further ahead, but for its layers
 ModelChains layer_chains(const ModelConfig&, char symbol, const std::string& name);
-
-// A row of the table of layer types' chains, which their files register.
-struct RegisteredChains {
-  using Make = ModelChains (*)(const ModelConfig&, const std::string& name);
-  RegisteredChains(char symbol, Make);
-};
+Operator norm_operator(const ModelConfig&, const std::string& name);
+OperatorChain mlp_operators(const ModelConfig&, const std::string& name);
 
 // The cheapest layout of a chain, the stream being whole or, with `sequence`, shared out by rows. Every chain has one where all passages are allowed.
 std::optional<ChainLayout> try_lay_out(const ModelChain&, LayoutRules, bool sequence);

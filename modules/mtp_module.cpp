@@ -3,7 +3,6 @@
 
 #include "kernels/gemm.hpp"
 #include "modules/model_chains.hpp"
-#include "modules/residual.hpp"
 #include "modules/stream.hpp"
 
 namespace gyr {

@@ -3,24 +3,6 @@
 
 namespace gyr {
 
-Operator norm_operator(const ModelConfig& c, const std::string& name) {
-  const Channels stream = undivided(c.hidden_size);
-  Operator norm = over_rows("norm", stream, stream, {{name + ".weight", {c.hidden_size}}});
-  if (c.norm == NormType::layer) norm.weights.push_back({name + ".bias", {c.hidden_size}});
-  return norm;
-}
-
-OperatorChain residual_operators(const ModelConfig& c, const std::string& norm, const std::string& second_norm, std::vector<OperatorChain> branches) {
-  const Channels stream = undivided(c.hidden_size);
-  const bool after = c.norm_placement == NormPlacement::after;
-  OperatorChain inner = branches.size() == 1 ? std::move(branches.front()) : OperatorChain{sum_of("sum of branches", std::move(branches), stream)};
-  if (!after && !(c.embed_norm && norm == first_norm_name)) inner.insert(inner.begin(), norm_operator(c, norm));
-  if (c.norm_placement == NormPlacement::both) inner.push_back(norm_operator(c, second_norm));
-  OperatorChain chain{sum_of("added to the stream", {{}, std::move(inner)}, stream)};
-  if (after) chain.push_back(norm_operator(c, norm));
-  return chain;
-}
-
 template <class T>
 Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<T> x) {
   const Device::Purpose purpose(a.dev, "branches, forward: rows x hidden");

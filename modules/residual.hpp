@@ -11,15 +11,10 @@
 #include <optional>
 
 #include "modules/norm.hpp"
-#include "modules/operator_chain.hpp"
 
 namespace gyr {
 
 inline constexpr const char* first_norm_name = "model.layers.0.input_layernorm";
-
-Operator norm_operator(const ModelConfig&, const std::string& name);
-// With the norms that stand in front of it and behind it, named as there.
-OperatorChain residual_operators(const ModelConfig&, const std::string& norm, const std::string& second_norm, std::vector<OperatorChain> branches);
 
 template <class T>
 class Residual {

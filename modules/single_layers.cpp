@@ -7,7 +7,6 @@
 #include "modules/latent_attention.hpp"
 #include "modules/mamba.hpp"
 #include "modules/mlp.hpp"
-#include "modules/model_chains.hpp"
 #include "modules/residual.hpp"
 
 namespace gyr {
@@ -80,31 +79,6 @@ const Registered mlp({'-', "mlp", "MLP alone", make_layer<MlpLayer>, mlp_flops, 
 const Registered parallel(
     {'B', "parallel", "attention and MLP side by side", make_layer<ParallelLayer>, parallel_flops, {attention_section, mlp_section}});
 const Registered experts({'E', "experts", "mixture of experts", make_layer<ExpertsLayer>, experts_flops, {moe_section}});
-
-ModelChains single(const ModelConfig& c, const std::string& name, std::vector<OperatorChain> branches) {
-  return {{"layer", residual_operators(c, name + ".input_layernorm", name + ".post_layernorm", std::move(branches))}};
-}
-using Name = std::string;
-const RegisteredChains of_mamba('M', [](const ModelConfig& c, const Name& n) { return single(c, n, {mamba_operators(c, n + ".mamba")}); });
-const RegisteredChains of_attention('*',
-                                    [](const ModelConfig& c, const Name& n) { return single(c, n, {attention_operators(c, n + ".self_attn")}); });
-const RegisteredChains of_window('W', [](const ModelConfig& c, const Name& n) { return single(c, n, {attention_operators(c, n + ".self_attn")}); });
-const RegisteredChains of_latent('L',
-                                 [](const ModelConfig& c, const Name& n) { return single(c, n, {latent_attention_operators(c, n + ".self_attn")}); });
-const RegisteredChains of_mlp('-', [](const ModelConfig& c, const Name& n) { return single(c, n, {mlp_operators(c, n + ".feed_forward")}); });
-const RegisteredChains of_parallel('B', [](const ModelConfig& c, const Name& n) {
-  return single(c, n, {attention_operators(c, n + ".self_attn"), mlp_operators(c, n + ".feed_forward")});
-});
-const RegisteredChains of_experts('E', [](const ModelConfig& c, const Name& n) {
-  std::vector<OperatorChain> branches{experts_operators(c, n + ".feed_forward")};
-  if (c.moe.shared_intermediate_size > 0) branches.push_back(mlp_operators(with_shared_expert(c), n + ".feed_forward.shared_experts"));
-  return single(c, n, std::move(branches));
-});
-const RegisteredChains of_cross('X', [](const ModelConfig& c, const Name& n) {
-  ModelChains chains = single(c, n, {cross_attention_operators(c, n + ".cross_attn")});
-  chains.push_back({"source", source_operators(c, n + ".cross_attn"), {}, {TensorState::units, TensorState::shared}, true});
-  return chains;
-});
 
 }  // namespace
 }  // namespace gyr

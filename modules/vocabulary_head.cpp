@@ -5,7 +5,6 @@
 #include "modules/classes.hpp"
 #include "modules/embedding.hpp"
 #include "modules/model_chains.hpp"
-#include "modules/residual.hpp"
 #include "modules/stream.hpp"
 
 namespace gyr {
